@@ -6,11 +6,21 @@ from benchmarks._sne_panel import DEPTHS, MEASURES
 from benchmarks._tables import markdown
 
 NOT_YET = markdown(["not measured yet"], [["`--parts {}`"]])
-LABELS = ["10-NN", "silhouette", "pieces", "all pieces"]
+LABELS = ["10-NN", "silhouette", "pieces", "all pieces", "class radius"]
 NAMES = ["KL", "T5", *(f"recall at {k}" for k in DEPTHS), *LABELS, "rank"]  # of MEASURES
-SPECS = {"kl": ".3f", "pieces": ".0f", "all pieces": ".0f", "silhouette": ".3f", "rank correlation": ".3f"}
+SPECS = {
+    "kl": ".3f",
+    "pieces": ".0f",
+    "all pieces": ".0f",
+    "silhouette": ".3f",
+    "class radius": ".3f",
+    "rank correlation": ".3f",
+}
 LESS = ("kl", "pieces", "all pieces")  # the less, the better
-SHAPES = ("swiss roll", "far clusters", "uneven clusters")
+SHAPES = (
+    *("far clusters", "uneven clusters", "blobs", "hierarchy"),
+    *("swiss roll", "s curve", "uniform noise", "tree", "rings"),
+)
 SHOWN = "augmented_digits_20000"  # in README, with "times_20000"
 
 
@@ -194,7 +204,17 @@ def search(rows):
     return markdown(header, [[row["method"], *(median(row, *of) for of in keys.items())] for row in rows])
 
 
+def ablations(rows):
+    """Maps without one mechanism each, below the map with all."""
+    keys = {"seconds": ".1f", "kl": ".3f", "t5": ".4f", "recall 10": ".4f", "recall 100": ".4f", "recall 500": ".4f"}
+    keys |= {key: SPECS[key] for key in ("pieces", "class radius")}
+    header = ["data", "without", "CPU s", "KL", "T5", *(f"recall at {k}" for k in (10, 100, 500)), *list(keys)[-2:]]
+    return markdown(header, [[label(row), row["without"], *(median(row, *of) for of in keys.items())] for row in rows])
+
+
 TABLES = {
+    "ablations": ablations,
+    "ablations_70000": ablations,
     "dimensions": methods,
     "gaussian": methods,
     "robustness": robustness,

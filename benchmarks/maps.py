@@ -43,9 +43,27 @@ CASES = [  # kind, points, seeds, whether scikit-learn takes part
     ("far clusters", 4000, 1, True),
     ("uneven clusters", 500, 5, True),
     ("uneven clusters", 4000, 1, True),
+    ("blobs", 1000, 5, True),
+    ("hierarchy", 1200, 5, True),
+    ("s curve", 1500, 5, True),
+    ("uniform noise", 2000, 3, True),
+    ("tree", 2000, 3, True),
+    ("rings", 1000, 3, True),
 ]
 CASES = {f"{case[0]} {case[1]}".replace(" ", "_"): case for case in CASES}
-DRAWN = ("digits_1797", "augmented_digits_5000", SHOWN, "augmented_digits_70000")
+DRAWN = (
+    *("digits_500", "digits_1797", "augmented_digits_5000", SHOWN, "augmented_digits_70000"),
+    *("counts_1797", "counts_5000", "texts_5000", "far_clusters_4000", "uneven_clusters_4000", "blobs_1000"),
+    *(
+        "hierarchy_1200",
+        "swiss_roll_1000",
+        "swiss_roll_4000",
+        "s_curve_1500",
+        "uniform_noise_2000",
+        "tree_2000",
+        "rings_1000",
+    ),
+)
 MOST_SEEDS = max(case[2] for case in CASES.values())
 PARTS = dict.fromkeys([*CASES, *FURTHER])
 

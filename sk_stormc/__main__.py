@@ -6,7 +6,7 @@ from pathlib import Path
 
 from sk_stormc import __version__
 from sk_stormc.reproduce import EXPERIMENTS, comparison, weights
-from sk_stormc.reproduce.report import run as everything
+from sk_stormc.reproduce import report as everything
 
 __all__ = ["main"]
 

@@ -171,11 +171,11 @@ class SolverComparison:
     @property
     def warnings(self):
         """The messages of each solver's runs, and how often each came: a dict of dicts."""
-        found = {}
+        counts = {}
         for label, runs in self.runs.items():
             messages = [message for run in runs for message in run.warnings]
-            found[label] = {message: messages.count(message) for message in dict.fromkeys(messages)}
-        return found
+            counts[label] = {message: messages.count(message) for message in dict.fromkeys(messages)}
+        return counts
 
     def to_frame(self):
         """The table as a pandas DataFrame, one row for each solver.
@@ -259,8 +259,8 @@ def _quartiles(name, values):
     values = np.asarray(values, dtype=float)
     # there is no value between a number and infinity: the next run's is taken
     method = "linear" if np.isfinite(values).all() else "higher"
-    found = np.quantile(values, list(QUARTILES.values()), method=method)
-    return {f"{name}_{part}": float(value) for part, value in zip(QUARTILES, found, strict=True)}
+    quartiles = np.quantile(values, list(QUARTILES.values()), method=method)
+    return {f"{name}_{part}": float(value) for part, value in zip(QUARTILES, quartiles, strict=True)}
 
 
 def _spread(row, name, digits):
@@ -276,10 +276,10 @@ def _number(value, digits):
 
 def _reach(row, what, gap):
     reached = row[f"reached_{gap:g}"]
-    found = _spread(row, f"{what}_to_{gap:g}", 3 if what == "passes" else 2)
+    cell = _spread(row, f"{what}_to_{gap:g}", 3 if what == "passes" else 2)
     if not reached:
         return "-"
-    return found if reached == row["runs"] else f"{found} ({reached} of {row['runs']})"
+    return cell if reached == row["runs"] else f"{cell} ({reached} of {row['runs']})"
 
 
 def stop_reasons(row):

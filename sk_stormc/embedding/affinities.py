@@ -122,7 +122,7 @@ def _guess(k, target):
 
 def _precisions(D, target, beta):
     """The beta of each row for which the entropy of exp(-beta D) is the target, from a first guess, in float32."""
-    space, found = np.empty_like(D), beta
+    space, betas = np.empty_like(D), beta
     rows, going = np.arange(len(D)), np.ones(len(D), bool)
     low, high = np.zeros(len(D)), np.full(len(D), np.inf)
     for _ in range(MAX_ITER):
@@ -139,14 +139,14 @@ def _precisions(D, target, beta):
             newton = beta * np.exp(np.clip(excess / slope, -2, 2))
         middle = np.where(np.isinf(high), 4 * beta, (low + high) / 2)
         beta = np.where((newton > low) & (newton < high), newton, middle)
-        found[rows[going]] = beta[going]
+        betas[rows[going]] = beta[going]
         going &= (np.abs(excess) > TOLERANCE) & (beta < 1e12)
         if 2 * going.sum() < len(going):  # drop the finished rows once they are the majority
             D, beta, low, high, rows = D[going], beta[going], low[going], high[going], rows[going]
             going = going[going]
             if not rows.size:
                 break
-    return found
+    return betas
 
 
 def _points(X, metric):

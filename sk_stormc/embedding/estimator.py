@@ -304,10 +304,10 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Continuati
         else:
             stages = further_stages(fit.before.plan, solver.max_iter, self.exaggeration, every)
         fit.progress.plan = stages
-        known = {"perplexity_": near.perplexity, "neighbor_recall_": near.recall, "_near": near}
+        attributes = {"perplexity_": near.perplexity, "neighbor_recall_": near.recall, "_near": near}
 
         def embedded(x):
-            return {"embedding_": as_map(x, order, X_checked.dtype)} | known
+            return {"embedding_": as_map(x, order, X_checked.dtype)} | attributes
 
         x0 = start[order].ravel()
         problem, result = run_stages(stages, fit, problem, x0, solver, embedded, lines)

@@ -73,9 +73,9 @@ class Aggregates:
         self._component_size = np.bincount(self.component)
         a, b = label[summed.i], label[summed.j]
         cell = np.maximum(a, b).astype(np.intp) * m + np.minimum(a, b)
-        found = np.bincount(cell, minlength=m * m) > 0  # pairs of groups that have edges
-        self._one, self._other = np.divmod(np.flatnonzero(found), m)
-        cell = (np.cumsum(found, dtype=np.int32) - 1)[cell]
+        joined = np.bincount(cell, minlength=m * m) > 0  # pairs of groups that have edges
+        self._one, self._other = np.divmod(np.flatnonzero(joined), m)
+        cell = (np.cumsum(joined, dtype=np.int32) - 1)[cell]
         shape, size = len(self._one), min(EDGES, len(cell))
         ones, pointer = np.ones(size, np.float32), np.arange(size + 1, dtype=np.int32)
         self._cells = [  # matrices that sum the weights of some edges for each pair of groups
@@ -263,12 +263,12 @@ class SparsifiedEdges(Edges):
         kept = without[i] | without[j]
         probability[kept] = 1.0
         self.drawn = np.flatnonzero(taken | kept)
-        whole = _sums(i, j, weight, edges.n)
+        sums = _sums(i, j, weight, edges.n)
         i, j, weight = i[self.drawn], j[self.drawn], weight[self.drawn]
         self._times = 1 / probability[self.drawn]
         for _ in range(ROUNDS):
             now = _sums(i, j, weight * self._times, edges.n)
-            self._times *= np.sqrt(whole[i] / now[i] * whole[j] / now[j])
+            self._times *= np.sqrt(sums[i] / now[i] * sums[j] / now[j])
         half = sparse.csr_array((weight * self._times, (i, j)), shape=(edges.n, edges.n))
         super().__init__(half)
 

@@ -8,7 +8,6 @@ import numpy as np
 
 from sk_stormc.core.problem import CompositionalProblem
 from sk_stormc.embedding.dense import check_memory, dense_jacobian
-from sk_stormc.embedding.divergence import divergence_from
 from sk_stormc.embedding.given import check_affinities
 from sk_stormc.embedding.kernel_sums import (
     Columns,
@@ -20,7 +19,7 @@ from sk_stormc.embedding.kernel_sums import (
     check_degrees_of_freedom,
 )
 from sk_stormc.embedding.mesh import Mesh
-from sk_stormc.embedding.pairs import Edges
+from sk_stormc.embedding.pairs import Edges, divergence_from
 from sk_stormc.embedding.preconditioner import Aggregates, GraphLaplacian, SparsifiedEdges
 from sk_stormc.embedding.steps import (
     CENSUS,

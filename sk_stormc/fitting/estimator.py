@@ -36,7 +36,7 @@ __all__ = ["CompositionalEstimator", "only_if", "streams"]
 
 
 def streams(estimator):
-    """Whether the estimator's solver can run on a stream, for `only_if`. An AttributeError says what to set."""
+    """Return True if the estimator's solver can run on a stream. Otherwise an AttributeError says what to set."""
     try:
         solver = get_solver(estimator.solver)
     except ValueError:
@@ -181,7 +181,8 @@ class CompositionalEstimator(CallbackSupportMixin, Recorded, BaseEstimator):
             If there is neither a fit nor the file of one.
         ValueError
             If the data or the parameters are not those of that fit. ``max_iter``, ``tol``, ``verbose``, ``n_jobs`` and
-            ``random_state`` may differ; the last is not used. The fitted attributes are then unchanged.
+            ``random_state`` may differ; the last is not used. The fitted attributes are then unchanged. Exact methods
+            of portfolios begin again, so they take other data.
         """
         progress = self.__dict__.get("_progress")
         if progress is None:
@@ -235,8 +236,8 @@ class CompositionalEstimator(CallbackSupportMixin, Recorded, BaseEstimator):
 
     def _with_budget(self, solver):
         """The solver with the estimator's own max_iter and tol."""
-        own = {"max_iter": self.max_iter, "tol": self.tol}
-        solver.set_params(**{name: value for name, value in own.items() if value is not None})
+        budget = {"max_iter": self.max_iter, "tol": self.tol}
+        solver.set_params(**{name: value for name, value in budget.items() if value is not None})
         solver.validate()
         return solver
 
@@ -290,12 +291,12 @@ class CompositionalEstimator(CallbackSupportMixin, Recorded, BaseEstimator):
             if short and not first_call and not renewed:
                 self._stream = None, None, waiting, x0, seed
                 return None
-            known = waiting
+            first_rows = waiting
             if short and settles:
-                known = [tuple(stack(parts)[: milestone(n)] for parts in zip(*waiting, strict=True))]
+                first_rows = [tuple(stack(parts)[: milestone(n)] for parts in zip(*waiting, strict=True))]
             elif short and x0 is None:
                 self._warn_that_rows_wait(window)
-            stream = open_stream(known)
+            stream = open_stream(first_rows)
         elif self.stop_reason_ in (StopReason.NON_FINITE, StopReason.DIVERGED):
             raise ValueError(
                 f"partial_fit cannot go on after stop_reason_={self.stop_reason_!r}: begin again with fit or a clone, "
@@ -323,6 +324,7 @@ class CompositionalEstimator(CallbackSupportMixin, Recorded, BaseEstimator):
         return result
 
     def _warn_that_rows_wait(self, window):
+        """Warn that a stream begins with its window."""
         warn(
             f"{type(self).__name__} stays at its starting point until about {window} rows have come, which give the "
             "scale of the steps. Use fit for shorter data.",

@@ -245,8 +245,8 @@ class _Colours:
         names, self.codes = np.unique(y.astype(str) if y.dtype.kind not in "biuf" else y, return_inverse=True)
         if len(names) > CLASSES:
             raise ValueError(f"y must have at most {CLASSES} classes, got {len(names)}")
-        whole = y.dtype.kind == "f"
-        self.names = [f"{name:g}" if whole else str(name) for name in names]
+        is_float = y.dtype.kind == "f"
+        self.names = [f"{name:g}" if is_float else str(name) for name in names]
         palette = COLORS if len(names) <= len(COLORS) else TEN
         self.looks = [(palette[k % len(palette)], SHAPES[k // len(palette)]) for k in range(len(names))]
 
@@ -261,8 +261,8 @@ class _Colours:
             missing = order[~good[order]]
             if missing.size:
                 yield "o", missing, {"c": "0.8"}
-            rows, known = order[good[order]], self.values[good]
-            limits = {"vmin": known.min(), "vmax": known.max()} if known.size else {}
+            rows, values = order[good[order]], self.values[good]
+            limits = {"vmin": values.min(), "vmax": values.max()} if values.size else {}
             yield "o", rows, {"c": self.values[rows], "cmap": CONTINUOUS, **limits}
         elif self.names is None:
             yield "o", order, {"c": BLUE}

@@ -135,8 +135,8 @@ class FrontierDisplay:
         ConvergenceWarning
             If fits did not converge. It is given once, and says how many.
         """
-        known = estimator.get_params() if hasattr(estimator, "get_params") else {}
-        if not {"risk_aversion", "risk_measure", "warm_start"} <= set(known):
+        params = estimator.get_params() if hasattr(estimator, "get_params") else {}
+        if not {"risk_aversion", "risk_measure", "warm_start"} <= set(params):
             raise ValueError(f"estimator must be a CompositionalPortfolio, got {short(estimator)}")
         check_text("name", name)
         check_numeric("X", X)
@@ -144,9 +144,9 @@ class FrontierDisplay:
             returns = check_array(X, dtype=[np.float64, np.float32], ensure_min_samples=2, input_name="X")
         measure = estimator.risk_measure
         # from the most averse on: there the minimum is nearest to an even split, and bounds take over one by one
-        found = np.sort(_aversions(risk_aversions, returns, measure))[::-1]
+        aversions = np.sort(_aversions(risk_aversions, returns, measure))[::-1]
         follower, weights, unsettled = clone(estimator).set_params(warm_start=True), [], []
-        for value in found:
+        for value in aversions:
             warned = _fit_quietly(follower.set_params(risk_aversion=float(value)), X)
             if warned:  # tol is relative to the start, and one at the minimum itself cannot be improved on
                 afresh = clone(follower).set_params(warm_start=False)
@@ -157,8 +157,8 @@ class FrontierDisplay:
             unsettled += warned[:1]
         if unsettled:
             warn(
-                f"{len(unsettled)} of the {len(found)} portfolios of the frontier have not converged. The first said: "
-                f"{unsettled[0]}",
+                f"{len(unsettled)} of the {len(aversions)} portfolios of the frontier have not converged. The first "
+                f"said: {unsettled[0]}",
                 ConvergenceWarning,
             )
         weights = np.array(weights, dtype=float)[::-1]
@@ -177,7 +177,7 @@ class FrontierDisplay:
             risk_label=LABELS.get(measure, f"{measure} of the loss per period"),
             name=name,
         )
-        display.risk_aversions_, display.weights_ = found[::-1], weights
+        display.risk_aversions_, display.weights_ = aversions[::-1], weights
         return display.plot(ax, **kwargs)
 
     def plot(self, ax=None, *, legend=True, **kwargs):
@@ -210,8 +210,8 @@ class FrontierDisplay:
             assets = _pair("asset_risk", self.asset_risk, "asset_mean", self.asset_mean)
             names = self.asset_names
             if names is not None and (isinstance(names, str) or np.shape(names) != assets[0].shape):
-                found = len(names) if hasattr(names, "__len__") else short(names)
-                raise ValueError(f"asset_names must be {len(assets[0])} names, got {found}")
+                given = len(names) if hasattr(names, "__len__") else short(names)
+                raise ValueError(f"asset_names must be {len(assets[0])} names, got {given}")
         if self.chosen is not None:
             chosen = as_numbers("chosen", self.chosen)
             if chosen.shape != (2,) or not np.isfinite(chosen).all():
@@ -282,18 +282,18 @@ def _aversions(given, returns, measure):
         risk = np.median(deviation) ** (2 if measure in LABELS else 1)
         middle = np.ptp(mean) / risk if risk > 0 and np.ptp(mean) > 0 else 1.0
         return middle * 10 ** np.linspace(-DECADES, DECADES, POINTS)
-    found = as_numbers("risk_aversions", given)
-    if found.ndim != 1 or not found.size or not (np.isfinite(found) & (found > 0)).all():
+    aversions = as_numbers("risk_aversions", given)
+    if aversions.ndim != 1 or not aversions.size or not (np.isfinite(aversions) & (aversions > 0)).all():
         raise ValueError(f"risk_aversions must be a vector of finite numbers > 0, got {short(given)}")
-    return found
+    return aversions
 
 
 def _risk_and_mean(fitted, X, returns, weights):
     """Risk and mean return of some portfolios, in the unit of the returns."""
-    found = returns.astype(float) @ weights.T
-    mean = found.mean(axis=0)
+    of_portfolios = returns.astype(float) @ weights.T
+    mean = of_portfolios.mean(axis=0)
     if fitted.risk_measure in LABELS:
-        below = found - mean
+        below = of_portfolios - mean
         if fitted.risk_measure == "semivariance":
             below = np.minimum(below, 0.0)
         return np.sqrt(np.mean(below**2, axis=0)), mean

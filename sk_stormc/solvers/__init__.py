@@ -85,10 +85,10 @@ def get_solver(solver: str | CompositionalSolver) -> CompositionalSolver:
     if isinstance(solver, CompositionalSolver):
         return clone(solver)
     if not isinstance(solver, str) or solver not in SOLVERS:
-        found = repr(solver)
+        got = repr(solver)
         if isinstance(solver, type) and issubclass(solver, CompositionalSolver):
-            found = f"the class: give an instance, {solver.__name__}()"
-        raise ValueError(f"solver must be a CompositionalSolver or one of {sorted(SOLVERS)}, got {found}")
+            got = f"the class: give an instance, {solver.__name__}()"
+        raise ValueError(f"solver must be a CompositionalSolver or one of {sorted(SOLVERS)}, got {got}")
     return SOLVERS[solver]()
 
 

@@ -1,7 +1,6 @@
 """Mean-risk portfolios: the registry of risk measures, and mean return against variance or semivariance."""
 
 import inspect
-from collections.abc import Callable
 from functools import cached_property
 from operator import methodcaller
 from typing import Any, NamedTuple
@@ -110,36 +109,12 @@ PIECE = CHUNK // 16  # rows whose products are summed in the dtype of the return
 
 
 class Factors(NamedTuple):
-    """Constant factors of sums over a batch of size B. A product with a constant row is the fastest way to sum."""
+    """Constant factors of sums over a batch. A product with a constant row is the fastest way to sum."""
 
-    mean: np.ndarray | None  # a row of 1 / B
+    mean: np.ndarray  # a row of the weights of the periods in the mean
     minus: np.ndarray  # a row of -1
-    weight: np.ndarray | float  # weight of each period's return; a 0-d array, which is faster than a float
-    slope: np.ndarray | float  # 2 lambda times the weight of each period
-    combine: Callable  # `combine`, or the faster method dot if both give the same
-
-
-class BySize(dict):
-    """The `Factors` of drawn batches without weights, by batch size. They are made on first use."""
-
-    def __init__(self, dtype, gain, price):
-        self.dtype, self.gain, self.price = dtype, gain, price
-
-    def __missing__(self, size):
-        factors = self[size] = self.of_batch(1 / size, size)
-        return factors
-
-    def of_batch(self, weight, size):
-        """The factors of a drawn batch whose rows have this weight (a number or an array) in the mean."""
-        whole = size <= PIECE or self.dtype == np.float64
-        factors = self.of_sums(weight, size)._replace(mean=np.full((1, size), weight, self.dtype))
-        return factors._replace(combine=np.ndarray.dot) if whole else factors
-
-    def of_sums(self, weight, size):
-        """The same without the mean, for rows that may be on disk."""
-        minus = np.full((1, size), -1.0, self.dtype)
-        weight, slope = (np.array(value, self.dtype) for value in (self.gain * weight, 2 * self.price * weight))
-        return Factors(None, minus, weight, slope, combine)
+    weight: np.ndarray  # return weight times the weight of each period; a 0-d array is faster than a float
+    slope: np.ndarray  # 2 lambda times the weight of each period
 
 
 def combine(c, rows):
@@ -270,18 +245,15 @@ class PortfolioProblem(ByRiskMeasure, WeightedComponents):
         self.n_outer = self.n_inner
         self.penalty = penalty
         self._metric = self._check_metric(metric)
+        self._known_factors: dict = {}
 
     @property
-    def risk_aversion(self):
-        """The weight lambda of the risk."""
-        return self._risk_aversion
+    def _return_weight(self):
+        return 0.0 if self.risk_aversion == np.inf else 1.0
 
-    @risk_aversion.setter
-    def risk_aversion(self, value):
-        self._risk_aversion = value
-        # weights of return and risk
-        self._return_weight, self._risk_weight = (0.0, 1.0) if value == np.inf else (1.0, value)
-        self._factors = BySize(self.returns.dtype, self._return_weight, self._risk_weight)
+    @property
+    def _risk_weight(self):
+        return 1.0 if self.risk_aversion == np.inf else self.risk_aversion
 
     def initial_point(self, rng):
         """The empty portfolio, x = 0. The solver projects it on the constraint."""
@@ -302,12 +274,31 @@ class PortfolioProblem(ByRiskMeasure, WeightedComponents):
         """The rows of a batch, and the `Factors` of sums over them."""
         if draws is None:
             weight = 1.0 / self.n_inner if self.weights is None else self.weights.astype(self.returns.dtype)
-            return self.returns, self._factors.of_sums(weight, self.n_inner)
+            return self.returns, self._factors(weight, self.n_inner)
         return self.returns.take(draws, 0, mode="clip"), self._factors_of(draws, weights)
 
     def _factors_of(self, draws, weights):
+        """The factors of a drawn batch, which are kept for each size."""
         size = len(draws)
-        return self._factors[size] if weights is None else self._factors.of_batch(weights / size, size)
+        if weights is not None:
+            return self._factors(weights / size, size)
+        key = size, self.risk_aversion
+        if key not in self._known_factors:
+            self._known_factors[key] = self._factors(1 / size, size)
+        return self._known_factors[key]
+
+    def _factors(self, weight, size):
+        weights = (self._return_weight * weight, 2 * self._risk_weight * weight)
+        mean, minus = (np.full((1, size), value, self.returns.dtype) for value in (weight, -1.0))
+        return Factors(mean, minus, *(np.array(value, self.returns.dtype) for value in weights))
+
+    def _period_weights(self):
+        return 1 / self.n_inner if self.weights is None else self.weights
+
+    def _weighted_blocks(self):
+        """Blocks of the returns, with the weights of their periods."""
+        for start, rows in blocks(self.returns):
+            yield rows, 1 / self.n_inner if self.weights is None else self.weights[start : start + len(rows)]
 
     def description(self):
         """Sizes, risk measure and risk aversion."""
@@ -352,7 +343,7 @@ class PortfolioProblem(ByRiskMeasure, WeightedComponents):
         d *= factors.slope
         f_u = factors.minus.dot(d)
         d -= factors.weight
-        return factors.combine(d, rows), f_u
+        return combine(d, rows), f_u
 
     def outer(self, x, u):
         """f(x, u) over all periods."""

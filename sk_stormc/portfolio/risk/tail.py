@@ -13,7 +13,6 @@ from sk_stormc.core.metrics import Metric
 from sk_stormc.core.penalties import Box, as_penalty, check_penalty
 from sk_stormc.portfolio.risk.mean_risk import PortfolioProblem, check_parameters, combine, typical_size
 from sk_stormc.portfolio.second_order.limits import linear_minimum
-from sk_stormc.streams.mapped import blocks
 from sk_stormc.utils.types import ArrayLike
 from sk_stormc.utils.validation import check_choice, check_metric, check_number
 
@@ -148,14 +147,6 @@ class LevelProblem(PortfolioProblem):
         """The smoothed maximum of z and 0."""
         return self.width * np.logaddexp(0.0, z / self.width)
 
-    def _weighted_blocks(self):
-        """Blocks of the returns, with the weights of their periods."""
-        for start, rows in blocks(self.returns):
-            yield rows, 1 / self.n_inner if self.weights is None else self.weights[start : start + len(rows)]
-
-    def _period_weights(self):
-        return 1 / self.n_inner if self.weights is None else self.weights
-
     def _losses(self, weights):
         return -(self.returns @ np.asarray(weights, self.returns.dtype)).astype(float)
 
@@ -193,7 +184,7 @@ class LevelProblem(PortfolioProblem):
     def outer_batch(self, draws, weights=None):
         """The rows, and the weight of each."""
         if draws is None:
-            return self.returns, 1.0 / self.n_inner if self.weights is None else self.weights
+            return self.returns, self._period_weights()
         return self.returns.take(draws, 0, mode="clip"), (1.0 if weights is None else weights) / len(draws)
 
     # the risk, from the losses of all periods in float64

@@ -29,6 +29,7 @@ MEMORY = 2**26  # largest number of returns, half a gigabyte
 COST = 2**36  # largest number of products of a Hessian, some seconds
 MET = 1e-15  # rounding of a sum of weights, relative to their size
 GROWTH = 4.0  # of the exponent of entropic risk from one solution to the next
+NEGLIGIBLE = 1e-9  # change of the scaled objective, per scaled weight, for which an asset is not added
 FAR = 1e8  # weights, relative to a typical one, that count as infinite
 
 
@@ -59,11 +60,7 @@ def solve_portfolio(problem, penalty, start, watch=None):
         only = nearly(penalty, only)
         return NewtonFit(only.astype(start.dtype), problem.value_at(only), 0.0, 0)
     scaled = Scaled.of(problem, limits)
-
-    def see(x):
-        watch(x[: limits.n] * scaled.size)
-
-    program, solution, formulation = solve_scaled(problem, scaled, start, problem.value_at, watch and see)
+    program, solution, formulation = _solve_from_held(problem, scaled, start, watch)
     if solution is None:
         return NewtonFit(start, problem.value_at(start), np.inf, 0, scaled.unit_of_value)
     inside = solution.x[: limits.n] * scaled.size
@@ -78,6 +75,48 @@ def solve_portfolio(problem, penalty, start, watch=None):
     if np.abs(w).max() > FAR * scaled.size and np.isinf(limits.implied()).any():  # it falls for ever
         return NewtonFit(start, values[0], np.inf, n_iter, scaled.unit_of_value)
     return NewtonFit(w, value, scaled.gap(program, solution, w, value), n_iter, scaled.unit_of_value)
+
+
+def _solve_from_held(problem, scaled, start, watch):
+    """The solution of the program of all assets, from that of the assets that the start holds.
+
+    Assets that would lower the objective are added until there is none.
+    """
+    limits, n_iter = scaled.limits, 0
+    # the others are at a bound of 0; with costs or linear constraints there is more that can hold a weight at 0
+    used = (start != 0) | ((limits.low != 0) & (limits.high != 0)) | (limits.low == limits.high)
+    used |= bool(limits.limited or limits.l1 or limits.cost.any())
+
+    def expanded(v):
+        all_assets = np.zeros(limits.n)
+        all_assets[used] = v[: used.sum()]
+        return all_assets
+
+    def value_at(w):
+        return problem.value_at(expanded(w))
+
+    def see(x):
+        watch(expanded(x) * scaled.size)
+
+    while True:
+        if not used.any() or 2 * used.sum() > limits.n:
+            used[:] = True
+        part = scaled if used.all() else scaled.among(used)
+        program, solution, formulation = solve_scaled(problem, part, start[used], value_at, watch and see)
+        if solution is None:
+            return program, solution, formulation
+        n_iter += solution.n_iter
+        solution.n_iter = n_iter
+        if used.all():
+            return program, solution, formulation
+        v, at_bound = expanded(solution.x), expanded(solution.at_bound).astype(bool) | ~used
+        program, _ = scaled.program(v * scaled.size, formulation)
+        solution = replace(solution, x=np.r_[v, solution.x[used.sum() :]], at_bound=at_bound)
+        reduced_cost = scaled.risk_bound(program, solution)[1] + program.E.T @ solution.of_E
+        missing = ~used & (reduced_cost[: limits.n] < -NEGLIGIBLE)
+        if not missing.any():
+            return program, solution, formulation
+        used |= missing
 
 
 def feasible(penalty, w, start):

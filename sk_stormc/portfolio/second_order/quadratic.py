@@ -126,15 +126,13 @@ def _long_only(drift, B, total, held):
     for k in range(GUESSES):
         n = np.count_nonzero(held)
         K, right = np.zeros((n + 1, n + 1)), np.append(drift[held], total)
-        size = size_of(B)[held]
-        K[:n, :n], K[:n, n], K[n, :n] = 2 * B[np.ix_(held, held)] / np.outer(size, size), -1 / size, 1 / size
-        right[:n] /= size
+        K[:n, :n], K[:n, n], K[n, :n] = 2 * B[np.ix_(held, held)], -1.0, 1.0
         try:
             found = np.linalg.solve(K, right)
         except np.linalg.LinAlgError:
             return None
         w = np.zeros(len(B))
-        w[held] = found[:n] / size
+        w[held] = found[:n]
         if (w < 0).any():
             held = w > 0
             continue

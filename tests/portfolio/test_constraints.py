@@ -1,0 +1,305 @@
+"""Trading constraints: texts, groups, matrices, a benchmark, limits on turnover, costs, and errors before any work."""
+
+import pickle
+
+import numpy as np
+import pandas as pd
+import pytest
+from helpers import slow_but
+from scipy import sparse
+from scipy.optimize import linprog
+from sklearn.base import clone
+from sklearn.model_selection import GridSearchCV, TimeSeriesSplit
+
+from sk_stormc import CompositionalPortfolio, STORMCompositional
+from sk_stormc.penalties import Box, Simplex
+from sk_stormc.portfolio.linear_constraints import rows_of
+from sk_stormc.portfolio.second_order.limits import Turnover, linear_minimum
+
+INF = np.inf
+MEASURES = ("variance", "semivariance", "entropic", "cvar", "evar")
+NAMES = ["oil", "gas", "US bonds", "gold", "tech", "cash"]
+SECTOR = ["energy", "energy", "rates", "metal", "shares", "rates"]
+HELD = np.array([0.3, 0.1, 0.2, 0.1, 0.2, 0.1])
+
+
+def returns(n=120, d=6, seed=0):
+    rng = np.random.default_rng(seed)
+    return 0.01 * rng.normal(size=(n, d)) @ (np.eye(d) + 0.3 * rng.normal(size=(d, d))) + 0.001 * rng.normal(size=d)
+
+
+def frame(n=120, seed=0):
+    return pd.DataFrame(returns(n, seed=seed), columns=NAMES)
+
+
+def fit(X, **params):
+    return CompositionalPortfolio(**{"constraint": "long_only", "risk_aversion": 10.0, **params}).fit(X)
+
+
+# texts, groups and matrices
+
+
+@pytest.mark.parametrize(
+    ("constraint", "row", "lower", "upper"),
+    [
+        ("energy <= 0.6", [1, 1, 0, 0, 0, 0], -INF, 0.6),
+        ("0.6 >= energy", [-1, -1, 0, 0, 0, 0], -0.6, INF),
+        ("US bonds == 2 * gold", [0, 0, 1, -2, 0, 0], 0, 0),
+        ("'US bonds' - .5*gold + 1e-1 >= -tech", [0, 0, 1, -0.5, 1, 0], -0.1, INF),
+        ("oil * 2 + oil <= 1 + metal", [3, 0, 0, -1, 0, 0], -INF, 1),
+    ],
+)
+def test_texts(constraint, row, lower, upper):
+    known = dict(zip(NAMES, np.eye(6), strict=True)) | {"energy": np.eye(6)[:2].sum(0), "metal": np.eye(6)[3]}
+    (found,) = rows_of(constraint, known, 6)
+    np.testing.assert_array_equal(found[0], row)
+    assert found[1:] == (lower, upper)
+
+
+def test_a_chain_of_comparisons_is_two_constraints():
+    chain = fit(frame(), linear_constraints="0.1 <= metal + shares <= 0.2", groups=SECTOR)
+    pair = fit(frame(), linear_constraints=["metal + shares >= 0.1", "metal + shares <= 0.2"], groups=SECTOR)
+    np.testing.assert_allclose(chain.weights_, pair.weights_, atol=1e-9)
+    assert 0.1 - 1e-9 <= chain.weights_[[3, 4]].sum() <= 0.2 + 1e-9
+
+
+GROUPS = {
+    "list": SECTOR,
+    "array of kinds": np.array([SECTOR, ["x"] * 6]),
+    "mapping": dict(zip(NAMES, SECTOR, strict=True)),
+    "mapping of lists": {name: ["x", sector] for name, sector in zip(NAMES, SECTOR, strict=True)},
+    "Series": pd.Series(SECTOR[::-1], index=NAMES[::-1]),
+    "frame by asset": pd.DataFrame({"sector": SECTOR, "kind": [None, "x"] * 3}, index=NAMES).iloc[::-1],
+    "frame by kind": pd.DataFrame([SECTOR], columns=NAMES, index=["sector"]),
+}
+
+
+@pytest.mark.parametrize("kind", slow_but(GROUPS, "array of kinds", "mapping of lists", "frame by asset"))
+def test_groups_come_in_many_forms(kind):
+    portfolio = fit(frame(), linear_constraints=["energy <= 0.2", "rates >= .5"], groups=GROUPS[kind])
+    by_asset = fit(frame(), linear_constraints=["oil + gas <= 0.2", "US bonds + cash >= .5"])
+    np.testing.assert_array_equal(portfolio.weights_, by_asset.weights_)
+    assert portfolio.weights_[:2].sum() <= 0.2 + 1e-9 and portfolio.weights_[[2, 5]].sum() >= 0.5 - 1e-9
+
+
+def test_matrices_come_in_many_forms():
+    A = np.array([[1.0, 1, 0, 0, 0, 0], [0, 0, 1, 0, 0, 1]])
+    table = pd.DataFrame(A[:, ::-1], columns=NAMES[::-1], index=["energy", "rates"])
+    limits = [-INF, 0.5], [0.2, INF]
+    plain = fit(frame(), linear_constraints=(A, *limits)).weights_
+    for given in (sparse.csr_array(A), table, table.assign(land=7.0)):  # labels of other assets are ignored
+        np.testing.assert_array_equal(fit(frame(), linear_constraints=[given, *limits]).weights_, plain)
+    np.testing.assert_array_equal(
+        fit(frame(), linear_constraints=(A[0], None, 0.2)).weights_,
+        fit(frame(), linear_constraints="oil + gas <= 0.2").weights_,
+    )
+
+
+# a benchmark
+
+
+@pytest.mark.parametrize("measure", slow_but(MEASURES, "variance", "evar"))
+def test_a_benchmark_is_a_shift_of_each_period(measure):
+    R, weights = returns(seed=2), [0.5, 0, 0.2, 0.3, 0, 0]
+    active = fit(R, risk_measure=measure, benchmark=R @ weights)
+    shifted = fit(R - (R @ weights)[:, None], risk_measure=measure)
+    np.testing.assert_allclose(active.weights_, shifted.weights_, atol=1e-5)
+    assert active.loss_curve_[-1] == pytest.approx(shifted.loss_curve_[-1], rel=1e-6)
+    by_weights = fit(R, risk_measure=measure, benchmark=weights)
+    np.testing.assert_allclose(active.weights_, by_weights.weights_, atol=1e-7)
+    least_risk = fit(R, risk_measure=measure, risk_aversion=INF, benchmark=HELD) if measure != "entropic" else None
+    assert least_risk is None or np.abs(least_risk.weights_ - HELD).max() < 1e-4  # the benchmark itself
+
+
+def test_a_column_is_the_benchmark():
+    X = frame()
+    X["index"] = X.to_numpy() @ HELD
+    portfolio = fit(X, benchmark="index")
+    assert portfolio.weights_.shape == (7,) and portfolio.weights_[-1] == 0
+    np.testing.assert_allclose(portfolio.weights_[:-1], fit(X[NAMES], benchmark=HELD).weights_, atol=1e-7)
+    assert portfolio.predict(X).shape == (120,)
+    search = GridSearchCV(portfolio, {"linear_constraints": [None, "oil <= 0.1"]}, cv=TimeSeriesSplit(2)).fit(X)
+    assert np.isfinite(search.cv_results_["mean_test_score"]).all()
+
+
+# limits on turnover, and sets without an interior
+
+
+@pytest.mark.parametrize("measure", slow_but(MEASURES, "semivariance", "cvar"))
+def test_limits_without_an_interior(measure):
+    """A cap that only one portfolio of a sector meets, a weight that is forced, and no trades at all."""
+    R = returns(seed=4)
+    params = {"constraint": (0.0, 0.25), "budget": 1.0, "groups": SECTOR, "risk_measure": measure}
+    full = fit(R, linear_constraints="energy >= 0.5", **params)
+    np.testing.assert_allclose(full.weights_[:2], 0.25, atol=1e-9)
+    for words in (["rates + energy == 1"], ["energy >= .5", "rates >= .5"]):
+        forced = fit(R, linear_constraints=words, **params)
+        np.testing.assert_allclose(forced.weights_, [0.25, 0.25, 0.25, 0, 0, 0.25], atol=1e-9)
+    still = fit(R, risk_measure=measure, previous_weights=HELD, max_turnover=0.0)
+    np.testing.assert_allclose(still.weights_, HELD, atol=1e-12)
+    assert forced.stop_reason_ == still.stop_reason_ == full.stop_reason_ == "converged"
+    equal = fit(R, linear_constraints="energy == .3", **params)  # two inequalities are solved as the equation
+    both = fit(R, linear_constraints=["energy <= .3", "energy >= .3"], **params)
+    np.testing.assert_allclose(both.weights_, equal.weights_, atol=1e-9)
+    assert abs(both.n_iter_ - equal.n_iter_) <= 3
+
+
+def test_a_limit_on_turnover_that_is_wide_changes_nothing():
+    R = returns(seed=5)
+    free, wide = fit(R), fit(R, previous_weights=HELD, max_turnover=2.0)
+    np.testing.assert_allclose(wide.weights_, free.weights_, atol=1e-6)
+    narrow = fit(R, previous_weights=HELD, max_turnover=0.1)
+    assert np.abs(narrow.weights_ - HELD).sum() == pytest.approx(0.1, abs=1e-8)
+    assert (narrow.weights_ == HELD).any()  # what is not traded stays as it was, exactly
+
+
+def test_linear_constraints_may_set_the_size():
+    R = returns(seed=6)
+    by_row = fit(R, constraint=(0.0, INF), linear_constraints=(np.ones(6), 1.0, 1.0), risk_measure="cvar")
+    np.testing.assert_allclose(by_row.weights_, fit(R, risk_measure="cvar").weights_, atol=1e-6)
+    with pytest.raises(ValueError, match="sets the size"):
+        fit(R, constraint=None, linear_constraints=(np.ones(6), 0.0, 1.0), risk_measure="cvar")
+
+
+def test_a_fit_with_limits_is_copied_and_pickled():
+    X = frame()
+    portfolio = fit(X, linear_constraints=["energy <= .2"], groups=pd.Series(SECTOR, index=NAMES), benchmark=HELD)
+    again = pickle.loads(pickle.dumps(portfolio))
+    assert again.score(X) == portfolio.score(X)
+    np.testing.assert_array_equal(clone(portfolio).fit(X).weights_, portfolio.weights_)
+    single = clone(portfolio).fit(X.astype(np.float32))
+    assert single.weights_.dtype == np.float32 and single.dual_gap_ >= 0
+    np.testing.assert_allclose(single.weights_, portfolio.weights_, atol=1e-3)
+
+
+# costs of trades
+
+
+def slopes(z, x, step, previous, cost, alpha):
+    """Derivatives of (z - x)^2 / (2 step) + cost |z - previous| + alpha |z| to the left and to the right."""
+    smooth = (z - x) / step
+    left = smooth + cost * np.where(z > previous, 1, -1) + alpha * np.where(z > 0, 1, -1)
+    return left, smooth + cost * np.where(z < previous, -1, 1) + alpha * np.where(z < 0, -1, 1)
+
+
+@pytest.mark.parametrize("budget", [None, 0.0, 0.8])
+@pytest.mark.parametrize("alpha", slow_but([0.0, 0.3], 0.3))
+@pytest.mark.parametrize("bounds", [(-INF, INF), (-0.5, 0.7), (0.0, INF)])
+def test_no_exchange_makes_the_proximal_point_better(bounds, alpha, budget):
+    rng, kinks = np.random.default_rng(0), 0
+    for d in (1, 2, 7) * 20:
+        previous = rng.normal(0, 0.5, d).round(1)
+        cost = rng.uniform(0, 0.6, d) if d > 1 else 0.4
+        x, step = rng.normal(0, 1.5, d), rng.uniform(0.2, 3, d) if d > 2 else 0.7
+        if budget is not None and not bounds[0] * d <= budget <= bounds[1] * d:
+            continue
+        z = Turnover(previous, cost, Box(*bounds, budget=budget, alpha=alpha)).prox(x, step)
+        assert z.shape == x.shape and (z >= bounds[0]).all() and (z <= bounds[1]).all()
+        left, right = slopes(z, x, step, previous, cost, alpha)
+        rise, fall = right[z < bounds[1]], left[z > bounds[0]]
+        if budget is None:
+            assert (rise >= -1e-10).all() and (fall <= 1e-10).all()
+        else:
+            assert abs(z.sum() - budget) <= 1e-10
+            assert not (rise.size and fall.size) or rise.min() >= fall.max() - 1e-9
+        kinks += int((z == previous).sum())
+    assert kinks > 5  # exactly what is held
+
+
+def test_the_minimum_of_a_linear_function_is_exact_for_every_set():
+    rng = np.random.default_rng(0)
+    for k in range(30):
+        n = int(rng.integers(1, 9))
+        low, high, c = -rng.random(n), rng.random(n) + 0.1, rng.normal(size=n)
+        budget = [None, float(low.sum() + rng.random() * (high - low).sum())][k % 2]
+        cost, previous, alpha = rng.random(n) * (k % 3 == 0), 0.3 * rng.normal(size=n), float(k % 5 == 0)
+        penalty = Turnover(previous, cost, Box(low, high, budget=budget, alpha=alpha))
+        if k % 7 == 0:
+            penalty, low, high, budget, cost, alpha = Simplex(2.0), 0 * c, 0 * c + 2, 2.0, 0 * c, 0.0
+        # variables: s, |s - previous|, |s|
+        one, none = np.eye(n), np.zeros((n, n))
+        A = np.block([[one, -one, none], [-one, -one, none], [one, none, -one], [-one, none, -one]])
+        bounds = [*zip(low, high, strict=True), *[(0, None)] * (2 * n)]
+        total = {} if budget is None else {"A_eq": np.r_[np.ones(n), np.zeros(2 * n)][None], "b_eq": [budget]}
+        limit = np.r_[previous, -previous, np.zeros(2 * n)]
+        best = linprog(np.r_[c, cost, np.full(n, alpha)], A, limit, **total, bounds=bounds).fun
+        assert linear_minimum(penalty, c, penalty.project(np.zeros(n))) == pytest.approx(best, abs=1e-9)
+
+
+def test_costs_that_forbid_trades_and_costs_of_nothing():
+    X = frame()
+    forbidden = fit(X, constraint=None, previous_weights=HELD, transaction_cost=1e3)
+    np.testing.assert_array_equal(forbidden.weights_, HELD)
+    np.testing.assert_array_equal(fit(X, previous_weights=HELD).weights_, fit(X).weights_)
+    dear = fit(X, constraint=None, l1=5e-4).weights_
+    np.testing.assert_allclose(fit(X, constraint=None, transaction_cost=5e-4).weights_, dear, atol=1e-9)
+    again = fit(X, previous_weights=fit(X).named_weights(), transaction_cost=0.01)
+    np.testing.assert_allclose(again.weights_, fit(X).weights_, atol=1e-7)  # the best portfolio is kept
+
+
+# invalid arguments
+
+TEXTS = [
+    ("enrgy <= 1", "'enrgy'"), ("energy < 1", "'< 1'"), ("energy", "no comparison"), ("1 <= 2", "without a name"),
+    ("energy <=", "nothing beside"), ("oil * gas <= 1", "'gas'"), ("oil <= +", "the end"), ("", "no comparison"),
+    ("oil 'gas' <= 1", "'gas'"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("params", "words"),
+    [
+        *[({"linear_constraints": [text]}, f"linear_constraints.*{words}") for text, words in TEXTS],
+        ({"linear_constraints": ["energy >= 0.8", "rates >= 0.4", "metal <= 1"]},
+         "'energy >= 0.8' and 'rates >= 0.4'.*missed by 0.2"),
+        ({"linear_constraints": "rates <= -0.1"}, "'rates <= -0.1'.*missed by 0.1"),
+        ({"linear_constraints": "tech == 1", "max_turnover": 0.5}, "'tech == 1' and 'max_turnover=0.5'"),
+        ({"linear_constraints": (np.ones((1, 6)), 2, 3)}, "'row 0 of linear_constraints'"),
+        ({"linear_constraints": (np.eye(6), 0.2, 0.1)}, "lower.*0.2.*0.1"),
+        ({"linear_constraints": (np.eye(5), 0.2, 0.3)}, r"shape \(n_constraints, 6\).*\(5, 5\)"),
+        ({"linear_constraints": ["oil <= 1"], "groups": ["oil"] * 6}, "groups.*'oil'"),
+        ({"groups": {"coal": "energy"}}, "groups.*'coal'"),
+        ({"groups": [SECTOR, SECTOR]}, "groups.*'energy' in two"),
+        ({"benchmark": "index"}, "benchmark.*'index'"),
+        ({"benchmark": np.ones(7)}, r"benchmark.*\(120,\).*\(6,\).*\(7,\)"),
+        ({"max_turnover": -1}, "max_turnover.*-1"),
+        ({"solver": "lbfgs", "max_turnover": 1.0}, "lbfgs.*max_turnover.*newton"),
+        ({"solver": STORMCompositional(learning_rate=0.1), "benchmark": HELD}, "benchmark.*newton"),
+        ({"solver": "lbfgs", "transaction_cost": 0.1}, "cost of trades"),
+        ({"transaction_cost": -0.1}, "transaction_cost must be finite and >= 0, got"),
+        ({"transaction_cost": np.nan}, "transaction_cost must be finite"),
+        ({"transaction_cost": [0.1, 0.2]}, r"transaction_cost must be one number or of shape \(6,\), got \(2,\)"),
+        ({"transaction_cost": "much"}, "transaction_cost must be numbers, got 'much'"),
+        ({"previous_weights": [0.5, 0.5]}, r"previous_weights must be of shape \(6,\), got \(2,\)"),
+        ({"previous_weights": [np.nan] * 6}, "previous_weights must be finite, one for each asset"),
+        ({"order": 1.5}, "order must be 1 or from 2 to 10, got 1.5"),
+        ({"order": "2"}, "order must be"),
+        *[({"confidence": wrong}, "confidence must be") for wrong in (0, 1, 1.5, "high", None, np.nan, True)],
+        ({"half_life": -1.0}, "half_life must be"),
+        ({"l1": 0.1}, "l1 must be 0 with constraint='long_only'"),
+        ({"risk_aversion": INF, "risk_measure": "entropic"}, "must be finite with risk_measure='entropic'"),
+        *[({"risk_aversion": wrong}, "risk_aversion must be a finite number > 0") for wrong in (-INF, np.nan, 0, "1")],
+        *[({"risk_aversion": INF, **no_size}, "risk_aversion=inf needs a constraint or a budget .* the empty portfolio")
+          for no_size in ({"constraint": None}, {"constraint": (0, INF)}, {"constraint": (-0.5, 0.5)})],
+        *[({"risk_measure": measure, "constraint": None, **no_size}, f"{measure}' needs a constraint or a budget")
+          for measure, no_size in (("cvar", {}), ("evar", {"l1": 0.1}), ("cdar", {"budget": 0.0}), ("downside", {}))],
+    ],
+)  # fmt: skip
+def test_invalid_arguments(params, words):
+    portfolio = CompositionalPortfolio(
+        **{"constraint": "long_only", "groups": SECTOR, "previous_weights": HELD, "random_state": 0} | params
+    )
+    with pytest.raises(ValueError, match=words):
+        portfolio.fit(frame())
+    assert not hasattr(portfolio, "weights_")
+
+
+def test_limits_need_returns_in_memory(tmp_path):
+    held = np.memmap(tmp_path / "returns", dtype=float, mode="w+", shape=(50, 6))
+    held[:] = returns(50)
+    with pytest.raises(ValueError, match="benchmark needs returns that are an array in memory"):
+        fit(held, benchmark=HELD)
+    with pytest.raises(ValueError, match="in memory"):
+        fit(held, max_turnover=2.0)
+    with pytest.raises(ValueError, match="as many periods as assets"):
+        fit(returns(6), benchmark=HELD)

@@ -1,0 +1,265 @@
+"""The estimator among scikit-learn's tools: data, predict and score, parameters of its own and of the solver."""
+
+import inspect
+import pickle
+import warnings
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+from definitions import utility
+from helpers import slow_but
+from joblib import Parallel, delayed
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+from sklearn.model_selection import GridSearchCV, TimeSeriesSplit
+from sklearn.pipeline import Pipeline
+from sklearn.preprocessing import FunctionTransformer
+
+from sk_stormc import LBFGS, SCGD, AutomaticSTORM, CompositionalPortfolio, SARAHCompositional, sharpe_ratio
+from sk_stormc.solvers import SOLVERS
+
+
+def make_returns(n=400, d=4, seed=0):
+    rng = np.random.default_rng(seed)
+    return rng.normal(0.05, 1, (n, 1)) + rng.normal(0.05, 1, (n, d)) * rng.uniform(0.5, 2, d)
+
+
+def fit(R, solver="storm-c", sample_weight=None, **params):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        params = {"random_state": 0} | params
+        return CompositionalPortfolio(solver, **params).fit(R, sample_weight=sample_weight)
+
+
+def same_bits(a, b):
+    assert a.dtype == b.dtype
+    np.testing.assert_array_equal(a, b)
+
+
+# data
+
+
+def test_data_frames_of_pandas_and_polars():
+    R, names = make_returns(), ["bonds", "gold", "oil", "shares"]
+    plain = fit(R)
+    for table in (pd.DataFrame(R, columns=names), pl.DataFrame(R, schema=names)):
+        portfolio = fit(table)
+        same_bits(portfolio.weights_, plain.weights_)
+        assert portfolio.n_features_in_ == 4 and list(portfolio.feature_names_in_) == names
+        np.testing.assert_allclose(portfolio.predict(table), R @ plain.weights_, rtol=1e-10)
+        assert portfolio.score(table) == pytest.approx(plain.score(R), rel=1e-12)
+        for method in (portfolio.predict, portfolio.score):
+            with pytest.raises(ValueError, match="feature names"):
+                method(table[names[::-1]])
+    assert not hasattr(portfolio.fit(R), "feature_names_in_")  # a fit without names forgets them
+
+
+@pytest.mark.parametrize(
+    "change",
+    [np.asfortranarray, lambda R: np.repeat(R, 2, 1)[:, ::2], lambda R: R[::-1].copy()[::-1], np.ndarray.tolist],
+)
+def test_any_memory_layout(change):
+    R = make_returns(3000)
+    same_bits(fit(change(R)).weights_, fit(R).weights_)
+
+
+@pytest.mark.parametrize("solver", ["auto", "storm-c"])
+def test_read_only_integers_are_not_changed(solver):
+    R = np.round(make_returns() * 100).astype(np.int16)
+    R.flags.writeable = False
+    portfolio = fit(R, solver)
+    same_bits(portfolio.weights_, fit(R.astype(float), solver).weights_)
+    assert portfolio.weights_.dtype == np.float64
+
+
+@pytest.mark.parametrize("solver", ["auto", "storm-c", "moments"])
+def test_returns_and_weights_of_periods_are_not_changed(solver):
+    R, weight = make_returns(3000), np.random.default_rng(0).integers(0, 3, 3000).astype(float)
+    before = R.copy(), weight.copy()
+    for measure in ("variance", "semivariance", "entropic") if solver != "moments" else ("variance",):
+        fit(R, solver, weight, risk_measure=measure, max_iter=30)
+    CompositionalPortfolio("scgd" if solver == "storm-c" else solver.replace("auto", "moments")).partial_fit(R)
+    np.testing.assert_array_equal(R, before[0])
+    np.testing.assert_array_equal(weight, before[1])
+
+
+def test_a_fit_that_raises_changes_nothing():
+    table = pd.DataFrame(make_returns(), columns=list("abcd"))
+    portfolio = fit(table, "auto")
+    before = pickle.dumps(portfolio)
+    with pytest.raises(TypeError, match="strings"):
+        portfolio.fit(table.rename(columns={"a": 1}))
+    with pytest.raises(ValueError, match="sample_weight"):
+        portfolio.fit(table[["a", "b"]], sample_weight=-np.ones(400))
+    assert pickle.dumps(portfolio) == before
+
+
+# predict and score
+
+
+def test_predict_is_the_return_of_each_period():
+    R, new = make_returns(), make_returns(30, seed=1)
+    portfolio = fit(R)
+    np.testing.assert_allclose(portfolio.predict(new), [sum(r * portfolio.weights_) for r in new])
+    assert portfolio.predict(new[:1]).shape == (1,)
+    with pytest.raises(ValueError, match="4 features"):
+        portfolio.predict(new[:, :3])
+    for method in (CompositionalPortfolio().predict, CompositionalPortfolio().score):
+        with pytest.raises(NotFittedError):
+            method(new)
+
+
+@pytest.mark.parametrize("measure", ["variance", "semivariance", "entropic", "cvar"])
+def test_score_is_the_utility_without_the_penalty(measure):
+    R, new, weight = make_returns(), make_returns(30, seed=1), np.random.default_rng(0).uniform(0, 3, 30)
+    portfolio = fit(R, "auto", risk_measure=measure, risk_aversion=1.5, constraint=(-0.1, 0.2), l1=0.01, budget=0.3)
+    w = portfolio.weights_
+    assert portfolio.score(new) == pytest.approx(-utility(w, new, measure, 1.5), rel=1e-9)
+    weighted = -utility(w, new, measure, 1.5, p=weight)
+    assert portfolio.score(new, sample_weight=weight) == pytest.approx(weighted, rel=1e-9)
+    assert isinstance(portfolio.score(new), float) and isinstance(sharpe_ratio(portfolio, new), float)
+
+
+# parameters
+
+
+def test_init_stores_and_does_nothing_else():
+    params = {name: object() for name in inspect.signature(CompositionalPortfolio).parameters}
+    portfolio = CompositionalPortfolio(**params)
+    assert vars(portfolio) == params
+
+
+@pytest.mark.parametrize("given", ["storm-c", AutomaticSTORM()], ids=["name", "instance"])
+def test_parameters_of_the_solver(given):
+    portfolio = CompositionalPortfolio(given)
+    assert portfolio.set_params() is portfolio
+    portfolio.set_params(solver__learning_rate=0.125, solver__batch_size=(8, None, 4), risk_aversion=3.0)
+    assert isinstance(portfolio.solver, AutomaticSTORM) and portfolio.risk_aversion == 3.0
+    assert portfolio.get_params()["solver__learning_rate"] == 0.125 and portfolio.solver.batch_size == (8, None, 4)
+    copy = clone(portfolio)
+    assert copy.solver is not portfolio.solver and copy.solver.learning_rate == 0.125
+    assert copy.get_params(deep=True).keys() == portfolio.get_params(deep=True).keys()
+    copy.set_params(solver__learning_rate="auto")
+    assert portfolio.solver.learning_rate == 0.125
+    assert CompositionalPortfolio("storm-c").get_params()["solver"] == "storm-c"
+
+
+def test_the_solver_is_set_before_its_parameters_whatever_the_order():
+    first = CompositionalPortfolio().set_params(solver__epoch_length=3, solver="sarah-c")
+    second = CompositionalPortfolio().set_params(solver="sarah-c", solver__epoch_length=3)
+    third = CompositionalPortfolio(SCGD()).set_params(solver__epoch_length=3, solver=SARAHCompositional(tol=0))
+    for portfolio in (first, second, third):
+        assert isinstance(portfolio.solver, SARAHCompositional) and portfolio.solver.epoch_length == 3
+    assert third.solver.tol == 0
+
+
+@pytest.mark.parametrize("given", ["storm-c", AutomaticSTORM(), LBFGS()])
+@pytest.mark.parametrize(("name", "words"), [("solver__beta", "beta"), ("learning_rate", "learning_rate")])
+def test_an_unknown_parameter(given, name, words):
+    with pytest.raises(ValueError, match=words):
+        CompositionalPortfolio(clone(given, safe=False)).set_params(**{name: 1.0})
+
+
+@pytest.mark.parametrize("solver", [solver() for solver in SOLVERS.values()], ids=list(SOLVERS))
+def test_fit_does_not_change_the_solver(solver):
+    before = pickle.dumps(solver)
+    portfolio = fit(make_returns(50, 3), solver, max_iter=2, tol=1e-7)
+    assert portfolio.solver is solver and pickle.dumps(solver) == before
+    assert portfolio.solver_ is not solver and type(portfolio.solver_) is type(solver)
+    assert (portfolio.solver_.max_iter, portfolio.solver_.tol) == (2, 1e-7)
+    assert portfolio.n_iter_ == 2 and portfolio.stop_reason_ == "max_iter"
+
+
+def test_max_iter_and_tol_of_none_are_the_solvers_own():
+    R = make_returns(3000)
+    assert fit(R, AutomaticSTORM(max_iter=7, tol=0)).n_iter_ == 7
+    portfolio = fit(R, SCGD(max_ifo=5000))
+    assert portfolio.stop_reason_ == "max_ifo" and portfolio.ifo_[-1] <= 5000
+    early, late = (fit(R, tol=tol) for tol in (1e-1, 1e-8))
+    assert early.stop_reason_ == late.stop_reason_ == "converged" and early.n_iter_ < late.n_iter_
+
+
+# scikit-learn's tools
+
+
+def test_grid_search_over_the_solver_and_the_problem():
+    R = make_returns(1500)
+    grid = {"solver__learning_rate": [0.01, 0.1], "solver__batch_size": [8, None], "risk_aversion": [0.5, 50.0]}
+    portfolio = CompositionalPortfolio("storm-c", constraint=(-0.5, 0.5), max_iter=9, tol=0, random_state=0)
+    search = GridSearchCV(portfolio, grid, scoring=sharpe_ratio, cv=TimeSeriesSplit(2), error_score="raise").fit(R)
+    scores = search.cv_results_["mean_test_score"]
+    assert np.isfinite(scores).all() and len(np.unique(scores)) == 8  # every parameter reaches the run
+    same_bits(search.best_estimator_.weights_, clone(portfolio).set_params(**search.best_params_).fit(R).weights_)
+    over_solvers = GridSearchCV(
+        clone(portfolio).set_params(max_iter=5),
+        [{"solver": ["scgd", "auto"]}, {"solver": ["sarah-c"], "solver__epoch_length": [2, 5]}],
+        cv=2,
+        error_score="raise",
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        assert np.isfinite(over_solvers.fit(R).cv_results_["mean_test_score"]).all()
+
+
+def test_pipeline():
+    R, weight = make_returns(), np.random.default_rng(0).uniform(0.5, 2, 400)
+    percent = FunctionTransformer(lambda R: 100 * R)
+    pipeline = Pipeline([("percent", percent), ("portfolio", CompositionalPortfolio(max_iter=50, random_state=0))])
+    pipeline.set_params(portfolio__solver__batch_size=16, portfolio__risk_aversion=0.01, portfolio__tol=0)
+    pipeline.fit(R, portfolio__sample_weight=weight)
+    np.testing.assert_allclose(pipeline.predict(R), 100 * R @ pipeline[-1].weights_)
+    assert pipeline.score(R) == pipeline[-1].score(100 * R) and pipeline[-1].solver_.batch_size == 16
+    same_bits(pipeline[-1].weights_, clone(pipeline[-1]).fit(100 * R, sample_weight=weight).weights_)
+
+
+@pytest.mark.parametrize("solver", slow_but(["auto", *SOLVERS], "auto", "storm-c", "scgd"))
+def test_pickle(solver):
+    R = make_returns(20_000)
+    table = pd.DataFrame(R, columns=list("abcd"))
+    portfolio = fit(table, solver, np.arange(20_000.0), constraint=(-1, 1), max_iter=20)
+    data = pickle.dumps(portfolio)
+    assert len(data) < R.nbytes / 4
+    back = pickle.loads(data)
+    same_bits(back.predict(table[:10]), portfolio.predict(table[:10]))
+    same_bits(back.loss_curve_, portfolio.loss_curve_)
+    for name in ("n_iter_", "stop_reason_", "n_evaluations_"):
+        assert getattr(back, name) == getattr(portfolio, name)
+    same_bits(fit(R, solver, np.arange(20_000.0), constraint=(-1, 1), max_iter=20).weights_, portfolio.weights_)
+
+
+def weights_of(solver, params, R):
+    return fit(R, solver, **params).weights_
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("measure", ["variance", "semivariance", "entropic"])
+def test_the_same_seed_gives_the_same_bits_at_any_n_jobs(measure):
+    R, params = make_returns(3000), {"random_state": 3, "risk_measure": measure, "max_iter": 100, "constraint": (-1, 1)}
+    stochastic = [name for name in SOLVERS if name != "lbfgs"]
+    here = [weights_of(solver, params, R) for solver in stochastic]
+    there = Parallel(n_jobs=2)(delayed(weights_of)(solver, params, R) for solver in stochastic)
+    for solver, a, b in zip(stochastic, here, there, strict=True):
+        same_bits(a, b)
+        assert (a != weights_of(solver, {**params, "random_state": 4}, R)).any()
+
+
+def test_random_state_as_in_scikit_learn():
+    R = make_returns(3000)
+
+    def run(random_state):
+        return fit(R, random_state=random_state, max_iter=50).weights_
+
+    same_bits(run(0), run(np.random.RandomState(0)))
+    same_bits(run(0), run(np.int64(0)))
+    state = np.random.RandomState(0)
+    assert (run(state) != run(state)).any()
+    np.random.seed(7)
+    first, second = run(None), run(None)
+    assert (first != second).any()
+    np.random.seed(7)
+    before = np.random.get_state()[1].copy()
+    run(0)
+    np.testing.assert_array_equal(np.random.get_state()[1], before)
+    same_bits(run(None), first)

@@ -1,0 +1,165 @@
+"""solver="auto" takes the second-order method, which records, stops, is interrupted and resumed like the others."""
+
+import warnings
+
+import numpy as np
+import pytest
+from definitions import MEASURES, make_returns
+from helpers import Callback
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.model_selection import GridSearchCV, TimeSeriesSplit
+
+from sk_stormc import AutomaticSTORM, CompositionalPortfolio
+from sk_stormc.callbacks import Checkpoint, EarlyStopping, TimeLimit
+from sk_stormc.portfolio.constraints import SAID
+
+R = make_returns(300)
+LIMITS = {"previous_weights": np.full(6, 1 / 6), "max_turnover": 0.2, "linear_constraints": (np.eye(6)[:1], 0.1, 0.2)}
+
+
+NARROW = {"linear_constraints": (np.eye(6)[:1], 0.3, 0.3001)}
+
+
+def long_only(solver="auto", **params):
+    return CompositionalPortfolio(solver, constraint="long_only", random_state=0, **params)
+
+
+class Stop(Callback):
+    """A callback that acts at a record, and writes into the weights that it sees."""
+
+    max_subtasks = 0
+
+    def __init__(self, act=lambda: True, at=3):
+        self.act, self.at, self.seen = act, at, []
+
+    def on_fit_task_end(self, estimator, context, *, fitted_estimator=None):
+        if context.task_name != "pass":
+            return False
+        self.seen.append((fitted_estimator.weights_.copy(), fitted_estimator.loss_curve_[-1]))
+        fitted_estimator.weights_[:] = np.nan
+        return self.act() if len(self.seen) == self.at else False
+
+
+@pytest.mark.parametrize("measure", MEASURES)
+def test_auto_is_exact_and_records_each_iteration(measure):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        auto, newton = (long_only(solver, risk_measure=measure).fit(R) for solver in ("auto", "newton"))
+    assert auto.get_params()["solver"] == "auto" and auto.solver_ == "newton"
+    np.testing.assert_array_equal(auto.weights_, newton.weights_)
+    assert len(auto.ifo_) == len(auto.loss_curve_) >= auto.n_iter_ + 1 >= 2
+    assert (np.diff(auto.loss_curve_) <= 1e-9 * abs(auto.loss_curve_[0])).all()
+    assert set(auto.n_evaluations_) == {"inner", "jacobian", "outer"}
+    an_iteration = sum(auto.n_evaluations_.values()) // auto.n_iter_  # a gradient and a Hessian
+    assert an_iteration == (4 * 300 + 2 if measure in ("entropic", "evar") else 6 * 300)
+    assert auto.ifo_.tolist() == [an_iteration * min(k, auto.n_iter_) for k in range(len(auto.ifo_))]
+
+
+def test_storm_c_stays_storm_c(tmp_path):
+    """It ended in Newton's method where it had not converged."""
+    assert isinstance(long_only("storm-c").fit(make_returns(2000)).solver_, AutomaticSTORM)
+    with pytest.warns(ConvergenceWarning, match="has not converged.*solver='auto', which is exact"):
+        long_only("storm-c", max_iter=3).fit(make_returns(2000))
+    file = np.memmap(tmp_path / "returns", dtype=float, mode="w+", shape=(300, 6))
+    file[:] = R
+    assert isinstance(long_only().fit(file).solver_, AutomaticSTORM)  # "auto" of returns in a file
+
+
+def test_parameters_of_the_solver_are_those_of_storm_c():
+    portfolio = CompositionalPortfolio().set_params(solver__learning_rate=0.5)
+    assert isinstance(portfolio.solver, AutomaticSTORM) and portfolio.solver.learning_rate == 0.5
+    search = GridSearchCV(long_only(max_iter=30, tol=0), {"solver__batch_size": [8, 32]}, cv=TimeSeriesSplit(2)).fit(R)
+    assert isinstance(search.best_estimator_.solver_, AutomaticSTORM)
+
+
+@pytest.mark.parametrize(
+    "params",
+    [{}, LIMITS, NARROW, {"objective": "ratio", **LIMITS}, pytest.param({"max_risk": 0.02}, marks=pytest.mark.slow)],
+)
+def test_a_budget_leaves_feasible_weights_and_a_warning(params):
+    converged = long_only(**params).fit(R)
+    for budget in (1, 3, 6):
+        with pytest.warns(ConvergenceWarning, match="has not converged"):
+            early = long_only(max_iter=budget, **params).fit(R)
+        assert early.stop_reason_ == "max_iter" and early.n_iter_ == budget
+        assert early.dual_gap_ >= early.loss_curve_[-1] - converged.loss_curve_[-1] - 1e-12 and early.dual_gap_ > 0
+        w = early.weights_
+        assert w.sum() == pytest.approx(1) and (w >= 0).all()
+        if "max_turnover" in params:
+            assert np.abs(w - 1 / 6).sum() <= 0.2 + 2e-9
+        if "linear_constraints" in params:
+            _, low, high = params["linear_constraints"]
+            assert low - 2e-9 <= w[0] <= high + 2e-9
+    early.set_params(max_iter=None).resume(R)
+    np.testing.assert_array_equal(early.weights_, converged.weights_)
+    np.testing.assert_array_equal(early.loss_curve_, converged.loss_curve_)
+
+
+@pytest.mark.parametrize("params", [{}, LIMITS, {"objective": "ratio", **LIMITS}])
+def test_ctrl_c_keeps_the_best_weights_so_far(params):
+    pytest.importorskip("sklearn.callback")
+    portfolio = long_only(**params)
+
+    def interrupt():
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        portfolio.set_callbacks(Stop(interrupt)).fit(R)
+    assert portfolio.stop_reason_ == "interrupted"
+    assert portfolio.weights_.sum() == pytest.approx(1) and (portfolio.weights_ >= 0).all()
+    portfolio.set_callbacks().resume(R)
+    np.testing.assert_array_equal(portfolio.weights_, long_only(**params).fit(R).weights_)
+
+
+def test_callbacks_see_each_iteration_and_may_stop_it(tmp_path):
+    pytest.importorskip("sklearn.callback")
+    watch, path = Stop(), tmp_path / "fit.npz"
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        portfolio = long_only().set_callbacks(watch).fit(R)
+    assert portfolio.stop_reason_ == "callback" and portfolio.n_iter_ == 3
+    np.testing.assert_array_equal(watch.seen[2][0], portfolio.weights_)
+    assert watch.seen[2][1] == pytest.approx(-portfolio.score(R))
+    for callback in (EarlyStopping(patience=100), TimeLimit(1000), Checkpoint(path)):
+        converged = long_only().set_callbacks(callback).fit(R)
+        assert converged.stop_reason_ == "converged"
+    fresh = long_only().set_callbacks(Checkpoint(path)).resume(R)
+    np.testing.assert_array_equal(fresh.weights_, converged.weights_)
+
+
+def test_verbose_prints_a_line_an_iteration(capsys):
+    portfolio = long_only(verbose=1).fit(R)
+    assert len(capsys.readouterr().out.splitlines()) == portfolio.n_iter_ + 2  # with the heading and the start
+
+
+@pytest.mark.parametrize("solver", ["storm-c", "lbfgs", "moments"])
+@pytest.mark.parametrize(
+    ("params", "needs"),
+    [
+        ({"objective": "ratio"}, "objective='ratio'"),
+        ({"max_risk": 0.1}, "max_risk"),
+        ({"max_turnover": 2.0}, "max_turnover"),
+        ({"risk_measure": "cdar"}, "risk_measure='cdar'"),
+    ],
+)
+def test_what_needs_the_second_order_method_is_refused_by_others(solver, params, needs):
+    if solver == "moments" and "max_turnover" in params:  # moments keep to limits too
+        return
+    with pytest.raises(ValueError, match=f"{solver}.*{needs}.*solver='auto' or 'newton'"):
+        long_only(solver, **params).fit(R)
+
+
+def test_an_unlimited_portfolio_is_said_once():
+    SAID.clear()
+    with pytest.warns(UserWarning, match=r"weights sum to .* only risk_aversion.*long_only") as said:
+        portfolio = CompositionalPortfolio().fit(R)
+        CompositionalPortfolio().fit(R)
+    assert len(said) == 1 and f"sum to {portfolio.weights_.sum():.3g}" in str(said[0].message)
+    SAID.clear()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        long_only().fit(R)
+        # infinite bounds gave NumPy's warnings
+        for constraint in ((-np.inf, 0.5), (-np.inf, np.inf), (np.array([-np.inf, 0, 0, 0, 0, 0]), np.inf)):
+            CompositionalPortfolio(constraint=constraint, budget=1.0).fit(R)
+    SAID.append(1.0)  # other tests turn warnings into errors
