@@ -233,22 +233,6 @@ def parse_french_csv(text):
 
     The file has free text, then tables, each a title line, a line of column names that begins with a comma, and rows
     that begin with a date.
-
-    >>> from sk_stormc.datasets.french import parse_french_csv
-    >>> header, tables = parse_french_csv('''Made from the 202405 database.
-    ...
-    ...   Average Value Weighted Returns -- Daily
-    ... ,SMALL LoOP,BIG HiOP
-    ... 19900702,   0.54,  -0.12
-    ... 19900703, -99.99,   0.30
-    ...
-    ... Copyright 2024 Kenneth R. French
-    ... ''')
-    >>> tables[0].title, tables[0].names
-    ('Average Value Weighted Returns -- Daily', ['SMALL LoOP', 'BIG HiOP'])
-    >>> tables[0].values
-    array([[ 0.54, -0.12],
-           [  nan,  0.3 ]])
     """
     lines = text.splitlines()
     header, title, sections = [], "", []
