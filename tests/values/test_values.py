@@ -97,7 +97,7 @@ def test_nothing_given_is_a_regression_with_a_warning():
 
 
 @pytest.mark.parametrize("intercept", [True, False])
-@pytest.mark.parametrize("ignored", [np.nan, 1e308, 0.0])
+@pytest.mark.parametrize("ignored", [np.nan, 1e308, 1.0])
 def test_successors_of_the_end_do_not_matter_and_nothing_is_written_into(ignored, intercept):
     X, y, next_X, terminal = (part.copy() for part in walk())
     value = BellmanValueEstimator(0.9, fit_intercept=intercept).fit(X, y, next_X=next_X, terminal=terminal)
