@@ -26,7 +26,7 @@ EXACT = 1e-12  # tol of the run of L-BFGS that looks for the optimum
 
 def compare_solvers(
     problem_or_estimator: Any,
-    solvers: Sequence,
+    solvers: Sequence[str | CompositionalSolver | tuple[str, str | CompositionalSolver]],
     X: Any = None,
     y: Any = None,
     *,

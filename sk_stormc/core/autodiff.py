@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -111,7 +111,7 @@ class DifferentiableComposition(CompositionalProblem):
         outer_data: Any = None,
         *,
         x0: Any,
-        jacobian: str = "auto",
+        jacobian: Literal["auto", "sampled", "operator", "constant"] = "auto",
         sample_weight: ArrayLike | None = None,
         penalty: Any = None,
         metric: Any = None,

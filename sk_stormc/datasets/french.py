@@ -10,7 +10,7 @@ import tempfile
 import zipfile
 import zlib
 from http.client import HTTPException
-from typing import NamedTuple
+from typing import Literal, NamedTuple, TypeAlias
 from urllib.request import urlopen
 
 import numpy as np
@@ -23,6 +23,11 @@ logger = logging.getLogger(__name__)
 
 BASE_URL = "https://mba.tuck.dartmouth.edu/pages/faculty/ken.french/ftp/"
 TIMEOUT = 60  # seconds
+
+Region: TypeAlias = Literal[
+    "Europe", "Japan", "Asia_Pacific_ex_Japan", "North_America", "Developed", "Global", "Developed_ex_US",
+    "Global_ex_US", "US",
+]  # fmt: skip
 
 # "Global" is the library's earlier name for "Developed".
 _REGIONS = {
@@ -100,8 +105,8 @@ def _read_zip(path):
 
 
 def fetch_french_portfolios(
-    region: str = "Europe",
-    sort: str = "OP",
+    region: Region = "Europe",
+    sort: Literal["OP", "BE-ME", "INV"] = "OP",
     *,
     data_home: str | os.PathLike | None = None,
     download_if_missing: bool = True,
@@ -228,22 +233,6 @@ def parse_french_csv(text):
 
     The file has free text, then tables, each a title line, a line of column names that begins with a comma, and rows
     that begin with a date.
-
-    >>> from sk_stormc.datasets.french import parse_french_csv
-    >>> header, tables = parse_french_csv('''Made from the 202405 database.
-    ...
-    ...   Average Value Weighted Returns -- Daily
-    ... ,SMALL LoOP,BIG HiOP
-    ... 19900702,   0.54,  -0.12
-    ... 19900703, -99.99,   0.30
-    ...
-    ... Copyright 2024 Kenneth R. French
-    ... ''')
-    >>> tables[0].title, tables[0].names
-    ('Average Value Weighted Returns -- Daily', ['SMALL LoOP', 'BIG HiOP'])
-    >>> tables[0].values
-    array([[ 0.54, -0.12],
-           [  nan,  0.3 ]])
     """
     lines = text.splitlines()
     header, title, sections = [], "", []

@@ -13,7 +13,7 @@ from sklearn.utils import check_array
 from sk_stormc.embedding.neighbors.checks import fewest_neighbors, not_negative
 from sk_stormc.embedding.neighbors.graph import as_search, first_of_rows, fit_search, neighbor_graph
 from sk_stormc.utils.threads import each, parts, threads
-from sk_stormc.utils.types import ArrayLike, FloatArray, SparseMatrix
+from sk_stormc.utils.types import ArrayLike, FloatArray, Neighbors, SparseMatrix
 from sk_stormc.utils.validation import (
     as_numbers,
     check_choice,
@@ -168,7 +168,7 @@ def nearest_neighbors(
     metric: str | Callable = "euclidean",
     metric_params: dict | None = None,
     n_jobs: int | None = None,
-    neighbors: str = "exact",
+    neighbors: Neighbors = "exact",
 ) -> NearestNeighbors:
     """A fitted search for the nearest neighbours of the points of X, and of new points among them.
 
@@ -215,7 +215,7 @@ def perplexity_search(
     metric: str | Callable = "euclidean",
     metric_params: dict | None = None,
     n_jobs: int | None = None,
-    neighbors: str = "exact",
+    neighbors: Neighbors = "exact",
 ) -> tuple[NearestNeighbors, float | tuple[float, ...]]:
     """A fitted search for the neighbours that a perplexity needs, and the largest perplexity that the data allow.
 
@@ -336,7 +336,7 @@ def perplexity_affinities(
     metric: str | Callable = "euclidean",
     metric_params: dict | None = None,
     n_jobs: int | None = None,
-    neighbors: str = "exact",
+    neighbors: Neighbors = "exact",
 ) -> SparseMatrix:
     """Sparse conditional probabilities p_{j|i} over each point's nearest neighbours, from the points.
 

@@ -2,7 +2,7 @@
 
 import copy
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -31,7 +31,7 @@ from sk_stormc.embedding.steps import (
     advice,
     regularization,
 )
-from sk_stormc.utils.types import ArrayLike, SparseMatrix
+from sk_stormc.utils.types import ArrayLike, Kernel, SparseMatrix
 from sk_stormc.utils.validation import check_bool, check_choice, check_int, check_number
 
 __all__ = ["SNEProblem"]
@@ -128,13 +128,13 @@ class SNEProblem(CompositionalProblem):
         affinities: ArrayLike | SparseMatrix,
         n_components: int = 2,
         *,
-        kernel: str = "gaussian",
+        kernel: Kernel = "gaussian",
         exaggeration: float = 1.0,
         n_iter: int | None = None,
         dof: float = 1.0,
         joint: bool = False,
         near_field: Any = True,
-        jacobian: str = "operator",
+        jacobian: Literal["operator", "dense"] = "operator",
         dtype: Any = np.float32,
     ) -> None:
         check_int("n_components", n_components, low=1)

@@ -356,7 +356,7 @@ class CompositionalSolver(BaseEstimator, ABC):
             way = direction(problem, metric, x, F, eta)
             s.residual = direction(problem, default, x, F, eta).length
         if rule.inertia is None:
-            return rule.land(problem, metric or default, x, way, eta, s.t)
+            return rule.next_point(problem, metric or default, x, way, eta, s.t)
         s.velocity = rule.average(problem, metric or default, way, s.velocity, s.t)
         x = x - eta * s.velocity
         return x if problem.penalty is None else problem.penalty.project(x)

@@ -111,7 +111,7 @@ class Inertia:
 
     weight: float
 
-    def join(self, q, velocity):
+    def average(self, q, velocity):
         """The average after q is added. ``velocity`` is the last average, or None at first."""
         q = (1 - self.weight) * q
         return q if velocity is None else q + self.weight * velocity
@@ -141,7 +141,7 @@ class StepRule:
     limit: Limit | None = None
     inertia: Inertia | None = None
 
-    def land(self, problem, metric, x, way, eta, t):
+    def next_point(self, problem, metric, x, way, eta, t):
         """The end point of a step along ``way``: x~, or a point before it if the limit shortens the step."""
         if self.limit is not None:
             return x - (eta * self.limit.gamma(problem, metric, way, t)) * way.q
@@ -154,7 +154,7 @@ class StepRule:
         few iterations would determine it for many more, and blocks would oscillate.
         """
         q = way.q if self.limit is None else self.limit.gamma(problem, metric, way, t) * way.q
-        return self.inertia.join(q, velocity)
+        return self.inertia.average(q, velocity)
 
 
 # the curvature for automatic learning rates; the oracle calls are counted
@@ -177,7 +177,7 @@ def curvatures(oracle, x, size):
     v = v / math.sqrt(float(start_v @ v))  # of length 1 in the norm of the metric's inverse
     rounding = math.sqrt(np.finfo(x.dtype).eps)
     h = rounding * (1 + float(np.linalg.norm(x))) / float(np.linalg.norm(v))
-    tops = []
+    eigenvalues = []
     for _ in range(1 if oracle.is_full(size) else N_BATCHES):
         inner, outer = oracle.draw("inner", size[0]), oracle.draw("outer", size[2])
         slope = oracle.draw_jacobian(size[1], inner)
@@ -203,5 +203,5 @@ def curvatures(oracle, x, size):
             step = max(min(1e-3 * length / top, longest), rounding * longest if longest < math.inf else 0.0)
             if step > 1e-7 * h:  # otherwise F is a rounding error
                 h = step
-        tops.append(top)
-    return tops
+        eigenvalues.append(top)
+    return eigenvalues

@@ -20,7 +20,7 @@ from sk_stormc.solvers import SOLVERS, StopReason, get_solver
 from sk_stormc.streams.problem import stack
 from sk_stormc.utils.docstrings import inherit_attributes, inherit_parameters
 from sk_stormc.utils.threads import in_one_thread
-from sk_stormc.utils.types import Array, FloatArray
+from sk_stormc.utils.types import Array, F, FloatArray
 from sk_stormc.utils.validation import (
     check_choice,
     check_int,
@@ -55,9 +55,9 @@ class only_if:
     def __init__(self, check):
         self.check = check
 
-    def __call__(self, method):
+    def __call__(self, method: F) -> F:
         self.method = method
-        return update_wrapper(self, method)
+        return update_wrapper(self, method)  # type: ignore[return-value]  # the bound method, as __get__ makes it
 
     def __get__(self, estimator, owner=None):
         if estimator is None:
@@ -89,7 +89,7 @@ class CompositionalEstimator(CallbackSupportMixin, Recorded, BaseEstimator):
     tol : float, default=None
         Tolerance, passed to the solver. None keeps the solver's own value.
     verbose : {0, 1}, default=0
-        If 1, print a line for each record.
+        If 1, print a line for each record. Exact solutions of values, and calls of `partial_fit`, have one line.
     random_state : int, RandomState instance or None, default=None
         Seed of the batches. Results are bit-for-bit reproducible for a given seed.
 
@@ -153,7 +153,8 @@ class CompositionalEstimator(CallbackSupportMixin, Recorded, BaseEstimator):
         if "solver" in params:
             super().set_params(solver=params.pop("solver"))
         if isinstance(self.solver, str) and any(name.startswith("solver__") for name in params):
-            self.solver = get_solver("storm-c" if self.solver == "auto" and self.own_solvers else self.solver)
+            name: Any = "storm-c" if self.solver == "auto" and self.own_solvers else self.solver
+            self.solver = get_solver(name)
         return super().set_params(**params)
 
     def resume(self, X: Any, y: Any = None, **fit_params: Any) -> Self:
@@ -270,6 +271,7 @@ class CompositionalEstimator(CallbackSupportMixin, Recorded, BaseEstimator):
                 seeds.set_state(before)
             raise
         self.__dict__ = new.__dict__
+        self._report_result()
         return self
 
     def _stream_on(self, rows, window, open_stream, x0, settles=False):
@@ -330,6 +332,16 @@ class CompositionalEstimator(CallbackSupportMixin, Recorded, BaseEstimator):
             "scale of the steps. Use fit for shorter data.",
             ConvergenceWarning,
         )
+
+    def _report_result(self):
+        """The output of verbose=1 for a result that came at once, if there is one yet."""
+        if self.verbose and "loss_curve_" in vars(self):
+            solver = self.recorded()["label"]
+            print(
+                f"{type(self).__name__}: {solver}, n_iter={self.n_iter_}, {self.objective_label} "
+                f"{self.loss_curve_[-1]:.8g} ({self.loss_curve_[0]:.8g} at the start), {self.stop_reason_}",
+                flush=True,
+            )
 
     def _seed(self):
         """The seed of a stream, which is drawn at its first call."""

@@ -1,7 +1,10 @@
 """Risk and return of the portfolios that an estimator finds for several values of risk_aversion."""
 
+from __future__ import annotations
+
 import warnings
 from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from matplotlib.lines import Line2D
@@ -12,9 +15,13 @@ from sklearn.utils.validation import check_array
 
 from sk_stormc.plotting._style import BLUE, COLORS, GRID, axes_for, check_kwargs, place_labels
 from sk_stormc.utils.frames import columns_of
-from sk_stormc.utils.types import ArrayLike
+from sk_stormc.utils.types import ArrayLike, FloatArray
 from sk_stormc.utils.validation import as_numbers, check_bool, check_numeric, check_text, naming, short
 from sk_stormc.utils.warnings import warn
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 __all__ = ["FrontierDisplay"]
 
@@ -80,6 +87,12 @@ class FrontierDisplay:
     True
     """
 
+    ax_: Axes
+    figure_: Figure
+    risk_aversions_: FloatArray
+    weights_: FloatArray
+    labels_: list[Any]
+
     def __init__(
         self,
         risk: ArrayLike,
@@ -102,7 +115,16 @@ class FrontierDisplay:
         self.name = name
 
     @classmethod
-    def from_estimator(cls, estimator, X, *, risk_aversions=None, name="portfolios", ax=None, **kwargs):
+    def from_estimator(
+        cls,
+        estimator: Any,
+        X: ArrayLike,
+        *,
+        risk_aversions: ArrayLike | None = None,
+        name: str = "portfolios",
+        ax: Axes | None = None,
+        **kwargs: Any,
+    ) -> Self:
         """Fit clones of an estimator for several values of risk_aversion, and draw their portfolios.
 
         A solver that makes steps starts each fit from the weights of the one before.
@@ -166,7 +188,8 @@ class FrontierDisplay:
         asset_risk, asset_mean = _risk_and_mean(follower, X, returns, np.eye(returns.shape[1]))
         chosen = None
         if hasattr(estimator, "weights_") and len(estimator.weights_) == returns.shape[1]:
-            chosen = tuple(float(v[0]) for v in _risk_and_mean(follower, X, returns, estimator.weights_[None]))
+            own_risk, own_mean = _risk_and_mean(follower, X, returns, estimator.weights_[None])
+            chosen = float(own_risk[0]), float(own_mean[0])
         display = cls(
             risk,
             mean,
@@ -180,7 +203,7 @@ class FrontierDisplay:
         display.risk_aversions_, display.weights_ = aversions[::-1], weights
         return display.plot(ax, **kwargs)
 
-    def plot(self, ax=None, *, legend=True, **kwargs):
+    def plot(self, ax: Axes | None = None, *, legend: bool = True, **kwargs: Any) -> Self:
         """Draw the frontier and the assets.
 
         Parameters

@@ -14,7 +14,16 @@ import numpy as np
 
 from sk_stormc.portfolio.returns import looks_like_prices
 
-__all__ = ["Returns", "add_data_arguments", "directory", "read_points", "read_returns"]
+__all__ = [
+    "PICTURES",
+    "Returns",
+    "add_data_arguments",
+    "add_points_argument",
+    "directory",
+    "read_points",
+    "read_returns",
+    "result_file",
+]
 
 ARRAYS, FRAMES = (".npz", ".npy"), (".parquet", ".feather", ".xlsx", ".xls")
 SEPARATORS = {".csv": ",", ".tsv": "\t", ".txt": r"\s+"}
@@ -22,6 +31,7 @@ SEPARATED = "commas (.csv), tabs (.tsv) or blanks (.txt)"
 MISSING_CODES = (-99.99, -999.0)  # of the French data library
 INDEX = ("", "date", "index", "unnamed: 0")  # names of a column that is no asset
 LABELS = ("y", "label", "labels", "target")
+PICTURES = (".png", ".pdf", ".svg")
 UNITS = {"fractions": 1.0, "percent": 1e2, "basis-points": 1e4}
 _GUESSES = ((0.2, "fractions"), (20.0, "percent"), (np.inf, "basis-points"))  # by the assets' median deviation
 _AMOUNT = re.compile(r"[-+]?\d*[.,]?\d*\s*%?")  # such as 5% and 0,5, which are no numbers to pandas
@@ -53,6 +63,28 @@ def add_data_arguments(parser, about="returns (periods x assets)", required=Fals
     meaning = f"unit of the returns of FILE, which then become fractions (default: {otherwise})"
     parser.add_argument("--unit", choices=list(UNITS), default=unit, help=meaning)
     parser.add_argument("--drop-missing", action="store_true", help="leave out periods of FILE with missing returns")
+
+
+def add_points_argument(parser, about, required=False):
+    """Add --data of points to a command."""
+    kinds = ".npz (X, perhaps y), .npy, or .csv, .tsv, .txt (perhaps a column 'label')"
+    parser.add_argument("--data", metavar="FILE", required=required, help=f"{about}: {kinds}")
+
+
+def result_file(*suffixes):
+    """The type of an argument: a file with one of the suffixes, else the first, in an existing directory."""
+
+    def check(text):
+        path = Path(text)
+        path = path if path.suffix or not path.name else path.with_suffix(suffixes[0])
+        # checked before anything runs, which can take hours
+        if path.suffix not in suffixes or not path.parent.is_dir():
+            raise argparse.ArgumentTypeError(
+                f"expected a {', '.join(suffixes)} file in an existing directory, got {text!r}"
+            )
+        return path
+
+    return check
 
 
 def directory(text):
@@ -117,7 +149,7 @@ def read_points(path):
         X = _numbers(path, frame.drop(columns=named))
     if len(X) < 10 or not np.isfinite(X).all():
         raise ValueError(f"{path}: expected at least 10 points, all numbers finite, found shape {X.shape}")
-    return X, None if labels is None else np.unique(labels, return_inverse=True)[1]
+    return X, labels
 
 
 def _existing(path, suffixes):

@@ -17,7 +17,7 @@ from sklearn.neighbors import NearestNeighbors
 
 from sk_stormc.affinities import perplexity_affinities
 from sk_stormc.problems import SNEProblem
-from sk_stormc.reproduce.files import read_points
+from sk_stormc.reproduce.files import add_points_argument, read_points
 from sk_stormc.reproduce.runner import Case, check_methods, curves, format_table, group_runs, progress_line, run_methods
 from sk_stormc.utils.validation import check_int
 
@@ -127,11 +127,7 @@ def label_accuracy(embedding, y):
 
 def add_arguments(parser):
     """Add the experiment's own option."""
-    parser.add_argument(
-        "--data",
-        metavar="FILE",
-        help="your own points, not digits: .npz (X, perhaps y), .npy, or .csv, .tsv, .txt (a column 'label')",
-    )
+    add_points_argument(parser, "your own points, not digits")
 
 
 def report(args):
@@ -141,7 +137,8 @@ def report(args):
     if args.data is None:
         (X, y), about = load_digits(return_X_y=True), "scikit-learn's digits, 1797 x 64, in place of MNIST"
     else:
-        X, y = read_points(args.data)
+        X, labels = read_points(args.data)
+        y = None if labels is None else np.unique(labels, return_inverse=True)[1]
         about = f"{args.data}: points of shape {X.shape}"
     with progress_line() as show:
         runs = run_sne(X, args.methods, max_ifo=args.ifo, n_seeds=args.seeds, progress=show)

@@ -3,23 +3,14 @@
 The weights are printed with what they would have earned, and written to a file where --out is given.
 """
 
-import argparse
 import csv
-from pathlib import Path
 
 from sk_stormc.portfolio.estimator import CompositionalPortfolio
 from sk_stormc.portfolio.linear_constraints import linear_of
 from sk_stormc.portfolio.risk.mean_risk import RISK_MEASURES
-from sk_stormc.reproduce.files import add_data_arguments, order_of, read_returns
+from sk_stormc.reproduce.files import add_data_arguments, order_of, read_returns, result_file
 
 __all__ = ["add_arguments", "report"]
-
-
-def _table(text):
-    path = Path(text)
-    if path.suffix != ".csv" or not path.parent.is_dir():
-        raise argparse.ArgumentTypeError(f"expected a .csv file in an existing directory, got {text!r}")
-    return path
 
 
 def add_arguments(parser):
@@ -59,7 +50,7 @@ def add_arguments(parser):
         help="of each weight (default: no weight is negative); weights sum to one",
     )
     add("--limit", action="append", metavar="TEXT", help="a constraint such as 'oil + gas <= 0.2'; may be repeated")
-    add("--out", type=_table, metavar="FILE", help="a .csv file for the weights")  # fmt: skip
+    add("--out", type=result_file(".csv"), metavar="FILE", help="a .csv file for the weights")
 
 
 def report(args):

@@ -184,7 +184,7 @@ class AutomaticSTORM(STORMCompositional):
                 s.way = direction(problem, metric, s.now.x, s.now.F, eta)
         x, F = s.now.x, s.now.F
         if not s.stay:
-            x = rule.land(problem, metric, x, s.way, eta, s.t)
+            x = rule.next_point(problem, metric, x, s.way, eta, s.t)
         s.now = self._estimate(oracle, s, x)
         s.way = direction(problem, metric, x, s.now.F, eta)
         if s.refresh:

@@ -1,16 +1,18 @@
 """STORM-Compositional: Algorithm 1 of Yuan & Hu."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, Literal, Self
 
 import numpy as np
 
 from sk_stormc.core.metrics import Identity
 from sk_stormc.core.schedules import inverse
 from sk_stormc.engine import CompositionalSolver, Estimate, MethodState, advance, at, start
-from sk_stormc.theory import storm_parameters
-from sk_stormc.utils.types import Auto, Schedule, Size
+from sk_stormc.theory import ProblemConstants, storm_parameters
+from sk_stormc.utils.types import Auto, Schedule, Size, Variant
 from sk_stormc.utils.validation import (
     check_batch_size,
     check_choice,
@@ -134,7 +136,7 @@ class STORMCompositional(CompositionalSolver):
         max_iter: int | None = None,
         max_ifo: int | None = None,
         tol: float = 1e-4,
-        output: str = "last",
+        output: Literal["last", "random"] = "last",
     ) -> None:
         self.learning_rate = learning_rate
         self.precision = precision
@@ -149,7 +151,7 @@ class STORMCompositional(CompositionalSolver):
         self.output = output
 
     @classmethod
-    def from_theory(cls, constants, epsilon, variant="corrected"):
+    def from_theory(cls, constants: ProblemConstants, epsilon: float, variant: Variant = "corrected") -> Self:
         """Set the parameters by Proposition 3.2, so that E|grad Phi(x^)| <= epsilon after T iterations.
 
         The guarantee holds for a problem without penalty or metric (`PaperSTORMCompositional` leaves a metric out). A

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal, overload
+
 import numpy as np
 from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_is_fitted
@@ -17,6 +19,15 @@ from sk_stormc.values.uncertainty import FEW, LARGEST
 
 class FittedValues(RegressorMixin, LinearEstimator):
     """Base class of `BellmanValueEstimator`: all that needs only the parameters and the fitted attributes."""
+
+    @overload
+    def predict(self, X: Features, return_std: Literal[False] = False) -> FloatArray: ...
+
+    @overload
+    def predict(self, X: Features, return_std: Literal[True]) -> tuple[FloatArray, FloatArray]: ...
+
+    @overload
+    def predict(self, X: Features, return_std: bool) -> FloatArray | tuple[FloatArray, FloatArray]: ...
 
     def predict(self, X: Features, return_std: bool = False) -> FloatArray | tuple[FloatArray, FloatArray]:
         """The values of states.

@@ -1,6 +1,7 @@
 """compare_solvers, its results and `python -m sk_stormc compare`."""
 
 import csv
+import html
 import math
 import re
 import warnings
@@ -121,6 +122,10 @@ def test_warnings_are_collected_and_shown():
     (message, *_), text = found.warnings["sarah-c"], str(found)
     assert "has not converged" in message and sum(found.warnings["sarah-c"].values()) == 2
     assert "sarah-c, 2 x: SARAHCompositional has not converged" in text and repr(found) == text
+    page = found._repr_html_()
+    assert page.count("<table>") == 2 and page.count("<tr>") == 2 * (1 + len(found.runs))
+    for cell in text.splitlines()[2].split("  "):
+        assert html.escape(cell.strip()) in page
 
 
 def test_labels_instances_and_parameters():

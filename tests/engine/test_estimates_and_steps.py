@@ -219,8 +219,11 @@ def test_u_stays_in_the_domain():
     entropic = PortfolioProblem(0.2 * make_returns(), LAM, risk_measure="entropic")
     x, other = np.zeros(D), np.full(D, -0.2)
     old = Estimate(other, np.array([0.1]), np.zeros((1, D)), np.zeros(D))
-    new = advance(Oracle(entropic, 0), old, x, (0.0,) * 3, (3, 3, None))
-    np.testing.assert_allclose(new.u.plain(), 0.8 * old.u)
+    oracle = Oracle(entropic, 0)
+    for n_guarded in (1, 2):
+        new = advance(oracle, old, x, (0.0,) * 3, (3, 3, None))
+        np.testing.assert_allclose(new.u.plain(), 0.8 * old.u)
+        assert oracle.n_guarded == n_guarded
 
 
 # move
@@ -256,7 +259,7 @@ def shorten(problem, q, p, length, normalization, precision):
     """gamma q, from the step that it makes."""
     metric, way = as_metric(None, q.size), Direction(length, q, p)
     rule = StepRule(1.0, limit(normalization, precision))
-    return -rule.land(problem, metric, np.zeros_like(q), way, 1.0, 0)
+    return -rule.next_point(problem, metric, np.zeros_like(q), way, 1.0, 0)
 
 
 @pytest.mark.parametrize("precision", [1e-3, 0.5, 1e3])

@@ -58,8 +58,9 @@ README = [block for _, block in BLOCK.findall(PAGES[0].read_text(encoding="utf-8
 
 
 @pytest.mark.parametrize("number", range(len(README)))
-def test_block_of_the_readme(number, monkeypatch):
+def test_block_of_the_readme(number, tmp_path, monkeypatch):
     """A block runs alone, and with the required packages only."""
+    monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "meta_path", [Hide(), *sys.meta_path])
     for name in list(sys.modules):
         if name.split(".")[0] in HIDDEN:

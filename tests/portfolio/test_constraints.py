@@ -138,6 +138,10 @@ def test_limits_without_an_interior(measure):
     still = fit(R, risk_measure=measure, previous_weights=HELD, max_turnover=0.0)
     np.testing.assert_allclose(still.weights_, HELD, atol=1e-12)
     assert forced.stop_reason_ == still.stop_reason_ == full.stop_reason_ == "converged"
+    equal = fit(R, linear_constraints="energy == .3", **params)  # two inequalities are solved as the equation
+    both = fit(R, linear_constraints=["energy <= .3", "energy >= .3"], **params)
+    np.testing.assert_allclose(both.weights_, equal.weights_, atol=1e-9)
+    assert abs(both.n_iter_ - equal.n_iter_) <= 3
 
 
 def test_a_limit_on_turnover_that_is_wide_changes_nothing():

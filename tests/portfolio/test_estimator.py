@@ -92,7 +92,7 @@ def test_a_fit_that_raises_changes_nothing():
     with pytest.raises(TypeError, match="strings"):
         portfolio.fit(table.rename(columns={"a": 1}))
     with pytest.raises(ValueError, match="sample_weight"):
-        portfolio.fit(table, sample_weight=-np.ones(400))
+        portfolio.fit(table[["a", "b"]], sample_weight=-np.ones(400))
     assert pickle.dumps(portfolio) == before
 
 

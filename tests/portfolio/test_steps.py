@@ -269,6 +269,7 @@ def test_a_resumed_fit_has_the_same_bits(measure):
     complete = quiet(R, max_iter=3000, **given)
     for budget in (7, complete.n_iter_ - 1):
         broken = pickle.loads(pickle.dumps(quiet(R, max_iter=budget, **given)))
+        assert broken.n_iter_ <= budget  # which is that of all stages together
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)
             broken.set_params(max_iter=3000).resume(R)

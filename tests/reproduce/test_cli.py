@@ -2,13 +2,15 @@
 
 import re
 import signal
+import sys
+import tempfile
 
 import numpy as np
 import pytest
 from matplotlib import image
 from sklearn.datasets import load_iris
 
-from sk_stormc import __version__, minimize
+from sk_stormc import SNEEmbedding, __version__, minimize
 from sk_stormc.__main__ import main
 from sk_stormc.affinities import perplexity_affinities
 from sk_stormc.datasets import make_bellman_problem, make_gaussian_returns
@@ -28,6 +30,8 @@ IRIS, KINDS = load_iris(return_X_y=True)
 @pytest.fixture(autouse=True)
 def in_tmp_path(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    (tmp_path / "temporary").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
 
 
 def reproduce(*args):
@@ -53,9 +57,11 @@ def test_the_table_and_the_picture(capsys, tmp_path):
     expected = [(name, method) for name in ("condition number 4", "condition number 20") for method in METHODS]
     assert [(row["data set"], row["method"]) for row in rows] == expected
     assert all(0 < int(row["IFO"]) <= 24_000 for row in rows)
-    assert "One seed" in out and "Picture written to portfolio.png" in out
+    assert "One seed" in out
     assert "condition number 20, lbfgs, seed 1 of 1" in err
-    picture = image.imread(tmp_path / "portfolio.png")
+    written = re.search(r"Picture written to (.+portfolio\.png)", out)[1]
+    assert not list(tmp_path.glob("*.png"))  # where the command was run
+    picture = image.imread(written)
     assert min(picture.shape[:2]) > 500 and picture.std() > 0.1
 
 
@@ -124,6 +130,14 @@ def test_version(capsys):
     with pytest.raises(SystemExit, match="^0$"):
         main(["--version"])
     assert f"sk_stormc {__version__}" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("script, name", [("/usr/bin/sk-stormc", "sk-stormc"), ("__main__.py", "python -m sk_stormc")])
+def test_usage_has_the_command_s_own_name(monkeypatch, capsys, script, name):
+    monkeypatch.setattr(sys, "argv", [script])
+    with pytest.raises(SystemExit, match="^0$"):
+        main(["--help"])
+    assert capsys.readouterr().out.startswith(f"usage: {name} [-h]")
 
 
 def test_control_c_ends_with_one_line(monkeypatch, capsys):
@@ -213,10 +227,11 @@ def test_returns_as_a_stream(monkeypatch):
 
 
 def test_the_command_for_streams(capsys, tmp_path):
-    assert reproduce("streaming", "--ifo", "30000", "--seeds", "1", "--methods", "storm-c,storm-c-paper") == 0
+    args = ["--ifo", "30000", "--seeds", "1", "--methods", "storm-c,storm-c-paper", "--out", "a"]
+    assert reproduce("streaming", *args) == 0
     out = capsys.readouterr().out
     assert "curvature 80  storm-c-paper" in out and "passes" not in out
-    assert (tmp_path / "streaming.png").stat().st_size > 1000
+    assert (tmp_path / "a.png").stat().st_size > 1000
 
 
 # --- Bellman ------------------------------------------------------------------------------------------
@@ -286,3 +301,34 @@ def test_a_run_of_sne_has_the_exact_divergence_and_gradient():
     np.testing.assert_allclose(
         run.gradient_norm[[0, -1]], [np.linalg.norm(problem.gradient(x)) for x in ends], rtol=1e-3
     )
+
+
+# --- maps ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("labels", [True, False])
+def test_a_map_of_points_as_a_picture_and_as_a_table(capsys, labels):
+    np.savez("iris.npz", X=IRIS, **({"y": np.array(["a", "b", "c"])[KINDS]} if labels else {}))
+    for out in ("map.png", "map.csv"):
+        assert main(["map", "--data", "iris.npz", "--out", out, "--perplexity", "10"]) == 0
+    assert "150 points, 4 columns" in capsys.readouterr().out
+    assert image.imread("map.png").std() > 0.05
+    expected = SNEEmbedding(perplexity=10, random_state=0).fit_transform(IRIS)
+    table = np.genfromtxt("map.csv", delimiter=",", names=True, dtype=None, encoding="utf-8")
+    assert table.dtype.names == (("x", "y", "label") if labels else ("x", "y"))
+    np.testing.assert_array_equal(np.stack([table["x"], table["y"]], axis=1), expected)
+    if labels:
+        assert list(table["label"]) == list(np.array(["a", "b", "c"])[KINDS])
+
+
+def test_a_map_of_standardized_columns(capsys):
+    np.save("units.npy", IRIS * [1, 1000, 1, 1])
+    np.save("iris.npy", IRIS)
+    for name in ("units", "iris"):
+        assert main(["map", "--data", f"{name}.npy", "--out", f"{name}.csv", "--standardize"]) == 0
+    one, other = (np.loadtxt(f"{name}.csv", delimiter=",", skiprows=1) for name in ("units", "iris"))
+    np.testing.assert_allclose(one, other, atol=0.1 * np.ptp(other))
+    for args, message in (([], "--out"), (["--out", "map.bmp"], "expected a .png, .pdf, .svg, .csv file")):
+        with pytest.raises(SystemExit, match="^2$"):
+            main(["map", "--data", "iris.npy", *args])
+        assert message in capsys.readouterr().err

@@ -209,8 +209,11 @@ def test_penalties(returns, penalty, name):
 
 
 def test_normalised_steps_with_a_penalty_end_at_exact_zeros(returns):
-    result = minimize(PortfolioProblem(returns, penalty=L1(0.25)), "storm-c-paper", x0=np.ones(6), random_state=0)
-    assert np.count_nonzero(result.x) < 6
+    problem, x0 = PortfolioProblem(returns, penalty=L1(0.25)), np.ones(6)
+    result = minimize(
+        problem, STORMCompositional(normalization="global", precision=10.0), x0, max_iter=100, random_state=0
+    )
+    assert 0 < np.count_nonzero(result.x) < 6  # x_T has none, because every step is halved
 
 
 # records and stopping
@@ -286,7 +289,7 @@ def test_resume_to_the_tolerance(entropic, name):
 def test_random_output_is_uniform_among_the_iterates(problem):
     settings = {"max_iter": 4, "tol": 0, "batch_size": 4, "learning_rate": 0.01}
     counts = np.zeros(4)
-    for seed in range(200):
+    for seed in range(400):
         points = []
         solver, keep = STORMCompositional(output="random"), lambda r, points=points: points.append(r.x)
         result = minimize(problem, solver, random_state=seed, record_every=1, on_record=keep, **settings)
@@ -294,7 +297,7 @@ def test_random_output_is_uniform_among_the_iterates(problem):
         assert result.loss_curve[-1] == result.fun == problem.objective(result.x)
     last = minimize(problem, STORMCompositional(), random_state=seed, **settings)
     np.testing.assert_array_equal(points[4], last.x)  # the iterates are those of "last"
-    assert ((counts - 50) ** 2 / 50).sum() < 16.3  # chi-square, 3 degrees of freedom, one in a thousand
+    assert ((counts - 100) ** 2 / 100).sum() < 16.3  # chi-square, 3 degrees of freedom, one in a thousand
 
 
 # parameters

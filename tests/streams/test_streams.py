@@ -134,6 +134,13 @@ def test_ifo_in_closed_form(rate):
     assert entropic.ifo[-1] == (2 * S + 1) + (2 * B + 1) * entropic.n_iter
 
 
+def test_batches_that_are_larger_than_half_of_the_window():
+    """The rows of g are then further back than the window."""
+    stream = stream_of(make_gaussian_returns(20_000, 3, random_state=0), 500)
+    result = minimize(stream, STORMCompositional(1e-3), batch_size=400, random_state=0)
+    assert result.stop_reason == "exhausted" and result.n_iter == 20_000 // 400 - 3
+
+
 def test_max_ifo_and_max_iter_on_a_stream():
     assert minimize(stream_of(RETURNS), max_iter=7, random_state=0).n_iter == 7
     result = minimize(stream_of(RETURNS), max_ifo=3000, random_state=0)

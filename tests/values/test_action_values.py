@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.preprocessing import OneHotEncoder
+from sklearn.preprocessing import FunctionTransformer, OneHotEncoder
 from value_logs import fed
 
 from sk_stormc import ActionValueEstimator, BellmanValueEstimator
@@ -129,6 +129,18 @@ def test_policies_that_do_not_converge_warn():
     with pytest.warns(ConvergenceWarning, match="after 50 policies.*changes in .*% of the successors"):
         q = ActionValueEstimator(gamma=0.9, **TABULAR).fit(**given)
     assert q.stop_reason_ == "max_iter" and q.n_iter_ == 50
+
+
+@pytest.mark.parametrize(("n", "seed"), [(2000, 6), (1000, 1)])  # converges after a new start, or as a mixture
+def test_a_cycle_of_policies_ends(n, seed):
+    """The chain walk of Lagoudakis and Parr with ten radial basis functions."""
+    rng = np.random.default_rng(seed)
+    s, a = rng.integers(50, size=n), rng.integers(2, size=n)
+    t = np.clip(s + np.where((a == 1) != (rng.random(n) < 0.1), 1, -1), 0, 49)
+    radial = FunctionTransformer(lambda X: np.exp(-0.5 * ((X - np.linspace(0, 49, 10)) / 4) ** 2))
+    q = ActionValueEstimator(gamma=0.9, features=radial)
+    q.fit(s[:, None], np.isin(s, [9, 40]) * 1.0, action=a, next_X=t[:, None])
+    assert q.stop_reason_ == "converged"
 
 
 def test_ties_are_kept():

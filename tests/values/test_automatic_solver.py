@@ -35,6 +35,8 @@ def test_the_default_is_the_exact_solution(objective):
     exact = BellmanValueEstimator(0.9, "lstd", objective=objective).fit(**parts)
     np.testing.assert_array_equal(value.coef_, exact.coef_)
     assert value.solver_ == "lstd" and value.condition_number_ == exact.condition_number_
+    sampled = value.set_params(solver__batch_size=16).solver
+    assert isinstance(sampled, AutomaticSTORM) and sampled.batch_size == 16
     parts = of_actions()
     q = ActionValueEstimator(second, 0.9).fit(**parts)
     np.testing.assert_array_equal(q.coef_, ActionValueEstimator(second, 0.9, "lstd").fit(**parts).coef_)
@@ -57,12 +59,6 @@ def test_with_more_features_it_is_storm_c(monkeypatch):
     traced = BellmanValueEstimator(0.9, objective="projected", trace_decay=0.5)
     order = {"X": log(d=5)["X"], "y": log()["y"], "episode": np.arange(300) // 30}
     assert traced.fit(**order).solver_ == clone(traced).partial_fit(**order).solver_ == "lstd"
-
-
-def test_parameters_of_a_solver_make_an_instance_of_storm_c():
-    for estimator in (BellmanValueEstimator(0.9), ActionValueEstimator(second, 0.9)):
-        estimator.set_params(solver__batch_size=16)
-        assert isinstance(estimator.solver, AutomaticSTORM) and estimator.solver.batch_size == 16
 
 
 @pytest.mark.parametrize("objective", ["bellman", "projected"])

@@ -131,12 +131,6 @@ def test_expected_smoothness_is_that_of_all_batches(metric, B):
     assert problem.expected_smoothness((B, 0, None), metric) == pytest.approx(expected)
 
 
-def test_published_numbers():
-    problem = make_bellman_problem(random_state=1).problem()
-    assert 400 * problem.objective(problem.minimizer()) == pytest.approx(47.8389, abs=1e-4)
-    assert 400 * problem.objective(np.zeros(100)) == pytest.approx(100.0195, abs=1e-4)
-
-
 @pytest.mark.parametrize("kind", KINDS)
 def test_exact_value(kind):
     model = make_bellman_problem(30, None, 0.9, kind, random_state=0)
