@@ -36,9 +36,8 @@ for of_row, (name, values) in zip(axes, rows.items(), strict=True):
     parameter = "perplexity" if name == "several perplexities" else name
     for ax, value in zip(of_row, values, strict=True):
         with warnings.catch_warnings():
-            warnings.simplefilter(
-                "ignore", ConvergenceWarning
-            )  # 15 iterations are too few, and say so
+            # 15 iterations are too few, and say so
+            warnings.simplefilter("ignore", ConvergenceWarning)
             model = SNEEmbedding(**{parameter: value}, random_state=0).fit(X)
         ax.scatter(*model.embedding_.T, c=y, cmap="tab10", s=3)
         ax.set(title=f"{parameter}={value}", xticks=[], yticks=[], aspect="equal")

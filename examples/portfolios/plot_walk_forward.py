@@ -40,9 +40,8 @@ def generated_returns(n_days=8000, n_assets=20, seed=0):
     """The same in kind: five common factors, and volatility that changes slowly."""
     rng = np.random.default_rng(seed)
     loadings = rng.uniform(0.1, 0.8, (5, n_assets))
-    logs = np.convolve(
-        rng.normal(size=n_days + 499), np.ones(500) / 15, mode="valid"
-    )  # of the volatility
+    # of the volatility
+    logs = np.convolve(rng.normal(size=n_days + 499), np.ones(500) / 15, mode="valid")
     factors = np.exp(0.4 * logs)[:, None] * rng.standard_t(5, (n_days, 5)) * 0.6
     own = rng.standard_t(4, (n_days, n_assets)) * rng.uniform(0.5, 1.5, n_assets)
     return (
@@ -107,9 +106,8 @@ for past, ahead in halves.split(returns):
                 .weights_
             )
         traded[name] += np.abs(weights - before).sum() / halves.n_splits
-        growth = np.cumprod(
-            1 + returns[ahead] / 100, axis=0
-        )  # of each asset since it was bought
+        # of each asset since it was bought
+        growth = np.cumprod(1 + returns[ahead] / 100, axis=0)
         value = growth @ weights
         earned[name].append(value / np.r_[1.0, value[:-1]] - 1)
         held[name] = growth[-1] * weights / value[-1]

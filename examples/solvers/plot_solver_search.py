@@ -50,9 +50,8 @@ lowest = np.quantile(finite, 0.2)
 figure, ax = plt.subplots(figsize=(7, 4), layout="constrained")
 image = ax.imshow(scores, cmap="viridis", vmin=lowest, aspect="auto")
 for (row, column), score in np.ndenumerate(scores):
-    light = score > (finite.max() + lowest) / 2 or np.isinf(
-        score
-    )  # which is left blank
+    # which is left blank
+    light = score > (finite.max() + lowest) / 2 or np.isinf(score)
     text = (
         f"{score:.3f}"
         if score > -100

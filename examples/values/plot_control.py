@@ -63,9 +63,8 @@ axes[1].imshow(
     alpha=0.6,
     interpolation="nearest",
 )
-axes[1].set(
-    xlabel="state", yticks=(0, 1), yticklabels=("exact", "found")
-)  # the first row is on top
+# the first row is on top
+axes[1].set(xlabel="state", yticks=(0, 1), yticklabels=("exact", "found"))
 plt.show()
 
 # %%
@@ -124,9 +123,8 @@ for n_transitions in LENGTHS:
                 gamma=0.95, features=splines, alpha=1e-4, max_iter=max_iter
             )
             with warnings.catch_warnings():
-                warnings.simplefilter(
-                    "ignore", ConvergenceWarning
-                )  # the first policy does not stay
+                # the first policy does not stay
+                warnings.simplefilter("ignore", ConvergenceWarning)
                 q.fit(
                     log.X,
                     log.y,

@@ -17,9 +17,8 @@ from sk_stormc import BellmanValueEstimator, minimize
 from sk_stormc.datasets import MarkovRewardProcess, collect_transitions
 
 GAMMA = 0.95
-model = MarkovRewardProcess.from_gymnasium(
-    "FrozenLake-v1", gamma=GAMMA
-)  # under random actions
+# under random actions
+model = MarkovRewardProcess.from_gymnasium("FrozenLake-v1", gamma=GAMMA)
 exact = model.exact_value()
 result = minimize(model.problem(), random_state=0, tol=1e-8)
 print(

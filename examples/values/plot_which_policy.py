@@ -16,9 +16,8 @@ import numpy as np
 from sk_stormc.datasets import MarkovRewardProcess, collect_transitions
 
 GAMMA = 0.95
-BEST = np.array(
-    [0, 3, 0, 3, 0, 0, 0, 0, 3, 1, 0, 0, 0, 2, 1, 0]
-)  # the best action in each of the 16 states
+# the best action in each of the 16 states
+BEST = np.array([0, 3, 0, 3, 0, 0, 0, 0, 3, 1, 0, 0, 0, 2, 1, 0])
 
 
 def prefers(chance):
@@ -65,9 +64,8 @@ def evaluate(n_transitions, method, seed):
 
 
 SIZES, METHODS = (1000, 3000, 10_000, 30_000), ("wpdis", "wdr")
-warnings.filterwarnings(
-    "ignore", "the value is from"
-)  # short logs are part of the point
+# short logs are part of the point
+warnings.filterwarnings("ignore", "the value is from")
 results = {
     (n, method): evaluate(n, method, seed=3) for n in SIZES for method in METHODS
 }
