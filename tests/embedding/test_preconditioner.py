@@ -73,7 +73,6 @@ def test_the_regularisation_falls_and_stays():
     early = problem.stage(20, 4.0, held=1.0)
     assert early.metric.at(x, 0).mu == early.metric.at(x, 19).mu == mu[0]
     assert problem.stage(20, further=True).metric.at(x, 0).mu == mu[4]
-    assert not problem.metric.stays
 
 
 def test_components_of_the_graph_have_a_floor():
