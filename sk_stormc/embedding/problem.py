@@ -427,7 +427,8 @@ class SNEProblem(CompositionalProblem):
     @cached_property
     def _negentropy(self):
         """sum p log p."""
-        p = self.P.data[self.P.data > 0] if self.per_point else self.edges.weight / 2
+        p = self.P.data if self.per_point else self.edges.weight / 2
+        p = p[p > 0]  # the smallest may have underflowed
         return (1 if self.per_point else 2) * float(p @ np.log(p))
 
     def _dense_jacobian(self, x, batch):

@@ -40,7 +40,6 @@ def islands(n_parts=40):
             (islands(), {"perplexity": 5}),
             (np.random.default_rng(2).random((100, 100)), {"n_components": 50}),
             (DIGITS[:1000], {"n_components": 4, "perplexity": 2}),
-            (islands(8), {}),
             (DIGITS, {"perplexity": 150}),
         ],
         0, 1, 2,

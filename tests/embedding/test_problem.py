@@ -140,6 +140,16 @@ def test_the_gaussian_divergence_is_its_closed_form():
         assert np.abs(gradient - numeric).max() < 1e-6 * np.abs(numeric).max()
 
 
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_affinities_that_underflow_count_nothing(kernel):
+    P = affinities(50).toarray()
+    P[0, P[0] + P[:, 0] == 0] = 50 * np.finfo(float).smallest_subnormal  # whose half is 0 as a joint probability
+    P[0, 0] = 0
+    P = sparse.csr_array(P)
+    problem = SNEProblem(P, 2, kernel=kernel, dtype=np.float64)
+    assert np.isfinite(problem.divergence(make_point(problem)))
+
+
 def test_the_divergence_from_other_affinities():
     rng = np.random.default_rng(0)
     P = rng.random((60, 60)) * (rng.random((60, 60)) < 0.2)

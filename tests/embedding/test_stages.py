@@ -67,7 +67,7 @@ def test_maps_of_tight_groups_are_rescaled():
 @pytest.mark.parametrize(("calls", "first", "last"), [(10, 1, 3), (27, 5, 11), (48, 13, 19)])  # in each of three stages
 def test_a_rescaled_map_has_the_same_bits_when_it_is_resumed(calls, first, last):
     whole = new_map(20, perplexity=8, n_jobs=2).fit(TIGHT)
-    assert whole.record_iterations_[:3].tolist() == [0, 4, 12]
+    assert whole.record_iterations_[:3].tolist() == [0, 4, 12] and whole.embedding_.std() < len(TIGHT) ** 0.5
     stopped = new_map(20, perplexity=8, solver="storm-c").set_params(solver__max_ifo=calls * len(TIGHT)).fit(TIGHT)
     assert first <= stopped.n_iter_ <= last
     stopped.set_params(solver__max_ifo=None).resume(TIGHT)
