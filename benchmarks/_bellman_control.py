@@ -1,11 +1,7 @@
 """Policies from random transitions: `ActionValueEstimator` beside LSPI in plain numpy, as its paper has it."""
 
-import time
-import warnings
-
 import gymnasium
 import numpy as np
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import (
     FunctionTransformer,
@@ -16,7 +12,8 @@ from sklearn.preprocessing import (
 )
 from sklearn.utils import Bunch
 
-from benchmarks._tables import markdown
+from benchmarks import _tables
+from benchmarks._measure import timed
 from sk_stormc import ActionValueEstimator
 from sk_stormc.datasets import MarkovRewardProcess, collect_transitions
 
@@ -167,16 +164,12 @@ def measure(quick):
         seconds = {"ours": [], "plain": []}
         for seed in range(SEED, SEED + n_logs):
             log = case.log(seed)
-            with warnings.catch_warnings(record=True) as caught:
-                warnings.simplefilter("always")
-                began = time.process_time()
-                q = ours(case, log)
-                seconds["ours"].append(time.process_time() - began)
-            row["warned"] += any(issubclass(w.category, ConvergenceWarning) for w in caught)
+            used, q, warned = timed(ours, case, log)
+            plainly, choose, _ = timed(plain_lspi, case, log)
+            seconds["ours"].append(used)
+            seconds["plain"].append(plainly)
+            row["warned"] += warned
             row["policies"].append(q.n_iter_)
-            began = time.process_time()
-            choose = plain_lspi(case, log)
-            seconds["plain"].append(time.process_time() - began)
             row["ours"].append(case.judge(q.policy))
             row["plain"].append(case.judge(choose))
         rows.append(row | {f"{way} seconds": float(np.median(used)) for way, used in seconds.items()})
@@ -192,12 +185,10 @@ def table(rows):
         mean, worst = (abs(number) if abs(number) < 5e-4 else number for number in (np.mean(row[way]), worst))
         return f"{mean:.1f} ({worst:.1f})" if steps else f"{mean:.3f} ({worst:.3f})"
 
-    header = ["", "transitions", "logs", "`ActionValueEstimator`", "LSPI in numpy"]
-    header += ["policies", "warned", "CPU s", "numpy's"]
-    lines = [
-        [row["case"], f"{row['n_rows']:,}", str(row["n_logs"]), text(row, "ours"), text(row, "plain"),
-         f"{np.median(row['policies']):.0f}", str(row["warned"]), f"{row['ours seconds']:.2f}",
-         f"{row['plain seconds']:.2f}"]
-        for row in rows
-    ]  # fmt: skip
-    return markdown(header, lines)
+    columns = {
+        "": "{case}", "transitions": "{n_rows:,}", "logs": "{n_logs}",
+        "`ActionValueEstimator`": lambda row: text(row, "ours"), "LSPI in numpy": lambda row: text(row, "plain"),
+        "policies": lambda row: f"{np.median(row['policies']):.0f}", "warned": "{warned}",
+        "CPU s": "{ours seconds:.2f}", "numpy's": "{plain seconds:.2f}",
+    }  # fmt: skip
+    return _tables.table(rows, columns)

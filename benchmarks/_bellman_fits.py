@@ -24,21 +24,7 @@ METHODS = {  # label: solver, rows of a chunk (None is fit)
 
 
 def measure(part, quick):
-    """One environment: for each number of transitions and gamma the RMSE of all methods.
-
-    Parameters
-    ----------
-    part : str
-        Of `benchmarks._bellman_logs.ENVIRONMENTS`.
-    quick : bool
-
-    Returns
-    -------
-    list of dict
-        "n", "gamma", "size" (the values' root mean square), "error" (their standard error), "numpy", "best" and
-        "best_alpha" (numpy with the ridge that is best for these values), and for each of `METHODS` its RMSE and its
-        warnings, or the error that it raised.
-    """
+    """One environment: for each number of transitions and gamma the RMSE of all methods."""
     sizes, gammas = ((300,), (0.95,)) if quick else (SIZES, GAMMAS)
     log, rows = Log(part, max(sizes), gammas, quick), []
     for n in sizes:

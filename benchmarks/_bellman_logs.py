@@ -27,26 +27,7 @@ RIDGE = 1e-5
 
 
 class Log:
-    """A log, features fitted on another log, and the values of some states.
-
-    Parameters
-    ----------
-    part : str
-        Of `ENVIRONMENTS`.
-    n_transitions : int
-    gammas : sequence of float
-    quick : bool, default=False
-        Few rollouts.
-
-    Attributes
-    ----------
-    rows : Bunch
-        What `collect_transitions` returned, discrete observations as numbers.
-    features : transformer
-        Fitted before, so that all methods and all chunks of a stream have the same.
-    alpha : float
-        0 for indicators, `RIDGE` for radial basis functions.
-    """
+    """A log, features fitted on another log, and the values of some states."""
 
     def __init__(self, part, n_transitions, gammas, quick=False):
         name, options, self._rollouts = ENVIRONMENTS[part]
@@ -69,22 +50,7 @@ class Log:
             self._values = rollouts(self.env, self._held_out, self._rollouts[1], self.gammas)
 
     def values(self, gamma, n_transitions):
-        """Values to compare with.
-
-        Parameters
-        ----------
-        gamma : float
-        n_transitions : int
-            How much of the log is used.
-
-        Returns
-        -------
-        states : ndarray of shape (n_states, n_numbers)
-            Those that the log leaves, where the environment publishes its model, else held-out ones.
-        values : ndarray of shape (n_states,)
-        error : float
-            The root mean square of the values' standard errors; 0 where they are exact.
-        """
+        """Values to compare with."""
         if self._rollouts is None:
             states = np.unique(self.rows.X[:n_transitions], axis=0)
             exact = MarkovRewardProcess.from_gymnasium(self.env, gamma=gamma).exact_value()
@@ -95,21 +61,7 @@ class Log:
 
 
 def rollouts(env, observations, n, gammas):
-    """Discounted returns of episodes under the uniform policy.
-
-    Parameters
-    ----------
-    env : gymnasium.Env
-    observations : ndarray of shape (n_states, n_numbers)
-        Where episodes start.
-    n : int
-        Episodes from each.
-    gammas : ndarray of shape (n_gammas,)
-
-    Returns
-    -------
-    ndarray of shape (n_states, n, n_gammas)
-    """
+    """Discounted returns of episodes under the uniform policy."""
     begin, env = STARTS[env.spec.id], env.unwrapped  # without a limit of steps
     env.reset(seed=HELD_OUT)
     rng, found = np.random.default_rng(HELD_OUT), np.zeros((len(observations), n, len(gammas)))

@@ -9,13 +9,7 @@ TAILS = ("cvar", "evar")
 
 
 def tables(folder=_tables.RESULTS):
-    """The tables by their names, each with a last line that says where its numbers are from.
-
-    Parameters
-    ----------
-    folder : Path
-        Of the results; all of `FROM` must be there.
-    """
+    """The tables by their names, each with a last line that says where its numbers are from."""
     stored = {name: _tables.load(name, folder) for name in FROM}
     results = {name: of["results"] for name, of in stored.items()}
     made = {"portfolios": _portfolios(results), "others": _others(results)}

@@ -36,6 +36,34 @@ def embedding(X, seed, new=None, **params):
     return found
 
 
+def rescaled_at_once(stages, number, problem, x):
+    """As `stages._after_early_stage`, without a second early stage."""
+    from sk_stormc.embedding import stages as module
+
+    of_following = problem.stage(stages[number + 1].n_iter, stages[number + 1].exaggeration)
+    return module.rescaled(of_following, x) if module.has_tight_groups(of_following, x) else x
+
+
+ABLATIONS = {  # what is taken out: module, name and value
+    "nothing": None,
+    "floor for components": ("problem", "COMPONENT_FLOOR", 0.0),
+    "coarse level of the preconditioner": ("preconditioner", "Aggregates.solver", lambda self, c, mu: np.zeros_like),
+    "sampling of the preconditioner's edges": ("problem", "METRIC_EDGES", 2**20),
+    "early exaggeration": ("estimator", "EARLY", {"gaussian": 1.0, "student-t": 1.0}),
+    "rescaling": ("stages", "has_tight_groups", lambda problem, x: False),
+    "second early stage before rescaling": ("stages", "_after_early_stage", rescaled_at_once),
+}
+
+
+def ablated(X, seed, without, **params):
+    """SNEEmbedding without one of its mechanisms, by its name in `ABLATIONS`."""
+    if ABLATIONS[without] is None:
+        return embedding(X, seed, **params)
+    module, name, value = ABLATIONS[without]
+    with patch(f"sk_stormc.embedding.{module}.{name}", value):
+        return embedding(X, seed, **params)
+
+
 def begin_from(start, X, P, d):
     """The points of a start."""
     from sk_stormc.embedding.initialization import make_start
@@ -89,6 +117,14 @@ def searched(X, seed, path=None, **params):
     return {"Z": model.embedding_, "seconds": seconds, "search": of_search[0], **found}
 
 
+def on_the_clock(X, seed, **params):
+    """SNEEmbedding of the data, in wall time."""
+    from sk_stormc import SNEEmbedding
+
+    model, began = SNEEmbedding(random_state=seed, **params), time.perf_counter()
+    return {"Z": model.fit(X).embedding_, "wall": time.perf_counter() - began}
+
+
 def shares(X, seed, **params):
     """What part of a fit is done in parts that threads can take, and what that leaves of its time, at best.
 
@@ -135,7 +171,9 @@ def shares(X, seed, **params):
 
 METHODS = {
     "ours": embedding,
+    "ablated": ablated,
     "searched": searched,
+    "on_the_clock": on_the_clock,
     "shares": shares,
     "sklearn": scikit_learn,
     "openTSNE": open_tsne,

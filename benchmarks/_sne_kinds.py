@@ -1,4 +1,4 @@
-"""Kinds of data for maps: images, counts with clusters and a continuum, texts, and three shapes."""
+"""Kinds of data for maps: images, counts with clusters and a continuum, texts, clusters and surfaces."""
 
 import ast
 import functools
@@ -7,7 +7,7 @@ import sysconfig
 from pathlib import Path
 
 import numpy as np
-from sklearn.datasets import load_digits, make_swiss_roll
+from sklearn.datasets import load_digits, make_blobs, make_s_curve, make_swiss_roll
 from sklearn.decomposition import PCA, TruncatedSVD
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.preprocessing import normalize
@@ -113,7 +113,53 @@ def uneven_clusters(n, seed):
     return (6 * rng.standard_normal((6, 20)))[y] + rng.standard_normal((n, 20)), y
 
 
-KINDS = {
-    function.__name__.replace("_", " "): function
-    for function in (digits, augmented_digits, counts, texts, swiss_roll, far_clusters, uneven_clusters)
-}
+def blobs(n, seed):
+    """Eight Gaussian clusters in 50 dimensions."""
+    return make_blobs(n, n_features=50, centers=8, random_state=seed)
+
+
+def hierarchy(n, seed):
+    """Twenty clusters in four groups of five, in 30 dimensions."""
+    rng = np.random.default_rng(seed)
+    y = np.arange(n) % 20
+    centres = np.repeat(rng.normal(0, 20, (4, 30)), 5, axis=0) + rng.normal(0, 4, (20, 30))
+    return centres[y] + rng.standard_normal((n, 30)), y
+
+
+def s_curve(n, seed):
+    """A surface in three dimensions; a label is a stretch along the curve."""
+    X, along = make_s_curve(n, random_state=seed)
+    return X, (3 * (along - along.min())).astype(int)
+
+
+def uniform_noise(n, seed):
+    """No structure, in eight dimensions; a label is a quarter of the first coordinate's range."""
+    X = np.random.default_rng(seed).random((n, 8))
+    return X, (4 * X[:, 0]).astype(int)
+
+
+def tree(n, seed):
+    """Twelve branches in 40 dimensions, each a line that begins at a random point of an earlier one."""
+    rng = np.random.default_rng(seed)
+    branches, first = [], np.zeros(40)
+    for _ in range(12):
+        branches.append((first, first + rng.normal(0, 3, 40)))
+        start, end = branches[rng.integers(len(branches))]
+        first = start + rng.random() * (end - start)
+    y = np.arange(n) % 12
+    start, end = (np.array(points)[y] for points in zip(*branches, strict=True))
+    return start + rng.random((n, 1)) * (end - start) + 0.3 * rng.standard_normal((n, 40)), y
+
+
+def rings(n, seed):
+    """Two linked circles in three dimensions, embedded in ten with a little noise."""
+    rng = np.random.default_rng(seed)
+    y, angle = np.arange(n) % 2, 2 * np.pi * rng.random(n)
+    circles = np.stack([np.cos(angle), np.sin(angle), np.zeros(n)], axis=1)
+    circles[y == 1] = circles[y == 1][:, [0, 2, 1]] + [1, 0, 0]
+    return np.pad(circles, ((0, 0), (0, 7))) + 0.03 * rng.standard_normal((n, 10)), y
+
+
+FUNCTIONS = digits, augmented_digits, counts, texts, far_clusters, uneven_clusters, blobs, hierarchy
+FUNCTIONS += swiss_roll, s_curve, uniform_noise, tree, rings
+KINDS = {function.__name__.replace("_", " "): function for function in FUNCTIONS}

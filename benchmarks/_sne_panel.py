@@ -18,7 +18,7 @@ PAIRS = 200_000  # whose distances are correlated
 NEAR = 10  # neighbours in the map, of labels
 BLOCK = 500  # points whose distances to all others are taken together
 LEAST = 10  # points of a piece, at least
-OF_LABELS = "accuracy", "silhouette", "pieces", "all pieces"
+OF_LABELS = "accuracy", "silhouette", "pieces", "all pieces", "class radius"
 MEASURES = ("kl", "t5", *(f"recall {k}" for k in DEPTHS), *OF_LABELS, "rank correlation")
 
 
@@ -41,6 +41,7 @@ def panel(X, y, P, Z, seed=0):
     dict
         By the names of `MEASURES`. "pieces" counts the pieces of labels (`pieces`) that have at least n / 500 points,
         and "all pieces" those that have at least ten. Of these and of "kl" less is better, and of all others more.
+        "class radius" (`class_radius`) shows clusters that have become dots.
     """
     n, rng = len(X), np.random.default_rng(seed)
     chosen = np.sort(rng.choice(n, min(SAMPLED, n), replace=False))
@@ -59,6 +60,7 @@ def panel(X, y, P, Z, seed=0):
         "silhouette": float(silhouette_score(Z[chosen], y[chosen])),
         "pieces": pieces(near, same, max(LEAST, n // 500)),
         "all pieces": pieces(near, same),
+        "class radius": class_radius(Z, y),
         "rank correlation": float(spearmanr(*apart).statistic),
     }
 
@@ -79,6 +81,14 @@ def recall(X, Z, chosen):
             for one, other in zip(*orders, strict=True):
                 found[k] += len(np.intersect1d(one[:k], other[:k], assume_unique=True))
     return {k: found[k] / (k * len(chosen)) for k in depths}
+
+
+def class_radius(Z, y):
+    """Median distance of a point to the mean of its class, over that of all points to the mean of the map."""
+    apart = np.empty(len(Z))
+    for label in np.unique(y):
+        apart[y == label] = np.linalg.norm(Z[y == label] - Z[y == label].mean(axis=0), axis=1)
+    return float(np.median(apart) / np.median(np.linalg.norm(Z - Z.mean(axis=0), axis=1)))
 
 
 def pieces(near, same, least=LEAST):

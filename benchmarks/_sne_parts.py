@@ -5,9 +5,11 @@ from scipy.spatial import procrustes
 from sklearn.model_selection import train_test_split
 from sklearn.neighbors import KNeighborsClassifier, NearestNeighbors
 
-from benchmarks._sne_fits import begin_from
+from benchmarks._sne_fits import ABLATIONS, begin_from
 from benchmarks._sne_kinds import KINDS
+from benchmarks._sne_panel import panel
 from benchmarks._sne_quality import Judge, trustworthiness
+from sk_stormc.affinities import perplexity_affinities
 
 METHODS = (("SNEEmbedding", "ours"), ("scikit-learn TSNE", "sklearn"), ("openTSNE", "openTSNE"))
 SEEDS = (40, 41, 42)  # of which nothing was chosen on
@@ -220,7 +222,31 @@ def search(bench):
     return rows
 
 
+def ablations(bench, cases):
+    """Maps without one mechanism each. Where the map is the same to the bit, the mechanism does not act."""
+    rows = []
+    for kind, n in cases[:1] if bench.quick else cases:
+        X, y = KINDS[kind](bench.size(n), SEEDS[0])
+        P, as_built = perplexity_affinities(X, 30.0), None
+        for without in ABLATIONS:
+            found = bench.fit("ablated", X, SEEDS[0], without=without)
+            row = {"data": kind, "n": len(X), "without": without, "seconds": [found["seconds"]]}
+            if as_built is None:
+                as_built = found["Z"]
+            elif np.array_equal(as_built, found["Z"]):
+                continue
+            add(row, panel(X, y, P, found["Z"]))
+            rows.append(row)
+            bench.say(f"{kind}, {n} points, without {without}")
+    return rows
+
+
+ABLATED = [("blobs", 1000), ("digits", 1797), ("swiss roll", 4000), ("texts", 5000)]
+ABLATED += [("counts", 20_000), ("augmented digits", 20_000)]
+
 FURTHER = {
     **{f"times_{n}": lambda bench, n=n: times(bench, n) for n in (1797, 5000, 20_000, 70_000)},
+    "ablations": lambda bench: ablations(bench, ABLATED),
+    "ablations_70000": lambda bench: ablations(bench, [("augmented digits", 70_000)]),
     **{part.__name__: part for part in (dimensions, gaussian, robustness, transform, search)},
 }

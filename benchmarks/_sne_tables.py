@@ -6,12 +6,23 @@ from benchmarks._sne_panel import DEPTHS, MEASURES
 from benchmarks._tables import markdown
 
 NOT_YET = markdown(["not measured yet"], [["`--parts {}`"]])
-LABELS = ["10-NN", "silhouette", "pieces", "all pieces"]
+LABELS = ["10-NN", "silhouette", "pieces", "all pieces", "class radius"]
 NAMES = ["KL", "T5", *(f"recall at {k}" for k in DEPTHS), *LABELS, "rank"]  # of MEASURES
-SPECS = {"kl": ".3f", "pieces": ".0f", "all pieces": ".0f", "silhouette": ".3f", "rank correlation": ".3f"}
+SPECS = {
+    "kl": ".3f",
+    "pieces": ".0f",
+    "all pieces": ".0f",
+    "silhouette": ".3f",
+    "class radius": ".3f",
+    "rank correlation": ".3f",
+}
 LESS = ("kl", "pieces", "all pieces")  # the less, the better
-SHAPES = ("swiss roll", "far clusters", "uneven clusters")
+SHAPES = (
+    *("far clusters", "uneven clusters", "blobs", "hierarchy"),
+    *("swiss roll", "s curve", "uniform noise", "tree", "rings"),
+)
 SHOWN = "augmented_digits_20000"  # in README, with "times_20000"
+README_MEASURES = ("kl", "t5", "accuracy", "pieces")
 
 
 def tables(stored, cases, further):
@@ -86,10 +97,14 @@ def judged(results, parts):
 
 
 def shown(rows, timed):
-    """The rows of one data set with their times."""
+    """The rows of one data set with their times, of the measures in `README_MEASURES`."""
     by_method = {row["method"]: seconds(row) for row in timed}
-    lines = [[row["method"], by_method.get(row["method"], ""), *cells_of(row)] for row in rows]
-    return markdown(["method", "CPU s", *NAMES], lines)
+    kept = [MEASURES.index(key) for key in README_MEASURES]
+    lines = []
+    for row in rows:
+        cells = cells_of(row)
+        lines.append([row["method"], by_method.get(row["method"], ""), *(cells[k] for k in kept)])
+    return markdown(["method", "CPU s", *(NAMES[k] for k in kept)], lines)
 
 
 def cells_of(row):
@@ -194,7 +209,17 @@ def search(rows):
     return markdown(header, [[row["method"], *(median(row, *of) for of in keys.items())] for row in rows])
 
 
+def ablations(rows):
+    """Maps without one mechanism each, below the map with all."""
+    keys = {"seconds": ".1f", "kl": ".3f", "t5": ".4f", "recall 10": ".4f", "recall 100": ".4f", "recall 500": ".4f"}
+    keys |= {key: SPECS[key] for key in ("pieces", "class radius")}
+    header = ["data", "without", "CPU s", "KL", "T5", *(f"recall at {k}" for k in (10, 100, 500)), *list(keys)[-2:]]
+    return markdown(header, [[label(row), row["without"], *(median(row, *of) for of in keys.items())] for row in rows])
+
+
 TABLES = {
+    "ablations": ablations,
+    "ablations_70000": ablations,
     "dimensions": methods,
     "gaussian": methods,
     "robustness": robustness,

@@ -39,36 +39,12 @@ def plain(value):
 
 
 def store(name, measured, seconds, folder=RESULTS, packages=()):
-    """Write ``folder/name.json``.
-
-    Parameters
-    ----------
-    name : str
-        The benchmark's.
-    measured : dict
-        "settings" and "results", of numbers, strings, arrays, lists and dicts.
-    seconds : float
-        How long it ran.
-    folder : Path
-    packages : sequence of str
-        Others that were measured: their versions are kept.
-    """
+    """Write ``folder/name.json``."""
     _write({"benchmark": name, "run_with": run_with(seconds, packages), **measured}, folder)
 
 
 def store_part(name, part, measured, seconds, folder=RESULTS, packages=()):
-    """Put one part of a benchmark's results into ``folder/name.json``, which keeps those of the others.
-
-    Parameters
-    ----------
-    name, part : str
-    measured : list or dict
-    seconds : float
-        How long the part ran.
-    folder : Path
-    packages : sequence of str
-        Others that were measured: their versions are kept.
-    """
+    """Put one part of a benchmark's results into ``folder/name.json``, which keeps those of the others."""
     exists = (folder / f"{name}.json").exists()
     stored = load(name, folder) if exists else {"benchmark": name, "results": {}, "parts": {}}
     stored["results"][part] = measured
@@ -101,29 +77,12 @@ def _write(stored, folder):
 
 
 def load(name, folder=RESULTS):
-    """What ``store`` wrote.
-
-    Raises
-    ------
-    FileNotFoundError
-        Where the benchmark has not been run.
-    """
+    """What ``store`` wrote."""
     return json.loads((folder / f"{name}.json").read_text(encoding="utf-8"))
 
 
 def made_by_others(version, folder=RESULTS):
-    """Results that another version than this one has measured: names of benchmarks, or of their parts.
-
-    Parameters
-    ----------
-    version : str
-    folder : Path
-
-    Returns
-    -------
-    dict of str
-        The version that made them, by name.
-    """
+    """Results that another version than this one has measured: names of benchmarks, or of their parts."""
     found = {}
     for file in sorted(folder.glob("*.json")):
         stored = load(file.stem, folder)
@@ -136,35 +95,20 @@ def made_by_others(version, folder=RESULTS):
 
 
 def markdown(header, rows):
-    """A table as Markdown.
-
-    Parameters
-    ----------
-    header : sequence of str
-    rows : iterable of sequences of str
-
-    Examples
-    --------
-    >>> print(markdown(["N", "time"], [["25", "1.5"]]))
-    | N | time |
-    |---|---|
-    | 25 | 1.5 |
-    """
+    """A table as Markdown."""
     lines = [header, *rows]
     text = ["| " + " | ".join(line) + " |" for line in lines]
     return "\n".join([text[0], "|" + "---|" * len(header), *text[1:]])
 
 
-def tables_of(module, stored):
-    """The tables of a benchmark by their names, "benchmark/table", each with a last line that says where it is from.
+def table(rows, columns):
+    """Records as Markdown: for each column its header, and a format of the record's fields or a function of it."""
+    cells = [[c.format_map(row) if isinstance(c, str) else c(row) for c in columns.values()] for row in rows]
+    return markdown(list(columns), cells)
 
-    Parameters
-    ----------
-    module : module
-        With ``tables(stored)``.
-    stored : dict
-        What `load` returned.
-    """
+
+def tables_of(module, stored):
+    """The tables of a benchmark by their names, "benchmark/table", each with a last line that says where it is from."""
     name = stored["benchmark"]
     texts = {}
     for table, text in module.tables(stored).items():
@@ -178,13 +122,7 @@ def tables_of(module, stored):
 
 
 def included(page):
-    """Names and texts of the tables that a page includes, in their order.
-
-    Raises
-    ------
-    ValueError
-        For a table whose end is missing.
-    """
+    """Names and texts of the tables that a page includes, in their order."""
     text = page.read_text(encoding="utf-8")
     found = [(match["name"], match["text"]) for match in TABLE.finditer(text)]
     if [name for name, _ in found] != START.findall(text):
@@ -193,44 +131,12 @@ def included(page):
 
 
 def render(module, stored, among=None):
-    """Put the tables of a benchmark into the pages that include them.
-
-    Parameters
-    ----------
-    module : module
-    stored : dict
-    among : list of Path, default=None
-        The pages; None means README.md and those of docs and docs/guide.
-
-    Returns
-    -------
-    list of Path
-        The pages that changed.
-
-    Raises
-    ------
-    ValueError
-        For a page that asks for a table which the benchmark does not have.
-    """
+    """Put the tables of a benchmark into the pages that include them."""
     return put(tables_of(module, stored), stored["benchmark"], among)
 
 
 def put(tables, owner, among=None):
-    """Put tables into the pages that include them, as `render` does.
-
-    Parameters
-    ----------
-    tables : dict of str
-        By their names.
-    owner : str
-        What the names begin with.
-    among : list of Path, default=None
-
-    Returns
-    -------
-    list of Path
-        The pages that changed.
-    """
+    """Put tables into the pages that include them, as `render` does."""
     changed = []
     for page in pages() if among is None else among:
         for name, _ in included(page):

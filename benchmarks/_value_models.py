@@ -20,14 +20,7 @@ class Episodes(NamedTuple):
 
 
 class Model:
-    """States with two actions; every step ends the episode with a probability of 1 - ``goes_on``.
-
-    Parameters
-    ----------
-    n_states : int
-    goes_on : float
-    seed : int
-    """
+    """States with two actions; every step ends the episode with a probability of 1 - ``goes_on``."""
 
     def __init__(self, n_states, goes_on, seed):
         rng = np.random.default_rng(seed)
@@ -73,18 +66,6 @@ def numpy_lstd(log, ratio, n_states):
     np.add.at(scores, log.episode, (ratio * (D @ x - log.y))[:, None] * Z)
     influence = np.linalg.pinv(A) @ scores.T
     return x, np.sqrt(np.square(influence).sum(axis=1))
-
-
-def numpy_bootstrap(log, ratio, n_states, n_resamples=200):
-    """Ends of 90 % intervals of the values of all states: quantiles over episodes that are drawn anew."""
-    Z, m = np.eye(n_states)[log.state], log.episode.max() + 1
-    D = Z - GAMMA * ~log.terminal[:, None] * np.eye(n_states)[log.after]
-    A, b = np.zeros((m, n_states, n_states)), np.zeros((m, n_states))
-    np.add.at(A, log.episode, (ratio[:, None] * Z)[:, :, None] * D[:, None, :])
-    np.add.at(b, log.episode, (ratio * log.y)[:, None] * Z)
-    counts = np.random.default_rng(len(log.y)).multinomial(m, np.full(m, 1 / m), size=n_resamples).astype(float)
-    A = np.tensordot(counts, A, 1) + 1e-9 * np.eye(n_states)  # a state that is not drawn has the value 0
-    return np.quantile(np.linalg.solve(A, (counts @ b)[:, :, None])[:, :, 0], (0.05, 0.95), axis=0)
 
 
 def numpy_lstdq(log, first, n_states, alpha=1e-6):

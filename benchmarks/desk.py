@@ -8,13 +8,11 @@ two. Times are medians of three fits, or one fit where that takes more than two 
 
 import importlib.util
 import statistics
-import time
-import warnings
 
 import numpy as np
-from sklearn.exceptions import ConvergenceWarning
 
-from benchmarks._tables import markdown
+from benchmarks._measure import timed
+from benchmarks._tables import table
 from sk_stormc import CompositionalPortfolio
 
 DURATION = "2 minutes"
@@ -56,12 +54,8 @@ def fitted(estimator, R):
     """Weights, the seconds of a fit, and whether it warned."""
     seconds = []
     while len(seconds) < 3 and (not seconds or seconds[0] < 2):
-        with warnings.catch_warnings(record=True) as said:
-            warnings.simplefilter("always")
-            began = time.process_time()
-            estimator.fit(R)
-            seconds.append(time.process_time() - began)
-    warned = any(issubclass(warning.category, ConvergenceWarning) for warning in said)
+        used, _, warned = timed(estimator.fit, R)
+        seconds.append(used)
     return estimator.weights_, statistics.median(seconds), warned
 
 
@@ -92,13 +86,7 @@ def run(quick, data):
 
 
 def seconds_cell(entry):
-    """Seconds to two digits; nothing where there is no fit.
-
-    Examples
-    --------
-    >>> seconds_cell({"seconds": 0.0123}), seconds_cell({"seconds": 12.3}), seconds_cell(None)
-    ('0.012', '12', '')
-    """
+    """Seconds to two digits; nothing where there is no fit."""
     if entry is None:
         return ""
     seconds = entry["seconds"]
@@ -115,10 +103,11 @@ def gap_cell(entry):
 
 def tables(stored):
     """One row a size and risk."""
-    header = ["periods x assets", "risk", "sk_stormc, CPU s", "skfolio, CPU s", "sk_stormc, gap", "skfolio, gap"]
-    rows = []
-    for entry in stored["results"]:
-        pair = entry["sk_stormc"], entry.get("skfolio")
-        size = f"{entry['periods']} x {entry['assets']}"
-        rows.append([size, entry["risk"], *map(seconds_cell, pair), *map(gap_cell, pair)])
-    return {"times": markdown(header, rows)}
+    columns = {
+        "periods x assets": "{periods} x {assets}", "risk": "{risk}",
+        "sk_stormc, CPU s": lambda row: seconds_cell(row["sk_stormc"]),
+        "skfolio, CPU s": lambda row: seconds_cell(row.get("skfolio")),
+        "sk_stormc, gap": lambda row: gap_cell(row["sk_stormc"]),
+        "skfolio, gap": lambda row: gap_cell(row.get("skfolio")),
+    }  # fmt: skip
+    return {"times": table(stored["results"], columns)}

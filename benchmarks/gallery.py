@@ -9,12 +9,9 @@ seed. The setting with the least median shortfall over the tuning seeds is run w
 below `ALIKE` count as equal, and of equal settings the one with the fewest passes is taken.
 """
 
-import warnings
-
 import numpy as np
-from sklearn.exceptions import ConvergenceWarning
 
-from benchmarks._measure import a_pass
+from benchmarks._measure import a_pass, timed
 from benchmarks._tables import markdown
 from benchmarks.gallery_problems import GALLERY, Case, bounded_deviation, reference, scaled_columns, shortfall
 from sk_stormc import minimize
@@ -42,20 +39,11 @@ def badly_scaled_with_metric():
 
 
 def measure(case, solver, seed, limit, **params):
-    """One run.
-
-    Returns
-    -------
-    tuple
-        The shortfall, the passes used, and whether there was a ConvergenceWarning.
-    """
+    """One run."""
     n = a_pass(case.problem)
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        # the shorter budget of a quick run is given; the solvers' own is not, since they warn where theirs ends a run
-        budget = {} if limit == LIMIT else {"max_ifo": limit * n}
-        result = minimize(case.problem, solver, random_state=seed, **budget, **params)
-    warned = any(issubclass(w.category, ConvergenceWarning) for w in caught)
+    # the shorter budget of a quick run is given; the solvers' own is not, since they warn where theirs ends a run
+    budget = {} if limit == LIMIT else {"max_ifo": limit * n}
+    _, result, warned = timed(minimize, case.problem, solver, random_state=seed, **budget, **params)
     return shortfall(case, result.fun), result.ifo[-1] / n, warned
 
 
@@ -117,13 +105,7 @@ def run(quick, data):
 
 
 def fraction(value):
-    """A shortfall as a cell has it.
-
-    Examples
-    --------
-    >>> fraction(0.2271), fraction(1.623e-07), fraction(4e-13), fraction(-2e-12), fraction(-0.012)
-    ('23 %', '1.6e-7', '<1e-9', '<1e-9', '-1.2 %')
-    """
+    """A shortfall as a cell has it."""
     if abs(value) < 1e-9:
         return "<1e-9"
     if abs(value) >= 1e-3:

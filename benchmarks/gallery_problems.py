@@ -77,9 +77,7 @@ def average_precision(A, positive, ridge=1e-3):
     def outer(x, u):
         return -np.mean(u[::2] / u[1::2]) + ridge * (x @ x) / 2
 
-    return FiniteSumComposition(
-        inner, inner_jacobian, outer_gradient, outer, len(A), m, A.shape[1], inner_floor=1e-12
-    )
+    return FiniteSumComposition(inner, inner_jacobian, outer_gradient, outer, len(A), m, A.shape[1], inner_floor=1e-12)
 
 
 def digits(digit=8):

@@ -8,10 +8,10 @@ share is what an iteration costs on a problem that computes nothing.
 """
 
 import operator
-import time
 
 import numpy as np
 
+from benchmarks._measure import timed
 from benchmarks._tables import markdown
 from sk_stormc import STORMCompositional
 from sk_stormc.datasets import make_gaussian_returns
@@ -64,13 +64,6 @@ def algebra(R, draws, ones, product):
         product(weights, rows)
 
 
-def seconds(work):
-    """CPU seconds of one call."""
-    begin = time.process_time()
-    work()
-    return time.process_time() - begin
-
-
 def measure(n_assets, iterations=ITERATIONS, rounds=ROUNDS, n_periods=2500):
     """Microseconds an iteration of the jobs, and the ratios of the solver's to the two of the algebra."""
     R = make_gaussian_returns(n_periods, n_assets, random_state=0)
@@ -85,7 +78,7 @@ def measure(n_assets, iterations=ITERATIONS, rounds=ROUNDS, n_periods=2500):
         lambda: algebra(R, draws, ones, np.ndarray.dot),
         lambda: solver.solve(problems[1], random_state=0, record_every=10**9),
     ]
-    times = np.array([[seconds(job) for job in jobs] for _ in range(rounds)])[2:]
+    times = np.array([[timed(job)[0] for job in jobs] for _ in range(rounds)])[2:]
     return np.median(times, axis=0) / iterations * 1e6, np.median(times[:, :1] / times[:, 1:3], axis=0)
 
 

@@ -18,7 +18,6 @@ from benchmarks._sne_kinds import KINDS
 from benchmarks._sne_panel import panel
 from benchmarks._sne_parts import FURTHER, METHODS
 from benchmarks._sne_pictures import draw_maps
-from benchmarks._sne_tables import SHOWN
 from sk_stormc.affinities import perplexity_affinities
 
 DURATION = "3 hours"
@@ -43,9 +42,15 @@ CASES = [  # kind, points, seeds, whether scikit-learn takes part
     ("far clusters", 4000, 1, True),
     ("uneven clusters", 500, 5, True),
     ("uneven clusters", 4000, 1, True),
+    ("blobs", 1000, 5, True),
+    ("hierarchy", 1200, 5, True),
+    ("s curve", 1500, 5, True),
+    ("uniform noise", 2000, 3, True),
+    ("tree", 2000, 3, True),
+    ("rings", 1000, 3, True),
 ]
 CASES = {f"{case[0]} {case[1]}".replace(" ", "_"): case for case in CASES}
-DRAWN = ("digits_1797", "augmented_digits_5000", SHOWN, "augmented_digits_70000")
+DRAWN = CASES.keys() - {"counts_500", "counts_20000", "texts_1797", "texts_20000"}
 MOST_SEEDS = max(case[2] for case in CASES.values())
 PARTS = dict.fromkeys([*CASES, *FURTHER])
 

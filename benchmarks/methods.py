@@ -7,16 +7,14 @@ budget and problem by itself. The grid is the product of learning rates and of t
 "auto" is what the library does untuned. A new solver needs nothing here, unless its learning rate has a schedule.
 """
 
-import warnings
-
 import numpy as np
-from sklearn.exceptions import ConvergenceWarning
 
-from benchmarks._measure import a_pass, least_variance, published
+from benchmarks._measure import a_pass, least_variance, published, timed
 from benchmarks._tables import markdown
 from sk_stormc import minimize
 from sk_stormc.datasets import make_bellman_problem, make_gaussian_returns
 from sk_stormc.problems import PortfolioProblem
+from sk_stormc.reproduce.tuning import largest_curvature
 from sk_stormc.schedules import power
 from sk_stormc.solvers import SOLVERS
 
@@ -59,23 +57,12 @@ def bellman_problems(quick):
         yield name, problem, best, problem.objective(np.zeros(problem.n_variables)) - best
 
 
-def largest_eigenvalue(problem):
-    """L, of the Hessian; all the problems here are quadratic."""
-    x, v = np.zeros(problem.n_variables), np.random.default_rng(0).normal(size=problem.n_variables)
-    start = problem.gradient(x)
-    for _ in range(100):
-        w = problem.gradient(v) - start
-        size = np.linalg.norm(w) / np.linalg.norm(v)
-        v = w / np.linalg.norm(w)
-    return size
-
-
 def grid(name, problem, rates, batches):
     """Settings of a solver, as (a short text, parameters, whether the learning rate is at an end of the grid)."""
     if name in UNTUNED:
         return [("-", {}, False)]
     # the rates of "sketchy-storm" are those of a metric that is about the inverse Hessian
-    L = 1.0 if name == "sketchy-storm" else largest_eigenvalue(problem)
+    L = 1.0 if name == "sketchy-storm" else largest_curvature(problem, np.zeros(problem.n_variables))
     # no step of a Bellman problem takes the constant Jacobian exactly, as in the papers; of a portfolio problem all do
     exact = isinstance(problem, PortfolioProblem)
     choices = []
@@ -98,12 +85,8 @@ def grid(name, problem, rates, batches):
 def gaps_of(problem, best, scale, name, params, seed, passes):
     """The gap of the last record within each budget; infinite where the run overflowed."""
     n = a_pass(problem)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        result = minimize(
-            problem, name, np.zeros(problem.n_variables), random_state=seed, tol=0, max_ifo=max(passes) * n,
-            record_every=max(1, n // 5), **params
-        )  # fmt: skip
+    budget = {"tol": 0, "max_ifo": max(passes) * n, "record_every": max(1, n // 5)}
+    _, result, _ = timed(minimize, problem, name, np.zeros(problem.n_variables), random_state=seed, **budget, **params)
     if result.stop_reason == "non_finite":
         return [np.inf] * len(passes)
     last = [np.flatnonzero(result.ifo <= k * n)[-1] for k in passes]
@@ -121,13 +104,7 @@ def compare(
     passes=PASSES,
     methods=tuple(SOLVERS),
 ):
-    """Tune and report.
-
-    Returns
-    -------
-    dict
-        By solver: for each budget (median gap, worst gap, setting, whether at an end of the grid).
-    """
+    """Tune and report."""
     table = {}
     for name in methods:
         settings = grid(name, problem, rates, batches)
@@ -164,13 +141,7 @@ def run(quick, data):
 
 
 def gap(value):
-    """A gap as a cell has it; None is an overflow.
-
-    Examples
-    --------
-    >>> gap(1.23e-12), gap(0.5), gap(3.0), gap(0.0), gap(None)
-    ('1.2e-12', '5.0e-1', '3.0', '<1e-15', 'overflow')
-    """
+    """A gap as a cell has it; None is an overflow."""
     if value is None:
         return "overflow"
     if value < 1e-15:

@@ -4,11 +4,7 @@ Passes are counted twice: IFO, by which a minibatch drawn once counts once, and 
 2 n_inner + n_outer. Gaps are relative to |Phi*|, for Bellman problems to the first gap.
 """
 
-import time
-import warnings
-
 import numpy as np
-from sklearn.exceptions import ConvergenceWarning
 
 from benchmarks._measure import (
     GAPS,
@@ -23,31 +19,16 @@ from benchmarks._measure import (
     published,
     spread,
     summary,
+    timed,
 )
 from benchmarks._tables import markdown
-from sk_stormc import SketchySTORM, minimize
+from sk_stormc import minimize
 from sk_stormc.datasets import make_bellman_problem, make_gaussian_returns
 from sk_stormc.problems import PortfolioProblem
 
 DURATION = "1 minute"
 NEEDS_DATA = True
 RULE = ("storm-c", "sketchy-storm")
-CHOICES = {
-    **{f"rank {r}": {"rank": r} for r in (5, 20)},
-    **{f"sketch of {S}": {"sketch_batch_size": S} for S in (128, 1024)},
-}
-# "linear u" as measured on version 0.1.0, where "storm-c" still drew g in each iteration: IFO median / worst and, in
-# brackets, evaluations, to 1e-3 and to 1e-4. What is measured now is not to be worse.
-LINEAR_U = {
-    "Asia Pacific ex Japan": ("2.2 / 2.3 (2.7)", "2.5 / 2.8 (3.2)"),
-    "Europe": ("3.4 / 4.1 (4.9)", "3.9 / 4.9 (6.3)"),
-    "Global": ("3.6 / 4.1 (5.3)", "4.4 / 4.6 (6.8)"),
-    "Global ex US": ("3.2 / 3.8 (4.9)", "4.1 / 4.2 (6.2)"),
-    "Japan": ("3.2 / 4.4 (4.9)", "4.1 / 4.8 (6.0)"),
-    "North America": ("3.6 / 3.9 (5.3)", "4.7 / 5.1 (7.1)"),
-    "gaussian_cov_20": ("3.3 / 3.4 (5.1)", "4.0 / 4.0 (6.2)"),
-    "gaussian_cov_4": ("3.3 / 3.3 (5.0)", "4.0 / 4.0 (6.1)"),
-}
 
 
 def compare(problem, best, seeds, scale=None):
@@ -96,28 +77,17 @@ def others(sets, quick):
 
 def milliseconds(problem, solver, seeds):
     """CPU time of a default fit, the least over the seeds."""
-    times = []
-    for seed in seeds:
-        start = time.process_time()
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ConvergenceWarning)
-            minimize(problem, solver, random_state=seed)
-        times.append(1e3 * (time.process_time() - start))
-    return min(times)
+    return 1e3 * min(timed(minimize, problem, solver, random_state=seed)[0] for seed in seeds)
 
 
 def run(quick, data):
-    """Measure everything: by set, for other constants of the sketch, on other returns and problems, the CPU time."""
+    """Measure everything: by set, on other returns and problems, the CPU time."""
     sets, seeds = (generated(), SEEDS[:2]) if quick else (published(data), SEEDS)
-    results = {"sets": {}, "choices": {}, "cpu": {}, "generated": {}, "others": {}}
+    results = {"sets": {}, "cpu": {}, "generated": {}, "others": {}}
     for name, R in sets.items():
         problem = PortfolioProblem(R, metric="variance")
         best = least_variance(problem)
         results["sets"][name] = compare(problem, best, seeds)
-        results["choices"][name] = {
-            text: median_and_worst(problem, SketchySTORM(**params), best, seeds=seeds)
-            for text, params in CHOICES.items()
-        }
         results["cpu"][name] = {solver: milliseconds(problem, solver, seeds) for solver in (*RULE, "lbfgs")}
         print(f"{name}: done", flush=True)
     for name, R in unseen(quick):
@@ -126,28 +96,20 @@ def run(quick, data):
         print(f"{name}: done", flush=True)
     for group, problem, best, scale in others(sets, quick):
         results["others"].setdefault(group, []).append(compare(problem, best, seeds, scale))
-    return {"settings": {"gaps": GAPS, "seeds": seeds, "limit": LIMIT, "choices": CHOICES}, "results": results}
+    return {"settings": {"gaps": GAPS, "seeds": seeds, "limit": LIMIT}, "results": results}
 
 
 def tables(stored):
-    """By set to each gap; the sketch's constants; other returns; other problems; CPU time."""
+    """By set to each gap; other returns; other problems; CPU time."""
     results, found = stored["results"], {}
     for k, gap in enumerate(("1e-3", "1e-4")):
         rows = [
-            [name, *(cell(row[s][k]) for s in RULE), LINEAR_U.get(name, ("", ""))[k]]
+            [name, *(cell(row[s][k]) for s in RULE)]
             for name, row in results["sets"].items()
         ]
         mean = [summary([row[s][k] for row in results["sets"].values()]) for s in RULE]
-        rows.append(["mean of the medians / worst run", *mean, ""])
-        found[gap] = markdown([f"returns, to {gap}", *RULE, '"linear u" of version 0.1.0'], rows)
-    both = {name: {**row, **results["choices"][name]} for name, row in results["sets"].items()}
-    found["choices"] = markdown(
-        ["sketchy-storm with", "to 1e-3", "to 1e-4"],
-        [
-            [text, *(summary([row[key][k] for row in both.values()]) for k in range(len(GAPS)))]
-            for text, key in (("its constants (rank 10, sketch of 256)", "sketchy-storm"), *((c, c) for c in CHOICES))
-        ],
-    )
+        rows.append(["mean of the medians / worst run", *mean])
+        found[gap] = markdown([f"returns, to {gap}", *RULE], rows)
     header = [f"{solver}, to {gap}" for gap in ("1e-3", "1e-4") for solver in RULE]
     found["generated"] = markdown(
         ["generated returns", *header],

@@ -8,13 +8,12 @@ medians of the ratios of each turn.
 import contextlib
 import io
 import tempfile
-import time
-import warnings
 from pathlib import Path
 
 import numpy as np
 from sklearn.callback import ProgressBar
 
+from benchmarks._measure import timed
 from benchmarks._tables import markdown
 from sk_stormc import CompositionalPortfolio, STORMCompositional
 from sk_stormc.callbacks import Checkpoint
@@ -25,13 +24,6 @@ DURATION = "2 minutes"
 NEEDS_DATA = False
 SIZES = ((250, 25), (2500, 100), (20_000, 100))
 PASSES, ROUNDS = 40, 15
-
-
-def seconds(run):
-    """How long a call takes."""
-    began = time.process_time()
-    run()
-    return time.process_time() - began
 
 
 def turns(n, d, passes, rounds, folder):
@@ -48,7 +40,7 @@ def turns(n, d, passes, rounds, folder):
     found = np.zeros((rounds, len(ways)))
     for row in found:
         for k in np.random.default_rng().permutation(len(ways)):
-            row[k] = seconds(ways[k])
+            row[k] = timed(ways[k])[0]
     return found
 
 
@@ -56,11 +48,9 @@ def run(quick, data):
     """Measure: by the number of periods and assets, milliseconds of the bare run and ratios to it."""
     passes, rounds, results = (5, 3, {}) if quick else (PASSES, ROUNDS, {})
     with (
-        warnings.catch_warnings(),
         contextlib.redirect_stdout(io.StringIO()),
         tempfile.TemporaryDirectory() as folder,
     ):
-        warnings.simplefilter("ignore")
         for n, d in SIZES[:1] if quick else SIZES:
             turns(n, d, 1, 1, folder)
             found = turns(n, d, passes, rounds, folder)

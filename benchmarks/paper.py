@@ -78,20 +78,7 @@ def complexity(quick):
 
 
 def run_part(name, quick, images):
-    """Measure one part.
-
-    Parameters
-    ----------
-    name : str
-        Of `PARTS`.
-    quick : bool
-    images : Path or None
-        Not used: there are no pictures.
-
-    Returns
-    -------
-    dict
-    """
+    """Measure one part."""
     if name == "complexity":
         return complexity(quick)
     sets, budgets = (generated(), (6000, 12_000)) if quick else (published(DATA), BUDGETS)

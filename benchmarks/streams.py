@@ -1,9 +1,8 @@
-"""One pass over returns that do not fit in memory: accuracy, memory, CPU time; and which batches g, dg and f have.
+"""One pass over returns that do not fit in memory: accuracy, memory and CPU time.
 
 Gaps are relative to the closed form of the same rows, whose moments are summed in float64. For `memory` a file of
 float32 returns (1 GB) is written and fitted, each way in a process of its own, whose peak of resident memory is read
-(from /proc: this needs Linux). `batches` is a bare transcription of Algorithm 1 for the mean-variance objective, with
-steps in the inverse variances that are as long as the inverse of the mean curvature of a batch.
+(from /proc: this needs Linux).
 
 `correlated` has returns z A + mean, z normal, A = I + .1 N(0, 1): their covariance has a condition number of about 1e5.
 `regimes` has thirty chunks that are distributed differently. Gaps are those to the optimum of the same rows, over the
@@ -17,23 +16,20 @@ import subprocess
 import sys
 import tempfile
 import time
-import warnings
 from pathlib import Path
 
 import numpy as np
-from sklearn.exceptions import ConvergenceWarning
 
-from benchmarks._tables import ROOT, markdown
+from benchmarks._measure import timed
+from benchmarks._tables import ROOT, table
 from sk_stormc import AutomaticSTORM, CompositionalPortfolio
 from sk_stormc.datasets import make_gaussian_returns
 
 DURATION = "2 minutes"
 NEEDS_DATA = False
 PACKAGES = ()
-PARTS = ("memory", "chunks", "batches", "correlated", "regimes", "speed")
+PARTS = ("memory", "chunks", "correlated", "regimes", "speed")
 BLOCK, B = 10_000, 32
-SHAPES = ((200_000, 100, 20), (50_000, 25, 100), (7000, 25, 100))  # of `batches`: rows, assets, condition number
-WAYS = ("three batches of their own", "one batch for all", "rows handed on")
 
 
 def write(path, n, d):
@@ -98,31 +94,6 @@ def apart(n, d, chunks):
     return rows
 
 
-def algorithm_1(R, way, risk_aversion=1.0):
-    """Weights after one pass over R, from batches that are handed out in one of `WAYS`."""
-    batches = R[: len(R) // B * B].reshape(-1, B, R.shape[1])
-    step, ahead = ((3, (0, 1, 2)), (1, (0, 0, 0)), (1, (0, 1, 2)))[WAYS.index(way)]
-    metric = 1 / R.var(axis=0)
-    curvature = [np.linalg.norm(rows * np.sqrt(2 * risk_aversion * metric / B), 2) ** 2 for rows in batches[:16]]
-    rate = metric / np.mean(curvature)
-
-    def gradient(x, u, J, rows):
-        off = rows @ x - u
-        return -rows.mean(0) + 2 * risk_aversion * (off @ rows / B - off.mean() * J)
-
-    x = np.zeros(R.shape[1])
-    u, J = 0.0, batches[ahead[1]].mean(0)
-    F = gradient(x, u, J, batches[ahead[2]])
-    for t in range(1, (len(batches) - max(ahead) - 1) // step + 1):
-        g, dg, f = (batches[t * step + k] for k in ahead)
-        g, a, new, old = g.mean(0), 1 / (t + 1), x - rate * F, gradient(x, u, J, f)
-        u = g @ new + (1 - a) * (u - g @ x)
-        J = a * dg.mean(0) + (1 - a) * J
-        F = gradient(new, u, J, f) + (1 - a) * (F - old)
-        x = new
-    return x
-
-
 def by_steps(**kwargs):
     """A portfolio whose streams go by steps of Algorithm 1."""
     return CompositionalPortfolio(AutomaticSTORM(batch_size=B), random_state=0, **kwargs)
@@ -136,10 +107,8 @@ def by_moments(**kwargs):
 def streamed(portfolio, chunks):
     """The portfolio after these chunks, and whether it has warned of the last."""
     for chunk in chunks:
-        with warnings.catch_warnings(record=True) as said:
-            warnings.simplefilter("always", ConvergenceWarning)
-            portfolio.partial_fit(chunk)
-    return portfolio, bool(said)
+        _, _, warned = timed(portfolio.partial_fit, chunk)
+    return portfolio, warned
 
 
 def correlated(rng, n, A, mean):
@@ -209,99 +178,57 @@ def run_speed(quick):
     began = time.process_time()
     for i in range(0, n, 1024):
         X[i : i + 1024].T @ X[i : i + 1024]
-    rows = [{"what": "the sum of products alone", "speed": X.nbytes / (time.process_time() - began) / 1e9}]
-    for name, make in WAYS_ON.items():
-        for risk_measure, constraint in KINDS[:6]:
+    alone, rows = X.nbytes / (time.process_time() - began) / 1e9, []
+    for risk_measure, constraint in KINDS[:6]:
+        row = {"risk_measure": risk_measure, "constraint": constraint, "products": alone}
+        for name, make in WAYS_ON.items():
             portfolio = make(risk_measure=risk_measure, constraint=constraint)
-            began = time.process_time()
-            streamed(portfolio, np.split(X, range(BLOCK, n, BLOCK)))
-            used = time.process_time() - began
-            rows.append({"what": name, "risk_measure": risk_measure, "constraint": constraint,
-                         "speed": X.nbytes / used / 1e9})  # fmt: skip
-    return rows
-
-
-def run_part(name, quick, images):
-    """Measure one part.
-
-    Parameters
-    ----------
-    name : str
-        Of `PARTS`.
-    quick : bool
-    images : Path or None
-        Not used: there are no pictures.
-
-    Returns
-    -------
-    list of dict
-    """
-    if name == "memory":
-        return apart(2000, 5, (500,)) if quick else apart(2_500_000, 100, (10_000, 0))
-    if name == "chunks":
-        return apart(2000, 5, (100,)) if quick else apart(100_000, 100, (1, 37, 10_000))
-    if name in ("correlated", "regimes", "speed"):
-        return {"correlated": run_correlated, "regimes": run_regimes, "speed": run_speed}[name](quick)
-    rows = []
-    for n, d, kappa in ((1000, 4, 20),) if quick else SHAPES:
-        row = {"rows": n, "assets": d, "condition_number": kappa, **{way: [] for way in WAYS}}
-        for seed in range(1 if quick else 3):
-            R = make_gaussian_returns(n, d, mean=0.1, condition_number=kappa, random_state=seed)
-            gap = closed_form(R)
-            for way in WAYS:
-                row[way].append(gap(algorithm_1(R, way)))
+            used, _, _ = timed(streamed, portfolio, np.split(X, range(BLOCK, n, BLOCK)))
+            row[name] = X.nbytes / used / 1e9
         rows.append(row)
     return rows
 
 
+def run_part(name, quick, images):
+    """Measure one part."""
+    if name == "memory":
+        return apart(2000, 5, (500,)) if quick else apart(2_500_000, 100, (10_000, 0))
+    if name == "chunks":
+        return apart(2000, 5, (100,)) if quick else apart(100_000, 100, (1, 37, 10_000))
+    return {"correlated": run_correlated, "regimes": run_regimes, "speed": run_speed}[name](quick)
+
+
+def warned(key):
+    """A cell: a gap, and whether its stream warned; nothing where there is none."""
+    return lambda row: f"{row[key]:.1e}{', warned' if row[f'{key} warned'] else ''}" if key in row else ""
+
+
+SIZE = {"rows x assets": "{rows:,} x {assets}", "risk": "{risk_measure}"}
+CONSTRAINT = {"constraint": lambda row: row["constraint"] or "none"}
+FITS = {
+    "": lambda row: f"`partial_fit`, chunks of {row['chunk']:,}" if row["chunk"] else "`fit(memmap)`",
+    "passes": "{passes:.3g}", "relative gap to the closed form": "{gap:.1e}", "peak memory": "{peak:.0f} MB",
+    "of it imports": "{imports:.0f} MB", "CPU seconds": "{seconds:.1f}",
+}  # fmt: skip
+COLUMNS = {
+    "memory": FITS,
+    "chunks": FITS,
+    "correlated": {
+        **SIZE, **CONSTRAINT, "by steps": warned("steps"), "by moments": warned("moments"),
+        "sampling error": "{error:.1e}",
+    },
+    "regimes": {**SIZE, '"auto"': warned("moments"), '"moments"': warned("moments, each")},
+    "speed": {
+        "risk": "{risk_measure}", **CONSTRAINT, "by steps": "{steps:.2f}", "by moments": "{moments:.2f}",
+        "the sum of products alone": "{products:.2f}",
+    },
+}  # fmt: skip
+
+
 def tables(stored):
-    """A table for each part."""
-    results, found = stored["results"], {}
-    header = ["", "passes", "relative gap to the closed form", "peak memory", "of it imports", "CPU seconds"]
-    for name in ("memory", "chunks"):
-        found[name] = markdown(header, [
-            [
-                f"`partial_fit`, chunks of {row['chunk']:,}" if row["chunk"] else "`fit(memmap)`",
-                f"{row['passes']:.3g}", f"{row['gap']:.1e}", f"{row['peak']:.0f} MB", f"{row['imports']:.0f} MB",
-                f"{row['seconds']:.1f}",
-            ]
-            for row in results.get(name, ())
-        ])  # fmt: skip
-    found["batches"] = markdown(["rows x assets, condition number", *WAYS], [
-        [
-            f"{row['rows']:,} x {row['assets']}, {row['condition_number']}",
-            *(" to ".join(dict.fromkeys([f"{min(row[way]):.1e}", f"{max(row[way]):.1e}"])) for way in WAYS),
-        ]
-        for row in results.get("batches", ())
-    ])  # fmt: skip
-    said = {True: ", warned", False: ""}
-    header = ["rows x assets", "risk", "constraint", "by steps", "by moments", "sampling error"]
-    found["correlated"] = markdown(header, [
-        [
-            f"{row['rows']:,} x {row['assets']}", row["risk_measure"], row["constraint"] or "none",
-            f"{row['steps']:.1e}{said[row['steps warned']]}" if "steps" in row else "",
-            f"{row['moments']:.1e}{said[row['moments warned']]}", f"{row['error']:.1e}",
-        ]
-        for row in results.get("correlated", ())
-    ])  # fmt: skip
-    header = ["rows x assets", "risk", '"auto"', '"moments"']
-    found["regimes"] = markdown(header, [
-        [
-            f"{row['rows']:,} x {row['assets']}", row["risk_measure"],
-            *(f"{row[way]:.1e}{said[row[way + ' warned']]}" for way in ("moments", "moments, each")),
-        ]
-        for row in results.get("regimes", ())
-    ])  # fmt: skip
-    speed = {(row["what"], row.get("risk_measure"), row.get("constraint")): row["speed"] for row in
-             results.get("speed", ())}  # fmt: skip
-    alone = speed.get(("the sum of products alone", None, None), 0.0)
-    found["speed"] = markdown(["risk", "constraint", "by steps", "by moments", "the sum of products alone"], [
-        [
-            risk, constraint or "none", *(f"{speed[way, risk, constraint]:.2f}" for way in WAYS_ON), f"{alone:.2f}",
-        ]
-        for risk, constraint in KINDS[:6] if speed
-    ])  # fmt: skip
-    return {name: text for name, text in found.items() if name in results}
+    """A table for each part that was measured."""
+    results = stored["results"]
+    return {part: table(results[part], columns) for part, columns in COLUMNS.items() if part in results}
 
 
 if __name__ == "__main__":  # a process of its own, of `apart`

@@ -4,7 +4,6 @@ Intervals of 90 % are of 500 logs of small models whose values are known. Seeds 
 The plain numpy of each estimator stands beside it; that of intervals has the normal quantile and no correction.
 """
 
-import time
 import warnings
 
 import numpy as np
@@ -14,7 +13,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from benchmarks import _value_models as models
-from benchmarks._tables import markdown
+from benchmarks._measure import timed
+from benchmarks._tables import table
 from sk_stormc import ActionValueEstimator, BellmanValueEstimator, off_policy_value
 
 DURATION = "10 minutes"
@@ -26,7 +26,6 @@ MODELS = {"8 states, steps to the end 10": (8, 0.9, 11), "20 states, steps to th
 EPISODES = (25, 50, 200)
 TARGETS = {"the policy that acted": 0.5, "another, .7 for .5": 0.7}
 ALPHAS = (0.0, 1e-9, 1e-7, 1e-5, 1e-3)
-COVERAGES = ("states", "mean", "stream", "fading", "numpy", "drawn")
 METHODS = ("is", "wis", "pdis", "wpdis", "dr", "wdr")
 SIZES = ((5000, 20), (20_000, 10), (20_000, 50), (20_000, 100), (100_000, 100))
 
@@ -53,10 +52,10 @@ def coverage(quick):
                 found = np.array([
                     in_intervals(model.draw(n, SEED + k), n_states, first, truth) for k in range(8 if quick else LOGS)
                 ])  # fmt: skip
-                every, mean, stream, fading, plain, drawn, ours, numpys = np.nanmean(found, axis=0)
+                every, mean, stream, fading, plain, ours, numpys = np.nanmean(found, axis=0)
                 rows.append({
                     "model": name, "policy": policy, "episodes": n, "states": every, "mean": mean, "stream": stream,
-                    "fading": fading, "numpy": plain, "drawn": drawn,
+                    "fading": fading, "numpy": plain,
                     "rmse": np.sqrt(ours), "numpy_rmse": np.sqrt(numpys),
                 })  # fmt: skip
     return rows
@@ -81,8 +80,6 @@ def in_intervals(log, n_states, first, truth):
         down, up = stream.value_interval(states).T
         share.append(np.mean((down < truth)[seen] & (truth < up)[seen]))
     share.append(np.mean(abs(x - truth)[seen] < NORMAL * error[seen]))
-    down, up = models.numpy_bootstrap(log, ratio, n_states)
-    share.append(np.mean((down < truth)[seen] & (truth < up)[seen]))
     errors = (np.mean((estimate - truth)[seen] ** 2) for estimate in (value.predict(states), x))
     return [*share, *errors]
 
@@ -163,15 +160,13 @@ def cpu(quick):
         y = X @ rng.normal(size=d) + rng.normal(size=n)
         ways = {
             "numpy": lambda X=X, next_X=next_X, y=y, terminal=terminal: plain_products(X, next_X, y, terminal),
-            "lstd": lambda X=X, next_X=next_X, y=y, terminal=terminal: timed_fit("auto", X, next_X, y, terminal),
-            "storm-c": lambda X=X, next_X=next_X, y=y, terminal=terminal: timed_fit("storm-c", X, next_X, y, terminal),
+            "lstd": lambda X=X, next_X=next_X, y=y, terminal=terminal: fit("auto", X, next_X, y, terminal),
+            "storm-c": lambda X=X, next_X=next_X, y=y, terminal=terminal: fit("storm-c", X, next_X, y, terminal),
         }
         found = {name: [] for name in ways}
         for _ in range(2 if quick else 7):
             for name, way in ways.items():
-                began = time.process_time()
-                way()
-                found[name].append(time.process_time() - began)
+                found[name].append(timed(way)[0])
         seconds = {name: np.array(used) for name, used in found.items()}
         rows.append({
             "n": n, "d": d, "numpy": np.median(seconds["numpy"]),
@@ -187,11 +182,9 @@ def plain_products(X, next_X, y, terminal):
     return Z.T @ Z, np.linalg.solve(Z.T @ D, Z.T @ y)
 
 
-def timed_fit(solver, X, next_X, y, terminal):
-    """A fit."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        BellmanValueEstimator(models.GAMMA, solver, random_state=0).fit(X, y, next_X=next_X, terminal=terminal)
+def fit(solver, X, next_X, y, terminal):
+    """A fit of values."""
+    BellmanValueEstimator(models.GAMMA, solver, random_state=0).fit(X, y, next_X=next_X, terminal=terminal)
 
 
 def ridge(quick):
@@ -218,20 +211,7 @@ PARTS = ("coverage", "off_policy", "cut_off", "cpu", "ridge")
 
 
 def run_part(name, quick, images):
-    """Measure one part.
-
-    Parameters
-    ----------
-    name : str
-        Of `PARTS`.
-    quick : bool
-    images : Path or None
-        Not used: there are no pictures.
-
-    Returns
-    -------
-    list of dict
-    """
+    """Measure one part."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # features that are nearly collinear
         warnings.filterwarnings("ignore", "the (uncertainty of values|value) is")  # of few episodes, on purpose
@@ -239,56 +219,36 @@ def run_part(name, quick, images):
         return parts[name](quick)
 
 
-def table_of_coverage(rows):
-    """Shares of 500 logs."""
-    header = ["", "policy", "episodes", "values", "their mean", "streams", "that forget", "numpy, normal",
-              "bootstrap", "RMSE", "numpy's"]  # fmt: skip
-    return markdown(header, [
-        [r["model"], r["policy"], str(r["episodes"]), *(f"{r[k]:.1%}" if k in r else "" for k in COVERAGES),
-         f"{r['rmse']:.3g}", f"{r['numpy_rmse']:.3g}"] for r in rows
-    ])  # fmt: skip
-
-
-def table_of_off_policy(rows):
-    """Coverage and errors."""
-    header = ["probability, for .5", "episodes", "method", "90 % intervals hold", "RMSE", "numpy's", "bias",
-              "standard error", "effective size"]  # fmt: skip
-    return markdown(header, [
-        [f"{r['first']:g}", str(r["episodes"]), f'"{r["method"]}"', f"{r['coverage']:.1%}", f"{r['rmse']:.3g}",
-         f"{r['numpy_rmse']:.3g}", f"{r['bias']:.2g}", f"{r['std_error']:.3g}", f"{r['size']:.0f}"] for r in rows
-    ])  # fmt: skip
-
-
-def table_of_cut_off(rows):
-    """Coverage and errors of three estimates."""
-    names = ("dr", "wdr", "direct")
-    header = ["probability, for .5", "cut after", "episodes", '"dr"', '"wdr"', "`value_interval`", 'RMSE of "dr"',
-              '"wdr"', "values"]  # fmt: skip
-    return markdown(header, [
-        [f"{r['first']:g}", f"{r['steps']} steps" if r["steps"] else "never", str(r["episodes"]),
-         *(f"{r[f'{name}_coverage']:.1%}" for name in names), *(f"{r[f'{name}_rmse']:.3g}" for name in names)]
-        for r in rows
-    ])  # fmt: skip
-
-
-def table_of_cpu(rows):
-    """Ratios to plain numpy."""
-    header = ["transitions", "features", "numpy's LSTD, ms", '"lstd" over it', '"storm-c" over it']
-    return markdown(header, [
-        [f"{r['n']:,}", str(r["d"]), f"{1e3 * r['numpy']:.0f}", f"{r['lstd']:.2f}", f"{r['storm-c']:.2f}"] for r in rows
-    ])  # fmt: skip
-
-
-def table_of_ridge(rows):
-    """By gamma and alpha."""
-    header = ["gamma", "values, RMS", *(f"alpha = {alpha:g}" for alpha in ALPHAS)]
-    return markdown(header, [
-        [f"{r['gamma']:g}", *(f"{r[key]:.3g}" for key in ("size", *(f"{alpha:g}" for alpha in ALPHAS)))] for r in rows
-    ])  # fmt: skip
+COLUMNS = {
+    "coverage": {
+        "": "{model}", "policy": "{policy}", "episodes": "{episodes}", "values": "{states:.1%}",
+        "their mean": "{mean:.1%}", "streams": "{stream:.1%}", "that forget": "{fading:.1%}",
+        "numpy, normal": "{numpy:.1%}", "RMSE": "{rmse:.3g}", "numpy's": "{numpy_rmse:.3g}",
+    },
+    "off_policy": {
+        "probability, for .5": "{first:g}", "episodes": "{episodes}", "method": '"{method}"',
+        "90 % intervals hold": "{coverage:.1%}", "RMSE": "{rmse:.3g}", "numpy's": "{numpy_rmse:.3g}",
+        "bias": "{bias:.2g}", "standard error": "{std_error:.3g}", "effective size": "{size:.0f}",
+    },
+    "cut_off": {
+        "probability, for .5": "{first:g}",
+        "cut after": lambda row: f"{row['steps']} steps" if row["steps"] else "never",
+        "episodes": "{episodes}", '"dr"': "{dr_coverage:.1%}", '"wdr"': "{wdr_coverage:.1%}",
+        "`value_interval`": "{direct_coverage:.1%}", 'RMSE of "dr"': "{dr_rmse:.3g}", 'RMSE of "wdr"': "{wdr_rmse:.3g}",
+        "RMSE of values": "{direct_rmse:.3g}",
+    },
+    "cpu": {
+        "transitions": "{n:,}", "features": "{d}", "numpy's LSTD, ms": lambda row: f"{1e3 * row['numpy']:.0f}",
+        '"lstd" over it': "{lstd:.2f}", '"storm-c" over it': "{storm-c:.2f}",
+    },
+    "ridge": {
+        "gamma": "{gamma:g}", "values, RMS": "{size:.3g}",
+        **{f"alpha = {alpha:g}": lambda row, alpha=alpha: f"{row[f'{alpha:g}']:.3g}" for alpha in ALPHAS},
+    },
+}  # fmt: skip
 
 
 def tables(stored):
     """A table for each part that was measured."""
-    makers = {"coverage": table_of_coverage, "off_policy": table_of_off_policy, "cut_off": table_of_cut_off,
-              "cpu": table_of_cpu, "ridge": table_of_ridge}
-    return {name: make(stored["results"][name]) for name, make in makers.items() if name in stored["results"]}
+    results = stored["results"]
+    return {part: table(results[part], columns) for part, columns in COLUMNS.items() if part in results}

@@ -16,6 +16,7 @@ ROOT = Path(__file__).resolve().parents[1]
 SECTIONS = ("portfolios", "maps", "values", "solvers", "large")  # of the gallery
 sys.path[:0] = [str(ROOT), str(ROOT / "docs")]
 
+from _inventories import write_inventories  # noqa: E402
 from _pages import pages_without_code  # noqa: E402
 from _pictures import draw_all  # noqa: E402
 
@@ -33,6 +34,7 @@ extensions = [
     "myst_nb",
     "sphinx.ext.autodoc",
     "sphinx.ext.autosummary",
+    "sphinx.ext.intersphinx",
     "sphinx.ext.mathjax",
     "sphinx.ext.viewcode",
     "sphinx-mathjax-offline",  # formulas are shown without a network
@@ -52,6 +54,7 @@ html_title = f"sk_stormc {version}"
 html_logo = html_favicon = "_static/logo.svg"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
+html_search_scorer = "_static/search_scorer.js"
 html_show_sourcelink = False
 html_context = {"edit_page_url_template": URLS["Source"] + "/edit/main/docs/{{ file_name }}"}
 html_theme_options = {
@@ -78,7 +81,12 @@ nb_execution_timeout = 300
 nb_output_stderr = "remove"  # progress bars, and warnings that the text explains
 nb_merge_streams = True  # what a block prints is one box
 
-autosummary_generate = True
+# the sections of the reference are one page, which includes them
+SECTIONS_OF_REFERENCE = sorted(f"api/{path.name}" for path in (ROOT / "docs" / "api").glob("*.rst"))
+SECTIONS_OF_REFERENCE.remove("api/index.rst")
+exclude_patterns += SECTIONS_OF_REFERENCE
+autosummary_generate = SECTIONS_OF_REFERENCE
+intersphinx_mapping = write_inventories(ROOT / "docs" / "_build" / "inventories")
 autodoc_typehints = "none"  # the parameters' descriptions have them, in words
 numpydoc_show_class_members = False
 toc_object_entries_show_parents = "hide"
@@ -95,6 +103,8 @@ sphinx_gallery_conf = {
     "show_signature": False,
     "show_memory": False,
     "image_scrapers": ("matplotlib",),
+    "capture_repr": ("_repr_html_",),
+    "ignore_repr_types": r"sk_stormc\.(?!compare)|sklearn",
     "matplotlib_animations": False,
     "min_reported_time": 10_000,
     "write_computation_times": False,

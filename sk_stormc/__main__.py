@@ -1,16 +1,16 @@
-"""The command line: ``python -m sk_stormc reproduce portfolio``."""
+"""The command line: ``sk-stormc``, or ``python -m sk_stormc``."""
 
 import argparse
 import sys
+import tempfile
 from pathlib import Path
 
 from sk_stormc import __version__
-from sk_stormc.reproduce import EXPERIMENTS, comparison, weights
-from sk_stormc.reproduce.report import run as everything
+from sk_stormc.reproduce import EXPERIMENTS, comparison, maps, weights
+from sk_stormc.reproduce import report as everything
+from sk_stormc.reproduce.files import PICTURES, result_file
 
 __all__ = ["main"]
-
-_FORMATS = (".png", ".pdf", ".svg")
 
 
 class _Parser(argparse.ArgumentParser):
@@ -30,19 +30,11 @@ def _names(text):
     return list(dict.fromkeys(name.strip() for name in text.split(",")))
 
 
-def _picture(text):
-    path = Path(text)
-    path = path if path.suffix or not path.name else path.with_suffix(".png")
-    # checked before the experiments run, which can take hours
-    if path.suffix not in _FORMATS or not path.parent.is_dir():
-        raise argparse.ArgumentTypeError(
-            f"expected a {', '.join(_FORMATS)} file in an existing directory, got {text!r}"
-        )
-    return path
-
-
 def _make_parser():
-    parser = _Parser(prog="python -m sk_stormc", description="Stochastic compositional optimisation.")
+    own_script = Path(sys.argv[0]).stem == "sk-stormc"
+    parser = _Parser(
+        prog="sk-stormc" if own_script else "python -m sk_stormc", description="Stochastic compositional optimisation."
+    )
     parser.add_argument("--version", action="version", version=f"sk_stormc {__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     reproduce = commands.add_parser(
@@ -75,17 +67,21 @@ def _make_parser():
         )
         one.add_argument(
             "--out",
-            type=_picture,
-            default=f"{name}.png",
+            type=result_file(*PICTURES),
             metavar="PATH",
-            help="where the picture goes (default: %(default)s)",
+            help="where the picture goes (default: a new temporary directory)",
         )
         experiment.add_arguments(one)
-        one.set_defaults(report=experiment.report)
+        one.set_defaults(report=_with_picture(experiment.report, name))
     lines = everything.__doc__.strip().splitlines()
     one = experiments.add_parser("all", help=lines[0].rstrip("."), description=everything.__doc__)
     everything.add_arguments(one)
     one.set_defaults(report=everything.report)
+    for name, command in (("map", maps), ("portfolio", weights)):
+        lines = command.__doc__.strip().splitlines()
+        one = commands.add_parser(name, help=lines[0].rstrip("."), description=command.__doc__)
+        command.add_arguments(one)
+        one.set_defaults(report=command.report)
     lines = comparison.__doc__.strip().splitlines()
     compare = commands.add_parser("compare", help=lines[0].rstrip("."), description=comparison.__doc__)
     default = f"default: {','.join(comparison.SOLVERS)}"
@@ -94,11 +90,17 @@ def _make_parser():
     compare.add_argument("--ifo", type=_positive, metavar="N", help="budget of a run in IFO (default: solvers' own)")
     comparison.add_arguments(compare)
     compare.set_defaults(report=comparison.report)
-    lines = weights.__doc__.strip().splitlines()
-    one = commands.add_parser("portfolio", help=lines[0].rstrip("."), description=weights.__doc__)
-    weights.add_arguments(one)
-    one.set_defaults(report=weights.report)
     return parser
+
+
+def _with_picture(report, name):
+    """A report whose picture goes to a temporary directory if --out is not given."""
+
+    def run(args):
+        args.out = args.out or Path(tempfile.mkdtemp(prefix="sk_stormc-")) / f"{name}.png"
+        report(args)
+
+    return run
 
 
 def main(argv=None):

@@ -1,4 +1,4 @@
-"""What all tests have."""
+"""Settings and fixtures of all tests."""
 
 import gc
 import importlib.util
@@ -22,15 +22,15 @@ def pytest_collection(session):
 
 
 @pytest.fixture(autouse=True, scope="session")
-def what_is_said_once_is_said():
-    """Which test would meet a warning that is given once in a process depends on their order."""
+def warnings_of_a_process_have_been_given():
+    """A warning that is given once in a process would come in another test with every order of the tests."""
     from sk_stormc.portfolio.constraints import SAID
 
     SAID.append(1.0)
 
 
 @pytest.fixture(autouse=True)
-def python_answers_to_ctrl_c():
+def default_handler_of_ctrl_c():
     """Workers of pytest-xdist leave SIGINT to their parent; tests of Ctrl-C need Python's own handler."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
@@ -40,13 +40,13 @@ def python_answers_to_ctrl_c():
 if importlib.util.find_spec("sklearn.callback") is None:  # before scikit-learn 1.9
 
     @pytest.fixture(autouse=True)
-    def tests_of_callbacks_are_skipped(monkeypatch):
+    def skip_tests_of_callbacks(monkeypatch):
         """Where a fit would warn that callbacks are off, there is nothing to test."""
         monkeypatch.setattr("sk_stormc.fitting.compat.say_that_they_are_off", lambda: pytest.skip("no callbacks"))
 
 
 @pytest.fixture(autouse=True)
-def figures_are_closed():
+def close_figures():
     """Workers of pytest-xdist run tests of many files, and pyplot warns at more than twenty open figures."""
     yield
     if "matplotlib.pyplot" in sys.modules:

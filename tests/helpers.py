@@ -1,10 +1,12 @@
-"""What several test files build on."""
+"""Functions and classes that several test files use."""
+
+import math
 
 import numpy as np
 import pytest
 
 from sk_stormc.engine.oracle import Oracle
-from sk_stormc.problems import FiniteSumComposition
+from sk_stormc.problems import CompositionalProblem, FiniteSumComposition
 
 SEED = 3
 
@@ -60,6 +62,60 @@ def composition(A, b, way="jacobian", dtype=float, **kwargs):
         inner_vjp=(lambda x, j, v: slopes(x, j).mean(0) * v) if way == "vjp" else None,
         **kwargs,
     )
+
+
+def ratio_of_moments(mean, scale, n=100, seed=0, x0=(0.25,) * 4, differences=True, summed=False, **factors):
+    """-u_1 / sqrt(u_2 - u_1^2), u the first two moments of returns; ``factors`` are mistakes in the derivatives.
+
+    Of a single period the root is that of 0, so that f is not defined there.
+    """
+    R = mean + scale * np.random.default_rng(seed).normal(size=(n, 4))
+    of_f, of_g = (np.ones(2) * factors.get(name, 1.0) for name in ("outer_gradient", "inner_jacobian"))
+
+    def inner(x, j):
+        y = R[j] @ x
+        return np.array([y.mean(), (y * y).mean()])
+
+    def inner_jacobian(x, j):
+        return of_g[:, None] * np.stack([R[j].mean(0), 2 * (R[j] @ x) @ R[j] / len(j)])
+
+    def outer_gradient(x, u, i):
+        s = math.sqrt(u[1] - u[0] ** 2)
+        return (len(i) if summed else 1) * of_f * np.array([-1 / s - u[0] ** 2 / s**3, u[0] / (2 * s**3)])
+
+    def outer(x, u):
+        return -u[0] / math.sqrt(u[1] - u[0] ** 2)
+
+    return FiniteSumComposition(inner, None if differences else inner_jacobian, outer_gradient, outer, n, 1, x0=x0)
+
+
+class Stacked(CompositionalProblem):
+    """The portfolio as the paper has it: g_j(x) = (x, <r_j, x>), f_i(y) a function of y = g(x) alone."""
+
+    def __init__(self, returns, risk_aversion=1.0):
+        self.returns, self.risk_aversion = returns, risk_aversion
+        self.n_inner, self.n_variables = returns.shape
+        self.n_outer = self.n_inner
+
+    def inner_batch(self, draws):
+        return self.returns if draws is None else self.returns[draws]
+
+    outer_batch = inner_batch
+
+    def inner(self, x, batch):
+        return np.append(x, batch.mean(0) @ x)
+
+    def jacobian(self, x, batch):
+        return np.vstack([np.eye(x.size), batch.mean(0)])
+
+    def outer_gradient(self, x, u, batch):
+        d = batch @ u[:-1] - u[-1]
+        slope = 2 * self.risk_aversion * d
+        return None, np.append((slope - 1) @ batch, -slope.sum()) / len(batch)
+
+    def outer(self, x, u):
+        y = self.returns @ u[:-1]
+        return float(np.mean(self.risk_aversion * (y - u[-1]) ** 2 - y))
 
 
 class Callback:

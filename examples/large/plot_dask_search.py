@@ -3,7 +3,7 @@ A search on a dask cluster
 ==========================
 
 joblib sends the fits of a search to the workers of a cluster. The results have the same bits as on one machine. A
-cluster of two processes on this computer stands for a real one. It needs ``pip install dask distributed``.
+cluster of two processes on this computer stands for a real one. It needs ``pip install "sk_stormc[dask]"``.
 """
 
 # %%
@@ -24,7 +24,9 @@ from sk_stormc.datasets import make_gaussian_returns
 def make_search():
     """All combinations of three learning rates and two batch sizes, on three splits."""
     return GridSearchCV(
-        CompositionalPortfolio("sarah-c", constraint="long_only", max_iter=200, random_state=0),
+        CompositionalPortfolio(
+            "sarah-c", constraint="long_only", max_iter=200, random_state=0
+        ),
         {"solver__learning_rate": [0.003, 0.01, 0.03], "solver__batch_size": [8, 32]},
         scoring=sharpe_ratio,
         cv=TimeSeriesSplit(3),
@@ -37,7 +39,9 @@ if __name__ == "__main__":
     # dask gives its workers one BLAS thread each: the same here, since with more a long sum may round otherwise
     with (
         threadpool_limits(1),
-        LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None) as cluster,
+        LocalCluster(
+            n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None
+        ) as cluster,
         Client(cluster),
     ):
         with joblib.parallel_config(backend="dask", scatter=[returns]):
@@ -47,19 +51,29 @@ if __name__ == "__main__":
     for name in here.cv_results_:
         if "test_score" in name:
             np.testing.assert_array_equal(far.cv_results_[name], here.cv_results_[name])
-    np.testing.assert_array_equal(far.best_estimator_.weights_, here.best_estimator_.weights_)
-    print(f"{len(here.cv_results_['params'])} candidates; best on the cluster and here: {far.best_params_}")
+    np.testing.assert_array_equal(
+        far.best_estimator_.weights_, here.best_estimator_.weights_
+    )
+    print(
+        f"{len(here.cv_results_['params'])} candidates; best on the cluster and here: {far.best_params_}"
+    )
 
 # %%
 # The scores
 # ----------
 # Each circle is a candidate's score on the cluster, and the cross in it the score here.
 if __name__ == "__main__":
-    names = [f"{p['solver__learning_rate']}\n{p['solver__batch_size']}" for p in here.cv_results_["params"]]
+    names = [
+        f"{p['solver__learning_rate']}\n{p['solver__batch_size']}"
+        for p in here.cv_results_["params"]
+    ]
     figure, ax = plt.subplots(figsize=(7, 4), layout="constrained")
     ax.errorbar(names, far.cv_results_["mean_test_score"], far.cv_results_["std_test_score"], fmt="o", markersize=12,
                 fillstyle="none", capsize=4, label="two workers (bars: spread over the splits)")  # fmt: skip
     ax.plot(names, here.cv_results_["mean_test_score"], "kx", label="this process")
-    ax.set(xlabel="learning rate, and batch size below it", ylabel="mean return over its standard deviation")
+    ax.set(
+        xlabel="learning rate, and batch size below it",
+        ylabel="mean return over its standard deviation",
+    )
     ax.legend(frameon=False)
     plt.show()

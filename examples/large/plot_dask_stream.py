@@ -3,8 +3,8 @@ Streams from dask collections
 =============================
 
 The partitions of a dask array or data frame are given to ``partial_fit``, one in memory at a time. How the rows are
-divided into partitions makes no difference to the result, to the last bit. It needs ``pip install "dask[array,
-dataframe]"``.
+divided into partitions makes no difference to the result, to the last bit. It needs ``pip install
+"sk_stormc[dask]"``.
 """
 
 # %%
@@ -27,29 +27,49 @@ for i in range(array.numblocks[0]):
     portfolio.partial_fit(array.blocks[i].compute())
 np.testing.assert_array_equal(portfolio.weights_, plain.weights_)
 
-frame = dd.from_pandas(pd.DataFrame(returns, columns=["A", "B", "C", "D"]), npartitions=40)
-portfolio, seen, weights = CompositionalPortfolio(constraint="long_only"), [0], [np.full(4, 0.25)]
+frame = dd.from_pandas(
+    pd.DataFrame(returns, columns=["A", "B", "C", "D"]), npartitions=40
+)
+portfolio, seen, weights = (
+    CompositionalPortfolio(constraint="long_only"),
+    [0],
+    [np.full(4, 0.25)],
+)
 for part in frame.partitions:
     rows = part.compute()
     portfolio.partial_fit(rows)
     seen.append(seen[-1] + len(rows))
     weights.append(portfolio.weights_)
 np.testing.assert_array_equal(portfolio.weights_, plain.weights_)
-print(dict(zip(portfolio.feature_names_in_, portfolio.weights_.round(3).tolist(), strict=True)))
+print(
+    dict(
+        zip(
+            portfolio.feature_names_in_,
+            portfolio.weights_.round(3).tolist(),
+            strict=True,
+        )
+    )
+)
 
 # %%
 # Transitions
 # -----------
 # The columns of a transition stay together in one table, so that they are divided alike: X, next_X, y and terminal.
 # The default solves the equations of all rows so far after each partition; "storm-c" takes its steps in batches.
-log = make_bellman_problem(20, 5, 0.9, "garnet", random_state=0).transitions(4000, random_state=0)
+log = make_bellman_problem(20, 5, 0.9, "garnet", random_state=0).transitions(
+    4000, random_state=0
+)
 straight = BellmanValueEstimator(0.9, "storm-c", random_state=0)
 straight.partial_fit(log.X, log.y, next_X=log.next_X, terminal=log.terminal)
-table = da.from_array(np.column_stack([log.X, log.next_X, log.y, log.terminal]), chunks=(900, -1))
+table = da.from_array(
+    np.column_stack([log.X, log.next_X, log.y, log.terminal]), chunks=(900, -1)
+)
 value = BellmanValueEstimator(0.9, "storm-c", random_state=0)
 for i in range(table.numblocks[0]):
     rows = table.blocks[i].compute()
-    value.partial_fit(rows[:, :5], rows[:, 10], next_X=rows[:, 5:10], terminal=rows[:, 11] == 1)
+    value.partial_fit(
+        rows[:, :5], rows[:, 10], next_X=rows[:, 5:10], terminal=rows[:, 11] == 1
+    )
 np.testing.assert_array_equal(value.coef_, straight.coef_)
 print(value.coef_.round(3), value.stop_reason_)
 
@@ -60,7 +80,9 @@ print(value.coef_.round(3), value.stop_reason_)
 from matplotlib import pyplot as plt
 
 figure, ax = plt.subplots(figsize=(7, 4), layout="constrained")
-for name, curve, style in zip("ABCD", np.array(weights).T, ("-", "--", "-.", ":"), strict=True):
+for name, curve, style in zip(
+    "ABCD", np.array(weights).T, ("-", "--", "-.", ":"), strict=True
+):
     ax.plot(seen, curve, style, label=name)
 ax.set(xlabel="rows seen", ylabel="weight")
 ax.legend(frameon=False, title="asset")

@@ -34,7 +34,11 @@ print(f"{file.stat().st_size / 1e6:.0f} MB")
 # The chunks could come from a generator, a data base or a message queue. How large they are makes no difference to the
 # result. Semivariance is minimised here. For the variance sums of products of the returns are exact. For semivariance
 # the rows after the first 4,096 are kept as such sums too, which approximate it around the weights of their time.
-settings = {"risk_measure": "semivariance", "constraint": "long_only", "random_state": 0}
+settings = {
+    "risk_measure": "semivariance",
+    "constraint": "long_only",
+    "random_state": 0,
+}
 stream, seen, weights = CompositionalPortfolio(**settings), [], []
 returns = np.load(file, mmap_mode="r")
 for first in range(0, n_periods, chunk):
@@ -46,7 +50,9 @@ for first in range(0, n_periods, chunk):
 # Many passes over the file
 # -------------------------
 whole = CompositionalPortfolio(**settings).fit(returns)
-print(f"fit by {type(whole.solver_).__name__}: {whole.ifo_[-1] / (3 * n_periods):.1f} passes, {whole.stop_reason_}")
+print(
+    f"fit by {type(whole.solver_).__name__}: {whole.ifo_[-1] / (3 * n_periods):.1f} passes, {whole.stop_reason_}"
+)
 
 # %%
 # How much worse the stream's weights are, as a part of the utility of those of ``fit``. After one pass it is little.
@@ -56,7 +62,9 @@ from matplotlib import pyplot as plt
 gap = [1 - stream.score(returns) / whole.score(returns) for stream.weights_ in weights]
 figure, ax = plt.subplots(figsize=(7, 4), layout="constrained")
 ax.loglog(seen, gap, "o-", markersize=4)
-ax.set(xlabel="rows seen by partial_fit", ylabel="gap to the objective of fit, relative")
+ax.set(
+    xlabel="rows seen by partial_fit", ylabel="gap to the objective of fit, relative"
+)
 ax.grid(alpha=0.3)
 del returns  # closes the file
 folder.cleanup()

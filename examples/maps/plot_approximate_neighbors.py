@@ -19,7 +19,9 @@ from sk_stormc.datasets import make_augmented_digits
 
 X, y = make_augmented_digits(5000, random_state=0)
 pipe = make_pipeline(
-    pynndescent.PyNNDescentTransformer(n_neighbors=95, metric="manhattan", random_state=0),
+    pynndescent.PyNNDescentTransformer(
+        n_neighbors=95, metric="manhattan", random_state=0
+    ),
     SNEEmbedding(metric="precomputed", random_state=0),
 ).fit(X)
 print(f"divergence {pipe[-1].kl_divergence_:.3f} after {pipe[-1].n_iter_} iterations")

@@ -17,12 +17,16 @@ from sklearn.model_selection import train_test_split
 from sk_stormc import SNEEmbedding
 
 X, y = load_digits(return_X_y=True)
-X_train, X_new, y_train, y_new = train_test_split(X, y, test_size=500, random_state=0, stratify=y)
+X_train, X_new, y_train, y_new = train_test_split(
+    X, y, test_size=500, random_state=0, stratify=y
+)
 descriptions = {"64 pixels": (X_train, X_new)}
 for name, model in {
     "5 principal components": PCA(5, random_state=0),
     "SNEEmbedding(5)": SNEEmbedding(5, random_state=0),  # the Gaussian kernel
-    'SNEEmbedding(5, kernel="student-t")': SNEEmbedding(5, kernel="student-t", random_state=0),
+    'SNEEmbedding(5, kernel="student-t")': SNEEmbedding(
+        5, kernel="student-t", random_state=0
+    ),
 }.items():
     descriptions[name] = model.fit(X_train).transform(X_train), model.transform(X_new)
 
@@ -38,7 +42,14 @@ samples = [[rng.permutation(len(y_train))[:size] for _ in range(20)] for size in
 accuracy = {}
 for name, (train, new) in descriptions.items():
     accuracy[name] = [
-        np.mean([KNeighborsClassifier(1).fit(train[rows], y_train[rows]).score(new, y_new) for rows in of_size])
+        np.mean(
+            [
+                KNeighborsClassifier(1)
+                .fit(train[rows], y_train[rows])
+                .score(new, y_new)
+                for rows in of_size
+            ]
+        )
         for of_size in samples
     ]
     print(f"{name:36}" + "".join(f"{value:8.3f}" for value in accuracy[name]))
@@ -49,7 +60,9 @@ for name, (train, new) in descriptions.items():
 from matplotlib import pyplot as plt
 
 figure, ax = plt.subplots(figsize=(7, 4.5), layout="constrained")
-for (name, values), style in zip(accuracy.items(), (":k", "-.C1", "-C2", "--C0"), strict=True):
+for (name, values), style in zip(
+    accuracy.items(), (":k", "-.C1", "-C2", "--C0"), strict=True
+):
     ax.plot(sizes, values, style, marker="o", markersize=4, label=name)
 ax.set(xscale="log", xlabel="labelled images", ylabel="accuracy on 500 new images")
 ax.set_xticks(sizes, [f"{size:,}" for size in sizes])

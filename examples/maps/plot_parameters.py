@@ -36,7 +36,9 @@ for of_row, (name, values) in zip(axes, rows.items(), strict=True):
     parameter = "perplexity" if name == "several perplexities" else name
     for ax, value in zip(of_row, values, strict=True):
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ConvergenceWarning)  # 15 iterations are too few, and say so
+            warnings.simplefilter(
+                "ignore", ConvergenceWarning
+            )  # 15 iterations are too few, and say so
             model = SNEEmbedding(**{parameter: value}, random_state=0).fit(X)
         ax.scatter(*model.embedding_.T, c=y, cmap="tab10", s=3)
         ax.set(title=f"{parameter}={value}", xticks=[], yticks=[], aspect="equal")
@@ -67,5 +69,9 @@ for ax, (title, places) in zip(axes, maps.items(), strict=True):
 # The loss curve has all stages, always as the divergence without exaggeration.
 figure, ax = plt.subplots(figsize=(6, 3), layout="constrained")
 ax.plot(model.record_iterations_, model.loss_curve_)
-ax.set(xlabel="iteration", ylabel="KL divergence", title=f"{model.n_iter_} iterations in five stages")
+ax.set(
+    xlabel="iteration",
+    ylabel="KL divergence",
+    title=f"{model.n_iter_} iterations in five stages",
+)
 plt.show()

@@ -43,12 +43,21 @@ from sk_stormc.affinities import perplexity_affinities
 from sk_stormc.problems import SNEProblem
 
 X, y = load_digits(return_X_y=True)
-objective = SNEProblem(perplexity_affinities(X, perplexity=30), n_components=2, kernel="student-t")
+objective = SNEProblem(
+    perplexity_affinities(X, perplexity=30), n_components=2, kernel="student-t"
+)
 figure, axes = plt.subplots(1, 2, figsize=(11, 5.5), layout="constrained")
-for ax, method in zip(axes, (SNEEmbedding(random_state=0), TSNE(random_state=0)), strict=True):
+for ax, method in zip(
+    axes, (SNEEmbedding(random_state=0), TSNE(random_state=0)), strict=True
+):
     began = time.process_time()
     Z = method.fit_transform(X)
-    seconds, divergence = time.process_time() - began, objective.divergence(Z.astype(float).ravel())
+    seconds, divergence = (
+        time.process_time() - began,
+        objective.divergence(Z.astype(float).ravel()),
+    )
     EmbeddingDisplay(Z, y=y, y_label="digit").plot(ax, legend=False)
-    ax.set_title(f"{type(method).__name__}, {seconds:.1f} s, divergence {divergence:.3f}")
+    ax.set_title(
+        f"{type(method).__name__}, {seconds:.1f} s, divergence {divergence:.3f}"
+    )
 plt.show()

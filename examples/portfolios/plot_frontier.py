@@ -20,7 +20,11 @@ returns = make_gaussian_returns(2500, 10, mean=mean, condition_number=4, random_
 portfolios = {
     "long only": {"constraint": "long_only"},
     "at most 30 %": {"constraint": (0.0, 0.3), "budget": 1.0},
-    "semivariance": {"constraint": (0.0, 0.3), "budget": 1.0, "risk_measure": "semivariance"},
+    "semivariance": {
+        "constraint": (0.0, 0.3),
+        "budget": 1.0,
+        "risk_measure": "semivariance",
+    },
 }
 print(f"{'':14}{'lambda':>8}{'mean':>8}{'std':>8}{'assets':>8}")
 for name, params in portfolios.items():
@@ -40,6 +44,11 @@ from matplotlib import pyplot as plt
 from sk_stormc.plotting import FrontierDisplay
 
 figure, ax = plt.subplots(layout="constrained")
-for name, look in (("long only", {}), ("at most 30 %", {"color": "black", "marker": "s"})):
-    FrontierDisplay.from_estimator(CompositionalPortfolio(**portfolios[name]), returns, name=name, ax=ax, **look)
+for name, look in (
+    ("long only", {}),
+    ("at most 30 %", {"color": "black", "marker": "s"}),
+):
+    FrontierDisplay.from_estimator(
+        CompositionalPortfolio(**portfolios[name]), returns, name=name, ax=ax, **look
+    )
 plt.show()

@@ -4,7 +4,7 @@ Together with skfolio
 
 skfolio has many portfolios, and tools around them. Its walk-forward splits choose the aversion to risk of a
 ``CompositionalPortfolio`` here, and its ``Portfolio`` reports what the weights earned later. It needs
-``pip install "sk_stormc[portfolio]"``.
+``pip install skfolio``.
 """
 
 # %%
@@ -43,7 +43,9 @@ search = GridSearchCV(
     cv=WalkForward(train_size=250, test_size=125),
 ).fit(past)
 weights = search.best_estimator_.named_weights()
-print(f"risk_aversion {search.best_params_['risk_aversion']}, of {len(search.cv_results_['params'])}")
+print(
+    f"risk_aversion {search.best_params_['risk_aversion']}, of {len(search.cv_results_['params'])}"
+)
 print(weights.round(3).to_string())
 
 # %%
@@ -51,8 +53,17 @@ print(weights.round(3).to_string())
 # ---------------------
 held = Portfolio(future, weights=weights.to_numpy(), name="chosen by EVaR")
 equal = Portfolio(future, weights=np.full(8, 1 / 8), name="equal weights")
-measures = ["Annualized Mean", "Annualized Standard Deviation", "CVaR at 95%", "EVaR at 95%"]
-print(pd.DataFrame({one.name: one.summary()[measures] for one in (held, equal)}).to_string())
+measures = [
+    "Annualized Mean",
+    "Annualized Standard Deviation",
+    "CVaR at 95%",
+    "EVaR at 95%",
+]
+print(
+    pd.DataFrame(
+        {one.name: one.summary()[measures] for one in (held, equal)}
+    ).to_string()
+)
 
 # %%
 from matplotlib import pyplot as plt
@@ -62,7 +73,9 @@ left.bar(names, weights, color="#0072B2")
 left.tick_params(axis="x", rotation=45)
 left.set(ylabel="weight", title="weights, at most 40 percent each")
 for portfolio, style in ((held, "-"), (equal, ":")):
-    right.plot(future.index, 100 * portfolio.returns.cumsum(), style, label=portfolio.name)
+    right.plot(
+        future.index, 100 * portfolio.returns.cumsum(), style, label=portfolio.name
+    )
 right.tick_params(axis="x", rotation=45)
 right.set(ylabel="sum of the returns, percent", title="the last 250 days")
 right.legend(frameon=False)

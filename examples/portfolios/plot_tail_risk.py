@@ -19,7 +19,12 @@ rng = np.random.default_rng(0)
 calm = rng.normal(0.05, 1.0, (4000, 2))  # percent a day
 crashes = np.where(rng.random((4000, 1)) < 0.005, -12.0, 0.06)
 returns = np.hstack([calm, rng.normal(0.05, 0.55, (4000, 1)) + crashes])
-print("mean", returns.mean(axis=0).round(3), "standard deviation", returns.std(axis=0).round(2))
+print(
+    "mean",
+    returns.mean(axis=0).round(3),
+    "standard deviation",
+    returns.std(axis=0).round(2),
+)
 
 # %%
 # The portfolio of least risk by each measure
@@ -36,7 +41,8 @@ risks = {
     "EVaR": {"risk_measure": "evar", "confidence": 0.95, "risk_aversion": np.inf},
 }
 portfolios = {
-    name: CompositionalPortfolio(constraint="long_only", **params).fit(returns) for name, params in risks.items()
+    name: CompositionalPortfolio(constraint="long_only", **params).fit(returns)
+    for name, params in risks.items()
 }
 
 # %%
@@ -49,17 +55,27 @@ from matplotlib import pyplot as plt
 
 figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4.2), layout="constrained")
 names, base = list(portfolios), np.zeros(len(portfolios))
-for j, (asset, colour) in enumerate((("first", "#56B4E9"), ("second", "#0072B2"), ("with crashes", "#D55E00"))):
+for j, (asset, colour) in enumerate(
+    (("first", "#56B4E9"), ("second", "#0072B2"), ("with crashes", "#D55E00"))
+):
     weights = np.array([portfolio.weights_[j] for portfolio in portfolios.values()])
     left.bar(names, weights, bottom=base, color=colour, label=asset)
     base += weights
 left.set(ylabel="weight", title="weights", ylim=(0, 1.25))
 left.legend(frameon=False, ncols=3, loc="upper center")
-for (name, portfolio), style in zip(portfolios.items(), ("-", "--", "-.", ":", (0, (5, 1))), strict=True):
+for (name, portfolio), style in zip(
+    portfolios.items(), ("-", "--", "-.", ":", (0, (5, 1))), strict=True
+):
     losses = np.sort(-portfolio.predict(returns))[::-1]
-    right.plot(np.arange(1, len(losses) + 1) / len(losses), losses, linestyle=style, label=name)
+    right.plot(
+        np.arange(1, len(losses) + 1) / len(losses), losses, linestyle=style, label=name
+    )
 right.set(
-    xscale="log", xlabel="part of the days with a larger loss", ylabel="loss, percent", title="losses", ylim=(0, None)
+    xscale="log",
+    xlabel="part of the days with a larger loss",
+    ylabel="loss, percent",
+    title="losses",
+    ylim=(0, None),
 )
 right.legend(frameon=False)
 plt.show()

@@ -24,7 +24,9 @@ from sk_stormc.problems import FiniteSumComposition, check_problem
 
 A, digit = load_digits(return_X_y=True)
 A = PCA(16, whiten=True, random_state=0).fit_transform(A)
-A, A_new, is_eight, is_eight_new = train_test_split(A, digit == 8, test_size=0.4, random_state=0)
+A, A_new, is_eight, is_eight_new = train_test_split(
+    A, digit == 8, test_size=0.4, random_state=0
+)
 P, y = A[is_eight], is_eight.astype(float)
 m, RIDGE = len(P), 1e-3
 
@@ -74,8 +76,13 @@ from sk_stormc import minimize
 
 result = minimize(problem, random_state=0)
 print(result.stop_reason, f"{result.loss_curve[0]:.3f} -> {result.fun:.3f}")
-logistic = LogisticRegression(C=10.0, class_weight="balanced", max_iter=1000).fit(A, is_eight)
-scores = {"trained on average precision": A_new @ result.x, "logistic regression": logistic.decision_function(A_new)}
+logistic = LogisticRegression(C=10.0, class_weight="balanced", max_iter=1000).fit(
+    A, is_eight
+)
+scores = {
+    "trained on average precision": A_new @ result.x,
+    "logistic regression": logistic.decision_function(A_new),
+}
 
 # %%
 # On digits that neither has seen:
@@ -86,6 +93,10 @@ figure, ax = plt.subplots(figsize=(6, 4.5), layout="constrained")
 for (name, score), style in zip(scores.items(), ("-", "--"), strict=True):
     found = average_precision_score(is_eight_new, score)
     print(f"{name:29} {found:.3f}")
-    PrecisionRecallDisplay.from_predictions(is_eight_new, score, name=name, ax=ax, curve_kwargs={"linestyle": style})
-ax.set(title="which digit is an eight? 719 new digits", xlabel="recall", ylabel="precision")
+    PrecisionRecallDisplay.from_predictions(
+        is_eight_new, score, name=name, ax=ax, curve_kwargs={"linestyle": style}
+    )
+ax.set(
+    title="which digit is an eight? 719 new digits", xlabel="recall", ylabel="precision"
+)
 plt.show()

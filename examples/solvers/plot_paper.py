@@ -34,7 +34,9 @@ published = {name: run(name, **params) for name, params in METHODS.items()}
 # --------------------------
 # The published step size of SARAH-C and VRSC-PG is 2e-5, which is far too small for this problem. Here every method may
 # choose by itself: "auto" measures the curvature and takes 0.7 over it, or less as iterations go on.
-automatic = {name: run(name, tol=0) for name in ("scgd", "asc-pg", "vrsc-pg", "sarah-c")}
+automatic = {
+    name: run(name, tol=0) for name in ("scgd", "asc-pg", "vrsc-pg", "sarah-c")
+}
 automatic |= {name: published[name] for name in ("storm-c", "storm-c-paper", "lbfgs")}
 
 # %%
@@ -45,7 +47,9 @@ from matplotlib import pyplot as plt
 from sk_stormc.plotting import ConvergenceDisplay
 
 figure, axes = plt.subplots(1, 2, figsize=(12, 5), layout="constrained", sharey=True)
-for ax, results, title in zip(axes, (published, automatic), ("published", "automatic"), strict=True):
+for ax, results, title in zip(
+    axes, (published, automatic), ("published", "automatic"), strict=True
+):
     ConvergenceDisplay.from_results(results, y="gap", optimum=best, ax=ax)
     ax.set_title(f"{title} step sizes")
 plt.show()

@@ -18,10 +18,16 @@ from sk_stormc import minimize
 from sk_stormc.datasets import make_gaussian_returns
 from sk_stormc.problems import PortfolioProblem
 
-problem = PortfolioProblem(make_gaussian_returns(5000, 20, mean=0.2, random_state=0), risk_measure="entropic")
-part = minimize(problem, "storm-c", random_state=0, on_record=lambda record: record.ifo > 40_000)
+problem = PortfolioProblem(
+    make_gaussian_returns(5000, 20, mean=0.2, random_state=0), risk_measure="entropic"
+)
+part = minimize(
+    problem, "storm-c", random_state=0, on_record=lambda record: record.ifo > 40_000
+)
 state = pickle.dumps(part.state)
-print(f"stopped after {part.ifo[-1]} oracle calls ({part.stop_reason}); the state has {len(state):,} bytes")
+print(
+    f"stopped after {part.ifo[-1]} oracle calls ({part.stop_reason}); the state has {len(state):,} bytes"
+)
 
 # %%
 # It goes on
@@ -30,7 +36,9 @@ resumed = minimize(problem, "storm-c", state=pickle.loads(state))
 whole = minimize(problem, "storm-c", random_state=0)
 np.testing.assert_array_equal(resumed.x, whole.x)
 np.testing.assert_array_equal(resumed.loss_curve, whole.loss_curve)
-print(f"went on to {resumed.ifo[-1]} ({resumed.stop_reason}), with the same bits as a run in one piece")
+print(
+    f"went on to {resumed.ifo[-1]} ({resumed.stop_reason}), with the same bits as a run in one piece"
+)
 
 # %%
 from matplotlib import pyplot as plt
@@ -38,9 +46,23 @@ from matplotlib import pyplot as plt
 figure, ax = plt.subplots(figsize=(7, 4), layout="constrained")
 gap = whole.loss_curve - whole.fun
 ax.plot(whole.ifo[:-1], gap[:-1], color="0.75", linewidth=8, label="in one piece")
-ax.plot(part.ifo, part.loss_curve - whole.fun, "o-", color="#0072B2", label="until it was stopped")
+ax.plot(
+    part.ifo,
+    part.loss_curve - whole.fun,
+    "o-",
+    color="#0072B2",
+    label="until it was stopped",
+)
 later = slice(len(part.ifo) - 1, -1)
-ax.plot(resumed.ifo[later], resumed.loss_curve[later] - whole.fun, "s--", color="#D55E00", label="after it was resumed")
-ax.set(yscale="log", xlabel="oracle calls", ylabel="objective less its value at the end")
+ax.plot(
+    resumed.ifo[later],
+    resumed.loss_curve[later] - whole.fun,
+    "s--",
+    color="#D55E00",
+    label="after it was resumed",
+)
+ax.set(
+    yscale="log", xlabel="oracle calls", ylabel="objective less its value at the end"
+)
 ax.legend(frameon=False)
 plt.show()

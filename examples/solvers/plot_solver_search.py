@@ -20,11 +20,16 @@ from sk_stormc.datasets import make_gaussian_returns
 
 warnings.simplefilter("ignore", ConvergenceWarning)
 returns = make_gaussian_returns(4000, 20, mean=0.3, condition_number=20, random_state=0)
-grid = {"solver__learning_rate": [0.005, 0.01, 0.02, 0.05, 0.1, 0.2], "solver__batch_size": [4, 16, 64, 256]}
+grid = {
+    "solver__learning_rate": [0.005, 0.01, 0.02, 0.05, 0.1, 0.2],
+    "solver__batch_size": [4, 16, 64, 256],
+}
 portfolio = CompositionalPortfolio("sarah-c", tol=0, random_state=0)
 portfolio.set_params(solver__max_ifo=20_000)
 search = GridSearchCV(portfolio, grid, cv=TimeSeriesSplit(3, max_train_size=2000))
-with np.errstate(invalid="ignore"):  # scikit-learn takes deviations of all scores, -inf among them
+with np.errstate(
+    invalid="ignore"
+):  # scikit-learn takes deviations of all scores, -inf among them
     search.fit(returns)
 print(search.best_params_)
 
@@ -34,7 +39,9 @@ print(search.best_params_)
 from matplotlib import pyplot as plt
 from sklearn.model_selection import cross_val_score
 
-default = CompositionalPortfolio("storm-c", tol=0, random_state=0).set_params(solver__max_ifo=20_000)
+default = CompositionalPortfolio("storm-c", tol=0, random_state=0).set_params(
+    solver__max_ifo=20_000
+)
 ours = cross_val_score(default, returns, cv=search.cv).mean()
 rates, batches = grid["solver__learning_rate"], grid["solver__batch_size"]
 scores = search.cv_results_["mean_test_score"].reshape(len(batches), len(rates))
@@ -43,11 +50,25 @@ lowest = np.quantile(finite, 0.2)
 figure, ax = plt.subplots(figsize=(7, 4), layout="constrained")
 image = ax.imshow(scores, cmap="viridis", vmin=lowest, aspect="auto")
 for (row, column), score in np.ndenumerate(scores):
-    light = score > (finite.max() + lowest) / 2 or np.isinf(score)  # which is left blank
-    text = f"{score:.3f}" if score > -100 else "overflow" if np.isinf(score) else "diverged"
-    ax.text(column, row, text, ha="center", va="center", color="black" if light else "white")
+    light = score > (finite.max() + lowest) / 2 or np.isinf(
+        score
+    )  # which is left blank
+    text = (
+        f"{score:.3f}"
+        if score > -100
+        else "overflow"
+        if np.isinf(score)
+        else "diverged"
+    )
+    ax.text(
+        column, row, text, ha="center", va="center", color="black" if light else "white"
+    )
 ax.set_xticks(range(len(rates)), rates)
 ax.set_yticks(range(len(batches)), batches)
-ax.set(xlabel="learning rate", ylabel="batch size", title=f"sarah-c by its parameters; untuned storm-c: {ours:.3f}")
+ax.set(
+    xlabel="learning rate",
+    ylabel="batch size",
+    title=f"sarah-c by its parameters; untuned storm-c: {ours:.3f}",
+)
 figure.colorbar(image, label="score (larger is better)", extend="min")
 plt.show()

@@ -35,7 +35,10 @@ def steps_from(start):
 log = collect_transitions("CartPole-v1", n_transitions=5000, seed=0)
 other = collect_transitions("CartPole-v1", n_transitions=1000, seed=1)
 states = other.X[rng.choice(len(other.X), 40, replace=False)].astype(float)
-truth = [np.mean([(1 - GAMMA ** steps_from(state)) / (1 - GAMMA) for _ in range(40)]) for state in states]
+truth = [
+    np.mean([(1 - GAMMA ** steps_from(state)) / (1 - GAMMA) for _ in range(40)])
+    for state in states
+]
 print(f"{len(log.X)} transitions; true values of {min(truth):.1f} to {max(truth):.1f}")
 
 # %%
@@ -54,8 +57,12 @@ features = make_pipeline(StandardScaler(), RBFSampler(n_components=200, random_s
 found = {}
 for solver in ("lstd", "storm-c"):
     with sklearn.config_context(enable_metadata_routing=True):
-        model = BellmanValueEstimator(GAMMA, solver, objective="projected", features=features, random_state=0)
-        model.set_fit_request(next_X=True, terminal=True).set_score_request(next_X=True, terminal=True)
+        model = BellmanValueEstimator(
+            GAMMA, solver, objective="projected", features=features, random_state=0
+        )
+        model.set_fit_request(next_X=True, terminal=True).set_score_request(
+            next_X=True, terminal=True
+        )
         search = GridSearchCV(model, {"alpha": RIDGES}, cv=3, error_score="raise")
         search.fit(log.X, log.y, next_X=log.next_X, terminal=log.terminal)
     rmse = []
@@ -64,7 +71,11 @@ for solver in ("lstd", "storm-c"):
         fitted.fit(log.X, log.y, next_X=log.next_X, terminal=log.terminal)
         rmse.append(np.sqrt(np.mean((fitted.predict(states) - truth) ** 2)))
     found[solver] = search.best_params_["alpha"], rmse
-    print(f"{solver:8}" + "".join(f"{value:8.3f}" for value in rmse) + f"   the search takes {found[solver][0]:.0e}")
+    print(
+        f"{solver:8}"
+        + "".join(f"{value:8.3f}" for value in rmse)
+        + f"   the search takes {found[solver][0]:.0e}"
+    )
 
 # %%
 # Both solvers have the same values. The search by the TD error does not find the best ridge. Most of this error is the
@@ -72,10 +83,23 @@ for solver in ("lstd", "storm-c"):
 from matplotlib import pyplot as plt
 
 figure, ax = plt.subplots(figsize=(7, 4.5), layout="constrained")
-for (solver, (best, rmse)), style, size in zip(found.items(), ("-C0", "--C1"), (13, 7), strict=True):
+for (solver, (best, rmse)), style, size in zip(
+    found.items(), ("-C0", "--C1"), (13, 7), strict=True
+):
     ax.plot(RIDGES, rmse, style, label=solver)
-    ax.plot(best, rmse[list(RIDGES).index(best)], "o" + style[-2:], markersize=size, fillstyle="none")
-ax.set(xscale="log", yscale="log", xlabel="weight of the ridge, alpha", ylabel="RMSE to the true values")
+    ax.plot(
+        best,
+        rmse[list(RIDGES).index(best)],
+        "o" + style[-2:],
+        markersize=size,
+        fillstyle="none",
+    )
+ax.set(
+    xscale="log",
+    yscale="log",
+    xlabel="weight of the ridge, alpha",
+    ylabel="RMSE to the true values",
+)
 ax.plot([], [], "ok", fillstyle="none", label="found by the TD error")
 ax.legend(frameon=False)
 plt.show()

@@ -27,7 +27,9 @@ bumps = FunctionTransformer(lambda X: np.exp(-0.5 * ((X - centres) / 4) ** 2))
 
 q = ActionValueEstimator(gamma=0.9, features=bumps)
 q.fit(states[:, None], rewards, action=actions, next_X=after[:, None])
-print(f"The policy stays after {q.n_iter_} policies. It changed in {q.policy_changes_.round(2)} of the successors.")
+print(
+    f"The policy stays after {q.n_iter_} policies. It changed in {q.policy_changes_.round(2)} of the successors."
+)
 
 # %%
 # The model is known here, so that the best values can be had by value iteration. The values that were learnt are lower
@@ -45,17 +47,25 @@ print(f"{np.sum(policy == best.argmax(axis=1))} of 50 actions are the best ones"
 from matplotlib import pyplot as plt
 from matplotlib.colors import ListedColormap
 
-figure, axes = plt.subplots(2, sharex=True, height_ratios=(5, 1), figsize=(7, 4.5), layout="constrained")
+figure, axes = plt.subplots(
+    2, sharex=True, height_ratios=(5, 1), figsize=(7, 4.5), layout="constrained"
+)
 for action, (name, color) in enumerate((("left", "C0"), ("right", "C1"))):
     axes[0].plot(chain + 1, best[:, action], ":", color=color, label=f"{name}, exact")
     axes[0].plot(chain + 1, found[:, action], color=color, label=name)
 axes[0].set(ylabel="value of the action")
 axes[0].legend(frameon=False, ncols=2)
 axes[1].imshow(
-    np.stack([policy, best.argmax(axis=1)]), aspect="auto", extent=(0.5, 50.5, -0.5, 1.5),
-    cmap=ListedColormap(["C0", "C1"]), alpha=0.6, interpolation="nearest",
+    np.stack([policy, best.argmax(axis=1)]),
+    aspect="auto",
+    extent=(0.5, 50.5, -0.5, 1.5),
+    cmap=ListedColormap(["C0", "C1"]),
+    alpha=0.6,
+    interpolation="nearest",
 )
-axes[1].set(xlabel="state", yticks=(0, 1), yticklabels=("exact", "found"))  # the first row is on top
+axes[1].set(
+    xlabel="state", yticks=(0, 1), yticklabels=("exact", "found")
+)  # the first row is on top
 plt.show()
 
 # %%
@@ -70,7 +80,9 @@ from sklearn.preprocessing import SplineTransformer, StandardScaler
 
 from sk_stormc.datasets import collect_transitions
 
-splines = make_pipeline(StandardScaler(), SplineTransformer(n_knots=5, extrapolation="linear"))
+splines = make_pipeline(
+    StandardScaler(), SplineTransformer(n_knots=5, extrapolation="linear")
+)
 
 
 def steps_up(choose, n_episodes=20):
@@ -80,9 +92,14 @@ def steps_up(choose, n_episodes=20):
     steps, up = np.zeros(n_episodes, dtype=int), np.arange(n_episodes)
     while len(up):
         steps[up] += 1
-        came = [poles[k].step(int(action)) for k, action in zip(up, choose(seen[up]), strict=True)]
+        came = [
+            poles[k].step(int(action))
+            for k, action in zip(up, choose(seen[up]), strict=True)
+        ]
         seen[up] = [observation for observation, *_ in came]
-        up = up[[not (terminated or truncated) for _, _, terminated, truncated, _ in came]]
+        up = up[
+            [not (terminated or truncated) for _, _, terminated, truncated, _ in came]
+        ]
     return steps
 
 
@@ -96,16 +113,31 @@ from sklearn.exceptions import ConvergenceWarning
 LENGTHS = 500, 1000, 5000, 20_000
 mean = {"one policy": [], "until it stays": []}
 for n_transitions in LENGTHS:
-    logs = [collect_transitions("CartPole-v1", n_transitions=n_transitions, seed=seed) for seed in range(3)]
+    logs = [
+        collect_transitions("CartPole-v1", n_transitions=n_transitions, seed=seed)
+        for seed in range(3)
+    ]
     for (name, means), max_iter in zip(mean.items(), (1, None), strict=True):
         means.append([])
         for log in logs:
-            q = ActionValueEstimator(gamma=0.95, features=splines, alpha=1e-4, max_iter=max_iter)
+            q = ActionValueEstimator(
+                gamma=0.95, features=splines, alpha=1e-4, max_iter=max_iter
+            )
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore", ConvergenceWarning)  # the first policy does not stay
-                q.fit(log.X, log.y, action=log.action, next_X=log.next_X, terminal=log.terminal)
+                warnings.simplefilter(
+                    "ignore", ConvergenceWarning
+                )  # the first policy does not stay
+                q.fit(
+                    log.X,
+                    log.y,
+                    action=log.action,
+                    next_X=log.next_X,
+                    terminal=log.terminal,
+                )
             means[-1].append(steps_up(q.policy).mean())
-        print(f"{n_transitions:6} transitions, {name:14}: up for {np.round(means[-1])} steps")
+        print(
+            f"{n_transitions:6} transitions, {name:14}: up for {np.round(means[-1])} steps"
+        )
 
 # %%
 # From 20,000 transitions the pole stays up until the episode is ended at 500 steps. With few transitions luck decides,
@@ -116,6 +148,11 @@ for (name, means), shift in zip(mean.items(), (0.95, 1.05), strict=True):
     (line,) = ax.plot(np.array(LENGTHS) * shift, np.mean(means, axis=1), label=name)
     ax.plot(np.array(LENGTHS) * shift, means, "o", color=line.get_color(), markersize=4)
 ax.axhline(at_random, color="grey", linestyle=":", label="random pushes")
-ax.set(xscale="log", xlabel="transitions in the log", ylabel="steps for which the pole is up", ylim=(0, 520))
+ax.set(
+    xscale="log",
+    xlabel="transitions in the log",
+    ylabel="steps for which the pole is up",
+    ylim=(0, 520),
+)
 ax.legend(frameon=False)
 plt.show()

@@ -17,10 +17,14 @@ from sk_stormc import BellmanValueEstimator, minimize
 from sk_stormc.datasets import MarkovRewardProcess, collect_transitions
 
 GAMMA = 0.95
-model = MarkovRewardProcess.from_gymnasium("FrozenLake-v1", gamma=GAMMA)  # under random actions
+model = MarkovRewardProcess.from_gymnasium(
+    "FrozenLake-v1", gamma=GAMMA
+)  # under random actions
 exact = model.exact_value()
 result = minimize(model.problem(), random_state=0, tol=1e-8)
-print(f"from {model}: largest error {np.abs(result.x - exact).max():.1e} after {result.ifo[-1]} oracle calls")
+print(
+    f"from {model}: largest error {np.abs(result.x - exact).max():.1e} after {result.ifo[-1]} oracle calls"
+)
 
 # %%
 # Values from logged transitions
@@ -32,7 +36,9 @@ for n_transitions in (1000, 20_000):
     value = BellmanValueEstimator(GAMMA, random_state=0)
     value.fit(log.X, log.y, next_X=log.next_X, terminal=log.terminal)
     left = log.X.any(axis=0)
-    maps[f"from {n_transitions:,} transitions"] = np.where(left, value.predict(np.eye(16)), 0)
+    maps[f"from {n_transitions:,} transitions"] = np.where(
+        left, value.predict(np.eye(16)), 0
+    )
     error = np.sqrt(np.mean((value.predict(np.eye(16)) - exact)[left] ** 2))
     print(f"{n_transitions:6} transitions: root mean square error {error:.4f}")
 
@@ -51,7 +57,14 @@ for ax, (title, values) in zip(axes, maps.items(), strict=True):
         number = values.reshape(4, 4)[row, column]
         text = f"{letter}\n{number:.2f}" if letter in "SF" else letter
         dark = letter in "SF" and number > 0.6 * exact.max()
-        ax.text(column, row, text, ha="center", va="center", color="white" if dark else "black")
+        ax.text(
+            column,
+            row,
+            text,
+            ha="center",
+            va="center",
+            color="white" if dark else "black",
+        )
     ax.set(title=title, xticks=[], yticks=[])
 figure.colorbar(image, ax=axes, label="expected discounted reward", shrink=0.8)
 plt.show()

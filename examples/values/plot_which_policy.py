@@ -16,7 +16,9 @@ import numpy as np
 from sk_stormc.datasets import MarkovRewardProcess, collect_transitions
 
 GAMMA = 0.95
-BEST = np.array([0, 3, 0, 3, 0, 0, 0, 0, 3, 1, 0, 0, 0, 2, 1, 0])  # the best action in each of the 16 states
+BEST = np.array(
+    [0, 3, 0, 3, 0, 0, 0, 0, 3, 1, 0, 0, 0, 2, 1, 0]
+)  # the best action in each of the 16 states
 
 
 def prefers(chance):
@@ -28,7 +30,9 @@ def prefers(chance):
 
 acted, candidates = prefers(0.6), {"keen": prefers(0.7), "loose": prefers(0.5)}
 truth = {
-    name: MarkovRewardProcess.from_gymnasium("FrozenLake-v1", policy, gamma=GAMMA).exact_value()[0]
+    name: MarkovRewardProcess.from_gymnasium(
+        "FrozenLake-v1", policy, gamma=GAMMA
+    ).exact_value()[0]
     for name, policy in candidates.items()
 }
 print({name: round(float(value), 4) for name, value in truth.items()})
@@ -50,7 +54,9 @@ def evaluate(n_transitions, method, seed):
     """The values of both candidates, from one log."""
     found = {}
     for name, policy in candidates.items():
-        log = collect_transitions("FrozenLake-v1", acted, n_transitions, seed, target=policy)
+        log = collect_transitions(
+            "FrozenLake-v1", acted, n_transitions, seed, target=policy
+        )
         found[name] = off_policy_value(
             log.y, log.importance_ratio, log.episode, gamma=GAMMA, method=method,
             X=log.X, action=log.action, target=policy, next_X=log.next_X, terminal=log.terminal, estimator=model,
@@ -59,12 +65,18 @@ def evaluate(n_transitions, method, seed):
 
 
 SIZES, METHODS = (1000, 3000, 10_000, 30_000), ("wpdis", "wdr")
-warnings.filterwarnings("ignore", "the value is from")  # short logs are part of the point
-results = {(n, method): evaluate(n, method, seed=3) for n in SIZES for method in METHODS}
+warnings.filterwarnings(
+    "ignore", "the value is from"
+)  # short logs are part of the point
+results = {
+    (n, method): evaluate(n, method, seed=3) for n in SIZES for method in METHODS
+}
 for (n, method), found in results.items():
     gain = found["keen"] - found["loose"]
     low, high = gain.interval(0.9)
-    print(f"{n:6} transitions, {method:5}: keen is better by {gain.value:7.4f}, in {low:7.4f} to {high:7.4f}")
+    print(
+        f"{n:6} transitions, {method:5}: keen is better by {gain.value:7.4f}, in {low:7.4f} to {high:7.4f}"
+    )
 
 # %%
 # The two candidates are judged by the same episodes, so that chance did the same to both. Their difference is surer
@@ -73,19 +85,42 @@ from matplotlib import pyplot as plt
 
 figure, axes = plt.subplots(1, 2, figsize=(9, 4.2), layout="constrained")
 for k, ((n, method), found) in enumerate(results.items()):
-    x, style = SIZES.index(n) + 0.24 * (METHODS.index(method) - 0.5), ("o", "s")[METHODS.index(method)]
+    x, style = (
+        SIZES.index(n) + 0.24 * (METHODS.index(method) - 0.5),
+        ("o", "s")[METHODS.index(method)],
+    )
     for j, (name, color) in enumerate(zip(candidates, ("C0", "C1"), strict=True)):
         low, high = found[name].interval(0.9)
         axes[0].plot([x + 0.08 * j] * 2, [low, high], color=color)
-        axes[0].plot(x + 0.08 * j, found[name].value, style, color=color, label=f"{name}, {method}" if k < 2 else None)
+        axes[0].plot(
+            x + 0.08 * j,
+            found[name].value,
+            style,
+            color=color,
+            label=f"{name}, {method}" if k < 2 else None,
+        )
     gain = found["keen"] - found["loose"]
     axes[1].plot([x] * 2, gain.interval(0.9), color="C2")
-    axes[1].plot(x, gain.value, style, color="C2", label=f"keen minus loose, {method}" if k < 2 else None)
+    axes[1].plot(
+        x,
+        gain.value,
+        style,
+        color="C2",
+        label=f"keen minus loose, {method}" if k < 2 else None,
+    )
 for name, color in zip(candidates, ("C0", "C1"), strict=True):
     axes[0].axhline(truth[name], color=color, linewidth=0.8, linestyle="--")
-axes[1].axhline(truth["keen"] - truth["loose"], color="C2", linewidth=0.8, linestyle="--", label="exact")
+axes[1].axhline(
+    truth["keen"] - truth["loose"],
+    color="C2",
+    linewidth=0.8,
+    linestyle="--",
+    label="exact",
+)
 axes[1].axhline(0, color="black", linewidth=0.8)
-for ax, title in zip(axes, ("values, and intervals of 90 %", "their difference"), strict=True):
+for ax, title in zip(
+    axes, ("values, and intervals of 90 %", "their difference"), strict=True
+):
     ax.set_xticks(range(len(SIZES)), [f"{n:,}" for n in SIZES])
     ax.set(xlabel="transitions in the log", title=title)
     ax.legend(frameon=False, fontsize="small")

@@ -6,7 +6,14 @@ from sk_stormc.core.source import source_of
 
 __all__ = ["Ledger"]
 
-KINDS_OF = {"inner": "inner", "jacobian": "jacobian", "outer_gradient": "outer", "compositional_gradient": "outer"}
+COUNTED = {  # what the last arguments of a method are batches of, and the number of points
+    "inner": (("inner",), 1),
+    "jacobian": (("jacobian",), 1),
+    "inner_pair": (("inner", "jacobian"), 2),
+    "outer_gradient": (("outer",), 1),
+    "compositional_gradient": (("outer",), 1),
+    "gradient_pair": (("outer",), 2),
+}
 
 
 class Ledger:
@@ -34,8 +41,8 @@ class Ledger:
         for side, n in (("inner", problem.n_inner), ("outer", problem.n_outer)):
             setattr(problem, f"{side}_batch", self._gathering(problem, side, n))
         self.problem = watched = copy.copy(problem)
-        for name in (*KINDS_OF, "objective", "reported"):  # the last two are for the records
-            setattr(watched, name, self._evaluating(getattr(problem, name), KINDS_OF.get(name)))
+        for name in (*COUNTED, "objective", "reported"):  # the last two are for the records
+            setattr(watched, name, self._evaluating(getattr(problem, name), *COUNTED.get(name, ((), 0))))
 
     def watch(self, oracle):
         """Add up the full batches that an oracle gives, and those taken for g and its Jacobian too."""
@@ -68,7 +75,7 @@ class Ledger:
 
         return gather
 
-    def _evaluating(self, method, kind):
+    def _evaluating(self, method, kinds, points):
         def evaluate(*args):
             if self._inside:  # a part of another evaluation
                 return method(*args)
@@ -77,8 +84,8 @@ class Ledger:
                 return method(*args)
             finally:
                 self._inside = False
-                if kind is not None:
+                for kind, batch in zip(kinds, args[len(args) - len(kinds) :], strict=True):
                     side = "outer" if kind == "outer" else "inner"
-                    self.evaluated[kind] += self._sizes.get((side, id(args[-1])), 0)
+                    self.evaluated[kind] += points * self._sizes.get((side, id(batch)), 0)
 
         return evaluate

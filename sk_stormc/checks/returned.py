@@ -47,8 +47,8 @@ class Returned:
         self.take_unit()
         problem = self.problem
         metric = as_metric(problem.metric, own.size).at(own, 0)
-        found, root = metric.apply(own).dtype, metric.root()
-        self.require(found == own.dtype, "metric", f"is {found}, but must keep the {own.dtype} of initial_point")
+        dtype, root = metric.apply(own).dtype, metric.root()
+        self.require(dtype == own.dtype, "metric", f"is {dtype}, but must keep the {own.dtype} of initial_point")
         root = 1.0 if root is None else np.linalg.norm(root, axis=1) if np.ndim(root) == 2 else root
         self.unit = root * np.ones(own.size)  # the scales of the variables, up to one factor
 

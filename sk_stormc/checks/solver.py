@@ -192,43 +192,43 @@ class _Check:
 
     def run(self):
         ledger = Ledger(self.problem)
-        whole = self.solve(ledger)
+        uninterrupted = self.solve(ledger)
         way = {record.iteration: x for record, x in self.points}
-        self.records(whole)
-        self.counts(whole, ledger)
-        self.values(whole)
+        self.records(uninterrupted)
+        self.counts(uninterrupted, ledger)
+        self.values(uninterrupted)
         self.claims()
-        good = list(way) == list(range(whole.n_iter + 1))
+        good = list(way) == list(range(uninterrupted.n_iter + 1))
         self.require(good, f"every iteration must be offered to the loop's bookkeeping, got records of {list(way)}")
-        self.same(self.solve(), whole, "another run with the same random_state")
+        self.same(self.solve(), uninterrupted, "another run with the same random_state")
         rare = self.solve(record_every=10**9)
-        self.require(np.array_equal(rare.x, whole.x), "record_every must not change the iterates, but it does")
+        self.require(np.array_equal(rare.x, uninterrupted.x), "record_every must not change the iterates, but it does")
         if ledger.partial:
             self.solve(seed=self.seed + 1)  # which may end in the same corner of a constraint
             other = any((x != way.get(record.iteration, x)).any() for record, x in self.points)
             self.require(other, "another random_state must give different iterates: draw from the oracle")
 
-        k = max(1, whole.n_iter // 2)
+        k = max(1, uninterrupted.n_iter // 2)
         part = self.solve(max_iter=k)
         good = all(np.array_equal(x, way[record.iteration]) for record, x in self.points)
         self.require(good, "max_iter must not change the iterates before it")
-        self.same(self.solve(state=self.pickled(part.state)), whole, "a run resumed after max_iter")
+        self.same(self.solve(state=self.pickled(part.state)), uninterrupted, "a run resumed after max_iter")
         stopped = self.solve(stop=lambda record: record.iteration >= k)
-        found = f"{stopped.stop_reason!r} at {stopped.n_iter}"
+        outcome = f"{stopped.stop_reason!r} at {stopped.n_iter}"
         good = (stopped.stop_reason, stopped.n_iter) == (StopReason.CALLBACK, k)
-        self.require(good, f"on_record must stop the run at iteration {k}, got {found}")
-        self.same(self.solve(state=self.pickled(stopped.state)), whole, "a run resumed after a callback")
+        self.require(good, f"on_record must stop the run at iteration {k}, got {outcome}")
+        self.same(self.solve(state=self.pickled(stopped.state)), uninterrupted, "a run resumed after a callback")
 
-        self.schedules(whole)
+        self.schedules(uninterrupted)
         self.solve(max_iter=LONG * self.max_iter, record_every=10**9)
         none = self.solve(max_ifo=1)
         self.require(none.n_iter == 0, f"max_ifo=1 must allow no iteration, got {none.n_iter}")
-        spent = int(next(ifo for t, ifo, _ in whole.state.records if t == k))
+        spent = int(next(ifo for t, ifo, _ in uninterrupted.state.records if t == k))
         for limit, fit in ((spent, k), (spent - 1, k - 1)):
             budget = self.solve(max_ifo=limit)
-            found = f"ifo {budget.ifo[-1]} after {budget.n_iter} iterations of {fit} that fit"
+            outcome = f"ifo {budget.ifo[-1]} after {budget.n_iter} iterations of {fit} that fit"
             good = budget.ifo[-1] <= limit and budget.n_iter == fit
-            self.require(good, f"max_ifo={limit} must be used and not exceeded, got {found}: see the method cost")
+            self.require(good, f"max_ifo={limit} must be used and not exceeded, got {outcome}: see the method cost")
 
     def schedules(self, whole):
         """A learning rate may be a function of the iteration wherever it may be a number."""
@@ -312,8 +312,8 @@ class _Check:
             good = off <= 100 * np.finfo(dtype).eps * np.abs(x).max()
             self.require(good, f"x must be in the penalty's domain, got one that is {off} away")
         down = result.fun < result.loss_curve[0]
-        found = f"{result.fun} from {result.loss_curve[0]}"
-        self.require(down, f"must lower the objective in {self.max_iter} iterations, got {found}")
+        values = f"{result.fun} from {result.loss_curve[0]}"
+        self.require(down, f"must lower the objective in {self.max_iter} iterations, got {values}")
         for array in [x, *_arrays(vars(result.state.state))]:
             good = array.dtype.kind != "f" or array.dtype == dtype
             self.require(good, f"the state must keep the {dtype} of x, got {array.dtype}")

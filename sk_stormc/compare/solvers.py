@@ -26,7 +26,7 @@ EXACT = 1e-12  # tol of the run of L-BFGS that looks for the optimum
 
 def compare_solvers(
     problem_or_estimator: Any,
-    solvers: Sequence,
+    solvers: Sequence[str | CompositionalSolver | tuple[str, str | CompositionalSolver]],
     X: Any = None,
     y: Any = None,
     *,
@@ -105,14 +105,14 @@ def compare_solvers(
     gaps = _check_gaps(gaps)
     check_callable("progress", progress, words=(None,))
     run_one = _runner(problem_or_estimator, X, y, fit_params, gradient)
-    known = _labelled(solvers, problem_or_estimator, max_ifo)
+    labelled = _labelled(solvers, problem_or_estimator, max_ifo)
     seeds = seeded(random_state).randint(np.iinfo(np.int32).max, size=n_seeds).tolist()
     done = 0
-    runs: dict[str, list] = {label: [] for label in known}
+    runs: dict[str, list] = {label: [] for label in labelled}
     for seed in seeds:  # so that a solver that cannot be run is found at once, and all meet the same moods of a machine
-        for label, solver in known.items():
+        for label, solver in labelled.items():
             if progress is not None:
-                progress(f"{label}, seed {len(runs[label]) + 1} of {n_seeds}", done / (n_seeds * len(known)))
+                progress(f"{label}, seed {len(runs[label]) + 1} of {n_seeds}", done / (n_seeds * len(labelled)))
             runs[label].append(run_one(label, solver, seed))
             done += 1
     if progress is not None:
@@ -167,18 +167,18 @@ def _runner(target, X, y, fit_params, gradient):
             raise ValueError("problem_or_estimator must not be a stream, whose runs have no common optimum")
         once = _minimized
     else:
-        found = f"the class: give an instance, {target.__name__}(...)" if isinstance(target, type) else short(target)
-        raise ValueError(f"problem_or_estimator must be a problem or an estimator of this package, got {found}")
+        got = f"the class: give an instance, {target.__name__}(...)" if isinstance(target, type) else short(target)
+        raise ValueError(f"problem_or_estimator must be a problem or an estimator of this package, got {got}")
 
     def run_one(label, solver, seed):
         watch = Watch(keep_points=gradient)
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             try:
-                found = once(target, solver, seed, X, y, fit_params, watch)
+                curves = once(target, solver, seed, X, y, fit_params, watch)
             except ValueError as error:
                 raise ValueError(f"solver {label!r}: {error}") from error
-        ifo, seconds = np.asarray(found["ifo"]), watch.seconds_at(found["ifo"])
+        ifo, seconds = np.asarray(curves["ifo"]), watch.seconds_at(curves["ifo"])
         return ComparedRun(
             label=label,
             seed=seed,
@@ -186,7 +186,7 @@ def _runner(target, X, y, fit_params, gradient):
             gradient_norm=watch.gradient_norms_at(ifo) if gradient else None,
             pass_ifo=watch.pass_ifo or int(ifo[-1]),
             warnings=tuple(str(w.message) for w in caught),
-            **found,
+            **curves,
         )
 
     return run_one
@@ -206,10 +206,10 @@ def _fitted(estimator, solver, seed, X, y, params, watch):
         model.set_params(random_state=seed)
     with watch.timing():
         model.fit(X, y, **params)
-    known = {name: vars(model)[f"{name}_"] for name in ("loss_curve", "ifo", "n_evaluations", "n_iter", "stop_reason")}
+    fitted = {name: vars(model)[f"{name}_"] for name in ("loss_curve", "ifo", "n_evaluations", "n_iter", "stop_reason")}
     iterations = model.recorded()["iterations"]
-    known["record_iterations"] = watch.iterations_at(model.ifo_) if iterations is None else iterations
-    return known | {"objective_label": model.objective_label}
+    fitted["record_iterations"] = watch.iterations_at(model.ifo_) if iterations is None else iterations
+    return fitted | {"objective_label": model.objective_label}
 
 
 def _has_many_minima(target):

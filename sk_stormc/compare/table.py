@@ -1,15 +1,25 @@
 """Runs of several solvers side by side: what `compare_solvers` returns."""
 
+from __future__ import annotations
+
+import html
 import math
 import re
 import warnings
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from sk_stormc.compare.text_table import format_table
+from sk_stormc.compare.text_table import format_html, format_table
 from sk_stormc.engine.results import Recorded
 from sk_stormc.utils.validation import is_word
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.axes import Axes
+
+    from sk_stormc.plotting import ConvergenceDisplay
 
 __all__ = ["ComparedRun", "SolverComparison", "stop_reasons"]
 
@@ -76,11 +86,11 @@ class ComparedRun(Recorded):
     objective_label: str
 
     @property
-    def fun(self):
+    def fun(self) -> float:
         """The objective at the returned point."""
         return float(self.loss_curve[-1])
 
-    def recorded(self):
+    def recorded(self) -> dict[str, Any]:
         """The values at the records, as a dict for the displays."""
         return {
             "label": self.label,
@@ -136,7 +146,7 @@ class SolverComparison:
         return run.ifo[near[0]] / run.pass_ifo, run.seconds[near[0]]
 
     @property
-    def table(self):
+    def table(self) -> list[dict[str, Any]]:
         """The table as a list, with a dict for each solver.
 
         ``solver``, ``runs``; ``objective``, ``gap`` (relative), ``ifo``, ``passes``, ``seconds`` and ``n_iter`` at the
@@ -169,15 +179,15 @@ class SolverComparison:
         return rows
 
     @property
-    def warnings(self):
+    def warnings(self) -> dict[str, dict[str, int]]:
         """The messages of each solver's runs, and how often each came: a dict of dicts."""
-        found = {}
+        counts = {}
         for label, runs in self.runs.items():
             messages = [message for run in runs for message in run.warnings]
-            found[label] = {message: messages.count(message) for message in dict.fromkeys(messages)}
-        return found
+            counts[label] = {message: messages.count(message) for message in dict.fromkeys(messages)}
+        return counts
 
-    def to_frame(self):
+    def to_frame(self) -> pd.DataFrame:
         """The table as a pandas DataFrame, one row for each solver.
 
         Returns
@@ -194,7 +204,14 @@ class SolverComparison:
         rows = [row | {"stop_reasons": stop_reasons(row)} for row in self.table]
         return pd.DataFrame(rows).set_index("solver")
 
-    def plot(self, *, x="passes", y="gap", ax=None, **kwargs):
+    def plot(
+        self,
+        *,
+        x: Literal["passes", "seconds", "ifo", "iterations"] = "passes",
+        y: Literal["gap", "objective", "gradient"] = "gap",
+        ax: Axes | None = None,
+        **kwargs: Any,
+    ) -> ConvergenceDisplay:
         """Draw the runs, the median of each solver and a band between the quartiles.
 
         Parameters
@@ -219,38 +236,45 @@ class SolverComparison:
             warnings.filterwarnings("ignore", "optimum=")  # the runs have given this warning already
             return ConvergenceDisplay.from_results(self.runs, x=x, y=y, optimum=optimum, ax=ax, **kwargs)
 
-    def __str__(self):
-        rows, reach, messages = [], [], []
+    def _tables(self):
+        """Header and rows of the tables that are shown: the ends of the runs, and their ways to the gaps."""
+        ends, ways = [], []
         for row in self.table:
             numbers = (_spread(row, "objective", 8), f"{row['gap_median']:.1e}", f"{row['ifo_median']:.0f}")
             costs = _spread(row, "passes", 3), _spread(row, "seconds", 2)
-            rows.append((row["solver"], *numbers, *costs, stop_reasons(row), str(row["warnings"])))
+            ends.append((row["solver"], *numbers, *costs, stop_reasons(row), str(row["warnings"])))
             cells = [_reach(row, what, gap) for what in ("passes", "seconds") for gap in self.gaps]
-            reach.append((row["solver"], *cells))
+            ways.append((row["solver"], *cells))
+        tables = [(("solver", "objective", "rel. gap", "IFO", "passes", "seconds", "stop", "warnings"), ends)]
+        if self.gaps:
+            header = [f"{what} to {gap:g}" for what in ("passes", "seconds") for gap in self.gaps]
+            tables.append((("solver", *header), ways))
+        return tables
+
+    def _notes(self):
+        """The lines below the tables."""
+        n_seeds = max(map(len, self.runs.values()))
+        seeds = f"Medians over {n_seeds} seeds [and quartiles]" if n_seeds > 1 else "One seed"
+        lines = [
+            f"{seeds}; - where a gap was not reached.",
+            f"Relative gaps are 1 at the start, {self.start:.6g}, and 0 at the optimum, {self.optimum:.10g}.",
+            f"The optimum is {self.optimum_from}.",
+        ]
+        messages = []
         for label, found in self.warnings.items():
             alike = {}  # messages that differ in their numbers only
             for text, count in found.items():
                 alike.setdefault(NUMBER.sub("0", text), []).append((text, count))
             messages += [f"{label}, {sum(n for _, n in group)} x: {group[0][0]}" for group in alike.values()]
-        n_seeds = max(map(len, self.runs.values()))
-        seeds = f"Medians over {n_seeds} seeds [and quartiles]" if n_seeds > 1 else "One seed"
-        lines = [
-            format_table(
-                ("solver", "objective", "rel. gap", "IFO", "passes", "seconds", "stop", "warnings"), rows, left=1
-            )
-        ]
-        if self.gaps:
-            header = [f"{what} to {gap:g}" for what in ("passes", "seconds") for gap in self.gaps]
-            lines += ["", format_table(("solver", *header), reach, left=1)]
-        lines += [
-            "",
-            f"{seeds}; - where a gap was not reached.",
-            f"Relative gaps are 1 at the start, {self.start:.6g}, and 0 at the optimum, {self.optimum:.10g}.",
-            f"The optimum is {self.optimum_from}.",
-        ]
-        if messages:
-            lines += ["", "Warnings:", *messages]
-        return "\n".join(lines)
+        return lines + (["", "Warnings:", *messages] if messages else [])
+
+    def __str__(self):
+        tables = [format_table(header, rows, left=1) for header, rows in self._tables()]
+        return "\n\n".join([*tables, "\n".join(self._notes())])
+
+    def _repr_html_(self):
+        tables = [format_html(header, rows, left=1) for header, rows in self._tables()]
+        return "\n".join([*tables, *(f"<p>{html.escape(line)}</p>" for line in self._notes() if line)])
 
     __repr__ = __str__
 
@@ -259,8 +283,8 @@ def _quartiles(name, values):
     values = np.asarray(values, dtype=float)
     # there is no value between a number and infinity: the next run's is taken
     method = "linear" if np.isfinite(values).all() else "higher"
-    found = np.quantile(values, list(QUARTILES.values()), method=method)
-    return {f"{name}_{part}": float(value) for part, value in zip(QUARTILES, found, strict=True)}
+    quartiles = np.quantile(values, list(QUARTILES.values()), method=method)
+    return {f"{name}_{part}": float(value) for part, value in zip(QUARTILES, quartiles, strict=True)}
 
 
 def _spread(row, name, digits):
@@ -276,10 +300,10 @@ def _number(value, digits):
 
 def _reach(row, what, gap):
     reached = row[f"reached_{gap:g}"]
-    found = _spread(row, f"{what}_to_{gap:g}", 3 if what == "passes" else 2)
+    cell = _spread(row, f"{what}_to_{gap:g}", 3 if what == "passes" else 2)
     if not reached:
         return "-"
-    return found if reached == row["runs"] else f"{found} ({reached} of {row['runs']})"
+    return cell if reached == row["runs"] else f"{cell} ({reached} of {row['runs']})"
 
 
 def stop_reasons(row):

@@ -1,6 +1,8 @@
-"""Tables as plain text."""
+"""Tables as plain text, and as HTML for notebooks."""
 
-__all__ = ["format_table"]
+import html
+
+__all__ = ["format_html", "format_table"]
 
 
 def format_table(header, rows, left=2):
@@ -13,3 +15,16 @@ def format_table(header, rows, left=2):
         lines.append("  ".join(first + others))
     lines.insert(1, "-" * (sum(widths) + 2 * (len(widths) - 1)))
     return "\n".join(lines)
+
+
+def format_html(header, rows, left=2):
+    """An HTML table, whose first columns are aligned on the left and the others on the right."""
+    lines = ["<table>"]
+    for tag, row in (("th", header), *(("td", row) for row in rows)):
+        sides = ["left"] * left + ["right"] * (len(row) - left)
+        cells = [
+            f'<{tag} style="text-align: {side}">{html.escape(cell)}</{tag}>'
+            for cell, side in zip(row, sides, strict=True)
+        ]
+        lines.append(f"<tr>{''.join(cells)}</tr>")
+    return "\n".join([*lines, "</table>"])

@@ -34,8 +34,8 @@ def require(good, problem, name, message):
 def refuse_former(problem):
     """Raise a ValueError for members that version 0.2 used and this version would silently ignore."""
     for name, now in FORMER.items():
-        found = getattr(problem, name, None)
-        good = not (callable(found) or isinstance(found, dict))
+        member = getattr(problem, name, None)
+        good = not (callable(member) or isinstance(member, dict))
         require(good, problem, name, f"is not part of the contract any more: {now}")
 
 

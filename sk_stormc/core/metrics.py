@@ -301,8 +301,8 @@ def as_metric(metric: Metric | ArrayLike | None, n_variables: int) -> Metric:
     if isinstance(metric, Metric):
         if type(metric) is Diagonal or type(metric) is Matrix:
             dimensions = 1 if type(metric) is Diagonal else 2
-            found = check_metric(f"values of the metric {type(metric).__name__}", metric.values, n_variables)
-            if found.ndim != dimensions:
+            checked = check_metric(f"values of the metric {type(metric).__name__}", metric.values, n_variables)
+            if checked.ndim != dimensions:
                 raise ValueError(f"values of the metric {type(metric).__name__} must have {dimensions} dimension(s)")
         if type(metric) is LowRank:
             _check_low_rank(metric, n_variables)

@@ -238,6 +238,39 @@ class CompositionalProblem(ABC):
         F = self.vjp(J, f_u)
         return F if f_x is None else f_x + F
 
+    def inner_pair(self, x_old, x, batch, slope_batch):
+        """g and its Jacobian at two points on the same batches. Override it if both points share work.
+
+        Parameters
+        ----------
+        x_old, x : ndarray of shape (n_variables,)
+        batch, slope_batch : object
+            From `inner_batch`, for g and for its Jacobian.
+
+        Returns
+        -------
+        tuple
+            ((u_old, J_old), (u, J)).
+        """
+        before = self.inner(x_old, batch), self.jacobian(x_old, slope_batch)
+        return before, (self.inner(x, batch), self.jacobian(x, slope_batch))
+
+    def gradient_pair(self, old, new, batch):
+        """F at two points on the same outer batch. Override it if both points share work.
+
+        Parameters
+        ----------
+        old, new : tuple
+            The arguments x, u and J of `compositional_gradient`.
+        batch : object
+            From `outer_batch`.
+
+        Returns
+        -------
+        tuple of ndarray of shape (n_variables,)
+        """
+        return self.compositional_gradient(*old, batch), self.compositional_gradient(*new, batch)
+
     @abstractmethod
     def outer(self, x: FloatArray, u: FloatArray) -> float:
         """f(x, u) over all components, exact, without R.

@@ -249,8 +249,8 @@ def table(weights):
 
 def by_weight(rng, shape, sums, last):
     """Indices by inversion of uniform numbers."""
-    found = np.searchsorted(sums, rng.random(shape) * sums[-1], side="right")
-    return np.minimum(found, last)
+    indices = np.searchsorted(sums, rng.random(shape) * sums[-1], side="right")
+    return np.minimum(indices, last)
 
 
 def source_of(problem):

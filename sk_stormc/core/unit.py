@@ -290,8 +290,8 @@ def _product(ufunc, a, b):
 
 def _contracted(a, b):
     (x, p), (y, q) = _parts(a), _parts(b)
-    found = _fitting(x.dot(y), p + q)
-    return found.plain() if type(a) is type(b) else found
+    product = _fitting(x.dot(y), p + q)
+    return product.plain() if type(a) is type(b) else product
 
 
 RULES: dict[np.ufunc, Callable] = dict.fromkeys((np.add, np.subtract, np.maximum, np.minimum), _sum)

@@ -3,6 +3,7 @@
 from typing import Any
 
 import numpy as np
+from sklearn.utils import Bunch
 
 from sk_stormc.datasets.acting import (
     acting,
@@ -29,7 +30,7 @@ def collect_transitions(
     *,
     one_hot: bool | None = True,
     target: Any = None,
-):
+) -> Bunch:
     """Let a policy act in a Gymnasium environment, and log the transitions for `BellmanValueEstimator.fit`.
 
     Parameters

@@ -10,18 +10,24 @@ import tempfile
 import zipfile
 import zlib
 from http.client import HTTPException
+from typing import Literal, NamedTuple, TypeAlias
 from urllib.request import urlopen
 
+import numpy as np
 from sklearn.datasets import get_data_home
 from sklearn.utils import Bunch
 
-from sk_stormc.datasets.french_csv import parse_french_csv
 from sk_stormc.utils.validation import check_bool, short
 
 logger = logging.getLogger(__name__)
 
 BASE_URL = "https://mba.tuck.dartmouth.edu/pages/faculty/ken.french/ftp/"
 TIMEOUT = 60  # seconds
+
+Region: TypeAlias = Literal[
+    "Europe", "Japan", "Asia_Pacific_ex_Japan", "North_America", "Developed", "Global", "Developed_ex_US",
+    "Global_ex_US", "US",
+]  # fmt: skip
 
 # "Global" is the library's earlier name for "Developed".
 _REGIONS = {
@@ -49,6 +55,9 @@ _US_FILES = {
 }
 
 _VALUE_WEIGHTED = re.compile(r"value.weight.*return", re.IGNORECASE)
+_ROW = re.compile(r"\s*(\d{4}|\d{6}|\d{8})\s*,(.*)")
+_COLUMNS = re.compile(r"\s*,(.*)")
+_MISSING = (-99.99, -999.0)
 
 _DESCR = """\
 25 portfolios formed on size and {sort} (5 x 5), {region}
@@ -96,8 +105,8 @@ def _read_zip(path):
 
 
 def fetch_french_portfolios(
-    region: str = "Europe",
-    sort: str = "OP",
+    region: Region = "Europe",
+    sort: Literal["OP", "BE-ME", "INV"] = "OP",
     *,
     data_home: str | os.PathLike | None = None,
     download_if_missing: bool = True,
@@ -166,9 +175,9 @@ def fetch_french_portfolios(
     >>> europe.returns.shape[1]  # doctest: +SKIP
     25
     """
-    for name, value, known in (("region", region, _REGIONS), ("sort", sort, _SORTS)):
-        if not isinstance(value, str) or value not in known:
-            raise ValueError(f"{name}={value!r} is unknown; expected one of {list(known)}.")
+    for name, value, choices in (("region", region, _REGIONS), ("sort", sort, _SORTS)):
+        if not isinstance(value, str) or value not in choices:
+            raise ValueError(f"{name}={value!r} is unknown; expected one of {list(choices)}.")
     check_bool("download_if_missing", download_if_missing)
     check_bool("as_frame", as_frame)
     if data_home is not None and not isinstance(data_home, (str, os.PathLike)):
@@ -208,3 +217,48 @@ def fetch_french_portfolios(
         header=header,
     )
     return Bunch(returns=returns, dates=table.dates, names=table.names, description=descr, DESCR=descr)
+
+
+class FrenchTable(NamedTuple):
+    """One table of a file of the library."""
+
+    title: str  # the line above the table, such as "Average Value Weighted Returns -- Daily"
+    dates: np.ndarray  # datetime64, of unit D, M or Y as the file gives days, months or years
+    names: list
+    values: np.ndarray  # in the file's own unit (percent for returns), NaN where missing
+
+
+def parse_french_csv(text):
+    """The header and the tables, perhaps none, of a CSV file of the Kenneth R. French data library.
+
+    The file has free text, then tables, each a title line, a line of column names that begins with a comma, and rows
+    that begin with a date.
+    """
+    lines = text.splitlines()
+    header, title, sections = [], "", []
+    rows = None  # rows of the current table; None between tables
+    for line in lines:
+        if rows is not None and (match := _ROW.match(line)):
+            rows.append(match.groups())
+        elif match := _COLUMNS.match(line):
+            rows = []
+            sections.append((title, [name.strip() for name in match[1].split(",")], rows))
+            title = ""
+        else:
+            if not sections:
+                header.append(line)
+            if line.strip():
+                title, rows = line.strip(), None
+    tables = [_make_table(*section) for section in sections if section[2]]
+    return "\n".join(header).strip(), tables
+
+
+def _make_table(title, names, rows):
+    dates, numbers = zip(*rows, strict=True)
+    values = np.loadtxt(numbers, delimiter=",", ndmin=2)
+    if values.shape[1] != len(names):
+        raise ValueError(f"{values.shape[1]} numbers a row for {len(names)} columns, table {title!r}.")
+    values[np.isin(values, _MISSING)] = np.nan
+    unit = {4: "Y", 6: "M", 8: "D"}[len(dates[0])]
+    iso = ["-".join(filter(None, (date[:4], date[4:6], date[6:]))) for date in dates]
+    return FrenchTable(title, np.array(iso, dtype=f"datetime64[{unit}]"), names, values)

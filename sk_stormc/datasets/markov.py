@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
 from scipy import sparse
@@ -82,7 +82,9 @@ class MarkovRewardProcess:
         self.rewards, self.n_states, self._problem = rewards, problem.n_outer, problem
 
     @classmethod
-    def from_gymnasium(cls, env, policy=None, gamma=0.95, *, features=None):
+    def from_gymnasium(
+        cls, env: Any, policy: Any = None, gamma: float = 0.95, *, features: ArrayLike | None = None
+    ) -> Self:
         """The exact model of a Gymnasium environment that publishes it as ``unwrapped.P``, under a policy.
 
         FrozenLake, CliffWalking and Taxi publish it. A terminal state leads only to itself, without reward, so its
@@ -125,7 +127,8 @@ class MarkovRewardProcess:
         >>> print(lake.exact_value()[14].round(3))  # beside the goal
         0.413
         """
-        return cls(*model_of(env, policy), features, gamma)
+        transition_matrix, rewards = model_of(env, policy)
+        return cls(transition_matrix, rewards, features, gamma)
 
     def __repr__(self):
         n_states, n_features = self.features.shape
@@ -198,7 +201,7 @@ def make_bellman_problem(
     n_states: int = 400,
     n_features: int | None = 100,
     gamma: float = 0.95,
-    kind: str = "dense",
+    kind: Literal["dense", "garnet"] = "dense",
     random_state: RandomState = None,
 ) -> MarkovRewardProcess:
     """Make a random Markov reward process: the model of the paper's experiment, or a Garnet.

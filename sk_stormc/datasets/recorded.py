@@ -60,7 +60,7 @@ def transitions_from_episodes(episodes: Iterable[Any], *, observation_space: Any
 
     See Also
     --------
-    transitions_from_arrays : Episodes behind each other in flat arrays.
+    transitions_from_arrays : Episodes concatenated in flat arrays.
     collect_transitions : Log the transitions of a policy in an environment.
 
     Examples
@@ -104,7 +104,7 @@ def transitions_from_arrays(
     observation_space: Any = None,
     one_hot: bool = True,
 ) -> Bunch:
-    """Convert episodes that lie behind each other in flat arrays to transitions, as D4RL and d3rlpy have them.
+    """Convert episodes that are concatenated in flat arrays to transitions, as D4RL and d3rlpy have them.
 
     An episode ends with each row in which ``terminals`` or ``timeouts`` is true, and the next row begins another one.
     Within an episode the successor of a row is the observation of the next row. If ``next_observations`` is None, the
@@ -219,9 +219,9 @@ class _Observations:
         widths = {key: part.shape[1] for key, part in parts.items()}
         self.first = self.first or widths
         if widths != self.first:
-            found, first = (sum(w.values()) if w.keys() == {()} else short(w) for w in (widths, self.first))
+            own, first = (sum(w.values()) if w.keys() == {()} else short(w) for w in (widths, self.first))
             raise ValueError(
-                f"{name} must have the same columns in all episodes, got {found} in {where or name} and {first} in the "
+                f"{name} must have the same columns in all episodes, got {own} in {where or name} and {first} in the "
                 "first one"
             )
         return np.hstack([parts[key] for key in self.first])

@@ -13,7 +13,7 @@ from sklearn.utils import check_array
 from sk_stormc.embedding.neighbors.checks import fewest_neighbors, not_negative
 from sk_stormc.embedding.neighbors.graph import as_search, first_of_rows, fit_search, neighbor_graph
 from sk_stormc.utils.threads import each, parts, threads
-from sk_stormc.utils.types import ArrayLike, FloatArray, SparseMatrix
+from sk_stormc.utils.types import ArrayLike, FloatArray, Neighbors, SparseMatrix
 from sk_stormc.utils.validation import (
     as_numbers,
     check_choice,
@@ -122,7 +122,7 @@ def _guess(k, target):
 
 def _precisions(D, target, beta):
     """The beta of each row for which the entropy of exp(-beta D) is the target, from a first guess, in float32."""
-    space, found = np.empty_like(D), beta
+    space, betas = np.empty_like(D), beta
     rows, going = np.arange(len(D)), np.ones(len(D), bool)
     low, high = np.zeros(len(D)), np.full(len(D), np.inf)
     for _ in range(MAX_ITER):
@@ -139,14 +139,14 @@ def _precisions(D, target, beta):
             newton = beta * np.exp(np.clip(excess / slope, -2, 2))
         middle = np.where(np.isinf(high), 4 * beta, (low + high) / 2)
         beta = np.where((newton > low) & (newton < high), newton, middle)
-        found[rows[going]] = beta[going]
+        betas[rows[going]] = beta[going]
         going &= (np.abs(excess) > TOLERANCE) & (beta < 1e12)
         if 2 * going.sum() < len(going):  # drop the finished rows once they are the majority
             D, beta, low, high, rows = D[going], beta[going], low[going], high[going], rows[going]
             going = going[going]
             if not rows.size:
                 break
-    return found
+    return betas
 
 
 def _points(X, metric):
@@ -168,7 +168,7 @@ def nearest_neighbors(
     metric: str | Callable = "euclidean",
     metric_params: dict | None = None,
     n_jobs: int | None = None,
-    neighbors: str = "exact",
+    neighbors: Neighbors = "exact",
 ) -> NearestNeighbors:
     """A fitted search for the nearest neighbours of the points of X, and of new points among them.
 
@@ -215,7 +215,7 @@ def perplexity_search(
     metric: str | Callable = "euclidean",
     metric_params: dict | None = None,
     n_jobs: int | None = None,
-    neighbors: str = "exact",
+    neighbors: Neighbors = "exact",
 ) -> tuple[NearestNeighbors, float | tuple[float, ...]]:
     """A fitted search for the neighbours that a perplexity needs, and the largest perplexity that the data allow.
 
@@ -336,7 +336,7 @@ def perplexity_affinities(
     metric: str | Callable = "euclidean",
     metric_params: dict | None = None,
     n_jobs: int | None = None,
-    neighbors: str = "exact",
+    neighbors: Neighbors = "exact",
 ) -> SparseMatrix:
     """Sparse conditional probabilities p_{j|i} over each point's nearest neighbours, from the points.
 

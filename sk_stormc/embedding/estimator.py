@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Sequence
 from functools import wraps
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Literal, Self, overload
 
 import numpy as np
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
@@ -28,7 +28,7 @@ from sk_stormc.fitting.estimator import CompositionalEstimator
 from sk_stormc.fitting.runs import Fit, with_fit
 from sk_stormc.solvers import LBFGS, get_solver
 from sk_stormc.utils.threads import in_threads
-from sk_stormc.utils.types import ArrayLike, Auto, Features, FloatArray, RandomState
+from sk_stormc.utils.types import ArrayLike, Auto, Features, FloatArray, Kernel, Neighbors, RandomState, SolverName
 from sk_stormc.utils.validation import (
     check_bool,
     check_choice,
@@ -192,13 +192,13 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Continuati
         n_components: int = 2,
         *,
         perplexity: float | Sequence[float] = 30.0,
-        kernel: str = "auto",
-        solver: str | CompositionalSolver = "storm-c",
+        kernel: Auto | Kernel = "auto",
+        solver: SolverName | CompositionalSolver = "storm-c",
         dof: float = 1.0,
-        init: str | ArrayLike = "auto",
+        init: Literal["auto", "pca", "spectral", "random"] | ArrayLike = "auto",
         metric: str | Callable = "euclidean",
         metric_params: dict[str, Any] | None = None,
-        neighbors: str = "auto",
+        neighbors: Neighbors = "auto",
         max_iter: int | Auto | None = "auto",
         early_exaggeration: float | Auto = "auto",
         exaggeration: float = 1.0,
@@ -304,10 +304,10 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Continuati
         else:
             stages = further_stages(fit.before.plan, solver.max_iter, self.exaggeration, every)
         fit.progress.plan = stages
-        known = {"perplexity_": near.perplexity, "neighbor_recall_": near.recall, "_near": near}
+        attributes = {"perplexity_": near.perplexity, "neighbor_recall_": near.recall, "_near": near}
 
         def embedded(x):
-            return {"embedding_": as_map(x, order, X_checked.dtype)} | known
+            return {"embedding_": as_map(x, order, X_checked.dtype)} | attributes
 
         x0 = start[order].ravel()
         problem, result = run_stages(stages, fit, problem, x0, solver, embedded, lines)
@@ -333,6 +333,15 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Continuati
         ndarray of shape (n_samples, n_components)
         """
         return self.fit(X).embedding_
+
+    @overload
+    def transform(self, X: Features, return_distance: Literal[False] = False) -> FloatArray: ...
+
+    @overload
+    def transform(self, X: Features, return_distance: Literal[True]) -> tuple[FloatArray, FloatArray]: ...
+
+    @overload
+    def transform(self, X: Features, return_distance: bool) -> FloatArray | tuple[FloatArray, FloatArray]: ...
 
     @in_threads
     def transform(self, X: Features, return_distance: bool = False) -> FloatArray | tuple[FloatArray, FloatArray]:

@@ -148,13 +148,13 @@ class Columns:
         The columns. None means all.
     x : ndarray or None
         A copy of the last point.
-    found : tuple or None
+    sums : tuple or None
         The value of `FarField.at` at the last point.
     """
 
     def __init__(self, chosen):
         self.chosen = chosen
-        self.x = self.found = None
+        self.x = self.sums = None
 
 
 class FarField:
@@ -196,18 +196,18 @@ class FarField:
     def at(self, x, points, batch):
         """The sums of a batch at x."""
         if not same_point(batch.x, x):
-            batch.x = batch.found = None  # free the memory of the last point first
+            batch.x = batch.sums = None  # free the memory of the last point first
             x = x.copy()
             if batch.chosen is not None:
                 sums, far = self.columns(points, batch.chosen, self.left_out)
                 weight = x.dtype.type(self.edges.n / len(batch.chosen))
-                batch.found = weight * sums, (x, weight, far, False)
+                batch.sums = weight * sums, (x, weight, far, False)
             else:
                 meshed = self.mesh is not None and self.mesh.pays(points)
                 sums, far = self.mesh(points) if meshed else self.all_columns(points)
-                batch.found = sums, (x, x.dtype.type(1), far, True)
+                batch.sums = sums, (x, x.dtype.type(1), far, True)
             batch.x = x
-        return batch.found
+        return batch.sums
 
     def columns(self, points, chosen, left_out):
         """Sums over some columns without the pairs that are left out, and the terms that their forces need."""

@@ -71,10 +71,10 @@ class Mesh:
         low, high = _bounds(x)
         spacing, shape = _layout(high - low, self.spacing)
         key = shape, spacing, x.dtype
-        known = self._known  # read once, because another thread may replace it
-        if known is None or known[0] != key:
-            self._known = known = key, Convolution(shape, spacing, self.dof, x.dtype)
-        points, convolution = Spread(x, low, spacing, shape), known[1]
+        cached = self._known  # read once, because another thread may replace it
+        if cached is None or cached[0] != key:
+            self._known = cached = key, Convolution(shape, spacing, self.dof, x.dtype)
+        points, convolution = Spread(x, low, spacing, shape), cached[1]
         density = points.density()
         potential = convolution(density)
         total = float(np.vdot(density, potential))  # equals interpolation at the points, with the same splines
@@ -150,9 +150,9 @@ class Spread:
                 np.add.at(density, (self._first[some] + ahead).ravel(), entries.ravel())
             return density
 
-        found = each(spread, parts(self.n, -(-self.n // shares)))
-        density = found[0]
-        for more in found[1:]:
+        densities = each(spread, parts(self.n, -(-self.n // shares)))
+        density = densities[0]
+        for more in densities[1:]:
             density += more
         return density.reshape(self.shape)
 

@@ -15,14 +15,13 @@ from scipy.sparse.csgraph import connected_components
 
 from sk_stormc.core.metrics import Metric
 from sk_stormc.core.schedules import at
-from sk_stormc.embedding.neighbors.checks import row_numbers
 from sk_stormc.embedding.pairs import TASK, Edges, even_rows
 from sk_stormc.utils.threads import each, parts
 
 __all__ = ["Aggregates", "GraphLaplacian", "SparsifiedEdges"]
 
 FEW, AGGREGATE, MOST = 300, 40, 600  # number of aggregates that costs nothing, points per aggregate, largest number
-WEAK = 1e-3  # of the weight of a point: edges below it hold no component together
+WEAK = 0.01  # of the weight of a group: groups with less weight between them are not connected
 EDGES = 2**18  # edges of a thread's task
 MULTIPLIER, DROPPED = 2654435761, 11  # 2**32 over the golden ratio; binary digits of a weight that are left out, of 23
 ROUNDS = 5  # iterations of the scaling that corrects the sums of the points
@@ -46,7 +45,7 @@ class Aggregates:
     label : ndarray of shape (n_points,)
         The group of each point.
     component : ndarray of shape (n_points,)
-        The connected component of each point in the graph without its weakest edges.
+        The connected component of each point in the graph of the groups, without its weakest edges.
     """
 
     def __init__(self, edges, summed):
@@ -69,13 +68,11 @@ class Aggregates:
             label[label < 0], m = m, m + 1
         self.label, self.m = label, m
         self.size = np.bincount(label, minlength=m)
-        self.component = _components(S, weight)
-        self._component_size = np.bincount(self.component)
         a, b = label[summed.i], label[summed.j]
         cell = np.maximum(a, b).astype(np.intp) * m + np.minimum(a, b)
-        found = np.bincount(cell, minlength=m * m) > 0  # pairs of groups that have edges
-        self._one, self._other = np.divmod(np.flatnonzero(found), m)
-        cell = (np.cumsum(found, dtype=np.int32) - 1)[cell]
+        joined = np.bincount(cell, minlength=m * m) > 0  # pairs of groups that have edges
+        self._one, self._other = np.divmod(np.flatnonzero(joined), m)
+        cell = (np.cumsum(joined, dtype=np.int32) - 1)[cell]
         shape, size = len(self._one), min(EDGES, len(cell))
         ones, pointer = np.ones(size, np.float32), np.arange(size + 1, dtype=np.int32)
         self._cells = [  # matrices that sum the weights of some edges for each pair of groups
@@ -84,6 +81,8 @@ class Aggregates:
             for k in (some.stop - some.start,)
         ]
         self._sum = sparse.csr_array((np.ones(n, np.float32), label, np.arange(n + 1)), shape=(n, m)).T.tocsr()
+        self.component = _components(self._sum, S)[label]
+        self._component_size = np.bincount(self.component)
 
     def solver(self, c, mu):
         """A solver of the coarse system, in which all points of a group move together."""
@@ -210,12 +209,13 @@ class GraphLaplacian(Metric):
         return math.sqrt(max(float(np.vdot(X, A_x)), 0.0))
 
 
-def _components(S, weight):
-    """The connected component of each point, in the graph S without edges that are weak for both of their points."""
-    row = row_numbers(S)
-    strong = S.data > WEAK * np.minimum(weight[row], weight[S.indices])
-    kept = sparse.csr_array((np.ones(int(strong.sum()), np.int8), (row[strong], S.indices[strong])), shape=S.shape)
-    return connected_components(kept, directed=False)[1]
+def _components(groups, S):
+    """The connected component of each group, in the graph of groups without edges that are weak for both of them."""
+    between = (groups @ S @ groups.T).tocoo()
+    weight = between.sum(axis=1)
+    strong = between.data > WEAK * np.minimum(weight[between.row], weight[between.col])
+    row, col = between.row[strong], between.col[strong]
+    return connected_components(sparse.csr_array((np.ones(len(row)), (row, col)), between.shape), directed=False)[1]
 
 
 def _strongest(pull):
@@ -263,12 +263,12 @@ class SparsifiedEdges(Edges):
         kept = without[i] | without[j]
         probability[kept] = 1.0
         self.drawn = np.flatnonzero(taken | kept)
-        whole = _sums(i, j, weight, edges.n)
+        sums = _sums(i, j, weight, edges.n)
         i, j, weight = i[self.drawn], j[self.drawn], weight[self.drawn]
         self._times = 1 / probability[self.drawn]
         for _ in range(ROUNDS):
             now = _sums(i, j, weight * self._times, edges.n)
-            self._times *= np.sqrt(whole[i] / now[i] * whole[j] / now[j])
+            self._times *= np.sqrt(sums[i] / now[i] * sums[j] / now[j])
         half = sparse.csr_array((weight * self._times, (i, j)), shape=(edges.n, edges.n))
         super().__init__(half)
 

@@ -2,13 +2,12 @@
 
 import copy
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from sk_stormc.core.problem import CompositionalProblem
 from sk_stormc.embedding.dense import check_memory, dense_jacobian
-from sk_stormc.embedding.divergence import divergence_from
 from sk_stormc.embedding.given import check_affinities
 from sk_stormc.embedding.kernel_sums import (
     Columns,
@@ -20,7 +19,7 @@ from sk_stormc.embedding.kernel_sums import (
     check_degrees_of_freedom,
 )
 from sk_stormc.embedding.mesh import Mesh
-from sk_stormc.embedding.pairs import Edges
+from sk_stormc.embedding.pairs import Edges, divergence_from
 from sk_stormc.embedding.preconditioner import Aggregates, GraphLaplacian, SparsifiedEdges
 from sk_stormc.embedding.steps import (
     CENSUS,
@@ -32,7 +31,7 @@ from sk_stormc.embedding.steps import (
     advice,
     regularization,
 )
-from sk_stormc.utils.types import ArrayLike, SparseMatrix
+from sk_stormc.utils.types import ArrayLike, Kernel, SparseMatrix
 from sk_stormc.utils.validation import check_bool, check_choice, check_int, check_number
 
 __all__ = ["SNEProblem"]
@@ -129,13 +128,13 @@ class SNEProblem(CompositionalProblem):
         affinities: ArrayLike | SparseMatrix,
         n_components: int = 2,
         *,
-        kernel: str = "gaussian",
+        kernel: Kernel = "gaussian",
         exaggeration: float = 1.0,
         n_iter: int | None = None,
         dof: float = 1.0,
         joint: bool = False,
         near_field: Any = True,
-        jacobian: str = "operator",
+        jacobian: Literal["operator", "dense"] = "operator",
         dtype: Any = np.float32,
     ) -> None:
         check_int("n_components", n_components, low=1)

@@ -50,10 +50,10 @@ def place(X, search, embedding, perplexity, spacing=None, dof=1.0):
 def spacings(graph, search):
     """The distance of each sample to its tenth neighbour, or to the farthest if there are fewer."""
     count = np.diff(graph.indptr)
-    found = graph.data[graph.indptr[:-1] + np.minimum(count, NEAREST) - 1].astype(float)
-    if found.any():
-        return np.where(found > 0, found, found[found > 0].mean())
-    return np.full(len(found), np.median(search.to_nearest_unlike()))
+    distance = graph.data[graph.indptr[:-1] + np.minimum(count, NEAREST) - 1].astype(float)
+    if distance.any():
+        return np.where(distance > 0, distance, distance[distance > 0].mean())
+    return np.full(len(distance), np.median(search.to_nearest_unlike()))
 
 
 def _distances(D, spacing, near):

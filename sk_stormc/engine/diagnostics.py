@@ -10,7 +10,7 @@ from sk_stormc.engine.oracle import Oracle
 from sk_stormc.engine.results import StopReason
 from sk_stormc.utils.warnings import warn
 
-__all__ = ["falls_for_ever", "warn_if_clipped", "warn_if_far", "warn_if_unconverged", "warn_of_the_end"]
+__all__ = ["is_unbounded", "warn_if_clipped", "warn_if_far", "warn_if_unconverged", "warn_of_the_end"]
 
 NOTABLE = 1e-4  # smallest excess over the best recorded value for a warning, relative to the total decrease
 COMPONENTS = 16  # single components that give the scale of gradients at the problem's own starting point
@@ -42,7 +42,7 @@ def warn_of_the_end(solver, oracle, result, comparable, unlimited):
             f"made no iteration and returns its starting point: the start took {spent} IFO and an iteration takes "
             f"{step}, where max_ifo={solver.max_ifo} is allowed. Raise max_ifo to at least {spent + step}.",
         )
-    elif reason in BUDGETS and falls_for_ever(oracle.problem, result.state, result.x, result.fun):
+    elif reason in BUDGETS and is_unbounded(oracle.problem, result.state, result.x, result.fun):
         _warn(
             solver,
             f"stops at {result.fun:.6g} after {result.ifo[-1]} IFO, while the objective still falls: it seems "
@@ -62,14 +62,14 @@ def _warn_if_above(solver, result):
     start, best = float(result.loss_curve[0]), float(np.min(result.loss_curve))
     rounding = 8 * np.finfo(result.x.dtype).eps * max(abs(start), abs(result.fun))
     if result.fun > start + rounding:
-        found = f"above the start's, {start:.6g}"
+        excess = f"above the start's, {start:.6g}"
     elif result.fun - best > max(solver.tol, NOTABLE) * (start - best) + rounding:
-        found = f"above one that it had recorded, {best:.6g}"
+        excess = f"above one that it had recorded, {best:.6g}"
     else:
         return
     _warn(
         solver,
-        f"returns its last point, whose objective {result.fun:.6g} is {found}. Use {_instead(solver)}a smaller "
+        f"returns its last point, whose objective {result.fun:.6g} is {excess}. Use {_instead(solver)}a smaller "
         "learning_rate or larger batches.",
     )
 
@@ -111,7 +111,7 @@ def warn_if_unconverged(solver, result, instead=""):
 def warn_if_clipped(solver, oracle):
     """Warn if the last u on all components was below the problem's ``inner_floor``, and was clipped to it.
 
-    In a map the normaliser of a lone point may be, which does not keep the others from their places.
+    In a map the normaliser of a distant point may be, which does not affect the other points.
     """
     problem = oracle.problem
     if oracle.n_below and not problem.advice.many_minima:
@@ -123,23 +123,24 @@ def warn_if_clipped(solver, oracle):
         )
 
 
-def warn_if_far(solver, oracle, result, own):
+def warn_if_far(solver, oracle, result, default):
     """Warn if a run from a given x0 has "converged" although gradients are still large for the problem.
 
-    The objective is then above that at ``own``, the starting point of the problem, and so is the residual. If
-    ``own`` is a minimum, its standard error takes the place of the residual there. ``tol`` is relative to the residual
-    at x0, which is large if x0 is far away.
+    The objective is then above that at ``default``, the starting point of the problem, and so is the residual. If
+    ``default`` is a minimum, the residual is compared with its standard error there. ``tol`` is relative to the
+    residual at x0, which is large if x0 is far away.
     """
-    known = result.state.first_residual
-    if result.stop_reason != StopReason.CONVERGED or not known or not result.fun > (fun := oracle.reported(own)):
+    first = result.state.first_residual
+    if result.stop_reason != StopReason.CONVERGED or not first or not result.fun > (fun := oracle.reported(default)):
         return
-    problem, aside, s, components = oracle.problem, Oracle(oracle.problem, 0), result.state.state, []
-    u = keep_in_domain(problem, aside.inner(own, aside.draw("inner", None)), None)
+    problem, uncounted, s, components = oracle.problem, Oracle(oracle.problem, 0), result.state.state, []
+    u = keep_in_domain(problem, uncounted.inner(default, uncounted.draw("inner", None)), None)
     for _ in range(COMPONENTS):
-        J = aside.jacobian(own, aside.draw_jacobian(1, aside.draw("inner", 1)))
-        components.append(solver.length(oracle, s, own, aside.gradient(own, u, J, aside.draw("outer", 1))))
+        J = uncounted.jacobian(default, uncounted.draw_jacobian(1, uncounted.draw("inner", 1)))
+        F = uncounted.gradient(default, u, J, uncounted.draw("outer", 1))
+        components.append(solver.length(oracle, s, default, F))
     error = math.sqrt(np.mean(np.square(components)) / max(problem.n_inner, problem.n_outer))
-    if result.residual * known > max(solver.length(oracle, s, own, problem.gradient(own)), error) > 0:
+    if result.residual * first > max(solver.length(oracle, s, default, problem.gradient(default)), error) > 0:
         _warn(
             solver,
             f"stops at {result.fun:.6g}, above the objective {fun:.6g} of the problem's own starting point: tol="
@@ -152,21 +153,21 @@ def _warn(solver, message):
     warn(f"{type(solver).__name__} {message}", ConvergenceWarning)
 
 
-def falls_for_ever(problem, run, x, fun):
+def is_unbounded(problem, run, x, fun):
     """Whether Phi is unbounded below: the problem knows it, or Phi decreases linearly along the direction of the run.
 
     The displacement since the milestone before the last is multiplied by 1e8 and 1e10. At such distances an objective
     with a minimum increases again, even if the steps of the run were far too short.
     """
-    known = problem.advice.unbounded_below(problem)
-    if known is not None:
-        return known
-    way = x - (x if run.milestones[0] is None else run.milestones[0])
-    if abs(way).max() <= 16 * np.finfo(x.dtype).eps * abs(x).max():
-        return False  # the displacement is a rounding error
+    unbounded = problem.advice.unbounded_below(problem)
+    if unbounded is not None:
+        return unbounded
+    displacement = x - (x if run.milestones[0] is None else run.milestones[0])
+    if abs(displacement).max() <= 16 * np.finfo(x.dtype).eps * abs(x).max():
+        return False  # it is a rounding error
 
     def fall(s):
-        point = x + s * way
+        point = x + s * displacement
         return fun - problem.objective(point if problem.penalty is None else problem.penalty.project(point))
 
     return fall(1e8) > 0 and fall(1e10) > 10 * fall(1e8)

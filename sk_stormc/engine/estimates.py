@@ -145,29 +145,22 @@ def advance(oracle: Any, old: Any, x: Array, momentum: tuple, size: tuple) -> Es
 
 
 def advance_inner(oracle, old, x, momentum, size):
-    """The estimates u and J of `advance` (steps 8 and 9), and the J at the old point that step 10 needs.
-
-    A batch is evaluated at the old point first, so that a batch that caches values at its last x is used efficiently.
-    """
+    """The estimates u and J of `advance` (steps 8 and 9), and the J at the old point that step 10 needs."""
     a_g, a_dg, a_phi = momentum
     batch = oracle.draw("inner", size[0])
     slope = oracle.draw_jacobian(size[1], batch)
     correct_u = not (batch.full or a_g == 1)
     correct_J = not (slope.full or slope.anew or a_dg == 1)
+    # step 10 with Jacobians of two batches would accumulate their differences
+    needs_old_J = slope.anew and a_phi != 1 and size[2] is not None
 
+    before, (u, J) = oracle.inner_pair(old.x, x, batch, slope, correct_u, correct_J or needs_old_J)
     if correct_u:
-        u = (1 - a_g) * (old.u - oracle.inner(old.x, batch))  # step 8
-    old_J = old.J
-    if slope.anew and a_phi != 1 and size[2] is not None:
-        # step 10 with Jacobians of two batches would accumulate their differences
-        old_J = oracle.jacobian(old.x, slope)
-    if correct_J:
-        J = (1 - a_dg) * (old.J - oracle.jacobian(old.x, slope))  # step 9
-
-    u = u + oracle.inner(x, batch) if correct_u else oracle.inner(x, batch)
+        u = (1 - a_g) * (old.u - before[0]) + u  # step 8
     u = guard(oracle, u, old.u if correct_u else None)
-    J = J + oracle.jacobian(x, slope) if correct_J else oracle.jacobian(x, slope)
-    return u, J, old_J
+    if correct_J:
+        J = (1 - a_dg) * (old.J - before[1]) + J  # step 9
+    return u, J, before[1] if needs_old_J else old.J
 
 
 def advance_outer(oracle, old, x, u, J, old_J, a_phi, size):
@@ -176,6 +169,6 @@ def advance_outer(oracle, old, x, u, J, old_J, a_phi, size):
     if batch.full or a_phi == 1:
         F = oracle.gradient(x, u, J, batch)
     else:
-        F = (1 - a_phi) * (old.F - oracle.gradient(old.x, old.u, old_J, batch))
-        F = F + oracle.gradient(x, u, J, batch)
+        before, F = oracle.gradient_pair((old.x, old.u, old_J), (x, u, J), batch)
+        F = (1 - a_phi) * (old.F - before) + F
     return Estimate(x, u, J, F)

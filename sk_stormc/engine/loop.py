@@ -19,7 +19,7 @@ from sk_stormc.utils.words import check_unchanged, in_words
 
 __all__ = ["Loop", "run"]
 
-IN_VAIN = 100  # iterations after which a run without a budget ends if the objective is known to have no minimum
+UNBOUNDED_ITERATIONS = 100  # the default budget with full batches if the objective is known to be unbounded below
 FREE = ("max_iter", "max_ifo", "tol", "verbose")  # parameters that may change when a run continues
 KEEP_EVERY = 6000  # IFO after which a stream gets the state of its run, and may drop earlier rows
 RESTARTS = 3  # how often a run on a stream restarts with shorter steps
@@ -85,12 +85,13 @@ def _ending_by_ctrl_c(loop):
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-# the start
+# the starting point, and the state of an earlier run
 
 
 def _start_point(problem, oracle, x0):
-    own = problem.initial_point(oracle.rng)
-    x = own if x0 is None else as_numbers("x0", x0, own.dtype)
+    """The starting point: x0, or by default that of the problem, within the domain of the penalty."""
+    default = problem.initial_point(oracle.rng)
+    x = default if x0 is None else as_numbers("x0", x0, default.dtype)
     if x.shape != (problem.n_variables,):
         raise ValueError(f"x0 must have shape ({problem.n_variables},), got {x.shape}")
     if not np.isfinite(x).all():
@@ -106,16 +107,16 @@ def _described(solver):
 def _check_state(solver, problem, state, x0, random_state):
     """Raise a ValueError if a run with these arguments is not the one of the state."""
     if not isinstance(state, RunState) or state.method != type(solver).__name__:
-        found = getattr(state, "method", type(state).__name__)
+        method = getattr(state, "method", type(state).__name__)
         hint = ": give its state" if isinstance(state, SolverResult) else ""
-        raise ValueError(f"state must come from a run of {type(solver).__name__}, got one of {found}{hint}")
+        raise ValueError(f"state must come from a run of {type(solver).__name__}, got one of {method}{hint}")
     if state.state.x.shape != (problem.n_variables,):
         raise ValueError(f"state is of {state.state.x.size} variables, the problem has {problem.n_variables}")
     if state.problem != problem.description():
         raise ValueError(f"state must come from a run on {problem.description()}, got one on {state.problem}")
-    for name, now in _described(solver).items():
+    for name, parameter in _described(solver).items():
         before = state.parameters.get(name, "nothing")
-        check_unchanged(name, before, now, "a run that continues", "other parameters need a new run")
+        check_unchanged(name, before, parameter, "a run that continues", "other parameters need a new run")
     if random_state is not None and not (is_integer(random_state) and random_state == state.random_state):
         before = "an integer was not given" if state.random_state is None else f"{state.random_state} was given"
         raise ValueError(f"random_state must be None or that of the run of state, where {before}, got {random_state}")
@@ -138,7 +139,7 @@ def _check_state(solver, problem, state, x0, random_state):
 
 
 def _iterate(solver, oracle, loop):
-    """Initialise the state if necessary, and iterate until there is a reason to stop."""
+    """Iterate until there is a reason to stop, with restarts on a stream."""
     _begin(solver, oracle, loop)
     while loop.policy.restarts(solver, oracle, loop.run, loop.reason):
         loop.reason = None
@@ -148,6 +149,7 @@ def _iterate(solver, oracle, loop):
 
 
 def _begin(solver, oracle, loop):
+    """Initialise the state of the method if there is none, and iterate."""
     run = loop.run
     if loop.reason is None and type(run.state) is MethodState:
         before = None if oracle.source.finite else oracle.snapshot()
@@ -195,16 +197,16 @@ class Loop:
         self.solver, self.oracle, self.run, self.reason = solver, oracle, run, None
         self.policy = Policy() if oracle.source.finite else StreamPolicy()
         self.interrupted = False
-        self.a_pass = 2 * problem.n_inner + problem.n_outer
+        self.pass_ifo = 2 * problem.n_inner + problem.n_outer
         max_iter = solver.max_iter
         if max_iter is None and solver.max_ifo is None:
             max_iter = problem.advice.max_iter
         self.unlimited = max_iter is None and solver.max_ifo is None
         self.max_iter, self.max_ifo = max_iter or math.inf, solver.max_ifo or math.inf
         self.rule = StoppingRule(solver, oracle, run, self)
-        every = record_every or problem.advice.record_every or self.a_pass
+        every = record_every or problem.advice.record_every or self.pass_ifo
         self.records = Records(self, oracle, every, on_record, verbose)
-        self._longest = 0.0  # residuals up to this value are not an overflow
+        self._largest = 0.0  # residuals up to this value are not an overflow
         self._eps = float(np.finfo(run.state.x.dtype).eps)
 
     def after_iteration(self):
@@ -212,17 +214,17 @@ class Loop:
         s, run = self.run.state, self.run
         if s.t > run.last_checked:
             run.last_checked = s.t
-            self._look(s)
+            self._process(s)
         if self.reason is None and self.solver.tol and self.rule.converged(s):
             self.reason = StopReason.CONVERGED
         if self.reason is None and self.interrupted:
             self.reason = StopReason.INTERRUPTED
         if self.unlimited:
             self.max_iter, passes = self.solver.default_budget(self.oracle, s)
-            self.max_ifo = passes * self.a_pass
+            self.max_ifo = passes * self.pass_ifo
             problem = self.oracle.problem
-            if s.t == IN_VAIN and math.isinf(self.max_ifo) and problem.advice.unbounded_below(problem):
-                self.max_iter = IN_VAIN
+            if s.t == UNBOUNDED_ITERATIONS and math.isinf(self.max_ifo) and problem.advice.unbounded_below(problem):
+                self.max_iter = UNBOUNDED_ITERATIONS
         if self.reason is None:
             if s.t + run.t_before >= self.max_iter:
                 self.reason = StopReason.MAX_ITER
@@ -236,13 +238,13 @@ class Loop:
         elif not self.oracle.lasts(ifo):
             self.reason = StopReason.EXHAUSTED
 
-    def _look(self, s):
+    def _process(self, s):
         """The work that is done once for each iteration."""
         run, oracle, t = self.run, self.oracle, s.t
-        if t and s.residual is not None and not s.residual <= self._longest and self._overflows(s.residual):
+        if t and s.residual is not None and not s.residual <= self._largest and self._overflows(s.residual):
             self.reason = StopReason.NON_FINITE
             return
-        self.rule.watch(s)
+        self.rule.measure(s)
         due = t and oracle.ifo >= run.next_record
         if due:
             self.reason = self.records.add(s.x)
@@ -259,9 +261,9 @@ class Loop:
         """Whether a residual is NaN, or 1/eps times the first residual that is not 0."""
         run = self.run
         run.first_length = run.first_length or residual
-        longest = self.policy.longest(run.first_length)
-        self._longest = longest / self._eps
-        return not residual * self._eps <= longest
+        largest = self.policy.largest(run.first_length)
+        self._largest = largest / self._eps
+        return not residual * self._eps <= largest
 
     def notify(self):
         """Call the callback if there is a new record."""
@@ -300,7 +302,7 @@ class Policy:
         """Whether the objective has increased significantly. It is called at each record."""
         return False
 
-    def longest(self, first_length):
+    def largest(self, first_length):
         """The limit of eps * residual beyond which a residual is an overflow, from the first that is not 0."""
         return first_length
 
@@ -325,7 +327,7 @@ class StreamPolicy(Policy):
     comparable = False
 
     def __init__(self):
-        self.kept = -math.inf  # IFO at the last state that was stored
+        self.stored_at = -math.inf  # IFO at which the state was last stored
 
     def has_diverged(self, oracle, run, x):
         """Compare x with the start on the same rows, and store the best x so far."""
@@ -335,7 +337,7 @@ class StreamPolicy(Policy):
             run.best_x, run.best_fun, run.best_gain = x, fun, gain
         return gain < 0 and oracle.source.uphill(x, run.start)
 
-    def longest(self, first_length):
+    def largest(self, first_length):
         """Infinity, because a stream may start at the minimum of its first rows."""
         return math.inf
 
@@ -353,10 +355,10 @@ class StreamPolicy(Policy):
     def keep(self, loop):
         """Store the state by IFO, because rows are kept as long as the state."""
         oracle = loop.oracle
-        if oracle.ifo - self.kept >= KEEP_EVERY:
+        if oracle.ifo - self.stored_at >= KEEP_EVERY:
             oracle.problem.state = loop.snapshot()
             oracle.hold()
-            self.kept = oracle.ifo
+            self.stored_at = oracle.ifo
 
     def leave(self, oracle, run):
         """Store the last state, even if an exception has ended the run."""
@@ -385,17 +387,18 @@ class Shortened:
 
 
 def _result(solver, oracle, loop):
+    """The result of a run that has ended."""
     run, reason = loop.run, loop.reason
     run.oracle = oracle.snapshot(last=True)
     oracle.hold()
-    records, t = list(run.records), run.t  # the last record belongs to this stop, not to the state
+    records, t = list(run.records), run.t  # the last record is not a part of the state
     run.overflowed = reason in (StopReason.NON_FINITE, StopReason.DIVERGED)
     if run.overflowed:
         x, fun = run.best_x, run.best_fun
         records = [r for r in records if math.isfinite(r[2])]
     else:
         if reason == StopReason.CONVERGED:
-            x = run.stopping.answer
+            x = run.stopping.point
         else:
             x = solver.finish(oracle, run.state) if run.state.t else run.state.x
         is_recorded = x is run.state.x and records[-1][0] == t

@@ -42,7 +42,7 @@ class Batch:
         self.anew = anew
 
 
-class Ahead(list):
+class PendingDraws(list):
     """A stack of up to AHEAD draws of one kind and size, with the function that gathers a batch, and its IFO."""
 
     __slots__ = ("gather", "price")
@@ -113,14 +113,14 @@ class Oracle:
         self.rng = generators.pop()
         self.source = source_of(problem)
         self._generators = dict(zip(KINDS, self.source.open(generators), strict=True))
-        self._ahead = {}  # (kind, size) -> Ahead
+        self._pending = {}  # (kind, size) -> PendingDraws
         self.ifo = 0
         self.n_evaluations = dict.fromkeys(KINDS, 0)
         self.n_guarded = self.n_below = 0
         self._exact = None
         self.exact_charged = False
         self.exact = deque(maxlen=MEMORY)
-        self._told = {}  # the last point at which values were evaluated on all components, and these values
+        self._evaluated = {}  # values on all components, and their point
         self._full, self._costs = {}, {}
         m, n = plain(problem.n_inner), plain(problem.n_outer)
         self._all = {"inner": m, "jacobian": m, "outer": n}
@@ -172,17 +172,17 @@ class Oracle:
         -------
         Batch
         """
-        ahead = self._ahead.get((kind, size))
-        if not ahead:
+        pending = self._pending.get((kind, size))
+        if not pending:
             if size is None or size == self._all[kind]:
                 return self._draw_all(kind)
-            if ahead is None:
-                ahead = self._ahead[kind, size] = Ahead(self, kind, size)
+            if pending is None:
+                pending = self._pending[kind, size] = PendingDraws(self, kind, size)
             draw = self.source.draw_outer if kind == "outer" else self.source.draw_inner
             blocks = max(1, min(AHEAD, 2**20 // size)) if self.source.finite else 1
-            ahead[:] = list(draw(self._generators[kind], (blocks, size)))[::-1]
-        self.ifo += ahead.price
-        return Batch(ahead.gather(ahead.pop()), ahead.price)
+            pending[:] = list(draw(self._generators[kind], (blocks, size)))[::-1]
+        self.ifo += pending.price
+        return Batch(pending.gather(pending.pop()), pending.price)
 
     def draw_jacobian(self, size, inner, same=False):
         """Draw the batch on which a Jacobian is evaluated, and count it.
@@ -206,6 +206,7 @@ class Oracle:
         return Batch(None, 0, True) if size == 0 else self.draw("jacobian", size)
 
     def _draw_all(self, kind):
+        """The batch of all components, which is gathered once."""
         side = "outer" if kind == "outer" else "inner"
         if side not in self._full:
             everything = self.problem.outer_batch(None) if kind == "outer" else self.problem.inner_batch(None)
@@ -214,10 +215,6 @@ class Oracle:
         self.ifo += batch.size
         return batch
 
-    def forget(self, kind, size):
-        """Drop the batches of this size that were drawn ahead, so that saved states do not contain unused draws."""
-        self._ahead.pop((kind, size), None)
-
     # evaluating
 
     def inner(self, x, batch):
@@ -225,7 +222,7 @@ class Oracle:
         self.n_evaluations["inner"] += batch.size
         u = self.problem.inner(x, batch.data)
         if batch.full:
-            self._told = {"x": x, "u": u}
+            self._evaluated = {"x": x, "u": u}
         return u
 
     def jacobian(self, x, batch):
@@ -234,9 +231,21 @@ class Oracle:
             return None
         self.n_evaluations["jacobian"] += batch.size
         J = self.problem.jacobian(x, batch.data)
-        if batch.full and self._told:
-            self._told["J"] = J
+        if batch.full and self._evaluated:
+            self._evaluated["J"] = J
         return J
+
+    def inner_pair(self, x_old, x, batch, slope, u_old=True, J_old=True):
+        """g(x, B) and dg(x, B') at two points, ((u_old, J_old), (u, J)). u_old and J_old are None if not needed.
+
+        The old point is first, so that a batch that caches values at its last x is used efficiently.
+        """
+        if u_old and J_old:
+            self.n_evaluations["inner"] += 2 * batch.size
+            self.n_evaluations["jacobian"] += 2 * slope.size
+            return self.problem.inner_pair(x_old, x, batch.data, slope.data)
+        before = self.inner(x_old, batch) if u_old else None, self.jacobian(x_old, slope) if J_old else None
+        return before, (self.inner(x, batch), self.jacobian(x, slope))
 
     def exact_jacobian(self, x):
         """The constant Jacobian over all components. It is counted at its first use only, also in resumed runs."""
@@ -251,25 +260,31 @@ class Oracle:
     def gradient(self, x, u, J, batch):
         """F = f_x + J.T f_u over an outer batch."""
         self.n_evaluations["outer"] += batch.size
-        exact = batch.full and self._is_exact(x, u) and self._is_slope(J)
+        exact = batch.full and self._is_exact(x, u) and self._is_exact_jacobian(J)
         J = self.exact_jacobian(x) if J is None else J
         F = self.problem.compositional_gradient(x, u, J, batch.data)
         if exact:
             self._remember(x, F)
         return F
 
+    def gradient_pair(self, old, new, batch):
+        """F at two points (x, u, J) over an outer batch that does not contain all components."""
+        self.n_evaluations["outer"] += 2 * batch.size
+        points = ((x, u, self.exact_jacobian(x) if J is None else J) for x, u, J in (old, new))
+        return self.problem.gradient_pair(*points, batch.data)
+
     def outer_gradient(self, x, u, batch):
         """(f_x, f_u) over an outer batch. f_x is None if f does not depend on x directly."""
         self.n_evaluations["outer"] += batch.size
         v = self.problem.outer_gradient(x, u, batch.data)
         if batch.full and self._is_exact(x, u):
-            self._told["v"] = v
+            self._evaluated["v"] = v
         return v
 
     def chain(self, x, J, v):
         """F = f_x + J.T f_u from v = (f_x, f_u)."""
         f_x, f_u = v
-        exact = self._told and self._told.get("v") is v and self._told["x"] is x and self._is_slope(J)
+        exact = self._evaluated.get("v") is v and self._evaluated["x"] is x and self._is_exact_jacobian(J)
         F = self.problem.vjp(self.exact_jacobian(x) if J is None else J, f_u)
         F = F if f_x is None else f_x + F
         if exact:
@@ -281,23 +296,26 @@ class Oracle:
     def follow(self, x, x_0, u_0):
         """u at x by a constant Jacobian, from u_0 at x_0 on all components. It is exact up to rounding."""
         u = u_0 + self.exact_jacobian(x) @ (x - x_0)
-        self._told = {"x": x, "u": u}
+        self._evaluated = {"x": x, "u": u}
         return u
 
     def _is_exact(self, x, u):
-        return bool(self._told) and self._told["x"] is x and self._told["u"] is u
+        """Whether u is the inner value at x on all components."""
+        return self._evaluated.get("u") is u and self._evaluated["x"] is x
 
-    def _is_slope(self, J):
-        return J is None or J is self._told.get("J")
+    def _is_exact_jacobian(self, J):
+        """Whether J is the Jacobian on all components, at the point of the inner value on all components."""
+        return J is None or J is self._evaluated.get("J")
 
     def _remember(self, x, F):
+        """Store a point at which F is exact."""
         self.exact.append((x, F))
-        self._told = {}
+        self._evaluated = {}
 
     def count_guarded(self, u, n_guarded):
         """Count the entries of u that left the domain of f."""
         self.n_guarded += n_guarded
-        if self._told.get("u") is u:
+        if self._evaluated.get("u") is u:
             self.n_below = n_guarded
 
     def objective(self, x):
@@ -331,7 +349,7 @@ class Oracle:
 
     @contextmanager
     def looking_ahead(self):
-        """A context in which draws are counted, but do not use up the rows of a stream, for a probe."""
+        """A context in which draws are counted, but do not use up the rows of a stream."""
         places, self._generators = self._generators, self.source.aside(self._generators)
         yield
         self._generators = places
@@ -339,18 +357,18 @@ class Oracle:
     # resuming
 
     def snapshot(self, last=False):
-        """Generators, draws ahead and counters: all that a resumed run needs, without the problem.
+        """What a resumed run needs, without the problem: generators, pending draws and counters.
 
         The ``last`` snapshot is made without copies, because the oracle is not used after it.
         """
-        kept = ("rng", "_generators", "ifo", "n_evaluations", "n_guarded", "exact_charged")
-        taken = {name: getattr(self, name) for name in kept}
+        names = ("rng", "_generators", "ifo", "n_evaluations", "n_guarded", "exact_charged")
+        state = {name: getattr(self, name) for name in names}
         if not last:
-            taken = copy.deepcopy(taken)
-        taken["_ahead"] = {key: list(draws) for key, draws in self._ahead.items()}  # draws are immutable
-        return taken
+            state = copy.deepcopy(state)
+        state["_pending"] = {key: list(draws) for key, draws in self._pending.items()}  # draws are immutable
+        return state
 
     def restore(self, snapshot):
         """Restore the state of a `snapshot`."""
-        self.__dict__.update(copy.deepcopy({name: value for name, value in snapshot.items() if name != "_ahead"}))
-        self._ahead = {key: Ahead(self, *key, draws) for key, draws in snapshot["_ahead"].items()}
+        self.__dict__.update(copy.deepcopy({name: value for name, value in snapshot.items() if name != "_pending"}))
+        self._pending = {key: PendingDraws(self, *key, draws) for key, draws in snapshot["_pending"].items()}

@@ -170,7 +170,7 @@ class SolverResult(OptimizeResult, Recorded):
     Attributes
     ----------
     x : ndarray of shape (n_variables,)
-        The point that was found.
+        The returned point.
     fun : float
         Phi(x), with the penalty R.
     loss_curve : ndarray of shape (n_records,)
@@ -245,15 +245,15 @@ def outcome(n_iter, reason):
 
 def changed(result, **entries):
     """A `SolverResult` with some entries changed, and with the entries that depend on them."""
-    found = result | entries
-    return SolverResult(found | outcome(found["n_iter"], found["stop_reason"]))
+    entries = result | entries
+    return SolverResult(entries | outcome(entries["n_iter"], entries["stop_reason"]))
 
 
 def joined(first, last, **curves):
     """Join two runs, of which the second begins where the first ended. ``curves`` are the joined records."""
-    evaluated = {kind: count + first.n_evaluations[kind] for kind, count in last.n_evaluations.items()}
+    n_evaluations = {kind: count + first.n_evaluations[kind] for kind, count in last.n_evaluations.items()}
     n_iter, n_guarded = first.n_iter + last.n_iter, first.n_guarded + last.n_guarded
-    return changed(last, n_evaluations=evaluated, n_iter=n_iter, n_guarded=n_guarded, **curves)
+    return changed(last, n_evaluations=n_evaluations, n_iter=n_iter, n_guarded=n_guarded, **curves)
 
 
 @dataclass(frozen=True)
@@ -308,8 +308,8 @@ class Records:
 
     def __init__(self, loop, oracle, record_every, on_record, verbose):
         self.loop, self.oracle, self.every, self.on_record = loop, oracle, record_every, on_record
-        self._untold = None  # a record for which the callback has not been called
-        self._report = Report(loop.a_pass) if verbose else None
+        self._pending = None  # a record for which the callback has not been called
+        self._report = Report(loop.pass_ifo) if verbose else None
 
     def add(self, x):
         """Record Phi(x) at the current iteration. Return NON_FINITE if it is not finite."""
@@ -324,14 +324,14 @@ class Records:
         if not math.isfinite(fun):
             return StopReason.NON_FINITE
         if self.on_record is not None:
-            self._untold = Record(t, ifo, fun, x.copy(), loop.snapshot, loop.n_left)
+            self._pending = Record(t, ifo, fun, x.copy(), loop.snapshot, loop.n_left)
         return None
 
     def notify(self):
         """Call the callback with a new record. Return a reason to stop, or None."""
-        if self._untold is None:
+        if self._pending is None:
             return None
-        record, self._untold = self._untold, None
+        record, self._pending = self._pending, None
         try:
             return StopReason.CALLBACK if self.on_record(record) else None
         except KeyboardInterrupt:
@@ -341,12 +341,12 @@ class Records:
 class Report:
     """The output of verbose=1, a line for each record."""
 
-    def __init__(self, a_pass):
-        self.a_pass, self.began = a_pass, time.perf_counter()
+    def __init__(self, pass_ifo):
+        self.pass_ifo, self.start_time = pass_ifo, time.perf_counter()
         print(f"{'iteration':>10}{'passes':>10}{'objective':>16}{'residual':>12}{'seconds':>10}")
 
     def line(self, t, ifo, fun, residual):
         """Print a record. A stream has no passes."""
-        passes = f"{ifo / self.a_pass:10.2f}" if math.isfinite(self.a_pass) else f"{'-':>10}"
-        seen = f"{residual:12.2e}" if math.isfinite(residual) else f"{'-':>12}"
-        print(f"{t:10d}{passes}{fun:16.8g}{seen}{time.perf_counter() - self.began:10.2f}", flush=True)
+        passes = f"{ifo / self.pass_ifo:10.2f}" if math.isfinite(self.pass_ifo) else f"{'-':>10}"
+        residual = f"{residual:12.2e}" if math.isfinite(residual) else f"{'-':>12}"
+        print(f"{t:10d}{passes}{fun:16.8g}{residual}{time.perf_counter() - self.start_time:10.2f}", flush=True)

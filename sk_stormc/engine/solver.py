@@ -7,6 +7,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -15,10 +16,11 @@ from sk_stormc.core.declared import refuse_former
 from sk_stormc.core.metrics import Metric
 from sk_stormc.core.penalties import check_penalty
 from sk_stormc.core.problem import CompositionalProblem
+from sk_stormc.core.schedules import Slowed, at
 from sk_stormc.core.source import source_of
 from sk_stormc.engine.loop import run
 from sk_stormc.engine.results import Record, RunState, SolverResult
-from sk_stormc.engine.tools import Tools, check_prox
+from sk_stormc.engine.steps import Inertia, Limit, StepRule, curvature, direction, proximal_point
 from sk_stormc.utils.docstrings import inherit_parameters
 from sk_stormc.utils.threads import in_one_thread
 from sk_stormc.utils.types import ArrayLike, Auto, RandomState, Schedule, Size
@@ -30,12 +32,15 @@ from sk_stormc.utils.validation import (
     check_number,
     check_parameters,
     check_schedule,
+    is_list,
+    is_word,
     plain,
 )
 
-__all__ = ["CompositionalSolver"]
+__all__ = ["CompositionalSolver", "advised"]
 
 PASSES = 100  # the default budget if neither max_iter nor max_ifo is given
+SMALL = 1024  # number of components up to which "auto" batches contain all of them
 
 
 def check_learning_rate(name, value):
@@ -43,7 +48,28 @@ def check_learning_rate(name, value):
     check_schedule(name, value, low=0, inclusive=callable(value), words=("auto",))
 
 
-class CompositionalSolver(Tools, BaseEstimator, ABC):
+def check_prox(penalty, has_prox):
+    """Raise a ValueError if a penalty's proximal step has no closed form in the metric."""
+    if penalty is not None and not has_prox:
+        raise ValueError("a penalty needs a diagonal metric (or None): its proximal step has no closed form")
+
+
+def advised(problem, name):
+    """The value that a problem's advice has for a parameter of a method, or "auto" if it has none."""
+    advice, source = problem.advice, source_of(problem)
+    if name == "batch_size" or (name == "init_batch_size" and not advice.tracking):
+        return advice.batch_size
+    if name in ("learning_rate", "normalization", "precision"):
+        value = getattr(advice, name)
+        return "auto" if value is None else value
+    if name == "momentum" and (source.cumulative or not advice.tracking):
+        return 1.0
+    if name == "beta" and not advice.tracking:
+        return 1.0
+    return "auto"
+
+
+class CompositionalSolver(BaseEstimator, ABC):
     """Base class of the methods. Users call `solve`. Authors write `init_state` and `step`.
 
     These parameters are common to the methods. A method declares those that it needs in its ``__init__``, which only
@@ -53,15 +79,15 @@ class CompositionalSolver(Tools, BaseEstimator, ABC):
     ----------
     learning_rate : float, callable or "auto", default="auto"
         The learning rate eta, or a picklable function of the iteration number. "auto" is 0.7 / L, where L is the
-        curvature of minibatches. It is estimated by a probe, whose oracle calls are counted.
+        curvature of minibatches, an estimate whose oracle calls are counted.
     batch_size : int, None, tuple of three or "auto", default="auto"
         The batch size B, or (B_g, B_dg, B_f). None means all components, as does an integer not smaller than their
         number. "auto" means all components if there are at most 1024, and otherwise 16. A constant Jacobian is then
         computed exactly, once.
     max_iter, max_ifo : int or None, default=None
         Limits on the iterations and on the oracle calls (IFO), counted from the start of a run. If both are None, the
-        limit is 100 passes of 2 n_inner + n_outer IFO. The initial batch and the probe are made in any case. A warning
-        says what they take if they leave no iteration.
+        limit is 100 passes of 2 n_inner + n_outer IFO. The initial batch and the curvature estimate are made in any
+        case. A warning says what they take if they leave no iteration.
     tol : float, default=1e-4
         Stop when |x~ - x| / eta has fallen to tol times its value at x_0, where both use the gradient on all data. This
         full gradient is computed, and counted, once the method's own estimates have fallen as far on average over a
@@ -106,10 +132,11 @@ class CompositionalSolver(Tools, BaseEstimator, ABC):
     }
     instead = "solver='storm-c'"
 
-    learning_rate: float | Schedule | Auto
-    batch_size: Size
-    precision: float | Schedule | Auto | None
     # defaults for methods without the parameter
+    learning_rate: float | Schedule | Auto = "auto"
+    batch_size: Size = "auto"
+    normalization: Any = "auto"
+    precision: float | Schedule | Auto | None = "auto"
     max_iter: int | None = None
     max_ifo: int | None = None
     tol: float = 1e-4
@@ -156,42 +183,15 @@ class CompositionalSolver(Tools, BaseEstimator, ABC):
         return s.x
 
     def run_metric(self, oracle, s):
-        """The metric of a run's steps: the problem's.
-
-        Parameters
-        ----------
-        oracle : Oracle
-        s : MethodState or None
-            None at the start of a run, and the state of a run that is resumed.
-
-        Returns
-        -------
-        Metric
-        """
+        """The metric of a run's steps. ``s`` is None at the start, and the state of a run that is resumed."""
         return oracle.metric
 
     def default_budget(self, oracle, s):
-        """The limits of a run for which neither max_iter nor max_ifo is set.
-
-        Parameters
-        ----------
-        oracle : Oracle
-        s : MethodState
-
-        Returns
-        -------
-        max_iter, max_passes : float
-        """
+        """(max_iter, max_passes) of a run for which neither max_iter nor max_ifo is set."""
         return math.inf, PASSES
 
     def needed_to_stream(self):
-        """The parameters to set so that the method can run on a stream, where not all components are available.
-
-        Returns
-        -------
-        str
-            Empty if nothing needs to be set.
-        """
+        """The parameters to set so that the method can run on a stream. Empty if there are none."""
         return ""
 
     def accept(self, problem):
@@ -221,6 +221,155 @@ class CompositionalSolver(Tools, BaseEstimator, ABC):
             self.step(oracle, s)
             s.t += 1
             loop.after_iteration()
+
+    # what authors call in init_state and step
+
+    def auto(self, name, problem, rule):
+        """A parameter's value: the user's, the problem's advice, or the method's ``rule``."""
+        value = getattr(self, name)
+        if is_word(value, "auto"):
+            value = advised(problem, name)
+        return rule if is_word(value, "auto") else plain(value)
+
+    def sizes(self, name, oracle, rule, like=None):
+        """The batch sizes for a problem.
+
+        Parameters
+        ----------
+        name : str
+            Name of the parameter.
+        oracle : Oracle
+        rule : int, None or tuple
+            The value of "auto" with more than 1024 components. A triple is the value in any case.
+        like : tuple, default=None
+            The batch sizes of the steps, if the sizes are for other batches. The Jacobian is exact if it is in the
+            steps.
+
+        Returns
+        -------
+        tuple
+            (B_g, B_dg, B_f), with None for all components. B_dg = 0 means a constant Jacobian that is computed exactly,
+            once.
+        """
+        problem = oracle.problem
+        value = self.auto(name, problem, "auto")
+        if isinstance(value, str):
+            if isinstance(rule, tuple):
+                return rule
+            inner = None if problem.n_inner <= SMALL else rule
+            value = (inner, inner, None if problem.n_outer <= SMALL else rule)
+            value = (inner, None, value[2]) if problem.jacobian_kind == "constant" else value
+        B_g, B_dg, B_f = value if is_list(value) else oracle.source.sizes(value)
+        oracle.source.accept(name, (B_g, B_dg, B_f))
+
+        def all_or(size, n):
+            return None if size is None or size >= n else int(size)
+
+        if problem.jacobian_kind != "constant":
+            B_dg = all_or(B_dg, problem.n_inner)
+        elif like is not None and like[1] == 0:
+            B_dg = 0
+        elif B_dg is None:
+            B_dg = 0 if like is None else None
+        else:  # a number of at least n means all components at each iteration
+            B_dg = min(int(B_dg), problem.n_inner)
+        return all_or(B_g, problem.n_inner), B_dg, all_or(B_f, problem.n_outer)
+
+    def step_rule(self, oracle, x, size, factor, schedule=lambda eta: eta, L=None):
+        """The rule of steps by the user's learning rate and limits, the problem's advice, or the method's default.
+
+        Parameters
+        ----------
+        oracle : Oracle
+        x : ndarray of shape (n_variables,)
+        size : tuple
+            Batch sizes of the steps.
+        factor : float
+            An automatic learning rate is ``schedule(factor / L)``, where L is the estimated curvature, or the problem's
+            advice on smoothness if that is larger. In the latter case a schedule is slowed down.
+        schedule : callable, default=identity
+            A function that makes a learning rate or a schedule from a number.
+        L : float, default=None
+            The curvature, if it was estimated before.
+
+        Returns
+        -------
+        StepRule
+        """
+        problem, smoothness = oracle.problem, 0.0
+        eta = self.auto("learning_rate", problem, None)
+        if eta is None:
+            L = oracle.metric.curvature if L is None else L
+            if L is None:
+                with oracle.looking_ahead():
+                    L = curvature(oracle, x, size)
+                smoothness = problem.advice.smoothness(problem, size, oracle.metric.at(x, 0))
+            # for a linear objective any learning rate decreases it, and the run ends at its budget
+            eta = schedule(factor / max(L, smoothness) if max(L, smoothness) > 0 else 1.0)
+            if smoothness > L and callable(eta):  # slow the schedule down, because shorter steps need more iterations
+                eta = Slowed(eta, smoothness)
+        inertia = problem.advice.inertia
+        eta = eta if callable(eta) else float(eta)
+        return StepRule(eta, self.limit(problem), Inertia(inertia) if inertia else None)
+
+    def limit(self, problem):
+        """The `Limit` of steps by ``normalization`` and ``precision``, or the problem's advice, or None."""
+        normalization, precision = self.auto("normalization", problem, None), self.auto("precision", problem, 0.1)
+        if normalization is None:
+            return None
+        return Limit(precision if callable(precision) else float(precision), by_block=normalization == "block")
+
+    def move(self, oracle, s, F, x=None, metric=None):
+        """Steps 5 and 6 of Algorithm 1: the next point along F by the state's rule. It sets ``s.residual``.
+
+        Parameters
+        ----------
+        oracle : Oracle
+        s : MethodState
+            A state with a ``rule``.
+        F : ndarray of shape (n_variables,)
+        x : ndarray of shape (n_variables,), default=None
+            Starting point of the step. None means ``s.x``.
+        metric : Metric, default=None
+            The metric of this step and its proximal step. None means that of the problem. The residual, which is
+            compared with tol, always uses the metric of the problem.
+
+        Returns
+        -------
+        ndarray of shape (n_variables,)
+
+        Raises
+        ------
+        ValueError
+            If the state has no rule, or the problem's penalty has no proximal step in the metric.
+        """
+        problem, rule = oracle.problem, s.rule
+        if rule is None:
+            raise ValueError(f"the state of {type(self).__name__} must have a rule, from step_rule, for move")
+        x = s.x if x is None else x
+        eta, default = at(rule.learning_rate, s.t), oracle.metric.at(x, s.t)
+        if metric is None:
+            way = direction(problem, default, x, F, eta)
+            s.residual = way.length
+        else:
+            check_prox(problem.penalty, metric.has_prox)
+            way = direction(problem, metric, x, F, eta)
+            s.residual = direction(problem, default, x, F, eta).length
+        if rule.inertia is None:
+            return rule.next_point(problem, metric or default, x, way, eta, s.t)
+        s.velocity = rule.average(problem, metric or default, way, s.velocity, s.t)
+        x = x - eta * s.velocity
+        return x if problem.penalty is None else problem.penalty.project(x)
+
+    def length(self, oracle, s, x, F):
+        """The residual |x~ - x| / eta at x along F, in the norm of the metric's inverse, for the stopping rule."""
+        eta = 1.0 if s.rule is None else at(s.rule.learning_rate, s.t)
+        return direction(oracle.problem, oracle.metric.at(x, s.t), x, F, eta).length
+
+    def proximal_point(self, oracle, s, F):
+        """x~ of step 5 of Algorithm 1: the end of a step from ``s.x`` along F that is not shortened."""
+        eta = at(s.rule.learning_rate, s.t)
+        return proximal_point(oracle.problem, oracle.metric.at(s.x, s.t), s.x, F, eta)
 
     # what users call
 

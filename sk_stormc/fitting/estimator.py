@@ -20,7 +20,7 @@ from sk_stormc.solvers import SOLVERS, StopReason, get_solver
 from sk_stormc.streams.problem import stack
 from sk_stormc.utils.docstrings import inherit_attributes, inherit_parameters
 from sk_stormc.utils.threads import in_one_thread
-from sk_stormc.utils.types import Array, FloatArray
+from sk_stormc.utils.types import Array, F, FloatArray
 from sk_stormc.utils.validation import (
     check_choice,
     check_int,
@@ -36,7 +36,7 @@ __all__ = ["CompositionalEstimator", "only_if", "streams"]
 
 
 def streams(estimator):
-    """Whether the estimator's solver can run on a stream, for `only_if`. An AttributeError says what to set."""
+    """Return True if the estimator's solver can run on a stream. Otherwise an AttributeError says what to set."""
     try:
         solver = get_solver(estimator.solver)
     except ValueError:
@@ -55,9 +55,9 @@ class only_if:
     def __init__(self, check):
         self.check = check
 
-    def __call__(self, method):
+    def __call__(self, method: F) -> F:
         self.method = method
-        return update_wrapper(self, method)
+        return update_wrapper(self, method)  # type: ignore[return-value]  # the bound method, as __get__ makes it
 
     def __get__(self, estimator, owner=None):
         if estimator is None:
@@ -89,7 +89,7 @@ class CompositionalEstimator(CallbackSupportMixin, Recorded, BaseEstimator):
     tol : float, default=None
         Tolerance, passed to the solver. None keeps the solver's own value.
     verbose : {0, 1}, default=0
-        If 1, print a line for each record.
+        If 1, print a line for each record. Exact solutions of values, and calls of `partial_fit`, have one line.
     random_state : int, RandomState instance or None, default=None
         Seed of the batches. Results are bit-for-bit reproducible for a given seed.
 
@@ -153,7 +153,8 @@ class CompositionalEstimator(CallbackSupportMixin, Recorded, BaseEstimator):
         if "solver" in params:
             super().set_params(solver=params.pop("solver"))
         if isinstance(self.solver, str) and any(name.startswith("solver__") for name in params):
-            self.solver = get_solver("storm-c" if self.solver == "auto" and self.own_solvers else self.solver)
+            name: Any = "storm-c" if self.solver == "auto" and self.own_solvers else self.solver
+            self.solver = get_solver(name)
         return super().set_params(**params)
 
     def resume(self, X: Any, y: Any = None, **fit_params: Any) -> Self:
@@ -236,8 +237,8 @@ class CompositionalEstimator(CallbackSupportMixin, Recorded, BaseEstimator):
 
     def _with_budget(self, solver):
         """The solver with the estimator's own max_iter and tol."""
-        own = {"max_iter": self.max_iter, "tol": self.tol}
-        solver.set_params(**{name: value for name, value in own.items() if value is not None})
+        budget = {"max_iter": self.max_iter, "tol": self.tol}
+        solver.set_params(**{name: value for name, value in budget.items() if value is not None})
         solver.validate()
         return solver
 
@@ -270,6 +271,7 @@ class CompositionalEstimator(CallbackSupportMixin, Recorded, BaseEstimator):
                 seeds.set_state(before)
             raise
         self.__dict__ = new.__dict__
+        self._report_result()
         return self
 
     def _stream_on(self, rows, window, open_stream, x0, settles=False):
@@ -291,12 +293,12 @@ class CompositionalEstimator(CallbackSupportMixin, Recorded, BaseEstimator):
             if short and not first_call and not renewed:
                 self._stream = None, None, waiting, x0, seed
                 return None
-            known = waiting
+            first_rows = waiting
             if short and settles:
-                known = [tuple(stack(parts)[: milestone(n)] for parts in zip(*waiting, strict=True))]
+                first_rows = [tuple(stack(parts)[: milestone(n)] for parts in zip(*waiting, strict=True))]
             elif short and x0 is None:
                 self._warn_that_rows_wait(window)
-            stream = open_stream(known)
+            stream = open_stream(first_rows)
         elif self.stop_reason_ in (StopReason.NON_FINITE, StopReason.DIVERGED):
             raise ValueError(
                 f"partial_fit cannot go on after stop_reason_={self.stop_reason_!r}: begin again with fit or a clone, "
@@ -324,11 +326,22 @@ class CompositionalEstimator(CallbackSupportMixin, Recorded, BaseEstimator):
         return result
 
     def _warn_that_rows_wait(self, window):
+        """Warn that a stream begins with its window."""
         warn(
             f"{type(self).__name__} stays at its starting point until about {window} rows have come, which give the "
             "scale of the steps. Use fit for shorter data.",
             ConvergenceWarning,
         )
+
+    def _report_result(self):
+        """The output of verbose=1 for a result that came at once, if there is one yet."""
+        if self.verbose and "loss_curve_" in vars(self):
+            solver = self.recorded()["label"]
+            print(
+                f"{type(self).__name__}: {solver}, n_iter={self.n_iter_}, {self.objective_label} "
+                f"{self.loss_curve_[-1]:.8g} ({self.loss_curve_[0]:.8g} at the start), {self.stop_reason_}",
+                flush=True,
+            )
 
     def _seed(self):
         """The seed of a stream, which is drawn at its first call."""

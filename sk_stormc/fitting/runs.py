@@ -64,14 +64,14 @@ class Progress:
         if self.estimator != other.estimator:
             raise ValueError(f"the fit to resume must be one of {other.estimator}, got one of {self.estimator}")
         for name in sorted(self.parameters.keys() | other.parameters.keys()):
-            before, now = (progress.parameters.get(name, "nothing") for progress in (self, other))
-            check_unchanged(name, before, now, "resume", "other parameters need a new fit")
+            before, value = (progress.parameters.get(name, "nothing") for progress in (self, other))
+            check_unchanged(name, before, value, "resume", "other parameters need a new fit")
         for name in other.data | self.data:
-            before, now = self.data.get(name), other.data.get(name)
-            if name.startswith("names of") and None in (before, now):
+            before, value = self.data.get(name), other.data.get(name)
+            if name.startswith("names of") and None in (before, value):
                 continue  # an array has no names
-            if before != now:
-                raise ValueError(f"{name} must be the data of the fit to resume, {before}, got {now}")
+            if before != value:
+                raise ValueError(f"{name} must be the data of the fit to resume, {before}, got {value}")
 
 
 class Fit:
@@ -131,14 +131,15 @@ class Fit:
         return fit
 
     def _begin(self):
+        """Prepare the callbacks. A Checkpoint needs parameters that can be compared."""
         self._context = self._task = None
         self._opened = False
         callbacks = callbacks_of(self.estimator)
         self.has_callbacks = bool(callbacks)
         if any(isinstance(callback, KeepsFits) for callback in callbacks):
-            for name, words in self.progress.parameters.items():
-                if UNKNOWN in words:
-                    check_unchanged(name, words, words, "a Checkpoint", "")
+            for name, description in self.progress.parameters.items():
+                if UNKNOWN in description:
+                    check_unchanged(name, description, description, "a Checkpoint", "")
 
     def run(self, solver, problem, x0=None, *, attributes=None, show=None, **kwargs):
         """Run the solver, or continue the corresponding run of the resumed fit."""
@@ -147,7 +148,7 @@ class Fit:
         state = self._states[number] if number < len(self._states) else None
         self._open()
         self._task, self._attributes, self._losses, self._show = None, attributes, [], show
-        on_record = show if self._context is None else self._tell
+        on_record = show if self._context is None else self._notify
         if state is None:
             result = solver.solve(problem, x0, random_state=self.rng, on_record=on_record, **kwargs)
         else:
@@ -165,23 +166,24 @@ class Fit:
         return result
 
     def end(self):
-        """Tell the callbacks that the fit has ended and that the estimator has its fitted attributes."""
+        """Notify the callbacks that the fit has ended and that the estimator has its fitted attributes."""
         if self._context is not None:
-            self._context.call_on_fit_task_end(**self._seen, reconstruction_attributes={})
+            self._context.call_on_fit_task_end(**self._arguments, reconstruction_attributes={})
 
     # callbacks
 
     def _open(self):
+        """Begin the root task of the callbacks with the first run."""
         if not self._opened:
             self._opened = True
             routed = get_config()["enable_metadata_routing"]  # without it a scorer only accepts sample_weight
             metadata = {name: value for name, value in self.metadata.items() if routed or name == "sample_weight"}
-            self._seen = {"estimator": self.estimator, "X": self.X, "y": self.y, "metadata": metadata or None}
+            self._arguments = {"estimator": self.estimator, "X": self.X, "y": self.y, "metadata": metadata or None}
             self._context = open_context(self.estimator) if self.has_callbacks else None
             if self._context is not None:
-                self._context.call_on_fit_task_begin(**self._seen)
+                self._context.call_on_fit_task_begin(**self._arguments)
 
-    def _tell(self, record):
+    def _notify(self, record):
         """Call the callbacks at a record, as the end of a task. Return whether one of them asks to stop."""
         self._losses.append(record.fun)
         if self._show:
@@ -192,24 +194,25 @@ class Fit:
             left = record.n_left()
             expected = math.ceil(left) + 1 if math.isfinite(left) else None
             self._task = self._context.subcontext(task_name="passes", max_subtasks=expected)
-            self._task.call_on_fit_task_begin(**self._seen)
-            self._told = 0
-        self._told += 1
-        if self._task.max_subtasks is not None and self._told > self._task.max_subtasks:
+            self._task.call_on_fit_task_begin(**self._arguments)
+            self._n_passes = 0
+        self._n_passes += 1
+        if self._task.max_subtasks is not None and self._n_passes > self._task.max_subtasks:
             self._task.max_subtasks = None  # there are more passes than expected from the budget
-        task = self._task.subcontext(task_name="pass").call_on_fit_task_begin(**self._seen)
-        return task.call_on_fit_task_end(**self._seen, reconstruction_attributes=lambda: self._fitted(record))
+        task = self._task.subcontext(task_name="pass").call_on_fit_task_begin(**self._arguments)
+        return task.call_on_fit_task_end(**self._arguments, reconstruction_attributes=lambda: self._fitted(record))
 
     def _fitted(self, record):
         """The fitted attributes at a record, which callbacks see, with the progress from which `resume` continues."""
-        now, state = copy.copy(self.progress), record.snapshot()
-        now.runs = [*self.progress.runs, *([] if state is None else [state])]
-        seen = {"loss_curve_": np.array(self._losses), "n_iter_": record.iteration, "_progress": now}
-        return seen | (self._attributes(record.x) if self._attributes else {})
+        progress, state = copy.copy(self.progress), record.snapshot()
+        progress.runs = [*self.progress.runs, *([] if state is None else [state])]
+        fitted = {"loss_curve_": np.array(self._losses), "n_iter_": record.iteration, "_progress": progress}
+        return fitted | (self._attributes(record.x) if self._attributes else {})
 
     def _close_task(self):
+        """End the task of a run."""
         if self._task is not None:
-            self._task.call_on_fit_task_end(**self._seen)
+            self._task.call_on_fit_task_end(**self._arguments)
             self._task = None
 
 
@@ -231,11 +234,11 @@ def with_fit(method: F) -> F:
 def _described(estimator, solver):
     """Descriptions of the parameters that a resumed fit must have in common with this one."""
     free = (*estimator._free_to_resume, "solver")
-    own = {name: value for name, value in vars(estimator).items() if name[0] != "_" and name[-1] != "_"}
-    own = {name: value for name, value in own.items() if name not in free}
-    theirs = {f"solver__{name}": value for name, value in solver.get_params(deep=False).items() if name not in FREE}
+    parameters = {name: value for name, value in vars(estimator).items() if name[0] != "_" and name[-1] != "_"}
+    parameters = {name: value for name, value in parameters.items() if name not in free}
+    of_solver = {f"solver__{name}": value for name, value in solver.get_params(deep=False).items() if name not in FREE}
     name = getattr(solver, "name", type(solver).__name__)
-    return {"solver": name} | {name: in_words(value) for name, value in (own | theirs).items()}
+    return {"solver": name} | {name: in_words(value) for name, value in (parameters | of_solver).items()}
 
 
 def fingerprint(data):
@@ -267,6 +270,7 @@ def _blocks(rows):
 
 
 def _as_floats(part):
+    """Objects as floats, or their text as bytes."""
     try:
         return part.astype(float)
     except (TypeError, ValueError):

@@ -47,9 +47,9 @@ class Curve:
         return cls._of(estimator.recorded())
 
     @classmethod
-    def _of(cls, known):
-        known = known | {name: np.asarray(known[name], dtype=float) for name in ("ifo", "objective")}
-        return cls(**known | {"label": _solver_name(known["label"])})
+    def _of(cls, fields):
+        fields = fields | {name: np.asarray(fields[name], dtype=float) for name in ("ifo", "objective")}
+        return cls(**fields | {"label": _solver_name(fields["label"])})
 
 
 def _solver_name(name):
@@ -84,11 +84,11 @@ def x_of(curve, x, pass_ifo):
                 "does not tell it"
             )
         return curve.ifo / pass_ifo
-    found = {"ifo": curve.ifo, "seconds": curve.seconds, "iterations": curve.iterations}[x]
-    if found is None:
+    values = {"ifo": curve.ifo, "seconds": curve.seconds, "iterations": curve.iterations}[x]
+    if values is None:
         instead = "; compare_solvers records them" if x == "seconds" else ", use x='ifo'"
         raise ValueError(f"x={x!r} cannot be drawn: {curve.label!r} has no {x} of its records{instead}")
-    return np.asarray(found, dtype=float)
+    return np.asarray(values, dtype=float)
 
 
 def y_of(curve, y, optimum):

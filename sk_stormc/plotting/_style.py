@@ -61,8 +61,8 @@ def styles_of(labels):
 def check_kwargs(where, kwargs, artist):
     """Raise a ValueError for a keyword that is no property of the matplotlib class."""
     inspector = ArtistInspector(artist)
-    known = {*inspector.get_setters(), *(alias for names in inspector.aliasd.values() for alias in names)}
-    unknown = [name for name in kwargs if name not in known]
+    properties = {*inspector.get_setters(), *(alias for names in inspector.aliasd.values() for alias in names)}
+    unknown = [name for name in kwargs if name not in properties]
     if unknown:
         raise ValueError(f"{where} takes properties of matplotlib's {artist.__name__}, got {', '.join(unknown)}")
 

@@ -1,6 +1,9 @@
 """Curves of runs: the objective, its gap or the gradient's norm against what they cost."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 from matplotlib.lines import Line2D
@@ -9,6 +12,10 @@ from sk_stormc.plotting._curves import Curve, grouped, x_of, y_of
 from sk_stormc.plotting._style import GRID, axes_for, check_kwargs, log_axis, styles_of
 from sk_stormc.utils.validation import check_bool, check_choice, check_int, check_number, check_text, short
 from sk_stormc.utils.warnings import warn_of_an_optimum
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 __all__ = ["ConvergenceDisplay"]
 
@@ -66,7 +73,17 @@ class ConvergenceDisplay:
     ['storm-c', 'sarah-c']
     """
 
-    def __init__(self, curves: dict[str, list], *, x_label: str = "", y_label: str = "", y_scale: str = "auto") -> None:
+    ax_: Axes
+    figure_: Figure
+
+    def __init__(
+        self,
+        curves: dict[str, list],
+        *,
+        x_label: str = "",
+        y_label: str = "",
+        y_scale: Literal["auto", "linear", "log"] = "auto",
+    ) -> None:
         self.curves = curves
         self.x_label = x_label
         self.y_label = y_label
@@ -74,8 +91,17 @@ class ConvergenceDisplay:
 
     @classmethod
     def from_estimator(
-        cls, estimator, *, x="ifo", y="objective", optimum=None, pass_ifo=None, ax=None, x_scale="log", **kwargs
-    ):
+        cls,
+        estimator: Any,
+        *,
+        x: Literal["ifo", "passes", "iterations"] = "ifo",
+        y: Literal["objective", "gap"] = "objective",
+        optimum: float | None = None,
+        pass_ifo: int | None = None,
+        ax: Axes | None = None,
+        x_scale: Literal["log", "linear"] = "log",
+        **kwargs: Any,
+    ) -> Self:
         """Draw the loss curves of fitted estimators.
 
         Parameters
@@ -111,8 +137,17 @@ class ConvergenceDisplay:
 
     @classmethod
     def from_results(
-        cls, results, *, x="ifo", y="objective", optimum=None, pass_ifo=None, ax=None, x_scale="log", **kwargs
-    ):
+        cls,
+        results: Any,
+        *,
+        x: Literal["ifo", "passes", "seconds", "iterations"] = "ifo",
+        y: Literal["objective", "gap", "gradient"] = "objective",
+        optimum: float | None = None,
+        pass_ifo: int | None = None,
+        ax: Axes | None = None,
+        x_scale: Literal["log", "linear"] = "log",
+        **kwargs: Any,
+    ) -> Self:
         """Draw the curves of results.
 
         Parameters
@@ -164,7 +199,15 @@ class ConvergenceDisplay:
         scale = "auto" if y == "objective" else "log"
         return cls(curves, x_label=X_LABELS[x], y_label=y_label, y_scale=scale)
 
-    def plot(self, ax=None, *, x_scale="log", legend=True, styles=None, **kwargs):
+    def plot(
+        self,
+        ax: Axes | None = None,
+        *,
+        x_scale: Literal["log", "linear"] = "log",
+        legend: bool = True,
+        styles: dict[str, dict[str, Any]] | None = None,
+        **kwargs: Any,
+    ) -> Self:
         """Draw the curves.
 
         Parameters

@@ -1,5 +1,9 @@
 """Maps of points: two dimensions as they are, three in perspective, more in pairs."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Self
+
 import numpy as np
 from matplotlib.collections import PathCollection
 from matplotlib.gridspec import GridSpecFromSubplotSpec
@@ -10,6 +14,10 @@ from scipy.ndimage import uniform_filter
 from sk_stormc.plotting._style import BLUE, COLORS, axes_for, check_kwargs
 from sk_stormc.utils.types import ArrayLike
 from sk_stormc.utils.validation import as_numbers, check_bool, check_text, short
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 __all__ = ["EmbeddingDisplay"]
 
@@ -71,13 +79,19 @@ class EmbeddingDisplay:
     ['a', 'b', 'c']
     """
 
+    ax_: Axes
+    figure_: Figure
+    scatter_: list[Any]
+
     def __init__(self, embedding: ArrayLike, *, y: ArrayLike | None = None, y_label: str = "") -> None:
         self.embedding = embedding
         self.y = y
         self.y_label = y_label
 
     @classmethod
-    def from_estimator(cls, estimator, y=None, *, y_label="", ax=None, **kwargs):
+    def from_estimator(
+        cls, estimator: Any, y: ArrayLike | None = None, *, y_label: str = "", ax: Axes | None = None, **kwargs: Any
+    ) -> Self:
         """Draw the map of a fitted estimator.
 
         Parameters
@@ -105,7 +119,7 @@ class EmbeddingDisplay:
         name = y_label or getattr(y, "name", None)
         return cls(estimator.embedding_, y=y, y_label="" if name is None else str(name)).plot(ax, **kwargs)
 
-    def plot(self, ax=None, *, legend=True, **kwargs):
+    def plot(self, ax: Axes | None = None, *, legend: bool = True, **kwargs: Any) -> Self:
         """Draw the points.
 
         Parameters
@@ -136,7 +150,7 @@ class EmbeddingDisplay:
             self._plot_pairs(ax, Z[:, :PAIRED], d, colours, kwargs)
         else:
             self._plot_one(ax, Z, colours, kwargs)
-        self.figure_ = self.ax_.figure
+        self.figure_ = self.ax_.figure  # type: ignore[assignment]  # a SubFigure only where the caller gave its axes
         if legend and self.y is not None:
             self._write_legend(colours, own=ax is None)
         if d == 2 and colours.names is not None and len(colours.names) <= WRITTEN:
@@ -245,8 +259,8 @@ class _Colours:
         names, self.codes = np.unique(y.astype(str) if y.dtype.kind not in "biuf" else y, return_inverse=True)
         if len(names) > CLASSES:
             raise ValueError(f"y must have at most {CLASSES} classes, got {len(names)}")
-        whole = y.dtype.kind == "f"
-        self.names = [f"{name:g}" if whole else str(name) for name in names]
+        is_float = y.dtype.kind == "f"
+        self.names = [f"{name:g}" if is_float else str(name) for name in names]
         palette = COLORS if len(names) <= len(COLORS) else TEN
         self.looks = [(palette[k % len(palette)], SHAPES[k // len(palette)]) for k in range(len(names))]
 
@@ -261,8 +275,8 @@ class _Colours:
             missing = order[~good[order]]
             if missing.size:
                 yield "o", missing, {"c": "0.8"}
-            rows, known = order[good[order]], self.values[good]
-            limits = {"vmin": known.min(), "vmax": known.max()} if known.size else {}
+            rows, values = order[good[order]], self.values[good]
+            limits = {"vmin": values.min(), "vmax": values.max()} if values.size else {}
             yield "o", rows, {"c": self.values[rows], "cmap": CONTINUOUS, **limits}
         elif self.names is None:
             yield "o", order, {"c": BLUE}

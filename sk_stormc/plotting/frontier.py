@@ -1,7 +1,10 @@
 """Risk and return of the portfolios that an estimator finds for several values of risk_aversion."""
 
+from __future__ import annotations
+
 import warnings
 from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from matplotlib.lines import Line2D
@@ -12,9 +15,13 @@ from sklearn.utils.validation import check_array
 
 from sk_stormc.plotting._style import BLUE, COLORS, GRID, axes_for, check_kwargs, place_labels
 from sk_stormc.utils.frames import columns_of
-from sk_stormc.utils.types import ArrayLike
+from sk_stormc.utils.types import ArrayLike, FloatArray
 from sk_stormc.utils.validation import as_numbers, check_bool, check_numeric, check_text, naming, short
 from sk_stormc.utils.warnings import warn
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 __all__ = ["FrontierDisplay"]
 
@@ -80,6 +87,12 @@ class FrontierDisplay:
     True
     """
 
+    ax_: Axes
+    figure_: Figure
+    risk_aversions_: FloatArray
+    weights_: FloatArray
+    labels_: list[Any]
+
     def __init__(
         self,
         risk: ArrayLike,
@@ -102,7 +115,16 @@ class FrontierDisplay:
         self.name = name
 
     @classmethod
-    def from_estimator(cls, estimator, X, *, risk_aversions=None, name="portfolios", ax=None, **kwargs):
+    def from_estimator(
+        cls,
+        estimator: Any,
+        X: ArrayLike,
+        *,
+        risk_aversions: ArrayLike | None = None,
+        name: str = "portfolios",
+        ax: Axes | None = None,
+        **kwargs: Any,
+    ) -> Self:
         """Fit clones of an estimator for several values of risk_aversion, and draw their portfolios.
 
         A solver that makes steps starts each fit from the weights of the one before.
@@ -135,8 +157,8 @@ class FrontierDisplay:
         ConvergenceWarning
             If fits did not converge. It is given once, and says how many.
         """
-        known = estimator.get_params() if hasattr(estimator, "get_params") else {}
-        if not {"risk_aversion", "risk_measure", "warm_start"} <= set(known):
+        params = estimator.get_params() if hasattr(estimator, "get_params") else {}
+        if not {"risk_aversion", "risk_measure", "warm_start"} <= set(params):
             raise ValueError(f"estimator must be a CompositionalPortfolio, got {short(estimator)}")
         check_text("name", name)
         check_numeric("X", X)
@@ -144,9 +166,9 @@ class FrontierDisplay:
             returns = check_array(X, dtype=[np.float64, np.float32], ensure_min_samples=2, input_name="X")
         measure = estimator.risk_measure
         # from the most averse on: there the minimum is nearest to an even split, and bounds take over one by one
-        found = np.sort(_aversions(risk_aversions, returns, measure))[::-1]
+        aversions = np.sort(_aversions(risk_aversions, returns, measure))[::-1]
         follower, weights, unsettled = clone(estimator).set_params(warm_start=True), [], []
-        for value in found:
+        for value in aversions:
             warned = _fit_quietly(follower.set_params(risk_aversion=float(value)), X)
             if warned:  # tol is relative to the start, and one at the minimum itself cannot be improved on
                 afresh = clone(follower).set_params(warm_start=False)
@@ -157,8 +179,8 @@ class FrontierDisplay:
             unsettled += warned[:1]
         if unsettled:
             warn(
-                f"{len(unsettled)} of the {len(found)} portfolios of the frontier have not converged. The first said: "
-                f"{unsettled[0]}",
+                f"{len(unsettled)} of the {len(aversions)} portfolios of the frontier have not converged. The first "
+                f"said: {unsettled[0]}",
                 ConvergenceWarning,
             )
         weights = np.array(weights, dtype=float)[::-1]
@@ -166,7 +188,8 @@ class FrontierDisplay:
         asset_risk, asset_mean = _risk_and_mean(follower, X, returns, np.eye(returns.shape[1]))
         chosen = None
         if hasattr(estimator, "weights_") and len(estimator.weights_) == returns.shape[1]:
-            chosen = tuple(float(v[0]) for v in _risk_and_mean(follower, X, returns, estimator.weights_[None]))
+            own_risk, own_mean = _risk_and_mean(follower, X, returns, estimator.weights_[None])
+            chosen = float(own_risk[0]), float(own_mean[0])
         display = cls(
             risk,
             mean,
@@ -177,10 +200,10 @@ class FrontierDisplay:
             risk_label=LABELS.get(measure, f"{measure} of the loss per period"),
             name=name,
         )
-        display.risk_aversions_, display.weights_ = found[::-1], weights
+        display.risk_aversions_, display.weights_ = aversions[::-1], weights
         return display.plot(ax, **kwargs)
 
-    def plot(self, ax=None, *, legend=True, **kwargs):
+    def plot(self, ax: Axes | None = None, *, legend: bool = True, **kwargs: Any) -> Self:
         """Draw the frontier and the assets.
 
         Parameters
@@ -210,8 +233,8 @@ class FrontierDisplay:
             assets = _pair("asset_risk", self.asset_risk, "asset_mean", self.asset_mean)
             names = self.asset_names
             if names is not None and (isinstance(names, str) or np.shape(names) != assets[0].shape):
-                found = len(names) if hasattr(names, "__len__") else short(names)
-                raise ValueError(f"asset_names must be {len(assets[0])} names, got {found}")
+                given = len(names) if hasattr(names, "__len__") else short(names)
+                raise ValueError(f"asset_names must be {len(assets[0])} names, got {given}")
         if self.chosen is not None:
             chosen = as_numbers("chosen", self.chosen)
             if chosen.shape != (2,) or not np.isfinite(chosen).all():
@@ -282,18 +305,18 @@ def _aversions(given, returns, measure):
         risk = np.median(deviation) ** (2 if measure in LABELS else 1)
         middle = np.ptp(mean) / risk if risk > 0 and np.ptp(mean) > 0 else 1.0
         return middle * 10 ** np.linspace(-DECADES, DECADES, POINTS)
-    found = as_numbers("risk_aversions", given)
-    if found.ndim != 1 or not found.size or not (np.isfinite(found) & (found > 0)).all():
+    aversions = as_numbers("risk_aversions", given)
+    if aversions.ndim != 1 or not aversions.size or not (np.isfinite(aversions) & (aversions > 0)).all():
         raise ValueError(f"risk_aversions must be a vector of finite numbers > 0, got {short(given)}")
-    return found
+    return aversions
 
 
 def _risk_and_mean(fitted, X, returns, weights):
     """Risk and mean return of some portfolios, in the unit of the returns."""
-    found = returns.astype(float) @ weights.T
-    mean = found.mean(axis=0)
+    of_portfolios = returns.astype(float) @ weights.T
+    mean = of_portfolios.mean(axis=0)
     if fitted.risk_measure in LABELS:
-        below = found - mean
+        below = of_portfolios - mean
         if fitted.risk_measure == "semivariance":
             below = np.minimum(below, 0.0)
         return np.sqrt(np.mean(below**2, axis=0)), mean

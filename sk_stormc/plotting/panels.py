@@ -15,7 +15,7 @@ from sk_stormc.utils.validation import check_text, naming, short
 
 __all__ = ["plot_curves", "plot_embeddings"]
 
-def plot_curves(panels: dict, labels: dict | None):
+def plot_curves(panels: dict[str, dict[str, list]], labels: list[str] | tuple[str, ...]) -> Figure:
     """Draw curves against IFO on logarithmic axes, with x_0 at the left edge.
 
     Several runs of a method are drawn as their median, with a band between their quartiles. A run that has ended keeps
@@ -85,7 +85,7 @@ def plot_curves(panels: dict, labels: dict | None):
     return figure
 
 
-def plot_embeddings(panels: dict, labels: ArrayLike | None = None):
+def plot_embeddings(panels: dict[str, ArrayLike], labels: ArrayLike | None = None) -> Figure:
     """Scatter embeddings side by side, coloured by label.
 
     Parameters

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from dataclasses import replace
 from functools import partial
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted, validate_data
@@ -24,8 +24,11 @@ from sk_stormc.portfolio.second_order.ratio import ratio_at
 from sk_stormc.portfolio.steps import conclude_steps, run_steps
 from sk_stormc.portfolio.streaming import go_on, streams_returns
 from sk_stormc.utils.frames import columns_of, rows_of
-from sk_stormc.utils.types import ArrayLike, Auto, FloatArray, RandomState
+from sk_stormc.utils.types import ArrayLike, Auto, FloatArray, RandomState, RiskMeasure, SolverName
 from sk_stormc.utils.validation import check_bool, check_choice, check_number
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 __all__ = ["CompositionalPortfolio"]
 
@@ -162,13 +165,13 @@ class CompositionalPortfolio(CompositionalEstimator):
 
     def __init__(
         self,
-        solver: str | CompositionalSolver = "auto",
+        solver: Literal["auto", "newton", "moments"] | SolverName | CompositionalSolver = "auto",
         *,
-        risk_measure: str = "variance",
+        risk_measure: RiskMeasure = "variance",
         risk_aversion: float = 1.0,
         confidence: float = 0.95,
         order: float = 2.0,
-        objective: str = "utility",
+        objective: Literal["utility", "ratio"] = "utility",
         max_risk: float | None = None,
         constraint: Any = None,
         budget: float | None = None,
@@ -389,7 +392,7 @@ class CompositionalPortfolio(CompositionalEstimator):
             return float(problem._mean @ weights)
         return ratio_at(problem, weights) if self.objective == "ratio" else -problem.value_at(weights)
 
-    def named_weights(self):
+    def named_weights(self) -> pd.Series:
         """``weights_`` with the labels of the columns.
 
         Returns

@@ -1,6 +1,7 @@
 """Scorers of portfolios that can compare different values of risk_aversion."""
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ __all__ = ["has_failed", "make_sharpe_scorer", "sharpe_ratio"]
 CONSTANT = 16  # standard deviations below so many machine epsilons of the largest return are rounding errors
 
 
-def sharpe_ratio(estimator: Any, X: ArrayLike, y: Any = None):
+def sharpe_ratio(estimator: Any, X: ArrayLike, y: Any = None) -> float:
     """Scorer: mean over standard deviation of the portfolio's return per period.
 
     It does not depend on risk_aversion, so it can be used to choose risk_aversion. `CompositionalPortfolio.score` would
@@ -63,7 +64,9 @@ def sharpe_ratio(estimator: Any, X: ArrayLike, y: Any = None):
     return -math.inf if has_failed(estimator) else _ratio(np.asarray(estimator.predict(X)))
 
 
-def make_sharpe_scorer(periods_per_year: float = 252, risk_free: float = 0.0):
+def make_sharpe_scorer(
+    periods_per_year: float = 252, risk_free: float | str = 0.0
+) -> Callable[..., float]:
     """Make a scorer of the annualised Sharpe ratio: mean over standard deviation of the excess return.
 
     The excess return is the portfolio's return minus ``risk_free``. A portfolio that is nearly all cash has a tiny

@@ -2,6 +2,7 @@
 
 from sk_stormc.checks.problem import check_problem
 from sk_stormc.core.advice import Advice, Published
+from sk_stormc.core.autodiff import DifferentiableComposition
 from sk_stormc.core.composition import FiniteSumComposition
 from sk_stormc.core.log_mean_exp import LogMeanExpProblem
 from sk_stormc.core.problem import CompositionalProblem
@@ -22,6 +23,7 @@ __all__ = [
     "BellmanProblem",
     "CVaRPortfolioProblem",
     "CompositionalProblem",
+    "DifferentiableComposition",
     "DownsidePortfolioProblem",
     "DrawdownPortfolioProblem",
     "EVaRPortfolioProblem",

@@ -10,9 +10,8 @@ import csv
 from sk_stormc.compare import compare_solvers
 from sk_stormc.compare.table import stop_reasons
 from sk_stormc.portfolio.estimator import CompositionalPortfolio
-from sk_stormc.reproduce.files import directory
-from sk_stormc.reproduce.progress import progress_line
-from sk_stormc.reproduce.returns_file import add_data_arguments, load_returns
+from sk_stormc.reproduce.files import add_data_arguments, directory, read_returns
+from sk_stormc.reproduce.runner import progress_line
 
 __all__ = ["SEEDS", "SOLVERS", "add_arguments", "report"]
 
@@ -44,7 +43,7 @@ def add_arguments(parser):
 
 def report(args):
     """Run the solvers, print the table and write files."""
-    read = load_returns(args.data, args.drop_missing, args.unit)
+    read = read_returns(args.data, args.drop_missing, args.unit)
     portfolio = CompositionalPortfolio(
         risk_aversion=args.risk_aversion, constraint="long_only" if args.long_only else None
     )
@@ -56,7 +55,7 @@ def report(args):
     for label, runs in found.runs.items() if args.ifo is not None else ():
         if not runs[0].n_iter and runs[0].ifo[-1] > args.ifo:
             raise ValueError(f"--ifo must pay for the first batch of {label}, {runs[0].ifo[-1]}; got {args.ifo}")
-    print(f"{args.data}: {read.line()}")
+    print(read.line())
     print(f"Mean-variance, risk_aversion = {args.risk_aversion:g}, {'long only' if args.long_only else 'no bounds'}.\n")
     print(found)
     if args.out is not None:

@@ -12,12 +12,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.stats import t as student
 from sklearn.exceptions import ConvergenceWarning
 
 from sk_stormc.core.schedules import power
-from sk_stormc.reproduce.progress import progress_line
-from sk_stormc.reproduce.runner import check_methods, format_table
-from sk_stormc.reproduce.slopes import Slope, draw_slopes, fit_slope
+from sk_stormc.reproduce.runner import check_methods, format_table, progress_line
 from sk_stormc.reproduce.valley import FallingValley
 from sk_stormc.solvers import StopReason, minimize
 from sk_stormc.theory import storm_parameters
@@ -30,6 +29,9 @@ __all__ = [
     "SEEDS",
     "Measured",
     "Row",
+    "Slope",
+    "draw_slopes",
+    "fit_slope",
     "run_complexity",
 ]
 
@@ -41,22 +43,12 @@ RESAMPLES = 200  # of the bootstrap over seeds
 
 @dataclass(frozen=True)
 class Row:
-    """A method and how its parameters follow eps.
-
-    Attributes
-    ----------
-    name : str
-    solver : str
-    order : str
-        The theory's exponent of 1/eps.
-    parameters : callable
-        ``parameters(eps)``, for `sk_stormc.minimize`.
-    """
+    """A method and how its parameters follow eps."""
 
     name: str
     solver: str
-    order: str
-    parameters: Callable
+    order: str  # the theory's exponent of 1/eps
+    parameters: Callable  # of eps, for `sk_stormc.minimize`
 
 
 def _storm(eps):
@@ -107,25 +99,22 @@ METHODS = {
 
 
 @dataclass(frozen=True)
-class Measured:
-    """What a row needed.
+class Slope:
+    """A fitted exponent, log IFO against log(1/eps), and its 95 % interval."""
 
-    Attributes
-    ----------
-    row : Row
-    epsilons : ndarray of shape (n_reached,)
-        The largest eps first, down to the last one that was reached.
-    ifo : ndarray of shape (n_reached,)
-        IFO of the shortest run whose average of |grad Phi(x_t)|, over iterates and seeds, is at most eps.
-    resampled : ndarray of shape (n_resamples, n_reached)
-        The same with the seeds drawn again, with replacement.
-    slope : Slope
-    """
+    value: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What a row needed for each eps, the largest first, down to the last one that was reached."""
 
     row: Row
     epsilons: np.ndarray
-    ifo: np.ndarray
-    resampled: np.ndarray
+    ifo: np.ndarray  # of the shortest run whose average of |grad Phi(x_t)|, over iterates and seeds, is at most eps
+    resampled: np.ndarray  # of shape (n_resamples, n_reached): the same with the seeds drawn again, with replacement
     slope: Slope
 
 
@@ -207,6 +196,33 @@ def _run(problem, row, eps, seed, max_ifo, every, stop=0.0):
     return (ifo, average) if ifo else ([0], [math.inf])
 
 
+def fit_slope(epsilons, ifo, resampled=None):
+    """The exponent p of IFO ~ eps^-p, by least squares on logarithms, with a 95 % interval.
+
+    The variance of the slope is that from the residuals, which a curve that is no power law enlarges, plus that over
+    the bootstrap, if given; the interval is Student's with two degrees of freedom less than there are points. The
+    residuals contain the seeds' noise as well, so it is rather too wide.
+    """
+    x = -np.log(np.asarray(epsilons, dtype=float))
+    if x.size < 2:
+        return Slope(math.nan, math.nan, math.nan)
+    x = x - x.mean()
+
+    def fit(values):
+        return np.log(values) @ x / (x @ x)
+
+    y = np.log(ifo)
+    p = float(fit(ifo))
+    if x.size < 3:
+        return Slope(p, math.nan, math.nan)
+    residual = y - y.mean() - p * x
+    variance = residual @ residual / (x.size - 2) / (x @ x)
+    if resampled is not None:
+        variance += np.var(fit(np.asarray(resampled)))
+    half = student.ppf(0.975, x.size - 2) * math.sqrt(variance)
+    return Slope(p, float(p - half), float(p + half))
+
+
 def summarize(measured, epsilons=EPSILONS):
     """A table: slope, interval, the theory's exponent and the IFO at each eps; then the IFO of Proposition 3.2."""
     header = ("method", "order", "slope", "95 % interval", *(f"eps {eps:.3g}" for eps in epsilons))
@@ -223,6 +239,33 @@ def summarize(measured, epsilons=EPSILONS):
             cells.append("-")
     rows.append(("Proposition 3.2", "3", "", "", *cells))
     return format_table(header, rows)
+
+
+def draw_slopes(measured):
+    """IFO against eps, with the fitted lines."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    from sk_stormc.plotting._style import GRID, styles_of
+
+    figure = Figure(figsize=(6.4, 4.6), layout="constrained")
+    FigureCanvasAgg(figure)
+    ax = figure.subplots()
+    styles = styles_of(m.row.name for m in measured)
+    for m in measured:
+        if not m.ifo.size:
+            continue
+        errors = np.abs(np.percentile(m.resampled, [2.5, 97.5], axis=0) - m.ifo)
+        label = f"{m.row.name}: {m.slope.value:.2f} [{m.slope.low:.2f}, {m.slope.high:.2f}]"
+        color, marker = styles[m.row.name]["color"], styles[m.row.name]["marker"]
+        ax.errorbar(m.epsilons, m.ifo, errors, fmt=marker, color=color, ms=5, capsize=3, label=label)
+        level = np.mean(np.log(m.ifo) + m.slope.value * np.log(m.epsilons))
+        ax.plot(m.epsilons, np.exp(level) * m.epsilons**-m.slope.value, color=color, linewidth=1.2)
+    ax.set(xscale="log", yscale="log", xlabel="eps", ylabel="IFO to  E$|\\nabla\\Phi|$ <= eps")
+    ax.invert_xaxis()
+    ax.grid(True, **GRID)
+    ax.legend(title="slope [95 % interval]", fontsize="small")
+    return figure
 
 
 def add_arguments(parser):

@@ -1,85 +1,296 @@
-"""A user's files: what the readers of returns and of points share, and where results go."""
+"""Tables of returns or of points in a user's files."""
 
 import argparse
+import re
 import zipfile
 import zlib
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
 
-__all__ = ["describe", "directory", "read_array", "read_arrays", "read_as", "read_frame"]
+from sk_stormc.portfolio.returns import looks_like_prices
+
+__all__ = [
+    "PICTURES",
+    "Returns",
+    "add_data_arguments",
+    "add_points_argument",
+    "directory",
+    "read_points",
+    "read_returns",
+    "result_file",
+]
+
+ARRAYS, FRAMES = (".npz", ".npy"), (".parquet", ".feather", ".xlsx", ".xls")
+SEPARATORS = {".csv": ",", ".tsv": "\t", ".txt": r"\s+"}
+SEPARATED = "commas (.csv), tabs (.tsv) or blanks (.txt)"
+MISSING_CODES = (-99.99, -999.0)  # of the French data library
+INDEX = ("", "date", "index", "unnamed: 0")  # names of a column that is no asset
+LABELS = ("y", "label", "labels", "target")
+PICTURES = (".png", ".pdf", ".svg")
+UNITS = {"fractions": 1.0, "percent": 1e2, "basis-points": 1e4}
+_GUESSES = ((0.2, "fractions"), (20.0, "percent"), (np.inf, "basis-points"))  # by the assets' median deviation
+_AMOUNT = re.compile(r"[-+]?\d*[.,]?\d*\s*%?")  # such as 5% and 0,5, which are no numbers to pandas
+_DATE = re.compile(r"(19|20)\d\d(\d{2}|\d{4}|\D.*)?")  # yyyy, yyyymm, yyyymmdd, yyyy-mm-dd
 
 
-def read_as(path, readers):
-    """The path of a file, and what the reader for its suffix, such as ".npz", makes of it."""
-    path = Path(path)
-    if path.suffix.lower() not in readers:
-        *others, last = readers
-        raise ValueError(f"{path}: expected a file named {', '.join(others)} or {last}")
-    if not path.is_file():
-        raise FileNotFoundError(f"No such file: {path}. A path begins where the command is run, or with /")
-    return path, readers[path.suffix.lower()](path)
+@dataclass
+class Returns:
+    """Returns of shape (n_periods, n_assets), names of the assets, dates if there are any, and what was done."""
+
+    path: Path
+    values: np.ndarray
+    names: list
+    dates: list | None = None
+    notes: tuple = ()
+
+    def line(self):
+        """What was read, on one line."""
+        n, d = self.values.shape
+        span = "no dates" if self.dates is None else f"{self.dates[0]} to {self.dates[-1]}"
+        return ", ".join([f"{self.path}: {n} periods", f"{d} assets", span, *self.notes])
 
 
-def read_arrays(path):
-    """The arrays of a .npz file, by name; a ValueError where it is none."""
-    try:
-        with np.load(path) as file:
-            return {name: file[name] for name in file.files}
-    except (ValueError, EOFError, AttributeError, zipfile.BadZipFile, zlib.error) as error:
-        raise ValueError(f"{path}: expected a .npz file of numpy arrays ({error})") from error
-    except (MemoryError, OverflowError) as error:
-        raise _too_large(path, error) from None
+def add_data_arguments(parser, about="returns (periods x assets)", required=False, unit=None):
+    """Add --data, --unit and --drop-missing to a command; ``unit`` is the default, None or "guess"."""
+    kinds = ".csv, .tsv, .txt, .npz, .npy, or .parquet, .feather and .xlsx with pandas"
+    parser.add_argument("--data", metavar="FILE", required=required, help=f"{about}: {kinds}")
+    otherwise = "they stay as they are" if unit is None else "guessed from their size"
+    meaning = f"unit of the returns of FILE, which then become fractions (default: {otherwise})"
+    parser.add_argument("--unit", choices=list(UNITS), default=unit, help=meaning)
+    parser.add_argument("--drop-missing", action="store_true", help="leave out periods of FILE with missing returns")
 
 
-def read_array(path):
-    """The array of a .npy file; a ValueError where it is none."""
-    try:
-        found = np.load(path)
-    except (ValueError, EOFError) as error:
-        raise ValueError(f"{path}: expected a .npy file of a numpy array ({error})") from error
-    except (MemoryError, OverflowError) as error:
-        raise _too_large(path, error) from None
-    if not isinstance(found, np.ndarray):
-        raise ValueError(f"{path}: expected a .npy file of a numpy array, found a .npz archive")
-    return found
+def add_points_argument(parser, about, required=False):
+    """Add --data of points to a command."""
+    kinds = ".npz (X, perhaps y), .npy, or .csv, .tsv, .txt (perhaps a column 'label')"
+    parser.add_argument("--data", metavar="FILE", required=required, help=f"{about}: {kinds}")
 
 
-def _too_large(path, error):
-    """What to say where memory is lacking: mostly the file's header is wrong, since the file itself is there."""
-    size = path.stat().st_size
-    return ValueError(
-        f"{path}: expected arrays that fit in memory ({error}); the file has {size:,} bytes, so that its header is "
-        "wrong if it says more than they can hold"
-    )
+def result_file(*suffixes):
+    """The type of an argument: a file with one of the suffixes, else the first, in an existing directory."""
 
+    def check(text):
+        path = Path(text)
+        path = path if path.suffix or not path.name else path.with_suffix(suffixes[0])
+        # checked before anything runs, which can take hours
+        if path.suffix not in suffixes or not path.parent.is_dir():
+            raise argparse.ArgumentTypeError(
+                f"expected a {', '.join(suffixes)} file in an existing directory, got {text!r}"
+            )
+        return path
 
-def read_frame(path):
-    """What pandas reads from a file of its formats; a ValueError where it cannot."""
-    try:
-        import pandas
-    except ImportError as error:
-        raise ValueError(
-            f"{path}: reading {path.suffix} needs pandas, which is not installed; without it a .csv, .npz or .npy file "
-            "is expected"
-        ) from error
-    readers = {".parquet": pandas.read_parquet, ".feather": pandas.read_feather}
-    try:
-        return readers.get(path.suffix.lower(), pandas.read_excel)(path)
-    except OSError:
-        raise
-    except Exception as error:  # of the many packages that pandas calls
-        raise ValueError(f"{path}: pandas cannot read it ({' '.join(str(error).split())})") from error
-
-
-def describe(arrays):
-    """Names and shapes, for an error."""
-    return ", ".join(f"{name} {array.shape}" for name, array in arrays.items()) or "nothing"
+    return check
 
 
 def directory(text):
-    """The type of an argument: a directory, or a new one in an existing one. This is found out before the runs."""
+    """The type of an argument: a directory, or a new one in an existing one."""
     path = Path(text)
     if not text or not (path.is_dir() or (not path.exists() and path.parent.is_dir())):
         raise argparse.ArgumentTypeError(f"expected a directory, or a new one in an existing one, got {text!r}")
     return path
+
+
+def read_returns(path, drop_missing=False, unit=None):
+    """Returns from a file; they become fractions if the unit is "fractions", "percent", "basis-points" or "guess".
+
+    A .npz file holds an array ``returns``, or ``returns_bp`` in basis points, or exactly one two-dimensional array, and
+    a .npy file such an array. Other files have one column of numbers for each asset, with or without a row of names
+    above them and a column of dates before them.
+    """
+    path = _existing(path, (*ARRAYS, *SEPARATORS, *FRAMES))
+    if path.suffix.lower() in ARRAYS:
+        name, values = _matrix(path, _arrays(path), ("returns", "returns_bp"))
+        found = Returns(path, values, [str(k + 1) for k in range(values.shape[1])])
+        if name == "returns_bp":
+            if unit not in (None, "guess", "basis-points"):
+                raise ValueError(f"{path}: --unit must not be {unit!r}, since 'returns_bp' has returns in basis points")
+            unit = "basis-points"
+    else:
+        found = _returns_of_table(path)
+    _handle_missing(found, drop_missing)
+    if unit not in UNITS:
+        _refuse_prices(found)
+        deviation = float(np.median(found.values.std(axis=0)))
+        guess = next(name for limit, name in _GUESSES if deviation < limit)
+        found.notes += (f"unit: {guess} (guessed)",)
+        unit = "fractions" if unit is None else guess
+    if unit != "fractions":
+        found.values = found.values / UNITS[unit]
+        found.notes += (f"{unit} divided by {UNITS[unit]:,.0f}",)
+    return found
+
+
+def order_of(dates):
+    """1 for dates that ascend, -1 for those that descend, 0 for others and for dates that do not begin with a year."""
+    counted = all(map(str.isdecimal, dates))
+    if not counted and not all(map(_DATE.fullmatch, dates)):
+        return 0
+    keys = list(map(int, dates)) if counted else dates
+    return 1 if keys == sorted(keys) else -1 if keys == sorted(keys, reverse=True) else 0
+
+
+def read_points(path):
+    """Points and their labels, or None: an array X and perhaps y, or columns of numbers and perhaps one "label"."""
+    path = _existing(path, (*ARRAYS, *SEPARATORS))
+    if path.suffix.lower() in ARRAYS:
+        arrays = _arrays(path)
+        X, labels = _matrix(path, arrays, ("X",))[1], arrays.get("y")
+        if labels is not None and labels.shape != (len(X),):
+            raise ValueError(f"{path}: expected y of shape ({len(X)},), found {_describe(arrays)}")
+    else:
+        frame = _table(path)
+        named = [name for name in frame.columns if name.lower() in LABELS]
+        labels = frame[named[0]].to_numpy() if named else None
+        X = _numbers(path, frame.drop(columns=named))
+    if len(X) < 10 or not np.isfinite(X).all():
+        raise ValueError(f"{path}: expected at least 10 points, all numbers finite, found shape {X.shape}")
+    return X, labels
+
+
+def _existing(path, suffixes):
+    path = Path(path)
+    if path.suffix.lower() not in suffixes:
+        raise ValueError(f"{path}: expected a file named {', '.join(suffixes[:-1])} or {suffixes[-1]}")
+    if not path.is_file():
+        raise FileNotFoundError(f"No such file: {path}. A path begins where the command is run, or with /")
+    return path
+
+
+def _arrays(path):
+    """The arrays of a .npz file, or that of a .npy file under the name "array"."""
+    try:
+        loaded = np.load(path)
+        if isinstance(loaded, np.ndarray):
+            return {"array": loaded}
+        with loaded:
+            return {name: loaded[name] for name in loaded.files}
+    except (ValueError, EOFError, MemoryError, OverflowError, zipfile.BadZipFile, zlib.error) as error:
+        raise ValueError(f"{path}: expected numpy arrays that fit in memory ({error})") from error
+
+
+def _matrix(path, arrays, preferred):
+    """Name and values of the first array with a preferred name, or of the only one of two dimensions."""
+    names = [name for name in preferred if name in arrays][:1]
+    names = names or [name for name, array in arrays.items() if array.ndim == 2]
+    if len(names) != 1:
+        raise ValueError(
+            f"{path}: expected an array {preferred[0]!r} or one two-dimensional array, found {_describe(arrays)}"
+        )
+    array = arrays[names[0]]
+    if array.ndim != 2 or not array.size or array.dtype.kind not in "iuf":
+        raise ValueError(
+            f"{path}: expected {names[0]!r} to hold real numbers in two dimensions, found {array.dtype} of shape "
+            f"{array.shape}"
+        )
+    return names[0], array.astype(float)
+
+
+def _describe(arrays):
+    return ", ".join(f"{name} {array.shape}" for name, array in arrays.items()) or "nothing"
+
+
+def _table(path):
+    """A DataFrame of a text file, or of another that pandas reads, with its index as the first column."""
+    try:
+        import pandas as pd
+    except ImportError as error:
+        raise ValueError(
+            f"{path}: names, dates and {', '.join(FRAMES)} need pandas (python -m pip install pandas); without it a "
+            ".npz or .npy file is expected, or a .csv file of numbers alone"
+        ) from error
+    suffix = path.suffix.lower()
+    readers = {".parquet": pd.read_parquet, ".feather": pd.read_feather, ".xlsx": pd.read_excel, ".xls": pd.read_excel}
+    read = readers.get(suffix, partial(pd.read_csv, sep=SEPARATORS.get(suffix), na_values=["-", "--"]))
+    try:
+        frame = read(path)
+        first, *others = map(str, frame.columns)
+        is_data = bool(re.search(r"\d", first)) and pd.to_numeric(pd.Series(others), errors="coerce").notna().all()
+        if suffix in SEPARATORS and is_data:
+            frame = read(path, header=None).rename(columns=lambda k: str(k + 1))
+    except Exception as error:  # of the many packages that pandas calls
+        raise ValueError(f"{path}: pandas cannot read it ({' '.join(str(error).split())})") from error
+    if type(frame.index).__name__ != "RangeIndex":
+        frame = frame.reset_index()
+    frame.columns = frame.columns.map(str)
+    return frame
+
+
+def _returns_of_table(path):
+    """Returns of a table, whose first column has dates if it is named so, counts, or holds no number."""
+    if find_spec("pandas") is None:
+        with suppress(ValueError):
+            values = np.loadtxt(path, delimiter=",", ndmin=2)
+            return Returns(path, values, [str(k + 1) for k in range(values.shape[1])])
+    frame = _table(path)
+    first, name = frame.iloc[:, 0], frame.columns[0]
+    is_text = not any(_is_number(cell) or _AMOUNT.fullmatch(str(cell)) for cell in first)
+    counts = not is_text and first.dtype.kind == "i" and len(first) > 2 and (np.diff(first) == 1).all()
+    if frame.shape[1] == 1 or not (
+        is_text or counts or name.lower() in INDEX or all(_DATE.fullmatch(str(cell)) for cell in first)
+    ):
+        return Returns(path, _numbers(path, frame), list(frame.columns))
+    dates = [str(date).removesuffix(" 00:00:00") for date in first]
+    found = Returns(path, _numbers(path, frame.iloc[:, 1:]), list(frame.columns[1:]), dates)
+    without = [date for date in dates if not any(map(str.isdigit, date))]
+    if 0 < len(without) < len(dates) / 2:  # a row of averages or sums
+        raise ValueError(f"{path}: expected a date such as {dates[0]!r} in each row, found {without[0]!r}")
+    if order_of(dates) < 0:
+        found.values, found.dates = found.values[::-1], dates[::-1]
+        found.notes = ("rows reversed, since their dates descend",)
+    return found
+
+
+def _is_number(cell):
+    try:
+        float(cell)
+    except (TypeError, ValueError):
+        return False
+    return True
+
+
+def _numbers(path, frame):
+    """The values of a frame, of which all must be numbers."""
+    for name, column in frame.items():
+        if column.size and column.dtype.kind not in "iuf":
+            wrong = next((cell for cell in column if not _is_number(cell)), column.dtype)
+            raise ValueError(
+                f"{path}: expected numbers such as 0.5, in columns separated by {SEPARATED}, found {wrong!r} in column "
+                f"{name!r}"
+            )
+    if not frame.size:
+        raise ValueError(f"{path}: expected a column of numbers for each asset, separated by {SEPARATED}, found none")
+    return frame.to_numpy(float)
+
+
+def _handle_missing(found, drop):
+    missing = ~np.isfinite(found.values) | np.isin(found.values, MISSING_CODES)
+    if not missing.any():
+        return
+    complete = ~missing.any(axis=1)
+    if not drop:
+        column = int(np.argmax(missing.any(axis=0)))
+        raise ValueError(
+            f"{found.path}: expected finite returns, column {found.names[column]!r} has {missing[:, column].sum()} "
+            f"missing or infinite of {len(missing)} (the first is period {np.argmax(missing[:, column]) + 1}); "
+            "--drop-missing leaves such periods out"
+        )
+    if not complete.any():
+        raise ValueError(f"{found.path}: expected finite returns, but in each period one is missing")
+    found.values = found.values[complete]
+    found.dates = found.dates and [date for date, keep in zip(found.dates, complete, strict=True) if keep]
+    found.notes += (f"{(~complete).sum()} periods with missing values dropped",)
+
+
+def _refuse_prices(found):
+    """Raise a ValueError for prices, or logarithms of them, whose unit is not given."""
+    if looks_like_prices(found.values):
+        raise ValueError(
+            f"{found.path}: expected returns, but numbers hardly change between periods, as in a file of prices. "
+            "Returns are p[1:] / p[:-1] - 1 of prices p, by pandas: read_csv(FILE, index_col=0).pct_change().dropna()"
+            ".to_csv('returns.csv'). If these are returns, say so by --unit"
+        )

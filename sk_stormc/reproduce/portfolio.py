@@ -9,12 +9,11 @@ import numpy as np
 
 from sk_stormc.datasets.gaussian_returns import make_gaussian_returns
 from sk_stormc.portfolio.risk.mean_risk import PortfolioProblem
-from sk_stormc.reproduce.progress import progress_line
-from sk_stormc.reproduce.returns_file import add_data_arguments, load_returns
-from sk_stormc.reproduce.runner import Case, check_methods, draw_runs, run_methods, summarize
+from sk_stormc.reproduce.files import add_data_arguments, read_returns
+from sk_stormc.reproduce.runner import Case, check_methods, draw_runs, progress_line, run_methods, summarize
 from sk_stormc.solvers import minimize
 
-__all__ = ["MAX_IFO", "METHODS", "minimum", "published_sets", "run_portfolio"]
+__all__ = ["MAX_IFO", "METHODS", "minimum", "portfolio_case", "published_sets", "run_portfolio"]
 
 MAX_IFO = 3_000_000  # 10,000 iterations of STORM-C at the published batch sizes
 
@@ -37,15 +36,13 @@ METHODS = {
     "storm-c": {"tol": 1e-6},
     "lbfgs": {"tol": 1e-6},
 }
-STEPS = "Published constants; storm-c and lbfgs choose their own steps, and stop at tol=1e-6."
-ELSEWHERE = "The published step sizes were tuned for the paper's Gaussian data (returns of size 4), not for these."
 
 
-def published_sets():
+def published_sets(n_periods=2000, n_assets=200):
     """The two return sets of the experiment, generated."""
     return {
         f"condition number {kappa}": make_gaussian_returns(
-            2000, 200, mean=4.0, condition_number=kappa, random_state=0
+            n_periods, n_assets, mean=4.0, condition_number=kappa, random_state=0
         )
         for kappa in (4, 20)
     }
@@ -72,17 +69,19 @@ def minimum(problem):
     return min(problem.objective(x), minimize(problem, "lbfgs", x, tol=1e-10).fun)
 
 
+def portfolio_case(name, returns, metric=None):
+    """Mean-variance utility of returns, from x_0 = ones."""
+    problem = PortfolioProblem(returns, metric=metric)
+    optimum = minimum(PortfolioProblem(returns))
+    return Case(name, problem, np.ones(problem.n_variables), optimum, abs(optimum))
+
+
 def run_portfolio(data_sets=None, methods=tuple(METHODS), *, max_ifo=MAX_IFO, n_seeds=3, progress=None):
-    """Run the portfolio experiment: minimise mean-variance utility from x_0 = ones, at the published constants."""
+    """Run the portfolio experiment at the published constants."""
     methods = check_methods(methods, METHODS)
-    cases = []
-    for name, returns in (published_sets() if data_sets is None else data_sets).items():
-        if progress is not None:
-            progress(f"{name}, Phi*", 0.0)
-        problem = PortfolioProblem(returns)
-        optimum = minimum(problem)
-        cases.append(Case(name, problem, np.ones(problem.n_variables), optimum, abs(optimum)))
-    return run_methods(cases, methods, max_ifo=max_ifo, n_seeds=n_seeds, progress=progress)
+    sets = published_sets() if data_sets is None else data_sets
+    jobs = [(portfolio_case(name, returns), methods) for name, returns in sets.items()]
+    return run_methods(jobs, max_ifo=max_ifo, n_seeds=n_seeds, progress=progress)
 
 
 def add_arguments(parser):
@@ -92,15 +91,15 @@ def add_arguments(parser):
 
 def report(args):
     """Run the experiment, print its table and write its picture."""
+    lines = ["Published constants; storm-c and lbfgs choose their own steps, and stop at tol=1e-6."]
     if args.data is None:
         data, about = published_sets(), "generated Gaussian returns of shape (2000, 200)"
     else:
-        found = load_returns(args.data, args.drop_missing, args.unit)
-        data = {Path(args.data).stem: found.values}
-        about = f"{args.data}: {found.line()}"
+        read = read_returns(args.data, args.drop_missing, args.unit)
+        data, about = {Path(args.data).stem: read.values}, read.line()
+        lines.append("The published step sizes were tuned for the paper's Gaussian data (size 4), not for these.")
     with progress_line() as show:
         runs = run_portfolio(data, args.methods, max_ifo=args.ifo, n_seeds=args.seeds, progress=show)
-    print(f"{about}; x_0 = ones.", STEPS, *([] if args.data is None else [ELSEWHERE]), "", sep="\n")
-    print(summarize(runs))
+    print(f"{about}; x_0 = ones.", *lines, "", summarize(runs), sep="\n")
     draw_runs(runs, args.out)
     print(f"\nPicture written to {args.out}")

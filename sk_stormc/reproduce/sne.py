@@ -6,8 +6,7 @@ paper's ten: that takes half the time, and the methods differ as little. The pap
 points) and start (all coordinates i/n) are shown too, for what they do.
 """
 
-import time
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -16,15 +15,23 @@ from sklearn.decomposition import PCA
 from sklearn.manifold import trustworthiness
 from sklearn.neighbors import NearestNeighbors
 
-from sk_stormc.embedding.affinities import perplexity_affinities
-from sk_stormc.embedding.problem import SNEProblem
-from sk_stormc.reproduce.points_file import read_points
-from sk_stormc.reproduce.progress import progress_line
-from sk_stormc.reproduce.runner import check_methods, format_table
-from sk_stormc.solvers import StopReason, minimize
+from sk_stormc.affinities import perplexity_affinities
+from sk_stormc.problems import SNEProblem
+from sk_stormc.reproduce.files import add_points_argument, read_points
+from sk_stormc.reproduce.runner import Case, check_methods, curves, format_table, group_runs, progress_line, run_methods
 from sk_stormc.utils.validation import check_int
 
-__all__ = ["LABELS", "MAX_IFO", "METHODS", "Embedded", "embed", "label_accuracy", "run_sne", "scheduled", "starts"]
+__all__ = [
+    "LABELS",
+    "MAX_IFO",
+    "METHODS",
+    "affinities_of",
+    "label_accuracy",
+    "run_sne",
+    "scheduled",
+    "sne_case",
+    "starts",
+]
 
 MAX_IFO = 400_000
 DIMENSION, PERPLEXITY, SPREAD = 5, 30.0, 3.0
@@ -42,56 +49,9 @@ RECORDS = 20  # of a run
 RANK_ONE = "storm-c-paper, x_i = i/n"
 
 
-@dataclass(frozen=True)
-class Embedded:
-    """One method's run.
-
-    Attributes
-    ----------
-    method : str
-    seed : int
-    embedding : ndarray of shape (n_points, d)
-    ifo, kl : ndarray of shape (n_records,)
-        Cumulative IFO and the mean divergence KL(P_i || Q_i) at the records.
-    gradient_norm : ndarray of shape (n_records,)
-        |grad Phi| at the records, of the gradient on all data; empty if it was not asked for.
-    n_iter : int
-    seconds : float
-    """
-
-    method: str
-    seed: int
-    embedding: np.ndarray
-    ifo: np.ndarray
-    kl: np.ndarray
-    gradient_norm: np.ndarray
-    n_iter: int
-    seconds: float
-
-
-def run_sne(X, methods=tuple(METHODS), *, n_components=DIMENSION, max_ifo=MAX_IFO, n_seeds=3, progress=None):
-    """Embed points by each method, from principal components, at equal IFO."""
-    params = check_methods(methods, METHODS)
-    check_int("max_ifo", max_ifo, low=1)
-    check_int("n_seeds", n_seeds, low=1)
-    n = len(X)
-    perplexity = min(PERPLEXITY, (n - 1) / 3)
-    P = perplexity_affinities(X, perplexity)
-    start, rank_one = starts(X, n_components)
-    todo = [(method, start, method) for method in params]
-    if "storm-c-paper" in params:
-        todo.append((RANK_ONE, rank_one, "storm-c-paper"))
-    runs = []
-    for k, (name, x0, method) in enumerate(todo):
-        for seed in range(1 if method == "lbfgs" or name == RANK_ONE else n_seeds):
-
-            def show(done, text=f"{name}, seed {seed + 1}", before=k + seed / n_seeds):
-                if progress is not None:
-                    progress(text, (before + done / n_seeds) / len(todo))
-
-            show(0.0)
-            runs.append(_run(P, n_components, name, x0, method, params[method], seed, max_ifo, show))
-    return runs
+def affinities_of(X):
+    """The affinities of the experiment's perplexity."""
+    return perplexity_affinities(X, min(PERPLEXITY, (len(X) - 1) / 3))
 
 
 def starts(X, d):
@@ -100,6 +60,12 @@ def starts(X, d):
     start = PCA(min(d, *X.shape), random_state=0).fit_transform(X)
     start = np.hstack([start, np.zeros((n, d - start.shape[1]))]) * (SPREAD / start[:, 0].std())
     return start, np.repeat(np.arange(1, n + 1)[:, None] / n, d, axis=1)
+
+
+def sne_case(name, problem, x0):
+    """A case whose gap is the exact mean divergence times the number of points."""
+    x0 = x0.ravel()
+    return Case(name, problem, x0, problem.objective(x0) - problem.n_blocks * problem.divergence(x0), problem.n_blocks)
 
 
 def scheduled(problem, method, max_ifo, epoch_length=None):
@@ -116,66 +82,40 @@ def scheduled(problem, method, max_ifo, epoch_length=None):
     return replace(problem.advice.learning_rate, horizon=horizon)
 
 
-def _run(P, d, name, x0, method, params, seed, max_ifo, show):
-    literal, exact = method == "storm-c-paper", method == "lbfgs"
-    problem = SNEProblem(P, d, near_field=not literal, dtype=np.float64 if exact else np.float32)
-    params = {"tol": 1e-8 if exact else 0, **params}
-    if not (literal or exact):
-        params["learning_rate"] = scheduled(problem, method, max_ifo)
-    return embed(problem, name, x0, method, params, seed, max_ifo, show, gradients=True)
+def run_sne(X, methods=tuple(METHODS), *, n_components=DIMENSION, max_ifo=MAX_IFO, n_seeds=3, progress=None):
+    """Embed points by each method, from principal components, at equal IFO."""
+    methods = check_methods(methods, METHODS)
+    check_int("max_ifo", max_ifo, low=1)
+    P, name, jobs = affinities_of(X), f"d = {n_components}", []
+    components, line = starts(X, n_components)
+    for method, params in methods.items():
+        literal, exact = method == "storm-c-paper", method == "lbfgs"
+        problem = SNEProblem(P, n_components, near_field=not literal, dtype=np.float64 if exact else np.float32)
+        params = {"tol": 1e-8 if exact else 0, "record_every": max(1, max_ifo // RECORDS), **params}
+        if not (literal or exact):
+            params["learning_rate"] = scheduled(problem, method, max_ifo)
+        jobs.append((sne_case(name, problem, components), {method: params}))
+        if literal:
+            jobs.append((sne_case(name, problem, line), {RANK_ONE: {"solver": method, **params}}))
+    return run_methods(jobs, max_ifo=max_ifo, n_seeds=n_seeds, progress=progress)
 
 
-def embed(problem, name, x0, method, params, seed, max_ifo, show, gradients=False):
-    """Run a method on an SNE problem."""
-    n, d = problem.n_blocks, problem.n_components
-    norms, aside = [], 0.0
-
-    def on_record(record):
-        nonlocal aside
-        show(min(1.0, record.ifo / max_ifo))
-        if gradients:
-            start = time.perf_counter()
-            norms.append(float(np.linalg.norm(problem.gradient(record.x))))
-            aside += time.perf_counter() - start
-
-    began = time.perf_counter()
-    result = minimize(
-        problem,
-        method,
-        x0.ravel(),
-        random_state=seed,
-        max_ifo=max_ifo,
-        record_every=max(1, max_ifo // RECORDS),
-        on_record=on_record,
-        **params,
-    )
-    if result.stop_reason == StopReason.INTERRUPTED:  # Ctrl-C is for the whole experiment
-        raise KeyboardInterrupt
-    seconds = time.perf_counter() - began - aside
-    if gradients and len(norms) < len(result.ifo):  # the returned point
-        norms.append(float(np.linalg.norm(problem.gradient(result.x))))
-    constant = problem.divergence(result.x) - problem.objective(result.x) / n
-    kl = result.loss_curve / n + constant
-    return Embedded(name, seed, result.x.reshape(n, d), result.ifo, kl, np.array(norms), result.n_iter, seconds)
+def embedding_of(run):
+    """The points of a run's end."""
+    return run.x.reshape(run.case.problem.n_blocks, -1)
 
 
 def summarize(X, y, runs):
     """A table of the runs: medians over the seeds of KL, trustworthiness and label accuracy."""
     rows = []
-    for method, seeds in _by_method(runs).items():
-        T5 = np.median([trustworthiness(X, run.embedding, n_neighbors=5) for run in seeds])
-        accuracy = "-" if y is None else f"{np.median([label_accuracy(run.embedding, y) for run in seeds]):.3f}"
-        ifo, n_iter, kl, seconds = np.median([(r.ifo[-1], r.n_iter, r.kl[-1], r.seconds) for r in seeds], axis=0)
-        numbers = f"{ifo:.0f}", f"{n_iter:.0f}", f"{kl:.4f}", f"{T5:.4f}", accuracy, f"{seconds:.1f}"
-        rows.append((method, str(len(seeds)), *numbers))
-    return format_table(("method", "seeds", "IFO", "iterations", "KL", "T5", "10-NN", "seconds"), rows)
-
-
-def _by_method(runs):
-    groups = {}
-    for run in runs:
-        groups.setdefault(run.method, []).append(run)
-    return groups
+    for methods in group_runs(runs).values():
+        for method, seeds in methods.items():
+            T5 = np.median([trustworthiness(X, embedding_of(run), n_neighbors=5) for run in seeds])
+            accuracy = "-" if y is None else f"{np.median([label_accuracy(embedding_of(run), y) for run in seeds]):.3f}"
+            numbers = [(r.ifo[-1], r.n_iter, r.gap[-1] / r.case.scale, r.seconds) for r in seeds]
+            ifo, n_iter, kl, seconds = np.median(numbers, axis=0)
+            rows.append((method, f"{ifo:.0f}", f"{n_iter:.0f}", f"{kl:.4f}", f"{T5:.4f}", accuracy, f"{seconds:.1f}"))
+    return format_table(("method", "IFO", "iterations", "KL", "T5", "10-NN", "seconds"), rows, left=1)
 
 
 def label_accuracy(embedding, y):
@@ -187,11 +127,7 @@ def label_accuracy(embedding, y):
 
 def add_arguments(parser):
     """Add the experiment's own option."""
-    parser.add_argument(
-        "--data",
-        metavar="FILE",
-        help="your own points, not digits: .npz (X, perhaps y), .npy, or .csv, .tsv, .txt (a column 'label')",
-    )
+    add_points_argument(parser, "your own points, not digits")
 
 
 def report(args):
@@ -201,7 +137,8 @@ def report(args):
     if args.data is None:
         (X, y), about = load_digits(return_X_y=True), "scikit-learn's digits, 1797 x 64, in place of MNIST"
     else:
-        X, y = read_points(args.data)
+        X, labels = read_points(args.data)
+        y = None if labels is None else np.unique(labels, return_inverse=True)[1]
         about = f"{args.data}: points of shape {X.shape}"
     with progress_line() as show:
         runs = run_sne(X, args.methods, max_ifo=args.ifo, n_seeds=args.seeds, progress=show)
@@ -215,11 +152,9 @@ def report(args):
             "eta eps = 0.01 together,\nand from x_i = i/n in every coordinate the embedding stays on a line. The "
             "other methods limit each point's step."
         )
-    curves = {m: [(r.ifo, r.kl, r.gradient_norm) for r in seeds] for m, seeds in _by_method(runs).items()}
-    figure = plot_curves({f"d = {DIMENSION}": curves}, LABELS)
-    figure.savefig(args.out, dpi=150)
+    plot_curves(curves(group_runs(runs), relative=True), LABELS).savefig(args.out, dpi=150)
     out = Path(args.out)
     scatter = out.with_name(f"{out.stem}_embedding{out.suffix}")
-    panels = {f"{run.method}\nKL {run.kl[-1]:.2f}": run.embedding for run in maps}
+    panels = {f"{run.method}\nKL {run.gap[-1] / run.case.scale:.2f}": embedding_of(run) for run in maps}
     plot_embeddings(panels, y).savefig(scatter, dpi=150)
     print(f"\nPictures written to {args.out} and {scatter}")

@@ -13,8 +13,7 @@ import numpy as np
 from sk_stormc.datasets.french import fetch_french_portfolios
 from sk_stormc.portfolio.risk.mean_risk import PortfolioProblem
 from sk_stormc.reproduce.portfolio import minimum
-from sk_stormc.reproduce.progress import progress_line
-from sk_stormc.reproduce.runner import Case, check_methods, draw_runs, run_methods, summarize
+from sk_stormc.reproduce.runner import Case, check_methods, draw_runs, progress_line, run_methods, summarize
 from sk_stormc.streams.problem import StreamingProblem
 
 __all__ = ["MAX_IFO", "METHODS", "REGIONS", "french_sets", "make_market", "markets", "run_streaming", "stream_case"]
@@ -91,22 +90,13 @@ def stream_case(name, source, metric=None):
 def run_streaming(sources=None, methods=tuple(METHODS), *, max_ifo=MAX_IFO, n_seeds=3, progress=None):
     """Run the streaming portfolio experiment, at the published constants."""
     methods = check_methods(methods, METHODS)
-    sources = markets() if sources is None else sources
-    todo = []
-    for name, source in sources.items():
-        for metric, wanted in ((None, False), ("variance", True)):
-            some = {m: params for m, params in methods.items() if (m in AUTOMATIC) == wanted}
-            if some:
-                todo.append((stream_case(name, source, metric), some))
-    runs = []
-    for k, (case, some) in enumerate(todo):
-
-        def show(text, fraction, k=k):
-            if progress is not None:
-                progress(text, (k + fraction) / len(todo))
-
-        runs += run_methods([case], some, max_ifo=max_ifo, n_seeds=n_seeds, progress=show)
-    return runs
+    jobs = []
+    for name, source in (markets() if sources is None else sources).items():
+        jobs += [
+            (stream_case(name, source), {m: params for m, params in methods.items() if m not in AUTOMATIC}),
+            (stream_case(name, source, "variance"), {m: params for m, params in methods.items() if m in AUTOMATIC}),
+        ]
+    return run_methods(jobs, max_ifo=max_ifo, n_seeds=n_seeds, progress=progress)
 
 
 def add_arguments(parser):

@@ -7,85 +7,145 @@ from functools import partial
 
 import numpy as np
 
-from sk_stormc.core.schedules import power
-
-__all__ = ["KEPT", "WIDER", "Setting", "largest_curvature", "settings_of", "tune"]
+__all__ = ["KEPT", "VARIANTS", "WIDER", "Setting", "largest_curvature", "settings_of", "tune"]
 
 KEPT = 3  # settings that are run with all tuning seeds; the others with the first only
 WIDER = 8  # learning rates that a grid is widened by, at most, while its best one stands at an end
 
 
+# Variants of each method. "exponent": the learning rate decreases as (t + 1)^exponent, and so does beta as the method's
+# own paper has it.
+_EXPONENTS = {"scgd": -3 / 4, "asc-pg": -5 / 9}
+
+
+def _averaging(name, batch_size, words):
+    decreasing = {"exponent": _EXPONENTS[name]}
+    return {
+        f"constant, batches of {words}, beta .9": {"batch_size": batch_size, "beta": 0.9},
+        "decreasing, batches of 64": {"batch_size": 64, **decreasing},
+        "decreasing, batches of 16": {"batch_size": 16, **decreasing},
+    }
+
+
+def _epochs(published, words, large="full checkpoints", **checkpoint):
+    return {
+        words: published,
+        f"{large}, batches of 16": {"batch_size": 16, **checkpoint},
+        f"{large}, batches of 64": {"batch_size": 64, **checkpoint},
+    }
+
+
+_STORM = {
+    "precision .1": {},
+    "precision 10": {"precision": 10.0},
+    "precision 10, momentum .001": {"precision": 10.0, "momentum": 0.001},
+}
+_FINITE = _epochs(
+    {"checkpoint_batch_size": 2000, "batch_size": (5, 5, 1), "epoch_length": 20},
+    "checkpoints of 2000, 20 steps of 5, 5 and 1",
+)
+# a stream has no full checkpoint
+_STREAM = _epochs(
+    {"checkpoint_batch_size": 2000, "batch_size": 5, "epoch_length": 20},
+    "checkpoints of 2000, 20 steps of 5",
+    "checkpoints of 20,000",
+    checkpoint_batch_size=20_000,
+)
+_BELLMAN = _epochs(
+    {"checkpoint_batch_size": (100, 100, 100), "batch_size": (5, 5, 1), "epoch_length": 100},
+    "checkpoints of 100, 100 steps of 5, 5 and 1",
+)
+VARIANTS = {
+    "portfolio": {
+        **{name: _averaging(name, 2000, "2000") for name in _EXPONENTS},
+        "vrsc-pg": _FINITE,
+        "sarah-c": _FINITE,
+        "storm-c-paper": _STORM,
+    },
+    "streaming": {
+        **{name: _averaging(name, 2000, "2000") for name in _EXPONENTS},
+        "vrsc-pg": _STREAM,
+        "sarah-c": _STREAM,
+        "storm-c-paper": _STORM,
+    },
+    "bellman": {
+        **{name: _averaging(name, (100, 100, 1), "100, 100 and 1") for name in _EXPONENTS},
+        "vrsc-pg": _BELLMAN,
+        "sarah-c": _BELLMAN,
+        "storm-c-paper": {
+            "precision .1": {},
+            "precision 10": {"precision": 10.0},
+            "precision 10, momentum .02, batches of 100": {
+                "precision": 10.0,
+                "momentum": 0.02,
+                "batch_size": 100,
+                "init_batch_size": 100,
+            },
+        },
+    },
+    "sne": {
+        "scgd": {"beta .5": {"beta": 0.5}, "beta .9": {"beta": 0.9}},
+        "asc-pg": {"beta .5": {"beta": 0.5}, "beta .9": {"beta": 0.9}},
+        "vrsc-pg": {"epochs of 3 steps": {"epoch_length": 3}, "epochs of 10 steps": {"epoch_length": 10}},
+        "sarah-c": {"epochs of 3 steps": {"epoch_length": 3}, "epochs of 10 steps": {"epoch_length": 10}},
+        "storm-c-paper": {"momentum .1": {"momentum": 0.1}, "momentum .5": {"momentum": 0.5}},
+    },
+}
+
+
 @dataclass(frozen=True)
 class Setting:
-    """A point of a grid.
-
-    Attributes
-    ----------
-    text : str
-    params : dict
-        For `sk_stormc.minimize`.
-    at_end : bool
-        Whether the learning rate is the smallest or the largest that was tried.
-    beyond : callable or None
-        Makes the next setting on the far side of an end.
-    """
+    """A point of a grid; one at an end of its learning rates makes the next one beyond it."""
 
     text: str
     params: dict
-    at_end: bool
     beyond: Callable | None = None
 
-
-def settings_of(variants, rates, rate_of, published=None):
-    """The grid of a method: all learning rates times its variants, and what was published."""
-    found = [] if published is None else [Setting("as published", published, False)]
-    for text, params in variants.items():
-        exponent = params.get("exponent")
-        params = {name: value for name, value in params.items() if name != "exponent"}
-
-        def rated(rate, factor=None, *, text=text, exponent=exponent, params=params):
-            """A setting; it has a next one, at ``factor`` times its rate, where it is an end."""
-            eta = rate_of(rate) if exponent is None else power(exponent, rate_of(rate))
-            beyond = None if factor is None else partial(rated, rate * factor, factor)
-            return Setting(f"{rate:g}, {text}", {"learning_rate": eta, **params}, beyond is not None, beyond)
-
-        step = rates[1] / rates[0] if len(rates) > 1 else 2.0
-        factors = {rates[0]: 1 / step, rates[-1]: step}
-        found += [rated(rate, factors.get(rate)) for rate in rates]
-    return found
+    @property
+    def at_end(self):
+        """Whether the learning rate is the smallest or the largest that was tried."""
+        return self.beyond is not None
 
 
-def tune(settings, value_of, tuning_seeds, show: Callable = lambda fraction: None):
-    """The setting with the smallest median value over the tuning seeds.
+def settings_of(variants, rates, params_of):
+    """The grid of a method: all learning rates times its variants, ``params_of(rate, variant)``."""
+    step = rates[1] / rates[0] if len(rates) > 1 else 2.0
+    factors = {rates[0]: 1 / step, rates[-1]: step}
+
+    def setting(text, variant, rate, factor=None):
+        beyond = None if factor is None else partial(setting, text, variant, rate * factor, factor)
+        return Setting(f"{rate:g}, {text}", params_of(rate, variant), beyond)
+
+    return [setting(text, variant, rate, factors.get(rate)) for text, variant in variants.items() for rate in rates]
+
+
+def tune(settings, value_of, tuning_seeds):
+    """The setting with the smallest median value over the tuning seeds, and the values of all with the first seed.
 
     All settings are run with the first seed, the `KEPT` best of them with the others too. While the best one stands at
     an end of the grid, the grid is widened there, by up to `WIDER` rates.
     """
-    total = len(settings) + KEPT * (len(tuning_seeds) - 1)
-    first = []
-    for i, setting in enumerate(settings):
-        first.append(_finite(value_of(setting.params, tuning_seeds[0])))
-        show((i + 1) / total)
+
+    def value(setting, seeds):
+        values = [value_of(setting.params, seed) for seed in seeds]
+        return [value if math.isfinite(value) else math.inf for value in values]
+
+    first = [value(setting, tuning_seeds[:1])[0] for setting in settings]
     best, least = settings[int(np.argmin(first))], math.inf
-    for k, i in enumerate(np.argsort(first, kind="stable")[:KEPT]):
-        others = [_finite(value_of(settings[i].params, seed)) for seed in tuning_seeds[1:]]
-        median = float(np.median([first[i], *others]))
+    for i in np.argsort(first, kind="stable")[:KEPT]:
+        median = float(np.median([first[i], *value(settings[i], tuning_seeds[1:])]))
         if median < least:
             best, least = settings[i], median
-        show((len(settings) + (k + 1) * (len(tuning_seeds) - 1)) / total)
     for _ in range(WIDER if math.isfinite(least) else 0):
-        if best.beyond is None:
-            return best
+        if not best.at_end:
+            break
         further = best.beyond()
-        median = float(np.median([_finite(value_of(further.params, seed)) for seed in tuning_seeds]))
+        median = float(np.median(value(further, tuning_seeds)))
         if median >= least:
-            return replace(best, at_end=False, beyond=None)
+            best = replace(best, beyond=None)
+            break
         best, least = further, median
-    return best
-
-
-def _finite(value):
-    return value if math.isfinite(value) else math.inf
+    return best, first
 
 
 def largest_curvature(problem, x0):

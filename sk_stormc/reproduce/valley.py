@@ -37,25 +37,11 @@ class Kinds(FiniteSource):
 class FallingValley(CompositionalProblem):
     """A bent valley that falls for ever, ever more slowly, in ten variables and with noise that never vanishes.
 
-    f(y) = h(y_1) + sum_{k>1} b(y_k) with h(y) = (1 + y^2)^(-1/2) and b(y) = log(1 + y^2) / 2; neither is convex.
-    g(x) = (x_1, x_2 - c sin(x_1 + 2), ..., x_d - c sin(x_1 + d)) with c = 1/4. So Phi >= 0, which is its infimum and
-    is not attained. Every component of g and of f has waves of its own added, the signs s and s' of which differ from
-    component to component:
-
-        g_j(x)_k = g(x)_k + sigma (s_jk cos x_k + s'_jk sin x_k)
-        f_i(y)   = f(y) + tau sum_k (s_ik sin y_k - s'_ik cos y_k)
-
-    The signs have mean zero and are uncorrelated, over 32 kinds of components of which there are 2^15 each: n_inner
-    and n_outer are larger than any batch, as in a stream.
-
-    Its constants, with l = d = 10 (`constants` returns them):
-
-        H_3 = sigma^2 l, H_2 = sigma^2 l, H_1 = tau^2 l, each exact at every point, since cos^2 + sin^2 = 1
-        M_f = sqrt(l) (1/2 + sqrt(2) tau):   |h'|, |b'| <= 1/2, and +-cos +-sin <= sqrt(2)
-        L_f = 1 + sqrt(2) tau:               f's Hessian is diagonal, |h''|, |b''| <= 1
-        M_g = 1 + sqrt(2) sigma + c sqrt(l-1):  dg_j is a diagonal plus one column of entries c cos
-        L_g = sqrt(2) sigma + c sqrt(l-1):   the same two parts, differentiated
-        L_Phi = M_f L_g + M_g^2 L_f,  Delta = Phi(x_0)
+    f(y) = (1 + y_1^2)^(-1/2) + sum_{k>1} log(1 + y_k^2) / 2, which is not convex, and
+    g(x) = (x_1, x_2 - c sin(x_1 + 2), ..., x_l - c sin(x_1 + l)) with c = 1/4. So Phi >= 0, which is its infimum and is
+    not attained. Every component of g and of f has waves of its own added, sigma (s cos x + s' sin x) and
+    tau (s sin y - s' cos y) in each coordinate, where the signs s and s' have mean zero and are uncorrelated over 32
+    kinds of components, 2^15 each.
 
     Down the valley |grad Phi| falls as y_1^-2. With steps of length eps its sum over the way tends to a constant times
     1/eps, so that its average is eps after T ~ eps^-2 steps; plain gradient descent takes T ~ eps^-1.5. Across the
@@ -65,15 +51,6 @@ class FallingValley(CompositionalProblem):
     ----------
     sigma, tau : float, default=0.25
         Sizes of the waves of g and of f.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from sk_stormc.reproduce.valley import FallingValley
-    >>> problem = FallingValley()
-    >>> x = problem.initial_point(None)
-    >>> bool(np.isclose(problem.constants().Delta, problem.objective(x)))
-    True
     """
 
     n_inner = n_outer = N
@@ -87,6 +64,8 @@ class FallingValley(CompositionalProblem):
 
     def constants(self):
         """The constants of Assumptions A1 to A4."""
+        # f's Hessian is diagonal, |h'|, |b'| <= 1/2, |h''|, |b''| <= 1, +-cos +-sin <= sqrt(2); dg_j is a diagonal plus
+        # one column of entries c cos; the variances are the same everywhere, since cos^2 + sin^2 = 1
         sigma, tau, column = self.sigma, self.tau, BEND * math.sqrt(SIZE - 1)
         wave = math.sqrt(2)
         M_f, L_f = math.sqrt(SIZE) * (0.5 + wave * tau), 1 + wave * tau
@@ -138,4 +117,3 @@ class FallingValley(CompositionalProblem):
         """f(u)."""
         q = 1 + u * u
         return float(q[0] ** -0.5 + 0.5 * np.log(q[1:]).sum())
-

@@ -3,71 +3,63 @@
 The weights are printed with what they would have earned, and written to a file where --out is given.
 """
 
-import argparse
 import csv
-from pathlib import Path
 
 from sk_stormc.portfolio.estimator import CompositionalPortfolio
 from sk_stormc.portfolio.linear_constraints import linear_of
 from sk_stormc.portfolio.risk.mean_risk import RISK_MEASURES
-from sk_stormc.reproduce.returns_file import add_data_arguments, load_returns
+from sk_stormc.reproduce.files import add_data_arguments, order_of, read_returns, result_file
 
 __all__ = ["add_arguments", "report"]
-
-
-def _number(text):
-    try:
-        return float(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"expected a number, got {text!r}") from None
-
-
-def _table(text):
-    path = Path(text)
-    if path.suffix != ".csv" or not path.parent.is_dir():
-        raise argparse.ArgumentTypeError(f"expected a .csv file in an existing directory, got {text!r}")
-    return path
 
 
 def add_arguments(parser):
     """Add the command's options."""
     add_data_arguments(parser, required=True, unit="guess")
-    parser.add_argument(
+    add = parser.add_argument
+    add(
         "--risk-measure", choices=RISK_MEASURES, default="variance", help="what is meant by risk (default: %(default)s)"
     )
-    parser.add_argument(
-        "--risk-aversion", type=_number, default=1.0, metavar="L",
+    add(
+        "--risk-aversion",
+        type=float,
+        default=1.0,
+        metavar="L",
         help="weight of the risk of returns in fractions; inf for the least risk (default: %(default)s)",
-    )  # fmt: skip
-    parser.add_argument(
-        "--confidence", type=_number, default=0.95, metavar="C", help="of cvar, evar and cdar (default: %(default)s)"
     )
-    parser.add_argument(
-        "--order", type=_number, default=2.0, metavar="P", help="of semideviation and downside (default: %(default)s)"
-    )
-    parser.add_argument(
-        "--max-risk", type=_number, metavar="R",
+    add("--confidence", type=float, default=0.95, metavar="C", help="of cvar, evar and cdar (default: %(default)s)")
+    add("--order", type=float, default=2.0, metavar="P", help="of semideviation and downside (default: %(default)s)")
+    add(
+        "--max-risk",
+        type=float,
+        metavar="R",
         help="the most return within this risk (a deviation for variance), in place of --risk-aversion",
-    )  # fmt: skip
-    parser.add_argument(
-        "--objective", choices=("utility", "ratio"), default="utility",
-        help="ratio: the largest mean return per risk, in place of --risk-aversion (default: %(default)s)",
-    )  # fmt: skip
-    parser.add_argument(
-        "--bounds", type=_number, nargs=2, metavar=("LOW", "HIGH"),
-        help="of each weight (default: no weight is negative); weights sum to one",
-    )  # fmt: skip
-    parser.add_argument(
-        "--limit", action="append", metavar="TEXT", help="a constraint such as 'oil + gas <= 0.2'; may be repeated"
     )
-    parser.add_argument("--out", type=_table, metavar="FILE", help="a .csv file for the weights")
+    add(
+        "--objective",
+        choices=("utility", "ratio"),
+        default="utility",
+        help="ratio: the largest mean return per risk, in place of --risk-aversion (default: %(default)s)",
+    )
+    add(
+        "--bounds",
+        type=float,
+        nargs=2,
+        metavar=("LOW", "HIGH"),
+        default=(0.0, 1.0),
+        help="of each weight (default: no weight is negative); weights sum to one",
+    )
+    add("--limit", action="append", metavar="TEXT", help="a constraint such as 'oil + gas <= 0.2'; may be repeated")
+    add("--out", type=result_file(".csv"), metavar="FILE", help="a .csv file for the weights")
 
 
 def report(args):
     """Fit, print the weights and write them."""
-    read = load_returns(args.data, args.drop_missing, args.unit)
-    if read.unordered and args.risk_measure == "cdar":
-        raise ValueError(f"{args.data}: expected dates in ascending order, on which --risk-measure cdar depends")
+    read = read_returns(args.data, args.drop_missing, args.unit)
+    if args.risk_measure == "cdar" and read.dates is not None and order_of(read.dates) != 1:
+        raise ValueError(
+            f"{args.data}: expected dates such as 2020-01-31 in ascending order, on which --risk-measure cdar depends"
+        )
     portfolio = CompositionalPortfolio(
         risk_measure=args.risk_measure,
         risk_aversion=args.risk_aversion,
@@ -75,16 +67,17 @@ def report(args):
         order=args.order,
         objective=args.objective,
         max_risk=args.max_risk,
-        constraint=(0.0, 1.0) if args.bounds is None else tuple(args.bounds),
+        constraint=tuple(args.bounds),
         budget=1.0,
         linear_constraints=linear_of(args.limit, None, read.names, len(read.names)),
         random_state=0,
     ).fit(read.values)
     earned = portfolio.predict(read.values)
-    print(f"{args.data}: {read.line()}")
-    aim = f"risk aversion {args.risk_aversion:g}"
-    if args.max_risk is not None or args.objective == "ratio":
-        aim = "largest ratio" if args.max_risk is None else f"risk of at most {args.max_risk:g}"
+    if args.max_risk is not None:
+        aim = f"risk of at most {args.max_risk:g}"
+    else:
+        aim = "largest ratio" if args.objective == "ratio" else f"risk aversion {args.risk_aversion:g}"
+    print(read.line())
     print(f"risk measure {args.risk_measure}, {aim}, {portfolio.stop_reason_}\n")
     width = max(map(len, read.names))
     for name, weight in zip(read.names, portfolio.weights_, strict=True):

@@ -24,7 +24,7 @@ from sk_stormc.solvers.scvr import SCVR
 from sk_stormc.solvers.sketchy import SketchySTORM
 from sk_stormc.solvers.storm import PaperSTORMCompositional, STORMCompositional
 from sk_stormc.solvers.vrsc_pg import VRSCPG
-from sk_stormc.utils.types import ArrayLike, RandomState
+from sk_stormc.utils.types import ArrayLike, RandomState, SolverName
 
 __all__ = [
     "ASCPG",
@@ -60,7 +60,7 @@ SOLVERS: dict[str, Callable[[], CompositionalSolver]] = {
 }
 
 
-def get_solver(solver: str | CompositionalSolver) -> CompositionalSolver:
+def get_solver(solver: SolverName | CompositionalSolver) -> CompositionalSolver:
     """Get a new solver, by its name or as a clone of an instance.
 
     Parameters
@@ -85,10 +85,10 @@ def get_solver(solver: str | CompositionalSolver) -> CompositionalSolver:
     if isinstance(solver, CompositionalSolver):
         return clone(solver)
     if not isinstance(solver, str) or solver not in SOLVERS:
-        found = repr(solver)
+        got = repr(solver)
         if isinstance(solver, type) and issubclass(solver, CompositionalSolver):
-            found = f"the class: give an instance, {solver.__name__}()"
-        raise ValueError(f"solver must be a CompositionalSolver or one of {sorted(SOLVERS)}, got {found}")
+            got = f"the class: give an instance, {solver.__name__}()"
+        raise ValueError(f"solver must be a CompositionalSolver or one of {sorted(SOLVERS)}, got {got}")
     return SOLVERS[solver]()
 
 
@@ -122,7 +122,7 @@ def _answer_scipy(problem, solver, params):
 
 def minimize(
     problem: CompositionalProblem,
-    solver: str | CompositionalSolver = "storm-c",
+    solver: SolverName | CompositionalSolver = "storm-c",
     x0: ArrayLike | None = None,
     *,
     random_state: RandomState = None,

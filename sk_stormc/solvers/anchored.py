@@ -9,10 +9,9 @@ from sk_stormc.core.unit import in_one_unit
 from sk_stormc.engine import Estimate
 from sk_stormc.engine.estimates import keep_in_domain
 from sk_stormc.engine.oracle import KINDS
-from sk_stormc.engine.steps import Direction
-from sk_stormc.engine.tools import curvatures
+from sk_stormc.engine.steps import Direction, curvatures
 
-__all__ = ["Anchor", "balance", "distance", "enlarge", "exact_slope", "extrapolate", "settle"]
+__all__ = ["Anchor", "balance", "combine", "distance", "enlarge", "exact_jacobian", "first_batches"]
 
 UNEVEN = 10  # ratio of root mean square to median curvature of batches that is too uneven; below 4 on ordinary returns
 FLAT, PARALLEL = 1e-3, 1e-4  # smallest difference of two anchors' F, relative to |F| and before projection
@@ -32,7 +31,7 @@ def distance(way, other):
     return math.sqrt(max(float((way.q - other.q).dot(way.p - other.p)), 0.0))
 
 
-def exact_slope(oracle, x, u, size):
+def exact_jacobian(oracle, x, u, size):
     """The constant Jacobian, of shape (l, n_variables), or None if it is not constant, exact and an array."""
     if size[1] != 0:
         return None
@@ -58,23 +57,23 @@ def enlarge(oracle, size, factor):
     return tuple(b and (None if factor * b >= oracle.n_components(kind) else factor * b) for kind, b in sizes)
 
 
-def settle(oracle, x, size):
-    """Initial batch sizes and curvature. Batches are enlarged while their curvatures are too uneven.
+def first_batches(oracle, x, size):
+    """Batch sizes at the start, and the curvature. Batches are enlarged while their curvatures are too uneven.
 
     If the root mean square is far above the median, few components dominate the gradient and most batches miss them. A
-    step short enough for the worst batch would then make no progress. No probe costs more than a pass.
+    step short enough for the worst batch would then make no progress. No estimate costs more than a pass.
     """
     while True:
-        tops = curvatures(oracle, x, size)
-        L = math.sqrt(np.mean(np.square(tops)))
-        if oracle.is_full(size) or (math.isfinite(L) and not UNEVEN * np.median(tops) < L):
+        L_batches = curvatures(oracle, x, size)
+        L = math.sqrt(np.mean(np.square(L_batches)))
+        if oracle.is_full(size) or (math.isfinite(L) and not UNEVEN * np.median(L_batches) < L):
             return size, L
         size = enlarge(oracle, size, 16)
-        if size[0] is not None and len(tops) * size[0] > oracle.n_components("inner"):
+        if size[0] is not None and len(L_batches) * size[0] > oracle.n_components("inner"):
             size = oracle.all_like(size)
 
 
-def extrapolate(anchors, problem):
+def combine(anchors, problem):
     """Anderson's combination of the last anchors, which minimises the norm of an affine model of the gradient."""
     last, way = anchors[-1].estimate, anchors[-1].way
     u, of_u = in_one_unit([anchor.estimate.u for anchor in anchors])
@@ -84,26 +83,26 @@ def extrapolate(anchors, problem):
         parts = [anchor.way.q, anchor.way.p, anchor.estimate.x, u, anchor.estimate.F, J]
         return np.concatenate([np.ravel(part) for part in parts], dtype=float)
 
-    *before, here = (pack(*parts) for parts in zip(anchors, u, J, strict=True))
+    *earlier, newest = (pack(*parts) for parts in zip(anchors, u, J, strict=True))
     d, basis = last.x.size, []
 
     def dot(v, w):
         return float(v[:d] @ w[d : 2 * d])  # <q, p>
 
     # Gram-Schmidt on the differences, newest first, because normal equations would square the condition number
-    for old in reversed(before):
-        v = here - old
+    for old in reversed(earlier):
+        v = newest - old
         size = math.sqrt(max(dot(v, v), 0.0))
         for b in basis:
             v = v - dot(v, b) * b
-        left = math.sqrt(max(dot(v, v), 0.0))
-        if left > PARALLEL * size and left > FLAT * way.length:  # otherwise it adds no information on the curvature
-            basis.append(v / left)
+        length = math.sqrt(max(dot(v, v), 0.0))
+        if length > PARALLEL * size and length > FLAT * way.length:  # otherwise it adds no information on the curvature
+            basis.append(v / length)
     for b in basis:
-        here = here - dot(here, b) * b
+        newest = newest - dot(newest, b) * b
 
-    x = here[2 * d : 3 * d].astype(last.x.dtype)
-    u, F, J = np.split(here[3 * d :], [last.u.size, last.u.size + d])
+    x = newest[2 * d : 3 * d].astype(last.x.dtype)
+    u, F, J = np.split(newest[3 * d :], [last.u.size, last.u.size + d])
     return Estimate(
         x if problem.penalty is None else problem.penalty.project(x),
         keep_in_domain(problem, of_u(u.reshape(last.u.shape).astype(last.u.dtype)), last.u),

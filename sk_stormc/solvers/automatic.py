@@ -6,16 +6,16 @@ from dataclasses import dataclass, replace
 from sk_stormc.engine import advance, at, start
 from sk_stormc.engine.estimates import advance_outer, guard
 from sk_stormc.engine.steps import Direction, direction
-from sk_stormc.solvers.anchored import Anchor, balance, distance, enlarge, exact_slope, extrapolate, settle
+from sk_stormc.solvers.anchored import Anchor, balance, combine, distance, enlarge, exact_jacobian, first_batches
 from sk_stormc.solvers.storm import STORMCompositional, StormState
 from sk_stormc.utils.types import Auto, Schedule, Size
 
 __all__ = ["AutomaticSTORM"]
 
 MEMORY = 10  # number of anchors that are combined
-STRETCH, LEAST = 0.5, 0.25  # largest IFO between anchors, and smallest before an early one, relative to an anchor's IFO
-FALLEN, GROWN = 0.1, 10  # |F|, relative to the last anchor's, that ends a stretch of iterations
-MISSED = 0.5  # drift of F, relative to the last anchor's |F|, above which a combination has predicted badly
+STRETCH, SHORT_STRETCH = 0.5, 0.25  # IFO between anchors, relative to an anchor's IFO
+SMALL, LARGE = 0.1, 10  # |F|, relative to the last anchor's, after which a stretch is short, or ends at once
+BAD_PREDICTION = 0.5  # smallest error of F, relative to the last anchor's |F|, for which a combination is discarded
 ROUNDING = 1e-10  # relative rounding error of Phi
 FULL_ITERATIONS = 10_000  # the default budget with full batches
 
@@ -52,7 +52,7 @@ class AutomaticSTORM(STORMCompositional):
     ----------
     learning_rate : float, callable or "auto", default="auto"
         The learning rate eta, or a picklable function of the iteration number. "auto" is 0.7 / L (0.5 / L without
-        anchors), where L is the curvature of minibatches. It is estimated by a probe, whose oracle calls are counted.
+        anchors), where L is the curvature of minibatches, an estimate whose oracle calls are counted.
         The rate is halved if steps turn out to be too long.
     batch_size : int, None, tuple of three or "auto", default="auto"
         The batch size B, or (B_g, B_dg, B_f). None means all components, as does an integer not smaller than their
@@ -148,11 +148,11 @@ class AutomaticSTORM(STORMCompositional):
         if own_size:
             size = balance(oracle, size)
         if own_rate and own_size:
-            size, L = settle(oracle, x, size)
+            size, L = first_batches(oracle, x, size)
         rule = self.step_rule(oracle, x, size, self.factor(oracle, size), L=L)
         now = start(oracle, x, oracle.all_like(size))
         way = direction(problem, oracle.metric.at(x, 0), x, now.F, at(rule.learning_rate, 0))
-        follows = problem.n_outer > 1 and exact_slope(oracle, x, now.u, size) is not None
+        follows = problem.n_outer > 1 and exact_jacobian(oracle, x, now.u, size) is not None
         return AnchoredState(
             x,
             rule=rule,
@@ -180,20 +180,20 @@ class AutomaticSTORM(STORMCompositional):
         if s.since_anchor == 0:
             s.combined = len(s.anchors) > 1 and problem.jacobian_kind != "operator" and oracle.metric.stays
             if s.combined:
-                s.now = extrapolate(s.anchors, problem)
+                s.now = combine(s.anchors, problem)
                 s.way = direction(problem, metric, s.now.x, s.now.F, eta)
         x, F = s.now.x, s.now.F
         if not s.stay:
-            x = rule.land(problem, metric, x, s.way, eta, s.t)
+            x = rule.next_point(problem, metric, x, s.way, eta, s.t)
         s.now = self._estimate(oracle, s, x)
         s.way = direction(problem, metric, x, s.now.F, eta)
         if s.refresh:
-            self._judge(oracle, s, drift=distance(s.way, direction(problem, metric, x, F, eta)))
+            self._judge(oracle, s, error=distance(s.way, direction(problem, metric, x, F, eta)))
         else:
             s.since_anchor += 1
             spent = s.since_anchor * self._price(oracle, s, False) / self._price(oracle, s, True)
-            s.stay = not s.way.length < GROWN * s.residual  # no step along an F that has grown so much
-            s.refresh = s.stay or spent >= (LEAST if s.way.length <= FALLEN * s.residual else STRETCH)
+            s.stay = not s.way.length < LARGE * s.residual  # no step along such a large F
+            s.refresh = s.stay or spent >= (SHORT_STRETCH if s.way.length <= SMALL * s.residual else STRETCH)
         s.x = s.now.x
 
     def _estimate(self, oracle, s, x):
@@ -205,16 +205,16 @@ class AutomaticSTORM(STORMCompositional):
             return advance_outer(oracle, s.now, x, u, None, None, 0, size[2])
         return start(oracle, x, size) if s.refresh else advance(oracle, s.now, x, (0, 0, 0), size)
 
-    def _judge(self, oracle, s, drift):
-        """Keep a good anchor. Otherwise return to the best one."""
+    def _judge(self, oracle, s, error):
+        """Keep a good anchor. Otherwise return to the best one. ``error`` is that of the estimate of F."""
         length, anchor = s.way.length, Anchor(s.now, s.way, oracle.value(s.now.x, s.now.u))
         best = s.anchors[-1].value
-        # if two values of Phi are equal up to rounding, compare |F|; a combination may return to its anchor
-        level = abs(anchor.value - best) <= ROUNDING * abs(best)
-        good = length < (1 if s.combined else 2) * s.residual if level else anchor.value < best
+        # if two values of Phi are equal up to rounding, compare |F|; a combination may lead back to its anchor
+        equal = abs(anchor.value - best) <= ROUNDING * abs(best)
+        good = length < (1 if s.combined else 2) * s.residual if equal else anchor.value < best
         if good or not (s.combined or s.own_rate):
-            lost = s.combined and drift > MISSED * s.residual and not oracle.is_full(s.batch_size)
-            s.anchors = [anchor] if lost else [*s.anchors[1 - MEMORY :], anchor]
+            misled = s.combined and error > BAD_PREDICTION * s.residual and not oracle.is_full(s.batch_size)
+            s.anchors = [anchor] if misled else [*s.anchors[1 - MEMORY :], anchor]
             s.residual, s.failures = length, 0
         else:
             s.anchors = s.anchors[-1:]
@@ -253,5 +253,5 @@ class AutomaticSTORM(STORMCompositional):
         if not s.anchored:
             return super().finish(oracle, s)
         best = s.best
-        between = s.x is not best.estimate.x and oracle.objective(s.x) < best.value
-        return s.x if between else best.estimate.x
+        is_lower = s.x is not best.estimate.x and oracle.objective(s.x) < best.value
+        return s.x if is_lower else best.estimate.x

@@ -45,7 +45,7 @@ class CIVR(SARAHCompositional):
     ----------
     learning_rate : float, callable or "auto", default="auto"
         The learning rate eta. "auto" is 1.4 / L, or 0.7 / L with ``precision=None``, where L is the curvature of
-        minibatches. It is estimated by a probe, whose oracle calls are counted. Because gamma is at most 1/2, half of
+        minibatches, an estimate whose oracle calls are counted. Because gamma is at most 1/2, half of
         the rate is used if steps are not shortened.
     precision : float, callable, None or "auto", default="auto"
         The precision epsilon: steps are at most eta epsilon long. "auto" is |F| at the last checkpoint (|x~ - x| / eta
@@ -96,9 +96,7 @@ class CIVR(SARAHCompositional):
         max_ifo: int | None = None,
         tol: float = 1e-4,
     ) -> None:
-        super().__init__(
-            learning_rate, batch_size, checkpoint_batch_size, epoch_length, max_iter, max_ifo, tol
-        )
+        super().__init__(learning_rate, batch_size, checkpoint_batch_size, epoch_length, max_iter, max_ifo, tol)
         self.precision = precision
 
     @property
@@ -140,9 +138,7 @@ class CIVR(SARAHCompositional):
         else:
             before = oracle.outer_gradient(old.x, old.u, batch)
             after = oracle.outer_gradient(x, u, batch)
-            v = tuple(
-                None if part is None else part - a + b for part, a, b in zip(old.v, before, after, strict=True)
-            )
+            v = tuple(None if part is None else part - a + b for part, a, b in zip(old.v, before, after, strict=True))
         return NestedEstimate(x, u, J, oracle.chain(x, J, v), v)
 
     def finish(self, oracle, s):

@@ -127,8 +127,8 @@ class LBFGS(CompositionalSolver):
             )
         if loop.reason is None:  # scipy finds no further decrease, usually because of rounding
             s.residual = run.length
-            level = loop.rule.residual() <= max(self.tol, LEVEL[s.x.dtype.itemsize])
-            loop.reason = StopReason.CONVERGED if level or loop.rule.at_rest(s) else StopReason.MAX_IFO
+            is_small = loop.rule.residual() <= max(self.tol, LEVEL[s.x.dtype.itemsize])
+            loop.reason = StopReason.CONVERGED if is_small or loop.rule.is_stationary(s) else StopReason.MAX_IFO
             if not math.isfinite(run.length):
                 loop.reason = StopReason.NON_FINITE
 
@@ -140,30 +140,29 @@ class _ScipyRun:
         self.solver, self.oracle, self.s, self.loop = solver, oracle, s, loop
         self.variables = solver.variables
         self.z_start = self.variables.to_z(s.x_start)
-        self.length = self.first_length = (
-            math.nan
-        )  # norm of the projected gradient, at the last point and at the first
+        # norm of the projected gradient, at the last point and at the first
+        self.length = self.first_length = math.nan
         self.first_step = math.inf
         self.calls = self.iterations = 0
         self.calls_before, self.iterations_before = s.n_calls, s.t  # counts of the run that is resumed
 
     def objective(self, z):
         oracle, self.calls = self.oracle, self.calls + 1
-        paid = self.calls <= self.calls_before
-        if not paid:
+        is_counted = self.calls <= self.calls_before  # by the run that is resumed
+        if not is_counted:
             self.loop.reserve(self.solver.cost(oracle, self.s))
             if self.loop.reason is not None:
                 raise _OutOfBudget
         counters = oracle.ifo, dict(oracle.n_evaluations)
         x = self.to_x(z)
         slope = self.variables.gradient(start(oracle, x, ALL).F)
-        if paid:
+        if is_counted:
             oracle.ifo, oracle.n_evaluations = counters
         self.s.n_calls = max(self.calls, self.calls_before)
         self.length = self.variables.projected_length(z, slope)
         if self.calls == 1:
             self.first_length = self.length
-        elif self._endless(z):
+        elif self._is_unbounded(z):
             self.loop.reason = StopReason.MAX_IFO
             raise _OutOfBudget
         return oracle.objective(x) + self.variables.excess(z, x), slope
@@ -182,7 +181,7 @@ class _ScipyRun:
     def to_x(self, z):
         return self.variables.to_x(z).astype(self.s.x_start.dtype)
 
-    def _endless(self, z):
+    def _is_unbounded(self, z):
         """Whether the objective is probably unbounded below: it falls more and more steeply far away from the start.
 
         L-BFGS would otherwise follow it to the end of the number range.

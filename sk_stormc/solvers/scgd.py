@@ -21,9 +21,7 @@ def check_exponents(name, value):
         check_number(name, p, high=0)
         check_number(name, q, high=0)
     except (TypeError, ValueError):
-        raise ValueError(
-            f"{name} must be two numbers <= 0, of learning_rate and of beta, got {value!r}"
-        ) from None
+        raise ValueError(f"{name} must be two numbers <= 0, of learning_rate and of beta, got {value!r}") from None
 
 
 @dataclass
@@ -50,7 +48,7 @@ class SCGD(CompositionalSolver):
     ----------
     learning_rate : float, callable or "auto", default="auto"
         The learning rate eta, which is the paper's alpha. "auto" is 0.7 / L (k + 1)^p, where L is the curvature of
-        minibatches. It is estimated by a probe, whose oracle calls are counted.
+        minibatches, an estimate whose oracle calls are counted.
     beta : float, callable or "auto", default="auto"
         Weight of the new value, in (0, 1]. "auto" is (k + 1)^q, or 1 if g uses all components and the metric is a
         matrix, such as the inverse Hessian.
@@ -97,16 +95,16 @@ class SCGD(CompositionalSolver):
         self.exponents = exponents
 
     def init_state(self, oracle, x):
-        """The constants. Only the probe draws batches."""
+        """The constants of the method. Only the curvature estimate draws batches."""
         size = self.sizes("batch_size", oracle, rule=16)
         p, q = self.exponents
-        # Newton-like steps are too long for a u that lags behind x, and with exact values averaging only adds a lag
-        prompt = size[0] is None and oracle.metric.mixes
+        # an average of exact values only lags behind x, and for the steps of a Newton-like metric the lag is too large
+        exact = size[0] is None and oracle.metric.mixes
         return AverageState(
             x,
             x_old=x,
             rule=self.step_rule(oracle, x, size, 0.7, lambda eta: Power(eta, p)),
-            beta=self.auto("beta", oracle.problem, 1.0 if prompt else Power(1.0, q)),
+            beta=self.auto("beta", oracle.problem, 1.0 if exact else Power(1.0, q)),
             batch_size=size,
         )
 

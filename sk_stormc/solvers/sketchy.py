@@ -8,7 +8,7 @@ import numpy as np
 
 from sk_stormc.core.metrics import Diagonal, Identity, LowRank
 from sk_stormc.engine.estimates import guard
-from sk_stormc.solvers.anchored import exact_slope
+from sk_stormc.solvers.anchored import exact_jacobian
 from sk_stormc.solvers.automatic import AnchoredState, AutomaticSTORM
 from sk_stormc.utils.types import Auto, Schedule, Size
 from sk_stormc.utils.validation import check_int
@@ -45,7 +45,7 @@ class SketchySTORM(AutomaticSTORM):
     learning_rate : float, callable or "auto", default="auto"
         The learning rate eta in the preconditioned metric. Near the minimum of a quadratic, 1 is about a Newton step.
         "auto" is 0.25 / L, or 0.7 / L without a sketch or with full batches, where L is the curvature of minibatches in
-        that metric. It is estimated by a probe, whose oracle calls are counted.
+        that metric, an estimate whose oracle calls are counted.
     rank : int, default=10
         Rank r of the sketch. It is limited to the number of variables.
     sketch_batch_size : int, default=256
@@ -118,8 +118,8 @@ class SketchySTORM(AutomaticSTORM):
 
     def factor(self, oracle, size):
         """The factor of the automatic learning rate. In the sketched metric it is limited by the noise of batches."""
-        noisy = isinstance(oracle.metric, LowRank) and not oracle.is_full(size)
-        return 0.25 if noisy else super().factor(oracle, size)
+        has_noise = isinstance(oracle.metric, LowRank) and not oracle.is_full(size)
+        return 0.25 if has_noise else super().factor(oracle, size)
 
     def _sketch(self, oracle, x, size):
         """The metric P^-1, from r Hessian-vector products of one minibatch, or None if they fail."""
@@ -145,24 +145,21 @@ class SketchySTORM(AutomaticSTORM):
 
     def _minibatch_gradient(self, oracle, x, size):
         """The gradient of Phi for one minibatch. g and dg use the same draws, so that the Hessian is symmetric."""
-        everything = oracle.is_full(size)
+        is_full = oracle.is_full(size)
 
         def draw(kind):
-            S = None if everything else min(self.sketch_batch_size, oracle.n_components(kind))
-            batch = oracle.draw(kind, S)
-            oracle.forget(kind, S)  # this size is drawn only once
-            return batch
+            return oracle.draw(kind, None if is_full else min(self.sketch_batch_size, oracle.n_components(kind)))
 
         inner, outer = draw("inner"), draw("outer")
         u = guard(oracle, oracle.inner(x, inner), None)
-        slope = exact_slope(oracle, x, u, size)
-        if slope is not None:
-            return lambda y: oracle.gradient(y, u + slope @ (y - x), None, outer)
-        beside = oracle.draw_jacobian(None, inner, same=True)
+        J = exact_jacobian(oracle, x, u, size)
+        if J is not None:
+            return lambda y: oracle.gradient(y, u + J @ (y - x), None, outer)
+        slope = oracle.draw_jacobian(None, inner, same=True)
 
         def gradient(y):
             u = guard(oracle, oracle.inner(y, inner), None)
-            return oracle.gradient(y, u, oracle.jacobian(y, beside), outer)
+            return oracle.gradient(y, u, oracle.jacobian(y, slope), outer)
 
         return gradient
 
@@ -170,7 +167,7 @@ class SketchySTORM(AutomaticSTORM):
 def cauchy_point(gradient, x, root):
     """The minimum along the gradient for the curvature at x, and a step length for differences of the gradient.
 
-    The sketch is made at this point because the run will go there. At x_0 = 0 the semivariance has no Hessian.
+    The sketch is made at this point because the run will move there. At x_0 = 0 the semivariance has no Hessian.
     """
     rounding, F = np.finfo(x.dtype).eps, gradient(x)
     length = float(np.linalg.norm(root * F))
@@ -184,6 +181,5 @@ def cauchy_point(gradient, x, root):
         if not 0 < change < math.inf:
             return x, h
         h = max(rounding ** (1 / 3) * length / change, least)
-    bend = float(v @ w)
-    return (x + (length / bend) * v if bend > 0 else x), h
-
+    curvature = float(v @ w)
+    return (x + (length / curvature) * v if curvature > 0 else x), h

@@ -1,16 +1,18 @@
 """STORM-Compositional: Algorithm 1 of Yuan & Hu."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, Literal, Self
 
 import numpy as np
 
 from sk_stormc.core.metrics import Identity
 from sk_stormc.core.schedules import inverse
 from sk_stormc.engine import CompositionalSolver, Estimate, MethodState, advance, at, start
-from sk_stormc.theory import storm_parameters
-from sk_stormc.utils.types import Auto, Schedule, Size
+from sk_stormc.theory import ProblemConstants, storm_parameters
+from sk_stormc.utils.types import Auto, Schedule, Size, Variant
 from sk_stormc.utils.validation import (
     check_batch_size,
     check_choice,
@@ -23,7 +25,7 @@ from sk_stormc.utils.validation import (
 
 __all__ = ["PaperSTORMCompositional", "STORMCompositional"]
 
-LETTERS = {  # symbols of the paper
+SYMBOLS = {  # the paper's notation
     "learning_rate": "eta",
     "precision": "epsilon",
     "momentum": "a",
@@ -31,6 +33,7 @@ LETTERS = {  # symbols of the paper
     "init_batch_size": "S",
     "normalization": "gamma",
 }
+
 
 def check_momentum(name, value):
     """Raise a ValueError unless the value is a number or a schedule in [0, 1], "auto", or three of them."""
@@ -73,7 +76,7 @@ class STORMCompositional(CompositionalSolver):
     ----------
     learning_rate : float, callable or "auto", default="auto"
         The learning rate eta, or a picklable function of the iteration number. "auto" is 0.5 / L, where L is the
-        curvature of minibatches. It is estimated by a probe, whose oracle calls are counted.
+        curvature of minibatches, an estimate whose oracle calls are counted.
     precision : float, callable or "auto", default="auto"
         The epsilon of step 6. "auto" is 0.1, the value in all of the paper's experiments.
     momentum : float, callable, tuple of three or "auto", default="auto"
@@ -133,7 +136,7 @@ class STORMCompositional(CompositionalSolver):
         max_iter: int | None = None,
         max_ifo: int | None = None,
         tol: float = 1e-4,
-        output: str = "last",
+        output: Literal["last", "random"] = "last",
     ) -> None:
         self.learning_rate = learning_rate
         self.precision = precision
@@ -148,7 +151,7 @@ class STORMCompositional(CompositionalSolver):
         self.output = output
 
     @classmethod
-    def from_theory(cls, constants, epsilon, variant="corrected"):
+    def from_theory(cls, constants: ProblemConstants, epsilon: float, variant: Variant = "corrected") -> Self:
         """Set the parameters by Proposition 3.2, so that E|grad Phi(x^)| <= epsilon after T iterations.
 
         The guarantee holds for a problem without penalty or metric (`PaperSTORMCompositional` leaves a metric out). A
@@ -216,6 +219,7 @@ class STORMCompositional(CompositionalSolver):
             s.x_hat = x
 
     def _refreshes(self, s):
+        """Whether the next iteration ends in an anchor."""
         return self.anchor is not None and (s.t + 1) % self.anchor == 0
 
     def cost(self, oracle, s):
@@ -226,9 +230,11 @@ class STORMCompositional(CompositionalSolver):
         """Step 12: x_T, or the x-hat drawn from x_1, ..., x_T."""
         if s.x_hat is not None:
             return s.x_hat
-        ahead = not oracle.source.finite and oracle.metric.curvature is not None  # F uses the last rows, x_T does not
-        between = oracle.problem.penalty is not None and s.rule.limit is not None  # x~ has exact zeros
-        return self.proximal_point(oracle, s, s.now.F) if ahead or between else s.x
+        problem = oracle.problem
+        # on a stream F has rows that x_T does not have
+        has_new_rows = not oracle.source.finite and oracle.metric.curvature is not None
+        has_zeros = problem.penalty is not None and s.rule.limit is not None  # x~ has exact zeros, and x_T does not
+        return self.proximal_point(oracle, s, s.now.F) if has_new_rows or has_zeros else s.x
 
 
 class PaperSTORMCompositional(STORMCompositional):
@@ -238,10 +244,10 @@ class PaperSTORMCompositional(STORMCompositional):
     """
 
     def auto(self, name, problem, rule):
-        """A parameter's value: the user's, or else the published one, or else the solver's rule."""
+        """A parameter's value: the user's, the published one, or the method's ``rule``."""
         value, published = getattr(self, name), problem.advice.published
         if is_word(value, "auto"):
-            value = rule if published is None or name not in LETTERS else getattr(published, LETTERS[name])
+            value = rule if published is None or name not in SYMBOLS else getattr(published, SYMBOLS[name])
         return plain(value)
 
     def run_metric(self, oracle, s):

@@ -1,4 +1,4 @@
-"""Rows that stay in their file: of a numpy memmap, read a block or a batch at a time."""
+"""Rows of a numpy memmap, which are read from its file a block or a batch at a time."""
 
 import mmap
 import os
@@ -11,10 +11,9 @@ BLOCK_BYTES = 2**24  # bytes read at a time
 
 
 class MappedRows:
-    """The rows of a memmap, read from its file. Through the mapping, each would leave a megabyte in memory.
+    """The rows of a memmap, read from its file. Through the mapping, Linux keeps a megabyte in memory for each.
 
-    It has the part of an array's interface that is used here: slices, rows and `take` give arrays, ``@`` a number for
-    each row.
+    Part of an array's interface is provided: slices, rows and `take` return arrays, and ``@`` a number for each row.
     """
 
     ndim = 2
@@ -24,7 +23,7 @@ class MappedRows:
 
     @classmethod
     def of(cls, X):
-        """The rows of X, or X itself if it is not a memmap of floats whose rows lie one behind the other."""
+        """The rows of X, or X itself if it is not a memmap of floats with contiguous rows."""
         floats = isinstance(X, np.memmap) and X.dtype in (np.float32, np.float64) and X.dtype.isnative
         if not floats or X.ndim != 2 or not X.size or not X.flags.c_contiguous:
             return X
@@ -37,7 +36,7 @@ class MappedRows:
         rows = cls(root.filename, X.dtype, root.offset + X.ctypes.data - root.ctypes.data, X.shape)
         try:
             rows.take([len(rows) - 1])
-        except (OSError, TypeError):  # the file has gone or changed or has no name, the mapping is there
+        except (OSError, TypeError):  # the file was deleted or changed or has no name, but the mapping is valid
             return X
         return rows
 
@@ -61,6 +60,7 @@ class MappedRows:
         return self._read(rows, 1)
 
     def _read(self, starts, length):
+        """``length`` rows from each of some starts."""
         width = self.shape[1] * self.dtype.itemsize
         file = os.open(self.filename, os.O_RDONLY | getattr(os, "O_BINARY", 0))  # half the time of a file object
         try:
@@ -82,7 +82,7 @@ class MappedRows:
 
 
 def blocks(rows, whole=True):
-    """Blocks of rows with the number of their first: all rows at once if they are in memory and ``whole`` is true."""
+    """Blocks of rows, each with the number of its first row. With ``whole``, rows in memory are one block."""
     if whole and not isinstance(rows, MappedRows):
         yield 0, rows
         return

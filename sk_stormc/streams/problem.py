@@ -1,4 +1,4 @@
-"""Components that come in order and once: an iterator of batches of rows, of unknown number."""
+"""Problems whose components arrive in order: an iterator of batches of rows, of unknown number."""
 
 import copy
 import math
@@ -39,7 +39,7 @@ class StreamingProblem(CompositionalProblem):
         ``functools.partial(PortfolioProblem, risk_aversion=2.0)``, or your own function that returns a
         `CompositionalProblem`.
     window : int, default=512
-        Number of rows that stand for the whole stream, which is unknown. The metric is that of the first rows, and
+        Number of rows that represent the stream. The metric is that of the first rows, and
         `objective` is Phi over the last rows that f has used.
     weighted : bool, default=False
         Whether the last array of a batch has weights of its rows, such as importance ratios. Weights are positive
@@ -51,7 +51,7 @@ class StreamingProblem(CompositionalProblem):
     ----------
     state : RunState or None
         State of the last run on this stream, even if an error of the iterator ended it. That run can be continued by
-        ``state`` once the iterator gives rows again, or after `feed`. No row is lost.
+        ``state`` if the iterator gives rows again, or after `feed`. No row is lost.
 
     Raises
     ------
@@ -136,18 +136,18 @@ class StreamingProblem(CompositionalProblem):
         return self.source.first.initial_point(rng)
 
     def inner_batch(self, draws, weights=None):
-        """The problem of some rows that these are among, and its batch of them."""
+        """The problem of some rows that include these, and its batch of these."""
         problem, draws = self.source.locate(draws)
         return problem, problem.inner_batch(draws) if weights is None else problem.inner_batch(draws, weights)
 
     def outer_batch(self, draws, weights=None):
-        """The problem of some rows that these are among, and its batch of them."""
+        """The problem of some rows that include these, and its batch of these."""
         if self.n_outer == 1:
             return self.source.first, self.source.first.outer_batch(None)
         problem, draws = self.source.locate(draws)
         return problem, problem.outer_batch(draws) if weights is None else problem.outer_batch(draws, weights)
 
-    # g, dg, f and its gradient are those of the problem that a batch came from
+    # g, dg, f and its gradient are those of the problem of a batch
 
     def inner(self, x, batch):
         """g(x, B)."""

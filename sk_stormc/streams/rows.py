@@ -13,7 +13,7 @@ __all__ = ["Position", "Rows", "WeightedPosition", "stack"]
 class Position:
     """The position of one kind of batch in the stream."""
 
-    batches_behind: int  # rows ahead of g's, in the largest batches: the kinds never have the same rows at once
+    offset: int  # distance from the rows of g in batches, so that the kinds never have the same rows in an iteration
     at: int = 0
     largest: int = 0  # batch so far
 
@@ -25,7 +25,7 @@ class Position:
 
     def start(self, batch_size):
         """Number of the first row of the present batch."""
-        return self.at + self.batches_behind * max(0, batch_size - self.largest)
+        return self.at + self.offset * max(0, batch_size - self.largest)
 
 
 @dataclass
@@ -47,32 +47,34 @@ class Rows:
         self.used = 0  # number of rows that f has used
         self.wanted = 0  # number of rows that were requested last and were missing
         self.problem = None  # of all kept rows
-        self._come = None  # a batch that has been read but not checked
+        self._unchecked = None  # a batch that has been read but not checked
 
     def fork(self):
+        """A copy that reads, adds and drops rows without effect on this object."""
         rows = object.__new__(Rows)
-        rows.__dict__.update(self.__dict__)  # shared: none of these is modified in place
+        rows.__dict__.update(self.__dict__)  # none of these is modified in place
         return rows
 
     def __getstate__(self):
         self._parts, self.start, self.problem = self._kept(), max(self.start, self.keep), None
-        return self.__dict__ | {"_source": iter(())}  # later batches are not part of a state
+        return self.__dict__ | {"_source": iter(())}  # the state does not contain later batches
 
     def feed(self, batch):
+        """Append a batch."""
         self._fed = (*self._fed, tuple(_rows_of(part) for part in batch))
 
     def has(self, stop):
         """Whether the rows before number ``stop`` are available. Batches are read until they are."""
         while self.stop < stop:
-            if self._come is None:
-                # no call stands between the iterator and the assignment: a KeyboardInterrupt cannot lose a batch
-                for self._come in self._source:  # noqa: B020
+            if self._unchecked is None:
+                # there is no call between the iterator and the assignment, so that Ctrl-C cannot lose a batch
+                for self._unchecked in self._source:  # noqa: B020
                     break
-            fed = self._come is None
+            fed = self._unchecked is None
             if fed and not self._fed:
                 self.wanted = stop
                 return False
-            batch = self._fed[0] if fed else self._come
+            batch = self._fed[0] if fed else self._unchecked
             if not fed:
                 batch = tuple(_rows_of(part) for part in (batch if isinstance(batch, tuple) else (batch,)))
             self._take(batch, fed)
@@ -80,15 +82,14 @@ class Rows:
 
     def _take(self, batch, fed):
         """Append a batch and clear its source in one statement, so that an interrupt neither loses nor repeats it."""
-        left = self._fed[fed:]
+        others = self._fed[fed:]
         lengths, shapes = {part.shape[0] for part in batch}, [part.shape[1:] for part in batch]
         if len(lengths) > 1 or (self._parts and shapes != [part.shape[1:] for part in self._parts[0]]):
-            before = [part.shape for part in (self._parts or [batch])[0]]
-            found = [part.shape for part in batch]
-            self._come, self._fed = None, left
-            raise ValueError(f"batches must differ in their number of rows only, got shapes {found} after {before}")
+            before, got = ([part.shape for part in parts] for parts in ((self._parts or [batch])[0], batch))
+            self._unchecked, self._fed = None, others
+            raise ValueError(f"batches must differ in their number of rows only, got shapes {got} after {before}")
         parts, end = [*self._parts, batch], self.stop + lengths.pop()
-        self._parts, self.stop, self.problem, self._come, self._fed = parts, end, None, None, left
+        self._parts, self.stop, self.problem, self._unchecked, self._fed = parts, end, None, None, others
 
     def between(self, start, stop):
         """Rows as a tuple of arrays."""
@@ -102,12 +103,13 @@ class Rows:
         return self.start, self.stop
 
     def _kept(self):
+        """The kept batches as one, without the dropped rows."""
         old = max(0, self.keep - self.start)
         return [tuple(stack(column)[old:] for column in zip(*self._parts, strict=True))]
 
 
 def _rows_of(part):
-    """A copy: the caller may read the next rows into the same array."""
+    """A copy of the rows, because the caller may reuse the array."""
     rows = part.tocsr(copy=True) if sparse.issparse(part) else np.array(part)
     if not rows.ndim:
         raise ValueError(f"batches must be arrays with rows, got {part!r}")

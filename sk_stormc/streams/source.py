@@ -10,21 +10,21 @@ from sk_stormc.streams.rows import Position, Rows, WeightedPosition
 
 __all__ = ["WINDOW", "StreamSource"]
 
-PIECES = 12  # of the window; the objective must have risen on all of them, because one alone may be chance
-WINDOW = 512  # default number of rows that stand for the whole stream
+PIECES = 12  # parts of the window, on each of which the objective must have increased
+WINDOW = 512  # default number of rows that represent the stream
 
 
 class StreamSource(Source):
-    """Rows in order, each used once by g, once by its Jacobian and once by f; a place is a `Position`.
+    """Rows in order. Each is used once by g, once by its Jacobian and once by f. A place is a `Position`.
 
     Parameters
     ----------
     batches : iterable
-        Of arrays with any number of rows, or of tuples of such arrays.
+        Arrays with any number of rows, or tuples of such arrays.
     make : callable
-        The problem of some rows.
+        Function that makes the problem of some rows.
     window : int
-        Rows that say what the unknown whole looks like.
+        Number of rows that represent the stream.
     weighted : bool
         Whether the last array of a batch has weights.
 
@@ -44,8 +44,8 @@ class StreamSource(Source):
         self.rows.has(window)
         if not self.rows.stop:
             raise ValueError("batches must have a row, got none")
-        # a copy: a view would keep all of the first batch
-        self.first = first = self._whole(*(part.copy() for part in self.rows.between(0, window)))
+        # a view would keep all of the first batch in memory
+        self.first = first = self._weighted_problem(*(part.copy() for part in self.rows.between(0, window)))
         if weighted and not takes_weights(first):
             raise ValueError(
                 "weighted=True needs a problem whose inner_batch and outer_batch have a second argument weights, got "
@@ -75,13 +75,13 @@ class StreamSource(Source):
         return source_of(self.first)
 
     def accept(self, name, sizes):
-        """Raise if the batch sizes of g, its Jacobian and f differ, since ever more rows would have to be kept."""
+        """Raise a ValueError if batch sizes differ, because ever more rows would have to be kept."""
         B_g, B_dg, B_f = sizes
         drawn = {B_g, B_g if self.operator else B_dg, B_g if self.one_outer else B_f}
         if None in drawn or len(drawn) > 1:
             raise ValueError(
-                f"{name} must be one number for g, its Jacobian and f on a stream, which has no end and gives "
-                f"them its rows in turn, got {sizes!r}"
+                f"{name} must be one number for g, its Jacobian and f on a stream, which has no end and whose rows "
+                f"they use in turn, got {sizes!r}"
             )
 
     # draws are numbers of rows; the positions in the stream are part of the run's state
@@ -89,10 +89,10 @@ class StreamSource(Source):
     def open(self, generators):
         """Positions in the stream, in the order g, its Jacobian, f."""
         kind = WeightedPosition if self.weighted else Position
-        return [kind(batches_behind) for batches_behind in range(len(generators))]
+        return [kind(offset) for offset in range(len(generators))]
 
     def draw_inner(self, position, shape):
-        """The next rows; with weights, relative to the mean weight so far."""
+        """The next rows, with their weights relative to the mean weight so far if there are weights."""
         draws = position.take(shape)
         if not self.weighted:
             return draws
@@ -122,15 +122,15 @@ class StreamSource(Source):
         self.rows.keep = max(self.rows.keep, min(min(at), max(at) - self.window))
 
     def aside(self, places):
-        """Copies of the positions, so that looking ahead uses up no rows."""
+        """Copies of the positions, so that draws do not use up rows."""
         return copy.deepcopy(places)
 
     def look_at(self, positions):
-        """Let the objective be that of the window that ends at the run's position."""
+        """Define the objective by the window that ends at the run's position."""
         self.rows.used = max(position.at for position in positions)
 
     def uphill(self, x, start):
-        """Whether Phi over the recent rows is significantly higher at x than at the start: on each of their parts."""
+        """Whether Phi is higher at x than at the start over the recent rows, and over each of their parts."""
         recent = self.recent()
         if recent.objective(x) <= recent.objective(start):
             return False
@@ -146,41 +146,42 @@ class StreamSource(Source):
         return self.problem_of(*self._ends())
 
     def _ends(self):
+        """The first row of the recent ones, and the row after the last."""
         stop = max(self.rows.used, min(self.window, self.rows.stop))
         return max(self.rows.start, stop - self.window), stop
 
     def problem_of(self, start, stop):
         """The problem of some rows, with their weights."""
-        return self._whole(*self.rows.between(start, stop))
+        return self._weighted_problem(*self.rows.between(start, stop))
 
     def locate(self, draws):
-        """The problem, without weights, of rows that these are among, and their numbers in it."""
+        """The problem, without weights, of rows that include these, and their numbers in it."""
         if draws is None:
             raise ValueError("a stream has no batch of all components: batch sizes must be numbers")
         self.require(draws)
-        if self.operator:  # only these rows, because the Jacobian is kept longer
-            return self._unweighted(draws[0], draws[-1] + 1), draws - draws[0]
+        if self.operator:  # only these rows, because the Jacobian is used later
+            return self._unweighted_problem(draws[0], draws[-1] + 1), draws - draws[0]
         rows = self.rows
         if rows.problem is None:
-            rows.problem = self._unweighted(*rows.join())
+            rows.problem = self._unweighted_problem(*rows.join())
         return rows.problem, draws - rows.start
 
     def require(self, draws):
-        """Raise where these rows have not come, or have been let go."""
+        """Raise an error if these rows have not arrived, or were dropped."""
         rows, stop = self.rows, int(draws[-1]) + 1
         if not rows.has(stop):
-            raise EOFError(f"row {stop - 1} of the stream has not come")
+            raise EOFError(f"row {stop - 1} of the stream has not arrived")
         if draws[0] < max(rows.start, rows.keep):
             raise ValueError(
-                f"row {draws[0]} of the stream was let go, as all have had it: a run goes on with state= of its "
-                "result, another needs a stream of its own"
+                f"row {draws[0]} of the stream was dropped after its last use: continue a run by state= of its result, "
+                "and give another run its own stream"
             )
 
-    def _unweighted(self, start, stop):
+    def _unweighted_problem(self, start, stop):
         parts = self.rows.between(start, stop)
         return _checked(self._make(*(parts[:-1] if self.weighted else parts)))
 
-    def _whole(self, *parts):
+    def _weighted_problem(self, *parts):
         if not self.weighted:
             return _checked(self._make(*parts))
         return _checked(self._make(*parts[:-1], sample_weight=parts[-1]))

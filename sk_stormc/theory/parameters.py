@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from sk_stormc.utils.types import FloatArray
+from sk_stormc.utils.types import FloatArray, Variant
 from sk_stormc.utils.validation import check_bool, check_choice, check_instance, check_number
 
 __all__ = [
@@ -146,7 +146,7 @@ def _K(k, p):
 
 
 def storm_parameters(
-    constants: ProblemConstants, epsilon: float, variant: str = "corrected", round_up: bool = True
+    constants: ProblemConstants, epsilon: float, variant: Variant = "corrected", round_up: bool = True
 ) -> StormParameters:
     """Compute the parameters of Proposition 3.2, with which E|grad Phi(x^)| <= epsilon.
 
@@ -280,7 +280,7 @@ def equipartition(
 
 
 def theorem_condition(
-    constants: ProblemConstants, epsilon: float, parameters: StormParameters, variant: str = "corrected"
+    constants: ProblemConstants, epsilon: float, parameters: StormParameters, variant: Variant = "corrected"
 ) -> float:
     """Compute the left side of the condition of Theorem 1, which is a sum of twelve terms.
 

@@ -49,14 +49,14 @@ def _complete(kind, title, names_from):
     """Write a section with the entries of the names, each as the class or the nearest of its bases describes it."""
     if not kind.__dict__.get("__doc__"):
         return
-    sections, known = _sections(kind.__doc__), {}
+    sections, entries = _sections(kind.__doc__), {}
     for base in reversed(kind.__mro__):
-        known |= _entries(_sections(base.__doc__ or "").get(title, ""))
-    told, paragraphs, wanted = set(), [], names_from(known)
+        entries |= _entries(_sections(base.__doc__ or "").get(title, ""))
+    told, paragraphs, wanted = set(), [], names_from(entries)
     for name in wanted:
-        if name in known and name not in told:
-            names, rest = known[name]
-            names = [other for other in names if other in wanted and known[other] == known[name]]
+        if name in entries and name not in told:
+            names, rest = entries[name]
+            names = [other for other in names if other in wanted and entries[other] == entries[name]]
             told |= set(names)
             paragraphs.append(f"{', '.join(names)} : {rest}")
     if paragraphs:
@@ -79,9 +79,9 @@ def _joined(sections):
 
 def _entries(text):
     """What a section says by name: ``(names, text)``, the names that share a text and all of it after the colon."""
-    found = {}
+    entries = {}
     for paragraph in re.split(r"\n(?=\S)", text) if text else ():
         names, _, rest = paragraph.partition(" : ")
         names = names.split(", ")
-        found |= dict.fromkeys(names, (names, rest.rstrip()))
-    return found
+        entries |= dict.fromkeys(names, (names, rest.rstrip()))
+    return entries

@@ -32,8 +32,8 @@ def threads(n_jobs):
     BLAS and OpenMP have one thread meanwhile: threads of theirs would share the cores with these, and would round sums
     by their number.
     """
-    whole = is_integer(n_jobs)
-    if n_jobs is not None and not (whole and n_jobs):
+    integer = is_integer(n_jobs)
+    if n_jobs is not None and not (integer and n_jobs):
         raise ValueError(f"n_jobs must be None or an integer other than 0, -1 for all processors, got {n_jobs!r}")
     with ExitStack() as stack:
         stack.enter_context(in_one_thread())

@@ -14,10 +14,15 @@ __all__ = [
     "F",
     "Features",
     "FloatArray",
+    "Kernel",
+    "Neighbors",
     "RandomState",
+    "RiskMeasure",
     "Schedule",
     "Size",
+    "SolverName",
     "SparseMatrix",
+    "Variant",
 ]
 
 Array: TypeAlias = NDArray
@@ -28,4 +33,14 @@ RandomState: TypeAlias = int | np.random.RandomState | None
 Schedule: TypeAlias = Callable[[int], float]  # a function of the iteration
 Auto: TypeAlias = Literal["auto"]
 Size: TypeAlias = int | tuple | Auto | None  # batch size, or sizes for g, its Jacobian and f
+Kernel: TypeAlias = Literal["student-t", "gaussian"]
+Neighbors: TypeAlias = Literal["auto", "exact", "approximate"]
+Variant: TypeAlias = Literal["corrected", "paper"]
+RiskMeasure: TypeAlias = Literal[
+    "variance", "semivariance", "entropic", "cvar", "evar", "semideviation", "downside", "cdar"
+]
+SolverName: TypeAlias = Literal[
+    "storm-c", "storm-c-paper", "sarah-c", "civr", "vrsc-pg", "scvr", "scgd", "acc-scgd", "asc-pg", "lbfgs",
+    "sketchy-storm",
+]  # fmt: skip
 F = TypeVar("F", bound=Callable[..., Any])  # a function that is decorated

@@ -109,10 +109,10 @@ def check_schedule(name, value, first=0, words=(), **bounds):
     if not callable(value):
         return check_number(name, value, words=words, **bounds)
     try:
-        found = float(value(first))
+        number = float(value(first))
     except (TypeError, ValueError) as error:
         raise ValueError(f"{name} must give a number for iteration {first}, got {value!r}: {error}") from error
-    check_number(f"{name} at iteration {first}", found, **bounds)
+    check_number(f"{name} at iteration {first}", number, **bounds)
 
 
 def check_int(name, value, low, words=()):
@@ -192,9 +192,9 @@ def seeded(random_state):
     try:
         return check_random_state(random_state)
     except (TypeError, ValueError) as error:
-        found = short(random_state)
+        given = short(random_state)
         raise ValueError(
-            f"random_state must be an integer from 0 to 2**32 - 1, a RandomState instance or None, got {found}"
+            f"random_state must be an integer from 0 to 2**32 - 1, a RandomState instance or None, got {given}"
         ) from error
 
 
@@ -212,24 +212,24 @@ def naming(name):
 
 def check_metric(name, metric, n_variables):
     """A metric given as numbers: a positive vector, or a symmetric positive definite matrix."""
-    found = np.asarray(metric)
-    if found.dtype.kind not in "fiub":
+    values = np.asarray(metric)
+    if values.dtype.kind not in "fiub":
         raise ValueError(f"{name} must be numbers, got {short(metric)}")
     d = n_variables
-    if found.shape not in ((d,), (d, d)):
-        raise ValueError(f"{name} must be a vector or matrix of {d} variables, got shape {found.shape}")
-    found = found if found.dtype in (np.float32, np.float64) else found.astype(float)
-    wrong = ~np.isfinite(found)
+    if values.shape not in ((d,), (d, d)):
+        raise ValueError(f"{name} must be a vector or matrix of {d} variables, got shape {values.shape}")
+    values = values if values.dtype in (np.float32, np.float64) else values.astype(float)
+    wrong = ~np.isfinite(values)
     if wrong.any():
         k = np.argwhere(wrong)[0].tolist()
-        raise ValueError(f"{name} must be finite, got {found[tuple(k)]} at {k[0] if len(k) == 1 else tuple(k)}")
-    diagonal = found if found.ndim == 1 else found.diagonal()
+        raise ValueError(f"{name} must be finite, got {values[tuple(k)]} at {k[0] if len(k) == 1 else tuple(k)}")
+    diagonal = values if values.ndim == 1 else values.diagonal()
     if diagonal.min() <= 0:
-        k, where = int(diagonal.argmin()), "" if found.ndim == 1 else " on the diagonal"
+        k, where = int(diagonal.argmin()), "" if values.ndim == 1 else " on the diagonal"
         raise ValueError(f"{name} must be positive, got {diagonal[k]}{where} at {k}")
-    if found.ndim == 2:
-        _check_definite(name, found.astype(float), float(np.finfo(found.dtype).eps))
-    return found
+    if values.ndim == 2:
+        _check_definite(name, values.astype(float), float(np.finfo(values.dtype).eps))
+    return values
 
 
 def _check_definite(name, matrix, eps):

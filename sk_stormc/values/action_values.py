@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
@@ -13,7 +13,7 @@ from sk_stormc.engine import CompositionalSolver
 from sk_stormc.fitting.estimator import only_if
 from sk_stormc.fitting.runs import Fit, with_fit
 from sk_stormc.solvers import StopReason
-from sk_stormc.utils.types import Array, ArrayLike, Auto, Features, FloatArray, RandomState
+from sk_stormc.utils.types import Array, ArrayLike, Auto, Features, FloatArray, RandomState, SolverName
 from sk_stormc.utils.warnings import warn
 from sk_stormc.values.fitted_action_values import FittedActionValues
 from sk_stormc.values.log_warnings import warn_of_endless_values, warn_of_no_information
@@ -134,7 +134,7 @@ class ActionValueEstimator(FittedActionValues):
         self,
         policy: Any = "greedy",
         gamma: float = 0.95,
-        solver: str | CompositionalSolver = "auto",
+        solver: Literal["auto", "lstd"] | SolverName | CompositionalSolver = "auto",
         *,
         features: Any = None,
         fit_intercept: bool = True,
@@ -268,6 +268,7 @@ class ActionValueEstimator(FittedActionValues):
             self.policy_changes_ = np.array(changes)
         if result is None:
             self.__dict__.update(exact, _progress=None)
+            self._report_result()
         else:
             self._keep(solver, result, fit)
             fit.end()

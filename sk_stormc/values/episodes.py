@@ -120,7 +120,7 @@ def clock_of(numbers, time, terminal, labels):
     if late.any():
         k, j = order[np.argmax(late)], order[np.argmax(late) + 1]
         raise ValueError(
-            f"terminal must be the last row of an episode, got row {j} behind row {k}, which ends episode "
+            f"terminal must be the last row of an episode, got row {j} after row {k}, which ends episode "
             f"{labels[k]}: sort the rows, or give later rows another label"
         )
     clock = np.empty(n, dtype=np.int64)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from functools import partial
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 from sklearn.utils.validation import validate_data
@@ -12,7 +12,7 @@ from sklearn.utils.validation import validate_data
 from sk_stormc.engine import CompositionalSolver
 from sk_stormc.fitting.estimator import only_if, streams
 from sk_stormc.fitting.runs import Fit, with_fit
-from sk_stormc.utils.types import ArrayLike, Auto, Features, FloatArray, RandomState
+from sk_stormc.utils.types import ArrayLike, Auto, Features, FloatArray, RandomState, SolverName
 from sk_stormc.utils.validation import check_choice, check_number
 from sk_stormc.values.fitted_values import FittedValues
 from sk_stormc.values.least_squares import check_ends
@@ -150,9 +150,9 @@ class BellmanValueEstimator(FittedValues):
     def __init__(
         self,
         gamma: float = 0.95,
-        solver: str | CompositionalSolver = "auto",
+        solver: Literal["auto", "lstd"] | SolverName | CompositionalSolver = "auto",
         *,
-        objective: str = "auto",
+        objective: Literal["auto", "bellman", "projected"] = "auto",
         features: Any = None,
         fit_intercept: bool = True,
         alpha: float = 0.0,
@@ -293,6 +293,7 @@ class BellmanValueEstimator(FittedValues):
         self._given = given.names()
         if result is None:
             self.__dict__.update(exact, _progress=None)
+            self._report_result()
         else:
             forget(self)
             self._keep(solver, result, fit)

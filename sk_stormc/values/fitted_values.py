@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from typing import Literal, overload
 
 import numpy as np
 from sklearn.base import RegressorMixin
@@ -17,12 +17,51 @@ from sk_stormc.values.transitions import check_ratios, checked_data, transform
 from sk_stormc.values.uncertainty import FEW, LARGEST
 
 
-class Intervals:
-    """Mixin for standard deviations and confidence intervals, of an estimator with ``_spread`` or ``_groups``."""
+class FittedValues(RegressorMixin, LinearEstimator):
+    """Base class of `BellmanValueEstimator`: all that needs only the parameters and the fitted attributes."""
 
-    _states: Callable
-    _value: Callable
-    _features: Callable
+    @overload
+    def predict(self, X: Features, return_std: Literal[False] = False) -> FloatArray: ...
+
+    @overload
+    def predict(self, X: Features, return_std: Literal[True]) -> tuple[FloatArray, FloatArray]: ...
+
+    @overload
+    def predict(self, X: Features, return_std: bool) -> FloatArray | tuple[FloatArray, FloatArray]: ...
+
+    def predict(self, X: Features, return_std: bool = False) -> FloatArray | tuple[FloatArray, FloatArray]:
+        """The values of states.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_states, n_features)
+        return_std : bool, default=False
+            Whether to also return standard deviations: the standard errors of the values over samples of episodes from
+            the same policy. They do not include the bias of the features or of ``alpha``. They need ``episode`` in
+            `fit` or in `partial_fit`. With ``half_life`` they take into account how few episodes still count, but not
+            the change of the environment. They are infinite for a state with a feature that no row of X in `fit` has.
+
+        Returns
+        -------
+        values : ndarray of shape (n_states,)
+        std : ndarray of shape (n_states,)
+            Only with ``return_std=True``.
+
+        Raises
+        ------
+        ValueError
+            With ``return_std=True``, if the episodes are unknown, if there is only one, or if with ``half_life`` their
+            effective number is below 2.
+
+        Warns
+        -----
+        UserWarning
+            With ``return_std=True``, if there are fewer than 20 episodes.
+        """
+        check_bool("return_std", return_std)
+        states = self._states(X)
+        values = self._value(X, states)
+        return (values, self._deviations(self._features(X, states))[0]) if return_std else values
 
     def value_interval(self, X0: Features, confidence: float = 0.9, *, mean: bool = False) -> FloatArray:
         """Confidence intervals of the values of states, over samples of episodes.
@@ -76,78 +115,6 @@ class Intervals:
         with np.errstate(invalid="ignore"):
             ends = values + reach * np.stack([-deviation, deviation], axis=-1).T
         return ends.T[0] if mean else ends.T
-
-    def _deviations(self, Z, confidence=0.5):
-        """Standard deviations of the values for features Z, and the quantile by which an interval multiplies them."""
-        spread, columns = self._known_spread()
-        deviation, others = spread.deviation(Z[:, columns]), np.ones(Z.shape[1], dtype=bool)
-        others[columns] = False
-        unknown = np.asarray(abs(Z[:, others]).sum(axis=1)).ravel() > 0
-        return np.where(unknown, np.inf, deviation), spread.reach(confidence)
-
-    def _known_spread(self):
-        """The covariance of the coefficients (a spread object), and the columns of their features."""
-        groups, spread = vars(self).get("_groups"), vars(self).get("_spread")
-        if groups is not None:
-            x = np.append(self.coef_, self.intercept_)[: groups.b.shape[1]]
-            spread = groups.spread(x, self._alphas(len(x)), self.half_life), groups.columns()
-        if spread is None:
-            raise ValueError(
-                "episode must be given to fit, or to partial_fit, for return_std=True and value_interval: the label of "
-                f"each row's episode. At most {LARGEST_METRIC} features are supported, and {LARGEST} in a stream"
-            )
-        n = spread[0].n_clusters
-        if self.half_life is not None and n < 2:
-            raise ValueError(
-                f"half_life must be so long that at least 2 episodes count for uncertainty, got {self.half_life!r}, "
-                f"with which their effective number is {n:.2g}"
-            )
-        if n < 2:
-            raise ValueError(f"episode must have at least 2 different labels for uncertainty, got {n}")
-        if n < FEW:
-            warn(
-                f"the uncertainty of values is estimated from {n:.3g} episodes, or groups of them. With fewer than "
-                f"{FEW} it is itself uncertain: intervals contain the values less often than they should."
-            )
-        return spread
-
-
-class FittedValues(Intervals, RegressorMixin, LinearEstimator):
-    """Base class of `BellmanValueEstimator`: all that needs only the parameters and the fitted attributes."""
-
-    def predict(self, X: Features, return_std: bool = False) -> FloatArray | tuple[FloatArray, FloatArray]:
-        """The values of states.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_states, n_features)
-        return_std : bool, default=False
-            Whether to also return standard deviations: the standard errors of the values over samples of episodes from
-            the same policy. They do not include the bias of the features or of ``alpha``. They need ``episode`` in
-            `fit` or in `partial_fit`. With ``half_life`` they take into account how few episodes still count, but not
-            the change of the environment. They are infinite for a state with a feature that no row of X in `fit` has.
-
-        Returns
-        -------
-        values : ndarray of shape (n_states,)
-        std : ndarray of shape (n_states,)
-            Only with ``return_std=True``.
-
-        Raises
-        ------
-        ValueError
-            With ``return_std=True``, if the episodes are unknown, if there is only one, or if with ``half_life`` their
-            effective number is below 2.
-
-        Warns
-        -----
-        UserWarning
-            With ``return_std=True``, if there are fewer than 20 episodes.
-        """
-        check_bool("return_std", return_std)
-        states = self._states(X)
-        values = self._value(X, states)
-        return (values, self._deviations(self._features(X, states))[0]) if return_std else values
 
     def td_error(
         self, X: Features, y: ArrayLike, *, next_X: Features | None = None, terminal: ArrayLike | None = None,
@@ -208,6 +175,40 @@ class FittedValues(Intervals, RegressorMixin, LinearEstimator):
         error = self.td_error(X, y, next_X=next_X, terminal=terminal, time=time, episode=episode)
         weights = row_weights(sample_weight, len(error)) * check_ratios(importance_ratio, len(error))
         return self._score_of(error, weights)
+
+    def _deviations(self, Z, confidence=0.5):
+        """Standard deviations of the values for features Z, and the quantile by which an interval multiplies them."""
+        spread, columns = self._spread_of_coefficients()
+        deviation, others = spread.deviation(Z[:, columns]), np.ones(Z.shape[1], dtype=bool)
+        others[columns] = False
+        unknown = np.asarray(abs(Z[:, others]).sum(axis=1)).ravel() > 0
+        return np.where(unknown, np.inf, deviation), spread.reach(confidence)
+
+    def _spread_of_coefficients(self):
+        """The `Spread` of the coefficients, and the columns of their features."""
+        groups, spread = vars(self).get("_groups"), vars(self).get("_spread")
+        if groups is not None:
+            x = np.append(self.coef_, self.intercept_)[: groups.b.shape[1]]
+            spread = groups.spread(x, self._alphas(len(x)), self.half_life), groups.columns()
+        if spread is None:
+            raise ValueError(
+                "episode must be given to fit, or to partial_fit, for return_std=True and value_interval: the label of "
+                f"each row's episode. At most {LARGEST_METRIC} features are supported, and {LARGEST} in a stream"
+            )
+        n = spread[0].n_clusters
+        if self.half_life is not None and n < 2:
+            raise ValueError(
+                f"half_life must be so long that at least 2 episodes count for uncertainty, got {self.half_life!r}, "
+                f"with which their effective number is {n:.2g}"
+            )
+        if n < 2:
+            raise ValueError(f"episode must have at least 2 different labels for uncertainty, got {n}")
+        if n < FEW:
+            warn(
+                f"the uncertainty of values is estimated from {n:.3g} episodes, or groups of them. With fewer than "
+                f"{FEW} it is itself uncertain: intervals contain the values less often than they should."
+            )
+        return spread
 
     def _features(self, X, states):
         return transform(self.features_, X, states, None, self.fit_intercept)

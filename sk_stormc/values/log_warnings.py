@@ -26,7 +26,7 @@ def check_given(estimator, next_X, terminal, time, episode=None):
 
     Without them each row would be an episode of one step.
     """
-    names, ends = getattr(estimator, "_given", ((), False))  # missing in pickles of old versions
+    names, ends = estimator._given
     if not names:
         return
     if next_X is None and terminal is None and time is None and episode is None:

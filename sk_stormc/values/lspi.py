@@ -9,6 +9,7 @@ from scipy.linalg import block_diag
 from sk_stormc.values.least_squares import Solution
 from sk_stormc.values.lstd import Moments
 from sk_stormc.values.markov import dense, normalized_weights, scale_rows
+from sk_stormc.values.objectives import with_ridge
 from sk_stormc.values.policies import chosen
 from sk_stormc.values.projected import ProjectedBellmanProblem
 
@@ -129,12 +130,7 @@ def problem_of(sums, log, action, chances, ridge):
     """The compositional problem of a given policy, and a function from its variables to coefficients."""
     m, at = sums.shape[0], np.flatnonzero(sums.occurs)
     left, after = of_actions(log.Z, chosen(action, m))[:, at], of_actions(log.next_Z, chances)[:, at]
-    y, weights, ridge = log.y, normalized_weights(log.weights, len(log.y)), np.tile(ridge, m)[at]
-    alone = np.flatnonzero(ridge)  # the ridge as additional transitions from single features to the end
-    if len(alone):
-        left = sparse.vstack([left, sparse.eye_array(len(ridge), format="csr")[alone]], format="csr")
-        after = sparse.vstack([after, sparse.csr_array((len(alone), len(ridge)))], format="csr")
-        y, weights = np.append(y, np.zeros(len(alone))), np.append(weights, ridge[alone])
+    left, after, y, weights = with_ridge(left, after, log.y, log.weights, np.tile(ridge, m)[at])
 
     def spread(x):
         w = np.zeros(sums.occurs.size)

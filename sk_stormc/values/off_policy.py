@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from scipy import stats
@@ -99,7 +99,7 @@ def off_policy_value(
     episode: ArrayLike,
     *,
     gamma: float = 0.95,
-    method: str = "wpdis",
+    method: Literal["is", "wis", "pdis", "wpdis", "dr", "wdr"] = "wpdis",
     time: ArrayLike | None = None,
     X: Features | None = None,
     next_X: Features | None = None,

@@ -1,5 +1,6 @@
 """Policy evaluation with linear values: their least-squares base class, and the Bellman residual of a model."""
 
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -226,7 +227,6 @@ class BellmanProblem(LinearValue):
         else:
             self._data, self._starts, self._columns = P.ravel(), np.arange(0, n * m + 1, m), None
         self._expected = self._row_sums(self._data * self.entry_rewards)
-        self._up_to = None  # cumulative probabilities over all entries, computed at the first draw
 
     # draws
 
@@ -242,30 +242,15 @@ class BellmanProblem(LinearValue):
 
         ``entry_rewards`` has their rewards, and `successors_of` their successors.
         """
-        if self._up_to is None:
-            self._tabulate()
-        number, last = self._number[states], self._last[states]
-        needle = self._low[states] + uniform * self._width[states]
-        entry = self._guide[self._starts[states] + np.minimum((uniform * number).astype(np.intp), number - 1)]
-        for _ in range(3):  # the guide is one entry too low on average
-            entry += self._up_to[entry] <= needle
-            np.minimum(entry, last, out=entry)
-        below = (self._up_to[entry] <= needle) & (entry < last)
-        if below.any():
-            entry[below] = np.searchsorted(self._up_to, needle[below], side="right")
-        return np.minimum(entry, last, out=entry)
+        low, high = self._up_to[self._starts[states]], self._up_to[self._starts[states + 1]]
+        needle, up_to = low + uniform * (high - low), self._up_to[1:]
+        last = np.searchsorted(up_to, high)  # each row's last entry that is not 0
+        return np.minimum(np.searchsorted(up_to, needle, side="right"), last)
 
-    def _tabulate(self):
-        """Tables for `entries_of`: cumulative probabilities, and the guide table of Chen & Asau (1974)."""
-        total = np.append(0.0, np.cumsum(self._data))
-        self._up_to, self._low, high = total[1:], total[self._starts[:-1]], total[self._starts[1:]]
-        self._width = high - self._low
-        self._last = np.searchsorted(self._up_to, high)  # each row's last entry that is not 0
-        self._number = np.diff(self._starts)
-        rows = np.repeat(np.arange(self.n_outer), self._number)
-        part = (np.arange(len(rows)) - self._starts[rows]) / self._number[rows]
-        first = np.searchsorted(self._up_to, self._low[rows] + part * self._width[rows], side="right")
-        self._guide = np.clip(first - 1, self._starts[rows], self._last[rows])  # minus 1 as a margin for rounding
+    @cached_property
+    def _up_to(self):
+        """Cumulative probabilities over all entries of P, from 0."""
+        return np.append(0.0, np.cumsum(self._data))
 
     def successors_of(self, entries):
         """The numbers of the successors of entries of P."""

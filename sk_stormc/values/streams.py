@@ -137,7 +137,7 @@ def check_constant(estimator, held):
     """Return the parameters that must not change during a stream. Raise a ValueError if one has changed."""
     if vars(estimator).get("_stream") is None and vars(estimator).get("_pending") is None:
         return held
-    for name, before in vars(estimator).get("_held", held).items():  # missing in pickles of old versions
+    for name, before in estimator._held.items():
         now = held[name]
         if before is now or (not callable(now) and not callable(before) and np.array_equal(before, now)):
             continue

@@ -247,31 +247,7 @@ class TransitionStream(StreamingProblem):
     g is linear, so the running means that Algorithm 1 tracks with momentum 1 / (t + 1) are known exactly: they are
     moments of the transitions. A batch therefore represents all transitions up to its last one, but at least the first
     ``window``. The memory is that of matrices of n_features columns. A transition takes about the time of a few
-    products of such a matrix with a vector.
-
-    Parameters
-    ----------
-    batches : iterable of tuple
-        Tuples (features, next_features, rewards, weights).
-    window : int
-        Number of transitions in the first batch, at least.
-    gamma : float
-        Discount factor.
-    alpha : ndarray of shape (n_features,)
-        The ridge.
-    half_life : float or None, default=None
-        Half-life of the weights, in transitions. None means equal weights.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from sk_stormc import minimize
-    >>> from sk_stormc.values.transition_stream import TransitionStream
-    >>> Z, next_Z = np.array([[1.0], [2.0]]), np.array([[2.0], [0.0]])
-    >>> batches = [(Z, next_Z, np.array([1.0, 0.0]), np.ones(2))] * 100
-    >>> stream = TransitionStream(batches, window=50, gamma=0.5, alpha=np.zeros(1))
-    >>> minimize(stream, random_state=0).x.round(6)
-    array([0.25])
+    products of such a matrix with a vector. ``batches`` are tuples (features, next_features, rewards, weights).
     """
 
     def __init__(self, batches, window, gamma, alpha, half_life=None):

@@ -1,31 +1,24 @@
-"""Tests of problems that are the log of a mean of exponentials: exact for exponents of any size."""
+"""Problems that are the log of a mean of exponentials: exact for exponents of any size."""
 
 import copy
 import pickle
-import warnings
-from functools import partial
-from pathlib import Path
 
 import numpy as np
 import pytest
-from scipy import optimize
 from scipy.special import logsumexp
 
 from sk_stormc.core.unit import InUnit
-from sk_stormc.penalties import Box, Simplex
+from sk_stormc.penalties import L1, Simplex
 from sk_stormc.problems import (
     EntropicPortfolioProblem,
     LogMeanExpProblem,
     PortfolioProblem,
-    StreamingProblem,
     check_problem,
 )
-from sk_stormc.streams.mapped import MappedRows
 
 pytestmark = pytest.mark.filterwarnings("error::RuntimeWarning")
 
 DTYPES = (np.float64, np.float32)
-DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
 
 
 class RobustRegression(LogMeanExpProblem):
@@ -92,8 +85,8 @@ def log_u(problem, x, batch=None):
 
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("unit", [1e-6, 1.0, 1e4])
-@pytest.mark.parametrize("size", [0.1, 30.0, 1e3, 1e5])
+@pytest.mark.parametrize("unit", [1e-6, 1e4])
+@pytest.mark.parametrize("size", [0.1, 30.0, 1e5])
 def test_exact_to_the_rounding_of_the_exponents(size, unit, dtype, weighted):
     problem, eps = portfolio(size, unit, dtype, weighted), np.finfo(dtype).eps
     for x in (np.full(4, 0.25, dtype), np.array([0.7, 0.1, -0.3, 0.5], dtype)):
@@ -108,17 +101,6 @@ def test_exact_to_the_rounding_of_the_exponents(size, unit, dtype, weighted):
         assert abs(value - Phi) <= (rounding + 10 * eps) / problem.risk_aversion
         assert np.abs(F - gradient).max() <= bound
     assert np.abs(e).max() >= size
-
-
-@pytest.mark.parametrize("dtype", DTYPES)
-def test_weights_are_repeated_rows(dtype):
-    R, counts = portfolio(1e3, dtype=dtype).returns, np.random.default_rng(2).integers(0, 5, size=200)
-    problem = PortfolioProblem(R, 1e3, risk_measure="entropic", sample_weight=counts)
-    repeated = PortfolioProblem(np.repeat(R, counts, axis=0), 1e3, risk_measure="entropic")
-    x, eps = np.full(4, 0.25, dtype), float(np.finfo(dtype).eps)
-    assert problem.objective(x) == pytest.approx(repeated.objective(x), rel=10 * eps)
-    np.testing.assert_allclose(problem.gradient(x), repeated.gradient(x), atol=1e4 * eps)
-    assert log_u(problem, x) == pytest.approx(log_u(repeated, x), rel=10 * eps)
 
 
 @pytest.mark.parametrize("dtype, reach", [(np.float64, 250), (np.float32, 30)])
@@ -150,14 +132,11 @@ def test_u_and_its_jacobian_are_what_they_say(more):
 
 
 @pytest.mark.parametrize("factors", [np.array([0.5, 1.0, 1.5]), np.array([0.0, 3.0, 0.0])])
-def test_weights_of_what_was_drawn(factors):
+def test_weights_of_draws(factors):
     problem, x, draws = regression(tau=0.01), np.array([0.3, -0.2, 0.1]), np.array([3, 5, 9])
     e = problem.exponents(x, problem.gather(draws))
-    assert np.ptp(e) > 10
-    by_factors = problem.inner_batch(draws, factors)
-    assert log_u(problem, x, by_factors) == pytest.approx(logsumexp(e, b=factors / 3), rel=1e-14)
-    equal = problem.inner_batch(draws, np.ones(3))
-    assert log_u(problem, x, equal) == log_u(problem, x, problem.inner_batch(draws))
+    weighted = problem.inner_batch(draws, factors)
+    assert log_u(problem, x, weighted) == pytest.approx(logsumexp(e, b=factors / 3), rel=1e-14)
 
 
 def test_a_row_without_weight_does_not_set_the_unit():
@@ -170,31 +149,15 @@ def test_a_row_without_weight_does_not_set_the_unit():
     assert log_u(problem, x) == pytest.approx(problem.log_mean(x), rel=1e-14)
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("sign", [-1, 1])
-def test_a_wild_step_stays_finite(sign, dtype):
-    problem = portfolio(1e3, unit=1e4, dtype=dtype)
-    value, F = evaluated(problem, np.full(4, sign * 1e3, dtype))
-    assert np.isfinite(value) and np.isfinite(F).all() and F.any()
-
-
 # the contract
 
 
-@pytest.mark.parametrize("more", [0.0, -2000.0, 2000.0])
+@pytest.mark.parametrize("dtype, more", [(float, 0.0), (float, -2000.0), (float, 2000.0), (np.float32, 0.0)])
 @pytest.mark.parametrize("weighted", [False, True])
-def test_check_problem_in_any_unit(weighted, more):
+def test_check_problem_in_any_unit(weighted, dtype, more):
     counts = np.random.default_rng(0).integers(1, 4, size=60) if weighted else np.ones(60, int)
-    problem = regression(weights=counts / counts.sum() if weighted else None, more=more)
+    problem = regression(dtype=dtype, weights=counts / counts.sum() if weighted else None, more=more)
     repeated = RobustRegression(np.repeat(problem.A, counts, 0), np.repeat(problem.b, counts), 2.0, more=more)
-    check_problem(problem, repeated=repeated, n_draws=200)
-
-
-@pytest.mark.parametrize("weighted", [False, True])
-def test_check_problem_in_float32(weighted):
-    counts = np.random.default_rng(0).integers(1, 4, size=60) if weighted else np.ones(60, int)
-    problem = regression(dtype=np.float32, weights=counts / counts.sum() if weighted else None)
-    repeated = RobustRegression(np.repeat(problem.A, counts, 0), np.repeat(problem.b, counts), 2.0)
     check_problem(problem, repeated=repeated, n_draws=200)
 
 
@@ -215,49 +178,19 @@ def test_check_problem_finds_a_unit_that_is_forgotten():
         check_problem(forgetful, np.array([0.3, -0.2, 0.1]), n_draws=200)
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("unit", [1e-6, 1.0, 1e4])
-def test_check_problem_where_exponents_are_large(unit, dtype):
-    problem, x = portfolio(800.0, unit, dtype, weighted=True, metric="variance"), np.full(4, 0.25, dtype)
-    assert abs(problem.inner(x, problem.inner_batch(None)).power) > 700
-    check_problem(problem, x, n_draws=200)
-
-
-def test_other_problems_have_arrays():
-    for measure in ("variance", "semivariance"):
-        problem = PortfolioProblem(np.random.default_rng(0).normal(size=(30, 2)), risk_measure=measure)
-        x, everything = np.zeros(2), problem.inner_batch(None)
-        for value in (problem.inner(x, everything), problem.jacobian(x, everything)):
-            assert type(value) is np.ndarray
-
-
-def test_the_class_of_the_risk_measure():
+def test_class_of_the_risk_measure():
     R = np.random.default_rng(0).normal(size=(30, 2))
-    for cls in (PortfolioProblem, EntropicPortfolioProblem):
-        problem = cls(R, 2.0, risk_measure="entropic", sample_weight=np.arange(30.0))
-        assert type(problem) is EntropicPortfolioProblem and isinstance(problem, PortfolioProblem)
-        assert (problem.risk_aversion, problem.scale, problem.n_inner, problem.n_outer) == (2.0, 0.5, 29, 1)
-    assert type(EntropicPortfolioProblem(R)) is EntropicPortfolioProblem
-    assert type(PortfolioProblem(R)) is type(PortfolioProblem(R, risk_measure="semivariance")) is PortfolioProblem
-
-    class Mine(PortfolioProblem):
-        pass
-
-    class MyEntropic(EntropicPortfolioProblem):
-        pass
-
-    assert type(Mine(R)) is Mine and type(MyEntropic(R)) is MyEntropic
+    problem = PortfolioProblem(R, 2.0, risk_measure="entropic", sample_weight=np.arange(30.0))
+    assert type(problem) is EntropicPortfolioProblem
+    assert (problem.risk_aversion, problem.scale, problem.n_inner, problem.n_outer) == (2.0, 0.5, 29, 1)
     with pytest.raises(ValueError, match=r"'entropic' needs a subclass of .*EntropicPortfolioProblem, got Mine"):
-        Mine(R, risk_measure="entropic")
+        type("Mine", (PortfolioProblem,), {})(R, risk_measure="entropic")
     with pytest.raises(ValueError, match="risk_measure must be .*'entropic'.*got 'variance'"):
         EntropicPortfolioProblem(R, risk_measure="variance")
-    with pytest.raises(ValueError, match="risk_measure must be .*'semivariance'"):
-        PortfolioProblem(R, risk_measure=["entropic"])
 
 
-@pytest.mark.parametrize("again", [copy.copy, copy.deepcopy, lambda p: pickle.loads(pickle.dumps(p))])
+@pytest.mark.parametrize("again", [copy.copy, lambda p: pickle.loads(pickle.dumps(p))])
 def test_copies(again):
-    x = np.full(4, 0.25)
     for problem in (portfolio(1e3, weighted=True, metric="variance", penalty=Simplex()), regression()):
         x = np.full(problem.n_variables, 0.25)
         other = again(problem)
@@ -265,142 +198,13 @@ def test_copies(again):
         assert evaluated(other, x)[0] == evaluated(problem, x)[0]
         draws = [p.source.draw_inner(np.random.default_rng(0), (2, 5)) for p in (problem, other)]
         np.testing.assert_array_equal(*draws)
-    variance = again(PortfolioProblem(np.eye(3), risk_measure="semivariance"))
-    assert type(variance) is PortfolioProblem and variance.risk_measure == "semivariance"
 
 
-def test_rows_on_disk(tmp_path, monkeypatch):
-    problem, x = portfolio(1e3, weighted=True), np.full(4, 0.25)
-    np.save(tmp_path / "returns.npy", problem.returns)
-    rows = np.load(tmp_path / "returns.npy", mmap_mode="r")
-    monkeypatch.setattr("sk_stormc.streams.mapped.BLOCK_BYTES", 1000)  # bytes
-    weights = np.where(np.arange(200) < 40, 0.0, problem.weights)  # zeros stay in a file: whole blocks without weight
-    mapped, held = (
-        PortfolioProblem(R, 1e3, risk_measure="entropic", sample_weight=weights) for R in (rows, problem.returns)
-    )
-    assert isinstance(mapped.returns, MappedRows) and (mapped.n_inner, held.n_inner) == (200, 160)
-    assert mapped.objective(x) == pytest.approx(held.objective(x), rel=1e-14)
-    np.testing.assert_allclose(mapped.gradient(x), held.gradient(x), rtol=1e-10)
-    assert log_u(mapped, x) == pytest.approx(log_u(held, x), rel=1e-14)
-    np.testing.assert_allclose(evaluated(mapped, x)[1], held.gradient(x), rtol=1e-10)
+def test_the_penalty_is_part_of_the_objective():
+    x = np.array([0.7, -0.1, -0.3, 0.5])
+    plain, penalised = portfolio(30.0), portfolio(30.0, penalty=L1(0.2))
+    assert penalised.objective(x) == pytest.approx(plain.objective(x) + 0.2 * np.abs(x).sum(), rel=1e-14)
+    assert penalised.log_mean(x) == plain.log_mean(x)
 
 
 # streams
-
-
-def stream_of(problem, **kwargs):
-    make = partial(PortfolioProblem, risk_aversion=problem.risk_aversion, risk_measure="entropic", **kwargs)
-    return StreamingProblem([problem.returns], make, window=len(problem.returns))
-
-
-def test_a_stream_passes_values_on():
-    problem, x = portfolio(1e3), np.full(4, 0.25)
-    stream, draws = stream_of(problem), np.arange(20, 60)
-    own, batch = problem.inner_batch(draws), stream.inner_batch(draws)
-    assert log_u(problem, x, own) > 700
-    u, J = problem.inner(x, own), problem.jacobian(x, own)
-    for found, value in ((stream.inner(x, batch), u), (stream.jacobian(x, batch), J)):
-        np.testing.assert_array_equal(found.array, value.array)
-        assert found.power == value.power
-    outer = stream.outer_batch(np.zeros(1, int))
-    np.testing.assert_array_equal(
-        stream.compositional_gradient(x, u, J, outer), problem.compositional_gradient(x, u, J, None)
-    )
-    f_x, f_u = stream.outer_gradient(x, u, outer)
-    assert f_x is None and (f_u == problem.scale / u).all()
-    assert stream.outer(x, u) == problem.outer(x, u)
-    assert stream.objective(x) == problem.objective(x)
-    np.testing.assert_array_equal(stream.gradient(x), problem.gradient(x))
-
-
-# runs
-
-
-def descend(problem, n_steps):
-    """Accelerated projected gradient steps over all components."""
-    everything, penalty = problem.inner_batch(None), problem.penalty
-    dtype = problem.initial_point(None).dtype
-    x = z = penalty.project(np.full(problem.n_variables, 1 / problem.n_variables, dtype))
-    inverse, t = 1.0, 1.0
-    for _ in range(n_steps):
-        u, J = problem.inner(z, everything), problem.jacobian(z, everything)
-        value, F = problem.outer(z, u), problem.compositional_gradient(z, u, J, None)
-        inverse = min(1.1 * inverse, 1e9)
-        for _ in range(60):  # a shorter step where the quadratic bound does not hold
-            new = penalty.prox(z - inverse * F, inverse).astype(dtype)
-            way = new - z
-            bound = value + F @ way + way @ way / (2 * inverse) + 4 * np.finfo(dtype).eps * abs(value)
-            if problem.outer(new, problem.inner(new, everything)) <= bound:
-                break
-            inverse /= 2
-        t, before = (1.0, 0.0) if F @ (new - x) > 0 else ((1 + np.sqrt(1 + 4 * t * t)) / 2, t - 1)
-        z, x = (new + before / t * (new - x)).astype(dtype), new
-    return x
-
-
-def daily_returns(n=3000, d=10):
-    """A market and each asset's own noise, of heavy tails, in basis points rounded as they are published."""
-    rng = np.random.default_rng(11)
-    own = rng.uniform(60, 90, d) * rng.standard_t(3, size=(n, d))
-    return np.rint(60 * rng.standard_t(4, size=(n, 1)) * rng.uniform(0.7, 1.3, d) + own + 4)
-
-
-def least(problem, low, high):
-    """The minimum by SLSQP on a formula of this file, from two starts."""
-    R, lam = problem.returns.astype(float), problem.risk_aversion
-
-    def value(x):
-        e = -lam * (R @ x)
-        p = np.exp(e - logsumexp(e))
-        return (logsumexp(e) - np.log(len(e))) / lam, -(p @ R)
-
-    best = np.inf
-    for start in (np.full(R.shape[1], 1 / R.shape[1]), np.linspace(0, 2, R.shape[1]) / R.shape[1]):
-        with warnings.catch_warnings():  # SLSQP of scipy 1.13 steps beyond the bounds by rounding, and says so
-            warnings.filterwarnings("ignore", "Values in x were outside bounds", RuntimeWarning)
-            run = optimize.minimize(
-                value,
-                start,
-                jac=True,
-                method="SLSQP",
-                bounds=[(low, high)] * R.shape[1],
-                constraints={"type": "eq", "fun": lambda x: x.sum() - 1, "jac": np.ones_like},
-                options={"ftol": 1e-14, "maxiter": 500},
-            )
-        best = min(best, run.fun)
-    return best, value
-
-
-CASES = {  # of the issue: unit of the returns, risk aversion, dtype, bounds
-    "basis points": (1.0, 1.0, np.float64, (0, 1)),
-    "basis points, float32": (1.0, 1.0, np.float32, (0, 1)),
-    "percent, float32": (0.01, 5.0, np.float32, (0, 1)),
-    "percent, 300, box and budget": (0.01, 300.0, np.float64, (-0.1, 0.3)),
-}
-
-
-def gap(R, name):
-    """Of the last step to the minimum, relative to it."""
-    unit, lam, dtype, (low, high) = CASES[name]
-    penalty = Simplex() if low == 0 else Box(low, high, budget=1.0)
-    problem = PortfolioProblem((unit * R).astype(dtype), lam, risk_measure="entropic", penalty=penalty)
-    best, value = least(problem, low, high)
-    x = descend(problem, 1500)
-    assert x.dtype == dtype and x.min() >= low and x.max() <= high and abs(x.sum() - 1) <= 1e-6
-    return (value(x.astype(float))[0] - best) / best
-
-
-@pytest.mark.parametrize("name", CASES)
-def test_steps_reach_the_minimum(name):
-    assert abs(gap(daily_returns(), name)) <= (1e-5 if "float32" in name else 1e-7)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("region", ["Europe", "Japan"])
-@pytest.mark.parametrize("name", CASES)
-def test_steps_reach_the_minimum_of_real_returns(name, region):
-    path = DATA / f"french25_{region}_OP.npz"
-    if not path.exists():
-        pytest.skip("the published return sets are not at ../shared/data")
-    with np.load(path) as data:
-        assert abs(gap(data["returns_bp"].astype(float), name)) <= (1e-5 if "float32" in name else 1e-7)

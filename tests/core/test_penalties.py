@@ -1,10 +1,9 @@
-"""Tests of sk_stormc.penalties against the definition of a proximal operator."""
+"""Penalties against the definition of a proximal operator."""
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.optimize import minimize
 
 from sk_stormc.penalties import L1, Box, Simplex, check_penalty
 
@@ -47,16 +46,6 @@ class Case:
             assert abs(z.sum() - self.budget) <= rel * (1 + np.abs(z).max() + abs(self.budget))
             assert not (rise.size and fall.size) or rise.min() >= fall.max() - slack
 
-    def feasible(self, rng):
-        """A feasible point, found without the code under test."""
-        bound = 10 + abs(self.budget or 0)
-        low, high = np.maximum(self.low, -bound), np.minimum(self.high, bound)
-        z = rng.uniform(low, high)
-        if self.budget is not None:
-            for j in rng.permutation(z.size):
-                z[j] = np.clip(z[j] + self.budget - z.sum(), self.low[j], self.high[j])
-        return z
-
 
 entry = st.one_of(st.floats(-10, 10), st.integers(-3, 3).map(float))  # the latter for ties
 step_size = st.floats(1e-2, 1e2)
@@ -98,21 +87,6 @@ def test_prox_is_optimal_and_feasible(case):
 
 
 @quick
-@given(cases(), st.integers(0, 2**32 - 1))
-def test_prox_satisfies_the_variational_inequality(case, seed):
-    """<(x - z) / step, y - z> <= R(y) - R(z) for all feasible y."""
-    z = case.penalty.prox(case.x, case.step)
-    rng = np.random.default_rng(seed)
-    for _ in range(10):
-        y = case.feasible(rng)
-        inner = ((case.x - z) / case.steps) @ (y - z)
-        scale = (np.abs(case.x - z) / case.steps) @ (np.abs(y) + np.abs(z)) + 1
-        off = abs(y.sum() - (case.budget or y.sum()))
-        assert off <= 1e-9 * (1 + np.abs(y).sum())  # y is feasible
-        assert inner <= case.alpha * (np.abs(y).sum() - np.abs(z).sum()) + 1e-8 * scale
-
-
-@quick
 @given(cases())
 def test_projection_is_feasible_nearest_and_idempotent(case):
     penalty = case.penalty
@@ -120,25 +94,6 @@ def test_projection_is_feasible_nearest_and_idempotent(case):
     Case(penalty, case.x, 1.0, case.low, case.high, case.budget).check(z)
     again = penalty.project(z)
     np.testing.assert_allclose(again, z, rtol=0, atol=1e-12 * (1 + np.abs(z).max()))
-
-
-@quick
-@given(cases(), st.integers(0, 2**32 - 1))
-def test_prox_is_nonexpansive_in_the_norm_of_the_step(case, seed):
-    y = case.x + np.random.default_rng(seed).normal(size=case.x.shape)
-    gap = case.penalty.prox(y, case.step) - case.penalty.prox(case.x, case.step)
-    before, after = (((v**2) / case.steps).sum() for v in (y - case.x, gap))
-    assert after <= before * (1 + 1e-9) + 1e-12
-    # firmly so: |Py - Px|^2 <= <Py - Px, y - x>
-    assert after <= ((y - case.x) * gap / case.steps).sum() + 1e-9 * (1 + before)
-
-
-@quick
-@given(cases())
-def test_equal_steps_are_one_step(case):
-    step = float(np.max(case.step))
-    one, many = case.penalty.prox(case.x, step), case.penalty.prox(case.x, np.full(case.x.shape, step))
-    np.testing.assert_allclose(many, one, rtol=0, atol=1e-11 * (1 + np.abs(one).max()))
 
 
 @quick
@@ -155,32 +110,6 @@ def test_float32_stays_float32(case):
     np.testing.assert_allclose(case.penalty.prox(x, steps), wide, rtol=0, atol=1e-5 * scale * ratio)
 
 
-def test_l1_keeps_float32_with_steps_of_float64():
-    assert L1(0.5).prox(np.ones(3, np.float32), np.ones(3)).dtype == np.float32
-
-
-def test_against_numerical_minimisation():
-    x, step = np.array([0.9, -0.3, 0.4, 0.1]), np.array([0.5, 1.0, 2.0, 0.1])
-    for penalty, low, high, budget, alpha in (
-        (Box(-0.2, 0.5, budget=0.3, alpha=0.1), -0.2, 0.5, 0.3, 0.1),
-        (Box(0.0, INF, budget=2.0, alpha=0.3), 0.0, INF, 2.0, 0.3),
-        (Simplex(0.7), 0.0, INF, 0.7, 0.0),
-    ):
-        case = Case(penalty, x, step, low, high, budget, alpha)
-        # |z| as the sum of its positive and negative part
-        result = minimize(
-            lambda p, case=case: ((p[:4] - p[4:] - x) ** 2 / step).sum() / 2 + case.alpha * p.sum(),
-            np.full(8, 0.1),
-            bounds=[(0, max(high, 0))] * 4 + [(0, max(-low, 0))] * 4,
-            constraints={"type": "eq", "fun": lambda p, b=budget: (p[:4] - p[4:]).sum() - b},
-            method="SLSQP",
-            options={"ftol": 1e-14, "maxiter": 500},
-        )
-        z = penalty.prox(x, step)
-        np.testing.assert_allclose(z, result.x[:4] - result.x[4:], atol=2e-6)
-        assert case.value(z) <= case.value(result.x[:4] - result.x[4:]) + 1e-9
-
-
 # exact values
 
 
@@ -195,18 +124,14 @@ def test_l1_thresholds():
     assert L1(1e-8).value(np.ones(10**6, np.float32)) == pytest.approx(1e-2, rel=1e-7)
 
 
-def test_box_without_a_budget():
-    x = np.array([-5.0, 0.3, 5.0])
-    np.testing.assert_array_equal(Box(-1, 2).prox(x, 9.0), [-1, 0.3, 2])
-    np.testing.assert_array_equal(Box([-INF, 0, 0], [0, 0.1, INF]).prox(x, 1.0), [-5, 0.1, 5])
-    np.testing.assert_array_equal(Box(1.0, 4.0, alpha=1.0).prox(x, 0.5), [1, 1, 4])  # zero is not feasible
-    np.testing.assert_array_equal(Box(-1, 2, alpha=1.0).prox(x, 0.5), [-1, 0, 2])
-    np.testing.assert_array_equal(Box(-1, 2, alpha=1.0).project(x), [-1, 0.3, 2])
-    assert Box(-1, 2).value(x) == 0.0 and Box(-1, 2, alpha=2.0).value(x) == pytest.approx(20.6)
+def test_box_values():
+    assert Box(-1, 2).value(np.array([-5.0, 0.3])) == 0.0
+    assert Box(-1, 2, alpha=2.0).value(np.array([-5.0, 0.3])) == pytest.approx(10.6)
+    np.testing.assert_array_equal(Box(1.0, 4.0, alpha=1.0).prox(np.array([-5.0, 0.3, 5.0]), 0.5), [1, 1, 4])  # no zero
 
 
 def test_zeros_are_exact():
-    """Of a sparse solution's zeros none is a small number."""
+    """None of the zeros of a sparse solution is a small number."""
     rng = np.random.default_rng(0)
     for _ in range(50):
         x, step = rng.normal(size=30), rng.uniform(0.1, 10, 30)
@@ -216,65 +141,6 @@ def test_zeros_are_exact():
             assert (np.abs(z[z != 0]) > 1e-8).all()
 
 
-@pytest.mark.parametrize("step", [0.3, np.array([0.3]), np.float64(2.0)])
-def test_one_variable(step):
-    x = np.array([0.4])
-    np.testing.assert_allclose(Simplex(2.0).prox(x, step), [2.0], rtol=1e-15)
-    for low, high in ((-5, 5), (-INF, INF), (3, INF), (-INF, 3), (3, 3)):
-        np.testing.assert_allclose(Box(low, high, budget=3.0).prox(x, step), [3.0], rtol=1e-15)
-        np.testing.assert_allclose(Box(low, high, budget=3.0, alpha=1.0).prox(x, step), [3.0], rtol=1e-15)
-
-
-def test_ties():
-    for x in (np.zeros(4), np.full(4, 7.0), np.full(4, -7.0)):
-        np.testing.assert_allclose(Simplex().prox(x, 0.1), np.full(4, 0.25), rtol=1e-14)
-        np.testing.assert_allclose(Box(0, 1, budget=1).prox(x, 0.1), np.full(4, 0.25), rtol=1e-14)
-        np.testing.assert_allclose(Box(-INF, INF, budget=1).prox(x, 0.1), np.full(4, 0.25), rtol=1e-14)
-        np.testing.assert_allclose(Box(0, 1, budget=1, alpha=2.0).prox(x, 0.1), np.full(4, 0.25), rtol=1e-14)
-
-
-def test_budget_at_the_sum_of_the_bounds():
-    x = np.array([3.0, -1.0, 0.2, 0.2])
-    low, high = np.array([0.0, 0.1, 0.2, 0.3]), np.array([0.5, 0.6, 0.2, 0.9])
-    for alpha in (0.0, 0.7):
-        for bound in (low, high):
-            box = Box(low, high, budget=float(bound.sum()), alpha=alpha)
-            box.check(4)
-            np.testing.assert_allclose(box.prox(x, 0.3), bound, atol=1e-15)
-            np.testing.assert_allclose(box.project(bound), bound, atol=1e-15)
-    fixed = Box(low, low, budget=float(low.sum()))
-    np.testing.assert_allclose(fixed.prox(x, 0.3), low, atol=1e-15)
-
-
-def test_budget_with_mixed_infinite_bounds():
-    """Only the coordinates without a bound can take what the others leave."""
-    x = np.array([1.0, 2.0, 3.0])
-    np.testing.assert_allclose(Box([0, 0, 0], [1, 1, INF], budget=50.0).prox(x, 1.0), [1, 1, 48])
-    np.testing.assert_allclose(Box([-INF, 0, -INF], [1, 1, 1], budget=-50.0).prox(x, 1.0), [-26, 0, -24])
-    steps = np.array([1.0, 2.0, 4.0])
-    np.testing.assert_allclose(Box(-INF, INF, budget=13.0).prox(x, steps), x + steps)
-    box = Box([-INF, 0, 0], [INF, 1, 1], budget=-50.0, alpha=3.0)
-    np.testing.assert_allclose(box.prox(x, steps), [-50, 0, 0], atol=1e-13)
-
-
-def test_simplex_is_a_box():
-    rng = np.random.default_rng(0)
-    for _ in range(20):
-        x, step = rng.normal(size=9), rng.uniform(0.1, 10, 9)
-        for s in (0.7, step):
-            np.testing.assert_allclose(
-                Simplex(2.0).prox(x, s), Box(0, INF, budget=2.0).prox(x, s), atol=1e-13
-            )
-
-
-def test_many_variables():
-    rng = np.random.default_rng(0)
-    x, step = rng.normal(size=5000), rng.uniform(0.01, 1, 5000)
-    Case(Simplex(), x, step, 0.0, INF, 1.0).check(Simplex().prox(x, step), rel=1e-12)
-    box = Box(-0.001, 0.01, budget=1.0, alpha=0.1)
-    Case(box, x, step, -0.001, 0.01, 1.0, 0.1).check(box.prox(x, step), rel=1e-12)
-
-
 def test_huge_values():
     """Budgets are met to the rounding of what is given."""
     x = 1e8 + np.array([0.3, 0.0, -0.2, 0.1])
@@ -282,12 +148,18 @@ def test_huge_values():
         for sign in (1, -1):
             assert abs(penalty.prox(sign * x, 1.0).sum() - 1) <= 1e-7
     np.testing.assert_allclose(Box(-INF, INF, budget=4e8).prox(x, 1.0), 1e8 + x - x.mean(), rtol=1e-15)
+    for penalty in (Simplex(), Box(0, 1, budget=1.0)):
+        assert abs(penalty.prox(1e8 + np.array([0.3, 0.0, -0.2]), 1.0).sum() - 1) <= 1e-10
+    np.testing.assert_array_equal(Simplex().prox(np.array([1e17, 0.0]), 1.0), [1.0, 0.0])
+    shift = 2.0**40  # the next number would be lost in twice the shift
+    x = np.array([0.0, 0.25, 0.75]) + [0, np.spacing(shift), 0]
+    np.testing.assert_array_equal(Simplex().prox(x + shift, 1.0), Simplex().prox(x, 1.0))
 
 
-@pytest.mark.parametrize("penalty", [Simplex(), Box(0, 1, budget=1.0)], ids=["simplex", "box"])
-def test_huge_values_meet_the_budget(penalty):
-    z = penalty.prox(1e8 + np.array([0.3, 0.0, -0.2]), 1.0)
-    assert abs(z.sum() - 1) <= 1e-10
+@pytest.mark.parametrize("budget", [-11.5, -10.0, -8.5, -7.0, -5.5, -4.0])
+def test_negative_budget_with_an_l1_norm(budget):
+    box, x, step = Box(-4.0, -1.0, budget=budget, alpha=0.5), np.array([-3.0, 2.0, -1.2]), np.array([1.0, 3.0, 0.5])
+    Case(box, x, step, -4.0, -1.0, budget, 0.5).check(box.prox(x, step), rel=1e-12)
 
 
 @pytest.mark.parametrize("size", [1e-320, 1e-309, 1e-300, 1e-9, 1e9, 1e300])
@@ -301,10 +173,6 @@ def test_only_the_ratio_of_steps_decides_a_projection(penalty, size):
         assert penalty.prox(x, size * step).sum() == pytest.approx(1, abs=1e-12)
 
 
-def test_simplex_where_the_total_is_lost_in_rounding():
-    np.testing.assert_array_equal(Simplex().prox(np.array([1e17, 0.0]), 1.0), [1.0, 0.0])
-
-
 # errors
 
 
@@ -312,23 +180,19 @@ def test_simplex_where_the_total_is_lost_in_rounding():
     ("build", "message"),
     [
         (lambda: L1(-0.1), "alpha .*must be .*finite.*>= 0.*got -0.1"),
-        (lambda: L1(np.nan), "alpha .*must be .*finite.*got nan"),
-        (lambda: L1(INF), "alpha .*must be .*finite.*got inf"),
         (lambda: Box(0, 1, alpha=-1.0), "alpha .*must be .*finite.*>= 0.*got -1.0"),
-        (lambda: Box(np.nan, 1), "low and high must not be NaN"),
         (lambda: Box(0, [1, np.nan]), "low and high must not be NaN"),
-        (lambda: Box(1.0, 0.5), "low must not exceed high, got low=1.0 > high=0.5 for coordinate 0"),
         (lambda: Box([0, 3], [1, 2]), "low must not exceed high, got low=3.0 > high=2.0 for coordinate 1"),
-        (lambda: Box(0, 1, budget=INF), "budget must be a finite number.* None, got inf"),
-        (lambda: Box(0, 1, budget=np.nan), "budget must be a finite number.* None, got nan"),
         (lambda: Box([0, 0], 1).check(3), r"low and high must be scalars or of shape \(3,\), got \(2,\)"),
         (lambda: Box(0, 0.3333, budget=1.0).check(3), "budget=1.0 is unreachable"),
         (lambda: Box(0.3334, 1, budget=1.0).check(3), "budget=1.0 is unreachable"),
         (lambda: Box(0, 0.2, budget=1.0).check(3), "budget=1.0 is unreachable.* 3 .*from 0.0 to 0.6"),
         (lambda: Box(0.5, INF, budget=1.0).check(3), "budget=1.0 is unreachable.* from 1.5 to inf"),
         (lambda: Simplex(0.0), "total must be .*finite.*> 0, got 0.0"),
-        (lambda: Simplex(-1), "total must be .*finite.*> 0, got -1"),
-        (lambda: Simplex(INF), "total must be .*finite.*> 0, got inf"),
+        (lambda: Box(INF, INF), "low .*high"),
+        (lambda: Box(-INF, -INF), "low .*high"),
+        (lambda: Box([0, 0], [1, 1, 1]), "low .*high"),
+        (lambda: Box(np.zeros((2, 2)), 1), "low .*high"),
     ],
 )
 def test_errors(build, message):
@@ -336,25 +200,9 @@ def test_errors(build, message):
         build()
 
 
-def test_check_of_what_is_right():
-    Box(0, 1, budget=2).check(2)
-    Box([0, 0], INF, budget=100).check(2)
-    Box(-INF, INF, budget=0.0).check(1)
-    Box(0, [1, 2]).check(2)
-
-
 @pytest.mark.parametrize("box, n", [(Box(0.1, 1, budget=0.3), 3), (Box(0, 1 / 49, budget=1.0), 49)])
 def test_check_allows_for_rounding(box, n):
     box.check(n)
-
-
-@pytest.mark.parametrize(
-    ("build", "name"),
-    [(lambda: L1("1"), "alpha"), (lambda: Simplex(None), "total"), (lambda: Box(0, 1, "1"), "budget")],
-)
-def test_errors_of_what_is_no_number(build, name):
-    with pytest.raises(ValueError, match=name):
-        build()
 
 
 def test_box_keeps_its_own_bounds():
@@ -362,12 +210,6 @@ def test_box_keeps_its_own_bounds():
     box = Box(low, 1.0)
     low[0] = 0.9
     np.testing.assert_array_equal(box.project(np.full(3, 0.5)), np.full(3, 0.5))
-
-
-@pytest.mark.parametrize("low, high", [(INF, INF), (-INF, -INF), ([0, 0], [1, 1, 1]), (np.zeros((2, 2)), 1)])
-def test_box_refuses_bounds_without_a_point(low, high):
-    with pytest.raises(ValueError, match="low .*high"):
-        Box(low, high)
 
 
 @pytest.mark.parametrize(
@@ -408,11 +250,6 @@ def test_repr_shows_the_parameters(penalty, text):
     assert repr(again) == text
 
 
-def test_repr_of_many_bounds_is_short():
-    text = repr(Box(np.zeros(1000), np.arange(1.0, 1001.0), budget=1.0))
-    assert len(text) < 150 and "..." in text and text.endswith("budget=1.0)")
-
-
 class Minimal:
     """What a penalty of the user's own must have."""
 
@@ -426,14 +263,6 @@ class Minimal:
         return x
 
 
-@pytest.mark.parametrize("penalty", ["l1", 0.1, Simplex, np.ones(3), object(), lambda x: x])
-def test_what_is_no_penalty_is_named(penalty):
-    with pytest.raises(ValueError, match=r"^penalty must be None or have value, prox and project, as L1") as error:
-        check_penalty(penalty, 3)
-    text = str(error.value)
-    assert "Box" in text and "Simplex" in text and "got " in text and len(text) < 300
-
-
 def test_what_is_a_penalty():
     for penalty in (None, L1(0.1), Box(0, 1), Box([0, 0, 0], 1), Simplex(), Minimal()):
         check_penalty(penalty, 3)
@@ -441,5 +270,6 @@ def test_what_is_a_penalty():
         check_penalty(Box([0, 0], 1), 3)
     with pytest.raises(ValueError, match="budget=5.0 is unreachable"):
         check_penalty(Box(0, 1, budget=5), 3)
-    with pytest.raises(ValueError, match=r"^Mine.penalty: must be None or have"):
-        check_penalty("l1", 3, "Mine.penalty:")
+    for penalty in ("l1", Simplex, object(), lambda x: x):
+        with pytest.raises(ValueError, match=r"^Mine.penalty: must be None or have .*L1.*Box.*Simplex.*got "):
+            check_penalty(penalty, 3, "Mine.penalty:")

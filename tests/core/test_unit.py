@@ -1,4 +1,4 @@
-"""Tests of values that carry their own unit, against arithmetic with fractions, which have no range."""
+"""Arrays with a common exponent against arithmetic with fractions, which have no range."""
 
 import copy
 import pickle
@@ -7,7 +7,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from sk_stormc.core.unit import FAR, InUnit, in_one_unit
+from sk_stormc.core.unit import FAR, STEP, InUnit, in_one_unit
 
 pytestmark = pytest.mark.filterwarnings("error::RuntimeWarning")
 
@@ -50,7 +50,7 @@ def close(found, exact, eps):
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("powers", [(0, 0), (0, 7), (-3, -40), (200, 100), (5000, 4970), (-64, 3000), (9999, -9999)])
+@pytest.mark.parametrize("powers", [(0, 0), (0, 7), (-3, -40), (64, 32), (200, 100), (-64, 3000), (9999, -9999)])
 @pytest.mark.parametrize("name", OPERATIONS)
 def test_operations_are_rounded_once(name, powers, dtype):
     rng, eps = np.random.default_rng(0), float(np.finfo(dtype).eps)
@@ -89,19 +89,6 @@ def test_comparisons(name, powers):
         assert found.tolist() == [of(p, q) for p, q in exact]
 
 
-@pytest.mark.parametrize("power", [0, 64, -3200])
-def test_the_bits_are_those_of_floats(power):
-    """An estimate of step 8 and the guard, with values of one unit: as arrays have it."""
-    rng = np.random.default_rng(3)
-    old, before, after = rng.uniform(0.5, 2, (3, 7))
-    u, g_old, g_new = (InUnit(array, power) for array in (old, before, after))
-    found = (1 - 0.3) * (u - g_old) + g_new
-    np.testing.assert_array_equal(found.array, (1 - 0.3) * (old - before) + after)
-    kept = np.maximum(found, np.maximum(0.8 * u, 0.0))
-    np.testing.assert_array_equal(kept.array, np.maximum(found.array, np.maximum(0.8 * old, 0.0)))
-    assert found.power == kept.power == power
-
-
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_a_product_far_from_one_gets_a_unit_that_fits(dtype):
     value, exact = InUnit(np.array([1.0, 0.75], dtype)), Fraction(1)
@@ -119,16 +106,6 @@ def test_a_product_far_from_one_gets_a_unit_that_fits(dtype):
     assert fractions(square)[0] == Fraction(2) ** (32 * (FAR + 10))
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-def test_an_average_forgets_a_unit_that_was_far_larger(dtype):
-    """From 2^4000, which no float has, to 3: as with numbers of any size."""
-    u, value = InUnit(np.ones(2, dtype), 4000), np.full(2, 3, dtype)
-    for _ in range(4200):
-        u = 0.5 * u + 0.5 * value
-    assert u.dtype == dtype
-    np.testing.assert_allclose(u.plain(), 3, rtol=1e-6)
-
-
 def test_zero_has_no_size():
     zero, small = InUnit(np.zeros(3), 5000), InUnit(np.array([1.0, 2.0, 3.0]), -3000)
     for found in (zero + small, small + zero, small - zero, np.maximum(zero, small), small + 0.0, small + np.zeros(3)):
@@ -144,29 +121,7 @@ def test_python_numbers_keep_float32():
     assert (u + np.ones(2)).dtype == np.float64  # as of arrays
 
 
-def test_values_beyond_float32_meet_its_values():
-    u = InUnit(np.array([1.0], np.float32), 64)
-    for number in (2.0**300, 2.0**-300):
-        assert fractions(u + number)[0] in (Fraction(2) ** 300, Fraction(2) ** 64)
-    assert (u < 2.0**300).all() and (u > 2.0**-300).all()
-
-
 # what an array has
-
-
-def test_what_an_array_has():
-    array = np.arange(6.0).reshape(2, 3) + 1
-    value = InUnit(array, 96)
-    assert (value.shape, value.size, value.ndim, value.dtype, len(value)) == ((2, 3), 6, 2, float, 2)
-    np.testing.assert_array_equal(value[1].array, array[1])
-    assert value[1, 2].power == 96 and value.max().array == 6 and value.min().array == 1
-    np.testing.assert_array_equal(value.reshape(3, 2).array, array.reshape(3, 2))
-    np.testing.assert_array_equal(value.sum(axis=0).array, array.sum(0))
-    assert value.astype(np.float32).dtype == np.float32
-    copied = value.copy()
-    assert copied.array is not array and (copied == value).all()
-    assert [row.power for row in value] == [96, 96]
-    assert np.isfinite(value).all() and not np.isfinite(InUnit(np.array([np.nan]), 3)).any()
 
 
 def test_products_of_vectors_and_matrices():
@@ -222,25 +177,28 @@ def test_what_is_not_defined_is_refused(call, name):
         call(InUnit(np.array([1.0, 2.0]), 0))
 
 
-@pytest.mark.parametrize("again", [copy.copy, copy.deepcopy, lambda value: pickle.loads(pickle.dumps(value))])
-def test_copies(again):
+def test_copies():
     value = InUnit(np.array([1.0, 2.0], np.float32), 640)
-    other = again(value)
-    assert other.power == 640 and other.dtype == np.float32 and (other == value).all()
+    for other in (copy.deepcopy(value), pickle.loads(pickle.dumps(value))):
+        assert other.power == 640 and other.dtype == np.float32 and (other == value).all()
     assert eval(repr(value), {"InUnit": InUnit, "array": np.array, "float32": np.float32}).power == 640
+    assert not np.shares_memory(value.astype(np.float32).array, value.array)
+    assert np.shares_memory(value.astype(np.float32, copy=False).array, value.array)
 
 
-def test_nothing_is_written_into():
-    rng = np.random.default_rng(5)
-    a, b = number(rng, 0), number(rng, 500)
-    kept = a.array.copy(), b.array.copy()
-    for of in OPERATIONS.values():
-        of(a, b), of(b, 2.0)
-    total = a
-    total += b
-    assert total is not a
-    for value, array in zip((a, b), kept, strict=True):
-        np.testing.assert_array_equal(value.array, array)
+def test_units_one_step_apart():
+    one, same = InUnit(np.array([1.0, 3.0]), STEP), InUnit(np.array([1.0, 3.0]) * 2.0**STEP, 0)
+    for a, b in ((one, same), (same, one)):
+        np.testing.assert_array_equal((a + b).plain(), 2 * same.array)
+        np.testing.assert_array_equal((a - b).plain(), 0.0)
+        assert (a == b).all()
+    np.testing.assert_array_equal((-one).plain(), -one.plain())
+
+
+@pytest.mark.parametrize("sign", [-1, 1])
+def test_squares_of_a_product_stay_within_float32(sign):
+    product = InUnit(np.array([2.0 ** (40 * sign)], np.float32)) * 2.0 ** (35 * sign)
+    assert 0 < product.array**2 < np.inf
 
 
 # exponentials
@@ -255,25 +213,11 @@ def test_exponentials_of_any_size(top):
     np.testing.assert_allclose(np.log(InUnit.exp(e, 0.25)), e - np.log(4), rtol=1e-15, atol=1e-13)
 
 
-def test_exponentials_of_moderate_exponents_are_plain():
-    e = np.linspace(-5, 5, 11)
-    found = InUnit.exp(e)
-    assert found.power == 0
-    np.testing.assert_allclose(found.plain(), np.exp(e), rtol=1e-15)
-
-
 def test_exponents_of_which_nothing_is_left_but_their_size():
     for top in (1e17, -1e17, 1e300, -1e300):
         found = InUnit.exp(np.array([top, 2 * top if top < 0 else 0.5 * top]))
         assert np.isfinite(found.array).all() and found.array[0] > 0 and found.array[1] == 0
         assert np.log(found[0]) == pytest.approx(top, rel=1e-15)
-
-
-def test_exponents_that_are_not_finite():
-    with np.errstate(all="ignore"):
-        assert np.isinf(InUnit.exp(np.array([1.0, np.inf])).array[1])
-        assert np.isnan(InUnit.exp(np.array([1.0, np.nan])).array[1])
-        assert not InUnit.exp(np.full(2, -np.inf)).array.any()
 
 
 # several values
@@ -289,9 +233,3 @@ def test_arrays_in_one_unit_combine_as_the_values_do():
     assert close(found, exact, 1e-14)
     far, _ = in_one_unit([InUnit(np.ones(2), 5000), InUnit(np.ones(2), -5000), InUnit(np.zeros(2), 9000)])
     np.testing.assert_array_equal(far, [[1, 1], [0, 0], [0, 0]])
-
-
-def test_arrays_stay_what_they_are():
-    arrays = [np.arange(3.0), np.ones(3)]
-    found, back = in_one_unit(arrays)
-    assert found is arrays and back(arrays[0]) is arrays[0]

@@ -6,7 +6,6 @@ from helpers import few_of
 from sklearn.datasets import load_digits
 
 from sk_stormc import SNEEmbedding
-from sk_stormc.affinities import perplexity_affinities
 from sk_stormc.embedding import affinities, convolution, mesh, pairs
 from sk_stormc.embedding.neighbors import inverted_file
 from sk_stormc.utils import threads as module
@@ -37,7 +36,7 @@ def small_parts(monkeypatch):
         {"perplexity": 2},  # pair by pair, where that costs less than a mesh
     ], 0, 4),
     ids=str,
-)
+)  # fmt: skip
 def test_same_bits_for_any_number_of_threads(params):
     X, found = DIGITS.astype(np.float32), []
     for n_jobs in (1, 2, 4):
@@ -48,20 +47,3 @@ def test_same_bits_for_any_number_of_threads(params):
     for more in found[1:]:
         for one, other in zip(found[0], more, strict=True):
             np.testing.assert_array_equal(one, other)
-
-
-@pytest.mark.parametrize("neighbors", ["exact", "approximate"])
-def test_affinities_have_the_same_bits(neighbors):
-    one, four = (perplexity_affinities(DIGITS, 10, neighbors=neighbors, n_jobs=n_jobs) for n_jobs in (1, 4))
-    np.testing.assert_array_equal(one.indices, four.indices)
-    np.testing.assert_array_equal(one.data, four.data)
-
-
-@pytest.mark.slow
-def test_a_resumed_map_may_have_another_number_of_threads():
-    whole = SNEEmbedding(perplexity=10, max_iter=30, random_state=0).fit(DIGITS)
-    stopped = SNEEmbedding(perplexity=10, max_iter=30, random_state=0, n_jobs=2)
-    stopped.set_params(solver="storm-c", solver__max_ifo=15 * 3 * 1500).fit(DIGITS)
-    assert stopped.n_iter_ < 30
-    stopped.set_params(solver__max_ifo=None, n_jobs=4).resume(DIGITS)
-    np.testing.assert_array_equal(stopped.embedding_, whole.embedding_)

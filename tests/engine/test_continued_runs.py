@@ -71,14 +71,6 @@ def test_functions_are_compared_by_their_names():
         minimize(PROBLEM, STORMCompositional(), state=state, **arguments | {"learning_rate": lambda t: 0.1})
 
 
-def test_a_fit_resumes_with_another_random_state_to_the_same_bits():
-    """It is not used, as docs/runs.md says."""
-    model = CompositionalPortfolio(STORMCompositional(**GIVEN), max_iter=8, tol=0, random_state=0)
-    whole = CompositionalPortfolio(STORMCompositional(**GIVEN), max_iter=20, tol=0, random_state=0).fit(RETURNS)
-    resumed = model.fit(RETURNS).set_params(max_iter=20, random_state=1).resume(RETURNS)
-    np.testing.assert_array_equal(resumed.weights_, whole.weights_)
-
-
 def test_a_stream_that_goes_on_keeps_the_parameters_of_its_solver():
     model = CompositionalPortfolio(STORMCompositional(learning_rate=0.01, batch_size=8), random_state=0)
     model.partial_fit(RETURNS[:700])

@@ -1,4 +1,4 @@
-"""Parameters are described once and checked once: docstrings and checks are inherited."""
+"""Parameters of solvers: descriptions and checks, which a method inherits."""
 
 import inspect
 import re
@@ -6,9 +6,9 @@ from functools import partial
 
 import pytest
 
+from sk_stormc.datasets import make_gaussian_returns
 from sk_stormc.engine import CompositionalSolver
-from sk_stormc.penalties import L1, Box, Simplex
-from sk_stormc.portfolio.second_order.limits import Turnover
+from sk_stormc.problems import PortfolioProblem
 from sk_stormc.solvers import SOLVERS, STORMCompositional, get_solver, minimize
 from sk_stormc.utils.validation import check_int
 
@@ -33,48 +33,21 @@ def test_every_parameter_is_described_in_the_order_of_the_signature(name):
         assert eval(text.rpartition("default=")[2]) == made[parameter]
 
 
+PROBLEM = PortfolioProblem(make_gaussian_returns(50, 3, random_state=0))
+
+
 class Plain(CompositionalSolver):
-    """A method of the user's.
-
-    Parameters
-    ----------
-    depth : int, default=3
-        Its own.
-
-    Notes
-    -----
-    After it.
-    """
+    """A method with a check of its own."""
 
     checks = {"depth": partial(check_int, low=2)}
 
-    def __init__(self, depth=3, max_iter=None, tol=1e-4, odd=0):
+    def __init__(self, depth=3, max_iter=None, tol=1e-4):
         self.depth = depth
         self.max_iter = max_iter
         self.tol = tol
-        self.odd = odd
 
     def init_state(self, oracle, x):
-        raise NotImplementedError
-
-
-def test_a_method_of_the_users_inherits_what_it_does_not_say():
-    found = described(Plain)
-    assert list(found) == ["depth", "max_iter", "tol"]  # nobody has described odd
-    assert inspect.getdoc(Plain).startswith("A method of the user's.\n\nParameters\n")
-    assert inspect.getdoc(Plain).endswith("Notes\n-----\nAfter it.")
-    assert "max_ifo" not in inspect.getdoc(Plain)
-
-
-def test_without_a_section_one_is_made_and_without_a_docstring_none():
-    class Short(Plain):
-        """One line."""
-
-    class Silent(Plain):
-        pass
-
-    assert inspect.getdoc(Short).startswith("One line.\n\nParameters\n----------\ndepth : int, default=3\n    Its own.")
-    assert Silent.__dict__["__doc__"] is None
+        return get_solver("scgd").init_state(oracle, x)
 
 
 def test_checks_are_inherited_and_may_be_changed():
@@ -89,19 +62,12 @@ def test_checks_are_inherited_and_may_be_changed():
         (Deeper(10, max_iter=0), "max_iter must be"),
     ):
         with pytest.raises(ValueError, match=words):
-            solver.validate()
+            minimize(PROBLEM, solver)
 
 
-def test_a_method_without_a_step_says_so():
-    class Still(Plain):
-        def init_state(self, oracle, x):
-            return get_solver("scgd").init_state(oracle, x)
-
-    from sk_stormc.datasets import make_gaussian_returns
-    from sk_stormc.problems import PortfolioProblem
-
-    with pytest.raises(TypeError, match="Still must define step"):
-        minimize(PortfolioProblem(make_gaussian_returns(50, 3, random_state=0)), Still(max_iter=2))
+def test_a_method_without_a_step():
+    with pytest.raises(TypeError, match="Plain must define step"):
+        minimize(PROBLEM, Plain(max_iter=2))
 
 
 def test_the_default_says_where_the_parameters_of_algorithm_1_are():
@@ -109,12 +75,3 @@ def test_the_default_says_where_the_parameters_of_algorithm_1_are():
         get_solver("storm-c").set_params(momentum=0.1, batch_size=8)
     with pytest.raises(ValueError, match="Invalid parameter 'beta'"):
         get_solver("storm-c").set_params(beta=0.1)
-
-
-@pytest.mark.parametrize("kind", [L1, Box, Simplex, Turnover], ids=lambda kind: kind.__name__)
-def test_methods_of_penalties_have_their_own_summaries_and_the_common_sections(kind):
-    for name, result in (("value", "float"), ("prox", "ndarray"), ("project", "ndarray")):
-        summary, sections = inspect.getdoc(getattr(kind, name)).split("\n\n", 1)
-        assert len(summary) >= 5 and "\n" not in summary
-        assert re.search(rf"Parameters\n-+\nx : .*\n\nReturns\n-+\n{result}", sections, re.DOTALL)
-        assert ("step : " in sections) == (name == "prox")

@@ -1,21 +1,24 @@
-"""When a run has converged: only a full gradient says so, at the point that is returned, against that at x_0."""
+"""The stopping rule: a run has converged if full gradients at the returned point and at x_0 confirm it."""
 
 import math
 import pickle
 import warnings
 from dataclasses import dataclass
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from helpers import composition, regression, slow_but
 
-from sk_stormc import CIVR, SCGD, STORMCompositional, minimize
+from sk_stormc import SCGD, STORMCompositional, minimize
 from sk_stormc.core.metrics import as_metric
 from sk_stormc.datasets import make_gaussian_returns
 from sk_stormc.engine import ALL, CompositionalSolver, MethodState, Oracle, StepRule, advance, start
+from sk_stormc.engine.results import RunState
 from sk_stormc.engine.steps import direction
+from sk_stormc.engine.stopping import Stopping, StoppingRule
 from sk_stormc.penalties import Box, Simplex
-from sk_stormc.problems import PortfolioProblem, StreamingProblem
+from sk_stormc.problems import FiniteSumComposition, PortfolioProblem, StreamingProblem
 from sk_stormc.solvers import get_solver
 
 RETURNS = make_gaussian_returns(2000, 10, mean=0.3, condition_number=20, random_state=0)
@@ -25,14 +28,11 @@ PROBLEMS = {
     "entropic": PortfolioProblem(RETURNS, 0.5, risk_measure="entropic"),
     "simplex": PortfolioProblem(RETURNS, penalty=Simplex()),
 }
-LOOPS = [
-    STORMCompositional(anchor=None),
-    STORMCompositional(anchor=None, momentum=0.001),
-    STORMCompositional(anchor=None, momentum=0.001, learning_rate=0.001),
-    STORMCompositional(anchor=40),
-]
-NAMES = ["storm-c", "storm-c-paper", "sketchy-storm", "sarah-c", "civr", "vrsc-pg", "scvr", "scgd", "asc-pg", "lbfgs"]
-METHODS = {name: get_solver(name) for name in NAMES} | {repr(loop): loop for loop in LOOPS}
+NAMES = ["storm-c", "storm-c-paper", "sketchy-storm", "sarah-c", "civr", "vrsc-pg", "scgd", "lbfgs"]
+METHODS = {name: get_solver(name) for name in NAMES} | {
+    "momentum": STORMCompositional(momentum=0.001),
+    "anchors": STORMCompositional(anchor=40),
+}
 
 
 @pytest.fixture(autouse=True)
@@ -53,39 +53,36 @@ def exact_length(problem, solver, state, x):
 
 
 @pytest.mark.parametrize("name", METHODS)
-@pytest.mark.parametrize("kind", slow_but(PROBLEMS, *list(PROBLEMS)[:2]))
-def test_converged_is_true(kind, name):
-    """Nine of such settings ended above twice tol while estimates were believed."""
+@pytest.mark.parametrize("kind", slow_but(PROBLEMS, "entropic"))
+def test_converged_runs_are_below_tol(kind, name):
     if kind == "simplex" and name == "lbfgs":
         return
-    problem, said = PROBLEMS[kind], 0
+    problem, converged = PROBLEMS[kind], 0
     for tol in (0.1, 0.01, 1e-3):
         result = minimize(problem, METHODS[name], random_state=0, tol=tol, max_ifo=50_000)
         if not result.success:
             continue
-        said += 1
+        converged += 1
         state = result.state.state
         found = exact_length(problem, name, state, result.x) / exact_length(problem, name, state, result.state.start)
         assert found <= 2 * tol
         assert result.residual <= tol
-    if name in ("storm-c", "sketchy-storm", "sarah-c", "civr", "vrsc-pg", "scvr", "lbfgs") or "=40" in name:
-        assert said  # the rule is no refusal
+    assert converged or name in ("storm-c-paper", "scgd", "momentum")
 
 
-# methods that say what is not so
+# a method whose estimates are wrong
 
 
 @dataclass
 class PlainState(MethodState):
     batch_size: tuple = None
-    at_anchor: bool = False
 
 
 class PlainSGD(CompositionalSolver):
-    """Stochastic gradients of small batches, said to be those of an anchor and to be small."""
+    """Stochastic gradients of small batches, with a residual that is far too small."""
 
-    def __init__(self, learning_rate=1e-3, says=1e-9, batch_size=8, max_iter=None, max_ifo=None, tol=1e-4):
-        self.learning_rate, self.says, self.batch_size = learning_rate, says, batch_size
+    def __init__(self, learning_rate=1e-3, batch_size=8, max_iter=None, max_ifo=None, tol=1e-4):
+        self.learning_rate, self.batch_size = learning_rate, batch_size
         self.max_iter, self.max_ifo, self.tol = max_iter, max_ifo, tol
 
     def init_state(self, oracle, x):
@@ -93,11 +90,10 @@ class PlainSGD(CompositionalSolver):
 
     def step(self, oracle, s):
         s.x = self.move(oracle, s, start(oracle, s.x, s.batch_size).F)
-        s.at_anchor = True
-        s.residual *= self.says if s.t > 1000 else 1.0
+        s.residual *= 1e-9 if s.t > 1000 else 1.0
 
 
-def test_a_method_is_not_believed():
+def test_full_gradients_decide():
     problem = PortfolioProblem(SMALL)
     result = minimize(problem, PlainSGD(), random_state=0)
     assert result.stop_reason == "max_ifo" and result.residual > 1e-4
@@ -106,7 +102,7 @@ def test_a_method_is_not_believed():
     assert easy.success == (found <= 0.5)
 
 
-def test_what_a_full_gradient_denies_is_asked_again_after_twice_the_ifo(monkeypatch):
+def test_the_next_full_gradient_after_twice_the_ifo(monkeypatch):
     problem, asked, ask = PortfolioProblem(SMALL), [], PlainSGD.length
 
     def length(self, oracle, s, x, F):
@@ -122,11 +118,11 @@ def test_what_a_full_gradient_denies_is_asked_again_after_twice_the_ifo(monkeypa
     assert len(ifo) >= 4
 
 
-# what is charged
+# counts
 
 
 def test_nothing_is_charged_at_tol_0():
-    """Lemma 3.1's count, to which any other tol adds full gradients."""
+    """The count is that of Lemma 3.1, to which another tol adds full gradients."""
     settings = {"random_state": 0, "max_iter": 300, "batch_size": 50, "init_batch_size": 50}
     free = minimize(PROBLEMS["variance"], "storm-c-paper", tol=0, **settings)
     asked = minimize(PROBLEMS["variance"], "storm-c-paper", tol=0.999, **settings)
@@ -134,7 +130,7 @@ def test_nothing_is_charged_at_tol_0():
     assert asked.ifo[-1] > 3 * 50 + asked.n_iter * 3 * 50
 
 
-def test_a_question_costs_a_full_gradient_and_the_first_one_two():
+def test_a_test_costs_a_full_gradient_and_the_first_one_two():
     problem = PROBLEMS["variance"]
     result = minimize(problem, "storm-c-paper", random_state=0, tol=0.1)
     steps = minimize(problem, "storm-c-paper", random_state=0, tol=0, max_iter=result.n_iter)
@@ -162,22 +158,18 @@ def test_a_budget_without_a_full_gradient_ends_unconverged():
     assert whole.success and less.stop_reason == "max_ifo" and less.ifo[-1] < whole.ifo[-1]
 
 
-# what tol is relative to
+# the value at x_0
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", ["storm-c-paper", "sarah-c", "lbfgs"])
 def test_tol_is_relative_to_a_full_gradient_at_the_start(name):
     problem = PROBLEMS["variance"]
     result = minimize(problem, name, random_state=0, tol=0.3, max_ifo=300_000)
-    first = result.state.first_residual
-    if name == "sketchy-storm":
-        assert first > 0  # in the sketched metric
-    elif first is not None:
-        assert first == pytest.approx(exact_length(problem, name, result.state.state, result.state.start))
-    assert first is not None or not result.success
+    length = exact_length(problem, name, result.state.state, result.state.start)
+    assert result.success and result.state.first_residual == pytest.approx(length)
 
 
-def test_a_first_residual_of_an_earlier_run_is_kept():
+def test_first_residual_of_an_earlier_run():
     problem = PROBLEMS["variance"]
     cold = minimize(problem, random_state=0)
     warm = get_solver("storm-c").solve(problem, cold.x, random_state=0, first_residual=cold.state.first_residual)
@@ -187,7 +179,7 @@ def test_a_first_residual_of_an_earlier_run_is_kept():
 # where F is exact
 
 
-@pytest.mark.parametrize("measure", ["variance", "semivariance", "entropic"])
+@pytest.mark.parametrize("measure", ["variance", "entropic"])
 def test_the_oracle_knows_where_F_is_exact(measure):
     problem = PortfolioProblem(SMALL, 0.5, risk_measure=measure)
     oracle, x = Oracle(problem, 0), np.full(4, 0.1)
@@ -224,82 +216,122 @@ def test_u_outside_the_domain_of_f_is_not_exact():
     assert oracle.n_guarded and not oracle.exact
 
 
-def test_factors_that_are_kept_apart_are_exact_at_checkpoints():
-    problem, seen = PortfolioProblem(SMALL, 0.5, risk_measure="entropic"), []
-
-    class Watching(CIVR):
-        def refresh(self, oracle, x, size):
-            now = super().refresh(oracle, x, size)
-            seen.append(oracle.exact[-1][1] is now.F)
-            oracle.exact.clear()
-            return now
-
-        def estimate(self, oracle, old, x, size):
-            now = super().estimate(oracle, old, x, size)
-            seen.append(not oracle.exact)
-            return now
-
-    minimize(problem, Watching(epoch_length=5), random_state=0, max_iter=30, tol=0)
-    assert len(seen) == 31 and all(seen)
+# the returned point
 
 
-def test_a_u_that_follows_its_jacobian_is_exact_at_anchors():
-    problem = PortfolioProblem(SMALL, risk_measure="semivariance")
-    result = minimize(problem, random_state=0, tol=1e-3)
-    assert result.success and result.state.state.origin is not None and result.state.stopping.exact
-    assert np.linalg.norm(problem.gradient(result.x)) <= 2e-3 * np.linalg.norm(problem.gradient(result.state.start))
-
-
-# the point that is returned
-
-
-def test_what_is_returned_is_what_was_proved():
-    """With a normalised step and a penalty x~ is returned, which has exact zeros."""
+def test_the_test_is_at_the_returned_point():
+    """With a normalised step and a penalty this is x~, which has exact zeros."""
     problem = PortfolioProblem(SMALL, penalty=Box(0.0, 1.0))
     solver = STORMCompositional(anchor=5, normalization="global", precision=0.5, tol=0.05)
     result = minimize(problem, solver, random_state=0)
-    assert result.success and result.x is result.state.stopping.answer
+    assert result.success and result.x is result.state.stopping.point
     state = result.state.state
     found = exact_length(problem, "", state, result.x) / exact_length(problem, "", state, result.state.start)
     assert found <= 0.05
 
 
-def test_at_random_among_the_iterates_is_proved_too():
-    problem = PROBLEMS["variance"]
-    for seed in range(3):
-        result = minimize(problem, "storm-c-paper", output="random", tol=0.3, random_state=seed)
-        if result.success:
-            F = problem.gradient(result.x)
-            assert np.linalg.norm(F) <= 0.3 * np.linalg.norm(problem.gradient(result.state.start)) * (1 + 1e-9)
+# continued runs
 
 
-# going on
-
-
-@pytest.mark.parametrize("name", ["storm-c", "storm-c-paper", "sarah-c", "sketchy-storm", "lbfgs"])
-def test_a_run_that_goes_on_asks_as_the_whole_one(name):
+@pytest.mark.parametrize("name", ["storm-c", "storm-c-paper", "lbfgs"])
+def test_a_continued_run_tests_as_the_whole_one(name):
     problem = PROBLEMS["entropic"]
     settings = {"tol": 0.1, "record_every": 1000}
     whole = minimize(problem, name, random_state=0, **settings)
     assert whole.success
-    for stop in (1, whole.n_iter // 2, whole.n_iter - 1, whole.n_iter):
-        part = minimize(
-            problem, name, random_state=0, on_record=lambda r, stop=stop: r.iteration >= stop, **settings
-        )
+    for stop in (1, whole.n_iter // 2, whole.n_iter):
+        part = minimize(problem, name, random_state=0, on_record=lambda r, stop=stop: r.iteration >= stop, **settings)
         rest = minimize(problem, name, state=pickle.loads(pickle.dumps(part.state)), **settings)
         assert (rest.n_iter, rest.ifo[-1], rest.stop_reason) == (whole.n_iter, whole.ifo[-1], "converged")
         np.testing.assert_array_equal(rest.x, whole.x)
 
 
-def test_what_was_enough_for_a_larger_tol_is_not_enough_for_a_smaller():
+def test_a_continued_run_has_its_own_tol():
     problem = PROBLEMS["entropic"]
     whole = minimize(problem, STORMCompositional(anchor=None, tol=0.1), random_state=0)
-    assert whole.success and whole.residual > 0.09  # an average, and what the full gradient said
+    assert whole.success and whole.residual > 0.09
     rest = minimize(problem, STORMCompositional(anchor=None, tol=0.09), state=whole.state)
     assert rest.n_iter > whole.n_iter or not rest.success
 
 
-def test_a_stream_has_nothing_to_compare():
+def test_streams_have_no_test():
     chunks = (SMALL[k : k + 100] for k in range(0, 1500, 100))
     result = minimize(StreamingProblem(chunks, PortfolioProblem), SCGD(tol=1e3, batch_size=8), random_state=0)
     assert result.stop_reason == "exhausted" and math.isnan(result.residual)
+
+
+# the rule by itself
+
+
+def squares(target, size=1.0, **kwargs):
+    """Half the squared distance of x / size to a point."""
+    target = np.asarray(target, float)
+    return FiniteSumComposition(
+        lambda x, j: x / size - target,
+        None,
+        lambda x, u, i: u,
+        lambda x, u: float(u @ u) / 2,
+        n_inner=4,
+        n_outer=4,
+        x0=np.full(target.size, size),
+        inner_vjp=lambda x, j, v: v / size,
+        **kwargs,
+    )
+
+
+def rule_of(problem, x, tol=0.1, **values):
+    run = RunState("SCGD", state=MethodState(x), start=problem.initial_point(None), stopping=Stopping(**values))
+    return StoppingRule(SCGD(tol=tol), Oracle(problem, 0), run, SimpleNamespace(max_ifo=np.inf))
+
+
+def test_estimates_are_averaged_over_a_pass_which_begins_a_pass_after_an_exact_value():
+    x = np.array([1.0, 2.0])
+    rule = rule_of(squares([0.0, 0.0]), x, first=1.0)
+    stopping, s = rule.run.stopping, MethodState(x, t=1, residual=1.0, rule=StepRule(0.1))
+    rule.oracle.exact.append((np.array([1.0, 3.0]), x))  # another point, although one coordinate is the same
+    rule.measure(s)
+    assert not stopping.exact
+    rule.oracle.exact.append((x, x))
+    rule.measure(s)
+    assert stopping.exact and stopping.value == np.sqrt(5) and not rule.oracle.exact
+    s.x = np.array([1.0, 3.0])
+    for t, (ifo, estimate) in enumerate([(0.9, 50.0), (1.0, 5.0), (1.5, 1.0), (2.0, 3.0), (2.1, 50.0)]):
+        s.t, s.residual, rule.oracle.ifo = t, estimate, ifo * rule.pass_ifo
+        rule.measure(s)
+    assert (stopping.exact, stopping.measured_at, stopping.value, stopping.first_average) == (False, 3, 3.0, 3.0)
+
+
+@pytest.mark.parametrize(
+    ("values", "residual"),
+    [
+        ({}, np.nan),
+        ({"value": 1.0}, 0.5),
+        ({"value": 0.02}, 0.01),  # not yet compared
+        ({"value": 0.02, "compared_at": 3, "ratio": 0.4}, 0.4),  # full gradients have contradicted the estimates
+        ({"value": 1.0, "compared_at": 3, "ratio": 0.4}, 0.5),  # which were computed elsewhere
+        ({"first": 0.0, "value": 0.0}, 0.0),
+    ],
+)
+def test_the_reported_residual(values, residual):
+    rule = rule_of(squares([2.0]), np.ones(1), **{"first": 2.0, "exact": True} | values)
+    np.testing.assert_equal(rule.residual(), residual)
+
+
+@pytest.mark.parametrize("size", [1e-6, 1.0, 1e6])
+def test_a_stationary_point_in_any_unit_of_x(size):
+    problem = squares([0.5, 0.25], size, penalty=Box(0.0, size))
+    for at, expected in (([0.5, 0.25], True), ([0.51, 0.26], False), ([0.9, 0.6], False)):
+        x = size * np.array(at)
+        s = MethodState(x, t=1, rule=StepRule(1e-12 * size**2))
+        assert rule_of(problem, x).is_stationary(s) == expected
+
+
+def test_in_a_metric_that_changes_a_length_is_computed_only_if_the_estimate_is_small():
+    rule = rule_of(squares([2.0]), np.ones(1), first=1.0, first_exact=100.0)
+    rule.oracle.metric, computed = SimpleNamespace(stays=False), []
+    rule.solver.length = lambda *args: computed.append(args) or 0.07
+    for residual, value in ((5.0, 5.0), (0.09, 0.07)):
+        s = MethodState(np.ones(1), t=3, residual=residual)
+        rule.oracle.exact.append((s.x, np.ones(1)))
+        rule.measure(s)
+        assert rule.run.stopping.value == value and bool(computed) == (residual < 0.1)

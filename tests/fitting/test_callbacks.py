@@ -11,7 +11,6 @@ import time
 import numpy as np
 import pytest
 from helpers import few_of
-from sklearn import config_context
 from sklearn.base import clone
 from sklearn.datasets import load_digits
 from sklearn.metrics import r2_score
@@ -20,7 +19,6 @@ from sklearn.model_selection import GridSearchCV
 from sk_stormc import BellmanValueEstimator, CompositionalPortfolio, SNEEmbedding, STORMCompositional
 from sk_stormc.callbacks import Checkpoint, EarlyStopping, TimeLimit
 from sk_stormc.datasets import make_bellman_problem, make_gaussian_returns
-from sk_stormc.fitting import compat as _compat
 
 callback = pytest.importorskip("sklearn.callback", reason="callbacks need scikit-learn 1.9")
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
@@ -83,15 +81,6 @@ def test_within_a_search(n_jobs, tmp_path):
     assert len(paths) == 5
 
 
-def test_a_file_of_a_search_goes_on(tmp_path):
-    model = CompositionalPortfolio(STEPS, max_iter=300, tol=0, random_state=0)
-    search = GridSearchCV(clone(model).set_callbacks(Checkpoint(tmp_path / "run.npz")), {"risk_aversion": [2.0]}, cv=2)
-    search.fit(RETURNS)
-    whole = clone(model).set_params(max_iter=500, risk_aversion=2.0).fit(RETURNS)
-    again = clone(whole).set_callbacks(Checkpoint(tmp_path / "run-1.npz")).resume(RETURNS)
-    np.testing.assert_array_equal(again.weights_, whole.weights_)
-
-
 def test_early_stopping_by_loss_and_by_score():
     model = CompositionalPortfolio(STEPS, max_iter=20_000, tol=0, random_state=0)
     stopped = clone(model).set_callbacks(EarlyStopping(patience=3, min_delta=1e-3)).fit(RETURNS)
@@ -148,19 +137,6 @@ def test_threads_share_callbacks_and_keep_their_own_state(tmp_path):
     assert not stopping._fits
 
 
-def test_metadata_reaches_scorers_where_it_is_routed():
-    seen = {}
-
-    def score(estimator, X, y, next_X=None):
-        seen["next_X"] = next_X
-        return 0.0
-
-    model = BellmanValueEstimator(0.9, "storm-c", objective="projected", random_state=0)
-    with config_context(enable_metadata_routing=True):
-        model.set_callbacks(EarlyStopping(score)).fit(LOG.X, LOG.y, next_X=LOG.next_X)
-    assert seen["next_X"] is LOG.next_X
-
-
 @pytest.mark.parametrize(
     ("make", "message"),
     [
@@ -199,11 +175,3 @@ def test_without_the_experimental_module_fits_go_on_and_say_so_once():
     done = subprocess.run([sys.executable, "-c", HIDDEN], capture_output=True, text=True, check=True)
     assert done.stdout.startswith("converged ['callbacks are off: ")
     assert done.stdout.count("callbacks are off") == 1
-
-
-def test_a_module_that_has_changed_turns_callbacks_off(monkeypatch):
-    model = CompositionalPortfolio(random_state=0).set_callbacks(TimeLimit(0))
-    _compat.say_that_they_are_off.cache_clear()
-    monkeypatch.delattr("sklearn.callback._callback_context.CallbackContext.subcontext")
-    with pytest.warns(UserWarning, match="callbacks are off"):
-        assert model.fit(RETURNS).stop_reason_ == "converged"

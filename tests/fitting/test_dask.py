@@ -1,343 +1,115 @@
-"""On a dask cluster of two worker processes, and from the partitions of dask collections: the same bits as here."""
+"""Fits on a dask cluster and from the partitions of dask collections have the bits of local ones."""
 
-import copy
 import os
-import pickle
 import warnings
-from functools import partial
 
 import joblib
 import numpy as np
 import pandas as pd
 import pytest
-from sklearn import config_context
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.model_selection import GridSearchCV, KFold, TimeSeriesSplit, cross_validate
-from threadpoolctl import threadpool_info, threadpool_limits
+from sklearn.model_selection import GridSearchCV, TimeSeriesSplit
+from threadpoolctl import threadpool_limits
 
-from sk_stormc import (
-    SCGD,
-    BellmanValueEstimator,
-    CompositionalPortfolio,
-    SARAHCompositional,
-    STORMCompositional,
-    sharpe_ratio,
-)
-from sk_stormc.datasets import make_bellman_problem, make_gaussian_returns
-from sk_stormc.schedules import inverse, power
+from sk_stormc import CompositionalPortfolio, sharpe_ratio
+from sk_stormc.datasets import make_gaussian_returns
 
 distributed = pytest.importorskip("distributed")
-psutil = pytest.importorskip("psutil")  # comes with it
 dask = pytest.importorskip("dask")
 da = pytest.importorskip("dask.array")
 dd = pytest.importorskip("dask.dataframe", exc_type=ImportError)
 
+RETURNS = make_gaussian_returns(3000, 5, mean=0.1, random_state=0)
+FRAME = pd.DataFrame(RETURNS, columns=list("abcde"))
+CUTS = [(700, 1, 37, 2262), (1, 2, 509, 1, 2487)]  # rows of the partitions
 same_bits = np.testing.assert_array_equal
-same_curve = partial(np.testing.assert_array_equal, strict=True)
-CUTS = [(700, 1, 37, 2262), (1, 2, 509, 1, 2487), (3000,), (600,) * 5]  # rows of the partitions
 
 
-@pytest.fixture(scope="module")
-def client(tmp_path_factory):
-    """Of a cluster whose workers have one BLAS thread each, and are gone afterwards."""
+@pytest.fixture
+def cluster(tmp_path, monkeypatch):
+    """Two worker processes with one BLAS thread each."""
+    for library in ("OMP", "OPENBLAS", "MKL"):
+        monkeypatch.setenv(f"{library}_NUM_THREADS", "1")
     patient = {"distributed.comm.timeouts.connect": "60s", "distributed.comm.timeouts.tcp": "120s"}
-    with pytest.MonkeyPatch.context() as environment, dask.config.set(patient):
-        for library in ("OMP", "OPENBLAS", "MKL"):  # workers inherit what is set; dask's own 1 is only a default
-            environment.setenv(f"{library}_NUM_THREADS", "1")
-        with (
-            distributed.LocalCluster(
-                n_workers=2,
-                threads_per_worker=1,
-                processes=True,
-                dashboard_address=None,
-                local_directory=str(tmp_path_factory.mktemp("dask")),
-            ) as cluster,
-            distributed.Client(cluster, timeout=60) as client,
-        ):
-            client.wait_for_workers(2, timeout=60)
-            workers = [psutil.Process(pid) for pid in client.run(os.getpid).values()]
-            assert len({os.getpid(), *(worker.pid for worker in workers)}) == 3
-            yield client
-    assert not psutil.wait_procs(workers, timeout=30)[1]
-
-
-@pytest.fixture(autouse=True)
-def one_thread():
-    """With more BLAS threads than the workers have, long sums may be rounded otherwise here than there."""
-    with threadpool_limits(1):
+    options = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": None, "local_directory": str(tmp_path)}
+    with (
+        dask.config.set(patient),
+        distributed.LocalCluster(processes=True, **options) as cluster,
+        distributed.Client(cluster, timeout=60) as client,
+    ):
+        client.wait_for_workers(2, timeout=60)
+        assert len({os.getpid(), *client.run(os.getpid).values()}) == 3
         yield
 
 
-@pytest.fixture(scope="module")
-def returns():
-    return make_gaussian_returns(3000, 5, mean=0.1, random_state=0)
-
-
-@pytest.fixture(scope="module")
-def log():
-    return make_bellman_problem(30, 4, 0.9, "garnet", random_state=0).transitions(3000, random_state=0)
-
-
-def on_cluster(run, **options):
-    """What ``run`` returns with joblib's dask backend; scikit-learn makes warnings errors in the workers too."""
-    with warnings.catch_warnings(), joblib.parallel_config(backend="dask", **options):
-        warnings.simplefilter("error", UserWarning)
-        warnings.simplefilter("error", RuntimeWarning)
-        warnings.simplefilter("ignore", ConvergenceWarning)  # of settings that a search tries
-        return run()
-
-
-def check_search(search, *args, scatter, weights, **params):
-    """A search on the cluster equals the one here."""
-    far = on_cluster(lambda: clone(search).fit(*args, **params), scatter=scatter)
-    here = clone(search).fit(*args, **params)
-    scores = [name for name in here.cv_results_ if "test_score" in name]
-    assert len(scores) == search.cv.get_n_splits() + 3
-    for name in scores:
-        same_bits(far.cv_results_[name], here.cv_results_[name])
-    assert len(set(here.cv_results_["mean_test_score"])) == len(here.cv_results_["params"])  # all reach the run
-    assert far.best_params_ == here.best_params_
-    same_bits(getattr(far.best_estimator_, weights), getattr(here.best_estimator_, weights))
-    same_curve(far.best_estimator_.loss_curve_, here.best_estimator_.loss_curve_)
-
-
-def split(rows, cut):
-    """Rows in pieces of so many."""
-    ends = np.cumsum(cut)
-    return [rows[end - n : end] for n, end in zip(cut, ends, strict=True)]
-
-
-def partitions(rows, cut):
-    """Those of a dask dataframe."""
-    parts = split(rows, cut)
-    return dd.from_delayed([dask.delayed(part) for part in parts], meta=rows, verify_meta=False).partitions
-
-
-def routed(value):
-    """The estimator, asking for what a transition has besides X and y."""
-    return value.set_fit_request(next_X=True, terminal=True).set_score_request(next_X=True, terminal=True)
-
-
-# searches
-
-
 @pytest.mark.slow
-def test_workers_have_one_blas_thread(client):
-    libraries = [library for found in client.run(threadpool_info).values() for library in found]
-    assert {library["num_threads"] for library in libraries if library["user_api"] == "blas"} == {1}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("solver", "frame"), [("sarah-c", True), ("scgd", False), ("storm-c", True), (STORMCompositional(), False)], ids=str
-)
-def test_portfolio_search(client, returns, solver, frame):
-    X = pd.DataFrame(returns, columns=list("abcde")) if frame else returns
+def test_a_search_on_a_cluster(cluster):
     search = GridSearchCV(
-        CompositionalPortfolio(solver, constraint="long_only", max_iter=30, tol=0, random_state=0),
+        CompositionalPortfolio("storm-c", constraint="long_only", max_iter=30, tol=0, random_state=0),
         {"solver__learning_rate": [0.003, 0.03], "solver__batch_size": [8, 32]},
         scoring=sharpe_ratio,
         cv=TimeSeriesSplit(3),
         error_score="raise",
     )
-    check_search(search, X, scatter=[X], weights="weights_")
+    with threadpool_limits(1), warnings.catch_warnings():
+        warnings.simplefilter("error", RuntimeWarning)
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        with joblib.parallel_config(backend="dask", scatter=[FRAME]):
+            remote = clone(search).fit(FRAME)
+        local = clone(search).fit(FRAME)
+    for name in ("mean_test_score", "std_test_score", "split2_test_score"):
+        same_bits(remote.cv_results_[name], local.cv_results_[name])
+    assert len(set(local.cv_results_["mean_test_score"])) == 4  # all parameters matter
+    same_bits(remote.best_estimator_.weights_, local.best_estimator_.weights_)
+    same_bits(remote.best_estimator_.loss_curve_, local.best_estimator_.loss_curve_)
 
 
-@pytest.mark.slow
-def test_search_over_solvers_and_schedules(client, returns):
-    search = GridSearchCV(
-        CompositionalPortfolio(constraint=(-0.5, 0.5), max_iter=30, tol=0, random_state=0),
-        [
-            {"solver": ["scgd", SCGD(beta=0.5)], "solver__learning_rate": [inverse(0.1), power(-2 / 3, 0.1)]},
-            {"solver": [SARAHCompositional()], "solver__epoch_length": [5, 20], "risk_aversion": [0.5, 2]},
-        ],
-        cv=TimeSeriesSplit(2),
-        error_score="raise",
-    )
-    check_search(search, returns, scatter=None, weights="weights_")
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("solver", ["storm-c", "sarah-c", STORMCompositional()], ids=str)
-def test_bellman_search(client, log, solver):
-    with config_context(enable_metadata_routing=True):
-        value = routed(BellmanValueEstimator(0.9, solver, objective="projected", max_iter=30, tol=0, random_state=0))
-        search = GridSearchCV(value, {"solver__batch_size": [16, 64, None]}, cv=KFold(2), error_score="raise")
-        extra = {"next_X": log.next_X, "terminal": log.terminal}
-        check_search(search, log.X, log.y, scatter=[log.X, log.next_X], weights="coef_", **extra)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", ["portfolio", "bellman"])
-def test_fits_come_back_whole(client, returns, log, kind):
-    with config_context(enable_metadata_routing=True):
-        if kind == "portfolio":
-            estimator = CompositionalPortfolio("scgd", constraint=(-9, 9), max_iter=40, tol=0, random_state=0)
-            arguments = {"X": returns, "cv": TimeSeriesSplit(3)}
-        else:
-            value = BellmanValueEstimator(0.9, "storm-c", objective="projected", max_iter=40, tol=0, random_state=0)
-            estimator = routed(value)
-            extra = {"next_X": log.next_X, "terminal": log.terminal}
-            arguments = {"X": log.X, "y": log.y, "params": extra, "cv": KFold(3)}
-
-        def run():
-            return cross_validate(estimator, return_estimator=True, error_score="raise", **arguments)
-
-        far, here = on_cluster(run), run()
-    same_bits(far["test_score"], here["test_score"])
-    for one, two in zip(far["estimator"], here["estimator"], strict=True):
-        again = pickle.loads(pickle.dumps(one))
-        for name, value in vars(two).items():
-            if isinstance(value, np.ndarray):
-                same_curve(getattr(again, name), value, err_msg=name)
-        assert again.n_evaluations_ == two.n_evaluations_
-        assert (again.n_iter_, again.stop_reason_) == (two.n_iter_, two.stop_reason_)
-        assert type(again.solver_) is type(two.solver_)
-        assert again.solver_.get_params() == two.solver_.get_params()
-        same_bits(again.predict(arguments["X"][:9]), two.predict(arguments["X"][:9]))
-
-
-@pytest.mark.slow
-def test_errors_come_back(client, returns):
-    search = GridSearchCV(
-        CompositionalPortfolio("scgd"), {"solver__learning_rate": [-1.0, -2.0]}, cv=2, error_score="raise"
-    )
-    with pytest.raises(ValueError, match="learning_rate must be .*, got -[12].0"):
-        on_cluster(lambda: search.fit(returns))
-
-
-# partitions
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("solver", "frame"), [("storm-c", False), ("scgd", True)])
+@pytest.mark.parametrize("frame", [False, True])
 @pytest.mark.parametrize("cut", CUTS, ids=str)
-def test_portfolio_over_partitions(client, returns, solver, cut, frame):
-    start = CompositionalPortfolio(solver, constraint="long_only", random_state=0)
-    plain = clone(start).partial_fit(returns)
+def test_partial_fit_over_partitions(cut, frame):
+    start = CompositionalPortfolio("storm-c", constraint="long_only", random_state=0)
+    whole = clone(start).partial_fit(RETURNS)
     if frame:
-        parts = partitions(pd.DataFrame(returns, columns=list("abcde")), cut)
+        rows = [dask.delayed(FRAME[end - n : end]) for n, end in zip(cut, np.cumsum(cut), strict=True)]
+        parts = dd.from_delayed(rows, meta=FRAME, verify_meta=False).partitions
     else:
-        array = da.from_array(returns, chunks=(cut, (2, 3)))  # chunks of columns are put together
+        array = da.from_array(RETURNS, chunks=(cut, (2, 3)))
         parts = [array.blocks[i] for i in range(array.numblocks[0])]
     portfolio = clone(start)
-    for part, n_rows in zip(parts, cut, strict=True):
-        rows = part.compute()
-        assert rows.shape == (n_rows, 5)
-        portfolio.partial_fit(rows)
+    for part in parts:
+        portfolio.partial_fit(part.compute())
     assert portfolio.n_iter_ > 5
-    same_bits(portfolio.weights_, plain.weights_)
-    same_curve(portfolio.ifo_, plain.ifo_)
+    same_bits(portfolio.weights_, whole.weights_)
+    same_bits(portfolio.ifo_, whole.ifo_)
     assert getattr(portfolio, "feature_names_in_", np.array([])).tolist() == list("abcde") * frame
 
 
-def columns_of(table):
-    """X, y, next_X, terminal of rows [X | y | next_X | terminal]."""
-    table = np.asarray(table, dtype=float)
-    return {"X": table[:, :4], "y": table[:, 4], "next_X": table[:, 5:9], "terminal": table[:, 9] == 1}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("cut", CUTS, ids=str)
-@pytest.mark.parametrize("frame", [False, True])
-def test_bellman_over_partitions(client, log, cut, frame):
-    plain = BellmanValueEstimator(0.9, "storm-c", random_state=0).partial_fit(**log._asdict())
-    table = np.column_stack([log.X, log.y, log.next_X, log.terminal])
-    if frame:
-        parts = partitions(pd.DataFrame(table).astype({9: bool}), cut)
-    else:
-        array = da.from_array(table, chunks=(cut, -1))
-        parts = [array.blocks[i] for i in range(array.numblocks[0])]
-    value = BellmanValueEstimator(0.9, "storm-c", random_state=0)
-    for part in parts:
-        value.partial_fit(**columns_of(part.compute()))
-    assert value.n_iter_ > 50
-    same_bits(value.coef_, plain.coef_)
-    assert value.intercept_ == plain.intercept_
-
-
-@pytest.mark.parametrize("cut", CUTS[:2], ids=str)
-def test_episodes_go_on_in_the_next_partition(log, cut):
-    """With time, a partition's last row waits for its successor."""
-    at = np.arange(3000)
-    frame = pd.DataFrame(log.X, columns=list("abcd")).assign(y=log.y, terminal=at % 50 == 49, time=at + at // 100)
-
-    def feed(value, rows):
-        extra = {name: rows[name].to_numpy() for name in ("terminal", "time")}
-        return value.partial_fit(rows[list("abcd")], rows["y"], **extra)
-
-    plain, value = (BellmanValueEstimator(0.9, "storm-c", random_state=0) for _ in range(2))
-    feed(plain, frame)
-    for part in partitions(frame, cut):
-        feed(value, part.compute())
-    assert value.n_iter_ > 50
-    same_bits(value.coef_, plain.coef_)
-    assert value.feature_names_in_.tolist() == list("abcd")
-
-
-def test_a_dask_array_computes_itself_once(returns):
+def test_dask_arrays_are_computed_once():
     loaded = []
 
     def load(i):
         loaded.append(i)
-        return returns[1000 * i : 1000 * (i + 1)]
+        return RETURNS[1000 * i : 1000 * (i + 1)]
 
     blocks = [da.from_delayed(dask.delayed(load)(i), shape=(1000, 5), dtype=float) for i in range(3)]
     array = da.concatenate(blocks)
-    portfolio, whole, plain = (CompositionalPortfolio("scgd", random_state=0) for _ in range(3))
+    portfolio, whole = (CompositionalPortfolio("scgd", random_state=0) for _ in range(2))
     with dask.config.set(scheduler="synchronous"):
         for i in range(3):
             portfolio.partial_fit(array.blocks[i])
             assert loaded == list(range(i + 1))  # one partition at a time, in order
         whole.partial_fit(array)
     assert sorted(loaded) == [0, 0, 1, 1, 2, 2]
-    plain.partial_fit(returns)
-    same_bits(portfolio.weights_, plain.weights_)
-    same_bits(whole.weights_, plain.weights_)
+    same_bits(portfolio.weights_, whole.weights_)
 
 
-def test_a_dask_frame_computes_itself_without_its_names(returns):
-    """As the docs say: scikit-learn does not know the columns of dask's frames."""
-    rows = pd.DataFrame(returns, columns=list("abcde"))
-    portfolio, plain = (CompositionalPortfolio("scgd", random_state=0) for _ in range(2))
-    portfolio.partial_fit(dd.from_pandas(rows, npartitions=2))
-    plain.partial_fit(rows)
-    same_bits(portfolio.weights_, plain.weights_)
+def test_dask_frames_have_no_names():
+    """scikit-learn does not know their columns."""
+    portfolio, expected = (CompositionalPortfolio("scgd", random_state=0) for _ in range(2))
+    portfolio.partial_fit(dd.from_pandas(FRAME, npartitions=2))
+    expected.partial_fit(FRAME)
+    same_bits(portfolio.weights_, expected.weights_)
     assert not hasattr(portfolio, "feature_names_in_")
     with pytest.warns(UserWarning, match="feature names"):
-        portfolio.partial_fit(rows)
-
-
-def test_what_cannot_be_read_is_refused_and_changes_nothing(returns):
-    array = da.from_array(returns, chunks=(1000, 5))
-    portfolio = CompositionalPortfolio("scgd", random_state=0).partial_fit(returns[:1000])
-    with pytest.raises(ValueError):
-        portfolio.partial_fit(array.to_delayed()[1, 0])  # a task, not rows
-    with pytest.raises(ValueError, match="0 sample"):
-        portfolio.partial_fit(array[:0].compute())  # as a filter may leave of a partition
-    with pytest.raises(ValueError, match="5 features"):
-        portfolio.partial_fit(array[:, :4].compute())
-    portfolio.partial_fit(returns[1000:])
-    same_bits(portfolio.weights_, CompositionalPortfolio("scgd", random_state=0).partial_fit(returns).weights_)
-
-
-def feed(model, X):
-    # a task may be run again, so what it was given stays as it was
-    return copy.deepcopy(model).partial_fit(X)
-
-
-@pytest.mark.slow
-def test_a_stream_goes_from_worker_to_worker(client, returns):
-    """The model goes to the data: partition after partition is seen by one worker, then by the other."""
-    workers = list(client.scheduler_info()["workers"])
-    start = CompositionalPortfolio("scgd", random_state=0)
-    future = client.scatter(start)
-    for i, rows in enumerate(split(returns, CUTS[0])):
-        [rows] = client.scatter([rows], workers=[workers[i % 2]])
-        future = client.submit(feed, future, rows, workers=[workers[i % 2]])
-    portfolio, plain = future.result(timeout=60), clone(start).partial_fit(returns)
-    same_bits(portfolio.weights_, plain.weights_)
-    assert not hasattr(start, "weights_")
-    more = make_gaussian_returns(100, 5, mean=0.1, random_state=1)  # and goes on here
-    same_bits(portfolio.partial_fit(more).weights_, plain.partial_fit(more).weights_)
+        portfolio.partial_fit(FRAME)

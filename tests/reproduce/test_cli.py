@@ -1,32 +1,41 @@
-"""Tests of the command line and of the experiments behind it."""
+"""Tests of the experiments of the command line: portfolio, streaming, bellman and sne."""
 
 import re
+import signal
+import sys
+import tempfile
 
 import numpy as np
 import pytest
-from helpers import few_of
 from matplotlib import image
+from sklearn.datasets import load_iris
 
-from sk_stormc import __version__, minimize
+from sk_stormc import SNEEmbedding, __version__, minimize
 from sk_stormc.__main__ import main
-from sk_stormc.datasets import make_gaussian_returns
-from sk_stormc.problems import PortfolioProblem
-from sk_stormc.reproduce import EXPERIMENTS, portfolio, runner
-from sk_stormc.reproduce.portfolio import METHODS, minimum, published_sets, run_portfolio
-from sk_stormc.reproduce.returns_file import read_returns
-from sk_stormc.solvers import SOLVERS
+from sk_stormc.affinities import perplexity_affinities
+from sk_stormc.datasets import make_bellman_problem, make_gaussian_returns
+from sk_stormc.problems import PortfolioProblem, SNEProblem
+from sk_stormc.reproduce import runner, streaming
+from sk_stormc.reproduce.bellman import run_bellman
+from sk_stormc.reproduce.portfolio import METHODS, minimum, run_portfolio
+from sk_stormc.reproduce.runner import run_methods
+from sk_stormc.reproduce.sne import METHODS as SNE_METHODS
+from sk_stormc.reproduce.sne import RANK_ONE, embedding_of, run_sne, starts
 
 RETURNS = make_gaussian_returns(60, 3, mean=0.5, random_state=0).round(3)
 COLUMNS = ["data set", "method", "IFO", "Phi - Phi*", "|grad Phi|", "passes to 1e-3", "seconds"]
+IRIS, KINDS = load_iris(return_X_y=True)
 
 
 @pytest.fixture(autouse=True)
 def in_tmp_path(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    (tmp_path / "temporary").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
 
 
 def reproduce(*args):
-    return main(["reproduce", "portfolio", *map(str, args)])
+    return main(["reproduce", *map(str, args)])
 
 
 def table(out):
@@ -37,70 +46,32 @@ def table(out):
     return [dict(zip(rows[0], row, strict=True)) for row in rows[1:]]
 
 
-def fails(capsys, *args):
-    """The one line on stderr of a call that must end with code 2."""
-    try:
-        code = main(list(map(str, args)))
-    except SystemExit as stop:
-        code = stop.code
-    out, err = capsys.readouterr()
-    last = err.splitlines()[-1]
-    assert code == 2 and out == ""
-    assert last.startswith("error: ") and err.count("error") == 1 and "Traceback" not in err and "usage" not in err
-    return last
-
-
-def save_csv(path, header=True, dates=None, rows=RETURNS):
-    lines = [
-        ",".join(([str(dates[i])] if dates is not None else []) + [repr(float(v)) for v in row])
-        for i, row in enumerate(rows)
-    ]
-    if header:
-        names = ["Date"] if dates is not None else []
-        lines.insert(0, ",".join([*names, "A", "B", "C"]))
-    path.write_text("\n".join(lines) + "\n")
-    return path
-
-
 # --- the command --------------------------------------------------------------------------------------
 
 
 def test_the_table_and_the_picture(capsys, tmp_path):
-    assert reproduce("--ifo", 24_000, "--seeds", 1) == 0
+    assert reproduce("portfolio", "--ifo", 24_000, "--seeds", 1) == 0
     out, err = capsys.readouterr()
     rows = table(out)
     assert list(rows[0]) == COLUMNS
     expected = [(name, method) for name in ("condition number 4", "condition number 20") for method in METHODS]
     assert [(row["data set"], row["method"]) for row in rows] == expected
     assert all(0 < int(row["IFO"]) <= 24_000 for row in rows)
-    assert "One seed" in out and "Picture written to portfolio.png" in out
+    assert "One seed" in out
     assert "condition number 20, lbfgs, seed 1 of 1" in err
-    picture = image.imread(tmp_path / "portfolio.png")
+    written = re.search(r"Picture written to (.+portfolio\.png)", out)[1]
+    assert not list(tmp_path.glob("*.png"))  # where the command was run
+    picture = image.imread(written)
     assert min(picture.shape[:2]) > 500 and picture.std() > 0.1
-
-
-@pytest.mark.slow
-def test_the_numbers_are_those_of_minimize(capsys):
-    assert reproduce("--ifo", 30_000, "--seeds", 1, "--methods", "storm-c-paper,sarah-c") == 0
-    rows = table(capsys.readouterr().out)
-    R = published_sets()["condition number 20"]
-    problem = PortfolioProblem(R)
-    m, S = R.mean(0), np.cov(R.T, bias=True)
-    for row, name in zip(rows[2:], ("storm-c-paper", "sarah-c"), strict=True):
-        result = minimize(problem, name, np.ones(200), random_state=0, max_ifo=30_000, **METHODS[name])
-        x = result.x
-        gap = -m @ x + x @ S @ x + m @ np.linalg.solve(S, m) / 4
-        assert int(row["IFO"]) == result.ifo[-1]
-        assert float(row["Phi - Phi*"]) == pytest.approx(gap, rel=1e-3)
-        assert float(row["|grad Phi|"]) == pytest.approx(np.linalg.norm(2 * S @ x - m), rel=1e-3)
 
 
 def test_medians_over_seeds_and_passes_to_the_target(capsys):
     np.savez("mine.npz", returns=make_gaussian_returns(3000, 4, mean=1.0, random_state=1))
-    assert reproduce("--data", "mine.npz", "--ifo", 300_000, "--seeds", 3, "--methods", "storm-c,scgd") == 0
+    args = ["--data", "mine.npz", "--ifo", 300_000, "--seeds", 3, "--methods", "storm-c,scgd"]
+    assert reproduce("portfolio", *args) == 0
     out = capsys.readouterr().out
     automatic, scgd = table(out)
-    assert "Medians over 3 seeds" in out
+    assert "Medians over 3 seeds" in out and "step sizes were tuned for the paper's Gaussian data" in out
     problem = PortfolioProblem(np.load("mine.npz")["returns"])
     best, passes, ifo = minimum(problem), [], []
     for seed in range(3):
@@ -115,91 +86,72 @@ def test_medians_over_seeds_and_passes_to_the_target(capsys):
 
 def test_a_diverging_method_is_named(capsys):
     np.savez("mine.npz", returns=1e4 * RETURNS)
-    assert reproduce("--data", "mine.npz", "--ifo", 200_000, "--seeds", 2, "--methods", "scgd,lbfgs") == 0
+    args = ["--data", "mine.npz", "--ifo", 200_000, "--seeds", 2, "--methods", "scgd,lbfgs", "--out", "b"]
+    assert reproduce("portfolio", *args) == 0
     out = capsys.readouterr().out
+    assert "Picture written to b.png" in out
     assert "mine, scgd: overflowed from 2 of 2 seeds" in out and "mine, lbfgs: overflowed" not in out
     assert np.isfinite(float(table(out)[0]["Phi - Phi*"]))
 
 
 @pytest.mark.parametrize(
-    "name, written", few_of([("a.png", "a.png"), ("b", "b.png"), ("c.pdf", "c.pdf"), ("d.svg", "d.svg")], 0, 1)
-)
-def test_out(capsys, tmp_path, name, written):
-    assert reproduce("--ifo", 300, "--seeds", 1, "--methods", "lbfgs", "--out", tmp_path / name) == 0
-    assert f"Picture written to {tmp_path / written}" in capsys.readouterr().out
-    assert (tmp_path / written).stat().st_size > 1000
-    assert [path.name for path in tmp_path.iterdir()] == [written]
-
-
-@pytest.mark.slow
-def test_published_constants_are_named_as_such_on_other_data(capsys):
-    np.savez("mine.npz", returns=RETURNS)
-    assert reproduce("--data", "mine.npz", "--ifo", 360, "--seeds", 1, "--methods", "scgd") == 0
-    assert "published step sizes were tuned for the paper's Gaussian data" in capsys.readouterr().out
-    assert reproduce("--ifo", 6000, "--seeds", 1, "--methods", "scgd") == 0
-    assert "were tuned for" not in capsys.readouterr().out
-
-
-def test_basis_points_are_mentioned(capsys):
-    np.savez("mine.npz", returns_bp=(1e4 * RETURNS).astype(int), dates=np.arange(60))
-    assert reproduce("--data", "mine.npz", "--ifo", 360, "--seeds", 1, "--methods", "lbfgs") == 0
-    out = capsys.readouterr().out
-    assert "mine.npz: 60 periods, 3 assets, no dates, unit: percent (guessed), returns_bp divided by 10,000" in out
-
-
-@pytest.mark.parametrize(
     "args, message",
     [
-        (["--methods", "storm-c,nonsense"], "methods must be some of .*storm-c-paper.*; got 'nonsense'"),
-        (["--methods", ""], "methods must be some of"),
-        (["--ifo", "0"], "--ifo: expected an integer >= 1, got '0'"),
-        (["--ifo", "1e6"], "--ifo: expected an integer >= 1, got '1e6'"),
-        (["--seeds", "-1"], "--seeds: expected an integer >= 1, got '-1'"),
-        (["--out", "nowhere/a.png"], "existing directory, got 'nowhere/a.png'"),
-        (["--out", "a.bmp"], "expected a .png, .pdf, .svg file"),
-        (["--out", "."], "expected a .png, .pdf, .svg file"),
-        (["--data", "missing.csv"], "No such file.*missing.csv"),
-        (["--data", "returns.doc"], "returns.doc: expected a file named .npz, .npy, .csv, .tsv, .txt, .*or .xls"),
-        (["--nonsense"], "unrecognized arguments: --nonsense"),
+        (["portfolio", "--methods", "storm-c,nonsense"], "methods must be some of .*storm-c-paper.*; got 'nonsense'"),
+        (["portfolio", "--methods", ""], "methods must be some of"),
+        (["portfolio", "--ifo", "0"], "--ifo: expected an integer >= 1, got '0'"),
+        (["portfolio", "--seeds", "-1"], "--seeds: expected an integer >= 1, got '-1'"),
+        (["portfolio", "--out", "nowhere/a.png"], "existing directory, got 'nowhere/a.png'"),
+        (["portfolio", "--out", "a.bmp"], "expected a .png, .pdf, .svg file"),
+        (["portfolio", "--data", "missing.csv"], "No such file.*missing.csv"),
+        (["portfolio", "--data", "few.npz"], r"\(5 periods, 8 assets\) is unbounded below.*more periods than assets"),
+        (["portfolio", "--nonsense"], "unrecognized arguments: --nonsense"),
+        (["portfolio", "--ifo", "3", "--methods", "storm-c"], "--ifo must pay for the first batch of storm-c.*got 3"),
+        (["sne", "--ifo", "5000"], "--ifo must pay for at least ten iterations"),
+        (["nonsense"], "'nonsense' \\(choose from"),
+        (["all", "--out", "nowhere/b"], "--out: expected a directory, or a new one in an existing one"),
+        ([], "EXPERIMENT"),
     ],
 )
 def test_errors_are_one_line(capsys, args, message):
-    assert re.search(message, fails(capsys, "reproduce", "portfolio", *args))
-
-
-def test_an_unknown_experiment_and_a_missing_command(capsys):
-    assert "'nonsense' (choose from" in fails(capsys, "reproduce", "nonsense")
-    assert "COMMAND" in fails(capsys)
-
-
-def test_unbounded_below(capsys):
     np.savez("few.npz", returns=np.random.RandomState(0).randn(5, 8))
-    message = fails(capsys, "reproduce", "portfolio", "--data", "few.npz")
-    assert "(5 periods, 8 assets) is unbounded below" in message and "more periods than assets" in message
+    try:
+        code = reproduce(*args)
+    except SystemExit as stop:
+        code = stop.code
+    out, err = capsys.readouterr()
+    last = err.splitlines()[-1]
+    assert code == 2 and out == ""
+    assert last.startswith("error: ") and err.count("error") == 1 and "Traceback" not in err and "usage" not in err
+    assert re.search(message, last)
 
 
-@pytest.mark.parametrize(
-    "args, text", [(["--version"], f"sk_stormc {__version__}"), (["reproduce", "portfolio", "-h"], "--ifo N")]
-)
-def test_version_and_the_help_of_an_experiment(capsys, args, text):
+def test_version(capsys):
     with pytest.raises(SystemExit, match="^0$"):
-        main(args)
-    assert text in capsys.readouterr().out
+        main(["--version"])
+    assert f"sk_stormc {__version__}" in capsys.readouterr().out
 
 
-def test_every_experiment_has_what_the_command_line_asks_for():
-    for experiment in EXPERIMENTS.values():
-        assert set(experiment.METHODS) <= set(SOLVERS) and experiment.MAX_IFO >= 1
-        assert callable(experiment.report) and callable(experiment.add_arguments)
+@pytest.mark.parametrize("script, name", [("/usr/bin/sk-stormc", "sk-stormc"), ("__main__.py", "python -m sk_stormc")])
+def test_usage_has_the_command_s_own_name(monkeypatch, capsys, script, name):
+    monkeypatch.setattr(sys, "argv", [script])
+    with pytest.raises(SystemExit, match="^0$"):
+        main(["--help"])
+    assert capsys.readouterr().out.startswith(f"usage: {name} [-h]")
 
 
-def test_the_first_line_comes_before_the_first_run(monkeypatch, capsys):
-    def stop(*args, **kwargs):
-        raise ValueError(capsys.readouterr().err)
+def test_control_c_ends_with_one_line(monkeypatch, capsys):
+    def stop(record):
+        signal.raise_signal(signal.SIGINT)
 
-    monkeypatch.setattr(portfolio, "minimum", stop)
-    assert reproduce("--methods", "lbfgs") == 2
-    assert capsys.readouterr().err.startswith("error:   0 %  condition number 4, Phi*")
+    def interrupted(*args, on_record, **kwargs):
+        return minimize(*args, on_record=stop, **kwargs)
+
+    monkeypatch.setattr(runner, "minimize", interrupted)
+    np.savez("mine.npz", returns=RETURNS)
+    assert reproduce("portfolio", "--data", "mine.npz") == 130
+    out, err = capsys.readouterr()
+    assert out == "" and err.splitlines()[-1] == "interrupted" and "Traceback" not in err
 
 
 # --- the runs -----------------------------------------------------------------------------------------
@@ -207,67 +159,19 @@ def test_the_first_line_comes_before_the_first_run(monkeypatch, capsys):
 
 def test_curves_begin_at_the_start_and_end_at_the_returned_point():
     problem = PortfolioProblem(make_gaussian_returns(2000, 3, mean=1.0, random_state=0))
-    calls = []
-    runs = run_portfolio(
-        {"mine": problem.returns},
-        ["storm-c-paper", "lbfgs"],
-        max_ifo=20_000,
-        n_seeds=2,
-        progress=lambda text, fraction: calls.append((text, fraction)),
-    )
-    assert [(run.method, run.seed) for run in runs] == [(m, s) for m in ("storm-c-paper", "lbfgs") for s in (0, 1)]
+    methods, sets = ["storm-c-paper", "lbfgs"], {"mine": problem.returns}
+    fractions = []
+    runs = run_portfolio(sets, methods, max_ifo=20_000, n_seeds=2, progress=lambda text, at: fractions.append(at))
+    assert [(run.method, run.seed) for run in runs] == [(m, s) for m in methods for s in (0, 1)]
+    assert fractions == [0, 0.25, 0.5, 0.75]
     start = problem.objective(np.ones(3)) - minimum(problem)
     for run in runs:
-        result = minimize(
-            problem, run.method, np.ones(3), random_state=run.seed, max_ifo=20_000, **METHODS[run.method]
-        )
+        x0, params = np.ones(3), METHODS[run.method]
+        result = minimize(problem, run.method, x0, random_state=run.seed, max_ifo=20_000, **params)
         np.testing.assert_array_equal(run.ifo, result.ifo)
         np.testing.assert_allclose(run.gap, np.maximum(result.loss_curve - minimum(problem), 0), atol=1e-12)
         assert run.gap[0] == pytest.approx(start) and run.stop_reason == result.stop_reason
         assert run.gradient_norm[-1] == np.linalg.norm(problem.gradient(result.x))
-    assert calls[0] == ("mine, Phi*", 0.0) and calls[-1][0] == "mine, lbfgs, seed 2 of 2"
-    fractions = [fraction for _, fraction in calls]
-    assert fractions == sorted(fractions) and 0.75 <= fractions[-1] <= 1
-
-
-def test_rounding_makes_no_negative_gap():
-    case = runner.Case("mine", PortfolioProblem(RETURNS), np.ones(3), 1e9, 1.0)
-    (run,) = runner.run_methods([case], {"lbfgs": {}}, max_ifo=1800, n_seeds=1)
-    assert (run.gap == 0).all() and run.passes == 0
-
-
-def test_the_time_of_the_gradients_is_not_the_method_s(monkeypatch):
-    clock = [0.0]
-
-    class Slow(PortfolioProblem):
-        def gradient(self, x):
-            clock[0] += 1000.0
-            return super().gradient(x)
-
-        def objective(self, x):
-            clock[0] += 1.0
-            return super().objective(x)
-
-    monkeypatch.setattr(runner.time, "perf_counter", lambda: clock[0])
-    problem = Slow(RETURNS)
-    case = runner.Case("mine", problem, np.ones(3), 0.0, 1.0)
-    (run,) = runner.run_methods([case], {"scgd": METHODS["scgd"]}, max_ifo=1800, n_seeds=1)
-    assert len(run.ifo) > 3
-    assert len(run.ifo) <= run.seconds < 1000  # Phi is counted, the gradients are not
-
-
-@pytest.mark.parametrize("name, value", [("max_ifo", 0), ("max_ifo", 1.5), ("n_seeds", 0)])
-def test_run_portfolio_checks_its_numbers(name, value):
-    with pytest.raises(ValueError, match=f"{name} must be an integer >= 1"):
-        run_portfolio({"mine": RETURNS}, ["lbfgs"], **{name: value})
-
-
-def test_the_published_methods_and_sets_are_all_there():
-    assert list(METHODS) == ["scgd", "asc-pg", "vrsc-pg", "sarah-c", "storm-c-paper", "storm-c", "lbfgs"]
-    assert [R.shape for R in published_sets().values()] == [(2000, 200)] * 2
-
-
-# --- Phi* ---------------------------------------------------------------------------------------------
 
 
 def test_minimum_is_the_closed_form():
@@ -276,120 +180,155 @@ def test_minimum_is_the_closed_form():
         for risk_aversion in (1.0, 3.0):
             problem = PortfolioProblem(RETURNS * scale, risk_aversion)
             assert minimum(problem) == pytest.approx(-m @ np.linalg.solve(S, m) / (4 * risk_aversion), rel=1e-9)
-
-
-def test_minimum_with_a_repeated_and_an_empty_asset():
-    more = np.column_stack([RETURNS, RETURNS[:, 0], np.zeros(len(RETURNS))])
+    more = np.column_stack([RETURNS, RETURNS[:, 0], np.zeros(len(RETURNS))])  # a repeated and an empty asset
     assert minimum(PortfolioProblem(more)) == pytest.approx(minimum(PortfolioProblem(RETURNS)), rel=1e-9)
 
 
-@pytest.mark.parametrize(
-    "returns",
-    [np.column_stack([RETURNS, np.full(60, 0.01)]), RETURNS[:2], RETURNS[:1]],
-    ids=["cash", "two", "one"],
-)
+@pytest.mark.parametrize("returns", [np.column_stack([RETURNS, np.full(60, 0.01)]), RETURNS[:1]], ids=["cash", "one"])
 def test_minimum_where_there_is_none(returns):
     with pytest.raises(ValueError, match="unbounded below"):
         minimum(PortfolioProblem(returns))
 
 
-# --- the user's files ---------------------------------------------------------------------------------
+# --- streams ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["returns", "anything"])
-def test_npz(name, tmp_path):
-    np.savez("mine.npz", dates=np.arange(60), **{name: RETURNS.astype("f4")})
-    returns, note = read_returns(tmp_path / "mine.npz")
-    assert returns.dtype == float and note == ""
-    np.testing.assert_array_equal(returns, RETURNS.astype("f4"))
+def test_the_gap_of_a_stream_is_that_of_its_expectation():
+    mean, S = streaming.make_market(34.0, n_assets=4)
+    case = streaming.stream_case("market", (mean, S))
+    x = np.array([0.1, -0.2, 0.3, 0.4])
+    assert case.problem.objective(x) == pytest.approx(-mean @ x + x @ S @ x)
+    assert case.optimum == pytest.approx(-mean @ np.linalg.solve(S, mean) / 4)
+    jobs = [(case, {"storm-c-paper": {"tol": 0}})]
+    run, again = (run_methods(jobs, max_ifo=9000, n_seeds=1, first_seed=3)[0] for _ in range(2))
+    assert run.seed == 3 and run.ifo[-1] == 9000
+    assert run.gap[0] == pytest.approx(case.problem.objective(np.ones(4)) - case.optimum)
+    np.testing.assert_array_equal(run.gap, again.gap)
 
 
-def test_npz_prefers_returns_to_basis_points():
-    np.savez("both.npz", returns_bp=RETURNS * 1e4, returns=RETURNS, more=RETURNS + 1)
-    np.testing.assert_array_equal(read_returns("both.npz")[0], RETURNS)
-    np.savez("bp.npz", returns_bp=np.array([[1, -50], [200, 3]], dtype=np.int16), more=RETURNS)
-    returns, note = read_returns("bp.npz")
-    np.testing.assert_allclose(returns, [[1e-4, -5e-3], [2e-2, 3e-4]])
-    assert note == "returns_bp divided by 10,000"
+def test_returns_as_a_stream(monkeypatch):
+    R = make_gaussian_returns(50, 3, mean=0.1, random_state=0)
+    R[7, 1] = np.nan
+    fetched = []
+
+    def fetch(region, sort, data_home):
+        fetched.append((region, sort))
+        return type("Bunch", (), {"returns": R / 100})
+
+    monkeypatch.setattr(streaming, "fetch_french_portfolios", fetch)
+    sets = streaming.french_sets()
+    assert fetched == [(region, "OP") for region in streaming.REGIONS]
+    np.testing.assert_allclose(sets["Japan"], np.delete(R, 7, axis=0))
+    case = streaming.stream_case("Japan", sets["Japan"])
+    assert case.problem.n_inner == 49
+    params = {"learning_rate": 0.01, "batch_size": 50, "tol": 0}
+    (run,) = run_methods([(case, {"scgd": params})], max_ifo=9000, n_seeds=1)
+    assert run.gap[-1] < run.gap[0]
 
 
-@pytest.mark.parametrize(
-    "arrays, message",
-    [
-        (
-            {"a": RETURNS, "b": RETURNS},
-            r"expected an array 'returns' or one two-dim.*found a \(60, 3\), b \(60, 3\)",
-        ),
-        ({"a": np.arange(3)}, r"expected an array 'returns'.*found a \(3,\)"),
-        ({"returns": np.arange(3)}, r"expected 'returns' to hold real numbers, of shape"),
-        ({"returns": np.array([["a", "b"]])}, "expected 'returns' to hold real numbers"),
-        ({"returns": np.zeros((0, 3))}, "expected 'returns' to hold real numbers"),
-        ({"returns": np.array([[None]])}, "expected a .npz file of numpy arrays"),
-        (
-            {"returns": np.array([[1, 2], [3, np.nan]])},
-            r".*column '2' has 1 missing .* of 2 \(the first is period 2\)",
-        ),
-    ],
-)
-def test_npz_errors(arrays, message):
-    np.savez("mine.npz", **arrays)
-    with pytest.raises(ValueError, match="mine.npz: " + message):
-        read_returns("mine.npz")
+def test_the_command_for_streams(capsys, tmp_path):
+    args = ["--ifo", "30000", "--seeds", "1", "--methods", "storm-c,storm-c-paper", "--out", "a"]
+    assert reproduce("streaming", *args) == 0
+    out = capsys.readouterr().out
+    assert "curvature 80  storm-c-paper" in out and "passes" not in out
+    assert (tmp_path / "a.png").stat().st_size > 1000
 
 
-def test_npz_that_is_none(tmp_path):
-    (tmp_path / "mine.npz").write_text("A,B\n1,2\n")
-    with pytest.raises(ValueError, match="mine.npz: expected a .npz file of numpy arrays"):
-        read_returns("mine.npz")
+# --- Bellman ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("header", [True, False])
-@pytest.mark.parametrize("dates", [None, "1990-07-02", "02.07.1990", 19900702, 199007])
-def test_csv(tmp_path, header, dates):
-    path = save_csv(tmp_path / "mine.csv", header, None if dates is None else [dates] * 60)
-    returns, note = read_returns(path)
-    np.testing.assert_array_equal(returns, RETURNS)
-    assert note == ""
+@pytest.mark.slow
+def test_the_command_for_bellman(capsys, tmp_path):
+    assert reproduce("bellman", "--ifo", "3000", "--seeds", "1", "--out", "b.png") == 0
+    out, _ = capsys.readouterr()
+    assert "n Phi: 47.8389 at the minimum (least squares), 100.0195 at w_0." in out
+    for row in ("checkpoint f 1    storm-c-paper", "checkpoint f 100  vrsc-pg", "momentum .02      storm-c-paper"):
+        assert row in out
+    assert image.imread(tmp_path / "b.png").std() > 0.05
 
 
-def test_csv_as_pandas_and_spreadsheets_write_it(tmp_path):
-    pandas = pytest.importorskip("pandas")
-    frame = pandas.DataFrame(RETURNS, columns=["A", "B", "C"])
-    frame.to_csv("index.csv", encoding="utf-8-sig")
-    frame.set_index(pandas.date_range("2020-01-01", periods=60)).to_csv("dates.csv")
-    for name in ("index.csv", "dates.csv"):
-        np.testing.assert_array_equal(read_returns(name)[0], RETURNS)
+def test_bellman_cases():
+    runs = run_bellman(make_bellman_problem(40, 10, random_state=0), max_ifo=20_000, n_seeds=1)
+    last = {(run.case.name, run.method): run for run in runs}
+    assert {case for case, method in last if method == "vrsc-pg"} == {"checkpoint f 1", "checkpoint f 100"}
+    assert {case for case, method in last if method == "storm-c-paper"} == {"checkpoint f 1", "momentum .02"}
+    for method in ("storm-c", "lbfgs"):
+        assert last["checkpoint f 1", method].gap[-1] < 1e-6 * last["checkpoint f 1", method].gap[0]
+    # a hundred components of f at a checkpoint are charged, so that the budget pays for fewer iterations
+    assert last["checkpoint f 100", "vrsc-pg"].n_iter < last["checkpoint f 1", "vrsc-pg"].n_iter
+    assert all(run.ifo[-1] <= 20_000 for run in runs)
+    for changes in ({"methods": ["adam"]}, {"max_ifo": 0}, {"n_seeds": 1.5}):
+        with pytest.raises(ValueError, match=next(iter(changes))):
+            run_bellman(**changes)
 
 
-def test_csv_of_one_asset(tmp_path):
-    for text in ("A\n0.5\n-1\n", "0.5\n-1\n", "2020-01-01,0.5\n2020-01-02,-1\n", "day,A\nMon,0.5\nTue,-1\n\n"):
-        (tmp_path / "one.csv").write_text(text)
-        np.testing.assert_array_equal(read_returns("one.csv")[0], [[0.5], [-1]])
+# --- SNE ----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "text, message",
-    [
-        ("", "expected a column of numbers for each asset.*found no line"),
-        ("A,B\n", ".*found no row of numbers"),
-        ("A,B\n1,2\n3\n", "line 3: expected 2 columns, found 1"),
-        ("A,B\n1,2\n3,four\n", "line 3: expected a column of numbers.*found 'four' in column 'B'"),
-        (
-            "Date,A,B\n2020-01-01,1,\n2020-01-02,2,1\n",
-            r".*column 'B' has 1 missing .* of 2 \(the first is period 1\)",
-        ),
-        ("A,B\n1,2\n3,NaN\n", r".*column 'B' has 1 missing"),
-        ("A,B\n1,2\n-inf,1\n", r".*column 'A' has 1 missing or infinite"),
-        ("A,B\n1,2\n1,-99.99\n", r".*column 'B' has 1 missing"),
-    ],
-)
-def test_csv_errors(tmp_path, text, message):
-    (tmp_path / "mine.csv").write_text(text)
-    with pytest.raises(ValueError, match="mine.csv[:,] " + message):
-        read_returns("mine.csv")
+@pytest.mark.slow
+def test_the_command_for_sne(capsys, tmp_path):
+    np.savez("iris.npz", X=IRIS, y=KINDS)
+    assert reproduce("sne", "--data", "iris.npz", "--ifo", "40000", "--seeds", "1", "--out", "a.png") == 0
+    out, _ = capsys.readouterr()
+    names = (*SNE_METHODS, RANK_ONE)
+    rows = [line for line in out.splitlines() if line.startswith(names)][: len(names)]
+    assert [row.split("  ")[0] for row in rows] == list(names)
+    assert "iris.npz: points of shape (150, 4)" in out and "stays on a line" in out
+    assert "Pictures written to a.png and a_embedding.png" in out
+    for name in ("a.png", "a_embedding.png"):
+        picture = image.imread(tmp_path / name)
+        assert min(picture.shape[:2]) > 300 and picture.std() > 0.05
 
 
-def test_csv_that_is_no_text(tmp_path):
-    (tmp_path / "mine.csv").write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(ValueError, match="mine.csv: expected comma-separated text"):
-        read_returns("mine.csv")
+@pytest.mark.slow
+def test_sne_at_equal_ifo():
+    runs = run_sne(IRIS, n_components=2, max_ifo=60_000, n_seeds=1)
+    assert [run.method for run in runs] == [*SNE_METHODS, RANK_ONE]
+    final = {run.method: run.gap[-1] / 150 for run in runs}
+    assert all(0.8 * 60_000 < run.ifo[-1] <= 60_000 for run in runs if run.method != "lbfgs")
+    assert max(final[m] for m in ("scgd", "asc-pg", "vrsc-pg", "sarah-c", "storm-c")) < final["lbfgs"] + 0.05
+    assert final["storm-c-paper"] > final["storm-c"] + 0.03  # one step for all points takes long
+    line = embedding_of(runs[-1])
+    assert np.linalg.svd(line - line.mean(axis=0), compute_uv=False)[1] < 1e-3
+
+
+def test_a_run_of_sne_has_the_exact_divergence_and_gradient():
+    (run,) = run_sne(IRIS, ["storm-c"], n_components=2, max_ifo=50_000, n_seeds=1)
+    problem = SNEProblem(perplexity_affinities(IRIS, 30), 2)
+    ends = starts(IRIS, 2)[0].ravel(), run.x
+    assert len(run.gradient_norm) == len(run.ifo) > 10
+    np.testing.assert_allclose(run.gap[[0, -1]] / 150, [problem.divergence(x) for x in ends], rtol=1e-4)
+    np.testing.assert_allclose(
+        run.gradient_norm[[0, -1]], [np.linalg.norm(problem.gradient(x)) for x in ends], rtol=1e-3
+    )
+
+
+# --- maps ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("labels", [True, False])
+def test_a_map_of_points_as_a_picture_and_as_a_table(capsys, labels):
+    np.savez("iris.npz", X=IRIS, **({"y": np.array(["a", "b", "c"])[KINDS]} if labels else {}))
+    for out in ("map.png", "map.csv"):
+        assert main(["map", "--data", "iris.npz", "--out", out, "--perplexity", "10"]) == 0
+    assert "150 points, 4 columns" in capsys.readouterr().out
+    assert image.imread("map.png").std() > 0.05
+    expected = SNEEmbedding(perplexity=10, random_state=0).fit_transform(IRIS)
+    table = np.genfromtxt("map.csv", delimiter=",", names=True, dtype=None, encoding="utf-8")
+    assert table.dtype.names == (("x", "y", "label") if labels else ("x", "y"))
+    np.testing.assert_array_equal(np.stack([table["x"], table["y"]], axis=1), expected)
+    if labels:
+        assert list(table["label"]) == list(np.array(["a", "b", "c"])[KINDS])
+
+
+def test_a_map_of_standardized_columns(capsys):
+    np.save("units.npy", IRIS * [1, 1000, 1, 1])
+    np.save("iris.npy", IRIS)
+    for name in ("units", "iris"):
+        assert main(["map", "--data", f"{name}.npy", "--out", f"{name}.csv", "--standardize"]) == 0
+    one, other = (np.loadtxt(f"{name}.csv", delimiter=",", skiprows=1) for name in ("units", "iris"))
+    np.testing.assert_allclose(one, other, atol=0.1 * np.ptp(other))
+    for args, message in (([], "--out"), (["--out", "map.bmp"], "expected a .png, .pdf, .svg, .csv file")):
+        with pytest.raises(SystemExit, match="^2$"):
+            main(["map", "--data", "iris.npy", *args])
+        assert message in capsys.readouterr().err

@@ -26,16 +26,7 @@ BASELINES = {
                         "sarah-c": (581, 340)},
 }  # fmt: skip
 STORM = {"gaussian_cov_4": ((60, 82), (2, 3.6)), "gaussian_cov_20": ((190, 255), (2.6, 3.8))}
-FRENCH = {
-    "Global_ex_US": (2.1e-4, 1.2e-4),
-    "Global": (2.1e-4, 1.2e-4),
-    "Europe": (1.5e-2, 1.2e-2),
-    "North_America": (2.9e-2, 3.0e-2),
-    "Japan": (5.4e-2, 5.4e-2),
-    # At 360,000 IFO the median of seven seeds itself varies between 1.1e-3 and 3.8e-3 over blocks of seeds, also
-    # for a transcription of Algorithm 1 outside this library; 1.0e-3 was measured once. This is the middle.
-    "Asia_Pacific_ex_Japan": (2.0e-3, 1.2e-3),
-}
+FRENCH = {"Global_ex_US": (2.1e-4, 1.2e-4), "Europe": (1.5e-2, 1.2e-2), "Japan": (5.4e-2, 5.4e-2)}
 IFO = (360_000, 3_000_000)
 
 

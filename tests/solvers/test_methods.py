@@ -1,23 +1,22 @@
-"""The methods of the literature: their algorithm boxes, their single-level cases, their rates, the comparison."""
+"""The methods of the literature: their algorithm boxes, and special cases."""
 
 import numpy as np
 import pytest
 from helpers import SEED, draws_of
 from sklearn.base import clone
-from sklearn.model_selection import GridSearchCV
 
 from sk_stormc import (
     ASCPG,
     CIVR,
+    SCGD,
     SCVR,
     VRSCPG,
-    CompositionalPortfolio,
     SARAHCompositional,
     STORMCompositional,
     minimize,
 )
 from sk_stormc.datasets import make_gaussian_returns
-from sk_stormc.penalties import L1, Simplex
+from sk_stormc.penalties import Simplex
 from sk_stormc.problems import CompositionalProblem, PortfolioProblem, check_problem
 from sk_stormc.schedules import at, inverse, power
 from sk_stormc.solvers import get_solver
@@ -73,11 +72,6 @@ def curved():
     return problem
 
 
-@pytest.fixture(scope="module")
-def portfolio():
-    return PortfolioProblem(make_gaussian_returns(2000, 8, mean=0.3, condition_number=1.5, random_state=0))
-
-
 # the algorithm boxes, transcribed
 
 
@@ -117,16 +111,6 @@ def test_accelerated_scgd_is_asc_pg_with_other_exponents(curved):
     assert [b.exponent for b in betas] == [-4 / 7, -4 / 9, -1 / 2]
     assert len({r.scale for r in rates}) == 1  # one probe for all
     assert 0.4 < rates[0].scale < 1  # 0.7 / L, L about 1
-
-
-def test_accelerated_scgd_in_a_search(portfolio):
-    model = CompositionalPortfolio("acc-scgd", max_iter=30, tol=0, random_state=0)
-    grid = {"solver__exponents": [(-5 / 7, -4 / 7), (-1, -4 / 5)], "solver__batch_size": [8]}
-    search = GridSearchCV(model, grid, cv=2).fit(portfolio.returns[:400])
-    best = search.best_estimator_
-    assert best.solver_.exponents == search.best_params_["solver__exponents"]
-    schedules = best.solver_.solve(portfolio, random_state=0).state.state
-    assert (schedules.rule.learning_rate.exponent, schedules.beta.exponent) == best.solver_.exponents
 
 
 def test_scvr(curved):
@@ -198,23 +182,15 @@ def test_automatic_precision_of_civr(curved):
     assert plain.rule.learning_rate == sarah.rule.learning_rate
 
 
-def test_civr_returns_exact_zeros():
-    problem = PortfolioProblem(make_gaussian_returns(2000, 10, mean=0.3, random_state=0), penalty=L1(0.28))
-    # normalised steps end between two points, so that what starts at 1 halves and halves
-    result = minimize(problem, "civr", np.ones(10), random_state=0, tol=1e-6)
-    assert (result.x == 0).any() and (result.x != 0).any()
-
-
-def test_normalised_steps_have_a_longest(curved):
-    points = [np.zeros(D)]
-    minimize(
-        curved, CIVR(0.5, 0.02, 4, max_iter=200, tol=0), points[0], random_state=0, record_every=1,
-        on_record=lambda r: points.append(r.x)
-    )  # fmt: skip
-    lengths = np.linalg.norm(np.diff(points[1:], axis=0), axis=1)
-    assert lengths.max() <= 0.01 * (1 + 1e-12)
-    assert lengths[0] == pytest.approx(0.01)
-    assert np.linalg.norm(points[-1] - curved.x_star) < 0.1
+def test_scgd_does_not_average_exact_values_if_the_metric_is_a_matrix():
+    R = make_gaussian_returns(200, 3, mean=0.2, random_state=0)
+    problem = PortfolioProblem(R, metric=np.linalg.inv(np.cov(R.T)))
+    oracle, solver = draws_of(problem), SCGD(batch_size=None, learning_rate=0.1)
+    s = solver.init_state(oracle, np.zeros(3))
+    for s.t in range(3):
+        x = s.x
+        solver.step(oracle, s)
+        np.testing.assert_allclose(s.u, problem.inner(x, problem.inner_batch(None)), rtol=1e-12)
 
 
 # where methods coincide, and where they do not
@@ -235,28 +211,7 @@ def test_pairs_on_a_curved_problem(curved, one, other, same):
     assert np.allclose(*points, rtol=1e-10) is same
 
 
-@pytest.mark.parametrize(
-    ("one", "other", "size"), [("civr", "sarah-c", 8), ("civr", "sarah-c", "auto"), ("scvr", "vrsc-pg", "auto")]
-)
-def test_pairs_where_the_jacobian_is_constant(portfolio, one, other, size):
-    settings = {"batch_size": size, "max_iter": 600, "tol": 0, "random_state": 0}
-    points = [minimize(portfolio, name, **settings).x for name in (one, other)]
-    np.testing.assert_allclose(*points, rtol=1e-8)
-
-
-def test_for_a_linear_g_the_extrapolated_average_is_storms_recursion(portfolio):
-    beta, points = 0.3, []
-    settings = {"beta": beta, "learning_rate": 0.1, "batch_size": 4, "max_iter": 20, "tol": 0, "record_every": 1}
-    result = minimize(portfolio, "asc-pg", random_state=SEED, on_record=lambda r: points.append(r.x), **settings)
-    oracle = draws_of(portfolio)
-    u = oracle.inner(points[0], oracle.draw("inner", 4))
-    for old, new in zip(points[:19], points[1:20], strict=True):
-        batch = oracle.draw("inner", 4)
-        u = (1 - beta) * (u - oracle.inner(old, batch)) + oracle.inner(new, batch)
-    np.testing.assert_allclose(result.state.state.u, u, rtol=1e-10)
-
-
-# one level: for an exact inner map
+# special cases with an exact inner value
 
 
 def single_level(curved):
@@ -301,93 +256,3 @@ def test_sarah_c_is_sarah(curved):
             v = gradient(w, i) - gradient(w_old, i) + v
         w_old, w = w, w - eta * v
     np.testing.assert_allclose(result.x, w, rtol=1e-10)
-
-
-# rates: a closed form, several seeds
-
-
-def optimum(portfolio):
-    R = portfolio.returns
-    S = np.cov(R.T, bias=True)
-    return np.linalg.solve(2 * S, R.mean(0)), S
-
-
-def slope_of(portfolio, name, seeds, T=10_000, B=8, **params):
-    """Of log gap against log k over two decades, the gap averaged over seeds and over geometric stretches."""
-    x, S = optimum(portfolio)
-    curves = []
-    for seed in seeds:
-        curve = []
-        minimize(
-            portfolio, name, np.zeros(len(x)), random_state=seed, batch_size=(B, B, B), max_iter=T, tol=0,
-            record_every=10 * 3 * B, on_record=lambda r, c=curve: c.append((r.iteration, (r.x - x) @ S @ (r.x - x))),
-            **params
-        )  # fmt: skip
-        curves.append(curve)
-    k = np.array(curves[0])[:, 0]
-    gap = np.mean([[value for _, value in curve] for curve in curves], axis=0)
-    stretches = np.digitize(k, np.geomspace(T / 100, T * 1.001, 13))
-    points = [(np.log(k[stretches == s]).mean(), np.log(gap[stretches == s].mean())) for s in range(1, 13)]
-    return np.polyfit(*np.array(points).T, 1)[0]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("name", "params", "order"),
-    [
-        # for strongly convex objectives, 1/k steps: Wang, Fang & Liu 2017, SCGD and accelerated SCGD
-        ("scgd", {"learning_rate": power(-1.0), "beta": power(-2 / 3)}, 2 / 3),
-        ("acc-scgd", {"learning_rate": power(-1.0), "beta": power(-4 / 5)}, 4 / 5),
-        # Wang, Liu & Fang 2017, the same
-        ("asc-pg", {"learning_rate": power(-1.0), "beta": power(-4 / 5)}, 4 / 5),
-        # Yuan & Hu: |grad Phi| = O(IFO^(-1/3)), without convexity; the gap here is of the order of its square
-        (STORMCompositional(), {}, 2 / 3),
-    ],
-)
-def test_polynomial_rates(portfolio, name, params, order):
-    slope = slope_of(portfolio, name, range(6), **params)
-    assert -1.4 < slope < -order  # the bounds are not sharp here: all are near -1
-
-
-@pytest.mark.slow
-def test_the_slope_tells_a_schedule_that_is_too_slow(portfolio):
-    slope = slope_of(portfolio, "scgd", range(4), learning_rate=power(-0.4, 0.3), beta=power(-0.3))
-    assert -0.6 < slope < -0.2
-
-
-LINEAR = [
-    ("sarah-c", {"batch_size": 8}),  # Nguyen et al. 2017 for SARAH
-    ("civr", {"batch_size": 8}),  # Zhang & Xiao 2019, gradient-dominated
-    ("vrsc-pg", {"batch_size": 8}),  # Huo et al. 2018
-    ("scvr", {"batch_size": 8}),  # Lian, Wang & Liu 2017
-    (STORMCompositional(), {"batch_size": 8, "anchor": 200, "momentum": 0.0}),  # as SARAH-C
-    ("storm-c", {}),  # Anderson's combination: often faster
-    ("lbfgs", {}),  # Liu & Nocedal 1989; often faster
-]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("name", "params"), LINEAR, ids=[str(name) for name, _ in LINEAR])
-@pytest.mark.parametrize("which", ["portfolio", "curved"])
-def test_linear_rates(portfolio, curved, name, params, which):
-    problem = {"portfolio": portfolio, "curved": curved}[which]
-    best = optimum(portfolio)[0] if which == "portfolio" else curved.x_star
-    a_pass = 2 * problem.n_inner + problem.n_outer
-    curves = []
-    for seed in range(4):
-        curve = []
-        minimize(
-            problem, name, np.zeros(len(best)), random_state=seed, tol=1e-9, max_ifo=80 * a_pass,
-            record_every=a_pass // 4, on_record=lambda r, c=curve: c.append((r.ifo / a_pass, r.x - best)), **params
-        )  # fmt: skip
-        passes, gap = np.array([k for k, _ in curve]), np.array([way @ way for _, way in curve])
-        assert gap[-1] < 1e-11 * gap[0]
-        kept = gap > 1e-13 * gap[0]  # below is rounding
-        curves.append((passes[kept], np.log10(gap[kept])))
-    passes = np.linspace(0, min(k[-1] for k, _ in curves), 30)
-    gap = np.mean([np.interp(passes, *curve) for curve in curves], axis=0)
-    slope, level = np.polyfit(passes, gap, 1)
-    explained = 1 - np.var(gap - slope * passes - level) / np.var(gap)
-    assert slope < -0.2  # decades a pass
-    if "batch_size" in params:
-        assert explained > 0.9

@@ -1,14 +1,13 @@
-"""The engine: counting, the algorithm boxes, records, stopping; what holds for any pair is in test_contract.py."""
+"""Solvers: counts, algorithm boxes, convergence, records, states and parameters."""
 
 import pickle
 import warnings
 
 import numpy as np
 import pytest
-from helpers import SEED, draws_of, slow_but
+from helpers import SEED, draws_of
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.model_selection import GridSearchCV
 
 from sk_stormc import (
     ASCPG,
@@ -17,15 +16,15 @@ from sk_stormc import (
     SCGD,
     SCVR,
     VRSCPG,
-    CompositionalPortfolio,
     SARAHCompositional,
+    SketchySTORM,
     STORMCompositional,
     minimize,
 )
 from sk_stormc.datasets import make_gaussian_returns
-from sk_stormc.penalties import L1, Box, Simplex
+from sk_stormc.penalties import L1, Box
 from sk_stormc.problems import PortfolioProblem
-from sk_stormc.schedules import constant, decay_to, inverse, power
+from sk_stormc.schedules import constant, decay_to, power
 from sk_stormc.solvers import SOLVERS, get_solver
 
 EXACT = ("storm-c", "sarah-c", "civr", "vrsc-pg", "scvr")  # with anchors or checkpoints on all data
@@ -55,14 +54,12 @@ def minimum(R):
 # counting
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", range(4))
 def test_lemma_3_1(problem, seed):
     rng = np.random.default_rng(seed)
     S, B = (tuple(int(b) for b in rng.integers(1, problem.n_inner, 3)) for _ in range(2))
     T = int(rng.integers(1, 30))
-    result = minimize(
-        problem, "storm-c-paper", batch_size=B, init_batch_size=S, max_iter=T, tol=0, random_state=seed
-    )
+    result = minimize(problem, "storm-c-paper", batch_size=B, init_batch_size=S, max_iter=T, tol=0, random_state=seed)
     assert result.n_iter == T
     assert result.ifo[0] == 0
     assert result.ifo[-1] == sum(S) + T * sum(B)
@@ -84,7 +81,6 @@ def test_lemma_3_1(problem, seed):
         (SCGD(0.1, 0.5, 2000), 7 * 4500),  # a number: all of it at each step
         (SCGD(0.1, 0.5, None), 1500 + 7 * 3000),  # None: the constant Jacobian once
         (ASCPG(0.1, 0.5, (4, 5, 6)), 7 * 15),
-        (ASCPG(0.1, 0.5, (4, 5, 6)), 7 * 15),
         (SCVR(0.1, (5, 5, 1), epoch_length=3), 4500 + 6 * 11 + 4500),
         (SCVR(0.1, (5, None, 1), epoch_length=3), 4500 + 6 * 6 + 3000),  # J exact: n once
         (CIVR(0.1, 1.0, (5, 5, 1), epoch_length=3), 4500 + 6 * 11 + 4500),
@@ -95,14 +91,8 @@ def test_charges(problem, solver, ifo):
     assert minimize(problem, solver, max_iter=7, tol=0, random_state=0).ifo[-1] == ifo
 
 
-def test_lbfgs_is_charged_a_pass_a_gradient(problem):
-    result = minimize(problem, "lbfgs", tol=1e-8)
-    assert result.ifo[-1] % 4500 == 0
-    assert result.n_evaluations == dict.fromkeys(("inner", "jacobian", "outer"), result.ifo[-1] // 3)
-
-
-def test_probe_is_charged(problem):
-    # 16 probes of B_g + B_f = 32, then u and F on all data and the exact Jacobian, that u follows
+def test_the_curvature_estimate_is_charged(problem):
+    # 16 batches of B_g + B_f = 32, then u and F on all data and the exact Jacobian, which u follows
     assert minimize(problem, "storm-c", max_iter=1, tol=0, random_state=0).ifo[-1] == 16 * 32 + 4500 + 16
     # an Algorithm 1 with these batches draws g in each iteration
     assert minimize(problem, STORMCompositional(), batch_size=(16, None, 16), init_batch_size=None, max_iter=1, tol=0,
@@ -191,9 +181,7 @@ def test_moving_averages(problem, name):
 
 
 def test_storm_without_momentum_and_with_anchors_is_sarah(entropic):
-    storm = STORMCompositional(
-        0.05, momentum=0.0, batch_size=8, init_batch_size=None, anchor=4, max_iter=30, tol=0
-    )
+    storm = STORMCompositional(0.05, momentum=0.0, batch_size=8, init_batch_size=None, anchor=4, max_iter=30, tol=0)
     sarah = SARAHCompositional(0.05, batch_size=8, epoch_length=3, max_iter=30, tol=0)
     np.testing.assert_array_equal(*(minimize(entropic, s, random_state=0).x for s in (storm, sarah)))
 
@@ -210,37 +198,8 @@ def test_linear_convergence(problem, returns, name):
     assert result.fun - best < 1e-10 * abs(best)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("solver", "within"),
-    [
-        (STORMCompositional(), 2e-3),
-        (STORMCompositional(0.1, 0.1, 0.01, 100, 100, "global", None), 2e-3),
-        (STORMCompositional(anchor=50), 1e-3),
-        (SCGD(), 0.02),
-        (ASCPG(), 0.02),
-        ("acc-scgd", 0.02),
-    ],
-)
-def test_noisy_convergence(problem, returns, solver, within):
-    best = minimum(returns)[1]
-    gaps = [minimize(problem, solver, tol=0, random_state=s).fun - best for s in range(3)]
-    assert np.median(gaps) < within * abs(best)
-
-
-@pytest.mark.parametrize("name", STOCHASTIC)
-@pytest.mark.parametrize("measure", slow_but(["semivariance", "entropic"], "entropic"))
-def test_no_closed_form(returns, name, measure):
-    problem = PortfolioProblem(returns, 0.5, risk_measure=measure)
-    best = minimize(problem, "lbfgs", tol=1e-10).fun
-    result = minimize(problem, name, random_state=0)
-    gap = (result.fun - best) / abs(best)
-    assert -1e-9 < gap < (1e-6 if name in EXACT else 0.2)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("penalty", [L1(0.05), Box(-0.05, 0.1), Box(0, 0.4, budget=1.0), Simplex()])
-@pytest.mark.parametrize("name", [*EXACT, "scgd", "acc-scgd", "asc-pg"])
+@pytest.mark.parametrize("penalty", [L1(0.05), Box(0, 0.4, budget=1.0)], ids=["l1", "box and budget"])
+@pytest.mark.parametrize("name", [*EXACT, "scgd"])
 def test_penalties(returns, penalty, name):
     best = minimize(PortfolioProblem(returns, penalty=penalty), "storm-c", tol=1e-10, random_state=1).fun
     result = minimize(PortfolioProblem(returns, penalty=penalty), name, random_state=0)
@@ -249,22 +208,12 @@ def test_penalties(returns, penalty, name):
     np.testing.assert_allclose(penalty.project(result.x), result.x, atol=1e-12)
 
 
-@pytest.mark.parametrize(
-    "penalty", [L1(0.1), Box(-0.05, 0.1), Box(-0.1, 0.2, alpha=0.1), Box(0.01, 0.3, alpha=0.1)]
-)
-def test_lbfgs_penalties(returns, penalty):
-    results = [
-        minimize(PortfolioProblem(returns, penalty=penalty), s, tol=1e-9) for s in ("lbfgs", "storm-c")
-    ]
-    np.testing.assert_allclose(results[0].x, results[1].x, atol=1e-6)
-    assert results[0].stop_reason == "converged"
-
-
-def test_normalised_step_with_a_penalty_keeps_exact_zeros(returns):
+def test_normalised_steps_with_a_penalty_end_at_exact_zeros(returns):
+    problem, x0 = PortfolioProblem(returns, penalty=L1(0.25)), np.ones(6)
     result = minimize(
-        PortfolioProblem(returns, penalty=L1(0.25)), "storm-c-paper", random_state=0, x0=np.ones(6)
+        problem, STORMCompositional(normalization="global", precision=10.0), x0, max_iter=100, random_state=0
     )
-    assert np.count_nonzero(result.x) < 6
+    assert 0 < np.count_nonzero(result.x) < 6  # x_T has none, because every step is halved
 
 
 # records and stopping
@@ -295,16 +244,11 @@ def test_tol(problem, name):
     assert minimize(problem, name, tol=0, random_state=0, max_iter=50).stop_reason == "max_iter"
 
 
-def test_callback_stops_at_the_start(problem):
-    result = minimize(problem, "storm-c", on_record=lambda record: True)
-    assert (result.stop_reason, result.n_iter, result.ifo[-1]) == ("callback", 0, 0)
-
-
 @pytest.mark.parametrize("name", STOCHASTIC)
-@pytest.mark.parametrize("too_large", [1e3, 1e9, 1e300])
+@pytest.mark.parametrize("too_large", [1e3, 1e300])
 def test_non_finite(problem, name, too_large):
     x0 = np.full(6, 0.1)
-    # a normalised step would only walk away
+    # normalised steps would stay finite
     extra = {"storm-c-paper": {"normalization": None}, "civr": {"precision": None}}.get(name, {})
     with pytest.warns(ConvergenceWarning, match="learning_rate"):
         result = minimize(problem, name, x0, random_state=0, learning_rate=too_large, **extra)
@@ -325,9 +269,8 @@ def test_automatic_rate_recovers(problem, returns, monkeypatch):
 
 
 @pytest.mark.parametrize("name", SOLVERS)
-@pytest.mark.parametrize("stop", slow_but([1, 40], 40))
-def test_resume_to_the_tolerance(entropic, name, stop):
-    every = 2000
+def test_resume_to_the_tolerance(entropic, name):
+    stop, every = 40, 2000
     whole = minimize(entropic, name, random_state=0, max_ifo=30_000, tol=1e-3, record_every=every)
     part = minimize(entropic, name, random_state=0, max_iter=stop, tol=1e-3, record_every=every)
     state = pickle.loads(pickle.dumps(part.state))
@@ -340,49 +283,20 @@ def test_resume_to_the_tolerance(entropic, name, stop):
         assert (resumed.n_iter, resumed.stop_reason) == (whole.n_iter, whole.stop_reason)
 
 
-@pytest.mark.parametrize("name", SOLVERS)
-@pytest.mark.parametrize("measure", ["variance", "entropic"])
-def test_float32(returns, name, measure):
-    problems = [PortfolioProblem(returns.astype(t), risk_measure=measure) for t in (np.float32, np.float64)]
-    single, double = (minimize(p, name, random_state=0, max_ifo=25_000, tol=1e-3) for p in problems)
-    assert single.x.dtype == np.float32
-    np.testing.assert_allclose(single.x, double.x, atol=0.02)
-
-
 # x-hat
 
 
-def test_random_output_is_one_of_the_iterates(problem):
-    points = []
-    settings = {"max_iter": 40, "tol": 0, "record_every": 1}
-    last = minimize(problem, STORMCompositional(), random_state=5, on_record=lambda r: points.append(r.x), **settings)
-    picked = minimize(problem, STORMCompositional(), random_state=5, output="random", **settings)
-    np.testing.assert_array_equal(picked.state.state.x, last.x)  # the iterates are those of "last"
-    assert any((picked.x == x).all() for x in points[1:])
-    assert picked.loss_curve[-1] == picked.fun == problem.objective(picked.x)
-
-
-def test_random_output_is_uniform(problem):
-    settings = {
-        "max_iter": 4,
-        "tol": 0,
-        "record_every": 1,
-        "batch_size": 4,
-        "learning_rate": 0.01,
-    }
+def test_random_output_is_uniform_among_the_iterates(problem):
+    settings = {"max_iter": 4, "tol": 0, "batch_size": 4, "learning_rate": 0.01}
     counts = np.zeros(4)
     for seed in range(400):
         points = []
-        keep = points.append
-        result = minimize(
-            problem,
-            STORMCompositional(),
-            random_state=seed,
-            output="random",
-            on_record=lambda r, k=keep: k(r.x),
-            **settings,
-        )
+        solver, keep = STORMCompositional(output="random"), lambda r, points=points: points.append(r.x)
+        result = minimize(problem, solver, random_state=seed, record_every=1, on_record=keep, **settings)
         counts[next(k for k, x in enumerate(points[1:5]) if (x == result.x).all())] += 1
+        assert result.loss_curve[-1] == result.fun == problem.objective(result.x)
+    last = minimize(problem, STORMCompositional(), random_state=seed, **settings)
+    np.testing.assert_array_equal(points[4], last.x)  # the iterates are those of "last"
     assert ((counts - 100) ** 2 / 100).sum() < 16.3  # chi-square, 3 degrees of freedom, one in a thousand
 
 
@@ -401,15 +315,6 @@ def test_schedules(problem, name):
     assert not (falling.x == as_number.x).any()
 
 
-def test_schedules_are_values():
-    for schedule in (constant(0.1), inverse(2.0), power(-2 / 3), decay_to(0.1, 1.0, horizon=10, hold=0.2)):
-        assert pickle.loads(pickle.dumps(schedule)) == schedule == eval(repr(schedule))  # as it is written
-        assert clone(STORMCompositional(precision=schedule)).precision == schedule
-    assert [power(-0.5, 3.0)(t) for t in (0, 3, 8)] == [3.0, 1.5, 1.0]
-    assert [inverse(2.0)(t) for t in (0, 1, 3)] == [2.0, 1.0, 0.5]
-    assert [decay_to(1.0, 3.0, horizon=4)(t) for t in (0, 2, 4, 99)] == [3.0, 2.0, 1.0, 1.0]
-
-
 @pytest.mark.parametrize(
     ("solver", "words"),
     [
@@ -422,28 +327,22 @@ def test_schedules_are_values():
         (STORMCompositional(momentum=(0.1, constant(2.0), 0.1)), ["momentum", "iteration 1", "2.0"]),
         (STORMCompositional(momentum=lambda t: np.nan), ["momentum", "nan"]),
         (CIVR(precision=constant(0.0)), ["precision", "> 0"]),
+        (SCGD(exponents=(0.5, -0.5)), ["exponents must be two numbers <= 0"]),
+        (SCGD(exponents=(-0.5,)), ["exponents must be two numbers <= 0"]),
+        (SketchySTORM(rank=0), ["rank must be an integer >= 1, got 0"]),
+        (SketchySTORM(sketch_batch_size=None), ["sketch_batch_size must be an integer >= 1, got None"]),
     ],
 )
-def test_schedules_that_will_not_do(solver, words):
+def test_invalid_schedules(solver, words):
     with pytest.raises(ValueError) as error:
         solver.validate()
     assert all(word in str(error.value) for word in words)
 
 
-def test_momentum_is_not_asked_for_iteration_0():
-    STORMCompositional(momentum=lambda t: 1 / t).validate()
-
-
-@pytest.mark.parametrize(("changes", "name"), [({"horizon": 0}, "horizon"), ({"hold": 1.0}, "hold")])
-def test_decays_that_have_no_way(changes, name):
-    with pytest.raises(ValueError, match=name):
-        decay_to(**{"end": 0.1, "start": 1.0, "horizon": 10} | changes)
-
-
 @pytest.mark.parametrize("penalty", [None, L1(0.1)])
 @pytest.mark.parametrize("name", ["scgd", "sarah-c"])
 def test_a_learning_rate_that_falls_to_zero(returns, penalty, name):
-    """Nothing moves then: neither an error, nor convergence."""
+    """x does not change then: neither an error, nor convergence."""
     problem = PortfolioProblem(returns, penalty=penalty)
     settings = {"learning_rate": decay_to(0.0, 0.01, horizon=20), "batch_size": 8, "tol": 1e-9}
     solver = get_solver(name).set_params(**settings)
@@ -452,13 +351,6 @@ def test_a_learning_rate_that_falls_to_zero(returns, penalty, name):
     short, long = (clone(solver).set_params(max_iter=k).solve(problem, random_state=0) for k in (20, 60))
     assert long.stop_reason == "max_iter"
     np.testing.assert_array_equal(long.x, short.x)
-
-
-def test_schedules_in_a_search(returns):
-    grid = {"solver__learning_rate": [constant(0.05), inverse(0.1), power(-2 / 3, 0.1), decay_to(0.0, 0.1, horizon=50)]}
-    search = GridSearchCV(CompositionalPortfolio("scgd", max_iter=50, random_state=0), grid, cv=2).fit(returns)
-    assert np.isfinite(search.cv_results_["mean_test_score"]).all()
-    assert search.best_params_["solver__learning_rate"] in grid["solver__learning_rate"]
 
 
 def test_solvers_by_name_and_instance():
@@ -476,21 +368,6 @@ def test_minimize_does_not_change_the_solver_it_is_given(problem):
     assert solver.max_iter is None
 
 
-def test_blocks(problem):
-    blocked = PortfolioProblem(problem.returns)
-    blocked.n_blocks = 1
-    settings = {"learning_rate": 0.1, "precision": 0.05, "max_iter": 30, "random_state": 0}
-    one, many = (minimize(blocked, STORMCompositional(), normalization=n, **settings) for n in ("global", "block"))
-    np.testing.assert_allclose(one.x, many.x, rtol=1e-12)
-    blocked.n_blocks = 6
-    F = problem.gradient(np.ones(6))
-    step = minimize(
-        blocked, STORMCompositional(), np.ones(6), learning_rate=0.1, precision=0.05, normalization="block",
-        batch_size=None, max_iter=1
-    ).x - 1  # fmt: skip
-    np.testing.assert_allclose(step, -0.1 * F * np.minimum(0.5, 0.05 / np.abs(F)), rtol=1e-10)
-
-
 def test_metric(returns):
     """Steps in the metric D are steps of the scaled problem: x = D^(1/2) z."""
     D = np.linspace(0.5, 2, 6)
@@ -502,45 +379,16 @@ def test_metric(returns):
     np.testing.assert_allclose(vector.x, matrix.x, rtol=1e-12)
 
 
-def test_a_matrix_metric_and_lbfgs(returns):
-    inverse = np.linalg.inv(2 * np.cov(returns.T, bias=True))
-    result = minimize(PortfolioProblem(returns, metric=inverse), "lbfgs", tol=1e-9)
-    np.testing.assert_allclose(result.x, minimum(returns)[0], rtol=1e-6)
-    assert result.n_iter <= 3
-
-
-def test_a_matrix_metric_has_no_prox(returns):
-    with pytest.raises(ValueError, match="diagonal metric"):
-        minimize(PortfolioProblem(returns, metric=np.eye(6), penalty=L1(0.1)), "storm-c")
-
-
-@pytest.mark.parametrize("name", SOLVERS)
-def test_unbounded(name):
-    problem = PortfolioProblem(make_gaussian_returns(30, 50, mean=0.1, random_state=0))
-    with pytest.warns(ConvergenceWarning, match="unbounded below"):
-        result = minimize(problem, name, random_state=0, max_ifo=3000)
-    assert result.stop_reason == "max_ifo"
-    assert np.isfinite(result.x).all()
-
-
-@pytest.mark.parametrize("name", SOLVERS)
-def test_bounded_problems_are_not_called_unbounded(problem, name):
+@pytest.mark.parametrize("name", ["storm-c", "sarah-c", "scgd"])
+def test_short_runs_and_short_steps_are_not_called_unbounded(problem, name):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         minimize(problem, name, random_state=0, max_iter=5)
-        if name != "lbfgs":  # far too slow is not unbounded
-            small = PortfolioProblem(problem.returns / 100)
-            minimize(small, name, np.ones(6), random_state=0, learning_rate=2e-5, max_iter=200)
+        small = PortfolioProblem(problem.returns / 100)
+        minimize(small, name, np.ones(6), random_state=0, learning_rate=2e-5, max_iter=200)
 
 
-def test_arbitrage_is_unbounded():
-    returns = np.abs(make_gaussian_returns(1500, 4, mean=1, random_state=0))
-    with pytest.warns(ConvergenceWarning, match="unbounded below"):
-        minimize(PortfolioProblem(returns, risk_measure="entropic"), "storm-c", random_state=0)
-
-
-@pytest.mark.parametrize("name", EXACT)
-@pytest.mark.parametrize("n", [400, 1500])
+@pytest.mark.parametrize(("name", "n"), [("storm-c", 400), ("storm-c", 1500), ("sarah-c", 400), ("vrsc-pg", 1500)])
 def test_a_start_at_the_optimum_converges(returns, name, n):
     x, best = minimum(returns[:n])
     result = minimize(PortfolioProblem(returns[:n]), name, x, random_state=0)

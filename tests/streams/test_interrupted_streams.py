@@ -1,18 +1,15 @@
-"""Ctrl-C and errors in the middle of a stream: nothing is lost, nothing counts twice, the bits are the same."""
+"""Ctrl-C and errors within a stream: no row is lost or used twice, and the bits are the same."""
 
 import contextlib
 import inspect
 import os
 import signal
-import subprocess
 import sys
-import textwrap
 from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
-from helpers import few_of
 from sklearn.preprocessing import FunctionTransformer
 
 import sk_stormc
@@ -49,19 +46,10 @@ def result_bits(result):
 
 
 class Pressed:
-    """Ctrl-C where Python looks for signals in the library: where a function begins, and where a built-in one is back.
+    """Press Ctrl-C at some of the places in the library where Python handles signals, which are counted from 0.
 
-    No clock decides when, so that a busy machine, or a quick one, sees what every other does.
-
-    Parameters
-    ----------
-    *at : int
-        The numbers of these places, from 0. None at all only counts them.
-
-    Attributes
-    ----------
-    places : int
-        How many there were so far.
+    These are the beginnings of functions and the returns of built-in functions. No clock is involved, so that every
+    machine runs the same test.
     """
 
     library = str(Path(sk_stormc.__file__).parent)
@@ -87,7 +75,7 @@ class Pressed:
 
 
 # a second Ctrl-C does not wait for the end of an iteration
-@pytest.mark.parametrize(("size", "twice"), [(700, False), (700, True), (4000, True)])
+@pytest.mark.parametrize(("size", "twice"), [(700, False), (4000, True)])
 @pytest.mark.parametrize("kind", KINDS)
 def test_ctrl_c_in_partial_fit_leaves_the_state_before_the_chunk(kind, size, twice):
     make, feed, n = KINDS[kind]
@@ -102,7 +90,7 @@ def test_ctrl_c_in_partial_fit_leaves_the_state_before_the_chunk(kind, size, twi
             try:
                 with Pressed(at, at + rng.integers(1, 400) if twice else at):
                     done = feed(broken, rows)
-                break  # it came as the run was over
+                break  # it came after the run
             except KeyboardInterrupt:
                 hits += 1
             assert vars(broken).keys() == before.keys()
@@ -122,7 +110,7 @@ def chunks(size=100):
 
 
 @pytest.mark.parametrize("solver", ["storm-c", "scgd"])
-@pytest.mark.parametrize("k", [0, 3, 6, 50, 119])  # while there is no state, at the probe, in the middle, at the end
+@pytest.mark.parametrize("k", [3, 6, 50, 119])  # before the run, at its start, in the middle, and at the end
 def test_ctrl_c_within_the_iterator(solver, k):
     def batches():
         for number, batch in enumerate(chunks()):
@@ -151,7 +139,7 @@ def test_ctrl_c_at_any_time_in_minimize(entropic, twice):
     while result is None or result.stop_reason == "interrupted":
         at = rng.integers(100, 30_000)
         with contextlib.suppress(KeyboardInterrupt), Pressed(at, at + rng.integers(1, 400) if twice else at):
-            result = None  # where Ctrl-C comes before or after the run itself
+            result = None  # Ctrl-C may come before or after the run itself
             result = minimize(stream, random_state=0, state=stream.state)
         hits += 1
     assert hits > 3
@@ -159,7 +147,7 @@ def test_ctrl_c_at_any_time_in_minimize(entropic, twice):
 
 
 class Unreliable:
-    """An iterator that fails once, and goes on when it is asked again."""
+    """An iterator that raises an error once."""
 
     def __init__(self, k, error):
         self.at, self.k, self.error = 0, k, error
@@ -177,9 +165,9 @@ class Unreliable:
         return chunks()[self.at - 1]
 
 
-@pytest.mark.parametrize("k", few_of([6, 7, 30, 31, 100], 0, 3))
+@pytest.mark.parametrize("k", [6, 31])
 @pytest.mark.parametrize("solver", ["storm-c", "asc-pg"])
-def test_an_error_of_the_iterator_propagates_and_the_run_goes_on(solver, k):
+def test_an_error_of_the_iterator(solver, k):
     stream = stream_of(Unreliable(k, OSError("no connection")))
     assert stream.state is None
     with pytest.raises(OSError, match="no connection"):
@@ -188,38 +176,7 @@ def test_an_error_of_the_iterator_propagates_and_the_run_goes_on(solver, k):
     assert result_bits(result) == result_bits(minimize(stream_of(chunks()), solver, random_state=0))
 
 
-def test_a_generator_that_failed_is_at_its_end_and_the_rest_is_fed():
-    def batches():
-        yield from chunks()[:40]
-        raise OSError("no connection")
-
-    stream = stream_of(batches())
-    with pytest.raises(OSError):
-        minimize(stream, random_state=0)
-    stream.feed(np.concatenate(chunks()[40:]))
-    result = minimize(stream, state=stream.state)
-    assert result_bits(result) == result_bits(minimize(stream_of(chunks()), random_state=0))
-
-
-@pytest.mark.parametrize("at", [3, 100, 1000, 5000])
-def test_a_handler_that_raises_at_once(at):
-    def stop(signum, frame):
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGINT, stop)
-    try:
-        stream = stream_of(chunks())
-        result = None
-        with contextlib.suppress(KeyboardInterrupt), Pressed(at):  # before or after the run itself
-            result = minimize(stream, random_state=0)
-    finally:
-        signal.signal(signal.SIGINT, before)
-    assert result is None or result.stop_reason == "interrupted"
-    result = minimize(stream, random_state=0, state=stream.state if result is None else result.state)
-    assert result_bits(result) == result_bits(minimize(stream_of(chunks()), random_state=0))
-
-
-def test_an_error_in_a_chunk_leaves_the_estimator_as_it_was():
+def test_an_error_in_a_chunk():
     def fails(X):
         if (X[:, 0] > 1e6).any():
             raise OSError("no connection")
@@ -233,48 +190,7 @@ def test_an_error_in_a_chunk_leaves_the_estimator_as_it_was():
     assert vars(estimator) == before
 
 
-SCRIPT = """
-    import sys
-    import time
-    import numpy as np
-    from sk_stormc import CompositionalPortfolio
-    from sk_stormc.datasets import make_gaussian_returns
-
-    X = make_gaussian_returns(200_000, 10, mean=0.1, random_state=0)
-    chunks = np.array_split(X, 20)
-    broken, whole = (CompositionalPortfolio(random_state=0) for _ in range(2))
-    k = hits = 0
-    told = False
-    while k < len(chunks):
-        try:
-            if not told:
-                told = True
-                print("ready", flush=True)
-            if k == len(chunks) - 1 and not hits:
-                time.sleep(600)  # on a busy machine the signal may come late
-            if broken.partial_fit(chunks[k]):
-                k += 1
-        except KeyboardInterrupt:
-            hits += 1
-            print("again", flush=True)
-    for chunk in chunks:
-        whole.partial_fit(chunk)
-    print(hits, broken.weights_.tobytes() == whole.weights_.tobytes(), broken.n_iter_ == whole.n_iter_)
-"""
-
-
-@pytest.mark.slow
-def test_a_signal_from_another_process():
-    environment = os.environ | {"PYTHONPATH": str(Path(sk_stormc.__file__).parents[1]), "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, "-W", "ignore", "-c", textwrap.dedent(SCRIPT)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as process:
-        assert process.stdout.readline() == "ready\n"
-        process.send_signal(signal.SIGINT)
-        lines = process.stdout.read().splitlines()
-    assert lines[0] == "again" and lines[-1] == "1 True True"
-
-
-def test_ctrl_c_at_the_moment_at_which_the_rows_end_is_not_lost(monkeypatch):
+def test_ctrl_c_as_the_rows_end(monkeypatch):
     from sk_stormc.engine.oracle import Oracle
 
     lasts = Oracle.lasts

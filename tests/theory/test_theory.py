@@ -1,7 +1,7 @@
-"""Tests of sk_stormc.theory.parameters: the paper's inequalities at random constants, its lemmas by Monte Carlo."""
+"""The paper's inequalities at random constants, and its lemmas by Monte Carlo."""
 
 import math
-from dataclasses import asdict, replace
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -62,7 +62,7 @@ def by_lemmas(k, eps, p):
     return (3 * e_F + 3 * k.M_f**2 * e_dg + 3 * k.M_g**2 * k.L_f**2 * e_g) / eps**2
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(cases())
 def test_corrected_parameters_satisfy_everything(case):
     k, eps = case
@@ -73,9 +73,13 @@ def test_corrected_parameters_satisfy_everything(case):
     assert theorem_condition(k, eps, p) <= 1 / 16 * (1 + 1e-9)
     for q in (exact, p):
         assert theorem_condition(k, eps, q) == pytest.approx(by_lemmas(k, eps, q), rel=1e-9)
+        assert q.ifo == q.S_g + q.S_dg + q.S_f + q.T * (q.B_g + q.B_dg + q.B_f)  # Lemma 3.1
+    for name in ("B_g", "B_dg", "B_f", "S_g", "S_dg", "S_f", "T"):
+        assert getattr(p, name) == max(1, math.ceil(getattr(exact, name))) and isinstance(getattr(p, name), int)
+    assert all(0 < a < 1 for a in (p.a_g, p.a_dg, p.a_phi)) and p.eta == 1 / k.L_phi
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(cases())
 def test_the_three_terms_are_equal(case):
     k, eps = case
@@ -95,27 +99,6 @@ def test_the_three_terms_are_equal(case):
     np.testing.assert_allclose(thirds, 1, rtol=1e-9)
 
 
-@settings(max_examples=50, deadline=None)
-@given(cases())
-def test_rounding_up_and_the_count(case):
-    k, eps = case
-    exact, p = storm_parameters(k, eps, round_up=False), storm_parameters(k, eps)
-    for name in ("B_g", "B_dg", "B_f", "S_g", "S_dg", "S_f", "T"):
-        value = getattr(p, name)
-        assert isinstance(value, int)
-        assert value == max(1, math.ceil(getattr(exact, name)))
-    assert all(0 < a < 1 for a in (p.a_g, p.a_dg, p.a_phi))
-    assert p.eta == 1 / k.L_phi
-    assert p.ifo == p.S_g + p.S_dg + p.S_f + p.T * (p.B_g + p.B_dg + p.B_f)  # Lemma 3.1
-
-
-def test_count_is_of_order_three():
-    first, second = (storm_parameters(UNIT, eps, round_up=False).ifo for eps in (1e-4, 1e-5))
-    assert second / first == pytest.approx(1000, rel=1e-6)
-    beta = sum(getattr(storm_parameters(UNIT, 1e-5, round_up=False), B) for B in ("B_g", "B_dg", "B_f")) * 1e-5
-    assert second == pytest.approx(32 / 3 * 2 * beta / 1e-15, rel=1e-6)  # with the factor D
-
-
 def test_printed_parameters_fail():
     eps = 0.1
     p = storm_parameters(UNIT, eps, variant="paper", round_up=False)
@@ -133,35 +116,12 @@ def test_printed_parameters_fail():
     assert theorem_condition(UNIT, eps, corrected, variant="paper") < theorem_condition(UNIT, eps, corrected)
 
 
-def test_only_the_root_is_missing():
-    """Even with 1/B_f dropped, c in place of c^2 fails (E3)."""
-    eps, c = 0.1, 3.0
-    K_0 = (4 + 4 * c) * (1 / 24 + 3 / 4 + 1)
-    B_f = 432 * math.sqrt(2 * c * K_0) / eps
-    p = replace(
-        storm_parameters(UNIT, eps, round_up=False),
-        K_0=K_0,
-        a_phi=math.sqrt(K_0 / (2 * c)) * eps,
-        B_f=B_f,
-        S_f=B_f / (32 / 3 * 2 * K_0),
-    )
-    assert equipartition(UNIT, eps, p)[2] > 1.5
-
-
-@pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("value", [0.0, -1.0, math.nan, math.inf, "1", None])
-def test_constants_are_checked(name, value):
-    with pytest.raises(ValueError, match=f"^{name} must be a finite number > 0, got {value!r}"):
-        ProblemConstants(**{**asdict(ONES), name: value})
-
-
 @pytest.mark.parametrize(
     ("constants", "epsilon", "message"),
     [
         (UNIT, 1.0, r"epsilon must be < 1 \(Proposition 3.2\), got 1.0"),
         (replace(UNIT, L_f=0.01), 0.5, r"epsilon must be < 0.0144 \(Proposition 3.2\), got 0.5"),
         (replace(UNIT, M_f=0.01), 0.5, r"epsilon must be < 0.0144 \(Proposition 3.2\), got 0.5"),
-        (UNIT, 0.0, "epsilon must be a finite number > 0, got 0.0"),
         (replace(UNIT, H_3=1e-4), 0.5, "a_g must be < 1, got 25: epsilon=0.5 is too large"),
         (replace(UNIT, H_2=1e-4), 0.5, "a_dg must be < 1, got 25: epsilon=0.5 is too large"),
         (replace(UNIT, H_1=0.01), 0.5, "a_phi must be < 1, got .*: epsilon=0.5 is too large"),
@@ -171,13 +131,6 @@ def test_epsilon_is_checked(constants, epsilon, message):
     for make in (storm_parameters, STORMCompositional.from_theory):
         with pytest.raises(ValueError, match=message):
             make(constants, epsilon)
-
-
-def test_variant_is_checked():
-    p = storm_parameters(UNIT, 0.1)
-    for call in (lambda v: storm_parameters(UNIT, 0.1, v), lambda v: theorem_condition(UNIT, 0.1, p, v)):
-        with pytest.raises(ValueError, match="variant must be one of 'corrected', 'paper', got 'printed'"):
-            call("printed")
 
 
 # from_theory
@@ -193,19 +146,10 @@ def test_from_theory_makes_the_predicted_run():
     result = minimize(problem, solver, random_state=0)
     assert result.n_iter == p.T
     assert result.ifo[-1] == p.ifo
-    assert solver.get_params() == {
-        "learning_rate": 1.0,
-        "precision": eps,
-        "momentum": (p.a_g, p.a_dg, p.a_phi),
-        "batch_size": (p.B_g, p.B_dg, p.B_f),
-        "init_batch_size": (p.S_g, p.S_dg, p.S_f),
-        "normalization": "global",
-        "anchor": None,
-        "max_iter": p.T,
-        "max_ifo": None,
-        "tol": 0,
-        "output": "random",
-    }
+    assert (solver.learning_rate, solver.precision, solver.max_iter, solver.tol) == (1.0, eps, p.T, 0)
+    assert (solver.normalization, solver.anchor, solver.output) == ("global", None, "random")
+    assert solver.momentum == (p.a_g, p.a_dg, p.a_phi)
+    assert solver.batch_size == (p.B_g, p.B_dg, p.B_f) and solver.init_batch_size == (p.S_g, p.S_dg, p.S_f)
     assert PaperSTORMCompositional.from_theory(SMALL, eps).get_params() == solver.get_params()
     printed = STORMCompositional.from_theory(SMALL, eps, variant="paper")
     assert printed.batch_size[2] == storm_parameters(SMALL, eps, variant="paper").B_f
@@ -263,7 +207,7 @@ def is_at_most(samples, bound=0.0):
     return samples.mean() - bound <= 6 * samples.std(ddof=1) / math.sqrt(len(samples))
 
 
-@pytest.mark.parametrize("a", slow_but([0.05, 0.3, 0.9], 0.3))
+@pytest.mark.parametrize("a", slow_but([0.05, 0.3], 0.3))
 def test_lemma_a1(a):
     problem, B, S, T = Quadratics(np.random.default_rng(0)), 3, 8, 25
     # on [-1, 1]: E|q_i(x) - q_i(y)|^2 <= L^2 |x - y|^2 and E|q_i(x) - q(x)|^2 <= sigma^2
@@ -326,21 +270,10 @@ def test_estimated_constants():
     assert theorem_condition(k, 0.01, p) <= 1 / 16
 
 
-def test_estimates_of_a_sampled_jacobian():
-    R = np.random.default_rng(4).normal(0, 1, size=(80, 3))
-    problem = PortfolioProblem(R, risk_measure="entropic", risk_aversion=0.5)
-    k = estimate_constants(problem, np.full(3, 0.2), 0.5, n_samples=100, random_state=0)
-    # g_j = exp(-<r_j, x> / 2), and f = 2 log u does not use x
-    assert k.L_g > 1e-2 * k.M_g**2 * k.L_f / k.M_f
-    assert k.M_g <= np.max(np.exp(0.5 * 0.9 * np.linalg.norm(R, axis=1)) * np.linalg.norm(R, axis=1) / 2)
-    assert pytest.approx(1e-3 * k.M_f**2) == k.H_1  # f is one component
-
-
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
         ({"x0": np.zeros(3)}, r"x0 must have shape \(2,\), got \(3,\)"),
-        ({"radius": 0.0}, "radius must be a finite number > 0, got 0.0"),
         ({"n_samples": 1}, "n_samples must be an integer >= 2, got 1"),
         ({"problem": PortfolioProblem(np.eye(2), penalty=Simplex())}, "problem must have no penalty"),
         ({"problem": PortfolioProblem(np.zeros((3, 2)))}, "must be a finite number > 0, got 0.0"),
@@ -350,9 +283,6 @@ def test_estimates_are_checked(changes, message):
     arguments = {"problem": PortfolioProblem(np.eye(2)), "x0": np.zeros(2), "radius": 1.0, **changes}
     with pytest.raises(ValueError, match=message):
         estimate_constants(**arguments)
-
-
-def test_operator_jacobians_are_refused():
     problem = PortfolioProblem(np.eye(2))
     problem.jacobian_kind = "operator"
     with pytest.raises(ValueError, match="jacobian_kind='operator'"):

@@ -1,57 +1,51 @@
-"""Transitions of recorded episodes: lists, dicts, objects, and data sets of Minari."""
+"""Transitions of recorded episodes: lists of them, flat arrays, data sets of Minari."""
 
 from collections import namedtuple
-from dataclasses import dataclass
 from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 import pytest
 
-from sk_stormc import ActionValueEstimator, BellmanValueEstimator
-from sk_stormc.datasets import collect_transitions, transitions_from_episodes
+from sk_stormc.datasets import transitions_from_arrays, transitions_from_episodes
 
-
-@dataclass(frozen=True)
-class EpisodeData:
-    """As Minari has it."""
-
-    id: int
-    observations: Any
-    actions: Any
-    rewards: np.ndarray
-    terminations: np.ndarray
-    truncations: np.ndarray
-    infos: dict
+NAMES = "observations", "actions", "rewards", "terminations", "truncations"
 
 
 def walk(n, end, seed=0):
-    """An episode of n steps."""
-    rng = np.random.default_rng(seed)
-    steps = np.arange(n) == n - 1
-    return EpisodeData(
-        seed, rng.normal(size=(n + 1, 2)).astype(np.float32), rng.integers(3, size=n), rng.normal(size=n),
-        steps & end, steps & (not end), {"mass": np.ones(n)},
+    """An episode of n steps, as Minari has it."""
+    rng, last = np.random.default_rng(seed), np.arange(n) == n - 1
+    return SimpleNamespace(
+        id=seed, observations=rng.normal(size=(n + 1, 2)).astype(np.float32), actions=rng.integers(3, size=n),
+        rewards=rng.normal(size=n), terminations=last & end, truncations=last & (not end), infos={"mass": np.ones(n)},
     )  # fmt: skip
 
 
 EPISODES = [walk(3, True, 0), walk(2, False, 1), walk(1, True, 2)]
-NAMES = ("observations", "actions", "rewards", "terminations", "truncations")
+Named = namedtuple("Named", "rewards observations terminations actions")
 
 
 def as_dicts(episode):
     return {name: getattr(episode, name) for name in NAMES}
 
 
-def as_lists(episode):
-    return [getattr(episode, name).tolist() for name in NAMES]
+def same(log, expected):
+    assert sorted(log) == sorted(expected) == ["X", "action", "episode", "next_X", "terminal", "time", "y"]
+    for name in expected:
+        np.testing.assert_array_equal(log[name], expected[name], err_msg=name)
+        assert log[name].dtype.kind == expected[name].dtype.kind
 
 
-def as_tuples(episode):
-    return tuple(as_lists(episode))
+FORMS = [
+    lambda episode: episode,
+    as_dicts,
+    lambda episode: [getattr(episode, name).tolist() for name in NAMES],
+    lambda episode: tuple(getattr(episode, name) for name in NAMES),
+    lambda episode: Named(*(getattr(episode, name) for name in Named._fields)),
+    lambda episode: as_dicts(episode) | {"terminations": bool(episode.terminations[-1]), "truncations": None},
+]
 
 
-@pytest.mark.parametrize("form", [lambda episode: episode, as_dicts, as_lists, as_tuples])
+@pytest.mark.parametrize("form", FORMS)
 def test_forms_of_an_episode(form):
     log = transitions_from_episodes(form(episode) for episode in EPISODES)
     np.testing.assert_array_equal(log.X, np.vstack([episode.observations[:-1] for episode in EPISODES]))
@@ -60,32 +54,11 @@ def test_forms_of_an_episode(form):
     np.testing.assert_array_equal(log.action, np.concatenate([episode.actions for episode in EPISODES]))
     assert list(log.terminal) == [False, False, True, False, False, True] and log.terminal.dtype == bool
     assert list(log.episode) == [0, 0, 0, 1, 1, 2] and list(log.time) == [0, 1, 2, 4, 5, 7]
-    assert sorted(log) == ["X", "action", "episode", "next_X", "terminal", "time", "y"]
+    no_ends = [{name: as_dicts(episode)[name] for name in NAMES[:3]} for episode in EPISODES]
+    assert not transitions_from_episodes(no_ends).terminal.any()
 
 
-def test_one_bool_says_how_an_episode_ended():
-    dicts = [as_dicts(episode) | {"terminations": bool(episode.terminations[-1])} for episode in EPISODES]
-    for episode in dicts:
-        del episode["truncations"]
-    np.testing.assert_array_equal(transitions_from_episodes(dicts).terminal, [0, 0, 1, 0, 0, 1])
-    for episode in dicts:
-        del episode["terminations"]
-    assert not transitions_from_episodes(dicts).terminal.any()
-
-
-Named = namedtuple("Named", "rewards observations terminations actions")
-
-
-def test_a_named_tuple_is_read_by_name():
-    named = [Named(*(getattr(episode, name) for name in Named._fields)) for episode in EPISODES]
-    log, expected = transitions_from_episodes(named), transitions_from_episodes(EPISODES)
-    for name in expected:
-        np.testing.assert_array_equal(log[name], expected[name])
-    with pytest.raises(ValueError, match="got episode 0 without observations and actions"):
-        transitions_from_episodes([namedtuple("Other", "rewards obs act")([1.0], [[0.0], [1.0]], [1])])
-
-
-@pytest.mark.parametrize("name", ["done", "dones", "is_terminal", "terminal", "terminals", "terminated"])
+@pytest.mark.parametrize("name", ["done", "terminals", "terminated"])
 @pytest.mark.parametrize("form", [lambda **parts: SimpleNamespace(**parts), dict, lambda **p: namedtuple("E", p)(**p)])
 def test_other_names_for_ends_are_refused_in_any_form(form, name):
     parts = {"observations": [[0.0], [1.0]], "actions": [1, 1], "rewards": [0.0, 1.0]}
@@ -98,59 +71,11 @@ def test_other_names_for_ends_are_refused_in_any_form(form, name):
 
 @pytest.mark.parametrize("form", [lambda **parts: SimpleNamespace(**parts), dict])
 def test_next_observations_are_the_successors(form):
-    seen, after = [[0.0], [1.0], [2.0]], [[10.0], [11.0], [12.0]]
-    parts = {"actions": [0, 1, 0], "rewards": [1, 2, 3], "next_observations": after}
-    for observations in (seen, [*seen, [3.0]]):
+    parts = {"actions": [0, 1, 0], "rewards": [1, 2, 3], "next_observations": [[10.0], [11.0], [12.0]]}
+    for observations in ([[0.0], [1.0], [2.0]], [[0.0], [1.0], [2.0], [3.0]]):
         log = transitions_from_episodes([form(observations=observations, **parts)] * 2)
         assert list(log.X.ravel()) == [0, 1, 2] * 2 and list(log.next_X.ravel()) == [10, 11, 12] * 2
         assert not log.terminal.any() and list(log.time) == [0, 1, 2, 4, 5, 6]
-    with pytest.raises(ValueError, match="next_observations must be as many as rewards, 3, got 2 in episode 0"):
-        transitions_from_episodes([form(observations=seen, **parts | {"next_observations": after[:2]})])
-    with pytest.raises(ValueError, match="next_observations must be finite, got nan in step 1 of episode 0"):
-        transitions_from_episodes([form(observations=seen, **parts | {"next_observations": [[0], [np.nan], [0]]})])
-    with pytest.raises(ValueError, match="next_observations must have the same columns.*got 2 in episode 0 and 1"):
-        transitions_from_episodes([form(observations=seen, **parts | {"next_observations": np.zeros((3, 2))})])
-
-
-@pytest.mark.parametrize("listed", [False, True])
-@pytest.mark.parametrize("spaced", [False, True])
-def test_the_order_of_keys_does_not_matter(listed, spaced):
-    place, cell = np.arange(8.0).reshape(4, 2), np.array([0, 2, 1, 2])
-    one, other = {"place": place, "cell": cell}, {"cell": cell, "place": place}
-    if listed:
-        one, other = ([{key: seen[key][k] for key in seen} for k in range(4)] for seen in (one, other))
-    spaces = pytest.importorskip("gymnasium").spaces
-    space = spaces.Dict({"place": spaces.Box(0, 9, (2,)), "cell": spaces.Discrete(3)}) if spaced else None
-    parts = {"actions": [0, 1, 0], "rewards": [1, 2, 3]}
-    log = transitions_from_episodes([{"observations": seen, **parts} for seen in (one, other)], observation_space=space)
-    np.testing.assert_array_equal(log.X[:3], log.X[3:])
-    np.testing.assert_array_equal(log.next_X[:3], log.next_X[3:])
-    strange = {"place": place, "kind": cell}
-    strange = [{key: strange[key][k] for key in strange} for k in range(4)] if listed else strange
-    with pytest.raises(ValueError, match="observations must"):
-        transitions_from_episodes(
-            [{"observations": seen, **parts} for seen in (one, strange)], observation_space=space
-        )
-
-
-def test_parts_that_do_not_fit():
-    for seen, message in (
-        ({"a": np.zeros((4, 2)), "b": np.zeros(3)}, "observations must have parts of one length.*episode 0"),
-        ([{"a": 0.0}, {"b": 0.0}, {"a": 0.0}, {"a": 0.0}], r"observations must have the keys \['a'\].*got {'b'"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            transitions_from_episodes([{"observations": seen, "actions": [0, 1, 0], "rewards": [1, 2, 3]}])
-
-
-def test_as_many_observations_as_steps():
-    """The last step of an episode that was cut off has no successor; where it ended for good it needs none."""
-    short = [as_dicts(episode) | {"observations": episode.observations[:-1]} for episode in EPISODES]
-    log, whole = transitions_from_episodes(short), transitions_from_episodes(EPISODES)
-    kept = np.array([0, 1, 2, 3, 5])
-    for name in ("X", "y", "terminal", "action", "episode"):
-        np.testing.assert_array_equal(log[name], whole[name][kept])
-    going = ~log.terminal
-    np.testing.assert_array_equal(log.next_X[going], whole.next_X[kept][going])
 
 
 @pytest.mark.parametrize("kind", ["dict", "list of dicts", "tuple"])
@@ -173,111 +98,96 @@ def test_observations_of_several_parts(kind):
     assert transitions_from_episodes(**given, one_hot=False).X.shape == (3, 3)
 
 
-def test_episodes_of_an_environment_are_the_log_of_it():
-    gymnasium = pytest.importorskip("gymnasium")
-    log = collect_transitions("FrozenLake-v1", n_transitions=3000, seed=0)
-    cells, came = log.X.argmax(axis=1), log.next_X.argmax(axis=1)
-    episodes = []
-    for number in range(log.episode.max() + 1):
-        rows = np.flatnonzero(log.episode == number)
-        seen = np.append(cells[rows], came[rows[-1]])
-        episodes.append((seen, log.action[rows], log.y[rows], log.terminal[rows]))
-    again = transitions_from_episodes(episodes, observation_space=gymnasium.spaces.Discrete(16))
-    for name in again:
-        np.testing.assert_array_equal(again[name], log[name])
-    numbers = transitions_from_episodes(episodes)
-    np.testing.assert_array_equal(numbers.X, cells[:, None])
+def recorded(seed=0, limit=6, n_episodes=30):
+    """Episodes of a walk that ends beyond 2, or is cut off after some steps; each with one more observation."""
+    rng, episodes = np.random.default_rng(seed), []
+    for _ in range(n_episodes):
+        seen, actions, rewards = [rng.normal(size=2)], [], []
+        while len(actions) < limit and abs(seen[-1]).max() <= 2:
+            actions.append(rng.integers(3))
+            seen.append(seen[-1] + rng.normal(size=2))
+            rewards.append(seen[-1][0])
+        ended = abs(seen[-1]).max() > 2
+        if actions:
+            episodes.append({"observations": np.array(seen), "actions": actions, "rewards": rewards,
+                             "terminations": bool(ended), "truncations": not ended})  # fmt: skip
+    return episodes
 
 
-def test_both_estimators_take_them():
-    log = transitions_from_episodes([walk(20, seed % 2 == 0, seed) for seed in range(20)])
-    value = BellmanValueEstimator(0.5, "lstd").fit(log.X, log.y, next_X=log.next_X, terminal=log.terminal)
-    timed = BellmanValueEstimator(0.5, "lstd").fit(log.X, log.y, episode=log.episode, terminal=log.terminal)
-    assert value.coef_ == pytest.approx(timed.coef_, abs=0.1)
-    q = ActionValueEstimator(gamma=0.5)
-    q.fit(log.X, log.y, action=log.action, next_X=log.next_X, terminal=log.terminal, episode=log.episode)
-    assert q.policy(log.X).shape == (400,)
+def flat(episodes, **more):
+    """The arrays of D4RL: as many observations as steps, and bools at the last step of each episode."""
+    last = [np.arange(len(e["rewards"])) == len(e["rewards"]) - 1 for e in episodes]
+    return {
+        "observations": np.concatenate([e["observations"][:-1] for e in episodes]).astype(np.float32),
+        "actions": np.concatenate([e["actions"] for e in episodes]),
+        "rewards": np.concatenate([e["rewards"] for e in episodes]).astype(np.float32),
+        "terminals": np.concatenate([part & e["terminations"] for part, e in zip(last, episodes, strict=True)]),
+        "timeouts": np.concatenate([part & e["truncations"] for part, e in zip(last, episodes, strict=True)]),
+    } | more
 
 
-@pytest.mark.filterwarnings("ignore::UserWarning")  # Minari asks who made the data set
-def test_a_data_set_of_minari(tmp_path, monkeypatch):
-    """Written here: two environments' worth of episodes, of which the loader knows the space."""
-    minari = pytest.importorskip("minari")
-    pytest.importorskip("pyarrow")
-    gymnasium = pytest.importorskip("gymnasium")
-    from minari.data_collector.episode_buffer import EpisodeBuffer
-
-    monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path))
-    rng, buffers = np.random.default_rng(0), []
-    for number, n in enumerate((5, 3, 8)):
-        steps = np.arange(n) == n - 1
-        buffers.append(EpisodeBuffer(
-            id=number, observations=rng.integers(4, size=n + 1), actions=rng.integers(2, size=n),
-            rewards=rng.normal(size=n).tolist(), terminations=(steps & (number != 1)).tolist(),
-            truncations=(steps & (number == 1)).tolist(),
-        ))  # fmt: skip
-    minari.create_dataset_from_buffers(
-        "ours/cells-v0", buffers, observation_space=gymnasium.spaces.Discrete(4),
-        action_space=gymnasium.spaces.Discrete(2), data_format="arrow",
-    )
-    log = transitions_from_episodes(minari.load_dataset("ours/cells-v0"))
-    np.testing.assert_array_equal(log.X.argmax(axis=1), np.concatenate([part.observations[:-1] for part in buffers]))
-    np.testing.assert_array_equal(log.action, np.concatenate([part.actions for part in buffers]))
-    assert log.X.shape == (16, 4) and list(np.flatnonzero(log.terminal)) == [4, 15]
-    np.testing.assert_array_equal(np.bincount(log.episode), [5, 3, 8])
+def after(episodes):
+    return np.concatenate([e["observations"][1:] for e in episodes]).astype(np.float32)
 
 
-# what is refused
+def without_the_last(episodes):
+    """The same episodes without the observation after the last step."""
+    return [e | {"observations": e["observations"][:-1].astype(np.float32), "rewards": np.float32(e["rewards"])}
+            for e in episodes]  # fmt: skip
 
 
-def spoilt(**parts):
-    return [as_dicts(EPISODES[0]), as_dicts(EPISODES[1]) | parts]
+RECORDED = recorded()
 
 
-@pytest.mark.parametrize(
-    "episodes, message",
-    [
-        (3, "episodes must be a sequence of episodes, got 3"),
-        (as_dicts(EPISODES[0]), "episodes must be a sequence of episodes"),
-        ([], "episodes must have a step.*got none"),
-        ([3], "episodes must have observations, actions, rewards, got episode 0 without observations and actions"),
-        ([{"observations": [[1.0]], "actions": []}], "got episode 0 without rewards"),
-        ([tuple(range(6))], "episodes must have up to 5 parts, got 6 in episode 0"),
-        (spoilt(rewards=[1.0, np.nan]), "rewards must be finite, got nan in step 1 of episode 1"),
-        (spoilt(rewards=["a", "b"]), "rewards must be numbers.*in episode 1"),
-        (spoilt(rewards=[[1.0], [2.0]]), r"rewards must be one for each step, got shape \(2, 1\) in episode 1"),
-        (spoilt(actions=[0.0, np.nan]), "actions must be finite, got nan in step 1 of episode 1"),
-        (spoilt(actions=np.array([[0.0, 1.0], [np.inf, 1.0]])), "actions must be finite.*step 1 of episode 1"),
-        (spoilt(actions=[1, None]), "actions must be finite, got None in step 1 of episode 1"),
-        (spoilt(actions=[1]), "actions must be as many as rewards, 2, got 1 in episode 1"),
-        (spoilt(observations=np.zeros((5, 2))), "observations must be 3, one more.*or 2, got 5 in episode 1"),
-        (spoilt(observations=np.zeros((3, 4))), "observations must have the same columns.*got 4 in episode 1 and 2"),
-        (spoilt(observations=[[0, 0], [np.nan, 0], [0, 0]]), "observations must be finite.*step 1 of episode 1"),
-        (spoilt(terminations=[True, False]), "terminations must be False before the last step.*step 0 of episode 1"),
-        (spoilt(terminations=[0.5, 0.5]), "terminations must be booleans.*in episode 1"),
-        (spoilt(terminations=[True] * 3), r"terminations must be booleans, one or 2.*shape \(3,\) in episode 1"),
-    ],
-)
-def test_episodes_that_do_not_fit(episodes, message):
-    with pytest.raises(ValueError, match=message):
-        transitions_from_episodes(episodes)
+@pytest.mark.parametrize("column", [False, True])
+@pytest.mark.parametrize("flags", [bool, np.float32])
+def test_arrays_of_d4rl_and_d3rlpy(column, flags):
+    """D4RL has bools and one axis; d3rlpy has numbers of float32, and columns of shape (n, 1)."""
+    arrays = flat(RECORDED)
+    assert arrays["terminals"].any() and arrays["timeouts"].any()
+    for name in ("terminals", "timeouts"):
+        arrays[name] = arrays[name].astype(flags)
+    if column:
+        arrays |= {name: arrays[name][:, None] for name in ("actions", "rewards", "terminals", "timeouts")}
+    expected = transitions_from_episodes(without_the_last(RECORDED))
+    same(transitions_from_arrays(**arrays), expected)
+    same(transitions_from_arrays(*arrays.values()), expected)
 
 
-def test_states_that_are_not_of_the_space():
+def test_the_last_row_of_the_arrays():
+    """It is kept if it is terminal only. What was cut off there, or would have gone on, has no successor."""
+    arrays = {"observations": [[0.0], [1.0], [2.0]], "actions": [0, 1, 0], "rewards": [1, 2, 3]}
+    for end, timeouts in ((0, None), (0, [0, 0, 1]), (1, None), (1, [0, 0, 1])):
+        log = transitions_from_arrays(**arrays, terminals=[0, 0, end], timeouts=timeouts)
+        assert list(log.X.ravel()) == [0, 1, 2][: 2 + end] and list(log.next_X.ravel()[:2]) == [1, 2]
+        assert list(log.terminal) == [False, False, True][: 2 + end]
+    one_step = transitions_from_arrays(np.arange(5.0), [0] * 5, np.ones(5), np.zeros(5), [0, 1, 1, 0, 1])
+    assert list(one_step.episode) == [0, 2] and one_step.time[1] > one_step.time[0] + 1
+
+
+def test_next_observations_keep_all_rows():
+    arrays = flat(RECORDED, next_observations=after(RECORDED))
+    names = "observations", "rewards"
+    expected = transitions_from_episodes(e | {name: np.float32(e[name]) for name in names} for e in RECORDED)
+    same(transitions_from_arrays(**arrays), expected)
+    # as a replay buffer or d4rl.qlearning_dataset has them: where a successor is not the next row, an episode begins
+    del arrays["timeouts"]
+    same(transitions_from_arrays(**arrays), expected)
+    arrays["next_observations"] = after(RECORDED).astype(float) * (1 + 1e-8)
+    np.testing.assert_array_equal(transitions_from_arrays(**arrays).episode, expected.episode)
+    order = np.random.default_rng(0).permutation(len(arrays["rewards"]))
+    log = transitions_from_arrays(**{name: part[order] for name, part in arrays.items()})
+    assert len(np.unique(log.episode)) > 0.9 * len(order)
+
+
+def test_observations_of_a_space_and_images():
     spaces = pytest.importorskip("gymnasium").spaces
-    episode = {"observations": [0, 7, 1], "actions": [0, 0], "rewards": [0, 0]}
+    images = transitions_from_arrays(np.arange(12.0).reshape(2, 3, 2), [0, 1], [0.0, 1.0], [0, 1])
+    np.testing.assert_array_equal(images.X, np.arange(12.0).reshape(2, 6))
+    cells = transitions_from_arrays([0, 2, 1], [0] * 3, [0] * 3, [0, 0, 1], observation_space=spaces.Discrete(3))
+    np.testing.assert_array_equal(cells.X, np.eye(3)[[0, 2, 1]])
+    cells = {"observations": [0, 7, 1], "actions": [0, 0], "rewards": [0, 0]}
     with pytest.raises(ValueError, match=r"observations must be of their space, Discrete\(4\); got 7"):
-        transitions_from_episodes([episode], observation_space=spaces.Discrete(4))
+        transitions_from_episodes([cells], observation_space=spaces.Discrete(4))
     with pytest.raises(ValueError, match="observation_space must have observations of Box.*Text"):
-        transitions_from_episodes([episode], observation_space=spaces.Text(4))
-
-
-@pytest.mark.parametrize("bad", [np.nan, np.inf])
-@pytest.mark.parametrize("estimator", [BellmanValueEstimator(0.5, "lstd"), ActionValueEstimator(gamma=0.5)])
-def test_the_row_of_a_reward_that_is_none_is_named(estimator, bad):
-    log = transitions_from_episodes(EPISODES)
-    given = {"next_X": log.next_X, "terminal": log.terminal}
-    given |= {"action": log.action} if isinstance(estimator, ActionValueEstimator) else {}
-    log.y[4] = bad
-    with pytest.raises(ValueError, match=f"y must be finite, got {bad} in row 4"):
-        estimator.fit(log.X, log.y, **given)
+        transitions_from_episodes([cells], observation_space=spaces.Text(4))

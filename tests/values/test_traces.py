@@ -1,65 +1,45 @@
-"""Tests of eligibility traces: LSTD(lambda)."""
+"""LSTD(lambda): eligibility traces, and importance ratios, which multiply transitions and the traces between them."""
 
 import numpy as np
 import pytest
-from helpers import slow_but
-from scipy import sparse
+from helpers import few_of
 from sklearn.preprocessing import OneHotEncoder
+from value_logs import coefficients, fed, some, walk_on_states, with_ones
+from value_logs import episodes as log_of
 
 from sk_stormc import BellmanValueEstimator
-from sk_stormc.values import traces as _traces
 
-pytestmark = pytest.mark.filterwarnings("error")
-
-
-def episodes(lengths, seed=0):
-    """Whole episodes in order: (X, y, next_X, terminal)."""
-    rng, n = np.random.default_rng(seed), sum(lengths)
-    X, next_X, terminal = rng.normal(size=(n, 3)), np.zeros((n, 3)), np.zeros(n, dtype=bool)
-    terminal[np.cumsum(lengths) - 1] = True
-    next_X[:-1] = X[1:]
-    next_X[terminal] = rng.normal(size=(len(lengths), 3))  # not looked at
-    return {"X": X, "y": X[:, 0] + rng.normal(size=n), "next_X": next_X, "terminal": terminal}
+GAMMA, LENGTHS = 0.95, [1, 2, 300, 17, 1, 1, 520, 256, 40]
 
 
-LENGTHS = [1, 2, 300, 17, 1, 1, 520, 256, 40]
+def episodes(lengths=LENGTHS):
+    return log_of(lengths)[0]
 
 
-def lstd(trace_decay=0.7, gamma=0.95, **params):
-    return BellmanValueEstimator(gamma, **{"solver": "lstd", "trace_decay": trace_decay} | params)
+def lstd(trace_decay=0.7, gamma=GAMMA, **params):
+    return BellmanValueEstimator(gamma, "lstd", trace_decay=trace_decay, objective="projected", **params)
 
 
-def fed(estimator, size, **parts):
-    for start in range(0, len(parts["y"]), size):
-        estimator.partial_fit(**{name: part[start : start + size] for name, part in parts.items()})
-    return estimator
-
-
-def by_hand(parts, decay, gamma, breaks=(), weights=None):
-    """LSTD(lambda) of Bradtke & Barto and Boyan, row by row."""
-    Z, A, b, trace = np.column_stack([parts["X"], np.ones(len(parts["y"]))]), 0, 0, 0
-    next_Z = np.column_stack([parts["next_X"], np.ones(len(Z))]) * ~parts["terminal"][:, None]
-    weights = np.ones(len(Z)) if weights is None else weights
+def by_hand(X, y, next_X, terminal, decay, breaks=(), sample_weight=None, importance_ratio=None):
+    """The recursion of Bradtke & Barto and Boyan, with the ratios of Yu, row by row."""
+    Z, next_Z, A, b, trace = with_ones(X), with_ones(next_X) * ~terminal[:, None], 0, 0, 0
+    weights, ratio = (np.ones(len(y)) if part is None else part for part in (sample_weight, importance_ratio))
     for k, phi in enumerate(Z):
-        started = k == 0 or parts["terminal"][k - 1] or k in breaks
-        trace = phi + (0 if started else gamma * decay * trace)
-        A, b = A + weights[k] * np.outer(trace, phi - gamma * next_Z[k]), b + weights[k] * trace * parts["y"][k]
+        started = k == 0 or terminal[k - 1] or k in breaks
+        trace = phi + (0 if started else GAMMA * decay * ratio[k - 1] * trace)
+        A = A + weights[k] * ratio[k] * np.outer(trace, phi - GAMMA * next_Z[k])
+        b = b + weights[k] * ratio[k] * trace * y[k]
     return np.linalg.solve(A, b)
 
 
-def coefficients(value):
-    return np.append(value.coef_, value.intercept_)
-
-
-@pytest.mark.parametrize("decay", [0.3, 0.9, 1.0])
+@pytest.mark.parametrize("decay", [0.0, 0.3, 1.0])
 def test_against_the_recursion(decay):
-    parts = episodes(LENGTHS)
+    parts = episodes()
     value = lstd(decay).fit(**parts)
-    np.testing.assert_allclose(coefficients(value), by_hand(parts, decay, 0.95), rtol=1e-9)
-    assert value.objective_ == "projected" and "traces" in value.objective_reason_ and value.rank_ == 4
-    weights = np.random.default_rng(3).random(len(parts["y"]))
-    weighted = lstd(decay).fit(**parts, sample_weight=weights)
-    np.testing.assert_allclose(coefficients(weighted), by_hand(parts, decay, 0.95, weights=weights), rtol=1e-9)
+    np.testing.assert_allclose(coefficients(value), by_hand(**parts, decay=decay), rtol=1e-9)
+    assert value.objective_ == "projected" and value.rank_ == 4
+    parts["sample_weight"] = np.random.default_rng(3).random(len(parts["y"]))
+    np.testing.assert_allclose(coefficients(lstd(decay).fit(**parts)), by_hand(**parts, decay=decay), rtol=1e-9)
 
 
 @pytest.mark.parametrize("gamma", [0.5, 0.99])
@@ -73,29 +53,19 @@ def test_lambda_1_is_regression_on_the_returns(gamma):
     np.testing.assert_allclose(coefficients(lstd(1.0, gamma).fit(**parts)), expected, rtol=1e-8)
 
 
-def test_lambda_0_is_lstd_bit_for_bit():
-    parts = episodes(LENGTHS)
-    plain = BellmanValueEstimator(0.95, "lstd", objective="projected")
-    np.testing.assert_array_equal(lstd(0.0).fit(**parts).predict(parts["X"]), plain.fit(**parts).predict(parts["X"]))
-    Z, follows = parts["X"], np.arange(len(parts["y"])) > 0
-    for rows, traces in _traces.trace_blocks(Z, follows, 0.0, np.ones(3)):
-        np.testing.assert_array_equal(traces, Z[rows])
-
-
 def test_a_trace_ends_where_the_next_row_is_not_the_successor():
     parts = episodes([200])
     parts["next_X"][[49, 120]] += 1.0  # truncated: the next row begins an episode
-    expected = by_hand(parts, 0.8, 0.95, breaks=(50, 121))
+    expected = by_hand(**parts, decay=0.8, breaks=(50, 121))
     for value in (lstd(0.8).fit(**parts), fed(lstd(0.8), 50, **parts), fed(lstd(0.8), 1, **parts)):
         np.testing.assert_allclose(coefficients(value), expected, rtol=1e-8)
 
 
-@pytest.mark.parametrize("size", slow_but([1, 7, 100, 2000], 7))
+@pytest.mark.parametrize(("size", "lengths"), few_of([(7, [100, 1, 60]), (100, LENGTHS), (1, [50, 1, 30])], 0, 1))
 @pytest.mark.parametrize("fit_intercept", [True, False])
-def test_stream_is_fit(size, fit_intercept):
-    parts = episodes(LENGTHS if size > 1 else [50, 1, 30])
-    batch = lstd(fit_intercept=fit_intercept).fit(**parts)
-    stream = fed(lstd(fit_intercept=fit_intercept), size, **parts)
+def test_stream_is_fit(size, lengths, fit_intercept):
+    batch = lstd(fit_intercept=fit_intercept).fit(**episodes(lengths))
+    stream = fed(lstd(fit_intercept=fit_intercept), size, **episodes(lengths))
     np.testing.assert_allclose(stream.coef_, batch.coef_, rtol=1e-9)
     assert stream.rank_ == batch.rank_
 
@@ -104,16 +74,14 @@ def test_time():
     """Rows in any order in fit; gaps end a trace, and so do terminal rows; the last row has no successor."""
     parts = episodes([400])
     time = np.arange(400) + 10**15 + np.isin(np.arange(400), [100, 251]).cumsum() * 3
-    terminal = np.isin(np.arange(400), [99, 180])
-    kept = np.flatnonzero((np.diff(time, append=0) == 1) | terminal)
-    known = {name: part[kept] for name, part in (parts | {"terminal": terminal}).items()}
-    expected = by_hand(known, 0.8, 0.95, breaks=np.flatnonzero(np.diff(kept) > 1) + 1)
-    X, y, shuffled = parts["X"], parts["y"], np.random.default_rng(0).permutation(400)
-    value = lstd(0.8).fit(X[shuffled], y[shuffled], time=time[shuffled], terminal=terminal[shuffled])
+    parts["terminal"] = np.isin(np.arange(400), [99, 180])
+    kept = np.flatnonzero((np.diff(time, append=0) == 1) | parts["terminal"])
+    expected = by_hand(**some(parts, kept), decay=0.8, breaks=np.flatnonzero(np.diff(kept) > 1) + 1)
+    timed = some(parts, slice(None), "next_X") | {"time": time}
+    value = lstd(0.8).fit(**some(timed, np.random.default_rng(0).permutation(400)))
     np.testing.assert_allclose(coefficients(value), expected, rtol=1e-8)
-    for size in (7, 50, 99, 100):
-        stream = fed(lstd(0.8), size, X=X, y=y, time=time, terminal=terminal)
-        np.testing.assert_allclose(coefficients(stream), expected, rtol=1e-8)
+    for size in (7, 99, 100):
+        np.testing.assert_allclose(coefficients(fed(lstd(0.8), size, **timed)), expected, rtol=1e-8)
 
 
 def test_sparse_features():
@@ -122,27 +90,65 @@ def test_sparse_features():
     parts = {"X": states[:-1], "y": rng.normal(size=1000), "next_X": states[1:], "terminal": ends}
     one = [lstd(features=OneHotEncoder(sparse_output=s)).fit(**parts).coef_ for s in (True, False)]
     np.testing.assert_allclose(*one, rtol=1e-9)
-    Z, follows = sparse.random_array((600, 5), density=0.3, random_state=rng, format="csr"), rng.random(600) < 0.9
-    both = [list(_traces.trace_blocks(each, follows, 0.9, np.ones(5))) for each in (Z, Z.toarray())]
-    for (_, a), (_, b) in zip(*both, strict=True):
-        np.testing.assert_allclose(a, b)
 
 
-@pytest.mark.parametrize(
-    ("params", "message"),
-    [
-        ({"trace_decay": 1.1}, "trace_decay must be .*got 1.1"),
-        ({"trace_decay": -0.1}, "trace_decay must be .*got -0.1"),
-        ({"solver": "storm-c"}, "trace_decay must be 0 unless solver is 'auto' or 'lstd', got 0.7 with"),
-        ({"objective": "bellman"}, "trace_decay must be 0 with objective='bellman', got 0.7"),
-    ],
-)
-def test_errors(params, message):
-    with pytest.raises(ValueError, match=message):
-        lstd(**params).fit(**episodes([10]))
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("rounded", [lambda a: a.astype(np.float32).astype(float), lambda a: a.round(6)])
+def test_traces_go_on_over_rounded_successors(rounded):
+    parts = episodes()
+    exact = lstd(0.9).fit(**parts)
+    parts["next_X"] = rounded(parts["next_X"])
+    for value in (lstd(0.9).fit(**parts), lstd(0.9).partial_fit(**parts)):
+        np.testing.assert_allclose(value.coef_, exact.coef_, rtol=1e-4)
+    assert abs(lstd(0.0).fit(**parts).coef_ - exact.coef_).max() > 0.01
 
 
-def test_lambda_stays_within_a_stream():
-    stream = lstd().partial_fit(**episodes([10]))
-    with pytest.raises(ValueError, match="trace_decay must stay 0.7 .*got 0.2"):
-        stream.set_params(trace_decay=0.2).partial_fit(**episodes([10]))
+def test_states_of_a_tiny_unit_are_told_apart():
+    parts = log_of(LENGTHS, every=2)[0]  # every second episode is cut off
+    tiny = parts | {name: 1e-9 * parts[name] for name in ("X", "next_X")}
+    np.testing.assert_allclose(lstd(0.9).fit(**tiny).predict(tiny["X"]), lstd(0.9).fit(**parts).predict(parts["X"]))
+
+
+@pytest.mark.parametrize("method", ["fit", "partial_fit"])
+def test_rows_in_no_order_warn(method):
+    parts, episode, _ = log_of([600])
+    shuffled = some(parts, np.random.default_rng(1).permutation(600))
+    with pytest.warns(UserWarning, match="trace_decay has little effect: of 598 rows .* [0-3] are"):
+        getattr(lstd(0.9), method)(**shuffled)
+    if method == "fit":
+        with pytest.warns(UserWarning, match="trace_decay has little effect"):
+            lstd().fit(**shuffled | {"terminal": np.zeros(600, bool)}, episode=episode)
+
+
+def off_policy():
+    """A walk on seven states that goes right half of the time, and the ratios of a policy that does so at .9."""
+    parts, action = walk_on_states(20, 7)
+    states = np.c_[np.arange(7) < 4, np.arange(7)].astype(float)
+    parts |= {"X": parts["X"] @ states, "next_X": parts["next_X"] @ states}
+    return some(parts, slice(None), "episode") | {"importance_ratio": np.where(action == 1, 1.8, 0.2)}
+
+
+@pytest.mark.parametrize("decay", few_of([0.0, 0.5, 1.0], 0, 2))
+@pytest.mark.parametrize("zeros", [False, True])  # no trace continues after a ratio of 0
+def test_ratios_against_the_recursion(decay, zeros):
+    parts, rng = off_policy(), np.random.default_rng(1)
+    n = len(parts["y"])
+    parts["sample_weight"] = rng.random(n) + 0.5
+    if zeros:
+        parts["importance_ratio"] = np.where(rng.random(n) < 0.3, 0.0, 1.3)
+    expected = by_hand(**parts, decay=decay)
+    time = np.arange(n) + np.append(0, np.cumsum(parts["terminal"][:-1]))  # a gap after each episode
+    timed = some(parts, slice(None), "next_X") | {"time": time}
+    values = [lstd(decay).fit(**rows) for rows in (parts, timed)]
+    values += [fed(lstd(decay), 37, **parts), fed(lstd(decay), n, **timed)]
+    for value in values:
+        np.testing.assert_allclose(coefficients(value), expected, rtol=1e-9)
+
+
+def test_without_traces_ratios_are_weights():
+    parts = off_policy()
+    weighted = {("sample_weight" if name == "importance_ratio" else name): part for name, part in parts.items()}
+    for solver in ("lstd", "storm-c"):
+        one, other = (BellmanValueEstimator(0.9, solver, random_state=0).fit(**rows) for rows in (parts, weighted))
+        np.testing.assert_array_equal(one.coef_, other.coef_)
+        assert one.score(**parts) == one.score(**weighted) != one.score(**some(parts, slice(None), "importance_ratio"))

@@ -48,14 +48,14 @@ def check_metric_of_data(metric, metric_params, X):
     params = metric_params or {}
     if callable(metric):
         if not sparse.issparse(X):
-            found = metric(X[0], X[-1], **params)
+            value = metric(X[0], X[-1], **params)
             try:
-                distance = float(found)
+                distance = float(value)
             except (TypeError, ValueError):
                 distance = math.nan
             if not 0 <= distance < math.inf:
                 raise ValueError(
-                    f"metric must give distances, finite and not negative, got {short(found)} of two rows of X"
+                    f"metric must give distances, finite and not negative, got {short(value)} of two rows of X"
                 )
         return
     check_choice("metric", metric, sorted(set().union(*VALID_METRICS.values()) - NOT_OFFERED))
@@ -103,9 +103,9 @@ def check_distances(distances, metric):
     wrong = ~(np.isfinite(distances) & (distances >= 0)).all(axis=1)
     if wrong.any():
         row = int(np.argmax(wrong))
-        found = distances[row][~(np.isfinite(distances[row]) & (distances[row] >= 0))][0]
+        wrong_distance = distances[row][~(np.isfinite(distances[row]) & (distances[row] >= 0))][0]
         raise ValueError(
-            f"metric={short(metric)} must give finite distances, none negative, got {found} for row {row} of X"
+            f"metric={short(metric)} must give finite distances, none negative, got {wrong_distance} for row {row} of X"
         )
 
 
@@ -136,11 +136,11 @@ def fewest_neighbors(X, metric):
         return X.shape[0] - 1
     row = row_numbers(X)
     others = X.indices != row
-    found = np.bincount(row[others], minlength=X.shape[0])
-    if not found.min():
+    count = np.bincount(row[others], minlength=X.shape[0])
+    if not count.min():
         raise ValueError(
             "the neighbour graph X must hold at least one neighbour of each sample besides itself, got none in row "
-            f"{int(np.argmin(found))}"
+            f"{int(np.argmin(count))}"
         )
     if (X.data[others] == 1).all():
         warn(
@@ -148,7 +148,7 @@ def fewest_neighbors(X, metric):
             "then have the same affinity. If this is not intended, use mode='distance'",
             UserWarning,
         )
-    return int(found.min())
+    return int(count.min())
 
 
 def not_negative(X):

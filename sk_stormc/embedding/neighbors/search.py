@@ -60,8 +60,8 @@ class NeighborSearch(NearestNeighbors):
 
     def kneighbors(self, X=None, n_neighbors=None, return_distance=True):
         """Distances and indices of the nearest neighbours, in the form of scikit-learn's method."""
-        found = self._nearest(None if X is None else self.moved(X), n_neighbors or self.n_neighbors)
-        return found if return_distance else found[1]
+        nearest = self._nearest(None if X is None else self.moved(X), n_neighbors or self.n_neighbors)
+        return nearest if return_distance else nearest[1]
 
     def radius_neighbors(self, X=None, *args, **kwargs):
         """Neighbours within a radius, in the form of scikit-learn's method."""
@@ -127,10 +127,10 @@ class NeighborSearch(NearestNeighbors):
             self._tree = NearestNeighbors(algorithm="kd_tree", n_jobs=self.n_jobs).fit(self._fit_X)
         k = distances.shape[1]
         if X is None:
-            found = without_own(*self._tree.kneighbors(samples[rows], k + 1), rows)
+            nearest = without_own(*self._tree.kneighbors(samples[rows], k + 1), rows)
         else:
-            found = self._tree.kneighbors(samples[rows], k)
-        distances[rows], neighbors[rows] = np.square(found[0]) if squared else found[0], found[1]
+            nearest = self._tree.kneighbors(samples[rows], k)
+        distances[rows], neighbors[rows] = np.square(nearest[0]) if squared else nearest[0], nearest[1]
 
 
 def _is_binary(X):

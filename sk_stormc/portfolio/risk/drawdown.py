@@ -1,6 +1,6 @@
 """Portfolios of minimum conditional drawdown at risk (CDaR)."""
 
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -63,7 +63,7 @@ class DrawdownPortfolioProblem(PortfolioProblem, risk_measure="cdar"):
         returns: ArrayLike,
         risk_aversion: float = 1.0,
         *,
-        risk_measure: str = "cdar",
+        risk_measure: Literal["cdar"] = "cdar",
         confidence: float = 0.95,
         sample_weight: ArrayLike | None = None,
         penalty: Any = None,

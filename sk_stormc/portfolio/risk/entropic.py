@@ -1,6 +1,6 @@
 """Portfolios of minimum entropic risk and of minimum entropic value at risk (EVaR)."""
 
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from scipy.optimize import brentq
@@ -63,7 +63,7 @@ class EntropicPortfolioProblem(ReturnsInExponents, PortfolioProblem, risk_measur
         returns: ArrayLike,
         risk_aversion: float = 1.0,
         *,
-        risk_measure: str = "entropic",
+        risk_measure: Literal["entropic"] = "entropic",
         sample_weight: ArrayLike | None = None,
         penalty: Any = None,
         metric: Any = None,

@@ -14,7 +14,7 @@ from sk_stormc.core.source import FiniteSource
 from sk_stormc.core.weighted import WeightedComponents, with_sum_one
 from sk_stormc.streams.mapped import MappedRows, blocks
 from sk_stormc.utils.docstrings import inherit_parameters
-from sk_stormc.utils.types import ArrayLike
+from sk_stormc.utils.types import ArrayLike, RiskMeasure
 from sk_stormc.utils.validation import (
     check_choice,
     check_metric,
@@ -77,7 +77,7 @@ class ByRiskMeasure:
     """
 
     classes: dict[str, type] = {}  # the registered classes by risk measure
-    own_measure: str  # the measure for which a class is registered
+    own_measure: RiskMeasure  # the measure for which a class is registered
     __signature__: inspect.Signature  # that of __init__, because Python 3.11.2 would show that of __new__
 
     def __init_subclass__(cls, risk_measure=None, **kwargs):
@@ -211,7 +211,7 @@ class PortfolioProblem(ByRiskMeasure, WeightedComponents):
         returns: ArrayLike,
         risk_aversion: float = 1.0,
         *,
-        risk_measure: str = "variance",
+        risk_measure: RiskMeasure = "variance",
         sample_weight: ArrayLike | None = None,
         penalty: Any = None,
         metric: Any = None,

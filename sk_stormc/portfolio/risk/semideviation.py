@@ -7,7 +7,7 @@ from scipy.special import expit
 
 from sk_stormc.portfolio.risk.mean_risk import check_parameters, combine
 from sk_stormc.portfolio.risk.tail import LevelProblem
-from sk_stormc.utils.types import ArrayLike
+from sk_stormc.utils.types import ArrayLike, RiskMeasure
 
 __all__ = ["DownsidePortfolioProblem", "SemideviationPortfolioProblem"]
 
@@ -58,7 +58,7 @@ class SemideviationPortfolioProblem(LevelProblem, risk_measure="semideviation"):
         returns: ArrayLike,
         risk_aversion: float = 1.0,
         *,
-        risk_measure: str | None = None,
+        risk_measure: RiskMeasure | None = None,
         order: float = 2.0,
         width: float | None = None,
         sample_weight: ArrayLike | None = None,

@@ -13,7 +13,7 @@ from sk_stormc.core.metrics import Metric
 from sk_stormc.core.penalties import Box, as_penalty, check_penalty
 from sk_stormc.portfolio.risk.mean_risk import PortfolioProblem, check_parameters, combine, typical_size
 from sk_stormc.portfolio.second_order.limits import linear_minimum
-from sk_stormc.utils.types import ArrayLike
+from sk_stormc.utils.types import ArrayLike, RiskMeasure
 from sk_stormc.utils.validation import check_choice, check_metric, check_number
 
 __all__ = ["CVaRPortfolioProblem", "LevelProblem", "TailRiskProblem"]
@@ -51,7 +51,7 @@ class LevelProblem(PortfolioProblem):
         returns: ArrayLike,
         risk_aversion: float = 1.0,
         *,
-        risk_measure: str | None = None,
+        risk_measure: RiskMeasure | None = None,
         width: float | None = None,
         **options: Any,
     ) -> None:
@@ -264,7 +264,7 @@ class TailRiskProblem(LevelProblem):
         returns: ArrayLike,
         risk_aversion: float = 1.0,
         *,
-        risk_measure: str | None = None,
+        risk_measure: RiskMeasure | None = None,
         confidence: float = 0.95,
         width: float | None = None,
         sample_weight: ArrayLike | None = None,

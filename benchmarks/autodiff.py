@@ -1,0 +1,161 @@
+"""Derivatives by JAX beside derivatives by hand: an iteration, and four objectives beside L-BFGS on all data.
+
+An iteration of Algorithm 1 on the mean loss of a linear regression and its deviation above the mean, of 5,000 rows, by
+`FiniteSumComposition` with NumPy and by `DifferentiableComposition`. Both take turns in one process, once with JAX as
+it is and once with its setting jax_cpu_enable_async_dispatch off. The table has medians of CPU times, and of the ratios
+of each turn.
+
+The four objectives are run twice, and the second CPU time is kept, so that no compilation is in it. L-BFGS is SciPy's,
+on one compiled function for Phi and its gradient.
+"""
+
+import json
+import subprocess
+import sys
+import time
+import warnings
+from functools import partial
+
+import numpy as np
+from scipy.optimize import minimize as scipy_minimize
+
+from benchmarks._tables import markdown
+from sk_stormc import STORMCompositional, minimize
+from sk_stormc.problems import DifferentiableComposition, FiniteSumComposition
+
+DURATION = "1 minute"
+NEEDS_DATA = False
+PACKAGES = ("jax",)
+ROWS, SIZES, ROUNDS = 5000, ((20, 16), (20, 256), (200, 512), (1000, 1000)), 5  # (variables, batch)
+PASSES = {"neighbourhood components": 10}  # other runs end by themselves
+
+
+def pair(d):
+    """The same problem by hand and by JAX."""
+    import jax.numpy as jnp
+
+    rng = np.random.default_rng(0)
+    A = rng.normal(size=(ROWS, d)) / np.sqrt(d)
+    b = A @ rng.normal(size=d) + rng.normal(size=ROWS)
+
+    def inner(x, j):
+        return ((A[j] @ x - b[j]) ** 2).mean(keepdims=True)
+
+    def slopes(x, j):
+        rows = A[j]
+        return rows, rows @ x - b[j]
+
+    def inner_jacobian(x, j):
+        rows, off = slopes(x, j)
+        return (2 / len(off) * (off @ rows))[None]
+
+    def outer_gradient(x, u, i):
+        rows, off = slopes(x, i)
+        above = 2 * np.maximum(off**2 - u, 0)
+        return 2 / len(off) * (((1 + above) * off) @ rows), -above.mean(keepdims=True)
+
+    def outer(x, u):
+        losses = (A @ x - b) ** 2
+        return np.mean(losses + np.maximum(losses - u, 0) ** 2)
+
+    def loss(x, row):
+        a, target = row
+        return (a @ x - target) ** 2
+
+    return (
+        FiniteSumComposition(
+            inner, inner_jacobian, outer_gradient, outer, ROWS, ROWS, d
+        ),
+        DifferentiableComposition(
+            loss,
+            lambda x, u, row: loss(x, row) + jnp.maximum(loss(x, row) - u, 0) ** 2,
+            (A, b),
+            (A, b),
+            x0=np.zeros(d),
+        ),
+    )  # fmt: skip
+
+
+def cpu_time(work):
+    """CPU seconds of a call, and what it returns."""
+    began = time.process_time()
+    value = work()
+    return time.process_time() - began, value
+
+
+def iterations(sizes, rounds, factor=1.0):
+    """By the size: microseconds of CPU time by hand and by JAX, and their ratio."""
+    results = {}
+    for d, B in sizes:
+        n = max(5, int(factor * min(1000, 10**7 / (d * B))))
+        solver = STORMCompositional(1e-3, momentum=0.1, batch_size=B, init_batch_size=B, max_iter=n, tol=0)
+        jobs = [partial(solver.solve, p, random_state=0, record_every=10**9) for p in pair(d)]
+        times = np.array([[cpu_time(job)[0] for job in jobs] for _ in range(rounds + 1)])[1:] / n * 1e6
+        by_hand, by_jax = np.median(times, axis=0)
+        results[f"{d} x {B}"] = {"by hand": by_hand, "by JAX": by_jax, "ratio": np.median(times[:, 1] / times[:, 0])}
+    return results
+
+
+def in_a_process(asynchronous, sizes, rounds, factor):
+    """`iterations` in a new process, since JAX reads the setting when it is first used."""
+    code = (
+        f"import jax; jax.config.update('jax_cpu_enable_async_dispatch', {asynchronous})\n"
+        "import json, warnings; warnings.simplefilter('ignore'); from benchmarks import _tables, autodiff\n"
+        f"print(json.dumps(_tables.plain(autodiff.iterations({sizes}, {rounds}, {factor}))))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def objectives(quick):
+    """By the objective and the way: Phi at the end, and CPU seconds."""
+    from benchmarks.autodiff_problems import GALLERY, on_all_data
+
+    results = {}
+    for name, make in GALLERY.items():
+        parts = make(n=60) if quick else make()
+        problem, phi = DifferentiableComposition(**parts), on_all_data(**parts)
+        passes = PASSES.get(name, 100)
+        limit = passes * (2 * problem.n_inner + problem.n_outer) if not quick else 200
+        most = {"maxiter": 3 if quick else passes}
+        ways = {
+            "storm-c": partial(minimize, problem, random_state=0, max_ifo=limit),
+            "L-BFGS": partial(scipy_minimize, phi, parts["x0"].ravel(), jac=True, method="L-BFGS-B", options=most),
+        }
+        sizes = [problem.n_inner, problem.n_outer, problem.n_variables, problem.jacobian_kind]
+        results[name] = {"sizes": sizes}
+        for way, run_it in ways.items():
+            run_it()
+            seconds, result = cpu_time(run_it)
+            results[name][way] = [result.fun, seconds]
+    return results
+
+
+def run(quick, data):
+    """Measure: iterations in both settings of JAX, and the four objectives."""
+    effort = (SIZES[:1], 1, 0.01) if quick else (SIZES, ROUNDS, 1.0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        results = {
+            "asynchronous": in_a_process(True, *effort),
+            "synchronous": in_a_process(False, *effort),
+            "objectives": objectives(quick),
+        }
+    return {"settings": {"rows": ROWS, "rounds": effort[1]}, "results": results}
+
+
+def tables(stored):
+    """Microseconds an iteration and their ratios; the four objectives."""
+    results = stored["results"]
+    rows = []
+    for size, row in results["asynchronous"].items():
+        other = results["synchronous"][size]
+        times = [f"{value:.0f}" for value in (row["by hand"], row["by JAX"], other["by JAX"])]
+        rows.append([size, *times, *(f"{each['ratio']:.1f}" for each in (row, other))])
+    header = ["variables x batch", "by hand, us", "by JAX", "by JAX, synchronous", "ratio", "ratio, synchronous"]
+    gallery = [
+        [name, *map(str, row["sizes"]), *(f"{value:.3g}" for way in ("storm-c", "L-BFGS") for value in row[way])]
+        for name, row in results["objectives"].items()
+    ]
+    titles = ["objective", "n_inner", "n_outer", "variables", "Jacobian", "storm-c, Phi", "s", "L-BFGS, Phi", "s"]
+    return {"iterations": markdown(header, rows), "objectives": markdown(titles, gallery)}

@@ -1,0 +1,365 @@
+"""A compositional problem from two functions of single rows, which JAX differentiates and compiles."""
+
+import math
+from collections.abc import Callable
+from functools import cached_property
+from typing import Any, Literal
+
+import numpy as np
+
+from sk_stormc.core.declared import check_attributes
+from sk_stormc.core.problem import CompositionalProblem
+from sk_stormc.core.pytrees import Rows, Structure, check_returned, flatten, import_jax, precision, tracing
+from sk_stormc.core.source import FiniteSource
+from sk_stormc.core.weighted import with_sum_one
+from sk_stormc.utils.types import ArrayLike
+from sk_stormc.utils.validation import check_callable, check_choice, check_metric, check_weights, plain, short
+
+__all__ = ["DifferentiableComposition"]
+
+BLOCK = 2**20  # numbers that one call evaluates at most, where a batch has more
+TRACKED = 2**14  # entries up to which a Jacobian is an array
+
+
+class DifferentiableComposition(CompositionalProblem):
+    r"""A compositional problem from two functions, with derivatives by JAX.
+
+    .. math::
+
+        \min_x \; \frac{1}{n} \sum_i f(x, u; b_i) + R(x), \qquad u = \frac{1}{m} \sum_j g(x; a_j)
+
+    The functions are written with `jax.numpy`, for a single row a_j or b_i of the data. JAX maps them over batches,
+    differentiates and compiles them. It is an optional dependency: ``pip install "sk_stormc[autodiff]"``.
+
+    A *pytree* is an array, or a tuple, dict or named tuple of pytrees. A list of numbers counts as an array.
+
+    Parameters
+    ----------
+    inner : callable
+        ``inner(x, row)``: g for one row of inner_data, a number, an array or a pytree of them.
+    outer : callable
+        ``outer(x, u, row)``: f for one row of outer_data, a number. u has the structure of what ``inner`` returns.
+    inner_data, outer_data : array-like, DataFrame or pytree of these, default=None
+        Arrays whose first axes have the same length, that of the average. Memory maps stay in their files. Numbers are
+        converted to the float type of x0, and integers and booleans stay what they are. None means one component, whose
+        row is None.
+    x0 : array-like or pytree of these
+        Starting point. ``inner`` and ``outer`` are called with an x of its structure. If all its numbers are float32,
+        runs are in float32, otherwise in float64, whatever the configuration of JAX.
+    jacobian : {"auto", "sampled", "operator", "constant"}, default="auto"
+        The kind of the Jacobian of g, of shape (l, n_variables), where l is the number of inner values. "sampled" is an
+        array, by forward or backward differentiation, whichever needs fewer sweeps. Step 9 of Algorithm 1 tracks it.
+        "operator" takes one backward sweep on each inner batch, however large l is. "constant" is an array that does
+        not depend on x, because ``inner`` is linear in x. It is computed once. "auto" is "sampled" if l is 1 or l times
+        n_variables is at most 16,384, and otherwise "operator".
+    sample_weight : array-like of shape (n,), default=None
+        Weights of the rows of inner_data and of outer_data. Rows are drawn with these probabilities.
+    penalty : object of `sk_stormc.penalties`, default=None
+        The penalty or constraint R. It acts on the flat x.
+    metric : array-like of shape (n_variables,) or (n_variables, n_variables), default=None
+        Approximation of the inverse Hessian. None means unscaled steps.
+    inner_floor : float, default=None
+        Lower bound of the domain of f, which is then only defined for u > inner_floor.
+
+    Raises
+    ------
+    ImportError
+        If JAX is not installed.
+    ValueError
+        If an argument is out of its range, if a function is not written with `jax.numpy` or returns something of
+        another form, or if its values or gradients at x0 are not finite.
+
+    See Also
+    --------
+    FiniteSumComposition : The same with derivatives by hand, and without JAX.
+
+    Notes
+    -----
+    Functions are compiled for a few sizes of batches: those of the method, and at most two for all components. These
+    are evaluated in blocks, so that memory does not grow with their number. The first fit therefore takes about a
+    second longer.
+
+    A problem can be pickled if its functions can, which are pickled by name.
+
+    Examples
+    --------
+    The mean loss and its deviation above the mean, mean (l_i - u)_+^2 with u = mean l_j, of a line through points:
+
+    >>> import numpy as np
+    >>> from sk_stormc import minimize
+    >>> from sk_stormc.problems import DifferentiableComposition
+    >>> rng = np.random.default_rng(0)
+    >>> A, b = rng.normal(size=(500, 3)), rng.normal(size=500)
+    >>> import jax.numpy as jnp  # doctest: +SKIP
+    >>> def loss(x, row):
+    ...     a, b = row
+    ...     return (a @ x["weight"] + x["bias"] - b) ** 2
+    >>> def outer(x, u, row):
+    ...     return loss(x, row) + jnp.maximum(loss(x, row) - u, 0) ** 2
+    >>> x0 = {"weight": np.zeros(3), "bias": 0.0}
+    >>> problem = DifferentiableComposition(loss, outer, (A, b), (A, b), x0=x0)  # doctest: +SKIP
+    >>> result = minimize(problem, random_state=0)  # doctest: +SKIP
+    >>> result.stop_reason, problem.unravel(result.x)["bias"].shape  # doctest: +SKIP
+    ('converged', ())
+    """
+
+    def __init__(
+        self,
+        inner: Callable,
+        outer: Callable,
+        inner_data: Any = None,
+        outer_data: Any = None,
+        *,
+        x0: Any,
+        jacobian: Literal["auto", "sampled", "operator", "constant"] = "auto",
+        sample_weight: ArrayLike | None = None,
+        penalty: Any = None,
+        metric: Any = None,
+        inner_floor: float | None = None,
+    ) -> None:
+        import_jax()
+        check_callable("inner", inner)
+        check_callable("outer", outer)
+        check_choice("jacobian", jacobian, ("auto", "sampled", "operator", "constant"))
+        self._inner, self._outer = inner, outer
+        self._structure, self._x0 = Structure.of("x0", x0)
+        dtype, self.n_variables = self._x0.dtype, self._x0.size
+        self._rows = {"inner": Rows("inner_data", inner_data, dtype), "outer": Rows("outer_data", outer_data, dtype)}
+        self.n_inner, self.n_outer = self._rows["inner"].n, self._rows["outer"].n
+        self.penalty, self.inner_floor = penalty, plain(inner_floor)
+        if metric is not None:
+            self.metric = check_metric("metric", metric, self.n_variables).astype(dtype)
+        self._weights = dict.fromkeys(self._rows)
+        if sample_weight is not None:
+            self._take_weights(sample_weight)
+        self._check_functions()
+        if jacobian == "auto":
+            n_u = self._u_structure.size
+            jacobian = "sampled" if n_u == 1 or n_u * self.n_variables <= TRACKED else "operator"
+        self.jacobian_kind = jacobian
+        check_attributes(self)
+        self._check_values()
+
+    def unravel(self, x: ArrayLike) -> Any:
+        """Give a flat x, such as ``result.x``, the structure of x0.
+
+        Parameters
+        ----------
+        x : array-like of shape (n_variables,)
+
+        Returns
+        -------
+        ndarray or pytree of ndarray
+        """
+        flat = np.array(x)
+        if flat.shape != (self.n_variables,):
+            raise ValueError(f"x must be of shape ({self.n_variables},), got shape {flat.shape}")
+        return self._structure.unravel(flat)
+
+    def initial_point(self, rng):
+        """x0, flat."""
+        return self._x0.copy()
+
+    def inner_batch(self, draws):
+        """The indices. None stays None, for all components, so that saved states do not contain them."""
+        return draws
+
+    def outer_batch(self, draws):
+        """The indices."""
+        return draws
+
+    def inner(self, x, batch):
+        """u, of shape (l,)."""
+        return self._mean("inner", "inner", batch, x)
+
+    def jacobian(self, x, batch):
+        """J, of shape (l, n_variables). Of kind "operator" it is the pair (a copy of x, batch)."""
+        return (x.copy(), batch) if self.jacobian_kind == "operator" else self._mean("jacobian", "inner", batch, x)
+
+    def vjp(self, J, v):
+        """J.T @ v."""
+        if self.jacobian_kind != "operator":
+            return super().vjp(J, v)
+        x, batch = J
+        return self._mean("vjp", "inner", batch, x, v)
+
+    def outer_gradient(self, x, u, batch):
+        """f_x and f_u."""
+        gradient = self._mean("outer_gradient", "outer", batch, x, u)
+        return gradient[: self.n_variables], gradient[self.n_variables :]
+
+    def outer(self, x, u):
+        """f(x, u) over all components."""
+        return float(self._mean("outer", "outer", None, x, u))
+
+    def inner_pair(self, x_old, x, batch, slope_batch):
+        """u and J at two points, by one call."""
+        if not (self._fits("inner", batch) and self._fits("inner", slope_batch)):
+            return super().inner_pair(x_old, x, batch, slope_batch)
+        points, rows = np.concatenate((x_old, x)), self._rows["inner"]
+        if self.jacobian_kind == "operator":
+            values = self._call("inner_pair", points, rows.take(batch))
+            return tuple((u, (z.copy(), slope_batch)) for u, z in zip(values, (x_old, x), strict=True))
+        n_u = self._u_structure.size
+        values = self._call("inner_pair", points, rows.take(batch), rows.take(slope_batch))
+        return tuple((value[:n_u], value[n_u:].reshape(n_u, -1)) for value in values)
+
+    def gradient_pair(self, old, new, batch):
+        """F at two points, by one call."""
+        parts, fits = [*old, *new], self._fits("outer", batch)
+        rows = ()
+        if self.jacobian_kind == "operator":
+            (parts[2], draws), (parts[5], other) = parts[2], parts[5]
+            fits = fits and draws is other and self._fits("inner", draws)
+            rows = (self._rows["inner"].take(draws),) if fits else ()
+        if not fits:
+            return super().gradient_pair(old, new, batch)
+        points = np.concatenate([part.ravel() for part in parts])
+        return tuple(self._call("gradient_pair", points, self._rows["outer"].take(batch), *rows))
+
+    # calls of what JAX compiled
+
+    def _call(self, name, *args):
+        with precision(self._x0.dtype):
+            return np.asarray(self._compiled[name](*args))
+
+    def _fits(self, side, batch):
+        return batch is not None and len(batch) <= self._block(side)
+
+    def _block(self, side):
+        """Number of rows that are evaluated at once. The array of a Jacobian takes several sweeps over them."""
+        n_u, array = self._u_structure.size, self.jacobian_kind != "operator"
+        sweeps = min(n_u, self.n_variables) if side == "inner" and array else 1
+        return max(1, BLOCK // ((self._rows[side].width + n_u) * sweeps))
+
+    def _mean(self, name, side, batch, *args):
+        """The mean over a batch, in blocks of nearly equal size, so that few sizes are compiled."""
+        weights = self._weights[side] if batch is None else None
+        n = self._rows[side].n if batch is None else len(batch)
+        ends = np.linspace(0, n, -(-n // self._block(side)) + 1).astype(int)
+        total = 0
+        for first, end in zip(ends[:-1].tolist(), ends[1:].tolist(), strict=True):
+            part = slice(first, end) if batch is None else batch[first:end]
+            p = None if weights is None else weights[first:end]
+            value = self._call(name, *args, self._rows[side].take(part), p)
+            total = total + (value if p is not None or len(ends) == 2 else (end - first) / n * value)
+        return total
+
+    @cached_property
+    def _compiled(self):
+        """The functions that JAX compiles when they are first called, by name."""
+        return compiled(self)
+
+    def __getstate__(self):
+        return {name: value for name, value in vars(self).items() if name != "_compiled"}
+
+    def _g(self, x, leaves):
+        """g of one row, a pytree."""
+        row = self._rows["inner"].tree(leaves)
+        x = self._structure.unravel(x)
+        with tracing("inner", x=x, row=row):
+            value = self._inner(x, row)
+        check_returned("inner", value)
+        return value
+
+    def _f(self, x, u, leaves):
+        """f of one row."""
+        row = self._rows["outer"].tree(leaves)
+        x, u = self._structure.unravel(x), self._u_structure.unravel(u)
+        with tracing("outer", x=x, u=u, row=row):
+            value = self._outer(x, u, row)
+        check_returned("outer", value, single=True)
+        return value
+
+    # checks in the constructor
+
+    def _take_weights(self, sample_weight):
+        """Weights with sum 1 of the rows of both data, and draws by them."""
+        sides = [side for side, rows in self._rows.items() if rows.width]
+        if not sides:
+            raise ValueError("sample_weight must be None where inner_data and outer_data are None")
+        for side in sides:
+            weights = check_weights(sample_weight, self._rows[side].n, "in row")
+            self._weights[side] = with_sum_one(weights).astype(self._x0.dtype)
+        self.source = FiniteSource(self.n_inner, self.n_outer, *self._weights.values())
+
+    def _check_functions(self):
+        """Trace both functions on one row, and find the structure of u."""
+        jax, dtype = import_jax(), self._x0.dtype
+        first = {side: rows.take(slice(0, 1)) for side, rows in self._rows.items()}
+        with precision(dtype):
+            rows = {side: tuple(leaf[0] for leaf in leaves) for side, leaves in first.items()}
+            leaves, _, template = flatten("u", jax.eval_shape(self._g, self._x0, rows["inner"]))
+            self._u_structure = Structure(template, [leaf.shape for leaf in leaves])
+            jax.eval_shape(self._f, self._x0, np.zeros(self._u_structure.size, dtype), rows["outer"])
+
+    def _check_values(self):
+        """Evaluate both functions and the gradient at x0 on all data."""
+        u = self.inner(self._x0, None)
+        if not np.isfinite(u).all():
+            raise ValueError(f"inner must be finite at x0, got the mean {short(u)}")
+        value = self.outer(self._x0, u)
+        if not math.isfinite(value):
+            raise ValueError(f"outer must be finite at x0, got {value} with u the mean of inner, {short(u)}")
+        F = self.gradient(self._x0)
+        if not np.isfinite(F).all():
+            raise ValueError(
+                f"inner and outer must have finite gradients at x0, got {short(F)}: square roots and norms have none "
+                "at 0, nor has jnp.where if the branch that is not chosen has none"
+            )
+
+
+def compiled(problem):
+    """The functions of a problem that JAX compiles when they are first called, by name.
+
+    The last arguments are rows of data, and their weights or None.
+    """
+    jax = import_jax()
+    jnp, dtype = jax.numpy, problem._x0.dtype
+    d, n_u = problem.n_variables, problem._u_structure.size
+
+    def flat(value):
+        return jnp.concatenate([jnp.ravel(leaf).astype(dtype) for leaf in jax.tree.leaves(value)])
+
+    def mean(h, rows, p):
+        if not rows:
+            return h(rows)
+        values = jax.vmap(h)(rows)
+        return values.mean(0) if p is None else p @ values
+
+    def g(x, rows, p=None):
+        return mean(lambda row: flat(problem._g(x, row)), rows, p)
+
+    def f(x, u, rows, p=None):
+        return mean(lambda row: flat(problem._f(x, u, row))[0], rows, p)
+
+    def vjp(x, v, rows, p=None):
+        return jax.vjp(lambda z: g(z, rows, p), x)[1](v)[0]
+
+    def inner_pair(points, rows, slope_rows=None):
+        def both(x):
+            u = g(x, rows)
+            return u if slope_rows is None else jnp.concatenate([u, slope(x, slope_rows).ravel()])
+
+        return jnp.stack([both(x) for x in points.reshape(2, d)])  # vmap would take three times as long
+
+    def gradient_pair(points, rows, inner_rows=None):
+        def F(point):
+            x, u, J = jnp.split(point, (d, d + n_u))
+            f_x, f_u = gradient(x, u, rows)
+            return f_x + (f_u @ J.reshape(n_u, d) if inner_rows is None else vjp(J, f_u, inner_rows))
+
+        return jnp.stack([F(point) for point in points.reshape(2, -1)])
+
+    slope = jax.jacrev(g) if n_u <= d else jax.jacfwd(g)
+    gradient = jax.grad(f, (0, 1))
+    functions = {
+        "inner": g,
+        "jacobian": slope,
+        "vjp": vjp,
+        "outer": f,
+        "outer_gradient": lambda *args: jnp.concatenate(gradient(*args)),
+        "inner_pair": inner_pair,
+        "gradient_pair": gradient_pair,
+    }
+    return {name: jax.jit(function) for name, function in functions.items()}

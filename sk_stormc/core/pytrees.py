@@ -1,0 +1,200 @@
+"""Pytrees of numbers for JAX: a starting point, rows of data, and errors of functions that JAX cannot trace."""
+
+import importlib
+import os
+import traceback
+from contextlib import contextmanager
+from numbers import Number
+
+import numpy as np
+
+from sk_stormc.utils.validation import as_numbers, check_numeric, naming, short
+
+__all__ = ["Rows", "Structure", "check_returned", "flatten", "import_jax", "precision", "tracing"]
+
+CHECKED = 2**20  # numbers that are checked at once, so that a memory map stays in its file
+INT32 = np.iinfo(np.int32)
+
+
+def import_jax():
+    """JAX, which is optional."""
+    try:
+        return importlib.import_module("jax")
+    except ImportError as error:
+        raise ImportError(
+            'DifferentiableComposition needs JAX: pip install "sk_stormc[autodiff]". FiniteSumComposition takes '
+            "derivatives by hand"
+        ) from error
+
+
+def precision(dtype):
+    """A context in which JAX has 64-bit types if dtype is float64, and otherwise not, whatever its configuration."""
+    return import_jax().enable_x64(dtype == np.float64)
+
+
+def _shapes(value):
+    """The shapes of the leaves of a pytree, in words."""
+    words = import_jax().tree.map(lambda leaf: f"shape {np.shape(leaf)}" if np.shape(leaf) else "a number", value)
+    return str(words).replace("'", "")
+
+
+@contextmanager
+def tracing(name, **arguments):
+    """A context in which JAX traces a user's function. Errors name the function, and the line or the arguments."""
+    jax = import_jax()
+    try:
+        yield
+    except (jax.errors.JAXTypeError, jax.errors.JAXIndexError) as error:
+        libraries = os.path.dirname(jax.__file__), os.path.dirname(np.__file__), __file__
+        frames = [f for f in traceback.extract_tb(error.__traceback__) if not f.filename.startswith(libraries)]
+        line, file = frames[-1], os.path.basename(frames[-1].filename)
+        raise ValueError(
+            f"{name} must be written with jax.numpy, without NumPy's functions, float(), int() or `if` on the numbers "
+            f"that it is given (jnp.where chooses), got in line {line.lineno} of {file}: {line.line}"
+        ) from error
+    except Exception as error:
+        called = ", ".join(f"{argument} of {_shapes(value)}" for argument, value in arguments.items())
+        error.add_note(f"{name} was called with {called}")
+        raise
+
+
+def check_returned(name, value, single=False):
+    """Raise a ValueError unless a function returned real numbers: a pytree of them, or a ``single`` one."""
+    jax = import_jax()
+    leaves = jax.tree.leaves(value)
+    kinds = {(leaf if isinstance(leaf, jax.Array) else np.asarray(leaf)).dtype.kind for leaf in leaves}
+    size = sum(np.size(leaf) for leaf in leaves)
+    if not (size and kinds <= set("fiub")) or (single and size != 1):
+        expected = "a number for each row" if single else "a number, an array or a pytree of them for each row"
+        real = leaves and kinds <= set("fiub")
+        raise ValueError(f"{name} must return {expected}, got {_shapes(value) if real else short(value)}")
+
+
+def _is_array_like(value):
+    """Whether a list is an array of numbers, and not a pytree of its entries."""
+    return isinstance(value, list) and all(isinstance(leaf, Number) for leaf in import_jax().tree.leaves(value))
+
+
+def flatten(name, tree):
+    """The leaves of a pytree, their names, and the pytree with the position of each leaf in its place."""
+    jax = import_jax()
+    paths, structure = jax.tree_util.tree_flatten_with_path(tree, is_leaf=_is_array_like)
+    if not paths:
+        raise ValueError(f"{name} must hold at least one array, got {short(tree)}")
+    names = [name + jax.tree_util.keystr(path) for path, _ in paths]
+    return [leaf for _, leaf in paths], names, jax.tree.unflatten(structure, range(len(paths)))
+
+
+def fill(template, leaves):
+    """The pytree with leaves in the place of their positions."""
+    return import_jax().tree.map(lambda k: leaves[k], template)
+
+
+def check_finite(name, array):
+    """Raise a ValueError for numbers that are not finite."""
+    size = max(1, CHECKED // max(1, array[:1].size)) if array.ndim else 1
+    for first in range(0, len(array) if array.ndim else 1, size):
+        part = array[first : first + size] if array.ndim else array
+        if not np.isfinite(part).all():
+            k = np.argwhere(~np.isfinite(part))[0].tolist()
+            value = part[tuple(k)]
+            where = f" at {(first + k[0], *k[1:]) if len(k) > 1 else first + k[0]}" if k else ""
+            raise ValueError(f"{name} must be finite, got {value}{where}")
+
+
+class Structure:
+    """The structure of a pytree of numbers, and the way from one flat array to it.
+
+    Attributes
+    ----------
+    template : pytree
+        The pytree with the position of each leaf in its place.
+    shapes : list of tuple
+        The shapes of the leaves.
+    """
+
+    def __init__(self, template, shapes):
+        self.template, self.shapes = template, shapes
+        self._ends = np.cumsum([int(np.prod(shape)) for shape in shapes]).tolist()
+
+    @classmethod
+    def of(cls, name, tree):
+        """The structure of a checked pytree of numbers, and its flat array of float32 or float64."""
+        leaves, names, template = flatten(name, tree)
+        single = all(getattr(leaf, "dtype", None) == np.float32 for leaf in leaves)
+        arrays = []
+        for part, leaf in zip(names, leaves, strict=True):
+            arrays.append(as_numbers(part, leaf, np.float32 if single else float))
+            check_finite(part, arrays[-1])
+        structure = cls(template, [array.shape for array in arrays])
+        if not structure.size:
+            raise ValueError(f"{name} must hold at least one number, got {short(tree)}")
+        return structure, np.concatenate([array.ravel() for array in arrays])
+
+    @property
+    def size(self):
+        """Number of entries of the flat array."""
+        return self._ends[-1]
+
+    def unravel(self, flat):
+        """The pytree of a flat array, of NumPy or JAX."""
+        starts = [0, *self._ends[:-1]]
+        parts = zip(starts, self._ends, self.shapes, strict=True)
+        return fill(self.template, [flat[a:b].reshape(shape) for a, b, shape in parts])
+
+
+class Rows:
+    """The rows of a pytree of arrays with a common first axis, or of None, which has one row.
+
+    Attributes
+    ----------
+    n : int
+        Number of rows.
+    width : int
+        Number of entries of a row.
+    """
+
+    def __init__(self, name, data, dtype):
+        self._dtype, self._leaves, self._template = dtype, [], None
+        self.n, self.width = 1, 0
+        if data is None:
+            return
+        leaves, names, self._template = flatten(name, data)
+        self._leaves = [self._checked(*pair) for pair in zip(names, leaves, strict=True)]
+        self.n = len(self._leaves[0])
+        for part, leaf in zip(names, self._leaves, strict=True):
+            if len(leaf) != self.n:
+                raise ValueError(
+                    f"{name} must have arrays of the same length, got {self.n} rows in {names[0]} and {len(leaf)} in "
+                    f"{part}"
+                )
+        if not self.n:
+            raise ValueError(f"{name} must have at least one row, got none")
+        self.width = sum(leaf[0].size for leaf in self._leaves)
+
+    def _checked(self, name, leaf):
+        """A leaf as an array, without a copy where it is one."""
+        check_numeric(name, leaf)
+        with naming(name):
+            array = leaf if isinstance(leaf, np.ndarray) else np.asarray(leaf)
+        if array.dtype.kind not in "fiub":
+            array = as_numbers(name, leaf)
+        if not array.ndim:
+            raise ValueError(f"{name} must have an axis of rows, got the number {array}")
+        if array.dtype.kind == "f":
+            check_finite(name, array)
+        elif self._dtype == np.float32 and array.size and not INT32.min <= array.min() <= array.max() <= INT32.max:
+            raise ValueError(f"{name} must be within the range of int32 where x0 is float32, got up to {array.max()}")
+        return array
+
+    def take(self, draws):
+        """The leaves of these rows. Draws are indices or a slice."""
+        parts = (leaf[draws] if isinstance(draws, slice) else leaf.take(draws, 0) for leaf in self._leaves)
+        return tuple(self._converted(part) for part in parts)
+
+    def _converted(self, part):
+        return part.astype(self._dtype, copy=False) if part.dtype.kind == "f" else part
+
+    def tree(self, leaves):
+        """The pytree of the leaves of some rows, or None if there are no data."""
+        return fill(self._template, leaves) if leaves else None

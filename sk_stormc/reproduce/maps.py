@@ -1,0 +1,71 @@
+"""Draw a map of your own points.
+
+Points with many columns become points in the plane, by t-SNE, so that neighbours stay close. A column "label" colours
+them.
+"""
+
+import csv
+import time
+
+import numpy as np
+from sklearn.preprocessing import StandardScaler
+
+from sk_stormc.embedding.estimator import SNEEmbedding
+from sk_stormc.reproduce.files import PICTURES, add_points_argument, read_points, result_file
+
+__all__ = ["add_arguments", "report"]
+
+
+def add_arguments(parser):
+    """Add the command's options."""
+    add_points_argument(parser, "your points, a row each", required=True)
+    add = parser.add_argument
+    add(
+        "--out",
+        type=result_file(*PICTURES, ".csv"),
+        required=True,
+        metavar="FILE",
+        help="a picture (.png, .pdf, .svg), or a .csv file for the positions",
+    )
+    add("--perplexity", type=float, default=30.0, metavar="P", help="number of neighbours (default: %(default)s)")
+    add("--standardize", action="store_true", help="divide columns by their deviations, for columns of several units")
+    add("--jobs", type=int, default=1, metavar="N", help="number of threads, -1 for all (default: %(default)s)")
+
+
+def report(args):
+    """Make the map, and write its picture or its positions."""
+    X, labels = read_points(args.data)
+    if args.standardize:
+        X = StandardScaler().fit_transform(X)
+    began = time.perf_counter()
+    embedding = SNEEmbedding(perplexity=args.perplexity, random_state=0, n_jobs=args.jobs).fit(X)
+    seconds = time.perf_counter() - began
+    print(f"{args.data}: {len(X)} points, {X.shape[1]} columns, {'no labels' if labels is None else 'labels'}")
+    print(f"divergence {embedding.kl_divergence_:.4g}, perplexity {embedding.perplexity_:g}, {seconds:.1f} seconds")
+    if args.out.suffix == ".csv":
+        _write(embedding.embedding_, labels, args.out)
+    else:
+        _draw(embedding, labels, args.out)
+    print(f"Map written to {args.out}")
+
+
+def _write(positions, labels, path):
+    columns, names = [positions[:, 0], positions[:, 1]], ["x", "y"]
+    if labels is not None:
+        columns, names = [*columns, labels], [*names, "label"]
+    with open(path, "w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        writer.writerow(names)
+        writer.writerows(zip(*map(np.ndarray.tolist, columns), strict=True))
+
+
+def _draw(embedding, labels, path):
+    from matplotlib.backends.backend_agg import FigureCanvasAgg  # not for --help
+    from matplotlib.figure import Figure
+
+    from sk_stormc.plotting import EmbeddingDisplay
+
+    figure = Figure(figsize=(8, 6.5), layout="constrained")
+    FigureCanvasAgg(figure)
+    EmbeddingDisplay.from_estimator(embedding, labels, ax=figure.add_subplot())
+    figure.savefig(path, dpi=150)

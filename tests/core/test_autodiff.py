@@ -1,0 +1,297 @@
+"""Problems whose derivatives JAX takes: values, precision, compilations, forms of data, and what is refused."""
+
+import pickle
+import subprocess
+import sys
+from collections import namedtuple
+
+import numpy as np
+import pytest
+from helpers import composition, regression
+
+from sk_stormc import compare_solvers, minimize
+from sk_stormc.penalties import L1
+from sk_stormc.problems import DifferentiableComposition, check_problem
+
+jax = pytest.importorskip("jax", reason="needs JAX")
+jnp = jax.numpy
+
+START = [1.0, -0.5, 0.5]
+A, b = regression(1500)
+Line = namedtuple("Line", "weight bias")
+
+
+def loss(x, row):
+    a, target = row
+    return (jnp.tanh(a @ x) - target) ** 2
+
+
+def loss_and_deviation(x, u, row):
+    value = loss(x, row)
+    return value + jnp.maximum(value - u, 0) ** 2
+
+
+def problem_of(inner=loss, outer=loss_and_deviation, inner_data=(A, b), outer_data=(A, b), **kwargs):
+    return DifferentiableComposition(inner, outer, inner_data, outer_data, **{"x0": START, **kwargs})
+
+
+def several(x, row):
+    """g with six values, in a pytree."""
+    a, target = row["features"], row["target"]
+    return {"loss": (a @ x.weight + x.bias - target) ** 2, "outer": (a[:, None] * jnp.sin(x.weight)[:2],)}
+
+
+def of_several(x, u, row):
+    return (
+        jnp.log(1 + u["loss"]) * row[0] + (u["outer"][0] ** 2).sum() + jnp.cos(x.bias) * row.sum() + x.weight @ x.weight
+    )
+
+
+def pytrees(**kwargs):
+    data = {"features": A[:200], "target": b[:200]}
+    x0 = Line(np.array([0.3, -0.2, 0.9]), 0.5)
+    return DifferentiableComposition(several, of_several, data, A[:70], x0=x0, **kwargs)
+
+
+@pytest.mark.parametrize("jacobian", ["sampled", "operator"])
+def test_gradients_are_those_of_finite_differences(jacobian):
+    problem = pytrees(jacobian=jacobian)
+    assert (problem.n_inner, problem.n_outer, problem.n_variables) == (200, 70, 4)
+    x, steps = np.array([0.4, 0.1, -0.7, 0.2]), 1e-5 * np.eye(4)
+    expected = [(problem.objective(x + h) - problem.objective(x - h)) / 2e-5 for h in steps]
+    assert np.allclose(problem.gradient(x), expected, rtol=1e-8, atol=1e-8)
+    check_problem(problem, n_draws=50)
+
+
+def test_values_are_means_over_rows():
+    problem, x = problem_of(), np.array([0.4, 0.1, -0.7])
+    losses = (np.tanh(A @ x) - b) ** 2
+    u = losses.mean()
+    assert np.isclose(problem.objective(x), np.mean(losses + np.maximum(losses - u, 0) ** 2), rtol=1e-14)
+    assert np.allclose(problem.inner(x, np.array([3, 3, 5])), losses[[3, 3, 5]].mean(), rtol=1e-14)
+
+
+@pytest.mark.parametrize("solver", ["storm-c", "storm-c-paper", "sarah-c", "scgd", "civr", "lbfgs"])
+@pytest.mark.parametrize(("jacobian", "way"), [("sampled", "jacobian"), ("operator", "vjp")])
+def test_trajectories_and_counts_are_those_of_derivatives_by_hand(solver, jacobian, way):
+    budget = {"max_iter": 60} | ({} if solver == "lbfgs" else {"tol": 0})
+    by_jax = minimize(problem_of(jacobian=jacobian), solver, random_state=0, **budget)
+    by_hand = minimize(composition(A, b, way), solver, random_state=0, **budget)
+    assert np.allclose(by_jax.x, by_hand.x, rtol=1e-7, atol=1e-9)
+    assert by_jax.n_evaluations == by_hand.n_evaluations and np.array_equal(by_jax.ifo, by_hand.ifo)
+
+
+@pytest.mark.parametrize("jacobian", ["sampled", "operator"])
+def test_blocks_give_the_same_values(jacobian, monkeypatch):
+    whole, x, u, v = pytrees(jacobian=jacobian), np.full(4, 0.3), np.full(7, 0.2), np.arange(7.0)
+    draws, every = np.arange(200) % 150, np.arange(200)
+    weighted = problem_of(sample_weight=1.0 + np.arange(1500))
+
+    def values():
+        parts = [whole.inner(x, batch) for batch in (None, draws)]
+        parts += [whole.vjp(whole.jacobian(x, batch), v) for batch in (None, draws)]
+        parts += [*whole.outer_gradient(x, u, None), [whole.outer(x, u), weighted.objective(x[:3])], whole.gradient(x)]
+        (u_old, J_old), (u_new, J) = whole.inner_pair(x, 2 * x, draws, every)
+        parts += [u_old, u_new, whole.vjp(J_old, v), whole.vjp(J, v)]
+        parts += whole.gradient_pair((x, u, J_old), (2 * x, 2 * u, J), draws[:60])
+        return parts
+
+    at_once = values()
+    monkeypatch.setattr("sk_stormc.core.autodiff.BLOCK", 200)
+    for part, expected in zip(values(), at_once, strict=True):
+        assert np.allclose(part, expected, rtol=1e-12, atol=1e-13)
+
+
+# precision
+
+
+@pytest.mark.parametrize("by_default", [False, True])
+def test_float64_whatever_the_configuration(by_default):
+    expected = minimize(problem_of(), random_state=0, max_iter=50).x
+    with jax.enable_x64(by_default):
+        result = minimize(problem_of(), random_state=0, max_iter=50)
+        assert jnp.zeros(1).dtype == (np.float64 if by_default else np.float32)
+        assert minimize(problem_of(x0=np.array(START, np.float32)), random_state=0).x.dtype == np.float32
+    assert result.x.dtype == np.float64 and np.array_equal(result.x, expected)
+
+
+def test_float32_where_all_of_x0_is():
+    single = {"weight": np.zeros(3, np.float32), "bias": np.float32(1)}
+
+    def g(x, row):
+        assert x["weight"].dtype == row.dtype == np.float32
+        return row @ x["weight"] + x["bias"]
+
+    assert problem_of(g, lambda x, u, row: u**2, A, None, x0=single).initial_point(None).dtype == np.float32
+    mixed = single | {"bias": 1.0}
+    assert (
+        problem_of(lambda x, row: row @ x["weight"], lambda x, u, row: u, A, x0=mixed).gradient(np.ones(4)).dtype
+        == float
+    )
+
+
+# compilations
+
+
+@pytest.mark.parametrize("jacobian", ["sampled", "operator"])
+def test_a_run_compiles_for_few_sizes_and_a_second_one_for_none(jacobian):
+    traces = []
+
+    def g(x, row):
+        traces.append(1)
+        return loss(x, row)
+
+    problem = problem_of(g, jacobian=jacobian)
+    result = minimize(problem, random_state=0, tol=0, max_iter=300)
+    compiled = len(traces)  # a function of both points calls g twice
+    assert result.n_iter == 300 and compiled <= 12
+    minimize(problem, random_state=1, tol=0, max_iter=300)
+    minimize(problem, "sarah-c", batch_size=16, learning_rate=0.1, random_state=1, tol=0, max_iter=300)
+    assert len(traces) <= compiled + 2
+
+
+# forms of x0 and of data
+
+
+def test_structures_of_x0_and_of_u():
+    problem = pytrees()
+    x = problem.unravel(np.arange(4.0))
+    assert isinstance(x, Line) and x.weight.tolist() == [0, 1, 2] and x.bias.shape == () and x.bias == 3
+    assert np.array_equal(problem.initial_point(None), [0.3, -0.2, 0.9, 0.5])
+    result = np.arange(4.0)
+    problem.unravel(result).weight[0] = 9
+    assert result[0] == 0
+    with pytest.raises(ValueError, match=r"x must be of shape \(4,\), got shape \(3,\)"):
+        problem.unravel(np.zeros(3))
+
+
+def test_forms_of_data(tmp_path):
+    pandas = pytest.importorskip("pandas")
+    x, expected = np.array(START), problem_of().gradient(np.array(START))
+    mapped = np.memmap(tmp_path / "rows", np.float64, "w+", shape=A.shape)
+    mapped[:] = A
+    for rows in (A.tolist(), pandas.DataFrame(A), mapped, jnp.asarray(A.astype(np.float32))):
+        values = pandas.Series(b) if isinstance(rows, pandas.DataFrame) else b
+        problem = problem_of(inner_data=(rows, values), outer_data=(rows, values))
+        assert np.allclose(problem.gradient(x), expected, rtol=1e-5 if isinstance(rows, jax.Array) else 1e-13)
+
+
+def test_integers_stay_integers():
+    kind = np.arange(30) % 3
+    problem = problem_of(lambda x, row: x[row], lambda x, u, row: u**2, kind, None)
+    assert np.isclose(problem.objective(np.array([1.0, 2.0, 6.0])), 9)
+
+
+def test_one_component_each():
+    problem = DifferentiableComposition(lambda x, row: x - 1, lambda x, u, row: u @ u, x0=[0, 0])
+    assert (problem.n_inner, problem.n_outer) == (1, 1)
+    assert np.allclose(minimize(problem, random_state=0).x, 1)
+
+
+def test_an_inner_value_without_x_and_single_numbers():
+    problem = problem_of(lambda x, row: row[1] ** 2, lambda x, u, row: (u + (x**2).sum())[None])
+    assert np.allclose(problem.gradient(np.array(START)), 2 * np.array(START))
+    assert np.isclose(problem.objective(np.zeros(3)), np.mean(b**2))
+
+
+# options
+
+
+def test_the_kind_of_jacobian():
+    wide = {"inner": lambda x, row: jnp.outer(x, x), "outer": lambda x, u, row: u.sum(), "outer_data": None}
+    assert problem_of().jacobian_kind == problem_of(**wide).jacobian_kind == "sampled"
+    assert problem_of(**wide, x0=np.ones(26)).jacobian_kind == "operator"
+    assert problem_of(x0=np.ones(40_000), inner=lambda x, r: x[0], outer=lambda x, u, r: u).jacobian_kind == "sampled"
+    linear = {"inner": lambda x, row: row[0] @ x, "outer": lambda x, u, row: (row[0] @ x - u) ** 2 - u}
+    constant = problem_of(**linear, jacobian="constant")
+    check_problem(constant, n_draws=50)
+    assert minimize(constant, random_state=0).n_evaluations["jacobian"] == 1500
+    with pytest.raises(ValueError, match="of kind 'constant' differ"):
+        check_problem(problem_of(jacobian="constant"), n_draws=50)
+
+
+def test_weights_are_repeated_rows():
+    counts = np.random.default_rng(0).integers(1, 4, 300)
+    rows = A[:300], b[:300]
+    repeated = tuple(part.repeat(counts, 0) for part in rows)
+    weighted = problem_of(inner_data=rows, outer_data=rows, sample_weight=counts)
+    check_problem(weighted, repeated=problem_of(inner_data=repeated, outer_data=repeated), n_draws=300)
+
+
+def test_penalty_metric_and_floor():
+    problem = problem_of(penalty=L1(0.02), metric=[1.0, 2.0, 1.0], inner_floor=0.0)
+    by_hand = composition(A, b, penalty=L1(0.02), metric=[1.0, 2.0, 1.0], inner_floor=0.0)
+    results = [minimize(each, random_state=0) for each in (problem, by_hand)]
+    assert np.allclose(results[0].x, results[1].x, atol=1e-6) and results[0].stop_reason == "converged"
+
+
+def test_runs_resume_pickle_and_are_compared():
+    problem = problem_of(jacobian="operator")
+    full = minimize(problem, random_state=0, tol=0, max_iter=80)
+    half = minimize(problem, random_state=0, tol=0, max_iter=30)
+    state = pickle.loads(pickle.dumps(half.state))
+    rest = minimize(pickle.loads(pickle.dumps(problem)), random_state=0, tol=0, max_iter=80, state=state)
+    assert np.array_equal(rest.x, full.x) and rest.n_evaluations == full.n_evaluations
+    assert "sarah-c" in str(compare_solvers(problem, ["storm-c", "sarah-c"], n_seeds=1, random_state=0, max_iter=20))
+
+
+# what is refused
+
+
+def branches(x, row):
+    return x[0] if x[0] > 0 else 0.0
+
+
+NAN = np.array([0.0, np.nan, 0.0])
+REFUSED = [
+    ({"inner": 3}, "inner must be callable"),
+    ({"jacobian": "dense"}, "jacobian must be one of 'auto', 'sampled', 'operator', 'constant', got 'dense'"),
+    ({"x0": {"w": NAN}}, r"x0\['w'\] must be finite, got nan at 1"),
+    ({"x0": None}, "x0 must hold at least one array, got None"),
+    ({"x0": []}, "x0 must hold at least one number"),
+    ({"x0": "abc"}, "x0 must be numbers, got 'abc'"),
+    ({"inner_data": (A, b[1:])}, r"inner_data must .* 1500 rows in inner_data\[0\] and 1499 in inner_data\[1\]"),
+    ({"inner_data": (A[:0], b[:0])}, "inner_data must have at least one row"),
+    ({"outer_data": (A, 1.0)}, r"outer_data\[1\] must have an axis of rows, got the number 1.0"),
+    ({"outer_data": (A, np.where(b > 1, np.inf, b))}, r"outer_data\[1\] must be finite, got inf at \d+"),
+    ({"inner_data": [[1, 2], [3]]}, "inner_data: "),
+    ({"inner_data": np.array(["a"])}, "inner_data must be numbers"),
+    ({"inner_data": [2**40], "x0": np.zeros(1, np.float32)}, "inner_data must be within the range of int32"),
+    ({"sample_weight": np.ones(3)}, r"sample_weight must be of shape \(1500,\)"),
+    ({"inner_data": None, "outer_data": None, "sample_weight": [1.0]}, "sample_weight must be None"),
+    ({"metric": [1.0, 2.0]}, "metric must be a vector or matrix of 3 variables"),
+    ({"inner": branches}, r"inner must be written with jax.numpy, .* in line \d+ of test_autodiff.py: return x"),
+    ({"inner": lambda x, row: np.exp(row[0] @ x)}, "inner must be written with jax.numpy"),
+    ({"inner": lambda x, row: x[x > 0].sum()}, "inner must be written with jax.numpy"),
+    ({"outer": lambda x, u, row: float(u)}, "outer must be written with jax.numpy"),
+    ({"inner": lambda x, row: None}, "inner must return a number, an array or a pytree .* got None"),
+    ({"inner": lambda x, row: 1j * x}, "inner must return a number, an array or a pytree"),
+    ({"outer": lambda x, u, row: x}, r"outer must return a number for each row, got shape \(3,\)"),
+    ({"inner": lambda x, row: jnp.log(row[0] @ x)}, "inner must be finite at x0"),
+    ({"outer": lambda x, u, row: jnp.log(-u)}, "outer must be finite at x0, got nan with u the mean of inner"),
+    ({"outer": lambda x, u, row: jnp.sqrt((0 * x) @ x)}, "inner and outer must have finite gradients at x0"),
+]
+
+
+@pytest.mark.parametrize(("changes", "message"), REFUSED)
+def test_invalid_arguments(changes, message):
+    with pytest.raises(ValueError, match=message):
+        problem_of(**changes)
+
+
+@pytest.mark.parametrize("inner", [lambda x: x, lambda x, row: row[0] @ x[:2]])
+def test_errors_of_functions_tell_what_these_were_called_with(inner):
+    with pytest.raises(TypeError) as caught:
+        problem_of(inner)
+    assert "inner was called with x of shape (3,), row of (shape (3,), a number)" in caught.value.__notes__
+
+
+def test_without_jax(monkeypatch):
+    monkeypatch.setitem(sys.modules, "jax", None)
+    with pytest.raises(ImportError, match=r'pip install "sk_stormc\[autodiff\]"'):
+        problem_of()
+
+
+def test_jax_is_not_imported_before_it_is_used():
+    code = "import sys, sk_stormc.problems, sk_stormc.estimators; sys.exit('jax' in sys.modules)"
+    assert subprocess.run([sys.executable, "-W", "ignore", "-c", code]).returncode == 0

@@ -1,0 +1,322 @@
+"""SNEProblem: the paper's formulas, gradients, sampled batches, costs, and that it keeps nothing of earlier points."""
+
+import functools
+import threading
+
+import numpy as np
+import pytest
+from helpers import few_of
+from scipy import sparse
+from scipy.special import logsumexp
+from sklearn.metrics import pairwise_distances
+
+from sk_stormc import STORMCompositional, minimize
+from sk_stormc.affinities import perplexity_affinities
+from sk_stormc.embedding import kernel_sums
+from sk_stormc.problems import SNEProblem
+
+KERNELS = ("gaussian", "student-t")
+
+
+@functools.cache
+def affinities(n, seed=0, perplexity=5):
+    return perplexity_affinities(np.random.default_rng(seed).normal(size=(n, 5)), perplexity)
+
+
+def make_problem(n=50, d=2, kernel="gaussian", dtype=np.float64, **kwargs):
+    return SNEProblem(affinities(n).copy(), d, kernel=kernel, dtype=dtype, **kwargs)
+
+
+def make_point(problem, seed=1, scale=0.7):
+    return (np.random.default_rng(seed).normal(size=problem.n_variables) * scale).astype(problem.dtype)
+
+
+def differences(function, x, h=1e-6):
+    return np.array([(function(x + h * e) - function(x - h * e)) / (2 * h) for e in np.eye(x.size)])
+
+
+class Paper:
+    """The paper's compositional SNE, dense: y = (x_1, ..., x_n, u_1, ..., u_n), with its own g_i and f_j."""
+
+    def __init__(self, P):
+        self.P, self.n = P, len(P)  # P[i, j] = p_{j|i}
+
+    def g(self, i, x):
+        e = np.exp(-np.square(x - x[i]).sum(axis=1))
+        return x, self.n * e - 1  # the 1 belongs to the i = k term: its sum over i is Z_k + 1 - 1
+
+    def f(self, j, x, u):
+        return self.n * sum(
+            self.P[i, j] * (np.square(x[i] - x[j]).sum() + np.log(u[i])) for i in range(self.n) if i != j
+        )
+
+    def phi(self, x):
+        u = np.mean([self.g(i, x)[1] for i in range(self.n)], axis=0)
+        return np.mean([self.f(j, x, u) for j in range(self.n)])
+
+    def grad_f(self, j, x, u):
+        n, P = self.n, self.P
+        in_x = 2 * n * P[:, j, None] * (x - x[j])
+        in_x[j] = -2 * n * (P[:, j, None] * (x - x[j])).sum(axis=0)
+        return in_x, n * P[:, j] / u
+
+    def corrected_jacobian(self, i, x):
+        """d g_{i, n+k} / d x_l: [k, l] is a vector; in column k of G_{i,k} and, with the other sign, in column i."""
+        n = self.n
+        e = np.exp(-np.square(x - x[i]).sum(axis=1))
+        J = np.zeros((n, n, x.shape[1]))
+        for k in range(n):
+            if k != i:
+                J[k, k] = -2 * n * e[k] * (x[k] - x[i])
+                J[k, i] = 2 * n * e[k] * (x[k] - x[i])
+        return J
+
+    def gradient(self, x):
+        n = self.n
+        u = np.mean([self.g(i, x)[1] for i in range(n)], axis=0)
+        J = np.mean([self.corrected_jacobian(i, x) for i in range(n)], axis=0)
+        in_x, in_u = (np.mean(part, axis=0) for part in zip(*(self.grad_f(j, x, u) for j in range(n)), strict=True))
+        return in_x + np.einsum("kld,k->ld", J, in_u)
+
+
+@pytest.mark.parametrize("d", [1, 2, 3])
+def test_the_papers_formulas(d):
+    problem = make_problem(20, d)
+    paper, x = Paper(problem.P.toarray()), make_point(problem)
+    X = x.reshape(20, d)
+    np.testing.assert_allclose(problem.objective(x), paper.phi(X), rtol=1e-12)
+    numeric = differences(lambda z: paper.phi(z.reshape(20, d)), x)
+    scale = np.abs(numeric).max()
+    assert np.abs(paper.gradient(X).ravel() - numeric).max() < 1e-6 * scale
+    assert np.abs(problem.gradient(x) - numeric).max() < 1e-6 * scale
+
+
+def test_the_printed_repulsion_is_wrong():
+    # the paper's closing G_{i,l} has (1/Z_l - 1/Z_k) where (1/Z_l + 1/Z_k) belongs
+    problem = make_problem(20)
+    x = make_point(problem)
+    X = x.reshape(20, 2)
+    E = np.exp(-pairwise_distances(X, metric="sqeuclidean")) - np.eye(20)
+    Z = E.sum(axis=1)
+    repulsion = differences(lambda z: problem.outer(z, problem.inner(z, problem.inner_batch(None))), x)
+    repulsion -= differences(lambda z: problem.outer(z, Z), x)
+    right, wrong = (
+        -2 * np.einsum("lk,lkd->ld", (1 / Z[:, None] + s / Z[None]) * E, X[:, None] - X[None]).ravel() for s in (1, -1)
+    )
+    assert np.abs(right - repulsion).max() < 1e-6
+    assert np.abs(wrong - repulsion).max() > 1e-2
+
+
+@pytest.mark.parametrize("dof", [0.4, 1.0, 2.5, 40.0])
+@pytest.mark.parametrize("d", [2, 3])
+def test_student_t_is_its_closed_form(dof, d):
+    problem = make_problem(60, d, "student-t", dof=dof, exaggeration=1.5)
+    x = make_point(problem)
+    D = pairwise_distances(x.reshape(60, d), metric="sqeuclidean")
+    k = (1 + D / dof) ** -dof - np.eye(60)
+    P = problem.P.toarray()
+    P = (P + P.T) / 2
+    some = P > 0
+    expected = 1.5 * np.sum(P * dof * np.log1p(D / dof)) + np.log(k.sum())
+    assert problem.objective(x) == pytest.approx(expected, rel=1e-12)
+    assert problem.divergence(x) == pytest.approx(np.sum(P[some] * np.log(P[some] * k.sum() / k[some])), rel=1e-10)
+    assert problem.divergence_of(problem.reported(x)) == pytest.approx(problem.divergence(x), rel=1e-10)
+    numeric = differences(problem.objective, x)
+    assert np.abs(problem.gradient(x) - numeric).max() < 1e-6 * np.abs(numeric).max()
+
+
+def test_the_gaussian_divergence_is_its_closed_form():
+    problem = make_problem(40, exaggeration=3.0)
+    x, P = make_point(problem), problem.P.toarray()
+    D = pairwise_distances(x.reshape(40, 2), metric="sqeuclidean")
+    np.fill_diagonal(D, np.inf)
+    log_Q = -D - logsumexp(-D, axis=1, keepdims=True)
+    expected = (P[P > 0] * (np.log(P[P > 0]) - log_Q[P > 0])).sum() / 40
+    np.testing.assert_allclose(problem.divergence(x), expected, rtol=1e-10)
+    np.testing.assert_allclose(problem.divergence(x, affinities(40)), expected, rtol=1e-10)
+    numeric = differences(problem.objective, x)
+    for jacobian in ("operator", "dense"):
+        gradient = make_problem(40, exaggeration=3.0, jacobian=jacobian).gradient(x)
+        assert np.abs(gradient - numeric).max() < 1e-6 * np.abs(numeric).max()
+
+
+def test_the_divergence_from_other_affinities():
+    rng = np.random.default_rng(0)
+    P = rng.random((60, 60)) * (rng.random((60, 60)) < 0.2)
+    P[:, 0] += 1  # no row is empty, and some pairs have an entry in one direction only
+    P[0, 1] += 1
+    np.fill_diagonal(P, 0)
+    P /= P.sum(axis=1, keepdims=True)
+    for kernel in KERNELS:
+        problem = make_problem(60, kernel=kernel)
+        x = make_point(problem)
+        expected = SNEProblem(sparse.csr_array(P), 2, kernel=kernel, dtype=np.float64).divergence(x)
+        assert problem.divergence(x, sparse.csr_array(P)) == pytest.approx(expected, rel=1e-10)
+
+
+@pytest.mark.parametrize("jacobian", ["operator", "dense"])
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_sampled_batches_are_unbiased(kernel, jacobian):
+    for near_field, dof in ((False, 1.0), (True, 1.0), (True, 0.6)):
+        dof = 1.0 if kernel == "gaussian" else dof
+        problem = make_problem(30, kernel=kernel, jacobian=jacobian, near_field=near_field, dof=dof)
+        x = make_point(problem)
+        everything = problem.inner_batch(None)
+        u, v = problem.inner(x, everything), np.random.default_rng(2).normal(size=30 if kernel == "gaussian" else 1)
+        exact = problem.vjp(problem.jacobian(x, everything), v)
+        singles = [problem.inner_batch(np.array([i])) for i in range(30)]  # all draws, each once: the mean is exact
+        products = [problem.vjp(problem.jacobian(x, b), v) for b in singles]
+        np.testing.assert_allclose(np.mean(products, axis=0), exact, atol=1e-10 * np.abs(exact).max())
+        if kernel == "student-t" or not near_field:  # an estimate for one point has a floor
+            np.testing.assert_allclose(np.mean([problem.inner(x, b) for b in singles], axis=0), u, rtol=1e-12)
+        outer = [problem.outer_gradient(x, u, problem.outer_batch(np.array([j]))) for j in range(30)]
+        for one, wanted in zip(zip(*outer, strict=True), problem.outer_gradient(x, u, None), strict=True):
+            np.testing.assert_allclose(np.mean(one, axis=0), wanted, atol=1e-10 * np.abs(wanted).max())
+
+
+def test_records_of_many_points_are_estimates():
+    for kernel, scale in (("gaussian", 0.5), ("student-t", 2)):
+        problem = make_problem(2500, 3, kernel)
+        x = make_point(problem, scale=scale)
+        X = x.reshape(2500, 3)
+        D = pairwise_distances(X, metric="sqeuclidean")
+        k = (np.exp(-D) if kernel == "gaussian" else 1 / (1 + D)) - np.eye(2500)
+        exact = np.log(k.sum(axis=1)).sum() / 2500 if kernel == "gaussian" else np.log(k.sum())
+        sampled = (problem.objective(x) - problem.outer(x, np.ones(1))) / (2500 if kernel == "gaussian" else 1)
+        assert 0 < abs(sampled - exact) < 0.03
+        expected = problem.outer(x, np.ones(1)) + exact * (2500 if kernel == "gaussian" else 1)
+        assert problem.divergence(x) == pytest.approx(problem.divergence_of(expected), rel=1e-9)
+
+
+def test_full_batches_beyond_the_memory_that_is_kept(monkeypatch):
+    problem = make_problem(60)
+    x = make_point(problem)
+    expected = problem.gradient(x)
+    monkeypatch.setattr(kernel_sums, "KEPT", 0)
+    np.testing.assert_allclose(problem.gradient(x), expected, rtol=1e-12)
+
+
+def test_costs():
+    problem = make_problem(1300, dtype=np.float32)
+    near = problem.source.price("inner", 70) - 70
+    assert near == -(-int((problem.P + problem.P.T).nnz) // 1300)
+    sizes = {"batch_size": (40, 40, None), "init_batch_size": (70, 70, None)}
+    result = minimize(problem, STORMCompositional(), momentum=0.1, max_iter=9, **sizes)
+    assert result.ifo[-1] == 2 * (70 + near) + 1300 + 9 * (2 * (40 + near) + 1300)
+    # the tracked u is evaluated at both points, the Jacobian and f at one
+    assert result.n_evaluations == {
+        "inner": 70 + near + 2 * 9 * (40 + near),
+        "jacobian": 70 + near + 9 * (40 + near),
+        "outer": 10 * 1300,
+    }
+    fresh = minimize(problem, STORMCompositional(), momentum=1.0, max_iter=9, **sizes)
+    assert fresh.ifo[-1] == result.ifo[-1] and fresh.n_evaluations["inner"] == 70 + near + 9 * (40 + near)
+    assert result.n_guarded > 0 == fresh.n_guarded
+    meshed = SNEProblem(problem.P, 2, kernel="student-t")
+    assert minimize(meshed, max_iter=9).ifo[-1] == 10 * 3 * 1300  # full batches
+    literal = SNEProblem(problem.P, 2, near_field=False)
+    assert minimize(literal, "storm-c-paper", max_iter=5).ifo[-1] == 300 + 5 * 300  # Lemma 3.1
+    one, triple = (minimize(problem, batch_size=b, max_iter=5, random_state=0) for b in (60, (60, 60, None)))
+    np.testing.assert_array_equal(one.x, triple.x)
+
+
+def test_a_tracked_jacobian(monkeypatch):
+    solver = STORMCompositional(batch_size=(20, 20, None), momentum=0.2, max_iter=300)
+    tracked = minimize(make_problem(60, jacobian="dense"), solver, random_state=0)
+    exact = minimize(make_problem(60), "lbfgs")
+    assert tracked.fun < exact.fun + 0.05 * (exact.loss_curve[0] - exact.fun)
+    monkeypatch.setattr("os.sysconf", lambda name: 100)  # a machine with little memory
+    with pytest.raises(ValueError, match=r"jacobian='dense' of 50 points .* GB, more than .*; use jacobian='operator'"):
+        make_problem(jacobian="dense")
+
+
+CASES = [(kernel, d, 60) for kernel in KERNELS for d in (2, 3)] + [("student-t", 2, 1100)]  # the last has a mesh
+EVALUATIONS = {
+    "objective": lambda problem, x: problem.objective(x),
+    "gradient": lambda problem, x: problem.gradient(x),
+    "divergence": lambda problem, x: problem.divergence(x),
+    "metric": lambda problem, x: problem.metric.at(x, 3).apply(np.ones_like(x)),
+    "size": lambda problem, x: problem.metric.at(x, 3).size(x),
+    "reported": lambda problem, x: problem.reported(x),
+    "expected": lambda problem, x: problem.outer(x, problem.inner(x, problem.inner_batch(None))),
+}
+
+
+@pytest.mark.parametrize(("kernel", "d", "n"), few_of(CASES, 1, 2, 4))
+def test_a_point_may_be_changed_in_place(kernel, d, n):
+    for problem in (make_problem(n, d, kernel), make_problem(n, d, kernel).in_run()):
+        x = make_point(problem)
+        for before in EVALUATIONS.values():
+            for evaluate in EVALUATIONS.values():
+                before(problem, x)
+                x *= 0.95
+                x[0] += 0.1
+                np.testing.assert_array_equal(evaluate(problem, x), evaluate(make_problem(n, d, kernel), x.copy()))
+
+
+@pytest.mark.parametrize("jacobian", ["operator", "dense"])
+@pytest.mark.parametrize(("kernel", "d", "n"), CASES[:4])
+def test_batches_and_jacobians_of_a_point_that_is_changed_in_place(kernel, d, n, jacobian):
+    problem = make_problem(n, d, kernel, jacobian=jacobian).in_run()
+    for draws in (None, np.arange(0, n, 2)):
+        x, batch = make_point(problem), problem.inner_batch(draws)
+        other = make_problem(n, d, kernel, jacobian=jacobian)
+        start, v = x.copy(), 1 / problem.inner(x, batch)
+        J = problem.jacobian(x, batch)
+        metric = problem.metric.at(x, 0)
+        step = metric.apply(start)
+        x *= 3
+        problem.metric.at(x, 0).apply(x)
+        np.testing.assert_array_equal(metric.apply(start), step)
+        np.testing.assert_array_equal(problem.inner(x, batch), other.inner(x.copy(), other.inner_batch(draws)))
+        # J is that of the point where it was taken
+        np.testing.assert_array_equal(problem.vjp(J, v), other.vjp(other.jacobian(start, other.inner_batch(draws)), v))
+        F = problem.compositional_gradient(x, 1 / v, J, None)
+        np.testing.assert_allclose(F, problem.outer_gradient(x, 1 / v, None)[0] + problem.vjp(J, v), rtol=1e-9)
+
+
+@pytest.mark.parametrize(("kernel", "d", "n"), CASES[1:])
+def test_runs_do_not_disturb_each_other(kernel, d, n):
+    problem = make_problem(n, d, kernel, np.float32)
+    alone = [minimize(problem, random_state=seed, max_iter=6).x for seed in range(3)]
+
+    def inner_run(record):
+        if record.iteration == 3:
+            inner.append(minimize(problem, random_state=1, max_iter=6).x)
+            problem.objective(10 * make_point(problem))
+
+    inner, in_threads = [], [None] * 3
+    outer = minimize(problem, random_state=0, max_iter=6, record_every=1, on_record=inner_run)
+    np.testing.assert_array_equal([outer.x, *inner], alone[:2])
+
+    def work(seed):
+        in_threads[seed] = minimize(problem, random_state=seed, max_iter=6).x
+
+    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    np.testing.assert_array_equal(in_threads, alone)
+
+
+@pytest.mark.parametrize(
+    ("change", "params", "words"),
+    [
+        (lambda P: P.toarray(), {}, "square sparse"),
+        (lambda P: P[:10], {}, "square sparse"),
+        (lambda P: 2 * P, {}, r"row \d+ sums to 2"),
+        (lambda P: P, {"kernel": "student-t", "joint": True}, "joint affinities must sum to 1, got 50"),
+        (lambda P: 0.5 * P + 0.5 * sparse.eye_array(50), {}, "diagonal"),
+        (lambda P: -P, {}, "not negative"),
+        (lambda P: P * np.nan, {}, "finite"),
+        (lambda P: P, {"n_components": 0}, "n_components"),
+        (lambda P: P, {"kernel": "cauchy"}, "kernel"),
+        (lambda P: P, {"exaggeration": 0.5}, "exaggeration"),
+        (lambda P: P, {"dof": 2}, "dof must be 1 for kernel='gaussian'"),
+        (lambda P: P, {"joint": True}, "joint must be False for kernel='gaussian'"),
+    ],
+)
+def test_invalid_arguments(change, params, words):
+    with pytest.raises(ValueError, match=words):
+        SNEProblem(change(affinities(50).copy()), **params)

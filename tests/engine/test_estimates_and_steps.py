@@ -1,0 +1,391 @@
+"""Estimates, steps, batch sizes and curvature estimates, against formulas written out."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from helpers import composition, regression
+
+from sk_stormc.engine import ALL, Estimate, MethodState, Oracle, StepRule, advance, start
+from sk_stormc.engine.estimates import keep_in_domain
+from sk_stormc.engine.steps import Direction, Limit, curvature, direction, proximal_point
+from sk_stormc.metrics import as_metric
+from sk_stormc.penalties import L1, Box, Simplex
+from sk_stormc.problems import CompositionalProblem, PortfolioProblem
+from sk_stormc.solvers import SCGD
+
+N, D, LAM = 300, 5, 1.5
+
+
+def make_returns(seed=0, unit=1.0):
+    """One factor on top of noise: the covariance has one large eigenvalue."""
+    rng = np.random.default_rng(seed)
+    factor = 5 * rng.normal(size=(N, 1)) * rng.uniform(0.5, 1.5, D)
+    return unit * (0.3 + factor + rng.normal(size=(N, D)))
+
+
+def set_metric(problem, kind):
+    """A metric that is None, a vector or a matrix, and the matrix that it stands for."""
+    A = np.random.default_rng(1).normal(size=(D, D))
+    vector, matrix = np.array([0.5, 1.0, 2.0, 1.5, 0.7]), np.eye(D) + 0.05 * A @ A.T
+    M = {None: np.eye(D), "vector": np.diag(vector), "matrix": matrix}[kind]
+    problem.metric = {None: None, "vector": np.diag(M), "matrix": M}[kind]
+    return M
+
+
+def hessian(returns):
+    return 2 * LAM * np.cov(returns.T, bias=True)
+
+
+class Curved(CompositionalProblem):
+    """g_j(x) = (exp(<r_j, x>), <r_j, x>^2, <r_j, x>) and f_i(x, u) = <r_i, x> u_1 + u_2^2 + u_1 sin(u_3)."""
+
+    def __init__(self, returns, kind="sampled"):
+        self.R, self.jacobian_kind = returns, kind
+        self.n_inner, self.n_variables = returns.shape
+        self.n_outer = self.n_inner
+
+    def inner_batch(self, draws):
+        return self.R if draws is None else self.R[draws]
+
+    outer_batch = inner_batch
+
+    def inner(self, x, batch):
+        y = batch @ x
+        return np.array([np.exp(y).mean(), (y**2).mean(), y.mean()])
+
+    def jacobian(self, x, batch):
+        y = batch @ x
+        return np.array([np.exp(y), 2 * y, np.ones_like(y)]) @ batch / len(batch)
+
+    def outer_gradient(self, x, u, batch):
+        m = batch.mean(0)
+        return u[0] * m, np.array([m @ x + np.sin(u[2]), 2 * u[1], u[0] * np.cos(u[2])])
+
+    def outer(self, x, u):
+        return float(self.R.mean(0) @ x * u[0] + u[1] ** 2 + u[0] * np.sin(u[2]))
+
+
+def curved(kind="sampled"):
+    return Curved(0.2 * make_returns(), kind)
+
+
+def points(n, scale=0.1, seed=5):
+    return scale * np.random.default_rng(seed).normal(size=(n, D))
+
+
+def exact(problem, x, eta=0.1):
+    """The Estimate at x from all components, J included."""
+    return start(Oracle(problem, 0), x, ALL)
+
+
+def metric_of(problem):
+    return as_metric(problem.metric, problem.n_variables)
+
+
+def way_along(problem, x, F, eta):
+    """The `Direction` of a step in the problem's metric."""
+    return direction(problem, metric_of(problem), x, F, eta)
+
+
+def target(problem, x, F, eta):
+    return proximal_point(problem, metric_of(problem), x, F, eta)
+
+
+def limit(normalization, precision):
+    return None if normalization is None else Limit(precision, by_block=normalization == "block")
+
+
+def move(problem, x, F, eta, normalization=None, precision=None):
+    """The next point and the residual, by `CompositionalSolver.move`."""
+    s = MethodState(x, rule=StepRule(eta, limit(normalization, precision)))
+    return SCGD().move(Oracle(problem, 0), s, F), s.residual
+
+
+# start and advance
+
+
+@pytest.mark.parametrize("kind", ["sampled", "operator"])
+def test_full_batches_are_exact(kind):
+    problem = curved(kind)
+    x, other = points(2)
+    everything = problem.inner_batch(None)
+    old = Estimate(other, np.full(3, 9.0), np.full((3, D), 9.0), np.full(D, 9.0))
+    for size in (ALL, (N, N, N), (N, None, N)):
+        oracle = Oracle(problem, 0)
+        for new in (start(oracle, x, size), advance(oracle, old, x, (0.3, 0.3, 0.3), size)):
+            np.testing.assert_array_equal(new.u, problem.inner(x, everything))
+            np.testing.assert_array_equal(new.J, problem.jacobian(x, everything))
+            np.testing.assert_array_equal(new.F, problem.gradient(x))
+            assert new.x is x
+        assert oracle.ifo == 2 * oracle.cost(size) == 6 * N
+
+
+def literal(problem, old, x, momentum, g_rows, dg_rows, f_rows):
+    """Steps 8 to 10 as the algorithm box has them, with the batches' rows."""
+    a_g, a_dg, a_phi = momentum
+    x_t, g_t, G_t, F_t = old.x, old.u, old.J, old.F
+
+    def g(x, rows):
+        return np.mean([problem.inner(x, r[None]) for r in rows], axis=0)
+
+    def dg(x, rows):
+        return np.mean([problem.jacobian(x, r[None]) for r in rows], axis=0)
+
+    def gradient(x, u, G, rows):
+        pairs = [problem.outer_gradient(x, u, r[None]) for r in rows]
+        return np.mean([f_x + G.T @ f_u for f_x, f_u in pairs], axis=0)
+
+    g_1 = (1 - a_g) * g_t + a_g * g(x, g_rows) + (1 - a_g) * (g(x, g_rows) - g(x_t, g_rows))
+    G_1 = (1 - a_dg) * G_t + a_dg * dg(x, dg_rows) + (1 - a_dg) * (dg(x, dg_rows) - dg(x_t, dg_rows))
+    new, was = gradient(x, g_1, G_1, f_rows), gradient(x_t, g_t, G_t, f_rows)
+    F_1 = (1 - a_phi) * F_t + a_phi * new + (1 - a_phi) * (new - was)
+    return g_1, G_1, F_1
+
+
+@pytest.mark.parametrize("size", [(4, 7, 2), (1, 1, 1), (9, 3, 5)])
+@pytest.mark.parametrize("momentum", [(0.0,) * 3, (0.3,) * 3, (1.0,) * 3, (0.1, 0.7, 0.4)])
+def test_advance_is_steps_8_to_10(momentum, size):
+    problem, rng = curved(), np.random.default_rng(1)
+    oracle, twin = Oracle(problem, 3), Oracle(problem, 3)  # the same batches
+    x, *path = points(4)
+    old = Estimate(x, rng.normal(size=3), rng.normal(size=(3, D)), rng.normal(size=D))  # not exact
+    for x in path:
+        rows = [twin.draw(kind, s).data for kind, s in zip(("inner", "jacobian", "outer"), size, strict=True)]
+        u, J, F = literal(problem, old, x, momentum, *rows)
+        kept = [array.copy() for array in (old.x, old.u, old.J, old.F)]
+        new = advance(oracle, old, x, momentum, size)
+        for found, expected in ((new.u, u), (new.J, J), (new.F, F)):
+            np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-13)
+        for array, before in zip((old.x, old.u, old.J, old.F), kept, strict=True):
+            np.testing.assert_array_equal(array, before)  # no array is changed in place
+        old = new
+    assert oracle.ifo == 3 * sum(size) == twin.ifo
+    kinds = zip(
+        ("inner", "jacobian", "outer"), size, momentum, strict=True
+    )  # with a = 1 the old point is not evaluated
+    assert oracle.n_evaluations == {kind: (3 if a == 1 else 6) * s for kind, s, a in kinds}
+
+
+def test_operator_jacobians_of_one_batch_correct_f():
+    """Step 10 with Jacobians of two batches would accumulate their differences."""
+    problem, (x, other), size = curved("operator"), points(2), (6, 6, 8)
+    oracle, twin = Oracle(problem, 3), Oracle(problem, 3)
+    old = exact(problem, other)
+    old.J = None  # not used
+    new = advance(oracle, old, x, (0.3, 0.3, 0.4), size)
+    inner, outer = twin.draw("inner", 6).data, twin.draw("outer", 8).data
+    now = problem.compositional_gradient(x, new.u, problem.jacobian(x, inner), outer)
+    was = problem.compositional_gradient(other, old.u, problem.jacobian(other, inner), outer)
+    np.testing.assert_allclose(new.F, now + 0.6 * (old.F - was), rtol=1e-12)
+    assert oracle.n_evaluations == {"inner": 12, "jacobian": 12, "outer": 16}
+    # F does not change if x does not
+    standing = exact(problem, x)
+    for _ in range(50):
+        standing = advance(oracle, standing, x, (0, 0, 0), size)
+    np.testing.assert_allclose(standing.F, problem.gradient(x), rtol=1e-12)
+
+
+def check_mean(sample, expected):
+    """Within six standard errors."""
+    sample = np.asarray(sample)
+    error = sample.std(0) / np.sqrt(len(sample))
+    assert (np.abs(sample.mean(0) - expected) <= 6 * error + 1e-13).all()
+
+
+def test_momentum_zero_is_unbiased_after_exact_values():
+    problem, (x, other) = curved(), points(2)
+    old, new = exact(problem, other), exact(problem, x)
+    oracle, plain = Oracle(problem, 0), Oracle(problem, 1)
+    estimates = [advance(oracle, old, x, (0.0, 0.0, 0.0), (2, 2, 2)) for _ in range(1000)]
+    check_mean([e.u for e in estimates], new.u)
+    check_mean([e.J for e in estimates], new.J)
+    # F is unbiased only if u and J are exact
+    check_mean([advance(oracle, old, x, (0.0,) * 3, (None, None, 2)).F for _ in range(1000)], new.F)
+    # with an error in proportion to the length of the step
+    alone = [start(plain, x, (2, 2, 2)).u for _ in range(300)]
+    check_mean(alone, new.u)
+    near = advance(oracle, old, other + 1e-3 * (x - other), (0.0,) * 3, (2, 2, 2)).u
+    assert np.linalg.norm(near - old.u) < 0.02 * np.std(alone, 0).max()
+
+
+def test_u_stays_in_the_domain():
+    problem = SimpleNamespace(inner_floor=0.5)
+    u, u_old = np.array([-3.0, 1.0, 9.0, 0.1]), np.array([10.0, 2.0, 1.0, 0.2])
+    np.testing.assert_allclose(keep_in_domain(problem, u, u_old), [8.0, 1.6, 9.0, 0.5])
+    np.testing.assert_allclose(keep_in_domain(problem, u, None), [0.5, 1.0, 9.0, 0.5])
+    assert keep_in_domain(SimpleNamespace(inner_floor=None), u, u_old) is u
+    # in an advance: momentum 0 and an old u far too small throw u below zero
+    entropic = PortfolioProblem(0.2 * make_returns(), LAM, risk_measure="entropic")
+    x, other = np.zeros(D), np.full(D, -0.2)
+    old = Estimate(other, np.array([0.1]), np.zeros((1, D)), np.zeros(D))
+    oracle = Oracle(entropic, 0)
+    for n_guarded in (1, 2):
+        new = advance(oracle, old, x, (0.0,) * 3, (3, 3, None))
+        np.testing.assert_allclose(new.u.plain(), 0.8 * old.u)
+        assert oracle.n_guarded == n_guarded
+
+
+# move
+
+
+@pytest.mark.parametrize("penalty", [L1(0.4), Box(-0.2, 0.3), Box(-1, 1, budget=1.0, alpha=0.2), Simplex()])
+@pytest.mark.parametrize("metric", [None, np.array([0.3, 1.0, 2.0, 0.5, 4.0])])
+def test_residual_with_a_penalty(metric, penalty):
+    """x~ solves its own problem in the metric's norm, and the length is that of x - x~ in it."""
+    F, x = np.random.default_rng(0).normal(size=(2, D))
+    x, eta = penalty.project(x), 0.7
+    weight = np.ones(D) if metric is None else metric
+    problem = PortfolioProblem(make_returns(), penalty=penalty, metric=metric)
+    x_tilde = target(problem, x, F, eta)
+
+    def model(z):
+        return F @ (z - x) + ((z - x) ** 2 / weight).sum() / (2 * eta) + penalty.value(z)
+
+    for z in np.random.default_rng(1).normal(size=(200, D)):
+        assert model(x_tilde) <= model(penalty.project(z)) + 1e-12
+        assert model(x_tilde) <= model(penalty.project(x_tilde + 1e-3 * z)) + 1e-12
+    way = way_along(problem, x, F, eta)
+    np.testing.assert_allclose(way.q, (x - x_tilde) / eta)
+    assert way.length == pytest.approx(np.sqrt(((x - x_tilde) ** 2 / weight).sum()) / eta)
+    assert way.length**2 == pytest.approx(way.q @ way.p)
+    np.testing.assert_array_equal(way.target, x_tilde)
+    new, again = move(problem, x, F, eta)
+    np.testing.assert_allclose(new, x_tilde, atol=1e-15)
+    assert again == way.length
+
+
+def shorten(problem, q, p, length, normalization, precision):
+    """gamma q, from the step that it makes."""
+    metric, way = as_metric(None, q.size), Direction(length, q, p)
+    rule = StepRule(1.0, limit(normalization, precision))
+    return -rule.next_point(problem, metric, np.zeros_like(q), way, 1.0, 0)
+
+
+@pytest.mark.parametrize("precision", [1e-3, 0.5, 1e3])
+@pytest.mark.parametrize("penalty", [None, L1(0.1)])
+def test_shorten_is_step_6(penalty, precision):
+    problem = PortfolioProblem(np.tile(make_returns(), 2)[:, :6], LAM, penalty=penalty)
+    problem.n_blocks, eta = 3, 0.2
+    x, F = np.random.default_rng(0).normal(size=(2, 6)) * [[1], [3]]
+    x_tilde = target(problem, x, F, eta)
+    for normalization, n_blocks in (("global", 1), ("block", 3)):
+        new, _ = move(problem, x, F, eta, normalization, precision)
+        for block in np.split(np.arange(6), n_blocks):
+            step = x_tilde[block] - x[block]
+            gamma = min(eta * precision / np.linalg.norm(step), 0.5)
+            np.testing.assert_allclose(new[block] - x[block], gamma * step, rtol=1e-12, atol=1e-15)
+            assert np.linalg.norm(new[block] - x[block]) <= eta * precision * (1 + 1e-12)  # Lemma A.4
+    np.testing.assert_allclose(move(problem, x, F, eta, None, precision)[0], x_tilde)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_shorten_of_nothing(dtype):
+    """gamma = 1/2 where F = 0, in a block or at all; and float32 stays."""
+    problem = PortfolioProblem(make_returns()[:, :4].astype(dtype))
+    problem.n_blocks = 2
+    q = np.array([0, 0, 3, 4], dtype)
+    found = shorten(problem, q, q, 5.0, "block", 0.1)
+    np.testing.assert_allclose(found, 0.02 * q, rtol=1e-6)
+    assert found.dtype == dtype
+    for normalization in ("block", "global", None):
+        zero = shorten(problem, 0 * q, 0 * q, 0.0, normalization, 0.1)
+        np.testing.assert_array_equal(zero, 0 * q)
+        assert zero.dtype == dtype
+
+
+# curvature
+
+
+@pytest.mark.parametrize("metric", [None, "vector", "matrix"])
+def test_curvature_at_full_batch_is_the_top_eigenvalue(metric):
+    returns = make_returns()
+    problem = PortfolioProblem(returns, LAM)
+    M = set_metric(problem, metric)
+    top, second = np.sort(np.linalg.eigvals(M @ hessian(returns)).real)[[-1, -2]]
+    assert second < 0.1 * top  # so that six power iterations are enough
+    for seed in range(5):
+        for x in (np.zeros(D), np.random.default_rng(seed).normal(size=D)):
+            assert curvature(Oracle(problem, seed), x, ALL) == pytest.approx(top, rel=1e-6)
+
+
+def test_curvature_of_minibatches():
+    returns = make_returns()
+    problem, top = PortfolioProblem(returns, LAM), np.linalg.eigvalsh(hessian(returns))[-1]
+    for size, cost_of_one in (((16, 0, 16), 32), ((16, 8, 16), 40), ((64, 0, 64), 128)):
+        oracle = Oracle(problem, 0)
+        assert 0.8 * top < curvature(oracle, np.zeros(D), size) < 2 * top
+        charged = 16 * cost_of_one + (N if size[1] == 0 else 0)  # and the exact Jacobian, once
+        assert oracle.ifo == charged
+    oracle = Oracle(problem, 0)
+    curvature(oracle, np.zeros(D), (None, 0, None))
+    assert oracle.ifo == 3 * N  # one probe, and the exact Jacobian
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_curvature_at_the_optimum(dtype):
+    returns = make_returns()
+    top, mean = np.linalg.eigvalsh(hessian(returns))[-1], returns.mean(0)
+    best = np.linalg.solve(hessian(returns), mean)
+    near = [(returns, best * (1 + off)) for off in (0, 1e-6, 1e-4, 1e-3)]
+    for R, x in (*near, (returns - mean, np.zeros(D))):
+        problem = PortfolioProblem(R.astype(dtype), LAM)
+        assert curvature(Oracle(problem, 0), x.astype(dtype), ALL) == pytest.approx(top, rel=0.05)
+
+
+@pytest.mark.parametrize("x", [np.zeros(3), np.array([1e-9, 0, 0]), np.full(3, 0.5)])
+def test_curvature_that_varies_is_that_near_x(x):
+    problem, h = composition(*regression(200)), 1e-5
+    H = np.array([(problem.gradient(x + h * e) - problem.gradient(x - h * e)) / (2 * h) for e in np.eye(3)])
+    top = np.abs(np.linalg.eigvalsh((H + H.T) / 2)).max()
+    assert curvature(Oracle(problem, 0), x, ALL) == pytest.approx(top, rel=0.25)  # six power iterations fall short
+
+
+class Linear(Curved):
+    """f_i(x, u) = <r_i, x> + 2 u_3: a linear Phi."""
+
+    jacobian_kind = "constant"
+
+    def outer_gradient(self, x, u, batch):
+        return batch.mean(0), np.array([0.0, 0.0, 2.0])
+
+
+def test_curvature_of_a_linear_objective_is_zero():
+    problem = Linear(make_returns())
+    for size in (ALL, (4, 4, 4)):
+        for x in (np.zeros(D), np.full(D, 0.1)):
+            assert curvature(Oracle(problem, 0), x, size) == 0.0
+
+
+# sizes
+
+
+def test_sizes_for_a_constant_jacobian():
+    """None is 0, an exact Jacobian, unless the steps track it. Any number is tracked."""
+    solver = SCGD()
+    portfolio, entropic = (
+        Oracle(PortfolioProblem(make_returns(), risk_measure=name), 0) for name in ("variance", "entropic")
+    )
+
+    def sizes(oracle, value, like=None):
+        return solver.set_params(batch_size=value).sizes("batch_size", oracle, 16, like)
+
+    assert sizes(portfolio, "auto") == sizes(portfolio, None) == (None, 0, None)
+    assert sizes(portfolio, (8, None, 8)) == (8, 0, 8)
+    assert sizes(portfolio, (8, 8, 8)) == (8, 8, 8) and sizes(portfolio, N) == (None, N, None)
+    assert sizes(portfolio, 10 * N) == (None, N, None)
+    assert sizes(portfolio, (8, 8, 8), like=(8, 0, 8)) == (8, 0, 8)
+    assert sizes(portfolio, None, like=(8, 8, 8)) == ALL
+    assert sizes(entropic, None) == ALL and sizes(entropic, (8, None, None)) == (8, None, None)
+
+
+@pytest.mark.parametrize("resumed", [False, True])
+def test_the_exact_jacobian_is_charged_once(resumed):
+    problem = PortfolioProblem(make_returns())
+    oracle = Oracle(problem, 0)
+    J = oracle.exact_jacobian(np.zeros(D))
+    if resumed:
+        oracle, before = Oracle(problem, 1), oracle
+        oracle.restore(before.snapshot())
+    np.testing.assert_array_equal(oracle.exact_jacobian(np.ones(D)), J)
+    assert oracle.ifo == oracle.n_evaluations["jacobian"] == N

@@ -1,0 +1,136 @@
+"""Tests of `reproduce complexity`: the problem's constants, the measurement, the fit, the command."""
+
+import numpy as np
+import pytest
+from matplotlib import image
+
+from sk_stormc.__main__ import main
+from sk_stormc.problems import check_problem
+from sk_stormc.reproduce.complexity import METHODS, _run, fit_slope, run_complexity
+from sk_stormc.reproduce.valley import KINDS, FallingValley
+
+EPS = (0.4, 0.3, 0.2)
+
+
+@pytest.fixture(autouse=True)
+def in_tmp_path(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.mark.parametrize("y_1", [1.0, 12.0])
+def test_the_problem_keeps_the_contract(y_1):
+    x = FallingValley().initial_point(None)
+    x[0] = y_1
+    check_problem(FallingValley(), x)
+
+
+def test_constants_bound_what_sampling_finds():
+    problem, rng = FallingValley(sigma=0.3, tau=0.2), np.random.default_rng(0)
+    k = problem.constants()
+    kinds = [problem.inner_batch(np.array([j], dtype=np.uint8)) for j in range(KINDS)]
+    everything = problem.inner_batch(None)
+    norm, found, variances = np.linalg.norm, [], []
+    for n in range(600):
+        x = rng.uniform(-2, 2, 10) * rng.choice([0.3, 1, 5])
+        z = x + rng.choice([1e-4, 0.3]) * rng.standard_normal(10)
+        j, i = (kinds[rng.integers(KINDS)] for _ in range(2))
+        f = [problem.outer_gradient(None, y, i)[1] for y in (x, z)]
+        J = [problem.jacobian(y, j) for y in (x, z)]
+        F = [
+            problem.vjp(problem.jacobian(y, j), problem.outer_gradient(y, problem.inner(y, everything), i)[1])
+            for y in (x, z)
+        ]
+        step = norm(z - x)
+        found.append(
+            (norm(f[1] - f[0]) / step, norm(J[1] - J[0]) / step, norm(F[1] - F[0]) / step, norm(f[0]), norm(J[0], 2))
+        )
+        if n < 20:
+            u = problem.inner(x, everything)
+            grad, slope = problem.outer_gradient(x, u, everything)[1], problem.jacobian(x, everything)
+            squares = [
+                (
+                    norm(problem.outer_gradient(x, u, b)[1] - grad) ** 2,
+                    norm(problem.jacobian(x, b) - slope) ** 2,
+                    norm(problem.inner(x, b) - u) ** 2,
+                )
+                for b in kinds
+            ]
+            variances.append(np.mean(squares, axis=0))
+    bounds = np.array([k.L_f, k.L_g, k.L_phi, k.M_f, k.M_g])
+    largest = np.max(found, axis=0)
+    assert (largest <= bounds).all()
+    assert (largest >= 0.1 * bounds).all()  # nor are they empty
+    # the variances are the same at all points, those of a stationary one included
+    np.testing.assert_allclose(variances, np.tile([k.H_1, k.H_2, k.H_3], (20, 1)), rtol=1e-12)
+
+
+def test_delta_is_the_distance_to_the_infimum():
+    problem = FallingValley()
+    x = np.zeros(10)
+    x[0] = 1e8
+    x[1:] = 0.25 * np.sin(1e8 + np.arange(2.0, 11))  # y_k = 0
+    assert 0 < problem.objective(x) < 2e-8
+    assert problem.constants().Delta == problem.objective(problem.initial_point(None))
+
+
+def test_the_fit_recovers_a_slope_and_its_interval_covers():
+    rng, eps = np.random.default_rng(1), 0.4 * 10 ** (-np.arange(7) / 4)
+    exact = fit_slope(eps, 5 * eps**-3.5)
+    np.testing.assert_allclose([exact.value, exact.low, exact.high], 3.5, atol=1e-6)
+    covered = []
+    for _ in range(2000):
+        s = fit_slope(eps, eps**-3.0 * np.exp(0.1 * rng.standard_normal(7)))
+        covered.append(s.low <= 3 <= s.high)
+    assert abs(np.mean(covered) - 0.95) < 0.02  # four standard errors
+    noisy = eps**-3.0 * np.exp(0.1 * rng.standard_normal((100, 7)))
+    assert fit_slope(eps, eps**-3.0, noisy).high > 3.05  # what the bootstrap adds
+    assert np.isnan(fit_slope(eps[:2], [1, 2]).low) and np.isnan(fit_slope([], []).value)
+
+
+def test_the_average_is_that_over_all_iterates():
+    problem = FallingValley()
+    storm = METHODS["storm-c-paper"][0]
+    ifo, every = _run(problem, storm, 0.2, 3, 3000, 1)
+    coarse_ifo, coarse = _run(problem, storm, 0.2, 3, 3000, 45)
+    B = 5
+    assert [n - 3 * B for n in ifo] == [3 * B * (t + 1) for t in range(len(ifo))]  # Lemma 3.1
+    same = np.array(every)[[ifo.index(n) for n in coarse_ifo]]
+    np.testing.assert_allclose(coarse[-30:], same[-30:], rtol=0.02)
+
+
+@pytest.mark.slow
+def test_measured_ifo_grows_and_depends_on_the_seeds_only():
+    first, again, other = (run_complexity(["scgd"], EPS, n_seeds=4, first_seed=r)[0] for r in (0, 0, 1))
+    assert np.array_equal(first.ifo, again.ifo) and first.slope == again.slope
+    assert (np.diff(first.ifo) > 0).all() and first.resampled.shape == (200, 3)
+    assert not np.array_equal(first.resampled, other.resampled)
+    np.testing.assert_allclose(first.ifo, other.ifo, rtol=0.3)
+
+
+def test_what_is_not_reached_is_left_out():
+    both = run_complexity(["scgd"], EPS, n_seeds=2, max_ifo=1000)
+    assert all(1 <= len(m.ifo) < 3 and m.ifo.max() <= 1000 for m in both)
+
+
+@pytest.mark.slow
+def test_the_table_and_the_picture(capsys, tmp_path):
+    options = ["--ifo", "8000", "--seeds", "3", "--repetition", "2", "--out", "c.png"]
+    assert main(["reproduce", "complexity", *options]) == 0
+    out, _ = capsys.readouterr()
+    names = [row.name for rows in METHODS.values() for row in rows]
+    rows = [line.split("  ")[0] for line in out.splitlines() if line.startswith((*names, "Prop"))]
+    assert rows[: len(names) + 1] == [*names, "Proposition 3.2"]
+    assert "storm-c-paper's interval ends at" in out and "means over 3 seeds" in out
+    picture = image.imread(tmp_path / "c.png")
+    assert min(picture.shape[:2]) > 300 and picture.std() > 0.05
+
+
+def test_errors(capsys):
+    assert main(["reproduce", "complexity", "--repetition", "-1"]) == 2
+    assert "first_seed must be an integer >= 0" in capsys.readouterr().err
+    assert main(["reproduce", "complexity", "--ifo", "10", "--seeds", "2"]) == 2
+    assert "--ifo must pay for the largest eps, 0.4" in capsys.readouterr().err
+    with pytest.raises(ValueError, match="epsilons must be a finite number > 0, got 0"):
+        run_complexity(["scgd"], (0.4, 0))
+    with pytest.raises(ValueError, match="methods must be some of storm-c-paper, sarah-c, scgd"):
+        run_complexity(["adam"])

@@ -1,0 +1,279 @@
+"""The rule of "storm-c": its first batches, when an anchor is due, which anchors are kept, and their combination."""
+
+import copy
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from benchmarks.gallery_problems import GALLERY, rank_digits
+from sk_stormc import AutomaticSTORM, minimize
+from sk_stormc.core.metrics import as_metric
+from sk_stormc.datasets import make_gaussian_returns
+from sk_stormc.engine import ALL, Estimate, Oracle, start
+from sk_stormc.engine.steps import Direction, direction
+from sk_stormc.penalties import Box, Simplex
+from sk_stormc.problems import FiniteSumComposition, PortfolioProblem
+from sk_stormc.solvers import anchored, automatic
+from sk_stormc.solvers.anchored import Anchor, balance, combine
+
+
+def portfolio(n=3000, d=10, **kwargs):
+    return PortfolioProblem(make_gaussian_returns(n, d, mean=0.3, random_state=0), **kwargs)
+
+
+def begin(problem, x=None, seed=0, **params):
+    """The oracle, the solver and its first state."""
+    oracle, solver = Oracle(problem, seed), AutomaticSTORM(**params)
+    x = problem.initial_point(np.random.default_rng(0)) if x is None else x
+    return oracle, solver, solver.init_state(oracle, x)
+
+
+# batch sizes
+
+EVEN, UNEVEN = [1.0] * 16, [0.01] * 15 + [1.0]  # curvatures of minibatches; the root mean square is 25 times the median
+SMALL, MEDIUM, LARGE, FULL = (16, 0, 16), (256, 0, 256), (4096, 0, 4096), (None, 0, None)
+
+
+@pytest.mark.parametrize(
+    ("n", "size", "curvatures", "expected"),
+    [
+        (100_000, SMALL, [EVEN], SMALL),
+        (100_000, SMALL, [UNEVEN, EVEN], MEDIUM),
+        (100_000, SMALL, [UNEVEN, UNEVEN, EVEN], LARGE),
+        (16 * 256, SMALL, [UNEVEN, EVEN], MEDIUM),  # an estimate costs at most a pass
+        (16 * 256 - 1, SMALL, [UNEVEN, EVEN], FULL),
+        (100, FULL, [UNEVEN], FULL),
+        (100_000, SMALL, [[0.0] * 16], SMALL),  # a linear objective
+        (100_000, SMALL, [[math.inf] * 16, EVEN], MEDIUM),
+    ],
+)
+def test_batches_grow_until_their_curvatures_are_comparable(monkeypatch, n, size, curvatures, expected):
+    oracle, estimates = Oracle(portfolio(n, 3), 0), iter(curvatures)
+    monkeypatch.setattr(anchored, "curvatures", lambda *args: next(estimates))
+    assert anchored.first_batches(oracle, np.zeros(3), size)[0] == expected
+    assert next(estimates, None) is None
+
+
+@pytest.mark.parametrize("given", [{"batch_size": 16}, {"learning_rate": 0.1}, {"batch_size": (16, 16, None)}])
+def test_parameters_that_are_given_do_not_change(monkeypatch, given):
+    monkeypatch.setattr(automatic, "first_batches", lambda *args: pytest.fail("changed"))
+    _, _, s = begin(rank_digits().problem, **given)
+    assert s.batch_size == ((16, 16, None) if given.get("batch_size") == (16, 16, None) else (16, 16, 16))
+    assert s.own_size == ("batch_size" not in given) and s.own_rate == ("learning_rate" not in given)
+
+
+def test_every_kind_is_sampled_if_one_is():
+    oracle = Oracle(rank_digits().problem, 0)
+    assert balance(oracle, (16, 16, None)) == balance(oracle, (None, None, 16)) == (16, 16, 16)
+    assert balance(oracle, (100, 16, None)) == (100, 16, None)  # unless it has few components
+    assert balance(oracle, ALL) == ALL
+    assert balance(Oracle(portfolio(2000, 3), 0), SMALL) == SMALL  # the Jacobian is computed once
+
+
+@pytest.mark.parametrize(("n", "budget"), [(1024, (10_000, math.inf)), (1025, (math.inf, 100))])
+def test_default_budgets_of_full_and_of_sampled_batches(n, budget):
+    oracle, solver, s = begin(portfolio(n, 3))
+    assert solver.default_budget(oracle, s) == budget
+
+
+# the inner value at a constant Jacobian
+
+
+@pytest.mark.parametrize("n_outer", [1, 2])
+def test_u_follows_its_jacobian_if_f_has_components_to_sample(n_outer):
+    A = np.random.default_rng(0).normal(size=(2000, 3))
+    problem = FiniteSumComposition(
+        lambda x, j: A[j].mean(0) * x,
+        lambda x, j: np.diag(A[j].mean(0)),
+        lambda x, u, i: (None, u - 1),
+        lambda x, u: float(((u - 1) ** 2).sum() / 2),
+        n_inner=2000,
+        n_outer=n_outer,
+        x0=np.ones(3),
+    )
+    problem.jacobian_kind = "constant"
+    assert (begin(problem)[2].origin is not None) == (n_outer > 1)
+
+
+# when an anchor is due
+
+
+@pytest.mark.parametrize("make", [lambda: portfolio(metric="variance"), lambda: rank_digits().problem])
+def test_a_stretch_costs_half_an_anchor_or_a_quarter_if_the_gradient_is_a_tenth(make):
+    problem = make()
+    for seed in range(4):
+        oracle, solver, s = begin(problem, seed=seed)
+        anchor, first, ifo, n_stretches = solver._price(oracle, s, True), s.residual, oracle.ifo, 0
+        due, values = False, [s.best.value]
+        while n_stretches < 12:
+            assert solver.cost(oracle, s) == (anchor if due else solver._price(oracle, s, False))
+            before = oracle.ifo
+            solver.step(oracle, s)
+            s.t += 1
+            if due:
+                assert oracle.ifo - before == anchor
+                first, ifo, due, n_stretches = s.residual, oracle.ifo, False, n_stretches + 1
+                values.append(s.best.value)
+            else:
+                length = s.way.length / first
+                due = length >= 10 or oracle.ifo - ifo >= (0.25 if length <= 0.1 else 0.5) * anchor
+        assert values == sorted(values, reverse=True)
+
+
+def test_the_first_step_is_that_of_the_beginning_of_a_schedule():
+    problem = portfolio(1100, 3, penalty=Box(-0.1, 0.1))
+    _, _, s = begin(problem, np.zeros(3), learning_rate=lambda t: 100.0 if t == 0 else 1e-3)
+    np.testing.assert_array_equal(np.abs(s.way.target), 0.1)  # such a long step ends at the bounds
+
+
+# which anchors are kept
+
+
+@pytest.mark.parametrize(("n", "kept"), [(1, 2), (9, 10), (12, 10)])
+def test_ten_anchors_are_kept(n, kept):
+    oracle, solver, s = begin(portfolio(1100, 3))
+    s.anchors = before = [replace(s.anchors[0]) for _ in range(n)]
+    s.way = replace(s.way, length=0.5 * s.residual)
+    solver._judge(oracle, s, error=0.0)
+    assert len(s.anchors) == kept
+    assert all(one is other for one, other in zip(s.anchors[:-1], before[1 - kept :], strict=True))
+
+
+@pytest.mark.parametrize(
+    ("above", "combined", "length", "good"),
+    [
+        # Phi decides
+        (1e-8, False, 0.5, False),
+        (-1e-8, False, 3.0, True),
+        # if values are equal up to rounding, the gradient, which must become shorter after a combination
+        (1e-12, False, 1.9, True),
+        (-1e-12, False, 2.1, False),
+        (1e-12, True, 0.9, True),
+        (-1e-12, True, 1.1, False),
+    ],
+)
+def test_phi_decides_on_an_anchor_and_within_its_rounding_the_gradient(monkeypatch, above, combined, length, good):
+    oracle, solver, s = begin(portfolio(1100, 3), np.full(3, 0.1))
+    s.anchors = [replace(s.anchors[0]) for _ in range(3)]
+    before, rate = s.anchors[-1], s.rule.learning_rate
+    s.combined, s.now, s.refresh = combined, copy.copy(s.now), True
+    s.way = replace(s.way, length=length * s.residual)
+    monkeypatch.setattr(oracle, "value", lambda x, u: before.value + above * abs(before.value))
+    solver._judge(oracle, s, error=0.0)
+    assert s.anchors[-1].estimate is s.now
+    assert len(s.anchors) == (4 if good else 1) and (s.anchors[-1] is before) != good
+    assert s.rule.learning_rate == (rate if good or combined else rate / 2)
+
+
+def test_failures_halve_the_learning_rate_and_enlarge_batches_in_turn():
+    problem = portfolio(metric="variance")
+    oracle, solver, s = begin(problem)
+    rate, size, best = s.rule.learning_rate, s.batch_size[2], s.anchors[-1]
+    found = []
+    for _ in range(9):
+        s.now, s.combined = start(oracle, best.estimate.x + 0.1 * best.estimate.F, ALL), False  # uphill
+        solver._judge(oracle, s, error=0.0)
+        found.append((s.rule.learning_rate / rate, s.batch_size[2]))
+        assert s.anchors == [best] and s.now is best.estimate and s.since_anchor == 0
+    halved = [2.0 ** -(k // 2 + 1) for k in range(9)]
+    sizes = [size * 4 ** ((k + 1) // 2) for k in range(9)]
+    sizes = [b if b < problem.n_outer else None for b in sizes]
+    assert found == list(zip(halved, sizes, strict=True))
+    assert s.refresh == (s.batch_size[2] is None)
+
+
+@pytest.mark.parametrize(("factor", "kept"), [(0.45, 3), (0.55, 1)])
+def test_anchors_are_discarded_after_a_combination_that_predicted_badly(factor, kept):
+    oracle, solver, s = begin(GALLERY["maml"]().problem)
+    while len(s.anchors) < 2:
+        solver.step(oracle, s)
+        s.t += 1
+    s.combined = True
+    x = s.anchors[-1].estimate.x - 0.1 * s.rule.learning_rate * s.anchors[-1].estimate.F  # downhill
+    s.now = start(oracle, x, ALL)
+    s.way = replace(s.way, length=0.9 * s.residual)
+    solver._judge(oracle, s, error=factor * s.residual)
+    assert s.anchors[-1].estimate is s.now and len(s.anchors) == kept
+
+
+def test_the_best_anchor_is_returned_unless_the_last_iterate_is_better():
+    problem = rank_digits().problem
+    a_pass, n_anchors = 2 * problem.n_inner + problem.n_outer, 0
+    for k in range(0, 20, 4):
+        result = minimize(problem, random_state=k, tol=0, max_ifo=int((4 + 0.37 * k) * a_pass))
+        last, best = result.state.state, result.state.state.best
+        assert result.fun <= best.value + 1e-12
+        assert any(np.array_equal(result.x, x) for x in (best.estimate.x, last.x))
+        n_anchors += not np.array_equal(result.x, last.x)
+    assert n_anchors
+
+
+# the combination of anchors
+
+
+def anchors_at(problem, xs, exact_jacobian=True):
+    oracle, metric, anchors = Oracle(problem, 0), as_metric(problem.metric, problem.n_variables), []
+    for x in xs:
+        estimate = start(oracle, x, (None, 0 if exact_jacobian else None, None))
+        way = direction(problem, metric, x, estimate.F, 0.05)
+        anchors.append(Anchor(estimate, way, oracle.value(x, estimate.u)))
+    return anchors
+
+
+@pytest.mark.parametrize("exact_jacobian", [True, False])
+@pytest.mark.parametrize("metric", [None, np.linspace(0.5, 2, 5), np.eye(5) + 0.1])
+@pytest.mark.parametrize("unit", [1e-3, 1e3])
+def test_a_combination_minimises_a_quadratic(unit, metric, exact_jacobian):
+    """d + 1 anchors determine the gradient of a quadratic in d variables."""
+    returns = unit * np.random.default_rng(0).normal(0.3, 1.0, size=(300, 5))
+    problem = PortfolioProblem(returns, metric=metric)
+    best = np.linalg.solve(2 * np.cov(returns.T, bias=True), returns.mean(0))
+    xs = np.random.default_rng(2).normal(size=(6, 5)) * np.abs(best).max()
+    anchors = anchors_at(problem, xs, exact_jacobian)
+    combined = combine(anchors, problem)
+    np.testing.assert_allclose(combined.x, best, rtol=0, atol=1e-8 * np.abs(best).max())
+    np.testing.assert_allclose(combined.u, [returns.mean(0) @ best], rtol=1e-7)
+    np.testing.assert_allclose(combined.F, np.zeros(5), atol=1e-8 * np.abs(anchors[-1].estimate.F).max())
+    if exact_jacobian:
+        assert combined.J is None
+    else:
+        np.testing.assert_allclose(combined.J, [returns.mean(0)], rtol=1e-7)
+
+
+def test_a_combination_never_has_a_longer_gradient():
+    problem = portfolio(300, 5, metric="variance")
+    for n in range(1, 9):
+        xs = 0.1 * np.random.default_rng(n).normal(size=(n, 5))
+        anchors = anchors_at(problem, [*xs, xs[0]])  # copies do not matter
+        combined = combine(anchors, problem)
+        length = np.sqrt(combined.F @ (problem.metric * combined.F))
+        assert length <= min(anchor.way.length for anchor in anchors) * (1 + 1e-9)
+        np.testing.assert_allclose(combined.F, problem.gradient(combined.x), atol=1e-9)  # Phi is quadratic
+
+
+def test_the_newest_anchors_count_however_far_away_the_oldest_is():
+    H, anchors = np.diag([1.0, 2.0, 5.0]), []
+    for x in np.array([[1e6, 1e6, -1e6], [1.0, 2.0, 1.0], [1.0, 0.5, -1.0], [-0.5, 1.0, 0.5]]):
+        F = H @ x
+        way = Direction(float(np.linalg.norm(F)), F, F)
+        anchors.append(Anchor(Estimate(x, x.copy(), None, F), way, float(x @ F) / 2))
+    combined = combine(anchors, portfolio(30, 3))
+    np.testing.assert_allclose(combined.x, 0, atol=1e-6)
+    np.testing.assert_allclose(combined.F, 0, atol=1e-6)
+    np.testing.assert_allclose(combined.u, combined.x)
+
+
+def test_a_combination_is_feasible_and_keeps_the_dtype():
+    returns, penalty = make_gaussian_returns(300, 5, mean=0.3, random_state=0).astype(np.float32), Simplex()
+    best = np.linalg.solve(2 * np.cov(returns.T.astype(float), bias=True), returns.mean(0))
+    # near the unconstrained optimum, so that the combination is not in the simplex
+    points = 0.3 * np.random.default_rng(5).normal(size=(4, 5)) + 5 * best
+    xs = [penalty.project(x.astype(np.float32)) for x in points]
+    problem = PortfolioProblem(returns, penalty=penalty)
+    anchors = anchors_at(problem, xs, exact_jacobian=False)
+    assert combine(anchors, PortfolioProblem(returns)).x.min() < -0.01
+    combined = combine(anchors, problem)
+    assert (combined.x >= 0).all() and combined.x.sum() == pytest.approx(1.0, abs=1e-6)
+    assert {getattr(combined, name).dtype for name in ("x", "u", "J", "F")} == {np.dtype(np.float32)}

@@ -1,0 +1,117 @@
+"""Streams of returns that go uphill, that are short, and whose rows have weights."""
+
+import warnings
+
+import numpy as np
+import pytest
+from helpers import slow_but
+from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
+
+from sk_stormc import CompositionalPortfolio
+from sk_stormc.datasets import make_gaussian_returns
+from sk_stormc.problems import PortfolioProblem, StreamingProblem
+from sk_stormc.solvers import SCGD, AutomaticSTORM, minimize
+
+
+def test_a_short_stream_of_returns_says_that_nothing_was_done():
+    portfolio = CompositionalPortfolio("storm-c-paper", random_state=0)
+    with pytest.warns(ConvergenceWarning, match="until about 512 rows"):
+        portfolio.partial_fit(make_gaussian_returns(100, 3, random_state=0))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # said once
+        portfolio.partial_fit(make_gaussian_returns(100, 3, random_state=1))
+
+
+@pytest.mark.parametrize("risk", slow_but(["variance", "semivariance", "entropic"], "semivariance"))
+def test_a_portfolio_with_weights(risk):
+    X = make_gaussian_returns(6000, 4, mean=0.1, random_state=0)
+    weights = 7 * np.exp(X @ [0.2, -0.15, 0.07, 0.15])
+    weights[2000:2100] = 0
+
+    def stream(size, w, portfolio=None):
+        portfolio = portfolio or CompositionalPortfolio(risk_measure=risk, random_state=0)
+        for i in range(0, len(X), size):
+            portfolio.partial_fit(X[i : i + size], sample_weight=None if w is None else w[i : i + size])
+        return portfolio
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # of the rows that wait
+        weighted, plain, ones = stream(100, weights), stream(100, None), stream(100, np.ones(len(X)))
+    assert stream(3000, weights).weights_.tobytes() == weighted.weights_.tobytes()
+    assert plain.weights_.tobytes() == ones.weights_.tobytes()
+    best = CompositionalPortfolio(risk_measure=risk, tol=1e-8, random_state=0).fit(X, sample_weight=weights)
+    zero = clone(best).fit(X)
+    zero.weights_ = 0 * best.weights_
+    gap = [best.score(X, sample_weight=weights) - p.score(X, sample_weight=weights) for p in (weighted, plain, zero)]
+    assert gap[0] < 0.02 * gap[2] and gap[1] > 0.3 * gap[2]
+
+
+def test_wrong_weights_change_nothing():
+    X = make_gaussian_returns(700, 3, random_state=0)
+    portfolio = CompositionalPortfolio(random_state=0).partial_fit(X)
+    before = dict(vars(portfolio))
+    for wrong, words in ((np.ones(3), "shape"), (-np.ones(700), ">= 0"), (np.ones(700), "from the first chunk")):
+        with pytest.raises(ValueError, match=f"sample_weight must.*{words}"):
+            portfolio.partial_fit(X, sample_weight=wrong)
+        assert vars(portfolio) == before
+    with pytest.raises(ValueError, match="sample_weight must have a positive entry"):
+        CompositionalPortfolio().partial_fit(X, sample_weight=np.zeros(700))
+    with pytest.raises(ValueError, match="weighted=True needs"):
+        StreamingProblem([(X, np.ones(700))], Plain, weighted=True)
+
+
+class Plain(PortfolioProblem):
+    """A problem whose batches have no weights."""
+
+    def inner_batch(self, draws):
+        return super().inner_batch(draws)
+
+
+def test_an_entropic_stream_that_runs_away_begins_again_with_shorter_steps():
+    rng = np.random.default_rng(0)
+    X = 2 * rng.standard_t(2.5, (20_000, 6)) * np.linspace(0.5, 3, 6) + 0.1
+    solver = AutomaticSTORM(batch_size=32)  # with automatic batches it goes by moments
+    portfolio = CompositionalPortfolio(solver, risk_measure="entropic", random_state=0)
+    bits = []
+    for size in (1000, 20_000):
+        stream = clone(portfolio)
+        for i in range(0, len(X), size):
+            stream.partial_fit(X[i : i + size])
+        bits.append((stream.weights_.tobytes(), stream.n_iter_, stream.stop_reason_))
+        state = stream._stream[1]
+        assert state.times >= 1 and abs(stream.score(X)) < 1  # without the guard: -2e39
+    assert bits[0] == bits[1]
+    by_moments = CompositionalPortfolio(risk_measure="entropic").partial_fit(X)
+    assert -0.1 <= by_moments.score(X) <= 1
+
+
+def test_a_learning_rate_that_goes_up_is_diverged_and_said():
+    X = make_gaussian_returns(30_000, 4, mean=0.1, random_state=0)
+    portfolio = CompositionalPortfolio(SCGD(learning_rate=1.2), random_state=0)
+    with pytest.warns(ConvergenceWarning, match="went up on this stream.*smaller learning_rate"):
+        portfolio.partial_fit(X)
+    assert portfolio.stop_reason_ == "diverged" and portfolio.score(X) == -np.inf
+    with pytest.raises(ValueError, match="'diverged': begin again"):
+        portfolio.partial_fit(X)
+
+
+def test_regimes_do_not_end_a_stream_with_automatic_steps():
+    portfolio = CompositionalPortfolio(AutomaticSTORM(batch_size=32), constraint="long_only", random_state=0)
+    reasons = []
+    for seed in range(10):
+        X = make_gaussian_returns(3000, 20, mean=0.1, random_state=seed)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)  # of the chunk that ends uphill
+            reasons.append(portfolio.partial_fit(X).stop_reason_)
+    assert reasons.count("diverged") == 1 and reasons[-1] == "exhausted"  # it raised from there on
+    assert portfolio.weights_.sum() == pytest.approx(1)
+
+
+def test_chance_is_not_uphill():
+    for seed in range(3):
+        X = make_gaussian_returns(20_000, 4, mean=0.0, random_state=seed)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            result = minimize(StreamingProblem([X], PortfolioProblem), random_state=seed)
+        assert result.stop_reason == "exhausted" and result.state.times == 0

@@ -1,0 +1,84 @@
+"""objective="auto": visits are rows and never weights, and "bellman" is taken where its bias does not show."""
+
+import re
+
+import numpy as np
+import pytest
+
+from sk_stormc import BellmanValueEstimator
+
+
+def ring(visits, n_states=2000, gamma=0.9, seed=0):
+    """A ring of states with features (cos, sin), whose values are exactly 10 + 5 cos + 3 sin."""
+    rng = np.random.default_rng(seed)
+    state = np.repeat(np.arange(n_states), visits)
+    step = rng.integers(-n_states // 3, n_states // 3 + 1, size=len(state))
+    angle = 2 * np.pi / n_states
+    X, next_X = (np.column_stack([np.cos(angle * s), np.sin(angle * s)]) for s in (state, state + step))
+    mean = np.cos(angle * np.arange(-n_states // 3, n_states // 3 + 1)).mean()
+    y = 10 * (1 - gamma) + (1 - gamma * mean) * (X @ [5.0, 3.0])
+    return X, y + 0.1 * rng.normal(size=len(y)), next_X
+
+
+def test_weights_are_not_visits():
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((60, 2)), rng.standard_normal(60)
+    data = {"next_X": rng.standard_normal((60, 2)), "terminal": np.arange(60) % 6 == 5}
+    ratios = np.where(np.arange(60) % 2, 1.8, 0.2)
+    value = BellmanValueEstimator(0.9, "lstd").fit(X, y, **data, sample_weight=ratios)
+    assert value.objective_ == "projected" and "0%" in value.objective_reason_
+    # rows of the same state are visits, whatever their ratios; those of weight 0 are not there
+    twice = {name: np.tile(part, (2,) + (1,) * (part.ndim - 1)) for name, part in data.items()}
+    X, y, ratios = np.tile(X, (2, 1)), np.tile(y, 2), np.tile(ratios, 2)
+    assert BellmanValueEstimator(0.9, "lstd").fit(X, y, **twice, sample_weight=ratios).objective_ == "bellman"
+    ratios[60:] = 0
+    assert BellmanValueEstimator(0.9, "lstd").fit(X, y, **twice, sample_weight=ratios).objective_ == "projected"
+
+
+def test_minus_zero_is_zero():
+    """The state 0 is visited twice, however its zeros are signed."""
+    X = np.array([[0.0, 1.0], [-0.0, 1.0], [1.0, 0.0], [1.0, -0.0]])
+    value = BellmanValueEstimator(0.5, fit_intercept=False).fit(X, [1.0, 3.0, 0.0, 0.0], terminal=np.ones(4, bool))
+    assert value.n_states_ == 2 and value.objective_ == "bellman"
+
+
+@pytest.mark.parametrize("visits", [2, 10])
+def test_few_visits_where_features_generalise(visits):
+    X, y, next_X = ring(visits)
+    value = BellmanValueEstimator(0.9, "lstd").fit(X, y, next_X=next_X)
+    assert value.objective_ == "projected" and "bias" in value.objective_reason_
+    np.testing.assert_allclose(value.coef_, [5.0, 3.0], atol=0.5)
+    biased = BellmanValueEstimator(0.9, "lstd", objective="bellman").fit(X, y, next_X=next_X)
+    assert biased.coef_[0] < 4.5
+
+
+def test_the_reason_has_the_bias_of_few_visits():
+    values, biases = [], []
+    for seed in range(40):
+        X, y, next_X = ring(2, n_states=300, gamma=0.5, seed=seed)
+        reason = BellmanValueEstimator(0.5).fit(X, y, next_X=next_X).objective_reason_
+        biases.append(float(re.search(r"about ([\d.e-]+)", reason)[1]))
+        values.append(BellmanValueEstimator(0.5, objective="bellman").fit(X, y, next_X=next_X).predict(X[::2]))
+    bias = np.mean(values, axis=0) - (10 + X[::2] @ [5.0, 3.0])
+    assert np.mean(biases) == pytest.approx(np.sqrt(np.mean(bias**2)), rel=0.25)
+
+
+def test_bellman_where_its_bias_does_not_show():
+    X, y, next_X = ring(400, n_states=50)
+    value = BellmanValueEstimator(0.9, "lstd").fit(X, y, next_X=next_X)
+    assert value.objective_ == "bellman" and "not above" in value.objective_reason_
+    # nothing varies within a state
+    rng = np.random.default_rng(0)
+    left, came = rng.normal(size=(2, 30, 2))
+    value.fit(np.tile(left, (2, 1)), np.tile(left[:, 0], 2), next_X=np.tile(came, (2, 1)))
+    assert value.objective_ == "bellman"
+
+
+def test_features_that_tell_states_apart():
+    rng = np.random.default_rng(0)
+    state, after = rng.integers(10, size=(2, 40))
+    value = BellmanValueEstimator(0.9, "lstd").fit(np.eye(10)[state], rng.normal(size=40), next_X=np.eye(10)[after])
+    assert value.objective_ == "bellman" and "apart" in value.objective_reason_
+    triangle = np.tril(np.ones((10, 10)))  # no feature belongs to one state only
+    value.fit(triangle[state], rng.normal(size=40), next_X=triangle[after])
+    assert "apart" in value.objective_reason_
