@@ -183,7 +183,7 @@ class MomentStream:
         moments, (rows, p) = self.moments, self._there(stop)
         confidence = 1 - moments.tail if moments.measure == "cvar" else -math.expm1(-moments.allowed)
         options = {"confidence": confidence, "sample_weight": p, "penalty": self.penalty}
-        aversion = moments.price if moments.gain else math.inf
+        aversion = moments.risk_weight if moments.return_weight else math.inf
         problem = PortfolioProblem(rows + self.origin, aversion, risk_measure=moments.measure, **options)
         start = self.weights if self.penalty is None else self.penalty.project(self.weights)
         return solve_portfolio(problem, self.penalty, start)
@@ -191,10 +191,10 @@ class MomentStream:
     def _solver(self, w):
         """A function that solves a quadratic program. Each call starts from the solution of the last call."""
 
-        def solve(drift, matrix):
+        def solve(expected_return, matrix):
             nonlocal w
             start = w if self.penalty is None else self.penalty.project(w)
-            fit = solve_quadratic(drift + self.moments.earned * self.origin, matrix, self.penalty, start)
+            fit = solve_quadratic(expected_return + self.moments.earned * self.origin, matrix, self.penalty, start)
             w = fit.weights
             return fit
 
@@ -252,7 +252,7 @@ class MomentStream:
         equal, w = np.full(len(fit.weights), 1 / len(fit.weights)), fit.weights
         equal = equal if self.penalty is None else self.penalty.project(equal)
         known = self._known(stop, w)
-        risk = known.price * float(w @ known.matrix() @ w)
+        risk = known.risk_weight * float(w @ known.matrix() @ w)
         gained = max(self._value(known, equal) - fit.value, risk)
         return replace(self, fit=fit, at=stop, gained=gained, shift=self._shift(known, w))
 

@@ -70,14 +70,28 @@ SAME, LONGEST = 1e-4, 1.0  # change of the log-temperature that ends the alterna
 
 def moments_of(risk_measure, n_assets, risk_aversion, confidence):
     """Empty moments for given parameters of `CompositionalPortfolio`."""
-    gain, price = (0.0, 1.0) if risk_aversion == np.inf else (1.0, float(risk_aversion))
-    return MOMENTS[risk_measure](n_assets, gain, price, confidence)
+    return_weight, risk_weight = (0.0, 1.0) if risk_aversion == np.inf else (1.0, float(risk_aversion))
+    return MOMENTS[risk_measure](n_assets, return_weight, risk_weight, confidence)
 
 
 class _Moments:
     """Base class of the moments."""
 
     measure: str | None = None  # a tail risk, whose problem is solved by Newton's method while all rows are kept
+    exact = False  # whether the objective is known exactly
+
+    @property
+    def earned(self):
+        """Minus the change of the objective per unit of return that is added to all periods of the portfolio."""
+        return self.return_weight
+
+    def minimised(self, solve, w):
+        """The minimiser that ``solve(expected_return, matrix)`` finds, a `NewtonFit`."""
+        return solve(self.return_weight * self.mean, self.risk_weight * self.matrix())
+
+    def value(self, w):
+        """The objective without penalty."""
+        return float(self.risk_weight * (w @ self.matrix() @ w) - self.return_weight * (self.mean @ w))
 
     def size(self, w):
         """The scale of squared changes of the weights, in the norm of `matrix`: the squared norm of the weights."""
@@ -86,22 +100,17 @@ class _Moments:
 
 @dataclass(frozen=True, eq=False)
 class VarianceMoments(_Moments):
-    """Mean and variance: -gain <mean, w> + price w^T covariance w."""
+    """Mean and variance: -return_weight <mean, w> + risk_weight w^T covariance w."""
 
-    gain: float
-    price: float
+    return_weight: float
+    risk_weight: float
     all: Sums
     exact = True
 
-    @property
-    def earned(self):
-        """Minus the change of the objective per unit of return that is added to all periods of the portfolio."""
-        return self.gain
-
     @classmethod
-    def none(cls, n_assets, gain, price, confidence):
+    def none(cls, n_assets, return_weight, risk_weight, confidence):
         """Empty moments."""
-        return cls(gain, price, Sums.none(n_assets))
+        return cls(return_weight, risk_weight, Sums.none(n_assets))
 
     def plus(self, rows, p, w):
         """Add rows."""
@@ -115,38 +124,29 @@ class VarianceMoments(_Moments):
         """The covariance matrix."""
         return self.all.covariance()
 
-    def minimised(self, solve, w):
-        """The minimiser that ``solve(drift, matrix)`` finds, a `NewtonFit`."""
-        return solve(self.gain * self.all.mean, self.price * self.matrix())
-
-    def value(self, w):
-        """The objective without penalty."""
-        return float(self.price * (w @ self.matrix() @ w) - self.gain * (self.all.mean @ w))
+    @property
+    def mean(self):
+        """The mean return."""
+        return self.all.mean
 
 
 @dataclass(frozen=True, eq=False)
 class SemivarianceMoments(_Moments):
-    """Mean and semivariance: -gain <mean, w> + price mean min(<r_i - mean, w>, 0)^2.
+    """Mean and semivariance: -return_weight <mean, w> + risk_weight mean min(<r_i - mean, w>, 0)^2.
 
     The second moments are those of the rows in which the portfolio's return is below its mean.
     """
 
-    gain: float
-    price: float
+    return_weight: float
+    risk_weight: float
     weight: float
     mean: np.ndarray
     below: Sums
-    exact = False
-
-    @property
-    def earned(self):
-        """Minus the change of the objective per unit of return that is added to all periods of the portfolio."""
-        return self.gain
 
     @classmethod
-    def none(cls, n_assets, gain, price, confidence):
+    def none(cls, n_assets, return_weight, risk_weight, confidence):
         """Empty moments."""
-        return cls(gain, price, 0.0, np.zeros(n_assets), Sums.none(n_assets))
+        return cls(return_weight, risk_weight, 0.0, np.zeros(n_assets), Sums.none(n_assets))
 
     def plus(self, rows, p, w):
         """Add rows. The weights w decide which of them are below the mean."""
@@ -169,14 +169,6 @@ class SemivarianceMoments(_Moments):
         off = self.below.mean - self.mean
         return (self.below.scatter + self.below.weight * np.outer(off, off)) / self.weight
 
-    def minimised(self, solve, w):
-        """The minimiser that ``solve(drift, matrix)`` finds, a `NewtonFit`."""
-        return solve(self.gain * self.mean, self.price * self.matrix())
-
-    def value(self, w):
-        """The objective without penalty."""
-        return float(self.price * (w @ self.matrix() @ w) - self.gain * (self.mean @ w))
-
     def counts(self, rows, w):
         """The weight of each row in the matrix."""
         return (rows @ w < self.mean @ w).astype(float)
@@ -186,21 +178,20 @@ class SemivarianceMoments(_Moments):
 class EntropicMoments(_Moments):
     """Entropic risk: (1/lambda) log mean exp(-lambda <r_i, w>)."""
 
-    price: float
+    risk_weight: float
     n_assets: int
     weight: float = 0.0
     tilted: Tilted | None = None
-    exact = False
     earned = 1.0
 
     @classmethod
-    def none(cls, n_assets, gain, price, confidence):
+    def none(cls, n_assets, return_weight, risk_weight, confidence):
         """Empty moments."""
-        return cls(price, n_assets)
+        return cls(risk_weight, n_assets)
 
     def plus(self, rows, p, w):
         """Add rows around w."""
-        return self._plus(rows, p, self.price * w)
+        return self._plus(rows, p, self.risk_weight * w)
 
     def _plus(self, rows, p, x):
         new = Tilted.of(rows, p, x)
@@ -218,20 +209,20 @@ class EntropicMoments(_Moments):
 
     def size(self, w):
         """The squared change at which the exponents change by about 1. Beyond it the expansion does not hold."""
-        return 1 / (2 * self.price**2)
+        return 1 / (2 * self.risk_weight**2)
 
     def minimised(self, solve, w):
-        """The minimiser that ``solve(drift, matrix)`` finds, a `NewtonFit`."""
+        """The minimiser that ``solve(expected_return, matrix)`` finds, a `NewtonFit`."""
         tilted = self.tilted
-        return solve(tilted.mean + tilted.covariance @ tilted.x, self.price * self.matrix())
+        return solve(tilted.mean + tilted.covariance @ tilted.x, self.risk_weight * self.matrix())
 
     def value(self, w):
         """The objective without penalty."""
-        return (self.tilted.log_at(self.price * w) - np.log(self.weight)) / self.price
+        return (self.tilted.log_at(self.risk_weight * w) - np.log(self.weight)) / self.risk_weight
 
     def counts(self, rows, w):
         """The weight of each row in the matrix."""
-        return tilts(rows, self.price * w)
+        return tilts(rows, self.risk_weight * w)
 
 
 @dataclass(frozen=True, eq=False)
@@ -242,8 +233,8 @@ class CVaRMoments(_Moments):
     the slope q_i and the second derivative k_i there. The width of the smoothing falls with the number of rows.
     """
 
-    gain: float
-    price: float
+    return_weight: float
+    risk_weight: float
     tail: float
     n: float
     weight: float
@@ -252,19 +243,18 @@ class CVaRMoments(_Moments):
     pull: float  # sum p_i (q_i - k_i z_i), the coefficient of the linear term in -s
     of_rows: np.ndarray  # sum p_i (q_i - k_i z_i) r_i, the coefficients of the linear term in -w
     constant: float  # the constant terms of the parabolas
-    exact = False
     measure = "cvar"
 
     @property
     def earned(self):
         """Minus the change of the objective per unit of return that is added to all periods of the portfolio."""
-        return self.gain + self.price
+        return self.return_weight + self.risk_weight
 
     @classmethod
-    def none(cls, n_assets, gain, price, confidence):
+    def none(cls, n_assets, return_weight, risk_weight, confidence):
         """Empty moments."""
         zero = np.zeros(n_assets)
-        return cls(gain, price, 1 - confidence, 0.0, 0.0, zero, Sums.none(n_assets), 0.0, zero, 0.0)
+        return cls(return_weight, risk_weight, 1 - confidence, 0.0, 0.0, zero, Sums.none(n_assets), 0.0, zero, 0.0)
 
     def plus(self, rows, p, w):
         """Add rows as parabolas around w and its best level."""
@@ -303,17 +293,17 @@ class CVaRMoments(_Moments):
         return self.near.scatter / (2 * self.tail * self.weight)
 
     def minimised(self, solve, w):
-        """The minimiser that ``solve(drift, matrix)`` finds, a `NewtonFit`."""
+        """The minimiser that ``solve(expected_return, matrix)`` finds, a `NewtonFit`."""
         total = self.tail * self.weight
         risk = (self.of_rows - (self.pull - total) * self.near.mean) / total
-        return solve(self.gain * self.mean + self.price * risk, self.price * self.matrix())
+        return solve(self.return_weight * self.mean + self.risk_weight * risk, self.risk_weight * self.matrix())
 
     def value(self, w):
         """The objective without penalty."""
         s, near, total = self.level(w), self.near, self.tail * self.weight
         square = w @ near.scatter @ w + near.weight * (near.mean @ w + s) ** 2
         excess = self.constant + 0.5 * square - self.of_rows @ w - self.pull * s
-        return float(self.price * (s + excess / total) - self.gain * (self.mean @ w))
+        return float(self.risk_weight * (s + excess / total) - self.return_weight * (self.mean @ w))
 
     def counts(self, rows, w):
         """The weight of each row in the risk."""
@@ -324,25 +314,24 @@ class CVaRMoments(_Moments):
 class EVaRMoments(_Moments):
     """EVaR: min_t t log mean exp(-<r_i, w> / t) + t allowed, by the moments of entropic risk around w / t."""
 
-    gain: float
-    price: float
+    return_weight: float
+    risk_weight: float
     allowed: float
     weight: float
     mean: np.ndarray
     tilted: Tilted | None = None
     t: float = 1.0
-    exact = False
     measure = "evar"
 
     @property
     def earned(self):
         """Minus the change of the objective per unit of return that is added to all periods of the portfolio."""
-        return self.gain + self.price
+        return self.return_weight + self.risk_weight
 
     @classmethod
-    def none(cls, n_assets, gain, price, confidence):
+    def none(cls, n_assets, return_weight, risk_weight, confidence):
         """Empty moments."""
-        return cls(gain, price, float(-np.log1p(-confidence)), 0.0, np.zeros(n_assets))
+        return cls(return_weight, risk_weight, float(-np.log1p(-confidence)), 0.0, np.zeros(n_assets))
 
     def plus(self, rows, p, w):
         """Add rows around w / t, where t is the best temperature of w."""
@@ -397,7 +386,10 @@ class EVaRMoments(_Moments):
         at, before = np.log(self.temperature(w)), None
         for _ in range(TURNS):
             t = np.exp(at)
-            fit = solve(self.gain * self.mean + self.price * m, self.price / (2 * t) * self.tilted.covariance)
+            fit = solve(
+                self.return_weight * self.mean + self.risk_weight * m,
+                self.risk_weight / (2 * t) * self.tilted.covariance,
+            )
             off = np.log(self.temperature(fit.weights)) - at
             if abs(off) <= SAME:
                 break
@@ -412,7 +404,7 @@ class EVaRMoments(_Moments):
         c, m = self._linear()
         t = self.temperature(w)
         risk = t * (c + self.allowed) - m @ w + w @ self.tilted.covariance @ w / (2 * t)
-        return float(self.price * risk - self.gain * (self.mean @ w))
+        return float(self.risk_weight * risk - self.return_weight * (self.mean @ w))
 
     def counts(self, rows, w):
         """The weight of each row in the matrix."""

@@ -72,38 +72,38 @@ def sums_of(returns, weights):
     return sums
 
 
-SLOPE = 1e-4  # remaining slope, relative to the drift, up to which unconstrained weights count as a minimum
+SLOPE = 1e-4  # remaining slope, relative to the expected return, up to which unconstrained weights count as a minimum
 GUESSES = 20  # maximum number of active sets that are tried
 EXACT = 1e-9  # gap that ends the search for the active set, relative to risk and return
 WELL = 1e-8  # smallest pivot for a Cholesky solution, which is twenty times faster than least squares
 ROUNDING = 1e-14  # eigenvalues below this fraction of the largest count as 0
 
 
-def solve_quadratic(drift, B, penalty, start):
-    """Minimise w^T B w - drift^T w + R(w).
+def solve_quadratic(expected_return, B, penalty, start):
+    """Minimise w^T B w - expected_return^T w + R(w).
 
-    The general case is solved by ``solver="newton"``, on 2 n artificial rows whose mean is the drift and whose
-    covariance is B. This supports the same penalties and gives the same bound of the gap.
+    The general case is solved by ``solver="newton"``, on 2 n artificial rows with this mean and covariance. This
+    supports the same penalties and gives the same bound of the gap.
     """
     if penalty is None:
-        return _free(drift, B)
-    found = _long_only(drift, B, penalty.total, start > 0) if isinstance(penalty, Simplex) else None
+        return _free(expected_return, B)
+    found = _long_only(expected_return, B, penalty.total, start > 0) if isinstance(penalty, Simplex) else None
     if found is not None:
         return found
     root = np.sqrt(len(B)) * _root(B)
-    rows = np.concatenate([drift + root, drift - root])
+    rows = np.concatenate([expected_return + root, expected_return - root])
     return solve_portfolio(PortfolioProblem(rows, 1.0, penalty=penalty), penalty, start)
 
 
-def _free(drift, B):
+def _free(expected_return, B):
     """The optimal unconstrained weights. The gap is infinite if a slope remains: the objective is unbounded below."""
     size = size_of(B)
-    scaled, slope = B / np.outer(size, size), drift / size
+    scaled, slope = B / np.outer(size, size), expected_return / size
     w = _solution(2 * scaled, slope)
     left = slope - 2 * (scaled @ w)
     gap = float(abs(left @ w)) if np.abs(left).max() <= SLOPE * np.abs(slope).max() else np.inf
     w = w / size
-    return NewtonFit(w, float(w @ B @ w - drift @ w), gap, 1)
+    return NewtonFit(w, float(w @ B @ w - expected_return @ w), gap, 1)
 
 
 def _solution(K, right):
@@ -118,14 +118,14 @@ def _solution(K, right):
     return w + cho_solve(factor, right - K @ w)
 
 
-def _long_only(drift, B, total, held):
+def _long_only(expected_return, B, total, held):
     """The optimal weights >= 0 with a given sum, by an active-set method that starts from the mask ``held``.
 
     None if it does not find the active set in a few attempts.
     """
     for k in range(GUESSES):
         n = np.count_nonzero(held)
-        K, right = np.zeros((n + 1, n + 1)), np.append(drift[held], total)
+        K, right = np.zeros((n + 1, n + 1)), np.append(expected_return[held], total)
         K[:n, :n], K[:n, n], K[n, :n] = 2 * B[np.ix_(held, held)], -1.0, 1.0
         try:
             found = np.linalg.solve(K, right)
@@ -136,11 +136,11 @@ def _long_only(drift, B, total, held):
         if (w < 0).any():
             held = w > 0
             continue
-        slope = 2 * (B @ w) - drift
+        slope = 2 * (B @ w) - expected_return
         least, gap = slope.min(), float(slope @ w - total * slope.min())
         risk = float(w @ B @ w)
-        if gap <= EXACT * (risk + abs(drift @ w - total * drift.mean())):
-            return NewtonFit(w, float(risk - drift @ w), max(gap, 0.0), k + 1)
+        if gap <= EXACT * (risk + abs(expected_return @ w - total * expected_return.mean())):
+            return NewtonFit(w, float(risk - expected_return @ w), max(gap, 0.0), k + 1)
         held = held | (slope < 0.5 * (found[n] + least))
     return None
 
