@@ -117,7 +117,6 @@ def test_a_column_is_the_benchmark():
     portfolio = fit(X, benchmark="index")
     assert portfolio.weights_.shape == (7,) and portfolio.weights_[-1] == 0
     np.testing.assert_allclose(portfolio.weights_[:-1], fit(X[NAMES], benchmark=HELD).weights_, atol=1e-7)
-    assert portfolio.predict(X).shape == (120,)
     search = GridSearchCV(portfolio, {"linear_constraints": [None, "oil <= 0.1"]}, cv=TimeSeriesSplit(2)).fit(X)
     assert np.isfinite(search.cv_results_["mean_test_score"]).all()
 

@@ -84,6 +84,12 @@ def test_blas_gets_its_threads_back_whoever_held_it(two_of_blas):
     assert blas() == 2
 
 
+def test_blas_has_one_thread_beside_the_librarys_own(two_of_blas):
+    with threads(2):
+        assert blas() == 1
+    assert blas() == 2
+
+
 def test_openmp_has_one_in_each_thread():
     with threadpool_limits(2, user_api="openmp"), threads(2):
         both = threading.Barrier(2, timeout=30)
