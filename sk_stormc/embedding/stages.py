@@ -178,7 +178,8 @@ def _run(fit, problem, x, stage, solver, attributes, before, lines):
     elif silent and not (fit.has_callbacks or lines.shown):  # only these ask for the records of an early stage
         every = UNRECORDED
     seen = (lambda x: attributes(x) | {"loss_curve_": np.empty(0)}) if stage.early else attributes
-    result = fit.run(own, problem, x, record_every=every, show=show if lines.shown else None, attributes=seen)
+    seen_by = {"show": show if lines.shown else None, "attributes": seen, "n_before": lines.n_before + n_before}
+    result = fit.run(own, problem, x, record_every=every, **seen_by)
     if not silent:
         return result
     return changed(result, **{name: result[name][[0, -1]] for name in ("loss_curve", "ifo", "record_iterations")})

@@ -141,13 +141,14 @@ class Fit:
                 if UNKNOWN in description:
                     check_unchanged(name, description, description, "a Checkpoint", "")
 
-    def run(self, solver, problem, x0=None, *, attributes=None, show=None, **kwargs):
-        """Run the solver, or continue the corresponding run of the resumed fit."""
+    def run(self, solver, problem, x0=None, *, attributes=None, show=None, n_before=0, **kwargs):
+        """Run the solver, or continue the corresponding run of the resumed fit. Iterations begin after ``n_before``."""
         progress = self.progress
         number = len(progress.runs)
         state = self._states[number] if number < len(self._states) else None
         self._open()
         self._task, self._attributes, self._losses, self._show = None, attributes, [], show
+        self._n_before = n_before
         on_record = show if self._context is None else self._notify
         if state is None:
             result = solver.solve(problem, x0, random_state=self.rng, on_record=on_record, **kwargs)
@@ -206,7 +207,8 @@ class Fit:
         """The fitted attributes at a record, which callbacks see, with the progress from which `resume` continues."""
         progress, state = copy.copy(self.progress), record.snapshot()
         progress.runs = [*self.progress.runs, *([] if state is None else [state])]
-        fitted = {"loss_curve_": np.array(self._losses), "n_iter_": record.iteration, "_progress": progress}
+        fitted = {"loss_curve_": np.array(self._losses), "n_iter_": self._n_before + record.iteration}
+        fitted["_progress"] = progress
         return fitted | (self._attributes(record.x) if self._attributes else {})
 
     def _close_task(self):
