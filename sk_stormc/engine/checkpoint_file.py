@@ -184,8 +184,8 @@ def _name(cls):
 def _class(name):
     """The dataclass of a name; None if no module that is imported has it."""
     module, _, name = name.partition(":")
-    found = vars(sys.modules[module]).get(name) if module in sys.modules else None
-    return found if isinstance(found, type) and is_dataclass(found) else None
+    cls = vars(sys.modules[module]).get(name) if module in sys.modules else None
+    return cls if isinstance(cls, type) and is_dataclass(cls) else None
 
 
 def _parts(value):
