@@ -252,10 +252,10 @@ class _Check:
 
     def claims(self):
         """Check that a method does not report far too small residuals, or convergence too early."""
-        reported, true = np.sum(self.lengths, axis=0) if self.lengths else (0.0, 0.0)
+        own, true = np.sum(self.lengths, axis=0) if self.lengths else (0.0, 0.0)
         self.require(
-            not reported < MODEST * true,
-            f"s.residual must be about |x~ - x| / learning_rate, got {reported / len(self.lengths or [1]):.3g} on average "
+            not own < MODEST * true,
+            f"s.residual must be about |x~ - x| / learning_rate, got {own / len(self.lengths or [1]):.3g} on average "
             f"where the gradient on all data says {true / len(self.lengths or [1]):.3g}; self.move sets it",
         )
         result = self.solve(tol=CLAIM)
@@ -297,9 +297,9 @@ class _Check:
 
     def counts(self, result, ledger):
         """Compare the IFO with the draws, and n_evaluations with the evaluations."""
-        for kind, evaluated in ledger.evaluated.items():
+        for kind, number in ledger.evaluated.items():
             charged = result.n_evaluations[kind]
-            self.require(charged == evaluated, f"n_evaluations[{kind!r}] must be {evaluated} as evaluated, got {charged}")
+            self.require(charged == number, f"n_evaluations[{kind!r}] must be {number} as evaluated, got {charged}")
         self.require(result.ifo[-1] == ledger.ifo, f"ifo must be {ledger.ifo} as drawn, got {result.ifo[-1]}")
 
     def values(self, result):
