@@ -17,8 +17,8 @@ from sk_stormc.utils.validation import check_callable, check_choice, check_metri
 
 __all__ = ["DifferentiableComposition"]
 
-BLOCK = 2**20  # maximum of array entries that one call evaluates, above which a batch is split
-TRACKED = 2**14  # maximum of entries of a Jacobian that "auto" makes an array
+BLOCK = 2**20  # maximum number of array entries in a call, above which a batch is split
+TRACKED = 2**14  # maximum number of entries of a Jacobian that is an array with "auto"
 
 
 class DifferentiableComposition(CompositionalProblem):

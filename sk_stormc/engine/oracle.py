@@ -43,7 +43,7 @@ class Batch:
 
 
 class PendingDraws(list):
-    """A stack of up to AHEAD draws of one kind and size, with the function that gathers a batch, and the IFO of a batch."""
+    """Up to AHEAD draws of one kind and size, with the function that gathers a batch, and the IFO of a batch."""
 
     __slots__ = ("gather", "price")
 

@@ -167,7 +167,7 @@ class StoppingRule:
     # deciding
 
     def converged(self, s):
-        """Whether the run has converged. If only estimates suggest convergence, full gradients are computed and counted."""
+        """Whether the run has converged. If only estimates suggest it, full gradients are computed and counted."""
         stopping, tol = self.run.stopping, self.solver.tol
         if not s.t or stopping.measured_at != s.t:
             return False
@@ -247,7 +247,7 @@ class StoppingRule:
         return rate > 0 and rate * value <= 4 * self.eps * self.oracle.metric.at(s.x, s.t).size(s.x)
 
     def is_stationary(self, s):
-        """Whether x is stationary up to rounding, so that steps are short not only because of a tiny learning rate.
+        """Whether x is stationary up to rounding, rather than the learning rate tiny.
 
         The residual at x is compared with the residual at a point that differs from x by a thousandth.
         """

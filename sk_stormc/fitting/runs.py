@@ -1,4 +1,4 @@
-"""A fit: what identifies it, its runs, the calls of callbacks, and its continuation by `resume`."""
+"""A fit: its identification, its runs, the calls of callbacks, and its continuation by `resume`."""
 
 import copy
 import hashlib
@@ -35,7 +35,7 @@ class KeepsFits:
 
 @dataclass
 class Progress:
-    """The progress of a fit, and what identifies it. Both are known when a fit begins, because data may change later.
+    """The progress of a fit, and its identification, which is stored when the fit begins because data may change later.
 
     Attributes
     ----------
@@ -103,7 +103,7 @@ class Fit:
         self.rng = seeded(seed)
         data = {"X": X, "y": y if estimator.__sklearn_tags__().target_tags.required else None} | self.metadata
         data["names of X"] = _get_feature_names(X)
-        if not isinstance(solver, CompositionalSolver):  # nothing of an exact method is resumed, it begins again
+        if not isinstance(solver, CompositionalSolver):  # an exact method is not resumed, but begins again
             data = {}
         self.progress = Progress(
             type(estimator).__name__,
@@ -230,7 +230,7 @@ def with_fit(method: F) -> F:
     return fit
 
 
-# what identifies a fit
+# the identification of a fit
 
 
 def _described(estimator, solver):
@@ -252,10 +252,10 @@ def fingerprint(data):
         parts, shape = (rows.data, rows.indices, rows.indptr), rows.shape
     else:
         data = np.asanyarray(data)  # keeps a memmap
-        if not data.shape:  # one weight for all rows, say
+        if not data.shape:  # such as one weight for all rows
             return repr(data.item())
         parts, shape = _blocks(MappedRows.of(data)), data.shape
-    digest, dtype = hashlib.sha256(), None  # faster than BLAKE2 where processors have it
+    digest, dtype = hashlib.sha256(), None  # faster than BLAKE2 on processors that support it
     for part in parts:
         if part.dtype.hasobject or part.dtype.char in "gG":  # their bytes are addresses, or have padding
             part = _as_floats(part)
