@@ -42,7 +42,7 @@ def power_at(problem, x, draws=None):
 
 
 def in_power(problem, power):
-    """The problem with plain arrays u and J in units of 2**power, and a plain f_u. None means the problem itself."""
+    """The problem with plain arrays u and J in units of 2**power, and plain f_u. For power None, the problem itself."""
     if power is None:
         return problem
     plain = copy.copy(problem)
@@ -99,7 +99,7 @@ def in_domain(problem, x):
 
 
 def f_is_defined(problem, x, u):
-    """Whether f and its gradient over all components are finite at (x, u). An arithmetic error means no."""
+    """Whether f and its gradient over all components are finite at (x, u). It is False after an arithmetic error."""
     try:
         values = problem.outer(x, u), *problem.outer_gradient(x, u, problem.outer_batch(None))
     except (ArithmeticError, ValueError):  # such as those of math.sqrt
@@ -111,7 +111,7 @@ def find_points(problem, start, unit, rng, move):
     """Choose points at several distances from the start. The main point is the first.
 
     At the main point, F or J has changed by about half. If F nearly vanishes at the start, that distance is so short
-    that rounding would hide a wrong derivative. There are therefore further points: one where the change is half as
+    that rounding would hide a wrong derivative. Therefore there are further points: one where the change is half as
     large as F and J of single components, one as far from the start as the start is from 0, and one at the distance 1.
     They are used if F and J change about linearly on the way there.
     """

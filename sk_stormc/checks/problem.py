@@ -38,9 +38,9 @@ def check_problem(
     """Check that a problem fulfils the contract of `CompositionalProblem`.
 
     Derivatives are compared with central differences, batches with the mean over all components, and results with those
-    of a second evaluation. Tolerances depend on the size of the compared values, the dtype of ``initial_point`` and the
-    error of the differences, so that they do not depend on units. Derivatives are compared at up to four points of
-    different sizes, because a large part of a derivative may vanish at one of them.
+    of a second evaluation. Tolerances are set from the size of the compared values, the dtype of ``initial_point`` and
+    the error of the differences, so that the result does not depend on units. Derivatives are compared at up to four
+    points of different sizes, because a large part of a derivative may vanish at one of them.
 
     Parameters
     ----------
@@ -131,7 +131,7 @@ class _Check(Returned):
             self.fail(name, f"{symbol} and central differences of {of}", where, got, expected, tolerance)
 
     def derivatives(self):
-        """Compare the derivatives of g and f at all points. The main point is the last, so that x is this point."""
+        """Compare the derivatives of g and f at all points. The last is the main point, at which x then remains."""
         for point in reversed(self.points):
             self.x = point.x
             self.take_unit()

@@ -37,9 +37,10 @@ def check_solver(
     A run must lower the objective, and stay finite and within the penalty's domain. All draws and evaluations must be
     counted, and the draws must be those that `cost` announces, also in a longer run of 20 ``max_iter`` iterations. A
     step must start at the point at which its F was estimated. Results must be bit-for-bit reproducible for a given
-    seed, however often a run is recorded, stopped and resumed. Budgets must be respected, and a learning rate may be a
-    schedule. Arrays in a state or a record must not be written into, and must have the float type of x. The method's
-    own gradient, and a run that ends as "converged", are compared with the gradient on all data.
+    seed, and must not depend on how often a run is recorded, stopped and resumed. Budgets must be respected, and a
+    learning rate may be a schedule. Arrays in a state or a record must not be written into, and must have the float
+    type of x. The method's own gradient, and a run that ends as "converged", are compared with the gradient on all
+    data.
 
     Parameters
     ----------
@@ -260,7 +261,7 @@ class _Check:
         )
         result = self.solve(tol=CLAIM)
         s, penalty = result.state.state, self.problem.penalty
-        if result.success and not (s.rule is None and penalty is not None):  # a penalty needs a learning rate
+        if result.success and not (s.rule is None and penalty is not None):  # with a penalty, length needs a rule
             first, last = self.length(s, result.state.start), self.length(s, result.x)
             x = result.x
             beside = x + np.where(np.arange(x.size) % 2, -1e-3, 1e-3).astype(x.dtype) * abs(x)

@@ -46,7 +46,7 @@ def compare_solvers(
     Parameters
     ----------
     problem_or_estimator : CompositionalProblem or estimator
-        The problem that is minimised, or an estimator of this package, clones of which are fitted with ``solver=...``.
+        The problem that is minimised, or an estimator of this package, whose clones are fitted with ``solver=...``.
     solvers : list of str, CompositionalSolver or (label, solver)
         Names, instances, or pairs of a label and one of these. Solvers that only the estimator has, such as "lstd" and
         "newton", are possible too.
@@ -109,7 +109,7 @@ def compare_solvers(
     seeds = seeded(random_state).randint(np.iinfo(np.int32).max, size=n_seeds).tolist()
     done = 0
     runs: dict[str, list] = {label: [] for label in labelled}
-    for seed in seeds:  # errors appear early, and a change of the machine's load affects all solvers
+    for seed in seeds:  # so that errors appear early, and a change of the machine's load affects all solvers
         for label, solver in labelled.items():
             if progress is not None:
                 progress(f"{label}, seed {len(runs[label]) + 1} of {n_seeds}", done / (n_seeds * len(labelled)))

@@ -139,7 +139,7 @@ class SolverComparison:
         self.start = max(float(run.loss_curve[0]) for seeds in runs.values() for run in seeds)
 
     def _reached(self, run, gap):
-        """Passes and seconds at the first record with such a gap; infinite if there is none."""
+        """Passes and seconds at the first record with such a gap, or infinity if there is none."""
         near = np.flatnonzero(run.loss_curve - self.optimum <= gap * (self.start - self.optimum))
         if not near.size:
             return math.inf, math.inf

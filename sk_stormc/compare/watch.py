@@ -80,7 +80,7 @@ class Watch:
         return None if self.problem is None else 2 * self.problem.n_inner + self.problem.n_outer
 
     def _at(self, ifo):
-        """The first record at or after each IFO. The last is that of the returned point."""
+        """The first record at or after each IFO. The last record is that of the returned point."""
         seen = [record[0] for record in self.records]
         rows = np.searchsorted(seen, ifo).clip(max=len(seen) - 1)
         rows[-1] = len(seen) - 1

@@ -60,7 +60,7 @@ def no_bound(problem: Any, size: tuple, metric: Any) -> float:
 
 @dataclass(frozen=True, kw_only=True)
 class Advice:
-    """Recommended settings and known properties of a problem, for parameters that the user has not set.
+    """Recommended settings and known properties of a problem. Parameters that the user has set take precedence.
 
     The object is read-only and may be shared. To change the advice of a problem, assign a changed copy, such as
     ``dataclasses.replace(advice, inertia=0.5)``.
@@ -97,7 +97,7 @@ class Advice:
     many_minima : bool, default=False
         Whether the objective is known to have many local minima, so that a run does not find the lowest value.
     instead : str, default=""
-        An alternative to such methods, which the warning about a run that has not converged recommends.
+        The alternative that the warning about a run that has not converged recommends.
 
     Raises
     ------

@@ -173,7 +173,7 @@ class DifferentiableComposition(CompositionalProblem):
         return self._mean("inner", "inner", batch, x)
 
     def jacobian(self, x, batch):
-        """J, of shape (l, n_variables). Of kind "operator" it is the pair (a copy of x, batch)."""
+        """J, of shape (l, n_variables). For the kind "operator", it is the pair (a copy of x, batch)."""
         return (x.copy(), batch) if self.jacobian_kind == "operator" else self._mean("jacobian", "inner", batch, x)
 
     def vjp(self, J, v):

@@ -112,8 +112,7 @@ class LogMeanExpProblem(WeightedComponents):
         """
 
     def blocks(self):
-        """Iterate over all rows, in pairs of the index of the first row and the rows. Override it if they do not fit
-        into memory.
+        """All rows, as pairs (index of the first row, rows). Override it if they do not fit into memory.
 
         Returns
         -------

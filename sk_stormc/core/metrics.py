@@ -35,7 +35,7 @@ class Metric:
         ``apply_inverse(q)``, which returns M^-1 q, and ``prox_step(learning_rate)``, which returns the ``step`` for a
         penalty's ``prox``.
     mixes : bool
-        Whether M is a full matrix of the problem, which approximates its inverse Hessian.
+        Whether M is a full matrix by which the problem approximates its inverse Hessian.
 
     Examples
     --------

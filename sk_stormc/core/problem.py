@@ -51,8 +51,8 @@ class CompositionalProblem(ABC):
         How components are drawn, which batches are possible, and what they cost. None means that n_inner and n_outer
         components are drawn uniformly, with replacement.
     advice : `sk_stormc.problems.Advice`
-        Settings that help any method to solve the problem, such as batches of all components or steps of limited
-        length.
+        Recommended settings for any method that solves the problem, such as batches of all components or steps of
+        limited length.
 
     Examples
     --------

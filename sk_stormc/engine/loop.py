@@ -28,7 +28,7 @@ SHORTER = 0.25  # factor of the learning rate at each restart
 
 def run(solver, problem, x0, random_state, state, record_every, on_record, verbose, first_residual):
     """`CompositionalSolver.solve` with checked parameters."""
-    # the loop detects overflow by itself, and reports it once
+    # the loop detects overflow, and reports it once
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         if state is None:
             oracle = Oracle(problem, seeded(random_state).randint(np.iinfo(np.int32).max))

@@ -28,7 +28,7 @@ class Batch:
     size : int
         Number of its components.
     full : bool
-        Whether it holds all components, so that values on it are exact.
+        Whether it contains all components, so that values on it are exact.
     anew : bool
         For a Jacobian, whether it is recomputed on each batch of g ("operator"), and not tracked by step 9.
     """
@@ -324,7 +324,7 @@ class Oracle:
         return self.problem.objective(x)
 
     def reported(self, x):
-        """The value of a record at x: Phi(x), or the objective of which Phi is a smoothed form. It is not counted."""
+        """The value of a record at x: Phi(x), or the objective that Phi smooths. It is not counted."""
         self.source.look_at(self._generators.values())
         return self.problem.reported(x)
 

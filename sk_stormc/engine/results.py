@@ -61,8 +61,7 @@ MESSAGES = {  # messages of a SolverResult, whose status is the index here
 
 @dataclass
 class MethodState:
-    """The common part of the states of all methods. Methods assign new arrays to fields, and do not change arrays in
-    place.
+    """The common part of the states of all methods, which assign new arrays and do not change arrays in place.
 
     Attributes
     ----------

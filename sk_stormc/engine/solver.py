@@ -73,7 +73,7 @@ class CompositionalSolver(BaseEstimator, ABC):
     """Base class of the methods. Users call `solve`. Authors write `init_state` and `step`.
 
     These parameters are common to the methods. A method declares those that it needs in its ``__init__``, which only
-    stores them. It inherits their checks, and their descriptions unless its docstring has its own.
+    stores them. It inherits their checks, and also their descriptions unless its docstring describes them.
 
     Parameters
     ----------

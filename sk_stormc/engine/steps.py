@@ -72,7 +72,7 @@ class Limit:
     precision : float or callable
         The precision epsilon, or a function of the iteration.
     by_block : bool, default=False
-        Whether each of the problem's blocks has its own gamma. Otherwise all of x has one.
+        Whether each of the problem's blocks has its own gamma. Otherwise there is one gamma for all of x.
 
     Examples
     --------

@@ -129,7 +129,7 @@ class CompositionalEstimator(CallbackSupportMixin, Recorded, BaseEstimator):
     n_iter_: int
     stop_reason_: str
     objective_label = "objective"
-    many_minima = False  # whether the objective has many local minima, of which L-BFGS finds one
+    many_minima = False  # whether the objective has many local minima
 
     def __init_subclass__(cls, **kwargs):
         super().__init_subclass__(**kwargs)
@@ -144,7 +144,7 @@ class CompositionalEstimator(CallbackSupportMixin, Recorded, BaseEstimator):
         Parameters
         ----------
         **params : dict
-            Parameters by name. ``solver`` is set before ``solver__...``, whatever their order.
+            Parameters by name. ``solver`` is set before ``solver__...``, in any order of the arguments.
 
         Returns
         -------
@@ -179,7 +179,7 @@ class CompositionalEstimator(CallbackSupportMixin, Recorded, BaseEstimator):
         Raises
         ------
         NotFittedError
-            If there is neither a fit nor the file of a fit.
+            If there is neither a fit nor a checkpoint file.
         ValueError
             If the data or the parameters are not those of that fit. ``max_iter``, ``tol``, ``verbose``, ``n_jobs`` and
             ``random_state`` may differ; the last is not used. The fitted attributes are then unchanged. Exact methods

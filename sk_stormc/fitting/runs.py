@@ -160,7 +160,7 @@ class Fit:
                 del self._states[number + 1 :]
         if result.state is not None:  # an exact method is repeated from its start
             progress.runs.append(result.state)
-            self.estimator._progress = progress  # `resume` can continue from here, however the fit ends
+            self.estimator._progress = progress  # `resume` can continue from here after any end of the fit
         self._close_task()
         if result.stop_reason == StopReason.INTERRUPTED and not result.n_iter and not number:
             raise KeyboardInterrupt
@@ -185,7 +185,7 @@ class Fit:
                 self._context.call_on_fit_task_begin(**self._arguments)
 
     def _notify(self, record):
-        """Call the callbacks at a record, as the end of a task. Return whether one of them asks to stop."""
+        """Call the callbacks at a record, as the end of a task. Return whether one of them stops the fit."""
         self._losses.append(record.fun)
         if self._show:
             self._show(record)
@@ -219,7 +219,7 @@ class Fit:
 
 
 def with_fit(method: F) -> F:
-    """Decorate the method that fits, so that BLAS has one thread, and callbacks are torn down however it ends."""
+    """Decorate the method that fits, so that BLAS has one thread, and callbacks are torn down after any end of it."""
 
     @with_callbacks
     @wraps(method)

@@ -205,7 +205,7 @@ class AutomaticSTORM(STORMCompositional):
         return start(oracle, x, size) if s.refresh else advance(oracle, s.now, x, (0, 0, 0), size)
 
     def _judge(self, oracle, s, error):
-        """Keep a good anchor. Otherwise return to the best one. ``error`` is that of the estimate of F."""
+        """Keep a good anchor. Otherwise return to the best one. ``error`` is the error of the estimate of F."""
         length, anchor = s.way.length, Anchor(s.now, s.way, oracle.value(s.now.x, s.now.u))
         best = s.anchors[-1].value
         # if two values of Phi are equal up to rounding, compare |F|; a combination may lead back to its anchor

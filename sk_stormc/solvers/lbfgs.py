@@ -108,7 +108,7 @@ class LBFGS(CompositionalSolver):
         return self.variables.projected_length(self.variables.to_z(x), self.variables.gradient(F))
 
     def iterate(self, oracle, s, loop):
-        """Run scipy. Its callback asks the loop whether to continue."""
+        """Run scipy. The loop decides in scipy's callback whether to continue."""
         self.variables = _Variables(oracle.problem, oracle.metric.root())
         loop.after_iteration()
         if loop.reason is not None:

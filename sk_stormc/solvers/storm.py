@@ -154,7 +154,7 @@ class STORMCompositional(CompositionalSolver):
     def from_theory(cls, constants: ProblemConstants, epsilon: float, variant: Variant = "corrected") -> Self:
         """Set the parameters by Proposition 3.2, so that E|grad Phi(x^)| <= epsilon after T iterations.
 
-        The guarantee holds for a problem without penalty or metric (`PaperSTORMCompositional` leaves a metric out). A
+        The guarantee holds for a problem without penalty or metric (`PaperSTORMCompositional` does not use a metric). A
         batch size not smaller than the number of components means all of them. The batch is then exact, and needs fewer
         IFO than Lemma 3.1 counts.
 

@@ -13,7 +13,7 @@ from sk_stormc.utils.validation import check_bool, check_int
 
 __all__ = ["WINDOW", "Position", "StreamingProblem", "stack"]
 
-STEPS = ("learning_rate", "tracking", "normalization", "precision", "published")  # advice that holds for streams too
+STEPS = ("learning_rate", "tracking", "normalization", "precision", "published")  # advice that applies to streams too
 
 
 class StreamingProblem(CompositionalProblem):
@@ -39,8 +39,8 @@ class StreamingProblem(CompositionalProblem):
         ``functools.partial(PortfolioProblem, risk_aversion=2.0)``, or your own function that returns a
         `CompositionalProblem`.
     window : int, default=512
-        Number of rows that represent the stream. The metric is that of the problem of the first rows, and `objective`
-        is Phi over the last rows that f has used.
+        Number of rows that represent the stream. The metric is the metric of the problem of the first rows, and
+        `objective` is Phi over the last rows that f has used.
     weighted : bool, default=False
         Whether the last array of a batch has weights of its rows, such as importance ratios. Weights are positive
         numbers, and only their ratios matter: a row counts in proportion to its weight divided by the mean weight of
@@ -177,7 +177,7 @@ class StreamingProblem(CompositionalProblem):
         problem, batch = batch
         return problem.compositional_gradient(x, u, J, batch)
 
-    # what is reported
+    # reported values
 
     def outer(self, x, u):
         """f(x, u) over the window."""

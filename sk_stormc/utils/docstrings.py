@@ -64,7 +64,7 @@ def _complete(kind, title, names_from):
 
 
 def _sections(doc):
-    """The sections of a docstring by title. The text before the first title has the title ""."""
+    """The sections of a docstring by title. The text before the first title has an empty title."""
     first, *others = TITLE.split(inspect.cleandoc(doc) + "\n")
     texts = {"": first} | dict(zip(others[::2], others[1::2], strict=True))
     return {title: text.strip("\n") for title, text in texts.items()}

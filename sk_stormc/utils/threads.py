@@ -29,8 +29,8 @@ def threads(n_jobs):
     Underflow to 0 is correct for kernels of distant points. It raises no error here, even if the caller's
     `numpy.errstate` requests one.
 
-    BLAS and OpenMP have one thread in this context. More threads would compete with these for the cores, and their
-    number would affect the rounding of sums.
+    BLAS and OpenMP have one thread in this context. More threads would compete with those of `each` for the cores, and
+    their number would affect the rounding of sums.
     """
     integer = is_integer(n_jobs)
     if n_jobs is not None and not (integer and n_jobs):
@@ -113,8 +113,8 @@ _blas_is_held = Lock()
 def in_one_thread():
     """A context in which BLAS has one thread.
 
-    The number of threads holds for the whole process. Of several simultaneous contexts, the first therefore sets it,
-    and restores it at its end.
+    The number of threads holds for the whole process. If several contexts are active at the same time, the first of
+    them therefore sets it, and restores it at its end.
     """
     if not _blas_is_held.acquire(blocking=False):
         yield
