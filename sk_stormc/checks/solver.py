@@ -252,7 +252,7 @@ class _Check:
         return CompositionalSolver.length(self.solver, self.oracle, s, x, self.problem.gradient(x))
 
     def claims(self):
-        """Check that a method does not report far too small residuals, or convergence too early."""
+        """Check that a method does not report residuals that are far too small, or convergence too early."""
         own, true = np.sum(self.lengths, axis=0) if self.lengths else (0.0, 0.0)
         self.require(
             not own < MODEST * true,

@@ -247,7 +247,7 @@ class StoppingRule:
         return rate > 0 and rate * value <= 4 * self.eps * self.oracle.metric.at(s.x, s.t).size(s.x)
 
     def is_stationary(self, s):
-        """Whether x is stationary up to rounding, and not only the learning rate is tiny.
+        """Whether x is stationary up to rounding, which a tiny learning rate alone does not imply.
 
         The residual at x is compared with the residual at a point that differs from x by a thousandth.
         """
