@@ -35,7 +35,7 @@ class _PerFit:
         self._fits.pop(id(estimator), None)
 
     def on_fit_task_begin(self, estimator, context):
-        """Do nothing; scikit-learn's protocol asks for this method."""
+        """Do nothing; scikit-learn's protocol requires this method."""
 
     def __getstate__(self):
         return self.__dict__ | {"_fits": {}}
@@ -47,13 +47,13 @@ class EarlyStopping(_PerFit):
     Parameters
     ----------
     monitor : "loss", str or callable, default="loss"
-        The quantity that is monitored after each pass over the data. "loss" is the last value of ``loss_curve_``,
-        which should fall. Anything else is a scorer, given by scikit-learn's name for it or as a callable. It scores
-        the fitted estimator on the training data, and its value should rise.
+        The quantity that is monitored after each pass over the data. "loss" is the last value of ``loss_curve_``, which
+        should fall. Any other value is a scorer, given by its name in scikit-learn or as a callable. It scores the
+        fitted estimator on the training data, and its value should rise.
     patience : int, default=5
         Number of passes without an improvement after which the fit stops.
     min_delta : float, default=1e-4
-        Least improvement that counts, as a fraction of the best value so far.
+        Smallest change that counts as an improvement, as a fraction of the best value so far.
 
     Examples
     --------
@@ -104,7 +104,7 @@ class EarlyStopping(_PerFit):
 class TimeLimit(_PerFit):
     """Stop a fit after a given time.
 
-    In a hyperparameter search, the limit holds for each fit separately.
+    In a hyperparameter search, the limit applies to each fit separately.
 
     Parameters
     ----------
@@ -144,9 +144,9 @@ class TimeLimit(_PerFit):
 class Checkpoint(_PerFit, KeepsFits):
     """Write the state of a fit to a file, so that `resume` can continue the fit after the process has died.
 
-    The file is written atomically. It holds arrays and JSON, and reading it executes no code. Functions, such as a
-    schedule of your own, are stored by their names, and taken from the estimator that resumes. They must be defined at
-    the top of a module. The file can be read by the version of the library that wrote it.
+    The file is written atomically. It contains arrays and JSON, and reading it executes no code. Functions, such as
+    your own schedules, are stored by name, and are taken from the estimator that resumes the fit. They must be defined
+    at the top level of a module. Only the version of the library that wrote the file can read it.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Derivatives against central differences, entry by entry: what `check_problem` compares them with."""
+"""Comparison of derivatives with central differences, entry by entry, for `check_problem`."""
 
 import math
 
@@ -6,12 +6,12 @@ import numpy as np
 
 __all__ = ["MANY", "RANDOM", "directions", "worst", "wrong_slope"]
 
-MANY, RANDOM = 100, 4  # vectors of up to MANY entries are compared by entry, and along RANDOM directions
-SECOND_LOOK = 0.15  # part of the step for a second difference, whose points do not enclose the same kink
+MANY, RANDOM = 100, 4  # vectors of up to MANY entries are compared entry by entry, and along RANDOM directions
+SECOND_LOOK = 0.15  # relative step of a second difference, whose points do not enclose the same kink
 
 
 def directions(rng, size):
-    """Unit vectors and random ones; only random ones where there are many."""
+    """Unit vectors and random vectors, or only random vectors if there are many entries."""
     random = rng.standard_normal((MANY if size > MANY else RANDOM, size))
     return random if size > MANY else np.vstack([np.eye(size), random])
 
@@ -30,7 +30,7 @@ def differences(function, point, steps):
 
 
 def _rounding(function, point):
-    """How far values of the function change where entries of the point change by their own rounding.
+    """How much values of the function change if the entries of the point change by their own rounding.
 
     A function that subtracts large terms, such as a variance from moments, loses more than the last bits of its value.
     """
@@ -39,33 +39,33 @@ def _rounding(function, point):
     return np.ptp(np.array(values, dtype=float), axis=0)
 
 
-def worst(found, expected, tolerance):
-    """Index of the entry that is furthest beyond its tolerance, or None where all are within."""
-    difference = np.abs(np.asarray(found, float) - np.asarray(expected, float))
+def worst(actual, expected, tolerance):
+    """Index of the entry that exceeds its tolerance most, or None if no entry exceeds it."""
+    difference = np.abs(np.asarray(actual, float) - np.asarray(expected, float))
     excess = np.where(np.isnan(difference), np.inf, difference - tolerance)
     k = np.unravel_index(np.argmax(excess), excess.shape)
     return tuple(int(i) for i in k) if excess[k] > 0 else None
 
 
 def wrong_slope(derivative, function, point, scale, rng, combine=None, noise=0.0):
-    """Where a derivative and central differences disagree.
+    """Find an entry or a direction for which a derivative and central differences disagree.
 
-    Each entry of the derivative is looked at, or, of more than `MANY` variables, random directions first and the
-    entries only after one of those disagreed. A disagreement counts if a shorter step shows it too.
+    Each entry of the derivative is compared. With more than `MANY` variables, random directions are compared first, and
+    the entries only if a direction disagrees. A disagreement counts only if a shorter step confirms it.
     """
     step = float(np.finfo(point.dtype).eps) ** 0.2 * np.broadcast_to(scale, point.shape)
 
     def compare(ways):
-        """The worst of the changes along some ways: its index, found, expected, tolerance, and the way."""
+        """The largest disagreement along some steps: its index, actual and expected value, tolerance and step."""
         change, way, tolerance = differences(function, point, ways)
         if combine is not None:
             change, tolerance = change @ combine.T, tolerance @ np.abs(combine.T)
-        found, tolerance = way @ derivative.T, np.broadcast_to(tolerance + noise, change.shape)
-        k = worst(found, change, tolerance)
-        return k and (k, found[k], change[k], tolerance[k], way[k[0]])
+        actual, tolerance = way @ derivative.T, np.broadcast_to(tolerance + noise, change.shape)
+        k = worst(actual, change, tolerance)
+        return k and (k, actual[k], change[k], tolerance[k], way[k[0]])
 
     def disagreement(ways):
-        """As `compare`, one at a time, until one is confirmed by a shorter step."""
+        """The largest disagreement that a shorter step confirms, or None."""
         while len(ways) and (first := compare(ways)) is not None:
             row = first[0][0]
             if compare(SECOND_LOOK * ways[row : row + 1]) is not None:
@@ -76,13 +76,13 @@ def wrong_slope(derivative, function, point, scale, rng, combine=None, noise=0.0
     all_ways = step * directions(rng, point.size)
     entries = all_ways[:-RANDOM] if point.size <= MANY else np.empty((0, point.size))
     result = disagreement(entries) or disagreement(all_ways[len(entries) :])
-    if result is not None and point.size > MANY:  # a random direction says that some entry is wrong, not which
+    if result is not None and point.size > MANY:  # a random direction does not show which entry is wrong
         rows = (np.diag(step)[k : k + MANY] for k in range(0, point.size, MANY))
-        result = next((found for block in rows if (found := disagreement(block)) is not None), result)
+        result = next((wrong for block in rows if (wrong := disagreement(block)) is not None), result)
     if result is None:
         return None
-    (_, value), found, change, tolerance, way = result
+    (_, value), actual, change, tolerance, way = result
     moved = np.flatnonzero(way)
     length = float(way[moved[0]]) if len(moved) == 1 else float(np.linalg.norm(way))
     variable = int(moved[0]) if len(moved) == 1 else None
-    return (value, variable), found / length, change / length, tolerance / abs(length)
+    return (value, variable), actual / length, change / length, tolerance / abs(length)

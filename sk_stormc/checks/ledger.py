@@ -1,4 +1,4 @@
-"""Counting apart from the oracle, for `check_solver`."""
+"""Counts of draws and evaluations that do not depend on the oracle, for `check_solver`."""
 
 import copy
 
@@ -6,7 +6,7 @@ from sk_stormc.core.source import source_of
 
 __all__ = ["Ledger"]
 
-COUNTED = {  # what the last arguments of a method are batches of, and the number of points
+COUNTED = {  # kinds of the batches in the last arguments of a method, and number of points
     "inner": (("inner",), 1),
     "jacobian": (("jacobian",), 1),
     "inner_pair": (("inner", "jacobian"), 2),
@@ -17,9 +17,9 @@ COUNTED = {  # what the last arguments of a method are batches of, and the numbe
 
 
 class Ledger:
-    """Counts what a run draws and evaluates.
+    """Counts the draws and evaluations of a run.
 
-    Sampled batches are counted on a copy of the problem; full batches, which the oracle keeps, at the oracle.
+    Sampled batches are counted by a copy of the problem. Full batches are counted at the oracle, which stores them.
 
     Attributes
     ----------
@@ -28,9 +28,9 @@ class Ledger:
     ifo : int
         Components drawn.
     evaluated : dict
-        Component evaluations by kind, whoever asked for them; those of `objective` and `reported` are free.
+        Component evaluations by kind, except for those of `objective` and `reported`.
     partial : bool
-        Whether some batch did not hold all components.
+        Whether some batch did not contain all components.
     """
 
     def __init__(self, problem):
@@ -45,7 +45,7 @@ class Ledger:
             setattr(watched, name, self._evaluating(getattr(problem, name), *COUNTED.get(name, ((), 0))))
 
     def watch(self, oracle):
-        """Add up the full batches that an oracle gives, and those taken for g and its Jacobian too."""
+        """Count the full batches that an oracle returns, and the batches of g that its Jacobian uses too."""
         draw, draw_jacobian = oracle.draw, oracle.draw_jacobian
         sizes = self.problem.n_inner, self.problem.n_outer
 
@@ -69,7 +69,7 @@ class Ledger:
             size = n if draws is None else price(side, len(draws))
             if draws is not None:
                 self.ifo, self.partial = self.ifo + size, True
-            self._kept.append(batch)  # so that no other gets its id
+            self._kept.append(batch)  # a reference, so that its id is not used again
             self._sizes[side, id(batch)] = size
             return batch
 

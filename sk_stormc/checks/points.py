@@ -1,4 +1,4 @@
-"""The points at which `check_problem` compares derivatives, of several sizes."""
+"""The points of several sizes at which `check_problem` compares derivatives."""
 
 import copy
 from dataclasses import dataclass
@@ -11,23 +11,23 @@ from sk_stormc.core.unit import InUnit, as_array
 __all__ = ["Point", "evaluate_g", "f_is_defined", "find_points", "in_domain", "in_power", "in_two_units", "power_at"]
 
 LENGTHS = 10.0 ** np.arange(-10, 11)  # distances from the start that are tried
-COMPONENTS = 8  # single components that tell the size of gradients where the mean of all may vanish
-# By how much a change may grow from one length to the next, which is ten times as long: a linear change grows tenfold.
+COMPONENTS = 8  # single components that give the size of gradients if the mean of all may vanish
+# Bounds of the growth of a change from one length to the next. A linear change grows tenfold.
 FLAT, STEEP = 3, 30
-VANISHING = 1e-6  # of the reach by components: where the reach is shorter, F consisted of rounding only
-NEAREST = 1e-3  # least distance from the start, and least scale at a point, as a part of its size
-APART = 3  # least ratio of the sizes of two points
+VANISHING = 1e-6  # relative to the reach of single components; if the reach is shorter, F is a rounding error
+NEAREST = 1e-3  # smallest distance from the start, and smallest scale at a point, relative to its size
+APART = 3  # smallest ratio of the sizes of two points
 
 
 @dataclass
 class Point:
-    """A point x with the scales of its variables, and with those of u, which are found when g is checked."""
+    """A point x with the scales of its variables, and with the scales of u, which are computed when g is checked."""
 
     x: np.ndarray
     scale: np.ndarray
     u: np.ndarray | None = None
     spread: np.ndarray | None = None  # the scale of u
-    beside: np.ndarray | None = None  # a value of u near g(x), where f_u of a variance vanishes
+    beside: np.ndarray | None = None  # a value of u near g(x), because f_u of a variance vanishes at g(x)
 
 
 def evaluate_g(problem, x):
@@ -36,13 +36,13 @@ def evaluate_g(problem, x):
 
 
 def power_at(problem, x, draws=None):
-    """The power of two that is the unit of u at x on these draws (None: all); None where u has no unit."""
+    """The exponent of the unit of u at x on these draws (None means all), or None if u has no unit."""
     u = problem.inner(x, problem.inner_batch(draws))
     return u.power if isinstance(u, InUnit) else None
 
 
 def in_power(problem, power):
-    """The problem with arrays for u, J and f_u, where u and J are in units of 2**power; None is the problem itself."""
+    """The problem with plain arrays u and J in units of 2**power, and plain f_u. For power None, the problem itself."""
     if power is None:
         return problem
     plain = copy.copy(problem)
@@ -72,12 +72,12 @@ def in_power(problem, power):
 
 
 def _times(J, power):
-    """The value that an array in units of 2**power stands for; an operator has its own way."""
+    """The value of an array in units of 2**power. A Jacobian of kind "operator" is returned unchanged."""
     return InUnit(J, power) if isinstance(J, np.ndarray) else J
 
 
 def in_two_units(problem, x):
-    """(what, its value with u and J written in a unit twice as large, what that should be, terms it is the sum of)."""
+    """Yield (name, value with u and J in a unit twice as large, expected value, terms whose sum it is)."""
     everything, outer = problem.inner_batch(None), problem.outer_batch(None)
     u, J = problem.inner(x, everything), problem.jacobian(x, everything)
     if not isinstance(u, InUnit):
@@ -99,7 +99,7 @@ def in_domain(problem, x):
 
 
 def f_is_defined(problem, x, u):
-    """Whether f and its gradient are finite at (x, u), over all components: an error of arithmetic says that not."""
+    """Whether f and its gradient over all components are finite at (x, u). It is False after an arithmetic error."""
     try:
         values = problem.outer(x, u), *problem.outer_gradient(x, u, problem.outer_batch(None))
     except (ArithmeticError, ValueError):  # such as those of math.sqrt
@@ -108,22 +108,22 @@ def f_is_defined(problem, x, u):
 
 
 def find_points(problem, start, unit, rng, move):
-    """Points at several distances from the start, the main one first.
+    """Choose points at several distances from the start. The main point is the first.
 
-    The main point is as far from the start as it takes to change F or J by half. Where F nearly vanishes at the start,
-    that distance is so short that a wrong derivative would be lost in the rounding. So there are further points: one
-    where the change is half as large as F and J of single components, one as far away as the start is from 0, and one
-    at the distance 1. They are used if F and J change about linearly on the way there.
+    At the main point, F or J has changed by about half. If F nearly vanishes at the start, that distance is so short
+    that rounding would hide a wrong derivative. Therefore there are further points: one where the change is half as
+    large as F and J of single components, one as far from the start as the start is from 0, and one at the distance 1.
+    They are used if F and J change about linearly on the way there.
     """
     size = np.linalg.norm(start) / np.linalg.norm(unit)
     way = unit * rng.standard_normal(start.size)
     look = _Slopes(problem, rng.standard_normal(evaluate_g(problem, start).size).astype(start.dtype))
     tame = look.tame(start, way)
     typical = look.reach(start, way, look.of_components(start, rng))
-    # F that is a small difference of large terms may seem to vary within its own rounding: no point is closer than that
+    # if F is a small difference of large terms, it may seem to vary by rounding, so no point is closer than NEAREST
     typical = (size or 1.0) if typical is None else max(min(typical, tame or typical), NEAREST * size)
     reach = look.reach(start, way) or 0.0
-    # where F vanishes, or consists of rounding only, the reach is found from single components
+    # if F vanishes, or is a rounding error, the reach is computed from single components
     reach = max(reach if reach > VANISHING * typical else 0.1 * typical, NEAREST * size)
     line = [(start + c * reach * way).astype(start.dtype) for c in ((1, 0.5, 0) if move else (0, 0.5, 1))]
     points = [Point(line[0], reach * unit)]
@@ -140,7 +140,7 @@ def find_points(problem, start, unit, rng, move):
 
 
 class _Slopes:
-    """F and J.T v as functions of x, v one random vector."""
+    """F and J.T v as functions of x, for one random vector v."""
 
     def __init__(self, problem, v):
         self.problem, self.v = problem, v
@@ -151,7 +151,7 @@ class _Slopes:
         return [np.asarray(problem.gradient(x), float), np.asarray(problem.vjp(J, self.v), float)]
 
     def finite(self, x):
-        """Whether f is defined at x, and all that is evaluated there is finite."""
+        """Whether f is defined at x, and F and J.T v are finite."""
         problem = self.problem
         if not in_domain(problem, x):
             return False
@@ -169,9 +169,9 @@ class _Slopes:
         return np.median(lengths, axis=0)
 
     def reach(self, start, way, least=(0.0, 0.0)):
-        """How far along the way F and J change by less than half of themselves, or of ``least`` where that is more.
+        """The distance up to which F and J.T v change by at most half of their size, or of ``least`` if that is larger.
 
-        None where that is any distance (they vanish or do not change) or none that is looked at.
+        None if this holds at all distances that are tried (as they vanish or do not change), or at none of them.
         """
         here, reach = self.at(start), 0.0
         bounds = [0.5 * max(np.linalg.norm(b), floor) for b, floor in zip(here, least, strict=True)]
@@ -185,7 +185,7 @@ class _Slopes:
         return None if reach in (0.0, LENGTHS[-1]) else reach
 
     def tame(self, start, way):
-        """How far along the way F and J change about linearly, and neither explode nor level off."""
+        """The distance up to which F and J.T v change about linearly, and neither explode nor level off."""
         here, last, far = self.at(start), None, 0.0
         rounding = [np.sqrt(np.finfo(start.dtype).eps) * np.linalg.norm(b) for b in here]
         for t in LENGTHS:

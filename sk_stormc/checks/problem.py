@@ -20,10 +20,10 @@ from sk_stormc.utils.validation import check_instance, check_int, seeded, short
 __all__ = ["check_problem"]
 
 REPEATED = [0, 0, 1, 0]  # draws of a batch in which one component occurs three times
-WEIGHTS = (0.25, 1.75, 0.5, 1.5)  # of the draws of such a batch, where the problem takes weights
+WEIGHTS = (0.25, 1.75, 0.5, 1.5)  # weights of the draws of a batch, if the problem supports weights
 NEAR = 0.02  # part of the scale of u that differences may reach
-HALVINGS = 30  # of the distance to a second value of u, at the most
-MORE = 10  # times as many draws are looked at before a mean is called wrong
+HALVINGS = 30  # maximum number of halvings of the distance to a second value of u
+MORE = 10  # factor of the number of draws before a mean is reported as wrong
 FALSE_ALARM = 1e-6  # probability that some comparison of means fails by chance
 
 
@@ -37,10 +37,10 @@ def check_problem(
 ) -> None:
     """Check that a problem fulfils the contract of `CompositionalProblem`.
 
-    Derivatives are compared with central differences, batches with the mean over all components, and results with
-    those of a second evaluation. Tolerances follow the size of what is compared, the dtype of ``initial_point`` and the
-    error of the differences, so that they do not depend on units. Derivatives are compared at up to four points of
-    different sizes, since much of a derivative may vanish at one of them.
+    Derivatives are compared with central differences, batches with the mean over all components, and results with those
+    of a second evaluation. Tolerances are set from the size of the compared values, the dtype of ``initial_point`` and
+    the error of the differences, so that the result does not depend on units. Derivatives are compared at up to four
+    points of different sizes, because a large part of a derivative may vanish at one of them.
 
     Parameters
     ----------
@@ -62,8 +62,8 @@ def check_problem(
     Raises
     ------
     ValueError
-        At the first breach of the contract. The message names the method and the entry, what was found and what was
-        expected.
+        If the problem violates the contract. The message names the method and the entry of the first violation, with
+        its actual and its expected value.
 
     Examples
     --------
@@ -87,7 +87,7 @@ def check_problem(
         problem = problem.source.first
     rng = np.random.default_rng(seeded(random_state).randint(np.iinfo(np.int32).max))
     check_attributes(problem)
-    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):  # values are looked at below
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):  # values are checked below
         check = _Check(problem, x, rng)
         check.shapes()
         check.plain_jacobian()
@@ -104,7 +104,7 @@ def check_problem(
 
 
 class _Check(Returned):
-    """The checks that compare what a problem's methods return with one another, in the order of `check_problem`."""
+    """The checks that compare values of a problem's methods with one another, in the order of `check_problem`."""
 
     # derivatives
 
@@ -113,7 +113,7 @@ class _Check(Returned):
         return np.array([problem.vjp(J, v) for v in V.astype(self.dtype)], dtype=float)
 
     def slopes(self, name, symbol, of, derivative, function, point, scale, **how):
-        """Fail where a derivative and central differences of a function disagree."""
+        """Fail if a derivative and central differences of a function disagree."""
         wrong = wrong_slope(derivative, function, point, scale, self.rng, **how)
         if wrong is not None:
             (value, variable), got, expected, tolerance = wrong
@@ -131,7 +131,7 @@ class _Check(Returned):
             self.fail(name, f"{symbol} and central differences of {of}", where, got, expected, tolerance)
 
     def derivatives(self):
-        """Compare the derivatives of g and of f at all points, at the main one last, so that it is x again."""
+        """Compare the derivatives of g and f at all points. The last is the main point, at which x then remains."""
         for point in reversed(self.points):
             self.x = point.x
             self.take_unit()
@@ -141,15 +141,15 @@ class _Check(Returned):
         self.beside = self.points[0].beside
 
     def units(self):
-        """Values that carry their own unit stand for the same numbers in any."""
-        for name, found, expected, terms in in_two_units(self.given, self.x):
-            self.compare(name, "its value with u in two units", found, expected, self.rounding(expected, *terms))
+        """Check that scaled numbers (`InUnit`) have the same value in another unit."""
+        for name, actual, expected, terms in in_two_units(self.given, self.x):
+            self.compare(name, "its value with u in two units", actual, expected, self.rounding(expected, *terms))
 
     def derivatives_of_g(self, point, on_a_batch):
-        """Jacobian against differences of inner, and vjp against the Jacobian; then the scale of u is known."""
+        """Compare the Jacobian with differences of inner, and vjp with the Jacobian. Compute the scale of u."""
         problem, x, u = self.problem, self.x, self.u
         V = directions(self.rng, u.size).astype(self.dtype)
-        # an operator's batch may be another estimate than the derivative of the batch's g
+        # on a batch, an operator need not be the derivative of the batch's g
         few = [self.draw("inner", (1, BATCH_SIZE))[0]] if on_a_batch and problem.jacobian_kind != "operator" else []
         for draws in (*few, None):
             own, batch = in_power(self.given, power_at(self.given, x, draws)), problem.inner_batch(draws)
@@ -161,7 +161,7 @@ class _Check(Returned):
                 self.compare("vjp", "vjp(J, v) and J.T @ v", products, V @ J, bound)
             else:
                 self.slopes("jacobian", "vjp(J, v)", "inner", products, of, x, point.scale, combine=V)
-        # its changes over the scale of x, within the domain of f
+        # the changes of u over the scale of x, within the domain of f
         step = self.eps**0.2 * point.scale * self.rng.standard_normal((2 * RANDOM, x.size))
         change = differences(lambda z: problem.inner(z, problem.inner_batch(None)), x, step)[0]
         spread = np.abs(change).max(0) / self.eps**0.2
@@ -176,13 +176,13 @@ class _Check(Returned):
         self.V = V[-RANDOM:]  # for the products that are compared often
 
     def defined_around(self, u, spread):
-        """Whether f is defined at u and around it: sqrt(u_2 - u_1^2) is not, far from a g(x)."""
+        """Whether f is defined at u and around it. For example, sqrt(u_2 - u_1^2) is not defined far from g(x)."""
         signs = np.random.default_rng(0).choice([-0.9, 0.9], (RANDOM, u.size))
         around = (u + spread * np.vstack([np.zeros(u.size), signs, -signs])).astype(self.dtype)
         return all(f_is_defined(self.problem, self.x, value) for value in around)
 
     def scattered(self, point):
-        """A value of u as far from g(x) as those of single components, where g(x) itself hardly varies with x."""
+        """Yield a value of u as far from g(x) as those of single components, if g(x) hardly varies with x."""
         problem, x, u = self.problem, self.x, self.u
         draws = self.draw("inner", (2 * BATCH_SIZE, 1))
         away = np.mean([np.abs(problem.inner(x, problem.inner_batch(draw)) - u) for draw in draws], axis=0, dtype=float)
@@ -196,7 +196,7 @@ class _Check(Returned):
             yield far, away
 
     def derivatives_of_f(self, point):
-        """f_x and f_u against differences of outer, then the gradient against those of the objective."""
+        """Compare f_x and f_u with differences of outer, and the gradient with differences of the objective."""
         problem, x, R = self.problem, self.x, self.problem.penalty
         for u, spread in (*self.scattered(point), (point.beside, point.spread), (self.u, point.spread)):
             f_x, f_u = problem.outer_gradient(x, u, problem.outer_batch(None))
@@ -218,7 +218,7 @@ class _Check(Returned):
     # batches
 
     def values(self, problem, inner, outer, *weights):
-        """What is evaluated on the batches of these draws, as vectors; of the Jacobian, V @ J."""
+        """The values on the batches of these draws, as vectors. The vector of the Jacobian is V @ J."""
         inner, outer = problem.inner_batch(inner, *weights), problem.outer_batch(outer, *weights)
         f_x, f_u = problem.outer_gradient(self.x, self.beside, outer)
         return {
@@ -228,7 +228,7 @@ class _Check(Returned):
         }
 
     def declared_jacobian(self):
-        """A "constant" Jacobian is one, and Jacobians that step 9 tracks can be combined."""
+        """Check that a "constant" Jacobian is constant, and that Jacobians that step 9 tracks can be combined."""
         problem, (x, other), kind = self.problem, self.line[:2], self.problem.jacobian_kind
         batches = [problem.inner_batch(draws) for draws in (None, *self.draw("inner", (2, BATCH_SIZE)))]
         if kind == "constant":
@@ -243,7 +243,7 @@ class _Check(Returned):
             self.compare("vjp", what, combined, 0.25 * (a - b) + b, self.rounding(a, b))
 
     def batches(self):
-        """A batch is the mean of its components, repeated ones too; where draws are indices, all are the batch None."""
+        """Compare batches with the mean of their components, and the batch None with that of all indices."""
         problem, (inner, outer) = self.problem, (self.draw(s, (1, BATCH_SIZE))[0] for s in SIDES)
         singles = [self.values(problem, inner[k : k + 1], outer[k : k + 1]) for k in range(BATCH_SIZE)]
         if isinstance(problem, FiniteSumComposition) and problem.by_differences:
@@ -269,7 +269,7 @@ class _Check(Returned):
             self.compare(name, "batch None and all indices", full[name], value, self.rounding(value))
 
     def same_as(self, repeated):
-        """Weights against repeated rows, over all components."""
+        """Compare a problem with weights with the problem of repeated rows, over all components."""
         everywhere = {
             "inner": lambda p, x: p.inner(x, p.inner_batch(None)),
             "objective": lambda p, x: p.objective(x),
@@ -283,28 +283,28 @@ class _Check(Returned):
             self.compare(name, "the problem and the repeated one", ours, theirs, bound)
 
     def draws(self, reference, n_draws):
-        """The means over drawn batches are those of the reference, a problem, over all components."""
+        """Compare the means over drawn batches with the values of a reference problem over all components."""
         full = self.values(reference, None, None)
         for size in (1, BATCH_SIZE):
             wrong = list(self.wrong_means(full, size, n_draws))
-            if wrong:  # few draws may have missed a rare component, so look at many before failing
+            if wrong:  # few draws may have missed a rare component, so repeat with many before failing
                 wrong = list(self.wrong_means(full, size, MORE * n_draws))
             for failure in wrong:
                 self.fail(*failure)
 
     def wrong_means(self, full, size, n_draws):
-        """Where the means over so many batches are not the full values."""
+        """Yield the means over drawn batches that differ from the full values, as arguments of `fail`."""
         pairs = zip(*(self.draw(side, (n_draws, size)) for side in SIDES), strict=True)
         values = [self.values(self.problem, *pair) for pair in pairs]
         for name, wanted in full.items():
             entries = directions(self.rng, wanted.size)
             sample = np.array([value[name] for value in values], float) @ entries.T
             mean, deviation = sample.mean(0), sample - sample.mean(0)
-            # Bernstein's inequality: its second term is for what few draws contain
+            # Bernstein's inequality, whose second term accounts for values that few draws have
             z = math.sqrt(2 * math.log(2 * len(entries) * 2 * len(full) / FALSE_ALARM))
             bound = z * deviation.std(0) / math.sqrt(n_draws)
             bound += z**2 * np.abs(deviation).max(0) / (3 * n_draws) + self.rounding(sample, name=name)
-            # an entry that is equal in all draws may lack a rare component: only the random directions judge it
+            # an entry that is equal in all draws may lack a rare component, so only random directions test it
             bound[: len(bound) - RANDOM][np.ptp(sample[:, :-RANDOM], axis=0) == 0] = np.inf
             expected = entries @ wanted
             if (k := worst(mean, expected, bound)) is not None:

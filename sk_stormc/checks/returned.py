@@ -1,4 +1,4 @@
-"""What the methods of a problem return, each by itself: shapes, types, finite numbers, and the same for the same."""
+"""Checks of the return values of a problem's methods: shapes, types, finite numbers and reproducibility."""
 
 import math
 import pickle
@@ -16,11 +16,11 @@ from sk_stormc.utils.validation import as_numbers, short
 __all__ = ["BATCH_SIZE", "SIDES", "Returned"]
 
 SIDES = ("inner", "outer")
-BATCH_SIZE = 4  # of the batches that are not single components
+BATCH_SIZE = 4  # size of the batches that are not single components
 
 
 class Returned:
-    """A problem, the point x, and the checks of what its methods return, in the order in which they rely on each other.
+    """A problem, a point x, and the checks of return values. Each check relies on those before it.
 
     Parameters
     ----------
@@ -53,7 +53,7 @@ class Returned:
         self.unit = root * np.ones(own.size)  # the scales of the variables, up to one factor
 
     def take_unit(self):
-        """Evaluate with plain numbers, in the unit that u has at x."""
+        """Evaluate with plain numbers, in the unit of u at x."""
         self.power = power_at(self.given, self.x)
         self.problem = in_power(self.given, self.power)
 
@@ -61,7 +61,7 @@ class Returned:
         require(good, self.problem, name, message)
 
     def fail(self, name, what, where, got, expected, tolerance):
-        """A ValueError with two numbers that should be equal."""
+        """Raise a ValueError for two numbers that should be equal."""
         difference = abs(got - expected)
         self.require(
             False,
@@ -70,25 +70,25 @@ class Returned:
             f"for {where}",
         )
 
-    def compare(self, name, what, found, expected, tolerance, entry="entry"):
-        """Fail where two arrays differ by more than the tolerance, a number or an array."""
-        found, expected = np.asarray(found, float), np.asarray(expected, float)
-        if (k := worst(found, expected, tolerance)) is not None:
+    def compare(self, name, what, actual, expected, tolerance, entry="entry"):
+        """Fail if two arrays differ by more than the tolerance, a number or an array."""
+        actual, expected = np.asarray(actual, float), np.asarray(expected, float)
+        if (k := worst(actual, expected, tolerance)) is not None:
             where = f"{entry} {k[0] if len(k) == 1 else k}" if k else "the value"
-            self.fail(name, what, where, found[k], expected[k], np.broadcast_to(tolerance, found.shape)[k])
+            self.fail(name, what, where, actual[k], expected[k], np.broadcast_to(tolerance, actual.shape)[k])
 
     def rounding(self, *values, name=None):
-        """A bound of the rounding of sums of such values, and of what else is known of the method of that name."""
+        """A bound of the rounding errors of sums of such values, plus the noise of the method ``name``."""
         return 1000 * self.eps * max(float(np.abs(v).max()) for v in values) + self.noise.get(name, 0.0)
 
     # the returned result
 
     def draw(self, side, shape):
-        """Draws, of inner or outer components."""
+        """Draw inner or outer components."""
         return self.draws_of[side](self.rng, shape)
 
     def gather(self, size):
-        """An inner and an outer batch; size None means all."""
+        """An inner and an outer batch. Size None means all components."""
         inner, outer = (size and self.draw(side, (1, size))[0] for side in SIDES)
         return self.problem.inner_batch(inner), self.problem.outer_batch(outer)
 
@@ -97,7 +97,7 @@ class Returned:
         return evaluate_g(self.problem, x)
 
     def evaluate(self, x, u, inner, outer):
-        """All that is evaluated on batches, with the method's name; u None means g(x, B)."""
+        """Yield the name and the value of each method on batches. If u is None, it is g(x, B)."""
         problem = self.problem
         yield "inner", (own := problem.inner(x, inner))
         yield "jacobian", (J := problem.jacobian(x, inner))
@@ -112,7 +112,7 @@ class Returned:
             yield "outer_gradient (f_x)", f_x
 
     def shapes(self):
-        """Draws, and what the methods return for all components and for one."""
+        """Check the draws, and the values for all components and for a single one."""
         for side, draw in self.draws_of.items():
             name, draws = f"draw_{side}", [draw(np.random.default_rng(1), (3, BATCH_SIZE)) for _ in range(2)]
             good = np.shape(draws[0])[:2] == (3, BATCH_SIZE)
@@ -120,7 +120,7 @@ class Returned:
             self.require(np.array_equal(*draws), name, "returns different draws for the same seed: use only rng")
         shapes = {"vjp": self.x.shape, "outer_gradient (f_x)": self.x.shape}
         for size in (None, 1):
-            u = size and self.g(self.x)  # that of one component need not be in the domain of f
+            u = size and self.g(self.x)  # u of one component may be outside the domain of f
             for name, value in self.evaluate(self.x, u, *self.gather(size)):
                 if name == "inner":
                     shapes[name] = shapes["outer_gradient"] = length = (np.size(value),)
@@ -136,7 +136,7 @@ class Returned:
         self.require(np.ndim(f) == 0 and math.isfinite(f), "outer", f"must be a finite float, got {short(f)}")
 
     def plain_jacobian(self):
-        """A state holds J, so it must be picklable, and drag no problem with its data along."""
+        """Check that J, which is part of a state, can be pickled and does not refer to the problem."""
         require_plain(self.problem, self.problem.jacobian(self.x, self.problem.inner_batch(None)))
 
     def choose_points(self, move):
@@ -148,7 +148,7 @@ class Returned:
         self.require(good, "inner", f"must be finite and > inner_floor, got {self.u.min()}")
 
     def repeatable(self):
-        """Same x, same batch, same bits; and nothing that was returned or given is written into."""
+        """Check that the same x and batch give the same bits, and that nothing given or returned is written into."""
         x, u, other = self.x, self.u, self.line[1]
         given = pickle.dumps((x, u))
         for size in (None, BATCH_SIZE):

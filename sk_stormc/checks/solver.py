@@ -20,9 +20,9 @@ from sk_stormc.utils.validation import check_instance, check_int
 
 __all__ = ["check_solver"]
 
-MODEST = 0.1  # part of the true length that a method's own estimate of it is at least, on average
-LONG = 20  # times max_iter: iterations in which a refresh occurs that is rare
-CLAIM = 0.2  # tol of a run that may say that it has converged
+MODEST = 0.1  # smallest mean ratio of a method's own residuals to the true ones
+LONG = 20  # length of a run with rare refreshes, in units of max_iter
+CLAIM = 0.2  # tol of a run that may end as "converged"
 
 
 def check_solver(
@@ -34,12 +34,13 @@ def check_solver(
 ) -> None:
     """Check that a method fulfils the contract of `CompositionalSolver`, by short runs on a problem.
 
-    A run must lower the objective, and stay finite and within the penalty's domain. What it draws and evaluates must be
-    counted, and it must draw what `cost` announces, in a longer run of 20 ``max_iter`` iterations too. A step must
-    start at the point at which its F was estimated. Results must be bit-for-bit reproducible for a given seed, however
-    often a run is recorded, stopped and resumed. Budgets must be kept, and a learning rate may be a schedule. Arrays in
-    a state or a record must not be written into, and must have the float type of x. The method's own gradient, and a
-    run that ends as "converged", are compared with the gradient on all data.
+    A run must lower the objective, and stay finite and within the penalty's domain. All draws and evaluations must be
+    counted, and the draws must be those that `cost` announces, also in a longer run of 20 ``max_iter`` iterations. A
+    step must start at the point at which its F was estimated. Results must be bit-for-bit reproducible for a given
+    seed, and must not depend on how often a run is recorded, stopped and resumed. Budgets must be respected, and a
+    learning rate may be a schedule. Arrays in a state or a record must not be written into, and must have the float
+    type of x. The method's own gradient, and a run that ends as "converged", are compared with the gradient on all
+    data.
 
     Parameters
     ----------
@@ -54,8 +55,8 @@ def check_solver(
     Raises
     ------
     ValueError
-        At the first breach of the contract. The message names the method and what was found. Also if the solver does
-        not accept the problem.
+        If the solver does not accept the problem, or violates the contract. The message names the method and describes
+        the first violation.
 
     Examples
     --------
@@ -82,7 +83,7 @@ def check_solver(
 
 
 def _portfolios():
-    from sk_stormc.datasets.gaussian_returns import make_gaussian_returns  # a solver itself needs neither
+    from sk_stormc.datasets.gaussian_returns import make_gaussian_returns  # solvers need neither of these modules
     from sk_stormc.portfolio.risk.mean_risk import PortfolioProblem
 
     returns = make_gaussian_returns(1100, 5, mean=0.3, random_state=0)
@@ -91,7 +92,7 @@ def _portfolios():
 
 
 def _arrays(value):
-    """All arrays within a state: in its fields, and in lists, tuples and dicts there."""
+    """All arrays of a state, also those in lists, tuples and dicts of its fields."""
     if isinstance(value, np.ndarray):
         return [value]
     if isinstance(value, (list, tuple)):
@@ -108,20 +109,20 @@ def _refuse(value):
 
 
 class _Check:
-    """A solver, a problem, and runs of the one on the other."""
+    """A solver, a problem, and the checks of runs of the solver on the problem."""
 
     def __init__(self, solver, problem, max_iter, seed):
         self.solver, self.problem, self.max_iter, self.seed = solver, problem, max_iter, seed
         self.points = []  # of the last run: (record, copy of its x)
         self.oracle = None  # of the last run
-        self.lengths = []  # of a watched run, by iteration: s.residual, and the least that it truly was
+        self.lengths = []  # of a watched run, by iteration: s.residual, and the smaller true one before or after
 
     def require(self, good, message):
         if not good:
             raise ValueError(f"{type(self.solver).__name__}: {message}")
 
     def solve(self, ledger=None, stop=lambda record: False, seed=None, state=None, record_every=1, **params):
-        """A run of max_iter iterations, if no parameter says otherwise, that every step is watched in."""
+        """Make a run and check each of its steps. It has max_iter iterations unless a parameter changes that."""
         solver = clone(self.solver).set_params(**{"max_iter": self.max_iter, "max_ifo": None, "tol": 0} | params)
         given, step, init, move = solver.get_params(), solver.step, solver.init_state, solver.move
         self.points = points = []
@@ -185,7 +186,7 @@ class _Check:
         return result
 
     def same(self, ours, theirs, what):
-        """Two runs are the same: all of their results, to the bit."""
+        """Check that all results of two runs are equal to the bit."""
         for name in ("n_iter", "stop_reason", "n_evaluations", "ifo", "loss_curve", "x"):
             a, b = getattr(ours, name), getattr(theirs, name)
             self.require(np.array_equal(a, b), f"{what} must give the same {name}, got {a}, not {b}")
@@ -230,11 +231,11 @@ class _Check:
             good = budget.ifo[-1] <= limit and budget.n_iter == fit
             self.require(good, f"max_ifo={limit} must be used and not exceeded, got {outcome}: see the method cost")
 
-    def schedules(self, whole):
-        """A learning rate may be a function of the iteration wherever it may be a number."""
+    def schedules(self, uninterrupted):
+        """Check that the learning rate may be a schedule, if the solver has this parameter."""
         if "learning_rate" not in self.solver.get_params():
             return
-        rule = whole.state.state.rule
+        rule = uninterrupted.state.state.rule
         eta = 1e-3 if rule is None else at(rule.learning_rate, 0)
         number = self.solve(learning_rate=eta)
         try:
@@ -247,42 +248,42 @@ class _Check:
         self.require(other, "a learning_rate that falls must change the iterates: see step_rule and move")
 
     def length(self, s, x):
-        """|x~ - x| / eta at x by the gradient on all data; not counted."""
+        """|x~ - x| / eta at x from the gradient on all data, which is not counted."""
         return CompositionalSolver.length(self.solver, self.oracle, s, x, self.problem.gradient(x))
 
     def claims(self):
-        """A method may be wrong about its gradient, but not say it is far smaller; nor that a run has converged."""
-        said, true = np.sum(self.lengths, axis=0) if self.lengths else (0.0, 0.0)
+        """Check that a method does not report residuals that are far too small, or convergence too early."""
+        own, true = np.sum(self.lengths, axis=0) if self.lengths else (0.0, 0.0)
         self.require(
-            not said < MODEST * true,
-            f"s.residual must be about |x~ - x| / learning_rate, got {said / len(self.lengths or [1]):.3g} on average "
+            not own < MODEST * true,
+            f"s.residual must be about |x~ - x| / learning_rate, got {own / len(self.lengths or [1]):.3g} on average "
             f"where the gradient on all data says {true / len(self.lengths or [1]):.3g}; self.move sets it",
         )
         result = self.solve(tol=CLAIM)
         s, penalty = result.state.state, self.problem.penalty
-        if result.success and not (s.rule is None and penalty is not None):  # lengths to a bound need a learning rate
+        if result.success and not (s.rule is None and penalty is not None):  # with a penalty, length needs a rule
             first, last = self.length(s, result.state.start), self.length(s, result.x)
             x = result.x
             beside = x + np.where(np.arange(x.size) % 2, -1e-3, 1e-3).astype(x.dtype) * abs(x)
             beside = beside if penalty is None else penalty.project(beside)
-            self.require(  # a start near the minimum may leave nothing but rounding
+            self.require(  # from a start near the minimum, only rounding errors may be left
                 last <= 2 * CLAIM * first or last <= 1e-2 * self.length(s, beside),
                 f"a run with tol={CLAIM} must not end as 'converged' at {last / first:.3g} of its first gradient on "
                 "all data; let the loop end the run",
             )
 
     def pickled(self, state):
-        """A state that went through pickle, where it may not take the problem along."""
+        """Pickle and restore a state, which must not contain the problem."""
         pickler = pickle.Pickler(file := io.BytesIO())
         pickler.dispatch_table = copyreg.dispatch_table | dict.fromkeys((type(self.problem), Oracle), _refuse)
         try:
             pickler.dump(state)
             return pickle.loads(file.getvalue())
-        except Exception as error:  # whatever the user's objects raise
+        except Exception as error:  # the user's objects may raise anything
             raise ValueError(f"{type(self.solver).__name__}: the state must be picklable, but {error}") from error
 
     def records(self, result):
-        """Records: that of x_0 first, that of the result last, each with the objective of its x."""
+        """Check the records: the first is x_0, the last is the result, and each has the objective of its x."""
         n = len(result.ifo)
         self.require(len(result.loss_curve) == n and result.ifo[0] == 0, "ifo and loss_curve must start at x_0")
         self.require((np.diff(result.ifo) >= 0).all(), f"ifo must not decrease, got {result.ifo}")
@@ -296,14 +297,14 @@ class _Check:
         self.require(last == (result.fun,) * 2, f"fun must be the objective of x and the last record, got {last}")
 
     def counts(self, result, ledger):
-        """IFO as drawn, n_evaluations as evaluated."""
-        for kind, found in ledger.evaluated.items():
+        """Compare the IFO with the draws, and n_evaluations with the evaluations."""
+        for kind, number in ledger.evaluated.items():
             charged = result.n_evaluations[kind]
-            self.require(charged == found, f"n_evaluations[{kind!r}] must be {found} as evaluated, got {charged}")
+            self.require(charged == number, f"n_evaluations[{kind!r}] must be {number} as evaluated, got {charged}")
         self.require(result.ifo[-1] == ledger.ifo, f"ifo must be {ledger.ifo} as drawn, got {result.ifo[-1]}")
 
     def values(self, result):
-        """Finite, lower than at x_0, feasible, and of one type."""
+        """Check that the result is finite, feasible, better than x_0, and of one float type."""
         x, dtype = result.x, self.points[0][1].dtype
         good = np.isfinite(x).all() and np.isfinite(result.loss_curve).all() and result.stop_reason != "non_finite"
         self.require(good, f"must stay finite, got {result.stop_reason} with fun {result.fun}")

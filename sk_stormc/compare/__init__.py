@@ -1,7 +1,7 @@
-"""Comparison of solvers on a problem or with an estimator, from several seeds, by their times and oracle calls.
+"""Comparison of the times and oracle calls of solvers, on a problem or within an estimator, for several seeds.
 
-Every run is watched from outside, so that methods are compared by the same clock and the same count. The result is a
-table that can be printed, plotted, or read run by run.
+All runs are measured in the same way, so that methods are compared by the same clock and the same counts. The result
+contains all runs. It can be printed as a table, or plotted.
 """
 
 from sk_stormc.compare.solvers import compare_solvers

@@ -1,4 +1,4 @@
-"""Solvers compared on one problem or with one estimator, from several seeds."""
+"""Runs of several solvers on one problem or within one estimator, for several seeds."""
 
 import math
 import warnings
@@ -21,7 +21,7 @@ from sk_stormc.utils.warnings import warn_of_an_optimum
 __all__ = ["ComparedRun", "SolverComparison", "compare_solvers"]
 
 GAPS = (1e-2, 1e-3, 1e-4)
-EXACT = 1e-12  # tol of the run of L-BFGS that looks for the optimum
+EXACT = 1e-12  # tol of the run of L-BFGS that computes the optimum
 
 
 def compare_solvers(
@@ -39,14 +39,14 @@ def compare_solvers(
     progress: Any = None,
     **fit_params: Any,
 ) -> SolverComparison:
-    """Run several solvers on one problem, or within one estimator, from several seeds.
+    """Run several solvers on one problem, or within one estimator, for several seeds.
 
     For each seed, all solvers are run one after the other. Their warnings are collected and shown with the table.
 
     Parameters
     ----------
     problem_or_estimator : CompositionalProblem or estimator
-        The problem that is minimised, or an estimator of this package, clones of which are fitted with ``solver=...``.
+        The problem that is minimised, or an estimator of this package, whose clones are fitted with ``solver=...``.
     solvers : list of str, CompositionalSolver or (label, solver)
         Names, instances, or pairs of a label and one of these. Solvers that only the estimator has, such as "lstd" and
         "newton", are possible too.
@@ -62,16 +62,16 @@ def compare_solvers(
     optimum : float, default=None
         The smallest value of the objective. None means the best objective of all runs and of a run of L-BFGS with
         tol=1e-12, if L-BFGS can solve the problem. The budget of that run is the IFO of all other runs. If the problem
-        is not convex, this is only the best value that is known. For embeddings, it is the best value of the runs.
+        is not convex, this is only the best known value. For embeddings, it is the best value of the runs.
     gradient : bool, default=False
         Whether to compute the norm of the exact gradient at all records. This takes as long as a pass for each record,
         and is not included in the seconds.
     random_state : int, RandomState instance or None, default=None
         Determines the seeds of the runs, which are the same for all solvers.
     progress : callable, default=None
-        Function that is called with a text and the fraction of the work that is done.
+        Function that is called with a description of the next step and the fraction of the work that is done.
     **fit_params
-        Further arguments of ``fit``, such as ``next_X``, or for a problem of `minimize`, such as ``x0`` or ``tol``.
+        Further arguments of ``fit``, such as ``next_X``, or of `minimize` for a problem, such as ``x0`` or ``tol``.
 
     Returns
     -------
@@ -109,7 +109,7 @@ def compare_solvers(
     seeds = seeded(random_state).randint(np.iinfo(np.int32).max, size=n_seeds).tolist()
     done = 0
     runs: dict[str, list] = {label: [] for label in labelled}
-    for seed in seeds:  # so that a solver that cannot be run is found at once, and all meet the same moods of a machine
+    for seed in seeds:  # so that errors appear early, and a change of the machine's load affects all solvers
         for label, solver in labelled.items():
             if progress is not None:
                 progress(f"{label}, seed {len(runs[label]) + 1} of {n_seeds}", done / (n_seeds * len(labelled)))
@@ -132,16 +132,16 @@ def _check_gaps(gaps):
 
 
 def _labelled(solvers, target, max_ifo):
-    """Fresh solvers by label."""
+    """New solvers by label."""
     if isinstance(solvers, (str, CompositionalSolver)) or not isinstance(solvers, (list, tuple)) or not solvers:
         raise ValueError(
             f"solvers must be a list of names, solvers or pairs (label, solver), got {short(solvers)}"
         )
-    known, own = {}, target.own_solvers if isinstance(target, CompositionalEstimator) else ()
+    labelled, own = {}, target.own_solvers if isinstance(target, CompositionalEstimator) else ()
     for one in solvers:
         pair = isinstance(one, tuple) and len(one) == 2 and isinstance(one[0], str)
         label, solver = one if pair else (one if isinstance(one, str) else " ".join(repr(one).split()), one)
-        if label in known:
+        if label in labelled:
             raise ValueError(f"solvers must have labels that differ, got {label!r} twice: give pairs (label, solver)")
         if not is_word(solver, *own):
             solver = get_solver(solver)
@@ -150,8 +150,8 @@ def _labelled(solvers, target, max_ifo):
                     raise ValueError(f"max_ifo must be None for {label!r}, which has no such parameter, got {max_ifo}")
                 solver.set_params(max_ifo=max_ifo)
             solver.validate()
-        known[label] = solver
-    return known
+        labelled[label] = solver
+    return labelled
 
 
 def _runner(target, X, y, fit_params, gradient):
@@ -217,7 +217,7 @@ def _has_many_minima(target):
 
 
 def _optimum(given, runs, many_minima, run_one, seed):
-    """The optimum, from which gaps are measured, and how it was found."""
+    """The optimum, from which gaps are measured, and a description of how it was determined."""
     everything = [run for seeds in runs.values() for run in seeds]
     best, label = min((float(np.nanmin(run.loss_curve)), run.label) for run in everything)
     if given is not None:

@@ -1,4 +1,4 @@
-"""Runs of several solvers side by side: what `compare_solvers` returns."""
+"""The results of `compare_solvers`: the runs of several solvers, and a table of them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ QUARTILES = {"q1": 0.25, "median": 0.5, "q3": 0.75}
 
 @dataclass(frozen=True)
 class ComparedRun(Recorded):
-    """One solver from one seed.
+    """The run of one solver with one seed.
 
     Attributes
     ----------
@@ -46,7 +46,7 @@ class ComparedRun(Recorded):
         estimator takes before and after the solver is not included. For "lstd", which has no records between 0 and its
         end, it is the time of the whole fit.
     gradient_norm : ndarray of shape (n_records,) or None
-        Norm of the exact gradient without the penalty, if it was asked for.
+        Norm of the exact gradient without the penalty, if it was requested.
     pass_ifo : int
         IFO of a pass, 2 n_inner + n_outer.
     n_evaluations : dict
@@ -116,7 +116,7 @@ class SolverComparison:
     optimum : float
         The value from which gaps are measured.
     optimum_from : str
-        How ``optimum`` was found.
+        How ``optimum`` was determined.
     start : float
         The objective at the start. If runs start from several points, it is the highest.
 
@@ -139,7 +139,7 @@ class SolverComparison:
         self.start = max(float(run.loss_curve[0]) for seeds in runs.values() for run in seeds)
 
     def _reached(self, run, gap):
-        """Passes and seconds at the first record with such a gap; infinite if there is none."""
+        """Passes and seconds at the first record with such a gap, or infinity if there is none."""
         near = np.flatnonzero(run.loss_curve - self.optimum <= gap * (self.start - self.optimum))
         if not near.size:
             return math.inf, math.inf
@@ -147,12 +147,13 @@ class SolverComparison:
 
     @property
     def table(self) -> list[dict[str, Any]]:
-        """The table as a list, with a dict for each solver.
+        """The table as a list of dicts, one for each solver.
 
-        ``solver``, ``runs``; ``objective``, ``gap`` (relative), ``ifo``, ``passes``, ``seconds`` and ``n_iter`` at the
-        end, each as ``..._median``, ``..._q1`` and ``..._q3`` over the seeds; for each gap ``reached_0.01`` (how many
-        runs did), and ``passes_to_0.01`` and ``seconds_to_0.01`` with the same three endings, infinite where too few
-        did; ``stop_reasons`` (a dict of counts) and ``warnings`` (their number).
+        The keys are ``solver`` and ``runs``; ``objective``, ``gap`` (relative), ``ifo``, ``passes``, ``seconds`` and
+        ``n_iter`` at the end of the runs, each with the suffixes ``_median``, ``_q1`` and ``_q3`` over the seeds; for
+        each gap, ``reached_0.01`` (the number of runs that reached it), and ``passes_to_0.01`` and ``seconds_to_0.01``
+        with the same suffixes, which are infinite if too few runs reached it; ``stop_reasons`` (a dict of counts) and
+        ``warnings`` (their number).
         """
         scale = self.start - self.optimum
         rows = []
@@ -180,7 +181,7 @@ class SolverComparison:
 
     @property
     def warnings(self) -> dict[str, dict[str, int]]:
-        """The messages of each solver's runs, and how often each came: a dict of dicts."""
+        """The warnings of each solver's runs and their counts, as a dict of dicts."""
         counts = {}
         for label, runs in self.runs.items():
             messages = [message for run in runs for message in run.warnings]
@@ -197,7 +198,7 @@ class SolverComparison:
         Raises
         ------
         ImportError
-            Without pandas.
+            If pandas is not installed.
         """
         import pandas as pd
 
@@ -231,13 +232,13 @@ class SolverComparison:
 
         best = min(float(np.nanmin(run.loss_curve)) for seeds in self.runs.values() for run in seeds)
         gap = is_word(y, "gap")
-        optimum = self.optimum if gap and self.optimum != best else None  # None: the best seen, and says so
+        optimum = self.optimum if gap and self.optimum != best else None  # None: the best value, labelled so
         with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "optimum=")  # the runs have given this warning already
+            warnings.filterwarnings("ignore", "optimum=")  # compare_solvers has given this warning already
             return ConvergenceDisplay.from_results(self.runs, x=x, y=y, optimum=optimum, ax=ax, **kwargs)
 
     def _tables(self):
-        """Header and rows of the tables that are shown: the ends of the runs, and their ways to the gaps."""
+        """Headers and rows of the tables that are shown: the results of the runs, and their costs up to the gaps."""
         ends, ways = [], []
         for row in self.table:
             numbers = (_spread(row, "objective", 8), f"{row['gap_median']:.1e}", f"{row['ifo_median']:.0f}")
@@ -261,9 +262,9 @@ class SolverComparison:
             f"The optimum is {self.optimum_from}.",
         ]
         messages = []
-        for label, found in self.warnings.items():
+        for label, counts in self.warnings.items():
             alike = {}  # messages that differ in their numbers only
-            for text, count in found.items():
+            for text, count in counts.items():
                 alike.setdefault(NUMBER.sub("0", text), []).append((text, count))
             messages += [f"{label}, {sum(n for _, n in group)} x: {group[0][0]}" for group in alike.values()]
         return lines + (["", "Warnings:", *messages] if messages else [])
@@ -281,7 +282,7 @@ class SolverComparison:
 
 def _quartiles(name, values):
     values = np.asarray(values, dtype=float)
-    # there is no value between a number and infinity: the next run's is taken
+    # there is no value between a number and infinity, so use that of the next run
     method = "linear" if np.isfinite(values).all() else "higher"
     quartiles = np.quantile(values, list(QUARTILES.values()), method=method)
     return {f"{name}_{part}": float(value) for part, value in zip(QUARTILES, quartiles, strict=True)}

@@ -1,4 +1,4 @@
-"""Watching the runs of a solver: when each record was made, and at which point."""
+"""Measurement of the runs of a solver: the time and the point of each record."""
 
 import time
 from contextlib import contextmanager
@@ -9,10 +9,10 @@ __all__ = ["Watch"]
 
 
 class Watch:
-    """Records the time, the IFO and the points of the runs of one solver, which are made one after the other.
+    """Stores the time, the IFO and the points of successive runs of one solver.
 
-    Seconds are those within the solver's ``solve``, with the objectives at the records. An estimator may make several
-    runs, with clones of the solver that it is given. Their seconds, IFO and iterations are added up.
+    Seconds are measured within the solver's ``solve``, and include the objectives at the records. An estimator may make
+    several runs with clones of its solver. Their seconds, IFO and iterations are added up.
 
     Parameters
     ----------
@@ -22,7 +22,7 @@ class Watch:
     Attributes
     ----------
     problem : CompositionalProblem or None
-        That of the last run.
+        The problem of the last run.
     """
 
     def __init__(self, keep_points=False):
@@ -31,10 +31,10 @@ class Watch:
         self.records = []  # (IFO, iteration, seconds, x or None)
         self._ifo = self._iterations = 0
         self._seconds = 0.0
-        self._whole = 0.0  # seconds of a fit
+        self._fit_seconds = 0.0  # seconds of a fit
 
     def follow(self, solver):
-        """A solver with the same parameters whose runs are recorded, as those of its clones are."""
+        """A solver with the same parameters, whose runs and those of its clones are recorded."""
         watch = self
 
         class Watched(type(solver)):
@@ -46,10 +46,10 @@ class Watch:
 
     @contextmanager
     def timing(self):
-        """Measure the time of a fit, which may make no run."""
+        """Measure the time of a fit, which need not run a solver."""
         began = time.perf_counter()
         yield
-        self._whole = time.perf_counter() - began
+        self._fit_seconds = time.perf_counter() - began
 
     def _solve(self, solve, problem, args, on_record, kwargs):
         self.problem = problem
@@ -76,30 +76,30 @@ class Watch:
 
     @property
     def pass_ifo(self):
-        """IFO of a pass; None if no run was made."""
+        """IFO of a pass, or None without a run."""
         return None if self.problem is None else 2 * self.problem.n_inner + self.problem.n_outer
 
     def _at(self, ifo):
-        """The record that was seen at or after each IFO; the last is that of the returned point."""
+        """The first record at or after each IFO. The last record is that of the returned point."""
         seen = [record[0] for record in self.records]
         rows = np.searchsorted(seen, ifo).clip(max=len(seen) - 1)
         rows[-1] = len(seen) - 1
         return [self.records[row] for row in rows]
 
     def seconds_at(self, ifo):
-        """Seconds at the records; without a run, the seconds of the whole fit."""
-        seconds = np.full(len(ifo), self._whole)
+        """Seconds at the records, or without a run the seconds of the whole fit."""
+        seconds = np.full(len(ifo), self._fit_seconds)
         if self.records:
             seconds = np.array([record[2] for record in self._at(ifo)])
         seconds[np.asarray(ifo) == 0] = 0.0  # evaluating Phi(x_0) is not part of a method
         return seconds
 
     def iterations_at(self, ifo):
-        """Iterations at the records; None without a run."""
+        """Iterations at the records, or None without a run."""
         return np.array([record[1] for record in self._at(ifo)]) if self.records else None
 
     def gradient_norms_at(self, ifo):
-        """Norms of the exact gradients of the last problem; None without a run."""
+        """Norms of the exact gradients of the last problem, or None without a run."""
         if not self.records:
             return None
         with np.errstate(over="ignore", invalid="ignore"):

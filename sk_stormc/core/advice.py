@@ -49,7 +49,7 @@ class Published(NamedTuple):
 
 
 def unknown(problem: Any) -> None:
-    """Return None, because this is not known."""
+    """Return None, because the answer is not known."""
     return
 
 
@@ -60,7 +60,7 @@ def no_bound(problem: Any, size: tuple, metric: Any) -> float:
 
 @dataclass(frozen=True, kw_only=True)
 class Advice:
-    """Knowledge that helps to solve a problem. Methods use it for parameters that the user has not set.
+    """Recommended settings and known properties of a problem. Parameters that the user has set take precedence.
 
     The object is read-only and may be shared. To change the advice of a problem, assign a changed copy, such as
     ``dataclasses.replace(advice, inertia=0.5)``.
@@ -68,12 +68,12 @@ class Advice:
     Attributes
     ----------
     batch_size : int, (B_g, B_dg, B_f), None or "auto", default="auto"
-        Number of components in a batch. None means all, and "auto" leaves it to the method.
+        Number of components in a batch. None means all. With "auto", the method chooses the number.
     tracking : bool, default=True
         Whether estimates of u and of the gradient should be tracked from one batch to the next. If False, methods
         discard their estimates at each iteration.
     learning_rate : float, schedule or None, default=None
-        Learning rate. None leaves it to the method.
+        Learning rate. If None, the method chooses it.
     normalization : {"global", "block"} or None, default=None
         How the length of steps is limited: for all of x ("global"), for each block ("block"), or not at all (None).
     precision : float, schedule or None, default=None
@@ -87,8 +87,8 @@ class Advice:
     smoothness : callable, default=one that returns 0
         ``smoothness(problem, size, metric)`` with batch sizes (B_g, B_dg, B_f) and a `sk_stormc.metrics.Metric` returns
         the expected smoothness max_v E|H_B v|^2 / <v, H v>, where H_B is the Hessian of a minibatch, if the problem can
-        compute it without sampling. An automatic learning rate uses it as L if it exceeds the estimate from a probe of
-        minibatches. This happens if the H_B are not symmetric, which is possible for compositions.
+        compute it without sampling. An automatic learning rate uses this value as L if it exceeds the curvature
+        estimate from minibatches. This happens if the H_B are not symmetric, which is possible for compositions.
     unbounded_below : callable, default=one that returns None
         ``unbounded_below(problem)`` returns whether Phi has no minimum, or None if this is not known. It is called
         after a run that has not converged.
@@ -97,7 +97,7 @@ class Advice:
     many_minima : bool, default=False
         Whether the objective is known to have many local minima, so that a run does not find the lowest value.
     instead : str, default=""
-        What solves the problem without such methods, for the warning of a run that has not converged.
+        The alternative that the warning about a run that has not converged recommends.
 
     Raises
     ------
@@ -126,7 +126,7 @@ class Advice:
     instead: str = ""
 
     def only(self, *names: str) -> Advice:
-        """An advice with these attributes only. All others have their defaults.
+        """Copy these attributes. All others have their default values.
 
         Parameters
         ----------

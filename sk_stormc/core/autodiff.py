@@ -17,8 +17,8 @@ from sk_stormc.utils.validation import check_callable, check_choice, check_metri
 
 __all__ = ["DifferentiableComposition"]
 
-BLOCK = 2**20  # numbers that one call evaluates at most, where a batch has more
-TRACKED = 2**14  # entries up to which a Jacobian is an array
+BLOCK = 2**20  # maximum number of array entries in a call, above which a batch is split
+TRACKED = 2**14  # maximum number of entries of a Jacobian that is an array with "auto"
 
 
 class DifferentiableComposition(CompositionalProblem):
@@ -29,7 +29,7 @@ class DifferentiableComposition(CompositionalProblem):
         \min_x \; \frac{1}{n} \sum_i f(x, u; b_i) + R(x), \qquad u = \frac{1}{m} \sum_j g(x; a_j)
 
     The functions are written with `jax.numpy`, for a single row a_j or b_i of the data. JAX maps them over batches,
-    differentiates and compiles them. It is an optional dependency: ``pip install "sk_stormc[autodiff]"``.
+    differentiates and compiles them. JAX is an optional dependency: ``pip install "sk_stormc[autodiff]"``.
 
     A *pytree* is an array, or a tuple, dict or named tuple of pytrees. A list of numbers counts as an array.
 
@@ -38,20 +38,20 @@ class DifferentiableComposition(CompositionalProblem):
     inner : callable
         ``inner(x, row)``: g for one row of inner_data, a number, an array or a pytree of them.
     outer : callable
-        ``outer(x, u, row)``: f for one row of outer_data, a number. u has the structure of what ``inner`` returns.
+        ``outer(x, u, row)``: f for one row of outer_data, a number. u has the structure of the value of ``inner``.
     inner_data, outer_data : array-like, DataFrame or pytree of these, default=None
-        Arrays whose first axes have the same length, that of the average. Memory maps stay in their files. Numbers are
-        converted to the float type of x0, and integers and booleans stay what they are. None means one component, whose
-        row is None.
+        Arrays with the same length of the first axis, which is the number of components. Memory maps stay in their
+        files. Numbers are converted to the float type of x0, and integers and booleans keep their types. None means one
+        component, whose row is None.
     x0 : array-like or pytree of these
-        Starting point. ``inner`` and ``outer`` are called with an x of its structure. If all its numbers are float32,
-        runs are in float32, otherwise in float64, whatever the configuration of JAX.
+        Starting point. ``inner`` and ``outer`` are called with an x of its structure. Runs use float32 if all its
+        numbers are float32, and otherwise float64, regardless of the configuration of JAX.
     jacobian : {"auto", "sampled", "operator", "constant"}, default="auto"
         The kind of the Jacobian of g, of shape (l, n_variables), where l is the number of inner values. "sampled" is an
-        array, by forward or backward differentiation, whichever needs fewer sweeps. Step 9 of Algorithm 1 tracks it.
-        "operator" takes one backward sweep on each inner batch, however large l is. "constant" is an array that does
-        not depend on x, because ``inner`` is linear in x. It is computed once. "auto" is "sampled" if l is 1 or l times
-        n_variables is at most 16,384, and otherwise "operator".
+        array, computed by forward or backward differentiation, whichever needs fewer sweeps. Step 9 of Algorithm 1
+        tracks it. "operator" needs one backward sweep on each inner batch, for any l. "constant" is an array that does
+        not depend on x, because ``inner`` is linear in x, and is computed once. "auto" is "sampled" if l is 1 or l
+        times n_variables is at most 16,384, and otherwise "operator".
     sample_weight : array-like of shape (n,), default=None
         Weights of the rows of inner_data and of outer_data. Rows are drawn with these probabilities.
     penalty : object of `sk_stormc.penalties`, default=None
@@ -66,20 +66,20 @@ class DifferentiableComposition(CompositionalProblem):
     ImportError
         If JAX is not installed.
     ValueError
-        If an argument is out of its range, if a function is not written with `jax.numpy` or returns something of
-        another form, or if its values or gradients at x0 are not finite.
+        If an argument is out of its range, if a function is not written with `jax.numpy` or returns a value of another
+        form, or if its values or gradients at x0 are not finite.
 
     See Also
     --------
-    FiniteSumComposition : The same with derivatives by hand, and without JAX.
+    FiniteSumComposition : The same problem with your own derivatives, without JAX.
 
     Notes
     -----
-    Functions are compiled for a few sizes of batches: those of the method, and at most two for all components. These
-    are evaluated in blocks, so that memory does not grow with their number. The first fit therefore takes about a
-    second longer.
+    Functions are compiled for a few sizes of batches: those of the method, and at most two for all components, which
+    are evaluated in blocks so that memory does not grow with their number. The first fit therefore takes about a second
+    longer.
 
-    A problem can be pickled if its functions can, which are pickled by name.
+    A problem can be pickled if its functions can be pickled, which is done by name.
 
     Examples
     --------
@@ -173,7 +173,7 @@ class DifferentiableComposition(CompositionalProblem):
         return self._mean("inner", "inner", batch, x)
 
     def jacobian(self, x, batch):
-        """J, of shape (l, n_variables). Of kind "operator" it is the pair (a copy of x, batch)."""
+        """J, of shape (l, n_variables). For the kind "operator", it is the pair (a copy of x, batch)."""
         return (x.copy(), batch) if self.jacobian_kind == "operator" else self._mean("jacobian", "inner", batch, x)
 
     def vjp(self, J, v):
@@ -217,7 +217,7 @@ class DifferentiableComposition(CompositionalProblem):
         points = np.concatenate([part.ravel() for part in parts])
         return tuple(self._call("gradient_pair", points, self._rows["outer"].take(batch), *rows))
 
-    # calls of what JAX compiled
+    # calls of compiled functions
 
     def _call(self, name, *args):
         with precision(self._x0.dtype):
@@ -284,7 +284,7 @@ class DifferentiableComposition(CompositionalProblem):
         self.source = FiniteSource(self.n_inner, self.n_outer, *self._weights.values())
 
     def _check_functions(self):
-        """Trace both functions on one row, and find the structure of u."""
+        """Trace both functions on one row, and determine the structure of u."""
         jax, dtype = import_jax(), self._x0.dtype
         first = {side: rows.take(slice(0, 1)) for side, rows in self._rows.items()}
         with precision(dtype):

@@ -1,4 +1,4 @@
-"""Projection on bounds and a budget in a diagonal norm, which the penalties use."""
+"""Projection on bounds and a budget in a diagonal norm, for the penalties."""
 
 import numpy as np
 

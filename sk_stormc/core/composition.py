@@ -22,10 +22,9 @@ class FiniteSumComposition(CompositionalProblem):
 
         \min_x \; \frac{1}{n} \sum_i f_i(x, u) + R(x), \qquad u = \frac{1}{m} \sum_j g_j(x)
 
-    All callables but ``outer`` take an integer array of indices of components, which may contain an index several
+    All callables except ``outer`` take an integer array of indices of components, which may contain an index several
     times, and return the **mean** over these components. For all components the array is ``np.arange``. Callables may
-    return lists, or arrays of another float type, which are converted to the type of x0. They must not write into x and
-    u.
+    return lists, or arrays of another float type, which are converted to the type of x0. They must not modify x and u.
 
     Parameters
     ----------
@@ -64,10 +63,10 @@ class FiniteSumComposition(CompositionalProblem):
     Raises
     ------
     ValueError
-        If an argument is out of its range, or if a callable returns a wrong shape, something that is not a mean, or
-        (for ``inner`` and its derivative) numbers that are not finite. To test this, each callable is called at x0
-        with the index of the first component, once and twice. If f is not defined at that u, it is called with the
-        mean of ``inner`` over all components. A ValueError is also raised if finite differences depend on their step.
+        If an argument is out of its range, or if a callable returns a wrong shape, a value that is not a mean, or (for
+        ``inner`` and its derivative) numbers that are not finite. To test this, each callable is called at x0 with the
+        index of the first component, once and twice. If f is not defined at that u, it is called with the mean of
+        ``inner`` over all components. A ValueError is also raised if finite differences depend on their step.
 
     Notes
     -----
@@ -76,7 +75,7 @@ class FiniteSumComposition(CompositionalProblem):
     components. An evaluation of the Jacobian then needs 2 n_variables calls of ``inner``. IFO and ``n_evaluations``
     count it as one evaluation, because they count draws and Jacobians.
 
-    `check_problem` compares the callables with each other, also at other points than x0.
+    `check_problem` compares the callables with each other, also at points other than x0.
 
     Examples
     --------
@@ -225,7 +224,7 @@ class FiniteSumComposition(CompositionalProblem):
     def _check_callables(self):
         """Call each at x0 with the first component, once and twice, and check shapes, finiteness and means.
 
-        f need not be defined at the g of one component. It is then checked at the mean, where a run needs it.
+        If f is not defined at the g of one component, it is checked at the mean, where a run evaluates it.
         """
         x, once, twice = self._x0.copy(), np.zeros(1, dtype=np.intp), np.zeros(2, dtype=np.intp)
         with np.errstate(all="ignore"):
@@ -308,7 +307,7 @@ class FiniteSumComposition(CompositionalProblem):
 
 
 def _check_mean(name, once, twice):
-    """Raise a ValueError if the value for the first component twice is about twice its value, a sum and no mean."""
+    """Raise a ValueError if the value for the first component twice is about twice its value, which means a sum."""
     sums = once.any() and np.isfinite(once).all() and np.allclose(twice, 2 * once, rtol=1e-3, atol=0)
     if once.shape != twice.shape or sums:
         raise ValueError(

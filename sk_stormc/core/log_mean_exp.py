@@ -1,4 +1,4 @@
-"""The log of a mean of exponentials: entropic risks, KL-robust losses, soft maxima."""
+"""The logarithm of a mean of exponentials: entropic risks, KL-robust losses, soft maxima."""
 
 from abc import abstractmethod
 
@@ -12,7 +12,7 @@ __all__ = ["LogMeanExpProblem"]
 
 
 class LogMeanExpProblem(WeightedComponents):
-    r"""Minimise the log of a mean of exponentials.
+    r"""Minimise the logarithm of a mean of exponentials.
 
     .. math::
 
@@ -76,7 +76,7 @@ class LogMeanExpProblem(WeightedComponents):
         Returns
         -------
         object
-            Anything that `exponents` and `exponent_gradient` understand.
+            Any object that `exponents` and `exponent_gradient` accept.
         """
 
     @abstractmethod
@@ -87,7 +87,7 @@ class LogMeanExpProblem(WeightedComponents):
         ----------
         x : ndarray of shape (n_variables,)
         rows : object
-            From `gather`.
+            The result of `gather`.
 
         Returns
         -------
@@ -102,7 +102,7 @@ class LogMeanExpProblem(WeightedComponents):
         ----------
         x : ndarray of shape (n_variables,)
         rows : object
-            From `gather`.
+            The result of `gather`.
         p : ndarray of shape (B,)
             In the dtype of x.
 
@@ -112,7 +112,7 @@ class LogMeanExpProblem(WeightedComponents):
         """
 
     def blocks(self):
-        """All rows, as pairs of the index of the first row and the rows. Override if they do not fit into memory.
+        """All rows, as pairs (index of the first row, rows). Override it if they do not fit into memory.
 
         Returns
         -------
@@ -177,6 +177,6 @@ class LogMeanExpProblem(WeightedComponents):
         return float(logsumexp(parts))
 
     def objective(self, x):
-        """Phi(x), exact, R included."""
+        """Phi(x), exact, with the penalty R."""
         value = self.scale * self.log_mean(x)
         return value if self.penalty is None else value + self.penalty.value(x)

@@ -1,10 +1,10 @@
 """Metrics (preconditioners) of steps.
 
-A step is along ``metric.apply(F)``, so a good metric approximates the inverse Hessian.
+Steps are along ``metric.apply(F)``, so a good metric approximates the inverse Hessian.
 
 A problem's ``metric`` is None (unscaled steps), an array (a vector is a diagonal, a square array a matrix), or an
-object of this module. A metric that changes with x or t is a subclass that overrides `Metric.at` and sets ``stays`` to
-False.
+object of this module. For a metric that changes with x or t, derive a class that overrides `Metric.at` and sets
+``stays`` to False.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Metric:
         ``apply_inverse(q)``, which returns M^-1 q, and ``prox_step(learning_rate)``, which returns the ``step`` for a
         penalty's ``prox``.
     mixes : bool
-        Whether M is a full matrix from the problem, which approximates its inverse Hessian.
+        Whether M is a full matrix by which the problem approximates its inverse Hessian.
 
     Examples
     --------
@@ -90,7 +90,7 @@ class Metric:
         raise NotImplementedError
 
     def size(self, x: FloatArray) -> float:
-        """sqrt(x^T M^-1 x), or a lower bound of it if it is expensive. It is used to detect steps below rounding.
+        """sqrt(x^T M^-1 x), or a lower bound if it is expensive. It is used to detect steps that are rounding errors.
 
         Parameters
         ----------

@@ -1,7 +1,7 @@
 """Penalties and constraints R(x): their value, their proximal operator, and the projection on their domain.
 
-Every step of every solver is x~ = prox_{eta R}(x - eta D F), with the diagonal metric D. So ``step`` is one number, or
-one for each coordinate. In the latter case the operator is that of the norm sum_j z_j^2 / step_j.
+The step of a solver is x~ = prox_{eta R}(x - eta D F), with a diagonal metric D. The argument ``step`` is therefore a
+number, or an array with a number for each coordinate. For an array, the operator uses the norm sum_j z_j^2 / step_j.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ sk_stormc.penalties have, got 'l1'
 
 
 def as_penalty(penalty: Any) -> Penalty:
-    """A problem's ``penalty`` with all that `Penalty` declares."""
+    """A problem's ``penalty`` with all methods of `Penalty`."""
     if penalty is None:
         return Box(-np.inf, np.inf)
     return penalty if isinstance(penalty, Penalty) else _OfUser(penalty)
@@ -268,7 +268,7 @@ class Box(Penalty):
                 )
 
     def prox(self, x: ArrayLike, step: float | FloatArray) -> FloatArray:
-        """Soft thresholding and clipping, shifted by the multiplier that meets the budget if there is one."""
+        """Soft thresholding and clipping. With a budget, x is shifted by the multiplier that meets it."""
         return self._solve(x, step, self.alpha)
 
     def project(self, x: ArrayLike) -> FloatArray:
@@ -313,7 +313,7 @@ class Simplex(Penalty):
         return 0.0
 
     def prox(self, x: ArrayLike, step: float | FloatArray) -> FloatArray:
-        """The weighted projection max(x - nu step, 0), with nu such that the sum is met. It is exact, by sorting."""
+        """The weighted projection max(x - nu step, 0), with nu such that the sum is met, exactly by sorting."""
         x = floating(x)
         step = np.broadcast_to(near_one(step), x.shape)
         z = x - step * (x / step).max()  # shifts nu to the size of the total, for less rounding if x is large

@@ -51,8 +51,8 @@ class CompositionalProblem(ABC):
         How components are drawn, which batches are possible, and what they cost. None means that n_inner and n_outer
         components are drawn uniformly, with replacement.
     advice : `sk_stormc.problems.Advice`
-        Settings that help any method to solve the problem, such as batches of all components or steps of limited
-        length.
+        Recommended settings for any method that solves the problem, such as batches of all components or steps of
+        limited length.
 
     Examples
     --------
@@ -134,7 +134,7 @@ class CompositionalProblem(ABC):
         Returns
         -------
         object
-            Anything that `inner` and `jacobian` understand.
+            Any object that `inner` and `jacobian` accept.
         """
 
     @abstractmethod
@@ -150,7 +150,7 @@ class CompositionalProblem(ABC):
         Returns
         -------
         object
-            Anything that `outer_gradient` understands.
+            Any object that `outer_gradient` accepts.
         """
 
     @abstractmethod
@@ -161,7 +161,7 @@ class CompositionalProblem(ABC):
         ----------
         x : ndarray of shape (n_variables,)
         batch : object
-            From `inner_batch`.
+            The result of `inner_batch`.
 
         Returns
         -------
@@ -176,12 +176,12 @@ class CompositionalProblem(ABC):
         ----------
         x : ndarray of shape (n_variables,)
         batch : object
-            From `inner_batch`.
+            The result of `inner_batch`.
 
         Returns
         -------
         ndarray of shape (l, n_variables)
-            Or what `vjp` understands.
+            Or another object that `vjp` accepts.
         """
 
     def vjp(self, J: Any, v: FloatArray) -> FloatArray:
@@ -202,14 +202,14 @@ class CompositionalProblem(ABC):
     def outer_gradient(
         self, x: FloatArray, u: FloatArray, batch: Any
     ) -> tuple[FloatArray | None, FloatArray]:
-        """Gradient of f in its direct argument and in the inner value, the batch's mean.
+        """The batch's mean of the gradients of f in its direct argument and in the inner value.
 
         Parameters
         ----------
         x : ndarray of shape (n_variables,)
         u : ndarray of shape (l,)
         batch : object
-            From `outer_batch`.
+            The result of `outer_batch`.
 
         Returns
         -------
@@ -219,16 +219,16 @@ class CompositionalProblem(ABC):
         """
 
     def compositional_gradient(self, x, u, J, batch):
-        """F = f_x + J.T f_u over an outer batch. Override it if the two parts share work.
+        """F = f_x + J.T f_u over an outer batch. Override it if both parts share computations.
 
         Parameters
         ----------
         x : ndarray of shape (n_variables,)
         u : ndarray of shape (l,)
         J : ndarray of shape (l, n_variables)
-            Or what `vjp` understands.
+            Or another object that `vjp` accepts.
         batch : object
-            From `outer_batch`.
+            The result of `outer_batch`.
 
         Returns
         -------
@@ -239,13 +239,13 @@ class CompositionalProblem(ABC):
         return F if f_x is None else f_x + F
 
     def inner_pair(self, x_old, x, batch, slope_batch):
-        """g and its Jacobian at two points on the same batches. Override it if both points share work.
+        """g and its Jacobian at two points on the same batches. Override it if both points share computations.
 
         Parameters
         ----------
         x_old, x : ndarray of shape (n_variables,)
         batch, slope_batch : object
-            From `inner_batch`, for g and for its Jacobian.
+            Results of `inner_batch`, for g and for its Jacobian.
 
         Returns
         -------
@@ -256,14 +256,14 @@ class CompositionalProblem(ABC):
         return before, (self.inner(x, batch), self.jacobian(x, slope_batch))
 
     def gradient_pair(self, old, new, batch):
-        """F at two points on the same outer batch. Override it if both points share work.
+        """F at two points on the same outer batch. Override it if both points share computations.
 
         Parameters
         ----------
         old, new : tuple
             The arguments x, u and J of `compositional_gradient`.
         batch : object
-            From `outer_batch`.
+            The result of `outer_batch`.
 
         Returns
         -------
@@ -300,7 +300,7 @@ class CompositionalProblem(ABC):
         return value if self.penalty is None else value + self.penalty.value(x)
 
     def reported(self, x: FloatArray) -> float:
-        """The value of records and results at x: Phi(x), or the objective of which Phi is a smoothed form.
+        """The value at x in records and results: Phi(x), or the objective that Phi smooths.
 
         Parameters
         ----------
@@ -328,7 +328,7 @@ class CompositionalProblem(ABC):
         return self.compositional_gradient(x, u, J, self.outer_batch(None))
 
     def description(self):
-        """A text that distinguishes the problem from others, so that a run is not resumed on another one.
+        """A text that distinguishes the problem from others, so that a run is not resumed on another problem.
 
         Returns
         -------

@@ -17,7 +17,7 @@ INT32 = np.iinfo(np.int32)
 
 
 def import_jax():
-    """JAX, which is optional."""
+    """Import JAX, which is an optional dependency."""
     try:
         return importlib.import_module("jax")
     except ImportError as error:
@@ -28,7 +28,7 @@ def import_jax():
 
 
 def precision(dtype):
-    """A context in which JAX has 64-bit types if dtype is float64, and otherwise not, whatever its configuration."""
+    """A context in which JAX uses 64-bit types exactly if dtype is float64, regardless of its configuration."""
     return import_jax().enable_x64(dtype == np.float64)
 
 
@@ -76,7 +76,7 @@ def _is_array_like(value):
 
 
 def flatten(name, tree):
-    """The leaves of a pytree, their names, and the pytree with the position of each leaf in its place."""
+    """The leaves of a pytree, their names, and the pytree with each leaf replaced by its position."""
     jax = import_jax()
     paths, structure = jax.tree_util.tree_flatten_with_path(tree, is_leaf=_is_array_like)
     if not paths:
@@ -86,7 +86,7 @@ def flatten(name, tree):
 
 
 def fill(template, leaves):
-    """The pytree with leaves in the place of their positions."""
+    """The pytree with each position replaced by its leaf."""
     return import_jax().tree.map(lambda k: leaves[k], template)
 
 
@@ -103,12 +103,12 @@ def check_finite(name, array):
 
 
 class Structure:
-    """The structure of a pytree of numbers, and the way from one flat array to it.
+    """The structure of a pytree of numbers, into which a flat array is converted.
 
     Attributes
     ----------
     template : pytree
-        The pytree with the position of each leaf in its place.
+        The pytree with each leaf replaced by its position.
     shapes : list of tuple
         The shapes of the leaves.
     """
@@ -173,7 +173,7 @@ class Rows:
         self.width = sum(leaf[0].size for leaf in self._leaves)
 
     def _checked(self, name, leaf):
-        """A leaf as an array, without a copy where it is one."""
+        """A leaf as an array, which is not copied if it is an array already."""
         check_numeric(name, leaf)
         with naming(name):
             array = leaf if isinstance(leaf, np.ndarray) else np.asarray(leaf)

@@ -1,7 +1,7 @@
 """Schedules: functions of the iteration number, for the learning rate, the momentum, beta and the precision.
 
-They can be pickled, compared and printed, so that they can be searched by GridSearchCV. Any other picklable callable
-can be used as a schedule too.
+They can be pickled, compared and printed, so that GridSearchCV can search over them. Any other picklable callable can
+be used as a schedule too.
 """
 
 from __future__ import annotations
@@ -96,13 +96,13 @@ class Geometric:
 
 @dataclass(frozen=True)
 class Slowed:
-    """Another schedule, slowed down.
+    """A slowed-down version of another schedule.
 
     Parameters
     ----------
     schedule : callable
     times : float
-        Factor > 0 by which it is slower: its value at iteration t is that of ``schedule`` at t / times.
+        Factor > 0 of the slowdown: the value at iteration t is that of ``schedule`` at t / times.
 
     Raises
     ------
@@ -128,7 +128,7 @@ class Slowed:
 
 
 def constant(value: float) -> Schedule:
-    """The same value at every iteration.
+    """A schedule with the same value at every iteration.
 
     Parameters
     ----------
@@ -190,7 +190,7 @@ def power(exponent: float, scale: float = 1.0) -> Schedule:
 
 
 def decay_to(end: float, start: float, horizon: int, hold: float = 0.0) -> Schedule:
-    """A value that falls, or rises, linearly from start to end within ``horizon`` iterations.
+    """A value that changes linearly from start to end within ``horizon`` iterations.
 
     Parameters
     ----------

@@ -14,11 +14,11 @@ __all__ = ["FiniteSource", "Source", "source_of"]
 
 
 class Source:
-    """How the components of a problem are drawn, which batches of them are possible, and what these cost.
+    """How the components of a problem are drawn, which batches of them are possible, and what they cost.
 
     A run draws from a *place*: a random number generator for a finite sum, and a position for a stream. Each kind of
-    batch (g, its Jacobian, f) has its own place, which belongs to the run and is saved with it. The methods of this
-    base class describe a source whose components are never exhausted.
+    batch (g, its Jacobian, f) has its own place, which belongs to the run and is saved with it. In this base class,
+    components are never exhausted.
 
     Attributes
     ----------
@@ -30,7 +30,7 @@ class Source:
     cumulative : bool
         Whether a draw represents all components so far, and not only new ones.
     instead : str
-        Advice for the warning about a run that cannot follow the source.
+        The alternative that warnings about runs with this source recommend.
 
     Examples
     --------
@@ -90,7 +90,7 @@ class Source:
         """
         raise NotImplementedError(f"{type(self).__name__} has no draw_outer")
 
-    # which batches there are, and what they cost
+    # possible batches and their cost
 
     def sizes(self, size: int | None) -> tuple:
         """The batch sizes (B_g, B_dg, B_f) for a single number, or for None.
@@ -148,7 +148,7 @@ class Source:
         return True
 
     def hold(self, places: Iterable) -> None:
-        """Keep the components that a run needs if it continues from these places. Earlier ones may be dropped.
+        """Keep the components that a run needs if it continues from these places. Earlier components may be dropped.
 
         Parameters
         ----------
@@ -156,7 +156,7 @@ class Source:
         """
 
     def look_at(self, places: Iterable) -> None:
-        """Define the objective by the components that a run used last.
+        """Define the objective by the last components that a run used.
 
         Parameters
         ----------
@@ -164,7 +164,7 @@ class Source:
         """
 
     def aside(self, places: dict[str, Any]) -> dict[str, Any]:
-        """Places for draws of a probe, after which the run continues from the given places.
+        """Places for the draws of a curvature estimate, after which the run continues from the given places.
 
         Parameters
         ----------
@@ -174,7 +174,7 @@ class Source:
         Returns
         -------
         dict
-            The places themselves: random numbers need not be drawn again.
+            The places themselves, because random numbers need not be drawn again.
         """
         return places
 

@@ -38,9 +38,9 @@ class InUnit:
     Raises
     ------
     TypeError
-        By operations that are not defined for this class.
+        If an operation is not defined for this class.
     OverflowError
-        By ``float(value)`` if the value is beyond the range of floats.
+        If the argument of ``float(value)`` is beyond the range of floats.
 
     Examples
     --------
@@ -128,7 +128,7 @@ class InUnit:
         return InUnit(self.array.min(), self.power)
 
     def dot(self, other):
-        """As ``@``. The result is a plain number or array if ``other`` is an `InUnit` too."""
+        """The same as ``@``. The result is a plain number or array if ``other`` is an `InUnit` too."""
         return _contracted(self, other)
 
     # numbers
@@ -262,14 +262,14 @@ def _in_larger(a, b):
     (x, p), (y, q) = _parts(a), _parts(b)
     if p == q:
         return x, y, p
-    if type(a) is type(b) and abs(p - q) == STEP:  # as of two batches: no need to look at their sizes
+    if type(a) is type(b) and abs(p - q) == STEP:  # as of two batches, whose sizes need not be compared
         return (x, y * 2.0**-STEP, p) if p > q else (x * 2.0**-STEP, y, q)
     if type(b) is float and not b:
         return x, b, p
     values = _fitting(np.asarray(x), p), _fitting(np.asarray(y), q)
     power = _largest(values)
     x, y = (_shifted(value, power) for value in values)
-    # a number of Python's has no float type of its own
+    # a Python number has no float type of its own
     return float(x) if type(a) in (int, float) else x, float(y) if type(b) in (int, float) else y, power
 
 

@@ -1,4 +1,4 @@
-"""Inner components with weights: means use the weights, and draws have them as probabilities."""
+"""Inner components with weights, which are the weights of means and the probabilities of draws."""
 
 from sk_stormc.core.problem import CompositionalProblem
 from sk_stormc.core.source import FiniteSource
@@ -24,6 +24,6 @@ class WeightedComponents(CompositionalProblem):
 
 
 def with_sum_one(weights):
-    """Weights divided by their sum, which cannot overflow on the way."""
+    """Weights divided by their sum, without overflow."""
     weights = weights / weights.max()
     return weights / weights.sum()

@@ -1,9 +1,9 @@
-"""Checkpoint files: arrays, and a header in JSON that describes the objects that hold them.
+"""Checkpoint files: arrays, and a header in JSON that describes the objects that contain them.
 
-A file is an ``.npz`` archive that `numpy.load` opens, followed by a digest of all its bytes. Its array "header" has the
-number of the format, the version that wrote it, and a tree of the saved objects. A node of the tree is a plain value,
-or a list of its kind and its content. Objects are dataclasses: the header has the module and the name of the class, and
-its fields. Reading a file imports nothing and calls nothing that it names.
+A file is an ``.npz`` archive that `numpy.load` opens, followed by a digest of all its bytes. Its array "header"
+contains the number of the format, the version that wrote it, and a tree of the saved objects. A node of the tree is a
+plain value, or a list of its kind and its content. Objects are dataclasses, for which the header contains the module
+and the name of the class, and the fields. Reading a file imports nothing and calls nothing that it names.
 """
 
 import hashlib
@@ -43,7 +43,7 @@ def write(path, value):
 
 
 def read(path, kind, functions=()):
-    """Read the object of class ``kind`` that a file holds. ``functions`` are those that its parameters may name."""
+    """Read the object of class ``kind`` from a file. ``functions`` are the functions that its parameters may name."""
     content, name = Path(path).read_bytes(), os.fspath(path)
     if content[30:38] in FORMER:
         raise ValueError(
@@ -62,7 +62,7 @@ def read(path, kind, functions=()):
         if header["format"] != FORMAT:
             raise ValueError(f"it has format {header['format']} of version {header['version']}, not {FORMAT}")
         value = Reader(arrays, functions).value(header["value"])
-    except Exception as error:  # only files that were made by hand come here
+    except Exception as error:  # only files made by hand cause other errors
         raise ValueError(f"{name} must be a file that a Checkpoint of this version wrote: {error}") from error
     if not isinstance(value, kind):
         raise ValueError(f"{name} must have a {kind.__name__}, got a {type(value).__name__}")
@@ -159,7 +159,7 @@ class Reader:
                 return generator
             case "object":
                 return self._object(*content)
-            case "function":  # where it is missing, the parameters differ, and the fit is refused before it is called
+            case "function":  # if it is missing, the parameters differ, which raises an error before it is called
                 return self.functions.get(content, content)
         raise ValueError(f"it has a node of an unknown kind, {kind!r}")
 
@@ -182,14 +182,14 @@ def _name(cls):
 
 
 def _class(name):
-    """The dataclass of a name; None if no module that is imported has it."""
+    """The dataclass of a name, or None if no imported module defines it."""
     module, _, name = name.partition(":")
-    found = vars(sys.modules[module]).get(name) if module in sys.modules else None
-    return found if isinstance(found, type) and is_dataclass(found) else None
+    cls = vars(sys.modules[module]).get(name) if module in sys.modules else None
+    return cls if isinstance(cls, type) and is_dataclass(cls) else None
 
 
 def _parts(value):
-    """The fields of a dataclass by name. It must have nothing else."""
+    """The fields of a dataclass by name. It must have no other attributes."""
     parts = {field.name: getattr(value, field.name) for field in fields(value)}
     extra = getattr(value, "__dict__", {}).keys() - parts.keys()
     if extra:

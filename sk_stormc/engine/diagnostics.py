@@ -18,9 +18,10 @@ BUDGETS = (StopReason.MAX_ITER, StopReason.MAX_IFO)
 
 
 def warn_of_the_end(solver, oracle, result, comparable, unlimited):
-    """Warn if a run ended badly, and say what to change.
+    """Warn if a run ended badly, and recommend a change.
 
-    ``comparable`` says whether all records have one objective, and ``unlimited`` whether the budget is the default.
+    ``comparable`` is whether all records have the same objective, and ``unlimited`` is whether the budget is the
+    default.
     """
     reason = result.stop_reason
     if reason == StopReason.NON_FINITE:
@@ -111,7 +112,7 @@ def warn_if_unconverged(solver, result, instead=""):
 def warn_if_clipped(solver, oracle):
     """Warn if the last u on all components was below the problem's ``inner_floor``, and was clipped to it.
 
-    In a map the normaliser of a distant point may be, which does not affect the other points.
+    In a map, this can happen to the normaliser of a distant point, and does not affect the other points.
     """
     problem = oracle.problem
     if oracle.n_below and not problem.advice.many_minima:
@@ -154,7 +155,7 @@ def _warn(solver, message):
 
 
 def is_unbounded(problem, run, x, fun):
-    """Whether Phi is unbounded below: the problem knows it, or Phi decreases linearly along the direction of the run.
+    """Whether Phi is unbounded below, as the problem's advice states or as Phi decreases linearly along the run.
 
     The displacement since the milestone before the last is multiplied by 1e8 and 1e10. At such distances an objective
     with a minimum increases again, even if the steps of the run were far too short.

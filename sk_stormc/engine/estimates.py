@@ -47,7 +47,7 @@ def keep_in_domain(problem, u, u_old):
 
 
 def guard(oracle: Any, u: Array | InUnit, u_old: Array | InUnit | None) -> Array | InUnit:
-    """Keep an estimate of u in the domain of f. Entries that had left it are counted.
+    """Keep an estimate of u in the domain of f. Entries outside the domain are counted.
 
     Examples
     --------

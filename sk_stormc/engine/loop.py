@@ -28,7 +28,7 @@ SHORTER = 0.25  # factor of the learning rate at each restart
 
 def run(solver, problem, x0, random_state, state, record_every, on_record, verbose, first_residual):
     """`CompositionalSolver.solve` with checked parameters."""
-    # the loop detects overflow by itself, and reports it once
+    # the loop detects overflow, and reports it once
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         if state is None:
             oracle = Oracle(problem, seeded(random_state).randint(np.iinfo(np.int32).max))
@@ -105,7 +105,7 @@ def _described(solver):
 
 
 def _check_state(solver, problem, state, x0, random_state):
-    """Raise a ValueError if a run with these arguments is not the one of the state."""
+    """Raise a ValueError if a run with these arguments differs from the run of the state."""
     if not isinstance(state, RunState) or state.method != type(solver).__name__:
         method = getattr(state, "method", type(state).__name__)
         hint = ": give its state" if isinstance(state, SolverResult) else ""
@@ -169,7 +169,7 @@ def _begin(solver, oracle, loop):
 
 
 class Loop:
-    """The work between iterations. `after_iteration` is called before the first and after each.
+    """The work between iterations. `after_iteration` is called before the first iteration and after each iteration.
 
     Parameters
     ----------
@@ -210,7 +210,7 @@ class Loop:
         self._eps = float(np.finfo(run.state.x.dtype).eps)
 
     def after_iteration(self):
-        """Record, measure and count. It sets ``reason`` if the run should end."""
+        """Record, measure and count, and set ``reason`` if the run should end."""
         s, run = self.run.state, self.run
         if s.t > run.last_checked:
             run.last_checked = s.t
@@ -303,7 +303,7 @@ class Policy:
         return False
 
     def largest(self, first_length):
-        """The limit of eps * residual beyond which a residual is an overflow, from the first that is not 0."""
+        """The limit of eps * residual above which a residual is an overflow, from the first nonzero residual."""
         return first_length
 
     def restarts(self, solver, oracle, run, reason):
@@ -320,8 +320,8 @@ class Policy:
 class StreamPolicy(Policy):
     """Runs on a stream, whose rows may be exhausted, and whose objective is over its last rows.
 
-    If a run becomes worse than its start, it restarts with shorter steps. The problem has a state from which the run
-    can continue after an error or an interrupt, and the rows since then.
+    If the objective rises above that at the start, the run restarts with shorter steps. The problem stores a state from
+    which the run can continue after an error or an interrupt, and the rows since then.
     """
 
     comparable = False
@@ -391,7 +391,7 @@ def _result(solver, oracle, loop):
     run, reason = loop.run, loop.reason
     run.oracle = oracle.snapshot(last=True)
     oracle.hold()
-    records, t = list(run.records), run.t  # the last record is not a part of the state
+    records, t = list(run.records), run.t  # the last record is not part of the state
     run.overflowed = reason in (StopReason.NON_FINITE, StopReason.DIVERGED)
     if run.overflowed:
         x, fun = run.best_x, run.best_fun

@@ -28,7 +28,7 @@ class Batch:
     size : int
         Number of its components.
     full : bool
-        Whether it holds all components, so that values on it are exact.
+        Whether it contains all components, so that values on it are exact.
     anew : bool
         For a Jacobian, whether it is recomputed on each batch of g ("operator"), and not tracked by step 9.
     """
@@ -43,7 +43,7 @@ class Batch:
 
 
 class PendingDraws(list):
-    """A stack of up to AHEAD draws of one kind and size, with the function that gathers a batch, and its IFO."""
+    """Up to AHEAD draws of one kind and size, with the function that gathers a batch, and the IFO of a batch."""
 
     __slots__ = ("gather", "price")
 
@@ -238,7 +238,7 @@ class Oracle:
     def inner_pair(self, x_old, x, batch, slope, u_old=True, J_old=True):
         """g(x, B) and dg(x, B') at two points, ((u_old, J_old), (u, J)). u_old and J_old are None if not needed.
 
-        The old point is first, so that a batch that caches values at its last x is used efficiently.
+        The old point is evaluated first, so that a batch that caches values at its last x is used efficiently.
         """
         if u_old and J_old:
             self.n_evaluations["inner"] += 2 * batch.size
@@ -324,12 +324,12 @@ class Oracle:
         return self.problem.objective(x)
 
     def reported(self, x):
-        """The value of a record at x: Phi(x), or the objective of which Phi is a smoothed form. It is not counted."""
+        """The value of a record at x: Phi(x), or the objective that Phi smooths. It is not counted."""
         self.source.look_at(self._generators.values())
         return self.problem.reported(x)
 
     def value(self, x, u):
-        """Phi(x) after u and the gradient of f were evaluated on all data, whose calls already count for it."""
+        """Phi(x) after u and the gradient of f were evaluated on all data, so that it needs no further oracle calls."""
         penalty = self.problem.penalty
         return float(self.problem.outer(x, u)) + (0.0 if penalty is None else penalty.value(x))
 
@@ -357,7 +357,7 @@ class Oracle:
     # resuming
 
     def snapshot(self, last=False):
-        """What a resumed run needs, without the problem: generators, pending draws and counters.
+        """The state that a resumed run needs, without the problem: generators, pending draws and counters.
 
         The ``last`` snapshot is made without copies, because the oracle is not used after it.
         """

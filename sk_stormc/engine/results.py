@@ -61,7 +61,7 @@ MESSAGES = {  # messages of a SolverResult, whose status is the index here
 
 @dataclass
 class MethodState:
-    """The common part of the states of all methods. Fields are assigned new arrays. Arrays are not changed in place.
+    """The common part of the states of all methods, which assign new arrays and do not change arrays in place.
 
     Attributes
     ----------
@@ -74,8 +74,8 @@ class MethodState:
     velocity : ndarray of shape (n_variables,) or None
         The average of earlier directions, if the steps have inertia.
     residual : float or None
-        The last value of |x~ - x| / eta from the method's own F. It is only a hint for the stopping rule, which decides
-        by full gradients.
+        The last value of |x~ - x| / eta from the method's own F. The stopping rule uses it as a hint, and decides by
+        full gradients.
 
     Examples
     --------
@@ -250,7 +250,7 @@ def changed(result, **entries):
 
 
 def joined(first, last, **curves):
-    """Join two runs, of which the second begins where the first ended. ``curves`` are the joined records."""
+    """Join two runs. The second begins at the point at which the first ended. ``curves`` are the joined records."""
     n_evaluations = {kind: count + first.n_evaluations[kind] for kind, count in last.n_evaluations.items()}
     n_iter, n_guarded = first.n_iter + last.n_iter, first.n_guarded + last.n_guarded
     return changed(last, n_evaluations=n_evaluations, n_iter=n_iter, n_guarded=n_guarded, **curves)

@@ -1,4 +1,4 @@
-"""The base class of the methods, with the part that users call and the part that authors write."""
+"""The base class of the methods, with the methods that users call and those that authors write."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class CompositionalSolver(BaseEstimator, ABC):
     """Base class of the methods. Users call `solve`. Authors write `init_state` and `step`.
 
     These parameters are common to the methods. A method declares those that it needs in its ``__init__``, which only
-    stores them. It inherits their checks, and their descriptions unless its docstring has its own.
+    stores them. It inherits their checks, and also their descriptions unless its docstring describes them.
 
     Parameters
     ----------
@@ -86,8 +86,8 @@ class CompositionalSolver(BaseEstimator, ABC):
         computed exactly, once.
     max_iter, max_ifo : int or None, default=None
         Limits on the iterations and on the oracle calls (IFO), counted from the start of a run. If both are None, the
-        limit is 100 passes of 2 n_inner + n_outer IFO. The initial batch and the curvature estimate are made in any
-        case. A warning says what they take if they leave no iteration.
+        limit is 100 passes of 2 n_inner + n_outer IFO. The initial batch and the curvature estimate are always made. If
+        the limits then allow no iteration, a warning states their cost.
     tol : float, default=1e-4
         Stop when |x~ - x| / eta has fallen to tol times its value at x_0, where both use the gradient on all data. This
         full gradient is computed, and counted, once the method's own estimates have fallen as far on average over a
@@ -97,7 +97,7 @@ class CompositionalSolver(BaseEstimator, ABC):
     ----------
     checks : dict
         Class attribute. For each parameter, a function of its name and value that raises a ValueError if the value is
-        invalid. The checks of the base classes are made too.
+        invalid. The checks of the base classes apply too.
     instead : str
         The alternative that warnings recommend. Empty if there is none.
 
@@ -145,7 +145,7 @@ class CompositionalSolver(BaseEstimator, ABC):
         super().__init_subclass__(**kwargs)
         inherit_parameters(cls)
 
-    # what an author must write
+    # methods that an author must write
 
     @abstractmethod
     def init_state(self, oracle, x):
@@ -172,7 +172,7 @@ class CompositionalSolver(BaseEstimator, ABC):
         """
         raise TypeError(f"{type(self).__name__} must define step(oracle, s), or iterate(oracle, s, loop)")
 
-    # what an author may override
+    # methods that an author may override
 
     def cost(self, oracle, s):
         """IFO of the next `step`."""
@@ -222,7 +222,7 @@ class CompositionalSolver(BaseEstimator, ABC):
             s.t += 1
             loop.after_iteration()
 
-    # what authors call in init_state and step
+    # methods that authors call in init_state and step
 
     def auto(self, name, problem, rule):
         """A parameter's value: the user's, the problem's advice, or the method's ``rule``."""
@@ -240,10 +240,10 @@ class CompositionalSolver(BaseEstimator, ABC):
             Name of the parameter.
         oracle : Oracle
         rule : int, None or tuple
-            The value of "auto" with more than 1024 components. A triple is the value in any case.
+            The value of "auto" with more than 1024 components. A tuple is the value for any number of components.
         like : tuple, default=None
-            The batch sizes of the steps, if the sizes are for other batches. The Jacobian is exact if it is in the
-            steps.
+            The batch sizes of the steps, if the sizes are for other batches. The Jacobian is then exact if it is exact
+            in the steps.
 
         Returns
         -------
@@ -276,7 +276,7 @@ class CompositionalSolver(BaseEstimator, ABC):
         return all_or(B_g, problem.n_inner), B_dg, all_or(B_f, problem.n_outer)
 
     def step_rule(self, oracle, x, size, factor, schedule=lambda eta: eta, L=None):
-        """The rule of steps by the user's learning rate and limits, the problem's advice, or the method's default.
+        """The rule of steps, from the user's learning rate and limits, the problem's advice, or the method's default.
 
         Parameters
         ----------
@@ -288,7 +288,7 @@ class CompositionalSolver(BaseEstimator, ABC):
             An automatic learning rate is ``schedule(factor / L)``, where L is the estimated curvature, or the problem's
             advice on smoothness if that is larger. In the latter case a schedule is slowed down.
         schedule : callable, default=identity
-            A function that makes a learning rate or a schedule from a number.
+            A function that converts a number to a learning rate or a schedule.
         L : float, default=None
             The curvature, if it was estimated before.
 
@@ -331,7 +331,7 @@ class CompositionalSolver(BaseEstimator, ABC):
         x : ndarray of shape (n_variables,), default=None
             Starting point of the step. None means ``s.x``.
         metric : Metric, default=None
-            The metric of this step and its proximal step. None means that of the problem. The residual, which is
+            The metric of this step and its proximal step. None means the problem's metric. The residual, which is
             compared with tol, always uses the metric of the problem.
 
         Returns
@@ -367,11 +367,11 @@ class CompositionalSolver(BaseEstimator, ABC):
         return direction(oracle.problem, oracle.metric.at(x, s.t), x, F, eta).length
 
     def proximal_point(self, oracle, s, F):
-        """x~ of step 5 of Algorithm 1: the end of a step from ``s.x`` along F that is not shortened."""
+        """x~ of step 5 of Algorithm 1: the end of the unshortened step from ``s.x`` along F."""
         eta = at(s.rule.learning_rate, s.t)
         return proximal_point(oracle.problem, oracle.metric.at(s.x, s.t), s.x, F, eta)
 
-    # what users call
+    # methods that users call
 
     def solve(
         self,
@@ -391,12 +391,13 @@ class CompositionalSolver(BaseEstimator, ABC):
         ----------
         problem : CompositionalProblem
         x0 : array-like of shape (n_variables,), default=None
-            Starting point, which is projected on the domain of the problem's penalty. None means that of the problem.
+            Starting point, which is projected on the domain of the problem's penalty. None means the problem's own
+            starting point.
         random_state : int, RandomState instance or None, default=None
             Seed for drawing batches. Results are bit-for-bit reproducible for a given seed.
         state : RunState, default=None
             The ``state`` of an earlier result, from which the run continues. Only max_iter, max_ifo, tol and verbose
-            may differ from those of that run. x0 and random_state may be left out.
+            may differ from those of that run. x0 and random_state may be omitted.
         record_every : int, default=None
             Number of oracle calls (IFO) between two records. None means one pass, or the problem's own default.
         on_record : callable, default=None
@@ -423,9 +424,9 @@ class CompositionalSolver(BaseEstimator, ABC):
         -----
         ConvergenceWarning
             If values are not finite, if the objective seems to be unbounded below, if the returned point is worse than
-            the start or than a recorded point, if the default budget ended before tol was met, if max_ifo does not pay
-            for an iteration, if x0 is so far away that tol was met above the problem's own starting point, or if g(x)
-            is below the problem's ``inner_floor``.
+            the start or than a recorded point, if the default budget ended before tol was met, if max_ifo allows no
+            iteration, if x0 is so far away that the run met tol at a higher objective than that of the problem's own
+            starting point, or if g(x) is below the problem's ``inner_floor``.
         """
         solver = copy.copy(self)  # a copy with NumPy scalars as numbers; the user's object does not change
         for name, value in self.get_params(deep=False).items():

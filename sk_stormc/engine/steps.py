@@ -1,7 +1,8 @@
 """The parts of a step along F: steps 5 and 6 of Algorithm 1.
 
 `direction` applies the metric and the proximal step, `Limit` shortens the step, and `Inertia` averages the directions.
-A `StepRule` holds those of a run. `curvature` estimates L, from which automatic learning rates are set.
+A `StepRule` contains the learning rate, limit and inertia of a run. `curvature` estimates L, from which automatic
+learning rates are set.
 """
 
 import math
@@ -53,7 +54,7 @@ def direction(problem, metric, x, F, eta):
     if problem.penalty is None:
         q, p = metric.apply(F), F
     else:
-        # if a schedule has fallen to 0, x does not move, but the stopping rule needs a length
+        # if a schedule has decreased to 0, x does not move, but the stopping rule needs a length
         target = proximal_point(problem, metric, x, F, eta or 1.0)
         q = (x - target) / (eta or 1.0)
         p = metric.apply_inverse(q)
@@ -71,7 +72,7 @@ class Limit:
     precision : float or callable
         The precision epsilon, or a function of the iteration.
     by_block : bool, default=False
-        Whether each of the problem's blocks has its own gamma. Otherwise all of x has one.
+        Whether each of the problem's blocks has its own gamma. Otherwise there is one gamma for all of x.
 
     Examples
     --------
@@ -84,7 +85,7 @@ class Limit:
     by_block: bool = False
 
     def gamma(self, problem, metric, way, t):
-        """The factor of a `Direction` found in this metric: a number, or an array of one for each variable."""
+        """The factor of a `Direction` in this metric: a number, or an array with a number for each variable."""
         eps = at(self.precision, t)
         if not self.by_block:
             return min(0.5, eps / way.length) if way.length else 0.5
@@ -112,7 +113,7 @@ class Inertia:
     weight: float
 
     def average(self, q, velocity):
-        """The average after q is added. ``velocity`` is the last average, or None at first."""
+        """The average after q was added. ``velocity`` is the last average, or None at first."""
         q = (1 - self.weight) * q
         return q if velocity is None else q + self.weight * velocity
 
@@ -148,7 +149,7 @@ class StepRule:
         return x - eta * way.q if way.target is None else way.target  # return x~ itself, for exact zeros
 
     def average(self, problem, metric, way, velocity, t):
-        """The average of the directions after ``way`` is added, for a rule with inertia.
+        """The average of the directions after ``way`` was added, for a rule with inertia.
 
         Each direction is shortened before it is added. If the average were shortened instead, the long directions of a
         few iterations would determine it for many more, and blocks would oscillate.
@@ -168,8 +169,9 @@ def curvature(oracle, x, size):
 def curvatures(oracle, x, size):
     """Largest eigenvalues of metric @ Hessian of 16 minibatches.
 
-    They are computed by power iterations on finite differences of the minibatch gradient. The first vector of a batch
-    is the last one of the batch before. g and f use independent batches. There is one minibatch if batches are full.
+    They are computed by power iterations on finite differences of the minibatch gradient. The first vector for a batch
+    is the last vector for the previous batch. g and f use independent batches. There is one minibatch if batches are
+    full.
     """
     problem, metric = oracle.problem, oracle.metric.at(x, 0)
     v = oracle.rng.standard_normal(x.size).astype(x.dtype)

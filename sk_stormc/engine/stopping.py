@@ -3,9 +3,9 @@
 The quantity that is compared with tol is the residual |x~ - x| / eta, the length of the step that the method would make
 from x divided by eta, relative to that at x_0. It is exact if the oracle has evaluated F at x on all data. Otherwise it
 is estimated by the average of a method's own estimates over a pass. Only exact values decide that a run has converged.
-If estimates suggest it, a full gradient is computed and counted at the point that would be returned, and another at x_0
-if that is not known yet. If these do not confirm it, the run continues, and the next full gradient is computed after
-twice as many IFO.
+If estimates suggest convergence, a full gradient is computed and counted at the point that would be returned, and
+another one at x_0 if it was not computed before. If the full gradients do not confirm convergence, the run continues,
+and the next full gradient is computed after twice as many IFO.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Stopping:
         The first exact value at any point, and the first average. Exact values are relative to ``first_exact`` while
         ``first`` is None. Averages are relative to ``first_average``, which has the same noise.
     value : float or None
-        The last value that was measured.
+        The last measured value.
     exact : bool
         Whether ``value`` is from an exact F.
     measured_at : int
@@ -98,7 +98,7 @@ class StoppingRule:
     def measure(self, s):
         """Measure the residual after an iteration if F is exact there, or add the estimate to the average.
 
-        Streams have neither an exact F nor passes, so nothing is measured there.
+        Streams have neither an exact F nor passes, so nothing is measured for them.
         """
         stopping, oracle = self.run.stopping, self.oracle
         if oracle.exact and self._measure_exact(s):
@@ -247,9 +247,9 @@ class StoppingRule:
         return rate > 0 and rate * value <= 4 * self.eps * self.oracle.metric.at(s.x, s.t).size(s.x)
 
     def is_stationary(self, s):
-        """Whether x is stationary up to rounding, and not only the learning rate tiny.
+        """Whether x is stationary up to rounding, which a tiny learning rate alone does not imply.
 
-        The residual at x is compared with that at a point that differs from x by a thousandth.
+        The residual at x is compared with the residual at a point that differs from x by a thousandth.
         """
         stopping = self.run.stopping
         if stopping.stationary_at == s.t:
@@ -273,9 +273,10 @@ class StoppingRule:
         return stationary
 
     def _full_gradients(self, s, points):
-        """F at some points on all data, which is counted.
+        """F at some points on all data, which is counted, or None.
 
-        None if that would exceed max_ifo, or if fewer than twice the IFO of the last time have been made.
+        It is None on a stream, if max_ifo would be exceeded, or if the IFO are less than twice those after the last
+        full gradients.
         """
         stopping, oracle = self.run.stopping, self.oracle
         size = None, 0 if oracle.problem.jacobian_kind == "constant" else None, None

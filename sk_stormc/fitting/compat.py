@@ -17,7 +17,7 @@ except ImportError:
         """Accepts callbacks that are never called."""
 
         def set_callbacks(self, *callbacks):
-            """Store the callbacks. `fit` warns that they are off."""
+            """Store the callbacks. `fit` warns that they are not called."""
             self.__dict__.pop("_skl_callbacks", None)
             if callbacks:
                 self._skl_callbacks = list(callbacks)

@@ -36,7 +36,7 @@ __all__ = ["CompositionalEstimator", "only_if", "streams"]
 
 
 def streams(estimator):
-    """Return True if the estimator's solver can run on a stream. Otherwise an AttributeError says what to set."""
+    """Return True if the estimator's solver can run on a stream, or raise an AttributeError that names what to set."""
     try:
         solver = get_solver(estimator.solver)
     except ValueError:
@@ -49,7 +49,7 @@ def streams(estimator):
 class only_if:
     """Decorator of a method that an estimator only has if ``check(estimator)`` does not raise an AttributeError.
 
-    It is like scikit-learn's `available_if`, but the error says why the method is missing.
+    It is like scikit-learn's `available_if`, but the error explains why the method is missing.
     """
 
     def __init__(self, check):
@@ -77,10 +77,10 @@ def milestone(n):
 class CompositionalEstimator(CallbackSupportMixin, Recorded, BaseEstimator):
     """Base class of the estimators with a parameter ``solver``.
 
-    The descriptions of parameters and attributes here are inherited by an estimator's docstring, unless it has its own.
-    The class attribute ``checks`` is a table of functions that check parameters, as that of solvers. ``own_solvers``
-    lists further names for ``solver`` that stand for the estimator's own methods, among them "auto".
-    ``objective_label`` is the name of the loss for plots.
+    An estimator's docstring inherits these descriptions of parameters and attributes, unless it has its own. As in
+    solvers, the class attribute ``checks`` is a table of functions that check parameters. ``own_solvers`` lists further
+    names for ``solver`` that denote the estimator's own methods, among them "auto". ``objective_label`` is the name of
+    the loss for plots.
 
     Parameters
     ----------
@@ -107,7 +107,7 @@ class CompositionalEstimator(CallbackSupportMixin, Recorded, BaseEstimator):
 "callback"}
         Why the run ended. "callback" means that a callback ended it.
     solver_ : CompositionalSolver or str
-        The solver that was run. One of the estimator's own methods is its name.
+        The solver that was run, or the name of one of the estimator's own methods.
     n_features_in_ : int
         Number of columns of X.
     feature_names_in_ : ndarray of shape (n_features_in_,)
@@ -129,7 +129,7 @@ class CompositionalEstimator(CallbackSupportMixin, Recorded, BaseEstimator):
     n_iter_: int
     stop_reason_: str
     objective_label = "objective"
-    many_minima = False  # whether the objective has many local minima, of which L-BFGS finds one
+    many_minima = False  # whether the objective has many local minima
 
     def __init_subclass__(cls, **kwargs):
         super().__init_subclass__(**kwargs)
@@ -144,7 +144,7 @@ class CompositionalEstimator(CallbackSupportMixin, Recorded, BaseEstimator):
         Parameters
         ----------
         **params : dict
-            Parameters by name. ``solver`` is set before ``solver__...``, whatever their order.
+            Parameters by name. ``solver`` is set before ``solver__...``, in any order of the arguments.
 
         Returns
         -------
@@ -179,11 +179,11 @@ class CompositionalEstimator(CallbackSupportMixin, Recorded, BaseEstimator):
         Raises
         ------
         NotFittedError
-            If there is neither a fit nor the file of one.
+            If there is neither a fit nor a checkpoint file.
         ValueError
             If the data or the parameters are not those of that fit. ``max_iter``, ``tol``, ``verbose``, ``n_jobs`` and
             ``random_state`` may differ; the last is not used. The fitted attributes are then unchanged. Exact methods
-            of portfolios begin again, so they take other data.
+            of portfolios begin again, so they accept other data.
         """
         progress = self.__dict__.get("_progress")
         if progress is None:
@@ -326,7 +326,7 @@ class CompositionalEstimator(CallbackSupportMixin, Recorded, BaseEstimator):
         return result
 
     def _warn_that_rows_wait(self, window):
-        """Warn that a stream begins with its window."""
+        """Warn that a stream does not begin before its window is full."""
         warn(
             f"{type(self).__name__} stays at its starting point until about {window} rows have come, which give the "
             "scale of the steps. Use fit for shorter data.",
@@ -334,7 +334,7 @@ class CompositionalEstimator(CallbackSupportMixin, Recorded, BaseEstimator):
         )
 
     def _report_result(self):
-        """The output of verbose=1 for a result that came at once, if there is one yet."""
+        """Print the output of verbose=1 for a result that was computed at once, if there is one."""
         if self.verbose and "loss_curve_" in vars(self):
             solver = self.recorded()["label"]
             print(

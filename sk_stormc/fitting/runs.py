@@ -1,4 +1,4 @@
-"""A fit: what identifies it, its runs, the calls of callbacks, and its continuation by `resume`."""
+"""A fit: its identification, its runs, the calls of callbacks, and its continuation by `resume`."""
 
 import copy
 import hashlib
@@ -35,7 +35,7 @@ class KeepsFits:
 
 @dataclass
 class Progress:
-    """The progress of a fit, and what identifies it. Both are known when a fit begins, because data may change later.
+    """The progress of a fit, and its identification, which is stored when the fit begins because data may change later.
 
     Attributes
     ----------
@@ -103,7 +103,7 @@ class Fit:
         self.rng = seeded(seed)
         data = {"X": X, "y": y if estimator.__sklearn_tags__().target_tags.required else None} | self.metadata
         data["names of X"] = _get_feature_names(X)
-        if not isinstance(solver, CompositionalSolver):  # nothing of an exact method is resumed, it begins again
+        if not isinstance(solver, CompositionalSolver):  # an exact method is not resumed, but begins again
             data = {}
         self.progress = Progress(
             type(estimator).__name__,
@@ -160,7 +160,7 @@ class Fit:
                 del self._states[number + 1 :]
         if result.state is not None:  # an exact method is repeated from its start
             progress.runs.append(result.state)
-            self.estimator._progress = progress  # `resume` can continue from here, however the fit ends
+            self.estimator._progress = progress  # `resume` can continue from here after any end of the fit
         self._close_task()
         if result.stop_reason == StopReason.INTERRUPTED and not result.n_iter and not number:
             raise KeyboardInterrupt
@@ -185,7 +185,7 @@ class Fit:
                 self._context.call_on_fit_task_begin(**self._arguments)
 
     def _notify(self, record):
-        """Call the callbacks at a record, as the end of a task. Return whether one of them asks to stop."""
+        """Call the callbacks at a record, as the end of a task. Return whether one of them stops the fit."""
         self._losses.append(record.fun)
         if self._show:
             self._show(record)
@@ -219,7 +219,7 @@ class Fit:
 
 
 def with_fit(method: F) -> F:
-    """Decorate the method that fits, so that BLAS has one thread, and callbacks are torn down however it ends."""
+    """Decorate the method that fits, so that BLAS has one thread, and callbacks are torn down after any end of it."""
 
     @with_callbacks
     @wraps(method)
@@ -230,7 +230,7 @@ def with_fit(method: F) -> F:
     return fit
 
 
-# what identifies a fit
+# the identification of a fit
 
 
 def _described(estimator, solver):
@@ -252,10 +252,10 @@ def fingerprint(data):
         parts, shape = (rows.data, rows.indices, rows.indptr), rows.shape
     else:
         data = np.asanyarray(data)  # keeps a memmap
-        if not data.shape:  # one weight for all rows, say
+        if not data.shape:  # such as one weight for all rows
             return repr(data.item())
         parts, shape = _blocks(MappedRows.of(data)), data.shape
-    digest, dtype = hashlib.sha256(), None  # faster than BLAKE2 where processors have it
+    digest, dtype = hashlib.sha256(), None  # faster than BLAKE2 on processors that support it
     for part in parts:
         if part.dtype.hasobject or part.dtype.char in "gG":  # their bytes are addresses, or have padding
             part = _as_floats(part)

@@ -1,7 +1,7 @@
 """The methods (one file for each), the registry of their names, and `minimize`.
 
-A method accesses a problem only through the oracle, which draws batches and counts calls. The engine has the building
-blocks of methods.
+A method accesses a problem only through the oracle, which draws batches and counts calls. The engine contains the
+building blocks of methods.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def get_solver(solver: SolverName | CompositionalSolver) -> CompositionalSolver:
     Raises
     ------
     ValueError
-        If the name is unknown (the message lists the known ones), or the object is not a solver.
+        If the name is unknown (the message lists the valid names), or the object is not a solver.
 
     Examples
     --------
@@ -141,7 +141,7 @@ def minimize(
         A name ("storm-c", "storm-c-paper", "sarah-c", "civr", "vrsc-pg", "scvr", "scgd", "acc-scgd", "asc-pg",
         "lbfgs", "sketchy-storm") or an instance, which is cloned.
     x0 : array-like of shape (n_variables,), default=None
-        Starting point. None means that of the problem.
+        Starting point. None means the problem's own starting point.
     random_state : int, RandomState instance or None, default=None
         Seed for drawing batches. Results are bit-for-bit reproducible for a given seed.
     state : RunState, default=None
@@ -168,7 +168,7 @@ def minimize(
         If the solver or a parameter is unknown, a value is out of its range, or one differs from that of the run to
         continue.
     TypeError
-        For arguments of `scipy.optimize.minimize`. The message says what to write instead.
+        If an argument of `scipy.optimize.minimize` is given. The message names the replacement.
 
     Examples
     --------

@@ -13,7 +13,7 @@ from sk_stormc.engine.steps import Direction, curvatures
 
 __all__ = ["Anchor", "balance", "combine", "distance", "enlarge", "exact_jacobian", "first_batches"]
 
-UNEVEN = 10  # ratio of root mean square to median curvature of batches that is too uneven; below 4 on ordinary returns
+UNEVEN = 10  # root mean square over median of batch curvatures that is too uneven; below 4 on ordinary returns
 FLAT, PARALLEL = 1e-3, 1e-4  # smallest difference of two anchors' F, relative to |F| and before projection
 
 
@@ -40,9 +40,10 @@ def exact_jacobian(oracle, x, u, size):
 
 
 def balance(oracle, size):
-    """Batch sizes (B_g, B_dg, B_f) in which no kind uses all of many components while another is sampled.
+    """Batch sizes (B_g, B_dg, B_f) with which no kind uses all of its many components while another kind is sampled.
 
-    Using a few hundred components of f at every iteration would cost more than it gains, because g has noise anyway.
+    Using a few hundred components of f at every iteration would cost more than it gains, because the noise of g
+    remains.
     """
     sampled = [b for b in size if b]
     if not sampled:
@@ -61,7 +62,7 @@ def first_batches(oracle, x, size):
     """Batch sizes at the start, and the curvature. Batches are enlarged while their curvatures are too uneven.
 
     If the root mean square is far above the median, few components dominate the gradient and most batches miss them. A
-    step short enough for the worst batch would then make no progress. No estimate costs more than a pass.
+    step that is short enough for the worst batch would then make no progress. No estimate costs more than a pass.
     """
     while True:
         L_batches = curvatures(oracle, x, size)

@@ -19,8 +19,8 @@ class ASCPG(SCGD):
     Parameters
     ----------
     exponents : tuple of two floats, default=(-5 / 9, -4 / 9)
-        Exponents p and q, both <= 0. The default is the paper's for a nonconvex Phi. For strongly convex Phi the paper
-        has (-1, -4 / 5). Those of accelerated SCGD are (-5 / 7, -4 / 7).
+        Exponents p and q, both <= 0. The default is the paper's choice for a nonconvex Phi. For a strongly convex Phi,
+        the paper uses (-1, -4 / 5). The exponents of accelerated SCGD are (-5 / 7, -4 / 7).
 
     Notes
     -----

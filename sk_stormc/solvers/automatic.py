@@ -45,8 +45,8 @@ class AnchoredState(StormState):
 class AutomaticSTORM(STORMCompositional):
     """STORM-Compositional without tuning: plain steps between anchors, points at which u, J and F use all data.
 
-    This is the default solver, with the name "storm-c". On a stream, and for problems that ask for steps without
-    anchors (neighbour embedding), it is Algorithm 1 as in `STORMCompositional`.
+    This is the default solver, with the name "storm-c". On a stream, and for problems whose advice has
+    ``tracking=False`` (neighbour embedding), it is Algorithm 1 as in `STORMCompositional`.
 
     Parameters
     ----------
@@ -70,15 +70,14 @@ class AutomaticSTORM(STORMCompositional):
     Notes
     -----
     Between anchors the steps are those of Algorithm 1 with momentum 0, and with gamma 1 unless the problem limits
-    steps. A stretch of iterations ends in an anchor when it has cost half as much as an anchor, or a quarter if |F| has
-    fallen to a tenth of the last anchor's. It ends at once if |F| has grown tenfold. An anchor is good if its Phi is
-    below that of all earlier anchors. The next stretch then starts from Anderson's combination of it with up to nine
-    earlier good anchors. If an anchor is not good, the run returns to the best one. If the stretch began with a
-    combination, the anchors of the combination are discarded. They are also discarded if the estimate of F that began
-    with the combination was wrong, in the end, by more than half of the last anchor's |F|. If the stretch began without
-    a combination, the learning rate is halved. At every second failure in a row the batches are made four times as
-    large instead. Once they contain all components, every iteration is an anchor. The rule only changes parameters that
-    are "auto".
+    steps. A stretch of iterations ends in an anchor when its IFO reach half of an anchor's IFO, or a quarter if |F| has
+    fallen to a tenth of its value at the last anchor. It ends at once if |F| has grown tenfold. An anchor is good if
+    its Phi is below that of all earlier anchors. The next stretch then starts from Anderson's combination of it with up
+    to nine earlier good anchors. If an anchor is not good, the run returns to the best one. If the stretch began with a
+    combination, the anchors of the combination are discarded. They are also discarded if the estimate of F at the end
+    of the stretch has an error of more than half of |F| at the last anchor. If the stretch began without a combination,
+    the learning rate is halved. At every second failure in a row, the batches are instead made four times as large.
+    Once they contain all components, every iteration is an anchor. The rule only changes parameters that are "auto".
 
     The run returns the best anchor, or x_T if it ends between two anchors at a lower Phi.
 
@@ -192,7 +191,7 @@ class AutomaticSTORM(STORMCompositional):
         else:
             s.since_anchor += 1
             spent = s.since_anchor * self._price(oracle, s, False) / self._price(oracle, s, True)
-            s.stay = not s.way.length < LARGE * s.residual  # no step along such a large F
+            s.stay = not s.way.length < LARGE * s.residual  # make no step along such a large F
             s.refresh = s.stay or spent >= (SHORT_STRETCH if s.way.length <= SMALL * s.residual else STRETCH)
         s.x = s.now.x
 
@@ -206,7 +205,7 @@ class AutomaticSTORM(STORMCompositional):
         return start(oracle, x, size) if s.refresh else advance(oracle, s.now, x, (0, 0, 0), size)
 
     def _judge(self, oracle, s, error):
-        """Keep a good anchor. Otherwise return to the best one. ``error`` is that of the estimate of F."""
+        """Keep a good anchor. Otherwise return to the best one. ``error`` is the error of the estimate of F."""
         length, anchor = s.way.length, Anchor(s.now, s.way, oracle.value(s.now.x, s.now.u))
         best = s.anchors[-1].value
         # if two values of Phi are equal up to rounding, compare |F|; a combination may lead back to its anchor

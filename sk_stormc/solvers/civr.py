@@ -55,13 +55,13 @@ class CIVR(SARAHCompositional):
     -----
     In the first paper f is not sampled (``batch_size=(B, B, None)``) and steps are plain. The second paper adds further
     levels and the normalised step, where epsilon is the required accuracy. A fixed epsilon depends on the units of x,
-    and needs at least |x_0 - x*| / (eta epsilon) iterations. Once |F| <= 2 epsilon, every step is halved, and
-    convergence is that of plain steps. With the automatic epsilon, a step is only limited when |F| has grown to twice
+    and needs at least |x_0 - x*| / (eta epsilon) iterations. Once |F| <= 2 epsilon, every step is halved, and the
+    method converges like plain steps. With the automatic epsilon, a step is only limited when |F| has grown to twice
     its value at the checkpoint. Otherwise gamma is 1/2 at every step, so the method converges linearly if SARAH-C does.
-    A learning rate that is far too large is then visible, and not hidden by steps of bounded length.
+    Steps of bounded length then do not hide a learning rate that is far too large.
 
     A Jacobian of kind "operator" is not tracked but recomputed on each inner batch, so F has the noise of this batch.
-    The F of SARAH-C and of SCVR does not have it.
+    The F of SARAH-C and of SCVR does not have this noise.
 
     `SARAHCompositional` tracks the product F, while this method tracks its factors. If all of f is used and steps are
     plain, the two methods are the same.

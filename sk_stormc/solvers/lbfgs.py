@@ -18,7 +18,7 @@ __all__ = ["LBFGS"]
 
 LEVEL = {8: 1e-6, 4: 1e-3}  # relative |F| below which rounding hides the decrease of Phi, by the bytes of a float
 NO_LIMIT = 10**9  # scipy's own budgets, which the loop replaces
-FAR, STEEP = 1e4, 30  # distance and slope that objectives with a minimum do not reach, if their condition is below 1e4
+FAR, STEEP = 1e4, 30  # an objective with a minimum and a condition number below 1e4 does not reach both
 
 
 class _OutOfBudget(Exception):
@@ -27,7 +27,7 @@ class _OutOfBudget(Exception):
 
 @dataclass
 class LBFGSState(MethodState):
-    """x_0 and the number of evaluations. scipy's internal memory is not accessible, so a resumed run repeats them."""
+    """x_0 and the number of evaluations, which a resumed run repeats because it cannot restore scipy's memory."""
 
     x_start: np.ndarray | None = None
     n_calls: int = 0
@@ -37,9 +37,9 @@ class LBFGS(CompositionalSolver):
     """scipy's L-BFGS-B with the exact objective and gradient. Each evaluation counts as one pass.
 
     Bounds are passed on to scipy, and an l1 norm is handled by splitting the variables into positive and negative
-    parts. L-BFGS-B does not support a budget or the simplex. One iteration is one of scipy's, with all evaluations of
-    its line search. A problem's metric scales the variables. A resumed run repeats the earlier iterations without
-    counting them again.
+    parts. L-BFGS-B does not support a budget or the simplex. One iteration is an iteration of scipy, with all
+    evaluations of its line search. A problem's metric scales the variables. A resumed run repeats the earlier
+    iterations without counting them again.
 
     Parameters
     ----------
@@ -108,7 +108,7 @@ class LBFGS(CompositionalSolver):
         return self.variables.projected_length(self.variables.to_z(x), self.variables.gradient(F))
 
     def iterate(self, oracle, s, loop):
-        """Run scipy. Its callback asks the loop whether to continue."""
+        """Run scipy. The loop decides in scipy's callback whether to continue."""
         self.variables = _Variables(oracle.problem, oracle.metric.root())
         loop.after_iteration()
         if loop.reason is not None:
@@ -182,9 +182,9 @@ class _ScipyRun:
         return self.variables.to_x(z).astype(self.s.x_start.dtype)
 
     def _is_unbounded(self, z):
-        """Whether the objective is probably unbounded below: it falls more and more steeply far away from the start.
+        """Whether the objective is probably unbounded below: it decreases more and more steeply far from the start.
 
-        L-BFGS would otherwise follow it to the end of the number range.
+        L-BFGS would otherwise follow it until numbers overflow.
         """
         far = np.linalg.norm(z - self.z_start) > FAR * self.first_step
         return far and self.length > STEEP * self.first_length

@@ -41,8 +41,8 @@ class SARAHCompositional(CompositionalSolver):
     checkpoint_batch_size : int, None or tuple of three, default=None
         Batch sizes at a checkpoint. None means all components.
     epoch_length : int or "auto", default="auto"
-        Number K of steps between checkpoints. "auto" is n_inner / B_g, so that an epoch draws n_inner components. On
-        a stream it draws as many as a checkpoint does.
+        Number K of steps between checkpoints. "auto" is n_inner / B_g, so that an epoch draws n_inner components. On a
+        stream, an epoch draws as many components as a checkpoint.
     tol : float, default=1e-4
         Stop when |x~ - x| / eta at a checkpoint has fallen to tol times its first value.
 

@@ -53,8 +53,8 @@ class SCGD(CompositionalSolver):
         Weight of the new value, in (0, 1]. "auto" is (k + 1)^q, or 1 if g uses all components and the metric is a
         matrix, such as the inverse Hessian.
     exponents : tuple of two floats, default=(-3 / 4, -1 / 2)
-        Exponents p and q, both <= 0. The default is the paper's for a nonconvex Phi. For strongly convex Phi the paper
-        has (-1, -2 / 3).
+        Exponents p and q, both <= 0. The default is the paper's choice for a nonconvex Phi. For a strongly convex Phi,
+        the paper uses (-1, -2 / 3).
 
     References
     ----------

@@ -25,7 +25,7 @@ class SCVR(VRSCPG):
     step it is `VRSCPG`, so it is not implemented separately. If the Jacobian is constant and exact, or if its batches
     and those of f are full, this method is `VRSCPG` too. As in the other methods with epochs, the last iterate of an
     epoch is the next checkpoint (the paper's analysis draws one at random), and a penalty has a proximal step. The
-    paper has B_g = A and B_dg = B_f = 1, and all components at a checkpoint.
+    paper uses B_g = A and B_dg = B_f = 1, and all components at a checkpoint.
 
     References
     ----------

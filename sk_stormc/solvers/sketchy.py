@@ -37,15 +37,16 @@ class SketchySTORM(AutomaticSTORM):
     eigenvalue in Lambda. H Omega is computed from r finite differences of the minibatch's gradient, in the problem's
     own (diagonal) metric. It is computed once, at the minimum along the gradient.
 
-    There is no sketch with a penalty, whose proximal step would have no closed form, or with a metric that is already a
-    matrix. The draws of the sketch are counted once in the IFO. Their r + 4 evaluations are counted individually.
+    The method makes no sketch if the problem has a penalty, whose proximal step would have no closed form, or a metric
+    that is already a matrix. The draws of the sketch are counted once in the IFO. Their r + 4 evaluations are counted
+    individually.
 
     Parameters
     ----------
     learning_rate : float, callable or "auto", default="auto"
-        The learning rate eta in the preconditioned metric. Near the minimum of a quadratic, 1 is about a Newton step.
-        "auto" is 0.25 / L, or 0.7 / L without a sketch or with full batches, where L is the curvature of minibatches in
-        that metric, an estimate whose oracle calls are counted.
+        The learning rate eta in the preconditioned metric. Near the minimum of a quadratic, a step with the rate 1 is
+        about a Newton step. "auto" is 0.25 / L, or 0.7 / L without a sketch or with full batches, where L is the
+        curvature of minibatches in that metric, an estimate whose oracle calls are counted.
     rank : int, default=10
         Rank r of the sketch. It is limited to the number of variables.
     sketch_batch_size : int, default=256

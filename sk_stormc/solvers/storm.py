@@ -94,9 +94,9 @@ class STORMCompositional(CompositionalSolver):
         Number of iterations after which (u, J, F) are computed on all data instead of by steps 7 to 10. None, as in the
         paper, means never.
     tol : float, default=1e-4
-        Stop when |x~ - x| / eta has fallen to tol times its value at x_0, where both use the gradient on all data. It
-        is known at an anchor. Otherwise it is computed, and counted, once the estimates have fallen as far on average
-        over a pass. 0 disables this test, and the IFO are then those of Lemma 3.1.
+        Stop when |x~ - x| / eta has fallen to tol times its value at x_0, where both use the gradient on all data. At
+        an anchor this gradient is available. Otherwise it is computed, and counted, once the estimates have fallen as
+        far on average over a pass. 0 disables this test, and the IFO are then those of Lemma 3.1.
     output : {"last", "random"}, default="last"
         "last" returns x_T. "random" returns the theorem's x-hat, which is drawn uniformly from x_1, ..., x_T with a
         separate generator.
@@ -154,9 +154,9 @@ class STORMCompositional(CompositionalSolver):
     def from_theory(cls, constants: ProblemConstants, epsilon: float, variant: Variant = "corrected") -> Self:
         """Set the parameters by Proposition 3.2, so that E|grad Phi(x^)| <= epsilon after T iterations.
 
-        The guarantee holds for a problem without penalty or metric (`PaperSTORMCompositional` leaves a metric out). A
-        batch size not smaller than the number of components means all of them. It is then exact, and needs fewer IFO
-        than Lemma 3.1 counts.
+        The guarantee holds for a problem without penalty or metric (`PaperSTORMCompositional` does not use a metric). A
+        batch size not smaller than the number of components means all of them. The batch is then exact, and needs fewer
+        IFO than Lemma 3.1 counts.
 
         Parameters
         ----------
@@ -231,7 +231,7 @@ class STORMCompositional(CompositionalSolver):
         if s.x_hat is not None:
             return s.x_hat
         problem = oracle.problem
-        # on a stream F has rows that x_T does not have
+        # on a stream, F depends on rows that x_T does not depend on
         has_new_rows = not oracle.source.finite and oracle.metric.curvature is not None
         has_zeros = problem.penalty is not None and s.rule.limit is not None  # x~ has exact zeros, and x_T does not
         return self.proximal_point(oracle, s, s.now.F) if has_new_rows or has_zeros else s.x

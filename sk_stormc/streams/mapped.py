@@ -11,9 +11,10 @@ BLOCK_BYTES = 2**24  # bytes read at a time
 
 
 class MappedRows:
-    """The rows of a memmap, read from its file. Through the mapping, Linux keeps a megabyte in memory for each.
+    """The rows of a memmap, read from its file.
 
-    Part of an array's interface is provided: slices, rows and `take` return arrays, and ``@`` a number for each row.
+    Through the mapping, Linux would keep a megabyte in memory for each row. The class provides a part of an array's
+    interface. Slices, rows and `take` return arrays, and ``@`` returns a number for each row.
     """
 
     ndim = 2

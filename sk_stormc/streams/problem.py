@@ -13,45 +13,45 @@ from sk_stormc.utils.validation import check_bool, check_int
 
 __all__ = ["WINDOW", "Position", "StreamingProblem", "stack"]
 
-STEPS = ("learning_rate", "tracking", "normalization", "precision", "published")  # advice that holds for streams too
+STEPS = ("learning_rate", "tracking", "normalization", "precision", "published")  # advice that applies to streams too
 
 
 class StreamingProblem(CompositionalProblem):
-    """A problem whose components are the rows of a stream, each seen once by g, once by its Jacobian and once by f.
+    """A problem whose components are the rows of a stream, each used once by g, once by its Jacobian and once by f.
 
-    Within an iteration g, its Jacobian and f get different rows, as Algorithm 1 asks for. The rows that f has in one
-    iteration are those of the Jacobian in the next iteration, and those of g in the one after that. The batches of an
+    Within an iteration g, its Jacobian and f get different rows, as Algorithm 1 requires. The rows that f uses in one
+    iteration are used by the Jacobian in the next iteration, and by g in the iteration after that. The batches of an
     iteration are therefore independent, although every row is used three times (docs/streams.md compares this with
     separate batches, and with one batch for all).
 
     At the end of the stream, a run stops with ``stop_reason`` "exhausted". It can be continued by the ``state`` of its
-    result as soon as there are more rows (`feed`). How the rows are divided into batches makes no difference, as long
-    as a component depends on its own row only. A weight that is relative to the other rows of a block depends on the
-    block.
+    result as soon as there are more rows (`feed`). The result does not depend on how the rows are divided into batches,
+    as long as each component depends on its own row only. A weight that is relative to the other rows of a block
+    depends on the block.
 
     Parameters
     ----------
     batches : iterable
-        Arrays with any number of rows, or tuples of such arrays with the same number of rows. They are read when their
+        Arrays with any number of rows, or tuples of such arrays with the same number of rows. A batch is read when its
         rows are needed.
     problem : callable
         Function that makes the problem of some consecutive rows from their arrays: ``PortfolioProblem``,
         ``functools.partial(PortfolioProblem, risk_aversion=2.0)``, or your own function that returns a
         `CompositionalProblem`.
     window : int, default=512
-        Number of rows that represent the stream. The metric is that of the first rows, and
+        Number of rows that represent the stream. The metric is the metric of the problem of the first rows, and
         `objective` is Phi over the last rows that f has used.
     weighted : bool, default=False
         Whether the last array of a batch has weights of its rows, such as importance ratios. Weights are positive
-        numbers, of which only the ratios matter: a row counts in proportion to its weight over the mean weight of the
-        rows so far. ``problem`` is then called without weights for batches, which its ``inner_batch(draws, weights)``
-        and ``outer_batch(draws, weights)`` gather, and with ``sample_weight`` for a window.
+        numbers, and only their ratios matter: a row counts in proportion to its weight divided by the mean weight of
+        the rows so far. For a window, ``problem`` is then called with ``sample_weight``. For batches it is called
+        without weights, and its ``inner_batch(draws, weights)`` and ``outer_batch(draws, weights)`` receive them.
 
     Attributes
     ----------
     state : RunState or None
         State of the last run on this stream, even if an error of the iterator ended it. That run can be continued by
-        ``state`` if the iterator gives rows again, or after `feed`. No row is lost.
+        ``state`` if the iterator yields rows again, or after `feed`. No row is lost.
 
     Raises
     ------
@@ -64,7 +64,7 @@ class StreamingProblem(CompositionalProblem):
     all components raise a ValueError (L-BFGS, anchors, and checkpoints without a size). After Ctrl-C the result has
     ``stop_reason`` "interrupted". A run that continues from its state gives, bit for bit, the result of a run that was
     not interrupted. (In Python, a generator ends when Ctrl-C or an error is raised within it. Use `feed` for the rows
-    that it did not give.)
+    that it did not yield.)
 
     Examples
     --------
@@ -112,7 +112,7 @@ class StreamingProblem(CompositionalProblem):
         self.source.rows.feed(rows)
 
     def fork(self):
-        """Copy the stream for a run that may be abandoned, whatever the run does to the copy.
+        """Copy the stream for a run that may be abandoned. A run on the copy does not change the original.
 
         Returns
         -------
@@ -123,7 +123,7 @@ class StreamingProblem(CompositionalProblem):
         return stream
 
     def starved(self):
-        """Whether the rows for which a run stopped have not arrived yet.
+        """Whether the rows that a stopped run needs have not arrived yet.
 
         Returns
         -------
@@ -132,16 +132,16 @@ class StreamingProblem(CompositionalProblem):
         return not self.source.rows.has(self.source.rows.wanted)
 
     def initial_point(self, rng):
-        """That of the problem of the first rows."""
+        """The starting point of the problem of the first rows."""
         return self.source.first.initial_point(rng)
 
     def inner_batch(self, draws, weights=None):
-        """The problem of some rows that include these, and its batch of these."""
+        """The problem of some rows that include the draws, and its batch of the draws."""
         problem, draws = self.source.locate(draws)
         return problem, problem.inner_batch(draws) if weights is None else problem.inner_batch(draws, weights)
 
     def outer_batch(self, draws, weights=None):
-        """The problem of some rows that include these, and its batch of these."""
+        """The problem of some rows that include the draws, and its batch of the draws."""
         if self.n_outer == 1:
             return self.source.first, self.source.first.outer_batch(None)
         problem, draws = self.source.locate(draws)
@@ -177,14 +177,14 @@ class StreamingProblem(CompositionalProblem):
         problem, batch = batch
         return problem.compositional_gradient(x, u, J, batch)
 
-    # what is reported
+    # reported values
 
     def outer(self, x, u):
         """f(x, u) over the window."""
         return self.source.recent().outer(x, u)
 
     def objective(self, x):
-        """Phi(x) over the last ``window`` rows that f has had (at the start, the first ones)."""
+        """Phi(x) over the last ``window`` rows that f has used (at the start, over the first ones)."""
         return self.source.recent().objective(x)
 
     def gradient(self, x):
@@ -192,5 +192,5 @@ class StreamingProblem(CompositionalProblem):
         return self.source.recent().gradient(x)
 
     def description(self):
-        """That of the problem of the first rows."""
+        """The description of the problem of the first rows."""
         return f"a stream of {type(self.source.first).__name__}(n_variables={self.n_variables})"

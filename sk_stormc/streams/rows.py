@@ -1,4 +1,4 @@
-"""The rows of a stream that are still needed, and how far each kind of batch is in it."""
+"""The rows of a stream that are still needed, and the position of each kind of batch in the stream."""
 
 import math
 from dataclasses import dataclass
@@ -13,9 +13,9 @@ __all__ = ["Position", "Rows", "WeightedPosition", "stack"]
 class Position:
     """The position of one kind of batch in the stream."""
 
-    offset: int  # distance from the rows of g in batches, so that the kinds never have the same rows in an iteration
+    offset: int  # distance from the rows of g in batches, so that the kinds never use the same rows in an iteration
     at: int = 0
-    largest: int = 0  # batch so far
+    largest: int = 0  # size of the largest batch so far
 
     def take(self, shape):
         """Numbers of the next rows."""
@@ -37,7 +37,7 @@ class WeightedPosition(Position):
 
 
 class Rows:
-    """The rows that are still needed, by their numbers in the stream. Shared by copies of a problem."""
+    """The rows that are still needed, by their numbers in the stream. Copies of a problem share them."""
 
     def __init__(self, batches):
         self._source, self._fed = iter(batches), ()

@@ -62,20 +62,20 @@ class StreamSource(Source):
         return source
 
     def sizes(self, size):
-        """Those of the problem of the first rows."""
+        """The batch sizes in the problem of the first rows."""
         return self.first_source.sizes(size)
 
     def price(self, kind, size):
-        """That of the problem of the first rows."""
+        """The cost of a batch in the problem of the first rows."""
         return self.first_source.price(kind, size)
 
     @property
     def first_source(self):
-        """That of the problem of the first rows."""
+        """The source of the problem of the first rows."""
         return source_of(self.first)
 
     def accept(self, name, sizes):
-        """Raise a ValueError if batch sizes differ, because ever more rows would have to be kept."""
+        """Raise a ValueError if batch sizes differ, because the number of kept rows would then grow."""
         B_g, B_dg, B_f = sizes
         drawn = {B_g, B_g if self.operator else B_dg, B_g if self.one_outer else B_f}
         if None in drawn or len(drawn) > 1:
@@ -122,7 +122,7 @@ class StreamSource(Source):
         self.rows.keep = max(self.rows.keep, min(min(at), max(at) - self.window))
 
     def aside(self, places):
-        """Copies of the positions, so that draws do not use up rows."""
+        """Copies of the positions, so that these draws do not use up rows."""
         return copy.deepcopy(places)
 
     def look_at(self, positions):

@@ -1,4 +1,4 @@
-"""The theory's constants of a problem, as far as sampling shows them."""
+"""Estimates of the theory's constants of a problem from samples."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from sk_stormc.utils.validation import as_numbers, check_instance, check_int, ch
 
 __all__ = ["estimate_constants"]
 
-FLOOR = 1e-3  # of a constant, in units of the others
-VARIANCE_POINTS = 10  # at which variances are taken
+FLOOR = 1e-3  # smallest value of a constant, in units of the others
+VARIANCE_POINTS = 10  # number of points at which variances are estimated
 
 
 def estimate_constants(
@@ -28,14 +28,14 @@ def estimate_constants(
 ) -> ProblemConstants:
     """Estimate the constants of a problem, by sampling components at points of a ball around x0.
 
-    The estimates are not upper bounds. They are the largest values that were seen, and so lower bounds of the suprema
-    over the ball. (The H's are means over sampled components, and are lower bounds up to sampling error.) Delta is a
-    lower bound of Phi(x0) - Phi*. Multiply the estimates by a margin before you rely on them.
+    The estimates are not upper bounds. They are the largest sampled values, and thus lower bounds of the suprema over
+    the ball. (The H's are means over sampled components, and are lower bounds up to sampling error.) Delta is a lower
+    bound of Phi(x0) - Phi*. Multiply the estimates by a margin before you rely on them.
 
-    Where f uses x directly, its argument is y = (x, u) and the inner function is (x, g(x)), so that M_g is at least 1.
+    If f uses x directly, its argument is y = (x, u) and the inner function is (x, g(x)), so that M_g is at least 1.
 
     A constant Jacobian has L_g = 0, and a single component has variance 0. Proposition 3.2 divides by these constants.
-    As they are bounds, they may be raised. L_g is set to at least 1e-3 M_g^2 L_f / M_f, L_f to 1e-3 M_f L_g / M_g^2,
+    As they are bounds, they may be increased. L_g is set to at least 1e-3 M_g^2 L_f / M_f, L_f to 1e-3 M_f L_g / M_g^2,
     H_1 to 1e-3 M_f^2, H_2 to 1e-3 M_g^2, and H_3 to 1e-3 M_g^2 radius^2.
 
     Parameters
@@ -57,7 +57,7 @@ def estimate_constants(
     ------
     ValueError
         If the problem has a penalty or a Jacobian of kind "operator", if a parameter is out of its range, or if one of
-        the constants would not be positive: where no point lower than x0 is found, or Phi is linear.
+        the constants would not be positive, because no point lower than x0 is found or Phi is linear.
 
     Examples
     --------
@@ -100,7 +100,7 @@ def estimate_constants(
     full_inner, full_outer = problem.inner_batch(None), problem.outer_batch(None)
     points = ball()
     points[0] = x0
-    ends = points + 1e-3 * (ball() - points)  # near, where a ratio of differences is a derivative, and in the ball
+    ends = points + 1e-3 * (ball() - points)  # near the points, for difference quotients, and in the ball
     seen = []  # of (L_f, L_g, L_phi, M_f, M_g)
     for x, end, (j, i) in zip(points, ends, batches(), strict=True):
         at = []

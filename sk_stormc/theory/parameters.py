@@ -1,7 +1,7 @@
 """The theory of STORM-Compositional as functions: the parameters of Proposition 3.2, and the conditions on them.
 
-The notation is the paper's: a_. = alpha_. eps, B_. = beta_. / eps, S_. = gamma_. / eps, T = D / eps^2. Where a printed
-formula has a slip, the variant "corrected" is the default, and "paper" is the printed form.
+The notation is the paper's: a_. = alpha_. eps, B_. = beta_. / eps, S_. = gamma_. / eps, T = D / eps^2. If a printed
+formula has an error, the variant "corrected" is the default, and "paper" is the printed form.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ class StormParameters:
     a_g, a_dg, a_phi : float
         The momenta, below 1.
     B_g, B_dg, B_f : int
-        Batch sizes. They, S and T are real numbers if they are not rounded.
+        Batch sizes. All sizes and T are real numbers if they are not rounded.
     S_g, S_dg, S_f : int
         Sizes of the first batches.
     eta : float
@@ -156,8 +156,9 @@ def storm_parameters(
     epsilon : float
         The accuracy, 0 < epsilon < min(1, 72 L_Phi M_g L_f^2 sqrt(H_3), 72 L_Phi M_f^2 sqrt(H_2) / L_g).
     variant : {"corrected", "paper"}, default="corrected"
-        "paper" is the printed choice, which has c instead of c^2 in K_0, a_Phi and B_f. There K_0 contains 1/B_f, and
-        B_f the root of K_0. The result has the B_f that satisfies both. Its guarantee is not proved.
+        "paper" is the printed choice, which has c instead of c^2 in K_0, a_Phi and B_f. In the printed form, K_0
+        contains 1/B_f, and B_f contains the root of K_0. The result has the B_f that satisfies both equations. Its
+        guarantee is not proved.
     round_up : bool, default=True
         Whether to round B, S and T up to integers. With the real numbers, the inequalities of `equipartition` are
         equalities.
@@ -240,9 +241,10 @@ def equipartition(
 ) -> FloatArray:
     """Compute the left sides of (E1), (E2) and (E3), corrected, relative to their right sides.
 
-    These inequalities are the equipartition of errors behind Proposition 3.2. They bound the mean squared errors of
-    g_t, of G_t and of F_t along the run. (E3) contains the K_0 of the corrected proposition, which is a bound for that
-    proposition's a_g, a_dg, B_g and B_dg (the printed ones are the same). For other parameters see `theorem_condition`.
+    These inequalities are the equipartition of errors in the proof of Proposition 3.2. They bound the mean squared
+    errors of g_t, of G_t and of F_t along the run. (E3) contains the K_0 of the corrected proposition, which is a bound
+    for that proposition's a_g, a_dg, B_g and B_dg (the printed ones are the same). For other parameters see
+    `theorem_condition`.
 
     Parameters
     ----------
@@ -293,7 +295,7 @@ def theorem_condition(
     epsilon : float
     parameters : StormParameters
     variant : {"corrected", "paper"}, default="corrected"
-        "paper" has 2 M_g + L_g / (L_Phi alpha_dg) for its square in the second, sixth and ninth terms.
+        "paper" has 2 M_g + L_g / (L_Phi alpha_dg) instead of its square in the second, sixth and ninth terms.
 
     Returns
     -------

@@ -1,5 +1,5 @@
-"""Helpers that all parts of the package use and that are not about optimisation.
+"""Helpers for all parts of the package that do not depend on optimisation.
 
-Here are checks of arguments, warnings that point at the user's line, files that are written whole or not at all, and
-names of types.
+They check arguments, raise warnings that refer to the user's line of code, write files as a whole or not at all, and
+define names of types.
 """

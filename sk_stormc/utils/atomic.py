@@ -15,16 +15,16 @@ __all__ = ["atomically"]
 
 @contextmanager
 def atomically(path):
-    """Open a temporary binary file, which gets its name when all of it is on the disk.
+    """Open a temporary binary file, which is renamed to ``path`` once all of it is on the disk.
 
-    Temporary files of the same path that a killed process has left behind are removed.
+    Temporary files of the same path from killed processes are removed.
     """
     path = Path(path)
     _remove_remains(path)
     handle, temporary = tempfile.mkstemp(prefix=f"{path.name}.", suffix=".part", dir=path.parent)
     try:
         with os.fdopen(handle, "wb") as file:
-            with suppress(OSError):  # some file systems have no locks, and nothing is then taken for remains
+            with suppress(OSError):  # some file systems have no locks; no temporary file is then removed
                 _lock(file)
             yield file
             file.flush()
@@ -37,7 +37,7 @@ def atomically(path):
 
 
 def _remove_remains(path):
-    """Remove the temporary files of a path that no process holds a lock of."""
+    """Remove the temporary files of a path on which no process holds a lock."""
     for remains in path.parent.glob(f"{glob.escape(path.name)}.*.part"):
         with suppress(OSError):
             with open(remains, "rb") as file:

@@ -1,6 +1,6 @@
-"""Tables and series with labels, of pandas, polars, pyarrow and dask. None of these is imported: what they have counts.
+"""Labels of tables and series of pandas, polars, pyarrow and dask, none of which is imported.
 
-These are the only places that ask a user's object for it.
+Only these functions access the attributes by which such objects are recognised.
 """
 
 import re
@@ -28,14 +28,14 @@ def is_lazy(X):
 
 
 def rows_of(X):
-    """The labels of the rows of a table; None if it has none."""
+    """The labels of the rows of a table, or None if it has no row labels."""
     return list(X.index) if has_row_labels(X) else None
 
 
 def direction_of(X):
-    """How the labels of the rows run: "ascending", "descending" or "neither"; None if they have no order.
+    """The order of the row labels: "ascending", "descending" or "neither", or None if they cannot be ordered.
 
-    Dates and numbers have one, and texts that are all dates such as "2020-01-31".
+    Dates and numbers can be ordered, and so can texts that are all dates, such as "2020-01-31".
     """
     index = X.index if has_row_labels(X) else None
     kind = getattr(index, "inferred_type", None)
@@ -52,7 +52,7 @@ def is_series(value):
 
 
 def columns_of(X):
-    """The labels of the columns of a table; None for an array."""
+    """The labels of the columns of a table, or None for an array."""
     columns = getattr(X, "column_names", getattr(X, "columns", None))
     return None if columns is None else list(columns)
 

@@ -17,20 +17,20 @@ from sk_stormc.utils.validation import is_integer
 
 __all__ = ["each", "in_one_thread", "in_threads", "n_threads", "parts", "threads"]
 
-LARGE = 2**15  # number of array entries from which another thread is worth its start
+LARGE = 2**15  # smallest number of array entries for which threads are used
 
 _crew = ContextVar("crew", default=None)  # the executor and the number of threads of the innermost `threads`
 
 
 @contextmanager
 def threads(n_jobs):
-    """A context in which `each` works in several threads, which end with it. Within another one nothing changes.
+    """A context in which `each` uses several threads, which end with the context. A nested context changes nothing.
 
-    Numbers that underflow to 0 are right for kernels of far points. They raise nothing here, also where the caller's
-    `numpy.errstate` asks for it.
+    Underflow to 0 is correct for kernels of distant points. It raises no error here, even if the caller's
+    `numpy.errstate` requests one.
 
-    BLAS and OpenMP have one thread meanwhile: threads of theirs would share the cores with these, and would round sums
-    by their number.
+    BLAS and OpenMP have one thread in this context. More threads would compete with those of `each` for the cores, and
+    their number would affect the rounding of sums.
     """
     integer = is_integer(n_jobs)
     if n_jobs is not None and not (integer and n_jobs):
@@ -54,7 +54,7 @@ def _begin_thread():
 
 
 def n_threads():
-    """The number of threads that `each` has here."""
+    """The number of threads that `each` uses in the present context."""
     crew = _crew.get()
     return 1 if crew is None else crew[1]
 
@@ -90,7 +90,7 @@ def each(function, parts, size=LARGE):
 
 
 def in_threads(method: F) -> F:
-    """Decorate a method of an estimator that has the parameter n_jobs: it then runs in that many threads."""
+    """Decorate a method of an estimator with the parameter n_jobs, so that it runs in that many threads."""
 
     @wraps(method)
     def call(self, *args, **kwargs):
@@ -101,7 +101,7 @@ def in_threads(method: F) -> F:
 
 
 def parts(end, size, begin=0):
-    """Slices of at most so many rows, but at least one, from the beginning to the end."""
+    """Slices of at most ``size`` rows, but at least one, from ``begin`` to ``end``."""
     size = max(1, size)
     return [slice(first, min(first + size, end)) for first in range(begin, end, size)]
 
@@ -111,9 +111,10 @@ _blas_is_held = Lock()
 
 @contextmanager
 def in_one_thread():
-    """A context in which BLAS has one thread. Its number of threads is one for the whole process.
+    """A context in which BLAS has one thread.
 
-    So the first of several that are in such a context sets it, and gives it back when it leaves.
+    The number of threads holds for the whole process. If several contexts are active at the same time, the first of
+    them therefore sets it, and restores it at its end.
     """
     if not _blas_is_held.acquire(blocking=False):
         yield
@@ -126,11 +127,11 @@ def in_one_thread():
 
 
 def _libraries(api):
-    """What sets the number of threads of the libraries that are loaded."""
+    """The controller of the number of threads of the loaded libraries."""
     return _found(api, len(sys.modules))
 
 
 @lru_cache(2)
 def _found(api, n_modules):
-    """Cached: the search takes some milliseconds and need only be repeated after other libraries were loaded."""
+    """A cached controller. The search takes some milliseconds, and is repeated only after other modules were loaded."""
     return ThreadpoolController().select(user_api=api)

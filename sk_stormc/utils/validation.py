@@ -40,17 +40,17 @@ TEXT = ("str", "string", "String")  # pandas' and polars' names
 
 
 def short(value, length=120):
-    """The repr of a value on one line, of large arrays the first and last entries."""
+    """The repr of a value on one line, with only the first and last entries of large arrays."""
     with np.printoptions(threshold=6, edgeitems=2, precision=6):
         text = " ".join(repr(value).split())
     return text if len(text) <= length else f"{text[: length - 4]} ..."
 
 
 def plain(value):
-    """A NumPy scalar as Python's own number, string or bool, also within a tuple or list; all else as it is.
+    """A NumPy scalar as a Python number, string or bool, also within a tuple or list. Other values do not change.
 
-    What is computed from a parameter then is what it would be from a Python number: a float64 scalar would widen
-    float32 arrays, and a comparison with an int64 gives no bool.
+    Computations with a parameter are then the same as with a Python number. A float64 scalar would widen float32
+    arrays, and a comparison with an int64 does not return a bool.
     """
     if is_list(value):
         parts = [plain(part) for part in value]
@@ -80,7 +80,7 @@ def is_real(value):
 
 
 def is_word(value, *words):
-    """Whether a value is one of the words, without a comparison that an array would answer entry by entry."""
+    """Whether a value is one of the words. An array is not compared entry by entry."""
     return isinstance(value, str) and value in words
 
 
@@ -105,7 +105,7 @@ def check_number(name, value, low=-math.inf, high=math.inf, inclusive=True, word
 
 
 def check_schedule(name, value, first=0, words=(), **bounds):
-    """A number as for `check_number`, or a schedule, of which the value at iteration ``first`` is looked at."""
+    """A number as for `check_number`, or a schedule, whose value at iteration ``first`` is checked."""
     if not callable(value):
         return check_number(name, value, words=words, **bounds)
     try:
@@ -124,7 +124,7 @@ def check_int(name, value, low, words=()):
 
 
 def check_bool(name, value):
-    """True or False, NumPy's too."""
+    """True or False, of Python or NumPy."""
     if not isinstance(value, (bool, np.bool_)):
         _fail(name, value, "True or False")
 
@@ -156,7 +156,7 @@ def check_choice(name, value, choices):
 def check_parameters(owner):
     """Check the parameters of an object by the tables ``checks`` of its class and of the base classes.
 
-    A table has a function for the name of each parameter, which is called with the name and the value.
+    A table maps the name of each parameter to a function that is called with the name and the value.
     """
     checks = {}
     for kind in reversed(type(owner).__mro__):
@@ -178,7 +178,7 @@ def check_batch_size(name, value):
 
 
 def as_numbers(name, value, dtype=float):
-    """value as an array of numbers, a copy; dates, text and complex numbers raise an error."""
+    """A copy of value as an array of numbers. Dates, text and complex numbers raise an error."""
     try:
         if np.asarray(value).dtype.kind in "fiubO":
             return np.array(value, dtype=dtype)
@@ -200,7 +200,7 @@ def seeded(random_state):
 
 @contextmanager
 def naming(name):
-    """A context that adds a name to the messages of errors of other libraries which lack it."""
+    """A context that adds a name to error messages of other libraries that do not contain it."""
     try:
         yield
     except (TypeError, ValueError) as error:
@@ -241,14 +241,14 @@ def _check_definite(name, matrix, eps):
         )
     try:
         np.linalg.cholesky(matrix)
-    except np.linalg.LinAlgError:  # an ill-conditioned matrix may fail by its rounding only
+    except np.linalg.LinAlgError:  # an ill-conditioned matrix may fail because of rounding errors
         values = np.linalg.eigvalsh(matrix)
         if values[0] < -len(matrix) * eps * values[-1]:
             raise ValueError(f"{name} must be positive definite, got an eigenvalue of {values[0]:.6g}") from None
 
 
 def check_weights(sample_weight, n, where):
-    """Weights of n rows: an array of finite numbers >= 0, not all zero; ``where`` is how an error names a row."""
+    """Weights of n rows: an array of finite numbers >= 0, not all zero. Errors use ``where`` to name a row."""
     weights = as_numbers("sample_weight", sample_weight)
     if weights.shape != (n,):
         raise ValueError(f"sample_weight must be of shape ({n},), got {weights.shape}")
@@ -262,7 +262,7 @@ def check_weights(sample_weight, n, where):
 
 
 def row_weights(sample_weight, n, all_zero=False):
-    """Weights of n rows: ones if there are none, one number for all; all of them may be 0 only if ``all_zero``."""
+    """Weights of n rows. None means ones, and a number is used for all rows. All may be 0 only if ``all_zero``."""
     if sample_weight is None:
         return np.ones(n)
     weights = as_numbers("sample_weight", sample_weight)
@@ -274,11 +274,11 @@ def row_weights(sample_weight, n, all_zero=False):
 def check_numeric(name, data):
     """Raise a ValueError for dates, durations, masked values and columns of text or objects.
 
-    NumPy and scikit-learn would turn dates into days or microseconds since 1970 without a word.
+    NumPy and scikit-learn would silently convert dates to days or microseconds since 1970.
     """
     if not isinstance(data, np.ndarray) and is_lazy(data):
         raise ValueError(f"{name} must be in memory, got a {type(data).__name__}: call its method collect() first")
-    if np.ma.is_masked(data):  # NumPy and scikit-learn would take what the mask hides
+    if np.ma.is_masked(data):  # NumPy and scikit-learn would use the masked values
         raise ValueError(f"{name} must have all its values, got {np.ma.count_masked(data)} that are masked: fill them")
     if not isinstance(getattr(data, "shape", ()), tuple):  # dask's delayed objects have every attribute
         return
@@ -292,7 +292,7 @@ def check_numeric(name, data):
     if isinstance(data, (list, tuple)):
         try:
             data = np.asarray(data)
-        except ValueError:  # rows of different lengths, which a later check names
+        except ValueError:  # rows of different lengths, which a later check reports
             return
     kind = getattr(getattr(data, "dtype", None), "kind", "f")
     if kind in "mM" or (kind == "O" and isinstance(data, np.ndarray) and _holds_dates(data)):
@@ -307,7 +307,7 @@ def _holds_numbers(dtype, values_of):
     if kind != "O":
         return kind not in "mM"
     values = np.asarray(values_of(), dtype=object)
-    values = values[[type(v).__name__ != "NAType" for v in values]]  # a missing value of pandas is found later
+    values = values[[type(v).__name__ != "NAType" for v in values]]  # a later check reports missing values of pandas
     try:
         values.astype(float)
     except (TypeError, ValueError):

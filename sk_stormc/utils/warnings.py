@@ -5,11 +5,11 @@ import warnings
 
 __all__ = ["warn", "warn_of_an_optimum"]
 
-OURS = ("sk_stormc.", "sklearn.", "contextlib")  # decorators and context managers stand between a fit and its caller
+OURS = ("sk_stormc.", "sklearn.", "contextlib")  # decorators and context managers are between a fit and its caller
 
 
 def warn(message, category=UserWarning):
-    """Warn at the line that called into this package, however deep in it the cause was found."""
+    """Warn at the line of code that called this package, at any depth of the call stack."""
     frame, level = sys._getframe(1), 2
     while frame.f_back is not None and f"{frame.f_globals.get('__name__')}.".startswith(OURS):
         frame, level = frame.f_back, level + 1
@@ -17,6 +17,6 @@ def warn(message, category=UserWarning):
 
 
 def warn_of_an_optimum(given, best, seen):
-    """Warn if the given optimum is above an objective that was reached; ``seen`` says by what."""
+    """Warn if the given optimum is above an objective that was reached, which ``seen`` describes."""
     if best < given - 1e-9 * max(abs(given), abs(best)):
         warn(f"optimum={given!r} is above an objective that {seen}, {best:.10g}: gaps to it are wrong")

@@ -1,4 +1,4 @@
-"""Texts that describe the parameters of a run. Equal texts mean equal parameters, in another process too."""
+"""Texts that describe the parameters of a run. Equal texts mean equal parameters, also in another process."""
 
 import functools
 import hashlib
@@ -15,7 +15,7 @@ UNKNOWN = "that cannot be told from another"
 
 
 def check_unchanged(name, before, now, purpose, advice):
-    """Raise a ValueError if the description of a parameter has changed, or describes what cannot be compared."""
+    """Raise a ValueError if the description of a parameter has changed, or its object cannot be compared."""
     if UNKNOWN in before or UNKNOWN in now:
         raise ValueError(
             f"{name} must be something that can be compared for {purpose}, such as a function that is defined at the "
