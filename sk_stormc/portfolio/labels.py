@@ -12,7 +12,7 @@ SHOWN = 10  # labels that an error message lists
 
 
 def aligned(name, value, columns, n_assets, extra=True):
-    """A Series, mapping or frame of one row as an array in the order of the columns; anything else is unchanged."""
+    """Align a Series, mapping or frame of one row with the columns, as an array; return anything else unchanged."""
     labels, values = _labels_and_values(value)
     if labels is None:
         return value
@@ -33,7 +33,7 @@ def aligned(name, value, columns, n_assets, extra=True):
 
 
 def refuse_no_match(name, labels, known):
-    """Raise a ValueError if there are labels, and none is that of a column: they are misspelt then, not superfluous."""
+    """Raise a ValueError if there are labels and none of them is a column: they are then probably misspelt."""
     if labels and not any(label in known for label in labels):
         raise ValueError(
             f"{name} must be labelled by columns of X, but is labelled {_some(labels)}, which X does not have"
@@ -41,7 +41,7 @@ def refuse_no_match(name, labels, known):
 
 
 def default_of(value):
-    """The function that makes the value of a missing label, for a `collections.defaultdict`, or None."""
+    """The default factory of a `collections.defaultdict`, or None."""
     return getattr(value, "default_factory", None) if isinstance(value, Mapping) else None
 
 
@@ -102,7 +102,7 @@ def _some(labels):
 
 
 def _plain(label):
-    """A label in a message: dates as text, without the name of their class."""
+    """A label as it is shown in a message: dates as text, without the name of their class."""
     return f"'{label}'" if hasattr(label, "isoformat") else repr(label)
 
 

@@ -1,4 +1,4 @@
-"""Linear constraints of a portfolio: a matrix with limits, or texts such as "tech + energy == 2 * bonds"."""
+"""Linear constraints of a portfolio: a matrix with limits, or text such as "tech + energy == 2 * bonds"."""
 
 import re
 from collections.abc import Mapping
@@ -30,8 +30,8 @@ _RULE = (
 def rows_of(text, known, n_assets):
     """The rows (row, lower, upper) of a constraint in text form: two or more sums, compared by <=, >= or ==.
 
-    A term of a sum is a number, a name, or a number times a name. ``known`` has the coefficients of each name: a
-    group's name stands for a sum of assets.
+    A term of a sum is a number, a name, or a number times a name. ``known`` has the coefficients of each name. The name
+    of a group denotes the sum of its assets.
 
     >>> import numpy as np
     >>> from sk_stormc.portfolio.linear_constraints import rows_of
@@ -186,7 +186,7 @@ def _limit(side, value, n):
 
 
 def _groups(groups, labels):
-    """The indicator vector of each group: 1 for the assets that belong to it, which may be none of those in X."""
+    """The indicator vector of each group: 1 for its assets in X, of which there may be none."""
     rows = {}
     for kind in _kinds(groups, labels):
         new = {}
@@ -206,7 +206,7 @@ def _groups(groups, labels):
 
 
 def _kinds(groups, labels):
-    """For each kind of group, pairs of an asset's number (None for assets that X does not have) and its group."""
+    """Pairs of an asset's index (None for assets that X does not have) and its group, for each kind of group."""
     if groups is None:
         return []
     if has_row_labels(groups):  # a table of assets by kinds of groups, or its transpose

@@ -20,7 +20,7 @@ FEWEST, MOST = 15, 1000  # smallest and largest number of periods from which pri
 
 
 def check_returns(X, **kwargs):
-    """Returns as a float array (float32 stays), or MappedRows. An error names columns that are no finite numbers."""
+    """Float returns (float32 is kept), or MappedRows. An error names the columns with invalid values."""
     names = np.empty(0, object)
     if is_table(X):
         names = np.array([*columns_of(X), None], dtype=object)[:-1]  # None: tuples stay labels
@@ -61,11 +61,12 @@ def check_ascending(X, counts):
 
 
 def looks_like_prices(returns):
-    """Whether most columns have one sign, and differ little from one period to the next.
+    """Whether most columns have one sign, and change little from one period to the next.
 
     Returns differ more from one period to the next than from their mean, even if 1 was added to them. Prices and their
-    logarithms mostly have one sign, of which one entry in 50 may be an exception. Fewer than 60 periods tell less: the
-    mean square of steps of independent returns is twice their variance, with a standard deviation of about 2 / sqrt(n).
+    logarithms mostly have one sign, with at most one exception in 50 entries. The test is less certain with fewer than
+    60 periods: the mean square of steps of independent returns is twice their variance, with a standard deviation of
+    about 2 / sqrt(n).
     """
     X = np.asarray(returns[:MOST], dtype=float)
     n = len(X)
@@ -117,7 +118,7 @@ def _counts(kind):
 
 
 def faded(sample_weight, n_periods, half_life):
-    """Weights of periods that halve every ``half_life`` periods back from the last. None means equal weights."""
+    """Weights of periods that halve every ``half_life`` periods before the last. None means equal weights."""
     if half_life is None:
         return sample_weight
     weights = 0.5 ** (np.arange(n_periods)[::-1] / half_life)
@@ -125,7 +126,7 @@ def faded(sample_weight, n_periods, half_life):
 
 
 def column_of(benchmark, columns):
-    """Index of the column that the benchmark names, or None if the benchmark is not a name."""
+    """The index of the column that the benchmark names, or None if the benchmark is not a name."""
     if not isinstance(benchmark, str):
         return None
     if benchmark not in (columns or []):
@@ -162,7 +163,7 @@ def with_benchmark(returns, benchmark, columns, rows=None):
 
 
 def _read(benchmark, columns, rows, n, d):
-    """The values of a benchmark, and whether they are weights: None if there are no labels that tell."""
+    """The values of a benchmark, and whether they are weights: None if labels do not determine it."""
     if is_series(benchmark):
         found = rows_of_series("benchmark", benchmark, columns, d, rows, n)
         if found is not None:

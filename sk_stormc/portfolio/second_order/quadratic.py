@@ -30,7 +30,7 @@ class Sums:
 
     @classmethod
     def none(cls, n):
-        """The sums of no row."""
+        """The sums of zero rows."""
         return cls(0.0, np.zeros(n), np.zeros((n, n)))
 
     @classmethod
@@ -64,7 +64,7 @@ class Sums:
 
 
 def sums_of(returns, weights):
-    """The sums of all returns, block by block, without a copy of them in float64."""
+    """The sums of all returns, computed in blocks, without a copy of the returns in float64."""
     sums = Sums.none(returns.shape[1])
     for i in range(0, len(returns), ROWS):
         p = None if weights is None else weights[i : i + ROWS]
@@ -72,7 +72,7 @@ def sums_of(returns, weights):
     return sums
 
 
-SLOPE = 1e-4  # remaining slope, relative to the expected return, up to which unconstrained weights count as a minimum
+SLOPE = 1e-4  # slope, relative to the expected return, up to which unconstrained weights count as a minimum
 GUESSES = 20  # maximum number of active sets that are tried
 EXACT = 1e-9  # gap that ends the search for the active set, relative to risk and return
 WELL = 1e-8  # smallest pivot for a Cholesky solution, which is twenty times faster than least squares
@@ -82,8 +82,8 @@ ROUNDING = 1e-14  # eigenvalues below this fraction of the largest count as 0
 def solve_quadratic(expected_return, B, penalty, start):
     """Minimise w^T B w - expected_return^T w + R(w).
 
-    The general case is solved by ``solver="newton"``, on 2 n artificial rows with this mean and covariance. This
-    supports the same penalties and gives the same bound of the gap.
+    The general case is solved by ``solver="newton"``, on 2 n artificial rows with this mean and covariance, for the
+    same penalties and with the same bound of the gap.
     """
     if penalty is None:
         return _free(expected_return, B)
@@ -96,7 +96,7 @@ def solve_quadratic(expected_return, B, penalty, start):
 
 
 def _free(expected_return, B):
-    """The optimal unconstrained weights. The gap is infinite if a slope remains: the objective is unbounded below."""
+    """The optimal unconstrained weights. The gap is infinite if a slope remains, as the objective is then unbounded."""
     size = size_of(B)
     scaled, slope = B / np.outer(size, size), expected_return / size
     w = _solution(2 * scaled, slope)
@@ -121,7 +121,7 @@ def _solution(K, right):
 def _long_only(expected_return, B, total, held):
     """The optimal weights >= 0 with a given sum, by an active-set method that starts from the mask ``held``.
 
-    None if it does not find the active set in a few attempts.
+    Returns None if the active set is not found in a few attempts.
     """
     for k in range(GUESSES):
         n = np.count_nonzero(held)
@@ -152,7 +152,7 @@ def size_of(B):
 
 
 def _root(B):
-    """A matrix L with L^T L = B, by Cholesky or, if B is singular, by eigenvectors of the scaled matrix."""
+    """A matrix L with L^T L = B, by Cholesky's method or, if B is singular, from eigenvectors of the scaled matrix."""
     size = size_of(B)
     scaled = B / np.outer(size, size)
     try:
