@@ -1,7 +1,7 @@
 """Compare solvers on your own returns.
 
-A portfolio is fitted by each solver from several seeds, each run stopping by itself or at its budget. The table of what
-they found and took is printed, and written with pictures where --out is given.
+Each solver fits a portfolio with several seeds. Each run stops at convergence or at its budget. The table of results
+and costs is printed, and saved with figures if --out is given.
 """
 
 import argparse
@@ -15,7 +15,7 @@ from sk_stormc.reproduce.runner import progress_line
 
 __all__ = ["SEEDS", "SOLVERS", "add_arguments", "report"]
 
-SOLVERS = ("storm-c", "sarah-c", "vrsc-pg", "lbfgs")  # by default; L-BFGS only without a simplex
+SOLVERS = ("storm-c", "sarah-c", "vrsc-pg", "lbfgs")  # default solvers; L-BFGS only without a simplex
 SEEDS = 5
 
 
@@ -30,7 +30,7 @@ def _above_zero(text):
 
 
 def add_arguments(parser):
-    """Add what the command takes besides --solvers, --seeds and --ifo."""
+    """Add the options of the command other than --solvers, --seeds and --ifo."""
     add_data_arguments(parser, required=True, unit="guess")
     parser.add_argument(
         "--risk-aversion", type=_above_zero, default=1.0, metavar="L", help="of the variance (default: %(default)s)"
@@ -42,7 +42,7 @@ def add_arguments(parser):
 
 
 def report(args):
-    """Run the solvers, print the table and write files."""
+    """Run the solvers, print the table and save files."""
     read = read_returns(args.data, args.drop_missing, args.unit)
     portfolio = CompositionalPortfolio(
         risk_aversion=args.risk_aversion, constraint="long_only" if args.long_only else None
