@@ -23,7 +23,7 @@ CUT = 0.006  # t0 / a in units of the mesh
 REACH = 72  # distance in nodes beyond which the short-range part is below the rounding error of single precision
 COARSER = 4  # ratio of the node spacings of the two meshes
 MARGIN = 8  # coarse nodes between the largest distance in a map and half the mesh length, where the kernel wraps around
-TWICE = np.array([1, 4, 6, 4, 1]) / 8  # coefficients of a cubic B-spline of twice the width in those of the single width
+TWICE = np.array([1, 4, 6, 4, 1]) / 8  # coefficients of a cubic B-spline of twice the width in those of single width
 CELLS = 2**18  # mesh cells of a thread's task
 
 

@@ -70,10 +70,11 @@ def check_parameters(confidence=0.5, order=1):
 
 
 class ByRiskMeasure:
-    """Returns an instance of the class registered for a risk measure, when a subclass is called with its name.
+    """Base class of problems that are selected by ``risk_measure``.
 
-    A class is registered for a risk measure by ``class Other(Problem, risk_measure="other")``. It inherits the
-    descriptions of the parameters that it does not describe itself.
+    Calling a subclass with ``risk_measure=name`` returns an instance of the class registered for that measure, if there
+    is one. A class is registered by ``class Other(Problem, risk_measure="other")``. It inherits the descriptions of the
+    parameters that it does not describe itself.
     """
 
     classes: dict[str, type] = {}  # the registered classes by risk measure
