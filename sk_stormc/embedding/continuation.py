@@ -131,12 +131,12 @@ class Continuation:
         kernel = {"kernel": self._kernel(), "dof": self.dof, "joint": near.joint}
         return SNEProblem(P[order][:, order], self.n_components, n_iter=n_iter, dtype=dtype, **kernel), order
 
-    def _finish(self, problem, whole, solver, fit):
-        """Store the fitted attributes. ``whole`` is the result of all stages, with divergences as losses."""
+    def _finish(self, problem, result, solver, fit):
+        """Store the fitted attributes. ``result`` is that of all stages, with divergences as losses."""
         self._of_map = {"kernel": problem.kernel, "dof": problem.dof, "dtype": problem.dtype.name}
         vars(self).pop("_divergence", None)  # cached for an earlier map
-        self._keep(solver, whole, fit)
-        self.record_iterations_ = whole.record_iterations
+        self._keep(solver, result, fit)
+        self.record_iterations_ = result.record_iterations
         fit.end()
 
     @property

@@ -60,9 +60,9 @@ class Convolution:
             D = 0.0
             for axis, length in enumerate(of_shape):
                 D = D + _along(axis, np.square(np.arange(length // 2 + 1) * apart), len(of_shape))
-            whole, near = StudentT(dof), np.zeros_like(D)
+            student_t, near = StudentT(dof), np.zeros_like(D)
             some = tuple(slice(int(REACH * spacing / apart) + 1) for _ in of_shape)
-            value = whole.value(whole.base(D))
+            value = student_t.value(student_t.base(D))
             near[some] = value[some] * special.gammaincc(dof, CUT * dof / spacing**2 * value[some] ** (-1 / dof))
             return value, near
 

@@ -185,8 +185,8 @@ def _interpolated(values, first, steps, splines):
         if total is None:
             total = parts_of
         else:
-            for whole, part in zip(total, parts_of, strict=True):
-                whole += part
+            for accumulated, part in zip(total, parts_of, strict=True):
+                accumulated += part
     return total
 
 

@@ -282,13 +282,13 @@ class SNEProblem(CompositionalProblem):
 
     def inner(self, x, batch):
         """The inner value u: the normalisers Z_i of the points, or the normaliser Z of all pairs."""
-        far, (_, _, _, whole) = self._far(x, batch)
-        u = self._all_pairs(x, far, whole)
-        return np.maximum(u, u.dtype.type(LONELY)) if self.per_point and self.near_field and not whole else u
+        far, (_, _, _, complete) = self._far(x, batch)
+        u = self._all_pairs(x, far, complete)
+        return np.maximum(u, u.dtype.type(LONELY)) if self.per_point and self.near_field and not complete else u
 
-    def _all_pairs(self, x, far, whole):
+    def _all_pairs(self, x, far, complete):
         """The inner value u from the sums over the far field, plus the near field if they do not include it."""
-        near = self.near_field and not whole
+        near = self.near_field and not complete
         k = self._kernel.value(self._near().at(x)[1]) if near else None
         if self.per_point:
             return far + self.edges.sums(k) if near else far
@@ -383,7 +383,7 @@ class SNEProblem(CompositionalProblem):
             chosen = ((np.arange(CENSUS) + 0.5) * (n / CENSUS)).astype(int)
             blocks = np.array_split(chosen, -(-n * CENSUS // 2**23))
             sums = sum(self._far_field.columns(points, block, self._far_field.left_out)[0] for block in blocks)
-            return self._all_pairs(x, x.dtype.type(n / CENSUS) * sums, whole=False)
+            return self._all_pairs(x, x.dtype.type(n / CENSUS) * sums, complete=False)
         return self.inner(x, self.inner_batch(None))  # cached for the next iteration
 
     def divergence(self, x, affinities=None):

@@ -54,7 +54,7 @@ class Curve:
 
 def _solver_name(name):
     """The name in `SOLVERS` of a class, or the argument itself."""
-    return next((known for known, solver in SOLVERS.items() if solver.__name__ == name), name) or "run"
+    return next((key for key, solver in SOLVERS.items() if solver.__name__ == name), name) or "run"
 
 
 def grouped(name, given, curve_of):

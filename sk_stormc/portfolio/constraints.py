@@ -65,9 +65,9 @@ def _bounds(constraint, n_assets, columns):
     no_pair = isinstance(constraint, (str, Mapping, Set)) or not hasattr(constraint, "__len__")
     by_asset = not no_pair and _pairs_by_asset(constraint, n_assets)
     if no_pair or by_asset or len(constraint) != 2:
-        found = short(constraint) + ", which may be a pair for each asset" * by_asset
+        given = short(constraint) + ", which may be a pair for each asset" * by_asset
         raise ValueError(
-            f"constraint must be None, 'long_only' or (low, high), got {found}. Each of low and high is one number for "
+            f"constraint must be None, 'long_only' or (low, high), got {given}. Each of low and high is one number for "
             "all assets, or an array, a dict or a Series with a number for each asset"
         )
     low, high = constraint
@@ -164,9 +164,9 @@ def limited(penalty, linear, previous, max_turnover, active):
     if linear is None and max_turnover is None and not active:
         return penalty
     linear = Linear(np.zeros((0, len(previous))), np.zeros(0), np.zeros(0), []) if linear is None else linear
-    found = Limited(penalty, linear, previous, max_turnover, active)
-    check_feasible(found)
-    return found
+    restricted = Limited(penalty, linear, previous, max_turnover, active)
+    check_feasible(restricted)
+    return restricted
 
 
 def refuse_limits(penalty, what, instead):

@@ -18,9 +18,9 @@ def aligned(name, value, columns, n_assets, extra=True):
         return value
     columns = list(range(n_assets)) if columns is None else columns
     _refuse_twice(name, "label or column of X", columns, labels)
-    found, known, default = dict(zip(labels, values, strict=True)), set(columns), default_of(value)
-    missing = [] if default else [column for column in columns if column not in found]
-    unknown = [label for label in labels if label not in known]
+    by_label, assets, default = dict(zip(labels, values, strict=True)), set(columns), default_of(value)
+    missing = [] if default else [column for column in columns if column not in by_label]
+    unknown = [label for label in labels if label not in assets]
     if missing or (unknown and not extra):
         wrong = [f"has nothing for {_some(missing)}"] * bool(missing)
         wrong += [f"is labelled {_some(unknown)}, which X does not have"] * bool(unknown)
@@ -28,13 +28,13 @@ def aligned(name, value, columns, n_assets, extra=True):
             f"{name} must have the columns of X as its labels, but {' and '.join(wrong)}. "
             "An array without labels is taken by position"
         )
-    refuse_no_match(name, labels, known)
-    return np.array([found[column] if column in found else default() for column in columns])
+    refuse_no_match(name, labels, assets)
+    return np.array([by_label[column] if column in by_label else default() for column in columns])
 
 
-def refuse_no_match(name, labels, known):
+def refuse_no_match(name, labels, assets):
     """Raise a ValueError if there are labels and none of them is a column: they are then probably misspelt."""
-    if labels and not any(label in known for label in labels):
+    if labels and not any(label in assets for label in labels):
         raise ValueError(
             f"{name} must be labelled by columns of X, but is labelled {_some(labels)}, which X does not have"
         )

@@ -126,9 +126,9 @@ class _SharpeScorer:
         riskless = self.risk_free
         if isinstance(riskless, str):
             if riskless not in (columns_of(X) or []):
-                found = "an array without names" if columns_of(X) is None else f"columns {columns_of(X)[:10]}"
+                available = "an array without names" if columns_of(X) is None else f"columns {columns_of(X)[:10]}"
                 expected = "risk_free must be a number or the name of a column of X"
-                raise ValueError(f"{expected}, got {riskless!r} and {found}")
+                raise ValueError(f"{expected}, got {riskless!r} and {available}")
             riskless = np.asarray(X[riskless], dtype=float)
         return math.sqrt(self.periods_per_year) * _ratio(np.asarray(estimator.predict(X)), riskless)
 

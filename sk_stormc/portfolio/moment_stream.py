@@ -73,12 +73,12 @@ class MomentStream:
         while at < len(rows):
             stop = min(stream._room(), len(rows) - at)  # rows
             new = np.ascontiguousarray(rows[at : at + stop] - stream.origin)  # a data frame's rows are not contiguous
-            known = np.ones(stop) if p is None else p[at : at + stop].astype(float)
+            new_p = np.ones(stop) if p is None else p[at : at + stop].astype(float)
             before = stream.n
             stream = replace(
                 stream,
                 rows=np.concatenate([stream.rows, new]) if len(stream.rows) else new,
-                p=np.concatenate([stream.p, known]),
+                p=np.concatenate([stream.p, new_p]),
                 n=before + stop,
             )
             stream = stream._renewed_within(before)
@@ -114,8 +114,8 @@ class MomentStream:
         """The stream after the scheduled updates of the weights at rows after ``before``."""
         stream = self
         while True:
-            known = stream._memory(stream.renewed)
-            due = FIRST if not stream.renewed else stream.renewed + max(1, math.ceil((GROWTH - 1) * known))
+            memory = stream._memory(stream.renewed)
+            due = FIRST if not stream.renewed else stream.renewed + max(1, math.ceil((GROWTH - 1) * memory))
             if stream._gone():  # at most one update for each block
                 due = max(due, stream.n if not stream._room() else stream.n + 1)
             if not before < due <= stream.n:
@@ -156,22 +156,22 @@ class MomentStream:
             w = min((self.start, w), key=lambda w: self._value_of(stop, w))
         before, endless = w, self.enough() > 2 and not self.moments.exact and not self._gone()
         for _ in range(TURNS):
-            known = self._known(stop, w)
-            now, halved = self._value(known, w), 0
-            far = endless and w is not before and self._count(known, stop, w) < len(w)
+            moments = self._known(stop, w)
+            now, halved = self._value(moments, w), 0
+            far = endless and w is not before and self._count(moments, stop, w) < len(w)
             while (far or not now <= value + 1e-12 * abs(value)) and halved < HALVED:  # backtracking
                 w, halved = 0.5 * (w + before), halved + 1
-                known = self._known(stop, w)
-                now = self._value(known, w)
-                far = endless and self._count(known, stop, w) < len(w)  # a portfolio with hardly any loss in the data
+                moments = self._known(stop, w)
+                now = self._value(moments, w)
+                far = endless and self._count(moments, stop, w) < len(w)  # a portfolio with hardly any loss in the data
             before, value = w, now
-            fit = known.minimised(self._solver(w), w)
+            fit = moments.minimised(self._solver(w), w)
             w, way = fit.weights, fit.weights - before
-            if known.exact or way @ known.matrix() @ way <= near * (w @ known.matrix() @ w):
+            if moments.exact or way @ moments.matrix() @ way <= near * (w @ moments.matrix() @ w):
                 break
         else:
             fit, w = replace(fit, weights=before, gap=math.inf), before
-        return replace(fit, value=self._value(known, w))
+        return replace(fit, value=self._value(moments, w))
 
     def _is_whole(self):
         """Whether a tail risk is minimised exactly, as its quadratic approximations may not converge."""
@@ -204,8 +204,8 @@ class MomentStream:
         value = self._value(self._known(stop, w), w)
         return value if math.isfinite(value) else math.inf
 
-    def _value(self, known, w):
-        value = known.value(w) - known.earned * float(self.origin @ w)
+    def _value(self, moments, w):
+        value = moments.value(w) - moments.earned * float(self.origin @ w)
         return value if self.penalty is None else value + self.penalty.value(w)
 
     def enough(self):
@@ -225,19 +225,19 @@ class MomentStream:
             return math.inf if self.moments.exact else 0.0
         return self._count(self._known(self.n, w), self.n, w)
 
-    def _count(self, known, stop, w):
+    def _count(self, moments, stop, w):
         there = slice(stop - self._gone())
-        weights = known.counts(self.rows[there], w) * self.p[there]
+        weights = moments.counts(self.rows[there], w) * self.p[there]
         return float(weights.sum() ** 2 / max(weights @ weights, 1e-300))
 
-    def _shift(self, known, w):
-        if self.around is None or known.exact:
+    def _shift(self, moments, w):
+        if self.around is None or moments.exact:
             return 0.0
-        way, matrix = w - self.around.mean, known.matrix()
+        way, matrix = w - self.around.mean, moments.matrix()
         if not w.any():
             return math.inf
         square = np.vdot(matrix, self.around.scatter) / self.around.weight + way @ matrix @ way
-        return float(square / known.size(w))
+        return float(square / moments.size(w))
 
     def _renewed(self, stop):
         fit = self._settled(stop)
@@ -251,17 +251,18 @@ class MomentStream:
             return self
         equal, w = np.full(len(fit.weights), 1 / len(fit.weights)), fit.weights
         equal = equal if self.penalty is None else self.penalty.project(equal)
-        known = self._known(stop, w)
-        risk = known.risk_weight * float(w @ known.matrix() @ w)
-        gained = max(self._value(known, equal) - fit.value, risk)
-        return replace(self, fit=fit, at=stop, gained=gained, shift=self._shift(known, w))
+        moments = self._known(stop, w)
+        risk = moments.risk_weight * float(w @ moments.matrix() @ w)
+        gained = max(self._value(moments, equal) - fit.value, risk)
+        return replace(self, fit=fit, at=stop, gained=gained, shift=self._shift(moments, w))
 
     def _put_away(self):
         """The stream with all stored rows added to the moments."""
-        known = self._known(self.n, self.weights)
+        moments = self._known(self.n, self.weights)
         counted = self.counted + np.count_nonzero(self.p)
         thin = self.thin or (not self._gone() and self.counting(self.weights) < THIN * len(self.weights))
         around = Sums.of(self.weights[None], np.full(1, float(len(self.rows))))
         if self.around is not None:
             around = self.around.times(0.5 ** (len(self.rows) / self.half_life)).plus(around)
-        return replace(self, moments=known, counted=counted, thin=thin, around=around, rows=self.rows[:0], p=self.p[:0])
+        rows, p = self.rows[:0], self.p[:0]
+        return replace(self, moments=moments, counted=counted, thin=thin, around=around, rows=rows, p=p)

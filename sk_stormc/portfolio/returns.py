@@ -40,11 +40,11 @@ def check_returns(X, **kwargs):
         nan |= not good.all() and np.isnan(block).any()
     if not finite.all():
         wrong = np.flatnonzero(~finite)
-        found = "NaN" if nan else "infinity (inf)"
+        invalid = "NaN" if nan else "infinity (inf)"
         where = [names[j] if len(names) else int(j) for j in wrong[:10]]
         more = f" and {len(wrong) - 10} more" if len(wrong) > 10 else ""
         raise ValueError(
-            f"X must be finite returns, got {found} in column{'s' * (len(wrong) > 1)} {where}{more}"
+            f"X must be finite returns, got {invalid} in column{'s' * (len(wrong) > 1)} {where}{more}"
         )
     return returns
 
@@ -53,10 +53,10 @@ def check_ascending(X, counts):
     """Raise a ValueError if the index of X descends, or if the order ``counts`` and the index does not ascend."""
     direction = direction_of(X)
     if direction == "descending" or (direction == "neither" and counts):
-        found = "descend" if direction == "descending" else "are in no order"
+        problem = "descend" if direction == "descending" else "are in no order"
         raise ValueError(
             f"X must have its periods in ascending order, from the oldest to the latest, but the labels of its rows "
-            f"{found}. X.sort_index() sorts them"
+            f"{problem}. X.sort_index() sorts them"
         )
 
 
@@ -99,9 +99,9 @@ def _check_columns(X, names):
             continue
         strange = [kind for kind in set(map(type, np.asarray(column(X, j), dtype=object))) if not _counts(kind)]
         if strange or getattr(dtype, "kind", "O") != "O":
-            found = f" of {strange[0].__name__}" if strange and str(dtype) == "object" else ""
+            types = f" of {strange[0].__name__}" if strange and str(dtype) == "object" else ""
             raise ValueError(
-                f"X must be returns, all numbers, but column {names[j]!r} holds {dtype}{found}. Drop it, or keep it as "
+                f"X must be returns, all numbers, but column {names[j]!r} holds {dtype}{types}. Drop it, or keep it as "
                 "the index, before the fit"
             )
 
@@ -130,10 +130,10 @@ def column_of(benchmark, columns):
     if not isinstance(benchmark, str):
         return None
     if benchmark not in (columns or []):
-        found = "an array without names" if columns is None else f"columns {columns[:10]}"
+        available = "an array without names" if columns is None else f"columns {columns[:10]}"
         raise ValueError(
             "benchmark must be the name of a column of X, returns of shape (n_periods,) or weights of shape "
-            f"(n_assets,), got {benchmark!r} and {found}"
+            f"(n_assets,), got {benchmark!r} and {available}"
         )
     return columns.index(benchmark)
 
@@ -165,11 +165,11 @@ def with_benchmark(returns, benchmark, columns, rows=None):
 def _read(benchmark, columns, rows, n, d):
     """The values of a benchmark, and whether they are weights: None if labels do not determine it."""
     if is_series(benchmark):
-        found = rows_of_series("benchmark", benchmark, columns, d, rows, n)
-        if found is not None:
-            return found, False
-    found = aligned("benchmark", benchmark, columns, d, extra=False)  # weights of other assets are part of a benchmark
-    return found, None if found is benchmark else True
+        values = rows_of_series("benchmark", benchmark, columns, d, rows, n)
+        if values is not None:
+            return values, False
+    values = aligned("benchmark", benchmark, columns, d, extra=False)  # weights of other assets are part of a benchmark
+    return values, None if values is benchmark else True
 
 
 def without(penalty, place, n_assets):

@@ -52,8 +52,8 @@ def run_in_stages(run, solver, problem, x0):
     last = done.n_iter, int(done.ifo[-1]), best_value
     records = [r for r in zip(done.record_iterations, done.ifo, done.loss_curve, strict=True) if r[1] < last[1]]
     iterations, ifo, curve = map(np.array, zip(*records, last, strict=True))
-    found = {"x": best_x, "fun": best_value, "loss_curve": curve, "ifo": ifo, "record_iterations": iterations}
-    return changed(done, stop_reason=reason, **found), gap
+    best = {"x": best_x, "fun": best_value, "loss_curve": curve, "ifo": ifo, "record_iterations": iterations}
+    return changed(done, stop_reason=reason, **best), gap
 
 
 def warn_of_a_gap(result, gap, tol, instead):
@@ -73,8 +73,8 @@ def _stage(solver, done):
     """The solver with the remaining budgets. Without budgets a full-batch stage has 1000 iterations."""
     stage = clone(solver)
     if solver.max_iter is None and solver.max_ifo is None:
-        whole = solver.batch_size is None or isinstance(solver.batch_size, str)
-        return stage.set_params(max_iter=ITERATIONS) if whole else stage
+        full_batch = solver.batch_size is None or isinstance(solver.batch_size, str)
+        return stage.set_params(max_iter=ITERATIONS) if full_batch else stage
     left = {"max_iter": 0, "max_ifo": 0} if done is None else {"max_iter": done.n_iter, "max_ifo": int(done.ifo[-1])}
     budgets = {name: getattr(solver, name) for name in left}
     if budgets["max_iter"] is not None:

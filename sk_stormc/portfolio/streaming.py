@@ -37,9 +37,9 @@ def streams_returns(portfolio):
         raise AttributeError("max_risk needs all periods at once; for partial_fit set max_risk=None")
     measure = MEASURES.get(portfolio.risk_measure) if isinstance(portfolio.risk_measure, str) else None
     if measure is not None and not measure.streams:
-        known = ", ".join(repr(name) for name in MEASURES if MEASURES[name].streams)
+        supported = ", ".join(repr(name) for name in MEASURES if MEASURES[name].streams)
         raise AttributeError(
-            f"risk_measure={portfolio.risk_measure!r} needs all periods at once; partial_fit has {known}"
+            f"risk_measure={portfolio.risk_measure!r} needs all periods at once; partial_fit has {supported}"
         )
     if name == "newton":
         raise AttributeError("solver='newton' needs all periods at once; for partial_fit set solver='moments'")
@@ -104,8 +104,8 @@ def _by_steps(portfolio, returns, weights, problem):
     for start, rows in blocks(returns, whole=False):  # the stream keeps copies of the rows
         parts = (rows,)
         if weights is not None:
-            known = weights[start : start + len(rows)]
-            parts = rows[known > 0], known[known > 0]
+            chunk_weights = weights[start : start + len(rows)]
+            parts = rows[chunk_weights > 0], chunk_weights[chunk_weights > 0]
         result = None
         if len(parts[0]):
             result = portfolio._stream_on(parts, WINDOW, open_stream, x0=getattr(portfolio, "weights_", None))
@@ -170,13 +170,13 @@ def _by_moments(portfolio, returns, weights, penalty):
 def _opened(portfolio, returns, penalty, each):
     """The stream before its first row. It starts from the weights of an earlier fit, if there was one."""
     n_assets = returns.shape[1]
-    found = moments_of(portfolio.risk_measure, n_assets, portfolio.risk_aversion, portfolio.confidence)
+    moments = moments_of(portfolio.risk_measure, n_assets, portfolio.risk_aversion, portfolio.confidence)
     start = np.asarray(getattr(portfolio, "weights_", np.zeros(n_assets)), float)
     start = start if penalty is None else penalty.project(start)
     if is_proportional(portfolio.risk_measure) and not start.any():
         start = penalty.project(np.full(n_assets, 1 / n_assets))
     half_life = np.inf if portfolio.half_life is None else float(portfolio.half_life)
-    return MomentStream(found, penalty, start, start, half_life, each)
+    return MomentStream(moments, penalty, start, start, half_life, each)
 
 
 def _keep(portfolio, stream, dtype):

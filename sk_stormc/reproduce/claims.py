@@ -189,25 +189,26 @@ def _simpler(results):
 
 def _count(results):
     counts = results.theory["Lemma 3.1"]
-    equal = sum(used == said for used, said in counts)
+    equal = sum(used == predicted for used, predicted in counts)
     return equal == len(counts), None, f"{equal} of {len(counts)} runs with random batch sizes used exactly that many."
 
 
 def _accuracy(results):
-    found = results.theory["Theorem 1"]
-    mean, eps = float(np.mean(found["means"])), found["epsilon"]
+    measured = results.theory["Theorem 1"]
+    mean, eps = float(np.mean(measured["means"])), measured["epsilon"]
     condition = results.theory["Proposition 3.2"]["corrected"]["condition"]
     return (
         condition <= 1 / 16 and mean <= eps,
         None,
         f"Left side {_number(condition)} (corrected), at most 1/16 = 0.0625: the mean of |grad Phi| over "
-        f"{found['iterations']} iterates is {_number(mean)}, eps = {eps:g}; at x_0 it is {_number(found['start'])}.",
+        f"{measured['iterations']} iterates is {_number(mean)}, eps = {eps:g}; at x_0 it is "
+        f"{_number(measured['start'])}.",
     )
 
 
 def _parameters(results):
-    found = results.theory["Proposition 3.2"]
-    paper, corrected = found["paper"], found["corrected"]
+    measured = results.theory["Proposition 3.2"]
+    paper, corrected = measured["paper"], measured["corrected"]
     return (
         max(paper["condition"], paper["printed_condition"]) <= 1 / 16 and paper["equipartition"] <= 1 + 1e-9,
         None,
@@ -218,12 +219,12 @@ def _parameters(results):
 
 
 def _closing_formula(results):
-    found = results.theory["Proposition 3.2"]["corrected"]
-    ratio = found["closing_formula"] / found["ifo"]
+    measured = results.theory["Proposition 3.2"]["corrected"]
+    ratio = measured["closing_formula"] / measured["ifo"]
     return (
         abs(ratio - 1) <= 0.01,
         None,
-        f"{_number(found['closing_formula'])} by the formula, {_number(found['ifo'])} by Lemma 3.1, at eps = "
+        f"{_number(measured['closing_formula'])} by the formula, {_number(measured['ifo'])} by Lemma 3.1, at eps = "
         f"{results.theory['Proposition 3.2']['epsilon']:g}: the factor (32/3) L_Phi Delta is missing.",
     )
 

@@ -49,22 +49,22 @@ def report(args):
     )
     solvers = args.solvers or SOLVERS[: 3 if args.long_only else 4]
     with progress_line() as show:
-        found = compare_solvers(
+        results = compare_solvers(
             portfolio, list(solvers), read.values, n_seeds=args.seeds, max_ifo=args.ifo, random_state=0, progress=show
         )
-    for label, runs in found.runs.items() if args.ifo is not None else ():
+    for label, runs in results.runs.items() if args.ifo is not None else ():
         if not runs[0].n_iter and runs[0].ifo[-1] > args.ifo:
             raise ValueError(f"--ifo must pay for the first batch of {label}, {runs[0].ifo[-1]}; got {args.ifo}")
     print(read.line())
     print(f"Mean-variance, risk_aversion = {args.risk_aversion:g}, {'long only' if args.long_only else 'no bounds'}.\n")
-    print(found)
+    print(results)
     if args.out is not None:
-        _write(found, args.out)
+        _write(results, args.out)
 
 
-def _write(found, directory):
+def _write(results, directory):
     directory.mkdir(exist_ok=True)
-    rows = [row | {"stop_reasons": stop_reasons(row)} for row in found.table]
+    rows = [row | {"stop_reasons": stop_reasons(row)} for row in results.table]
     with open(directory / "compare.csv", "w", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, list(rows[0]))
         writer.writeheader()
@@ -75,6 +75,6 @@ def _write(found, directory):
     for x in ("passes", "seconds"):
         figure = Figure(figsize=(6.8, 4.6), layout="constrained")
         FigureCanvasAgg(figure)
-        found.plot(x=x, ax=figure.add_subplot())
+        results.plot(x=x, ax=figure.add_subplot())
         figure.savefig(directory / f"compare_{x}.png", dpi=150)
     print(f"\nTable and pictures written to {directory}")

@@ -105,24 +105,24 @@ def read_returns(path, drop_missing=False, unit=None):
     path = _existing(path, (*ARRAYS, *SEPARATORS, *FRAMES))
     if path.suffix.lower() in ARRAYS:
         name, values = _matrix(path, _arrays(path), ("returns", "returns_bp"))
-        found = Returns(path, values, [str(k + 1) for k in range(values.shape[1])])
+        data = Returns(path, values, [str(k + 1) for k in range(values.shape[1])])
         if name == "returns_bp":
             if unit not in (None, "guess", "basis-points"):
                 raise ValueError(f"{path}: --unit must not be {unit!r}, since 'returns_bp' has returns in basis points")
             unit = "basis-points"
     else:
-        found = _returns_of_table(path)
-    _handle_missing(found, drop_missing)
+        data = _returns_of_table(path)
+    _handle_missing(data, drop_missing)
     if unit not in UNITS:
-        _refuse_prices(found)
-        deviation = float(np.median(found.values.std(axis=0)))
+        _refuse_prices(data)
+        deviation = float(np.median(data.values.std(axis=0)))
         guess = next(name for limit, name in _GUESSES if deviation < limit)
-        found.notes += (f"unit: {guess} (guessed)",)
+        data.notes += (f"unit: {guess} (guessed)",)
         unit = "fractions" if unit is None else guess
     if unit != "fractions":
-        found.values = found.values / UNITS[unit]
-        found.notes += (f"{unit} divided by {UNITS[unit]:,.0f}",)
-    return found
+        data.values = data.values / UNITS[unit]
+        data.notes += (f"{unit} divided by {UNITS[unit]:,.0f}",)
+    return data
 
 
 def order_of(dates):
@@ -235,14 +235,14 @@ def _returns_of_table(path):
     ):
         return Returns(path, _numbers(path, frame), list(frame.columns))
     dates = [str(date).removesuffix(" 00:00:00") for date in first]
-    found = Returns(path, _numbers(path, frame.iloc[:, 1:]), list(frame.columns[1:]), dates)
+    data = Returns(path, _numbers(path, frame.iloc[:, 1:]), list(frame.columns[1:]), dates)
     without = [date for date in dates if not any(map(str.isdigit, date))]
     if 0 < len(without) < len(dates) / 2:  # probably a row of averages or sums
         raise ValueError(f"{path}: expected a date such as {dates[0]!r} in each row, found {without[0]!r}")
     if order_of(dates) < 0:
-        found.values, found.dates = found.values[::-1], dates[::-1]
-        found.notes = ("rows reversed, since their dates descend",)
-    return found
+        data.values, data.dates = data.values[::-1], dates[::-1]
+        data.notes = ("rows reversed, since their dates descend",)
+    return data
 
 
 def _is_number(cell):
@@ -267,30 +267,30 @@ def _numbers(path, frame):
     return frame.to_numpy(float)
 
 
-def _handle_missing(found, drop):
-    missing = ~np.isfinite(found.values) | np.isin(found.values, MISSING_CODES)
+def _handle_missing(data, drop):
+    missing = ~np.isfinite(data.values) | np.isin(data.values, MISSING_CODES)
     if not missing.any():
         return
     complete = ~missing.any(axis=1)
     if not drop:
         column = int(np.argmax(missing.any(axis=0)))
         raise ValueError(
-            f"{found.path}: expected finite returns, column {found.names[column]!r} has {missing[:, column].sum()} "
+            f"{data.path}: expected finite returns, column {data.names[column]!r} has {missing[:, column].sum()} "
             f"missing or infinite of {len(missing)} (the first is period {np.argmax(missing[:, column]) + 1}); "
             "--drop-missing leaves such periods out"
         )
     if not complete.any():
-        raise ValueError(f"{found.path}: expected finite returns, but in each period one is missing")
-    found.values = found.values[complete]
-    found.dates = found.dates and [date for date, keep in zip(found.dates, complete, strict=True) if keep]
-    found.notes += (f"{(~complete).sum()} periods with missing values dropped",)
+        raise ValueError(f"{data.path}: expected finite returns, but in each period one is missing")
+    data.values = data.values[complete]
+    data.dates = data.dates and [date for date, keep in zip(data.dates, complete, strict=True) if keep]
+    data.notes += (f"{(~complete).sum()} periods with missing values dropped",)
 
 
-def _refuse_prices(found):
+def _refuse_prices(data):
     """Raise a ValueError for prices, or logarithms of prices, if the unit is not given."""
-    if looks_like_prices(found.values):
+    if looks_like_prices(data.values):
         raise ValueError(
-            f"{found.path}: expected returns, but numbers hardly change between periods, as in a file of prices. "
+            f"{data.path}: expected returns, but numbers hardly change between periods, as in a file of prices. "
             "Returns are p[1:] / p[:-1] - 1 of prices p, by pandas: read_csv(FILE, index_col=0).pct_change().dropna()"
             ".to_csv('returns.csv'). If these are returns, say so by --unit"
         )

@@ -78,8 +78,8 @@ def check_methods(names, methods):
     names = list(names)
     unknown = [name for name in names if name not in methods]
     if unknown or not names:
-        found = ", ".join(map(repr, unknown)) or "none"
-        raise ValueError(f"methods must be some of {', '.join(methods)}; got {found}")
+        invalid = ", ".join(map(repr, unknown)) or "none"
+        raise ValueError(f"methods must be some of {', '.join(methods)}; got {invalid}")
     return {name: methods[name] for name in names}
 
 

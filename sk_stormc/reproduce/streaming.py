@@ -51,11 +51,11 @@ def markets():
 
 def french_sets(data_home=None):
     """The paper's six sets of daily returns, in percent, downloaded if they are not in ``data_home``."""
-    found = {}
+    data_sets = {}
     for region in REGIONS:
         returns = 100 * np.asarray(fetch_french_portfolios(region, "OP", data_home=data_home).returns)
-        found[region] = returns[np.isfinite(returns).all(axis=1)]
-    return found
+        data_sets[region] = returns[np.isfinite(returns).all(axis=1)]
+    return data_sets
 
 
 def stream_case(name, source, metric=None):

@@ -172,7 +172,7 @@ class Cells:
                 rights[cell] = _lifted(points.astype(np.float32)) / 2
             return rights[cell]
 
-        found, done, bound = [], [], np.empty(size, np.float32)
+        candidates, done, bound = [], [], np.empty(size, np.float32)
         for cell in range(self.own[rows.start], self.own[rows.stop - 1] + 1):
             first = max(0, self.starts[cell] - rows.start), min(size, self.starts[cell + 1] - rows.start)
             cells = self.first_cells(cell, k)
@@ -184,7 +184,7 @@ class Cells:
                 s = left[mine] @ opposite
                 s[places == (mine + rows.start)[:, None]] = -np.inf
                 bound[mine] = np.partition(s, len(places) - k, axis=1)[:, len(places) - k]
-                found.append(_those(s, bound[mine], mine, places))
+                candidates.append(_those(s, bound[mine], mine, places))
         looked, worst = np.empty((len(self.sizes), size), bool), len(self.sizes) - n_cells
         reach = np.maximum(norms - 2 * bound, 0)[:, None]
         for some in parts(size, TILE // len(self.sizes)):
@@ -199,8 +199,8 @@ class Cells:
             places = np.arange(self.starts[cell], self.starts[cell + 1])
             opposite = right(cell).T
             for some in parts(len(mine), TILE // len(places)):
-                found.append(_those(left[mine[some]] @ opposite, bound[mine[some]], mine[some], places))
-        row, place, s = (np.concatenate(part) for part in zip(*found, strict=True))
+                candidates.append(_those(left[mine[some]] @ opposite, bound[mine[some]], mine[some], places))
+        row, place, s = (np.concatenate(part) for part in zip(*candidates, strict=True))
         here = self.order[rows]
         square = np.maximum(norms[row] - 2 * s, 0)
         squares[here], neighbors[here] = _best(row, square, self.order[place], size, k)

@@ -81,9 +81,9 @@ class EntropicPortfolioProblem(ReturnsInExponents, PortfolioProblem, risk_measur
 
     def unbounded_below(self):
         """True if an asset only gains or only loses, because holding or shorting more of it is then always better."""
-        known = super().unbounded_below()
-        if known is not None or self.penalty is not None:
-            return known
+        unbounded = super().unbounded_below()
+        if unbounded is not None or self.penalty is not None:
+            return unbounded
         least, most = (f([f(rows, axis=0) for _, rows in self.blocks()], axis=0) for f in (np.min, np.max))
         return True if ((least > 0) | (most < 0)).any() else None
 

@@ -151,8 +151,8 @@ class Limits:
 
     def costs(self):
         """The terms cost_j |w_j - at_j|, as a list of (coordinates with a cost, cost, at)."""
-        found = [(self.l1 * self.counted, np.zeros(self.n))] * bool(self.l1) + [(self.cost, self.previous)]
-        return [(np.flatnonzero(cost), cost, at) for cost, at in found if cost.any()]
+        terms = [(self.l1 * self.counted, np.zeros(self.n))] * bool(self.l1) + [(self.cost, self.previous)]
+        return [(np.flatnonzero(cost), cost, at) for cost, at in terms if cost.any()]
 
     def constraints(self, size, n_levels):
         """The parts low, high, A, lower, upper, E, e of a `Program` in (w / size, levels, |w - previous| / size).
@@ -185,8 +185,8 @@ class Limits:
             A = np.concatenate([A, np.hstack([one, -one]), np.hstack([-one, -one]), total])
             lower = np.r_[lower, np.full(2 * n + 1, -np.inf)]
             upper = np.r_[upper, self.previous, -self.previous, self.max_turnover]
-        found = low, high, A, lower, upper, E, e
-        return with_room(*found, self.size() or 1.0) if self.limited else (found, None)
+        constraints = low, high, A, lower, upper, E, e
+        return with_room(*constraints, self.size() or 1.0) if self.limited else (constraints, None)
 
     def implied(self):
         """The tighter bounds implied by bounds and budget, infinite where neither limits a weight."""
@@ -204,16 +204,16 @@ class Limits:
         """The point (w / size, |w - previous| / size) for v = w / size."""
         return np.r_[v, np.abs(v - self.previous / size)] if self.max_turnover else v
 
-    def held(self, found, size, n_hinges):
+    def held(self, solution, size, n_hinges):
         """The weights of a solution that are at a bound, at 0 or at their previous value; NaN for the others."""
-        w, held = found.x[: self.n] * size, np.full(self.n, np.nan)
-        at = found.at_bound[: self.n]
+        w, held = solution.x[: self.n] * size, np.full(self.n, np.nan)
+        at = solution.at_bound[: self.n]
         held[at] = np.where(np.abs(w - self.low) <= np.abs(self.high - w), self.low, self.high)[at]
         if self.max_turnover:  # a weight is not traded if both w - previous and previous - w are at |w - previous|
-            above = found.at_limit[-2 * self.n - 1 : -1].reshape(2, self.n).all(axis=0)
+            above = solution.at_limit[-2 * self.n - 1 : -1].reshape(2, self.n).all(axis=0)
             held[above] = self.previous[above]
         costs = self.costs()
-        for (there, _, kink), at in zip(costs, found.at_kink[n_hinges - len(costs) :], strict=True):
+        for (there, _, kink), at in zip(costs, solution.at_kink[n_hinges - len(costs) :], strict=True):
             held[there[at]] = kink[there[at]]
         return held
 
@@ -288,10 +288,10 @@ class Limited(Penalty):
         If a point violates no constraint by more than ``kept``, it is only projected on bounds and budget.
         """
         x = np.asarray(x, float)
-        asked, known = (x.tobytes(), kept), self._projected
-        if known is None or known[0] != asked:  # cached, because a fit projects equal weights three times
-            self._projected = known = asked, self._nearest(x, kept)
-        return known[1].copy()
+        asked, cached = (x.tobytes(), kept), self._projected
+        if cached is None or cached[0] != asked:  # cached, because a fit projects equal weights three times
+            self._projected = cached = asked, self._nearest(x, kept)
+        return cached[1].copy()
 
     def _nearest(self, x, kept):
         missed = self.missed(self.nearly(x))
@@ -310,8 +310,8 @@ class Limited(Penalty):
             d = H @ (z - target)
             return 0.5 * float(d @ d) / unit, d / unit, H / unit
 
-        found = interior_point(Program(smooth, [], low, high, A, lower, upper, E, e), limits.lifted(x, 1.0))
-        return self.nearly(found.x[: len(x)])
+        solution = interior_point(Program(smooth, [], low, high, A, lower, upper, E, e), limits.lifted(x, 1.0))
+        return self.nearly(solution.x[: len(x)])
 
 
 def bounds_around(limits, w, radius):

@@ -87,9 +87,9 @@ def solve_quadratic(expected_return, B, penalty, start):
     """
     if penalty is None:
         return _free(expected_return, B)
-    found = _long_only(expected_return, B, penalty.total, start > 0) if isinstance(penalty, Simplex) else None
-    if found is not None:
-        return found
+    solution = _long_only(expected_return, B, penalty.total, start > 0) if isinstance(penalty, Simplex) else None
+    if solution is not None:
+        return solution
     root = np.sqrt(len(B)) * _root(B)
     rows = np.concatenate([expected_return + root, expected_return - root])
     return solve_portfolio(PortfolioProblem(rows, 1.0, penalty=penalty), penalty, start)
@@ -128,11 +128,11 @@ def _long_only(expected_return, B, total, held):
         K, right = np.zeros((n + 1, n + 1)), np.append(expected_return[held], total)
         K[:n, :n], K[:n, n], K[n, :n] = 2 * B[np.ix_(held, held)], -1.0, 1.0
         try:
-            found = np.linalg.solve(K, right)
+            solution = np.linalg.solve(K, right)
         except np.linalg.LinAlgError:
             return None
         w = np.zeros(len(B))
-        w[held] = found[:n]
+        w[held] = solution[:n]
         if (w < 0).any():
             held = w > 0
             continue
@@ -141,7 +141,7 @@ def _long_only(expected_return, B, total, held):
         risk = float(w @ B @ w)
         if gap <= EXACT * (risk + abs(expected_return @ w - total * expected_return.mean())):
             return NewtonFit(w, float(risk - expected_return @ w), max(gap, 0.0), k + 1)
-        held = held | (slope < 0.5 * (found[n] + least))
+        held = held | (slope < 0.5 * (solution[n] + least))
     return None
 
 
