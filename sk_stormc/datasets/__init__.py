@@ -1,6 +1,6 @@
-"""Data sets: returns, augmented digits, Markov reward processes, and transitions of environments.
+"""Data sets: returns, augmented digits, Markov reward processes, and logged transitions of environments.
 
-Readers and generators, known models, and logs of environments.
+This package contains readers, generators, exact models, and logs of environments.
 """
 
 from sk_stormc.datasets.digits import make_augmented_digits

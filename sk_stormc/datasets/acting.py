@@ -32,7 +32,7 @@ def seeds_of(seed):
 
 
 def first_observation(env, **how):
-    """The observation of a reset."""
+    """The observation that a reset returns."""
     result = env.reset(**how)
     if not isinstance(result, tuple) or len(result) != 2:
         raise ValueError(f"env must return (observation, info) from reset, as in Gymnasium 0.26, got {short(result)}")
@@ -40,7 +40,7 @@ def first_observation(env, **how):
 
 
 def step(env, action):
-    """The five values of a step."""
+    """The five values that a step returns."""
     result = env.step(action)
     if not isinstance(result, tuple) or len(result) != 5:
         received = f"{len(result)} values" if isinstance(result, tuple) else short(result)
@@ -60,7 +60,7 @@ def reward_of(reward):
 
 
 def acting(policy, env, seed, kind=""):
-    """A policy as a function of an observation or, with "single_", of those of all environments of a vector."""
+    """A policy as a function of an observation, or with "single_" of the observations of a vector environment."""
     observed, space = (getattr(env, f"{kind}{name}_space") for name in ("observation", "action"))
     if policy is None:
         actions = copy.deepcopy(env.action_space)  # a copy with its own generator
@@ -148,7 +148,7 @@ def check_target(policy, target, space):
 
 
 def probabilities(policy, target, log, env, kind=""):
-    """The columns of the probabilities of the logged actions. ``kind`` is "single_" for a vector environment."""
+    """The columns with the probabilities of the logged actions. ``kind`` is "single_" for a vector environment."""
     space, observed = (getattr(env, f"{kind}{name}_space") for name in ("action", "observation"))
     n, unknown = len(log.y), Bunch(probability=np.full(len(log.y), np.nan))
     if type(space).__name__ != "Discrete" or callable(policy):

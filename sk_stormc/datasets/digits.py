@@ -15,13 +15,13 @@ def make_augmented_digits(
     """Augment scikit-learn's 1797 digits with shifted, scaled and noisy copies.
 
     The first 1797 samples are the digits themselves. Each further sample is a digit drawn at random. With probability
-    0.35 it is rolled by -1, 0 or 1 pixels in both axes. It is then multiplied by a number between 0.85 and 1.1, gets
-    normal noise of deviation 1, and is clipped to [0, 17].
+    0.35 it is rolled by -1, 0 or 1 pixels along both axes. It is then multiplied by a number between 0.85 and 1.1.
+    Normal noise with a standard deviation of 1 is added, and the result is clipped to [0, 17].
 
     Parameters
     ----------
     n_samples : int, default=20,000
-        Number of samples, at least 1. Below 1797 they are the first of the digits.
+        Number of samples, at least 1. Up to 1797, only the first digits are returned.
     random_state : int, RandomState instance or None, default=None
         Pass an int for reproducible output across calls.
 

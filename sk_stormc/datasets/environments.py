@@ -31,36 +31,38 @@ def collect_transitions(
     one_hot: bool | None = True,
     target: Any = None,
 ) -> Bunch:
-    """Let a policy act in a Gymnasium environment, and log the transitions for `BellmanValueEstimator.fit`.
+    """Run a policy in a Gymnasium environment, and log the transitions for `BellmanValueEstimator.fit`.
 
     Parameters
     ----------
     env : gymnasium.Env, gymnasium.vector.VectorEnv or str
-        An environment, which is reset first, or the id of one, such as "CartPole-v1". Its observations must be of a
-        Box, Discrete, MultiDiscrete or MultiBinary space, or of a Tuple or Dict of such spaces. For a vector of
-        environments each row is a transition of one of them. Steps that only begin a new episode are left out.
+        An environment, which is reset first, or an id such as "CartPole-v1". Its observation space must be Box,
+        Discrete, MultiDiscrete or MultiBinary, or a Tuple or Dict of such spaces. With a vector environment each row is
+        a transition of one of its environments. Steps that only begin a new episode are left out.
     policy : callable, array-like or None, default=None
-        None takes random actions as the action space samples them: uniformly, if there are finitely many. A callable
-        gets the observation and returns the action; for a vector, the observations and actions of all its environments.
-        If observations and actions are both Discrete, an array can be passed: integers of shape (n_states,) are
-        actions, numbers of shape (n_states, n_actions) are their probabilities.
+        None means random actions, as the action space samples them: uniformly, if there are finitely many. A callable
+        receives the observation and returns the action; for a vector environment it receives the observations and
+        returns the actions of all its environments. If observations and actions are both Discrete, an array can be
+        passed: integers of shape (n_states,) are actions, numbers of shape (n_states, n_actions) are their
+        probabilities.
     n_transitions : int, default=10,000
         Number of rows. The last episode ends with the last row.
     seed : int or None, default=None
         Seed of the environment and of the random actions, which have separate generators. Results are bit-for-bit
         reproducible for a given seed. None means a different seed each time. NumPy's global generator is not used.
     one_hot : bool, default=True
-        Whether Discrete and MultiDiscrete observations become one indicator for each value. False keeps them as
-        numbers, for ``features=OneHotEncoder(...)``. With hundreds of states or more this needs far less memory.
+        Whether Discrete and MultiDiscrete observations are encoded as one indicator for each value. If False, they are
+        kept as numbers, for ``features=OneHotEncoder(...)``. With hundreds of states or more this needs far less
+        memory.
     target : callable, array-like or None, default=None
-        A target policy, whose probabilities of the logged actions are logged too. An array is as for ``policy``. A
-        callable gets X of the log, and returns for each row the action or a row of probabilities. Actions must be
-        Discrete, and ``policy`` must be None or an array.
+        A target policy, whose probabilities of the logged actions are also logged. An array is interpreted as for
+        ``policy``. A callable receives X of the log, and returns an action or a row of probabilities for each row.
+        Actions must be Discrete, and ``policy`` must be None or an array.
 
     Returns
     -------
     log : sklearn.utils.Bunch
-        Rows are in the order in which they happened. The rows of a vector are sorted by environment.
+        Rows are in chronological order. The rows of a vector environment are sorted by environment.
 
         X : ndarray of shape (n_transitions, n_features)
             The observations before the transitions. The parts of a Tuple or Dict are concatenated, and arrays are
@@ -68,8 +70,8 @@ def collect_transitions(
         y : ndarray of shape (n_transitions,)
             The rewards.
         next_X : ndarray of shape (n_transitions, n_features)
-            The observations after the transitions. At the end of a truncated episode this is its last observation, not
-            the first of the next episode.
+            The observations after the transitions. At the end of a truncated episode this is the last observation of
+            the episode, not the first of the next one.
         terminal : ndarray of bool of shape (n_transitions,)
             Gymnasium's ``terminated``. A truncated episode would have continued, so it is not terminal.
         time : ndarray of int of shape (n_transitions,)
@@ -80,20 +82,20 @@ def collect_transitions(
         episode : ndarray of int of shape (n_transitions,)
             The number of each row's episode, from 0.
         probability : ndarray of shape (n_transitions,)
-            The probability of the action under ``policy``. It is NaN (unknown) if ``policy`` is a callable, and if
+            The probability of the action under ``policy``. It is NaN (unknown) if ``policy`` is a callable, or if
             actions are not Discrete.
         target_probability, importance_ratio : ndarray of shape (n_transitions,)
-            Only with ``target``: the probability of the action under it, and this divided by ``probability``.
+            Only with ``target``: the probability of the action under it, and the ratio of this to ``probability``.
 
     Raises
     ------
     ImportError
         If gymnasium is not installed.
     ValueError
-        If env is not an environment or has an unsupported observation space (which is named), its steps do not have
-        Gymnasium's five values, the policy does not fit the environment, an action or observation is not of its space,
-        an observation or reward is not finite, n_transitions, seed or one_hot is out of range, or a target does not fit
-        or its ratios are unknown.
+        If env is not an environment or has an unsupported observation space (which the message names), its steps do not
+        return the five values of Gymnasium, the policy does not match the environment, an action or observation is not
+        in its space, an observation or reward is not finite, n_transitions, seed or one_hot is out of range, or a
+        target does not match or its ratios are unknown.
 
     See Also
     --------
@@ -150,8 +152,8 @@ def _collect(env, policy, n, seed, one_hot):
 def collect_vector(env, policy, n, seed, one_hot):
     """The Bunch of `collect_transitions` for a vector environment, sorted by environment.
 
-    An environment is reset within the step that ends an episode (the last observation is then in ``info``), or by the
-    next step (which is not a transition), or only on request.
+    Depending on the mode, an environment is reset within the step that ends an episode (the last observation is then in
+    ``info``), by the next step (which is not a transition), or only on request.
     """
     from gymnasium.vector.utils import iterate
 

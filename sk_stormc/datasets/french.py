@@ -114,20 +114,20 @@ def fetch_french_portfolios(
 ) -> Bunch:
     """Load daily returns of 25 portfolios of the Kenneth R. French data library.
 
-    The portfolios are value-weighted, five classes of size by five classes of another characteristic. The
-    zip file is downloaded once and kept unchanged in `data_home`. Without a network, download it by other
+    The value-weighted portfolios are the intersections of five size classes and five classes of another characteristic.
+    The zip file is downloaded once and kept unchanged in `data_home`. Without network access, download it by other
     means and place it there under its own name, such as ``Europe_25_Portfolios_ME_OP_Daily_CSV.zip``.
 
     Parameters
     ----------
     region : {"Europe", "Japan", "Asia_Pacific_ex_Japan", "North_America", "Developed", "Global", \
             "Developed_ex_US", "Global_ex_US", "US"}, default="Europe"
-        Where the firms are listed. "Global" and "Global_ex_US" are the library's older names of
+        The region in which the firms are listed. "Global" and "Global_ex_US" are the library's older names of
         "Developed" and "Developed_ex_US" and give the same data.
     sort : {"OP", "BE-ME", "INV"}, default="OP"
-        The characteristic beside size: operating profitability, book-to-market or investment.
+        The characteristic in addition to size: operating profitability, book-to-market or investment.
     data_home : str or path-like, default=None
-        The folder of the zip file. None means that of :func:`sklearn.datasets.get_data_home`.
+        The folder of the zip file. None means the folder of :func:`sklearn.datasets.get_data_home`.
     download_if_missing : bool, default=True
         If False and the file is not in `data_home`, raise an OSError instead of downloading it.
     as_frame : bool, default=False
@@ -146,15 +146,15 @@ def fetch_french_portfolios(
         names : list of str of length 25
             The names of the portfolios.
         description, DESCR : str
-            A description of the data and their source, with the header of the file. Both names have the same text.
+            A description of the data and their source, including the header of the file. Both names hold the same text.
 
     Raises
     ------
     ValueError
         If `region` or `sort` is unknown, or the file has no daily table of 25 portfolios.
     OSError
-        If the file is missing and `download_if_missing` is False, the download fails, or the file is not
-        a sound zip file.
+        If the file is missing and `download_if_missing` is False, the download fails, or the file is not a valid zip
+        file.
     ImportError
         If `as_frame` is True and pandas is not installed.
 
@@ -223,16 +223,16 @@ class FrenchTable(NamedTuple):
     """One table of a file of the library."""
 
     title: str  # the line above the table, such as "Average Value Weighted Returns -- Daily"
-    dates: np.ndarray  # datetime64, of unit D, M or Y as the file gives days, months or years
+    dates: np.ndarray  # datetime64, with the unit D, M or Y of the file
     names: list
     values: np.ndarray  # in the file's own unit (percent for returns), NaN where missing
 
 
 def parse_french_csv(text):
-    """The header and the tables, perhaps none, of a CSV file of the Kenneth R. French data library.
+    """The header and the tables, if any, of a CSV file of the Kenneth R. French data library.
 
-    The file has free text, then tables, each a title line, a line of column names that begins with a comma, and rows
-    that begin with a date.
+    The file contains free text, followed by tables. Each table has a title line, a line of column names that begins
+    with a comma, and rows that begin with a date.
     """
     lines = text.splitlines()
     header, title, sections = [], "", []

@@ -30,7 +30,7 @@ def make_gaussian_returns(
     n_assets : int, default=200
         Number of columns, at least 1.
     mean : float or array-like of shape (n_assets,), default=4.0
-        Expected return, one for all assets or one for each.
+        Expected return, one for all assets or one for each asset.
     condition_number : float, default=20.0
         The eigenvalue :math:`\\kappa` > 0. It is the condition number of the covariance if it is at least
         1 and `n_assets` is at least 2. Below 1 the condition number is its inverse.

@@ -1,4 +1,4 @@
-"""Markov reward processes: known models for policy evaluation, random ones, and those that environments publish."""
+"""Markov reward processes: exact models for policy evaluation, random ones, and those of environments."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ class MarkovRewardProcess:
     Raises
     ------
     ValueError
-        If rows of P are negative or do not sum to one (the first is named), shapes disagree, values are not finite, or
-        gamma is outside [0, 1).
+        If rows of P are negative or do not sum to one (the message names the first), shapes disagree, values are not
+        finite, or gamma is outside [0, 1).
 
     Examples
     --------
@@ -85,11 +85,11 @@ class MarkovRewardProcess:
     def from_gymnasium(
         cls, env: Any, policy: Any = None, gamma: float = 0.95, *, features: ArrayLike | None = None
     ) -> Self:
-        """The exact model of a Gymnasium environment that publishes it as ``unwrapped.P``, under a policy.
+        """The exact model, under a policy, of a Gymnasium environment that publishes it as ``unwrapped.P``.
 
-        FrozenLake, CliffWalking and Taxi publish it. A terminal state leads only to itself, without reward, so its
-        value is 0. A limit on the steps of an episode is not part of the model, because a truncated episode would have
-        continued.
+        FrozenLake, CliffWalking and Taxi publish their models. A terminal state leads only to itself, without reward,
+        so its value is 0. A limit on the number of steps in an episode is not part of the model, because a truncated
+        episode would have continued.
 
         Parameters
         ----------
@@ -106,7 +106,7 @@ class MarkovRewardProcess:
         Returns
         -------
         MarkovRewardProcess
-            ``rewards`` has the mean reward of each transition, over the actions that may have caused it.
+            ``rewards`` contains the mean reward of each transition, over the actions that may have caused it.
 
         Raises
         ------
@@ -114,7 +114,7 @@ class MarkovRewardProcess:
             If gymnasium is not installed.
         ValueError
             If the environment has no ``unwrapped.P``, has a state that ends only some of the episodes that enter it, or
-            has probabilities that do not sum to one, or if the policy does not fit it.
+            has probabilities that do not sum to one, or if the policy does not match the environment.
 
         See Also
         --------
@@ -135,7 +135,7 @@ class MarkovRewardProcess:
         return f"{type(self).__name__}(n_states={n_states}, n_features={n_features}, gamma={self.gamma!r})"
 
     def exact_value(self) -> FloatArray:
-        """The value of each state: V = (I - gamma P)^-1 E[r | s].
+        """Return the value of each state: V = (I - gamma P)^-1 E[r | s].
 
         Returns
         -------
@@ -152,7 +152,7 @@ class MarkovRewardProcess:
         return value
 
     def problem(self, **params: Any) -> BellmanProblem:
-        """The compositional problem, for `minimize`.
+        """Return the compositional problem, for `minimize`.
 
         Parameters
         ----------
@@ -166,10 +166,10 @@ class MarkovRewardProcess:
         return BellmanProblem(self.transition_matrix, self.rewards, self.features, self.gamma, **params)
 
     def transitions(self, n_transitions: int, random_state: RandomState = None) -> Transitions:
-        """Independent transitions, for `BellmanValueEstimator.fit`.
+        """Draw independent transitions, for `BellmanValueEstimator.fit`.
 
-        A state that leads only to itself, without reward, is terminal. Transitions into it are terminal, and none
-        starts there (unless all states are terminal). The states are drawn uniformly from the others.
+        A state that leads only to itself, without reward, is terminal. Transitions into it are terminal, and no
+        transition starts in it (unless all states are terminal). The states are drawn uniformly from the other states.
 
         Parameters
         ----------
@@ -206,7 +206,7 @@ def make_bellman_problem(
 ) -> MarkovRewardProcess:
     """Make a random Markov reward process: the model of the paper's experiment, or a Garnet.
 
-    With ``random_state=1`` and the other defaults it is bit for bit the paper's model. P, the rewards of the
+    With ``random_state=1`` and the other defaults the result is bit-for-bit the paper's model. P, the rewards of the
     transitions and the features are drawn uniformly from (0, 1), in this order, and filled column by column. The rows
     of P are then normalised. There is no intercept. n_states times the objective has the minimum 47.8389, and the value
     100.0195 at w = 0.
@@ -220,15 +220,15 @@ def make_bellman_problem(
     gamma : float, default=0.95
         Discount factor in [0, 1).
     kind : {"dense", "garnet"}, default="dense"
-        With "garnet" each state has 10 successors (or n_states, if fewer), with probabilities from uniform cuts of
-        [0, 1], and a standard normal reward. P is then sparse.
+        With "garnet" each state has 10 successors (or n_states, if there are fewer), with probabilities from uniform
+        cuts of [0, 1], and a standard normal reward. P is then sparse.
     random_state : int, RandomState instance or None, default=None
         Pass an int for reproducible output across calls.
 
     Returns
     -------
     MarkovRewardProcess
-        Its ``problem()`` is for `minimize`, its ``transitions(n)`` for `BellmanValueEstimator.fit`.
+        Use its ``problem()`` for `minimize`, and its ``transitions(n)`` for `BellmanValueEstimator.fit`.
 
     Raises
     ------
@@ -273,7 +273,7 @@ def make_bellman_problem(
 
 
 def model_of(env, policy):
-    """The transition matrix and the mean rewards (both CSR) of a published model, in which ends lead to themselves."""
+    """Transition matrix and mean rewards (both CSR) of a published model. Terminal states lead to themselves."""
     env = environment(env)
     model = getattr(env.unwrapped, "P", None)
     if model is None:

@@ -1,4 +1,4 @@
-"""Transitions of recorded episodes: lists of episodes, flat arrays of them, or data sets of Minari."""
+"""Transitions of recorded episodes: lists of episodes, flat arrays, or Minari data sets."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from sk_stormc.utils.validation import as_numbers, check_bool, short
 
 OTHERS = "done", "dones", "is_terminal", "terminal", "terminals", "terminated"
 PARTS = "observations", "actions", "rewards", "terminations", "truncations", "next_observations"
-GOES_ON = 1e-6  # difference, relative to a column's largest value, up to which a row is what the row before led to
+GOES_ON = 1e-6  # relative difference of a row from the successor of the row before, up to which they are equal
 
 
 def transitions_from_episodes(episodes: Iterable[Any], *, observation_space: Any = None, one_hot: bool = True) -> Bunch:
@@ -27,12 +27,12 @@ def transitions_from_episodes(episodes: Iterable[Any], *, observation_space: Any
     episodes : iterable
         The episodes. Each is an object with the attributes, or a mapping with the keys, observations, actions, rewards,
         terminations and truncations, or a tuple of these in this order. The last two may be missing. A named tuple is
-        an object. The episodes of a data set of Minari have this form, so it can be passed itself.
+        treated as an object. The episodes of a Minari data set have this form, so the data set itself can be passed.
 
         - observations: a sequence of T + 1 observations, the last of which follows the last step. If there are only T,
-          the last step is dropped unless it is terminal, or there are next_observations. Observations of several
-          parts are a mapping or a tuple of such sequences, or a list of mappings. Parts with names are in the order
-          of the first episode, or of the space.
+          the last step is dropped unless it is terminal, or there are next_observations. Observations with several
+          parts are a mapping or a tuple of such sequences, or a list of mappings. Named parts are in the order of the
+          first episode, or of the space.
         - next_observations: a sequence of the T observations that follow the steps, which may be missing.
         - actions, rewards: sequences of length T.
         - terminations: whether each of the T steps is terminal, or one bool for the last step. Without them no step is
@@ -40,23 +40,23 @@ def transitions_from_episodes(episodes: Iterable[Any], *, observation_space: Any
         - truncations: the same for episodes that were cut off. They have no effect, because a truncated episode would
           have continued.
     observation_space : gymnasium.Space, default=None
-        The space of the observations. None means that of the data set, if it has one. Discrete and MultiDiscrete parts
-        become indicators.
+        The space of the observations. None means the space of the data set, if it has one. Discrete and MultiDiscrete
+        parts are converted to indicators.
     one_hot : bool, default=True
-        Whether Discrete and MultiDiscrete parts become indicators. False keeps them as numbers.
+        Whether Discrete and MultiDiscrete parts are converted to indicators. If False, they are kept as numbers.
 
     Returns
     -------
     log : sklearn.utils.Bunch
-        X, y, next_X, terminal, time, action and episode, as `collect_transitions` returns them. ``episode`` counts the
+        X, y, next_X, terminal, time, action and episode, as returned by `collect_transitions`. ``episode`` counts the
         episodes from 0.
 
     Raises
     ------
     ValueError
-        If an episode lacks a part, has parts that do not fit, or has ``dones`` or the like in place of terminations, if
-        numbers are not finite, or if an episode ends or is cut before its last step. The episode and the step are
-        named, both counted from 0.
+        If an episode lacks a part, has inconsistent parts, or has ``dones`` or the like in place of terminations, if
+        numbers are not finite, or if an episode ends or is cut off before its last step. The message names the episode
+        and the step, both counted from 0.
 
     See Also
     --------
@@ -104,52 +104,52 @@ def transitions_from_arrays(
     observation_space: Any = None,
     one_hot: bool = True,
 ) -> Bunch:
-    """Convert episodes that are concatenated in flat arrays to transitions, as D4RL and d3rlpy have them.
+    """Convert episodes that are concatenated in flat arrays, as in D4RL and d3rlpy, to transitions.
 
     An episode ends with each row in which ``terminals`` or ``timeouts`` is true, and the next row begins another one.
     Within an episode the successor of a row is the observation of the next row. If ``next_observations`` is None, the
     last observation of an episode that was cut off is not in the arrays. The last row of such an episode has no
-    successor, and is dropped. So is the last row of the arrays, unless it is terminal: whether it was cut off there or
-    would have continued, its successor is missing.
+    successor, and is dropped. The last row of the arrays is also dropped, unless it is terminal, because its successor
+    is missing in any case.
 
     Parameters
     ----------
     observations : array-like of shape (n_rows, ...), mapping or tuple
-        The observations before the steps. Arrays are flattened. Observations of several parts are a mapping or a tuple
-        of arrays.
+        The observations before the steps. Arrays are flattened. Observations with several parts are a mapping or a
+        tuple of arrays.
     actions : array-like of shape (n_rows,) or (n_rows, n_columns)
-        The actions. Integers of shape (n_rows, 1) become an array of shape (n_rows,).
+        The actions. Integers of shape (n_rows, 1) are converted to an array of shape (n_rows,).
     rewards : array-like of shape (n_rows,) or (n_rows, 1)
         The rewards.
     terminals : array-like of shape (n_rows,) or (n_rows, 1)
-        Whether the episode ends for good with the step: booleans, or 0 and 1.
+        Whether the step is terminal: booleans, or 0 and 1.
     timeouts : array-like of shape (n_rows,) or (n_rows, 1), default=None
         Whether the episode is cut off after the step, in the same form. A row that is true in both is terminal. None
-        means that no row is cut off, except, with ``next_observations``, where the successor of a row is not the next
-        row: there another episode begins. Without both, only ``terminals`` separate episodes, and an episode that was
-        cut off would seem to lead to the start of the next one.
+        means that no row is cut off, except, with ``next_observations``, the rows whose successor is not the next row,
+        after which another episode begins. Without ``timeouts`` and ``next_observations``, only ``terminals`` separate
+        episodes, and an episode that was cut off would seem to lead to the start of the next one.
     next_observations : array-like of shape (n_rows, ...), mapping or tuple, default=None
         The observations after the steps. No row is then dropped.
     observation_space : gymnasium.Space, default=None
-        The space of the observations. Discrete and MultiDiscrete parts become indicators.
+        The space of the observations. Discrete and MultiDiscrete parts are converted to indicators.
     one_hot : bool, default=True
-        Whether Discrete and MultiDiscrete parts become indicators. False keeps them as numbers.
+        Whether Discrete and MultiDiscrete parts are converted to indicators. If False, they are kept as numbers.
 
     Returns
     -------
     log : sklearn.utils.Bunch
-        X, y, next_X, terminal, time, action and episode, as `collect_transitions` returns them, for the rows that are
+        X, y, next_X, terminal, time, action and episode, as returned by `collect_transitions`, for the rows that are
         kept. The successor of a terminal row without next_observations is its own observation, which has no effect.
 
     Raises
     ------
     ValueError
         If arrays differ in their number of rows, numbers are not finite, terminals or timeouts are neither booleans nor
-        0 and 1, or no row has a successor. The row is named.
+        0 and 1, or no row has a successor. The message names the row.
 
     See Also
     --------
-    transitions_from_episodes : A list of episodes, each with arrays of its own.
+    transitions_from_episodes : A list of episodes with separate arrays.
 
     Examples
     --------
@@ -205,7 +205,7 @@ def _log(seen, one_hot, left, rewards, came, terminal, actions, episode):
 
 
 class _Observations:
-    """The form of all observations of a log: that of the space, if there is one, else that of the first ones."""
+    """The form of all observations of a log, from the space if there is one, otherwise from the first ones."""
 
     def __init__(self, space):
         self.columns = None if space is None else Columns(space, "observation_space")
@@ -227,7 +227,7 @@ class _Observations:
         return np.hstack([parts[key] for key in self.first])
 
     def checked(self, rows, one_hot):
-        """The rows, with indicators if there is a space and ``one_hot``."""
+        """The rows, with indicators if there is a space and ``one_hot`` is true."""
         return rows if self.columns is None else self.columns.checked(rows, one_hot)
 
 
@@ -299,7 +299,7 @@ def _parts_of_episode(episode, where):
 
 
 def _numbers(name, values, where=None):
-    """The checked finite numbers. An error names the step of an episode, or the row of flat arrays."""
+    """The checked finite numbers. An error message names the step of an episode, or the row of flat arrays."""
     try:
         numbers = as_numbers(name, values)
     except ValueError as error:
@@ -316,7 +316,7 @@ def _place(k, where):
 
 
 def _as_many(name, rows, n, where=None):
-    """The rows, if there are n of them."""
+    """The rows, after a check that there are n of them."""
     if len(rows) != n:
         raise ValueError(f"{name} must be as many as rewards, {n}, got {len(rows)}{f' in {where}' if where else ''}")
     return rows
@@ -351,7 +351,7 @@ def _check_actions(actions, where=None):
 
 
 def _flags(name, values, n, where=None):
-    """n booleans, from booleans or from 0 and 1; of an episode, also from one for its last step or from None."""
+    """n booleans, from booleans or from 0 and 1; for an episode also from one for its last step, or from None."""
     given = _one_each(np.asarray(False if values is None and where else values))
     kind = given.dtype
     if given.dtype.kind in "iuf" and np.isin(given, (0, 1)).all():

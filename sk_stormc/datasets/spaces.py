@@ -7,7 +7,7 @@ from sk_stormc.utils.validation import short
 
 
 class Columns:
-    """The numbers of an observation, one column each. ``whose`` names the space in errors."""
+    """The numbers of an observation, one column each. ``whose`` names the space in error messages."""
 
     def __init__(self, space, whose="env"):
         from gymnasium.spaces.utils import flatten_space
@@ -35,7 +35,7 @@ class Columns:
         return row
 
     def rows(self, batch):
-        """The rows of several observations: a list of them, or Gymnasium's batched form, an array for each part."""
+        """The rows of several observations: a list, or the batched form of Gymnasium with an array for each part."""
         from gymnasium.spaces import Box
         from gymnasium.vector.utils import batch_space, iterate
 
@@ -51,7 +51,7 @@ class Columns:
         return np.array([self.row(one) for one in each], self.bounds.dtype).reshape(len(each), -1)
 
     def checked(self, rows, one_hot):
-        """The rows, if discrete columns are of their space; with ``one_hot`` as one indicator for each value."""
+        """The rows, with discrete columns validated, and with ``one_hot`` encoded as one indicator for each value."""
         at = np.flatnonzero(self.discrete)
         if not len(at):
             return rows
@@ -61,7 +61,7 @@ class Columns:
             raise ValueError(f"{self.wrong}{numbers[wrong][0]:g}")
         if not one_hot:
             return rows
-        parts = np.split(rows, np.unique([at, at + 1]), axis=1)  # a discrete column is a part of its own
+        parts = np.split(rows, np.unique([at, at + 1]), axis=1)  # each discrete column is a separate part
         begins = np.cumsum([0, *(part.shape[1] for part in parts)])
         for k, j in enumerate(begins[:-1]):
             if parts[k].shape[1] and self.discrete[j]:
@@ -70,7 +70,7 @@ class Columns:
 
 
 def _plain(space, whose, where=""):
-    """The space with a Box of floats in place of each part, which has the bounds of a discrete one."""
+    """The space with a Box of floats in place of each part. For a discrete part it has the bounds of the part."""
     from gymnasium import spaces
 
     if isinstance(space, spaces.Tuple):

@@ -1,6 +1,6 @@
-"""Maps of points: stochastic neighbour embedding with the Gaussian and the Student-t kernel.
+"""Neighbour embedding: stochastic neighbour embedding with the Gaussian and the Student-t kernel.
 
-This package has the nearest-neighbour search and the affinities, the objective and its fast sums over all pairs, the
-graph Laplacian that preconditions the steps, initialisations, the placing of new samples, and the estimator
+This package contains the nearest-neighbour search and the affinities, the objective and its fast sums over all pairs,
+the preconditioner by the graph Laplacian, initializations, the transform of new samples, and the estimator
 `SNEEmbedding`.
 """

@@ -39,14 +39,14 @@ __all__ = [
     "perplexity_search",
 ]
 
-TOLERANCE = 1e-4  # of log(perplexity), before the last Newton step, which squares the error
+TOLERANCE = 1e-4  # tolerance of log(perplexity) before the last Newton step, which squares the error
 MAX_ITER = 100
-BLOCK = 2**15  # distances of one block, few enough to stay in the cache
+BLOCK = 2**15  # distances of one block, which fits in the cache
 TINY = np.finfo(float).tiny
 
 
 def check_perplexity(perplexity):
-    """The checked perplexity as a float, or several as a tuple of floats. A ValueError if it is neither."""
+    """The checked perplexity as a float, or several as a tuple of floats. Raises ValueError if it is neither."""
     if isinstance(perplexity, (list, tuple)) or (isinstance(perplexity, np.ndarray) and perplexity.ndim == 1):
         if not len(perplexity):
             raise ValueError(f"perplexity must be a number or a sequence of some, got {short(perplexity)}")
@@ -58,15 +58,15 @@ def check_perplexity(perplexity):
 
 
 def conditional_probabilities(distances: ArrayLike, perplexity: float) -> FloatArray:
-    """Probabilities proportional to exp(-beta D^2) for each row, with the beta that gives the row its perplexity.
+    """Convert distances to probabilities proportional to exp(-beta D^2), with the beta of each row for its perplexity.
 
     Parameters
     ----------
     distances : array-like of shape (n_points, n_neighbors)
         Distances D, not squared.
     perplexity : float
-        The exponential of the entropy of each row, at least 1. If ties among the distances do not allow it, the nearest
-        possible value is used.
+        The exponential of the entropy of each row, at least 1. If it cannot be attained because of ties among the
+        distances, the nearest possible value is used.
 
     Returns
     -------
@@ -94,7 +94,7 @@ def conditional_probabilities(distances: ArrayLike, perplexity: float) -> FloatA
     return P
 
 
-@np.errstate(under="ignore")  # of neighbours that are much farther than others
+@np.errstate(under="ignore")  # for neighbours that are much farther than others
 def _to_probabilities(D, perplexity):
     """Turn distances into probabilities, in place."""
     n, k = D.shape
@@ -116,23 +116,23 @@ def _to_probabilities(D, perplexity):
 
 @lru_cache(8)
 def _guess(k, target):
-    """A first guess of the precision beta: that of k evenly spaced squared distances, which are typical of data."""
+    """A first guess of the precision beta: the beta of k evenly spaced squared distances, which are typical of data."""
     return _precisions(np.linspace(0, 2, k, dtype=np.float32)[None], target, np.ones(1))[0]
 
 
 def _precisions(D, target, beta):
-    """The beta of each row for which the entropy of exp(-beta D) is the target, from a first guess, in float32."""
+    """The beta of each row for which the entropy of exp(-beta D) is the target, in float32, from a first guess."""
     space, betas = np.empty_like(D), beta
     rows, going = np.arange(len(D)), np.ones(len(D), bool)
     low, high = np.zeros(len(D)), np.full(len(D), np.inf)
     for _ in range(MAX_ITER):
         p = np.multiply(D, -beta[:, None].astype(D.dtype), out=space[: len(D)])
         np.exp(p, out=p)
-        # not as a product with ones, whose rounding would depend on the other rows
+        # not a product with ones, whose rounding would depend on the other rows
         total = p.sum(axis=1).astype(float)
         p *= D
         mean, square = p.sum(axis=1) / total, np.einsum("ij,ij->i", p, D) / total
-        excess = np.log(total) + beta * mean - target  # of the entropy, which decreases in beta
+        excess = np.log(total) + beta * mean - target  # excess of the entropy, which decreases in beta
         low, high = np.where(excess > 0, beta, low), np.where(excess > 0, high, beta)
         slope = beta * beta * (square - mean * mean)  # -d entropy / d log beta
         with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
@@ -170,18 +170,18 @@ def nearest_neighbors(
     n_jobs: int | None = None,
     neighbors: Neighbors = "exact",
 ) -> NearestNeighbors:
-    """A fitted search for the nearest neighbours of the points of X, and of new points among them.
+    """Fit a search for the nearest neighbours of the points of X, and of new points among them.
 
     Parameters
     ----------
     X : ndarray or CSR matrix of shape (n_points, n_features)
         With metric="precomputed" distances or a sparse neighbour graph, (n_points, n_points).
     n_neighbors : int
-        Number of neighbours. If the data have fewer, all of them. For a graph, at most the length of its shortest row.
+        Number of neighbours. If the data have fewer, all are used. For a graph, at most the length of its shortest row.
     metric, metric_params, n_jobs
         Parameters of `sklearn.neighbors.NearestNeighbors`.
     neighbors : {"exact", "approximate", "auto"}, default="exact"
-        How the neighbours of X among themselves are found, as in `SNEEmbedding`.
+        Method of finding the neighbours of X among themselves, as in `SNEEmbedding`.
 
     Returns
     -------
@@ -217,7 +217,7 @@ def perplexity_search(
     n_jobs: int | None = None,
     neighbors: Neighbors = "exact",
 ) -> tuple[NearestNeighbors, float | tuple[float, ...]]:
-    """A fitted search for the neighbours that a perplexity needs, and the largest perplexity that the data allow.
+    """Fit a search for the neighbours that a perplexity needs, and return the largest perplexity that the data allow.
 
     Parameters
     ----------
@@ -225,13 +225,13 @@ def perplexity_search(
         With metric="precomputed" distances or a sparse neighbour graph, (n_points, n_points).
     perplexity : float or sequence of float
         At least 1. If it is above a third of the smallest number of neighbours that a point has (n_points - 1, or the
-        length of the shortest row of a graph), it is lowered to that, but not below 1, with a UserWarning.
+        length of the shortest row of a graph), it is lowered to this third, but not below 1, with a UserWarning.
     factor : {2, 3}, default=3
-        The search is for factor * perplexity + 1 neighbours. With several perplexities, the largest counts.
+        The search is for factor * perplexity + 1 neighbours, for the largest of several perplexities.
     metric, metric_params, n_jobs
         Parameters of `sklearn.neighbors.NearestNeighbors`.
     neighbors : {"exact", "approximate", "auto"}, default="exact"
-        How the neighbours of X among themselves are found, as in `SNEEmbedding`.
+        Method of finding the neighbours of X among themselves, as in `SNEEmbedding`.
 
     Returns
     -------
@@ -260,7 +260,7 @@ def perplexity_search(
     most, largest = max(1.0, fewest / 3), np.max(asked)
     used = min(asked, most) if not isinstance(asked, tuple) else tuple(value for value in asked if value <= most)
     if isinstance(asked, tuple) and most < largest and most not in used:
-        used += (most,)  # once, however many are lowered to it
+        used += (most,)  # only once, even if several are lowered to it
     if most < largest:
         warn(
             f"perplexity={perplexity} is too large for data in which a sample has {fewest} neighbours: lowered to "
@@ -273,12 +273,12 @@ def perplexity_search(
 
 
 def affinities(search: NearestNeighbors, perplexity: float | Sequence[float]) -> SparseMatrix:
-    """Sparse conditional probabilities p_{j|i} over each point's nearest neighbours.
+    """Compute sparse conditional probabilities p_{j|i} over each point's nearest neighbours.
 
     Parameters
     ----------
     search : sklearn.neighbors.NearestNeighbors
-        From `nearest_neighbors` or `perplexity_search`.
+        A search returned by `nearest_neighbors` or `perplexity_search`.
     perplexity : float or sequence of float
         At least 1. With a sequence, the affinities of all its perplexities are averaged.
 
@@ -338,7 +338,7 @@ def perplexity_affinities(
     n_jobs: int | None = None,
     neighbors: Neighbors = "exact",
 ) -> SparseMatrix:
-    """Sparse conditional probabilities p_{j|i} over each point's nearest neighbours, from the points.
+    """Compute sparse conditional probabilities p_{j|i} over each point's nearest neighbours, from the points.
 
     Parameters
     ----------
@@ -348,12 +348,12 @@ def perplexity_affinities(
         At least 1. It is lowered with a UserWarning if it is above a third of the number of neighbours. With a
         sequence, the affinities of all its perplexities are averaged, all with the neighbours of the largest.
     n_neighbors : int, default=None
-        Number of neighbours. None means 3 perplexity + 1, for the largest perplexity. If the data have fewer, all of
-        them.
+        Number of neighbours. None means 3 perplexity + 1, for the largest perplexity. If the data have fewer, all are
+        used.
     metric, metric_params, n_jobs
         Parameters of `sklearn.neighbors.NearestNeighbors`.
     neighbors : {"exact", "approximate", "auto"}, default="exact"
-        How the neighbours of X among themselves are found, as in `SNEEmbedding`.
+        Method of finding the neighbours of X among themselves, as in `SNEEmbedding`.
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""The part of `SNEEmbedding` that makes the optimisation problem, and continues from a finished map."""
+"""Methods of `SNEEmbedding` that create the optimisation problem, and continue the optimisation of a fitted map."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from sk_stormc.utils.words import check_unchanged, in_words
 __all__ = ["Continuation", "as_map"]
 
 SAME = ("n_components", "perplexity", "kernel", "dof", "metric")  # parameters that `optimize` may not change
-FIRST = 10  # affinities of a sample by which the samples are ordered: the nearest neighbours if there was a search
-CURVES = ("loss_curve", "ifo", "record_iterations", "n_evaluations", "n_iter")  # these continue from stage to stage
+FIRST = 10  # number of affinities by which the samples are ordered, of the nearest neighbours if there was a search
+CURVES = ("loss_curve", "ifo", "record_iterations", "n_evaluations", "n_iter")  # extended from stage to stage
 
 
 def as_map(x, order, dtype):
-    """The centred embedding in the order of the samples, from the variables of a problem with another order."""
+    """The centred embedding in the order of the samples, from the variables of a problem in another order."""
     points = x.reshape(len(order), -1)
     embedding = np.empty(points.shape, dtype)
     embedding[order] = points - points.mean(axis=0, dtype=float)
@@ -55,23 +55,23 @@ class Continuation:
         learning_rate: float | None = None,
         record_every: int | str = "auto",
     ) -> Self:
-        """Continue to optimise the fitted map: one more stage, after those of `fit` and of earlier calls.
+        """Continue the optimisation of the fitted map by one more stage, after those of `fit` and of earlier calls.
 
         ``embedding_`` and ``kl_divergence_`` are replaced, and ``loss_curve_``, ``record_iterations_``, ``ifo_``,
         ``n_evaluations_`` and ``n_iter_`` are extended. Callbacks are called at the records, and `resume` continues a
-        stage that was ended early.
+        stage that ended early.
 
         Parameters
         ----------
         n_iter : int, default=100
-            Number of iterations of the stage. The learning rate falls to 0 over the second half of them, and in a long
-            stage over more.
+            Number of iterations of the stage. The learning rate decreases to 0 over the second half of them, and in a
+            long stage over a larger part.
         exaggeration : float, default=1.0
             Factor of the attraction, at least 1.
         learning_rate : float, default=None
-            The learning rate of the stage. None means that of the solver.
+            The learning rate of the stage. None means the learning rate of the solver.
         record_every : int or "auto", default="auto"
-            Approximate number of iterations between two records. 1 records every iteration, and "auto" makes about
+            Approximate number of iterations between two records. 1 records every iteration, and "auto" creates about
             twenty records.
 
         Returns
@@ -124,19 +124,19 @@ class Continuation:
 
     def _problem(self, near, P, solver, n_iter):
         """The optimisation problem of a map, and the order of the samples in it."""
-        # L-BFGS is the exact reference, and float32 is too coarse for it
+        # L-BFGS is the exact reference, for which float32 is too coarse
         dtype = np.float64 if isinstance(solver, LBFGS) else np.float32
-        # with neighbours close in memory, sums over the edges of many points take 3/5 of the time
+        # if neighbours are close in memory, sums over the edges of many points take 3/5 of the time
         order = reverse_cuthill_mckee(first_of_rows(P, FIRST))
         kernel = {"kernel": self._kernel(), "dof": self.dof, "joint": near.joint}
         return SNEProblem(P[order][:, order], self.n_components, n_iter=n_iter, dtype=dtype, **kernel), order
 
-    def _finish(self, problem, whole, solver, fit):
-        """Store the fitted attributes. ``whole`` is the result of all stages, with divergences as losses."""
+    def _finish(self, problem, result, solver, fit):
+        """Store the fitted attributes. ``result`` is that of all stages, with divergences as losses."""
         self._of_map = {"kernel": problem.kernel, "dof": problem.dof, "dtype": problem.dtype.name}
-        vars(self).pop("_divergence", None)  # that of an earlier map
-        self._keep(solver, whole, fit)
-        self.record_iterations_ = whole.record_iterations
+        vars(self).pop("_divergence", None)  # cached for an earlier map
+        self._keep(solver, result, fit)
+        self.record_iterations_ = result.record_iterations
         fit.end()
 
     @property

@@ -1,4 +1,4 @@
-"""Whether a map has converged, and the warnings of a fit whose map has not."""
+"""Convergence of a map, and the warnings of a fit whose map has not converged."""
 
 import warnings
 from contextlib import contextmanager
@@ -10,14 +10,14 @@ from sk_stormc.utils.warnings import warn
 
 __all__ = ["quiet", "warn_if_not_converged"]
 
-WORSE = 0.01  # of the start's divergence, by which the last map may be above the best; and must be below the start
-PROBE, MOVING = 3, 5.5e-3  # iterations beyond the last, and the part of the divergence that they must not take off
-DOT = 0.01  # a width at which all distances in a map are the same to its kernel
-NOTHING = 3e-4  # a divergence, or a difference of two, that no map shows
+WORSE = 0.01  # allowed excess over the best divergence, and least decrease, relative to the initial divergence
+PROBE, MOVING = 3, 5.5e-3  # number of additional iterations, and their allowed relative decrease of the divergence
+DOT = 0.01  # width below which the kernel does not distinguish the distances in a map
+NOTHING = 3e-4  # a divergence, or a difference of two, that is not visible in a map
 
 
 def warn_if_not_converged(model, problem, result):
-    """Warn if a map has not left its start, is worse than a recorded one, or has not converged.
+    """Warn if a map has not left its initialization, is worse than a recorded one, or has not converged.
 
     A map has not converged if a few more iterations at the full learning rate would lower the divergence notably.
     """
@@ -30,7 +30,7 @@ def warn_if_not_converged(model, problem, result):
         warn(message, ConvergenceWarning)
 
 
-# Each returns the warning, or None. What falls while the map is exaggerated is not the divergence.
+# Each function returns the warning, or None. The objective of an exaggerated map is not the divergence.
 
 
 def _worse(model, problem):

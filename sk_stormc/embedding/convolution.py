@@ -1,4 +1,4 @@
-"""Sums of the Student-t kernel over the nodes of a mesh: a short-range part on it, a long-range part on a coarser mesh.
+"""Convolution with the Student-t kernel on a mesh, with a short-range part, and a long-range part on a coarser mesh.
 
 The kernel decays slowly, so its periodic convolution on one mesh would wrap around unless the mesh were padded to twice
 its length. Therefore the kernel is split, as in Ewald summation of the Coulomb potential. With a degrees of freedom and
@@ -20,18 +20,18 @@ __all__ = ["EMPTY", "Convolution"]
 
 EMPTY = 30  # padding in nodes, over which the short-range part decays by about exp(-CUT * EMPTY**2)
 CUT = 0.006  # t0 / a in units of the mesh
-REACH = 72  # distance in nodes beyond which the short-range part is below the rounding of single precision
+REACH = 72  # distance in nodes beyond which the short-range part is below the rounding error of single precision
 COARSER = 4  # ratio of the node spacings of the two meshes
 MARGIN = 8  # coarse nodes between the largest distance in a map and half the mesh length, where the kernel wraps around
-TWICE = np.array([1, 4, 6, 4, 1]) / 8  # coefficients of a cubic B-spline of twice the width in those of the width
+TWICE = np.array([1, 4, 6, 4, 1]) / 8  # coefficients of a cubic B-spline of twice the width in those of single width
 CELLS = 2**18  # mesh cells of a thread's task
 
 
 class Convolution:
     """Convolution of a density on the nodes of a mesh with the kernel.
 
-    Splines spread the points on the nodes and gather the potential. This smooths twice, which the transform of the
-    kernel compensates for.
+    Splines spread the points on the nodes and interpolate the potential. The transform of the kernel compensates for
+    the smoothing by both.
 
     Parameters
     ----------
@@ -60,9 +60,9 @@ class Convolution:
             D = 0.0
             for axis, length in enumerate(of_shape):
                 D = D + _along(axis, np.square(np.arange(length // 2 + 1) * apart), len(of_shape))
-            whole, near = StudentT(dof), np.zeros_like(D)
+            student_t, near = StudentT(dof), np.zeros_like(D)
             some = tuple(slice(int(REACH * spacing / apart) + 1) for _ in of_shape)
-            value = whole.value(whole.base(D))
+            value = student_t.value(student_t.base(D))
             near[some] = value[some] * special.gammaincc(dof, CUT * dof / spacing**2 * value[some] ** (-1 / dof))
             return value, near
 
@@ -89,7 +89,7 @@ class Convolution:
 
 @lru_cache(32)  # a map that expands has meshes of the same few shapes, with other spacings
 def _transfer(shape, dtype):
-    """The matrices from the coarser mesh to the finer one along each axis, those back, and the coarser mesh's shape."""
+    """The matrices from the coarser to the finer mesh along each axis, those back, and the coarser mesh's shape."""
     lay = [_subdivision(length, length - EMPTY, dtype) for length in shape]
     others = [1] if len(shape) == 1 else [shape[1], lay[0].shape[1]]  # columns that are multiplied
     coarse = tuple(2 * fft.next_fast_len(U.shape[1] + MARGIN, real=True) for U in lay)
@@ -101,7 +101,7 @@ def _subdivision(n, used, dtype):
     """The matrix from splines of the coarser mesh to the first ``used`` of n nodes of the finer mesh."""
     wider = np.zeros(2 * len(TWICE) - 1)
     wider[::2] = TWICE
-    taps = np.convolve(TWICE, wider)  # of splines of four times the width, as COARSER says
+    taps = np.convolve(TWICE, wider)  # coefficients of splines of four times the width (COARSER)
     middle = COARSER * np.arange(-1, -(-(used + len(taps) // 2) // COARSER))
     node = middle[:, None] + np.arange(len(taps)) - len(taps) // 2
     inside = (node >= 0) & (node < used)
@@ -147,7 +147,7 @@ def _transformed(kernel, shape, dtype):
 
 
 def _convolved(density, kernel, shape):
-    """The convolution of a density with a kernel whose Fourier transform is known."""
+    """The convolution of a density with a kernel, from the kernel's Fourier transform."""
     workers = n_threads()
     waves = fft.rfft(density, shape[-1], axis=-1, workers=workers)
     if len(shape) == 2:
@@ -159,9 +159,9 @@ def _convolved(density, kernel, shape):
 
 
 def _filtered(waves, kernel):
-    """The product of two Fourier transforms, in place, because allocating memory costs as much as the product.
+    """The product of two Fourier transforms, in place, because allocating memory would cost as much as the product.
 
-    Along the first of two axes, the negative frequencies follow the positive ones.
+    Along the first of two axes, the positive frequencies are followed by the negative ones.
     """
     half = kernel.shape[0]
 

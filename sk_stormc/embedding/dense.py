@@ -6,7 +6,7 @@ import numpy as np
 
 __all__ = ["check_memory", "dense_jacobian"]
 
-SHARE = 0.25  # largest fraction of the machine's memory that it may use
+SHARE = 0.25  # largest fraction of the machine's memory that the Jacobian may use
 
 
 def check_memory(size, n, d):
@@ -21,7 +21,7 @@ def check_memory(size, n, d):
 
 
 def dense_jacobian(points, W, kernel, per_point):
-    """The Jacobian of the normalisers Z_k = sum_i W_ki k(D_ki), or of their sum, in all points."""
+    """The Jacobian of the normalisers Z_k = sum_i W_ki k(D_ki), or of their sum, with respect to all points."""
     n = len(points)
     difference = points[:, None] - points[None]
     w = kernel.base(np.einsum("kid,kid->ki", difference, difference))

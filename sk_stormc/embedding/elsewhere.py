@@ -1,4 +1,4 @@
-"""Parameters of TSNE, openTSNE and UMAP that have another name here, or none."""
+"""Parameters of TSNE, openTSNE and UMAP that have another name here, or do not exist."""
 
 __all__ = ["ELSEWHERE", "refuse_names_from_elsewhere"]
 
@@ -26,7 +26,7 @@ ELSEWHERE = {
 
 
 def refuse_names_from_elsewhere(cls, names):
-    """Raise a TypeError that says what parameters of other libraries are here."""
+    """Raise a TypeError that names the equivalents of parameters of other libraries."""
     for name in names:
         if name in ELSEWHERE and name not in cls._get_param_names():
             raise TypeError(f"{cls.__name__} has no parameter {name!r}. In its place there is: {ELSEWHERE[name]}")

@@ -1,4 +1,4 @@
-"""Stochastic neighbour embedding with scikit-learn's interface."""
+"""The estimator `SNEEmbedding`: stochastic neighbour embedding with scikit-learn's interface."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ from sk_stormc.utils.validation import (
 __all__ = ["SNEEmbedding"]
 
 EARLY = {"gaussian": 1.0, "student-t": 6.0}
-LBFGS_ITERATIONS = 1000  # upper limit; it usually converges before
+LBFGS_ITERATIONS = 1000  # upper limit; it usually converges earlier
 NEW_PERPLEXITY = 15.0  # largest default of transform_perplexity
 
 
@@ -61,74 +61,76 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Continuati
         Dimension of the embedding.
     perplexity : float or sequence of float, default=30.0
         Effective number of neighbours, at least 1. With a sequence, the affinities of all its perplexities are
-        averaged, so that a map shows small and large structures (openTSNE's `Multiscale`). If it is too large for the
-        data, it is lowered with a UserWarning, to a third of the smallest number of neighbours that a sample has. That
-        number is n_samples - 1, or the length of the shortest row of a graph. Of a sequence, values that are lowered
-        to the same number count once. ``perplexity_`` has what was used.
+        averaged, so that a map shows small and large structures (openTSNE's `Multiscale`). A perplexity that is too
+        large for the data is lowered with a UserWarning, to a third of the smallest number of neighbours that a sample
+        has. That number is n_samples - 1, or the length of the shortest row of a graph. Values of a sequence that are
+        lowered to the same number count once. ``perplexity_`` stores the result.
     kernel : {"auto", "student-t", "gaussian"}, default="auto"
-        Kernel of the embedding. "student-t" is t-SNE. "gaussian" is the paper's SNE, which crowds points together in
-        two dimensions. "auto" is "student-t" up to three dimensions, and "gaussian" above.
+        Kernel of the embedding. "student-t" gives t-SNE. "gaussian" gives the paper's SNE, which crowds points together
+        in two dimensions. "auto" is "student-t" up to three dimensions, and "gaussian" above.
     dof : float, default=1.0
-        Degrees of freedom of "student-t". As in openTSNE, the kernel of a distance d is (1 + d^2 / dof)^-dof.
-        (scikit-learn's kernel has the power (dof + 1) / 2 instead. At 1 the two agree.) Values below 1 split
-        clusters into finer ones. At most 10,000, which is nearly the Gaussian kernel.
+        Degrees of freedom of "student-t", at most 10,000, which is nearly the Gaussian kernel. As in openTSNE, the
+        kernel of a distance d is (1 + d^2 / dof)^-dof. (scikit-learn's kernel has the power (dof + 1) / 2 instead. The
+        two agree for dof = 1.) Values below 1 split clusters into finer ones.
     solver : str or CompositionalSolver, default="storm-c"
         One of "storm-c", "storm-c-paper", "sarah-c", "civr", "vrsc-pg", "scvr", "scgd", "acc-scgd", "asc-pg" and
         "lbfgs", or an instance. "storm-c-paper" uses the paper's unscaled steps, which hardly move the points. "lbfgs"
-        uses the exact gradient and suits up to a few thousand points.
+        uses the exact gradient and is suitable for up to a few thousand points.
     init : {"auto", "pca", "spectral", "random"} or ndarray of shape (n_samples, n_components), default="auto"
         Initial positions of the points. "pca" uses principal components. "spectral" uses the leading nontrivial
         eigenvectors of the random walk on the neighbour graph. "auto" is "pca" for features, and "spectral" for
-        metric="precomputed", for which "pca" is not possible. "random" is Gaussian noise with a standard deviation
-        of 1 for "gaussian" and of 1e-4 for "student-t". All other initialisations, including arrays, are centred and
-        rescaled: the widest column gets a standard deviation of 3 for "gaussian" and of 1e-4 for "student-t", because
-        other widths lead to worse minima. A constant column is replaced by noise of a tenth of that width. If you pass
-        an earlier ``embedding_``, its layout is kept.
+        metric="precomputed", for which "pca" is not possible. "random" is Gaussian noise with a standard deviation of 1
+        for "gaussian" and of 1e-4 for "student-t". All other initializations, including arrays, are centred and
+        rescaled: the standard deviation of the widest column becomes 3 for "gaussian" and 1e-4 for "student-t", because
+        other widths lead to worse minima. A constant column is replaced by noise of a tenth of that width. The layout
+        of an earlier ``embedding_`` that is passed as an array is kept.
     metric : str or callable, default="euclidean"
-        Metric of the data, as in `sklearn.neighbors.NearestNeighbors`, but for "nan_euclidean", since missing values
-        are refused. For a sparse X, only some are offered; the error says how to use the others. "mahalanobis" takes
-        metric_params={"VI": ...} or {"V": ...}. With "precomputed", X holds distances, which are not squared, or a
-        sparse graph of them. Negative ones that are rounding errors are taken as 0.
-        `sklearn.neighbors.KNeighborsTransformer` makes such a graph with mode="distance". A row of a graph may list any
-        number of neighbours; three times the perplexity is best. It may include the sample itself or not. If it lists
-        more neighbours than needed, the nearest are used. Stored zeros are distances of 0. With "affinities", X holds
-        the affinities themselves, dense or sparse, none negative. For "student-t" they are made symmetric and scaled to
-        a sum of 1, and for "gaussian" each row is scaled. The perplexity is then not used, and `transform` is not
-        available.
+        Metric of the data, as in `sklearn.neighbors.NearestNeighbors`, except "nan_euclidean", since missing values are
+        not supported. For a sparse X, only some metrics are supported; the error message describes how to use the
+        others. "mahalanobis" requires metric_params={"VI": ...} or {"V": ...}. With "precomputed", X contains
+        distances, which are not squared, or a sparse graph of them. Negative distances due to rounding are replaced by
+        0. `sklearn.neighbors.KNeighborsTransformer` creates such a graph with mode="distance". A row of a graph may
+        list any number of neighbours; three times the perplexity is best. It may or may not include the sample itself.
+        If it lists more neighbours than needed, the nearest are used. Stored zeros are distances of 0. With
+        "affinities", X contains the affinities themselves, dense or sparse, none negative. For "student-t" they are
+        symmetrised and scaled to a sum of 1, and for "gaussian" each row is scaled. The perplexity is then not used,
+        and `transform` is not available.
     metric_params : dict, default=None
         Further arguments of the metric.
     neighbors : {"auto", "exact", "approximate"}, default="auto"
-        How the nearest neighbours of the samples are found. "approximate" divides the data into cells by k-means, and
-        searches only the nearest cells, enough of them to find about 99 % of the neighbours. It supports dense data
-        with the Euclidean or the cosine metric. "auto" is "approximate" for such data with more than 10,000 samples and
-        more than five features, and "exact" otherwise. ``neighbor_recall_`` is the fraction of the neighbours that was
-        found.
+        Method of finding the nearest neighbours of the samples. "approximate" is an inverted file: it divides the data
+        into cells by k-means, and searches only the nearest cells, enough of them to find about 99 % of the neighbours.
+        It supports dense data with the Euclidean or the cosine metric. "auto" is "approximate" for such data with more
+        than 10,000 samples and more than five features, and "exact" otherwise. ``neighbor_recall_`` is the fraction of
+        the neighbours that was found.
     max_iter : int or "auto", default="auto"
-        Number of iterations, including the early ones. The automatic learning rate falls to 0 at the last one. "auto"
-        is 110 to 140, depending on the number of samples, the kernel and the dimension. For "lbfgs" it is at most 1000.
-        `resume` with a larger number continues from the finished map, with a rate that falls to 0 again.
+        Number of iterations, including those of early exaggeration. The automatic learning rate decreases to 0 at the
+        last one. "auto" is 110 to 140, depending on the number of samples, the kernel and the dimension. For "lbfgs" it
+        is at most 1000. `resume` with a larger number continues from the finished map, with a learning rate that
+        decreases to 0 again.
     early_exaggeration : float or "auto", default="auto"
-        Factor of the attraction in the first fifth of the iterations, which is at most 30. "auto" is 6 for "student-t"
-        and 1 for "gaussian", but not less than ``exaggeration``. A map in up to
-        two dimensions is rescaled after these iterations, if that alone halves its divergence.
+        Factor of the attraction in the first fifth of the iterations, which are at most 30. "auto" is 6 for "student-t"
+        and 1 for "gaussian", but not less than ``exaggeration``. A map in up to two dimensions is rescaled after these
+        iterations, if rescaling alone halves its divergence.
     exaggeration : float, default=1.0
         Factor of the attraction in the other iterations, at least 1. Larger values make clusters denser and move
         connected clusters closer together. Reported divergences do not include this factor.
     tol : float, "auto" or None, default="auto"
-        Passed to the solver. None keeps the solver's own value. "auto" runs all iterations, except for L-BFGS, which
-        keeps its own value.
+        Passed to the solver. None means the default of the solver. "auto" runs all iterations, except for L-BFGS, which
+        uses its default.
     transform_perplexity : float, default=None
         Perplexity of new samples in `transform`, which uses 3 transform_perplexity + 1 of their nearest neighbours. It
         is lowered if there are fewer neighbours. None means 15, or `perplexity` if that is smaller.
     record_every : int or "auto", default="auto"
-        Approximate number of iterations between two records. ``loss_curve_`` has the records, and callbacks are called
-        at them. 1 records every iteration. "auto" is about a twentieth of the iterations after the early ones;
-        callbacks are also called at some of the early ones.
+        Approximate number of iterations between two records. ``loss_curve_`` contains the records, and callbacks are
+        called at them. 1 records every iteration. "auto" is about a twentieth of the iterations after early
+        exaggeration; callbacks are also called at some of the earlier iterations.
     verbose : int, default=0
-        If positive, print a line with the divergence at each record, those of the early stage included, and a line
-        when the neighbours, the affinities and the start are found. All have the seconds from the beginning.
+        If positive, print a line with the divergence at each record, including the early stage, and a line when the
+        neighbours, the affinities and the initialization have been computed. All lines show the seconds since the
+        beginning.
     random_state : int, RandomState instance or None, default=None
-        Seed of the batches, and of a random start. Results are bit-for-bit reproducible for a given seed.
+        Seed of the batches, and of a random initialization. Results are bit-for-bit reproducible for a given seed.
     n_jobs : int, default=None
         Number of threads of `fit` and `transform`. None means 1, and -1 means all processors. The result does not
         depend on it. BLAS is limited to one thread during these calls.
@@ -139,25 +141,25 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Continuati
         The positions of the samples. They are float32 for float32 data.
     kl_divergence_ : float
         The final divergence. For "gaussian" it is (1/n) sum_i KL(P_i || Q_i), and for "student-t" the KL divergence of
-        the joint probabilities. P has 3 perplexity + 1 neighbours of each sample, as in `sklearn.manifold.TSNE`. It is
-        computed when it is first read, which takes about a tenth of the time of `fit`.
+        the joint probabilities. P has 3 perplexity + 1 neighbours of each sample, as in `sklearn.manifold.TSNE`. The
+        divergence is computed on first access, which takes about a tenth of the time of `fit`.
     kernel_ : {"student-t", "gaussian"}
         The kernel that was used.
     loss_curve_ : ndarray of shape (n_records,)
-        The divergence at the start, at up to 20 records of each stage after the early one, and at the end. For
+        The divergence at the initialization, at up to 20 records of each stage after the early one, and at the end. For
         "student-t" and more than 1024 samples the optimised P has 2 perplexity + 1 neighbours of each sample, so that
         the last value differs slightly from ``kl_divergence_``. The loss curves of `minimize` contain Phi instead. Up
         to a constant, Phi is the divergence for "student-t" and n times the divergence for "gaussian".
     record_iterations_ : ndarray of shape (n_records,)
         Iterations at the records.
     ifo_ : ndarray of shape (n_records,)
-        Number of oracle calls (IFO, Lemma 3.1) up to each record. Pairs that are summed exactly count as the fraction
-        of all pairs that they are.
+        Number of oracle calls (IFO, Lemma 3.1) up to each record. Pairs that are summed exactly count as their fraction
+        of all pairs.
     stop_reason_ : {"converged", "max_iter", "max_ifo", "non_finite", "interrupted", "callback"}
         Why the run ended. "callback" means that a callback ended it.
     neighbor_recall_ : float
         The fraction of the true neighbours that the search found, estimated on a sample of the data. It is 1 if the
-        search was exact, and NaN if X is a graph or holds affinities.
+        search was exact, and NaN if X is a graph or contains affinities.
     perplexity_ : float
         The perplexity that was used.
 
@@ -243,7 +245,7 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Continuati
         return tags
 
     def fit(self, X: Features, y: Any = None) -> Self:
-        """Embed the samples.
+        """Fit the embedding.
 
         Parameters
         ----------
@@ -260,7 +262,7 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Continuati
         ------
         ValueError
             If a parameter is out of its range, or if the data are not finite, are so large that their squares overflow,
-            or are not distances where distances are expected. The attributes of an earlier fit are then unchanged.
+            or are not distances if distances are expected. The attributes of an earlier fit are then unchanged.
         """
         return self._fit(X, y)
 
@@ -321,7 +323,7 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Continuati
         return self
 
     def fit_transform(self, X: Features, y: Any = None) -> FloatArray:
-        """Embed the samples and return the embedding.
+        """Fit the embedding and return it.
 
         Parameters
         ----------
@@ -345,21 +347,21 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Continuati
 
     @in_threads
     def transform(self, X: Features, return_distance: bool = False) -> FloatArray | tuple[FloatArray, FloatArray]:
-        """Place new samples among the embedded ones, independently of each other.
+        """Place new samples in the embedding, independently of each other.
 
-        A new sample has affinities p_j to its nearest training samples, whose embedded points are x_j. Its place z
+        A new sample has affinities p_j to its nearest training samples, whose embedded points are x_j. Its position z
         minimises sum_j p_j log(1 + |z - x_j|^2), for both kernels. It lies in the convex hull of these points. As the
-        distance of the sample to a training sample goes to 0, its place goes to the point of that sample. Training
-        samples get their own points. A sample that occurs several times in the training data is placed at the mean of
-        its points if these lie together, and otherwise near the first of them.
+        distance of the sample to a training sample tends to 0, its position tends to the point of that sample. Training
+        samples are placed at their own points. A sample that occurs several times in the training data is placed at the
+        mean of its points if these are close together, and otherwise near the first of them.
 
         Parameters
         ----------
         X : array-like or sparse matrix of shape (n_new, n_features)
-            With metric="precomputed" distances to the training data, or a sparse graph, (n_new, n_samples), whose
-            rows may list any number of training samples.
+            With metric="precomputed" distances to the training data, or a sparse graph, (n_new, n_samples), whose rows
+            may list any number of training samples.
         return_distance : bool, default=False
-            Whether to also return the distance of each sample from the training data.
+            Whether to also return the relative distance of each sample from the training data.
 
         Returns
         -------
@@ -429,7 +431,7 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Continuati
         return "student-t" if self.n_components <= 3 else "gaussian"
 
     def _make_solver(self):
-        """The solver to run. With tol="auto" it has no tolerance, because the learning rate must fall to 0."""
+        """The solver to run. With tol="auto" it has no tolerance, because the learning rate must decrease to 0."""
         check_int("max_iter", self.max_iter, low=1, words=("auto",))
         check_number("tol", self.tol, low=0, words=("auto", None))
         if not isinstance(self.verbose, (bool, np.bool_)):

@@ -24,7 +24,7 @@ def given_affinities(X: Array | SparseMatrix, joint: bool) -> SparseMatrix:
     P.data[row_numbers(P) == P.indices] = 0
     top = P.data.max(initial=0)
     if top > 0:
-        P.data /= top  # so that sums neither overflow nor underflow
+        P.data /= top  # avoids overflow and underflow of the sums
     if joint:
         P = ((P + P.T) / 2).tocsr()
     P.eliminate_zeros()
@@ -40,13 +40,13 @@ def given_affinities(X: Array | SparseMatrix, joint: bool) -> SparseMatrix:
 
 
 def check_affinities(P: SparseMatrix, joint: bool = False) -> SparseMatrix:
-    """Check that P holds probabilities and has an empty diagonal, and return it as a float CSR array.
+    """Check that P contains probabilities and has an empty diagonal, and return it as a float CSR array.
 
     Parameters
     ----------
     P : sparse matrix of shape (n_points, n_points)
     joint : bool, default=False
-        Whether all entries of P must sum to 1, or each row.
+        If true, all entries of P together must sum to 1, and otherwise each row.
 
     Returns
     -------
@@ -55,8 +55,8 @@ def check_affinities(P: SparseMatrix, joint: bool = False) -> SparseMatrix:
     Raises
     ------
     ValueError
-        If P is not square, not sparse or not finite, has negative or diagonal entries, or does not sum to 1 as asked.
-        The error names the row.
+        If P is not square, not sparse or not finite, has negative or diagonal entries, or does not sum to 1. The
+        message names the row.
 
     Examples
     --------

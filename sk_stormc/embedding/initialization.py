@@ -1,4 +1,4 @@
-"""Initialisation of an embedding: principal components, eigenvectors of the neighbour graph, noise, or an array."""
+"""Initialization of an embedding: principal components, eigenvectors of the neighbour graph, noise, or an array."""
 
 import numpy as np
 from scipy import linalg, sparse
@@ -11,12 +11,12 @@ from sk_stormc.utils.validation import as_numbers, check_choice, short
 
 __all__ = ["FEATURELESS", "check_init", "make_start", "spectral_coordinates"]
 
-ROUNDING = 10  # units in the last place of the largest number; columns that vary by less count as constant
-NOISE = 0.1  # width of the noise, relative to the first column, in dimensions that the data do not have
-DENSE = 500  # number of points up to which eigenvectors are computed densely, and with two for each vector
-SOLVED = 100  # number of the largest connected components that get eigenvectors of their own
+ROUNDING = 10  # columns that vary by less, in machine epsilons of the largest number, are constant
+NOISE = 0.1  # width of the noise in additional dimensions, relative to the first column
+DENSE = 500  # number of points up to which eigenvectors are computed densely; also up to two points per vector
+SOLVED = 100  # number of the largest connected components for which eigenvectors are computed
 FEATURELESS = ("precomputed", "affinities")  # metrics of data without features
-SIZE = {"gaussian": 3.0, "student-t": 1e-4}  # standard deviation of the widest column of a start
+SIZE = {"gaussian": 3.0, "student-t": 1e-4}  # standard deviation of the widest column of an initialization
 
 
 def check_init(init, metric, n_samples, n_components):
@@ -58,7 +58,7 @@ def _scaled(start, size, rng):
     if not _varies(start):
         return size * rng.standard_normal(start.shape)
     start = start - start.mean(axis=0)
-    start /= max(np.abs(start).max(), np.finfo(float).tiny)  # so that squares neither overflow nor underflow
+    start /= max(np.abs(start).max(), np.finfo(float).tiny)  # avoids overflow and underflow of the squares
     deviation = start.std(axis=0)
     widest = deviation.max()
     start *= size / widest
@@ -82,8 +82,8 @@ def _principal(X, n_components, rng):
     if sparse.issparse(X) and n_found == min(X.shape):
         X = X.toarray()  # sparse PCA cannot return all components
     if not sparse.issparse(X):
-        X = X - offsets(X)  # its covariance comes from products, in which large means would drown it
-    # the ratio of explained variance may not be there, and users may want frames of their own transformers
+        X = X - offsets(X)  # its covariance is computed from products, in which large means would cause cancellation
+    # the ratio of explained variance may be undefined, and users may have configured data frames as output
     with np.errstate(invalid="ignore"), config_context(transform_output="default"):
         components = PCA(n_found, random_state=rng).fit_transform(X)
     return np.pad(components.astype(float), ((0, 0), (0, n_components - n_found)))
@@ -115,7 +115,7 @@ def spectral_coordinates(P, n_components, rng):
 
 
 def _filled(vectors, values, n_components, rng):
-    """The first vectors, scaled to a standard deviation of at most 1. A small graph with too few gets noise."""
+    """The first vectors, scaled to a standard deviation of at most 1. Noise is added if a small graph has too few."""
     start = NOISE * rng.standard_normal((len(vectors), n_components))
     wide = (vectors / np.sqrt(np.maximum(1 - values, 1e-12)))[:, :n_components]
     # fix the arbitrary sign: the largest entry is positive
@@ -142,7 +142,7 @@ def _leading(S, m, rng):
     else:
         try:
             values, vectors = eigsh(A, m + 1, which="LA", v0=rng.random_sample(n))
-        except ArpackNoConvergence as error:  # noise then takes the place of the others
+        except ArpackNoConvergence as error:  # noise replaces the eigenvectors that are missing
             values, vectors = error.eigenvalues, error.eigenvectors
         ascending = np.argsort(values)
         values, vectors = values[ascending], vectors[:, ascending]

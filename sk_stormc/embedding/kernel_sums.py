@@ -1,7 +1,7 @@
-"""Sums of the kernel over pairs of points: exact ones over the edges of the graph, and those over all other pairs.
+"""Sums of the kernel over pairs of points: exact sums over the edges of the graph, and sums over all other pairs.
 
 The near field is the kernel along the edges. The far field is estimated from sampled columns of the matrix of all
-pairs, or computed from all columns or on a mesh. For an edge of squared length D, only w (a function of D) is kept.
+pairs, or computed from all columns or on a mesh. For an edge of squared length D, only w (a function of D) is stored.
 """
 
 from functools import cached_property
@@ -16,8 +16,8 @@ from sk_stormc.utils.validation import check_number
 
 __all__ = ["ColumnSource", "Columns", "FarField", "Gaussian", "NearField", "StudentT", "check_degrees_of_freedom"]
 
-MOST_DOF = 1e4  # float32 does not tell 1 + D / a from 1 for much more; the kernel is all but exp(-D) there
-KEPT = 2**27  # largest size in bytes of the kernel values that a full batch keeps between its two uses
+MOST_DOF = 1e4  # for much larger values 1 + D / a rounds to 1 in float32; the kernel is then nearly exp(-D)
+KEPT = 2**27  # largest size in bytes of the kernel values that a full batch stores between its two uses
 
 
 class Gaussian:
@@ -44,8 +44,8 @@ class StudentT:
     """The kernel k(D) = (1 + D / a)^-a with a degrees of freedom. Here w = 1 / (1 + D / a).
 
     The attraction is phi(D) = a log(1 + D / a). For a = 1 this is t-SNE's kernel, and for large a it is nearly exp(-D).
-    openTSNE has the same kernel, after Kobak et al., "Heavy-tailed kernels reveal a finer cluster structure in t-SNE
-    visualisations", 2019. scikit-learn has the power (a + 1) / 2 in place of a.
+    openTSNE uses the same kernel, after Kobak et al., "Heavy-tailed kernels reveal a finer cluster structure in t-SNE
+    visualisations", 2019. scikit-learn uses the power (a + 1) / 2 in place of a.
 
     Parameters
     ----------
@@ -76,7 +76,7 @@ class StudentT:
 
 
 def check_degrees_of_freedom(dof, kernel):
-    """Raise a ValueError where they are no positive number, are too many, or not 1 for a kernel that has none."""
+    """Raise a ValueError if ``dof`` is not positive, is too large, or is not 1 for the Gaussian kernel."""
     check_number("dof", dof, low=0, high=MOST_DOF, inclusive=False)
     if kernel == "gaussian" and dof != 1:
         raise ValueError(f"dof must be 1 for kernel='gaussian', because only kernel='student-t' uses it; got {dof}")
@@ -90,14 +90,14 @@ def same_point(x, y):
 class NearField:
     """The kernel along the edges, and the weights of the attraction, cached for the last point.
 
-    One iteration needs them several times at the same point. The buffers in which they are computed are reused. Each
-    run has its own near field, so that runs do not disturb each other.
+    One iteration needs them several times at the same point. Buffers are reused. Each run has its own near field, so
+    that runs are independent.
 
     Parameters
     ----------
     edges : Edges
     kernel : object
-        A kernel of kernels.py.
+        A kernel of this module.
     exaggeration : float
         The factor alpha of the attraction.
     """
@@ -108,9 +108,9 @@ class NearField:
         self._weight, self._buffers = {}, {}
 
     def at(self, x):
-        """The coordinates as rows, and w of each edge."""
+        """The coordinates as rows, and the w of each edge."""
         if not same_point(self._x, x):
-            self._x = self._attraction = None  # the cache stays empty if what follows is interrupted
+            self._x = self._attraction = None  # the cache stays empty if the following code is interrupted
             self._rows = np.ascontiguousarray(x.reshape(self.edges.n, -1).T)
             self._w = self.edges.squares(self._rows, self.buffer("w", x.dtype), self.kernel.base)
             self._x = x.copy()
@@ -122,7 +122,7 @@ class NearField:
         if self._attraction is None:
             if w.dtype not in self._weight:
                 self._weight[w.dtype] = (2 * self.exaggeration * self.edges.weight).astype(w.dtype)
-            c, weight = np.empty_like(w), self._weight[w.dtype]  # not in a buffer, because a metric keeps it
+            c, weight = np.empty_like(w), self._weight[w.dtype]  # not in a buffer, because a preconditioner stores it
 
             def task(some):
                 c[some] = self.kernel.attraction(weight[some], w[some])
@@ -132,7 +132,7 @@ class NearField:
         return self._attraction
 
     def buffer(self, name, dtype):
-        """A reused vector over the edges. Allocating a new one would cost more than the computation."""
+        """A reused vector over the edges. Allocating a new one would take longer than the computation."""
         key = name, np.dtype(dtype)
         if key not in self._buffers:
             self._buffers[key] = np.empty(len(self.edges.i), dtype)
@@ -164,11 +164,11 @@ class FarField:
     ----------
     edges : Edges
     near_field : bool
-        Whether the edges are left out, because they are summed exactly elsewhere.
+        Whether the edges are left out, because the near field contains them.
     per_point : bool
-        Whether each point has a normaliser, as for the Gaussian kernel, or all pairs have one.
+        Whether each point has its own normaliser, as for the Gaussian kernel, or there is one for all pairs.
     mesh : Mesh or None
-        Sums over all pairs by a mesh, which is used if it costs less than direct summation.
+        The mesh for sums over all pairs, which is used if it costs less than direct summation.
     dof : float, default=1.0
         Degrees of freedom of the Student-t kernel.
     """
@@ -178,12 +178,12 @@ class FarField:
 
     @cached_property
     def itself(self):
-        """The pairs of each point with itself, which all sums leave out."""
+        """The pairs of each point with itself, which are left out of all sums."""
         return sparse.eye_array(self.edges.n, format="csr", dtype=np.int8)
 
     @cached_property
     def left_out(self):
-        """The pairs that sampled columns leave out: each point's pair with itself, and the near field."""
+        """The pairs that are left out of sampled columns: each point's pair with itself, and the near field."""
         if not self.near_field:
             return self.itself
         return (self.itself + self.edges.symmetric().astype(bool).astype(np.int8)).tocsr()
@@ -210,7 +210,7 @@ class FarField:
         return batch.sums
 
     def columns(self, points, chosen, left_out):
-        """Sums over some columns without the pairs that are left out, and the terms that their forces need."""
+        """Sums over some columns without the pairs that are left out, and the terms for their forces."""
         if not self.per_point:
             return column_sums(points, chosen, left_out, self.dof)
         E, sums = columns(points, chosen, left_out)
@@ -221,7 +221,7 @@ class FarField:
         return np.array_split(np.arange(n), -(-n * n // 2**22))
 
     def all_columns(self, points):
-        """Sums over all columns, and the terms that their forces need."""
+        """Sums over all columns, and the terms for their forces."""
         if not self.per_point:
             return self.pairs(points, self.dof)
         if self.edges.n**2 * points.dtype.itemsize <= KEPT:
@@ -247,7 +247,7 @@ class FarField:
 
 
 class ColumnSource(FiniteSource):
-    """Columns of n points. f is never sampled, because it is one sparse product and would cause most of the noise.
+    """Columns of n points. f is never sampled, because it is one sparse product and sampling it would cause most noise.
 
     Parameters
     ----------

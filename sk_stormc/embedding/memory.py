@@ -13,8 +13,8 @@ __all__ = ["needed_memory", "warn_of_memory"]
 OF_NEIGHBOR, OF_EDGE, OF_POINT = 50, 90, 400  # for each neighbour of a point, each optimised neighbour, each point
 COPIES = 3  # copies of the data during the search
 OF_NODE, NODES = 40, 4096  # for each node of the mesh for the reported divergence, and its largest side
-WIDTH = 12  # nodes of a side, divided by the square root of the number of points
-PLENTY = 2**30  # memory that every machine has
+WIDTH = 12  # number of nodes of a side, divided by the square root of the number of points
+PLENTY = 2**30  # memory that every machine is assumed to have
 
 
 def needed_memory(X, perplexity, on_mesh):

@@ -1,8 +1,8 @@
 """Sums of the Student-t kernel over all pairs of points in one or two dimensions, on a mesh, by Fourier transforms.
 
-Points are spread over the nodes of a mesh by cubic B-splines. The sums at the nodes are a convolution with the kernel,
-and they are interpolated at the points with the same splines. This is the particle-mesh method of molecular dynamics
-(Essmann et al., "A smooth particle mesh Ewald method", 1995).
+Cubic B-splines spread the points over the nodes of a mesh. The sums at the nodes are a convolution with the kernel, and
+the same splines interpolate them at the points. This is the particle-mesh method of molecular dynamics (Essmann et al.,
+"A smooth particle mesh Ewald method", 1995).
 """
 
 import math
@@ -18,9 +18,9 @@ __all__ = ["Mesh"]
 SPACING = 0.5  # distance of nodes in units of the kernel's width, for a relative error of Z of about 1e-3
 LEAST, MOST = 64, 4096  # smallest and largest number of cells along a side
 RUNGS = 4  # number of allowed spacings for each factor of two
-# Cost of a mesh cell and of a point on the mesh, in the time of a pair
+# cost of a mesh cell and of a point on the mesh, relative to the cost of a pair
 CELL, POINT = 21, 350
-POINTS = 2**13  # points of a block, few enough to stay in the cache
+POINTS = 2**13  # points of a block, which fits in the cache
 SHARES = 4  # largest number of parts of the points that are spread in parallel
 
 
@@ -57,7 +57,7 @@ class Mesh:
     def pays(self, x):
         """Whether sums on the mesh cost less than direct sums. They cost more for wide maps of few points."""
         if not np.isfinite(x).all():
-            return True  # the mesh returns NaN at no cost
+            return True  # on the mesh the result is NaN at no cost
         low, high = _bounds(x)
         _, shape = _layout(high - low, self.spacing)
         return CELL * math.prod(shape) + POINT * len(x) < len(x) ** 2
@@ -77,7 +77,7 @@ class Mesh:
         points, convolution = Spread(x, low, spacing, shape), cached[1]
         density = points.density()
         potential = convolution(density)
-        total = float(np.vdot(density, potential))  # equals interpolation at the points, with the same splines
+        total = float(np.vdot(density, potential))  # equal to interpolation at the points, with the same splines
         return points, total + len(x) * (len(x) * convolution.taken_off - 1), potential
 
 
@@ -87,7 +87,7 @@ def _bounds(x):
 
 
 def _layout(extent, spacing):
-    """Spacing and shape of the mesh for a map of this extent.
+    """Spacing and shape of the mesh for a map of a given extent.
 
     Only some spacings are allowed, so that the transform of the kernel can be reused in several iterations.
     """
@@ -137,7 +137,7 @@ class Spread:
     def density(self):
         """The density of the points at the nodes."""
         d, size = len(self.shape), int(np.prod(self.shape))
-        # parallel parts need a mesh each, which pays off if the mesh has few nodes compared with the points
+        # each parallel part needs its own mesh, which is efficient if there are few nodes compared with the points
         shares = max(1, min(SHARES, self.n * 4**d // (4 * size)))
         ahead = [np.arange(4) * step for step in self._steps]
         ahead = (ahead[0] if d == 1 else np.add.outer(*ahead)).reshape(-1, 1)
@@ -172,7 +172,7 @@ class Spread:
 
 
 def _interpolated(values, first, steps, splines):
-    """The interpolated value at each point and its derivatives. ``first`` has the index of each point's first node."""
+    """The interpolated value at each point and its derivatives. ``first`` is the index of each point's first node."""
     (weights, slopes), *others = splines
     total = None
     for k in range(4):
@@ -185,8 +185,8 @@ def _interpolated(values, first, steps, splines):
         if total is None:
             total = parts_of
         else:
-            for whole, part in zip(total, parts_of, strict=True):
-                whole += part
+            for accumulated, part in zip(total, parts_of, strict=True):
+                accumulated += part
     return total
 
 

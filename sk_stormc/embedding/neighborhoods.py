@@ -12,7 +12,7 @@ from sk_stormc.embedding.transform import spacings
 
 __all__ = ["GIVEN", "Neighborhoods"]
 
-GIVEN = "affinities"  # the metric of data that are affinities themselves
+GIVEN = "affinities"  # the metric of data that are affinities
 
 
 class Neighborhoods:
@@ -23,7 +23,7 @@ class Neighborhoods:
     X : ndarray or CSR array
         The checked data.
     per_point : bool
-        Whether each sample has a distribution of its own ("gaussian"), or all pairs have one ("student-t").
+        Whether each sample has its own distribution ("gaussian"), or there is one for all pairs ("student-t").
     perplexity : float or sequence of float
     metric : str or callable
     **how
@@ -57,7 +57,7 @@ class Neighborhoods:
         return self.search is None and not self.per_point
 
     def to_optimise(self):
-        """The affinities on which a map is optimised."""
+        """The affinities for which a map is optimised."""
         if self.search is None:
             return self._graph
         fewer = None if self.per_point or self._graph.shape[0] <= SMALL else int(2 * np.max(self.perplexity)) + 1

@@ -11,8 +11,8 @@ from sk_stormc.utils.threads import each, parts
 __all__ = ["AllPairs", "Edges", "column_sums", "columns", "divergence_from", "even_rows", "masked_positions"]
 
 COARSE = 0.02  # rounding error of squared distances above which negative values are clipped
-ROWS, EDGES = 256, 2**15  # size of a chunk that stays in the processor's cache
-TILE = 2**17  # pairs of a block of `AllPairs`, which stays in the processor's cache
+ROWS, EDGES = 256, 2**15  # size of a chunk that fits in the processor's cache
+TILE = 2**17  # pairs of a block of `AllPairs`, which fits in the processor's cache
 PART = 2**18  # pairs of a block of `divergence_from`
 TASK, BLOCKS = 2**18, 8  # edges of a thread's task, and the largest number of row blocks of a sum over edges
 
@@ -20,13 +20,13 @@ TASK, BLOCKS = 2**18, 8  # edges of a thread's task, and the largest number of r
 class Edges:
     """The edges i < j of a symmetric graph: their lengths in an embedding, and sums over the edges of each point.
 
-    A value of an edge stands for the two entries ij and ji of a symmetric matrix. Coordinates are rows, because a
-    product with a contiguous vector costs less than with a column of an array.
+    A value of an edge represents the two entries ij and ji of a symmetric matrix. Coordinates are rows, because a
+    product with a contiguous vector is faster than with a column of an array.
 
     Parameters
     ----------
     P : CSR array of shape (n, n)
-        With positive entries and an empty diagonal, in canonical format. The edges are the entries of P + P^T.
+        A matrix with positive entries and an empty diagonal, in canonical format. The edges are the entries of P + P^T.
 
     Attributes
     ----------
@@ -40,7 +40,7 @@ class Edges:
 
     def __init__(self, P):
         upper = _upper_half(P)
-        if len(upper.indices) < 2**31:  # half the memory to read
+        if len(upper.indices) < 2**31:  # half the memory traffic
             upper.indices, upper.indptr = upper.indices.astype(np.int32), upper.indptr.astype(np.int32)
         self.n = P.shape[0]
         self._upper, self._chunks = upper, even_rows(upper, EDGES)
@@ -51,7 +51,7 @@ class Edges:
         self.pointer = upper.indptr
 
     def _lay_out(self, upper):
-        """The entries as `matrix` needs them."""
+        """Prepare the entries for `matrix`."""
         self._blocks = [_block(upper, rows) for rows in even_rows(upper, max(TASK, upper.nnz // BLOCKS))]
 
     def squares(self, X, out, change=None):
@@ -79,7 +79,7 @@ class Edges:
         """A function that multiplies rows by the symmetric matrix C of the edge values c."""
         blocks = []
         for rows, edges, *halves in self._blocks:
-            # shallow copies share the indices; building new matrices would cost as much as the sums for few points
+            # shallow copies share the indices; new matrices would take as long as the sums for few points
             by_row, by_column = (copy.copy(half) for half in halves)
             by_row.data = by_column.data = c[edges]
             blocks.append((rows, by_row, by_column))
@@ -107,7 +107,7 @@ class Edges:
         return self.matrix(c)(np.ones((1, self.n), c.dtype))[0]
 
     def forces(self, c, X, sums=None):
-        """sum_j c_ij (x_i - x_j) for each point i, as rows. ``sums`` is ``self.sums(c)``, if it is known."""
+        """sum_j c_ij (x_i - x_j) for each point i, as rows. ``sums`` is ``self.sums(c)``, if already computed."""
         product = self.matrix(c)
         sums = product(np.ones((1, self.n), c.dtype))[0] if sums is None else sums
         return sums * X - product(X)
@@ -123,7 +123,7 @@ class Edges:
         return total
 
     def symmetric(self):
-        """The graph's matrix in float32."""
+        """The matrix of the graph in float32."""
         half = self.weight.astype(np.float32), self._upper.indices, self._upper.indptr
         half = sparse.csr_array(half, shape=(self.n, self.n))
         return (half + half.T).tocsr()
@@ -142,7 +142,7 @@ def _upper_half(P):
 
 
 def _in_pairs(X):
-    """The rows of X, in pairs as complex numbers, because gathering these takes as long as gathering real ones."""
+    """The rows of X, in pairs as complex numbers, which can be gathered in the time of real numbers."""
     columns = []
     for pair in (X[k : k + 2] for k in range(0, len(X), 2)):
         kind = np.result_type(X.dtype, np.complex64) if len(pair) == 2 else X.dtype
@@ -159,7 +159,7 @@ def even_rows(matrix, size):
 
 
 def _block(upper, rows):
-    """Some rows of the upper half: the rows, the slice of their edges, and the edges as a matrix and its transpose."""
+    """A block of rows of the upper half: the rows, the slice of their edges, their matrix and its transpose."""
     edges = slice(int(upper.indptr[rows.start]), int(upper.indptr[rows.stop]))
     pointer = upper.indptr[rows.start : rows.stop + 1] - upper.indptr[rows.start]
     shape = rows.stop - rows.start, upper.shape[1]
@@ -255,14 +255,14 @@ class AllPairs:
         sums, total = np.zeros_like(V), 0.0
         largest = self._blocks[0].stop * self.n
         space, ones = np.empty(largest, x.dtype), np.ones(largest, x.dtype)
-        for rows in self._blocks:  # and the columns from the first of these rows on
+        for rows in self._blocks:  # the columns start at the first of these rows
             size, width = rows.stop - rows.start, self.n - rows.start
             flat = space[: size * width]
             w = flat.reshape(size, width)
             _inverse(np.matmul(M[rows], C[:, rows.start :], out=w), coarse)
             flat[:: width + 1] = 0  # pairs i = j
             k = flat if dof == 1 else flat**dof
-            # the square block on the diagonal has both halves
+            # the square block on the diagonal contains both halves
             total += 2 * float(k @ ones[: flat.size]) - float(k.reshape(w.shape)[:, :size].sum())
             np.multiply(flat, k, out=flat)
             sums[rows] += w @ V[rows.start :]
@@ -271,7 +271,7 @@ class AllPairs:
 
 
 def divergence_from(P, points, per_point, log_sum, dof=1.0):
-    """KL(P || Q) for given affinities P and known normalisers of Q."""
+    """KL(P || Q) for given affinities P and normalisers of Q."""
     n = P.shape[0]
     row, x = np.repeat(np.arange(n, dtype=P.indices.dtype), np.diff(P.indptr)), points.astype(float, copy=False)
 

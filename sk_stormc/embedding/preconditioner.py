@@ -20,25 +20,25 @@ from sk_stormc.utils.threads import each, parts
 
 __all__ = ["Aggregates", "GraphLaplacian", "SparsifiedEdges"]
 
-FEW, AGGREGATE, MOST = 300, 40, 600  # number of aggregates that costs nothing, points per aggregate, largest number
-WEAK = 0.01  # of the weight of a group: groups with less weight between them are not connected
+FEW, AGGREGATE, MOST = 300, 40, 600  # number of aggregates without notable cost, points per aggregate, largest number
+WEAK = 0.01  # relative to the weight of a group: groups with less weight between them are not connected
 EDGES = 2**18  # edges of a thread's task
-MULTIPLIER, DROPPED = 2654435761, 11  # 2**32 over the golden ratio; binary digits of a weight that are left out, of 23
+MULTIPLIER, DROPPED = 2654435761, 11  # 2**32 over the golden ratio; ignored binary digits of a weight, of 23
 ROUNDS = 5  # iterations of the scaling that corrects the sums of the points
 
 
 class Aggregates:
     """Groups (aggregates) of points that are close in a graph: the coarse level of the preconditioner's linear system.
 
-    Seeds are evenly spaced among the points sorted by weight. Every other point joins the group to which it has the
-    strongest edges. Points that are not connected to any seed form one more group.
+    Seeds are evenly spaced among the points sorted by weight. Every other point joins the group to which its edges are
+    strongest. Points that are not connected to any seed form one additional group.
 
     Parameters
     ----------
     edges : Edges
-        By these the groups are formed.
+        The edges that determine the groups.
     summed : Edges
-        Edges whose values `solver` is given.
+        The edges whose values are passed to `solver`.
 
     Attributes
     ----------
@@ -54,7 +54,7 @@ class Aggregates:
         label = np.full(n, -1, np.int32)
         S = edges.symmetric()
         weight = S.sum(axis=1)
-        order = np.argsort(weight, kind="stable")  # does not depend on the order of the points
+        order = np.argsort(weight, kind="stable")  # independent of the order of the points
         label[order[(np.arange(m) * n) // m]] = np.arange(m)
         newly = np.flatnonzero(label >= 0)
         while newly.size:  # the groups grow along edges of the points that joined last
@@ -70,7 +70,7 @@ class Aggregates:
         self.size = np.bincount(label, minlength=m)
         a, b = label[summed.i], label[summed.j]
         cell = np.maximum(a, b).astype(np.intp) * m + np.minimum(a, b)
-        joined = np.bincount(cell, minlength=m * m) > 0  # pairs of groups that have edges
+        joined = np.bincount(cell, minlength=m * m) > 0  # pairs of groups that are connected by edges
         self._one, self._other = np.divmod(np.flatnonzero(joined), m)
         cell = (np.cumsum(joined, dtype=np.int32) - 1)[cell]
         shape, size = len(self._one), min(EDGES, len(cell))
@@ -98,7 +98,7 @@ class Aggregates:
         return solve
 
     def component_means(self, q):
-        """The mean of each row of q over the component of each point. 0 if there is only one component."""
+        """The mean of each row of q over the component of each point, or 0 if there is only one component."""
         if len(self._component_size) == 1:
             return 0
         of_components = (np.bincount(self.component, row) / self._component_size for row in q)
@@ -112,7 +112,7 @@ class Aggregates:
         apart = self._one != self._other
         one, other, weight = self._one[apart], self._other[apart], weight[apart]
         diagonal = mu * self.size + np.bincount(one, weight, self.m) + np.bincount(other, weight, self.m)
-        for dtype in (c.dtype, float):  # single precision takes half the time, and is enough unless mu is tiny
+        for dtype in (c.dtype, float):  # single precision takes half the time, and is sufficient unless mu is tiny
             L = np.zeros((self.m, self.m), dtype, order="F")
             L[one, other] = -weight
             np.fill_diagonal(L, diagonal)
@@ -126,10 +126,9 @@ class Aggregates:
 class GraphLaplacian(Metric):
     """The preconditioner M = (L_c + mu I)^-1 for each coordinate, by a few conjugate-gradient iterations from zero.
 
-    The linear system has itself a preconditioner with two levels: the diagonal, and aggregates of points. A component
-    of the graph moves as a whole by 1 / mu times its mean force. Components repel each other however far apart they
-    are, so that they would drift until each of them is a dot on the map. Therefore ``floor`` is the least mu of these
-    motions.
+    The linear system itself has a two-level preconditioner: the diagonal, and aggregates of points. A component of the
+    graph moves as a whole by 1 / mu times its mean force. Components repel each other at any distance, so that they
+    would drift apart until each of them is a dot on the map. Therefore ``floor`` is the smallest mu of these motions.
 
     Parameters
     ----------
@@ -141,9 +140,8 @@ class GraphLaplacian(Metric):
         Number of conjugate-gradient iterations.
     floor : float, default=0.0
         Smallest regularisation of the motion of a component as a whole.
-    near : NearField, default=None
-        The near field of a run. Its ``attraction(x)`` returns the edge weights c and their sums for each point. None
-        creates a new one each time.
+    The near field of a run. Its ``attraction(x)`` returns the edge weights c and their sums for each point. None
+    creates a new one each time.
 
     Notes
     -----
@@ -158,7 +156,7 @@ class GraphLaplacian(Metric):
         self.c = self.degree = None
 
     def at(self, x, t):
-        """The metric at x: the edges' weights there, and mu for iteration t."""
+        """The preconditioner at x: the weights of the edges at x, and mu for iteration t."""
         metric = copy.copy(self)
         metric.mu = at(self.mu, t)
         near = self.problem.new_near() if self.near is None else self.near
@@ -198,7 +196,7 @@ class GraphLaplacian(Metric):
         return np.ascontiguousarray(q.T).ravel()
 
     def block_lengths(self, q, p, n_blocks):
-        """Euclidean step lengths of the points. The metric's norm has no meaning for a single point."""
+        """Euclidean step lengths of the points, because the preconditioner's norm is not defined for a single point."""
         q = q.reshape(n_blocks, -1)
         return np.sqrt(np.einsum("ij,ij->i", q, q))
 
@@ -231,28 +229,29 @@ def _strongest(pull):
 
 
 def _ratio(a, b):
-    """a / b as a column, and 0 where b is not positive, so that a coordinate whose system is solved does not change."""
+    """a / b as a column, and 0 if b is not positive, so that a coordinate whose system is solved does not change."""
     return np.divide(a, b, out=np.zeros_like(a), where=b > 0)[:, None]
 
 
 class SparsifiedEdges(Edges):
-    """Edges drawn in proportion to their weight, hardly more than a given number of them.
+    """Sparsified edges: edges drawn in proportion to their weight, about a given number of them.
 
-    A number of an edge is divided by the probability that the edge was drawn. Whether an edge is drawn depends on the
-    digits of its weight, so that nothing is random, and the order of the points makes no difference unless weights are
-    equal. All edges are kept of a point that would have none. Then the numbers are scaled until each point's sum of
-    weights is nearly that of all its edges, since a point whose sum is too small would take steps that are too long.
+    The value of a drawn edge is divided by the probability that it was drawn. The digits of the weight determine
+    whether an edge is drawn. The result is therefore not random, and does not depend on the order of the points unless
+    weights are equal. If none of a point's edges was drawn, all of them are kept. The values are then scaled until each
+    point's sum of weights is nearly that of all its edges, since a point whose sum is too small would take steps that
+    are too long.
 
     Parameters
     ----------
     edges : Edges
     number : int
-        Of edges, at most but for those of points that would have none.
+        Maximum number of edges, not counting those of points without any drawn edge.
 
     Attributes
     ----------
     drawn : ndarray of shape (n_drawn,)
-        Which edges.
+        Indices of the drawn edges.
     """
 
     def __init__(self, edges, number):
@@ -306,16 +305,16 @@ class SparsifiedEdges(Edges):
         return product
 
     def of(self, c):
-        """The numbers of the drawn edges, from those of all."""
+        """The values of the drawn edges, from those of all edges."""
         return c[self.drawn] * self._times.astype(c.dtype)
 
 
 def _scattered(weight):
-    """A number above 0 and below 1 for each weight, as if it were random (multiplicative hashing)."""
+    """A pseudo-random number between 0 and 1 for each weight (multiplicative hashing)."""
     digits = weight.astype(np.float32).view(np.uint32)
-    # the last digits are left out, because they change if the points are reordered or given in single precision
-    hashed = ((digits >> DROPPED) * np.uint32(MULTIPLIER) + 0.5) / 2**32  # not 0, or weights of nearly 0 could be drawn
-    # of edges of the same weight, as between copies of points, some should be drawn, so the nth is moved n times
+    # the last digits are ignored, because they change if the points are reordered or given in single precision
+    hashed = ((digits >> DROPPED) * np.uint32(MULTIPLIER) + 0.5) / 2**32  # not 0, or weights near 0 could be drawn
+    # some edges of the same weight, as between copies of points, should be drawn, so the nth is moved n times
     edges = np.arange(len(digits), dtype=np.uint64)
     ordered = np.sort((digits.astype(np.uint64) << 32) | edges)
     weights = ordered >> 32
@@ -328,5 +327,5 @@ def _scattered(weight):
 
 
 def _sums(i, j, values, n):
-    """For each point the sum of its edges' values."""
+    """The sum of the values of its edges for each point."""
     return np.bincount(i, values, n) + np.bincount(j, values, n)

@@ -36,9 +36,9 @@ from sk_stormc.utils.validation import check_bool, check_choice, check_int, chec
 
 __all__ = ["SNEProblem"]
 
-FINE = 0.25  # spacing of the mesh for the divergence that is reported
-LONELY = 0.03  # of an estimate of one, whose sampled columns may all be far: the map of few neighbours diverges below
-FLOOR = 1e-15  # of a normaliser; its inverse squared is still a float32
+FINE = 0.25  # spacing of the mesh for the reported divergence
+LONELY = 0.03  # lower bound of an estimated normaliser; with a smaller one, maps with few neighbours diverge
+FLOOR = 1e-15  # lower bound of a normaliser, whose inverse square is still a float32
 
 
 class SNEProblem(CompositionalProblem):
@@ -55,7 +55,7 @@ class SNEProblem(CompositionalProblem):
     - "student-t" is t-SNE. It has the joint probabilities, phi(D) = log(1 + D), and one u = sum_{i != j} 1 / (1 + D_ij)
       for all points. With a degrees of freedom, phi(D) = a log(1 + D / a), and u is a sum of (1 + D / a)^-a.
 
-    The inner component g_j is n times column j of the kernel matrix, without the diagonal (the paper keeps its 1 and
+    The inner component g_j is n times column j of the kernel matrix, without the diagonal (the paper includes its 1 and
     subtracts it again). The outer component f_j is n times column j of P. In a sampled batch, pairs that are edges of
     P's graph are summed exactly, and the sampled columns estimate the sum over all other pairs (``near_field``). A full
     batch sums over all pairs directly. For "student-t" in one or two dimensions and more than 1024 points, it uses a
@@ -73,21 +73,21 @@ class SNEProblem(CompositionalProblem):
     kernel : {"gaussian", "student-t"}, default="gaussian"
         Kernel of the embedding.
     exaggeration : float, default=1.0
-        Factor alpha >= 1 of the attraction. Above 1 the learning rate is constant, as for an early stage that another
-        `solve` continues. Recorded values of Phi are without this factor.
+        Factor alpha >= 1 of the attraction. If it is above 1, the learning rate is constant, as for an early stage that
+        is followed by another `solve`. Recorded values of Phi do not include this factor.
     n_iter : int or None, default=None
         Horizon of the automatic learning rate. None means 110 to 140, depending on the number of points, the kernel
         and the dimension (see the problem's ``advice.max_iter``).
     dof : float, default=1.0
         Degrees of freedom a of "student-t".
     joint : bool, default=False
-        Whether P holds joint probabilities, for "student-t" only.
+        Whether P contains joint probabilities, for "student-t" only.
     near_field : bool, default=True
         Whether the edges are summed exactly. False samples all pairs, as the paper does.
     jacobian : {"operator", "dense"}, default="operator"
-        "operator": J is only multiplied by vectors, on the batch with which it was sampled. "dense": J is an array that
-        step 9 of Algorithm 1 can track, of shape (n_points, n_points d) for "gaussian". It is refused if it would take
-        more than a quarter of the memory.
+        With "operator" J is only multiplied by vectors, on the batch with which it was sampled. With "dense" J is an
+        array that step 9 of Algorithm 1 can track, of shape (n_points, n_points d) for "gaussian". A dense J of more
+        than a quarter of the memory raises an error.
     dtype : dtype, default=numpy.float32
         Dtype of the embedding in a run.
 
@@ -100,8 +100,8 @@ class SNEProblem(CompositionalProblem):
     Notes
     -----
     The mesh's Z has a relative error of about 1e-3. For "gaussian", normalisers that are estimated from sampled columns
-    are at least .03. Without a mesh, and with more than 2048 points, the normalisers of
-    the recorded Phi are estimated from 2048 evenly spaced columns. `divergence` is more accurate.
+    are at least .03. Without a mesh, and with more than 2048 points, the normalisers of the recorded Phi are estimated
+    from 2048 evenly spaced columns. `divergence` is more accurate.
 
     References
     ----------
@@ -166,7 +166,7 @@ class SNEProblem(CompositionalProblem):
         self._fine = Mesh(FINE, self.dof) if meshed else None
         mesh = Mesh(dof=self.dof) if meshed and self.dtype == np.float32 else self._fine
         self.edges = Edges(self.P)
-        # cost of the edges, which each sampled batch evaluates too, in components of n evaluations
+        # cost of the edges, which are evaluated in each sampled batch, in components of n evaluations
         self.n_near = -(-2 * len(self.edges.weight) // n) if self.near_field else 0
         self._far_field = FarField(self.edges, self.near_field, self.per_point, mesh, self.dof)
         self.inner_floor = FLOOR
@@ -174,7 +174,7 @@ class SNEProblem(CompositionalProblem):
 
     @cached_property
     def metric_edges(self):
-        """The edges of the preconditioner's linear system: a sample where there are many."""
+        """The edges of the preconditioner's linear system, which are sparsified if there are many."""
         number = METRIC_EDGES * self.n_inner
         many = not self.per_point and len(self.edges.weight) >= 2 * number
         return SparsifiedEdges(self.edges, number) if many else self.edges
@@ -185,7 +185,7 @@ class SNEProblem(CompositionalProblem):
         return Aggregates(self.edges, self.metric_edges)
 
     def stage(self, n_iter, exaggeration=1.0, held=None, further=False):
-        """The same problem with another horizon and exaggeration. Both share the graph.
+        """Return the same problem with another horizon and exaggeration. Both share the graph.
 
         Parameters
         ----------
@@ -203,13 +203,13 @@ class SNEProblem(CompositionalProblem):
         SNEProblem
         """
         other = copy.copy(self)
-        other.metric_edges, other.aggregates = self.metric_edges, self.aggregates  # found once for both
+        other.metric_edges, other.aggregates = self.metric_edges, self.aggregates  # computed once for both
         other.exaggeration = float(exaggeration)
         other._set_steps(n_iter, held, further)
         return other
 
     def in_run(self):
-        """The same problem, with caches for one run.
+        """Return the same problem, with caches for one run.
 
         Returns
         -------
@@ -223,7 +223,7 @@ class SNEProblem(CompositionalProblem):
         return other
 
     def new_near(self):
-        """A new near field with an empty cache.
+        """Return a new near field with an empty cache.
 
         Returns
         -------
@@ -281,14 +281,14 @@ class SNEProblem(CompositionalProblem):
         return self._far_field.at(x, self._points(x), batch)
 
     def inner(self, x, batch):
-        """The inner value u: the normalisers Z_i of the points, or the one Z of all pairs."""
-        far, (_, _, _, whole) = self._far(x, batch)
-        u = self._all_pairs(x, far, whole)
-        return np.maximum(u, u.dtype.type(LONELY)) if self.per_point and self.near_field and not whole else u
+        """The inner value u: the normalisers Z_i of the points, or the normaliser Z of all pairs."""
+        far, (_, _, _, complete) = self._far(x, batch)
+        u = self._all_pairs(x, far, complete)
+        return np.maximum(u, u.dtype.type(LONELY)) if self.per_point and self.near_field and not complete else u
 
-    def _all_pairs(self, x, far, whole):
+    def _all_pairs(self, x, far, complete):
         """The inner value u from the sums over the far field, plus the near field if they do not include it."""
-        near = self.near_field and not whole
+        near = self.near_field and not complete
         k = self._kernel.value(self._near().at(x)[1]) if near else None
         if self.per_point:
             return far + self.edges.sums(k) if near else far
@@ -350,7 +350,7 @@ class SNEProblem(CompositionalProblem):
         return float(self.edges.weight @ self.edges.squares(rows, near.buffer("phi", x.dtype)))
 
     def gradient(self, x):
-        """The full gradient of Phi. It is exact, or computed on the mesh if there is one.
+        """Return the full gradient of Phi. It is exact, or computed on the mesh if there is one.
 
         Parameters
         ----------
@@ -373,7 +373,7 @@ class SNEProblem(CompositionalProblem):
         return float(own._attraction(x) + own._log_sum(own._normalisers(x, self._far_field.mesh, CENSUS)))
 
     def _normalisers(self, x, mesh, exact):
-        """The normalisers u for reports: from the mesh, or with more than ``exact`` points from 2048 columns."""
+        """The normalisers u for reports: from the mesh, or for more than ``exact`` points from 2048 columns."""
         n, points = self.n_inner, self._points(x)
         if mesh is not None and mesh is not self._far_field.mesh:
             if mesh.pays(points):
@@ -383,11 +383,11 @@ class SNEProblem(CompositionalProblem):
             chosen = ((np.arange(CENSUS) + 0.5) * (n / CENSUS)).astype(int)
             blocks = np.array_split(chosen, -(-n * CENSUS // 2**23))
             sums = sum(self._far_field.columns(points, block, self._far_field.left_out)[0] for block in blocks)
-            return self._all_pairs(x, x.dtype.type(n / CENSUS) * sums, whole=False)
-        return self.inner(x, self.inner_batch(None))  # cached, because the next iteration needs it too
+            return self._all_pairs(x, x.dtype.type(n / CENSUS) * sums, complete=False)
+        return self.inner(x, self.inner_batch(None))  # cached for the next iteration
 
     def divergence(self, x, affinities=None):
-        """KL(P || Q) at an embedding, without exaggeration.
+        """Return KL(P || Q) for an embedding, without exaggeration.
 
         Parameters
         ----------
@@ -402,8 +402,8 @@ class SNEProblem(CompositionalProblem):
 
         Notes
         -----
-        It is more accurate than the recorded Phi: Z comes from a finer mesh. Without a mesh, and with at most 10,000
-        points, the normalisers are sums over all pairs.
+        The result is more accurate than the recorded Phi: Z is computed on a finer mesh. Without a mesh, and with at
+        most 10,000 points, the normalisers are sums over all pairs.
         """
         own = self._remembering()
         log_sum = own._log_sum(own._normalisers(x, self._fine, EXACT))
@@ -412,7 +412,7 @@ class SNEProblem(CompositionalProblem):
         return self.divergence_of(own._attraction(x) + log_sum)
 
     def divergence_of(self, fun):
-        """KL(P || Q) from the value of Phi without exaggeration.
+        """Return KL(P || Q) from the value of Phi without exaggeration.
 
         Parameters
         ----------

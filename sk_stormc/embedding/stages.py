@@ -17,19 +17,19 @@ from sk_stormc.solvers import StopReason
 __all__ = ["Lines", "Stage", "continued", "further_stages", "has_tight_groups", "new_stages", "rescaled", "run_stages"]
 
 EARLY_PART = 5  # the early stage has a fifth of the iterations
-EARLY_MOST = 30  # iterations at most: exaggeration contracts data without clusters, in the end to one point
-UNRECORDED = 2**62  # oracle calls between two records, so many that there are none
+EARLY_MOST = 30  # maximum of its iterations: exaggeration contracts data without clusters, eventually to one point
+UNRECORDED = 2**62  # number of oracle calls between two records, so large that there are none
 
-# Rescaling of maps of tight groups
-STEP = 2**0.5  # from one factor that is tried to the next
-PART = 0.8  # of the best factor: the map still expands, and a wider one has a larger mesh
-ROOM = 6.0  # widest map, for each root of a point
-ENOUGH = 0.5  # of the divergence, that rescaling the map must take off
+# rescaling of maps with tight groups
+STEP = 2**0.5  # ratio of successive factors that are tried
+PART = 0.8  # fraction of the best factor that is used: the map still expands, and a wider one has a larger mesh
+ROOM = 6.0  # largest width of a map, divided by the square root of the number of points
+ENOUGH = 0.5  # relative decrease of the divergence, by rescaling, above which the map is rescaled
 
 
 @dataclass
 class Stage:
-    """A run of the solver with a horizon and an exaggeration of its own.
+    """A run of the solver with its own horizon and exaggeration.
 
     Attributes
     ----------
@@ -39,14 +39,13 @@ class Stage:
     early : bool
         Whether learning rate and preconditioner are constant, because another stage follows.
     on : bool
-        Whether the stage continues from a finished map. If its objective is higher at the end, the earlier map is kept.
+        Whether the stage continues from a finished map. If its final objective is higher, the earlier map is kept.
     asked : bool
-        Whether the stage comes from `SNEEmbedding.optimize`. Its map is kept in any case.
+        Whether the stage was requested by `SNEEmbedding.optimize`. Its map is kept in any case.
     learning_rate : float or None
-        None means that of the solver.
+        None means the learning rate of the solver.
     record_every : int or None
-        Iterations between two records. None means the number that the problem advises, and no records in an early
-        stage.
+        Iterations between two records. None means the number in the problem's advice, and no records in an early stage.
     """
 
     n_iter: int
@@ -66,7 +65,7 @@ def new_stages(n_iter, early, exaggeration=1.0, record_every=None):
 
 
 def further_stages(before, max_iter, exaggeration=1.0, record_every=None):
-    """The stages of a resumed fit: its earlier stages, and one more if ``max_iter`` has increased."""
+    """The stages of a resumed fit: its earlier stages, and an additional one if ``max_iter`` has increased."""
     stages = [copy.copy(stage) for stage in before]
     had = sum(stage.n_iter for stage in stages if not stage.asked)
     if max_iter is None or max_iter == had:
@@ -80,12 +79,12 @@ def further_stages(before, max_iter, exaggeration=1.0, record_every=None):
 
 
 def run_stages(stages, fit, problem, x, solver, attributes, lines):
-    """Run the stages as one run, each from the map of the one before. Return the last problem and the result."""
+    """Run the stages as one run, each from the previous map. Return the last problem and the result."""
     result = last = None
-    for number, stage in enumerate(stages):  # which may become more
+    for number, stage in enumerate(stages):  # further stages may be added
         held = 1.0 if stage.early else None
         of_stage = problem.stage(stage.n_iter, stage.exaggeration, held, further=stage.on)
-        # `warn_if_not_converged` says this of a fit, and records are not what an exaggerated stage lowers
+        # `warn_if_not_converged` warns for a fit, and an exaggerated stage does not minimise the recorded values
         with nullcontext() if stage.asked and stage.exaggeration == 1 else quiet():
             of_this = _run(fit, of_stage, x, stage, solver, attributes, result, lines)
         ended_early = of_this.stop_reason in (StopReason.INTERRUPTED, StopReason.CALLBACK)
@@ -97,19 +96,19 @@ def run_stages(stages, fit, problem, x, solver, attributes, lines):
         lines.record(result.n_iter, last.divergence_of(result.loss_curve[-1]), stage.early)
         if ended_early:
             break
-        if stage.early and of_this.n_iter == stage.n_iter:  # otherwise the plan may not change, and `resume` decides
+        if stage.early and of_this.n_iter == stage.n_iter:  # otherwise the stages may not change, and `resume` decides
             x = _after_early_stage(stages, number, problem, x)
     return last, result
 
 
 def _after_early_stage(stages, number, problem, x):
-    """The map with which the next stage begins.
+    """The map from which the next stage starts.
 
     If the map has tight groups, half of the iterations of the next stage become a second early stage, which arranges
-    them at little cost. Then the map is rescaled.
+    the groups at little cost. The map is then rescaled.
     """
     following = stages[number + 1]
-    if following.early:  # of a resumed fit
+    if following.early:  # a resumed fit
         return x
     of_following = problem.stage(following.n_iter, following.exaggeration)
     if number:  # this was the second early stage
@@ -122,16 +121,16 @@ def _after_early_stage(stages, number, problem, x):
 
 
 def has_tight_groups(problem, x):
-    """Whether the divergence of a map halves if the map is rescaled, all at once.
+    """Whether the divergence of a map halves if the map is rescaled at once.
 
-    An early stage leaves a small map. Tight groups of points have found their places in it, but as it expands slowly
-    they push each other out of them. If such a map is rescaled at once, they keep them. A map whose points lie in no
-    tight groups loses by it, and its divergence falls by much less than half.
+    An early stage results in a small map. Tight groups of points have reached their positions in it, but as the map
+    expands slowly they push each other away from these positions. If the map is rescaled at once, they keep them.
+    Rescaling a map without tight groups decreases its divergence by much less than half.
     """
     if problem.per_point or problem.n_components > 2 or problem.exaggeration != 1:
         return False
     values = (value for _, value in _widths(problem, x))
-    first = next(values, None)  # None if it is not a number; then there are no further values
+    first = next(values, None)  # None if it is NaN; there are then no further values
     return any(value < (1 - ENOUGH) * first for value in values)
 
 
@@ -142,7 +141,7 @@ def rescaled(problem, x):
 
 
 def _widths(problem, x):
-    """Yield factors of a map, from 1, and its divergence with each, as long as this number falls."""
+    """Yield factors, starting with 1, and the divergence of the map times the factor, while it decreases."""
     widest, factor, best = float(np.ptp(x.reshape(problem.n_inner, -1), axis=0).max()), 1.0, np.inf
     while True:
         value = problem.divergence_of(problem.reported(_times(problem, x, factor)))
@@ -155,7 +154,7 @@ def _widths(problem, x):
 
 
 def _times(problem, x, factor):
-    """The map x times a factor, about its mean."""
+    """The map x, scaled by a factor about its mean."""
     points = x.reshape(problem.n_inner, -1)
     return ((points - points.mean(axis=0, dtype=float).astype(x.dtype)) * x.dtype.type(factor)).ravel()
 
@@ -175,7 +174,7 @@ def _run(fit, problem, x, stage, solver, attributes, before, lines):
 
     if stage.record_every is not None:
         every = stage.record_every * problem.iteration_ifo
-    elif silent and not (fit.has_callbacks or lines.shown):  # only these ask for the records of an early stage
+    elif silent and not (fit.has_callbacks or lines.shown):  # only these use the records of an early stage
         every = UNRECORDED
     seen = (lambda x: attributes(x) | {"loss_curve_": np.empty(0)}) if stage.early else attributes
     seen_by = {"show": show if lines.shown else None, "attributes": seen, "n_before": lines.n_before + n_before}
@@ -186,7 +185,7 @@ def _run(fit, problem, x, stage, solver, attributes, before, lines):
 
 
 def continued(before, stage):
-    """The result of a run and of a stage that began where it ended, as one run."""
+    """Combine the result of a run and that of a stage which continues it into one result."""
     return joined(
         before,
         stage,
@@ -197,7 +196,7 @@ def continued(before, stage):
 
 
 class Lines:
-    """The output of ``verbose=1``: a line for each part of the preparation, and one with the divergence of each record.
+    """The output for ``verbose=1``: one line per part of the preparation, and one with the divergence of each record.
 
     Parameters
     ----------
@@ -214,11 +213,11 @@ class Lines:
             print(f"{'iteration':>10}{'KL divergence':>16}{'seconds':>10}")
 
     def done(self, part):
-        """Print that a part of the preparation is done."""
+        """Print that a part of the preparation is completed."""
         self._print(part, "")
 
     def record(self, iteration, divergence, early=False):
-        """Print a record, unless this iteration was printed last."""
+        """Print a record, unless the last line has the same iteration."""
         if iteration != self.last:
             self.last = iteration
             self._print(f"{'early ' if early else ''}{self.n_before + iteration}", f"{divergence:.6f}")

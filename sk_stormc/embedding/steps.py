@@ -16,14 +16,13 @@ __all__ = [
     "regularization",
 ]
 
-# All sizes of data at which something changes.
-# points up to which batches contain all pairs, and the optimised affinities all neighbours of the reported ones; above,
-# maps in up to two dimensions have a mesh
+# Numbers of points at which the defaults change. Up to SMALL, batches contain all pairs, and the optimised affinities
+# include all neighbours of the reported ones. Above, maps in up to two dimensions have a mesh.
 SMALL = 1024
 CENSUS = 2048  # columns from which the normalisers of a recorded Phi are estimated without a mesh
 EXACT = 10_000  # points up to which the reported divergence sums over all pairs, without a mesh
 
-LARGE = 35_000  # points from which maps have fewer iterations, since their neighbours are nearer to each other
+LARGE = 35_000  # points from which maps have fewer iterations, since their neighbours are closer to each other
 
 MESHED, FEWER, SAMPLED = 140, 110, 120  # iterations with all pairs or a mesh, of a large map, and with sampled pairs
 CG_ITERATIONS = {"gaussian": 2, "student-t": 5}  # conjugate-gradient iterations of the preconditioner
@@ -49,17 +48,17 @@ def advice(kernel, n, d, constant, n_iter, n_near, meshed, further=False):
         rate, inertia, limit, columns = 2 * 4.0, 0.7, 1.0, min(1000, max(300, n // 10))
     else:
         rate, inertia, columns = 2 * (2.0 if further else 4.0 if meshed else 3.0), 0.8, min(2000, max(600, n // 5))
-        # short steps cannot reach the width of a large map, but in more dimensions it is less wide
+        # short steps cannot reach the width of a large map, which is smaller in more dimensions
         limit = 5.0 * max(1.0, math.sqrt(n / 10_000)) if d <= 2 else 7.0
     batch = None if n <= SMALL or meshed else columns
     sampled = n if batch is None else batch + n_near
-    # records should take less than a twentieth of the time. With all pairs an iteration reuses their sums. Otherwise
-    # they need up to 2048 columns.
+    # records should take less than a twentieth of the time. With all pairs, an iteration reuses the sums of a record.
+    # Otherwise a record needs up to 2048 columns.
     affordable = horizon if batch is None else 0.05 * horizon * (sampled + 2 * n_near * d) / min(n, CENSUS)
     records = min(20, max(4, int(affordable)))
     return Advice(
         batch_size=(batch, batch, None),
-        tracking=False,  # tracking would double the cost of the sampled sums without a gain
+        tracking=False,  # tracking would double the cost of the sampled sums without an improvement
         learning_rate=rate if constant else decay_to(0.0, rate, horizon, hold=0.5),
         normalization="block",
         precision=limit / rate,
@@ -78,5 +77,5 @@ def regularization(kernel, held, horizon, weight, further=False):
         return held * weight
     if further:
         return LAST[kernel] * weight
-    # start at 1, because with a smaller mu only the relative positions of separate clusters would change
+    # 1 at first, because with a smaller mu only the relative positions of separate clusters would change
     return Geometric(weight, LAST[kernel] * weight, max(1, horizon / 2))

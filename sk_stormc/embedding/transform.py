@@ -11,23 +11,22 @@ from sk_stormc.utils.warnings import warn
 
 __all__ = ["place", "spacings", "warn_of_far_samples"]
 
-CHUNK = 2**20  # numbers of an array in one chunk
-CANDIDATES = 50  # nearest neighbours that are tried as starting points
+CHUNK = 2**20  # entries of an array in one chunk
+CANDIDATES = 50  # number of nearest neighbours that are candidates for the initial position
 LARGEST = 1e150  # larger numbers have squares, or sums of squares, that overflow
 REACH = 4.0  # neighbours more than REACH times farther than the nearest lose weight
 ITERATIONS = 10
-NEAREST = 10  # number of training samples that measure the distance of a new sample
+NEAREST = 10  # number of training samples that define the distance of a new sample
 FAR = 10.0  # relative distance above which there is a warning
 
 
 def place(X, search, embedding, perplexity, spacing=None, dof=1.0):
-    """Place new samples among embedded ones, independently of each other.
+    """Place new samples in an embedding, independently of each other.
 
-    The place z of a sample minimises sum_j w_j log(1 + |z - x_j|^2 / dof), where x_j are the embedded points of its
+    The position z of a sample minimises sum_j w_j log(1 + |z - x_j|^2 / dof), where x_j are the embedded points of its
     nearest training samples and w_j its affinities to them. This is the attraction of t-SNE. Unlike a mean it is robust
-    against a neighbour whose point is far from the others. There can be several minima. The search starts at the best
-    of the x_j and makes fixed-point iterations. These move to weighted means of the x_j, so z stays in their convex
-    hull.
+    against a neighbour whose point is far from the others. There can be several minima. Fixed-point iterations start
+    from the best of the x_j. Each iterate is a weighted mean of the x_j, so z stays in their convex hull.
     """
     x, k = embedding.astype(float), int(3 * perplexity) + 1
     Z, distances = np.empty((X.shape[0], x.shape[1])), np.empty(X.shape[0])
@@ -78,9 +77,9 @@ def warn_of_far_samples(distances):
 
 
 def _found(X, search, k):
-    """Yield blocks of rows, the distances to their k nearest training samples, and the indices of these."""
+    """Yield blocks of rows, the distances to their k nearest training samples, and the indices of these samples."""
     from sk_stormc.embedding.neighbors.search import (
-        NeighborSearch,  # here, because sklearn.neighbors takes long to import
+        NeighborSearch,  # imported here, because sklearn.neighbors takes long to import
     )
 
     trained, exact, features = search._fit_X, EXACT.get(search.effective_metric_), 1
@@ -107,7 +106,7 @@ def _found(X, search, k):
 
 
 def _listed(graph, k):
-    """The same for the rows of a graph, grouped by their number of neighbours: the k nearest, or all if fewer."""
+    """As `_found`, for a graph, grouped by the number of neighbours of a row: the k nearest, or all if fewer."""
     count = np.diff(graph.indptr)
     order = np.lexsort((graph.indices, graph.data, np.repeat(np.arange(len(count)), count)))
     for size in np.unique(np.minimum(count, k)):
@@ -119,8 +118,8 @@ def _listed(graph, k):
 def _weights(D, perplexity):
     """Weights of neighbours at distances D, sorted: affinities of the given perplexity, made continuous in D.
 
-    The farthest neighbour has weight 0, so that it does not matter which of several equally far ones was found. As the
-    nearest distance goes to 0, only the nearest neighbour keeps its weight.
+    The farthest neighbour has weight 0, so the result does not depend on which of several equally distant ones was
+    found. As the nearest distance tends to 0, only the nearest neighbour keeps its weight.
     """
     p = conditional_probabilities(D, perplexity)
     w = p - p[:, -1:]
@@ -155,13 +154,13 @@ def _squared(a, b):
 
 
 def _cosine(a, b):
-    """Cosine distances of the rows of a to those of b. Those that are 0 up to rounding get the same small value."""
+    """Cosine distances of the rows of a to those of b. Distances that are 0 up to rounding get the same small value."""
     product = (normalize(a.astype(float)) * normalize(b.astype(float))).sum(axis=1)
     return np.maximum(1 - product, 4 * np.finfo(float).eps)
 
 
 # The search computes these distances from matrix products. Their last bits depend on the batch, and equal rows do not
-# have the distance 0. So they are computed again, from differences.
+# have the distance 0. The distances are therefore computed again, from differences.
 EXACT = {
     "euclidean": lambda a, b: np.sqrt(_squared(a, b)),
     "l2": lambda a, b: np.sqrt(_squared(a, b)),
@@ -179,7 +178,7 @@ def _check_size(X):
 
 
 def _distances_to_trained(X):
-    """The distances without negative rounding errors. A ValueError for negative ones, and for empty rows of a graph."""
+    """The distances without negative rounding errors. Raises ValueError for negative ones and empty rows of a graph."""
     if sparse.issparse(X) and not np.diff(X.indptr).all():
         row = np.argmin(np.diff(X.indptr))
         raise ValueError(f"the neighbour graph X must list a training sample in each row, got none in row {row}")

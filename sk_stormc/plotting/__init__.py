@@ -1,6 +1,6 @@
-"""Displays of runs, embeddings and frontiers, which follow the conventions of scikit-learn's displays.
+"""Displays of runs, embeddings and frontiers that follow the conventions of scikit-learn's displays.
 
-Importing this package imports matplotlib; `sk_stormc` itself does not.
+Importing this package imports matplotlib, which importing `sk_stormc` does not.
 """
 
 from sk_stormc.plotting.convergence import ConvergenceDisplay

@@ -15,7 +15,7 @@ __all__ = ["Curve", "grouped", "x_of", "y_of"]
 
 @dataclass(frozen=True)
 class Curve:
-    """The values at the records of one run. None means that they are unknown."""
+    """The values at the records of one run. None means that a value is unknown."""
 
     label: str
     ifo: np.ndarray
@@ -28,7 +28,7 @@ class Curve:
 
     @classmethod
     def of_result(cls, result):
-        """Of a `SolverResult`, or of a run of `compare_solvers`, which knows more."""
+        """The curve of a `SolverResult`, or of a run of `compare_solvers`, which has more values."""
         if not isinstance(result, Recorded):
             raise ValueError(
                 "results must be a SolverResult, a list of them, or a dict of results or lists of them, got "
@@ -38,7 +38,7 @@ class Curve:
 
     @classmethod
     def of_estimator(cls, estimator):
-        """Of a fitted estimator of this package."""
+        """The curve of a fitted estimator of this package."""
         if not isinstance(estimator, CompositionalEstimator) or "loss_curve_" not in vars(estimator):
             raise ValueError(
                 "estimator must be a fitted estimator with loss_curve_ and ifo_, a list or a dict of them, got "
@@ -53,8 +53,8 @@ class Curve:
 
 
 def _solver_name(name):
-    """The name in `SOLVERS` of a class, or what was given."""
-    return next((known for known, solver in SOLVERS.items() if solver.__name__ == name), name) or "run"
+    """The name in `SOLVERS` of a class, or the argument itself."""
+    return next((key for key, solver in SOLVERS.items() if solver.__name__ == name), name) or "run"
 
 
 def grouped(name, given, curve_of):
@@ -75,7 +75,7 @@ def grouped(name, given, curve_of):
 
 
 def x_of(curve, x, pass_ifo):
-    """The cost at the records. Raise a ValueError if it is unknown."""
+    """The cost at the records. Raises ValueError if it is unknown."""
     if x == "passes":
         pass_ifo = curve.pass_ifo or pass_ifo
         if pass_ifo is None:
@@ -92,7 +92,7 @@ def x_of(curve, x, pass_ifo):
 
 
 def y_of(curve, y, optimum):
-    """The quantity ``y`` at the records. Raise a ValueError if it is unknown."""
+    """The quantity ``y`` at the records. Raises ValueError if it is unknown."""
     if y == "gap":
         return np.maximum(curve.objective - optimum, 0.0)
     if y == "gradient" and curve.gradient is None:

@@ -22,12 +22,12 @@ __all__ = [
 ]
 
 BLUE = "#0072B2"
-# Okabe & Ito's colours, the darkest ones first: pale ones are hard to see on white.
+# Okabe & Ito's colours, the darkest ones first, because pale ones are hard to see on white.
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#000000", "#E69F00", "#56B4E9", "#882255")
 GRID = {"color": "0.9", "linewidth": 0.6}
 
-# Colours, line styles and markers that stay apart without one another. Methods that nearly coincide are one wide, one
-# narrow, so that both are seen.
+# Colours, line styles and markers, each of which distinguishes the methods by itself. Methods with nearly equal curves
+# have a wide and a narrow line, so that both are visible.
 _STYLES = {
     "scgd": {"color": "#E69F00", "linestyle": "-", "linewidth": 4.5, "zorder": 1.8, "marker": "o"},
     "acc-scgd": {"color": "#CC79A7", "linestyle": (0, (1, 1)), "linewidth": 3.0, "zorder": 1.9, "marker": "p"},
@@ -53,13 +53,13 @@ _OTHERS = [
 
 
 def styles_of(labels):
-    """How the curve of each label is drawn; the names of solvers look the same in all pictures."""
+    """The style of each label's curve. The names of solvers have the same style in all figures."""
     others = cycle(_OTHERS)
     return {label: dict(_STYLES.get(label) or next(others)) for label in labels}
 
 
 def check_kwargs(where, kwargs, artist):
-    """Raise a ValueError for a keyword that is no property of the matplotlib class."""
+    """Raise a ValueError for a keyword that is not a property of the matplotlib class."""
     inspector = ArtistInspector(artist)
     properties = {*inspector.get_setters(), *(alias for names in inspector.aliasd.values() for alias in names)}
     unknown = [name for name in kwargs if name not in properties]
@@ -68,9 +68,9 @@ def check_kwargs(where, kwargs, artist):
 
 
 def axes_for(ax, **figure):
-    """The axes to draw on, and their figure: those given, or new ones of pyplot's."""
+    """The axes to draw on, and their figure: the given axes, or new axes from pyplot."""
     if ax is None:
-        from matplotlib import pyplot as plt  # which chooses a backend
+        from matplotlib import pyplot as plt  # importing pyplot chooses a backend
 
         return plt.figure(layout="constrained", **figure).add_subplot()
     if not hasattr(ax, "get_xaxis") or not hasattr(ax, "scatter"):
@@ -79,19 +79,19 @@ def axes_for(ax, **figure):
 
 
 class LogTicks(Locator):
-    """Ticks of a logarithmic axis, enough of them even if it spans less than a decade.
+    """Ticks of a logarithmic axis, with enough ticks even if it spans less than a decade.
 
     Parameters
     ----------
     first : float, default=None
-        Where a symmetric logarithmic axis that begins at 0 begins to be logarithmic: 0 has a tick too.
+        The value from which a symmetric logarithmic axis that begins at 0 is logarithmic. 0 then has a tick too.
     """
 
     def __init__(self, first=None):
         self.first = first
 
     def __call__(self):
-        """The ticks of the axis as it is."""
+        """The ticks for the current limits of the axis."""
         return self.tick_values(*self.axis.get_view_interval())
 
     def tick_values(self, vmin, vmax):
@@ -122,7 +122,7 @@ class LogTicks(Locator):
 
 
 class LogTickFormatter(Formatter):
-    """Plain numbers if all of them are short, else powers of ten with factors."""
+    """Plain numbers if all of them are short, otherwise powers of ten with factors."""
 
     def __call__(self, x, pos=None):
         """The label of one tick."""
@@ -153,9 +153,9 @@ def log_axis(axis, first=None):
 
 
 def place_labels(ax, points, texts, *, taken=(), **style):
-    """Write names beside points without overlap. Names for which there is no room are left out."""
+    """Write names beside points without overlap. Names for which there is no space are left out."""
     figure = ax.figure.figure
-    figure.draw_without_rendering()  # the layout decides how much room there is
+    figure.draw_without_rendering()  # the layout determines how much space there is
     frame, written, boxes = ax.get_window_extent(), [], list(taken)
     for point, text in zip(np.asarray(points, dtype=float), texts, strict=True):
         for dx, dy, ha, va in _SIDES:

@@ -1,4 +1,4 @@
-"""Curves of runs: the objective, its gap or the gradient's norm against what they cost."""
+"""Convergence curves: the objective, its gap or the gradient's norm against the cost of the run."""
 
 from __future__ import annotations
 
@@ -21,34 +21,34 @@ __all__ = ["ConvergenceDisplay"]
 
 X_LABELS = {"ifo": "IFO", "passes": "passes over the data", "seconds": "seconds", "iterations": "iterations"}
 Y_LABELS = {"objective": "objective", "gap": "objective gap", "gradient": "exact gradient norm"}
-DECADES = 9  # shown below the start; a curve that falls further leaves the picture
-MARKERS = 6  # on a line
-MANY = 5  # labels, above which the legend of a figure of our own is beside the axes
+DECADES = 9  # decades shown below the initialization; lower parts of a curve are cut off
+MARKERS = 6  # number of markers on a line
+MANY = 5  # number of labels above which the legend is beside the axes, in a new figure
 
 
 class ConvergenceDisplay:
     """Convergence of runs: a quantity at their records against the cost.
 
-    Several runs of a method, from several seeds, are drawn as their median with a band between the quartiles. A run
-    that has ended keeps its last value. It is recommended to create a display by `from_estimator`, by `from_results`,
-    or by the ``plot`` method of the result of `sk_stormc.compare_solvers`.
+    Several runs of a method, with different seeds, are drawn as their median with a band between the quartiles. A run
+    that has ended keeps its last value. It is recommended to create a display with `from_estimator`, `from_results`, or
+    the ``plot`` method of the result of `sk_stormc.compare_solvers`.
 
     Parameters
     ----------
-    curves : dict of list
-        For each label, a list of pairs (x, y), one for each seed. x and y are array-like of shape (n_records,), and x
-        does not decrease. Values of y that are not finite are left out. The names of `sk_stormc.solvers.SOLVERS` look
+    For each label, a list of pairs (x, y), one for each seed. x and y are array-like of shape (n_records,), and x does
+    not decrease. Non-finite values of y are left out. The names of `sk_stormc.solvers.SOLVERS` have the same style in
+    all figures.
         the same in all figures.
     x_label, y_label : str, default=""
         Labels of the axes, with the units.
     y_scale : {"auto", "linear", "log"}, default="auto"
-        "auto" means "log" if all of y is positive and the largest value at a start is at least ten times the smallest
-        value of all.
+        "auto" means "log" if all values of y are positive and the largest initial value is more than ten times the
+        smallest value.
 
     Attributes
     ----------
     lines_ : list of matplotlib.lines.Line2D
-        One for each label.
+        One line for each label.
     bands_ : list
         The bands of the labels with several runs.
     legend_ : matplotlib.legend.Legend or None
@@ -58,7 +58,7 @@ class ConvergenceDisplay:
     Raises
     ------
     ValueError
-        If there are no curves, or if a curve has no finite value or differs in the lengths of x and y.
+        If there are no curves, or if a curve has no finite value or x and y of different lengths.
 
     Examples
     --------
@@ -107,14 +107,14 @@ class ConvergenceDisplay:
         Parameters
         ----------
         estimator : fitted estimator, a list of them, or a dict of estimators or lists of them
-            Estimators of this package. In a list, those with the same solver count as its runs from several seeds. In a
-            dict, those in the list of a label do.
+            Estimators of this package. In a list, those with the same solver are treated as its runs with several
+            seeds. In a dict, those in the list of a label are.
         x : {"ifo", "passes", "iterations"}, default="ifo"
             Quantity on the horizontal axis. "passes" needs ``pass_ifo``. An estimator does not record times, but
             `sk_stormc.compare_solvers` does.
         y : {"objective", "gap"}, default="objective"
         optimum : float, default=None
-            The value from which the gap is measured. None means the best value of all the estimators.
+            The value that is subtracted for the gap. None means the best value of all the estimators.
         pass_ifo : int, default=None
             IFO of a pass, which is 2 n_inner + n_outer of the problem. For n periods of returns it is 3 n.
         ax : matplotlib.axes.Axes, default=None
@@ -130,7 +130,7 @@ class ConvergenceDisplay:
         Raises
         ------
         ValueError
-            If an argument is not one of these, or if the quantity was not recorded.
+            If an argument has an invalid value, or if the quantity was not recorded.
         """
         groups = grouped("estimator", estimator, Curve.of_estimator)
         return cls._from_groups(groups, x, y, optimum, pass_ifo).plot(ax, x_scale=x_scale, **kwargs)
@@ -153,11 +153,12 @@ class ConvergenceDisplay:
         Parameters
         ----------
         results : SolverResult, a list of them, or a dict of results or lists of them
-            As for `from_estimator`. Runs of `sk_stormc.compare_solvers` have times and passes, and perhaps gradients.
+            As for `from_estimator`. Runs of `sk_stormc.compare_solvers` contain times and passes, and optionally
+            gradients.
         x : {"ifo", "passes", "seconds", "iterations"}, default="ifo"
-            "passes" needs ``pass_ifo`` for a `SolverResult`, which has no times.
+            "passes" needs ``pass_ifo`` for a `SolverResult`, which does not contain times.
         y : {"objective", "gap", "gradient"}, default="objective"
-            Quantity on the vertical axis. "gradient", the norm of the exact gradient, needs the runs of
+            Quantity on the vertical axis. "gradient", the norm of the exact gradient, requires the runs of
             ``compare_solvers(..., gradient=True)``.
         optimum, pass_ifo, ax, x_scale, **kwargs
             As for `from_estimator`.
@@ -169,7 +170,7 @@ class ConvergenceDisplay:
         Raises
         ------
         ValueError
-            If an argument is not one of these, or if the quantity was not recorded.
+            If an argument has an invalid value, or if the quantity was not recorded.
         """
         groups = grouped("results", results, Curve.of_result)
         return cls._from_groups(groups, x, y, optimum, pass_ifo).plot(ax, x_scale=x_scale, **kwargs)
@@ -215,7 +216,7 @@ class ConvergenceDisplay:
         ax : matplotlib.axes.Axes, default=None
             None means axes of a new figure.
         x_scale : {"log", "linear"}, default="log"
-            "log" begins with x_0 at 0, and is logarithmic from the first record on.
+            "log" shows x_0 at 0, and is logarithmic from the first record on.
         legend : bool, default=True
             Whether to draw a legend. A single curve never has one.
         styles : dict of dict, default=None
@@ -291,13 +292,13 @@ def _falls_far(starts, values):
 
 
 def _log_limits(starts, values):
-    """From `DECADES` below the start to a little above it: a run that diverges does not flatten the others."""
+    """Limits from `DECADES` below the initial value to a little above it, so that diverging runs do not dominate."""
     start = max(starts)
-    if not start > 0:  # nothing to come down from
+    if not start > 0:  # an initial gap of 0 cannot decrease
         return 1e-3, 1.0
     low = max(min(y[y > 0].min(initial=start) for y in values), start * 10.0**-DECADES)
     tops = [y.max() for y in values]
-    # one curve at the least is seen whole; a gradient may well grow at first
+    # at least one curve is shown completely, because a gradient may increase at first
     high = max(min(max(tops), 3 * start), min(min(tops), start * 10.0**DECADES))
     room = max(1.05, (high / low) ** 0.04)
     return low / room, high * room
@@ -311,7 +312,7 @@ def _linear_limits(starts, values):
 
 
 def _summary(runs, limits, log):
-    """x of all records, and the lower quartile, the median and the upper quartile there."""
+    """x of all records, with the lower quartile, the median and the upper quartile at these."""
     x = np.unique(np.concatenate([x for x, _ in runs]))
     # values far outside the figure (a gap of 0, an overflow) are clipped to just outside
     if log:
@@ -325,26 +326,26 @@ def _summary(runs, limits, log):
 
 
 def x_limits(xs):
-    """The first record after x_0 of all runs, and the last of all."""
+    """The first record after x_0 of all runs, and the last record of all."""
     xs = np.concatenate(xs)
     last = xs.max() or 1.0
     return xs[xs > 0].min(initial=last), last
 
 
 def scale_x(ax, limits, scale):
-    """From x_0, at 0, to the last record; logarithmic from the first record on, or linear."""
+    """Scale the x axis from x_0, at 0, to the last record: logarithmic from the first record on, or linear."""
     first, last = limits
     if scale == "linear":
         ax.set_xlim(0, 1.03 * last)
         return
-    room = max(0.4, 0.12 * np.log10(last / first))  # for x_0, in decades
+    room = max(0.4, 0.12 * np.log10(last / first))  # space for x_0, in decades
     ax.set_xscale("symlog", linthresh=first, linscale=room)
     log_axis(ax.xaxis, first)
     ax.set_xlim(0, 1.15 * last)
 
 
 def _markers(x, k, n, limits, scale):
-    """Indices of the records that have a marker: those of curves that coincide are not on the same records."""
+    """Indices of the records with a marker. They differ between curves, so that coinciding curves are visible."""
     allowed = np.arange(k, len(x), n) if len(x) > n else np.arange(len(x))
     where, (low, high) = x, (0.0, limits[1])
     if scale == "log":

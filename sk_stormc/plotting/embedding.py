@@ -1,4 +1,4 @@
-"""Maps of points: two dimensions as they are, three in perspective, more in pairs."""
+"""Displays of embeddings: two components in the plane, three in perspective, more in pairs."""
 
 from __future__ import annotations
 
@@ -21,32 +21,32 @@ if TYPE_CHECKING:
 
 __all__ = ["EmbeddingDisplay"]
 
-# Petroff's ten, which people who are colour-blind can tell apart; Okabe & Ito's are fewer and further apart.
+# Petroff's ten colours, which colour-blind people can distinguish; Okabe & Ito's are fewer and more distinct.
 TEN = ("#3f90da", "#ffa90e", "#bd1f01", "#94a4a2", "#832db6", "#a96b59", "#e76300", "#b9ac70", "#717581", "#92dadd")
 SHAPES = "o^sDv*Pp"
 CONTINUOUS = "viridis"
-NUMBERS = 20  # distinct integers, above which they are a scale and not classes
+NUMBERS = 20  # number of distinct integers above which they are a scale and not classes
 CLASSES = len(TEN) * len(SHAPES)
-WRITTEN = 40  # classes whose names are written on the map, at most
-LISTED = 20  # rows of a legend
-CELLS = 12  # along each axis of the map, in which the points of a class are counted
-PAIRED = 5  # components shown in pairs
-RASTER = 5000  # points, from which on a vector file holds them as pixels
+WRITTEN = 40  # maximum number of classes whose names are written on the map
+LISTED = 20  # number of rows of a legend
+CELLS = 12  # number of cells along each axis of the map, in which the points of a class are counted
+PAIRED = 5  # number of components shown in pairs
+RASTER = 5000  # number of points from which a vector file contains them as pixels
 
 
 class EmbeddingDisplay:
-    """A map: the points of an embedding, coloured by class or by a number.
+    """Display of an embedding: its points, coloured by class or by a number.
 
     The more points there are, the smaller and more transparent they are drawn. They are drawn in random order, so that
-    no class covers the others. The name of each class is written where most of its points are, if there is room.
-    Coordinates have no unit and no ticks, because only nearness has a meaning.
+    no class covers the others. The name of each class is written where its points are densest, if there is space.
+    Coordinates have no unit and no ticks, because only proximity is meaningful.
 
     Parameters
     ----------
     embedding : array-like of shape (n_points, n_components)
     y : array-like of shape (n_points,), default=None
-        What the colours show. Strings, booleans and up to 20 distinct integers are classes. Other numbers get a colour
-        bar, and NaN is grey. None draws all points in one colour.
+        The values that determine the colours. Strings, booleans and up to 20 distinct integers are classes. Other
+        numbers get a colour bar, and NaN is grey. None draws all points in one colour.
     y_label : str, default=""
         Title of the legend or of the colour bar.
 
@@ -59,15 +59,16 @@ class EmbeddingDisplay:
     legend_ : matplotlib.legend.Legend or None
     colorbar_ : matplotlib.colorbar.Colorbar or None
     axes_ : ndarray of matplotlib.axes.Axes
-        The axes with the points: several if components are drawn in pairs.
+        The axes with the points. There are several if components are drawn in pairs.
     ax_ : matplotlib.axes.Axes
-        The only one of these, or for pairs the empty axes around them.
+        The only one of these axes, or for pairs the empty axes around them.
     figure_ : matplotlib.figure.Figure
 
     Raises
     ------
     ValueError
-        If points are not finite, if y does not fit them, or if there are more than 80 classes.
+        If points are not finite, if the length of y differs from the number of points, or if there are more than 80
+        classes.
 
     Examples
     --------
@@ -102,7 +103,7 @@ class EmbeddingDisplay:
         y_label : str, default=""
         ax : matplotlib.axes.Axes, default=None
         **kwargs
-            For `plot`.
+            Passed to `plot`.
 
         Returns
         -------
@@ -125,12 +126,12 @@ class EmbeddingDisplay:
         Parameters
         ----------
         ax : matplotlib.axes.Axes, default=None
-            None makes a new figure. For three components the axes must have been made with ``projection="3d"``. For
-            more, the pairs are drawn in place of them.
+            None creates a new figure. For three components the axes must have been created with ``projection="3d"``.
+            For more components, the pairs are drawn in place of the axes.
         legend : bool, default=True
-            Whether to write a legend or a colour bar.
+            Whether to draw a legend or a colour bar.
         **kwargs
-            For `matplotlib.axes.Axes.scatter`, such as ``s``, ``alpha`` and ``cmap``.
+            Passed to `matplotlib.axes.Axes.scatter`, such as ``s``, ``alpha`` and ``cmap``.
 
         Returns
         -------
@@ -150,7 +151,7 @@ class EmbeddingDisplay:
             self._plot_pairs(ax, Z[:, :PAIRED], d, colours, kwargs)
         else:
             self._plot_one(ax, Z, colours, kwargs)
-        self.figure_ = self.ax_.figure  # type: ignore[assignment]  # a SubFigure only where the caller gave its axes
+        self.figure_ = self.ax_.figure  # type: ignore[assignment]  # a SubFigure only if the caller gave its axes
         if legend and self.y is not None:
             self._write_legend(colours, own=ax is None)
         if d == 2 and colours.names is not None and len(colours.names) <= WRITTEN:
@@ -170,7 +171,7 @@ class EmbeddingDisplay:
             raise ValueError(
                 f"ax must {'' if d == 3 else 'not '}be made with projection='3d' for {d} components, got {short(ax)}"
             )
-        if d == 1:  # spread over the height, by numbers that fill it evenly
+        if d == 1:  # spread along the vertical axis by a low-discrepancy sequence
             Z = np.column_stack([Z[:, 0], np.arange(len(Z)) * 0.6180339887 % 1])
         self._scatter(ax, Z, colours, kwargs)
         second = "(the height has no meaning)" if d == 1 else "component 2"
@@ -184,7 +185,7 @@ class EmbeddingDisplay:
 
     def _plot_pairs(self, ax, Z, d, colours, kwargs):
         k = Z.shape[1]
-        word = "component " if ax is None else ""  # for which axes of the user's may be too small
+        word = "component " if ax is None else ""  # left out if the caller's axes may be too small
         ax = axes_for(ax, figsize=(1.9 * k, 1.8 * k))
         if ax.get_subplotspec() is None:
             raise ValueError(f"ax must be of a grid of subplots, to hold the pairs of {d} components, got {short(ax)}")
@@ -222,7 +223,7 @@ class EmbeddingDisplay:
         figure = self.ax_.figure
         if colours.names is None:
             axes = self.axes_.tolist()
-            pad = 0.14 if self.ax_.name == "3d" else 0.02  # the third axis has its label there
+            pad = 0.14 if self.ax_.name == "3d" else 0.02  # the third axis has its label on this side
             self.colorbar_ = figure.colorbar(self.scatter_[-1], ax=axes, label=self.y_label, shrink=0.8, pad=pad)
             self.colorbar_.solids.set(alpha=1)
             return
@@ -232,7 +233,7 @@ class EmbeddingDisplay:
         ]
         columns = -(-len(handles) // LISTED)
         style = {"title": self.y_label or None, "fontsize": "small", "ncols": columns, "handletextpad": 0.2}
-        if len(self.axes_) > 1:  # the upper triangle of the pairs is free
+        if len(self.axes_) > 1:  # the upper triangle of the pairs is empty
             self.legend_ = self.ax_.legend(handles=handles, loc="upper right", **style)
         elif own:
             self.legend_ = figure.legend(handles=handles, loc="outside right center", **style)
@@ -241,7 +242,7 @@ class EmbeddingDisplay:
 
 
 class _Colours:
-    """How each point looks: ``names`` and ``looks`` of classes, or ``values`` of a scale."""
+    """The style of each point: ``names`` and ``looks`` of classes, or ``values`` of a scale."""
 
     def __init__(self, y, Z):
         n = len(Z)
@@ -269,7 +270,7 @@ class _Colours:
         return np.isfinite(y).all() and (y == np.rint(y)).all() and len(np.unique(y)) <= NUMBERS
 
     def groups(self, order):
-        """(marker, rows, keywords of scatter) of the points that are drawn at once."""
+        """(marker, rows, keywords of scatter) of the points that are drawn by one call."""
         if self.values is not None:
             good = np.isfinite(self.values)
             missing = order[~good[order]]
@@ -289,9 +290,9 @@ class _Colours:
 
 
 def _name_classes(ax, Z, colours):
-    """Write the name of each class where most of its points are, unless another name is there."""
+    """Write the name of each class where its points are densest, unless another name is there."""
     figure = ax.figure.figure
-    figure.draw_without_rendering()  # the layout decides how much room there is
+    figure.draw_without_rendering()  # the layout determines how much space there is
     labels, boxes, extent = [], [], np.stack([Z.min(axis=0), Z.max(axis=0)], axis=1)
     for k in np.argsort(-np.bincount(colours.codes), kind="stable"):  # the largest first
         x, y = _heart(Z[colours.codes == k], extent)
@@ -308,7 +309,7 @@ def _name_classes(ax, Z, colours):
 
 
 def _heart(points, extent):
-    """The point of a class that is in the middle of those in the densest part: a class may lie in several."""
+    """The point in the middle of the densest part of a class, which may have several parts."""
     counts, *edges = np.histogram2d(*points.T, bins=CELLS, range=extent)
     around = uniform_filter(counts, 3, mode="constant")
     best = np.unravel_index(np.argmax(around * (counts > 0)), counts.shape)

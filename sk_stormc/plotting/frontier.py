@@ -1,4 +1,4 @@
-"""Risk and return of the portfolios that an estimator finds for several values of risk_aversion."""
+"""Risk and return of the portfolios of an estimator for several values of risk_aversion."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 
 __all__ = ["FrontierDisplay"]
 
-POINTS = 25  # of a frontier, unless the values of risk_aversion are given
-DECADES = 2.0  # below and above the middle one
-ALONG = 200  # places of the curve that names keep off
-WRITTEN = 40  # assets whose names are written, at most
-ROOM = 1.25  # of the axes over the risk of the riskiest asset
+POINTS = 25  # number of portfolios of a frontier, unless the values of risk_aversion are given
+DECADES = 2.0  # decades below and above the middle value of risk_aversion
+ALONG = 200  # number of points of the curve that names must not cover
+WRITTEN = 40  # maximum number of assets whose names are written
+ROOM = 1.25  # upper limit of the risk axis, relative to the risk of the riskiest asset
 LABELS = {
     "variance": "standard deviation of the return per period",
     "semivariance": "semideviation (losses below the mean) of the return per period",
@@ -40,18 +40,18 @@ LABELS = {
 class FrontierDisplay:
     """Mean return against risk, for portfolios with several values of risk_aversion and for the assets.
 
-    Both axes have the unit of the returns, per period. For the variance and for the entropic risk (whose own value
-    changes with risk_aversion), the risk is the standard deviation. For the semivariance it is the semideviation, and
+    Both axes have the unit of the returns, per period. The risk is the standard deviation for the variance and for the
+    entropic risk (whose own value changes with risk_aversion). It is the semideviation for the semivariance, and
     otherwise the estimator's risk measure itself.
 
     Parameters
     ----------
     risk, mean : array-like of shape (n_points,)
-        Risk and mean return of the portfolios, from the least to the most averse to risk.
+        Risk and mean return of the portfolios, in the order of increasing risk aversion.
     asset_risk, asset_mean : array-like of shape (n_assets,), default=None
-        Risk and mean return of each asset by itself.
+        Risk and mean return of each asset.
     asset_names : sequence of str, default=None
-        Names of the assets, which are written beside them where there is room.
+        Names of the assets, which are written beside them if there is space.
     chosen : (float, float), default=None
         Risk and mean return of the fitted portfolio.
     risk_label : str, default="risk"
@@ -62,9 +62,9 @@ class FrontierDisplay:
     Attributes
     ----------
     risk_aversions_ : ndarray of shape (n_points,)
-        Only present if the display was made by `from_estimator`.
+        Only available if the display was created by `from_estimator`.
     weights_ : ndarray of shape (n_points, n_assets)
-        Only present if the display was made by `from_estimator`.
+        Only available if the display was created by `from_estimator`.
     line_ : matplotlib.lines.Line2D
     scatter_ : matplotlib.collections.PathCollection or None
         The assets.
@@ -127,17 +127,17 @@ class FrontierDisplay:
     ) -> Self:
         """Fit clones of an estimator for several values of risk_aversion, and draw their portfolios.
 
-        A solver that makes steps starts each fit from the weights of the one before.
+        An iterative solver starts each fit from the weights of the previous one.
 
         Parameters
         ----------
         estimator : CompositionalPortfolio
-            If it is fitted, its own portfolio is marked.
+            If it is fitted, its portfolio is marked.
         X : array-like of shape (n_periods, n_assets)
             Returns, for the fits and for the figure. Names of columns are written beside the assets.
         risk_aversions : array-like of shape (n_points,), default=None
-            Values of risk_aversion. None means 25 values over four decades, around the spread of the assets' means over
-            their risk.
+            Values of risk_aversion. None means 25 values over four decades, centred at the range of the assets' means
+            divided by their risk.
         name : str, default="portfolios"
         ax : matplotlib.axes.Axes, default=None
         **kwargs
@@ -155,7 +155,7 @@ class FrontierDisplay:
         Warns
         -----
         ConvergenceWarning
-            If fits did not converge. It is given once, and says how many.
+            If fits did not converge. It is given once, with the number of these fits.
         """
         params = estimator.get_params() if hasattr(estimator, "get_params") else {}
         if not {"risk_aversion", "risk_measure", "warm_start"} <= set(params):
@@ -165,12 +165,12 @@ class FrontierDisplay:
         with naming("X"):
             returns = check_array(X, dtype=[np.float64, np.float32], ensure_min_samples=2, input_name="X")
         measure = estimator.risk_measure
-        # from the most averse on: there the minimum is nearest to an even split, and bounds take over one by one
+        # from the largest aversion on, whose optimum is closest to equal weights; bounds then become active one by one
         aversions = np.sort(_aversions(risk_aversions, returns, measure))[::-1]
         follower, weights, unsettled = clone(estimator).set_params(warm_start=True), [], []
         for value in aversions:
             warned = _fit_quietly(follower.set_params(risk_aversion=float(value)), X)
-            if warned:  # tol is relative to the start, and one at the minimum itself cannot be improved on
+            if warned:  # tol is relative to the start, and a start at the optimum cannot be improved
                 afresh = clone(follower).set_params(warm_start=False)
                 warned = _fit_quietly(afresh, X)
                 if afresh.loss_curve_[-1] < follower.loss_curve_[-1]:
@@ -221,7 +221,7 @@ class FrontierDisplay:
         Raises
         ------
         ValueError
-            If values are not finite, or do not fit one another.
+            If values are not finite, or have different lengths.
         """
         check_bool("legend", legend)
         check_text("risk_label", self.risk_label)
@@ -263,11 +263,11 @@ class FrontierDisplay:
         return self
 
     def _name_assets(self, ax, points):
-        """From the outermost on: the crowd in the middle is where names find no room."""
+        """Write the names of the assets, from the outermost on, because there is least space in the middle."""
         scale = np.ptp(points, axis=0)
         far = np.abs((points - np.median(points, axis=0)) / np.where(scale > 0, scale, 1)).max(axis=1)
         order = np.argsort(-far, kind="stable")[:WRITTEN]
-        ax.figure.figure.draw_without_rendering()  # the layout decides where things are
+        ax.figure.figure.draw_without_rendering()  # the layout determines the positions
         taken = [] if self.legend_ is None else [self.legend_.get_window_extent()]
         along = np.linspace(0, len(self.line_.get_xdata()) - 1, ALONG)
         line = [np.interp(along, np.arange(len(v)), v) for v in self.line_.get_data()]
@@ -287,7 +287,7 @@ def _pair(name, value, other_name, other):
 
 
 def _fit_quietly(portfolio, X):
-    """Fit, and return the messages of a fit that has not converged; other warnings go on."""
+    """Fit, and return the messages of a fit that has not converged. Other warnings are issued."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         portfolio.fit(X)
@@ -335,7 +335,7 @@ def _names(X):
 
 
 def _limit(ax, risk, mean, assets, chosen):
-    """Keep a frontier without bounds, which has no end, near the assets."""
+    """Limit the axes of an unbounded frontier to the surroundings of the assets."""
     if assets is None:
         return
     right = ROOM * max(assets[0].max(), risk.min(), chosen[0] if chosen else 0.0)

@@ -19,27 +19,27 @@ def plot_curves(panels: dict[str, dict[str, list]], labels: list[str] | tuple[st
     """Draw curves against IFO on logarithmic axes, with x_0 at the left edge.
 
     Several runs of a method are drawn as their median, with a band between their quartiles. A run that has ended keeps
-    its last value. The vertical axis ends a little above the start of the runs, so that a run that diverges does not
-    flatten the others.
+    its last value. The vertical axis ends a little above the initial values of the runs, so that a diverging run does
+    not compress the other curves.
 
     Parameters
     ----------
     panels : dict of dict of list
         ``panels[row][method]`` is a list of runs. A run is ``(ifo, y_1, ..., y_k)``, where each is array-like of shape
         (n_records,), and the IFO increase from 0. The names are the titles of the rows and the entries of the legend.
-        The names of `sk_stormc.solvers.SOLVERS` look the same in all figures.
+        The names of `sk_stormc.solvers.SOLVERS` have the same style in all figures.
     labels : list of str of length k
-        Names of y_1, ..., y_k, each of which has a column in the figure.
+        Names of y_1, ..., y_k, each of which has its own column in the figure.
 
     Returns
     -------
     matplotlib.figure.Figure
-        A figure that does not belong to pyplot. Matplotlib's backend is not changed.
+        A figure that is not managed by pyplot. Matplotlib's backend is not changed.
 
     Raises
     ------
     ValueError
-        If there are no panels, or if the number of arrays of a run is not one more than that of the labels.
+        If there are no panels, or if the number of arrays of a run is not one more than the number of labels.
 
     Examples
     --------
@@ -98,7 +98,7 @@ def plot_embeddings(panels: dict[str, ArrayLike], labels: ArrayLike | None = Non
     Returns
     -------
     matplotlib.figure.Figure
-        A figure that does not belong to pyplot.
+        A figure that is not managed by pyplot.
 
     Raises
     ------

@@ -1,8 +1,8 @@
-"""Portfolios: weights of assets that balance the mean return against a measure of risk.
+"""Portfolio optimization: weights of assets that balance the expected return against a measure of risk.
 
-This package has a problem class for each risk measure (variance, semivariance, entropic risk, CVaR, EVaR,
-semideviation, downside risk, drawdowns), constraints and transaction costs, labelled returns and returns in files,
-scorers, data sets, and the estimator `CompositionalPortfolio`.
+This package contains a problem class for each risk measure (variance, semivariance, entropic risk, CVaR, EVaR,
+semideviation, downside risk, drawdowns), constraints and transaction costs, the validation of labelled returns,
+scorers, and the estimator `CompositionalPortfolio`.
 """
 
 # each class of a risk measure registers itself with PortfolioProblem when it is imported

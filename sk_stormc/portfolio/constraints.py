@@ -1,4 +1,4 @@
-"""Constraints and transaction costs of a portfolio as a penalty, and the check that some portfolio meets them."""
+"""Constraints and transaction costs of a portfolio as a penalty, and the check that they are feasible."""
 
 from collections.abc import Mapping, Set
 
@@ -18,11 +18,11 @@ from sk_stormc.utils.warnings import warn
 
 __all__ = ["check_feasible", "limited", "make_penalty", "penalty_of", "refuse_limits", "say_what_limits"]
 
-SAID: list[float] = []  # sums of weights that were said in this process
+SAID: list[float] = []  # the sum of weights of the warning, once this process has given it
 
 
 def penalty_of(portfolio, n_assets, columns):
-    """The penalty with all constraints and costs of a `CompositionalPortfolio`, or None; columns label the assets."""
+    """The penalty with all constraints and costs of a `CompositionalPortfolio`, or None."""
     given = portfolio.constraint, portfolio.budget, portfolio.l1, portfolio.previous_weights
     penalty = make_penalty(*given, portfolio.transaction_cost, n_assets, columns)
     further = portfolio.linear_constraints, portfolio.groups, portfolio.max_turnover, portfolio.benchmark
@@ -38,7 +38,7 @@ def penalty_of(portfolio, n_assets, columns):
 
 
 def make_penalty(constraint, budget, l1, previous_weights, transaction_cost, n_assets, columns):
-    """The penalty for these parameters of `CompositionalPortfolio`, or None; columns are the labels of the assets."""
+    """The penalty for these parameters of `CompositionalPortfolio`, or None; columns label the assets."""
     check_number("l1", l1, low=0)
     check_number("budget", budget, words=(None,))
     long_only = is_word(constraint, "long_only")
@@ -59,15 +59,15 @@ def make_penalty(constraint, budget, l1, previous_weights, transaction_cost, n_a
 
 
 def _bounds(constraint, n_assets, columns):
-    """The two bounds, each a number or an array in the order of the columns."""
+    """The lower and the upper bound, each a number or an array in the order of the columns."""
     if constraint is None:
         return -np.inf, np.inf
     no_pair = isinstance(constraint, (str, Mapping, Set)) or not hasattr(constraint, "__len__")
     by_asset = not no_pair and _pairs_by_asset(constraint, n_assets)
     if no_pair or by_asset or len(constraint) != 2:
-        found = short(constraint) + ", which may be a pair for each asset" * by_asset
+        given = short(constraint) + ", which may be a pair for each asset" * by_asset
         raise ValueError(
-            f"constraint must be None, 'long_only' or (low, high), got {found}. Each of low and high is one number for "
+            f"constraint must be None, 'long_only' or (low, high), got {given}. Each of low and high is one number for "
             "all assets, or an array, a dict or a Series with a number for each asset"
         )
     low, high = constraint
@@ -78,9 +78,10 @@ def _bounds(constraint, n_assets, columns):
 
 
 def _pairs_by_asset(constraint, n_assets):
-    """Whether bounds may be meant as a pair (low, high) for each asset, as SciPy takes them.
+    """Whether the bounds may be meant as a pair (low, high) for each asset, as in SciPy.
 
-    Two arrays or labelled values are not. Two lists for two assets may be, unless their entries would then be equal.
+    Two arrays or labelled values are not such pairs. Two lists for two assets may be, unless their entries would then
+    be equal.
     """
     kinds = (tuple, list) if isinstance(constraint, (tuple, list)) else (tuple, list, np.ndarray)
     if len(constraint) != n_assets or not all(isinstance(pair, kinds) and len(pair) == 2 for pair in constraint):
@@ -90,7 +91,7 @@ def _pairs_by_asset(constraint, n_assets):
 
 
 def _turnover(previous, cost, n_assets, columns):
-    """Checked previous weights and costs, or None if trades cost nothing."""
+    """The validated previous weights and costs, or None if trades cost nothing."""
     if previous is None and is_real(cost) and cost == 0:
         return None
     previous = held_now(previous, n_assets, columns)
@@ -100,7 +101,7 @@ def _turnover(previous, cost, n_assets, columns):
 
 
 def held_now(previous, n_assets, columns):
-    """``previous_weights`` as an array of shape (n_assets,). None means zeros."""
+    """Return ``previous_weights`` as an array of shape (n_assets,). None means zeros."""
     previous = aligned("previous_weights", previous, columns, n_assets)
     previous = as_numbers("previous_weights", np.zeros(n_assets) if previous is None else previous)
     Turnover(previous, 0.0).check(n_assets)
@@ -108,7 +109,7 @@ def held_now(previous, n_assets, columns):
 
 
 def say_what_limits(weights):
-    """Say once what the weights sum to, where only risk_aversion limits them."""
+    """Warn, once in a process, that only risk_aversion limits the weights."""
     total, largest = float(weights.sum()), float(np.abs(weights).max())
     if not SAID:
         SAID.append(total)
@@ -120,10 +121,10 @@ def say_what_limits(weights):
 
 
 def check_size(portfolio, penalty):
-    """Raise a ValueError if no constraint sets the size of the portfolio, but the objective needs one.
+    """Raise a ValueError if the objective needs a constraint on the size of the portfolio and there is none.
 
-    Without it the best portfolio of least risk is the empty one. Where risk and return both grow in proportion to the
-    weights, it is the empty one or there is none, and all its multiples have the same ratio.
+    Without it the portfolio of minimum risk is the empty one. If risk and return are both proportional to the weights,
+    the optimum is the empty portfolio or does not exist, and all multiples of a portfolio have the same ratio.
     """
     ratio, within = portfolio.objective == "ratio", portfolio.max_risk is not None
     least = is_real(portfolio.risk_aversion) and portfolio.risk_aversion == np.inf and not (ratio or within)
@@ -134,7 +135,7 @@ def check_size(portfolio, penalty):
         if penalty.active or penalty.missed(np.zeros(penalty.n_assets)) > 0:
             return
         trades, penalty = penalty.max_turnover is not None, penalty.penalty
-    if isinstance(penalty, Turnover):  # its costs are in proportion to another distance
+    if isinstance(penalty, Turnover):  # its costs are proportional to another distance
         return
     box = as_penalty(penalty).as_box()
     bounds = np.broadcast_arrays(box.low, box.high)
@@ -158,14 +159,14 @@ MISSED = 1e-6  # violation that HiGHS may leave in a feasible constraint, relati
 
 
 def limited(penalty, linear, previous, max_turnover, active):
-    """Add further limits to a penalty. Without any, return the penalty itself."""
+    """Add further limits to a penalty. Return the penalty itself if there are none."""
     check_number("max_turnover", max_turnover, low=0, words=(None,))
     if linear is None and max_turnover is None and not active:
         return penalty
     linear = Linear(np.zeros((0, len(previous))), np.zeros(0), np.zeros(0), []) if linear is None else linear
-    found = Limited(penalty, linear, previous, max_turnover, active)
-    check_feasible(found)
-    return found
+    restricted = Limited(penalty, linear, previous, max_turnover, active)
+    check_feasible(restricted)
+    return restricted
 
 
 def refuse_limits(penalty, what, instead):
@@ -178,10 +179,10 @@ def refuse_limits(penalty, what, instead):
 
 
 def check_feasible(limited):
-    """Raise a ValueError if no portfolio meets all constraints, which a linear program finds out.
+    """Raise a ValueError if no portfolio meets all constraints, by a linear program.
 
-    Bounds and budget are hard constraints. Violations of the others are minimised. Constraints with a nonzero
-    multiplier in the solution contradict each other.
+    Bounds and budget are hard constraints. The violations of the other constraints are minimised. Constraints with a
+    nonzero multiplier in the solution contradict each other.
     """
     n, linear, trades = limited.n_assets, limited.linear, limited.max_turnover is not None
     limits, m = Limits.of(limited.penalty, n), len(linear.A)

@@ -1,4 +1,4 @@
-"""A portfolio of assets from a history of returns."""
+"""The portfolio estimator `CompositionalPortfolio`."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ __all__ = ["CompositionalPortfolio"]
 
 
 class CompositionalPortfolio(CompositionalEstimator):
-    """Portfolio weights that balance mean return against risk.
+    """Portfolio weights that balance expected return against risk.
 
     The weights w minimise -mean <r_i, w> + risk_aversion * risk(w) + l1 |w|_1 + transaction costs. The mean and the
     risk are taken over the history of returns r_i.
@@ -42,15 +42,15 @@ class CompositionalPortfolio(CompositionalEstimator):
     Parameters
     ----------
     solver : str or CompositionalSolver, default="auto"
-        "auto" takes the second-order method, "newton", if the returns are an array in memory of at most 4096 assets,
-        and "storm-c" otherwise. In `partial_fit` it keeps sums of products of returns, with at most 2000 assets.
-        "newton" is exact: its ``dual_gap_`` is a certificate. It alone supports ratios, `max_risk` and "cdar".
-        "moments" keeps sums of products of returns, which determine the variance exactly. Only these two support linear
-        constraints, limits on turnover and benchmarks. The others make steps: "storm-c", which needs no tuning,
-        "storm-c-paper", "sarah-c", "civr", "vrsc-pg", "scvr", "scgd", "acc-scgd", "asc-pg", "sketchy-storm", and
-        "lbfgs". An instance works too, and ``set_params(solver__learning_rate=...)`` works for names and instances; for
-        "auto" it sets parameters of "storm-c". Steps are scaled by the inverse variances of the assets, so a learning
-        rate has no unit. Only "storm-c-paper" uses unscaled steps, as the paper does.
+        "auto" selects the second-order method, "newton", if the returns are an array in memory of at most 4096 assets,
+        and "storm-c" otherwise. In `partial_fit` it selects sums of products of returns, for at most 2000 assets.
+        "newton" is exact: its ``dual_gap_`` is a certificate. It is the only method that supports ratios, `max_risk`
+        and "cdar". "moments" keeps sums of products of returns, which determine the variance exactly. Only "newton" and
+        "moments" support linear constraints, limits on turnover and benchmarks. The others are iterative: "storm-c",
+        which needs no tuning, "storm-c-paper", "sarah-c", "civr", "vrsc-pg", "scvr", "scgd", "acc-scgd", "asc-pg",
+        "sketchy-storm", and "lbfgs". An instance works too, and ``set_params(solver__learning_rate=...)`` works for
+        names and instances; for "auto" it sets parameters of "storm-c". Steps are scaled by the inverse variances of
+        the assets, so a learning rate has no unit. Only "storm-c-paper" uses unscaled steps, as the paper does.
     risk_measure : str, default="variance"
         One of "variance", "semivariance", "entropic", "cvar", "evar", "semideviation", "downside" and "cdar".
         "variance" is mean (<r_i, w> - u)^2, where u is the mean return. "semivariance" is the same for returns below u
@@ -58,31 +58,32 @@ class CompositionalPortfolio(CompositionalEstimator):
         both. "cvar" is the mean of the worst losses. "evar" is an upper bound of "cvar" from exponential moments.
         "semideviation" is (mean max(u - <r_i, w>, 0)^order)^(1/order), for order 2 the square root of the semivariance.
         "downside" is the same with 0, or the benchmark's return, in place of u. "cdar" is the mean of the deepest
-        drawdowns of the path of returns, in their order. All measures from "cvar" on in this list grow in proportion to
-        the weights, so they need bounds or a budget.
+        drawdowns of the path of returns, in the order of the periods. "cvar" and the measures listed after it are
+        proportional to the weights, so they need bounds or a budget.
     risk_aversion : float, default=1.0
         Weight lambda > 0 of the risk, in the inverse unit of the returns. It has no unit for "cvar" and the measures
-        after it. ``numpy.inf`` asks for the portfolio of minimum risk, whatever its return. It needs bounds or a
+        listed after it. ``numpy.inf`` gives the portfolio of minimum risk, whatever its return. It needs bounds or a
         budget, because the empty portfolio has no risk. "entropic" needs a finite number.
     confidence : float, default=0.95
         Confidence level of "cvar", "evar" and "cdar", which measure the worst fraction 1 - confidence of the periods.
     order : float, default=2.0
-        Order of "semideviation" and "downside": 1, or from 2 to 10. The larger it is, the more large losses count.
+        Order of "semideviation" and "downside": 1, or from 2 to 10. A higher order gives large losses more weight.
     objective : {"utility", "ratio"}, default="utility"
         "utility" is the objective above. "ratio" maximises the mean return per unit of risk instead: the Sharpe ratio
         for "variance", mean over semideviation for "semivariance", and mean over risk for the others. With "downside"
         this is the Omega ratio minus one for order 1, and the Sortino ratio for order 2. The l1 norm and the
         transaction costs are subtracted from the mean return. `risk_aversion` is not used.
     max_risk : float, default=None
-        Upper bound of the risk: the objective is then the mean return after costs, and `risk_aversion` is not used. It
-        is a bound of the standard deviation for "variance", of the semideviation for "semivariance", of the tracking
-        error with a `benchmark`, and of the measure itself for the others, per period and in the unit of the returns.
+        Upper bound of the risk. The objective is then the mean return after costs, and `risk_aversion` is not used. The
+        bound applies to the standard deviation for "variance", to the semideviation for "semivariance", to the tracking
+        error with a `benchmark`, and to the measure itself for the others, per period and in the unit of the returns.
         None means no bound.
     constraint : None, "long_only" or (low, high), default=None
-        "long_only" asks for weights >= 0 that sum to one. (low, high) are bounds of the weights, each a number or an
+        "long_only" requires weights >= 0 that sum to one. (low, high) are bounds of the weights, each a number or an
         array of shape (n_assets,). A pandas Series, a dict or a frame of one row is aligned with the columns by its
-        labels. Labels that X does not have are ignored if others match. Each column needs one, except for a
-        ``collections.defaultdict``, whose default is the value of the others. An array is taken by position.
+        labels. Labels that X does not have are ignored if others match. Each column needs a label, except for a
+        ``collections.defaultdict``, which supplies its default for missing ones. Entries of an array are in the order
+        of the columns.
     budget : float, default=None
         Sum of the weights. It can be given with bounds, without any constraint, or with "long_only", where it
         replaces the sum 1. None means no constraint on the sum.
@@ -97,7 +98,7 @@ class CompositionalPortfolio(CompositionalEstimator):
         Upper bound of the sum of |w_j - previous_weights_j|. None means no bound.
     linear_constraints : str, list of str or (A, lower, upper), default=None
         Text such as "equity <= 0.6", "0.1 <= gold + oil <= 0.4" and "tech == 2 * bonds", about the weights of columns
-        and the sums of groups. The tuple means lower <= A w <= upper. Its A has the shape (n_constraints, n_assets)
+        and the sums of groups. The tuple means lower <= A w <= upper, where A has the shape (n_constraints, n_assets)
         and is dense, sparse or a frame with the columns of X. Each limit is a number, an array of shape
         (n_constraints,), or None for no limit.
     groups : mapping, Series, DataFrame or array-like, default=None
@@ -108,15 +109,15 @@ class CompositionalPortfolio(CompositionalEstimator):
     benchmark : str or array-like, default=None
         The benchmark whose return is subtracted: mean and risk are those of the excess return. It is the name of a
         column of X, which then has the weight 0, or weights of shape (n_assets,), or returns of shape (n_periods,). A
-        Series of returns is aligned with the index of X, and may have more periods than X. A Series that is labelled by
-        the columns has weights. If n_assets equals n_periods, weights must have labels.
+        Series of returns is aligned with the index of X, and may have more periods than X. A Series labelled by the
+        columns contains weights. If n_assets equals n_periods, weights must have labels.
     half_life : float, default=None
         Number of periods after which the weight of a period halves. The weight is 0.5 ** (age / half_life) times its
-        ``sample_weight``, where age is the number of periods since. The effective sample size is about 2.9 half-lives.
+        ``sample_weight``, where age is the number of later periods. The effective sample size is about 2.9 half-lives.
         None gives all periods the same weight.
     warm_start : bool, default=False
-        Whether a solver that makes steps starts from ``weights_`` of the last fit. While the other parameters stay the
-        same, tol is relative to the start of the first of these fits, so a fit that starts near the optimum stops
+        Whether an iterative solver starts from ``weights_`` of the last fit. While the other parameters stay the same,
+        tol is relative to the initialization of the first of these fits, so a fit that starts near the optimum stops
         early. Exact methods do not use it.
 
     Attributes
@@ -124,13 +125,13 @@ class CompositionalPortfolio(CompositionalEstimator):
     weights_ : ndarray of shape (n_assets,)
         The weights of the assets. They are float32 for float32 returns.
     loss_curve_ : ndarray of shape (n_records,)
-        The objective at the records, with the l1 norm and the transaction costs.
+        The objective at each record, including the l1 norm and the transaction costs.
     dual_gap_ : float
-        An upper bound of the objective minus its minimum, computed on all periods. If bounds and budget do not limit
-        the weights, the minimum is over portfolios whose weights are at most three times the largest weight. It is
-        infinite for a ratio or a `max_risk` that ended early. After `partial_fit` by moments the gap is known for the
-        variance only, on the periods that ``weights_`` take into account. It is NaN for the other measures. Streams by
-        steps do not set it.
+        An upper bound of the optimality gap, the objective minus its minimum, computed on all periods. If bounds and
+        budget do not limit the weights, the minimum is over portfolios whose weights are at most three times the
+        largest weight. It is infinite for a ratio or a `max_risk` that ended early. After `partial_fit` with moments it
+        is computed for the variance only, on the periods that ``weights_`` are based on, and is NaN for the other
+        measures. Streams of iterative solvers do not set it.
 
     See Also
     --------
@@ -213,13 +214,13 @@ class CompositionalPortfolio(CompositionalEstimator):
         self.random_state = random_state
 
     def fit(self, X: ArrayLike, y: Any = None, sample_weight: ArrayLike | None = None) -> Self:
-        """Find the weights.
+        """Fit the weights.
 
         Parameters
         ----------
         X : array-like of shape (n_periods, n_assets)
             Returns in any unit, for at least two periods, from the oldest to the latest. A C-contiguous memmap of
-            native float32 or float64 is never loaded whole.
+            native float32 or float64 is never loaded into memory as a whole.
         y : Ignored
         sample_weight : array-like of shape (n_periods,), default=None
             Weights of the periods. A weight of k is the same as k copies of the period. With "cdar" the weights count
@@ -232,18 +233,18 @@ class CompositionalPortfolio(CompositionalEstimator):
         Raises
         ------
         ValueError
-            If a parameter is out of its range, returns are not finite, or sample weights are negative or all zero.
-            Also if the dates or numbers in the index of X descend, or are in no order although order counts: with
-            `half_life`, and for "cdar". The attributes of an earlier fit are then unchanged.
+            If a parameter is out of its range, returns are not finite, or sample weights are negative or all zero. Also
+            if the index of X descends, or if its dates or numbers are unordered and the order matters, as with
+            `half_life` and for "cdar". The attributes of an earlier fit are then unchanged.
         KeyboardInterrupt
-            On Ctrl-C. The fitted attributes have the best result so far, if at least one iteration was made.
+            On Ctrl-C. The fitted attributes hold the best result so far, if at least one iteration was made.
 
         Warns
         -----
         ConvergenceWarning
-            If the budget ended before tol was met, and in the cases that `minimize` lists.
+            If the budget was used up before tol was met, and in the cases that `minimize` lists.
         UserWarning
-            If X looks like prices, or logarithms of prices. Once also if nothing but `risk_aversion` limits the
+            If X looks like prices, or logarithms of prices. Also, once, if nothing but `risk_aversion` limits the
             weights.
         """
         return self._fit(X, y, sample_weight)
@@ -284,21 +285,21 @@ class CompositionalPortfolio(CompositionalEstimator):
 
     @only_if(streams_returns)
     def partial_fit(self, X: ArrayLike, y: Any = None, sample_weight: ArrayLike | None = None) -> Self:
-        """Continue with the next periods of a stream of returns.
+        """Update the weights with the next periods of a stream of returns.
 
         Periods are used in order, each once. The result does not depend on how they are divided into chunks.
 
         "auto" and "moments" keep sums of products of returns (moments), of at most 2000 assets. These determine the
-        variance exactly. For the other measures they give a second-order approximation of the objective, around the
-        weights held when a period came. At least the first 4096 periods are kept as they are. "auto" updates the
+        variance exactly. For the other measures they give a second-order approximation of the objective around the
+        weights held when a period arrived. At least the first 4096 periods are stored unchanged. "auto" updates the
         weights whenever the number of periods has grown by about 1/128, "moments" at the end of each chunk.
 
-        Other solvers make steps on batches of their own. They start after about 600 periods. The first 512 of these
+        Iterative solvers draw batches of their own. They start after about 600 periods. The first 512 of these
         determine the scale of the steps. Their ``loss_curve_`` is the objective over the 512 periods before each
         record. With moments it is the objective over all periods so far.
 
         `max_iter`, `tol` and `max_risk` are not used. After `fit` a stream starts from the fitted weights. Parameters
-        are read at the start of the stream. ``stop_reason_`` is "exhausted".
+        are read when the stream starts. ``stop_reason_`` is "exhausted".
 
         Parameters
         ----------
@@ -306,8 +307,8 @@ class CompositionalPortfolio(CompositionalEstimator):
             One period or more.
         y : Ignored
         sample_weight : array-like of shape (n_periods,), default=None
-            Weights of the periods, on one scale for all chunks. They must be given with every chunk or with none. A
-            solver that makes steps divides them by the mean weight so far. Periods of weight 0 are left out.
+            Weights of the periods, on the same scale for all chunks. They must be given with every chunk or with none.
+            An iterative solver divides them by the mean weight so far. Periods of weight 0 are left out.
 
         Returns
         -------
@@ -316,23 +317,23 @@ class CompositionalPortfolio(CompositionalEstimator):
         Raises
         ------
         ValueError
-            As for `fit`, if the index of X is in no order, and after a run that ended as "non_finite", or as "diverged"
+            As for `fit`, if the index of X is unordered, and after a run that ended as "non_finite", or as "diverged"
             with a learning rate that you set.
         KeyboardInterrupt
-            On Ctrl-C. As after any exception, the estimator is as it was before the chunk, and the chunk can be passed
-            again.
+            On Ctrl-C. As after any exception, the estimator is restored to its state before the chunk, and the chunk
+            can be passed again.
         AttributeError
             For a solver that needs all periods ("newton", "lbfgs", checkpoints without a size), and for tail risks with
-            a solver that makes steps, because a batch has too few periods of the tail.
+            an iterative solver, because a batch has too few periods of the tail.
 
         Warns
         -----
         ConvergenceWarning
-            At the first chunk, if there are too few periods to begin. With moments: if the objective seems to have no
-            minimum, or if the weights have moved so far that the objective over earlier periods is only roughly known.
-            With steps: if the objective over the last 512 periods is higher than at the start. The steps are then
-            shortened, and the run continues from its best point. If that fails three times, ``stop_reason_`` is
-            "diverged", and the next chunk begins a new run at the best weights.
+            At the first chunk, if there are too few periods to start. With moments: if the objective seems to have no
+            minimum, or if the weights have changed so much that the objective over earlier periods is only a rough
+            approximation. With iterative solvers: if the objective over the last 512 periods is higher than at the
+            initialization. The steps are then shortened, and the run continues from its best point. If that fails three
+            times, ``stop_reason_`` is "diverged", and the next chunk begins a new run at the best weights.
 
         Examples
         --------
@@ -347,7 +348,7 @@ class CompositionalPortfolio(CompositionalEstimator):
         return self._at_once(lambda new: go_on(new, X, sample_weight))
 
     def predict(self, X: ArrayLike) -> FloatArray:
-        """The portfolio's return in each period.
+        """Return the portfolio's return in each period.
 
         Parameters
         ----------
@@ -361,13 +362,13 @@ class CompositionalPortfolio(CompositionalEstimator):
         return self._new_returns(X) @ self.weights_
 
     def score(self, X: ArrayLike, y: Any = None, sample_weight: ArrayLike | None = None) -> float:
-        """The utility on the returns of X: minus the objective without l1 norm and transaction costs.
+        """Return the utility on the returns of X: minus the objective without l1 norm and transaction costs.
 
         Higher is better. With ``objective="ratio"`` the score is the ratio, and with ``max_risk`` it is the mean
         return. Otherwise it uses the estimator's own risk_measure and risk_aversion, so it can compare solvers and
         constraints, but not values of risk_aversion; use `sharpe_ratio` for those. With a benchmark it uses excess
         returns. The score of a fit that overflowed or diverged is -inf, because its weights are still close to the
-        start, which may look good by chance.
+        initialization, whose utility may be high by chance.
 
         Parameters
         ----------
@@ -393,7 +394,7 @@ class CompositionalPortfolio(CompositionalEstimator):
         return ratio_at(problem, weights) if self.objective == "ratio" else -problem.value_at(weights)
 
     def named_weights(self) -> pd.Series:
-        """``weights_`` with the labels of the columns.
+        """Return ``weights_`` as a Series with the labels of the columns.
 
         Returns
         -------
@@ -402,7 +403,7 @@ class CompositionalPortfolio(CompositionalEstimator):
         Raises
         ------
         ValueError
-            If the columns of the returns had no labels.
+            If the columns of the returns have no labels.
         ImportError
             If pandas is not installed.
         """

@@ -12,15 +12,15 @@ SHOWN = 10  # labels that an error message lists
 
 
 def aligned(name, value, columns, n_assets, extra=True):
-    """A Series, mapping or frame of one row as an array in the order of the columns; anything else is unchanged."""
+    """Align a Series, mapping or frame of one row with the columns, as an array; return anything else unchanged."""
     labels, values = _labels_and_values(value)
     if labels is None:
         return value
     columns = list(range(n_assets)) if columns is None else columns
     _refuse_twice(name, "label or column of X", columns, labels)
-    found, known, default = dict(zip(labels, values, strict=True)), set(columns), default_of(value)
-    missing = [] if default else [column for column in columns if column not in found]
-    unknown = [label for label in labels if label not in known]
+    by_label, assets, default = dict(zip(labels, values, strict=True)), set(columns), default_of(value)
+    missing = [] if default else [column for column in columns if column not in by_label]
+    unknown = [label for label in labels if label not in assets]
     if missing or (unknown and not extra):
         wrong = [f"has nothing for {_some(missing)}"] * bool(missing)
         wrong += [f"is labelled {_some(unknown)}, which X does not have"] * bool(unknown)
@@ -28,20 +28,20 @@ def aligned(name, value, columns, n_assets, extra=True):
             f"{name} must have the columns of X as its labels, but {' and '.join(wrong)}. "
             "An array without labels is taken by position"
         )
-    refuse_no_match(name, labels, known)
-    return np.array([found[column] if column in found else default() for column in columns])
+    refuse_no_match(name, labels, assets)
+    return np.array([by_label[column] if column in by_label else default() for column in columns])
 
 
-def refuse_no_match(name, labels, known):
-    """Raise a ValueError if there are labels, and none is that of a column: they are misspelt then, not superfluous."""
-    if labels and not any(label in known for label in labels):
+def refuse_no_match(name, labels, assets):
+    """Raise a ValueError if there are labels and none of them is a column: they are then probably misspelt."""
+    if labels and not any(label in assets for label in labels):
         raise ValueError(
             f"{name} must be labelled by columns of X, but is labelled {_some(labels)}, which X does not have"
         )
 
 
 def default_of(value):
-    """The function that makes the value of a missing label, for a `collections.defaultdict`, or None."""
+    """The default factory of a `collections.defaultdict`, or None."""
     return getattr(value, "default_factory", None) if isinstance(value, Mapping) else None
 
 
@@ -102,7 +102,7 @@ def _some(labels):
 
 
 def _plain(label):
-    """A label in a message: dates as text, without the name of their class."""
+    """A label as it is shown in a message: dates as text, without the name of their class."""
     return f"'{label}'" if hasattr(label, "isoformat") else repr(label)
 
 

@@ -1,4 +1,4 @@
-"""Linear constraints of a portfolio: a matrix with limits, or texts such as "tech + energy == 2 * bonds"."""
+"""Linear constraints of a portfolio: a matrix with limits, or text such as "tech + energy == 2 * bonds"."""
 
 import re
 from collections.abc import Mapping
@@ -27,11 +27,11 @@ _RULE = (
 )
 
 
-def rows_of(text, known, n_assets):
+def rows_of(text, coefficients, n_assets):
     """The rows (row, lower, upper) of a constraint in text form: two or more sums, compared by <=, >= or ==.
 
-    A term of a sum is a number, a name, or a number times a name. ``known`` has the coefficients of each name: a
-    group's name stands for a sum of assets.
+    A term of a sum is a number, a name, or a number times a name. ``coefficients`` contains those of each name. The
+    name of a group denotes the sum of its assets.
 
     >>> import numpy as np
     >>> from sk_stormc.portfolio.linear_constraints import rows_of
@@ -46,28 +46,28 @@ def rows_of(text, known, n_assets):
     sides = [tokens[a + 1 : b] for a, b in zip(starts, ends, strict=True)]
     if not all(any(kind == "name" for kind, _ in pair) for pair in map(list.__add__, sides[:-1], sides[1:])):
         raise _wrong(text, "a comparison without a name")
-    sums = [_sum(text, side, known, n_assets) for side in sides]
-    found = []
+    sums = [_sum(text, side, coefficients, n_assets) for side in sides]
+    rows = []
     for (left, constant), (right, other), place in zip(sums[:-1], sums[1:], places, strict=True):
         row, limit, sign = left - right, other - constant, tokens[place][1]
-        found.append((row, -np.inf if sign == "<=" else limit, np.inf if sign == ">=" else limit))
-    return found
+        rows.append((row, -np.inf if sign == "<=" else limit, np.inf if sign == ">=" else limit))
+    return rows
 
 
 def _tokens(text):
-    found, at = [], 0
+    tokens, at = [], 0
     while at < len(text.rstrip()):
         match = _TOKEN.match(text, at)
         if match is None or match.end() == at:
             raise _wrong(text, repr(text[at:]))
         kind = match.lastgroup
         value = match.group(kind).strip()
-        found.append(("name" if kind in ("single", "double") else kind, value))
+        tokens.append(("name" if kind in ("single", "double") else kind, value))
         at = match.end()
-    return found
+    return tokens
 
 
-def _sum(text, tokens, known, n_assets):
+def _sum(text, tokens, coefficients, n_assets):
     """The coefficients and the constant of one side of a comparison."""
     row, constant, k = np.zeros(n_assets), 0.0, 0
     if not tokens:
@@ -91,18 +91,18 @@ def _sum(text, tokens, known, n_assets):
         k += 2 * len(parts) - 1
         if name is None:
             constant += factor
-        elif name not in known:
-            shown = ", ".join(map(repr, list(known)[:12])) + (" and others" if len(known) > 12 else "")
+        elif name not in coefficients:
+            shown = ", ".join(map(repr, list(coefficients)[:12])) + (" and others" if len(coefficients) > 12 else "")
             raise ValueError(
                 f"linear_constraints must be about assets and groups, got {name!r} in {text!r}: known are {shown}"
             )
         else:
-            row = row + factor * known[name]
+            row = row + factor * coefficients[name]
     return row, constant
 
 
-def _wrong(text, found):
-    return ValueError(f"linear_constraints: {_RULE}, got {found} in {text!r}")
+def _wrong(text, problem):
+    return ValueError(f"linear_constraints: {_RULE}, got {problem} in {text!r}")
 
 
 EXPECTED = "linear_constraints must be None, a text such as 'equity <= 0.6', a list of these, or (A, lower, upper)"
@@ -135,18 +135,18 @@ def linear_of(value, groups, columns, n_assets):
 
 
 def _of_texts(texts, groups, labels):
-    known = {str(label): row for label, row in zip(labels, np.eye(len(labels)), strict=True)}
-    both = [name for name in groups if name in known]
+    assets = {str(label): row for label, row in zip(labels, np.eye(len(labels)), strict=True)}
+    both = [name for name in groups if name in assets]
     if both:
         raise ValueError(f"groups must not have the name of an asset, got {both[0]!r}, which is both")
-    found = [(*row, str(text)) for text in texts for row in rows_of(str(text), groups | known, len(labels))]
-    empty = [name for row, low, high, name in found if not row.any() and not low <= 0 <= high]
+    rows = [(*row, str(text)) for text in texts for row in rows_of(str(text), groups | assets, len(labels))]
+    empty = [name for row, low, high, name in rows if not row.any() and not low <= 0 <= high]
     if empty:
         raise ValueError(f"linear_constraints cannot be met: X has none of the assets that {empty[0]!r} is about")
-    found = [(row, *rest) for row, *rest in found if row.any()]
-    if not found:
+    rows = [(row, *rest) for row, *rest in rows if row.any()]
+    if not rows:
         return None
-    A, lower, upper, names = zip(*found, strict=True)
+    A, lower, upper, names = zip(*rows, strict=True)
     return Linear(np.array(A), np.array(lower), np.array(upper), list(names))
 
 
@@ -186,7 +186,7 @@ def _limit(side, value, n):
 
 
 def _groups(groups, labels):
-    """The indicator vector of each group: 1 for the assets that belong to it, which may be none of those in X."""
+    """The indicator vector of each group: 1 for its assets in X, of which there may be none."""
     rows = {}
     for kind in _kinds(groups, labels):
         new = {}
@@ -206,21 +206,21 @@ def _groups(groups, labels):
 
 
 def _kinds(groups, labels):
-    """For each kind of group, pairs of an asset's number (None for assets that X does not have) and its group."""
+    """Pairs of an asset's index (None for assets that X does not have) and its group, for each kind of group."""
     if groups is None:
         return []
     if has_row_labels(groups):  # a table of assets by kinds of groups, or its transpose
-        known = {str(label) for label in labels}
-        turned = sum(str(name) in known for name in groups.columns) > sum(str(name) in known for name in groups.index)
+        assets = {str(label) for label in labels}
+        turned = sum(str(name) in assets for name in groups.columns) > sum(str(name) in assets for name in groups.index)
         table = groups.T if turned else groups
         kinds = [dict(zip(table.index, table[name], strict=True)) for name in table.columns]
         return [row for kind in kinds for row in _kinds(kind, labels)]
     if is_series(groups):
         groups = dict(zip(groups.index, groups.to_numpy(), strict=True))
     if isinstance(groups, Mapping):
-        known, default = set(labels), default_of(groups)
-        refuse_no_match("groups", list(groups), known)
-        others = [groups[label] for label in groups if label not in known]
+        assets, default = set(labels), default_of(groups)
+        refuse_no_match("groups", list(groups), assets)
+        others = [groups[label] for label in groups if label not in assets]
         names = [groups[label] if label in groups else default and default() for label in labels] + others
         several = [list(n) if isinstance(n, (list, tuple, np.ndarray)) else [n] for n in names]
         numbers = [*range(len(labels)), *[None] * len(others)]

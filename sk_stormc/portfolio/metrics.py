@@ -1,4 +1,4 @@
-"""Scorers of portfolios that can compare different values of risk_aversion."""
+"""Scorers that can compare portfolios with different values of risk_aversion."""
 
 import math
 from collections.abc import Callable
@@ -17,10 +17,11 @@ CONSTANT = 16  # standard deviations below so many machine epsilons of the large
 
 
 def sharpe_ratio(estimator: Any, X: ArrayLike, y: Any = None) -> float:
-    """Scorer: mean over standard deviation of the portfolio's return per period.
+    """Return the Sharpe ratio: mean over standard deviation of the portfolio's return per period.
 
-    It does not depend on risk_aversion, so it can be used to choose risk_aversion. `CompositionalPortfolio.score` would
-    score each value with a different function. If the returns are a time series, use a splitter for time series.
+    This scorer does not depend on risk_aversion, so it can be used to choose risk_aversion.
+    `CompositionalPortfolio.score` would score each value with a different function. If the returns are a time series,
+    use a splitter for time series.
 
     Parameters
     ----------
@@ -70,15 +71,16 @@ def make_sharpe_scorer(
     """Make a scorer of the annualised Sharpe ratio: mean over standard deviation of the excess return.
 
     The excess return is the portfolio's return minus ``risk_free``. A portfolio that is nearly all cash has a tiny
-    standard deviation. If cash earns more than ``risk_free``, its ratio is large without any skill. To avoid this, pass
-    the return of cash as ``risk_free``. Constant returns score 0, and fits that overflowed or diverged score -inf.
+    standard deviation. If cash earns more than ``risk_free``, the ratio of such a portfolio is large without any skill.
+    To avoid this, pass the return of cash as ``risk_free``. Constant returns score 0, and fits that overflowed or
+    diverged score -inf.
 
     Parameters
     ----------
     periods_per_year : float, default=252
         252 for daily returns, 52 for weekly and 12 for monthly ones.
     risk_free : float or str, default=0.0
-        The risk-free return of one period, in the unit of the returns, or the name of the column of X that has it.
+        The risk-free return of one period, in the unit of the returns, or the name of the column of X that contains it.
 
     Returns
     -------
@@ -88,7 +90,7 @@ def make_sharpe_scorer(
     Raises
     ------
     ValueError
-        If a parameter is out of its range. The scorer raises it if X has no such column.
+        If a parameter is out of its range. The scorer raises it if X does not have the column.
 
     Examples
     --------
@@ -118,26 +120,26 @@ class _SharpeScorer:
         return f"make_sharpe_scorer(periods_per_year={self.periods_per_year}, risk_free={self.risk_free!r})"
 
     def __call__(self, estimator, X, y=None):
-        """The ratio on the returns of X."""
+        """The annualised Sharpe ratio on the returns of X."""
         if has_failed(estimator):
             return -math.inf
         riskless = self.risk_free
         if isinstance(riskless, str):
             if riskless not in (columns_of(X) or []):
-                found = "an array without names" if columns_of(X) is None else f"columns {columns_of(X)[:10]}"
+                available = "an array without names" if columns_of(X) is None else f"columns {columns_of(X)[:10]}"
                 expected = "risk_free must be a number or the name of a column of X"
-                raise ValueError(f"{expected}, got {riskless!r} and {found}")
+                raise ValueError(f"{expected}, got {riskless!r} and {available}")
             riskless = np.asarray(X[riskless], dtype=float)
         return math.sqrt(self.periods_per_year) * _ratio(np.asarray(estimator.predict(X)), riskless)
 
 
 def has_failed(estimator):
-    """Whether the run of a fit overflowed or diverged. Its weights are then hardly better than its start."""
+    """Whether the run of a fit overflowed or diverged. Its weights are then hardly better than the initialization."""
     return getattr(estimator, "stop_reason_", None) in (StopReason.NON_FINITE, StopReason.DIVERGED)
 
 
 def _ratio(returns, riskless=0.0):
-    """Mean over standard deviation of returns - riskless."""
+    """The mean over the standard deviation of returns - riskless."""
     eps = np.finfo(returns.dtype).eps if returns.dtype.kind == "f" else 0.0
     returns = returns.astype(float)
     excess = returns - riskless

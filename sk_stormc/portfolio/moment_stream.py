@@ -1,6 +1,6 @@
-"""A stream of returns by moments: which rows are kept, when they are added to the moments, when weights are updated.
+"""A stream of returns summarised by moments: which rows are stored, and when moments and weights are updated.
 
-A row is a period. It is kept as it is at first, and later added to the moments (sums of products) and dropped.
+A row is a period. It is stored unchanged at first, and later added to the moments (sums of products) and dropped.
 """
 
 from __future__ import annotations
@@ -18,24 +18,24 @@ from sk_stormc.portfolio.second_order.quadratic import Sums, solve_quadratic
 __all__ = ["MomentStream"]
 
 OPENING, BLOCK = 4096, 1024  # rows kept before the first are added to the moments, and rows added at a time later
-ENOUGH = 20  # effective rows per asset that must be kept before the first are added to the moments
-MEMORY = 2**21  # but at most so many numbers are kept
-LARGEST = 500  # number of assets above which the problem itself is not solved again and again
+ENOUGH = 20  # effective rows per asset that must be stored before the first are added to the moments
+MEMORY = 2**21  # but at most so many numbers are stored
+LARGEST = 500  # number of assets above which the exact problem is not solved again at each update
 FIRST, GROWTH = 64, 1.5  # row of the first update of the weights, and the growth of the row number until the next
 FREE = 5  # rows per asset before unbounded weights are updated, for measures that moments only approximate
 THIN = 5  # effective rows per asset below which moments are not reliable
 FINE = 128  # at the end of a chunk the weights lag behind by at most 1 / FINE of the rows
 TURNS = 20  # maximum number of iterations of an update
 NEAR, ROUGH = 1e-6, 1e-2  # relative squared change of the weights that ends an update, without and with moments
-HALVED = 10  # maximum number of times that an iteration's step is halved
+HALVED = 10  # maximum number of times that the step of an iteration is halved
 
 
 @dataclass(frozen=True, eq=False)
 class MomentStream:
     """The immutable state of a stream. `plus` returns a new state with more rows.
 
-    The division of rows into chunks makes no difference. When rows are added to the moments, and when weights are
-    updated, depends only on the row's index in the stream.
+    The result does not depend on the division of rows into chunks: when rows are added to the moments, and when weights
+    are updated, depends only on the index of the row in the stream.
     """
 
     moments: object  # of the rows that were dropped
@@ -45,11 +45,11 @@ class MomentStream:
     half_life: float = math.inf
     each: bool = False  # whether the weights reported at the end of a chunk use its rows after the last scheduled one
     origin: np.ndarray | None = None  # the first row, which is subtracted from all rows
-    rows: np.ndarray | None = field(default=None, repr=False)  # that are still kept
+    rows: np.ndarray | None = field(default=None, repr=False)  # the rows that are still stored
     p: np.ndarray | None = field(default=None, repr=False)  # their weights
     opening: int = OPENING  # number of rows that are kept before the first are added to the moments
     n: int = 0  # number of rows so far
-    counted: int = 0  # number of the dropped rows that had a weight above 0
+    counted: int = 0  # number of the dropped rows with a weight above 0
     thin: bool = False  # whether few rows determined the risk when the first were added to the moments
     renewed: int = 0  # row of the last scheduled update
     fit: NewtonFit | None = None  # the last reported solution
@@ -61,7 +61,7 @@ class MomentStream:
     least: int = 0  # the value of `enough`, once there is a row
 
     def plus(self, rows, p=None, end=None):
-        """The stream after rows of weights p, with updated weights. Their chunk ends at row ``end``, or with them."""
+        """The stream after rows of weights p, with updated weights. The chunk ends at row ``end``, or with the rows."""
         end, stream = self.n + len(rows) if end is None else end, self
         last = end if self.each else self._milestone(end)
         if not len(rows):
@@ -73,12 +73,12 @@ class MomentStream:
         while at < len(rows):
             stop = min(stream._room(), len(rows) - at)  # rows
             new = np.ascontiguousarray(rows[at : at + stop] - stream.origin)  # a data frame's rows are not contiguous
-            known = np.ones(stop) if p is None else p[at : at + stop].astype(float)
+            new_p = np.ones(stop) if p is None else p[at : at + stop].astype(float)
             before = stream.n
             stream = replace(
                 stream,
                 rows=np.concatenate([stream.rows, new]) if len(stream.rows) else new,
-                p=np.concatenate([stream.p, known]),
+                p=np.concatenate([stream.p, new_p]),
                 n=before + stop,
             )
             stream = stream._renewed_within(before)
@@ -91,48 +91,48 @@ class MomentStream:
             at += stop
         return stream
 
-    # when
+    # schedule
 
     def _gone(self):
-        """Number of rows that were added to the moments and dropped."""
+        """The number of rows that were added to the moments and dropped."""
         return self.n - len(self.rows)
 
     def _room(self):
-        """Number of rows that can be kept until the next are added to the moments."""
+        """The number of rows that can be stored until the next are added to the moments."""
         return (BLOCK if self._gone() or self.moments.exact else self.opening) - len(self.rows)
 
     def _memory(self, n):
-        """The number of rows that n rows are worth, given the half-life."""
+        """The effective number of n rows, given the half-life."""
         return min(n, self.half_life / math.log(2))
 
     def _milestone(self, n):
-        """The last scheduled row up to row n. Scheduled rows lie closer together than ``FINE`` asks for."""
+        """The last scheduled row up to row n. They are closer together than ``FINE`` requires."""
         step = 2 ** max(0, math.floor(math.log2(max(self._memory(n), 1) / FINE)))
         return n // step * step
 
     def _renewed_within(self, before):
-        """The stream after the scheduled updates of the weights that fall on rows after ``before``."""
+        """The stream after the scheduled updates of the weights at rows after ``before``."""
         stream = self
         while True:
-            known = stream._memory(stream.renewed)
-            due = FIRST if not stream.renewed else stream.renewed + max(1, math.ceil((GROWTH - 1) * known))
+            memory = stream._memory(stream.renewed)
+            due = FIRST if not stream.renewed else stream.renewed + max(1, math.ceil((GROWTH - 1) * memory))
             if stream._gone():  # at most one update for each block
                 due = max(due, stream.n if not stream._room() else stream.n + 1)
             if not before < due <= stream.n:
                 return stream
             stream = stream._renewed(due)
 
-    # what
+    # weights and objective
 
     def _known(self, stop, w):
-        """The moments of all rows up to row ``stop``. The rows that are still kept are added around w."""
+        """The moments of all rows up to row ``stop``. The rows that are still stored are added around w."""
         (rows, p), moments = self._there(stop), self.moments
         if self.half_life < math.inf:
             moments = moments.times(0.5 ** ((stop - self._gone()) / self.half_life))
         return moments.plus(rows, p, w) if len(rows) else moments
 
     def _there(self, stop):
-        """The kept rows up to row ``stop``, and their weights."""
+        """The stored rows up to row ``stop``, and their weights."""
         count = stop - self._gone()
         rows, p = self.rows[:count], self.p[:count]
         if self.half_life < math.inf:
@@ -152,29 +152,29 @@ class MomentStream:
             return self._exact(stop)
         near = ROUGH if self._gone() else NEAR
         w, value = self.weights, math.inf
-        if not self._gone() and not self.moments.exact:  # an earlier update on few rows may have led far away
+        if not self._gone() and not self.moments.exact:  # an earlier update on few rows may be far from the optimum
             w = min((self.start, w), key=lambda w: self._value_of(stop, w))
         before, endless = w, self.enough() > 2 and not self.moments.exact and not self._gone()
         for _ in range(TURNS):
-            known = self._known(stop, w)
-            now, halved = self._value(known, w), 0
-            far = endless and w is not before and self._count(known, stop, w) < len(w)
+            moments = self._known(stop, w)
+            now, halved = self._value(moments, w), 0
+            far = endless and w is not before and self._count(moments, stop, w) < len(w)
             while (far or not now <= value + 1e-12 * abs(value)) and halved < HALVED:  # backtracking
                 w, halved = 0.5 * (w + before), halved + 1
-                known = self._known(stop, w)
-                now = self._value(known, w)
-                far = endless and self._count(known, stop, w) < len(w)  # a portfolio with hardly any loss in the data
+                moments = self._known(stop, w)
+                now = self._value(moments, w)
+                far = endless and self._count(moments, stop, w) < len(w)  # a portfolio with hardly any loss in the data
             before, value = w, now
-            fit = known.minimised(self._solver(w), w)
+            fit = moments.minimised(self._solver(w), w)
             w, way = fit.weights, fit.weights - before
-            if known.exact or way @ known.matrix() @ way <= near * (w @ known.matrix() @ w):
+            if moments.exact or way @ moments.matrix() @ way <= near * (w @ moments.matrix() @ w):
                 break
         else:
             fit, w = replace(fit, weights=before, gap=math.inf), before
-        return replace(fit, value=self._value(known, w))
+        return replace(fit, value=self._value(moments, w))
 
     def _is_whole(self):
-        """Whether a tail risk itself can be minimised, as its quadratic approximations may not converge."""
+        """Whether a tail risk is minimised exactly, as its quadratic approximations may not converge."""
         few = len(self.weights) <= LARGEST and self.enough() == 2
         return few and self.moments.measure is not None and not self._gone()
 
@@ -204,12 +204,12 @@ class MomentStream:
         value = self._value(self._known(stop, w), w)
         return value if math.isfinite(value) else math.inf
 
-    def _value(self, known, w):
-        value = known.value(w) - known.earned * float(self.origin @ w)
+    def _value(self, moments, w):
+        value = moments.value(w) - moments.earned * float(self.origin @ w)
         return value if self.penalty is None else value + self.penalty.value(w)
 
     def enough(self):
-        """Number of rows from which the objective has a minimum: two, or more than assets if weights are unbounded."""
+        """The number of rows from which the objective has a minimum: two, or more than assets for unbounded weights."""
         return self.least or self._least()
 
     def _least(self):
@@ -220,24 +220,24 @@ class MomentStream:
         return 2 if compact else n + 2 if self.moments.exact else FREE * n
 
     def counting(self, w):
-        """The effective number of kept rows that determine the risk: for some measures few rows matter."""
+        """The effective number of stored rows that determine the risk, which is small for some measures."""
         if self.moments.exact or not w.any():
             return math.inf if self.moments.exact else 0.0
         return self._count(self._known(self.n, w), self.n, w)
 
-    def _count(self, known, stop, w):
+    def _count(self, moments, stop, w):
         there = slice(stop - self._gone())
-        weights = known.counts(self.rows[there], w) * self.p[there]
+        weights = moments.counts(self.rows[there], w) * self.p[there]
         return float(weights.sum() ** 2 / max(weights @ weights, 1e-300))
 
-    def _shift(self, known, w):
-        if self.around is None or known.exact:
+    def _shift(self, moments, w):
+        if self.around is None or moments.exact:
             return 0.0
-        way, matrix = w - self.around.mean, known.matrix()
+        way, matrix = w - self.around.mean, moments.matrix()
         if not w.any():
             return math.inf
         square = np.vdot(matrix, self.around.scatter) / self.around.weight + way @ matrix @ way
-        return float(square / known.size(w))
+        return float(square / moments.size(w))
 
     def _renewed(self, stop):
         fit = self._settled(stop)
@@ -251,17 +251,18 @@ class MomentStream:
             return self
         equal, w = np.full(len(fit.weights), 1 / len(fit.weights)), fit.weights
         equal = equal if self.penalty is None else self.penalty.project(equal)
-        known = self._known(stop, w)
-        risk = known.risk_weight * float(w @ known.matrix() @ w)
-        gained = max(self._value(known, equal) - fit.value, risk)
-        return replace(self, fit=fit, at=stop, gained=gained, shift=self._shift(known, w))
+        moments = self._known(stop, w)
+        risk = moments.risk_weight * float(w @ moments.matrix() @ w)
+        gained = max(self._value(moments, equal) - fit.value, risk)
+        return replace(self, fit=fit, at=stop, gained=gained, shift=self._shift(moments, w))
 
     def _put_away(self):
-        """The stream with all kept rows added to the moments."""
-        known = self._known(self.n, self.weights)
+        """The stream with all stored rows added to the moments."""
+        moments = self._known(self.n, self.weights)
         counted = self.counted + np.count_nonzero(self.p)
         thin = self.thin or (not self._gone() and self.counting(self.weights) < THIN * len(self.weights))
         around = Sums.of(self.weights[None], np.full(1, float(len(self.rows))))
         if self.around is not None:
             around = self.around.times(0.5 ** (len(self.rows) / self.half_life)).plus(around)
-        return replace(self, moments=known, counted=counted, thin=thin, around=around, rows=self.rows[:0], p=self.p[:0])
+        rows, p = self.rows[:0], self.p[:0]
+        return replace(self, moments=moments, counted=counted, thin=thin, around=around, rows=rows, p=p)

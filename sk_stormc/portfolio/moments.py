@@ -1,10 +1,11 @@
 """Moments of past rows: sums of products from which the objective over all of these rows is computed.
 
 For the variance the objective is exact. For the other measures it is a second-order expansion around the weights that
-were optimal when a row was added, so that it becomes a quadratic function like mean and variance.
+were optimal when a row was added, so that it is quadratic in the weights like mean and variance.
 
-Each class has one measure. `plus` adds rows around given weights, `times` discounts the rows so far, `minimised` finds
-the optimal weights by quadratic programs, and `value` is the objective. One fixed row is subtracted from all returns.
+Each class implements one measure. `plus` adds rows around given weights, `times` discounts the rows so far, `minimised`
+finds the optimal weights by quadratic programs, and `value` is the objective. One fixed row is subtracted from all
+returns.
 """
 
 from dataclasses import dataclass, replace
@@ -19,14 +20,14 @@ __all__ = ["MOMENTS", "Tilted", "moments_of", "tilts"]
 
 
 def tilts(rows, x):
-    """exp(-<r_i, x>), divided by the largest of them."""
+    """exp(-<r_i, x>), divided by the largest of these values."""
     y = rows @ x
     return np.exp(y.min() - y)
 
 
 @dataclass(frozen=True, eq=False)
 class Tilted:
-    """log sum p_i exp(-<r_i, x>) around x: its value, and mean and covariance of the rows with these weights."""
+    """Second-order expansion of log sum p_i exp(-<r_i, x>) around x: value, and mean and covariance of tilted rows."""
 
     x: np.ndarray
     log_weight: float
@@ -61,7 +62,7 @@ class Tilted:
         return Tilted(self.x, log_weight, both.mean, both.covariance())
 
 
-WIDTH = 0.5  # width of CVaR's smoothing for one row, in standard deviations of the return; it falls with more rows
+WIDTH = 0.5  # smoothing width of CVaR for one row, in standard deviations of the return; it decreases with more rows
 TURNS = 20  # maximum number of alternations between the temperature of EVaR and the weights
 RANGE = 6.0  # range of the logarithm of the temperature in standard deviations of the return
 WITHIN = 2.0  # factor by which the temperature may differ from the one around which rows were added
@@ -78,11 +79,11 @@ class _Moments:
     """Base class of the moments."""
 
     measure: str | None = None  # a tail risk, whose problem is solved by Newton's method while all rows are kept
-    exact = False  # whether the objective is known exactly
+    exact = False  # whether the objective is exact
 
     @property
     def earned(self):
-        """Minus the change of the objective per unit of return that is added to all periods of the portfolio."""
+        """Minus the change of the objective when 1 is added to the portfolio's return in all periods."""
         return self.return_weight
 
     def minimised(self, solve, w):
@@ -149,7 +150,7 @@ class SemivarianceMoments(_Moments):
         return cls(return_weight, risk_weight, 0.0, np.zeros(n_assets), Sums.none(n_assets))
 
     def plus(self, rows, p, w):
-        """Add rows. The weights w decide which of them are below the mean."""
+        """Add rows. The weights w determine which of them are below the mean."""
         new, mean = mean_of(rows, p)
         weight = self.weight + new
         mean = self.mean + (new / weight) * (mean - self.mean)
@@ -199,7 +200,7 @@ class EntropicMoments(_Moments):
         return replace(self, weight=self.weight + (len(rows) if p is None else p.sum()), tilted=tilted)
 
     def times(self, factor):
-        """With all weights multiplied."""
+        """Multiply the weights of all rows by a factor."""
         tilted = self.tilted and replace(self.tilted, log_weight=self.tilted.log_weight + np.log(factor))
         return replace(self, weight=factor * self.weight, tilted=tilted)
 
@@ -208,7 +209,7 @@ class EntropicMoments(_Moments):
         return self.tilted.covariance / 2
 
     def size(self, w):
-        """The squared change at which the exponents change by about 1. Beyond it the expansion does not hold."""
+        """The squared change at which the exponents change by about 1. Beyond it the expansion is inaccurate."""
         return 1 / (2 * self.risk_weight**2)
 
     def minimised(self, solve, w):
@@ -230,7 +231,7 @@ class CVaRMoments(_Moments):
     """CVaR: min_s s + mean max(z_i, 0) / tail with z_i = -<r_i, w> - s, smoothed as in `CVaRPortfolioProblem`.
 
     The term of each row is a parabola in z_i: its Taylor expansion around the w and s at which the row was added, with
-    the slope q_i and the second derivative k_i there. The width of the smoothing falls with the number of rows.
+    the slope q_i and the second derivative k_i. The smoothing width decreases with the number of rows.
     """
 
     return_weight: float
@@ -247,7 +248,7 @@ class CVaRMoments(_Moments):
 
     @property
     def earned(self):
-        """Minus the change of the objective per unit of return that is added to all periods of the portfolio."""
+        """Minus the change of the objective when 1 is added to the portfolio's return in all periods."""
         return self.return_weight + self.risk_weight
 
     @classmethod
@@ -312,7 +313,7 @@ class CVaRMoments(_Moments):
 
 @dataclass(frozen=True, eq=False)
 class EVaRMoments(_Moments):
-    """EVaR: min_t t log mean exp(-<r_i, w> / t) + t allowed, by the moments of entropic risk around w / t."""
+    """EVaR: min_t t log mean exp(-<r_i, w> / t) + t allowed, from the moments of entropic risk around w / t."""
 
     return_weight: float
     risk_weight: float
@@ -325,7 +326,7 @@ class EVaRMoments(_Moments):
 
     @property
     def earned(self):
-        """Minus the change of the objective per unit of return that is added to all periods of the portfolio."""
+        """Minus the change of the objective when 1 is added to the portfolio's return in all periods."""
         return self.return_weight + self.risk_weight
 
     @classmethod
@@ -344,12 +345,12 @@ class EVaRMoments(_Moments):
         return replace(self, weight=weight, mean=mean, tilted=tilted, t=t)
 
     def times(self, factor):
-        """With all weights multiplied."""
+        """Multiply the weights of all rows by a factor."""
         tilted = self.tilted and replace(self.tilted, log_weight=self.tilted.log_weight + np.log(factor))
         return replace(self, weight=factor * self.weight, tilted=tilted)
 
     def _temperature_of(self, rows, p, w):
-        """The best t for some rows: there the divergence of the tilted weights is the allowed one."""
+        """The best t for some rows, at which the divergence of the tilted weights is the allowed one."""
         p = np.full(len(rows), 1 / len(rows)) if p is None else p / p.sum()
         deviation = float((rows @ w).std()) or 1.0
 
@@ -374,14 +375,14 @@ class EVaRMoments(_Moments):
         c, _ = self._linear()
         square, slope = float(w @ self.tilted.covariance @ w), 2 * float(c + self.allowed)
         t = np.sqrt(square / slope) if slope > 0 else np.inf
-        return float(np.clip(t, self.t / WITHIN, self.t * WITHIN))  # the expansion does not hold further away
+        return float(np.clip(t, self.t / WITHIN, self.t * WITHIN))  # the expansion is inaccurate further away
 
     def matrix(self):
         """The covariance of the tilted rows, divided by twice the temperature at which rows were last added."""
         return self.tilted.covariance / (2 * self.t)
 
     def minimised(self, solve, w):
-        """The minimiser, by alternating between the weights for a temperature and the temperature for the weights."""
+        """The minimiser, alternating between the weights for a temperature and the temperature for the weights."""
         _, m = self._linear()
         at, before = np.log(self.temperature(w)), None
         for _ in range(TURNS):

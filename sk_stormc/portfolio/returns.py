@@ -20,7 +20,7 @@ FEWEST, MOST = 15, 1000  # smallest and largest number of periods from which pri
 
 
 def check_returns(X, **kwargs):
-    """Returns as a float array (float32 stays), or MappedRows. An error names columns that are no finite numbers."""
+    """Float returns (float32 is kept), or MappedRows. An error names the columns with invalid values."""
     names = np.empty(0, object)
     if is_table(X):
         names = np.array([*columns_of(X), None], dtype=object)[:-1]  # None: tuples stay labels
@@ -40,11 +40,11 @@ def check_returns(X, **kwargs):
         nan |= not good.all() and np.isnan(block).any()
     if not finite.all():
         wrong = np.flatnonzero(~finite)
-        found = "NaN" if nan else "infinity (inf)"
+        invalid = "NaN" if nan else "infinity (inf)"
         where = [names[j] if len(names) else int(j) for j in wrong[:10]]
         more = f" and {len(wrong) - 10} more" if len(wrong) > 10 else ""
         raise ValueError(
-            f"X must be finite returns, got {found} in column{'s' * (len(wrong) > 1)} {where}{more}"
+            f"X must be finite returns, got {invalid} in column{'s' * (len(wrong) > 1)} {where}{more}"
         )
     return returns
 
@@ -53,19 +53,20 @@ def check_ascending(X, counts):
     """Raise a ValueError if the index of X descends, or if the order ``counts`` and the index does not ascend."""
     direction = direction_of(X)
     if direction == "descending" or (direction == "neither" and counts):
-        found = "descend" if direction == "descending" else "are in no order"
+        problem = "descend" if direction == "descending" else "are in no order"
         raise ValueError(
             f"X must have its periods in ascending order, from the oldest to the latest, but the labels of its rows "
-            f"{found}. X.sort_index() sorts them"
+            f"{problem}. X.sort_index() sorts them"
         )
 
 
 def looks_like_prices(returns):
-    """Whether most columns have one sign, and differ little from one period to the next.
+    """Whether most columns have one sign, and change little from one period to the next.
 
     Returns differ more from one period to the next than from their mean, even if 1 was added to them. Prices and their
-    logarithms mostly have one sign, of which one entry in 50 may be an exception. Fewer than 60 periods tell less: the
-    mean square of steps of independent returns is twice their variance, with a standard deviation of about 2 / sqrt(n).
+    logarithms mostly have one sign, with at most one exception in 50 entries. The test is less certain with fewer than
+    60 periods: the mean square of steps of independent returns is twice their variance, with a standard deviation of
+    about 2 / sqrt(n).
     """
     X = np.asarray(returns[:MOST], dtype=float)
     n = len(X)
@@ -98,9 +99,9 @@ def _check_columns(X, names):
             continue
         strange = [kind for kind in set(map(type, np.asarray(column(X, j), dtype=object))) if not _counts(kind)]
         if strange or getattr(dtype, "kind", "O") != "O":
-            found = f" of {strange[0].__name__}" if strange and str(dtype) == "object" else ""
+            types = f" of {strange[0].__name__}" if strange and str(dtype) == "object" else ""
             raise ValueError(
-                f"X must be returns, all numbers, but column {names[j]!r} holds {dtype}{found}. Drop it, or keep it as "
+                f"X must be returns, all numbers, but column {names[j]!r} holds {dtype}{types}. Drop it, or keep it as "
                 "the index, before the fit"
             )
 
@@ -117,7 +118,7 @@ def _counts(kind):
 
 
 def faded(sample_weight, n_periods, half_life):
-    """Weights of periods that halve every ``half_life`` periods back from the last. None means equal weights."""
+    """Weights of periods that halve every ``half_life`` periods before the last. None means equal weights."""
     if half_life is None:
         return sample_weight
     weights = 0.5 ** (np.arange(n_periods)[::-1] / half_life)
@@ -125,14 +126,14 @@ def faded(sample_weight, n_periods, half_life):
 
 
 def column_of(benchmark, columns):
-    """Index of the column that the benchmark names, or None if the benchmark is not a name."""
+    """The index of the column that the benchmark names, or None if the benchmark is not a name."""
     if not isinstance(benchmark, str):
         return None
     if benchmark not in (columns or []):
-        found = "an array without names" if columns is None else f"columns {columns[:10]}"
+        available = "an array without names" if columns is None else f"columns {columns[:10]}"
         raise ValueError(
             "benchmark must be the name of a column of X, returns of shape (n_periods,) or weights of shape "
-            f"(n_assets,), got {benchmark!r} and {found}"
+            f"(n_assets,), got {benchmark!r} and {available}"
         )
     return columns.index(benchmark)
 
@@ -162,13 +163,13 @@ def with_benchmark(returns, benchmark, columns, rows=None):
 
 
 def _read(benchmark, columns, rows, n, d):
-    """The values of a benchmark, and whether they are weights: None if there are no labels that tell."""
+    """The values of a benchmark, and whether they are weights: None if labels do not determine it."""
     if is_series(benchmark):
-        found = rows_of_series("benchmark", benchmark, columns, d, rows, n)
-        if found is not None:
-            return found, False
-    found = aligned("benchmark", benchmark, columns, d, extra=False)  # weights of other assets are part of a benchmark
-    return found, None if found is benchmark else True
+        values = rows_of_series("benchmark", benchmark, columns, d, rows, n)
+        if values is not None:
+            return values, False
+    values = aligned("benchmark", benchmark, columns, d, extra=False)  # weights of other assets are part of a benchmark
+    return values, None if values is benchmark else True
 
 
 def without(penalty, place, n_assets):

@@ -1,4 +1,4 @@
-"""`CompositionalPortfolio.fit` by runs of a stochastic solver: one run, or stages with less and less smoothing."""
+"""`CompositionalPortfolio.fit` with an iterative solver: one run, or stages with decreasing smoothing."""
 
 import warnings
 from functools import partial
@@ -23,7 +23,7 @@ OVER = (StopReason.INTERRUPTED, StopReason.NON_FINITE, StopReason.CALLBACK)
 
 
 def run_in_stages(run, solver, problem, x0):
-    """Minimise a tail risk in stages. Each stage starts where the last one ended, with a quarter of its width."""
+    """Minimise a tail risk in stages. Each starts from the result of the last one, with a quarter of its width."""
     done, lowest, width = None, -np.inf, np.inf
     x = problem.initial_point(None) if x0 is None else x0
     unit = problem.typical_risk()
@@ -42,18 +42,18 @@ def run_in_stages(run, solver, problem, x0):
             best_value, best_x = value, x
         lowest = max(lowest, bound)
         gap, size = best_value - lowest, abs(best_value) if problem.weights_of(best_x).any() else unit
-        slow = result.stop_reason in LIMITS  # then a stage with less smoothing would gain little
+        slow = result.stop_reason in LIMITS  # a stage with less smoothing would then gain little
         if gap <= (1.0 if slow else ENOUGH) * solver.tol * size or done.stop_reason in OVER or _spent(solver, done):
             break
-    gap = np.inf if gap < -FINEST * size else gap  # rounding of weights that run away
+    gap = np.inf if gap < -FINEST * size else gap  # rounding errors of weights that diverge
     good, reason = gap <= max(solver.tol, FINEST) * size, done.stop_reason
     if reason not in OVER:
         reason = StopReason.CONVERGED if good else reason if reason in LIMITS else StopReason.MAX_ITER
     last = done.n_iter, int(done.ifo[-1]), best_value
     records = [r for r in zip(done.record_iterations, done.ifo, done.loss_curve, strict=True) if r[1] < last[1]]
     iterations, ifo, curve = map(np.array, zip(*records, last, strict=True))
-    found = {"x": best_x, "fun": best_value, "loss_curve": curve, "ifo": ifo, "record_iterations": iterations}
-    return changed(done, stop_reason=reason, **found), gap
+    best = {"x": best_x, "fun": best_value, "loss_curve": curve, "ifo": ifo, "record_iterations": iterations}
+    return changed(done, stop_reason=reason, **best), gap
 
 
 def warn_of_a_gap(result, gap, tol, instead):
@@ -70,11 +70,11 @@ def warn_of_a_gap(result, gap, tol, instead):
 
 
 def _stage(solver, done):
-    """The solver with the rest of its budgets. Without budgets a full-batch stage has 1000 iterations."""
+    """The solver with the remaining budgets. Without budgets a full-batch stage has 1000 iterations."""
     stage = clone(solver)
     if solver.max_iter is None and solver.max_ifo is None:
-        whole = solver.batch_size is None or isinstance(solver.batch_size, str)
-        return stage.set_params(max_iter=ITERATIONS) if whole else stage
+        full_batch = solver.batch_size is None or isinstance(solver.batch_size, str)
+        return stage.set_params(max_iter=ITERATIONS) if full_batch else stage
     left = {"max_iter": 0, "max_ifo": 0} if done is None else {"max_iter": done.n_iter, "max_ifo": int(done.ifo[-1])}
     budgets = {name: getattr(solver, name) for name in left}
     if budgets["max_iter"] is not None:
@@ -92,7 +92,7 @@ def _spent(solver, done):
 
 
 def _joined(first, last):
-    """Two stages as one run; the second begins where the first ends."""
+    """Combine two stages into one result; the second stage starts from the result of the first."""
     return joined(
         first,
         last,
@@ -102,11 +102,11 @@ def _joined(first, last):
     )
 
 
-NOTABLE = 1e-3  # gap of a run that has converged, relative to the objective or the risk, that is worth a warning
+NOTABLE = 1e-3  # gap of a converged run, relative to the objective or the risk, that causes a warning
 
 
 def _start_of(portfolio, problem, fit):
-    """The starting point of a warm start, and the residual to which its tol is relative."""
+    """The initialization of a warm start, and the residual to which its tol is relative."""
     if not (portfolio.warm_start and hasattr(portfolio, "weights_")):
         return None, None
     n_assets = problem.returns.shape[1]
@@ -120,7 +120,7 @@ def _start_of(portfolio, problem, fit):
 
 
 def run_steps(portfolio, solver, problem, penalty, fit):
-    """Run the solver. Return the result, its weights and a bound of its gap."""
+    """Run the solver. Return the result, its weights and an upper bound of its gap."""
     x0, first_residual = _start_of(portfolio, problem, fit)
     n_assets = problem.returns.shape[1]
     run = partial(
@@ -138,7 +138,7 @@ def run_steps(portfolio, solver, problem, penalty, fit):
 
 
 def conclude_steps(portfolio, solver, problem, result):
-    """Warn if the run has not converged, or if it has and its gap is notable all the same."""
+    """Warn if the run has not converged, or if it has converged with a notable gap."""
     gap, tol, staged = portfolio.dual_gap_, solver.tol, isinstance(problem, LevelProblem)
     instead = problem.advice.instead
     if staged and result.stop_reason != StopReason.INTERRUPTED:

@@ -1,4 +1,4 @@
-"""`CompositionalPortfolio.partial_fit`: by moments or by steps, and the fitted attributes after each chunk."""
+"""`CompositionalPortfolio.partial_fit`: with moments or an iterative solver, and the attributes after each chunk."""
 
 from functools import partial
 
@@ -29,7 +29,7 @@ FAR = 1e-4  # gap on the moments, relative to the gain over equal weights, that 
 
 
 def streams_returns(portfolio):
-    """Whether the parameters support `partial_fit`, in addition to `streams`; an AttributeError says why not."""
+    """Whether the parameters support `partial_fit`, in addition to `streams`; otherwise raise an AttributeError."""
     name = portfolio.solver if isinstance(portfolio.solver, str) else None
     if is_word(portfolio.objective, "ratio"):
         raise AttributeError("objective='ratio' needs all periods at once; for partial_fit set objective='utility'")
@@ -37,9 +37,9 @@ def streams_returns(portfolio):
         raise AttributeError("max_risk needs all periods at once; for partial_fit set max_risk=None")
     measure = MEASURES.get(portfolio.risk_measure) if isinstance(portfolio.risk_measure, str) else None
     if measure is not None and not measure.streams:
-        known = ", ".join(repr(name) for name in MEASURES if MEASURES[name].streams)
+        supported = ", ".join(repr(name) for name in MEASURES if MEASURES[name].streams)
         raise AttributeError(
-            f"risk_measure={portfolio.risk_measure!r} needs all periods at once; partial_fit has {known}"
+            f"risk_measure={portfolio.risk_measure!r} needs all periods at once; partial_fit has {supported}"
         )
     if name == "newton":
         raise AttributeError("solver='newton' needs all periods at once; for partial_fit set solver='moments'")
@@ -52,7 +52,7 @@ def streams_returns(portfolio):
 
 
 def go_on(portfolio, X, sample_weight):
-    """`partial_fit` on a copy of the estimator, which is discarded if anything is raised."""
+    """Run `partial_fit` on a copy of the estimator, which is discarded if an exception is raised."""
     returns = check_returns(X)
     check_ascending(X, counts=True)
     weights = None if sample_weight is None else row_weights(sample_weight, len(returns), all_zero=True)
@@ -92,7 +92,7 @@ def _refuse_another(portfolio):
     )
 
 
-# by the solver's steps
+# iterative solvers
 
 
 def _by_steps(portfolio, returns, weights, problem):
@@ -100,12 +100,12 @@ def _by_steps(portfolio, returns, weights, problem):
         return StreamingProblem(batches, problem, window=WINDOW, weighted=portfolio._weighted)
 
     if vars(portfolio).get("stop_reason_") == StopReason.DIVERGED and _sets_its_rate(portfolio):
-        portfolio._stream = None  # a new stream, which begins at the best weights and chooses its steps again
+        portfolio._stream = None  # a new stream from the best weights, with a new learning rate
     for start, rows in blocks(returns, whole=False):  # the stream keeps copies of the rows
         parts = (rows,)
         if weights is not None:
-            known = weights[start : start + len(rows)]
-            parts = rows[known > 0], known[known > 0]
+            chunk_weights = weights[start : start + len(rows)]
+            parts = rows[chunk_weights > 0], chunk_weights[chunk_weights > 0]
         result = None
         if len(parts[0]):
             result = portfolio._stream_on(parts, WINDOW, open_stream, x0=getattr(portfolio, "weights_", None))
@@ -120,16 +120,16 @@ def _sets_its_rate(portfolio):
     return isinstance(getattr(portfolio._stepping_solver(), "learning_rate", None), str)
 
 
-# by moments
+# moments
 
 
 def _automatic(solver):
-    """Whether a stream of this solver is kept as moments, if the assets are not too many."""
+    """Whether a stream of this solver is kept as moments, unless there are too many assets."""
     return is_word(solver, "auto", "moments")
 
 
 def _goes_by_moments(portfolio, n_assets):
-    """Whether this stream uses moments. A ValueError if it needs them but there are too many assets."""
+    """Whether this stream uses moments. Raises ValueError if it needs them and there are too many assets."""
     if _automatic(portfolio.solver) and n_assets <= MOST:
         return True
     needs = [f"risk_measure={portfolio.risk_measure!r}"] * is_proportional(portfolio.risk_measure)
@@ -170,13 +170,13 @@ def _by_moments(portfolio, returns, weights, penalty):
 def _opened(portfolio, returns, penalty, each):
     """The stream before its first row. It starts from the weights of an earlier fit, if there was one."""
     n_assets = returns.shape[1]
-    found = moments_of(portfolio.risk_measure, n_assets, portfolio.risk_aversion, portfolio.confidence)
+    moments = moments_of(portfolio.risk_measure, n_assets, portfolio.risk_aversion, portfolio.confidence)
     start = np.asarray(getattr(portfolio, "weights_", np.zeros(n_assets)), float)
     start = start if penalty is None else penalty.project(start)
     if is_proportional(portfolio.risk_measure) and not start.any():
         start = penalty.project(np.full(n_assets, 1 / n_assets))
     half_life = np.inf if portfolio.half_life is None else float(portfolio.half_life)
-    return MomentStream(found, penalty, start, start, half_life, each)
+    return MomentStream(moments, penalty, start, start, half_life, each)
 
 
 def _keep(portfolio, stream, dtype):

@@ -1,8 +1,8 @@
 """The paper's experiments as code: for the command line, the examples and the docs.
 
-An experiment is a module with a docstring (its first line is the command line's help), ``MAX_IFO`` (the
-default budget of a run), ``METHODS`` (the parameters of each method), perhaps ``SEEDS`` (their default number, else
-3), ``add_arguments(parser)`` (options of its own) and ``report(args)`` (run, print the table, write the picture).
+An experiment is a module with a docstring (its first line is the help text of the command), ``MAX_IFO`` (the default
+budget of a run), ``METHODS`` (the parameters of each method), optionally ``SEEDS`` (their default number, otherwise 3),
+``add_arguments(parser)`` (its own options) and ``report(args)`` (run, print the table, save the figure).
 """
 
 from sk_stormc.reproduce import bellman, complexity, portfolio, sne, streaming

@@ -1,9 +1,9 @@
 """The paper's Bellman experiment: five published methods, the automatic one and L-BFGS on a random model.
 
-400 states with 100 random features, gamma = .95, all methods from w = 0, inner values from an independent successor of
-every state. The published constants act on the mean over the states; n Phi is the paper's sum. In the published code
-an epoch of VRSC-PG and SARAH-C begins with one component of f that is charged as 100. Here both are run, and each is
-charged what it samples: one component, and a hundred.
+The model has 400 states with 100 random features and gamma = .95. All methods start from w = 0, and inner values are
+sampled with an independent successor of every state. The published constants apply to the mean over the states; n Phi
+is the paper's sum. In the published code an epoch of VRSC-PG and SARAH-C begins with one component of f that is charged
+as 100. Here both variants are run, and each is charged for what it samples: one component, or a hundred.
 """
 
 from dataclasses import replace
@@ -26,7 +26,7 @@ METHODS = {
     "storm-c": {"tol": 1e-6},
     "lbfgs": {"tol": 1e-6},
 }
-AUTOMATIC = ("storm-c", "lbfgs")  # with the problem's metric; the published steps are without
+AUTOMATIC = ("storm-c", "lbfgs")  # with the problem's preconditioner; the published methods have none
 
 
 def bellman_case(name, model, **params):
@@ -59,11 +59,11 @@ def run_bellman(model=None, methods=tuple(METHODS), *, max_ifo=MAX_IFO, n_seeds=
 
 
 def add_arguments(parser):
-    """Add no option: the model is the paper's."""
+    """Add no option, because the model is the paper's."""
 
 
 def report(args):
-    """Run the experiment, print its table and write its picture."""
+    """Run the experiment, print its table and save its figure."""
     model = make_bellman_problem(random_state=1)
     n, d = model.features.shape
     with progress_line() as show:

@@ -1,4 +1,4 @@
-"""The paper's claims, and how measured numbers decide about them."""
+"""The paper's claims, and the rules by which measurements decide them."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -23,7 +23,7 @@ __all__ = [
 ]
 
 STORM = "storm-c-paper"  # Algorithm 1
-RIVAL = "sarah-c"  # with which tuning is compared
+RIVAL = "sarah-c"  # the method with which the effort of tuning is compared
 METHODS = ("scgd", "asc-pg", "vrsc-pg", RIVAL, STORM)
 NAMES = {
     "scgd": "SCGD",
@@ -32,7 +32,7 @@ NAMES = {
     "sarah-c": "SARAH-C",
     "storm-c-paper": "STORM-C",
 }
-PARTS = ("published", "tuned")  # by which claims are decided
+PARTS = ("published", "tuned")  # the settings of the methods for which claims are decided
 TITLES = {
     "portfolio": "Finite-sum portfolio",
     "streaming": "Streaming portfolio",
@@ -41,11 +41,11 @@ TITLES = {
 }
 CONFIRMED, THERE_ONLY, NOT_CONFIRMED = "confirmed", "confirmed at those constants only", "not confirmed"
 NOT_CONTRADICTED, UNDECIDED = "not contradicted", "undecided"
-FLOOR = 1e-4  # of what there was to gain: nearer counts as the minimum itself
-STUCK = 0.9  # of what there was to gain: farther counts as the start
-ALIKE = 1.1  # largest ratio of two medians that count as equally good
-GOOD = 2  # largest ratio to the best of a grid of a setting that counts as good
-ORDER = 3.3  # largest upper end of an interval that still agrees with an order of at most 3
+FLOOR = 1e-4  # relative gap, as a part of the possible gain, below which a run has reached the minimum
+STUCK = 0.9  # relative gap, as a part of the possible gain, above which a run has not left the initialization
+ALIKE = 1.1  # largest ratio of two medians that count as equal
+GOOD = 2  # largest ratio of a setting to the best of its grid that counts as good
+ORDER = 3.3  # largest upper end of an interval that is consistent with an order of at most 3
 
 RULE = f"""\
 The numbers below decide, by this rule alone. A run's end is how far Phi is from its minimum, as a part of what there
@@ -84,7 +84,7 @@ class Entry:
 
     runs: list
     setting: str = ""
-    at_end: bool = False  # whether the best learning rate stands at an end of the grid
+    at_end: bool = False  # whether the best learning rate is at an end of the grid
     grid: list = field(default_factory=list)  # relative gaps of the settings of the grid
 
     def gaps(self):
@@ -94,18 +94,18 @@ class Entry:
 
 @dataclass
 class Results:
-    """All that was measured."""
+    """All measurements."""
 
     entries: dict = field(default_factory=dict)  # by (experiment, part), case and method
     theory: dict = field(default_factory=dict)
     complexity: list = field(default_factory=list)
 
     def part(self, experiment, part):
-        """Entries of a part: by case, then method."""
+        """The entries of a part, by case and method."""
         return self.entries.get((experiment, part), {})
 
     def gained(self, experiment, entry, gaps):
-        """Relative gaps as parts of what there was to gain, for SNE down to the lowest divergence of all runs."""
+        """Relative gaps as parts of the possible gain, which for SNE ends at the lowest divergence of all runs."""
         least, gain = 0.0, 1.0
         if experiment == "sne":
             parts = [self.part("sne", part) for part in PARTS]
@@ -116,17 +116,17 @@ class Results:
         return np.maximum((np.asarray(gaps) - least) / gain, 0.0)
 
     def ends(self, experiment, entry):
-        """The final gaps of the seeds, in what there was to gain."""
+        """The final gaps of the seeds, as parts of the possible gain."""
         return self.gained(experiment, entry, entry.gaps())
 
 
 def ahead(ends, others):
-    """Whether each seed of one method ended lower than all seeds of others; at minimum and start all are equal."""
+    """Whether each seed of one method ended lower than all seeds of others, with ties at minimum and initialization."""
     return bool(max(np.max(ends), FLOOR) < min(STUCK, *(np.min(other) for other in others)))
 
 
 def as_good(ends, others):
-    """Whether the median of one method is about that of the best of the others, or lower."""
+    """Whether the median of one method is at most about that of the best of the others."""
     return bool(np.median(ends) <= max(ALIKE * min(np.median(other) for other in others), FLOOR))
 
 
@@ -134,20 +134,20 @@ def as_good(ends, others):
 class Claim:
     """A claim of the paper."""
 
-    source: str  # where the paper has it
+    source: str  # its place in the paper
     text: str
-    decide: Callable  # of results: whether it holds, whether it holds tuned (or None), the numbers in words
-    theory: bool = False  # whether it is a statement for all problems, of which one is tried
+    decide: Callable  # from the results: whether it holds, whether it holds when tuned (or None), the numbers as text
+    theory: bool = False  # whether it is a statement about all problems, of which one is tested
 
 
 def name_of(method):
-    """The name of a method, whose label may have a remark in brackets."""
+    """The name of a method, whose label may contain a remark in brackets."""
     base, mark, extra = method.partition(" (")
     return NAMES[base] + mark + extra
 
 
 def _compared(experiment, others, text, rule):
-    """A claim that STORM-C is better than other methods, by a rule for its ends and those of the others."""
+    """A claim that STORM-C is better than other methods, by a rule for its final gaps and those of the others."""
 
     def decide(results):
         holds, words = {}, []
@@ -172,7 +172,7 @@ def _compared(experiment, others, text, rule):
 
 
 def _simpler(results):
-    """How much of the grids of STORM-C and SARAH-C ends within a factor of two of the best."""
+    """The fractions of the grids of STORM-C and SARAH-C that end within a factor of two of the best."""
     holds, words = True, []
     for experiment in TITLES:
         for case, methods in results.part(experiment, "tuned").items():
@@ -189,25 +189,26 @@ def _simpler(results):
 
 def _count(results):
     counts = results.theory["Lemma 3.1"]
-    equal = sum(used == said for used, said in counts)
+    equal = sum(used == predicted for used, predicted in counts)
     return equal == len(counts), None, f"{equal} of {len(counts)} runs with random batch sizes used exactly that many."
 
 
 def _accuracy(results):
-    found = results.theory["Theorem 1"]
-    mean, eps = float(np.mean(found["means"])), found["epsilon"]
+    measured = results.theory["Theorem 1"]
+    mean, eps = float(np.mean(measured["means"])), measured["epsilon"]
     condition = results.theory["Proposition 3.2"]["corrected"]["condition"]
     return (
         condition <= 1 / 16 and mean <= eps,
         None,
         f"Left side {_number(condition)} (corrected), at most 1/16 = 0.0625: the mean of |grad Phi| over "
-        f"{found['iterations']} iterates is {_number(mean)}, eps = {eps:g}; at x_0 it is {_number(found['start'])}.",
+        f"{measured['iterations']} iterates is {_number(mean)}, eps = {eps:g}; at x_0 it is "
+        f"{_number(measured['start'])}.",
     )
 
 
 def _parameters(results):
-    found = results.theory["Proposition 3.2"]
-    paper, corrected = found["paper"], found["corrected"]
+    measured = results.theory["Proposition 3.2"]
+    paper, corrected = measured["paper"], measured["corrected"]
     return (
         max(paper["condition"], paper["printed_condition"]) <= 1 / 16 and paper["equipartition"] <= 1 + 1e-9,
         None,
@@ -218,12 +219,12 @@ def _parameters(results):
 
 
 def _closing_formula(results):
-    found = results.theory["Proposition 3.2"]["corrected"]
-    ratio = found["closing_formula"] / found["ifo"]
+    measured = results.theory["Proposition 3.2"]["corrected"]
+    ratio = measured["closing_formula"] / measured["ifo"]
     return (
         abs(ratio - 1) <= 0.01,
         None,
-        f"{_number(found['closing_formula'])} by the formula, {_number(found['ifo'])} by Lemma 3.1, at eps = "
+        f"{_number(measured['closing_formula'])} by the formula, {_number(measured['ifo'])} by Lemma 3.1, at eps = "
         f"{results.theory['Proposition 3.2']['epsilon']:g}: the factor (32/3) L_Phi Delta is missing.",
     )
 

@@ -1,7 +1,7 @@
 """Compare solvers on your own returns.
 
-A portfolio is fitted by each solver from several seeds, each run stopping by itself or at its budget. The table of what
-they found and took is printed, and written with pictures where --out is given.
+Each solver fits a portfolio with several seeds. Each run stops at convergence or at its budget. The table of results
+and costs is printed, and saved with figures if --out is given.
 """
 
 import argparse
@@ -15,7 +15,7 @@ from sk_stormc.reproduce.runner import progress_line
 
 __all__ = ["SEEDS", "SOLVERS", "add_arguments", "report"]
 
-SOLVERS = ("storm-c", "sarah-c", "vrsc-pg", "lbfgs")  # by default; L-BFGS only without a simplex
+SOLVERS = ("storm-c", "sarah-c", "vrsc-pg", "lbfgs")  # default solvers; L-BFGS only without a simplex
 SEEDS = 5
 
 
@@ -30,7 +30,7 @@ def _above_zero(text):
 
 
 def add_arguments(parser):
-    """Add what the command takes besides --solvers, --seeds and --ifo."""
+    """Add the options of the command other than --solvers, --seeds and --ifo."""
     add_data_arguments(parser, required=True, unit="guess")
     parser.add_argument(
         "--risk-aversion", type=_above_zero, default=1.0, metavar="L", help="of the variance (default: %(default)s)"
@@ -42,29 +42,29 @@ def add_arguments(parser):
 
 
 def report(args):
-    """Run the solvers, print the table and write files."""
+    """Run the solvers, print the table and save files."""
     read = read_returns(args.data, args.drop_missing, args.unit)
     portfolio = CompositionalPortfolio(
         risk_aversion=args.risk_aversion, constraint="long_only" if args.long_only else None
     )
     solvers = args.solvers or SOLVERS[: 3 if args.long_only else 4]
     with progress_line() as show:
-        found = compare_solvers(
+        results = compare_solvers(
             portfolio, list(solvers), read.values, n_seeds=args.seeds, max_ifo=args.ifo, random_state=0, progress=show
         )
-    for label, runs in found.runs.items() if args.ifo is not None else ():
+    for label, runs in results.runs.items() if args.ifo is not None else ():
         if not runs[0].n_iter and runs[0].ifo[-1] > args.ifo:
             raise ValueError(f"--ifo must pay for the first batch of {label}, {runs[0].ifo[-1]}; got {args.ifo}")
     print(read.line())
     print(f"Mean-variance, risk_aversion = {args.risk_aversion:g}, {'long only' if args.long_only else 'no bounds'}.\n")
-    print(found)
+    print(results)
     if args.out is not None:
-        _write(found, args.out)
+        _write(results, args.out)
 
 
-def _write(found, directory):
+def _write(results, directory):
     directory.mkdir(exist_ok=True)
-    rows = [row | {"stop_reasons": stop_reasons(row)} for row in found.table]
+    rows = [row | {"stop_reasons": stop_reasons(row)} for row in results.table]
     with open(directory / "compare.csv", "w", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, list(rows[0]))
         writer.writeheader()
@@ -75,6 +75,6 @@ def _write(found, directory):
     for x in ("passes", "seconds"):
         figure = Figure(figsize=(6.8, 4.6), layout="constrained")
         FigureCanvasAgg(figure)
-        found.plot(x=x, ax=figure.add_subplot())
+        results.plot(x=x, ax=figure.add_subplot())
         figure.savefig(directory / f"compare_{x}.png", dpi=150)
     print(f"\nTable and pictures written to {directory}")

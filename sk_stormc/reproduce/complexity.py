@@ -1,9 +1,9 @@
-"""Complexity, measured: the IFO that a method needs for E|grad Phi| <= eps, and how it grows as eps falls.
+"""Complexity, measured: the IFO that a method needs for E|grad Phi| <= eps, and its growth as eps decreases.
 
-On a bent valley in ten variables that falls for ever (non-convex, constants known, noise that never vanishes), for
-seven eps over 1.5 decades. x^ is uniform among the iterates, as in the theorems: what is asked of a run is the average
-of the exact |grad Phi(x_t)| over its iterates and over the seeds. With each eps a method has the parameters of the
-order that its theory asks for, times constants that are the same for all eps.
+The problem is a bent valley in ten variables along which Phi decreases for ever (non-convex, known constants, noise
+that never vanishes), for seven values of eps over 1.5 decades. As in the theorems, x^ is uniform among the iterates.
+The criterion is therefore the average of the exact |grad Phi(x_t)| over the iterates and the seeds. For each eps the
+parameters of a method have the order that its theory requires, times constants that are the same for all eps.
 """
 
 import math
@@ -37,18 +37,18 @@ __all__ = [
 
 EPSILONS = tuple(0.4 * 10 ** (-k / 4) for k in range(7))
 MAX_IFO, MAX_ITER, SEEDS = 10**10, 60_000, 20
-MARGIN = 0.9  # all runs are as long as the first seed's takes to 0.9 eps, and longer where that is not enough
-RESAMPLES = 200  # of the bootstrap over seeds
+MARGIN = 0.9  # the first seed's run to 0.9 eps determines the length of all runs, which is increased if necessary
+RESAMPLES = 200  # number of bootstrap samples over seeds
 
 
 @dataclass(frozen=True)
 class Row:
-    """A method and how its parameters follow eps."""
+    """A method and its parameters as functions of eps."""
 
     name: str
     solver: str
     order: str  # the theory's exponent of 1/eps
-    parameters: Callable  # of eps, for `sk_stormc.minimize`
+    parameters: Callable  # function of eps, for `sk_stormc.minimize`
 
 
 def _storm(eps):
@@ -84,7 +84,7 @@ def _storm_any_time(eps):
     return {"batch_size": 16, "learning_rate": 0.5}
 
 
-# None of the constants was chosen for one eps.
+# None of the constants was chosen for a particular eps.
 METHODS = {
     "storm-c-paper": (
         Row("storm-c-paper", "storm-c-paper", "3", _storm),
@@ -109,12 +109,12 @@ class Slope:
 
 @dataclass(frozen=True)
 class Measured:
-    """What a row needed for each eps, the largest first, down to the last one that was reached."""
+    """The cost of a method for each eps, in decreasing order down to the last one that was reached."""
 
     row: Row
     epsilons: np.ndarray
-    ifo: np.ndarray  # of the shortest run whose average of |grad Phi(x_t)|, over iterates and seeds, is at most eps
-    resampled: np.ndarray  # of shape (n_resamples, n_reached): the same with the seeds drawn again, with replacement
+    ifo: np.ndarray  # IFO of the shortest run whose average of |grad Phi(x_t)|, over iterates and seeds, is at most eps
+    resampled: np.ndarray  # the same for seeds resampled with replacement, of shape (n_resamples, n_reached)
     slope: Slope
 
 
@@ -147,11 +147,11 @@ def run_complexity(
 
 
 def _measure(problem, row, eps, seeds, max_ifo, every):
-    """IFO at the first record where the mean over the seeds is at most eps, and that of the resamples; or None."""
-    # how long a run has to be is learned from one
+    """IFO at the first record at which the mean over the seeds is at most eps, and that of the resamples; or None."""
+    # one run determines the necessary length
     ifo, average = _run(problem, row, eps, seeds[0], max_ifo, every, stop=MARGIN * eps)
     if average[-1] > eps:
-        return None  # the others would take as long
+        return None  # the other seeds would take as long
     while True:
         horizon = ifo[-1]
         averages = np.array([_run(problem, row, eps, seed, horizon, every)[1] for seed in seeds])
@@ -163,12 +163,12 @@ def _measure(problem, row, eps, seeds, max_ifo, every):
             return None
     draws = np.random.default_rng(seeds).integers(len(seeds), size=(RESAMPLES, len(seeds)))
     again = averages[draws].mean(axis=1) <= eps
-    again[:, -1] = True  # a resample that is not there yet: at least the whole length
+    again[:, -1] = True  # a resample that has not reached eps counts with the whole length
     return ifo[below[0]], ifo[again.argmax(axis=1)]
 
 
 def _run(problem, row, eps, seed, max_ifo, every, stop=0.0):
-    """IFO at the records after x_0, and the average of |grad Phi| over the iterates up to there."""
+    """IFO at the records after x_0, and the average of |grad Phi| over the iterates up to each record."""
     ifo, average = [], []
     total, t_old, norm_old = 0.0, 0, None
 
@@ -186,12 +186,12 @@ def _run(problem, row, eps, seed, max_ifo, every, stop=0.0):
 
     limits = {"max_ifo": max_ifo, "max_iter": MAX_ITER, "tol": 0}
     parameters = row.parameters(eps)
-    with warnings.catch_warnings():  # of the last point's Phi, which a run down the valley does not aim at
+    with warnings.catch_warnings():  # a warning about the Phi of the last point is irrelevant here
         warnings.simplefilter("ignore", ConvergenceWarning)
         result = minimize(
             problem, row.solver, random_state=seed, record_every=every, on_record=on_record, **limits, **parameters
         )
-    if result.stop_reason == StopReason.INTERRUPTED:  # Ctrl-C is for the whole experiment
+    if result.stop_reason == StopReason.INTERRUPTED:  # Ctrl-C ends the whole experiment
         raise KeyboardInterrupt
     return (ifo, average) if ifo else ([0], [math.inf])
 
@@ -199,9 +199,9 @@ def _run(problem, row, eps, seed, max_ifo, every, stop=0.0):
 def fit_slope(epsilons, ifo, resampled=None):
     """The exponent p of IFO ~ eps^-p, by least squares on logarithms, with a 95 % interval.
 
-    The variance of the slope is that from the residuals, which a curve that is no power law enlarges, plus that over
-    the bootstrap, if given; the interval is Student's with two degrees of freedom less than there are points. The
-    residuals contain the seeds' noise as well, so it is rather too wide.
+    The variance of the slope is the sum of the variance from the residuals, which is larger for a curve that is not a
+    power law, and of the bootstrap variance, if given. The interval is Student's t with n - 2 degrees of freedom for n
+    points. The residuals also contain the noise of the seeds, so the interval is too wide rather than too narrow.
     """
     x = -np.log(np.asarray(epsilons, dtype=float))
     if x.size < 2:
@@ -276,7 +276,7 @@ def add_arguments(parser):
 
 
 def report(args):
-    """Run the experiment, print its table and write its picture."""
+    """Run the experiment, print its table and save its figure."""
     with progress_line() as show:
         measured = run_complexity(
             args.methods, max_ifo=args.ifo, n_seeds=args.seeds, first_seed=args.repetition, progress=show

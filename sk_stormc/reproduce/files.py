@@ -1,4 +1,4 @@
-"""Tables of returns or of points in a user's files."""
+"""Readers of tables of returns or of points in the user's files."""
 
 import argparse
 import re
@@ -28,19 +28,19 @@ __all__ = [
 ARRAYS, FRAMES = (".npz", ".npy"), (".parquet", ".feather", ".xlsx", ".xls")
 SEPARATORS = {".csv": ",", ".tsv": "\t", ".txt": r"\s+"}
 SEPARATED = "commas (.csv), tabs (.tsv) or blanks (.txt)"
-MISSING_CODES = (-99.99, -999.0)  # of the French data library
-INDEX = ("", "date", "index", "unnamed: 0")  # names of a column that is no asset
+MISSING_CODES = (-99.99, -999.0)  # codes of the French data library
+INDEX = ("", "date", "index", "unnamed: 0")  # names of a column that is not an asset
 LABELS = ("y", "label", "labels", "target")
 PICTURES = (".png", ".pdf", ".svg")
 UNITS = {"fractions": 1.0, "percent": 1e2, "basis-points": 1e4}
 _GUESSES = ((0.2, "fractions"), (20.0, "percent"), (np.inf, "basis-points"))  # by the assets' median deviation
-_AMOUNT = re.compile(r"[-+]?\d*[.,]?\d*\s*%?")  # such as 5% and 0,5, which are no numbers to pandas
+_AMOUNT = re.compile(r"[-+]?\d*[.,]?\d*\s*%?")  # such as 5% and 0,5, which pandas does not read as numbers
 _DATE = re.compile(r"(19|20)\d\d(\d{2}|\d{4}|\D.*)?")  # yyyy, yyyymm, yyyymmdd, yyyy-mm-dd
 
 
 @dataclass
 class Returns:
-    """Returns of shape (n_periods, n_assets), names of the assets, dates if there are any, and what was done."""
+    """Returns of shape (n_periods, n_assets), names of the assets, optional dates, and notes on the conversion."""
 
     path: Path
     values: np.ndarray
@@ -49,7 +49,7 @@ class Returns:
     notes: tuple = ()
 
     def line(self):
-        """What was read, on one line."""
+        """A summary of the data on one line."""
         n, d = self.values.shape
         span = "no dates" if self.dates is None else f"{self.dates[0]} to {self.dates[-1]}"
         return ", ".join([f"{self.path}: {n} periods", f"{d} assets", span, *self.notes])
@@ -72,12 +72,12 @@ def add_points_argument(parser, about, required=False):
 
 
 def result_file(*suffixes):
-    """The type of an argument: a file with one of the suffixes, else the first, in an existing directory."""
+    """An argument type: a file with one of the suffixes, by default the first, in an existing directory."""
 
     def check(text):
         path = Path(text)
         path = path if path.suffix or not path.name else path.with_suffix(suffixes[0])
-        # checked before anything runs, which can take hours
+        # checked before the run, which can take hours
         if path.suffix not in suffixes or not path.parent.is_dir():
             raise argparse.ArgumentTypeError(
                 f"expected a {', '.join(suffixes)} file in an existing directory, got {text!r}"
@@ -88,7 +88,7 @@ def result_file(*suffixes):
 
 
 def directory(text):
-    """The type of an argument: a directory, or a new one in an existing one."""
+    """An argument type: an existing directory, or a new one in an existing directory."""
     path = Path(text)
     if not text or not (path.is_dir() or (not path.exists() and path.parent.is_dir())):
         raise argparse.ArgumentTypeError(f"expected a directory, or a new one in an existing one, got {text!r}")
@@ -96,37 +96,37 @@ def directory(text):
 
 
 def read_returns(path, drop_missing=False, unit=None):
-    """Returns from a file; they become fractions if the unit is "fractions", "percent", "basis-points" or "guess".
+    """Read returns from a file. They are converted to fractions if a unit is given or guessed.
 
-    A .npz file holds an array ``returns``, or ``returns_bp`` in basis points, or exactly one two-dimensional array, and
-    a .npy file such an array. Other files have one column of numbers for each asset, with or without a row of names
-    above them and a column of dates before them.
+    A .npz file contains an array ``returns``, or ``returns_bp`` in basis points, or exactly one two-dimensional array.
+    A .npy file contains such an array. Other files have one column of numbers for each asset, and optionally a header
+    row of names and a first column of dates.
     """
     path = _existing(path, (*ARRAYS, *SEPARATORS, *FRAMES))
     if path.suffix.lower() in ARRAYS:
         name, values = _matrix(path, _arrays(path), ("returns", "returns_bp"))
-        found = Returns(path, values, [str(k + 1) for k in range(values.shape[1])])
+        data = Returns(path, values, [str(k + 1) for k in range(values.shape[1])])
         if name == "returns_bp":
             if unit not in (None, "guess", "basis-points"):
                 raise ValueError(f"{path}: --unit must not be {unit!r}, since 'returns_bp' has returns in basis points")
             unit = "basis-points"
     else:
-        found = _returns_of_table(path)
-    _handle_missing(found, drop_missing)
+        data = _returns_of_table(path)
+    _handle_missing(data, drop_missing)
     if unit not in UNITS:
-        _refuse_prices(found)
-        deviation = float(np.median(found.values.std(axis=0)))
+        _refuse_prices(data)
+        deviation = float(np.median(data.values.std(axis=0)))
         guess = next(name for limit, name in _GUESSES if deviation < limit)
-        found.notes += (f"unit: {guess} (guessed)",)
+        data.notes += (f"unit: {guess} (guessed)",)
         unit = "fractions" if unit is None else guess
     if unit != "fractions":
-        found.values = found.values / UNITS[unit]
-        found.notes += (f"{unit} divided by {UNITS[unit]:,.0f}",)
-    return found
+        data.values = data.values / UNITS[unit]
+        data.notes += (f"{unit} divided by {UNITS[unit]:,.0f}",)
+    return data
 
 
 def order_of(dates):
-    """1 for dates that ascend, -1 for those that descend, 0 for others and for dates that do not begin with a year."""
+    """1 for ascending dates, -1 for descending ones, 0 for others and for dates that do not begin with a year."""
     counted = all(map(str.isdecimal, dates))
     if not counted and not all(map(_DATE.fullmatch, dates)):
         return 0
@@ -135,7 +135,7 @@ def order_of(dates):
 
 
 def read_points(path):
-    """Points and their labels, or None: an array X and perhaps y, or columns of numbers and perhaps one "label"."""
+    """Read points and their labels, or None: an array X and optionally y, or columns of numbers and a "label"."""
     path = _existing(path, (*ARRAYS, *SEPARATORS))
     if path.suffix.lower() in ARRAYS:
         arrays = _arrays(path)
@@ -162,7 +162,7 @@ def _existing(path, suffixes):
 
 
 def _arrays(path):
-    """The arrays of a .npz file, or that of a .npy file under the name "array"."""
+    """The arrays of a .npz file, or the array of a .npy file under the name "array"."""
     try:
         loaded = np.load(path)
         if isinstance(loaded, np.ndarray):
@@ -174,7 +174,7 @@ def _arrays(path):
 
 
 def _matrix(path, arrays, preferred):
-    """Name and values of the first array with a preferred name, or of the only one of two dimensions."""
+    """Name and values of the first array with a preferred name, or of the only two-dimensional array."""
     names = [name for name in preferred if name in arrays][:1]
     names = names or [name for name, array in arrays.items() if array.ndim == 2]
     if len(names) != 1:
@@ -195,7 +195,7 @@ def _describe(arrays):
 
 
 def _table(path):
-    """A DataFrame of a text file, or of another that pandas reads, with its index as the first column."""
+    """A DataFrame from a text file, or from another file that pandas reads, with its index as the first column."""
     try:
         import pandas as pd
     except ImportError as error:
@@ -212,7 +212,7 @@ def _table(path):
         is_data = bool(re.search(r"\d", first)) and pd.to_numeric(pd.Series(others), errors="coerce").notna().all()
         if suffix in SEPARATORS and is_data:
             frame = read(path, header=None).rename(columns=lambda k: str(k + 1))
-    except Exception as error:  # of the many packages that pandas calls
+    except Exception as error:  # from one of the many packages that pandas calls
         raise ValueError(f"{path}: pandas cannot read it ({' '.join(str(error).split())})") from error
     if type(frame.index).__name__ != "RangeIndex":
         frame = frame.reset_index()
@@ -221,7 +221,7 @@ def _table(path):
 
 
 def _returns_of_table(path):
-    """Returns of a table, whose first column has dates if it is named so, counts, or holds no number."""
+    """Returns of a table, whose first column contains dates if its name or its values indicate this."""
     if find_spec("pandas") is None:
         with suppress(ValueError):
             values = np.loadtxt(path, delimiter=",", ndmin=2)
@@ -235,14 +235,14 @@ def _returns_of_table(path):
     ):
         return Returns(path, _numbers(path, frame), list(frame.columns))
     dates = [str(date).removesuffix(" 00:00:00") for date in first]
-    found = Returns(path, _numbers(path, frame.iloc[:, 1:]), list(frame.columns[1:]), dates)
+    data = Returns(path, _numbers(path, frame.iloc[:, 1:]), list(frame.columns[1:]), dates)
     without = [date for date in dates if not any(map(str.isdigit, date))]
-    if 0 < len(without) < len(dates) / 2:  # a row of averages or sums
+    if 0 < len(without) < len(dates) / 2:  # probably a row of averages or sums
         raise ValueError(f"{path}: expected a date such as {dates[0]!r} in each row, found {without[0]!r}")
     if order_of(dates) < 0:
-        found.values, found.dates = found.values[::-1], dates[::-1]
-        found.notes = ("rows reversed, since their dates descend",)
-    return found
+        data.values, data.dates = data.values[::-1], dates[::-1]
+        data.notes = ("rows reversed, since their dates descend",)
+    return data
 
 
 def _is_number(cell):
@@ -254,7 +254,7 @@ def _is_number(cell):
 
 
 def _numbers(path, frame):
-    """The values of a frame, of which all must be numbers."""
+    """The values of a frame, which must all be numbers."""
     for name, column in frame.items():
         if column.size and column.dtype.kind not in "iuf":
             wrong = next((cell for cell in column if not _is_number(cell)), column.dtype)
@@ -267,30 +267,30 @@ def _numbers(path, frame):
     return frame.to_numpy(float)
 
 
-def _handle_missing(found, drop):
-    missing = ~np.isfinite(found.values) | np.isin(found.values, MISSING_CODES)
+def _handle_missing(data, drop):
+    missing = ~np.isfinite(data.values) | np.isin(data.values, MISSING_CODES)
     if not missing.any():
         return
     complete = ~missing.any(axis=1)
     if not drop:
         column = int(np.argmax(missing.any(axis=0)))
         raise ValueError(
-            f"{found.path}: expected finite returns, column {found.names[column]!r} has {missing[:, column].sum()} "
+            f"{data.path}: expected finite returns, column {data.names[column]!r} has {missing[:, column].sum()} "
             f"missing or infinite of {len(missing)} (the first is period {np.argmax(missing[:, column]) + 1}); "
             "--drop-missing leaves such periods out"
         )
     if not complete.any():
-        raise ValueError(f"{found.path}: expected finite returns, but in each period one is missing")
-    found.values = found.values[complete]
-    found.dates = found.dates and [date for date, keep in zip(found.dates, complete, strict=True) if keep]
-    found.notes += (f"{(~complete).sum()} periods with missing values dropped",)
+        raise ValueError(f"{data.path}: expected finite returns, but in each period one is missing")
+    data.values = data.values[complete]
+    data.dates = data.dates and [date for date, keep in zip(data.dates, complete, strict=True) if keep]
+    data.notes += (f"{(~complete).sum()} periods with missing values dropped",)
 
 
-def _refuse_prices(found):
-    """Raise a ValueError for prices, or logarithms of them, whose unit is not given."""
-    if looks_like_prices(found.values):
+def _refuse_prices(data):
+    """Raise a ValueError for prices, or logarithms of prices, if the unit is not given."""
+    if looks_like_prices(data.values):
         raise ValueError(
-            f"{found.path}: expected returns, but numbers hardly change between periods, as in a file of prices. "
+            f"{data.path}: expected returns, but numbers hardly change between periods, as in a file of prices. "
             "Returns are p[1:] / p[:-1] - 1 of prices p, by pandas: read_csv(FILE, index_col=0).pct_change().dropna()"
             ".to_csv('returns.csv'). If these are returns, say so by --unit"
         )

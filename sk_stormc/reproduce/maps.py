@@ -1,7 +1,7 @@
 """Draw a map of your own points.
 
-Points with many columns become points in the plane, by t-SNE, so that neighbours stay close. A column "label" colours
-them.
+Points with many columns are embedded in the plane by t-SNE, so that neighbours stay close. A column "label" determines
+the colours.
 """
 
 import csv
@@ -33,7 +33,7 @@ def add_arguments(parser):
 
 
 def report(args):
-    """Make the map, and write its picture or its positions."""
+    """Compute the map, and save its figure or its positions."""
     X, labels = read_points(args.data)
     if args.standardize:
         X = StandardScaler().fit_transform(X)
@@ -60,7 +60,7 @@ def _write(positions, labels, path):
 
 
 def _draw(embedding, labels, path):
-    from matplotlib.backends.backend_agg import FigureCanvasAgg  # not for --help
+    from matplotlib.backends.backend_agg import FigureCanvasAgg  # imported here, because --help does not need it
     from matplotlib.figure import Figure
 
     from sk_stormc.plotting import EmbeddingDisplay

@@ -1,6 +1,7 @@
 """The paper's finite-sum portfolio experiment: five published methods, the automatic one and L-BFGS.
 
-Two sets of 2000 Gaussian returns of 200 assets, all methods from x_0 = ones, the published step sizes.
+The experiment uses two sets of 2000 Gaussian returns of 200 assets. All methods start from x_0 = ones, with the
+published step sizes.
 """
 
 from pathlib import Path
@@ -17,7 +18,8 @@ __all__ = ["MAX_IFO", "METHODS", "minimum", "portfolio_case", "published_sets", 
 
 MAX_IFO = 3_000_000  # 10,000 iterations of STORM-C at the published batch sizes
 
-# Of the published scripts; batches of 2000 are all of the published data. No tolerance where the paper has none.
+# Parameters of the published scripts. Batches of 2000 contain all of the published data. There is no tolerance unless
+# the paper has one.
 _AVERAGING = {"learning_rate": 2e-5, "batch_size": 2000, "beta": 0.9, "tol": 0}
 _EPOCHS = {
     "learning_rate": 2e-5,
@@ -32,14 +34,14 @@ METHODS = {
     "vrsc-pg": _EPOCHS,
     "sarah-c": _EPOCHS,
     "storm-c-paper": {"tol": 0},
-    # these stop by themselves; tol is relative to the gradient at x_0, which is far away on daily returns
+    # these have stopping criteria; tol is relative to the gradient at x_0, which is distant for daily returns
     "storm-c": {"tol": 1e-6},
     "lbfgs": {"tol": 1e-6},
 }
 
 
 def published_sets(n_periods=2000, n_assets=200):
-    """The two return sets of the experiment, generated."""
+    """Generate the two return sets of the experiment."""
     return {
         f"condition number {kappa}": make_gaussian_returns(
             n_periods, n_assets, mean=4.0, condition_number=kappa, random_state=0
@@ -49,8 +51,8 @@ def published_sets(n_periods=2000, n_assets=200):
 
 
 def minimum(problem):
-    """Phi* of a mean-variance problem: of -<m, x> + lambda x'Sx in closed form, or L-BFGS' value if smaller."""
-    # in units of the assets' root mean square return, so that one threshold serves all
+    """Phi* of a mean-variance problem: of -<m, x> + lambda x'Sx in closed form, or L-BFGS' value if it is smaller."""
+    # in units of the assets' root mean square return, so that one threshold is valid for all
     unit = np.sqrt(np.mean(problem.returns**2, axis=0))
     unit[unit == 0] = 1.0
     m = problem.mean / unit
@@ -70,14 +72,14 @@ def minimum(problem):
 
 
 def portfolio_case(name, returns, metric=None):
-    """Mean-variance utility of returns, from x_0 = ones."""
+    """The mean-variance utility of returns, from x_0 = ones."""
     problem = PortfolioProblem(returns, metric=metric)
     optimum = minimum(PortfolioProblem(returns))
     return Case(name, problem, np.ones(problem.n_variables), optimum, abs(optimum))
 
 
 def run_portfolio(data_sets=None, methods=tuple(METHODS), *, max_ifo=MAX_IFO, n_seeds=3, progress=None):
-    """Run the portfolio experiment at the published constants."""
+    """Run the portfolio experiment with the published constants."""
     methods = check_methods(methods, METHODS)
     sets = published_sets() if data_sets is None else data_sets
     jobs = [(portfolio_case(name, returns), methods) for name, returns in sets.items()]
@@ -90,7 +92,7 @@ def add_arguments(parser):
 
 
 def report(args):
-    """Run the experiment, print its table and write its picture."""
+    """Run the experiment, print its table and save its figure."""
     lines = ["Published constants; storm-c and lbfgs choose their own steps, and stop at tol=1e-6."]
     if args.data is None:
         data, about = published_sets(), "generated Gaussian returns of shape (2000, 200)"

@@ -1,9 +1,9 @@
-"""All of the paper's experiments and one report, in which each claim of the paper is marked by what was measured.
+"""All of the paper's experiments and one report, which compares each claim of the paper with measurements.
 
-Every experiment is run at the published constants, and with each method tuned on seeds of its own. DIR gets report.md
-with its pictures.
+Every experiment is run with the published constants, and with each method tuned on separate seeds. The report is saved
+as report.md in DIR, with its figures.
 
-The full report takes about 25 minutes of one core, the quick one about 3 minutes.
+The full report takes about 25 minutes on one core, the quick one about 3 minutes.
 """
 
 import time
@@ -32,9 +32,9 @@ from sk_stormc.theory import equipartition, storm_parameters, theorem_condition
 __all__ = ["FULL", "QUICK", "add_arguments", "make_report", "report"]
 
 FULL = {
-    "seeds": 5,  # 0, 1, ...: of what is reported
+    "seeds": 5,  # the reported seeds 0, 1, ...
     "tuning_seeds": (1000, 1001),
-    "rates": tuple(2.0**k for k in range(-6, 4)),  # over the largest curvature of Phi
+    "rates": tuple(2.0**k for k in range(-6, 4)),  # divided by the largest curvature of Phi
     "portfolio": {"periods": 2000, "assets": 200, "max_ifo": 3_000_000},
     "streaming": {"max_ifo": 3_000_000},
     "bellman": {"states": 400, "features": 100, "published_ifo": 144_000, "max_ifo": 144_000},
@@ -43,7 +43,7 @@ FULL = {
         "dimension": 10,
         "published_ifo": 105_300,  # 350 iterations of STORM-C
         "max_ifo": 400_000,
-        "factors": (0.25, 0.5, 1.0, 2.0),  # of the problem's learning rate
+        "factors": (0.25, 0.5, 1.0, 2.0),  # multiples of the problem's learning rate
         "seeds": 3,
     },
     "complexity": {"n_epsilons": 7, "seeds": 20},
@@ -67,7 +67,7 @@ QUICK = {
     "complexity": {"n_epsilons": 4, "seeds": 6},
     "theory": {"epsilon": 0.3, "seeds": 1},
 }
-# Of the published scripts for SNE, f sampled as g is.
+# Parameters of the published scripts for SNE. f is sampled like g.
 _SNE_AVERAGING = {"learning_rate": 1e-5, "batch_size": 1000, "beta": 0.9}
 _SNE_EPOCHS = {"learning_rate": 1e-5, "checkpoint_batch_size": 1000, "batch_size": 5, "epoch_length": 10}
 SNE_PUBLISHED = {
@@ -86,7 +86,7 @@ PUBLISHED = {
 
 
 def add_arguments(parser):
-    """Add what the command takes."""
+    """Add the options of the command."""
     parser.add_argument("--out", type=directory, metavar="DIR", required=True, help="where the report goes")
     parser.add_argument("--quick", action="store_true", help="smaller sizes, about 3 minutes instead of 25 minutes")
     parser.add_argument(
@@ -109,12 +109,12 @@ def report(args):
 
 
 def make_report(out, sizes=FULL, *, quick=False, french=False, progress=lambda text, fraction: None):
-    """Run all experiments, and write report.md and its pictures to a directory."""
+    """Run all experiments, and save report.md and its figures in a directory."""
     out.mkdir(exist_ok=True)
     began = time.process_time()
     sources = streaming.french_sets() if french else streaming.markets()
     results = Results()
-    with warnings.catch_warnings():  # the report says where each run ended
+    with warnings.catch_warnings():  # the report contains the end of each run
         warnings.simplefilter("ignore", ConvergenceWarning)
         progress("theory", 0.0)
         results.theory = {"Lemma 3.1": count(), **theory(**sizes["theory"])}
@@ -134,7 +134,7 @@ def make_report(out, sizes=FULL, *, quick=False, french=False, progress=lambda t
 
 
 def _run_quadratics(results, sizes, sources, progress):
-    """The experiments of portfolios and Bellman residuals."""
+    """Run the experiments on portfolios and Bellman residuals."""
     size = sizes["portfolio"]
     for name, returns in portfolio.published_sets(size["periods"], size["assets"]).items():
         progress(f"portfolio, {name}", 0.05)
@@ -146,7 +146,7 @@ def _run_quadratics(results, sizes, sources, progress):
     name = f"{size['states']} states"
     progress(f"Bellman, {name}", 0.35)
     model = make_bellman_problem(size["states"], size["features"], random_state=1)
-    charged = {  # as published, of which the checkpoints have one component of f
+    charged = {  # the published variant, whose checkpoints use one component of f
         f"{method} (f 100)": {**bellman.METHODS[method], "solver": method, "checkpoint_batch_size": (100, 100, 100)}
         for method in ("vrsc-pg", "sarah-c")
     }
@@ -154,7 +154,7 @@ def _run_quadratics(results, sizes, sources, progress):
 
 
 def _compare(results, experiment, case, sizes, more=None):
-    """Run an experiment's methods on a case, as published and tuned."""
+    """Run the methods of an experiment on a case, as published and tuned."""
     size, seeds = sizes[experiment], sizes["seeds"]
     max_ifo = size["max_ifo"]
     published = {method: PUBLISHED[experiment][method] for method in METHODS}
@@ -183,7 +183,7 @@ def _add(results, experiment, part, runs, **tuned):
 
 
 def _tune(results, experiment, case, method, grid, max_ifo, tuning_seeds, n_seeds):
-    """Tune a method, and add its runs from the seeds of the report."""
+    """Tune a method, and add its runs with the seeds of the report."""
 
     def value_of(params, seed):
         (run,) = run_methods([(case, {method: params})], max_ifo=max_ifo, n_seeds=1, first_seed=seed)
@@ -212,20 +212,20 @@ def _run_sne(results, size, tuning_seeds, progress):
     case = sne_case(name, SNEProblem(P, d, dtype=np.float32), components)
 
     def steps(method, solver, factor, variant):
-        """The problem's learning rate, made to end with the budget, times a factor."""
+        """The problem's learning rate, adapted to the budget, times a factor."""
         rate = scheduled(case.problem, method, budgets["tuned"], variant.get("epoch_length"))
         rate = replace(rate, start=factor * rate.start)
         return {"solver": solver, "learning_rate": rate, "record_every": records["tuned"], "tol": 0, **variant}
 
     for method in METHODS:
-        # tuned, Algorithm 1 takes the problem's metric and limit, as the other methods do
+        # when tuned, Algorithm 1 uses the problem's preconditioner and step clipping, as the other methods do
         solver = STORMCompositional() if method == STORM else method
         grid = settings_of(VARIANTS["sne"][method], size["factors"], partial(steps, method, solver))
         _tune(results, "sne", case, method, grid, budgets["tuned"], tuning_seeds, size["seeds"])
 
 
 def _literal(P, d):
-    """The problem without the library's steps: all pairs are sampled, no metric, no limit but Algorithm 1's own."""
+    """The problem with plain steps: all pairs are sampled, and only Algorithm 1 clips its steps."""
     problem = SNEProblem(P, d, near_field=False)
     problem.metric = None
     problem.advice = problem.advice.only("max_iter", "record_every", "unbounded_below", "published", "many_minima")
@@ -233,7 +233,7 @@ def _literal(P, d):
 
 
 def count(n_runs=20):
-    """Lemma 3.1: runs of Algorithm 1 with random batch sizes, the IFO they used and the lemma's number."""
+    """Lemma 3.1: runs of Algorithm 1 with random batch sizes, their IFO and the number in the lemma."""
     problem = PortfolioProblem(make_gaussian_returns(500, 5, random_state=0))
     rng, counts = np.random.default_rng(0), []
     for k in range(n_runs):
@@ -245,7 +245,7 @@ def count(n_runs=20):
 
 
 def theory(epsilon, seeds):
-    """Proposition 3.2, printed and corrected, and the mean of |grad Phi| over the iterates with the corrected one."""
+    """Proposition 3.2, as printed and corrected, and the mean of |grad Phi| over the iterates for the latter."""
     problem = FallingValley()
     constants, proposition = problem.constants(), {"epsilon": epsilon}
     for variant in ("paper", "corrected"):

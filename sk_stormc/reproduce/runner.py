@@ -1,4 +1,4 @@
-"""What the experiments share: run methods from several seeds, show progress, make the table and the picture."""
+"""Common functions of the experiments: run methods with several seeds, show progress, make the table and the figure."""
 
 import itertools
 import sys
@@ -30,32 +30,32 @@ __all__ = [
     "summarize",
 ]
 
-TARGET = 1e-3  # the relative gap that passes are counted to
+TARGET = 1e-3  # relative gap that defines the reported number of passes
 
 
 @dataclass(frozen=True)
 class Case:
-    """A problem to run methods on."""
+    """A problem on which methods are run."""
 
     name: str
     problem: CompositionalProblem
-    x0: np.ndarray  # the start of all methods
+    x0: np.ndarray  # the initial point of all methods
     optimum: float = 0.0  # Phi*, the smallest value of Phi
-    scale: float = 1.0  # what a relative gap is relative to, |Phi*| for the portfolio
-    stream: Callable | None = None  # of a seed: a fresh stream whose expectation is the problem, to run methods on
+    scale: float = 1.0  # denominator of the relative gap, |Phi*| for the portfolio
+    stream: Callable | None = None  # function of a seed that returns a new stream, whose expectation is the problem
 
 
 @dataclass(frozen=True)
 class Run:
-    """One method on one case from one seed; records are about one a pass, x_0 first, the returned x last."""
+    """A run of one method on one case with one seed. There is about one record per pass, from x_0 to the returned x."""
 
     case: Case
     method: str
     seed: int
-    ifo: np.ndarray  # cumulative, at the records
+    ifo: np.ndarray  # cumulative IFO at the records
     gap: np.ndarray  # Phi - Phi* at the records
-    gradient_norm: np.ndarray  # |grad Phi| at the records, of the exact gradient
-    seconds: float  # wall time of `minimize` with Phi at the records, without the exact gradients
+    gradient_norm: np.ndarray  # |grad Phi| at the records, from the exact gradient
+    seconds: float  # wall time of `minimize`, including Phi at the records, without the exact gradients
     stop_reason: str
     n_iter: int
     x: np.ndarray = field(repr=False)
@@ -67,24 +67,24 @@ class Run:
 
     @property
     def passes(self):
-        """IFO at the first record within `TARGET`, in passes; inf where there is none."""
+        """IFO at the first record within `TARGET`, in passes; inf if there is none."""
         near = np.flatnonzero(self.gap <= TARGET * self.case.scale)
         problem = self.case.problem
         return self.ifo[near[0]] / (2 * problem.n_inner + problem.n_outer) if near.size else np.inf
 
 
 def check_methods(names, methods):
-    """The parameters of the methods asked for."""
+    """The parameters of the requested methods."""
     names = list(names)
     unknown = [name for name in names if name not in methods]
     if unknown or not names:
-        found = ", ".join(map(repr, unknown)) or "none"
-        raise ValueError(f"methods must be some of {', '.join(methods)}; got {found}")
+        invalid = ", ".join(map(repr, unknown)) or "none"
+        raise ValueError(f"methods must be some of {', '.join(methods)}; got {invalid}")
     return {name: methods[name] for name in names}
 
 
 def run_methods(jobs, *, max_ifo, n_seeds, first_seed=0, progress=None):
-    """Run methods on cases, ``jobs`` of (case, parameters by method), from first_seed, first_seed + 1, ..."""
+    """Run methods on cases, ``jobs`` of (case, parameters by method), with the seeds first_seed, first_seed + 1, ..."""
     check_int("max_ifo", max_ifo, low=1)
     check_int("n_seeds", n_seeds, low=1)
     todo = [(case, *item) for case, methods in jobs for item in methods.items()]
@@ -97,12 +97,12 @@ def run_methods(jobs, *, max_ifo, n_seeds, first_seed=0, progress=None):
 
 
 def _run(case, method, params, seed, max_ifo):
-    """Run one method; its solver is that of its name, if the parameters have no ``solver``."""
+    """Run one method, with the solver of its name unless the parameters contain ``solver``."""
     values, norms, aside = [], [], 0.0
     problem = case.problem if case.stream is None else case.stream(seed)
 
     def add(point):
-        # a stream itself knows only the Phi of its latest rows
+        # a stream evaluates Phi only on its latest rows
         values.append(point.fun if case.stream is None else case.problem.objective(point.x))
         norms.append(np.linalg.norm(case.problem.gradient(point.x)))
 
@@ -113,7 +113,7 @@ def _run(case, method, params, seed, max_ifo):
         aside += time.perf_counter() - began
 
     began = time.perf_counter()
-    with warnings.catch_warnings():  # stop_reason has the same information, and Phi is known to have a minimum
+    with warnings.catch_warnings():  # stop_reason has the same information, and Phi has a minimum
         warnings.simplefilter("ignore", ConvergenceWarning)
         result = minimize(
             problem,
@@ -124,14 +124,14 @@ def _run(case, method, params, seed, max_ifo):
             **{"solver": method, **params},
         )
     seconds = time.perf_counter() - began - aside
-    if result.stop_reason == StopReason.INTERRUPTED:  # Ctrl-C is for the whole experiment
+    if result.stop_reason == StopReason.INTERRUPTED:  # Ctrl-C ends the whole experiment
         raise KeyboardInterrupt
     if not result.n_iter and result.ifo[-1] > max_ifo:
         raise ValueError(f"--ifo must pay for the first batch of {method}, {result.ifo[-1]}; got {max_ifo}")
     if len(values) < len(result.ifo):  # the returned x is recorded without a call
         with np.errstate(over="ignore", invalid="ignore"):
             add(result)
-    gap = np.maximum(np.array(values) - case.optimum, 0.0)  # negative by rounding only
+    gap = np.maximum(np.array(values) - case.optimum, 0.0)  # negative only by rounding
     return Run(
         case=case,
         method=method,
@@ -148,7 +148,7 @@ def _run(case, method, params, seed, max_ifo):
 
 @contextmanager
 def progress_line():
-    """A line on stderr for as long as the block lasts, rewritten in place on a terminal."""
+    """A progress line on stderr for the duration of the block, rewritten in place on a terminal."""
     stream, width = sys.stderr, 0
     terminal = stream.isatty()
 
@@ -176,7 +176,7 @@ def group_runs(runs):
 
 
 def curves(by_case, relative=False):
-    """What `plot_curves` draws of runs by case and method: IFO, gaps (as parts of the case's scale) and gradients."""
+    """The curves of runs by case and method for `plot_curves`: IFO, gaps (optionally relative) and gradients."""
     return {
         case: {
             method: [(r.ifo, r.gap / r.case.scale if relative else r.gap, r.gradient_norm) for r in runs]
@@ -187,15 +187,15 @@ def curves(by_case, relative=False):
 
 
 def draw_runs(runs, path):
-    """Draw gaps and gradients against IFO, a row for each case, and save the picture."""
-    from sk_stormc.plotting import plot_curves  # matplotlib: not for --help
+    """Draw gaps and gradients against IFO, with a row for each case, and save the figure."""
+    from sk_stormc.plotting import plot_curves  # imports matplotlib, which --help does not need
 
     labels = ["objective gap  $\\Phi(x) - \\Phi^*$", "exact gradient  $|\\nabla\\Phi(x)|$"]
     plot_curves(curves(group_runs(runs)), labels).savefig(path, dpi=150)
 
 
 def summarize(runs, passes=True):
-    """A table of the runs: for each case and method the median over the seeds."""
+    """A table of the runs, with the median over the seeds for each case and method."""
     header = ["data set", "method", "IFO", "Phi - Phi*", "|grad Phi|", *["passes to 1e-3"] * passes, "seconds"]
     rows, notes = [], []
     for case, by_method in group_runs(runs).items():

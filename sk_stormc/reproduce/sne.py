@@ -1,9 +1,9 @@
-"""The paper's SNE experiment: five methods and L-BFGS at equal IFO, and what the embeddings look like.
+"""The paper's SNE experiment: five methods and L-BFGS at equal IFO, and their embeddings.
 
-Digits of scikit-learn (1797 x 64) take the place of the paper's 2000 images of MNIST, which would have to be fetched.
-All methods start at principal components and sample with the near field exact, in five dimensions in place of the
-paper's ten: that takes half the time, and the methods differ as little. The paper's own step (one length for all
-points) and start (all coordinates i/n) are shown too, for what they do.
+scikit-learn's digits (1797 x 64) replace the paper's 2000 images of MNIST, which would have to be downloaded. All
+methods start from principal components and compute the near field exactly. The embeddings have five dimensions instead
+of the paper's ten, which takes half the time and gives equally small differences between the methods. The paper's own
+step (one length for all points) and initialization (all coordinates i/n) are shown for comparison.
 """
 
 from dataclasses import replace
@@ -35,7 +35,7 @@ __all__ = [
 
 MAX_IFO = 400_000
 DIMENSION, PERPLEXITY, SPREAD = 5, 30.0, 3.0
-METHODS = {  # parameters; the rate falls to 0 within the budget
+METHODS = {  # parameters; the learning rate decreases to 0 within the budget
     "scgd": {},
     "asc-pg": {"beta": 0.9},
     "vrsc-pg": {},
@@ -44,18 +44,18 @@ METHODS = {  # parameters; the rate falls to 0 within the budget
     "lbfgs": {},
     "storm-c-paper": {},
 }
-LABELS = ["mean divergence  KL$(P_i\\,\\|\\,Q_i)$", "exact gradient  $|\\nabla\\Phi(x)|$"]  # of the picture
-RECORDS = 20  # of a run
+LABELS = ["mean divergence  KL$(P_i\\,\\|\\,Q_i)$", "exact gradient  $|\\nabla\\Phi(x)|$"]  # labels of the figure
+RECORDS = 20  # number of records of a run
 RANK_ONE = "storm-c-paper, x_i = i/n"
 
 
 def affinities_of(X):
-    """The affinities of the experiment's perplexity."""
+    """The affinities with the perplexity of the experiment."""
     return perplexity_affinities(X, min(PERPLEXITY, (len(X) - 1) / 3))
 
 
 def starts(X, d):
-    """Where runs begin: principal components, the first with a standard deviation of 3; and the paper's x_i = i/n."""
+    """The initializations: principal components, the first with a standard deviation of 3; and x_i = i/n."""
     n = len(X)
     start = PCA(min(d, *X.shape), random_state=0).fit_transform(X)
     start = np.hstack([start, np.zeros((n, d - start.shape[1]))]) * (SPREAD / start[:, 0].std())
@@ -69,7 +69,7 @@ def sne_case(name, problem, x0):
 
 
 def scheduled(problem, method, max_ifo, epoch_length=None):
-    """The problem's learning rate, falling to 0 within a budget."""
+    """The problem's learning rate, decreasing to 0 within a budget."""
     n, B = problem.n_inner, problem.advice.batch_size[0]
     sampled = n if B is None else B + problem.n_near
     iteration = n + 2 * sampled
@@ -83,7 +83,7 @@ def scheduled(problem, method, max_ifo, epoch_length=None):
 
 
 def run_sne(X, methods=tuple(METHODS), *, n_components=DIMENSION, max_ifo=MAX_IFO, n_seeds=3, progress=None):
-    """Embed points by each method, from principal components, at equal IFO."""
+    """Embed points with each method, from principal components, at equal IFO."""
     methods = check_methods(methods, METHODS)
     check_int("max_ifo", max_ifo, low=1)
     P, name, jobs = affinities_of(X), f"d = {n_components}", []
@@ -101,7 +101,7 @@ def run_sne(X, methods=tuple(METHODS), *, n_components=DIMENSION, max_ifo=MAX_IF
 
 
 def embedding_of(run):
-    """The points of a run's end."""
+    """The points at the end of a run."""
     return run.x.reshape(run.case.problem.n_blocks, -1)
 
 
@@ -119,7 +119,7 @@ def summarize(X, y, runs):
 
 
 def label_accuracy(embedding, y):
-    """Share of the points whose label is that of most of their 10 nearest in the embedding, themselves left out."""
+    """The fraction of points whose label is that of most of their 10 nearest neighbours in the embedding."""
     near = NearestNeighbors(n_neighbors=10).fit(embedding).kneighbors(return_distance=False)
     votes = (y[near][:, :, None] == np.arange(y.max() + 1)).sum(axis=1)
     return float(np.mean(votes.argmax(axis=1) == y))
@@ -131,8 +131,8 @@ def add_arguments(parser):
 
 
 def report(args):
-    """Run the experiment, print its table and write its pictures: curves, and embeddings coloured by label."""
-    from sk_stormc.plotting import plot_curves, plot_embeddings  # matplotlib: not for --help
+    """Run the experiment, print its table and save its figures: curves, and embeddings coloured by label."""
+    from sk_stormc.plotting import plot_curves, plot_embeddings  # imports matplotlib, which --help does not need
 
     if args.data is None:
         (X, y), about = load_digits(return_X_y=True), "scikit-learn's digits, 1797 x 64, in place of MNIST"

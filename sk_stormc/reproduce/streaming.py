@@ -1,9 +1,9 @@
-"""The paper's portfolio experiment on streams: five published methods and the automatic one, every row seen once.
+"""The paper's portfolio experiment on streams: five published methods and the automatic one, with each row used once.
 
-The paper's data are daily returns of six regions in percent. Two generated markets of 25 assets take their place, with
-the curvatures that the returns of Global ex US (34) and of Japan (80) have, or the six sets themselves (--french), of
-which rows are drawn at random for ever. All methods start from x_0 = ones. Phi is the expectation, not that of the rows
-at hand.
+The paper uses daily returns of six regions in percent. By default they are replaced by two generated markets of 25
+assets, with the curvatures of the returns of Global ex US (34) and of Japan (80). --french uses the six sets
+themselves, from which rows are drawn at random without end. All methods start from x_0 = ones. Phi is the expectation,
+not the mean over the rows so far.
 """
 
 from functools import partial
@@ -20,9 +20,9 @@ __all__ = ["MAX_IFO", "METHODS", "REGIONS", "french_sets", "make_market", "marke
 
 MAX_IFO = 3_000_000  # 10,000 iterations of STORM-C at the published batch sizes
 REGIONS = ("Global_ex_US", "Global", "Asia_Pacific_ex_Japan", "Europe", "North_America", "Japan")
-CHUNK = 4096  # rows that come at once
+CHUNK = 4096  # rows that arrive at a time
 
-# A stream gives g, its Jacobian and f batches of one size: f has five rows where the published scripts have one.
+# The batches of a stream have the same size for g, its Jacobian and f: f has five rows, one in the published scripts.
 _AVERAGING = {"learning_rate": 1e-3, "batch_size": 2000, "beta": 0.9, "tol": 0}
 _EPOCHS = {"learning_rate": 1e-3, "checkpoint_batch_size": 2000, "batch_size": 5, "epoch_length": 20, "tol": 0}
 METHODS = {
@@ -33,11 +33,11 @@ METHODS = {
     "storm-c-paper": {"tol": 0},
     "storm-c": {},
 }
-AUTOMATIC = ("storm-c",)  # in the assets' own scales, as the estimator has them
+AUTOMATIC = ("storm-c",)  # with the scales of the assets, as in the estimator
 
 
 def make_market(curvature, n_assets=25, random_state=0):
-    """Mean and covariance of daily returns in percent: a common factor, and a little of their own."""
+    """Mean and covariance of daily returns in percent: a common factor plus small specific returns."""
     rng = np.random.default_rng(random_state)
     beta, own = rng.uniform(0.8, 1.2, n_assets), rng.uniform(0.2, 0.5, n_assets)
     S = np.outer(beta, beta) + np.diag(own**2)
@@ -45,17 +45,17 @@ def make_market(curvature, n_assets=25, random_state=0):
 
 
 def markets():
-    """The two generated markets."""
+    """Generate the two markets."""
     return {f"curvature {curvature}": make_market(curvature) for curvature in (34, 80)}
 
 
 def french_sets(data_home=None):
-    """The paper's six sets of daily returns, in percent; downloaded where they are not in ``data_home`` yet."""
-    found = {}
+    """The paper's six sets of daily returns, in percent, downloaded if they are not in ``data_home``."""
+    data_sets = {}
     for region in REGIONS:
         returns = 100 * np.asarray(fetch_french_portfolios(region, "OP", data_home=data_home).returns)
-        found[region] = returns[np.isfinite(returns).all(axis=1)]
-    return found
+        data_sets[region] = returns[np.isfinite(returns).all(axis=1)]
+    return data_sets
 
 
 def stream_case(name, source, metric=None):
@@ -64,12 +64,12 @@ def stream_case(name, source, metric=None):
     if gaussian:
         mean, root = source[0], np.linalg.cholesky(source[1])
         steps = np.sqrt(len(mean)) * root.T
-        problem = PortfolioProblem(np.vstack([mean + steps, mean - steps]))  # rows of that mean and covariance
+        problem = PortfolioProblem(np.vstack([mean + steps, mean - steps]))  # rows with this mean and covariance
     else:
         problem = PortfolioProblem(source)
 
     def rows(seed):
-        rng = np.random.default_rng([seed, 1])  # not the generator of the method
+        rng = np.random.default_rng([seed, 1])  # a generator that the method does not use
         while True:
             if gaussian:
                 yield mean + rng.standard_normal((CHUNK, len(mean))) @ root.T
@@ -88,7 +88,7 @@ def stream_case(name, source, metric=None):
 
 
 def run_streaming(sources=None, methods=tuple(METHODS), *, max_ifo=MAX_IFO, n_seeds=3, progress=None):
-    """Run the streaming portfolio experiment, at the published constants."""
+    """Run the streaming portfolio experiment with the published constants."""
     methods = check_methods(methods, METHODS)
     jobs = []
     for name, source in (markets() if sources is None else sources).items():
@@ -105,7 +105,7 @@ def add_arguments(parser):
 
 
 def report(args):
-    """Run the experiment, print its table and write its picture."""
+    """Run the experiment, print its table and save its figure."""
     sources = french_sets() if args.french else None
     with progress_line() as show:
         runs = run_streaming(sources, args.methods, max_ifo=args.ifo, n_seeds=args.seeds, progress=show)

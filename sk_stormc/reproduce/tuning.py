@@ -1,4 +1,4 @@
-"""Tune a method on seeds of its own, then report it on others."""
+"""Tune a method on separate seeds, and report it on others."""
 
 import math
 from collections.abc import Callable
@@ -9,12 +9,12 @@ import numpy as np
 
 __all__ = ["KEPT", "VARIANTS", "WIDER", "Setting", "largest_curvature", "settings_of", "tune"]
 
-KEPT = 3  # settings that are run with all tuning seeds; the others with the first only
-WIDER = 8  # learning rates that a grid is widened by, at most, while its best one stands at an end
+KEPT = 3  # settings that are run with all tuning seeds; the others are run with the first seed only
+WIDER = 8  # maximum number of learning rates that are added to a grid while the best one is at an end
 
 
-# Variants of each method. "exponent": the learning rate decreases as (t + 1)^exponent, and so does beta as the method's
-# own paper has it.
+# Variants of each method. "exponent": the learning rate decreases as (t + 1)^exponent, and beta decreases as in the
+# paper of the method.
 _EXPONENTS = {"scgd": -3 / 4, "asc-pg": -5 / 9}
 
 
@@ -95,7 +95,7 @@ VARIANTS = {
 
 @dataclass(frozen=True)
 class Setting:
-    """A point of a grid; one at an end of its learning rates makes the next one beyond it."""
+    """A point of a grid, which can generate the next point beyond an end of the learning rates."""
 
     text: str
     params: dict
@@ -103,7 +103,7 @@ class Setting:
 
     @property
     def at_end(self):
-        """Whether the learning rate is the smallest or the largest that was tried."""
+        """Whether the learning rate is the smallest or the largest that was tested."""
         return self.beyond is not None
 
 
@@ -122,8 +122,8 @@ def settings_of(variants, rates, params_of):
 def tune(settings, value_of, tuning_seeds):
     """The setting with the smallest median value over the tuning seeds, and the values of all with the first seed.
 
-    All settings are run with the first seed, the `KEPT` best of them with the others too. While the best one stands at
-    an end of the grid, the grid is widened there, by up to `WIDER` rates.
+    All settings are run with the first seed, and the best `KEPT` settings also with the others. While the best setting
+    is at an end of the grid, the grid is extended there, by up to `WIDER` rates.
     """
 
     def value(setting, seeds):

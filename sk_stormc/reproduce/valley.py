@@ -1,4 +1,4 @@
-"""A non-convex composition whose constants are known: the problem of the experiment `complexity`."""
+"""A non-convex composition with known constants: the problem of the experiment `complexity`."""
 
 import math
 
@@ -15,7 +15,7 @@ __all__ = ["FallingValley"]
 SIZE = 10  # d = l
 BEND = 0.25  # c
 N = 2**20
-KINDS = 32  # of components; the columns of the table are orthogonal to one another and to ones
+KINDS = 32  # number of kinds of components; the columns of the table are orthogonal to one another and to ones
 WAVES = hadamard(KINDS)[:, 1 : 2 * SIZE + 1].astype(float)
 
 
@@ -25,7 +25,7 @@ def bounded(problem):
 
 
 class Kinds(FiniteSource):
-    """Draws of the kinds of components: all that matters of an index."""
+    """Draws of the kinds of components, which determine the components."""
 
     def draw_inner(self, rng, shape):
         """Numbers below KINDS."""
@@ -35,17 +35,18 @@ class Kinds(FiniteSource):
 
 
 class FallingValley(CompositionalProblem):
-    """A bent valley that falls for ever, ever more slowly, in ten variables and with noise that never vanishes.
+    """A bent valley in ten variables, along which Phi decreases for ever and ever more slowly, with persistent noise.
 
     f(y) = (1 + y_1^2)^(-1/2) + sum_{k>1} log(1 + y_k^2) / 2, which is not convex, and
-    g(x) = (x_1, x_2 - c sin(x_1 + 2), ..., x_l - c sin(x_1 + l)) with c = 1/4. So Phi >= 0, which is its infimum and is
-    not attained. Every component of g and of f has waves of its own added, sigma (s cos x + s' sin x) and
-    tau (s sin y - s' cos y) in each coordinate, where the signs s and s' have mean zero and are uncorrelated over 32
-    kinds of components, 2^15 each.
+    g(x) = (x_1, x_2 - c sin(x_1 + 2), ..., x_l - c sin(x_1 + l)) with c = 1/4. Hence Phi >= 0, and 0 is the infimum,
+    which is not attained. Every component of g and of f contains its own waves, sigma (s cos x + s' sin x) and tau (s
+    sin y - s' cos y) in each coordinate, where the signs s and s' have mean zero and are uncorrelated over 32 kinds of
+    components, 2^15 each.
 
-    Down the valley |grad Phi| falls as y_1^-2. With steps of length eps its sum over the way tends to a constant times
-    1/eps, so that its average is eps after T ~ eps^-2 steps; plain gradient descent takes T ~ eps^-1.5. Across the
-    valley curvature turns the noise of the steps into a gradient, which limits the accuracy at given steps and batches.
+    Along the valley |grad Phi| decreases as y_1^-2. With steps of length eps its sum over the path tends to a constant
+    times 1/eps, so that its average is eps after T ~ eps^-2 steps; plain gradient descent needs T ~ eps^-1.5. Across
+    the valley the curvature turns the noise of the steps into a gradient, which limits the accuracy for given steps and
+    batches.
 
     Parameters
     ----------
@@ -75,14 +76,14 @@ class FallingValley(CompositionalProblem):
         return ProblemConstants(L_f, L_g, M_f * L_g + M_g**2 * L_f, M_f, M_g, tau**2 * SIZE, H, H, Delta)
 
     def initial_point(self, rng):
-        """x_0: y_1 = 1, where h is steepest, the others half way up."""
+        """x_0, with y_1 = 1, where h is steepest, and the other coordinates half way up."""
         x = np.full(SIZE, 0.5)
         x[0] = 1.0
         x[1:] += BEND * np.sin(1.0 + self._phases)
         return x
 
     def inner_batch(self, draws, weights=None):
-        """The means of s and of s' over a batch: 0 over all components."""
+        """The means of s and of s' over a batch, which are 0 over all components."""
         if draws is None:
             return np.zeros(SIZE), np.zeros(SIZE)
         signs = np.bincount(draws, weights, minlength=KINDS).dot(WAVES) / draws.size

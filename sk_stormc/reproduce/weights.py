@@ -1,6 +1,6 @@
 """Weights of a portfolio of your own returns.
 
-The weights are printed with what they would have earned, and written to a file where --out is given.
+The weights are printed with the return that they would have earned, and saved to a file if --out is given.
 """
 
 import csv
@@ -54,7 +54,7 @@ def add_arguments(parser):
 
 
 def report(args):
-    """Fit, print the weights and write them."""
+    """Fit, print the weights and save them."""
     read = read_returns(args.data, args.drop_missing, args.unit)
     if args.risk_measure == "cdar" and read.dates is not None and order_of(read.dates) != 1:
         raise ValueError(

@@ -1,4 +1,4 @@
-"""The report's text, in Markdown, and its pictures."""
+"""The text of the report, in Markdown, and its figures."""
 
 import numpy as np
 
@@ -39,7 +39,7 @@ metric, a limit to each point's step, and a rate that falls to 0 with the budget
 
 
 def write_report(results, sizes, published, *, quick, seconds):
-    """The whole report; ``published`` has the methods' published parameters, by experiment."""
+    """The whole report. ``published`` contains the published parameters of the methods, by experiment."""
     parts = [_head(quick, seconds), _claims(results), _settings(sizes)]
     for experiment, title in TITLES.items():
         about = _SNE if experiment == "sne" else EXPERIMENTS[experiment].__doc__.strip()
@@ -102,7 +102,7 @@ def _settings(sizes):
 
 
 def _methods(params):
-    """The parameters or variants of each method, those of equal ones together."""
+    """The parameters or variants of each method, grouped if they are equal."""
     methods_of = {}
     for method in METHODS:
         one = params[method]
@@ -130,7 +130,7 @@ def _table(results, experiment, part):
 
 
 def _ends(entry, shown):
-    """Calls, median and worst gap, and seconds of the runs, as cells."""
+    """IFO, median and worst gap, and seconds of the runs, as cells."""
     gaps = [
         shown.format(gap) if np.isfinite(gap) else "overflow" for gap in (np.median(entry.gaps()), max(entry.gaps()))
     ]
@@ -168,8 +168,8 @@ def _listed(values):
 
 
 def draw(results, out):
-    """Draw and save all pictures."""
-    from sk_stormc.plotting import plot_curves  # matplotlib: not for --help
+    """Draw and save all figures."""
+    from sk_stormc.plotting import plot_curves  # imports matplotlib, which --help does not need
 
     figures = {}
     for experiment, axes in AXES.items():

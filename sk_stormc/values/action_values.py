@@ -1,4 +1,4 @@
-"""Values of actions from logged transitions: LSTDQ for a given policy, LSPI for the best one."""
+"""Values of actions from logged transitions: LSTDQ for a given policy, LSPI for the optimal policy."""
 
 from __future__ import annotations
 
@@ -27,66 +27,67 @@ POLICIES = 50  # default of the largest number of policies that are evaluated
 
 
 class ActionValueEstimator(FittedActionValues):
-    """Action values Q(s, a), linear in features, under a given policy or under the best one.
+    """Action values Q(s, a), linear in features, of a given policy or of the optimal policy.
 
     Q(s, a) = <phi(s), coef_[a]> + intercept_[a] is the expected sum of discounted rewards after action a in state s, if
-    the policy acts from there on. A row of the data is a transition: X has the state, ``action`` the action, y the
-    reward and next_X the successor. The behaviour policy that made the log may be any policy that tries all actions.
-    Neither its probabilities nor importance ratios are needed.
+    the policy is followed afterwards. A row of the data is a transition: X contains the state, ``action`` the action, y
+    the reward and next_X the successor. The behaviour policy that generated the log may be any policy that tries all
+    actions. Neither its probabilities nor importance ratios are needed.
 
     Parameters
     ----------
     policy : "greedy", callable or array-like, default="greedy"
-        The policy to evaluate. "greedy" looks for the best policy by least-squares policy iteration (LSPI): it
-        evaluates a policy, takes the policy that is greedy for these values, and repeats this until the policy does not
-        change. If policies form a cycle, which approximate values can cause, it starts again from the policy that
-        always takes the first action. In a second cycle it continues with a mixture of the cycle's policies. A callable
-        gets rows of next_X and returns an action for each, or probabilities of shape (n_rows, n_actions) in the order
-        of ``actions_``. An array is for states that are numbers (X has one column) or indicators (one-hot): actions of
-        shape (n_states,), or probabilities of shape (n_states, n_actions). The attribute ``policy`` is the method
-        below; `get_params` returns the parameter.
+        The policy to evaluate. "greedy" approximates the optimal policy by least-squares policy iteration (LSPI): it
+        alternates between evaluating a policy and replacing it with the policy that is greedy for its values, until the
+        policy does not change. If policies form a cycle, which approximate values can cause, LSPI restarts from the
+        policy that always takes the first action. In a second cycle it continues with a mixture of the cycle's
+        policies. A callable receives rows of next_X and returns an action for each, or probabilities of shape (n_rows,
+        n_actions) in the order of ``actions_``. An array is for states that are numbers (X has one column) or
+        indicators (one-hot): actions of shape (n_states,), or probabilities of shape (n_states, n_actions). The
+        attribute ``policy`` is the method below; `get_params` returns the parameter.
     gamma : float, default=0.95
-        Discount factor in [0, 1]. 1 is for episodes that all end.
+        Discount factor in [0, 1]. A factor of 1 requires that all episodes end.
     solver : str or CompositionalSolver, default="auto"
-        "lstd" solves the equations of LSTDQ. "auto" is "lstd" with "greedy" and in `partial_fit`. In `fit` with a given
-        policy it is "lstd" for at most 2000 features of all actions together, and "storm-c" for more; intercepts count.
-        With a given policy it may be any other solver that `BellmanValueEstimator` takes.
+        "lstd" solves the equations of LSTDQ. "auto" selects "lstd" with "greedy" and in `partial_fit`. In `fit` with a
+        given policy it selects "lstd" for at most 2000 features of all actions together, including intercepts, and
+        "storm-c" for more. With a given policy all other solvers of `BellmanValueEstimator` are supported.
     features : transformer, default=None
-        Transformer that is fitted on X and applied to X and next_X alike. None takes X as it is. Each action has
-        coefficients of its own for all features.
+        Transformer that is fitted on X and applied to both X and next_X. None uses X itself. Each action has its own
+        coefficients for all features.
     fit_intercept : bool, default=True
         Whether each action has an intercept.
     alpha : float, default=0.0
         Ridge of LSTDQ: the solution is that of (A + alpha I) w = b. Intercepts are not penalised.
     max_iter : int, default=None
-        With "greedy" the largest number of policies that are evaluated; None means 50. Otherwise it is passed to the
+        With "greedy" the maximum number of policies that are evaluated; None means 50. Otherwise it is passed to the
         solver.
     tol : float, default=None
-        Passed to the solver. None keeps the solver's own value. Neither "greedy" nor "lstd" uses it.
+        Passed to the solver. None means the default of the solver. Neither "greedy" nor "lstd" uses it.
 
     Attributes
     ----------
     actions_ : ndarray of shape (n_actions,)
         The actions, sorted.
     coef_ : ndarray of shape (n_actions, n_features)
-        Coefficients of the transformed features. A coefficient is 0 for a feature that no row with the action has.
+        Coefficients of the transformed features. A coefficient is 0 if its feature is 0 in all rows with the action.
     intercept_ : ndarray of shape (n_actions,)
         The intercepts. They are 0 with ``fit_intercept=False``.
     policy_changes_ : ndarray of shape (n_iter_,)
-        Only for "greedy": for each policy, the fraction of successors in which the best action by its values differs
-        from the policy's action. The first policy is uniform. The last entry is 0 if the policy has converged.
+        Only for "greedy": for each policy, the fraction of successors for which the greedy action for its values
+        differs from the action of the policy. The first policy is uniform. The last entry is 0 if the policy has
+        converged.
     features_ : transformer or None
         The fitted transformer.
     n_iter_ : int
-        Number of policies that were evaluated, or of the solver's iterations.
+        Number of policies that were evaluated, or of iterations of the solver.
     loss_curve_ : ndarray of shape (n_records,)
-        The mean square projected Bellman error at the records. The first record of "lstd" is at coefficients of 0. With
-        "greedy" there is one more for each policy.
+        The mean squared projected Bellman error at each record. The first record of "lstd" is at coefficients of 0.
+        With "greedy" there is an additional record for each policy.
     stop_reason_ : str
         Why the run ended: "converged", "max_iter", or as for `BellmanValueEstimator`.
     ifo_, solver_, rank_, condition_number_ : object
-        As for `BellmanValueEstimator`. "lstd" counts as one pass over the data for each policy. The last two are those
-        of the last system of equations.
+        As for `BellmanValueEstimator`. "lstd" counts as one pass over the data for each policy. ``rank_`` and
+        ``condition_number_`` are those of the last system of equations.
 
     See Also
     --------
@@ -96,12 +97,12 @@ class ActionValueEstimator(FittedActionValues):
     Notes
     -----
     A log has no information about actions that were never tried. With "greedy" an action is therefore not chosen in a
-    state that has a feature which no row with this action has, unless this holds for all actions. For indicators of
+    state with a feature that is 0 in all rows with this action, unless this holds for all actions. For indicators of
     states, these are the actions that were never taken in the state. With features that all states share, such as
-    radial basis functions, such actions are not recognised, and their values are extrapolated.
+    radial basis functions, such actions are not detected, and their values are extrapolated.
 
-    With gamma = 1 an action that only delays the end is worth as much as one that leads there, and `policy` may take it
-    forever. A gamma below 1 prefers the shorter way.
+    With gamma = 1 an action that only delays the end has the same value as one that leads to it, and `policy` may
+    choose it forever. A gamma below 1 prefers the shorter way.
 
     References
     ----------
@@ -109,7 +110,7 @@ class ActionValueEstimator(FittedActionValues):
 
     Examples
     --------
-    There are three cells in a row. Action 1 goes to the right, action 0 to the left. Leaving at the right end gives a
+    There are three cells in a row. Action 1 moves to the right, action 0 to the left. Leaving at the right end gives a
     reward of 1.
 
     >>> import numpy as np
@@ -179,7 +180,7 @@ class ActionValueEstimator(FittedActionValues):
         terminal: ArrayLike | None = None, time: ArrayLike | None = None, episode: ArrayLike | None = None,
         sample_weight: ArrayLike | None = None
     ) -> Self:
-        """Find the values of actions, and with "greedy" the best policy.
+        """Fit the values of actions and, with "greedy", the policy.
 
         Parameters
         ----------
@@ -199,14 +200,14 @@ class ActionValueEstimator(FittedActionValues):
         Raises
         ------
         ValueError
-            As for `BellmanValueEstimator.fit`, and if actions are not labels, the solver is neither "auto" nor "lstd"
-            with "greedy", or a policy does not fit the states and actions.
+            As for `BellmanValueEstimator.fit`, and if actions are not labels, a solver other than "auto" and "lstd" is
+            used with "greedy", or a policy does not match the states and actions.
 
         Warns
         -----
         UserWarning
-            As for `BellmanValueEstimator`, and if ``action`` is None, if a given policy takes actions that the log
-            lacks, or if the log does not tell which action is better.
+            As for `BellmanValueEstimator`, and if ``action`` is None, if a given policy takes actions that are not in
+            the log, or if the log has no information about which action is better.
         ConvergenceWarning
             If the policy still changes after ``max_iter`` policies.
         """
@@ -282,22 +283,22 @@ class ActionValueEstimator(FittedActionValues):
         self, X: Features, y: ArrayLike, *, action: ArrayLike | None = None, next_X: Features | None = None,
         terminal: ArrayLike | None = None, sample_weight: ArrayLike | None = None, actions: ArrayLike | None = None
     ) -> Self:
-        """Continue with the next transitions of a stream, for a given policy and "auto" or "lstd".
+        """Update the values with the next transitions of a stream, for a given policy and "auto" or "lstd".
 
         After every call the solution is that of `fit` on all rows of the stream, up to rounding, for any division into
-        chunks. It keeps sums in four matrices with n_features * n_actions rows and columns, of at most 4000. Chunks of
-        about as many rows are the most efficient. ``alpha`` may change between calls. `gamma`, `policy` and
-        `fit_intercept` must not. Rows of an earlier `fit` do not count, but its fitted ``features`` and its actions are
-        kept.
+        chunks. Four matrices of sums are stored. They have n_features * n_actions rows and columns, which must be at
+        most 4000. Chunks with about the same number of rows are the most efficient. ``alpha`` may change between calls.
+        `gamma`, `policy` and `fit_intercept` must not. Rows of an earlier `fit` do not count, but its fitted
+        ``features`` and its actions are kept.
 
-        With policy="greedy" there is no `partial_fit`, because each policy needs its own sums over all transitions.
+        policy="greedy" does not support `partial_fit`, because each policy needs its own sums over all transitions.
 
         Parameters
         ----------
         X, y, action, next_X, terminal
             As for `fit`.
         sample_weight : array-like of shape (n_transitions,), default=None
-            Weights of the transitions, on one scale for all chunks. Rows of weight 0 do not count.
+            Weights of the transitions, on the same scale for all chunks. Rows of weight 0 do not count.
         actions : array-like of shape (n_actions,), default=None
             In the first call, all actions that can occur. None means those of the first chunk.
 
@@ -308,10 +309,10 @@ class ActionValueEstimator(FittedActionValues):
         Raises
         ------
         ValueError
-            As for `fit`, for an action that the first call did not have, and if a parameter changes that must stay
+            As for `fit`, for an action that was not given in the first call, and if a parameter changes that must stay
             constant. The estimator is then unchanged.
         AttributeError
-            For policy="greedy", and for other solvers than "auto" and "lstd".
+            For policy="greedy", and for solvers other than "auto" and "lstd".
 
         Examples
         --------
@@ -337,7 +338,7 @@ class ActionValueEstimator(FittedActionValues):
 
 
 def warn_if_not_converged(changes):
-    """The stop reason of policy iteration. It warns if the policy has not converged."""
+    """The stop reason of policy iteration. Warns if the policy has not converged."""
     if not changes[-1]:
         return StopReason.CONVERGED
     warn(

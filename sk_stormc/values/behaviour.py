@@ -1,4 +1,4 @@
-"""Importance ratios where the behaviour policy is unknown: its probabilities from a classifier of actions."""
+"""Importance ratios for an unknown behaviour policy, whose probabilities are estimated by a classifier of actions."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from sk_stormc.values.policies import SUM, check_actions, check_probabilities
 def estimated_ratios(
     X: Features, action: ArrayLike, target: ArrayLike, classifier: Any, *, episode: ArrayLike | None = None, cv: int = 5
 ) -> FloatArray:
-    """Importance ratios of a target policy where the behaviour policy is unknown.
+    """Estimate the importance ratios of a target policy if the behaviour policy is unknown.
 
-    A classifier estimates the probability of each action in a state under the policy that acted. The probabilities of a
-    row are from a classifier that was fitted on other folds. A classifier that has seen the row would find the action
-    that was taken too probable, and the ratios would be too small.
+    A classifier estimates the probability of each action in a state under the behaviour policy. The probabilities of a
+    row are computed by a classifier that was fitted on other folds. A classifier that was fitted on the row would
+    overestimate the probability of the action that was taken, and the ratios would be too small.
 
     Parameters
     ----------
@@ -32,13 +32,13 @@ def estimated_ratios(
     action : array-like of shape (n_transitions,)
         The actions: integers or strings.
     target : array-like of shape (n_transitions, n_actions) or (n_transitions,)
-        Under the target policy, the probabilities of all actions in sorted order, or that of the action of the row.
-        Actions that no row has cannot be among them.
+        The probabilities, under the target policy, of all actions in sorted order, or of the action of the row. Actions
+        that no row has cannot be included.
     classifier : classifier
-        A classifier of scikit-learn with `predict_proba`, which is cloned. Its probabilities should be calibrated.
+        A scikit-learn classifier with `predict_proba`, which is cloned. Its probabilities should be calibrated.
     episode : array-like of shape (n_transitions,), default=None
-        A label of each row's episode. Rows of an episode are then in one fold. Pass it if the rows of an episode are
-        similar, or if the ratios are for `off_policy_value`, whose standard errors take episodes to be independent.
+        A label of each row's episode. All rows of an episode are in the same fold. Pass it if the rows of an episode
+        are similar, or if the ratios are for `off_policy_value`, whose standard errors assume independent episodes.
     cv : int, default=5
         Number of folds, at most the number of episodes or of the rows of the rarest action.
 
@@ -51,8 +51,8 @@ def estimated_ratios(
     ------
     ValueError
         If shapes disagree, the classifier has no `predict_proba`, there are fewer than two actions, episodes or rows of
-        an action, a probability of the target is not in [0, 1] or a row of them does not sum to 1, or the classifier
-        gives an action that was taken the probability 0 (the row is named).
+        an action, a probability of the target is not in [0, 1] or a row of them does not sum to 1, or the probability
+        that the classifier estimates for an action that was taken is 0 (the message names the row).
 
     See Also
     --------
@@ -67,7 +67,8 @@ def estimated_ratios(
 
     Examples
     --------
-    Whoever acted took action 1 more often the larger the first column was. The target takes both actions alike.
+    The behaviour policy takes action 1 more often for larger values of the first column. The target policy takes both
+    actions with equal probability.
 
     >>> import numpy as np
     >>> from sklearn.linear_model import LogisticRegression

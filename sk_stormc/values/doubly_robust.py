@@ -36,14 +36,14 @@ class QLog:
     action: np.ndarray
     source: Any  # the user's data that contain the successors
     follows: np.ndarray  # the same as numbers
-    at: np.ndarray  # row of each successor in these
+    at: np.ndarray  # row of each successor in ``source``
     terminal: np.ndarray
     now: np.ndarray  # the target's probabilities of the actions in the states
     after: np.ndarray  # the same in the successors
 
 
 def read_q_log(model, X, y, action, target, next_X, terminal, clock, order):
-    """Check the data of "dr" and "wdr", and sort the rows by episode and time. y is sorted already."""
+    """Check the data of "dr" and "wdr", and sort the rows by episode and time. y must be sorted."""
     for name, value in {"X": X, "action": action, "target": target}.items():
         if value is None:
             raise ValueError(
@@ -69,7 +69,7 @@ def read_q_log(model, X, y, action, target, next_X, terminal, clock, order):
     source, follows, at, kept, terminal = successors(model, X, states, next_X, terminal, None if given else clock)
     if by_row:
         kept = terminal | np.append(np.diff(clock) == 1, False)
-    if not kept.all():  # without these rows, which go on, terminal ones would count for too much
+    if not kept.all():  # without these rows, which are not terminal, terminal rows would have too much weight
         k = order[np.argmin(kept)]
         raise ValueError(
             "target must be a function of states for the methods 'dr' and 'wdr' where episodes are cut off, which also "
@@ -101,7 +101,7 @@ def _in_order(name, column, order):
 
 
 def folds_of(labels, cv):
-    """The fold of each episode, from the hashes of the labels: it does not depend on the order of the episodes."""
+    """The fold of each episode, from hashes of the labels, independent of the order of the episodes."""
     names = [str(label) for label in labels.tolist()]
     order = sorted(range(len(names)), key=lambda k: (zlib.crc32(names[k].encode()), names[k]))
     fold = np.empty(len(names), dtype=int)
@@ -110,10 +110,10 @@ def folds_of(labels, cv):
 
 
 def cross_fitted(log, gamma, numbers, fold, share):
-    """V(s) and r + gamma V(s') - Q(s, a) of all rows, by the model of the other folds; influences of the episodes.
+    """V(s) and r + gamma V(s') - Q(s, a) of all rows, with the model of the other folds; influences of the episodes.
 
-    ``share`` is the weight in the estimate of V(s') in the last row of an episode that was cut off, and 0 in other
-    rows. The other values of the model drop out of the expectation of a doubly robust estimate. The influence of an
+    ``share`` is the weight of V(s') in the estimate, for the last row of an episode that was cut off, and 0 for other
+    rows. The other values of the model cancel in the expectation of a doubly robust estimate. The influence of an
     episode is its first-order effect on the estimate through those values of the other folds, from the sandwich of the
     equations of their models.
     """
@@ -136,7 +136,7 @@ def cross_fitted(log, gamma, numbers, fold, share):
         values[test], errors[test] = (log.now * value).sum(axis=1)[test], error[test]
         cut = np.flatnonzero(test & (share != 0))
         if len(cut):
-            # the derivative of the estimate by w, times that of w by the weight of an episode
+            # the derivative of the estimate with respect to w, times that of w with respect to an episode's weight
             gradient = of_actions(next_Z[cut], log.after[cut]).T @ share[cut]
             effect = psi @ _solve_transposed(moments, alpha, gradient) * error[train]
             influence += np.bincount(numbers[train], effect, minlength=len(fold))
@@ -144,7 +144,7 @@ def cross_fitted(log, gamma, numbers, fold, share):
 
 
 def _solve_transposed(moments, alpha, gradient):
-    """The h with A^T h = gradient for the sums A of LSTDQ with a ridge, in units in which the features are equal."""
+    """The h with A^T h = gradient for the sums A of LSTDQ with a ridge, with features scaled to a common size."""
     A, _, C = moments.means()
     scale = 1 / np.sqrt(np.where(C.diagonal() > 0, C.diagonal(), 1.0))
     scaled = scale[:, None] * (A + np.diag(alpha)) * scale

@@ -1,4 +1,4 @@
-"""The order of logged rows: episodes by their labels, times, ends, and weights that fade."""
+"""The order of logged rows: labels of episodes, times, ends of episodes, and discounted weights."""
 
 import math
 from math import isnan
@@ -7,7 +7,7 @@ import numpy as np
 
 from sk_stormc.utils.validation import short
 
-LONGEST = 1000.0  # half-lives after which weights do not fall further, so that they stay above 0
+LONGEST = 1000.0  # half-lives after which weights do not decrease further, so that they stay positive
 
 
 def check_terminal(terminal, n):
@@ -39,7 +39,7 @@ def check_time(time, n, distinct=True):
 
 
 def check_episode(episode, n):
-    """The checked labels of n rows, of any type, none missing."""
+    """The checked labels of n rows, of any type, without missing ones."""
     labels = np.asarray(episode)
     if labels.shape != (n,):
         raise ValueError(f"episode must be one label for each of the {n} rows, got shape {labels.shape}")

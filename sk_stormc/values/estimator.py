@@ -27,49 +27,50 @@ from sk_stormc.values.uncertainty import spread_of_log
 
 
 class BellmanValueEstimator(FittedValues):
-    """State values V(s) under the policy that made the data, linear in features.
+    """State values V(s) of the policy that generated the data, linear in features.
 
     The value of a state s with features phi(s) is V(s) = <phi(s), coef_> + intercept_. A row of the data is a
-    transition: X has the state, y the reward and next_X the successor.
+    transition: X contains the state, y the reward and next_X the successor.
 
     Parameters
     ----------
     gamma : float, default=0.95
-        Discount factor in [0, 1]. 1 is for episodes that all end; for streams, only with "lstd".
+        Discount factor in [0, 1]. A factor of 1 requires that all episodes end; for streams it is supported only by
+        "lstd".
     solver : str or CompositionalSolver, default="auto"
-        "auto" is "lstd" for at most 2000 features, and "storm-c" for more. The intercept counts as a feature, and a
-        feature that is 0 in all rows does not count. "lstd" finds the exact minimiser of the chosen objective by least
-        squares, in `fit` and in `partial_fit`. The others are for more features and for comparisons: "storm-c",
-        "storm-c-paper", "sarah-c", "civr", "vrsc-pg", "scvr", "scgd", "acc-scgd", "asc-pg", "lbfgs",
-        "sketchy-storm", or an instance.
+        "auto" selects "lstd" for at most 2000 features, and "storm-c" for more. The intercept counts as a feature, and
+        a feature that is 0 in all rows does not count. "lstd" computes the exact minimiser of the chosen objective by
+        least squares, in `fit` and in `partial_fit`. The others are for more features and for comparisons: "storm-c",
+        "storm-c-paper", "sarah-c", "civr", "vrsc-pg", "scvr", "scgd", "acc-scgd", "asc-pg", "lbfgs", "sketchy-storm",
+        or an instance.
     objective : {"auto", "bellman", "projected"}, default="auto"
         "bellman" is the mean squared Bellman residual. It estimates the expectation over successors by grouping the
-        transitions of a state, and is biased if states do not repeat. "projected" is the mean squared projected
-        Bellman error, whose minimiser is LSTD's solution. It is meant for states that never repeat. "auto" is "bellman"
-        if at least half of the transitions are from states that occur more than once, and if the features distinguish
-        the states or the bias of "bellman" is at most its standard error. Both are estimated from the variance within
-        states. ``objective_`` and ``objective_reason_`` have the choice and its reason.
+        transitions of a state, and is biased if states do not repeat. "projected" is the mean squared projected Bellman
+        error, whose minimiser is LSTD's solution. It is meant for states that never repeat. "auto" selects "bellman" if
+        at least half of the transitions are from states that occur more than once, and if the features distinguish the
+        states or the bias of "bellman" is at most its standard error. Both are estimated from the variance within
+        states. ``objective_`` and ``objective_reason_`` store the choice and its reason.
     features : transformer, default=None
         Transformer that is fitted on X and applied to both X and next_X. None uses X itself. Its parameters are
-        ``features__...``. See the Notes about a Pipeline.
+        ``features__...``. The Notes describe its use with a Pipeline.
     fit_intercept : bool, default=True
         Whether there is an intercept. Without one, a small Bellman residual does not imply accurate values.
     alpha : float, default=0.0
         Ridge penalty. The intercept is not penalised. With "projected" it is added to the diagonals of A and C, the
-        matrices of LSTD (means over transitions). With "bellman" it is the weight of |coef_|^2, added to the mean
-        squared Bellman error. A constant error of all values contributes only (1 - gamma)^2 times its square to the
-        latter, so alpha has to be far smaller there.
+        matrices of LSTD (means over transitions). With "bellman" it is the weight of |coef_|^2, which is added to the
+        mean squared Bellman error. A constant error of all values contributes only (1 - gamma)^2 times its square to
+        this error, so alpha has to be far smaller with "bellman".
     trace_decay : float, default=0.0
         The lambda of LSTD(lambda), in [0, 1], for "auto" and "lstd" with the "projected" objective. Eligibility traces
-        then credit an error to the earlier states of its episode, with a factor of lambda at each step. With 1 this is
-        regression on the discounted returns. Rows must be in order. A trace ends with its episode, and at a row whose
-        next_X is not the X of the next row, up to rounding to float32 or to six decimals. With ``time``, it ends at a
-        gap.
+        then credit an error to the earlier states of its episode, with a factor of lambda at each step. A lambda of 1
+        gives regression on the discounted returns. Rows must be in order. A trace ends with its episode, and at a row
+        whose next_X is not the X of the next row, up to rounding to float32 or to six decimals. With ``time``, it ends
+        at a gap.
     half_life : float or None, default=None
         Number of later rows after which the weight of a transition halves, in `fit` and in `partial_fit`, for
-        environments that change with time. The effective sample size is about 2.9 half-lives. Rows must be in the order
-        of time, or have ``time`` that does not begin again in each episode. Each transition counts as a row, whatever
-        its weight. None gives all transitions the same weight.
+        environments that change with time. The effective sample size is about 2.9 half-lives. Rows must be in
+        chronological order, or have a ``time`` that does not start again in each episode. Each transition counts as a
+        row, whatever its weight. None gives all transitions the same weight.
 
     Attributes
     ----------
@@ -83,43 +84,43 @@ class BellmanValueEstimator(FittedValues):
     objective_reason_ : str
         Why this objective was chosen.
     n_states_ : int
-        Number of distinct states in X. Streams do not have it.
+        Number of distinct states in X. It is not set by `partial_fit`.
     features_ : transformer or None
         The fitted transformer.
     loss_curve_ : ndarray of shape (n_records,)
-        The objective at the records. "lstd" has two: at coefficients of 0, and at the solution.
+        The objective at each record. "lstd" has two records: at coefficients of 0, and at the solution.
     ifo_ : ndarray of shape (n_records,)
         Number of oracle calls (IFO, Lemma 3.1) up to each record. ``ifo_[-1]`` is the total. "lstd" counts as one pass
         over the data.
     solver_ : CompositionalSolver or "lstd"
-        The solver that was run. "auto" is replaced.
+        The solver that was run, never "auto".
     rank_ : int
         Only for "lstd": the numerical rank of the system of equations. It can be less than the number of features, as
-        for indicators with an intercept. The solution is then the one of minimum norm, after features are divided by
+        for indicators with an intercept. The solution is then the minimum-norm solution, after features are divided by
         their largest absolute value.
     condition_number_ : float
         Only for "lstd": the condition number, the largest singular value over the smallest one within the rank. The
-        singular values are those of the equations with features scaled to equal norms. From 1e10 on, a
+        singular values are those of the equations with features scaled to equal norms. For values of at least 1e10, a
         ConvergenceWarning advises a positive alpha.
 
     See Also
     --------
-    sk_stormc.datasets.MarkovRewardProcess : The exact values of a known model.
+    sk_stormc.datasets.MarkovRewardProcess : The exact values of a given model.
 
     Notes
     -----
-    The value after the end of an episode is 0 and is not learnt. At a terminal state, `predict` returns the linear
+    The value after the end of an episode is 0 and is not learnt. For a terminal state, `predict` returns the linear
     function of its features, which is meaningless. For indicators it is ``intercept_``.
 
     A Pipeline transforms X but not next_X, so the two disagree. They agree if the transformer is passed as
     ``features``, or if ``time`` replaces next_X. The Pipeline's own ``transform_input=["next_X"]``, with metadata
-    routing enabled, helps in its `fit`. As of scikit-learn 1.9 it does not help in its `score`, and so not in a
+    routing enabled, works in its `fit`. As of scikit-learn 1.9 it does not work in its `score`, and hence not in a
     GridSearchCV.
 
     Up to a few thousand features "lstd" is faster than every iterative method. It is also accurate for nearly collinear
-    features, such as many radial basis functions. The other solvers are not. They take steps in the inverse Hessian, up
-    to 2000 features, and "storm-c" takes full batches in it, which makes its iterations those of Newton's method. For
-    stochastic iterations give it a ``batch_size``.
+    features, such as many radial basis functions, for which the other solvers are not. Up to 2000 features they are
+    preconditioned by the inverse Hessian, and "storm-c" uses full batches, so that its iterations are those of Newton's
+    method. Set its ``batch_size`` for stochastic iterations.
 
     References
     ----------
@@ -129,7 +130,7 @@ class BellmanValueEstimator(FittedValues):
 
     Examples
     --------
-    A walk goes from state 0 to state 1 and then ends, with a reward of 1 for each step:
+    A walk moves from state 0 to state 1 and then ends, with a reward of 1 for each step:
 
     >>> import numpy as np
     >>> from sk_stormc import BellmanValueEstimator
@@ -186,7 +187,7 @@ class BellmanValueEstimator(FittedValues):
         time: ArrayLike | None = None, episode: ArrayLike | None = None, sample_weight: ArrayLike | None = None,
         importance_ratio: ArrayLike | None = None
     ) -> Self:
-        """Find the values.
+        """Fit the values of states.
 
         Parameters
         ----------
@@ -200,19 +201,19 @@ class BellmanValueEstimator(FittedValues):
             Whether the episode ends with the transition: Gymnasium's ``terminated``, never ``truncated``. None means
             that no episode ends.
         time : array-like of int of shape (n_transitions,), default=None
-            An alternative to next_X: the successor of a row is the row whose time is one more. Leave a gap between
+            An alternative to next_X: the successor of a row is the row whose time is larger by one. Leave a gap between
             episodes, or pass ``episode``. Rows that are not terminal and have no successor are dropped.
         episode : array-like of shape (n_transitions,), default=None
             A label of each row's episode: numbers, strings or anything that can be compared. Traces and successors stay
-            within an episode, and ``time`` may begin again in each. Without next_X and time, the rows of an episode
+            within an episode, and ``time`` may start again in each. Without next_X and time, the rows of an episode
             must be in order, and the next row is the successor. Rows of several episodes may alternate.
         sample_weight : array-like of shape (n_transitions,), default=None
             Weights of the transitions. A weight of k is the same as k copies of the transition, except that
             objective="auto" counts each row of positive weight as one visit.
         importance_ratio : array-like of shape (n_transitions,), default=None
             For off-policy evaluation: the probability of the action under the target policy, divided by that under the
-            behaviour policy. It multiplies ``sample_weight``. With ``trace_decay`` it also multiplies the traces, from
-            each step to the next (Yu 2010). None means ratios of 1.
+            behaviour policy. It is multiplied by ``sample_weight``. With ``trace_decay`` the traces are also multiplied
+            by it, from each step to the next (Yu 2010). None means ratios of 1.
 
         Returns
         -------
@@ -233,8 +234,8 @@ class BellmanValueEstimator(FittedValues):
             range of X in a column, or have another scale than X. If X is one column of repeated integers, which look
             like numbers of states. If successors have features that no row of X has. If the values do not exist,
             because features grow faster from step to step than ``gamma`` discounts them. If importance ratios are far
-            from 1 on average, or leave an effective sample of only a few rows. If ``trace_decay`` is set and hardly any
-            row is the successor of the row before it.
+            from 1 on average, or their effective sample size is only a few rows. If ``trace_decay`` is set and hardly
+            any row is the successor of the row before it.
         """
         return self._fit(
             X, y, next_X=next_X, terminal=terminal, time=time, episode=episode, sample_weight=sample_weight,
@@ -255,7 +256,7 @@ class BellmanValueEstimator(FittedValues):
         first, number = distinct_rows(log.states)
         visited = number, first
         objective, reason = choose_objective(self.objective, log.rows, visited, self.gamma, alpha, self.trace_decay)
-        solver = self._solver_for(0 if self.trace_decay else len(log.columns))  # only "lstd" has traces
+        solver = self._solver_for(0 if self.trace_decay else len(log.columns))  # only "lstd" supports traces
 
         def values(x):
             w = np.zeros(log.n_features)
@@ -309,40 +310,41 @@ class BellmanValueEstimator(FittedValues):
         time: ArrayLike | None = None, episode: ArrayLike | None = None, sample_weight: ArrayLike | None = None,
         importance_ratio: ArrayLike | None = None
     ) -> Self:
-        """Continue with the next transitions of a stream.
+        """Update the values with the next transitions of a stream.
 
-        It minimises the "projected" objective over all transitions so far. ``features`` is fitted on the first chunk.
-        `gamma`, `half_life` and `fit_intercept` must not change during a stream. solver="auto" is "lstd" for at most
-        2000 features, the intercept included, and "storm-c" for more.
+        `partial_fit` minimises the "projected" objective over all transitions so far. ``features`` is fitted on the
+        first chunk. `gamma`, `half_life` and `fit_intercept` must not change during a stream. solver="auto" selects
+        "lstd" for at most 2000 features, including the intercept, and "storm-c" for more.
 
-        With "lstd" the solution after every call is that of `fit` with objective="projected" on all rows of the
-        stream, for any division into chunks, up to rounding times ``condition_number_``. It keeps sums in four matrices
-        of n_features x n_features numbers (128 MB for 2000 features; at most 4000 are allowed). Each call solves a
-        system of equations in n_features^3 operations, so chunks should have at least n_features rows. Rows of an
-        earlier `fit` do not count, but its fitted ``features`` are kept. ``alpha`` may change between calls.
+        With "lstd" the solution after every call is that of `fit` with objective="projected" on all rows of the stream,
+        for any division into chunks, up to rounding times ``condition_number_``. It stores sums in four matrices of
+        n_features x n_features numbers (128 MB for 2000 features; at most 4000 are allowed). Each call solves a system
+        of equations in n_features^3 operations, so chunks should have at least n_features rows. Rows of an earlier
+        `fit` do not count, but its fitted ``features`` are kept. ``alpha`` may change between calls.
 
-        The other solvers use each transition once, in order, and carry over the estimates of g, its Jacobian and F.
-        Transitions are divided into batches (of n_features / 2 transitions, but at least 32, unless ``batch_size`` is
-        set) that do not depend on the chunks. Transitions that do not fill a batch wait for the next call. A stream
-        shorter than 512 transitions, or than 10 n_features, has the exact solution of its moments, and the run starts
-        from it. `max_iter` and `tol` are not used. After `fit` a stream starts from the fitted values. ``alpha`` must
-        not change. Moments of the transitions are kept here too, so "storm-c" needs no less memory than "lstd". Its
-        iterations are faster where chunks have few rows and there are many features.
+        The other solvers use each transition once, in order, and keep the estimates of g, its Jacobian and F between
+        calls. Transitions are divided into batches (of n_features / 2 transitions, but at least 32, unless
+        ``batch_size`` is set) that do not depend on the chunks. Transitions that do not fill a batch are kept for the
+        next call. For a stream shorter than 512 transitions, or than 10 n_features, the result is the exact solution of
+        its moments, from which the run starts. `max_iter` and `tol` are not used. After `fit` a stream starts from the
+        fitted values. ``alpha`` must not change. Moments of the transitions are stored here too, so "storm-c" needs no
+        less memory than "lstd". Its iterations are faster for chunks of few rows with many features.
 
         Parameters
         ----------
         X, y, next_X, terminal
             As for `fit`.
         sample_weight : array-like of shape (n_transitions,), default=None
-            Weights of the transitions, on one scale for all chunks. Transitions of weight 0 are left out. None means
-            weights of 1.
+            Weights of the transitions, on the same scale for all chunks. Transitions of weight 0 are left out. None
+            means weights of 1.
         importance_ratio : array-like of shape (n_transitions,), default=None
             As for `fit`.
         time : array-like of int of shape (n_transitions,), default=None
-            As for `fit`, and increasing. The last row waits for its successor in the next chunk.
+            As for `fit`, and increasing. The last row is kept until its successor arrives in the next chunk.
         episode : array-like of shape (n_transitions,), default=None
             As for `fit`, in all calls of a stream or in none. Rows of several episodes may alternate. The last row of
-            each episode waits for its successor in the next chunk. An episode that has no row there has ended.
+            each episode is kept until its successor arrives in the next chunk. An episode without a row in the next
+            chunk has ended.
 
         Returns
         -------
@@ -355,15 +357,15 @@ class BellmanValueEstimator(FittedValues):
             "non_finite" or "diverged"; for more than 4000 features with "lstd"; and if the solver, `gamma`, `alpha`
             (except for "lstd"), `half_life`, `fit_intercept` or `trace_decay` changes during a stream.
         KeyboardInterrupt
-            On Ctrl-C. As after any exception, the estimator is as it was before the chunk, and the chunk can be passed
-            again.
+            On Ctrl-C. As after any exception, the estimator is restored to its state before the chunk, and the chunk
+            can be passed again.
         AttributeError
             For a solver that needs all transitions ("lbfgs", checkpoints without a size).
 
         Warns
         -----
         ConvergenceWarning
-            If the values are farther from the solution of the transitions so far than sampling noise explains.
+            If the values differ from the solution of the transitions so far by more than sampling noise explains.
 
         Examples
         --------

@@ -18,7 +18,7 @@ from sk_stormc.values.transitions import checked_data
 class read_as_method:
     """A descriptor for a name that is both a parameter and a method.
 
-    Setting it sets the parameter, in the instance's ``__dict__``. Reading it returns the method.
+    Assigning the attribute sets the parameter, in the instance's ``__dict__``. Reading it returns the method.
     """
 
     def __init__(self, method):
@@ -35,10 +35,10 @@ class read_as_method:
 
 
 class FittedActionValues(LinearEstimator):
-    """Base class of `ActionValueEstimator`: all that needs only the parameters and the fitted attributes."""
+    """Base class of `ActionValueEstimator`: methods that need only the parameters and the fitted attributes."""
 
     def predict(self, X: Features) -> FloatArray:
-        """The values of all actions.
+        """Return the values of all actions.
 
         Parameters
         ----------
@@ -53,7 +53,7 @@ class FittedActionValues(LinearEstimator):
 
     @read_as_method
     def policy(self, X: Features) -> Array:
-        """The greedy action: the best action by these values. The first one wins ties.
+        """Return the greedy action, which has the largest value. Ties are resolved in favour of the first action.
 
         Parameters
         ----------
@@ -71,10 +71,10 @@ class FittedActionValues(LinearEstimator):
         self, X: Features, y: ArrayLike, *, action: ArrayLike | None = None, next_X: Features | None = None,
         terminal: ArrayLike | None = None, time: ArrayLike | None = None, episode: ArrayLike | None = None
     ) -> FloatArray:
-        """Temporal-difference errors y + gamma V(next_X) - Q(X, action).
+        """Return the temporal-difference errors y + gamma V(next_X) - Q(X, action).
 
-        V(next_X) is the value of the policy's actions there, with "greedy" of the best action. It is 0 after terminal
-        transitions.
+        V(next_X) is the expected value of the policy's actions, or with "greedy" the value of the best action. It is 0
+        after terminal transitions.
 
         Parameters
         ----------
@@ -89,7 +89,7 @@ class FittedActionValues(LinearEstimator):
         Raises
         ------
         ValueError
-            As for `fit`, and if successors are missing, or if an action was not in the data of `fit`.
+            As for `fit`, and if successors are missing, or if an action is not in ``actions_``.
         """
         check_is_fitted(self)
         states, y = checked_data(self, X, y, reset=False)
@@ -117,10 +117,10 @@ class FittedActionValues(LinearEstimator):
         terminal: ArrayLike | None = None, time: ArrayLike | None = None, episode: ArrayLike | None = None,
         sample_weight: ArrayLike | None = None
     ) -> float:
-        """Minus the mean squared temporal-difference error: higher is better.
+        """Return minus the mean squared temporal-difference error: higher is better.
 
-        It can compare features on the same transitions, but not values of gamma. It does not measure how good a policy
-        is. For that use episodes of the policy, or off-policy evaluation.
+        The score can compare features on the same transitions, but not values of gamma. It does not measure how good a
+        policy is. Use episodes of the policy or off-policy evaluation for that.
 
         Parameters
         ----------

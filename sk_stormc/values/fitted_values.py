@@ -18,7 +18,7 @@ from sk_stormc.values.uncertainty import FEW, LARGEST
 
 
 class FittedValues(RegressorMixin, LinearEstimator):
-    """Base class of `BellmanValueEstimator`: all that needs only the parameters and the fitted attributes."""
+    """Base class of `BellmanValueEstimator`: methods that need only the parameters and the fitted attributes."""
 
     @overload
     def predict(self, X: Features, return_std: Literal[False] = False) -> FloatArray: ...
@@ -30,16 +30,16 @@ class FittedValues(RegressorMixin, LinearEstimator):
     def predict(self, X: Features, return_std: bool) -> FloatArray | tuple[FloatArray, FloatArray]: ...
 
     def predict(self, X: Features, return_std: bool = False) -> FloatArray | tuple[FloatArray, FloatArray]:
-        """The values of states.
+        """Return the values of states.
 
         Parameters
         ----------
         X : array-like of shape (n_states, n_features)
         return_std : bool, default=False
-            Whether to also return standard deviations: the standard errors of the values over samples of episodes from
-            the same policy. They do not include the bias of the features or of ``alpha``. They need ``episode`` in
-            `fit` or in `partial_fit`. With ``half_life`` they take into account how few episodes still count, but not
-            the change of the environment. They are infinite for a state with a feature that no row of X in `fit` has.
+            Whether to also return the standard errors of the values over samples of episodes from the same policy. They
+            do not include the bias of the features or of ``alpha``. They need ``episode`` in `fit` or in `partial_fit`.
+            With ``half_life`` they account for the smaller effective number of episodes, but not for the change of the
+            environment. They are infinite for a state with a feature that no row of X in `fit` has.
 
         Returns
         -------
@@ -64,7 +64,7 @@ class FittedValues(RegressorMixin, LinearEstimator):
         return (values, self._deviations(self._features(X, states))[0]) if return_std else values
 
     def value_interval(self, X0: Features, confidence: float = 0.9, *, mean: bool = False) -> FloatArray:
-        """Confidence intervals of the values of states, over samples of episodes.
+        """Return confidence intervals of the values of states, over samples of episodes.
 
         An interval is the value plus or minus a quantile of Student's t times the standard deviation of `predict` with
         ``return_std=True``. The intervals hold for each state separately, not for all of them simultaneously.
@@ -76,8 +76,8 @@ class FittedValues(RegressorMixin, LinearEstimator):
         confidence : float, default=0.9
             Confidence level in (0, 1]. With 1, the interval is infinite.
         mean : bool, default=False
-            Whether to return the interval of the mean value of these states. The states count as fixed, not as a random
-            sample.
+            Whether to return the interval of the mean value of these states. The states are treated as fixed, not as a
+            random sample.
 
         Returns
         -------
@@ -120,13 +120,13 @@ class FittedValues(RegressorMixin, LinearEstimator):
         self, X: Features, y: ArrayLike, *, next_X: Features | None = None, terminal: ArrayLike | None = None,
         time: ArrayLike | None = None, episode: ArrayLike | None = None
     ) -> FloatArray:
-        """Temporal-difference errors y + gamma V(next_X) - V(X), with V(next_X) = 0 for terminal transitions.
+        """Return the temporal-difference errors y + gamma V(next_X) - V(X); V(next_X) is 0 for terminal transitions.
 
         Parameters
         ----------
         X, y, next_X, terminal, time
-            As for `fit`. Without any of next_X, terminal, time and episode, every transition counts as terminal, which
-            is an error if `fit` was given one of them.
+            As for `fit`. Without any of next_X, terminal, time and episode, every transition is treated as terminal,
+            which is an error if `fit` was given one of them.
         episode : array-like of shape (n_transitions,), default=None
             As for `fit`.
 
@@ -154,10 +154,10 @@ class FittedValues(RegressorMixin, LinearEstimator):
         time: ArrayLike | None = None, episode: ArrayLike | None = None, sample_weight: ArrayLike | None = None,
         importance_ratio: ArrayLike | None = None
     ) -> float:
-        """Minus the mean squared temporal-difference error: higher is better.
+        """Return minus the mean squared temporal-difference error: higher is better.
 
-        It can compare features and solvers on the same transitions, but not values of gamma. If transitions are random
-        it includes their variance.
+        The score can compare features and solvers on the same transitions, but not values of gamma. If transitions are
+        random, the error includes their variance.
 
         Parameters
         ----------

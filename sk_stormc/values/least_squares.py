@@ -1,4 +1,4 @@
-"""The exact minimisers of policy evaluation: least squares by the SVD, with columns scaled to equal norms."""
+"""The exact minimisers for policy evaluation: least squares by the SVD, with columns scaled to equal norms."""
 
 from dataclasses import dataclass, replace
 
@@ -9,18 +9,18 @@ from sk_stormc.values.markov import dense
 
 ENOUGH_ROWS = 10  # rows per feature from which `is_endless` distinguishes growth from noise
 NEGLIGIBLE = 1e-12  # eigenvalues below this fraction of the largest are rounding errors
-ENDLESS = 1e-11  # if a singular value is below this fraction of the largest, episodes count as never ending
+ENDLESS = 1e-11  # if a singular value is below this fraction of the largest, episodes are considered never to end
 ROUNDING = 1e-9  # rounding error of an eigenvalue
-LITTLE = 0.01  # component of the values that does not matter, relative to their root mean square
-BLOCK = 4096  # rows that are factorised at once
+LITTLE = 0.01  # component of the values that is negligible, relative to their root mean square
+BLOCK = 4096  # rows that are factorised at a time
 INCONSISTENT = 1e-5  # residual, relative to the right-hand side, above which A x = b has no solution
 
 
 @dataclass(frozen=True)
 class Solution:
-    """A minimiser, and how well the data determine it."""
+    """A minimiser, and measures of how well the data determine it."""
 
-    x: np.ndarray  # if there are several minimisers, the one of minimum norm, with each variable in its unit
+    x: np.ndarray  # if there are several minimisers, the one of minimum norm, with each variable divided by its unit
     rank: int  # numerical rank of the system
     condition: float  # largest singular value of the column-scaled system over the smallest one within the rank
     endless: bool = False  # whether the values do not exist according to `is_endless`
@@ -37,7 +37,7 @@ def ridge(alpha, n_columns, fit_intercept):
 
 
 def solve_rows(A, b, alpha, unit):
-    """Minimise |A x - b|^2 + sum_j alpha_j x_j^2. ``unit`` is that of each variable, for the minimum norm."""
+    """Minimise |A x - b|^2 + sum_j alpha_j x_j^2. ``unit`` is the unit of each variable, for the minimum norm."""
     n, d = A.shape
     scale = _inverse(np.sqrt((A.multiply(A) if sparse.issparse(A) else A * A).sum(axis=0)))
     if n <= d:
@@ -56,8 +56,8 @@ def solve_rows(A, b, alpha, unit):
 def solve_moments(A, b, C, alpha, unit, exact=True):
     """Minimise (A x - b)^T C^+ (A x - b) + sum_j alpha_j x_j^2.
 
-    Without alpha, A x = b usually has a solution, unless A is singular in a direction in which C is not. It is then
-    solved directly, because C^+ would only amplify rounding errors.
+    Without alpha, A x = b usually has a solution, unless A is singular in a direction in which C is not. The equation
+    is then solved directly, because C^+ would only amplify rounding errors.
     """
     scale = _inverse(np.sqrt(C.diagonal()))
     scaled, target = scale[:, None] * A * scale, scale * b
@@ -124,7 +124,7 @@ def _ridge(A, b, alpha, scale, unit):
     if len(penalised):
         ridge = np.sqrt(alpha[penalised]) * scale[penalised]
         shrink = np.ones(d)
-        shrink[penalised] = 1 / np.maximum(1, ridge)  # otherwise a column in a tiny unit would dominate the scale
+        shrink[penalised] = 1 / np.maximum(1, ridge)  # otherwise a column with a tiny unit would dominate the scale
         A, scale = A * shrink, scale * shrink
         below = np.zeros((len(penalised), d))
         below[np.arange(len(penalised)), penalised] = ridge * shrink[penalised]
@@ -132,7 +132,7 @@ def _ridge(A, b, alpha, scale, unit):
     rounding = 10 * np.finfo(float).eps * max(A.shape)
     v, _, rank, values = np.linalg.lstsq(A, b, rcond=rounding)
     x = scale * v
-    if 0 < rank < d:  # v has minimum norm, but x in its units should have
+    if 0 < rank < d:  # x divided by its units should have minimum norm, not v
         lengths = 1 / (unit * scale)
         # QR with pivoting takes half the time of the SVD
         again, _, same, _ = linalg.lstsq(A * lengths, b, rounding, lapack_driver="gelsy", check_finite=False)

@@ -15,12 +15,12 @@ from sk_stormc.values.transitions import successors, transform
 
 __all__ = ["LinearEstimator"]
 
-ITERATIONS = 10_000  # default budget of iterative solvers where full batches are advised
-EXACT = LARGEST_METRIC  # number of columns of features, with the intercept's, up to which "auto" is "lstd"
+ITERATIONS = 10_000  # default budget of iterative solvers if full batches are advised
+EXACT = LARGEST_METRIC  # number of columns of features, including the intercept, up to which "auto" selects "lstd"
 
 
 def check_transformer(name, value):
-    """A transformer, or None."""
+    """Return a transformer, or None."""
     if value is not None and not (hasattr(value, "fit") and hasattr(value, "transform")):
         raise ValueError(f"{name} must be a transformer or None, got {value!r}")
 
@@ -44,7 +44,7 @@ class LinearEstimator(CompositionalEstimator):
         return "lstd" if solver == "auto" else solver
 
     def _accept(self, solver, problem):
-        """Prepare the solver for the problem. A budget of passes would give weighted rows fewer steps than repeated."""
+        """Prepare the solver for the problem. A budget in passes gives weighted rows fewer iterations than copies."""
         solver.accept(problem)
         if problem.advice.batch_size is None and solver.max_iter is None and solver.max_ifo is None:
             solver.set_params(max_iter=ITERATIONS)
@@ -67,7 +67,7 @@ class LinearEstimator(CompositionalEstimator):
         return Z
 
     def _successors(self, X, states, next_X, terminal, time, episode):
-        """As `successors`, for transitions to be scored. Without next_X and an order, all of them must be terminal."""
+        """`successors` for the transitions of a score. Without next_X and an order, all of them must be terminal."""
         check_given(self, next_X, terminal, time, episode)
         n = len(states)
         clock = in_order(episode, time, terminal, n)[1]

@@ -1,4 +1,4 @@
-"""Warnings about logged transitions that are valid but look like a mistake."""
+"""Warnings about logged transitions that are valid but look wrong."""
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
@@ -10,9 +10,9 @@ ROUTING = (
     "GridSearchCV and the like pass them on"
 )
 QUANTILES = 500  # number of rows from which quantiles are estimated
-LOOKED_AT = 2000  # number of rows that are checked for a different scale of next_X
-GOING_ON = 0.8  # fraction of the values that must agree with linear relations between X and next_X
-SAME = 0.1  # fraction of rows that are the successor of the row before, above which X and next_X have the same scale
+LOOKED_AT = 2000  # number of rows that are tested for a different scale of next_X
+GOING_ON = 0.8  # fraction of the values that must satisfy linear relations between X and next_X
+SAME = 0.1  # fraction of rows that succeed the row before, above which X and next_X are on the same scale
 ROUNDING = 1e-12  # relative difference of numbers that are equal up to rounding
 EQUAL = 1e-4  # difference of equal values, relative to the range of their column
 UNKNOWN = 0.01  # fraction of successors with unknown features above which there is a warning
@@ -22,9 +22,9 @@ FEWEST = 5  # smallest number of unusual successors for a warning
 
 
 def check_given(estimator, next_X, terminal, time, episode=None):
-    """Raise a ValueError if `fit` was given successors but a score is not, as in a search without metadata routing.
+    """Raise a ValueError if `fit` was given successors but a score was not, as in a search without metadata routing.
 
-    Without them each row would be an episode of one step.
+    Without successors each row would be an episode of one step.
     """
     names, ends = estimator._given
     if not names:
@@ -42,10 +42,10 @@ def check_given(estimator, next_X, terminal, time, episode=None):
 
 
 def warn_of_ranges(states, follows, terminal):
-    """Warn if most successors are far outside the range of X in a column, as if only one was scaled.
+    """Warn if most successors are far outside the range of X in a column, as if only one of the two was scaled.
 
-    Far means further from the range between the 5 % and 95 % quantiles of the column than its width. Columns in which
-    this width is 0 are not checked.
+    A value is far outside if its distance from the range between the 5 % and 95 % quantiles of the column exceeds the
+    width of this range. Columns with a width of 0 are not checked.
     """
     ongoing = np.flatnonzero(~terminal)
     if len(ongoing) < FEWEST:
@@ -68,8 +68,9 @@ def warn_of_ranges(states, follows, terminal):
 def warn_of_scales(states, follows, terminal):
     """Warn if X of most rows is a linear function of next_X of the rows before, as if only one of them was scaled.
 
-    In a log in order the two are equal, except where an episode was cut off. This shows that their scales are the same.
-    Otherwise a linear function counts where a column changes. An indicator that is hardly ever 1 says nothing.
+    In an ordered log the two are equal, except at the end of an episode that was cut off. If they are equal, their
+    scales are the same. Otherwise linear relations are tested in the rows in which a column changes. An indicator that
+    is hardly ever 1 gives no information.
     """
     ongoing = np.flatnonzero(~terminal[: min(LOOKED_AT, len(states)) - 1])
     left, came = states[ongoing + 1], follows[ongoing]
@@ -77,7 +78,7 @@ def warn_of_scales(states, follows, terminal):
     if not len(ongoing) or np.mean((abs(left - came) <= EQUAL * width).all(axis=1)) > SAME:
         return
     off, agreeing, compared = None, 0, 0
-    other = np.random.default_rng(0).permutation(len(ongoing))  # slopes between rows that are far apart
+    other = np.random.default_rng(0).permutation(len(ongoing))  # slopes between distant rows
     for j in np.flatnonzero(np.ptp(came, axis=0) > 0):
         rows = np.flatnonzero(came[:, j] != np.median(came[:, j]))
         steps, times = came[other, j] - came[:, j], left[other, j] - left[:, j]
@@ -106,7 +107,7 @@ def effective_size(weights):
 
 
 def warn_of_ratios(ratios):
-    """Warn if the mean of importance ratios differs from 1 too much, or if few rows have nearly all the weight."""
+    """Warn if the mean of importance ratios differs too much from 1, or if few rows have nearly all the weight."""
     n, mean, size = len(ratios), ratios.mean(), effective_size(ratios)
     if 0 < size < min(FEW, n / 5):
         warn(
@@ -143,7 +144,7 @@ def warn_of_endless_values():
 
 
 def warn_of_no_information(y, terminal):
-    """Warn if rewards and ends do not depend on what was done, so that no policy is better than another."""
+    """Warn if rewards and ends do not depend on the actions, so that no policy is better than another."""
     reward, same = y[0], np.ptp(y) <= ROUNDING * abs(y).max()
     if not same or (reward and terminal.any() and not terminal.all()):
         return
@@ -156,11 +157,11 @@ def warn_of_no_information(y, terminal):
 
 
 def warn_of_state_numbers(features, states):
-    """Warn if X seems to hold the numbers of states, in which values are not linear."""
+    """Warn if X seems to contain the numbers of states, of which values are not a linear function."""
     if features is not None or states.shape[1] != 1 or (states != np.rint(states)).any():
         return
     values = np.unique(states)
-    if 2 < len(values) <= len(states) / 2:  # for two states a linear function is as good as indicators
+    if 2 < len(values) <= len(states) / 2:  # for two states a linear function is equivalent to indicators
         warn(
             f"X has one column, of {len(values)} integers that repeat: if these are numbers of states, their values "
             "are not linear in them. Then use features=OneHotEncoder(handle_unknown='ignore').",

@@ -13,7 +13,7 @@ from sk_stormc.values.objectives import with_ridge
 from sk_stormc.values.policies import chosen
 from sk_stormc.values.projected import ProjectedBellmanProblem
 
-TIE = 1e-9  # difference of two values, relative to the largest, below which two actions count as equally good
+TIE = 1e-9  # relative difference of two values below which two actions are ties
 
 
 def of_actions(Z, chances):
@@ -22,16 +22,16 @@ def of_actions(Z, chances):
 
 
 def unknown_actions(Z, occurs):
-    """A mask (n, n_actions) of actions that the log lacks in a state, or None if there is none.
+    """A mask (n, n_actions) of actions that are not in the log for a state, or None if there are none.
 
-    The log lacks an action in a state if the state has a feature that only rows with other actions have.
+    An action is not in the log for a state if the state has a feature that only rows with other actions have.
     """
     missing = occurs.any(axis=0) & ~occurs
     return dense(abs(Z) @ missing.T.astype(float)) > 0 if missing.any() else None
 
 
 def best_actions(values, unknown=None, before=None):
-    """The best action of each state: the first of equals, or the one ``before``, and an unknown one only if all are."""
+    """The best action of each state. Ties: the first, or the one ``before``. An unknown one only if all are."""
     allowed = values
     if unknown is not None:
         allowed = np.where(unknown & ~unknown.all(axis=1, keepdims=True), -np.inf, values)
@@ -43,13 +43,13 @@ def best_actions(values, unknown=None, before=None):
 
 
 class ActionSums:
-    """Sums over transitions that determine the solution of LSTDQ, for several policies.
+    """Sums over transitions that determine the solution of LSTDQ for several policies.
 
     With psi_k = psi(s_k, a_k), the features phi of the state in the block of the action, the sums are C = sum_k d_k
     psi_k psi_k^T, b = sum_k d_k psi_k r_k and, for a policy pi, A = C - gamma sum_k d_k psi_k psi'_k^T with psi'_k =
     sum_a pi(a | s'_k) psi(s'_k, a). All of them consist of blocks of n_features x n_features, one for each pair of
-    actions. The solution adds the ridge to A and C. It equals additional transitions, each from a state with a single
-    feature to the end of the episode, without reward.
+    actions. The solution adds the ridge to A and C, which is equivalent to additional transitions, each from a state
+    with a single feature to the end of the episode, without reward.
     """
 
     def __init__(self, log, action, n_actions, gamma, ridge):
@@ -75,7 +75,7 @@ class ActionSums:
         return Moments(A, self.b, self.C, 1.0, self.n_rows, self.largest.ravel())
 
     def solution(self, chances):
-        """LSTDQ's coefficients for probabilities of the actions in the successors, and the `Solution`."""
+        """The coefficients of LSTDQ for probabilities of the actions in the successors, and the `Solution`."""
         solution = self.moments(chances).solution(self.ridge, ends=self.gamma == 1)
         return solution.x.reshape(self.shape), solution
 
@@ -87,14 +87,14 @@ class Iterated:
     w: np.ndarray  # (n_actions, n_features)
     solution: Solution
     losses: list  # the objective at 0 and at each solution
-    changes: list  # for each policy, the fraction of successors in which the greedy action is another one
+    changes: list  # for each policy, the fraction of successors whose greedy action is another one
 
 
 def iterate_policies(sums, ongoing, max_iter):
-    """Least-squares policy iteration: evaluate a policy, then take the policy that is greedy for its values.
+    """Least-squares policy iteration: evaluate a policy, then replace it with the greedy policy for its values.
 
-    The first policy is uniform. If the policies form a cycle, the iteration starts again with the policy that always
-    takes the first action. In a second cycle it continues with the mixture of the cycle's policies.
+    The first policy is uniform. If the policies form a cycle, the iteration restarts from the policy that always takes
+    the first action. In a second cycle it continues with the mixture of the cycle's policies.
     """
     n, m = sums.n_rows, sums.shape[0]
     next_Z = sums.next_Z[ongoing]
@@ -104,7 +104,7 @@ def iterate_policies(sums, ongoing, max_iter):
     restarted = False
     while len(changes) < max_iter:
         w, solution = sums.solution(chances)
-        losses = losses or [solution.start]  # at 0 it is the same for all policies
+        losses = losses or [solution.start]  # the objective at 0 is the same for all policies
         action = best_actions(next_Z @ w.T, unknown, action)
         now = np.zeros((n, m))
         now[ongoing] = chosen(action, m)
@@ -141,7 +141,7 @@ def problem_of(sums, log, action, chances, ridge):
 
 
 def charged(losses, n_rows):
-    """The records of exact solutions, which cost one pass over the data for each policy. The first is at 0."""
+    """The records of exact solutions, which cost one pass over the data for each policy. The first record is at 0."""
     passes = np.arange(len(losses))
     n = len(passes) - 1
     return {

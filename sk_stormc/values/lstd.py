@@ -16,17 +16,17 @@ from sk_stormc.values.markov import dense, largest_values, minus_scaled, scale_r
 from sk_stormc.values.traces import Traces
 from sk_stormc.values.transitions import by_state
 
-ROWS, NUMBERS = 256, 2**17  # smallest number of rows of a block, and the numbers of a block, which stay in the cache
+ROWS, NUMBERS = 256, 2**17  # minimum number of rows of a block, and number of its entries, which fit in the cache
 OVERFLOW = "X, y and sample_weight must have finite products: divide very large ones by their scale"
 ILL_CONDITIONED = 1e10  # condition number from which a solution may lose more than half of its digits
 
 
 @dataclass(frozen=True, eq=False)
 class Moments:
-    """Weighted sums over transitions. They are immutable.
+    """Weighted sums over transitions (immutable).
 
     A = sum_k d_k z_k (phi_k - gamma phi'_k)^T, b = sum_k d_k z_k r_k and C = sum_k d_k phi_k phi_k^T, where z_k is
-    phi_k or, with eligibility traces, the trace of row k. Moments of different rows are added with ``+``. The addition
+    phi_k or, with eligibility traces, the trace of row k. Moments of different rows are added with ``+``. The summation
     is compensated, so that a million small chunks are as accurate as one large chunk. Multiplication by a number
     multiplies all weights.
     """
@@ -35,13 +35,13 @@ class Moments:
     b: np.ndarray
     C: np.ndarray
     weight: float  # sum of the weights d_k
-    n_rows: int  # with those of weight 0
+    n_rows: int  # including those of weight 0
     largest: np.ndarray  # absolute value of each feature, over transitions of positive weight
     lost: tuple = (0.0, 0.0, 0.0)  # rounding errors of A, b and C, to be added to them
 
     @classmethod
     def none(cls, n_features):
-        """The moments of no transition."""
+        """The moments of zero transitions."""
         d = n_features
         return cls(np.zeros((d, d)), np.zeros(d), np.zeros((d, d)), 0.0, 0, np.zeros(d))
 
@@ -107,7 +107,7 @@ class Moments:
         return tuple((total + lost) / (self.weight or 1.0) for total, lost in zip(self._sums, self.lost, strict=True))
 
     def solution(self, alpha, ends=False):
-        """LSTD's solution with a ridge, that of `ProjectedBellmanProblem`; x is 0 for features that no state has."""
+        """LSTD's solution with a ridge, as in `ProjectedBellmanProblem`; x is 0 for features that no state has."""
         occurs = np.flatnonzero(self.largest)
         x = np.zeros(len(self.largest))
         A, b, C = self.means()
@@ -118,7 +118,7 @@ class Moments:
         A, C = A + ridge, C + ridge
         solution = solve_moments(A, b, C, np.zeros(len(occurs)), self.largest[occurs])
         x[occurs] = solution.x
-        total = 1 + ridge.sum()  # in the problem the ridge's rows have weight too, and all weights sum to one
+        total = 1 + ridge.sum()  # the rows of the ridge also have weight in the problem, and all weights sum to one
         endless = is_endless(A, C, solution.x, self.n_rows)
         return replace(solution, x=x, endless=endless, start=solution.start / total, fun=solution.fun / total)
 
@@ -144,7 +144,7 @@ class Collected:
         return cls(gamma, Moments.none(n_features), Traces(gamma * trace_decay, np.zeros((0, n_features))))
 
     def plus(self, Z, next_Z, y, weights, keys=None):
-        """Add transitions. ``keys``, the argument of `Traces.over`, are needed for traces only."""
+        """Add transitions. ``keys``, the argument of `Traces.over`, are needed only for traces."""
         counted = weights > 0
         if not self.traces.decay and not counted.all():
             Z, next_Z, y, weights = Z[counted], next_Z[counted], y[counted], weights[counted]
@@ -179,7 +179,7 @@ def solve_bellman(rows, visited, gamma, alpha):
 
 
 def solve_projected(rows, gamma, alpha, trace_decay=0.0, keys=None):
-    """The solution of LSTD(lambda), and the fitted attributes. ``keys`` are from `keys_in_order`, for traces."""
+    """The solution of LSTD(lambda), and the fitted attributes. ``keys``, from `keys_in_order`, are for traces."""
     order, keys = keys or (slice(None), None)
     collected = Collected.none(len(alpha), gamma, trace_decay).plus(*(part[order] for part in rows), keys)
     solution, n = collected.solution(alpha), len(rows[2])
@@ -193,7 +193,7 @@ def forget(estimator):
 
 
 def warn_if_undetermined(n_states, n_columns):
-    """Warn if there are fewer distinct states than features, so that values elsewhere are a matter of chance."""
+    """Warn if there are fewer distinct states than features, so that other values are not determined."""
     if n_states < n_columns:
         warn(
             f"{n_states} distinct states do not determine the coefficients of {n_columns} features: the values of "
@@ -204,7 +204,7 @@ def warn_if_undetermined(n_states, n_columns):
 
 
 def attributes_of(solution, n_evaluations, stop_reason, warned=False):
-    """The fitted attributes of a `Solution`. It warns if the solution is ill-conditioned or does not exist."""
+    """The fitted attributes of a `Solution`. Warns if the solution is ill-conditioned or does not exist."""
     condition, rank = solution.condition, solution.rank
     if condition >= ILL_CONDITIONED and not warned:
         warn(

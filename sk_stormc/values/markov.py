@@ -20,7 +20,7 @@ def check_discount(gamma):
 
 
 def largest_values(A):
-    """The largest absolute value of each column; 0 without rows."""
+    """The largest absolute value of each column; 0 if there are no rows."""
     if not A.shape[0]:
         return np.zeros(A.shape[1])
     if sparse.issparse(A):
@@ -60,7 +60,7 @@ def normalized_weights(sample_weight, n):
 
 
 def check_features(name, features, n_rows, n_columns=None):
-    """A checked finite matrix of features with n_rows rows, in float64: dense, or CSR if sparse."""
+    """Return a checked finite matrix of features with n_rows rows, in float64: dense, or CSR if sparse."""
     if sparse.issparse(features):
         features = sparse.csr_array(features, dtype=float)
     else:
@@ -76,7 +76,7 @@ def check_features(name, features, n_rows, n_columns=None):
 
 
 def check_model(transition_matrix, rewards):
-    """A checked transition matrix with its rewards."""
+    """Return a checked transition matrix with its rewards."""
     name = "transition_matrix"
     if sparse.issparse(transition_matrix):
         P = sparse.csr_array(transition_matrix, dtype=float, copy=True)

@@ -1,4 +1,4 @@
-"""The objectives and problems of logged transitions."""
+"""The choice of the objective for logged transitions, and its problem."""
 
 import numpy as np
 from scipy import sparse
@@ -10,15 +10,15 @@ from sk_stormc.values.problems import LARGEST_METRIC, BellmanProblem, inverse
 from sk_stormc.values.projected import ProjectedBellmanProblem
 from sk_stormc.values.transitions import by_state, distinct_rows
 
-REPEATING = 0.5  # share of transitions from states visited more than once, from which "auto" may be "bellman"
+REPEATING = 0.5  # fraction of transitions from states visited more than once, from which "auto" may select "bellman"
 
 
 def choose_objective(objective, transitions, visited, gamma, alpha, trace_decay=0.0):
-    """Choose the objective. Return it, and the reason.
+    """Choose the objective. Return it with the reason.
 
-    "auto" is "bellman" if states repeat and its minimiser is reliable. It is reliable if the features distinguish the
-    states, so that the residual can vanish, or if the bias of few visits is at most the noise. Visits are counted as
-    rows, because weights may be importance ratios.
+    "auto" selects "bellman" if states repeat and its minimiser is reliable. It is reliable if the features distinguish
+    the states, so that the residual can vanish, or if the bias of few visits is at most the noise. Visits are numbers
+    of rows, because weights may be importance ratios.
     """
     if objective != "auto":
         return objective, "as given"
@@ -47,7 +47,7 @@ def tells_apart(features):
     if n > d:
         return False
     rows, columns = features.nonzero()
-    own = np.bincount(columns, minlength=d)[columns] == 1  # features that only one state has
+    own = np.bincount(columns, minlength=d)[columns] == 1  # features of only one state
     if len(np.unique(rows[own])) == n:
         return True
     return n <= LARGEST_METRIC and np.linalg.matrix_rank(dense(features)) == n
@@ -56,10 +56,10 @@ def tells_apart(features):
 def bias_and_noise(transitions, visited, gamma, alpha):
     """Bias and standard error of the values that minimise the Bellman residual of an estimated model.
 
-    The mean target of a state, r + gamma V(s') over its n_s visits, has a variance. The residual contains this
-    variance, which biases V towards small values. The gradient of the variance is gamma sum_s d_s Cov(phi', r + gamma
-    V(s') | s) / n_s, and is estimated within states. For states that were visited once, the mean variance of the other
-    states is used. Both are root mean squares over the states, to first order in the variance.
+    The residual contains the variance of the mean target of a state, r + gamma V(s') over its n_s visits, which biases
+    V towards small values. The gradient of the variance is gamma sum_s d_s Cov(phi', r + gamma V(s') | s) / n_s, and is
+    estimated within states. For states that were visited once, the mean variance of the other states is used. Both
+    results are root mean squares over the states, to first order in the variance.
     """
     _, next_Z, y, weights = transitions
     share, features, A, reward = by_state(transitions, visited, gamma)
@@ -74,21 +74,21 @@ def bias_and_noise(transitions, visited, gamma, alpha):
     unbiased = np.where(often, visits / np.maximum(visits - 1, 1), 0.0)
     spread = np.bincount(state, part * error**2) * unbiased  # variance of a target
     spread[~often] = np.average(spread[often], weights=share[often])
-    fraction = np.bincount(state, part**2)  # one over the number of visits, where weights are equal
-    once = share[~often].sum() / share[often].sum()  # weight of states visited once, which the others represent
+    fraction = np.bincount(state, part**2)  # one over the number of visits, if weights are equal
+    once = share[~often].sum() / share[often].sum()  # weight of states visited once, for which the others are used
     gradient = gamma * (((share * (fraction + once) * unbiased)[state] * part * error) @ next_Z)
     H = inverse(dense(rows.T @ rows) + np.diag(alpha))
     bias = features @ (H @ gradient)
     C = dense(scale_rows(share, features).T @ features)
-    rows = scale_rows(share * np.sqrt(fraction * spread), A)  # noise of the gradient from the target of each state
+    rows = scale_rows(share * np.sqrt(fraction * spread), A)  # noise of the gradient due to the target of each state
     return float(np.sqrt(share @ bias**2)), float(np.sqrt(np.sum((H @ C @ H) * dense(rows.T @ rows))))
 
 
 def value_problem(objective, transitions, visited, leads_to, gamma, alpha):
     """The problem of an objective, for an iterative solver.
 
-    ``visited`` has the number of each transition's state and the first transition of each state. ``leads_to`` returns
-    rows that identify the successors.
+    ``visited`` contains the number of each transition's state and the first transition of each state. ``leads_to``
+    returns rows that identify the successors.
     """
     Z, next_Z, y, weights = transitions
     if objective == "projected":
@@ -100,7 +100,7 @@ def value_problem(objective, transitions, visited, leads_to, gamma, alpha):
 
 
 def with_ridge(Z, next_Z, y, weights, alpha):
-    """Add rows that add alpha to the diagonals of A and C: transitions from single features to the end."""
+    """Append rows that add alpha to the diagonals of A and C: transitions from single features to the end."""
     alone, d = np.flatnonzero(alpha), len(alpha)
     if not len(alone):
         return Z, next_Z, y, weights

@@ -1,4 +1,4 @@
-"""Off-policy evaluation: the value of a policy from episodes of another one, by importance sampling."""
+"""Off-policy evaluation: the value of a policy from episodes of another policy, by importance sampling."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from sk_stormc.values.markov import check_discount
 from sk_stormc.values.transitions import check_ratios
 
 METHODS = ("is", "wis", "pdis", "wpdis", "dr", "wdr")
-LEAST = -1e300  # a logarithm below those of all weights but 0
+LEAST = -1e300  # lower bound of the logarithms of nonzero weights
 FEW = 20  # effective number of episodes below which a standard error is itself uncertain
 
 
@@ -29,20 +29,20 @@ class PolicyValue:
     """The estimated value of a policy with its standard error.
 
     Two estimates from the same episodes can be subtracted. The standard error of the difference is often far smaller
-    than those of the two, because their errors are correlated.
+    than those of the estimates, because their errors are correlated.
 
     Attributes
     ----------
     value : float
         Mean discounted return of an episode.
     std_error : float
-        Its standard error, over episodes.
+        The standard error of the value over episodes.
     contributions : ndarray of shape (n_episodes,)
         The contribution of each episode: ``value`` plus the episode's influence. Their mean is ``value``, to first
         order. Episodes are in the order of their first rows.
     effective_size : float
-        The effective sample size (sum w)^2 / sum w^2, where w is the product of all ratios of an episode. It is
-        pessimistic for the methods that do not use all ratios.
+        The effective sample size (sum w)^2 / sum w^2, where w is the product of all ratios of an episode. It is too
+        small for the methods that do not use all ratios.
 
     Examples
     --------
@@ -60,7 +60,8 @@ class PolicyValue:
     effective_size: float
 
     def interval(self, confidence: float = 0.9) -> FloatArray:
-        """The confidence interval of the value: the standard error times a quantile of Student's t to either side.
+        """Return the confidence interval of the value, whose half-width is the standard error times a Student's t
+        quantile.
 
         Parameters
         ----------
@@ -109,7 +110,7 @@ def off_policy_value(
     estimator: ActionValueEstimator | None = None,
     cv: int = 5,
 ) -> PolicyValue:
-    """The mean discounted return of a target policy, from episodes of a behaviour policy.
+    """Estimate the mean discounted return of a target policy from episodes of a behaviour policy.
 
     Parameters
     ----------
@@ -117,39 +118,39 @@ def off_policy_value(
         Rewards.
     importance_ratio : array-like of shape (n_transitions,)
         For each row the probability of the action under the target policy, divided by that under the behaviour policy
-        (``pscore`` of obp and scope-rl). Ones evaluate the behaviour policy.
+        (``pscore`` of obp and scope-rl). Ratios of 1 evaluate the behaviour policy.
     episode : array-like of shape (n_transitions,)
-        A label of each row's episode. Rows of an episode are in order, unless ``time`` orders them.
+        A label of each row's episode. Rows of an episode must be in order, unless ``time`` orders them.
     gamma : float, default=0.95
         Discount factor in [0, 1].
     method : {"is", "wis", "pdis", "wpdis", "dr", "wdr"}, default="wpdis"
         "is" (importance sampling) multiplies the return of an episode by the product of its ratios. "pdis" (per
         decision) multiplies each reward by the product of the ratios up to it. "wis" and "wpdis" (weighted) divide by
         the sum of the weights in place of the number of episodes, which gives a small bias and far less variance. "dr"
-        is doubly robust: the value of the first state by a model of Q(s, a), plus the temporal-difference errors of the
-        model weighted per decision. Its mean is right if the model or the ratios are. "wdr" is "dr" divided by the sums
-        of the weights.
+        is doubly robust: the value of the first state from a model of Q(s, a), plus the temporal-difference errors of
+        the model weighted per decision. Its mean is correct if either the model or the ratios are. "wdr" is "dr"
+        divided by the sums of the weights.
     time : array-like of int of shape (n_transitions,), default=None
         Time within the episodes. None means that the rows of an episode are in order.
     X, next_X, terminal : array-like, default=None
         As for `ActionValueEstimator.fit`, for "dr" and "wdr". Without next_X the next row of the episode is the
         successor, and all episodes must end.
     action : array-like of shape (n_transitions,), default=None
-        The actions: integers or strings. They are needed for "dr" and "wdr".
+        The actions: integers or strings. "dr" and "wdr" require them.
     target : array-like or callable, default=None
-        The target policy, which is needed for "dr" and "wdr": V(s) = sum_a target(a | s) Q(s, a). An array of shape
-        (n_transitions, n_actions) has the probabilities of all actions in the state of each row, in the sorted order of
-        the labels; one of shape (n_transitions,) has an action for each. A callable gets rows of X or next_X, and
-        returns such an array for them. It is needed where episodes were cut off, because an array of rows has no
-        probabilities for their last successors. Where X is numbers or indicators of states, an array of shape
+        The target policy, which "dr" and "wdr" require: V(s) = sum_a target(a | s) Q(s, a). An array of shape
+        (n_transitions, n_actions) contains the probabilities of all actions in the state of each row, in the sorted
+        order of the labels; one of shape (n_transitions,) contains an action for each. A callable receives rows of X or
+        next_X, and returns such an array for them. It is required if episodes were cut off, because an array of rows
+        has no probabilities for their last successors. If X contains numbers or indicators of states, an array of shape
         (n_states, n_actions) or (n_states,) works too.
     estimator : ActionValueEstimator, default=None
-        The features, the intercept and the ridge of the model of "dr" and "wdr". None means these features and a ridge
-        of 1e-6. Its own gamma and policy are not used. The model is the exact solution of LSTDQ.
+        The features, the intercept and the ridge of the model of "dr" and "wdr". None means the columns of X and a
+        ridge of 1e-6. Its own gamma and policy are not used. The model is the exact solution of LSTDQ.
     cv : int, default=5
-        Number of folds of "dr" and "wdr", at most the number of episodes. The model of an episode is fitted on the
-        other folds, so that it is independent of the episode (cross-fitting). The labels of the episodes determine the
-        folds, not their order.
+        Number of folds of "dr" and "wdr", at most the number of episodes. The model for an episode is fitted on the
+        other folds, so that it is independent of the episode (cross-fitting). The folds depend on the labels of the
+        episodes, not on their order.
 
     Returns
     -------
@@ -166,7 +167,7 @@ def off_policy_value(
     -----
     UserWarning
         If the number of episodes, or their effective number, is below 20, because standard errors are then often too
-        small. If ratios are far from 1 on average, as they are if the two policies were swapped.
+        small. If ratios are far from 1 on average, for example because the two policies were swapped.
 
     See Also
     --------
@@ -174,10 +175,10 @@ def off_policy_value(
 
     Notes
     -----
-    An episode that was cut off counts with its rewards so far. "dr" and "wdr" add the model's value of its last state.
+    An episode that was cut off contributes its rewards so far. "dr" and "wdr" add the model's value of its last state.
     Their standard errors then include that of the model, to first order. They do not include the bias of features that
     cannot represent Q. The product of many ratios is almost always near 0 and rarely huge. With few episodes the
-    standard error is then too small. A small ``effective_size`` shows this.
+    standard error is then too small, which a small ``effective_size`` indicates.
 
     References
     ----------
@@ -187,8 +188,8 @@ def off_policy_value(
 
     Examples
     --------
-    Half of the logged actions were right and have a reward of 1. A policy that takes the right action with probability
-    0.9 has the value 0.9:
+    Half of the logged actions are correct and have a reward of 1. A policy that takes the correct action with
+    probability 0.9 has the value 0.9:
 
     >>> import numpy as np
     >>> from sk_stormc import off_policy_value
@@ -256,26 +257,27 @@ def _from(value, contributions, size):
 class Weights:
     """Products of the ratios of an episode up to each row, and estimates with these weights.
 
-    Products are sums of logarithms, because those of many ratios underflow. All arrays have an entry for each row or
-    each episode, however long the episodes are. The rows of an episode are contiguous and in order, and ``numbers`` of
-    the episodes are 0, 1, ... in this order. With ``weighted``, estimates are divided by the sums of the weights in
-    place of the number of episodes. An episode that has ended keeps its last weight in the sums of later steps.
+    Products are computed as sums of logarithms, because products of many ratios underflow. All arrays have an entry for
+    each row or each episode, however long the episodes are. The rows of an episode are contiguous and in order, and
+    ``numbers`` of the episodes are 0, 1, ... in this order. With ``weighted``, estimates are divided by the sums of the
+    weights in place of the number of episodes. An episode that has ended keeps its last weight in the sums of later
+    steps.
     """
 
     def __init__(self, ratios, numbers, weighted):
         n, self.numbers, self.weighted = len(ratios), numbers, weighted
         self.start = np.flatnonzero(np.append(True, np.diff(numbers) > 0))  # first row of each episode
         self.last, self.m = np.append(self.start[1:], n) - 1, len(self.start)
-        self.step = np.arange(n) - self.start[numbers]  # since the start of the episode
+        self.step = np.arange(n) - self.start[numbers]  # number of steps since the start of the episode
         with np.errstate(divide="ignore"):
             logs = np.log(ratios)
         for rows in map(slice, self.start, self.last + 1):
-            logs[rows] = np.cumsum(logs[rows])  # one by one: no number depends on another episode
+            logs[rows] = np.cumsum(logs[rows])  # one episode at a time, so that no number depends on another episode
         self.final = logs[self.last]  # logarithm of the product of all ratios of an episode
         if weighted:
             self._total = self._total_by_step(logs)
             total = self._total[self.step]
-            self.share = np.exp(logs - np.where(np.isfinite(total), total, np.inf))  # 0 where all weights are
+            self.share = np.exp(logs - np.where(np.isfinite(total), total, np.inf))  # 0 if all weights are 0
             return
         with np.errstate(over="ignore"):
             self.share = np.exp(logs) / self.m
@@ -307,7 +309,7 @@ class Weights:
             return parts.mean(), parts
         mean = np.bincount(self.step, weighted)
         influence = np.bincount(self.numbers, weighted - self.share * mean[self.step])
-        # an episode that has ended still counts, with a value of 0, in the means of later steps
+        # an episode that has ended is included, with a value of 0, in the means of later steps
         after = self.last - self.start + 1
         for sign in (1, -1):
             with np.errstate(divide="ignore"):

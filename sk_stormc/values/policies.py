@@ -8,7 +8,7 @@ from sk_stormc.utils.warnings import warn
 
 NUMBERS = int, float, np.number, np.bool_
 SUM = 1e-6  # tolerance of the sum of probabilities
-UNKNOWN = 0.01  # fraction of successors with an action that the log lacks, above which there is a warning
+UNKNOWN = 0.01  # fraction of successors with an action that is not in the log, above which there is a warning
 
 
 def check_actions(action, n):
@@ -59,7 +59,7 @@ def numbers_of(labels, actions, where="action", among="those that fit had", hint
 
 
 def check_policy(policy, name="policy"):
-    """Raise a ValueError unless the policy is a callable, an array that `policy_chances` takes, or "greedy"."""
+    """Raise a ValueError unless the policy is a callable, an array that `policy_chances` accepts, or "greedy"."""
     first = "'greedy', " if name == "policy" else ""
     if callable(policy) or (first and is_word(policy, "greedy")):
         return
@@ -74,8 +74,8 @@ def check_policy(policy, name="policy"):
 def policy_chances(policy, source, follows, rows, actions, name="policy"):
     """The probability of each action in some states under a policy, of shape (n_states, n_actions).
 
-    The states are ``follows``, as numbers, and some rows of ``source``, which a callable policy gets. ``actions`` are
-    sorted.
+    The states are ``follows``, as numbers. They are some rows of ``source``, which are passed to a callable policy.
+    ``actions`` are sorted.
     """
     if callable(policy):
         choice = np.asarray(policy(_safe_indexing(source, rows)))
@@ -91,7 +91,7 @@ def policy_chances(policy, source, follows, rows, actions, name="policy"):
 
 
 def as_chances(choice, n, actions, name="policy"):
-    """The checked probabilities of n states, from probabilities or from one action for each."""
+    """The checked probabilities for n states, from probabilities or from one action for each state."""
     if choice.ndim == 1:
         labels = check_actions(choice, n) if n else choice
         return chosen(numbers_of(labels, actions, f"actions of {name}"), len(actions))
@@ -104,7 +104,7 @@ def as_chances(choice, n, actions, name="policy"):
 
 
 def check_probabilities(name, given, where="row"):
-    """Rows of probabilities, divided by their sums. Raise a ValueError that names the first row that is wrong."""
+    """Rows of probabilities, normalised to sum 1. Raises a ValueError that names the first invalid row."""
     with np.errstate(invalid="ignore"):
         total = given.sum(axis=1)
     wrong = ~((given >= 0) & np.isfinite(given)).all(axis=1) | ~(abs(total - 1) <= SUM)
@@ -123,7 +123,7 @@ def chosen(numbers, n_actions):
 
 
 def _numbers_of_states(states, n, name):
-    """The numbers of states that are one column of integers, or n indicators (one-hot)."""
+    """The numbers of states, from one column of integers or from n indicators (one-hot)."""
     if states.shape[1] == 1:
         numbers = states[:, 0]
     elif states.shape[1] == n and (np.count_nonzero(states, axis=1) == 1).all():
@@ -140,7 +140,7 @@ def _numbers_of_states(states, n, name):
 
 
 def warn_of_unknown(share):
-    """Warn if a policy takes actions that the log lacks in a notable share of the successors."""
+    """Warn if a policy takes actions that are not in the log in a notable fraction of the successors."""
     if share > UNKNOWN:
         warn(
             f"in {share:.0%} of the successors the policy takes an action that the log never has there: the states "

@@ -1,4 +1,4 @@
-"""Policy evaluation with linear values: their least-squares base class, and the Bellman residual of a model."""
+"""Policy evaluation with linear values: the least-squares base class, and the Bellman residual of a model."""
 
 from functools import cached_property
 from typing import Any
@@ -23,11 +23,11 @@ from sk_stormc.values.markov import (
     scale_rows,
 )
 
-LARGEST_METRIC = 2000  # number of variables up to which the metric is a full matrix
+LARGEST_METRIC = 2000  # number of variables up to which the preconditioner is a full matrix
 
 
 class LinearValue(CompositionalProblem):
-    """The objective Phi(w) = |A w - b|^2 + sum_j alpha_j w_j^2: its metric and minimiser.
+    """The objective Phi(w) = |A w - b|^2 + sum_j alpha_j w_j^2, with its preconditioner and minimiser.
 
     Subclasses provide A and b by `_least_squares`.
     """
@@ -49,8 +49,8 @@ class LinearValue(CompositionalProblem):
     def metric(self):
         """The inverse Hessian of shape (n_variables, n_variables). Above 2000 variables, the inverse of its diagonal.
 
-        Directions whose curvature is a rounding error get the scale of the steepest direction, because F is a rounding
-        error there too. The metric is computed on first use.
+        Directions whose curvature is a rounding error get the scale of the steepest direction, because F is also a
+        rounding error in these directions. The matrix is computed on first use.
         """
         if self._automatic and self._metric is None:
             A, d = self._least_squares()[0], self.n_variables
@@ -83,8 +83,8 @@ class LinearValue(CompositionalProblem):
     def minimizer(self):
         """The exact minimiser of Phi, by least squares.
 
-        If there are several, it is the one of minimum norm, after features are divided by their largest absolute value.
-        For `ProjectedBellmanProblem` without alpha this is the solution of LSTD (Bradtke & Barto 1996).
+        If there are several, it is the minimum-norm solution, after features are divided by their largest absolute
+        value. For `ProjectedBellmanProblem` without alpha this is the solution of LSTD (Bradtke & Barto 1996).
 
         Returns
         -------
@@ -93,11 +93,11 @@ class LinearValue(CompositionalProblem):
         return self.solution().x
 
     def is_endless(self, x):
-        """Whether the values of the transitions, with the solution x, are known not to exist."""
+        """Whether the values of the transitions, with the solution x, are detected not to exist."""
         return False
 
     def _unit(self):
-        """The largest absolute value of each feature, or 1 if it is 0."""
+        """The largest absolute value of each feature, replaced by 1 if it is 0."""
         largest = largest_values(self.features)
         return np.where(largest > 0, largest, 1.0)
 
@@ -106,7 +106,7 @@ def inverse(H):
     """The inverse of a symmetric matrix. Eigenvalues that are 0 up to rounding are replaced by the largest one."""
     factor, failed = lapack.dpotrf(H, lower=1)
     scale = factor.diagonal() ** 2 / np.maximum(H.diagonal(), np.finfo(float).tiny)
-    if not failed and scale.min() > 1e-6:  # far from singular: ten times as fast
+    if not failed and scale.min() > 1e-6:  # far from singular: Cholesky is ten times as fast
         result = np.tril(lapack.dpotri(factor, lower=1)[0])
         return result + np.tril(result, -1).T
     values, vectors = np.linalg.eigh(H)
@@ -131,7 +131,7 @@ class Successors(FiniteSource):
 
 
 class BellmanProblem(LinearValue):
-    r"""Minimise the mean squared Bellman residual of linear values, for a known or an estimated model.
+    r"""Minimise the mean squared Bellman residual of linear values, for a given or an estimated model.
 
     .. math::
 
@@ -145,8 +145,9 @@ class BellmanProblem(LinearValue):
     - "successor": an independent successor s' ~ P(s, .) for every state. It is exact for deterministic transitions.
     - "column": a column j of P as in the paper, with u_s = m P_sj (r_sj + gamma V(j)) for m columns.
 
-    Both are unbiased. Columns have far more variance. The Jacobian gamma P Phi does not depend on w. It is never
-    computed as a product: it is represented by P, or by a batch's estimate of P, and ``vjp`` multiplies by the factors.
+    Both are unbiased. "column" has far more variance. The Jacobian gamma P Phi does not depend on w. The product is
+    never computed: the Jacobian is represented by P, or by a batch's estimate of P, and ``vjp`` multiplies by the
+    factors.
 
     Parameters
     ----------
@@ -157,10 +158,10 @@ class BellmanProblem(LinearValue):
     features : array-like or sparse matrix of shape (n_states, n_features), default=None
         The phi_s. None means one indicator for each state.
     gamma : float, default=0.95
-        Discount factor in [0, 1]. With 1, all episodes must end for values to be determined.
+        Discount factor in [0, 1]. A factor of 1 requires that all episodes end.
     next_features : array-like or sparse matrix of shape (n_successors, n_features), default=None
-        Features of the successors. A row of zeros is the end of an episode. None means that the successors are the
-        states.
+        Features of the successors. A row of zeros represents the end of an episode. None means that the successors are
+        the states.
     sample_weight : array-like of shape (n_states,), default=None
         The weights d_s, up to a factor. None means equal weights.
     alpha : float or array-like of shape (n_features,), default=0.0
@@ -168,14 +169,15 @@ class BellmanProblem(LinearValue):
     sampling : {"successor", "column"}, default="successor"
         The inner components, as described above.
     metric : {"auto"} or None, default="auto"
-        "auto" is the inverse Hessian (its diagonal above 2000 features). Steps then depend neither on the scale of the
-        features nor on how close gamma is to 1. None is the unscaled step of the papers.
+        Preconditioner of the steps. "auto" uses the inverse Hessian (its diagonal above 2000 features). Steps then
+        depend neither on the scale of the features nor on how close gamma is to 1. None means unscaled steps, as in the
+        papers.
 
     Raises
     ------
     ValueError
-        If rows of P are negative or do not sum to one (the first is named), shapes disagree, values are not finite, or
-        a parameter is out of range.
+        If rows of P are negative or do not sum to one (the message names the first), shapes disagree, values are not
+        finite, or a parameter is out of range.
 
     References
     ----------
@@ -190,7 +192,7 @@ class BellmanProblem(LinearValue):
     array([1., 0.])
     """
 
-    # full batches: they cost no more than drawing a few successors for every state, and even less if P is sparse
+    # full batches cost no more than drawing a few successors for every state, and even less if P is sparse
     advice = Advice(batch_size=None, published=Published(eta=0.1, epsilon=0.1, a=0.1, B=(20, 20, 1), S=(100, 100, 1)))
 
     def __init__(
@@ -240,11 +242,11 @@ class BellmanProblem(LinearValue):
     def entries_of(self, states, uniform):
         """Draw a transition for each of n states: positions in the data of P, by inversion of (..., n) uniform numbers.
 
-        ``entry_rewards`` has their rewards, and `successors_of` their successors.
+        ``entry_rewards`` contains their rewards, and `successors_of` returns their successors.
         """
         low, high = self._up_to[self._starts[states]], self._up_to[self._starts[states + 1]]
         needle, up_to = low + uniform * (high - low), self._up_to[1:]
-        last = np.searchsorted(up_to, high)  # each row's last entry that is not 0
+        last = np.searchsorted(up_to, high)  # the last nonzero entry of each row
         return np.minimum(np.searchsorted(up_to, needle, side="right"), last)
 
     @cached_property

@@ -28,7 +28,7 @@ class ProjectedBellmanProblem(LinearValue):
         C = \sum_k d_k \varphi_k \varphi_k^T
 
     The value of a state is V(s) = phi(s)^T w. The minimiser is the solution of LSTD. The inner value u is a mean over
-    the transitions k. It averages over successors too, so states do not have to repeat. f has a single component.
+    the transitions k. The mean is also over successors, so states do not have to repeat. f has a single component.
 
     Parameters
     ----------
@@ -37,16 +37,17 @@ class ProjectedBellmanProblem(LinearValue):
     rewards : array-like of shape (n_transitions,)
         The rewards r_k.
     gamma : float, default=0.95
-        Discount factor in [0, 1]. With 1, all episodes must end for values to be determined.
+        Discount factor in [0, 1]. A factor of 1 requires that all episodes end.
     sample_weight : array-like of shape (n_transitions,), default=None
         The weights d_k, up to a factor. Transitions are drawn with probabilities proportional to them.
     alpha : float or array-like of shape (n_features,), default=0.0
         Weight of the squared coefficients, one for all or one for each.
     metric : {"auto"} or None, default="auto"
-        "auto" is the inverse Hessian (its diagonal above 2000 features). None is the unscaled step.
+        Preconditioner of the steps. "auto" uses the inverse Hessian (its diagonal above 2000 features). None means
+        unscaled steps.
     covariance : ndarray of shape (n_features, n_features), default=None
-        The matrix C, symmetric and positive semidefinite. None means that of these transitions. If u = 0 has a
-        solution, it is the minimiser for any C.
+        The matrix C, symmetric and positive semidefinite. None means that of these transitions. If the equation u = 0
+        has a solution, it is the minimiser for any C.
 
     Raises
     ------
@@ -95,7 +96,7 @@ class ProjectedBellmanProblem(LinearValue):
 
     @classmethod
     def checked(cls, features, next_features, rewards, gamma, sample_weight, alpha):
-        """The problem of transitions that are already checked."""
+        """The problem of validated transitions."""
         problem = cls.__new__(cls)
         problem.rewards, problem._covariance = rewards, None
         problem._take(features, next_features, gamma, alpha, "auto", sample_weight)
@@ -145,7 +146,7 @@ class ProjectedBellmanProblem(LinearValue):
     def inner_batch(self, draws, weights=None):
         """(features, features minus those of the successors, rewards), or (J, mean r phi) over all transitions.
 
-        Both u and its Jacobian are linear in the first features, which the weights of a draw therefore scale.
+        Both u and its Jacobian are linear in the first features, which are therefore scaled by the weights of a draw.
         """
         if draws is None:
             return self._full
@@ -191,19 +192,19 @@ class ProjectedBellmanProblem(LinearValue):
         return replace(solution, endless=is_endless(A, C, solution.x, self.n_inner))
 
     def is_endless(self, x):
-        """As `least_squares.is_endless`. False, for unknown, with more than 2000 features or few transitions."""
+        """As `least_squares.is_endless`, but False (unknown) for more than 2000 features or few transitions."""
         if self.n_variables > LARGEST_METRIC:
             return False
         A, _, C = self._moments.means()
         return is_endless(A, C, x, self.n_inner)
 
     def expected_smoothness(self, size, metric):
-        """max_v E|H_B v|^2 / <v, H v> over all transitions, for `Advice`; 0, for unknown, above 2000 features."""
+        """max_v E|H_B v|^2 / <v, H v> over all transitions, for `Advice`; 0 (unknown) above 2000 features."""
         return expected_smoothness(self, size[0], metric.root())
 
     @cached_property
     def advice(self):
-        """Full batches if the metric is a full matrix, because J is then known and a step is as cheap as a few rows."""
+        """Full batches if the metric is a full matrix, as J is then stored and a step costs as little as a few rows."""
         has_metric = self._automatic or self._metric is not None
         size = None if has_metric and self.n_variables <= LARGEST_METRIC else "auto"
         return Advice(batch_size=size, smoothness=ProjectedBellmanProblem.expected_smoothness)
@@ -214,7 +215,7 @@ def expected_smoothness(problem, size, root):
 
     H_B = 2 J^T C^+ J_B + 2 diag(alpha) is the linear map of w in the gradient of a batch of B transitions, and H its
     mean. A step of length eta contracts in mean square if eta is below 2 over this number. H_B is not symmetric, so its
-    largest eigenvalues are not enough to bound a step.
+    largest eigenvalues are not sufficient to bound a step.
     """
     d = problem.n_variables
     if root is None or d > LARGEST_METRIC:

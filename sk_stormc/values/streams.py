@@ -32,7 +32,7 @@ from sk_stormc.values.transition_stream import TransitionStream
 from sk_stormc.values.transitions import check_ratios, checked_data, successors, transform, transform_next
 from sk_stormc.values.uncertainty import LARGEST, Groups
 
-LARGEST_STREAM = 4000  # features whose moments, four square matrices, still fit in 512 MB
+LARGEST_STREAM = 4000  # features for which the moments, four square matrices, still fit in 512 MB
 TOLERANCE = 0.4  # allowed distance from the solution of the transitions, relative to the sampling error
 ROUNDING = 1e-4  # allowed distance from this solution, relative to the values
 
@@ -42,7 +42,7 @@ ROUNDING = 1e-4  # allowed distance from this solution, relative to the values
 
 @dataclass(frozen=True, eq=False)
 class Waiting:
-    """Rows that wait for their successors: the last row of a stream or of each open episode, unless it is terminal."""
+    """Rows without a successor so far: the last row of a stream or of each open episode, unless it is terminal."""
 
     Z: np.ndarray
     y: np.ndarray
@@ -58,7 +58,7 @@ class Waiting:
         return len(self.y)
 
     def before(self, other):
-        """These rows followed by others."""
+        """These rows followed by other rows."""
         if self.labels is not None:
             self = self[np.isin(self.labels, other.labels)]  # an episode without a row in a chunk has ended
         pairs = zip(vars(self).values(), vars(other).values(), strict=True)
@@ -66,7 +66,7 @@ class Waiting:
 
 
 def follow(waiting, rows, terminal):
-    """The transitions between successive rows, and the rows whose successors have not come yet."""
+    """The transitions between successive rows, and the rows whose successors have not arrived yet."""
     if waiting is not None:
         rows = waiting.before(rows)
         terminal = np.append(np.zeros(len(rows) - len(terminal), dtype=bool), terminal)
@@ -95,7 +95,7 @@ def follow(waiting, rows, terminal):
 
 
 def read_chunk(estimator, features, X, states, y, given):
-    """Rows, keys for `Collected.plus`, rows that wait for their successors, and the order in time, of a chunk."""
+    """Rows, keys for `Collected.plus`, rows without a successor so far, and the order in time, of a chunk."""
     n = len(y)
     ratios = check_ratios(given.importance_ratio, n)
     weights = row_weights(given.sample_weight, n, all_zero=True) * ratios
@@ -130,7 +130,7 @@ def faded(estimator, rows, keys, order):
     return rows, keys
 
 
-# What both estimators do
+# common functions of both estimators
 
 
 def check_constant(estimator, held):
@@ -149,7 +149,7 @@ def check_constant(estimator, held):
 
 
 def add_to_moments(estimator, rows, alpha, trace_decay=0.0, keys=None, left=1.0):
-    """The moments of a stream with more rows, their `Solution`, and whether it was already called ill-conditioned."""
+    """The moments of a stream with more rows, their `Solution`, and whether there was a warning of ill-conditioning."""
     d = rows[0].shape[1]
     if d > LARGEST_STREAM:
         raise ValueError(
@@ -170,7 +170,7 @@ def add_to_moments(estimator, rows, alpha, trace_decay=0.0, keys=None, left=1.0)
 
 
 def continue_stream(estimator, X, y, given):
-    """`BellmanValueEstimator.partial_fit`, on a copy that is discarded if anything is raised."""
+    """Run `BellmanValueEstimator.partial_fit` on a copy, which is discarded if an exception is raised."""
     estimator._make_solver()  # raises if a parameter of the solver is wrong
     labelled = given.episode is not None
     names = given.names(vars(estimator).get("_given"))
@@ -199,12 +199,12 @@ def continue_stream(estimator, X, y, given):
         alpha, decay = estimator._alphas(d), estimator.trace_decay
         collected, solution, warned = add_to_moments(estimator, rows, alpha, decay, keys, left)
         n = collected.moments.n_rows
-        if collected.moments.weight or not fitted:  # else the only row waits for its successor
+        if collected.moments.weight or not fitted:  # otherwise the only row has no successor so far
             w = solution.x
         evaluations = {"inner": n, "jacobian": n, "outer": 1}
         vars(estimator).update(attributes_of(solution, evaluations, StopReason.EXHAUSTED, warned), _stream=collected)
     else:
-        if estimator.half_life is not None:  # the stream discounts the weights itself, in the order of time
+        if estimator.half_life is not None:  # the stream itself discounts the weights, in chronological order
             rows = tuple(part[np.argsort(order, kind="stable")] for part in all_rows)
         forget(estimator)
         w = run_on_stream(estimator, rows, w) if len(rows[2]) else w
@@ -217,7 +217,7 @@ def continue_stream(estimator, X, y, given):
 
 
 def check_kind(estimator, exact):
-    """Raise a ValueError if a stream of an iterative solver shall be continued by "lstd", or the reverse."""
+    """Raise a ValueError if a stream of an iterative solver is continued with "lstd", or the reverse."""
     stream = vars(estimator).get("_stream")
     if stream is not None and isinstance(stream, Collected) != exact:
         before = repr(estimator.solver_) if exact else "'lstd'"
@@ -228,7 +228,7 @@ def check_kind(estimator, exact):
 
 
 def run_on_stream(estimator, rows, w):
-    """The coefficients of an iterative solver after these rows. w are those before."""
+    """The coefficients of an iterative solver after these rows. w are the coefficients before them."""
     d = len(w)
     window = max(WINDOW, 10 * d)
 
@@ -244,7 +244,7 @@ def run_on_stream(estimator, rows, w):
 
 
 def warn_if_far(stream, x):
-    """Warn if values are farther from the solution of their transitions than sampling noise explains."""
+    """Warn if values differ from the solution of their transitions by more than sampling noise explains."""
     newton = stream.newton
     with np.errstate(over="ignore", invalid="ignore"):
         distance = newton.spread(newton.apply(newton.gradient(x)))
@@ -265,7 +265,7 @@ def warn_if_far(stream, x):
 
 
 def streams_actions(estimator):
-    """Whether an `ActionValueEstimator` supports `partial_fit`. An AttributeError says why not (see `only_if`)."""
+    """Whether an `ActionValueEstimator` supports `partial_fit`; otherwise raise an AttributeError (see `only_if`)."""
     if is_word(vars(estimator)["policy"], "greedy"):
         raise AttributeError(
             "policy='greedy' evaluates several policies on all transitions, so it needs them at once: partial_fit is "
@@ -277,7 +277,7 @@ def streams_actions(estimator):
 
 
 def continue_action_stream(estimator, X, y, action, given, actions):
-    """`ActionValueEstimator.partial_fit`, on a copy that is discarded if anything is raised."""
+    """Run `ActionValueEstimator.partial_fit` on a copy, which is discarded if an exception is raised."""
     held = check_constant(estimator, {name: vars(estimator)[name] for name in ("gamma", "fit_intercept", "policy")})
     names = given.names(vars(estimator).get("_given"))
     fitted = hasattr(estimator, "coef_")

@@ -1,4 +1,4 @@
-"""Eligibility traces of LSTD(lambda), by which the error of a transition is credited to earlier states."""
+"""Eligibility traces of LSTD(lambda), which credit the error of a transition to earlier states."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from sk_stormc.utils.warnings import warn
 
 BLOCK = 64  # rows whose traces are computed by one matrix product
 SINGLE = np.finfo(np.float32).eps  # relative tolerance of equal states, for rounding to float32
-DECIMALS = 5.1e-7  # absolute tolerance, for rounding to six decimals; it is lower for states of small size
+DECIMALS = 5.1e-7  # absolute tolerance, for rounding to six decimals; it is smaller for states of small size
 FEW = 0.3  # fraction of continued traces below which there is a warning
 LEAST = 10  # smallest number of rows for this warning
 
@@ -33,7 +33,8 @@ class Traces:
 class TracedRows:
     """An iterable over blocks of rows and their traces. After the iteration, ``after`` is the `Traces` for later rows.
 
-    Keys (``left`` of the states and ``after`` of the successors) show whether a row continues the trace of another one.
+    Keys (``left`` of the states and ``after`` of the successors) determine whether a row continues the trace of
+    another.
     """
 
     def __init__(self, before, Z, counted, left, after, terminal, ratios, labels):
@@ -71,7 +72,7 @@ class TracedRows:
 
 
 def continues(left, after, terminal):
-    """Whether each transition begins in the successor of the one before, so that the trace continues."""
+    """Whether each transition starts in the successor of the one before, so that the trace continues."""
     follows = np.zeros(len(left), dtype=bool)
     follows[1:] = same(after[:-1], left[1:]) & ~terminal[:-1]
     could = np.count_nonzero(~terminal[:-1])

@@ -1,4 +1,4 @@
-"""The projected objective on a stream of transitions, and its inverse Hessian as a metric (proximal Newton steps)."""
+"""The projected objective on a stream of transitions, preconditioned by the inverse Hessian (proximal Newton)."""
 
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
@@ -18,19 +18,19 @@ from sk_stormc.values.projected import ProjectedBellmanProblem
 RIDGE = 1e-8  # ridge of the scaled C, below which directions are not determined by the transitions
 PROXIMAL = 1e-3  # proximal weight of C, as a fraction of (1 - gamma)^2, the smallest curvature of stationary states
 CURVATURE = 0.5  # curvature that methods assume; with it a step of "storm-c" is that of the proximal point
-SHORT = 4e-2  # weight of the squared coefficients, relative to the proximal weight: prefers solutions of small norm
+SHORT = 4e-2  # weight of the squared coefficients, relative to the proximal weight, for solutions of small norm
 SHORTEST = 1e-7  # upper bound of that weight
-MIN_STEPS, MAX_STEPS = 8, 64  # smallest and largest number of steps to the start of a stream, on its first transitions
+MIN_STEPS, MAX_STEPS = 8, 64  # smallest and largest number of steps that initialize a stream, on its first rows
 SMALL_STEP = 1e-3  # relative change of the values (root mean square) that ends these steps
 UPHILL = 1e-8  # rounding error of the objective, relative to that of zero coefficients
 
 
 @dataclass(frozen=True, eq=False)
 class ProximalNewton(Metric):
-    """The projected objective of some moments, and its inverse Hessian as a metric.
+    """The projected objective of some moments, and its inverse Hessian as a preconditioner.
 
     The objective is |L^-1 (A w - b)|^2 with the means A and b and L L^T = C. alpha is added to the diagonals of A and
-    C. A small multiple of C is added to the Hessian, so that a step is one of the proximal point method: it contracts
+    C. A small multiple of C is added to the Hessian. The result is a step of the proximal point method, which contracts
     in the norm of C, even if A is ill-conditioned. All columns are first divided by their root mean squares.
     """
 
@@ -40,15 +40,15 @@ class ProximalNewton(Metric):
     moments: Moments
     proximal: float  # weight of C in the Hessian
     alpha: np.ndarray  # the ridge of each feature
-    half_life: float | None = None  # of the weights, in transitions
+    half_life: float | None = None  # half-life of the weights, in transitions
 
     @classmethod
     def none(cls, gamma, alpha, half_life=None):
-        """The metric of no transition."""
+        """The object for zero transitions."""
         return cls(Moments.none(len(alpha)), PROXIMAL * (1 - gamma) ** 2, alpha, half_life)
 
     def plus(self, Z, difference, y, weights):
-        """The metric after more transitions. ``difference`` is phi - gamma phi'."""
+        """The object after more transitions. ``difference`` is phi - gamma phi'."""
         before = self.moments
         if self.half_life is not None:
             before = before * remaining(self.half_life, len(y))
@@ -87,8 +87,8 @@ class ProximalNewton(Metric):
     def whitened(self):
         """L^-1 A of the scaled columns, and L^-1 A L^-T.
 
-        The coefficient of a feature that is 0 in all states stays 0, as in `BellmanValueEstimator.fit`. The value of
-        such a successor is unknown and must not be used to fit the others.
+        The coefficient of a feature that is 0 in all states stays 0, as in `BellmanValueEstimator.fit`. The value of a
+        successor with such a feature is unknown and must not affect the other coefficients.
         """
         s = self.size_of_columns
         A, _, C = self.means
@@ -125,7 +125,7 @@ class ProximalNewton(Metric):
         """The gradient of the objective."""
         return 2 * self.pull(self.residual(x))
 
-    # the metric
+    # the preconditioner
 
     def apply(self, F):
         """The inverse Hessian times F."""
@@ -155,14 +155,14 @@ class ProximalNewton(Metric):
         """Root mean square of the values' sampling error at the minimiser. ``noise`` is that of the TD errors.
 
         Its square is sigma^2 / n times the trace of (M^T M)^-1 with M = L^-1 A L^-T: the asymptotic variance of LSTD
-        for uncorrelated errors. Directions that the transitions do not determine do not count, because M is 0 there.
+        for uncorrelated errors. Directions that the transitions do not determine are excluded, because M is 0 in them.
         """
         inverse = cho_solve((self.hessian_factor, True), self.whitened[1].T)
         return noise * float(np.linalg.norm(inverse)) / np.sqrt(remembered(self.half_life, self.moments.n_rows))
 
 
 class MomentsMetric(Metric):
-    """The metric of the moments of a run's last batch."""
+    """The preconditioner from the moments of a run's last batch."""
 
     stays = False
     curvature = CURVATURE
@@ -171,11 +171,11 @@ class MomentsMetric(Metric):
         self.oracle = oracle
 
     def bound(self, oracle):
-        """The metric for one run."""
+        """The preconditioner for one run."""
         return MomentsMetric(oracle)
 
     def at(self, x, t):
-        """The `ProximalNewton` metric."""
+        """The `ProximalNewton` preconditioner."""
         return self.oracle.source.newton_at(self.oracle.place("inner"))
 
 
@@ -236,7 +236,7 @@ class TransitionSource(StreamSource):
         self._now = self.newton_at(next(iter(positions)))
 
     def uphill(self, x, start):
-        """Whether the objective is twice that of the start, and above rounding."""
+        """Whether the objective is twice that of the initialization, and above rounding."""
         value, nothing = self.newton.value, np.zeros_like(x)
         return not value(x) <= 2 * value(start) + UPHILL * value(nothing)
 
@@ -244,9 +244,9 @@ class TransitionSource(StreamSource):
 class TransitionStream(StreamingProblem):
     """Logged transitions in order, each read once: the mean squared projected Bellman error of all transitions so far.
 
-    g is linear, so the running means that Algorithm 1 tracks with momentum 1 / (t + 1) are known exactly: they are
+    g is linear, so the running means that Algorithm 1 tracks with momentum 1 / (t + 1) are computed exactly: they are
     moments of the transitions. A batch therefore represents all transitions up to its last one, but at least the first
-    ``window``. The memory is that of matrices of n_features columns. A transition takes about the time of a few
+    ``window``. The memory consists of matrices with n_features columns. A transition takes about the time of a few
     products of such a matrix with a vector. ``batches`` are tuples (features, next_features, rewards, weights).
     """
 
@@ -298,7 +298,7 @@ class TransitionStream(StreamingProblem):
 
     @property
     def newton(self):
-        """The objective and the metric of all transitions so far."""
+        """The objective and the preconditioner of all transitions so far."""
         return self.source.newton
 
     def initial_point(self, rng):

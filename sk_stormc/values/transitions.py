@@ -42,7 +42,7 @@ def check_ratios(importance_ratio, n):
 
 
 def checked_data(estimator, X, y, reset=True):
-    """The checked states and rewards as numbers. Dates are refused."""
+    """The checked states and rewards as numbers. Raises ValueError for dates."""
     check_numeric("X", X)
     check_numeric("y", y)
     with naming("X"):
@@ -74,7 +74,7 @@ def check_next(estimator, next_X, states, terminal):
     if follows.shape != states.shape:
         raise ValueError(f"next_X must be of shape {states.shape}, as X is, got {follows.shape}")
     with np.errstate(over="ignore", invalid="ignore"):
-        if np.isfinite(follows.sum()):  # then all are finite, and no copy is needed
+        if np.isfinite(follows.sum()):  # all are finite, and no copy is needed
             return follows
     follows = np.where(terminal[:, None], states, follows)
     wrong = ~np.isfinite(follows).all(axis=1)
@@ -84,7 +84,7 @@ def check_next(estimator, next_X, states, terminal):
 
 
 def successors(estimator, X, states, next_X, terminal, time):
-    """The data with the successors, as given and as numbers, the row of each one there, and masks: usable, terminal."""
+    """The successors, as given (with the row of each) and as numbers, and masks of usable and terminal rows."""
     n = len(states)
     rows, everything = np.arange(n), np.ones(n, dtype=bool)
     if next_X is None and terminal is None and time is None:
@@ -120,7 +120,7 @@ def successors(estimator, X, states, next_X, terminal, time):
 
 
 def transform(features, X, states, rows, intercept):
-    """Features of some rows of X, with a column of ones if ``intercept``. ``states`` are the numbers of X."""
+    """Features of some rows of X, with a column of ones if ``intercept``. ``states`` is X as numbers."""
     if features is None:
         Z = states if rows is None else states[rows]
     else:
@@ -143,7 +143,7 @@ def transform_next(features, source, follows, rows, terminal, Z, intercept):
     ongoing = np.flatnonzero(~terminal)
     if not len(ongoing):
         return sparse.csr_array((n, d)) if sparse.issparse(Z) else np.zeros((n, d))
-    if features is None and not sparse.issparse(Z):  # a single copy of all rows
+    if features is None and not sparse.issparse(Z):  # one copy of all rows
         at = None if follows.shape[0] == n and (rows == np.arange(n)).all() else rows
         result = transform(None, source, follows, at, intercept)
         result = result.copy() if result is follows else result
@@ -171,7 +171,7 @@ class Given(NamedTuple):
     importance_ratio: Any = None
 
     def names(self, before=None):
-        """Names of the arguments that were given now or ``before``, and whether any episode ends, for `check_given`."""
+        """Names of the arguments given now or ``before``, and whether any episode ends, for `check_given`."""
         earlier, ends = before or ((), False)
         names = ("next_X", "terminal", "time", "episode")
         names = tuple(name for name in names if getattr(self, name) is not None or name in earlier)
@@ -189,17 +189,17 @@ class Log:
     Z: np.ndarray  # features of the states
     next_Z: np.ndarray  # features of the successors, 0 after terminal transitions
     y: np.ndarray
-    weights: np.ndarray  # multiplied by the ratios
+    weights: np.ndarray  # after multiplication by the ratios
     ratios: np.ndarray
     terminal: np.ndarray
     states: np.ndarray  # before the transformer
     follows: np.ndarray  # the successors, before the transformer
-    columns: np.ndarray  # of the features that are in Z: those that are not 0 in all rows
-    n_features: int  # with those that are 0
+    columns: np.ndarray  # columns of the features that Z contains: those that are not 0 in all rows
+    n_features: int  # number of features, including those that are 0
     kept: np.ndarray  # mask of the usable rows of the data
     episode: np.ndarray | None  # numbers of the episodes
-    clock: Any  # time that orders all rows of the data
-    source: Any  # the user's data that contain the successors: X or next_X
+    clock: Any  # time by which all rows of the data are ordered
+    source: Any  # the user's data with the successors: X or next_X
     at: np.ndarray  # row of each successor in ``source``
 
     @property
@@ -215,7 +215,7 @@ class Log:
 
 
 def read_log(estimator, X, y, given, half_life=None):
-    """The checked `Log` of the user's data. The estimator is a copy, whose number and names of columns are set."""
+    """The validated `Log` of the user's data. The estimator is a copy, whose number and names of columns are set."""
     states, y = checked_data(estimator, X, y)
     y, n = y.astype(float), len(y)
     ratios = check_ratios(given.importance_ratio, n)

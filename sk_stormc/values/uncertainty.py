@@ -25,8 +25,8 @@ class Spread:
 
     bread: np.ndarray  # Jacobian of the estimating equations
     meat: np.ndarray  # sum of the outer products of the clusters' scores, their contributions to the equations
-    n_clusters: float  # episodes or groups of them; with a half-life, their effective number
-    n_rows: float  # transitions; with a half-life, their effective number
+    n_clusters: float  # number of episodes or of groups of them; with a half-life, their effective number
+    n_rows: float  # number of transitions; with a half-life, their effective number
 
     @classmethod
     def of(cls, bread, scores, n_rows, half_life=None, weights=None):
@@ -64,8 +64,8 @@ class Spread:
 def spread_of_log(objective, log, number, x, alpha, gamma, keys=None, decay=0.0, half_life=None):
     """The `Spread` of a fit at the solution x, from a log with episodes and the numbers of its states.
 
-    ``keys`` are the result of `keys_in_order`, for traces, whose ``decay`` is gamma lambda. With a half-life the
-    weights of the log are already discounted.
+    ``keys`` are the result of `keys_in_order`, for traces with ``decay`` gamma lambda. With a half-life the weights of
+    the log are already discounted.
     """
     Z, next_Z, y, weights = log.rows
     weights, error = weights / weights.sum(), Z @ x - gamma * (next_Z @ x) - y
@@ -112,14 +112,14 @@ class Groups:
 
     @classmethod
     def none(cls, n_features, gamma, trace_decay):
-        """The sums of no transition."""
+        """The sums of zero transitions."""
         d = n_features
         traces = Traces(gamma * trace_decay, np.zeros((0, d)))
         rows, weights, occurs = np.zeros(GROUPS, dtype=int), np.zeros(GROUPS), np.zeros(d, dtype=bool)
         return cls(np.zeros((GROUPS, d, d)), np.zeros((GROUPS, d)), rows, weights, occurs, gamma, traces)
 
     def plus(self, Z, next_Z, y, weights, keys, left=1.0):
-        """Add transitions. The last of ``keys`` has the labels of their episodes.
+        """Add transitions. The last of ``keys`` contains the labels of their episodes.
 
         ``left`` is the discount factor of the weights of earlier transitions.
         """

@@ -1,4 +1,4 @@
-"""Checks of the data and of the metric of a search, and warnings where chance decides which samples are neighbours."""
+"""Validation of the data and of the metric of a search, and warnings if the choice of neighbours is arbitrary."""
 
 import math
 from contextlib import contextmanager
@@ -25,23 +25,24 @@ __all__ = [
 ]
 
 BLOCK = 2**22  # entries of a matrix in one block
-# rounding error of a distance, relative to the largest: that of 1 - x.y in float32 is 2e-7, also where it was converted
-# to float64, and in a graph of close neighbours the largest may be .01
+# rounding error of a distance, relative to the largest: that of 1 - x.y in float32 is 2e-7, even after conversion to
+# float64, and in a graph of close neighbours the largest distance may be .01
 BELOW_ZERO = 1e-4
 ASYMMETRY = 1e-3  # tolerance of the symmetry, relative to the mean distance
 ROUNDED = 0.01  # relative rounding error of squared or cosine distances above which there is a warning
 ROUNDING = 4  # rounding error, in machine epsilons, of distances computed from scalar products
-NEEDED = (  # metrics, the parameters of which they need one, and what these are
+NEEDED = (  # metrics, the parameters of which one is required, and their descriptions
     ("seuclidean", ("V",), "variances of the columns, such as numpy.var(X, axis=0, ddof=1)"),
     ("mahalanobis", ("VI", "V"), "inverse of the columns' covariance, or {'V': ...} with numpy.cov(X, rowvar=False)"),
 )
-# names that scikit-learn lists: data with NaN are refused, a callable is passed as such, and "p" ignores its p
+# names that scikit-learn lists but that are not supported: NaN is invalid, a callable is passed directly, and "p"
+# ignores its p
 NOT_OFFERED = {"nan_euclidean", "p", "pyfunc"}
 
 
 def check_metric_of_data(metric, metric_params, X):
     """Raise a ValueError if the metric is unknown, lacks a parameter, is not for sparse X, or returns no distance."""
-    from sklearn.neighbors import VALID_METRICS, VALID_METRICS_SPARSE  # here, because it takes long to load
+    from sklearn.neighbors import VALID_METRICS, VALID_METRICS_SPARSE  # imported here, because it takes long to import
 
     if metric_params is not None:
         check_instance("metric_params", metric_params, dict)
@@ -80,7 +81,7 @@ def check_metric_of_data(metric, metric_params, X):
 
 
 def parameters_of(metric, metric_params):
-    """A copy of the parameters of the metric, with the inverse of a covariance in place of it."""
+    """A copy of the parameters of the metric, with a covariance replaced by its inverse."""
     params = {name: np.copy(v) if isinstance(v, np.ndarray) else v for name, v in (metric_params or {}).items()}
     if metric == "mahalanobis" and "V" in params:
         V = params.pop("V")
@@ -90,7 +91,7 @@ def parameters_of(metric, metric_params):
 
 @contextmanager
 def naming_the_metric(metric, metric_params):
-    """A context that adds the metric to the errors of scikit-learn's search."""
+    """A context that adds the metric to the error messages of scikit-learn's search."""
     try:
         yield
     except (TypeError, ValueError, SystemError) as error:
@@ -110,7 +111,7 @@ def check_distances(distances, metric):
 
 
 def check_directions(X):
-    """Raise a ValueError if a nonzero row is so small that its squares underflow, so that its direction is lost."""
+    """Raise a ValueError if the direction of a nonzero row is lost because its squares underflow."""
     square = np.asarray(X.multiply(X).sum(axis=1)).ravel() if sparse.issparse(X) else np.einsum("ij,ij->i", X, X)
     small = np.flatnonzero(square < 1e3 * np.finfo(X.dtype).tiny)
     for row in small:
@@ -152,7 +153,7 @@ def fewest_neighbors(X, metric):
 
 
 def not_negative(X):
-    """The distances, dense or in a graph, with 0 in place of negative ones that are rounding. ValueError for others."""
+    """The distances, dense or in a graph, with 0 for negative rounding errors. Raises ValueError for negative ones."""
     values = X.data if sparse.issparse(X) else X
     lowest = values.min(initial=0)
     if lowest == 0:
@@ -165,7 +166,7 @@ def not_negative(X):
         )
     if not sparse.issparse(X):
         return np.maximum(X, 0)
-    X = X.copy()  # the caller's graph stays as it is
+    X = X.copy()  # the caller's graph must not change
     np.maximum(X.data, 0, out=X.data)
     return X
 
@@ -225,7 +226,7 @@ def row_numbers(X):
 
 
 def warn_of_chance(search, distances):
-    """Warn if the neighbours that were found are partly chance."""
+    """Warn if the choice of neighbours is partly arbitrary."""
     if distances.shape[1] < len(distances) - 1 and distances.min() == distances.max():
         if distances.any():
             why = f"all pairs of samples are alike by metric={short(search.metric)}"
@@ -241,7 +242,7 @@ def warn_of_chance(search, distances):
         )
         return
     farthest = distances[:, -1].astype(float)
-    farthest = farthest[farthest > 0]  # 0 for samples with only copies as neighbours
+    farthest = farthest[farthest > 0]  # 0 for samples all of whose neighbours are copies
     if not len(farthest):
         return
     if search.effective_metric_ == "cosine":
@@ -276,7 +277,7 @@ def _of_cosine(search, between):
 
 
 def _of_sparse(search, between):
-    """Warn of sparse rows with large offsets: they are not centred, and |x|^2 + |y|^2 - 2 x.y is rounded."""
+    """Warn of sparse rows with large offsets: they are not centred, and |x|^2 + |y|^2 - 2 x.y is inaccurate."""
     X = sparse.csr_array(search._fit_X)
     size = float(np.median(X.multiply(X).sum(axis=1)))
     rounding = ROUNDING * np.finfo(float).eps * size

@@ -1,4 +1,4 @@
-"""A fitted search with checked parameters, and the graph of the distances of each point to its neighbours."""
+"""A fitted search with validated parameters, and the graph of the distances of each point to its neighbours."""
 
 import numpy as np
 from scipy import sparse
@@ -25,8 +25,8 @@ UNDECIDED = 0.1  # largest fraction of points that may be undecided in float32
 
 
 def fit_search(X, n_neighbors, *, metric="euclidean", metric_params=None, n_jobs=None, neighbors="exact"):
-    """A fitted search for at most n_neighbors neighbours, on data that `fewest_neighbors` has checked."""
-    # here, because sklearn.neighbors takes long to import
+    """Fit a search for at most n_neighbors neighbours, on data that `fewest_neighbors` has checked."""
+    # imported here, because sklearn.neighbors takes long to import
     from sk_stormc.embedding.neighbors.search import NeighborSearch
 
     check_choice("neighbors", neighbors, ("auto", "exact", "approximate"))
@@ -65,7 +65,7 @@ def as_search(search):
 
 
 def _nearest_in_graph(X, k):
-    """The k nearest neighbours in each row, by distance and, if equally far, by index, without the sample itself."""
+    """The k nearest neighbours in each row, by distance and then by index, without the sample itself."""
     n, row = X.shape[0], row_numbers(X)
     others = X.indices != row
     row, column, distance = row[others], X.indices[others], X.data[others]
@@ -91,7 +91,7 @@ def neighbor_graph(search):
     """The distances of each point to its neighbours, without the point itself."""
     X = search._fit_X
     if search.metric == "precomputed" and sparse.issparse(X):
-        search.recall_ = np.nan  # unknown, because the user made the graph
+        search.recall_ = np.nan  # unknown for a graph of the user
         return X
     distances, neighbors = neighbors_of_each(search)
     n, k = distances.shape
@@ -120,7 +120,7 @@ def _approximate(search):
     X, cosine = search._fit_X, search.effective_metric_ == "cosine"
     if cosine:
         size = np.sqrt(np.einsum("ij,ij->i", X, X))
-        nothing = size == 0  # zero vectors get an extra coordinate, so that they are at distance 1 from all others
+        nothing = size == 0  # zero vectors get an additional coordinate, so that they are at distance 1 from all others
         X = np.hstack([X / np.where(nothing, 1, size)[:, None], nothing[:, None].astype(X.dtype)])
         X -= offsets(X)
     most = 1.0 if search.neighbors == "approximate" else WORTH

@@ -1,13 +1,13 @@
 """An approximate search for the nearest neighbours of all points among themselves, by an inverted file.
 
-The points are divided into cells by k-means (an inverted file). The cells next to a point's own cell are searched
-first. They give an upper bound of the distance of its farthest neighbour. Then follow the cells whose centres are
-nearest to the point and not much farther away than its own, in units of the bound. Only points within the bound are
-kept. The number of cells is chosen by the recall on a sample whose true neighbours are computed.
+k-means divides the points into cells (an inverted file). The cells nearest to a point's own cell are searched first.
+They give an upper bound of the distance of its farthest neighbour. The next cells are those whose centres are nearest
+to the point and not much farther away than its own, in units of the bound. Only points within the bound are kept. The
+number of cells is chosen by the recall on a sample whose true neighbours are computed.
 
-The points are processed in blocks of points that lie close together. The coordinates are relative to the block's
-centre, so float32 is enough even if the blocks are far apart. Neither the blocks nor the result depend on the number of
-threads.
+The points are processed in blocks of points that are close together. The coordinates are relative to the centre of the
+block, so float32 is sufficient even if the blocks are far apart. Neither the blocks nor the result depend on the number
+of threads.
 """
 
 import numpy as np
@@ -88,7 +88,7 @@ class Cells:
         return _nearness(X, self._lifted)
 
     def exact_sample(self, k):
-        """Some points, their true neighbours, and the squared distances of the farthest. Indices are those of X."""
+        """Some points, their true neighbours, and the squared distances of the farthest. Indices refer to X."""
         n = len(self.X)
         sample = np.unique(np.linspace(0, n - 1, min(n, SAMPLE)).astype(int))
         some = parts(len(sample), PRODUCTS // n)
@@ -126,7 +126,7 @@ class Cells:
         return np.concatenate([np.arange(self.starts[c], self.starts[c + 1]) for c in cells])
 
     def _judged(self, sample, k):
-        """For each sample point the rank of each cell by distance, and its excess distance over the nearest cell."""
+        """Ranks of the cells by distance from each sample point, and their excess distances over the nearest cell."""
         nearness, bound = self._nearness(self.X[sample]), np.empty((len(sample), 1))
         for i, point in enumerate(sample):
             others = self.X[self._places(self.first_cells(self.own[point], k))].astype(float) - self.X[point]
@@ -172,7 +172,7 @@ class Cells:
                 rights[cell] = _lifted(points.astype(np.float32)) / 2
             return rights[cell]
 
-        found, done, bound = [], [], np.empty(size, np.float32)
+        candidates, done, bound = [], [], np.empty(size, np.float32)
         for cell in range(self.own[rows.start], self.own[rows.stop - 1] + 1):
             first = max(0, self.starts[cell] - rows.start), min(size, self.starts[cell + 1] - rows.start)
             cells = self.first_cells(cell, k)
@@ -184,7 +184,7 @@ class Cells:
                 s = left[mine] @ opposite
                 s[places == (mine + rows.start)[:, None]] = -np.inf
                 bound[mine] = np.partition(s, len(places) - k, axis=1)[:, len(places) - k]
-                found.append(_those(s, bound[mine], mine, places))
+                candidates.append(_those(s, bound[mine], mine, places))
         looked, worst = np.empty((len(self.sizes), size), bool), len(self.sizes) - n_cells
         reach = np.maximum(norms - 2 * bound, 0)[:, None]
         for some in parts(size, TILE // len(self.sizes)):
@@ -193,14 +193,14 @@ class Cells:
             looked[:, some] = (near & (_farther(nearness, reach[some]) <= limit)).T
         for cells, mine in done:
             looked[cells, mine] = False
-        bound += 2 * EPS * norms  # above rounding errors, so that copies of the farthest neighbour are not collected
+        bound += 2 * EPS * norms  # plus rounding errors, so that copies of the farthest neighbour are not collected
         for cell in np.flatnonzero(looked.any(axis=1) & (self.sizes > 0)):
             mine = np.flatnonzero(looked[cell])
             places = np.arange(self.starts[cell], self.starts[cell + 1])
             opposite = right(cell).T
             for some in parts(len(mine), TILE // len(places)):
-                found.append(_those(left[mine[some]] @ opposite, bound[mine[some]], mine[some], places))
-        row, place, s = (np.concatenate(part) for part in zip(*found, strict=True))
+                candidates.append(_those(left[mine[some]] @ opposite, bound[mine[some]], mine[some], places))
+        row, place, s = (np.concatenate(part) for part in zip(*candidates, strict=True))
         here = self.order[rows]
         square = np.maximum(norms[row] - 2 * s, 0)
         squares[here], neighbors[here] = _best(row, square, self.order[place], size, k)
@@ -252,7 +252,7 @@ def _farther(nearness, bound):
 
 
 def _along(points, few=8):
-    """An order in which close points mostly follow each other, by repeated halving along the widest axis."""
+    """An order in which close points are mostly adjacent, by repeated halving along the widest axis."""
     n = len(points)
     if n <= few:
         return np.arange(n)
@@ -262,7 +262,7 @@ def _along(points, few=8):
 
 
 def _those(s, bound, rows, places):
-    """Rows, places and values of the products >= each row's bound."""
+    """Rows, places and values of the products that are at least the bound of their row."""
     at = np.flatnonzero(s >= bound[:, None])
     row, column = np.divmod(at.astype(np.int32), np.int32(s.shape[1]))
     return rows[row].astype(np.uint16), places[column], s.ravel()[at]

@@ -10,7 +10,7 @@ SAMPLE = 10_000  # largest number of rows that are used
 def offsets(X):
     """The lower median of each column.
 
-    It is one of the column's values, so that integers stay integers and equal distances stay equal after it is
+    It is one of the column's values. Therefore integers stay integers, and equal distances stay equal, after it is
     subtracted. Unlike the mean it is robust against outliers.
     """
     rows = _some(X)
@@ -21,7 +21,7 @@ def offsets(X):
 def grain(X):
     """An estimate of the rounding error of squared distances: float32 numbers near 1e8 are 8 apart, for example.
 
-    Constant columns do not count.
+    Constant columns are ignored.
     """
     rows = _some(X)
     steps = np.spacing(np.abs(offsets(rows))).astype(float)

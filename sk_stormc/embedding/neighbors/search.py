@@ -1,4 +1,4 @@
-"""A nearest-neighbour search that stays accurate for data far from zero."""
+"""A nearest-neighbour search that is accurate for data far from zero."""
 
 import warnings
 
@@ -12,26 +12,26 @@ from sk_stormc.utils.validation import is_word
 
 __all__ = ["NeighborSearch"]
 
-EUCLIDEAN = ("euclidean", "l2", "sqeuclidean", "minkowski")  # minkowski with p = 2 becomes euclidean
+EUCLIDEAN = ("euclidean", "l2", "sqeuclidean", "minkowski")  # "minkowski" with p = 2 becomes "euclidean"
 MANY = 10_000  # number of points above which "auto" is approximate
 FEW_FEATURES = 5  # number of features up to which a tree is fast
-PRODUCTS = ("euclidean", "l2", "sqeuclidean")  # values of effective_metric_ that scikit-learn computes from products
-RESOLVED = 1e-6  # relative rounding error of a squared distance that is accepted
+PRODUCTS = ("euclidean", "l2", "sqeuclidean")  # values of effective_metric_ for which scikit-learn uses products
+RESOLVED = 1e-6  # accepted relative rounding error of a squared distance
 
 
 class NeighborSearch(NearestNeighbors):
     """scikit-learn's search on a copy of the data, centred near zero if they are dense and Euclidean.
 
     scikit-learn computes Euclidean distances from |x|^2 + |y|^2 - 2 x.y. This is fast, but suffers from cancellation if
-    distances are small compared with |x|. Therefore a common offset is subtracted from all samples. If samples lie far
-    apart this is not enough for some of them. The neighbours of these are found by a tree, which uses differences.
+    distances are small compared with |x|. Therefore a common offset is subtracted from all samples. If the samples are
+    far apart, this is not sufficient for some of them. Their neighbours are found by a tree, which uses differences.
 
     Parameters
     ----------
     n_neighbors, metric, p, metric_params, n_jobs
-        Of `sklearn.neighbors.NearestNeighbors`.
+        As in `sklearn.neighbors.NearestNeighbors`.
     neighbors : {"exact", "approximate", "auto"}, default="exact"
-        How the neighbours of the data among themselves are found. "auto" is "approximate" for many points.
+        Method of finding the neighbours of the data among themselves. "auto" is "approximate" for many points.
 
     Attributes
     ----------
@@ -68,11 +68,11 @@ class NeighborSearch(NearestNeighbors):
         return super().radius_neighbors(None if X is None else self.moved(X), *args, **kwargs)
 
     def neighbors_of(self, rows):
-        """Distances and indices of the neighbours of some rows of the data, without these rows themselves."""
+        """Distances and indices of the neighbours of some rows of the data, without the rows themselves."""
         return without_own(*self._nearest(self._fit_X[rows], self.n_neighbors + 1), rows)
 
     def to_nearest_unlike(self):
-        """Distances of some rows of the data to the nearest one that differs. 0 where none was found."""
+        """Distances of some rows of the data to the nearest row that differs, or 0 if none was found."""
         n = self.n_samples_fit_
         rows = np.linspace(0, n - 1, max(1, min(n, MANY // 100, 2**23 // n))).astype(int)
         if self.metric == "precomputed" and sparse.issparse(self._fit_X):
@@ -100,10 +100,10 @@ class NeighborSearch(NearestNeighbors):
         return self.effective_metric_ in PRODUCTS
 
     def _nearest(self, X, k):
-        """The k nearest of moved samples; None are the data themselves, each without itself."""
+        """The k nearest neighbours of centred samples. None means the data themselves, each without itself."""
         with warnings.catch_warnings():
             if not self.is_euclidean and _is_binary(self._fit_X if X is None else X):
-                # boolean metrics take 0 and 1 as they are
+                # boolean metrics use 0 and 1 unchanged
                 warnings.simplefilter("ignore", DataConversionWarning)
             distances, neighbors = super().kneighbors(X, k)
         by_products = self.offset_ is not None and self._fit_method == "brute"
@@ -134,7 +134,7 @@ class NeighborSearch(NearestNeighbors):
 
 
 def _is_binary(X):
-    """Whether there are no other numbers than 0 and 1."""
+    """Whether all numbers are 0 or 1."""
     values = X.data if sparse.issparse(X) else X
     return bool((values[:1] <= 1).all() and ((values == 0) | (values == 1)).all())
 
@@ -142,6 +142,6 @@ def _is_binary(X):
 def without_own(distances, neighbors, rows):
     """Remove each row itself from its k + 1 neighbours."""
     other = neighbors != rows[:, None]
-    other[other.all(axis=1), -1] = False  # if copies of the row take its place, remove the farthest neighbour
+    other[other.all(axis=1), -1] = False  # if the row is replaced by copies, remove the farthest neighbour
     k = neighbors.shape[1] - 1
     return distances[other].reshape(-1, k), neighbors[other].reshape(-1, k)

@@ -1,4 +1,4 @@
 """The problem classes of the risk measures.
 
-Each registers itself with `PortfolioProblem` when it is imported, which `sk_stormc.portfolio` does.
+Each class registers itself with `PortfolioProblem` when it is imported, which `sk_stormc.portfolio` does.
 """

@@ -22,19 +22,19 @@ class DrawdownPortfolioProblem(PortfolioProblem, risk_measure="cdar"):
         \qquad D_t = \max(D_{t-1} - r_t^T w, \, 0)
 
     The drawdown D_t is the distance of the cumulative return below its running maximum, with D_0 = 0. CDaR is the CVaR
-    of the drawdowns, and is convex in w. With a confidence beta near 0 it is the mean drawdown, and with beta of at
-    least 1 - 1 / n the largest drawdown.
+    of the drawdowns, and is convex in w. If the confidence beta is near 0, it is the mean drawdown, and if beta is at
+    least 1 - 1 / n, it is the largest drawdown.
 
     A drawdown depends on all earlier periods in their order. The objective is therefore not a composition of averages,
-    and it has no batches. `CompositionalPortfolio` solves it as a linear program. This class evaluates the objective.
-    Weights of periods count in both means, but the path of returns contains each period once.
+    and it cannot be evaluated on batches. This class evaluates the objective, and `CompositionalPortfolio` minimises it
+    as a linear program. Weights of periods count in both means, but the path of returns contains each period once.
 
-    ``PortfolioProblem(returns, risk_measure="cdar")`` returns an object of this class.
+    ``PortfolioProblem(returns, risk_measure="cdar")`` returns an instance of this class.
 
     Parameters
     ----------
     risk_measure : {"cdar"}, default="cdar"
-        The only value of this class.
+        The only value that this class supports.
     confidence : float, default=0.95
         CDaR is the mean of the deepest fraction 1 - confidence of the drawdowns.
 
@@ -77,7 +77,7 @@ class DrawdownPortfolioProblem(PortfolioProblem, risk_measure="cdar"):
         check_choice("risk_measure", risk_measure, (self.own_measure,))
 
     def inner_batch(self, draws, weights=None):
-        """Raise a ValueError: the objective has no batches."""
+        """Raise a ValueError: the objective cannot be evaluated on batches."""
         raise ValueError(
             "risk_measure='cdar' has no batches: a drawdown depends on all earlier periods in their order, and is "
             "not an average over periods. Use CompositionalPortfolio with solver='newton' or the default solver, which "
@@ -94,7 +94,7 @@ class DrawdownPortfolioProblem(PortfolioProblem, risk_measure="cdar"):
         return value if self.penalty is None else value + self.penalty.value(x)
 
     def unbounded_below(self):
-        """None, for unknown: it depends on the constraint."""
+        """None for unknown, because the answer depends on the constraint."""
         return None
 
 
@@ -105,7 +105,7 @@ def drawdowns(returns):
 
 
 def worst_mean(losses, tail, weights=None):
-    """The mean of the worst fraction ``tail`` of the losses, or of their weight, which is their CVaR."""
+    """The CVaR of the losses: the mean of their worst fraction ``tail``, by number or by weight."""
     order = np.argsort(losses)[::-1]
     p = np.full(len(losses), 1 / len(losses)) if weights is None else weights[order]
     taken = np.diff(np.minimum(np.cumsum(p), tail), prepend=0.0)

@@ -24,7 +24,7 @@ class ReturnsInExponents(LogMeanExpProblem):
         return self.returns if draws is None else self.returns.take(draws, 0, mode="clip")
 
     def blocks(self):
-        """All returns. Returns on disk come in blocks."""
+        """All returns. Returns on disk are read in blocks."""
         return blocks(self.returns)
 
 
@@ -35,8 +35,8 @@ class EntropicPortfolioProblem(ReturnsInExponents, PortfolioProblem, risk_measur
 
         \Phi(x) = \frac{1}{\lambda} \log \Bigl( \frac{1}{m} \sum_j \exp(-\lambda \, r_j^T x) \Bigr) + R(x)
 
-    Here r_j are the returns of period j. The objective already contains the mean return, as its limit for a small
-    lambda. ``PortfolioProblem(returns, risk_measure="entropic")`` returns an object of this class.
+    Here r_j are the returns of period j. The objective already contains the mean return: its limit for a small lambda
+    is minus the mean return. ``PortfolioProblem(returns, risk_measure="entropic")`` returns an instance of this class.
 
     Parameters
     ----------
@@ -80,10 +80,10 @@ class EntropicPortfolioProblem(ReturnsInExponents, PortfolioProblem, risk_measur
         self.scale = 1 / self.risk_aversion
 
     def unbounded_below(self):
-        """True if an asset only gains or only loses: then holding or shorting more of it is always better."""
-        known = super().unbounded_below()
-        if known is not None or self.penalty is not None:
-            return known
+        """True if an asset only gains or only loses, because holding or shorting more of it is then always better."""
+        unbounded = super().unbounded_below()
+        if unbounded is not None or self.penalty is not None:
+            return unbounded
         least, most = (f([f(rows, axis=0) for _, rows in self.blocks()], axis=0) for f in (np.min, np.max))
         return True if ((least > 0) | (most < 0)).any() else None
 
@@ -109,17 +109,17 @@ class EVaRPortfolioProblem(ReturnsInExponents, TailRiskProblem, risk_measure="ev
 
     Here r_i are the returns of period i, and beta is the confidence. EVaR is the tightest upper bound of CVaR from
     exponential moments of the loss (Chernoff's inequality). It is convex in the variables x = (w, t). It is also the
-    largest mean loss over reweightings of the periods whose Kullback-Leibler divergence is at most
-    -log(1 - confidence). With fewer than 1 / (1 - confidence) periods, all weight may lie on one period. EVaR is then
-    the largest loss, and t goes to 0. For this reason t is kept above the width. The inner value is the mean of the
-    exponentials, which may overflow (see `sk_stormc.problems.LogMeanExpProblem` for how that is avoided).
+    largest mean loss over reweightings of the periods whose Kullback-Leibler divergence is at most -log(1 -
+    confidence). With fewer than 1 / (1 - confidence) periods, a reweighting may put all weight on one period. EVaR is
+    then the largest loss, and t tends to 0. For this reason the width is a lower bound of t. The inner value is the
+    mean of the exponentials. `sk_stormc.problems.LogMeanExpProblem` describes how overflow is avoided.
 
-    ``PortfolioProblem(returns, risk_measure="evar")`` returns an object of this class.
+    ``PortfolioProblem(returns, risk_measure="evar")`` returns an instance of this class.
 
     Parameters
     ----------
     width : float, default=None
-        The lower bound of t, in the unit of the returns. None is as for the other measures.
+        The lower bound of t, in the unit of the returns. None means the same default as for CVaR.
 
     Raises
     ------
@@ -152,7 +152,7 @@ class EVaRPortfolioProblem(ReturnsInExponents, TailRiskProblem, risk_measure="ev
         """-log(1 - confidence), the largest allowed divergence of a reweighting."""
         return -np.log1p(-self.confidence)
 
-    # what `LogMeanExpProblem` asks for: exponents e_j(x) = -<r_j, w> / t
+    # the methods that `LogMeanExpProblem` requires: exponents e_j(x) = -<r_j, w> / t
 
     def exponents(self, x, rows):
         """-<r_j, w> / t, in float64."""
@@ -176,7 +176,7 @@ class EVaRPortfolioProblem(ReturnsInExponents, TailRiskProblem, risk_measure="ev
         return self._value(x, self.log_of(u))
 
     def objective(self, x):
-        """Phi(x), exact, R included."""
+        """Phi(x), exact, including R."""
         value = self._value(x, self.log_mean(x))
         return value if self.penalty is None else value + self.penalty.value(x)
 

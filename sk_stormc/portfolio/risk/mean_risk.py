@@ -27,22 +27,22 @@ from sk_stormc.utils.validation import (
 
 __all__ = ["ByRiskMeasure", "MEASURES", "PortfolioProblem", "check_parameters", "is_proportional"]
 
-HIGHEST = 10  # largest order; with a higher one only the largest few losses would matter
+HIGHEST = 10  # largest order; with a higher one only the few largest losses would matter
 
 
 class Traits(NamedTuple):
     """Properties of a risk measure."""
 
-    power: int  # degree of homogeneity: the risk of k w is k**power times that of w; 0: it is not homogeneous
-    shift: float | None  # change of the risk if the return of each period grows by 1; None: it is not a constant
-    parameter: str | None = None  # name of the measure's own parameter
+    power: int  # degree of homogeneity: the risk of k w is k**power times that of w; 0 if it is not homogeneous
+    shift: float | None  # change of the risk if the return of each period grows by 1; None if it is not a constant
+    parameter: str | None = None  # name of the parameter that is specific to the measure
     streams: bool = True  # whether `partial_fit` supports the measure
 
 
 MEASURES = {
     "variance": Traits(2, 0.0),
     "semivariance": Traits(2, 0.0),
-    "entropic": Traits(0, 0.0),  # the shift is that of the objective minus the mean return
+    "entropic": Traits(0, 0.0),  # the shift of the objective minus the mean return
     "cvar": Traits(1, -1.0, "confidence"),
     "evar": Traits(1, -1.0, "confidence"),
     "semideviation": Traits(1, 0.0, "order", streams=False),
@@ -70,10 +70,11 @@ def check_parameters(confidence=0.5, order=1):
 
 
 class ByRiskMeasure:
-    """Calling a subclass with ``risk_measure=name`` returns an object of the class for that measure, if there is one.
+    """Base class of problems that are selected by ``risk_measure``.
 
-    A class is registered for a risk measure by ``class Other(Problem, risk_measure="other")``. It inherits the
-    descriptions of the parameters that it does not describe itself.
+    Calling a subclass with ``risk_measure=name`` returns an instance of the class registered for that measure, if there
+    is one. A class is registered by ``class Other(Problem, risk_measure="other")``. It inherits the descriptions of the
+    parameters that it does not describe itself.
     """
 
     classes: dict[str, type] = {}  # the registered classes by risk measure
@@ -89,12 +90,12 @@ class ByRiskMeasure:
             cls.classes[risk_measure], cls.own_measure = cls, risk_measure
 
     def __new__(cls, *args, risk_measure=None, **kwargs):
-        """Create an object of the registered class. Copying and unpickling call this without arguments."""
+        """Create an instance of the registered class. Copying and unpickling call this without arguments."""
         other = cls.classes.get(risk_measure, cls) if isinstance(risk_measure, str) else cls
         return super().__new__(other if issubclass(other, cls) else cls)
 
     def check_class(self, risk_measure):
-        """Raise a ValueError if this object is not of the class registered for the risk measure."""
+        """Raise a ValueError if this object is not an instance of the class registered for the risk measure."""
         needed = self.classes.get(risk_measure)
         if needed is not None and not isinstance(self, needed):
             raise ValueError(
@@ -109,7 +110,7 @@ PIECE = CHUNK // 16  # rows whose products are summed in the dtype of the return
 
 
 class Factors(NamedTuple):
-    """Constant factors of sums over a batch. A product with a constant row is the fastest way to sum."""
+    """Constant factors of sums over a batch. Multiplying by a constant row is the fastest way to sum."""
 
     mean: np.ndarray  # a row of the weights of the periods in the mean
     minus: np.ndarray  # a row of -1
@@ -135,13 +136,13 @@ def deviation_of(y, p=None):
 
 
 def typical_size(y, p=None):
-    """The standard deviation of y. If it is 0 up to rounding, the largest |y|, or 1 if that is 0 too."""
+    """The standard deviation of y. If that is 0 up to rounding, the largest |y|, or 1 if y is 0 too."""
     deviation, size = deviation_of(y, p), float(np.abs(y).max())
     return deviation if deviation > 1e-9 * size else size or 1.0
 
 
 def with_aversion(problem, risk_aversion, penalty=None):
-    """The problem of the same returns and risk with another risk aversion and penalty."""
+    """The problem with the same returns and risk, and another risk aversion and penalty."""
     options = {"risk_measure": problem.risk_measure, "sample_weight": problem.weights, "penalty": penalty}
     return PortfolioProblem(problem.returns, risk_aversion, **options, **problem.parameters())
 
@@ -160,30 +161,30 @@ class PortfolioProblem(ByRiskMeasure, WeightedComponents):
         \text{variance:} \quad & \frac{1}{n} \sum_i (r_i^T x - u)^2 \\
         \text{semivariance:} \quad & \frac{1}{n} \sum_i \min(r_i^T x - u, \, 0)^2
 
-    For both the Jacobian is the mean of the r_i, which is constant. The other risks have classes of their own, and
-    calling this class returns an object of them: ``risk_measure="entropic"`` returns an `EntropicPortfolioProblem`,
-    "cvar" a `CVaRPortfolioProblem` and "evar" an `EVaRPortfolioProblem`. The last two have one more variable and a
-    parameter ``confidence``. "semideviation" returns a `SemideviationPortfolioProblem` and "downside" a
-    `DownsidePortfolioProblem`, which have a parameter ``order``. "cdar" returns a `DrawdownPortfolioProblem`, which
-    can be evaluated but not sampled.
+    For both the Jacobian is the mean of the r_i, which is constant. The other risks have their own classes, and this
+    class returns an instance of them: an `EntropicPortfolioProblem` for ``risk_measure="entropic"``, a
+    `CVaRPortfolioProblem` for "cvar" and an `EVaRPortfolioProblem` for "evar". The last two have an additional variable
+    and a parameter ``confidence``. "semideviation" returns a `SemideviationPortfolioProblem` and "downside" a
+    `DownsidePortfolioProblem`, which have a parameter ``order``. "cdar" returns a `DrawdownPortfolioProblem`, which can
+    be evaluated but not sampled.
 
     Parameters
     ----------
     returns : array-like of shape (n_periods, n_assets)
-        Returns in any unit. float32 stays float32, with means accumulated in float64. A memmap of floats stays on
-        disk: its rows are read in blocks or batches.
+        Returns in any unit. float32 is kept, with means accumulated in float64. A memmap of floats stays on disk, and
+        its rows are read in blocks or batches.
     risk_aversion : float, default=1.0
         lambda > 0, in the inverse unit of the returns. ``numpy.inf`` drops the mean return and gives the risk the
         weight 1.
     risk_measure : str, default="variance"
-        "variance", "semivariance", or one of the measures above that have a class of their own.
+        "variance", "semivariance", or one of the measures above with their own classes.
     sample_weight : array-like of shape (n_periods,), default=None
         Weights of the periods in all means. A batch draws periods with probabilities proportional to them.
     penalty : object of `sk_stormc.penalties`, default=None
         The regulariser or constraint R.
     metric : "variance", ndarray, `sk_stormc.metrics.Metric` or None, default=None
-        Scale of the steps. "variance" is 1 / Var(r_j) for each asset: steps then do not depend on the assets'
-        units. None is the unscaled step of the papers.
+        Preconditioner of the steps. "variance" uses 1 / Var(r_j) for each asset, so that steps do not depend on the
+        units of the assets. None means unscaled steps, as in the papers.
 
     Raises
     ------
@@ -256,7 +257,7 @@ class PortfolioProblem(ByRiskMeasure, WeightedComponents):
         return 1.0 if self.risk_aversion == np.inf else self.risk_aversion
 
     def initial_point(self, rng):
-        """The empty portfolio, x = 0. The solver projects it on the constraint."""
+        """The empty portfolio, x = 0, which the solver projects on the constraint."""
         return np.zeros(self.n_variables, dtype=self.returns.dtype)
 
     @property
@@ -278,7 +279,7 @@ class PortfolioProblem(ByRiskMeasure, WeightedComponents):
         return self.returns.take(draws, 0, mode="clip"), self._factors_of(draws, weights)
 
     def _factors_of(self, draws, weights):
-        """The factors of a drawn batch, which are kept for each size."""
+        """The factors of a drawn batch, which are cached for each size."""
         size = len(draws)
         if weights is not None:
             return self._factors(weights / size, size)
@@ -309,7 +310,7 @@ class PortfolioProblem(ByRiskMeasure, WeightedComponents):
         name = MEASURES[self.risk_measure].parameter
         return {} if name is None else {name: getattr(self, name)}
 
-    # from x to the portfolio and back, for problems with other variables beside the weights
+    # conversion between x and the portfolio, for problems with variables in addition to the weights
 
     def weights_of(self, x):
         """The portfolio's weights in x: here x itself."""
@@ -320,7 +321,7 @@ class PortfolioProblem(ByRiskMeasure, WeightedComponents):
         return weights
 
     def value_at(self, weights):
-        """The objective of a portfolio, exact, R included."""
+        """The exact objective of a portfolio, including R."""
         return self.objective(weights)
 
     # g, dg, f and its gradient
@@ -358,9 +359,9 @@ class PortfolioProblem(ByRiskMeasure, WeightedComponents):
         return float(total / self.n_inner if self.weights is None else total)
 
     def unbounded_below(self):
-        """True if some portfolio has a mean return but no risk, False if none has, None if this is not known.
+        """True if some portfolio has a mean return but no risk, False if none has, None if this is unknown.
 
-        There is one with a constant asset, or with no more periods than assets.
+        Such a portfolio exists if an asset is constant, or if there are no more periods than assets.
         """
         if not self._return_weight:
             return False  # a risk is not negative
@@ -403,7 +404,7 @@ class PortfolioProblem(ByRiskMeasure, WeightedComponents):
 
     @cached_property
     def metric(self):
-        """Scale of the steps. It is computed on first use, because a stream uses that of its first rows only."""
+        """Preconditioner of the steps, computed on first use, because a stream uses that of its first rows only."""
         return self._inverse_variance() if isinstance(self._metric, str) else self._metric
 
     def _inverse_variance(self):
@@ -411,6 +412,6 @@ class PortfolioProblem(ByRiskMeasure, WeightedComponents):
         for rows, weight in self._chunks():  # both in one pass over the data
             second = second + (weight * rows**2).sum(0)
             variance = variance + (weight * (rows - self._mean) ** 2).sum(0)
-        varying = variance > 1e-12 * second  # rounding is all the variance of a constant asset
+        varying = variance > 1e-12 * second  # the variance of a constant asset is only rounding error
         typical = np.median(variance[varying]) if varying.any() else second.max() or 1.0
         return (1 / np.where(varying, variance, typical)).astype(self.returns.dtype)

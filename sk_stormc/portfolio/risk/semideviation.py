@@ -22,10 +22,10 @@ class SemideviationPortfolioProblem(LevelProblem, risk_measure="semideviation"):
 
     Here r_i are the returns of period i, and the mean return u is the inner value. Minimised over s, the second term is
     lambda times the semideviation, the p-th root of the mean of max(u - <r_i, w>, 0)^p. The variables are x = (w, s).
-    The maximum is smoothed: with the width h, max(z, 0) becomes h log(1 + exp(z / h)), and s is kept above h. With
-    p = 1 the risk is half of the mean absolute deviation. There is then no root, and s is not used.
+    The maximum is smoothed: with the width h, max(z, 0) becomes h log(1 + exp(z / h)), and s is kept above h. With p =
+    1 the risk is half of the mean absolute deviation. The objective then contains no root, and s is not used.
 
-    ``PortfolioProblem(returns, risk_measure="semideviation")`` returns an object of this class.
+    ``PortfolioProblem(returns, risk_measure="semideviation")`` returns an instance of this class.
 
     Parameters
     ----------
@@ -51,7 +51,7 @@ class SemideviationPortfolioProblem(LevelProblem, risk_measure="semideviation"):
     """
 
     first_width = 0.1
-    about_mean = True  # whether returns below the mean are losses, or those below 0
+    about_mean = True  # whether losses are returns below the mean, or below 0
 
     def __init__(
         self,
@@ -77,9 +77,9 @@ class SemideviationPortfolioProblem(LevelProblem, risk_measure="semideviation"):
     # f and its gradient
 
     def outer_gradient(self, x, u, batch):
-        """With b_i = a_i / s and t_i = b_i^(p - 1) a_i': f_w = -lambda mean t_i r_i and f_u = -1 + lambda mean t_i.
+        """f_w = -lambda mean t_i r_i and f_u = -1 + lambda mean t_i, with b_i = a_i / s and t_i = b_i^(p - 1) a_i'.
 
-        Here a_i is the smoothed maximum and a_i' its slope; the slope in s is lambda (p - 1) / p (1 - mean b_i^p).
+        Here a_i is the smoothed maximum and a_i' its slope. The slope in s is lambda (p - 1) / p (1 - mean b_i^p).
         """
         rows, weight = batch
         z, s, p = -rows.dot(x[:-1]).astype(float) + self.about_mean * float(u[0]), float(x[-1]), self.order
@@ -112,7 +112,7 @@ class SemideviationPortfolioProblem(LevelProblem, risk_measure="semideviation"):
         return size * self._mean_of((above / size) ** self.order) ** (1 / self.order) if size else 0.0
 
     def reweighting(self, losses):
-        """The dual weights p_i t_i, with mean t_i^(p / (p - 1)) <= 1. For the semideviation they are centred."""
+        """The dual weights p_i t_i, with mean t_i^(p / (p - 1)) <= 1. They are centred for the semideviation."""
         z = self._centred(losses)
         t = (self._smoothed(z) / self.best_level(losses)) ** (self.order - 1) * expit(z / self.width)
         if self.order > 1:
@@ -132,10 +132,10 @@ class DownsidePortfolioProblem(SemideviationPortfolioProblem, risk_measure="down
         \Phi(w) = -u + \lambda \Bigl( \frac1n \sum_i \max(-r_i^T w, \, 0)^p \Bigr)^{1/p} + R(w)
 
     This is the `SemideviationPortfolioProblem` with returns below 0 in place of returns below the mean. It has the same
-    variable s. The mean return over this risk is the Omega ratio minus one with p = 1, and the Sortino ratio with
-    p = 2.
+    variable s. The ratio of the mean return to this risk is the Omega ratio minus one for p = 1, and the Sortino ratio
+    for p = 2.
 
-    ``PortfolioProblem(returns, risk_measure="downside")`` returns an object of this class.
+    ``PortfolioProblem(returns, risk_measure="downside")`` returns an instance of this class.
 
     References
     ----------

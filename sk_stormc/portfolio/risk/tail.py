@@ -20,22 +20,22 @@ __all__ = ["CVaRPortfolioProblem", "LevelProblem", "TailRiskProblem"]
 
 
 class LevelProblem(PortfolioProblem):
-    """Minimise -mean <r_i, w> + lambda risk(w) where risk(w) = min_s risk(w, s).
+    """Minimise -mean <r_i, w> + lambda risk(w), where risk(w) = min_s risk(w, s).
 
     The variables are x = (w, s): the weights, and the level s as the last variable. Such a risk is positively
     homogeneous and has the dual representation risk(w) = max_q sum_i q_i <-r_i, w>. Each q gives a lower bound of the
-    minimum (see `bounds`), and so an upper bound of the gap. By default a batch has all periods.
+    minimum (see `bounds`), and hence an upper bound of the optimality gap. By default a batch contains all periods.
 
     Parameters
     ----------
     risk_measure : str, default=None
         None means the measure of the class, which is the only allowed value.
     risk_aversion : float, default=1.0
-        lambda, which has no unit here. ``numpy.inf`` drops the mean return, so only the risk is minimised.
+        lambda, which has no unit here. ``numpy.inf`` drops the mean return: only the risk is minimised.
     penalty : object of `sk_stormc.penalties`, default=None
         Penalty of the weights w.
     metric : "variance", ndarray of shape (n_assets + 1,) or None, default=None
-        Scale of the steps, as for `PortfolioProblem`. The last entry is that of the level.
+        Preconditioner of the steps, as for `PortfolioProblem`. The last entry is that of the level.
     width : float, default=None
         The smoothing width h, in the unit of the returns. None means 0.01 times the standard deviation of the return
         of the equally weighted portfolio.
@@ -44,7 +44,7 @@ class LevelProblem(PortfolioProblem):
     # both widths are in standard deviations of the portfolio's return
     first_width = 1.0  # of the first stage of a fit
     own_width = 0.01  # default of a problem that is not part of a fit
-    one_outer = False  # whether f is a single function, not a mean over periods
+    one_outer = False  # whether f is a single function and not a mean over periods
 
     def __init__(
         self,
@@ -92,7 +92,7 @@ class LevelProblem(PortfolioProblem):
         return f"{super().description()}{more}, width={self.width:g}"
 
     def unbounded_below(self):
-        """None, for unknown: it depends on the constraint."""
+        """None for unknown, because the answer depends on the constraint."""
         return None
 
     # the weights
@@ -116,7 +116,7 @@ class LevelProblem(PortfolioProblem):
         return self.value_at(self.weights_of(x))
 
     def deviation(self, weights):
-        """The standard deviation of the portfolio's return. For a constant return, its size, or 1 if it is 0."""
+        """The standard deviation of the portfolio's return. If it is constant, its size, or 1 if that is 0."""
         return typical_size(self._losses(weights), self.weights)
 
     def empty(self):
@@ -127,15 +127,15 @@ class LevelProblem(PortfolioProblem):
         return self.value_at(w), np.append(w, w.dtype.type(max(self.lowest_level(), 0.0)))
 
     def typical_risk(self):
-        """The risk of equal weights about their mean, times lambda: the scale of objectives that are near 0."""
+        """lambda times the risk of equal weights about their mean: the scale of objectives near 0."""
         losses = self._losses(self._equal_weights())
         return self._risk_weight * (self.risk(losses) - self._mean_of(losses))
 
     def bounds(self, x):
         """The exact objective of the weights in x, and a lower bound of it over all portfolios, or NaN.
 
-        With c = -mean r - lambda sum_i q_i r_i the bound is the minimum of <c, w> + R(w). Weights without a bound are
-        limited to twice the largest weight of x around x.
+        With c = -mean r - lambda sum_i q_i r_i the bound is the minimum of <c, w> + R(w). Unbounded weights are limited
+        to twice the largest weight of x around x.
         """
         w = x[:-1].astype(float)
         q = self.reweighting(self._losses(w)).astype(self.returns.dtype)
@@ -154,7 +154,7 @@ class LevelProblem(PortfolioProblem):
         return float(values.mean() if self.weights is None else self.weights @ values)
 
     def _equal_weights(self):
-        """Equal weights of sum 1, projected on the constraint. If this gives 0, they get alternating signs."""
+        """Equal weights of sum 1, projected on the constraint. If the projection is 0, they get alternating signs."""
         equal = np.full(self.n_assets, 1 / self.n_assets)
         for w in (equal, equal * np.where(np.arange(self.n_assets) % 2, -1, 1)):
             w = w if self.of_weights is None else self.of_weights.project(w)
@@ -168,10 +168,11 @@ class LevelProblem(PortfolioProblem):
         return check_metric("metric", metric, self.n_variables + 1).astype(self.returns.dtype, copy=False)
 
     def _inverse_variance(self):
-        """Inverse variances of the assets, and 1 for the level, which acts as an asset that always returns -1."""
+        """Inverse variances of the assets, and 1 for the level, which acts like an asset with the constant return
+        -1."""
         return np.append(super()._inverse_variance(), self.returns.dtype.type(1))
 
-    # the mean return as u, and f over periods
+    # the mean return as u, and f as a mean over periods
 
     def inner(self, x, batch):
         """u = <mean r, w>, of shape (1,)."""
@@ -182,7 +183,7 @@ class LevelProblem(PortfolioProblem):
         return np.append(batch, np.zeros((1, 1), batch.dtype), axis=1)
 
     def outer_batch(self, draws, weights=None):
-        """The rows, and the weight of each."""
+        """The rows and their weights."""
         if draws is None:
             return self.returns, self._period_weights()
         return self.returns.take(draws, 0, mode="clip"), (1.0 if weights is None else weights) / len(draws)
@@ -201,7 +202,7 @@ class LevelProblem(PortfolioProblem):
     def reweighting(self, losses):
         """Dual weights q of shape (n_periods,).
 
-        For any losses sum_i q_i losses_i is at most their risk. For these losses it is near their risk.
+        For any losses sum_i q_i losses_i is a lower bound of their risk. For the given losses the bound is close.
         """
 
 
@@ -285,10 +286,10 @@ class CVaRPortfolioProblem(TailRiskProblem, risk_measure="cvar"):
         \Phi(w, s) = -u + \lambda \Bigl( s + \frac{1}{n (1 - \beta)} \sum_i \max(-r_i^T w - s, \, 0) \Bigr) + R(w)
 
     Here r_i are the returns of period i, the mean return u is the inner value, and beta is the confidence. Minimised
-    over s, the bracket is CVaR(w) (Rockafellar and Uryasev, 2000, Theorem 1). The variables are x = (w, s). The
-    maximum is smoothed: with the width h, max(z, 0) becomes h log(1 + exp(z / h)), which is larger by at most h log 2.
+    over s, the bracket is CVaR(w) (Rockafellar and Uryasev, 2000, Theorem 1). The variables are x = (w, s). The maximum
+    is smoothed: with the width h, max(z, 0) becomes h log(1 + exp(z / h)), which is larger by at most h log 2.
 
-    ``PortfolioProblem(returns, risk_measure="cvar")`` returns an object of this class.
+    ``PortfolioProblem(returns, risk_measure="cvar")`` returns an instance of this class.
 
     Parameters
     ----------
@@ -318,7 +319,7 @@ class CVaRPortfolioProblem(TailRiskProblem, risk_measure="cvar"):
     # f and its gradient
 
     def outer_gradient(self, x, u, batch):
-        """With q_i = mean 1 / (1 + exp(-z_i / h)) / (1 - confidence): f_x = lambda (-sum q_i r_i, 1 - sum q_i)."""
+        """f_x = lambda (-sum q_i r_i, 1 - sum q_i), with q_i = mean 1 / (1 + exp(-z_i / h)) / (1 - confidence)."""
         rows, weight = batch
         q = self._risk_weight * self._tail(-rows.dot(x[:-1]).astype(float), float(x[-1])) * weight
         f_x = np.append(-combine(q.astype(x.dtype), rows), self._risk_weight - q.sum())
@@ -342,13 +343,13 @@ class CVaRPortfolioProblem(TailRiskProblem, risk_measure="cvar"):
         """CVaR without smoothing: the quantile s plus the scaled mean of the losses in excess of s."""
         order = np.argsort(losses)
         weights = np.full(len(losses), 1 / len(losses)) if self.weights is None else self.weights[order]
-        worse = np.cumsum(weights[::-1])[::-1]  # the weight from each loss on
+        worse = np.cumsum(weights[::-1])[::-1]  # the total weight of each loss and all larger ones
         k = min(np.searchsorted(-worse, -(1 - self.confidence) * (1 - 1e-12), side="right"), len(losses)) - 1
         s = losses[order[max(k, 0)]]
         return float(s + self._mean_of(np.maximum(losses - s, 0)) / (1 - self.confidence))
 
     def best_level(self, losses):
-        """The s that minimises the smoothed objective: there the q_i sum to 1."""
+        """The s that minimises the smoothed objective, at which the q_i sum to 1."""
         low, high = losses.min() - 50 * self.width, losses.max() + (1 - np.log1p(-self.confidence)) * self.width
         excess = [self._mean_of(self._tail(losses, s)) - 1 for s in (low, high)]
         if excess[0] <= 0:  # all losses are equal and the confidence is nearly 0

@@ -1,5 +1,5 @@
-"""The exact methods of portfolios.
+"""The exact methods for portfolios.
 
-`fit` has the objectives and runs a fit, `newton` solves one problem, `program` writes it down for `interior_point`,
-`limits` has the constraints, and `ratio` is the transformation of a ratio.
+`fit` contains the objectives and runs a fit, `newton` solves one problem, `program` formulates it for `interior_point`,
+`limits` contains the constraints, and `ratio` transforms the maximisation of a ratio.
 """

@@ -1,4 +1,4 @@
-"""The exact methods of `CompositionalPortfolio`: objectives, bounds of gaps, and fits with a record an iteration."""
+"""The exact methods of `CompositionalPortfolio`: objectives, bounds of gaps, and fits with a record per iteration."""
 
 from dataclasses import replace
 from functools import partial
@@ -20,26 +20,26 @@ from sk_stormc.utils.warnings import warn
 
 __all__ = ["conclude_exact", "dual_gap", "exact_method", "is_cheap", "run_exact", "slope_gap"]
 
-ITERATIONS = 10  # of Newton's method, after which the bound of a gap is usually within a tenth of the gap
-ENDLESS = 30  # of them where a weight has no bound, so that every error of a multiplier counts
-CHEAP = 2**30  # largest number of products of a Hessian that a bound may take
+ITERATIONS = 10  # iterations of Newton's method, after which the bound of a gap is usually within a tenth of the gap
+ENDLESS = 30  # iterations if a weight is unbounded, so that every error of a multiplier counts
+CHEAP = 2**30  # largest number of products in a Hessian for which a tight bound is computed
 TRACKING = 0.01  # fraction of a benchmark's standard deviation below which a tracking error counts as 0
-ROUNDS = 60  # of the search for the risk aversion of a maximum risk
+ROUNDS = 60  # iterations of the search for the risk aversion of a maximum risk
 NEAR = 1e-7  # relative distance of the risk from its limit that ends the search
 UNBOUNDED = 1e-3  # gap, relative to a typical objective, above which there is no minimum for a risk aversion
-GROWTH = 10.0  # of the risk aversion while the limit is not yet enclosed
-TOL = 1e-4  # default of the exact methods, the same as for the other solvers
+GROWTH = 10.0  # factor of the risk aversion while the limit is not yet enclosed
+TOL = 1e-4  # default of the exact methods, which is also that of the other solvers
 ROUNDING = 1e-12  # rounding error of the objective, relative to its size
-NEGLIGIBLE = 1e-9  # gap that counts as none, relative to a typical size of the objective
+NEGLIGIBLE = 1e-9  # gap that counts as 0, relative to a typical size of the objective
 
 
-# bounds of the gap of weights that any method has found
+# bounds of the gap of weights, whatever method computed them
 
 
 def slope_gap(problem, penalty, w):
     """An upper bound of the gap of a smooth convex objective: the maximum of c @ (w - s) + R(w) - R(s) over s.
 
-    c is the gradient at w. Weights without a bound are limited to twice the largest weight around w.
+    c is the gradient at w. Unbounded weights are limited to twice the largest weight around w.
     """
     with np.errstate(all="ignore"):  # after an overflow the gap is NaN
         c = np.asarray(problem.gradient(w), float)
@@ -48,12 +48,12 @@ def slope_gap(problem, penalty, w):
 
 
 def is_cheap(problem, penalty):
-    """Whether a few Hessians, for a tight bound of the gap, are cheap."""
+    """Whether a few Hessians, which give a tight bound of the gap, are cheap."""
     return problem.returns.size * problem.returns.shape[1] <= CHEAP and can_solve(problem.returns, penalty)
 
 
 def dual_gap(problem, penalty, w, gap):
-    """A better bound of the gap, by the multipliers of a few iterations of Newton's method, where these are cheap.
+    """A tighter bound of the gap, by the multipliers of a few iterations of Newton's method, if these are cheap.
 
     The multipliers give a lower bound of the minimum after any number of iterations. It is nearly always tighter than
     the bound by the gradient at w.
@@ -61,7 +61,7 @@ def dual_gap(problem, penalty, w, gap):
     limits, w = Limits.of(penalty, problem.returns.shape[1]), np.asarray(w, float)
     if not is_cheap(problem, penalty) or not np.isfinite(w).all():
         return gap
-    if penalty is None and problem.risk_measure == "variance":  # the exact gap, however far the minimum is
+    if penalty is None and problem.risk_measure == "variance":  # the exact gap, at any distance from the minimum
         best = minimise_by_moments(problem, None, w)
         return float(max(problem.value_at(w) - best.value, 0.0)) + best.gap
     scaled = Scaled.of(problem, limits)
@@ -74,7 +74,7 @@ def dual_gap(problem, penalty, w, gap):
 
 
 class Utility:
-    """The problem of the largest utility, for Newton's method."""
+    """The problem of maximising the utility, for Newton's method."""
 
     def __init__(self, problem, penalty):
         n = problem.returns.shape[1]
@@ -86,45 +86,46 @@ class Utility:
         self.start = min([empty] * allowed + starts, key=problem.value_at)
 
     def value_at(self, weights):
-        """The objective, exact."""
+        """The exact objective."""
         return self.problem.value_at(weights)
 
     def feasible(self, weights):
-        """The nearest feasible weights, or the last ones on the way from the start."""
+        """The nearest feasible weights, or the last feasible ones on the segment from the initialization."""
         return feasible(self.penalty, weights, self.start)
 
     def minimise(self, watch):
-        """Find the weights, and a bound of the gap. ``watch`` is called with the weights after each iteration."""
+        """Find the weights and a bound of the gap. ``watch`` is called with the weights after each iteration."""
         return solve_portfolio(self.problem, self.penalty, self.start, watch)
 
     def gap_at(self, weights):
-        """A bound of the gap of weights at which a fit was ended early."""
+        """A bound of the gap for the weights of a fit that ended early."""
         return dual_gap(self.problem, self.penalty, weights, np.inf)
 
     def spread(self, w):
-        """The scale of the gap: the objective of equal weights minus that of w, or the risk of w if that is more.
+        """The scale of the gap: the objective of equal weights minus that of w, or the risk of w if it is larger.
 
-        A gap relative to it does not depend on the unit of the returns, on a shift of them, or on constant assets.
+        A gap relative to this scale does not depend on the unit of the returns, on a shift of them, or on constant
+        assets.
         """
         problem, equal = self.problem, np.full(len(w), 1 / len(w))
         if self.penalty is not None:
             equal = self.penalty.project(equal)
         deviation = deviation_of(np.asarray(problem.returns @ w, float), problem.weights)
-        if isinstance(self.penalty, Limited) and self.penalty.active:  # the benchmark itself may be the best portfolio
+        if isinstance(self.penalty, Limited) and self.penalty.active:  # the benchmark itself may be optimal
             deviation = max(deviation, TRACKING * float(np.std(problem.returns[:, -1])))
         risk = problem._risk_weight * deviation**2 if MEASURES[problem.risk_measure].power == 2 else deviation
         return max(problem.value_at(equal) - problem.value_at(w), risk)
 
 
 def minimise_by_moments(problem, penalty, start):
-    """The portfolio of the best variance, from sums of products of the returns, in one pass."""
+    """The portfolio that is optimal for the variance, from sums of products of the returns, in one pass."""
     sums = sums_of(problem.returns, problem.weights)
     expected_return, risk = problem._return_weight * sums.mean, problem._risk_weight * sums.covariance()
     return solve_quadratic(expected_return, risk, penalty, start)
 
 
 class ByMoments(Utility):
-    """The problem of the largest utility for the variance, from sums of products of the returns."""
+    """The problem of maximising the utility for the variance, from sums of products of the returns."""
 
     def __init__(self, problem, penalty):
         if problem.risk_measure != "variance":
@@ -135,17 +136,17 @@ class ByMoments(Utility):
         super().__init__(problem, penalty)
 
     def minimise(self, watch):
-        """Sum, and solve the quadratic program."""
+        """Compute the sums, and solve the quadratic program."""
         solution = minimise_by_moments(self.problem, self.penalty, self.start)
         watch(solution.weights)
         return solution
 
 
 class WithinRisk(Utility):
-    """The problem of the largest mean return after costs with risk(w) <= max_risk.
+    """The problem of maximising the mean return after costs subject to risk(w) <= max_risk.
 
-    The risk falls as the risk aversion lambda grows. Where it jumps, as with linear programs, a mixture of the
-    portfolios on both sides has just this risk. Each lambda gives a lower bound of the objective (Lagrange).
+    The risk decreases as the risk aversion lambda increases. If it has a jump, as in linear programs, a mixture of the
+    portfolios on both sides has exactly the risk max_risk. Each lambda gives a lower bound of the objective (Lagrange).
     """
 
     def __init__(self, problem, penalty, max_risk):
@@ -165,7 +166,7 @@ class WithinRisk(Utility):
             )
 
     def risk_at(self, weights):
-        """The risk; variance and semivariance as they are."""
+        """The risk, for variance and semivariance without a root."""
         return self.of_risk.value_at(weights)
 
     def value_at(self, weights):
@@ -174,7 +175,7 @@ class WithinRisk(Utility):
         return costs - float(self.problem._mean @ weights)
 
     def gap_at(self, weights):
-        """Infinity: there is no bound for weights at which a fit was ended early."""
+        """Infinity: there is no bound for the weights of a fit that ended early."""
         return np.inf
 
     def minimise(self, watch):
@@ -183,11 +184,11 @@ class WithinRisk(Utility):
         lam, low, high = self._first(), 0.0, np.inf
         for _ in range(ROUNDS):
             problem = with_aversion(self.problem, lam, self.penalty)
-            # the weights of an iteration may exceed the limit, so the best so far are watched
+            # the weights of an iteration may exceed the limit, so ``watch`` receives the best so far
             solution = solve_portfolio(problem, self.penalty, self.start, lambda _, best=within: watch(best))
             w, unit = np.asarray(solution.weights, float), solution.unit
             bound = max(bound, solution.value - solution.gap - lam * self.limit)
-            if not solution.gap <= UNBOUNDED * unit:  # without bounds return and risk may grow alike
+            if not solution.gap <= UNBOUNDED * unit:  # both return and risk may be unbounded
                 low = lam
             elif self.risk_at(w) > self.limit:
                 beyond, low = w, lam
@@ -199,20 +200,20 @@ class WithinRisk(Utility):
             if not low and lam * self.limit <= 1e-9 * abs(self.value_at(within)):
                 break  # the limit does not bind
             lam = high / GROWTH if not low else low * GROWTH if np.isinf(high) else np.sqrt(low * high)
-            if beyond is not None and np.isfinite(high):  # at the slope of the chord both portfolios are as good
+            if beyond is not None and np.isfinite(high):  # at the chord's slope both are equally good
                 rise = self.risk_at(beyond) - self.risk_at(within)
                 lam = np.clip((self.value_at(within) - self.value_at(beyond)) / rise, low, high)
         return replace(solution, weights=best, value=self.value_at(best), gap=self.value_at(best) - bound)
 
     def _first(self):
-        """The risk aversion at which the best asset alone would have this risk, without constraints."""
+        """The risk aversion at which the best asset alone, without constraints, would have the risk max_risk."""
         problem = self.problem
         deviation = np.sqrt(1 / problem._inverse_variance()[: problem.returns.shape[1]].astype(float))
         best = max(float((np.abs(problem._mean) / deviation).max()), 1e-300)
         return best / (2 * self.max_risk) if MEASURES[problem.risk_measure].power == 2 else best
 
     def _mixed(self, within, beyond):
-        """The mixture of a portfolio within the limit and one beyond it whose risk is the limit."""
+        """The mixture, with a risk equal to the limit, of a portfolio within the limit and one beyond it."""
 
         def over(part):
             return self.risk_at(within + part * (beyond - within)) - self.limit
@@ -226,13 +227,13 @@ class WithinRisk(Utility):
 
 
 def exact_method(portfolio, solver, problem, penalty):
-    """The exact method of a fit as a solver; None if it is to be made by steps."""
+    """The exact method of a fit as a solver, or None if the fit uses an iterative solver."""
     needs = ["objective='ratio'"] * (portfolio.objective == "ratio")
     needs += ["max_risk"] * (portfolio.max_risk is not None)
     needs += [
         "risk_measure='cdar', as a drawdown depends on all earlier periods and is not an average of samples,"
     ] * problem.ordered
-    if isinstance(penalty, Limited) and solver != "moments":  # which keep to all limits too
+    if isinstance(penalty, Limited) and solver != "moments":  # these methods also satisfy all limits
         needs += penalty.parameters()
     if not (needs or isinstance(solver, str)):
         return None
@@ -272,24 +273,24 @@ def run_exact(portfolio, method, problem, penalty, fit):
 
 
 class _Ended(Exception):
-    """The budget or a callback has ended a fit."""
+    """Raised when the budget or a callback ends a fit."""
 
 
 class SecondOrder:
-    """An exact method, as `Fit.run` expects a solver."""
+    """An exact method with the interface of a solver that `Fit.run` expects."""
 
     def __init__(self, name, make_objective, tol, max_iter):
         self.name, self.make_objective, self.tol, self.max_iter = name, make_objective, tol, max_iter or np.inf
 
     def get_params(self, deep=True):
-        """The method, which a resumed fit must have in common."""
+        """The parameters of the method, which must be the same when a fit is resumed."""
         return {"method": self.name}
 
     def solve(self, problem, x0=None, *, random_state=None, on_record=None, verbose=0):
         """Run the method. Ctrl-C, a callback or the budget ends it at the best feasible weights so far."""
         times = 2 if self.name == "newton" else 1  # gradient and Hessian
         m, n = times * problem.n_inner, times * problem.n_outer
-        self.evaluations = {"inner": m, "jacobian": m, "outer": n}  # of an iteration
+        self.evaluations = {"inner": m, "jacobian": m, "outer": n}  # evaluations of an iteration
         self.objective = objective = self.make_objective()
         self.on_record, self.n_iter, self.records = on_record, 0, []
         self.report = Report(2 * problem.n_inner + problem.n_outer) if verbose else None
@@ -329,7 +330,7 @@ class SecondOrder:
         return self.n_iter * sum(self.evaluations.values())
 
     def _iterated(self, weights):
-        """Count an iteration, and keep its weights if they are the best so far."""
+        """Count an iteration, and store its weights if they are the best so far."""
         self.n_iter += 1
         weights = self.objective.feasible(weights)
         value = self.objective.value_at(weights)

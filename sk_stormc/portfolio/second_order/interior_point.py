@@ -1,6 +1,6 @@
 """A primal-dual interior-point method for a convex function, hinges and linear constraints, with few variables.
 
-Inequalities and hinges are parts of one interface: each has slacks and multipliers, and takes part in a Newton step.
+Inequalities and hinges have a common interface: each has slacks and multipliers, and contributes to the Newton step.
 """
 
 from collections.abc import Callable
@@ -12,13 +12,13 @@ from scipy.linalg import cho_factor, cho_solve
 
 __all__ = ["Hinges", "Program", "Solution", "interior_point"]
 
-SHORTER = 0.95  # fraction of the step to the boundary
+SHORTER = 0.95  # fraction of the step length to the boundary
 ITERATIONS = 100
 EXACT = 1e-9  # tolerance of complementarity and residuals, relative to the size of the objective
 STUCK = 1e-10  # step length below which the iterations stop
-PATIENCE = 15  # iterations without a smaller error after which they stop, because only rounding errors are left
+PATIENCE = 15  # iterations without a smaller error after which the method stops, because only rounding errors are left
 SMALL, SOON = 1e-8, 4  # once the error is below SMALL, SOON replaces PATIENCE
-LARGE, SPARSE = 2**16, 0.1  # size above which a matrix with a smaller fraction of nonzeros is kept as a sparse one
+LARGE, SPARSE = 2**16, 0.1  # size above which a matrix with a smaller fraction of nonzeros is stored as a sparse matrix
 
 
 @dataclass
@@ -32,7 +32,7 @@ class Program:
     A: np.ndarray
     lower: np.ndarray
     upper: np.ndarray
-    E: np.ndarray  # with independent rows
+    E: np.ndarray  # its rows are linearly independent
     e: np.ndarray
     n_risk_rows: int = 0  # number of the first rows of A that define the risk, with the limit 0
 
@@ -42,21 +42,21 @@ class Solution:
     """The best iterate of the interior-point method."""
 
     x: np.ndarray
-    slope: list  # for each `Hinges` the derivative of its terms with respect to a
+    slope: list  # for each `Hinges`, the derivative of its terms with respect to a
     of_A: np.ndarray  # multipliers of A x, positive at an upper limit
-    at_limit: np.ndarray  # masks of the rows of A, and of the variables, that are at one of their limits
+    at_limit: np.ndarray  # masks of the rows of A, and of the variables, that attain one of their limits
     at_bound: np.ndarray
-    at_kink: list  # for each `Hinges` a mask of those with a = 0
+    at_kink: list  # for each `Hinges`, a mask of the terms with a = 0
     of_E: np.ndarray  # multipliers of E x = e
     n_iter: int = 0
-    done: bool = False  # whether residuals and complementarity have met the tolerance
+    done: bool = False  # whether residuals and complementarity are below the tolerance
 
 
 @dataclass
 class Hinges:
     """The function sum_k cost_k max(a_k, 0) + quadratic_k max(a_k, 0)^2 with a = rows @ x + shift and costs >= 0."""
 
-    rows: np.ndarray  # coefficients of the first variables, or for each hinge the index of the one that it depends on
+    rows: np.ndarray  # coefficients of the first variables, or for each hinge the index of its variable
     shift: np.ndarray
     cost: np.ndarray
     quadratic: np.ndarray
@@ -66,7 +66,7 @@ class Hinges:
         return self.along(x) + self.shift
 
     def along(self, dx):
-        """The change of a along dx."""
+        """The change of a for the step dx."""
         return dx[self.rows] if self.rows.ndim == 1 else self.rows @ dx[: self.rows.shape[1]]
 
     def transposed(self, v, n):
@@ -99,7 +99,7 @@ class Side:
         self.name, self.of, self.rows, self.sign, self.bound = name, of, rows, sign, bound
         room = bound - sign * self._product(x)
         self.slack = np.maximum(room, np.maximum(1e-2 * np.abs(bound), 1e-2))
-        self.dual = slope / np.maximum(self.slack, 1.0)  # far bounds must not matter at first
+        self.dual = slope / np.maximum(self.slack, 1.0)  # distant bounds must not matter at first
 
     def _product(self, x):
         return x[self.rows] if self.rows.ndim == 1 else self.rows @ x
@@ -124,7 +124,7 @@ class Side:
         return np.abs(self._residual(x)).max(initial=0.0)
 
     def add(self, K):
-        """Add the part of the Newton matrix."""
+        """Add the inequalities' term to the Newton matrix."""
         weight = self.dual / self.slack
         if self.rows.ndim == 1:
             K[np.diag_indices(len(K))] += np.bincount(self.rows, weight, len(K))
@@ -134,13 +134,13 @@ class Side:
             K += self.rows.T @ (weight[:, None] * self.rows)
 
     def right(self, x, target, before):
-        """The part of the Newton step's right-hand side, and the terms that `step` needs."""
+        """The term of the right-hand side of the Newton system, and the quantities that `step` needs."""
         cross = 0.0 if before is None else before[0] * before[1]
         comp, miss = self.slack * self.dual - target + cross, self._residual(x)
         return self._transposed((comp - self.dual * miss) / self.slack, len(x)), (comp, miss)
 
     def step(self, dx, rest):
-        """The step of slacks and multipliers that belongs to the step of x."""
+        """The step of slacks and multipliers that corresponds to the step of x."""
         comp, miss = rest
         ds = -miss - self.sign * self._product(dx)
         return ds, -(comp + self.dual * ds) / self.slack
@@ -173,7 +173,7 @@ def sides_of(program, x, slope):
 
 
 def multipliers(program, sides):
-    """Multipliers of A x, and masks of the rows and variables that are at a limit (slack below multiplier)."""
+    """Multipliers of A x, and masks of the rows and variables that attain a limit (slack below multiplier)."""
     of_A, at_limit = np.zeros(len(program.A)), np.zeros(len(program.A), dtype=bool)
     at_bound = np.zeros(len(program.low), dtype=bool)
     for side in sides:
@@ -275,10 +275,10 @@ def longest_step(value, change):
 
 
 def interior_point(program, x, most=ITERATIONS, watch=None):
-    """Minimise a `Program` from a point in the domain of its smooth part, which need not be feasible.
+    """Minimise a `Program` from a point in the domain of its smooth part. The point need not be feasible.
 
     This is Mehrotra's predictor-corrector method (1992). The slacks of the inequalities are separate variables, so no
-    feasible start is needed. Each hinge is a pair of inequalities on an auxiliary variable, which is eliminated in
+    feasible point is needed. Each hinge is a pair of inequalities on an auxiliary variable, which is eliminated in
     closed form.
     """
     n, E = len(x), program.E
@@ -358,7 +358,7 @@ def interior_point(program, x, most=ITERATIONS, watch=None):
 
 
 def _direction(parts, solve, of_x, off, x, target, before):
-    """Newton's step towards the complementarity ``target``, with Mehrotra's correction from the step ``before``."""
+    """Newton's step for the target complementarity, with Mehrotra's correction from the step ``before``."""
     right, rests = -of_x, []
     for part, step in zip(parts, before, strict=True):
         of_part, rest = part.right(x, target, step)

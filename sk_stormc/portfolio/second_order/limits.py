@@ -1,4 +1,4 @@
-"""Constraints and costs of the weights: as penalties, and in the form that the second-order method needs."""
+"""Constraints and costs of the weights, as penalties and in the form that the second-order method requires."""
 
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -76,7 +76,7 @@ AROUND = 2.0  # radius around w that replaces missing bounds, relative to the la
 class Limits:
     """Bounds, budget, l1 norm, transaction costs and linear constraints of a penalty, for n coordinates.
 
-    A benchmark is a last coordinate that is fixed at -1. Budget, norm and costs do not include it.
+    A benchmark is an additional last coordinate that is fixed at -1. Budget, norm and costs do not include it.
     """
 
     n: int
@@ -110,9 +110,9 @@ class Limits:
             return cls(n, low, high, budget, l1, previous, cost, np.ones(m), *none, None, False)
         A, lower, upper = further.linear.A, further.linear.lower, further.linear.upper
         most, previous = further.max_turnover, further.previous
-        if most is not None:  # no weight can change by more than the whole turnover
+        if most is not None:  # no weight can change by more than the maximum turnover
             low, high = np.maximum(low, previous - most), np.minimum(high, previous + most)
-            high = np.maximum(low, high)  # rounding may have made low > high
+            high = np.maximum(low, high)  # rounding may give low > high
         fixed, zero = -np.ones(n - m), np.zeros(n - m)
         low, high = np.r_[low, fixed], np.r_[high, fixed]
         previous, cost, counted = np.r_[previous, fixed], np.r_[cost, zero], np.r_[np.ones(m), zero]
@@ -120,7 +120,7 @@ class Limits:
         return cls(n, low, high, budget, l1, previous, cost, counted, A, lower, upper, most, True)
 
     def only_point(self):
-        """The only feasible weights, if there is a single feasible point; otherwise None."""
+        """The feasible weights if there is a single feasible point, otherwise None."""
         if (self.low == self.high).all():
             return self.low.copy()
         if self.limited:
@@ -139,7 +139,7 @@ class Limits:
         return None
 
     def size(self):
-        """A typical weight according to bounds and budget, or None if they do not limit the weights."""
+        """A typical weight that follows from bounds and budget, or None if they do not limit the weights."""
         there = self.counted > 0
         low, high = self.low[there], self.high[there]
         finite = np.concatenate([bound[np.isfinite(bound)] for bound in (low, high)])
@@ -151,8 +151,8 @@ class Limits:
 
     def costs(self):
         """The terms cost_j |w_j - at_j|, as a list of (coordinates with a cost, cost, at)."""
-        found = [(self.l1 * self.counted, np.zeros(self.n))] * bool(self.l1) + [(self.cost, self.previous)]
-        return [(np.flatnonzero(cost), cost, at) for cost, at in found if cost.any()]
+        terms = [(self.l1 * self.counted, np.zeros(self.n))] * bool(self.l1) + [(self.cost, self.previous)]
+        return [(np.flatnonzero(cost), cost, at) for cost, at in terms if cost.any()]
 
     def constraints(self, size, n_levels):
         """The parts low, high, A, lower, upper, E, e of a `Program` in (w / size, levels, |w - previous| / size).
@@ -167,7 +167,7 @@ class Limits:
 
     @cached_property
     def parts(self):
-        """The constraints on (w, |w - previous|), and a point with room if linear programs were solved for them."""
+        """The constraints on (w, |w - previous|), and an interior point if linear programs were solved for them."""
         n, lifted = self.n, bool(self.max_turnover)
         fixed = self.low == self.high
         low, high = np.where(fixed, -np.inf, self.low), np.where(fixed, np.inf, self.high)
@@ -185,11 +185,11 @@ class Limits:
             A = np.concatenate([A, np.hstack([one, -one]), np.hstack([-one, -one]), total])
             lower = np.r_[lower, np.full(2 * n + 1, -np.inf)]
             upper = np.r_[upper, self.previous, -self.previous, self.max_turnover]
-        found = low, high, A, lower, upper, E, e
-        return with_room(*found, self.size() or 1.0) if self.limited else (found, None)
+        constraints = low, high, A, lower, upper, E, e
+        return with_room(*constraints, self.size() or 1.0) if self.limited else (constraints, None)
 
     def implied(self):
-        """The tighter bounds that follow from bounds and budget. Infinite where neither limits a weight."""
+        """The tighter bounds implied by bounds and budget, infinite where neither limits a weight."""
         if self.budget is None:
             return self.low, self.high
         there, (low, high) = self.counted > 0, (self.low.copy(), self.high.copy())
@@ -204,21 +204,21 @@ class Limits:
         """The point (w / size, |w - previous| / size) for v = w / size."""
         return np.r_[v, np.abs(v - self.previous / size)] if self.max_turnover else v
 
-    def held(self, found, size, n_hinges):
-        """The weights that a solution has at a bound, at 0 or at its previous value; NaN for the others."""
-        w, held = found.x[: self.n] * size, np.full(self.n, np.nan)
-        at = found.at_bound[: self.n]
+    def held(self, solution, size, n_hinges):
+        """The weights of a solution that are at a bound, at 0 or at their previous value; NaN for the others."""
+        w, held = solution.x[: self.n] * size, np.full(self.n, np.nan)
+        at = solution.at_bound[: self.n]
         held[at] = np.where(np.abs(w - self.low) <= np.abs(self.high - w), self.low, self.high)[at]
         if self.max_turnover:  # a weight is not traded if both w - previous and previous - w are at |w - previous|
-            above = found.at_limit[-2 * self.n - 1 : -1].reshape(2, self.n).all(axis=0)
+            above = solution.at_limit[-2 * self.n - 1 : -1].reshape(2, self.n).all(axis=0)
             held[above] = self.previous[above]
         costs = self.costs()
-        for (there, _, kink), at in zip(costs, found.at_kink[n_hinges - len(costs) :], strict=True):
+        for (there, _, kink), at in zip(costs, solution.at_kink[n_hinges - len(costs) :], strict=True):
             held[there[at]] = kink[there[at]]
         return held
 
     def among(self, there):
-        """The limits of some coordinates, if there are neither linear constraints nor a turnover limit."""
+        """The limits restricted to some coordinates. There must be no linear constraints and no turnover limit."""
         parts = {name: getattr(self, name)[there] for name in ("low", "high", "previous", "cost", "counted")}
         return replace(self, n=int(there.sum()), A=self.A[:, there], **parts)
 
@@ -241,7 +241,7 @@ class Limited(Penalty):
         return f"Limited({self.penalty!r}, {len(self.linear.A)} linear constraints, max_turnover={self.max_turnover})"
 
     def parameters(self):
-        """Names of the estimator's parameters that need this penalty."""
+        """Names of the estimator's parameters that require this penalty."""
         asked = {"linear_constraints": len(self.linear.A), "max_turnover": self.max_turnover is not None}
         return [name for name, there in (asked | {"benchmark": self.active}).items() if there]
 
@@ -254,7 +254,7 @@ class Limited(Penalty):
         return 0.0 if self.penalty is None else self.penalty.value(x[: self.n_assets])
 
     def nearly(self, x):
-        """The point with bounds and budget met exactly. The interior-point method meets them up to rounding."""
+        """The point with bounds and budget satisfied exactly. The interior-point method does so up to rounding."""
         w = x[: self.n_assets]
         w = w if self.penalty is None else self.penalty.project(w)
         return np.append(w, -np.ones(1, w.dtype)) if self.active else w
@@ -268,7 +268,7 @@ class Limited(Penalty):
         return max(over.max(initial=0.0), trades / (1.0 + np.abs(self.previous).sum()), 0.0)
 
     def toward(self, x, inside):
-        """The last point that meets all constraints on the way from a feasible point to x."""
+        """The last point on the segment from a feasible point to x that satisfies all constraints."""
         x, part, step = self.nearly(x), 0.0, 0.5
         if not np.isfinite(x).all():
             return inside
@@ -285,13 +285,13 @@ class Limited(Penalty):
     def project(self, x, kept=KEPT):
         """The nearest feasible point, by the interior-point method.
 
-        A point that violates no constraint by more than ``kept`` is only projected on bounds and budget.
+        If a point violates no constraint by more than ``kept``, it is only projected on bounds and budget.
         """
         x = np.asarray(x, float)
-        asked, known = (x.tobytes(), kept), self._projected
-        if known is None or known[0] != asked:  # cached, because a fit projects equal weights three times
-            self._projected = known = asked, self._nearest(x, kept)
-        return known[1].copy()
+        asked, cached = (x.tobytes(), kept), self._projected
+        if cached is None or cached[0] != asked:  # cached, because a fit projects equal weights three times
+            self._projected = cached = asked, self._nearest(x, kept)
+        return cached[1].copy()
 
     def _nearest(self, x, kept):
         missed = self.missed(self.nearly(x))
@@ -310,21 +310,21 @@ class Limited(Penalty):
             d = H @ (z - target)
             return 0.5 * float(d @ d) / unit, d / unit, H / unit
 
-        found = interior_point(Program(smooth, [], low, high, A, lower, upper, E, e), limits.lifted(x, 1.0))
-        return self.nearly(found.x[: len(x)])
+        solution = interior_point(Program(smooth, [], low, high, A, lower, upper, E, e), limits.lifted(x, 1.0))
+        return self.nearly(solution.x[: len(x)])
 
 
 def bounds_around(limits, w, radius):
-    """Finite bounds that contain w: those that bounds and budget imply, and otherwise a radius around w."""
+    """Finite bounds that contain w: those implied by bounds and budget, and otherwise a radius around w."""
     low, high = limits.implied()
     low, high = np.where(np.isfinite(low), low, w - radius), np.where(np.isfinite(high), high, w + radius)
     return np.minimum(low, w), np.maximum(high, w)
 
 
 def linear_minimum(penalty, c, w):
-    """The minimum of c @ s + R(s). Weights without a bound are limited to twice the largest weight around w.
+    """The minimum of c @ s + R(s). Unbounded weights are limited to twice the largest weight around w.
 
-    NaN for a penalty that is not of this package.
+    NaN for a penalty that is not defined in this package.
     """
     if not isinstance(penalty, (Turnover, Limited)) and as_penalty(penalty).as_box() is None:
         return np.nan

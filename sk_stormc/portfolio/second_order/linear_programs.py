@@ -11,14 +11,14 @@ from sk_stormc.portfolio.second_order.interior_point import Solution
 
 __all__ = ["Drawdowns", "lowest", "one_sided", "solve_linear_program", "with_room"]
 
-ROOM = 1e-7  # slack, in units of a typical weight, below which an inequality counts as tight
-ROUNDS = 20  # of the presolve
+ROOM = 1e-7  # slack, in units of a typical weight, below which an inequality is tight
+ROUNDS = 20  # iterations of the presolve
 TIGHT = 1e-9  # multiplier above which an inequality of the presolve is tight
-NEAR = 1e-9  # distance from a bound, in units of the variables, below which a variable counts as at it
+NEAR = 1e-9  # distance from a bound, in units of the variables, below which a variable is at the bound
 
 
 def one_sided(A, lower, upper):
-    """lower <= A x <= upper as rows @ x <= limit: rows, limits, and for each its index in A and its sign."""
+    """lower <= A x <= upper as rows @ x <= limit: the rows, the limits, and the index in A and the sign of each row."""
     up, down = np.flatnonzero(np.isfinite(upper)), np.flatnonzero(np.isfinite(lower))
     rows = sparse.csr_array(A)
     index, sign = np.r_[up, down], np.r_[np.ones(len(up)), -np.ones(len(down))]
@@ -26,10 +26,10 @@ def one_sided(A, lower, upper):
 
 
 def with_room(low, high, A, lower, upper, E, e, size):
-    """The feasible set with the inequalities that no point meets strictly as equations; and a point inside.
+    """The feasible set, with equations for the inequalities that no point satisfies strictly, and an interior point.
 
-    A linear program maximises the smallest slack. If it is 0, the inequalities with a nonzero multiplier are tight in
-    the whole set. Interior-point methods need a set without such inequalities.
+    A linear program maximises the smallest slack. If the maximum is 0, the inequalities with a nonzero multiplier are
+    tight on the whole set. Interior-point methods require a set without such inequalities.
     """
     m, centre = len(low), np.linalg.lstsq(E, e)[0] if len(E) else np.zeros(len(low))
     rows_of_all = sparse.vstack([sparse.eye_array(m, format="csr"), sparse.csr_array(A)], format="csr")
@@ -83,7 +83,7 @@ def lowest(limits, c, low, high, weight=1.0):
 
 
 def _by_sorting(limits, c, low, high, weight):
-    """Cut each coordinate at its bounds and kinks, and take the pieces in the order of their slopes."""
+    """Split each coordinate at its bounds and kinks, and use the pieces in the order of their slopes."""
     kinks = [np.clip(at, low, high) for _, _, at in limits.costs()]
     points = np.sort(np.array([low, *kinks, high]), axis=0)
     length, middle = np.diff(points, axis=0), (points[1:] + points[:-1]) / 2
@@ -100,7 +100,7 @@ def _by_sorting(limits, c, low, high, weight):
 
 
 def _by_linear_program(limits, c, low, high, weight):
-    """By HiGHS, with a further variable |s - at| for each cost."""
+    """Solve the linear program with HiGHS, with an additional variable |s - at| for each cost."""
     z_low, z_high, A, lower, upper, E, e = limits.parts[0]
     terms, n, m = limits.costs(), limits.n, len(z_low)
     one = sparse.eye_array(m, format="csr")
@@ -138,10 +138,11 @@ class Drawdowns:
     tail: float
 
     def allowed(self, slope):
-        """The slope, scaled down if rounding has made it dual infeasible. It then gives a lower bound of the term.
+        """The slope, scaled down if it is dual infeasible because of rounding, so that it gives a lower bound of the
+        term.
 
         With multipliers m_t >= 0 of D_t >= D_{t-1} - y_t, the dual weight of D_t is m_t - m_{t+1}. It is at most
-        risk_weight p_t / tail, and the sum of the dual weights is at most the risk_weight.
+        risk_weight p_t / tail, and the sum of the dual weights is at most risk_weight.
         """
         slope = np.maximum(slope, 0.0)
         of_drawdown = np.maximum(slope - np.append(slope[1:], 0.0), 0.0)
@@ -154,7 +155,7 @@ class Drawdowns:
 
 
 def solve_linear_program(program):
-    """Minimise a `Program` whose smooth part is linear and whose hinges have no quadratic cost, by HiGHS.
+    """Minimise a `Program` whose smooth part is linear and whose hinges have no quadratic cost, with HiGHS.
 
     The variables are x, the drawdowns, their level s, the excesses over s, and one variable for each hinge.
     """

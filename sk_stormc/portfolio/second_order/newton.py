@@ -1,8 +1,8 @@
-"""The second-order method ``solver="newton"``: for few assets whose returns are in memory.
+"""The second-order method ``solver="newton"``, for few assets whose returns are in memory.
 
 The risk is a smooth function of the centred returns, or a sum of hinges, and the mean return is a linear term. A shift
-of all returns therefore changes the linear term only. Returns and weights are scaled, so that the numbers of the
-program are of size one for any unit of the returns.
+of all returns therefore changes only the linear term. Returns and weights are scaled so that the numbers in the program
+are of order one for any unit of the returns.
 """
 
 from dataclasses import dataclass, replace
@@ -26,9 +26,9 @@ __all__ = ["NewtonFit", "can_solve", "feasible", "nearly", "solve_portfolio", "s
 
 LARGEST = 4096  # number of assets above which a Hessian needs more than 128 MB
 MEMORY = 2**26  # largest number of returns, half a gigabyte
-COST = 2**36  # largest number of products of a Hessian, some seconds
+COST = 2**36  # largest number of products in a Hessian, which take some seconds
 MET = 1e-15  # rounding of a sum of weights, relative to their size
-GROWTH = 4.0  # of the exponent of entropic risk from one solution to the next
+GROWTH = 4.0  # factor of the exponent of entropic risk between successive solutions
 NEGLIGIBLE = 1e-9  # change of the scaled objective, per scaled weight, for which an asset is not added
 FAR = 1e8  # weights, relative to a typical one, that count as infinite
 
@@ -41,7 +41,7 @@ class NewtonFit:
     value: float  # the objective at the weights
     gap: float  # an upper bound of the objective minus its minimum
     n_iter: int
-    unit: float = 0.0  # a typical size of the objective, for which rounding is negligible
+    unit: float = 0.0  # a typical size of the objective, relative to which rounding is negligible
 
 
 def can_solve(returns, penalty):
@@ -66,24 +66,24 @@ def solve_portfolio(problem, penalty, start, watch=None):
     inside = solution.x[: limits.n] * scaled.size
     at_bounds, n_more = _at_bounds(problem, scaled, program, solution, formulation)
     n_iter = solution.n_iter + n_more
-    # the start is kept where nothing is better but for rounding: what it has at 0 stays there
+    # the initial weights are returned if the improvement is only rounding: their zeros stay zeros
     candidates = [start, *(feasible(penalty, w, start) for w in (at_bounds, inside))]
     values = [problem.value_at(w) for w in candidates]
     least = min((value for value in values if np.isfinite(value)), default=np.nan)
     best = next((k for k in range(3) if values[k] <= least + 1e-9 * scaled.unit_of_value), 0)
     w, value = np.asarray(candidates[best], float), values[best]
-    if np.abs(w).max() > FAR * scaled.size and np.isinf(limits.implied()).any():  # it falls for ever
+    if np.abs(w).max() > FAR * scaled.size and np.isinf(limits.implied()).any():  # the objective is unbounded below
         return NewtonFit(start, values[0], np.inf, n_iter, scaled.unit_of_value)
     return NewtonFit(w, value, scaled.gap(program, solution, w, value), n_iter, scaled.unit_of_value)
 
 
 def _solve_from_held(problem, scaled, start, watch):
-    """The solution of the program of all assets, from that of the assets that the start holds.
+    """The solution for all assets, computed from that for the assets with nonzero initial weights.
 
-    Assets that would lower the objective are added until there is none.
+    Assets that would lower the objective are added until there are none.
     """
     limits, n_iter = scaled.limits, 0
-    # the others are at a bound of 0; with costs or linear constraints there is more that can hold a weight at 0
+    # the others are at a bound of 0; costs or linear constraints may keep further weights at 0
     used = (start != 0) | ((limits.low != 0) & (limits.high != 0)) | (limits.low == limits.high)
     used |= bool(limits.limited or limits.l1 or limits.cost.any())
 
@@ -120,21 +120,21 @@ def _solve_from_held(problem, scaled, start, watch):
 
 
 def feasible(penalty, w, start):
-    """The last feasible portfolio on the way from the start to w."""
+    """The last feasible portfolio on the segment from the initial weights to w."""
     return penalty.toward(w, start) if isinstance(penalty, Limited) else nearly(penalty, w)
 
 
 def _at_bounds(problem, scaled, program, solution, formulation):
-    """The weights with what is at a bound or a kink put there and the others solved for again; and the iterations."""
+    """The weights with those at a bound or a kink fixed there and the others solved for again; and the iterations."""
     limits, size = scaled.limits, scaled.size
     w = solution.x[: limits.n] * size
     held = limits.held(solution, size, len(program.hinges))
-    if problem.ordered or not np.isfinite(held).any():  # a linear program ends at a corner
+    if problem.ordered or not np.isfinite(held).any():  # a linear program has a solution at a vertex
         return w, 0
     w = np.where(np.isfinite(held), held, w)
     if not np.isnan(held).any():
         return w, 0
-    some = np.full(limits.n, limits.limited) | (held != 0)  # those at 0 are left out where that is possible
+    some = np.full(limits.n, limits.limited) | (held != 0)  # weights at 0 are left out if that is possible
     rest = scaled if some.all() else scaled.among(some)
     rest = replace(rest, limits=rest.limits.with_held(held[some]))
     again = interior_point(*rest.program(w[some], formulation))
@@ -162,7 +162,7 @@ def solve_scaled(problem, scaled, start, value_at, watch=None):
         solution = _by_continuation(scaled, start, formulation, solution, watch)
     if solution.done or problem.parameters().get("order", 1) == 1:
         return program, solution, formulation
-    other, x = scaled.program(start, nothing_lost)  # a root is not smooth where the risk is 0
+    other, x = scaled.program(start, nothing_lost)  # the root is not smooth at a risk of 0
     again = interior_point(other, x, watch=watch)
     again.slope[0], again.n_iter = shrunk(again.slope[0], scaled), again.n_iter + solution.n_iter
 
@@ -176,7 +176,7 @@ def solve_scaled(problem, scaled, start, value_at, watch=None):
 
 
 def _by_continuation(scaled, start, formulation, solution, watch):
-    """The solution for a large exponent, from those for smaller ones: at first few periods would make up the risk."""
+    """The solution for a large exponent, from those for smaller ones: else few periods would determine the risk."""
     n_iter, (_, x) = solution.n_iter, scaled.program(start, formulation)
     for k in range(int(np.ceil(np.log(max(scaled.rate, 1.0)) / np.log(GROWTH))), -1, -1):
         program, _ = replace(scaled, rate=scaled.rate / GROWTH**k).program(start, formulation)
@@ -186,16 +186,16 @@ def _by_continuation(scaled, start, formulation, solution, watch):
 
 
 def _needs_temperature(p, n_assets, allowed):
-    """Whether the minimiser of the largest loss is certainly not that of EVaR.
+    """Whether the minimiser of the largest loss cannot be that of EVaR.
 
-    A vertex of the dual puts weight on at most n_assets + 1 periods. Its divergence is then above the allowed one.
+    A vertex of the dual has weight on at most n_assets + 1 periods. Its divergence is then above the allowed one.
     """
     most = min(n_assets + 1, len(p))
     return float(np.log(np.partition(p, -most)[-most:].sum())) < -allowed
 
 
 def nearly(penalty, w):
-    """The weights with bounds and budget met exactly. Those that meet them up to rounding keep their last bits."""
+    """The weights with bounds and budget satisfied exactly. Weights that satisfy them up to rounding are unchanged."""
     if isinstance(penalty, Limited):
         return penalty.nearly(w)
     if penalty is None:

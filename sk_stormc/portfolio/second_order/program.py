@@ -54,7 +54,7 @@ class Scaled:
             size = min(size, reward / (unit * risk_weight))
         size = size if np.isfinite(size) else 1.0
         unit_of_return = unit * size
-        # a quadratic risk scales with the square of the weights
+        # a quadratic risk is proportional to the square of the weights
         rate = risk_weight if traits.power == 1 else risk_weight * unit_of_return
         return_weight = problem._return_weight - risk_weight * (traits.shift or 0.0)
         offset = 0.0
@@ -98,14 +98,14 @@ class Scaled:
         return Program(smooth, risk.hinges + kinks, low, high, A, lower, upper, E, e, n_rows), x
 
     def _finite_bounds(self, x, program):
-        """The bounds that bounds and budget imply, and otherwise twice the largest weight around x."""
+        """The bounds that the limits imply, and otherwise twice the largest weight around x."""
         n, far = self.limits.n, AROUND * max(1.0, np.abs(x).max())  # 1 is a typical weight, for weights that are all 0
         low, high = (bound / self.size for bound in self.limits.implied())
         low, high = np.r_[low, np.minimum(program.low[n:], 0.0)], np.r_[high, program.high[n:]]  # a level may be 0
         return np.where(np.isfinite(low), low, x - far), np.where(np.isfinite(high), high, x + far)
 
     def among(self, some):
-        """The same objective restricted to some assets. The others have the weight 0."""
+        """The same objective restricted to some assets. The other weights are 0."""
         limits = self.limits.among(some)
         return replace(self, Q=self.Q[:, some], expected_return=self.expected_return[some], limits=limits)
 
@@ -143,7 +143,7 @@ class Risk(NamedTuple):
 
     smooth: Callable  # value, gradient and Hessian of the smooth part
     hinges: list = []
-    level: float | None = None  # the start of a level variable, if there is one, and its lower bound
+    level: float | None = None  # the initial value of a level variable, if there is one, and its lower bound
     lowest: float | None = None
     rows: np.ndarray | None = None  # linear constraints rows @ (v, level) <= 0 that belong to the risk
 
@@ -254,10 +254,10 @@ def _partial_moment(scaled, v):
 
 
 def nothing_lost(scaled, v):
-    """A replacement for the root of a mean of powers if the best portfolio has no losses: a sum of hinges.
+    """A sum of hinges that replaces the root of a mean of powers if the optimal portfolio has no losses.
 
-    The root has no gradient there. Its subgradients are slopes whose dual norm is at most the risk weight, so the slope
-    of a period is at most the cost of its hinge here.
+    The root is not differentiable there. Its subgradients are slopes whose dual norm is at most the risk weight, so the
+    slope of a period is at most the cost of its hinge here.
     """
     p, order, zero = scaled.p, scaled.problem.order, np.zeros(len(scaled.p))
     cost = scaled.risk_weight * p * p.min() ** (1 / order - 1)
@@ -278,7 +278,7 @@ def _cdar(scaled, v):
 
 
 def largest_loss(scaled, v):
-    """EVaR at temperature 0, which is the largest loss. The level is the largest loss."""
+    """EVaR at temperature 0: the largest loss, which is the level."""
     losses = -(scaled.Q @ v)
     rows = np.column_stack([-scaled.Q, -np.ones(len(losses))])
     level = float(losses.max() + 0.1 * np.ptp(losses))
@@ -286,7 +286,7 @@ def largest_loss(scaled, v):
 
 
 def is_allowed(q, p, allowed):
-    """Whether q is one of the reweightings over which EVaR is the largest mean loss: its divergence is small enough."""
+    """Whether q is a reweighting in the dual representation of EVaR, which bounds its divergence."""
     total = q.sum()
     if not total > 0:
         return False

@@ -30,7 +30,7 @@ class Sums:
 
     @classmethod
     def none(cls, n):
-        """The sums of no row."""
+        """The sums of zero rows."""
         return cls(0.0, np.zeros(n), np.zeros((n, n)))
 
     @classmethod
@@ -64,7 +64,7 @@ class Sums:
 
 
 def sums_of(returns, weights):
-    """The sums of all returns, block by block, without a copy of them in float64."""
+    """The sums of all returns, computed in blocks, without a copy of the returns in float64."""
     sums = Sums.none(returns.shape[1])
     for i in range(0, len(returns), ROWS):
         p = None if weights is None else weights[i : i + ROWS]
@@ -72,7 +72,7 @@ def sums_of(returns, weights):
     return sums
 
 
-SLOPE = 1e-4  # remaining slope, relative to the expected return, up to which unconstrained weights count as a minimum
+SLOPE = 1e-4  # slope, relative to the expected return, up to which unconstrained weights count as a minimum
 GUESSES = 20  # maximum number of active sets that are tried
 EXACT = 1e-9  # gap that ends the search for the active set, relative to risk and return
 WELL = 1e-8  # smallest pivot for a Cholesky solution, which is twenty times faster than least squares
@@ -82,21 +82,21 @@ ROUNDING = 1e-14  # eigenvalues below this fraction of the largest count as 0
 def solve_quadratic(expected_return, B, penalty, start):
     """Minimise w^T B w - expected_return^T w + R(w).
 
-    The general case is solved by ``solver="newton"``, on 2 n artificial rows with this mean and covariance. This
-    supports the same penalties and gives the same bound of the gap.
+    The general case is solved by ``solver="newton"``, on 2 n artificial rows with this mean and covariance, for the
+    same penalties and with the same bound of the gap.
     """
     if penalty is None:
         return _free(expected_return, B)
-    found = _long_only(expected_return, B, penalty.total, start > 0) if isinstance(penalty, Simplex) else None
-    if found is not None:
-        return found
+    solution = _long_only(expected_return, B, penalty.total, start > 0) if isinstance(penalty, Simplex) else None
+    if solution is not None:
+        return solution
     root = np.sqrt(len(B)) * _root(B)
     rows = np.concatenate([expected_return + root, expected_return - root])
     return solve_portfolio(PortfolioProblem(rows, 1.0, penalty=penalty), penalty, start)
 
 
 def _free(expected_return, B):
-    """The optimal unconstrained weights. The gap is infinite if a slope remains: the objective is unbounded below."""
+    """The optimal unconstrained weights. The gap is infinite if a slope remains, as the objective is then unbounded."""
     size = size_of(B)
     scaled, slope = B / np.outer(size, size), expected_return / size
     w = _solution(2 * scaled, slope)
@@ -121,18 +121,18 @@ def _solution(K, right):
 def _long_only(expected_return, B, total, held):
     """The optimal weights >= 0 with a given sum, by an active-set method that starts from the mask ``held``.
 
-    None if it does not find the active set in a few attempts.
+    Returns None if the active set is not found in a few attempts.
     """
     for k in range(GUESSES):
         n = np.count_nonzero(held)
         K, right = np.zeros((n + 1, n + 1)), np.append(expected_return[held], total)
         K[:n, :n], K[:n, n], K[n, :n] = 2 * B[np.ix_(held, held)], -1.0, 1.0
         try:
-            found = np.linalg.solve(K, right)
+            solution = np.linalg.solve(K, right)
         except np.linalg.LinAlgError:
             return None
         w = np.zeros(len(B))
-        w[held] = found[:n]
+        w[held] = solution[:n]
         if (w < 0).any():
             held = w > 0
             continue
@@ -141,7 +141,7 @@ def _long_only(expected_return, B, total, held):
         risk = float(w @ B @ w)
         if gap <= EXACT * (risk + abs(expected_return @ w - total * expected_return.mean())):
             return NewtonFit(w, float(risk - expected_return @ w), max(gap, 0.0), k + 1)
-        held = held | (slope < 0.5 * (found[n] + least))
+        held = held | (slope < 0.5 * (solution[n] + least))
     return None
 
 
@@ -152,7 +152,7 @@ def size_of(B):
 
 
 def _root(B):
-    """A matrix L with L^T L = B, by Cholesky or, if B is singular, by eigenvectors of the scaled matrix."""
+    """A matrix L with L^T L = B, by Cholesky's method or, if B is singular, from eigenvectors of the scaled matrix."""
     size = size_of(B)
     scaled = B / np.outer(size, size)
     try:

@@ -1,8 +1,9 @@
 """The portfolio of the largest ratio of mean return to risk, by the transformation of Charnes and Cooper (1962).
 
-The ratio does not change if all weights are multiplied by a number k > 0. So one minimises the risk of v = k w subject
-to a mean return of 1, less costs. The constraints on w become constraints on v and the additional variable k: w <= high
-becomes v <= high k. Transaction costs and the turnover limit are those of |v - previous k|.
+The ratio does not change if all weights are multiplied by a number k > 0. It is therefore equivalent to minimise the
+risk of v = k w subject to a mean return of 1 after costs. The constraints on w become constraints on v and the
+additional variable k: w <= high becomes v <= high k. Transaction costs and the turnover limit apply to |v - previous
+k|.
 """
 
 from dataclasses import replace
@@ -18,18 +19,18 @@ from sk_stormc.portfolio.second_order.program import Scaled
 __all__ = ["Ratio", "ratio_at"]
 
 TINY = 1e-9  # risk below which a portfolio counts as riskless, relative to the largest standard deviation of an asset
-FAR = 1e4  # weights that replace missing bounds where the largest mean return is looked for
-LARGEST = 1e8  # weights above which there is no maximum, where no bound limits them
-ROUNDS = 20  # of the bound's search, which usually needs three
-SOLVES = 4  # of the interior-point method, which usually is needed once
-RISKLESS = 1e-11  # squared risk, relative to that of the start, that is rounding
-EXACT = 1e-9  # what the bound may be off by, relative to the risk
-BETTER = 1e-7  # relative gain of a vertex that has it solve again
-NEAR = 1e-3  # distance of its next start from the vertex
+FAR = 1e4  # weights that replace missing bounds in the search for the largest mean return
+LARGEST = 1e8  # weights above which there is no maximum, if no bound limits them
+ROUNDS = 20  # iterations of the search for the bound, which usually takes three
+SOLVES = 4  # maximum number of runs of the interior-point method; usually one is enough
+RISKLESS = 1e-11  # squared risk, relative to that of the initialization, that counts as rounding
+EXACT = 1e-9  # tolerance of the bound, relative to the risk
+BETTER = 1e-7  # relative gain of a vertex above which the problem is solved again
+NEAR = 1e-3  # distance of the next initialization from the vertex
 
 
 def ratio_at(problem, weights):
-    """The ratio of given weights, on the returns of a problem. Variance and semivariance enter by their square root."""
+    """The ratio of given weights on the returns of a problem, with the root of the variance or semivariance."""
     risk = with_aversion(problem, np.inf).value_at(weights)
     return float(float(problem._mean @ weights) / risk ** (1 / MEASURES[problem.risk_measure].power))
 
@@ -42,13 +43,13 @@ def net_return(w, mean, limits):
 class Cone(Limits):
     """The constraints on w as constraints on (v, rest, k), with a mean return after costs of 1.
 
-    The rest are |v - previous k| where turnover is limited, and one variable |v - at k| for each cost or norm. They are
-    relaxed to upper bounds of these absolute values, which leaves the optimum unchanged.
+    The rest consists of |v - previous k| if the turnover is limited, and one variable |v - at k| for each cost or norm.
+    These are relaxed to upper bounds of the absolute values, which leaves the optimum unchanged.
     """
 
     @classmethod
     def of(cls, limits, mean):
-        """The cone of some limits, with a point of it in its interior."""
+        """The cone of some limits, with an interior point."""
         n, none, zero = limits.n, np.zeros((0, limits.n)), np.zeros(limits.n)
         parts, centre = limits.parts
         if centre is None:
@@ -61,11 +62,11 @@ class Cone(Limits):
         return cone
 
     def size(self):
-        """The largest entry of v inside."""
+        """The largest entry of v at the interior point."""
         return float(np.abs(self.inside).max()) / net_return(self.inside, self.mean, self.of_weights)
 
     def lifted(self, v, size):
-        """The point (v, rest, k) inside, in units of ``size``."""
+        """The interior point (v, rest, k), in units of ``size``."""
         n, w = self.n, self.inside
         rest = [np.abs(w[some] - at[some]) for some, _, at in self.of_weights.costs()]
         if len(self.given[0]) > n:
@@ -80,7 +81,7 @@ class Cone(Limits):
         one, rows, lowest, highest = np.eye(m), [], [], []
 
         def add(of_z, of_k, lower, upper, of_costs=None):
-            """Rows of coefficients of z = (v, trades), of k and of the variables of costs."""
+            """Add rows with coefficients of z = (v, trades), of k and of the variables of costs."""
             of_costs = np.zeros((len(of_z), count)) if of_costs is None else of_costs
             rows.append(np.column_stack([of_z, of_costs, of_k]))
             lowest.append(np.full(len(of_z), lower))
@@ -107,7 +108,7 @@ class Cone(Limits):
 
 
 def _between(limits, mean, centre):
-    """Feasible weights with at least half of the largest mean return after costs, as far inside as that allows."""
+    """Feasible weights, far from the boundary, with at least half of the largest mean return after costs."""
     far = FAR * (limits.size() or 1.0)
     most, value = lowest(limits, -mean, *bounds_around(limits, centre, far))
     if not -value > 1e-12 * float(np.abs(mean).max()) * float(np.abs(most).max(initial=0.0)):
@@ -121,13 +122,13 @@ def _between(limits, mean, centre):
 
 
 class Ratio:
-    """The problem of the largest ratio. Its objective is minus the ratio."""
+    """The problem of maximising the ratio. Its objective is minus the ratio."""
 
     def __init__(self, problem, penalty):
         if problem.risk_measure == "entropic":
             raise ValueError("objective='ratio' needs a risk apart from the mean return, got risk_measure='entropic'")
         self.problem, self.penalty, self.risk = problem, penalty, with_aversion(problem, np.inf)
-        self.floor = TINY * float(problem.returns.std(axis=0).max())  # risk that counts as none
+        self.floor = TINY * float(problem.returns.std(axis=0).max())  # risk that counts as 0
         self.limits = Limits.of(penalty, problem.returns.shape[1])
         self.power = MEASURES[problem.risk_measure].power
         self.cone = Cone.of(self.limits, problem._mean)
@@ -142,7 +143,7 @@ class Ratio:
         return net_return(weights, self.problem._mean, self.limits)
 
     def feasible(self, weights):
-        """The last feasible portfolio on the way from the inside of the set to some weights."""
+        """The last feasible portfolio on the segment from the interior point to the weights."""
         return feasible(self.penalty, np.asarray(weights, float), self.cone.inside)
 
     def spread(self, weights):
@@ -150,7 +151,7 @@ class Ratio:
         return abs(self.value_at(weights))
 
     def gap_at(self, weights):
-        """Infinity: nothing is known of weights at which a fit was ended early."""
+        """Infinity: there is no bound for the weights of a fit that ended early."""
         return np.inf
 
     def minimise(self, watch):
@@ -162,14 +163,14 @@ class Ratio:
             value = self.value_at(w)
             if not better:
                 break
-            # a vertex is better, so that v is of another size there: begin near it
+            # a vertex is better, and v has another scale there: solve again from a point near it
             self.cone.inside = w + NEAR * (self.cone.inside - w)
         if self.power == 2 and self.solution is not None and self.squared <= RISKLESS:
             raise _no_maximum("a portfolio has no risk")
         return NewtonFit(w, value, best + value, 0, abs(value))
 
     def _solve(self, watch):
-        """The weights that the interior-point method finds. Keeps its multipliers."""
+        """The weights that the interior-point method finds. Its multipliers are stored."""
         n, limits = self.limits.n, self.limits
         start = self.cone.inside * self.cone.size() / np.abs(self.cone.inside).max()
         scaled, risk = Scaled.of(self.risk, self.cone), self.risk.value_at(start)
@@ -198,8 +199,8 @@ class Ratio:
     def _bounded(self, w):
         """The weights or a better vertex, an upper bound of the ratio, and whether a vertex was better.
 
-        The multipliers give coefficients c with c @ w <= risk(w). So the ratio is at most the largest quotient of mean
-        return to c @ w, which Dinkelbach's iterations find by linear programs.
+        The multipliers give coefficients c with c @ w <= risk(w). The ratio is therefore at most the largest quotient
+        of mean return to c @ w, which Dinkelbach's iterations compute by linear programs.
         """
         if self.solution is None:
             return w, np.inf, False
@@ -207,11 +208,11 @@ class Ratio:
         constant, c = scaled.risk_bound(self.program, self.solution)
         c, x, n = c * scaled.unit_of_value / scaled.size, self.solution.x, len(w)
         n_levels = len(x) - self.cone.n_variables
-        # multipliers are exact up to the tolerance: a level may be so much better at other weights
+        # multipliers are exact only up to the tolerance, by which a level may be better at other weights
         rounding = (1 + AROUND) * float(np.abs(c[n : n + n_levels]) @ np.abs(x[n : n + n_levels])) / x[-1]
         rounding += EXACT * scaled.unit_of_value / (scaled.size * x[-1]) * (self.power == 1)
         c = c[:n]
-        self.squared = -constant  # relative to that of the start
+        self.squared = -constant  # relative to that of the initialization
         if self.power == 2:  # a norm: risk(w)^2 >= constant + c @ w holds for all multiples of w
             c = c / (2 * np.sqrt(max(-constant * scaled.unit_of_value, 1e-300)))
         if not 0 < ratio < np.inf:
