@@ -54,7 +54,7 @@ html_title = f"sk_stormc {version}"
 html_logo = html_favicon = "_static/logo.svg"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
-html_search_scorer = "_static/search_scorer.js"
+html_search_scorer = str(Path(__file__).parent / "_static" / "search_scorer.js")
 html_show_sourcelink = False
 html_context = {"edit_page_url_template": URLS["Source"] + "/edit/main/docs/{{ file_name }}"}
 html_theme_options = {

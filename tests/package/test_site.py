@@ -48,6 +48,7 @@ def test_the_site_is_built_without_a_warning(tmp_path):
     made = shutil.ignore_patterns("_build", "generated", "backreferences", "auto_examples")
     shutil.copytree(ROOT / "docs", tmp_path / "docs", ignore=made)
     shutil.copytree(ROOT / "examples", tmp_path / "examples")
+    shutil.copytree(ROOT / "benchmarks", tmp_path / "benchmarks")  # a page includes a file
     for name in ("CHANGELOG.md", "CONTRIBUTING.md", "pyproject.toml"):
         shutil.copy(ROOT / name, tmp_path / name)
     unrun = ["-D", "plot_gallery=0", "-D", "nb_execution_mode=off"]  # test_docs.py runs pages and examples
