@@ -234,8 +234,8 @@ class CompositionalPortfolio(CompositionalEstimator):
         ------
         ValueError
             If a parameter is out of its range, returns are not finite, or sample weights are negative or all zero. Also
-            if the index of X descends, or if its dates or numbers are unordered and the order matters, as with
-            `half_life` and for "cdar". The attributes of an earlier fit are then unchanged.
+            if the dates or numbers in the index of X descend, or if they are unordered and the order matters: with
+            `half_life`, and for "cdar". The attributes of an earlier fit are then unchanged.
         KeyboardInterrupt
             On Ctrl-C. The fitted attributes hold the best result so far, if at least one iteration was made.
 

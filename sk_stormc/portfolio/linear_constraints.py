@@ -186,7 +186,7 @@ def _limit(side, value, n):
 
 
 def _groups(groups, labels):
-    """The indicator vector of each group: 1 for its assets in X, of which there may be none."""
+    """The indicator vector of each group: 1 for its assets in X. There may be none."""
     rows = {}
     for kind in _kinds(groups, labels):
         new = {}

@@ -39,9 +39,9 @@ class FallingValley(CompositionalProblem):
 
     f(y) = (1 + y_1^2)^(-1/2) + sum_{k>1} log(1 + y_k^2) / 2, which is not convex, and
     g(x) = (x_1, x_2 - c sin(x_1 + 2), ..., x_l - c sin(x_1 + l)) with c = 1/4. Hence Phi >= 0, and 0 is the infimum,
-    which is not attained. Every component of g and of f contains its own waves, sigma (s cos x + s' sin x) and tau (s
-    sin y - s' cos y) in each coordinate, where the signs s and s' have mean zero and are uncorrelated over 32 kinds of
-    components, 2^15 each.
+    which is not attained. Every component of g and of f contains its own waves, sigma (s cos x + s' sin x) and
+    tau (s sin y - s' cos y) in each coordinate, where the signs s and s' have mean zero and are uncorrelated over 32
+    kinds of components, 2^15 each.
 
     Along the valley |grad Phi| decreases as y_1^-2. With steps of length eps its sum over the path tends to a constant
     times 1/eps, so that its average is eps after T ~ eps^-2 steps; plain gradient descent needs T ~ eps^-1.5. Across

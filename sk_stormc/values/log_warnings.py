@@ -157,7 +157,7 @@ def warn_of_no_information(y, terminal):
 
 
 def warn_of_state_numbers(features, states):
-    """Warn if X seems to contain the numbers of states, of which values are not a linear function."""
+    """Warn if X seems to contain the numbers of states: values are not linear in these."""
     if features is not None or states.shape[1] != 1 or (states != np.rint(states)).any():
         return
     values = np.unique(states)
