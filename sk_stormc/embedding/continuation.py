@@ -11,8 +11,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from sk_stormc.embedding.neighbors.graph import first_of_rows
 from sk_stormc.embedding.problem import SNEProblem
-from sk_stormc.embedding.stages import Lines, Stage, continued, run_stages
-from sk_stormc.engine.results import SolverResult, changed
+from sk_stormc.embedding.stages import Lines, Stage, run_stages
+from sk_stormc.engine.results import SolverResult, changed, joined
 from sk_stormc.fitting.runs import Fit, with_fit
 from sk_stormc.solvers import LBFGS, StopReason
 from sk_stormc.utils.threads import in_threads
@@ -113,11 +113,12 @@ class Continuation:
             return {"embedding_": as_map(x, order, self.embedding_.dtype)}
 
         x0 = self.embedding_[order].ravel()
-        problem, result = run_stages([stage], fit, problem, x0, solver, embedded, Lines(self.verbose, self.n_iter_))
+        lines = Lines(self.verbose)
+        problem, result = run_stages([stage], fit, problem, x0, solver, embedded, lines, self.n_iter_)
         vars(self).update(embedded(result.x))
         before = SolverResult({name: vars(self)[f"{name}_"] for name in CURVES}, n_guarded=0)
         after = changed(result, loss_curve=problem.divergence_of(result.loss_curve))
-        self._finish(problem, continued(before, after), solver, fit)
+        self._finish(problem, joined(before, after), solver, fit)
         if result.stop_reason == StopReason.INTERRUPTED:
             raise KeyboardInterrupt
         return self

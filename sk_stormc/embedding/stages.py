@@ -14,7 +14,7 @@ from sk_stormc.embedding.convergence import quiet
 from sk_stormc.engine.results import changed, joined
 from sk_stormc.solvers import StopReason
 
-__all__ = ["Lines", "Stage", "continued", "further_stages", "has_tight_groups", "new_stages", "rescaled", "run_stages"]
+__all__ = ["Lines", "Stage", "further_stages", "has_tight_groups", "new_stages", "rescaled", "run_stages"]
 
 EARLY_PART = 5  # the early stage has a fifth of the iterations
 EARLY_MOST = 30  # maximum of its iterations: exaggeration contracts data without clusters, eventually to one point
@@ -78,22 +78,25 @@ def further_stages(before, max_iter, exaggeration=1.0, record_every=None):
     return [*stages, Stage(max_iter - had, exaggeration, on=True, record_every=record_every)]
 
 
-def run_stages(stages, fit, problem, x, solver, attributes, lines):
-    """Run the stages as one run, each from the previous map. Return the last problem and the result."""
+def run_stages(stages, fit, problem, x, solver, attributes, lines, n_before=0):
+    """Run the stages as one run after ``n_before`` iterations, each from the previous map.
+
+    Return the last problem and the result, whose iterations begin at 0.
+    """
     result = last = None
     for number, stage in enumerate(stages):  # further stages may be added
         held = 1.0 if stage.early else None
         of_stage = problem.stage(stage.n_iter, stage.exaggeration, held, further=stage.on)
         # `warn_if_not_converged` warns for a fit, and an exaggerated stage does not minimise the recorded values
         with nullcontext() if stage.asked and stage.exaggeration == 1 else quiet():
-            of_this = _run(fit, of_stage, x, stage, solver, attributes, result, lines)
+            of_this = _run(fit, of_stage, x, stage, solver, attributes, result, lines, n_before)
         ended_early = of_this.stop_reason in (StopReason.INTERRUPTED, StopReason.CALLBACK)
         may_be_left = stage.on and stage.exaggeration == 1 and not (stage.asked or ended_early)
         if may_be_left and of_this.fun > result.fun:
             continue  # the stage made the map worse, so the earlier map is kept
-        last, result = of_stage, of_this if result is None else continued(result, of_this)
+        last, result = of_stage, of_this if result is None else joined(result, of_this)
         x = result.x
-        lines.record(result.n_iter, last.divergence_of(result.loss_curve[-1]), stage.early)
+        lines.record(n_before + result.n_iter, last.divergence_of(result.loss_curve[-1]), stage.early)
         if ended_early:
             break
         if stage.early and of_this.n_iter == stage.n_iter:  # otherwise the stages may not change, and `resume` decides
@@ -159,9 +162,9 @@ def _times(problem, x, factor):
     return ((points - points.mean(axis=0, dtype=float).astype(x.dtype)) * x.dtype.type(factor)).ravel()
 
 
-def _run(fit, problem, x, stage, solver, attributes, before, lines):
-    """Run one stage. ``before`` is the result of the earlier stages."""
-    n_before, used = (0, 0) if before is None else (before.n_iter, int(before.ifo[-1]))
+def _run(fit, problem, x, stage, solver, attributes, before, lines, n_before):
+    """Run one stage. ``before`` is the result of the earlier stages, which began after ``n_before`` iterations."""
+    n_before, used = (n_before, 0) if before is None else (n_before + before.n_iter, int(before.ifo[-1]))
     own = clone(solver).set_params(max_iter=stage.n_iter)
     if stage.learning_rate is not None:
         own.set_params(learning_rate=stage.learning_rate)
@@ -177,22 +180,11 @@ def _run(fit, problem, x, stage, solver, attributes, before, lines):
     elif silent and not (fit.has_callbacks or lines.shown):  # only these use the records of an early stage
         every = UNRECORDED
     seen = (lambda x: attributes(x) | {"loss_curve_": np.empty(0)}) if stage.early else attributes
-    seen_by = {"show": show if lines.shown else None, "attributes": seen, "n_before": lines.n_before + n_before}
-    result = fit.run(own, problem, x, record_every=every, **seen_by)
+    shown = show if lines.shown else None
+    result = fit.run(own, problem, x, record_every=every, show=shown, attributes=seen, n_before=n_before)
     if not silent:
         return result
     return changed(result, **{name: result[name][[0, -1]] for name in ("loss_curve", "ifo", "record_iterations")})
-
-
-def continued(before, stage):
-    """Combine the result of a run and that of a stage which continues it into one result."""
-    return joined(
-        before,
-        stage,
-        loss_curve=np.concatenate([before.loss_curve, stage.loss_curve[1:]]),
-        ifo=np.concatenate([before.ifo, stage.ifo[1:] + before.ifo[-1]]),
-        record_iterations=np.concatenate([before.record_iterations, stage.record_iterations[1:] + before.n_iter]),
-    )
 
 
 class Lines:
@@ -202,13 +194,10 @@ class Lines:
     ----------
     shown : bool
         Whether to print anything.
-    n_before : int, default=0
-        Number of iterations before the first of these stages.
     """
 
-    def __init__(self, shown, n_before=0):
-        self.shown, self.n_before = bool(shown), n_before
-        self.began, self.last = time.perf_counter(), None
+    def __init__(self, shown):
+        self.shown, self.began, self.last = bool(shown), time.perf_counter(), None
         if shown:
             print(f"{'iteration':>10}{'KL divergence':>16}{'seconds':>10}")
 
@@ -220,7 +209,7 @@ class Lines:
         """Print a record, unless the last line has the same iteration."""
         if iteration != self.last:
             self.last = iteration
-            self._print(f"{'early ' if early else ''}{self.n_before + iteration}", f"{divergence:.6f}")
+            self._print(f"{'early ' if early else ''}{iteration}", f"{divergence:.6f}")
 
     def _print(self, first, second):
         if self.shown:

@@ -249,11 +249,18 @@ def changed(result, **entries):
     return SolverResult(entries | outcome(entries["n_iter"], entries["stop_reason"]))
 
 
-def joined(first, last, **curves):
-    """Join two runs. The second begins at the point at which the first ended. ``curves`` are the joined records."""
+def joined(first, last):
+    """Join two runs. The second begins at the point at which the first ended, so its first record is left out."""
     n_evaluations = {kind: count + first.n_evaluations[kind] for kind, count in last.n_evaluations.items()}
-    n_iter, n_guarded = first.n_iter + last.n_iter, first.n_guarded + last.n_guarded
-    return changed(last, n_evaluations=n_evaluations, n_iter=n_iter, n_guarded=n_guarded, **curves)
+    return changed(
+        last,
+        n_evaluations=n_evaluations,
+        n_iter=first.n_iter + last.n_iter,
+        n_guarded=first.n_guarded + last.n_guarded,
+        loss_curve=np.append(first.loss_curve, last.loss_curve[1:]),
+        ifo=np.append(first.ifo, last.ifo[1:] + first.ifo[-1]),
+        record_iterations=np.append(first.record_iterations, last.record_iterations[1:] + first.n_iter),
+    )
 
 
 @dataclass(frozen=True)

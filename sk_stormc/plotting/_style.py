@@ -4,6 +4,8 @@ from itertools import cycle
 
 import numpy as np
 from matplotlib.artist import ArtistInspector
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
 from matplotlib.ticker import Formatter, Locator, MaxNLocator, NullLocator
 
 from sk_stormc.utils.validation import short
@@ -19,6 +21,7 @@ __all__ = [
     "log_axis",
     "place_labels",
     "styles_of",
+    "unmanaged_figure",
 ]
 
 BLUE = "#0072B2"
@@ -76,6 +79,13 @@ def axes_for(ax, **figure):
     if not hasattr(ax, "get_xaxis") or not hasattr(ax, "scatter"):
         raise ValueError(f"ax must be matplotlib axes or None, got {short(ax)}")
     return ax
+
+
+def unmanaged_figure(width, height):
+    """A figure that is not managed by pyplot, so that no backend is chosen."""
+    figure = Figure(figsize=(width, height), layout="constrained")
+    FigureCanvasAgg(figure)
+    return figure
 
 
 class LogTicks(Locator):

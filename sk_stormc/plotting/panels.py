@@ -4,10 +4,9 @@ import textwrap
 from collections.abc import Mapping
 
 import numpy as np
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from sk_stormc.plotting._style import styles_of
+from sk_stormc.plotting._style import styles_of, unmanaged_figure
 from sk_stormc.plotting.convergence import ConvergenceDisplay, scale_x, x_limits
 from sk_stormc.plotting.embedding import EmbeddingDisplay
 from sk_stormc.utils.types import ArrayLike
@@ -64,8 +63,7 @@ def plot_curves(panels: dict[str, dict[str, list]], labels: list[str] | tuple[st
         raise ValueError(f"labels must be a list of strings, one for each column, got {short(labels)}")
     for label in labels:
         check_text("labels", label)
-    figure = Figure(figsize=(4.9 * len(labels) + 0.4, 3.1 * len(panels) + 0.9), layout="constrained")
-    FigureCanvasAgg(figure)
+    figure = unmanaged_figure(4.9 * len(labels) + 0.4, 3.1 * len(panels) + 0.9)
     axes = figure.subplots(len(panels), len(labels), sharex=True, squeeze=False)
     styles = styles_of(dict.fromkeys(method for methods in panels.values() for method in methods))
     for row, (title, methods) in zip(axes, panels.items(), strict=True):
@@ -121,8 +119,7 @@ def plot_embeddings(panels: dict[str, ArrayLike], labels: ArrayLike | None = Non
             raise ValueError(f"panels must hold arrays of shape (n_points, 2), got {short(points)}")
     columns = min(4, len(panels))
     rows = -(-len(panels) // columns)
-    figure = Figure(figsize=(3.2 * columns, 3.5 * rows), layout="constrained")
-    FigureCanvasAgg(figure)
+    figure = unmanaged_figure(3.2 * columns, 3.5 * rows)
     axes = figure.subplots(rows, columns, squeeze=False).ravel()
     for ax in axes[len(panels) :]:
         ax.remove()

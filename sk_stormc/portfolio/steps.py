@@ -35,7 +35,7 @@ def run_in_stages(run, solver, problem, x0):
         with warnings.catch_warnings():  # a stage need not converge; `warn_of_a_gap` warns for the whole fit
             warnings.simplefilter("ignore", ConvergenceWarning)
             result = run(_stage(solver, done), problem, problem.start_at(w))
-        done = result if done is None else _joined(done, result)
+        done = result if done is None else joined(done, result)
         x = result.x
         value, bound = problem.bounds(x)
         if value < best_value or best_x is None:
@@ -89,17 +89,6 @@ def _spent(solver, done):
     if solver.max_iter is not None and done.n_iter >= solver.max_iter:
         return True
     return solver.max_ifo is not None and done.stop_reason == StopReason.MAX_IFO
-
-
-def _joined(first, last):
-    """Combine two stages into one result; the second stage starts from the result of the first."""
-    return joined(
-        first,
-        last,
-        loss_curve=np.append(first.loss_curve, last.loss_curve[1:]),
-        ifo=np.append(first.ifo, last.ifo[1:] + first.ifo[-1]),
-        record_iterations=np.append(first.record_iterations, last.record_iterations[1:] + first.n_iter),
-    )
 
 
 NOTABLE = 1e-3  # gap of a converged run, relative to the objective or the risk, that causes a warning

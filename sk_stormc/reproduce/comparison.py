@@ -69,12 +69,10 @@ def _write(results, directory):
         writer = csv.DictWriter(file, list(rows[0]))
         writer.writeheader()
         writer.writerows(rows)
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
+    from sk_stormc.plotting._style import unmanaged_figure
 
     for x in ("passes", "seconds"):
-        figure = Figure(figsize=(6.8, 4.6), layout="constrained")
-        FigureCanvasAgg(figure)
+        figure = unmanaged_figure(6.8, 4.6)
         results.plot(x=x, ax=figure.add_subplot())
         figure.savefig(directory / f"compare_{x}.png", dpi=150)
     print(f"\nTable and pictures written to {directory}")

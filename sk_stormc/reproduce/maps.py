@@ -60,12 +60,9 @@ def _write(positions, labels, path):
 
 
 def _draw(embedding, labels, path):
-    from matplotlib.backends.backend_agg import FigureCanvasAgg  # imported here, because --help does not need it
-    from matplotlib.figure import Figure
+    from sk_stormc.plotting import EmbeddingDisplay  # imports matplotlib, which --help does not need
+    from sk_stormc.plotting._style import unmanaged_figure
 
-    from sk_stormc.plotting import EmbeddingDisplay
-
-    figure = Figure(figsize=(8, 6.5), layout="constrained")
-    FigureCanvasAgg(figure)
+    figure = unmanaged_figure(8, 6.5)
     EmbeddingDisplay.from_estimator(embedding, labels, ax=figure.add_subplot())
     figure.savefig(path, dpi=150)

@@ -31,6 +31,7 @@ __all__ = [
 ]
 
 TARGET = 1e-3  # relative gap that defines the reported number of passes
+LABELS = ["objective gap  $\\Phi(x) - \\Phi^*$", "exact gradient  $|\\nabla\\Phi(x)|$"]
 
 
 @dataclass(frozen=True)
@@ -186,12 +187,11 @@ def curves(by_case, relative=False):
     }
 
 
-def draw_runs(runs, path):
-    """Draw gaps and gradients against IFO, with a row for each case, and save the figure."""
+def draw_runs(runs, path, labels=LABELS, relative=False):
+    """Draw gaps (optionally relative) and gradients against IFO, with a row for each case, and save the figure."""
     from sk_stormc.plotting import plot_curves  # imports matplotlib, which --help does not need
 
-    labels = ["objective gap  $\\Phi(x) - \\Phi^*$", "exact gradient  $|\\nabla\\Phi(x)|$"]
-    plot_curves(curves(group_runs(runs)), labels).savefig(path, dpi=150)
+    plot_curves(curves(group_runs(runs), relative), labels).savefig(path, dpi=150)
 
 
 def summarize(runs, passes=True):

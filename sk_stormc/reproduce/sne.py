@@ -18,7 +18,15 @@ from sklearn.neighbors import NearestNeighbors
 from sk_stormc.affinities import perplexity_affinities
 from sk_stormc.problems import SNEProblem
 from sk_stormc.reproduce.files import add_points_argument, read_points
-from sk_stormc.reproduce.runner import Case, check_methods, curves, format_table, group_runs, progress_line, run_methods
+from sk_stormc.reproduce.runner import (
+    Case,
+    check_methods,
+    draw_runs,
+    format_table,
+    group_runs,
+    progress_line,
+    run_methods,
+)
 from sk_stormc.utils.validation import check_int
 
 __all__ = [
@@ -132,7 +140,7 @@ def add_arguments(parser):
 
 def report(args):
     """Run the experiment, print its table and save its figures: curves, and embeddings coloured by label."""
-    from sk_stormc.plotting import plot_curves, plot_embeddings  # imports matplotlib, which --help does not need
+    from sk_stormc.plotting import plot_embeddings  # imports matplotlib, which --help does not need
 
     if args.data is None:
         (X, y), about = load_digits(return_X_y=True), "scikit-learn's digits, 1797 x 64, in place of MNIST"
@@ -152,7 +160,7 @@ def report(args):
             "eta eps = 0.01 together,\nand from x_i = i/n in every coordinate the embedding stays on a line. The "
             "other methods limit each point's step."
         )
-    plot_curves(curves(group_runs(runs), relative=True), LABELS).savefig(args.out, dpi=150)
+    draw_runs(runs, args.out, LABELS, relative=True)
     out = Path(args.out)
     scatter = out.with_name(f"{out.stem}_embedding{out.suffix}")
     panels = {f"{run.method}\nKL {run.gap[-1] / run.case.scale:.2f}": embedding_of(run) for run in maps}

@@ -174,18 +174,23 @@ def _semivariance(scaled, v):
     return Risk(_linear(-scaled.expected_return), [Hinges(-scaled.Q, zero, zero, scaled.risk_weight * scaled.p)])
 
 
+def _tilted(p, e):
+    """The weights p exp(e), divided by their sum, and the logarithm of this sum."""
+    top = e.max()
+    q = p * np.exp(e - top)
+    total = q.sum()
+    q /= total
+    return q, np.log(total) + top
+
+
 def _entropic(scaled, v):
     rate = scaled.rate
 
     def smooth(v):
-        e = -rate * (scaled.Q @ v)
-        top = e.max()
-        q = scaled.p * np.exp(e - top)
-        total = q.sum()
-        q /= total
+        q, log_mean = _tilted(scaled.p, -rate * (scaled.Q @ v))
         G = q @ scaled.Q
         H = rate * (_gram(scaled.Q, q) - np.outer(G, G))
-        value = scaled.risk_weight * (np.log(total) + top) / rate - scaled.expected_return @ v
+        value = scaled.risk_weight * log_mean / rate - scaled.expected_return @ v
         return float(value), -scaled.risk_weight * G - scaled.expected_return, scaled.risk_weight * H
 
     return Risk(smooth)
@@ -208,11 +213,8 @@ def _evar(scaled, v):
         if t <= 0:
             return np.inf, np.zeros(n + 1), np.zeros((n + 1, n + 1))
         e = -(Q @ v) / t
-        top = e.max()
-        q = p * np.exp(e - top)
-        total = q.sum()
-        q /= total
-        log_mean, G, middle = np.log(total) + top, q @ Q, q @ e
+        q, log_mean = _tilted(p, e)
+        G, middle = q @ Q, q @ e
         value = -m @ v + risk_weight * t * (log_mean + allowed)
         g = np.append(-m - risk_weight * G, risk_weight * (log_mean + allowed - middle))
         H = np.empty((n + 1, n + 1))
