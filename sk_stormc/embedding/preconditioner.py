@@ -140,8 +140,9 @@ class GraphLaplacian(Metric):
         Number of conjugate-gradient iterations.
     floor : float, default=0.0
         Smallest regularisation of the motion of a component as a whole.
-    The near field of a run. Its ``attraction(x)`` returns the edge weights c and their sums for each point. None
-    creates a new one each time.
+    near : object, default=None
+        The near field of a run. Its ``attraction(x)`` returns the edge weights c and their sums for each point. None
+        creates a new one each time.
 
     Notes
     -----

@@ -35,10 +35,10 @@ class ConvergenceDisplay:
 
     Parameters
     ----------
-    For each label, a list of pairs (x, y), one for each seed. x and y are array-like of shape (n_records,), and x does
-    not decrease. Non-finite values of y are left out. The names of `sk_stormc.solvers.SOLVERS` have the same style in
-    all figures.
-        the same in all figures.
+    curves : dict of list
+        For each label, a list of pairs (x, y), one for each seed. x and y are array-like of shape (n_records,), and x
+        does not decrease. Non-finite values of y are left out. The names of `sk_stormc.solvers.SOLVERS` have the same
+        style in all figures.
     x_label, y_label : str, default=""
         Labels of the axes, with the units.
     y_scale : {"auto", "linear", "log"}, default="auto"
