@@ -1,4 +1,4 @@
-"""Ways to evaluate a policy from its log, held against numpy's LSTD: the rows of the tables and their verdict."""
+"""Ways to evaluate a policy from its log, beside numpy's LSTD: their errors, and the worst cases of each."""
 
 import warnings
 
@@ -6,7 +6,7 @@ import numpy as np
 from scipy import sparse
 
 from benchmarks._bellman_logs import Log
-from benchmarks._tables import markdown
+from benchmarks._tables import table
 from sk_stormc import BellmanValueEstimator
 
 SIZES, GAMMAS = (1000, 10_000, 50_000), (0.95, 0.99, 0.999)
@@ -44,15 +44,12 @@ def measure(part, quick):
 def fit(log, n, gamma, solver, chunk, states, values):
     """The RMSE of one estimator and the kinds of its warnings; or the error that it raised."""
     model = BellmanValueEstimator(gamma, solver, features=log.features, alpha=log.alpha, random_state=0)
-    if chunk and not hasattr(model, "partial_fit"):
-        return {"error": f'"{solver}" has no partial_fit'}
-    rows = log.rows
+    rows, work = log.rows, model.partial_fit if chunk else model.fit
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
             for start in range(0, n, chunk or n):
                 part = slice(start, min(n, start + (chunk or n)))
-                work = model.partial_fit if chunk else model.fit
                 work(rows.X[part], rows.y[part], next_X=rows.next_X[part], terminal=rows.terminal[part])
             found = rms(model.predict(states) - values)
         except ValueError as error:
@@ -90,65 +87,51 @@ def rms(values):
     return float(np.sqrt(np.mean(values**2))) if np.isfinite(values).all() else np.inf
 
 
-# Tables
-
-
 def ratio(row, label, reference="numpy"):
-    """A method's RMSE over numpy's; None where it was not run."""
-    entry, least = row[label], FLOOR * row["size"]
-    if "error" in entry:
-        return None
-    rmse = np.inf if entry["rmse"] is None else entry["rmse"]
-    return max(rmse, least) / max(row[reference], least)
-
-
-def cell(row, label):
-    """The ratio, with an asterisk where the method warned."""
-    found = ratio(row, label)
-    if found is None:
-        return "error"
-    text = "not finite" if found == np.inf else f"{found:.2f}" if found < 99.995 else f"{found:.1e}"
-    return text + " *" * bool(row[label]["warned"])
+    """A method's RMSE over numpy's."""
+    rmse, least = row[label]["rmse"], FLOOR * row["size"]
+    return np.inf if rmse is None else max(rmse, least) / max(row[reference], least)
 
 
 def name_of(part):
-    """An environment's name as the tables have it."""
-    return {"frozen_lake": "FrozenLake 4x4", "frozen_lake_8x8": "FrozenLake 8x8"}.get(
-        part, "".join(word.capitalize() for word in part.split("_"))
-    )
+    """An environment's name as the table has it."""
+    names = {"frozen_lake": "FrozenLake 4x4", "frozen_lake_8x8": "FrozenLake 8x8"}
+    return names.get(part, "".join(word.capitalize() for word in part.split("_")))
 
 
-def all_cells(results):
-    """The table of all environments, sizes and gammas."""
-    header = ["", "transitions", "gamma", "values, RMS", "numpy's RMSE", "with its best ridge", *METHODS]
-    rows = []
-    for part, found in results.items():
-        for k, row in enumerate(found):
-            error = f" ({row['error']:.2g})" if row["error"] else ""
-            first = [name_of(part) if k == 0 else "", f"{row['n']:,}", f"{row['gamma']:g}"]
-            best = f"{row['best']:.3g} ({row['best_alpha']:g})" if row.get("best", np.inf) < row["numpy"] else ""
-            numbers = [f"{row['size']:.3g}{error}", f"{row['numpy']:.3g}", best]
-            rows.append([*first, *numbers, *(cell(row, label) for label in METHODS)])
-    return markdown(header, rows)
+def of_method(label, cells):
+    """How many of a method's cells raised or warned, and the worst of the others."""
+    fitted = [(ratio(row, label), part, row) for part, row in cells if "rmse" in row[label]]
+    silent = [entry for entry in fitted if not entry[2][label]["warned"]]
+    worse = [row for found, _, row in silent if found > WORSE]
+    found, part, row = max(silent, key=lambda entry: entry[0])
+    ridge = [ratio(row, label, "best") for _, _, row in fitted]
+    return {
+        "method": label,
+        "raised": len(cells) - len(fitted),
+        "warned": len(fitted) - len(silent),
+        "needless": sum(bool(row[label]["warned"]) and found <= WORSE for found, _, row in fitted),
+        "worst": f"{found:.2f} ({name_of(part)}, {row['n']:,}, {row['gamma']:g})",
+        "worse": len(worse),
+        "late": sum(row["n"] >= SIZES[1] for row in worse),
+        "ridge": np.median(ridge),
+        "above": sum(found > WORSE for found in ridge),
+    }
+
+
+COLUMNS = {
+    "": "{method}",
+    "cells that raised": "{raised}",
+    "that warned": "{warned}",
+    f"of these up to {WORSE}": "{needless}",
+    "worst of the others": "{worst}",
+    f"of the others above {WORSE}": "{worse}",
+    "of these from 10,000 transitions on": "{late}",
+    f"over numpy's with its best ridge: median, above {WORSE}": "{ridge:.2f}, {above}",
+}
 
 
 def verdict(results):
     """The table of the worst cases of each method."""
     cells = [(part, row) for part, rows in results.items() for row in rows]
-    rows = []
-    for label in METHODS:
-        known = [(ratio(row, label), part, row) for part, row in cells if ratio(row, label) is not None]
-        silent = [entry for entry in known if not entry[2][label]["warned"]]
-        worse = [entry for entry in silent if entry[0] > WORSE]
-        late = sum(row["n"] >= SIZES[1] for _, _, row in worse)
-        worst = max(silent, key=lambda entry: entry[0], default=None)
-        where = worst and f"{cell(worst[2], label)} ({name_of(worst[1])}, {worst[2]['n']:,}, {worst[2]['gamma']:g})"
-        needless = sum(bool(row[label]["warned"]) and found <= WORSE for found, _, row in known)
-        counts = [len(cells) - len(known), len(known) - len(silent), needless]
-        ridge = [ratio(row, label, "best") for _, row in cells if "rmse" in row[label] and "best" in row]
-        median = f"{np.median(ridge):.2f}, {sum(found > WORSE for found in ridge)}" if ridge else ""
-        rows.append([label, *map(str, counts), where or "", str(len(worse)), str(late), median])
-    header = ["", "cells that raised", "that warned", f"of these up to {WORSE}", "worst of the others",
-              f"of the others above {WORSE}", "of these from 10,000 transitions on",
-              f"over numpy's with its best ridge: median, above {WORSE}"]  # fmt: skip
-    return markdown(header, rows)
+    return table([of_method(label, cells) for label in METHODS], COLUMNS)

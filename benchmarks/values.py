@@ -120,36 +120,6 @@ def worth(method, log, parts, ratio, first):
     )  # fmt: skip
 
 
-def cut_off(quick):
-    """Coverage of doubly robust estimates where episodes are cut off, and of the direct method."""
-    n_states, goes_on, seed = MODELS["8 states, steps to the end 10"]
-    model, rows = models.Model(n_states, goes_on, seed), []
-    for first in (0.5, 0.7):
-        truth = model.values(first).mean()
-        for steps in (None, 3, 6):
-            for n in EPISODES[1:]:
-                found = {name: [] for name in ("dr", "wdr", "direct")}
-                for k in range(4 if quick else LOGS):
-                    log = model.draw(n, SEED + 2 * LOGS + k)
-                    step = np.arange(len(log.y)) - np.searchsorted(log.episode, log.episode)
-                    log = models.Episodes(*(part[step < (steps or np.inf)] for part in log))
-                    ratio, parts = models.ratios(log, first), columns(log, n_states)
-                    for method in ("dr", "wdr"):
-                        value = worth(method, log, parts, ratio, first)
-                        low, high = value.interval()
-                        found[method].append((low < truth < high, value.value - truth))
-                    value = lstd().fit(**parts, importance_ratio=ratio)
-                    low, high = value.value_interval(np.eye(n_states), mean=True)
-                    error = value.predict(np.eye(n_states)).mean() - truth
-                    found["direct"].append((low < truth < high, error))
-                row = {"first": first, "steps": steps, "episodes": n}
-                for name, cells in found.items():
-                    inside, error = np.array(cells).T
-                    row |= {f"{name}_coverage": inside.mean(), f"{name}_rmse": np.sqrt(np.mean(error**2))}
-                rows.append(row)
-    return rows
-
-
 def cpu(quick):
     """CPU of fits over that of LSTD's products and solution in plain numpy, in turns."""
     rows = []
@@ -207,7 +177,7 @@ def ridge(quick):
     return rows
 
 
-PARTS = ("coverage", "off_policy", "cut_off", "cpu", "ridge")
+PARTS = ("coverage", "off_policy", "cpu", "ridge")
 
 
 def run_part(name, quick, images):
@@ -215,7 +185,7 @@ def run_part(name, quick, images):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # features that are nearly collinear
         warnings.filterwarnings("ignore", "the (uncertainty of values|value) is")  # of few episodes, on purpose
-        parts = {"coverage": coverage, "off_policy": off_policy, "cut_off": cut_off, "cpu": cpu, "ridge": ridge}
+        parts = {"coverage": coverage, "off_policy": off_policy, "cpu": cpu, "ridge": ridge}
         return parts[name](quick)
 
 
@@ -229,13 +199,6 @@ COLUMNS = {
         "probability, for .5": "{first:g}", "episodes": "{episodes}", "method": '"{method}"',
         "90 % intervals hold": "{coverage:.1%}", "RMSE": "{rmse:.3g}", "numpy's": "{numpy_rmse:.3g}",
         "bias": "{bias:.2g}", "standard error": "{std_error:.3g}", "effective size": "{size:.0f}",
-    },
-    "cut_off": {
-        "probability, for .5": "{first:g}",
-        "cut after": lambda row: f"{row['steps']} steps" if row["steps"] else "never",
-        "episodes": "{episodes}", '"dr"': "{dr_coverage:.1%}", '"wdr"': "{wdr_coverage:.1%}",
-        "`value_interval`": "{direct_coverage:.1%}", 'RMSE of "dr"': "{dr_rmse:.3g}", 'RMSE of "wdr"': "{wdr_rmse:.3g}",
-        "RMSE of values": "{direct_rmse:.3g}",
     },
     "cpu": {
         "transitions": "{n:,}", "features": "{d}", "numpy's LSTD, ms": lambda row: f"{1e3 * row['numpy']:.0f}",
