@@ -99,19 +99,24 @@ def name_of(part):
     return names.get(part, "".join(word.capitalize() for word in part.split("_")))
 
 
+def cell(found, part, row):
+    """A ratio, and where it was found."""
+    return f"{found:.2f} ({name_of(part)}, {row['n']:,}, {row['gamma']:g})"
+
+
 def of_method(label, cells):
     """How many of a method's cells raised or warned, and the worst of the others."""
     fitted = [(ratio(row, label), part, row) for part, row in cells if "rmse" in row[label]]
     silent = [entry for entry in fitted if not entry[2][label]["warned"]]
     worse = [row for found, _, row in silent if found > WORSE]
-    found, part, row = max(silent, key=lambda entry: entry[0])
+    worst = max(silent, key=lambda entry: entry[0], default=None)
     ridge = [ratio(row, label, "best") for _, _, row in fitted]
     return {
         "method": label,
         "raised": len(cells) - len(fitted),
         "warned": len(fitted) - len(silent),
         "needless": sum(bool(row[label]["warned"]) and found <= WORSE for found, _, row in fitted),
-        "worst": f"{found:.2f} ({name_of(part)}, {row['n']:,}, {row['gamma']:g})",
+        "worst": cell(*worst) if worst else "",
         "worse": len(worse),
         "late": sum(row["n"] >= SIZES[1] for row in worse),
         "ridge": np.median(ridge),
