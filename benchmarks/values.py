@@ -17,7 +17,7 @@ from benchmarks._measure import timed
 from benchmarks._tables import table
 from sk_stormc import ActionValueEstimator, BellmanValueEstimator, off_policy_value
 
-DURATION = "10 minutes"
+DURATION = "20 minutes"
 NEEDS_DATA = False
 PACKAGES = ("numpy", "scikit-learn")
 LOGS, SEED = 500, 1_000_000
@@ -49,39 +49,39 @@ def coverage(quick):
         for policy, first in TARGETS.items():
             truth = model.values(first)
             for n in EPISODES:
-                found = np.array([
-                    in_intervals(model.draw(n, SEED + k), n_states, first, truth) for k in range(8 if quick else LOGS)
-                ])  # fmt: skip
-                every, mean, stream, fading, plain, ours, numpys = np.nanmean(found, axis=0)
-                rows.append({
-                    "model": name, "policy": policy, "episodes": n, "states": every, "mean": mean, "stream": stream,
-                    "fading": fading, "numpy": plain,
-                    "rmse": np.sqrt(ours), "numpy_rmse": np.sqrt(numpys),
-                })  # fmt: skip
+                logs = [model.draw(n, SEED + k) for k in range(8 if quick else LOGS)]
+                found = [in_intervals(log, n_states, first, truth) for log in logs]
+                means = {key: np.nanmean([of_log[key] for of_log in found]) for key in found[0]}
+                errors = {key: np.sqrt(means.pop(key)) for key in ("rmse", "numpy_rmse")}
+                rows.append({"model": name, "policy": policy, "episodes": n, **means, **errors})
     return rows
 
 
 def in_intervals(log, n_states, first, truth):
     """Shares of values within their intervals, and mean squared errors, of one log; of states that it leaves."""
     ratio, parts = models.ratios(log, first), columns(log, n_states)
-    seen = np.unique(log.state)
-    value, states = lstd().fit(**parts, importance_ratio=ratio), np.eye(n_states)
-    low, high = value.value_interval(states).T
-    ends = value.value_interval(states, mean=True)
-    streams = lstd(), lstd(half_life=len(log.y) / 4)
+    seen, states = np.unique(log.state), np.eye(n_states)
+    value, stream, fading = lstd().fit(**parts, importance_ratio=ratio), lstd(), lstd(half_life=len(log.y) / 4)
     for rows in np.array_split(np.arange(len(log.y)), 4):
         part = {name: column[rows] for name, column in parts.items()}
-        for stream in streams:
-            stream.partial_fit(**part, importance_ratio=ratio[rows])
+        for of_parts in (stream, fading):
+            of_parts.partial_fit(**part, importance_ratio=ratio[rows])
     x, error = models.numpy_lstd(log, ratio, n_states)
-    share = [np.mean((low < truth)[seen] & (truth < high)[seen])]
-    share.append(ends[0] < truth.mean() < ends[1] if len(seen) == n_states else np.nan)
-    for stream in streams:
-        down, up = stream.value_interval(states).T
-        share.append(np.mean((down < truth)[seen] & (truth < up)[seen]))
-    share.append(np.mean(abs(x - truth)[seen] < NORMAL * error[seen]))
-    errors = (np.mean((estimate - truth)[seen] ** 2) for estimate in (value.predict(states), x))
-    return [*share, *errors]
+
+    def share(model):
+        low, high = model.value_interval(states).T
+        return np.mean((low < truth)[seen] & (truth < high)[seen])
+
+    low, high = value.value_interval(states, mean=True)
+    return {
+        "states": share(value),
+        "mean": low < truth.mean() < high if len(seen) == n_states else np.nan,
+        "stream": share(stream),
+        "fading": share(fading),
+        "numpy": np.mean(abs(x - truth)[seen] < NORMAL * error[seen]),
+        "rmse": np.mean((value.predict(states) - truth)[seen] ** 2),
+        "numpy_rmse": np.mean((x - truth)[seen] ** 2),
+    }
 
 
 def off_policy(quick):
@@ -99,8 +99,8 @@ def off_policy(quick):
                 for method in METHODS:
                     value = worth(method, log, parts, ratio, first)
                     low, high = value.interval()
-                    found[method].append((low < truth < high, value.value - truth, plain[method] - truth,
-                                          value.std_error, value.effective_size))  # fmt: skip
+                    errors = value.value - truth, plain[method] - truth
+                    found[method].append((low < truth < high, *errors, value.std_error, value.effective_size))
             for method in METHODS:
                 inside, ours, numpys, error, size = np.array(found[method]).T
                 rows.append({
@@ -127,21 +127,11 @@ def cpu(quick):
         rng = np.random.default_rng(0)
         X = rng.normal(size=(n + 1, d))
         X, next_X, terminal = X[:-1], 0.5 * X[:-1] + X[1:], rng.random(n) < 0.01
-        y = X @ rng.normal(size=d) + rng.normal(size=n)
-        ways = {
-            "numpy": lambda X=X, next_X=next_X, y=y, terminal=terminal: plain_products(X, next_X, y, terminal),
-            "lstd": lambda X=X, next_X=next_X, y=y, terminal=terminal: fit("auto", X, next_X, y, terminal),
-            "storm-c": lambda X=X, next_X=next_X, y=y, terminal=terminal: fit("storm-c", X, next_X, y, terminal),
-        }
-        found = {name: [] for name in ways}
-        for _ in range(2 if quick else 7):
-            for name, way in ways.items():
-                found[name].append(timed(way)[0])
-        seconds = {name: np.array(used) for name, used in found.items()}
-        rows.append({
-            "n": n, "d": d, "numpy": np.median(seconds["numpy"]),
-            **{name: np.median(seconds[name] / seconds["numpy"]) for name in ("lstd", "storm-c")},
-        })  # fmt: skip
+        log = X, next_X, X @ rng.normal(size=d) + rng.normal(size=n), terminal
+        ways = (plain_products, *log), (fit, "auto", *log), (fit, "storm-c", *log)
+        seconds = np.array([[timed(*way)[0] for way in ways] for _ in range(2 if quick else 7)])
+        lstd_over, storm_over = np.median(seconds[:, 1:] / seconds[:, :1], axis=0)
+        rows.append({"n": n, "d": d, "numpy": np.median(seconds[:, 0]), "lstd": lstd_over, "storm-c": storm_over})
     return rows
 
 
@@ -177,7 +167,7 @@ def ridge(quick):
     return rows
 
 
-PARTS = ("coverage", "off_policy", "cpu", "ridge")
+PARTS = {part.__name__: part for part in (coverage, off_policy, cpu, ridge)}
 
 
 def run_part(name, quick, images):
@@ -185,8 +175,7 @@ def run_part(name, quick, images):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # features that are nearly collinear
         warnings.filterwarnings("ignore", "the (uncertainty of values|value) is")  # of few episodes, on purpose
-        parts = {"coverage": coverage, "off_policy": off_policy, "cpu": cpu, "ridge": ridge}
-        return parts[name](quick)
+        return PARTS[name](quick)
 
 
 COLUMNS = {
