@@ -78,7 +78,7 @@ def main(argv=None):
         return 1
     if args.results and not args.render:  # measured to another place: the pages show what is in benchmarks/results
         return 0
-    changed = _tables.render(module, _tables.load(args.name, folder))
+    changed = _tables.put(_tables.tables_of(module, _tables.load(args.name, folder)), args.name)
     if args.name in _choices.FROM and folder == _tables.RESULTS:  # tables of several benchmarks
         changed += _tables.put(_choices.tables(), "choices")
     for page in changed:

@@ -133,14 +133,14 @@ def reached_at(value):
     return math.inf if value is None else value
 
 
-def once(first, second, separator):
+def once(first, second, separator=" / "):
     """Two texts, or one where they agree."""
     return first if first == second else f"{first}{separator}{second}"
 
 
 def cell(entry, evaluations=True):
     """IFO median / worst, and in brackets evaluations."""
-    text = once(number(entry[0]), number(entry[1]), " / ")
+    text = once(number(entry[0]), number(entry[1]))
     return f"{text} ({number(entry[2])})" if evaluations else text
 
 

@@ -12,14 +12,14 @@ on one compiled function for Phi and its gradient.
 import json
 import subprocess
 import sys
-import time
 import warnings
 from functools import partial
 
 import numpy as np
 from scipy.optimize import minimize as scipy_minimize
 
-from benchmarks._tables import markdown
+from benchmarks._measure import timed
+from benchmarks._tables import table
 from sk_stormc import STORMCompositional, minimize
 from sk_stormc.problems import DifferentiableComposition, FiniteSumComposition
 
@@ -62,25 +62,11 @@ def pair(d):
         a, target = row
         return (a @ x - target) ** 2
 
-    return (
-        FiniteSumComposition(
-            inner, inner_jacobian, outer_gradient, outer, ROWS, ROWS, d
-        ),
-        DifferentiableComposition(
-            loss,
-            lambda x, u, row: loss(x, row) + jnp.maximum(loss(x, row) - u, 0) ** 2,
-            (A, b),
-            (A, b),
-            x0=np.zeros(d),
-        ),
-    )  # fmt: skip
+    def outer_of_row(x, u, row):
+        return loss(x, row) + jnp.maximum(loss(x, row) - u, 0) ** 2
 
-
-def cpu_time(work):
-    """CPU seconds of a call, and what it returns."""
-    began = time.process_time()
-    value = work()
-    return time.process_time() - began, value
+    by_hand = FiniteSumComposition(inner, inner_jacobian, outer_gradient, outer, ROWS, ROWS, d)
+    return by_hand, DifferentiableComposition(loss, outer_of_row, (A, b), (A, b), x0=np.zeros(d))
 
 
 def iterations(sizes, rounds, factor=1.0):
@@ -90,7 +76,7 @@ def iterations(sizes, rounds, factor=1.0):
         n = max(5, int(factor * min(1000, 10**7 / (d * B))))
         solver = STORMCompositional(1e-3, momentum=0.1, batch_size=B, init_batch_size=B, max_iter=n, tol=0)
         jobs = [partial(solver.solve, p, random_state=0, record_every=10**9) for p in pair(d)]
-        times = np.array([[cpu_time(job)[0] for job in jobs] for _ in range(rounds + 1)])[1:] / n * 1e6
+        times = np.array([[timed(job)[0] for job in jobs] for _ in range(rounds + 1)])[1:] / n * 1e6
         by_hand, by_jax = np.median(times, axis=0)
         results[f"{d} x {B}"] = {"by hand": by_hand, "by JAX": by_jax, "ratio": np.median(times[:, 1] / times[:, 0])}
     return results
@@ -126,7 +112,7 @@ def objectives(quick):
         results[name] = {"sizes": sizes}
         for way, run_it in ways.items():
             run_it()
-            seconds, result = cpu_time(run_it)
+            seconds, result, _ = timed(run_it)
             results[name][way] = [result.fun, seconds]
     return results
 
@@ -144,18 +130,31 @@ def run(quick, data):
     return {"settings": {"rows": ROWS, "rounds": effort[1]}, "results": results}
 
 
+ITERATIONS = {
+    "variables x batch": "{size}",
+    "by hand, us": "{asynchronous[by hand]:.0f}",
+    "by JAX": "{asynchronous[by JAX]:.0f}",
+    "by JAX, synchronous": "{synchronous[by JAX]:.0f}",
+    "ratio": "{asynchronous[ratio]:.1f}",
+    "ratio, synchronous": "{synchronous[ratio]:.1f}",
+}
+OBJECTIVES = {
+    "objective": "{name}",
+    "n_inner": "{sizes[0]}",
+    "n_outer": "{sizes[1]}",
+    "variables": "{sizes[2]}",
+    "Jacobian": "{sizes[3]}",
+    "storm-c, Phi": "{storm-c[0]:.3g}",
+    "storm-c, s": "{storm-c[1]:.3g}",
+    "L-BFGS, Phi": "{L-BFGS[0]:.3g}",
+    "L-BFGS, s": "{L-BFGS[1]:.3g}",
+}
+
+
 def tables(stored):
     """Microseconds an iteration and their ratios; the four objectives."""
     results = stored["results"]
-    rows = []
-    for size, row in results["asynchronous"].items():
-        other = results["synchronous"][size]
-        times = [f"{value:.0f}" for value in (row["by hand"], row["by JAX"], other["by JAX"])]
-        rows.append([size, *times, *(f"{each['ratio']:.1f}" for each in (row, other))])
-    header = ["variables x batch", "by hand, us", "by JAX", "by JAX, synchronous", "ratio", "ratio, synchronous"]
-    gallery = [
-        [name, *map(str, row["sizes"]), *(f"{value:.3g}" for way in ("storm-c", "L-BFGS") for value in row[way])]
-        for name, row in results["objectives"].items()
-    ]
-    titles = ["objective", "n_inner", "n_outer", "variables", "Jacobian", "storm-c, Phi", "s", "L-BFGS, Phi", "s"]
-    return {"iterations": markdown(header, rows), "objectives": markdown(titles, gallery)}
+    settings = ("asynchronous", "synchronous")
+    sizes = [{"size": size, **{s: results[s][size] for s in settings}} for size in results["asynchronous"]]
+    objectives = [{"name": name, **row} for name, row in results["objectives"].items()]
+    return {"iterations": table(sizes, ITERATIONS), "objectives": table(objectives, OBJECTIVES)}

@@ -7,10 +7,12 @@ budget and problem by itself. The grid is the product of learning rates and of t
 "auto" is what the library does untuned. A new solver needs nothing here, unless its learning rate has a schedule.
 """
 
+from functools import partial
+
 import numpy as np
 
-from benchmarks._measure import a_pass, least_variance, published, timed
-from benchmarks._tables import markdown
+from benchmarks._measure import a_pass, least_variance, once, published, timed
+from benchmarks._tables import table
 from sk_stormc import minimize
 from sk_stormc.datasets import make_bellman_problem, make_gaussian_returns
 from sk_stormc.problems import PortfolioProblem
@@ -18,7 +20,7 @@ from sk_stormc.reproduce.tuning import largest_curvature
 from sk_stormc.schedules import power
 from sk_stormc.solvers import SOLVERS
 
-DURATION = "6 minutes"
+DURATION = "8 minutes"
 NEEDS_DATA = True
 PASSES = (10, 30)
 RATES = tuple(2.0**k for k in range(-6, 4))  # times 1/L, L the largest eigenvalue of the Hessian
@@ -93,27 +95,17 @@ def gaps_of(problem, best, scale, name, params, seed, passes):
     return [max((result.loss_curve[i] - best) / scale, 0.0) for i in last]
 
 
-def compare(
-    problem,
-    best,
-    scale,
-    rates=RATES,
-    batches=BATCHES,
-    tuning=TUNING,
-    reporting=REPORTING,
-    passes=PASSES,
-    methods=tuple(SOLVERS),
-):
-    """Tune and report."""
-    table = {}
-    for name in methods:
+def compare(problem, best, scale, rates, batches, tuning, reporting, passes):
+    """Tune and report: by method and budget the median gap, the worst, the setting, whether it is at an end."""
+    found = {}
+    for name in SOLVERS:
         settings = grid(name, problem, rates, batches)
 
         def gaps(i, seed, name=name, settings=settings):
             return gaps_of(problem, best, scale, name, settings[i][1], seed, passes)
 
         first = np.array([gaps(i, tuning[0]) for i in range(len(settings))])
-        table[name], tuned, reported = [], {}, {}
+        found[name], tuned, reported = [], {}, {}
         for b in range(len(passes)):
             kept = np.argsort(first[:, b], kind="stable")[:KEPT]
             for i in kept:
@@ -123,8 +115,8 @@ def compare(
             if i not in reported:
                 reported[i] = [gaps(i, seed) for seed in reporting]
             final = [row[b] for row in reported[i]]
-            table[name].append((np.median(final), np.max(final), settings[i][0], settings[i][2]))
-    return table
+            found[name].append((np.median(final), np.max(final), settings[i][0], settings[i][2]))
+    return found
 
 
 def run(quick, data):
@@ -151,16 +143,14 @@ def gap(value):
 
 
 def tables(stored):
-    """One table for each budget: median / worst, one number where they agree, a * at an end of the grid."""
+    """One table for each budget: median / worst, a * at an end of the grid."""
     results, found = stored["results"], {}
+
+    def text(method, problem, b):
+        median, worst, _, edge = results[problem][method][b]
+        return once(gap(median), gap(worst)) + (" *" if edge else "")
+
     for b, budget in enumerate(stored["settings"]["passes"]):
-        rows = []
-        for name in next(iter(results.values())):
-            cells = []
-            for table in results.values():
-                median, worst, _, edge = table[name][b]
-                texts = dict.fromkeys([gap(median), gap(worst)])  # once where equal
-                cells.append(" / ".join(texts) + (" *" if edge else ""))
-            rows.append([name, *cells])
-        found[f"{budget}-passes"] = markdown([f"{budget} passes", *results], rows)
+        columns = {f"{budget} passes": str, **{name: partial(text, problem=name, b=b) for name in results}}
+        found[f"{budget}-passes"] = table(next(iter(results.values())), columns)
     return found
