@@ -94,24 +94,18 @@ def least_by_lbfgs(problem):
 
 
 def passes_to_gaps(problem, solver, best, scale, seed, limit=LIMIT):
-    """Passes of one run to each of `GAPS`."""
-    n = a_pass(problem)
-    found, state, last = np.full((len(GAPS), 2), np.inf), None, None
+    """Passes of one run to each of `GAPS`, by IFO and by evaluations."""
+    n, found = a_pass(problem), []
 
     def near(record):
-        nonlocal last
-        last = record
-        return record.fun - best <= gap * scale
+        while len(found) < len(GAPS) and record.fun - best <= GAPS[len(found)] * scale:
+            evaluations = record.snapshot().oracle["n_evaluations"]
+            found.append((record.ifo / n, sum(evaluations.values()) / n))
+        return len(found) == len(GAPS)
 
-    for k, gap in enumerate(GAPS):
-        if last is None or last.fun - best > gap * scale:  # else this gap was reached at the same record as the last
-            budget = {"tol": 0, "max_ifo": int(limit * n), "record_every": max(1, n // 40)}
-            _, result, _ = timed(minimize, problem, solver, random_state=seed, state=state, on_record=near, **budget)
-            state = result.state
-        if result.stop_reason != "callback":
-            break
-        found[k] = last.ifo / n, sum(result.n_evaluations.values()) / n
-    return found
+    budget = {"tol": 0, "max_ifo": int(limit * n), "record_every": max(1, n // 40)}
+    timed(minimize, problem, solver, random_state=seed, on_record=near, **budget)
+    return np.array(found + [(np.inf, np.inf)] * (len(GAPS) - len(found)))
 
 
 def median_and_worst(problem, solver, best, scale=None, seeds=SEEDS):

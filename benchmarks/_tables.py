@@ -38,19 +38,20 @@ def plain(value):
     return int(value) if isinstance(value, np.integer) else value
 
 
-def store(name, measured, seconds, folder=RESULTS, packages=()):
-    """Write ``folder/name.json``."""
-    _write({"benchmark": name, "run_with": run_with(seconds, packages), **measured}, folder)
-
-
-def store_part(name, part, measured, seconds, folder=RESULTS, packages=()):
-    """Put one part of a benchmark's results into ``folder/name.json``, which keeps those of the others."""
-    exists = (folder / f"{name}.json").exists()
-    stored = load(name, folder) if exists else {"benchmark": name, "results": {}, "parts": {}}
-    stored["results"][part] = measured
-    stored["parts"][part] = run_with(seconds, packages)
-    stored["run_with"] = run_with(sum(of_part["seconds"] for of_part in stored["parts"].values()))
-    _write(stored, folder)
+def store(name, part, measured, seconds, folder=RESULTS, packages=()):
+    """Write ``folder/name.json``; of a part, beside the others that the file has."""
+    run, file = run_with(seconds, packages), folder / f"{name}.json"
+    if part is None:
+        stored = {"benchmark": name, "run_with": run, **measured}
+    else:
+        stored = load(name, folder) if file.exists() else {"benchmark": name, "results": {}, "parts": {}}
+        stored["results"][part], stored["parts"][part] = measured, run
+        stored["run_with"] = run_with(sum(of_part["seconds"] for of_part in stored["parts"].values()))
+    text = json.dumps(plain(stored), indent=1, allow_nan=False)
+    # the innermost lists are one line each
+    text = re.sub(r"\[([^\[\]{}]*)\]", lambda m: "[" + re.sub(r"\s*\n\s*", " ", m[1].strip()) + "]", text)
+    folder.mkdir(parents=True, exist_ok=True)
+    file.write_text(text + "\n", encoding="utf-8")
 
 
 def run_with(seconds, packages=()):
@@ -66,14 +67,6 @@ def run_with(seconds, packages=()):
         "date": datetime.date.today().isoformat(),
         "seconds": round(seconds),
     }
-
-
-def _write(stored, folder):
-    text = json.dumps(plain(stored), indent=1, allow_nan=False)
-    # the innermost lists are one line each
-    text = re.sub(r"\[([^\[\]{}]*)\]", lambda m: "[" + re.sub(r"\s*\n\s*", " ", m[1].strip()) + "]", text)
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / f"{stored['benchmark']}.json").write_text(text + "\n", encoding="utf-8")
 
 
 def load(name, folder=RESULTS):

@@ -42,10 +42,8 @@ def others(sets, quick):
     for R in daily:
         problem = PortfolioProblem(R)
         yield "variance, no metric", problem, least_variance(problem), None
-    for R in daily:
         problem = PortfolioProblem(R, risk_measure="entropic", metric="variance")
         yield "entropic risk (J varies)", problem, least_by_lbfgs(problem), None
-    for R in daily:
         problem = PortfolioProblem(R[-500:], metric="variance")
         yield "variance, the last 500 periods (full batches)", problem, least_variance(problem), None
     R = make_gaussian_returns(1100 if quick else 2000, 40, mean=0.3, condition_number=20, random_state=0) - 0.2

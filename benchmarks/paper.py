@@ -21,7 +21,6 @@ from sk_stormc.theory import storm_parameters
 
 DURATION = "9 minutes"
 NEEDS_DATA = True
-PACKAGES = ()
 PARTS = ("gaussian", "daily", "complexity")
 SOLVERS = ("scgd", "asc-pg", "vrsc-pg", "sarah-c", "storm-c-paper")
 BUDGETS = (360_000, 3_000_000)  # IFO

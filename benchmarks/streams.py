@@ -26,7 +26,6 @@ from sk_stormc.datasets import make_gaussian_returns
 
 DURATION = "2 minutes"
 NEEDS_DATA = False
-PACKAGES = ()
 BLOCK, B = 10_000, 32
 
 
