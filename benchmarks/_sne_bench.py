@@ -37,10 +37,6 @@ class Bench:
         """A number of points, or a tiny one in a quick run."""
         return max(200, n // 5000) if self.quick else n
 
-    def say(self, text):
-        """Progress, on a line of stderr."""
-        print(text, file=sys.stderr, flush=True)
-
     def row(self, rows, label, method, **about):
         """The record of a method among those of some data; None where it cannot be run, as the record then says."""
         row = rows.setdefault((*about.values(), label), {**about, "method": label})

@@ -91,7 +91,7 @@ def open_tsne(X, seed, new=None, **params):
     start, of_start = timed(initialization.pca, X, random_state=seed)
     model = TSNE(n_jobs=1, random_state=seed, **params)
     Z, of_fit = timed(model.fit, affinities=P, initialization=start)
-    found = {"Z": np.asarray(Z), "seconds": of_affinities + of_start + of_fit, "fit": of_fit}
+    found = {"Z": np.asarray(Z), "seconds": of_affinities + of_start + of_fit}
     if new is not None:
         placed, found["seconds_new"] = timed(Z.transform, new)
         found["Z_new"] = np.asarray(placed)

@@ -45,7 +45,7 @@ def times(bench, n):
             if row:
                 found = bench.fit(method, X, SEEDS[0], **({"kl": True} if method == "ours" else {}))
                 add(row, found, "seconds", "search", "of_kl", "peak")
-                bench.say(f"{n} points, {label}: {found['seconds']:.1f} s")
+                print(f"{n} points, {label}: {found['seconds']:.1f} s", flush=True)
     return list(rows.values())
 
 
@@ -61,7 +61,7 @@ def dimensions(bench):
             for label, method, params in methods:
                 row = bench.row(rows, label, method, data=kind, n=len(X), d=d)
                 add(row, panel(X, y, P, bench.kept_fit(method, kind, X, seed, n_components=d, **params)["Z"]))
-            bench.say(f"{kind}, {n} points, d = {d}, seed {seed}")
+            print(f"{kind}, {n} points, d = {d}, seed {seed}", flush=True)
     return list(rows.values())
 
 
@@ -83,7 +83,7 @@ def gaussian(bench):
         runs = [measured(d, seed, solver="lbfgs", init=init) for seed, init in enumerate(inits)]
         add(best, min(runs, key=lambda run: run["kl"]) | {"seconds": sum(run["seconds"] for run in runs)})
         rows += [default, best]
-        bench.say(f"gaussian, d = {d}")
+        print(f"gaussian, d = {d}", flush=True)
     return rows
 
 
@@ -110,7 +110,7 @@ def transform(bench):
             nearest = NearestNeighbors(n_neighbors=1).fit(a).kneighbors(b, return_distance=False)[:, 0]
             copied = bench.row(rows, "a copy of the nearest point", "ours", **about)
             add(copied, measures_of_new(*split, Z, Z[nearest]))
-            bench.say(f"transform, {kind}, seed {seed}")
+            print(f"transform, {kind}, seed {seed}", flush=True)
     return list(rows.values())
 
 
@@ -139,7 +139,7 @@ def ablations(bench, cases):
             row = {"data": kind, "n": len(X), "without": without}
             add(row, {"seconds": found["seconds"], **panel(X, y, P, found["Z"])})
             rows.append(row)
-            bench.say(f"{kind}, {n} points, without {without}")
+            print(f"{kind}, {n} points, without {without}", flush=True)
     return rows
 
 

@@ -10,7 +10,6 @@ mean return, or that one has no risk, counts as right. The seeds are those of th
 """
 
 import importlib.util
-import time
 import warnings
 
 import numpy as np
@@ -120,14 +119,18 @@ def limits(further, params, R, rng):
 
 
 def ours(params, R):
-    """A fit: weights, seconds, whether it warned, the gap that it states; no weights where it is refused."""
-    portfolio = CompositionalPortfolio(random_state=0, **params)
-    began = time.process_time()
-    try:
-        seconds, _, warned = timed(portfolio.fit, R)
-    except ValueError as error:
-        return None, time.process_time() - began, str(error), np.nan
-    return portfolio.weights_, seconds, warned, float(portfolio.dual_gap_)
+    """A fit: weights, seconds, whether it warned, the gap that it states; for a refused one, no weights and why."""
+
+    def fit():
+        try:
+            return CompositionalPortfolio(random_state=0, **params).fit(R)
+        except ValueError as error:
+            return error
+
+    seconds, found, warned = timed(fit)
+    if isinstance(found, ValueError):
+        return None, seconds, str(found), np.nan
+    return found.weights_, seconds, warned, float(found.dual_gap_)
 
 
 def clarabel(params, R):

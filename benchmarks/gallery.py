@@ -124,12 +124,6 @@ def passes_cell(entry):
     return once(*(f"{value:.0f}" for value in entry["passes"]))
 
 
-def setting_cell(row):
-    """The chosen setting; a * marks a rate at an end of the grid."""
-    text, edge = row["setting"]
-    return text + (" *" if edge else "")
-
-
 def tables(stored):
     """Shortfalls with warnings, and passes with the chosen settings."""
     rows = [{"name": name, **row} for name, row in stored["results"].items()]
@@ -137,7 +131,8 @@ def tables(stored):
     def by_method(cell):
         return {label: lambda row, method=method: cell(row[method]) for method, label in METHODS.items()}
 
-    setting = {"tuned: times the automatic rate, batch": setting_cell}
+    # a * marks a rate at an end of the grid
+    setting = {"tuned: times the automatic rate, batch": lambda row: row["setting"][0] + " *" * row["setting"][1]}
     return {
         "shortfalls": table(rows, {"shortfall": "{name}", **by_method(shortfall_cell)}),
         "passes": table(rows, {"passes": "{name}", **by_method(passes_cell), **setting}),

@@ -40,7 +40,7 @@ def large(bench, n, perplexity):
         write_roll(path, n, SEED)
         found = bench.fit("ours", np.zeros(1), path=str(path), perplexity=perplexity, kl=True)
         Z = found.pop("Z")
-        bench.say(f"{n} points, perplexity {perplexity}: {found}")
+        print(f"{n} points, perplexity {perplexity}: {found}", flush=True)
         return {"n": n, "perplexity": perplexity, **found, "t5": trustworthiness(np.load(path, mmap_mode="r"), Z)}
 
 

@@ -78,7 +78,7 @@ def judged(bench, name, images):
                 measured = panel(X, y, P, Z)
                 add(row, measured)
                 maps[f"{label}\nKL {measured['kl']:.3f}"] = Z
-                bench.say(f"{name}, {label}, seed {seed}: {measured}")
+                print(f"{name}, {label}, seed {seed}: {measured}", flush=True)
         if images and name in DRAWN and seed == FIRST_SEED:
             draw_maps(images / f"maps_{name}.png", maps, y)
     return list(rows.values())

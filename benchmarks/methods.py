@@ -32,26 +32,16 @@ SETTINGS = {
     "civr": [{}, {"precision": 0.1}],
 }
 EXPONENTS = {"scgd": -3 / 4, "acc-scgd": -5 / 7, "asc-pg": -5 / 9}  # rates decrease as (k+1)^exponent
-UNTUNED = ("lbfgs",)  # a line search, full gradients: nothing to choose
 
 
-def portfolio_problems(quick, data):
-    """(name, problem, Phi*, what gaps are divided by)."""
+def problems(quick, data):
+    """(name, problem, Phi*, what gaps are divided by): portfolios; the paper's model and a Garnet, without a metric."""
     size = (300, 5) if quick else (2000, 50)
-    sets = {
-        f"Gaussian, {kappa}": make_gaussian_returns(*size, mean=4.0, condition_number=kappa, random_state=0)
-        for kappa in (4, 20)
-    }
+    for kappa in (4, 20):
+        R = make_gaussian_returns(*size, mean=4.0, condition_number=kappa, random_state=0)
+        yield f"Gaussian, {kappa}", *of_portfolio(R)
     if not quick:
-        sets["Japan"] = 100 * published(data)["Japan"]
-    for name, R in sets.items():
-        problem = PortfolioProblem(R)
-        best = least_variance(problem)
-        yield name, problem, best, abs(best)
-
-
-def bellman_problems(quick):
-    """The same of the paper's model and a Garnet, without a metric as in the papers."""
+        yield "Japan", *of_portfolio(100 * published(data)["Japan"])
     size = {"n_states": 40, "n_features": 5} if quick else {"n_states": 400, "n_features": 100}
     for name, kind in (("Bellman", "dense"), ("Garnet", "garnet")):
         problem = make_bellman_problem(**size, kind=kind, random_state=1).problem(metric=None)
@@ -59,9 +49,16 @@ def bellman_problems(quick):
         yield name, problem, best, problem.objective(np.zeros(problem.n_variables)) - best
 
 
+def of_portfolio(R):
+    """The mean-variance problem, its minimum and the size of this."""
+    problem = PortfolioProblem(R)
+    best = least_variance(problem)
+    return problem, best, abs(best)
+
+
 def grid(name, problem, rates, batches):
     """Settings of a solver, as (a short text, parameters, whether the learning rate is at an end of the grid)."""
-    if name in UNTUNED:
+    if name == "lbfgs":  # a line search, full gradients: nothing to choose
         return [("-", {}, False)]
     # the rates of "sketchy-storm" are those of a metric that is about the inverse Hessian
     L = 1.0 if name == "sketchy-storm" else largest_curvature(problem, np.zeros(problem.n_variables))
@@ -125,10 +122,9 @@ def run(quick, data):
     if quick:
         grids = {"rates": (0.125, 0.5), "batches": (16,), "tuning": (0,), "reporting": (100, 101), "passes": (2, 5)}
     results = {}
-    for problems in (portfolio_problems(quick, data), bellman_problems(quick)):
-        for name, problem, best, scale in problems:
-            results[name] = compare(problem, best, scale, **grids)
-            print(f"{name}: done", flush=True)
+    for name, problem, best, scale in problems(quick, data):
+        results[name] = compare(problem, best, scale, **grids)
+        print(f"{name}: done", flush=True)
     return {"settings": {**grids, "kept": KEPT, "others": SETTINGS}, "results": results}
 
 

@@ -32,21 +32,16 @@ OBJECTIVES = {
 def problems(name, R):
     """A set's problems: (objective, problem, minimum)."""
     percent = R if name in GAUSSIAN else 100 * R
-    penalties = {
-        "long only": Simplex(),
-        "box and budget": Box(-0.1, 0.3, budget=1.0),
-        "l1": L1(0.3 * np.abs(percent.mean(0)).max()),
-    }
-    for objective in OBJECTIVES:
-        if objective in penalties:
-            problem = PortfolioProblem(percent, penalty=penalties[objective], metric="variance")
-            yield objective, problem, _measure.least_penalised_variance(problem)
-        elif objective in ("variance", "few periods"):
-            problem = PortfolioProblem(R[-PERIODS:] if objective == "few periods" else R, metric="variance")
-            yield objective, problem, least_variance(problem)
-        elif objective == "semivariance" or name not in GAUSSIAN:
-            problem = PortfolioProblem(R, risk_measure=objective, metric="variance")
-            yield objective, problem, least_by_lbfgs(problem)
+    for objective, returns in (("variance", R), ("few periods", R[-PERIODS:])):
+        problem = PortfolioProblem(returns, metric="variance")
+        yield objective, problem, least_variance(problem)
+    for objective in ("semivariance",) if name in GAUSSIAN else ("semivariance", "entropic"):
+        problem = PortfolioProblem(R, risk_measure=objective, metric="variance")
+        yield objective, problem, least_by_lbfgs(problem)
+    l1 = L1(0.3 * np.abs(percent.mean(0)).max())
+    for objective, penalty in (("long only", Simplex()), ("box and budget", Box(-0.1, 0.3, budget=1.0)), ("l1", l1)):
+        problem = PortfolioProblem(percent, penalty=penalty, metric="variance")
+        yield objective, problem, _measure.least_penalised_variance(problem)
 
 
 def run(quick, data):

@@ -14,6 +14,7 @@ import json
 import subprocess
 import sys
 import tempfile
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -83,16 +84,6 @@ def memory(quick):
     return rows
 
 
-def by_steps(**kwargs):
-    """A portfolio whose streams go by steps of Algorithm 1."""
-    return CompositionalPortfolio(AutomaticSTORM(batch_size=B), random_state=0, **kwargs)
-
-
-def by_moments(**kwargs):
-    """A portfolio whose streams go by moments: the default."""
-    return CompositionalPortfolio(random_state=0, **kwargs)
-
-
 def streamed(portfolio, chunks):
     """The portfolio after these chunks, and whether it has warned of the last."""
     for chunk in chunks:
@@ -116,7 +107,8 @@ def gaps(X, others, kwargs, ways):
     return row
 
 
-WAYS_ON = {"steps": by_steps, "moments": by_moments}
+BY_MOMENTS = {"moments": partial(CompositionalPortfolio, random_state=0)}
+WAYS = {"steps": partial(CompositionalPortfolio, AutomaticSTORM(batch_size=B), random_state=0), **BY_MOMENTS}
 KINDS = [("variance", None), ("variance", "long_only"), ("semivariance", None), ("semivariance", "long_only"),
          ("entropic", None), ("entropic", "long_only"), ("cvar", "long_only"), ("evar", "long_only")]  # fmt: skip
 
@@ -126,7 +118,7 @@ def correlated(quick):
     rng, most = np.random.default_rng(2026), 4 if quick else 100
     A, mean = np.eye(most) + 0.1 * rng.standard_normal((most, most)), rng.normal(0.02, 0.03, most)
     rows = []
-    for n, d, kinds, ways in ((30_000, 100, KINDS[:6], WAYS_ON), (50_000, 10, KINDS[6:], {"moments": by_moments})):
+    for n, d, kinds, ways in ((30_000, 100, KINDS[:6], WAYS), (50_000, 10, KINDS[6:], BY_MOMENTS)):
         n, d = (1000, 4) if quick else (n, d)
         X, others = (rng.standard_normal((n, d)) @ A[:d, :d] + mean[:d] for _ in range(2))
         for risk_measure, constraint in kinds:
@@ -139,7 +131,7 @@ def regimes(quick):
     """Thirty chunks, each of another distribution."""
     n, d = (300, 4) if quick else (10_000, 20)
     X = np.concatenate([make_gaussian_returns(n, d, mean=0.1, random_state=i) for i in range(3 if quick else 30)])
-    ways = {"moments": by_moments, "moments, each": lambda **kwargs: CompositionalPortfolio("moments", **kwargs)}
+    ways = {**BY_MOMENTS, "moments, each": partial(CompositionalPortfolio, "moments")}
     rows = []
     for risk_measure, constraint in KINDS[1:6:2] + KINDS[6:]:
         kwargs = {"risk_measure": risk_measure, "constraint": constraint}
@@ -160,7 +152,7 @@ def speed(quick):
     alone = X.nbytes / timed(products, X)[0] / 1e9
     for risk_measure, constraint in KINDS[:6]:
         row = {"risk_measure": risk_measure, "constraint": constraint, "products": alone}
-        for name, make in WAYS_ON.items():
+        for name, make in WAYS.items():
             portfolio = make(risk_measure=risk_measure, constraint=constraint)
             row[name] = X.nbytes / timed(streamed, portfolio, np.split(X, range(BLOCK, n, BLOCK)))[0] / 1e9
         rows.append(row)
