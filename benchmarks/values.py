@@ -17,7 +17,7 @@ from benchmarks._measure import timed
 from benchmarks._tables import table
 from sk_stormc import ActionValueEstimator, BellmanValueEstimator, off_policy_value
 
-DURATION = "20 minutes"
+DURATION = "18 minutes"
 NEEDS_DATA = False
 PACKAGES = ("numpy", "scikit-learn")
 LOGS, SEED = 500, 1_000_000
