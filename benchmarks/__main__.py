@@ -17,8 +17,8 @@ from benchmarks import _choices, _tables
 from benchmarks._measure import DATA
 
 BENCHMARKS = (
-    "portfolio", "newer", "methods", "gallery", "autodiff", "iteration_cost", "overhead", "maps", "large_maps",
-    "bellman", "streams", "values", "desk", "desk_cases", "paper",
+    "portfolio", "newer", "methods", "gallery", "autodiff", "iteration_cost", "maps", "large_maps", "bellman",
+    "streams", "values", "desk", "desk_cases", "paper",
 )  # fmt: skip
 
 
@@ -78,7 +78,7 @@ def main(argv=None):
         return 1
     if args.results and not args.render:  # measured to another place: the pages show what is in benchmarks/results
         return 0
-    changed = _tables.render(module, _tables.load(args.name, folder))
+    changed = _tables.put(_tables.tables_of(module, _tables.load(args.name, folder)), args.name)
     if args.name in _choices.FROM and folder == _tables.RESULTS:  # tables of several benchmarks
         changed += _tables.put(_choices.tables(), "choices")
     for page in changed:
@@ -88,24 +88,14 @@ def main(argv=None):
 
 def measure(args, module, folder):
     """Run a benchmark, or its parts one by one, and store what it measured."""
-    if hasattr(module, "PARTS"):
-        # pictures belong beside the pages, or to results that are stored elsewhere
-        images = None if args.quick else args.results or _tables.ROOT / "docs" / "images"
-        for part in args.parts or module.PARTS:
-            measured, seconds = timed(module.run_part, part, args.quick, images)
-            _tables.store_part(args.name, part, measured, seconds, folder, module.PACKAGES)
-            print(f"{args.name}, {part}: {seconds:.0f} s", flush=True)
-        return
-    measured, seconds = timed(module.run, args.quick, args.data)
-    _tables.store(args.name, measured, seconds, folder, getattr(module, "PACKAGES", ()))
-    print(f"{args.name}: {seconds:.0f} s")
-
-
-def timed(function, *args):
-    """What it returns, and the seconds that it took."""
-    began = time.perf_counter()
-    value = function(*args)
-    return value, time.perf_counter() - began
+    # pictures belong beside the pages, or to results that are stored elsewhere
+    images = None if args.quick else args.results or _tables.ROOT / "docs" / "images"
+    for part in args.parts or getattr(module, "PARTS", [None]):
+        began = time.perf_counter()
+        measured = module.run_part(part, args.quick, images) if part else module.run(args.quick, args.data)
+        seconds = time.perf_counter() - began
+        _tables.store(args.name, part, measured, seconds, folder, getattr(module, "PACKAGES", ()))
+        print(f"{args.name}{f', {part}' if part else ''}: {seconds:.0f} s", flush=True)
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 """Which estimator, which solver? The guide's tables, whose numbers come from the results of other benchmarks."""
 
+from operator import itemgetter
 from statistics import fmean, median
 
 from benchmarks import _tables
@@ -12,13 +13,13 @@ def tables(folder=_tables.RESULTS):
     """The tables by their names, each with a last line that says where its numbers are from."""
     stored = {name: _tables.load(name, folder) for name in FROM}
     results = {name: of["results"] for name, of in stored.items()}
-    made = {"portfolios": _portfolios(results), "others": _others(results)}
     texts = {}
-    for name, (header, rows, sources) in made.items():
-        dates = {stored[source]["run_with"]["date"] for source in sources}
+    for name, (first, make) in {"portfolios": ("you want", _portfolios), "others": ("you have", _others)}.items():
+        rows, sources = make(results)
+        text = _tables.table(rows, {first: itemgetter(0), "take": itemgetter(1), "measured": itemgetter(2)})
+        dates = ", ".join(sorted({stored[source]["run_with"]["date"] for source in sources}))
         commands = ", ".join(f"`{source}`" for source in sources)
-        origin = f"(numbers of `python -m benchmarks`: {commands}; {', '.join(sorted(dates))})"
-        texts[f"choices/{name}"] = f"{_tables.markdown(header, rows)}\n\n{origin}\n"
+        texts[f"choices/{name}"] = f"{text}\n\n(numbers of `python -m benchmarks`: {commands}; {dates})\n"
     return texts
 
 
@@ -41,7 +42,6 @@ def _portfolios(results):
         here, there = ([f"{found[risk][which]['seconds']:.2g}" for risk in TAILS] for which in ("sk_stormc", "skfolio"))
         return f"seconds at {size}: CVaR {here[0]}, EVaR {here[1]}; skfolio {there[0]} and {there[1]}"
 
-    header = ["you want", "take", "measured"]
     rows = [
         ["to limit the mean of the worst losses (CVaR, EVaR), thousands of periods", "the default", seconds(2500)],
         ["the same, hundreds of periods", "the default", seconds(250)],
@@ -60,7 +60,7 @@ def _portfolios(results):
         ["few passes over at most 1,024 periods", '`solver="storm-c"`, or `lbfgs`',
          f"passes: {beside('few periods', 'storm-c', 'sarah-c', 'lbfgs')}"],
     ]  # fmt: skip
-    return header, rows, ("portfolio", "newer", "desk")
+    return rows, ("portfolio", "newer", "desk")
 
 
 def _others(results):
@@ -83,7 +83,6 @@ def _others(results):
     done = [name for name, of in gallery.items() if not of["storm-c"]["warned"][0]]
     fewer = [name for name in done if gallery[name]["storm-c"]["passes"][0] < gallery[name]["lbfgs"]["passes"][0]]
 
-    header = ["you have", "take", "measured"]
     rows = [
         ["points to draw in two or three dimensions", "`SNEEmbedding()`",
          f"20,000 points: {drawn('SNEEmbedding')}; scikit-learn's `TSNE` {drawn('scikit-learn TSNE')}"],
@@ -100,4 +99,4 @@ def _others(results):
          f"`storm-c` converges untuned on {len(done)} of {len(gallery)} problems of the literature, "
          f"and takes fewer passes than L-BFGS on {len(fewer)} of them"],
     ]  # fmt: skip
-    return header, rows, ("maps", "bellman", "streams", "gallery")
+    return rows, ("maps", "bellman", "streams", "gallery")

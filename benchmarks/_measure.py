@@ -14,7 +14,8 @@ from sk_stormc.datasets import make_gaussian_returns
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 REGIONS = ("Asia Pacific ex Japan", "Europe", "Global", "Global ex US", "Japan", "North America")
 GAUSSIAN = ("gaussian_cov_20", "gaussian_cov_4")
-GAPS, SEEDS, LIMIT = (1e-3, 1e-4), (0, 1, 2, 3, 4), 100  # LIMIT in passes
+GAPS, GAP_NAMES = (1e-3, 1e-4), ("1e-3", "1e-4")
+SEEDS, LIMIT = (0, 1, 2, 3, 4), 100  # LIMIT in passes
 
 
 def timed(function, *args, **kwargs):
@@ -42,6 +43,16 @@ def generated():
     return {
         f"generated {k}": make_gaussian_returns(1100, 5, mean=0.2, condition_number=k, random_state=0) for k in (4, 20)
     }
+
+
+def returns_and_seeds(quick, data):
+    """The return sets and the seeds of a run: the published ones, or for quick runs generated ones and few seeds."""
+    return (generated(), SEEDS[:2]) if quick else (published(data), SEEDS)
+
+
+def settings(seeds):
+    """What is stored beside passes to gaps."""
+    return {"gaps": GAPS, "seeds": seeds, "limit": LIMIT}
 
 
 def a_pass(problem):
@@ -83,24 +94,18 @@ def least_by_lbfgs(problem):
 
 
 def passes_to_gaps(problem, solver, best, scale, seed, limit=LIMIT):
-    """Passes of one run to each of `GAPS`."""
-    n = a_pass(problem)
-    found, state, last = np.full((len(GAPS), 2), np.inf), None, None
+    """Passes of one run to each of `GAPS`, by IFO and by evaluations."""
+    n, found = a_pass(problem), []
 
     def near(record):
-        nonlocal last
-        last = record
-        return record.fun - best <= gap * scale
+        while len(found) < len(GAPS) and record.fun - best <= GAPS[len(found)] * scale:
+            evaluations = record.snapshot().oracle["n_evaluations"]
+            found.append((record.ifo / n, sum(evaluations.values()) / n))
+        return len(found) == len(GAPS)
 
-    for k, gap in enumerate(GAPS):
-        if last is None or last.fun - best > gap * scale:  # else this gap was reached at the same record as the last
-            budget = {"tol": 0, "max_ifo": int(limit * n), "record_every": max(1, n // 40)}
-            _, result, _ = timed(minimize, problem, solver, random_state=seed, state=state, on_record=near, **budget)
-            state = result.state
-        if result.stop_reason != "callback":
-            break
-        found[k] = last.ifo / n, sum(result.n_evaluations.values()) / n
-    return found
+    budget = {"tol": 0, "max_ifo": int(limit * n), "record_every": max(1, n // 40)}
+    timed(minimize, problem, solver, random_state=seed, on_record=near, **budget)
+    return np.array(found + [(np.inf, np.inf)] * (len(GAPS) - len(found)))
 
 
 def median_and_worst(problem, solver, best, scale=None, seeds=SEEDS):
@@ -122,14 +127,21 @@ def reached_at(value):
     return math.inf if value is None else value
 
 
+def once(first, second, separator=" / "):
+    """Two texts, or one where they agree."""
+    return first if first == second else f"{first}{separator}{second}"
+
+
 def cell(entry, evaluations=True):
-    """IFO median / worst (one number where they agree), and in brackets evaluations."""
-    text = " / ".join(dict.fromkeys([number(entry[0]), number(entry[1])]))
+    """IFO median / worst, and in brackets evaluations."""
+    text = once(number(entry[0]), number(entry[1]))
     return f"{text} ({number(entry[2])})" if evaluations else text
 
 
 def summary(entries):
     """Of several problems: the mean of the medians, or on how many there is none, / the worst run of all."""
+    if not entries:
+        return ""
     medians, worst = ([reached_at(entry[k]) for entry in entries] for k in (0, 1))
     mean, missing = number(sum(medians) / len(medians)), medians.count(math.inf)
     return f"{mean} on {missing} of {len(medians)}" if missing else f"{mean} / {number(max(worst))}"
@@ -137,8 +149,15 @@ def summary(entries):
 
 def spread(entries):
     """Of several problems: the least to the largest median, and in brackets those of the evaluations."""
-    texts = []
-    for k in (0, 2):
-        values = [reached_at(entry[k]) for entry in entries]
-        texts.append(" to ".join(dict.fromkeys([number(min(values)), number(max(values))])))  # once where equal
+    passes, evaluations = ([reached_at(entry[k]) for entry in entries] for k in (0, 2))
+    texts = [once(number(min(values)), number(max(values)), " to ") for values in (passes, evaluations)]
     return f"{texts[0]} ({texts[1]})"
+
+
+def by_gap(solvers, text):
+    """Columns of each gap and solver, whose cells are ``text(row, solver, number of the gap)``."""
+    return {
+        f"{solver}, to {gap}": lambda row, solver=solver, k=k: text(row, solver, k)
+        for k, gap in enumerate(GAP_NAMES)
+        for solver in solvers
+    }

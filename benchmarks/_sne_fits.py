@@ -5,17 +5,12 @@ of `benchmarks`, so that the process loads what its fit needs and no more.
 """
 
 import json
-import resource
 import sys
 import time
-from contextlib import ExitStack
 from pathlib import Path
 from unittest.mock import patch
 
 import numpy as np
-from scipy import fft
-
-TRANSFORMS = ("rfft", "irfft", "fft", "ifft", "dctn")
 
 
 def timed(function, *args, **params):
@@ -25,12 +20,25 @@ def timed(function, *args, **params):
     return value, time.process_time() - began
 
 
-def embedding(X, seed, new=None, **params):
-    """SNEEmbedding of the data."""
+def embedding(X, seed, new=None, path=None, kl=False, **params):
+    """SNEEmbedding of the data, or of a file that is mapped into memory; its search for neighbours apart."""
     from sk_stormc import SNEEmbedding
+    from sk_stormc.embedding import neighborhoods
 
-    model, seconds = timed(SNEEmbedding(random_state=seed, **params).fit, X)
-    found = {"Z": model.embedding_, "seconds": seconds}
+    search, of_search = neighborhoods.neighbor_graph, []
+
+    def watched(*args):
+        graph, seconds = timed(search, *args)
+        of_search.append(seconds)
+        return graph
+
+    X, began = np.load(path, mmap_mode="r") if path else X, time.perf_counter()
+    with patch.object(neighborhoods, "neighbor_graph", watched):
+        model, seconds = timed(SNEEmbedding(random_state=seed, **params).fit, X)
+    found = {"Z": model.embedding_, "seconds": seconds, "wall": time.perf_counter() - began, "search": of_search[0]}
+    found |= {"recall": model.neighbor_recall_, "n_iter": model.n_iter_}
+    if kl:
+        found["kl"], found["of_kl"] = timed(getattr, model, "kl_divergence_")
     if new is not None:
         found["Z_new"], found["seconds_new"] = timed(model.transform, new)
     return found
@@ -64,13 +72,6 @@ def ablated(X, seed, without, **params):
         return embedding(X, seed, **params)
 
 
-def begin_from(start, X, P, d):
-    """The points of a start."""
-    from sk_stormc.embedding.initialization import make_start
-
-    return make_start(start, X, P, d, "student-t", np.random.RandomState(0))
-
-
 def scikit_learn(X, seed, n_components=2, algorithm="barnes_hut"):
     """scikit-learn's TSNE."""
     from sklearn.manifold import TSNE
@@ -90,94 +91,14 @@ def open_tsne(X, seed, new=None, **params):
     start, of_start = timed(initialization.pca, X, random_state=seed)
     model = TSNE(n_jobs=1, random_state=seed, **params)
     Z, of_fit = timed(model.fit, affinities=P, initialization=start)
-    found = {"Z": np.asarray(Z), "seconds": of_affinities + of_start + of_fit, "fit": of_fit}
+    found = {"Z": np.asarray(Z), "seconds": of_affinities + of_start + of_fit}
     if new is not None:
         placed, found["seconds_new"] = timed(Z.transform, new)
         found["Z_new"] = np.asarray(placed)
     return found
 
 
-def searched(X, seed, path=None, **params):
-    """SNEEmbedding, its search apart; of the data, or of a file that is mapped into memory."""
-    from sk_stormc import SNEEmbedding
-    from sk_stormc.embedding import neighborhoods
-
-    search, of_search = neighborhoods.neighbor_graph, []
-
-    def watched(*args):
-        graph, seconds = timed(search, *args)
-        of_search.append(seconds)
-        return graph
-
-    with patch.object(neighborhoods, "neighbor_graph", watched):
-        data = np.load(path, mmap_mode="r") if path else X
-        model, seconds = timed(SNEEmbedding(random_state=seed, **params).fit, data)
-    found = {"recall": model.neighbor_recall_, "n_iter": model.n_iter_}
-    found["kl"], found["of_kl"] = timed(getattr, model, "kl_divergence_")
-    return {"Z": model.embedding_, "seconds": seconds, "search": of_search[0], **found}
-
-
-def on_the_clock(X, seed, **params):
-    """SNEEmbedding of the data, in wall time."""
-    from sk_stormc import SNEEmbedding
-
-    model, began = SNEEmbedding(random_state=seed, **params), time.perf_counter()
-    return {"Z": model.fit(X).embedding_, "wall": time.perf_counter() - began}
-
-
-def shares(X, seed, **params):
-    """What part of a fit is done in parts that threads can take, and what that leaves of its time, at best.
-
-    It is a fit by one thread, measured in CPU seconds, so that it does not matter what else the machine does.
-    """
-    from sk_stormc import SNEEmbedding
-    from sk_stormc.utils import threads
-
-    counts, clock = (2, 4, 8), time.process_time
-    left, within, taken = dict.fromkeys(counts, 0.0), [], [0.0]
-
-    def watched(function):
-        def call(*args, **kwargs):
-            if within:
-                return function(*args, **kwargs)
-            within.append(1)
-            began = clock()
-            try:
-                return function(*args, **kwargs)
-            finally:
-                within.pop()
-                passed = clock() - began
-                taken[0] += passed
-                kwargs.pop("workers", None)
-                several = len(args[1]) if function is each else 2**20  # lines of a transform
-                few = function is each and (args[2] if len(args) > 2 else threads.LARGE) < threads.LARGE
-                for k in counts:
-                    left[k] += passed if few else passed * -(-several // k) / max(several, 1)
-
-        return call
-
-    each = threads.each
-    with ExitStack() as stack:
-        for name, module in list(sys.modules.items()):
-            if name.startswith("sk_stormc.embedding") and vars(module).get("each") is each:
-                stack.enter_context(patch.object(module, "each", watched(each)))
-        for name in TRANSFORMS:
-            stack.enter_context(patch.object(fft, name, watched(getattr(fft, name))))
-        _, whole = timed(SNEEmbedding(random_state=seed, **params).fit, X)
-    alone = whole - taken[0]
-    of_time = {f"left_{k}": (alone + left[k]) / whole for k in counts}
-    return {"seconds": whole, "alone": alone / whole, **of_time}
-
-
-METHODS = {
-    "ours": embedding,
-    "ablated": ablated,
-    "searched": searched,
-    "on_the_clock": on_the_clock,
-    "shares": shares,
-    "sklearn": scikit_learn,
-    "openTSNE": open_tsne,
-}
+METHODS = {"ours": embedding, "ablated": ablated, "sklearn": scikit_learn, "openTSNE": open_tsne}
 
 
 def fit(method, X, seed, **params):
@@ -187,14 +108,9 @@ def fit(method, X, seed, **params):
 
 
 def peak():
-    """The largest resident memory of this process so far, in GB."""
-    status = Path("/proc/self/status")
-    if status.exists():  # Linux' ru_maxrss begins with the memory of the process that started this one
-        of_peak = next((line for line in status.read_text().splitlines() if line.startswith("VmHWM")), None)
-        if of_peak:
-            return int(of_peak.split()[1]) / 2**20
-    scale = 2**30 if sys.platform == "darwin" else 2**20
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / scale
+    """The largest resident memory of this process so far, in GB (from /proc: this needs Linux)."""
+    status = Path("/proc/self/status").read_text(encoding="ascii")
+    return int(status.split("VmHWM:")[1].split()[0]) / 2**20
 
 
 def main(folder):

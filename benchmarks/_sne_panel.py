@@ -4,46 +4,32 @@ Recall, trustworthiness and the correlation of distances are of a sample of poin
 """
 
 import numpy as np
-from scipy.sparse import coo_array
+from scipy.sparse import coo_array, find
 from scipy.sparse.csgraph import connected_components
 from scipy.stats import spearmanr
-from sklearn.metrics import pairwise_distances, silhouette_score
+from sklearn.metrics import euclidean_distances, pairwise_distances, silhouette_score
 from sklearn.neighbors import NearestNeighbors
-
-from benchmarks._sne_quality import divergence, trustworthiness
 
 SAMPLED = 3000  # points that are looked at, where there are more
 DEPTHS = (10, 30, 100, 500)  # of recall
 PAIRS = 200_000  # whose distances are correlated
 NEAR = 10  # neighbours in the map, of labels
-BLOCK = 500  # points whose distances to all others are taken together
 LEAST = 10  # points of a piece, at least
 OF_LABELS = "accuracy", "silhouette", "pieces", "all pieces", "class radius"
 MEASURES = ("kl", "t5", *(f"recall {k}" for k in DEPTHS), *OF_LABELS, "rank correlation")
+K = 5  # of trustworthiness
+ALL, FEW = 6000, 1000  # above so many points trustworthiness is of a sample of so many
+BLOCK = 2**22  # pairs looked at together
 
 
-def panel(X, y, P, Z, seed=0):
-    """All measures of a map.
+def panel(X, y, P, Z, kernel="student-t"):
+    """All measures of a map, by the names of `MEASURES`; P has conditional probabilities, the same for all maps.
 
-    Parameters
-    ----------
-    X : ndarray of shape (n_points, n_features)
-    y : ndarray of int of shape (n_points,)
-        Labels, from 0.
-    P : sparse array of shape (n_points, n_points)
-        Conditional probabilities, the same for all maps that are compared.
-    Z : ndarray of shape (n_points, d)
-    seed : int, default=0
-        Of the sample, the same for all maps that are compared.
-
-    Returns
-    -------
-    dict
-        By the names of `MEASURES`. "pieces" counts the pieces of labels (`pieces`) that have at least n / 500 points,
-        and "all pieces" those that have at least ten. Of these and of "kl" less is better, and of all others more.
-        "class radius" (`class_radius`) shows clusters that have become dots.
+    "pieces" counts the pieces of labels that have at least n / 500 points, and "all pieces" those that have at least
+    ten. Of these and of "kl" less is better, and of all others more. "class radius" shows clusters that have become
+    dots.
     """
-    n, rng = len(X), np.random.default_rng(seed)
+    n, rng = len(X), np.random.default_rng(0)
     chosen = np.sort(rng.choice(n, min(SAMPLED, n), replace=False))
     near = NearestNeighbors(n_neighbors=NEAR).fit(Z).kneighbors(return_distance=False)
     same = y[near] == y[:, None]
@@ -53,7 +39,7 @@ def panel(X, y, P, Z, seed=0):
     a, b = rng.integers(n, size=(2, PAIRS))
     apart = [np.sqrt(np.square(V[a] - V[b]).sum(axis=1)) for V in (X, Z)]
     return {
-        "kl": divergence(P, Z),
+        "kl": divergence(P, Z, kernel),
         "t5": trustworthiness(X, Z),
         **{f"recall {k}": value for k, value in recalls.items()},
         "accuracy": float(np.mean(votes.argmax(axis=1) == y)),
@@ -65,11 +51,65 @@ def panel(X, y, P, Z, seed=0):
     }
 
 
+def divergence(P, Z, kernel="student-t"):
+    """KL(P || Q) over all pairs: of the joint probabilities, or for "gaussian" the mean over the points."""
+    n, Z = P.shape[0], np.asarray(Z, float)
+    i, j, p = find(P if kernel == "gaussian" else (P + P.T) / (2 * n))
+    squares, sums = np.square(Z[i] - Z[j]).sum(axis=1), normalisers(Z, kernel)
+    if kernel == "gaussian":
+        tiny = np.finfo(float).tiny
+        return float(p @ (np.log(p) + squares) + np.log(np.maximum(sums, tiny)).sum()) / n
+    return float(p @ (np.log(p) + np.log1p(squares)) + np.log(sums.sum()))
+
+
+def normalisers(Z, kernel):
+    """sum_j k(|z_i - z_j|^2) over the other points, for each point."""
+    sums = np.empty(len(Z))
+    for rows in blocks(np.arange(len(Z)), len(Z)):
+        D = euclidean_distances(Z[rows], Z, squared=True)
+        k = np.exp(-D) if kernel == "gaussian" else 1 / (1 + D)
+        k[np.arange(len(rows)), rows] = 0
+        sums[rows] = k.sum(axis=1)
+    return sums
+
+
+def blocks(rows, n):
+    """Parts of some rows, whose pairs with n others are looked at together."""
+    return np.array_split(rows, -(-len(rows) * n // BLOCK))
+
+
+def trustworthiness(X, Z, new=None):
+    """scikit-learn's with 5 neighbours, its outer mean over a sample where the points are many.
+
+    Of ``new``, other samples and their places, the neighbours among X and Z are looked at.
+    """
+    n = len(X)
+    search = NearestNeighbors(n_neighbors=K + (new is None)).fit(Z)
+    if new is None:
+        chosen = np.arange(n) if n <= ALL else np.random.default_rng(0).choice(n, FEW, replace=False)
+        near = search.kneighbors(Z[chosen], return_distance=False)
+        itself = near == chosen[:, None]
+        itself[~itself.any(axis=1), -1] = True  # hidden by others at its place
+        near, samples = near[~itself].reshape(-1, K), X[chosen]
+    else:
+        samples, near = new[0], search.kneighbors(new[1], return_distance=False)
+        n += 1
+    total = 0
+    for rows in blocks(np.arange(len(near)), n):
+        D = pairwise_distances(samples[rows], X)
+        if new is None:
+            D[np.arange(len(rows)), chosen[rows]] = np.inf
+        for column in near[rows].T:
+            rank = 1 + (np.take_along_axis(D, column[:, None], axis=1) > D).sum(axis=1)
+            total += np.maximum(rank - K, 0).sum()
+    return 1 - total * 2 / (len(near) * K * (2 * n - 3 * K - 1))
+
+
 def recall(X, Z, chosen):
     """Share of the k nearest points of the data that are among the k nearest in the map, by k; of the chosen points."""
     depths = [k for k in DEPTHS if k < len(X) // 2]
     found = dict.fromkeys(depths, 0)
-    for rows in np.array_split(chosen, -(-len(chosen) // BLOCK)):
+    for rows in blocks(chosen, len(X)):
         orders = []
         for V in (X, Z):
             D = pairwise_distances(V[rows], V)

@@ -38,19 +38,20 @@ def plain(value):
     return int(value) if isinstance(value, np.integer) else value
 
 
-def store(name, measured, seconds, folder=RESULTS, packages=()):
-    """Write ``folder/name.json``."""
-    _write({"benchmark": name, "run_with": run_with(seconds, packages), **measured}, folder)
-
-
-def store_part(name, part, measured, seconds, folder=RESULTS, packages=()):
-    """Put one part of a benchmark's results into ``folder/name.json``, which keeps those of the others."""
-    exists = (folder / f"{name}.json").exists()
-    stored = load(name, folder) if exists else {"benchmark": name, "results": {}, "parts": {}}
-    stored["results"][part] = measured
-    stored["parts"][part] = run_with(seconds, packages)
-    stored["run_with"] = run_with(sum(of_part["seconds"] for of_part in stored["parts"].values()))
-    _write(stored, folder)
+def store(name, part, measured, seconds, folder=RESULTS, packages=()):
+    """Write ``folder/name.json``; of a part, beside the others that the file has."""
+    run, file = run_with(seconds, packages), folder / f"{name}.json"
+    if part is None:
+        stored = {"benchmark": name, "run_with": run, **measured}
+    else:
+        stored = load(name, folder) if file.exists() else {"benchmark": name, "results": {}, "parts": {}}
+        stored["results"][part], stored["parts"][part] = measured, run
+        stored["run_with"] = run_with(sum(of_part["seconds"] for of_part in stored["parts"].values()))
+    text = json.dumps(plain(stored), indent=1, allow_nan=False)
+    # the innermost lists are one line each
+    text = re.sub(r"\[([^\[\]{}]*)\]", lambda m: "[" + re.sub(r"\s*\n\s*", " ", m[1].strip()) + "]", text)
+    folder.mkdir(parents=True, exist_ok=True)
+    file.write_text(text + "\n", encoding="utf-8")
 
 
 def run_with(seconds, packages=()):
@@ -68,14 +69,6 @@ def run_with(seconds, packages=()):
     }
 
 
-def _write(stored, folder):
-    text = json.dumps(plain(stored), indent=1, allow_nan=False)
-    # the innermost lists are one line each
-    text = re.sub(r"\[([^\[\]{}]*)\]", lambda m: "[" + re.sub(r"\s*\n\s*", " ", m[1].strip()) + "]", text)
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / f"{stored['benchmark']}.json").write_text(text + "\n", encoding="utf-8")
-
-
 def load(name, folder=RESULTS):
     """What ``store`` wrote."""
     return json.loads((folder / f"{name}.json").read_text(encoding="utf-8"))
@@ -83,41 +76,35 @@ def load(name, folder=RESULTS):
 
 def made_by_others(version, folder=RESULTS):
     """Results that another version than this one has measured: names of benchmarks, or of their parts."""
-    found = {}
+    runs = {}
     for file in sorted(folder.glob("*.json")):
         stored = load(file.stem, folder)
-        runs = {f"{file.stem}/{part}": run for part, run in stored["parts"].items()} if "parts" in stored else None
-        found |= {name: run["sk_stormc"] for name, run in (runs or {file.stem: stored["run_with"]}).items()}
-    return {name: made_by for name, made_by in found.items() if made_by != version}
+        parts = {f"{file.stem}/{part}": run for part, run in stored.get("parts", {}).items()}
+        runs |= parts or {file.stem: stored["run_with"]}
+    return {name: run["sk_stormc"] for name, run in runs.items() if run["sk_stormc"] != version}
 
 
 # Tables
 
 
-def markdown(header, rows):
-    """A table as Markdown."""
-    lines = [header, *rows]
-    text = ["| " + " | ".join(line) + " |" for line in lines]
-    return "\n".join([text[0], "|" + "---|" * len(header), *text[1:]])
-
-
 def table(rows, columns):
     """Records as Markdown: for each column its header, and a format of the record's fields or a function of it."""
     cells = [[c.format_map(row) if isinstance(c, str) else c(row) for c in columns.values()] for row in rows]
-    return markdown(list(columns), cells)
+    first, *others = ("| " + " | ".join(line) + " |" for line in [columns, *cells])
+    return "\n".join([first, "|" + "---|" * len(columns), *others])
 
 
 def tables_of(module, stored):
     """The tables of a benchmark by their names, "benchmark/table", each with a last line that says where it is from."""
     name = stored["benchmark"]
     texts = {}
-    for table, text in module.tables(stored).items():
+    for of_table, text in module.tables(stored).items():
         command, with_ = f"python -m benchmarks {name}", stored["run_with"]
-        if table in stored.get("parts", ()):  # other tables are of several parts
-            command, with_ = f"{command} --parts {table}", stored["parts"][table]
+        if of_table in stored.get("parts", ()):  # other tables are of several parts
+            command, with_ = f"{command} --parts {of_table}", stored["parts"][of_table]
         versions = [f"version {with_['sk_stormc']}"]
         versions += [f"{package} {with_[package]}" for package in getattr(module, "PACKAGES", ()) if package in with_]
-        texts[f"{name}/{table}"] = f"{text}\n\n(`{command}`, {', '.join(versions)}, {with_['date']})\n"
+        texts[f"{name}/{of_table}"] = f"{text}\n\n(`{command}`, {', '.join(versions)}, {with_['date']})\n"
     return texts
 
 
@@ -130,15 +117,10 @@ def included(page):
     return found
 
 
-def render(module, stored, among=None):
-    """Put the tables of a benchmark into the pages that include them."""
-    return put(tables_of(module, stored), stored["benchmark"], among)
-
-
-def put(tables, owner, among=None):
-    """Put tables into the pages that include them, as `render` does."""
+def put(tables, owner):
+    """Put tables into the pages that include them; the pages that have changed."""
     changed = []
-    for page in pages() if among is None else among:
+    for page in pages():
         for name, _ in included(page):
             if name.split("/")[0] == owner and name not in tables:
                 raise ValueError(f"{page.name}: table must be one of {sorted(tables)}, got {name!r}")

@@ -1,4 +1,4 @@
-"""Small models whose values are known, episodes of them, and the estimators of the tables in plain numpy."""
+"""Small models whose values are known, episodes of them, and LSTD in plain numpy."""
 
 from typing import NamedTuple
 
@@ -66,34 +66,6 @@ def numpy_lstd(log, ratio, n_states):
     np.add.at(scores, log.episode, (ratio * (D @ x - log.y))[:, None] * Z)
     influence = np.linalg.pinv(A) @ scores.T
     return x, np.sqrt(np.square(influence).sum(axis=1))
-
-
-def numpy_lstdq(log, first, n_states, alpha=1e-6):
-    """Values of actions of the policy that takes the first one with this probability, of shape (n_states, 2)."""
-    psi = np.eye(2 * n_states)[2 * log.state + log.action]
-    after = np.kron(np.eye(n_states), [first, 1 - first])[log.after]
-    A = psi.T @ (psi - GAMMA * ~log.terminal[:, None] * after) / len(psi)
-    return np.linalg.solve(A + alpha * np.eye(len(A)), psi.T @ log.y / len(psi)).reshape(n_states, 2)
-
-
-def numpy_off_policy(log, ratio, first):
-    """Six estimates of a policy's value, episode by episode; the model of "dr" and "wdr" is of the whole log."""
-    q = numpy_lstdq(log, first, max(log.state.max(), log.after.max()) + 1)
-    values = q @ [first, 1 - first]
-    rows = np.split(np.arange(len(log.y)), np.flatnonzero(np.diff(log.episode)) + 1)
-    longest, n = max(map(len, rows)), len(rows)
-    W, G, E = np.ones((longest, n)), np.zeros((longest, n)), np.zeros((longest, n))
-    error = log.y + GAMMA * ~log.terminal * values[log.after] - q[log.state, log.action]
-    for e, at in enumerate(rows):
-        product, discount = np.cumprod(ratio[at]), GAMMA ** np.arange(len(at))
-        W[:, e], W[: len(at), e] = product[-1], product
-        G[: len(at), e], E[: len(at), e] = discount * log.y[at], discount * error[at]
-    start = np.mean([values[log.state[at[0]]] for at in rows])
-    return {
-        "is": np.mean(W[-1] * G.sum(axis=0)), "wis": np.average(G.sum(axis=0), weights=W[-1]),
-        "pdis": np.sum(W * G) / n, "wpdis": ((W * G).sum(axis=1) / W.sum(axis=1)).sum(),
-        "dr": start + np.sum(W * E) / n, "wdr": start + ((W * E).sum(axis=1) / W.sum(axis=1)).sum(),
-    }  # fmt: skip
 
 
 def drives(n_episodes, seed, at_random=0.3):

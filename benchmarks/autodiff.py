@@ -12,14 +12,13 @@ on one compiled function for Phi and its gradient.
 import json
 import subprocess
 import sys
-import time
-import warnings
 from functools import partial
 
 import numpy as np
 from scipy.optimize import minimize as scipy_minimize
 
-from benchmarks._tables import markdown
+from benchmarks._measure import timed
+from benchmarks._tables import table
 from sk_stormc import STORMCompositional, minimize
 from sk_stormc.problems import DifferentiableComposition, FiniteSumComposition
 
@@ -62,46 +61,32 @@ def pair(d):
         a, target = row
         return (a @ x - target) ** 2
 
-    return (
-        FiniteSumComposition(
-            inner, inner_jacobian, outer_gradient, outer, ROWS, ROWS, d
-        ),
-        DifferentiableComposition(
-            loss,
-            lambda x, u, row: loss(x, row) + jnp.maximum(loss(x, row) - u, 0) ** 2,
-            (A, b),
-            (A, b),
-            x0=np.zeros(d),
-        ),
-    )  # fmt: skip
+    def outer_of_row(x, u, row):
+        return loss(x, row) + jnp.maximum(loss(x, row) - u, 0) ** 2
+
+    by_hand = FiniteSumComposition(inner, inner_jacobian, outer_gradient, outer, ROWS, ROWS, d)
+    return by_hand, DifferentiableComposition(loss, outer_of_row, (A, b), (A, b), x0=np.zeros(d))
 
 
-def cpu_time(work):
-    """CPU seconds of a call, and what it returns."""
-    began = time.process_time()
-    value = work()
-    return time.process_time() - began, value
-
-
-def iterations(sizes, rounds, factor=1.0):
+def iterations(quick):
     """By the size: microseconds of CPU time by hand and by JAX, and their ratio."""
     results = {}
-    for d, B in sizes:
-        n = max(5, int(factor * min(1000, 10**7 / (d * B))))
+    for d, B in SIZES[:1] if quick else SIZES:
+        n = 10 if quick else max(5, min(1000, 10**7 // (d * B)))
         solver = STORMCompositional(1e-3, momentum=0.1, batch_size=B, init_batch_size=B, max_iter=n, tol=0)
         jobs = [partial(solver.solve, p, random_state=0, record_every=10**9) for p in pair(d)]
-        times = np.array([[cpu_time(job)[0] for job in jobs] for _ in range(rounds + 1)])[1:] / n * 1e6
+        times = np.array([[timed(job)[0] for job in jobs] for _ in range(2 if quick else ROUNDS + 1)])[1:] / n * 1e6
         by_hand, by_jax = np.median(times, axis=0)
         results[f"{d} x {B}"] = {"by hand": by_hand, "by JAX": by_jax, "ratio": np.median(times[:, 1] / times[:, 0])}
     return results
 
 
-def in_a_process(asynchronous, sizes, rounds, factor):
+def in_a_process(asynchronous, quick):
     """`iterations` in a new process, since JAX reads the setting when it is first used."""
     code = (
         f"import jax; jax.config.update('jax_cpu_enable_async_dispatch', {asynchronous})\n"
-        "import json, warnings; warnings.simplefilter('ignore'); from benchmarks import _tables, autodiff\n"
-        f"print(json.dumps(_tables.plain(autodiff.iterations({sizes}, {rounds}, {factor}))))"
+        "import json; from benchmarks import _tables, autodiff\n"
+        f"print(json.dumps(_tables.plain(autodiff.iterations({quick}))))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     return json.loads(done.stdout.splitlines()[-1])
@@ -125,37 +110,44 @@ def objectives(quick):
         sizes = [problem.n_inner, problem.n_outer, problem.n_variables, problem.jacobian_kind]
         results[name] = {"sizes": sizes}
         for way, run_it in ways.items():
-            run_it()
-            seconds, result = cpu_time(run_it)
+            for _ in range(2):  # in the first, JAX compiles
+                seconds, result, _ = timed(run_it)
             results[name][way] = [result.fun, seconds]
     return results
 
 
 def run(quick, data):
     """Measure: iterations in both settings of JAX, and the four objectives."""
-    effort = (SIZES[:1], 1, 0.01) if quick else (SIZES, ROUNDS, 1.0)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        results = {
-            "asynchronous": in_a_process(True, *effort),
-            "synchronous": in_a_process(False, *effort),
-            "objectives": objectives(quick),
-        }
-    return {"settings": {"rows": ROWS, "rounds": effort[1]}, "results": results}
+    settings = {"asynchronous": True, "synchronous": False}
+    results = {name: in_a_process(asynchronous, quick) for name, asynchronous in settings.items()}
+    return {"settings": {"rows": ROWS, "rounds": ROUNDS}, "results": {**results, "objectives": objectives(quick)}}
+
+
+ITERATIONS = {
+    "variables x batch": "{size}",
+    "by hand, us": "{asynchronous[by hand]:.0f}",
+    "by JAX": "{asynchronous[by JAX]:.0f}",
+    "by JAX, synchronous": "{synchronous[by JAX]:.0f}",
+    "ratio": "{asynchronous[ratio]:.1f}",
+    "ratio, synchronous": "{synchronous[ratio]:.1f}",
+}
+OBJECTIVES = {
+    "objective": "{name}",
+    "n_inner": "{sizes[0]}",
+    "n_outer": "{sizes[1]}",
+    "variables": "{sizes[2]}",
+    "Jacobian": "{sizes[3]}",
+    "storm-c, Phi": "{storm-c[0]:.3g}",
+    "storm-c, s": "{storm-c[1]:.3g}",
+    "L-BFGS, Phi": "{L-BFGS[0]:.3g}",
+    "L-BFGS, s": "{L-BFGS[1]:.3g}",
+}
 
 
 def tables(stored):
     """Microseconds an iteration and their ratios; the four objectives."""
     results = stored["results"]
-    rows = []
-    for size, row in results["asynchronous"].items():
-        other = results["synchronous"][size]
-        times = [f"{value:.0f}" for value in (row["by hand"], row["by JAX"], other["by JAX"])]
-        rows.append([size, *times, *(f"{each['ratio']:.1f}" for each in (row, other))])
-    header = ["variables x batch", "by hand, us", "by JAX", "by JAX, synchronous", "ratio", "ratio, synchronous"]
-    gallery = [
-        [name, *map(str, row["sizes"]), *(f"{value:.3g}" for way in ("storm-c", "L-BFGS") for value in row[way])]
-        for name, row in results["objectives"].items()
-    ]
-    titles = ["objective", "n_inner", "n_outer", "variables", "Jacobian", "storm-c, Phi", "s", "L-BFGS, Phi", "s"]
-    return {"iterations": markdown(header, rows), "objectives": markdown(titles, gallery)}
+    settings = ("asynchronous", "synchronous")
+    sizes = [{"size": size, **{s: results[s][size] for s in settings}} for size in results["asynchronous"]]
+    objectives = [{"name": name, **row} for name, row in results["objectives"].items()]
+    return {"iterations": table(sizes, ITERATIONS), "objectives": table(objectives, OBJECTIVES)}

@@ -8,6 +8,7 @@ two. Times are medians of three fits, or one fit where that takes more than two 
 
 import importlib.util
 import statistics
+from functools import partial
 
 import numpy as np
 
@@ -15,7 +16,7 @@ from benchmarks._measure import timed
 from benchmarks._tables import table
 from sk_stormc import CompositionalPortfolio
 
-DURATION = "2 minutes"
+DURATION = "1 minute"
 NEEDS_DATA = False
 PACKAGES = ("skfolio",)
 SIZES = (250, 25), (2500, 100), (10_000, 200)
@@ -56,7 +57,7 @@ def fitted(estimator, R):
     while len(seconds) < 3 and (not seconds or seconds[0] < 2):
         used, _, warned = timed(estimator.fit, R)
         seconds.append(used)
-    return estimator.weights_, statistics.median(seconds), warned
+    return {"weights": estimator.weights_, "seconds": statistics.median(seconds), "warned": warned}
 
 
 def run(quick, data):
@@ -71,43 +72,44 @@ def run(quick, data):
             found = {"sk_stormc": fitted(judge, R)}
             if name is not None and installed:
                 found["skfolio"] = fitted(theirs(name, aversion), R)
-            values = {}
-            for library, (weights, _, _) in found.items():
-                judge.weights_ = weights
-                values[library] = -judge.score(R)
-            best = min(values.values())
-            entry = {"periods": n, "assets": d, "risk": risk}
-            for library, (_, seconds, warned) in found.items():
-                gap = (values[library] - best) / abs(best)
-                entry[library] = {"seconds": seconds, "gap": gap, "warned": warned}
-            results.append(entry)
+            for of_library in found.values():
+                judge.weights_ = of_library.pop("weights")
+                of_library["value"] = -judge.score(R)
+            best = min(of_library["value"] for of_library in found.values())
+            for of_library in found.values():
+                of_library["gap"] = (of_library.pop("value") - best) / abs(best)
+            results.append({"periods": n, "assets": d, "risk": risk, **found})
             print(f"{n} x {d}, {risk}: done", flush=True)
     return {"settings": {"sizes": [list(size) for size in SIZES]}, "results": results}
 
 
-def seconds_cell(entry):
+def seconds(library, row):
     """Seconds to two digits; nothing where there is no fit."""
-    if entry is None:
+    if library not in row:
         return ""
-    seconds = entry["seconds"]
-    return f"{seconds:.0f}" if seconds >= 10 else f"{seconds:.1f}" if seconds >= 1 else f"{seconds:.2g}"
+    value = row[library]["seconds"]
+    return f"{value:.0f}" if value >= 10 else f"{value:.1f}" if value >= 1 else f"{value:.2g}"
 
 
-def gap_cell(entry):
+def gap(library, row):
     """A gap to one digit, with a note where the fit warned."""
-    if entry is None:
+    if library not in row:
         return ""
-    text = f"{entry['gap']:.0e}".replace("e-0", "e-") if entry["gap"] > 1e-9 else "< 1e-9"
-    return f"{text} (warned)" if entry["warned"] else text
+    value = row[library]["gap"]
+    text = f"{value:.0e}".replace("e-0", "e-") if value > 1e-9 else "< 1e-9"
+    return f"{text} (warned)" if row[library]["warned"] else text
+
+
+COLUMNS = {
+    "periods x assets": "{periods} x {assets}",
+    "risk": "{risk}",
+    "sk_stormc, CPU s": partial(seconds, "sk_stormc"),
+    "skfolio, CPU s": partial(seconds, "skfolio"),
+    "sk_stormc, gap": partial(gap, "sk_stormc"),
+    "skfolio, gap": partial(gap, "skfolio"),
+}
 
 
 def tables(stored):
     """One row a size and risk."""
-    columns = {
-        "periods x assets": "{periods} x {assets}", "risk": "{risk}",
-        "sk_stormc, CPU s": lambda row: seconds_cell(row["sk_stormc"]),
-        "skfolio, CPU s": lambda row: seconds_cell(row.get("skfolio")),
-        "sk_stormc, gap": lambda row: gap_cell(row["sk_stormc"]),
-        "skfolio, gap": lambda row: gap_cell(row.get("skfolio")),
-    }  # fmt: skip
-    return {"times": table(stored["results"], columns)}
+    return {"times": table(stored["results"], COLUMNS)}

@@ -11,12 +11,12 @@ below `ALIKE` count as equal, and of equal settings the one with the fewest pass
 
 import numpy as np
 
-from benchmarks._measure import a_pass, timed
-from benchmarks._tables import markdown
-from benchmarks.gallery_problems import GALLERY, Case, bounded_deviation, reference, scaled_columns, shortfall
+from benchmarks._measure import a_pass, once, timed
+from benchmarks._tables import table
+from benchmarks.gallery_problems import GALLERY, bounded_deviation, reference, scaled_columns, shortfall, start
 from sk_stormc import minimize
 
-DURATION = "3 minutes"
+DURATION = "12 minutes"
 NEEDS_DATA = False
 LIMIT = 100  # passes, as the solvers' own budget
 FACTORS = tuple(2.0**k for k in range(-3, 6))  # times the automatic learning rate
@@ -35,16 +35,16 @@ METHODS = {
 def badly_scaled_with_metric():
     """The badly scaled problem with the inverse squares of its columns as metric."""
     A, b = scaled_columns()
-    return Case("badly scaled, with a metric", bounded_deviation(A, b, metric=1 / np.mean(A**2, axis=0)))
+    return bounded_deviation(A, b, metric=1 / np.mean(A**2, axis=0))
 
 
-def measure(case, solver, seed, limit, **params):
+def measure(problem, solver, seed, limit, **params):
     """One run."""
-    n = a_pass(case.problem)
+    n = a_pass(problem)
     # the shorter budget of a quick run is given; the solvers' own is not, since they warn where theirs ends a run
     budget = {} if limit == LIMIT else {"max_ifo": limit * n}
-    _, result, warned = timed(minimize, case.problem, solver, random_state=seed, **budget, **params)
-    return shortfall(case, result.fun), result.ifo[-1] / n, warned
+    _, result, warned = timed(minimize, problem, solver, random_state=seed, **budget, **params)
+    return shortfall(problem, result.fun), result.ifo[-1] / n, warned
 
 
 def summary(runs):
@@ -63,44 +63,42 @@ def automatic_rate(problem, batch, seed):
     return result.state.state.rule.learning_rate
 
 
-def tune(case, limit, factors, batches, seeds):
+def tune(problem, limit, factors, batches, seeds):
     """The best setting of SARAH-C: its parameters, a short text, and whether its rate is at an end of the grid."""
     found = []
     for batch in batches:
-        automatic = automatic_rate(case.problem, batch, seeds[0])
+        automatic = automatic_rate(problem, batch, seeds[0])
         for factor in factors:
             params = {"learning_rate": factor * automatic, "batch_size": batch}
-            runs = [measure(case, "sarah-c", seed, limit, **params) for seed in seeds]
+            runs = [measure(problem, "sarah-c", seed, limit, **params) for seed in seeds]
             missing, passes = np.median([run[:2] for run in runs], axis=0)
             edge = factor in (factors[0], factors[-1])
             found.append(((max(missing, ALIKE), passes), params, f"{factor:g}, B={batch}", edge))
     return min(found, key=lambda entry: entry[0])[1:]
 
 
-def compare(case, limit, factors, batches, tuning, reporting):
+def compare(problem, limit, factors, batches, tuning, reporting):
     """All methods on one problem: a `summary` for each, and the setting that tuning chose."""
-    params, text, edge = tune(case, limit, factors, batches, tuning)
-    return {
-        "storm-c": summary([measure(case, "storm-c", seed, limit) for seed in reporting]),
-        "sarah-c": summary([measure(case, "sarah-c", seed, limit) for seed in reporting]),
-        "tuned": summary([measure(case, "sarah-c", seed, limit, **params) for seed in reporting]),
-        "lbfgs": summary([measure(case, "lbfgs", 0, limit)]),
-        "setting": [text, edge],
-    }
+    params, text, edge = tune(problem, limit, factors, batches, tuning)
+    ways = {"storm-c": ("storm-c", {}), "sarah-c": ("sarah-c", {}), "tuned": ("sarah-c", params)}
+    found = {}
+    for way, (solver, chosen) in ways.items():
+        found[way] = summary([measure(problem, solver, seed, limit, **chosen) for seed in reporting])
+    return {**found, "lbfgs": summary([measure(problem, "lbfgs", 0, limit)]), "setting": [text, edge]}
 
 
 def run(quick, data):
     """Measure: for each problem what `compare` returns, and its sizes and reference."""
     settings = {"limit": LIMIT, "factors": FACTORS, "batches": BATCHES, "tuning": TUNING, "reporting": REPORTING}
-    makers = [*GALLERY.values(), badly_scaled_with_metric]
+    makers = {**GALLERY, "badly scaled, with a metric": badly_scaled_with_metric}
     if quick:
         settings = {"limit": 5, "factors": (0.5, 1.0, 2.0), "batches": (64,), "tuning": (0,), "reporting": (100, 101)}
-        makers = [GALLERY[name] for name in QUICK]
+        makers = {name: GALLERY[name] for name in QUICK}
     results = {}
-    for maker in makers:
-        case = maker()
-        results[case.name] = {"best": reference(case), "start": case.start, **compare(case, **settings)}
-        print(f"{case.name}: done", flush=True)
+    for name, maker in makers.items():
+        problem = maker()
+        results[name] = {"best": reference(problem), "start": start(problem), **compare(problem, **settings)}
+        print(f"{name}: done", flush=True)
     return {"settings": {**settings, "alike": ALIKE}, "results": results}
 
 
@@ -114,24 +112,28 @@ def fraction(value):
 
 
 def shortfall_cell(entry):
-    """Median / worst (one number where they agree), and in brackets how many runs warned, where any did."""
-    text = " / ".join(dict.fromkeys(fraction(value) for value in entry["shortfall"]))
-    warned, runs = entry["warned"]
+    """Median / worst, and in brackets how many runs warned, where any did."""
+    text, (warned, runs) = once(*map(fraction, entry["shortfall"])), entry["warned"]
     if not warned:
         return text
     return f"{text} (warned)" if warned == runs else f"{text} ({warned} of {runs} warned)"
 
 
+def passes_cell(entry):
+    """Median / worst."""
+    return once(*(f"{value:.0f}" for value in entry["passes"]))
+
+
 def tables(stored):
-    """Shortfalls with warnings, and passes with the chosen settings; a * marks a rate at an end of the grid."""
-    results = stored["results"]
-    shortfalls = [[name, *(shortfall_cell(row[method]) for method in METHODS)] for name, row in results.items()]
-    passes = []
-    for name, row in results.items():
-        cells = [" / ".join(dict.fromkeys(f"{value:.0f}" for value in row[method]["passes"])) for method in METHODS]
-        text, edge = row["setting"]
-        passes.append([name, *cells, text + (" *" if edge else "")])
+    """Shortfalls with warnings, and passes with the chosen settings."""
+    rows = [{"name": name, **row} for name, row in stored["results"].items()]
+
+    def by_method(cell):
+        return {label: lambda row, method=method: cell(row[method]) for method, label in METHODS.items()}
+
+    # a * marks a rate at an end of the grid
+    setting = {"tuned: times the automatic rate, batch": lambda row: row["setting"][0] + " *" * row["setting"][1]}
     return {
-        "shortfalls": markdown(["shortfall", *METHODS.values()], shortfalls),
-        "passes": markdown(["passes", *METHODS.values(), "tuned: times the automatic rate, batch"], passes),
+        "shortfalls": table(rows, {"shortfall": "{name}", **by_method(shortfall_cell)}),
+        "passes": table(rows, {"passes": "{name}", **by_method(passes_cell), **setting}),
     }

@@ -1,11 +1,10 @@
 """Eight compositional problems of the literature: ``GALLERY`` maps names to makers. `docs/gallery.md` describes them.
 
-Each maker takes the seed of its data and returns a `Case`. The data are scikit-learn's or made here; each Phi has
-more than 1024 components, so that the default samples.
+Each maker takes the seed of its data. The data are scikit-learn's or made here; each Phi has more than 1024 components,
+so that the default samples.
 """
 
-from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 
 import numpy as np
 from scipy.special import expit
@@ -14,35 +13,26 @@ from sklearn.decomposition import PCA
 from sklearn.preprocessing import StandardScaler
 
 from sk_stormc import minimize
-from sk_stormc.problems import CompositionalProblem, FiniteSumComposition, PortfolioProblem, ProjectedBellmanProblem
+from sk_stormc.problems import FiniteSumComposition, PortfolioProblem, ProjectedBellmanProblem
 
 
-@dataclass(frozen=True)
-class Case:
-    """A problem with its name."""
-
-    name: str
-    problem: CompositionalProblem
-
-    @property
-    def start(self):
-        """Phi(x_0)."""
-        return self.problem.objective(self.problem.initial_point(np.random.default_rng(0)))
-
-
-def shortfall(case, fun):
-    """What of L-BFGS' decrease of Phi is missing, as a fraction of that decrease."""
-    return (fun - reference(case)) / (case.start - reference(case))
+def start(problem):
+    """Phi(x_0)."""
+    return problem.objective(problem.initial_point(np.random.default_rng(0)))
 
 
 @cache
-def reference(case):
+def reference(problem):
     """Phi at the best point of L-BFGS from x_0 and from two points near it."""
-    x_0 = case.problem.initial_point(np.random.default_rng(0))
+    x_0 = problem.initial_point(np.random.default_rng(0))
     away = np.random.default_rng(1).normal(size=(2, x_0.size)) * 0.1 * (1 + np.abs(x_0)) / np.sqrt(x_0.size)
-    return min(
-        minimize(case.problem, "lbfgs", x0=x, tol=1e-9, max_iter=5000).fun for x in (x_0, x_0 + away[0], x_0 + away[1])
-    )
+    points = x_0, x_0 + away[0], x_0 + away[1]
+    return min(minimize(problem, "lbfgs", x0=x, tol=1e-9, max_iter=5000).fun for x in points)
+
+
+def shortfall(problem, fun):
+    """What of L-BFGS' decrease of Phi is missing, as a fraction of that decrease."""
+    return (fun - reference(problem)) / (start(problem) - reference(problem))
 
 
 def average_precision(A, positive, ridge=1e-3):
@@ -92,7 +82,7 @@ def rank_digits(digit=8):
     Qi, Luo, Xu, Ji & Yang, "Stochastic Optimization of Areas Under Precision-Recall Curves with Provable
     Convergence", NeurIPS 2021.
     """
-    return Case("average precision", average_precision(*digits(digit)))
+    return average_precision(*digits(digit))
 
 
 def labels(seed, n=3000, d=20):
@@ -127,18 +117,13 @@ def robust_logistic(A, y, temperature, ridge=1e-3):
     )
 
 
-def robust_logistic_mild(seed=0):
-    """Logistic regression, robust in a Kullback-Leibler ball, at temperature 1.
+def robust_classification(temperature, seed=0):
+    """Logistic regression, robust in a Kullback-Leibler ball; at temperature 0.1 a few samples weigh almost all.
 
     Qi, Guo, Xu, Jin & Yang, "An Online Method for a Class of Distributionally Robust Optimization with Non-Convex
     Objectives", NeurIPS 2021.
     """
-    return Case("robust logistic, temperature 1", robust_logistic(*labels(seed), 1.0))
-
-
-def robust_logistic_sharp(seed=0):
-    """The same at temperature 0.1, where a few samples weigh almost all. Qi et al. 2021, as above."""
-    return Case("robust logistic, temperature 0.1", robust_logistic(*labels(seed), 0.1))
+    return robust_logistic(*labels(seed), temperature)
 
 
 def of_mean_loss(losses, slopes, outer_gradient, outer, A, metric=None):
@@ -187,7 +172,7 @@ def semideviation(seed=0):
     X, b = make_friedman1(2000, 10, noise=0.0, random_state=seed)
     b = b + np.random.default_rng(seed).standard_t(4, size=len(b))
     A = StandardScaler().fit_transform(np.c_[X, X**2])
-    return Case("mean-semideviation", deviation(np.c_[A, np.ones(len(b))], (b - b.mean()) / b.std()))
+    return deviation(np.c_[A, np.ones(len(b))], (b - b.mean()) / b.std())
 
 
 def entropic(seed=0):
@@ -198,7 +183,7 @@ def entropic(seed=0):
     rng = np.random.default_rng(seed)
     factors, loadings = rng.standard_t(5, size=(4000, 3)), rng.normal(size=(3, 15))
     R = 0.1 * rng.random(15) + 0.5 * factors @ loadings + rng.standard_t(5, size=(4000, 15))
-    return Case("entropic risk", PortfolioProblem(R, risk_measure="entropic", metric="variance"))
+    return PortfolioProblem(R, risk_measure="entropic", metric="variance")
 
 
 def maml(seed=0, n_tasks=10, d=5, n=1500, rate=0.3):
@@ -237,7 +222,7 @@ def maml(seed=0, n_tasks=10, d=5, n=1500, rate=0.3):
         t = np.tanh(np.einsum("jkd,kd->jk", query, u.reshape(n_tasks, d)))
         return np.mean((t - query_y) ** 2) / 2
 
-    return Case("maml", FiniteSumComposition(inner, inner_jacobian, outer_gradient, outer, n, n, d))
+    return FiniteSumComposition(inner, inner_jacobian, outer_gradient, outer, n, n, d)
 
 
 class SampledBellman(ProjectedBellmanProblem):
@@ -261,8 +246,7 @@ def policy_evaluation(seed=0, n=3000, d=8, gamma=0.9):
         return np.exp(2 * (np.cos(angle[:, None] - centres) - 1))
 
     rewards = np.sin(place) + 0.5 * np.cos(3 * place) + 0.5 * rng.normal(size=n)
-    problem = SampledBellman(features(place), features(successor), rewards, gamma, metric=None)
-    return Case("policy evaluation", problem)
+    return SampledBellman(features(place), features(successor), rewards, gamma, metric=None)
 
 
 def scaled_columns(seed=0, n=2000, d=10, spread=3.0):
@@ -300,13 +284,13 @@ def badly_scaled(seed=0):
     The objective is close to that of `semideviation`, of residuals that tanh bounds, so g is not linear or quadratic in
     x. Nocedal & Wright, "Numerical Optimization", 2006, section 2.2, on scaling.
     """
-    return Case("badly scaled", bounded_deviation(*scaled_columns(seed)))
+    return bounded_deviation(*scaled_columns(seed))
 
 
 GALLERY = {
     "average precision": rank_digits,
-    "robust logistic, temperature 1": robust_logistic_mild,
-    "robust logistic, temperature 0.1": robust_logistic_sharp,
+    "robust logistic, temperature 1": partial(robust_classification, 1.0),
+    "robust logistic, temperature 0.1": partial(robust_classification, 0.1),
     "mean-semideviation": semideviation,
     "entropic risk": entropic,
     "maml": maml,

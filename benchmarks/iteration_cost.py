@@ -8,11 +8,12 @@ share is what an iteration costs on a problem that computes nothing.
 """
 
 import operator
+from functools import partial
 
 import numpy as np
 
 from benchmarks._measure import timed
-from benchmarks._tables import markdown
+from benchmarks._tables import table
 from sk_stormc import STORMCompositional
 from sk_stormc.datasets import make_gaussian_returns
 from sk_stormc.problems import CompositionalProblem, PortfolioProblem
@@ -65,39 +66,44 @@ def algebra(R, draws, ones, product):
 
 
 def measure(n_assets, iterations=ITERATIONS, rounds=ROUNDS, n_periods=2500):
-    """Microseconds an iteration of the jobs, and the ratios of the solver's to the two of the algebra."""
+    """Microseconds an iteration of the solver, its loop and the algebra, and ratios of the first to the last."""
     R = make_gaussian_returns(n_periods, n_assets, random_state=0)
     # one record at the start and one at the end: records are not part of an iteration
     solver = STORMCompositional(0.1, 0.1, 0.01, B, B, "global", max_iter=iterations, tol=0)
-    problems = PortfolioProblem(R), Nothing(n_periods, n_assets)
     draws = np.random.default_rng(0).integers(n_periods, size=(iterations, 3, B))
-    ones = np.full(B, 1 / B)
+    run_it, ones = partial(solver.solve, random_state=0, record_every=10**9), np.full(B, 1 / B)
     jobs = [
-        lambda: solver.solve(problems[0], random_state=0, record_every=10**9),
-        lambda: algebra(R, draws, ones, operator.matmul),
-        lambda: algebra(R, draws, ones, np.ndarray.dot),
-        lambda: solver.solve(problems[1], random_state=0, record_every=10**9),
+        partial(run_it, PortfolioProblem(R)),
+        partial(run_it, Nothing(n_periods, n_assets)),
+        partial(algebra, R, draws, ones, operator.matmul),
+        partial(algebra, R, draws, ones, np.ndarray.dot),
     ]
     times = np.array([[timed(job)[0] for job in jobs] for _ in range(rounds)])[2:]
-    return np.median(times, axis=0) / iterations * 1e6, np.median(times[:, :1] / times[:, 1:3], axis=0)
+    microseconds = np.median(times, axis=0) / iterations * 1e6
+    to_at, to_dot = np.median(times[:, :1] / times[:, 2:], axis=0)
+    return {**dict(zip(("solver", "loop", "@", "dot"), microseconds, strict=True)), "to @": to_at, "to dot": to_dot}
 
 
 def run(quick, data):
     """Measure: by the number of assets, what `measure` returns."""
     sizes, effort = ((5, 10), {"iterations": 20, "rounds": 4}) if quick else (TARGETS, {})
-    results = {}
-    for n_assets in sizes:
-        (solver, at, dot, loop), (to_at, to_dot) = measure(n_assets, **effort)
-        results[n_assets] = {"solver": solver, "loop": loop, "@": at, "dot": dot, "to @": to_at, "to dot": to_dot}
+    results = {n_assets: measure(n_assets, **effort) for n_assets in sizes}
     return {"settings": {"B": B, "iterations": ITERATIONS, "rounds": ROUNDS, **effort}, "results": results}
+
+
+COLUMNS = {
+    "N": "{n_assets}",
+    "solver, us": "{solver:.1f}",
+    "of which the loop": "{loop:.1f}",
+    "algebra, `@`": "{@:.1f}",
+    "`dot`": "{dot:.1f}",
+    "over `@`": "{to @:.2f}",
+    "over `dot`": "{to dot:.2f}",
+    "at most": lambda row: str(TARGETS.get(int(row["n_assets"]), "")),
+}
 
 
 def tables(stored):
     """Microseconds an iteration, and their ratios."""
-    rows = []
-    for n_assets, row in stored["results"].items():
-        times = [f"{row[key]:.1f}" for key in ("solver", "loop", "@", "dot")]
-        ratios = [f"{row[key]:.2f}" for key in ("to @", "to dot")]
-        rows.append([n_assets, *times, *ratios, str(TARGETS.get(int(n_assets), ""))])
-    header = ["N", "solver, us", "of which the loop", "algebra, `@`", "`dot`", "over `@`", "over `dot`", "at most"]
-    return {"ratios": markdown(header, rows)}
+    rows = [{"n_assets": n_assets, **row} for n_assets, row in stored["results"].items()]
+    return {"ratios": table(rows, COLUMNS)}

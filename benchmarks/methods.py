@@ -7,10 +7,12 @@ budget and problem by itself. The grid is the product of learning rates and of t
 "auto" is what the library does untuned. A new solver needs nothing here, unless its learning rate has a schedule.
 """
 
+from functools import partial
+
 import numpy as np
 
-from benchmarks._measure import a_pass, least_variance, published, timed
-from benchmarks._tables import markdown
+from benchmarks._measure import a_pass, least_variance, once, published, timed
+from benchmarks._tables import table
 from sk_stormc import minimize
 from sk_stormc.datasets import make_bellman_problem, make_gaussian_returns
 from sk_stormc.problems import PortfolioProblem
@@ -18,7 +20,7 @@ from sk_stormc.reproduce.tuning import largest_curvature
 from sk_stormc.schedules import power
 from sk_stormc.solvers import SOLVERS
 
-DURATION = "6 minutes"
+DURATION = "8 minutes"
 NEEDS_DATA = True
 PASSES = (10, 30)
 RATES = tuple(2.0**k for k in range(-6, 4))  # times 1/L, L the largest eigenvalue of the Hessian
@@ -30,26 +32,16 @@ SETTINGS = {
     "civr": [{}, {"precision": 0.1}],
 }
 EXPONENTS = {"scgd": -3 / 4, "acc-scgd": -5 / 7, "asc-pg": -5 / 9}  # rates decrease as (k+1)^exponent
-UNTUNED = ("lbfgs",)  # a line search, full gradients: nothing to choose
 
 
-def portfolio_problems(quick, data):
-    """(name, problem, Phi*, what gaps are divided by)."""
+def problems(quick, data):
+    """(name, problem, Phi*, what gaps are divided by): portfolios; the paper's model and a Garnet, without a metric."""
     size = (300, 5) if quick else (2000, 50)
-    sets = {
-        f"Gaussian, {kappa}": make_gaussian_returns(*size, mean=4.0, condition_number=kappa, random_state=0)
-        for kappa in (4, 20)
-    }
+    for kappa in (4, 20):
+        R = make_gaussian_returns(*size, mean=4.0, condition_number=kappa, random_state=0)
+        yield f"Gaussian, {kappa}", *of_portfolio(R)
     if not quick:
-        sets["Japan"] = 100 * published(data)["Japan"]
-    for name, R in sets.items():
-        problem = PortfolioProblem(R)
-        best = least_variance(problem)
-        yield name, problem, best, abs(best)
-
-
-def bellman_problems(quick):
-    """The same of the paper's model and a Garnet, without a metric as in the papers."""
+        yield "Japan", *of_portfolio(100 * published(data)["Japan"])
     size = {"n_states": 40, "n_features": 5} if quick else {"n_states": 400, "n_features": 100}
     for name, kind in (("Bellman", "dense"), ("Garnet", "garnet")):
         problem = make_bellman_problem(**size, kind=kind, random_state=1).problem(metric=None)
@@ -57,9 +49,16 @@ def bellman_problems(quick):
         yield name, problem, best, problem.objective(np.zeros(problem.n_variables)) - best
 
 
+def of_portfolio(R):
+    """The mean-variance problem, its minimum and the size of this."""
+    problem = PortfolioProblem(R)
+    best = least_variance(problem)
+    return problem, best, abs(best)
+
+
 def grid(name, problem, rates, batches):
     """Settings of a solver, as (a short text, parameters, whether the learning rate is at an end of the grid)."""
-    if name in UNTUNED:
+    if name == "lbfgs":  # a line search, full gradients: nothing to choose
         return [("-", {}, False)]
     # the rates of "sketchy-storm" are those of a metric that is about the inverse Hessian
     L = 1.0 if name == "sketchy-storm" else largest_curvature(problem, np.zeros(problem.n_variables))
@@ -93,27 +92,17 @@ def gaps_of(problem, best, scale, name, params, seed, passes):
     return [max((result.loss_curve[i] - best) / scale, 0.0) for i in last]
 
 
-def compare(
-    problem,
-    best,
-    scale,
-    rates=RATES,
-    batches=BATCHES,
-    tuning=TUNING,
-    reporting=REPORTING,
-    passes=PASSES,
-    methods=tuple(SOLVERS),
-):
-    """Tune and report."""
-    table = {}
-    for name in methods:
+def compare(problem, best, scale, rates, batches, tuning, reporting, passes):
+    """Tune and report: by method and budget the median gap, the worst, the setting, whether it is at an end."""
+    found = {}
+    for name in SOLVERS:
         settings = grid(name, problem, rates, batches)
 
         def gaps(i, seed, name=name, settings=settings):
             return gaps_of(problem, best, scale, name, settings[i][1], seed, passes)
 
         first = np.array([gaps(i, tuning[0]) for i in range(len(settings))])
-        table[name], tuned, reported = [], {}, {}
+        found[name], tuned, reported = [], {}, {}
         for b in range(len(passes)):
             kept = np.argsort(first[:, b], kind="stable")[:KEPT]
             for i in kept:
@@ -123,8 +112,8 @@ def compare(
             if i not in reported:
                 reported[i] = [gaps(i, seed) for seed in reporting]
             final = [row[b] for row in reported[i]]
-            table[name].append((np.median(final), np.max(final), settings[i][0], settings[i][2]))
-    return table
+            found[name].append((np.median(final), np.max(final), settings[i][0], settings[i][2]))
+    return found
 
 
 def run(quick, data):
@@ -133,10 +122,9 @@ def run(quick, data):
     if quick:
         grids = {"rates": (0.125, 0.5), "batches": (16,), "tuning": (0,), "reporting": (100, 101), "passes": (2, 5)}
     results = {}
-    for problems in (portfolio_problems(quick, data), bellman_problems(quick)):
-        for name, problem, best, scale in problems:
-            results[name] = compare(problem, best, scale, **grids)
-            print(f"{name}: done", flush=True)
+    for name, problem, best, scale in problems(quick, data):
+        results[name] = compare(problem, best, scale, **grids)
+        print(f"{name}: done", flush=True)
     return {"settings": {**grids, "kept": KEPT, "others": SETTINGS}, "results": results}
 
 
@@ -151,16 +139,14 @@ def gap(value):
 
 
 def tables(stored):
-    """One table for each budget: median / worst, one number where they agree, a * at an end of the grid."""
+    """One table for each budget: median / worst, a * at an end of the grid."""
     results, found = stored["results"], {}
+
+    def text(method, problem, b):
+        median, worst, _, edge = results[problem][method][b]
+        return once(gap(median), gap(worst)) + (" *" if edge else "")
+
     for b, budget in enumerate(stored["settings"]["passes"]):
-        rows = []
-        for name in next(iter(results.values())):
-            cells = []
-            for table in results.values():
-                median, worst, _, edge = table[name][b]
-                texts = dict.fromkeys([gap(median), gap(worst)])  # once where equal
-                cells.append(" / ".join(texts) + (" *" if edge else ""))
-            rows.append([name, *cells])
-        found[f"{budget}-passes"] = markdown([f"{budget} passes", *results], rows)
+        columns = {f"{budget} passes": str, **{name: partial(text, problem=name, b=b) for name in results}}
+        found[f"{budget}-passes"] = table(next(iter(results.values())), columns)
     return found

@@ -1,4 +1,4 @@
-"""What the sketch of "sketchy-storm" adds to "storm-c": passes, component evaluations and CPU time.
+"""What the sketch of "sketchy-storm" adds to "storm-c": passes and component evaluations; and CPU time beside L-BFGS.
 
 Passes are counted twice: IFO, by which a minibatch drawn once counts once, and component evaluations, both over
 2 n_inner + n_outer. Gaps are relative to |Phi*|, for Bellman problems to the first gap.
@@ -6,22 +6,9 @@ Passes are counted twice: IFO, by which a minibatch drawn once counts once, and 
 
 import numpy as np
 
-from benchmarks._measure import (
-    GAPS,
-    LIMIT,
-    REGIONS,
-    SEEDS,
-    cell,
-    generated,
-    least_by_lbfgs,
-    least_variance,
-    median_and_worst,
-    published,
-    spread,
-    summary,
-    timed,
-)
-from benchmarks._tables import markdown
+from benchmarks import _measure
+from benchmarks._measure import by_gap, cell, least_by_lbfgs, least_variance, spread, timed
+from benchmarks._tables import table
 from sk_stormc import minimize
 from sk_stormc.datasets import make_bellman_problem, make_gaussian_returns
 from sk_stormc.problems import PortfolioProblem
@@ -29,20 +16,19 @@ from sk_stormc.problems import PortfolioProblem
 DURATION = "1 minute"
 NEEDS_DATA = True
 RULE = ("storm-c", "sketchy-storm")
+TIMED = ("storm-c", "lbfgs")
 
 
 def compare(problem, best, seeds, scale=None):
     """`median_and_worst` of the rule without and with the sketch."""
-    return {solver: median_and_worst(problem, solver, best, scale, seeds) for solver in RULE}
+    return {solver: _measure.median_and_worst(problem, solver, best, scale, seeds) for solver in RULE}
 
 
 def unseen(quick):
     """Returns that no choice was made on: Gaussian ones, and assets with five common factors."""
     for n, d in ((1100, 6),) if quick else ((3000, 20), (10_000, 40)):
-        yield (
-            f"Gaussian, condition number 1000, {n:,} x {d}",
-            make_gaussian_returns(n, d, mean=0.1, condition_number=1000, random_state=0),
-        )
+        R = make_gaussian_returns(n, d, mean=0.1, condition_number=1000, random_state=0)
+        yield f"Gaussian, condition number 1000, {n:,} x {d}", R
     for n, d in ((1100, 8),) if quick else ((5000, 50), (20_000, 100)):
         rng = np.random.default_rng(3)
         R = rng.normal(size=(n, 5)) * np.geomspace(3, 0.3, 5) @ rng.normal(size=(5, d))
@@ -52,14 +38,12 @@ def unseen(quick):
 
 def others(sets, quick):
     """Problems the sketch was not made for: (group, problem, minimum, scale); a group's rows are one of the table."""
-    daily = {name: R for name, R in sets.items() if quick or name in REGIONS}
-    for R in daily.values():
+    daily = [R for name, R in sets.items() if quick or name in _measure.REGIONS]
+    for R in daily:
         problem = PortfolioProblem(R)
         yield "variance, no metric", problem, least_variance(problem), None
-    for R in daily.values():
         problem = PortfolioProblem(R, risk_measure="entropic", metric="variance")
         yield "entropic risk (J varies)", problem, least_by_lbfgs(problem), None
-    for R in daily.values():
         problem = PortfolioProblem(R[-500:], metric="variance")
         yield "variance, the last 500 periods (full batches)", problem, least_variance(problem), None
     R = make_gaussian_returns(1100 if quick else 2000, 40, mean=0.3, condition_number=20, random_state=0) - 0.2
@@ -81,49 +65,28 @@ def milliseconds(problem, solver, seeds):
 
 
 def run(quick, data):
-    """Measure everything: by set, on other returns and problems, the CPU time."""
-    sets, seeds = (generated(), SEEDS[:2]) if quick else (published(data), SEEDS)
-    results = {"sets": {}, "cpu": {}, "generated": {}, "others": {}}
+    """Measure everything: the CPU time by set, passes on other returns and problems."""
+    sets, seeds = _measure.returns_and_seeds(quick, data)
+    results = {"cpu": {}, "generated": {}, "others": {}}
     for name, R in sets.items():
         problem = PortfolioProblem(R, metric="variance")
-        best = least_variance(problem)
-        results["sets"][name] = compare(problem, best, seeds)
-        results["cpu"][name] = {solver: milliseconds(problem, solver, seeds) for solver in (*RULE, "lbfgs")}
-        print(f"{name}: done", flush=True)
+        results["cpu"][name] = {solver: milliseconds(problem, solver, seeds) for solver in TIMED}
     for name, R in unseen(quick):
         problem = PortfolioProblem(R, metric="variance")
         results["generated"][name] = compare(problem, least_variance(problem), seeds)
-        print(f"{name}: done", flush=True)
     for group, problem, best, scale in others(sets, quick):
         results["others"].setdefault(group, []).append(compare(problem, best, seeds, scale))
-    return {"settings": {"gaps": GAPS, "seeds": seeds, "limit": LIMIT}, "results": results}
+    return {"settings": _measure.settings(seeds), "results": results}
 
 
 def tables(stored):
-    """By set to each gap; other returns; other problems; CPU time."""
-    results, found = stored["results"], {}
-    for k, gap in enumerate(("1e-3", "1e-4")):
-        rows = [
-            [name, *(cell(row[s][k]) for s in RULE)]
-            for name, row in results["sets"].items()
-        ]
-        mean = [summary([row[s][k] for row in results["sets"].values()]) for s in RULE]
-        rows.append(["mean of the medians / worst run", *mean])
-        found[gap] = markdown([f"returns, to {gap}", *RULE], rows)
-    header = [f"{solver}, to {gap}" for gap in ("1e-3", "1e-4") for solver in RULE]
-    found["generated"] = markdown(
-        ["generated returns", *header],
-        [[name, *(cell(row[s][k]) for k in range(2) for s in RULE)] for name, row in results["generated"].items()],
-    )
-    found["others"] = markdown(
-        ["", *header],
-        [
-            [group, *(spread([row[s][k] for row in rows]) for k in range(2) for s in RULE)]
-            for group, rows in results["others"].items()
-        ],
-    )
-    found["cpu"] = markdown(
-        ["returns, CPU ms of a default fit", *RULE, "lbfgs"],
-        [[name, *(f"{ms:.0f}" for ms in row.values())] for name, row in results["cpu"].items()],
-    )
-    return found
+    """Other returns; other problems."""
+    results = stored["results"]
+    generated = [{"name": name, **row} for name, row in results["generated"].items()]
+    groups = [{"name": group, "rows": rows} for group, rows in results["others"].items()]
+    of_one = by_gap(RULE, lambda row, solver, k: cell(row[solver][k]))
+    of_group = by_gap(RULE, lambda row, solver, k: spread([each[solver][k] for each in row["rows"]]))
+    return {
+        "generated": table(generated, {"generated returns": "{name}", **of_one}),
+        "others": table(groups, {"": "{name}", **of_group}),
+    }

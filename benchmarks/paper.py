@@ -5,12 +5,13 @@ taken over three blocks of seeds. The complexity is that of `sk_stormc reproduce
 """
 
 import warnings
+from functools import partial
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from benchmarks._measure import DATA, GAUSSIAN, generated, least_variance, published
-from benchmarks._tables import markdown
+from benchmarks._tables import table
 from sk_stormc import minimize
 from sk_stormc.problems import PortfolioProblem
 from sk_stormc.reproduce.complexity import EPSILONS, SEEDS, run_complexity
@@ -18,9 +19,8 @@ from sk_stormc.reproduce.portfolio import METHODS as PUBLISHED
 from sk_stormc.reproduce.valley import FallingValley
 from sk_stormc.theory import storm_parameters
 
-DURATION = "20 minutes"
+DURATION = "9 minutes"
 NEEDS_DATA = True
-PACKAGES = ()
 PARTS = ("gaussian", "daily", "complexity")
 SOLVERS = ("scgd", "asc-pg", "vrsc-pg", "sarah-c", "storm-c-paper")
 BUDGETS = (360_000, 3_000_000)  # IFO
@@ -88,49 +88,54 @@ def run_part(name, quick, images):
     return {"budgets": budgets, "sets": found}
 
 
-def interval(slope):
-    """A slope and its 95 % interval."""
-    return "{:.2f} [{:.2f}, {:.2f}]".format(*slope)
-
-
-def tables(stored):
-    """The gaps at the published constants, and the slopes."""
-    results = stored["results"]
-    makers = {"gaussian": gaussian_table, "daily": daily_table, "complexity": complexity_table}
-    return {part: make(results[part]) for part, make in makers.items() if part in results}
-
-
 def gaussian_table(found):
     """For each set and budget the gap of each method."""
-    return markdown(["set", "IFO", *SOLVERS], [
-        [name, f"{budget:,}", *(f"{row[solver]:.3g}" for solver in SOLVERS)]
-        for name, rows in found["sets"].items()
-        for budget, row in zip(found["budgets"], rows, strict=True)
-    ])  # fmt: skip
+    rows = [
+        {"set": name, "budget": budget, **row}
+        for name, by_budget in found["sets"].items()
+        for budget, row in zip(found["budgets"], by_budget, strict=True)
+    ]
+    return table(rows, {"set": "{set}", "IFO": "{budget:,}", **{solver: f"{{{solver}:.3g}}" for solver in SOLVERS}})
 
 
 def daily_table(found):
     """For each region the gaps of Algorithm 1."""
+    rows = [{"region": name, "low": min(row["small"]), "high": max(row["small"]), **row}
+            for name, row in found["sets"].items()]  # fmt: skip
     small, large = (f"gap at {budget:,} IFO" for budget in found["budgets"])
-    return markdown(["region", "curvature", "least objective", small, large, f"{large}, half the step"], [
-        [
-            name, f"{row['curvature']:.0f}", f"{row['least']:.4f}",
-            f"{row['small'][0]:.1e} ({min(row['small']):.1e} to {max(row['small']):.1e})",
-            f"{row['large']:.1e}", f"{row['half the step']:.1e}",
-        ]
-        for name, row in found["sets"].items()
-    ])  # fmt: skip
+    return table(rows, {
+        "region": "{region}",
+        "curvature": "{curvature:.0f}",
+        "least objective": "{least:.4f}",
+        small: "{small[0]:.1e} ({low:.1e} to {high:.1e})",
+        large: "{large:.1e}",
+        f"{large}, half the step": "{half the step:.1e}",
+    })  # fmt: skip
 
 
 def complexity_table(found):
-    """For each method its slopes, and its IFO at every other eps."""
-    shown = range(0, len(found["epsilons"]), 2)
-    rows, repetitions = [], sorted({row["repetition"] for row in found["rows"]})
-    for first in (row for row in found["rows"] if row["repetition"] == 0):
-        same = [row for row in found["rows"] if row["method"] == first["method"]]
-        ifo = [f"{first['ifo'][k]:.2g}" if k < len(first["ifo"]) else "-" for k in shown]
-        rows.append([first["method"], first["order"], *(interval(row["slope"]) for row in same), *ifo])
-    asked = ["-" if found["asked"][k] is None else f"{found['asked'][k]:.2g}" for k in shown]
-    rows.append(["Proposition 3.2 asks for", "3", *([""] * len(repetitions)), *asked])
-    header = ["method", "order", *(f"slope, seeds {r + 1}" for r in repetitions)]
-    return markdown([*header, *(f"eps {found['epsilons'][k]:.3g}" for k in shown)], rows)
+    """For each method its slopes with their intervals, and its IFO at every other eps."""
+    repetitions = max(row["repetition"] for row in found["rows"]) + 1
+    rows = [dict(row) for row in found["rows"] if row["repetition"] == 0]
+    for row in rows:
+        same = (other["slope"] for other in found["rows"] if other["method"] == row["method"])
+        row["slopes"] = ["{:.2f} [{:.2f}, {:.2f}]".format(*slope) for slope in same]
+    rows.append({"method": "Proposition 3.2 asks for", "order": 3, "slopes": [""] * repetitions, "ifo": found["asked"]})
+
+    def ifo(row, k):
+        return f"{row['ifo'][k]:.2g}" if k < len(row["ifo"]) and row["ifo"][k] is not None else "-"
+
+    return table(rows, {
+        "method": "{method}",
+        "order": "{order}",
+        **{f"slope, seeds {r + 1}": f"{{slopes[{r}]}}" for r in range(repetitions)},
+        **{f"eps {found['epsilons'][k]:.3g}": partial(ifo, k=k) for k in range(0, len(found["epsilons"]), 2)},
+    })  # fmt: skip
+
+
+TABLES = {"gaussian": gaussian_table, "daily": daily_table, "complexity": complexity_table}
+
+
+def tables(stored):
+    """The gaps at the published constants, and the slopes."""
+    return {part: make(stored["results"][part]) for part, make in TABLES.items() if part in stored["results"]}

@@ -8,21 +8,9 @@ it is tried on the daily returns only.
 
 import numpy as np
 
-from benchmarks._measure import (
-    GAPS,
-    GAUSSIAN,
-    LIMIT,
-    SEEDS,
-    cell,
-    generated,
-    least_by_lbfgs,
-    least_penalised_variance,
-    least_variance,
-    median_and_worst,
-    published,
-    summary,
-)
-from benchmarks._tables import markdown
+from benchmarks import _measure
+from benchmarks._measure import GAP_NAMES, GAUSSIAN, by_gap, cell, least_by_lbfgs, least_variance, summary
+from benchmarks._tables import table
 from sk_stormc.penalties import L1, Box, Simplex
 from sk_stormc.problems import PortfolioProblem
 
@@ -44,50 +32,43 @@ OBJECTIVES = {
 def problems(name, R):
     """A set's problems: (objective, problem, minimum)."""
     percent = R if name in GAUSSIAN else 100 * R
-    penalties = {
-        "long only": Simplex(),
-        "box and budget": Box(-0.1, 0.3, budget=1.0),
-        "l1": L1(0.3 * np.abs(percent.mean(0)).max()),
-    }
-    for objective in OBJECTIVES:
-        if objective in penalties:
-            problem = PortfolioProblem(percent, penalty=penalties[objective], metric="variance")
-            yield objective, problem, least_penalised_variance(problem)
-        elif objective in ("variance", "few periods"):
-            problem = PortfolioProblem(R[-PERIODS:] if objective == "few periods" else R, metric="variance")
-            yield objective, problem, least_variance(problem)
-        elif objective == "semivariance" or name not in GAUSSIAN:
-            problem = PortfolioProblem(R, risk_measure=objective, metric="variance")
-            yield objective, problem, least_by_lbfgs(problem)
+    for objective, returns in (("variance", R), ("few periods", R[-PERIODS:])):
+        problem = PortfolioProblem(returns, metric="variance")
+        yield objective, problem, least_variance(problem)
+    for objective in ("semivariance",) if name in GAUSSIAN else ("semivariance", "entropic"):
+        problem = PortfolioProblem(R, risk_measure=objective, metric="variance")
+        yield objective, problem, least_by_lbfgs(problem)
+    l1 = L1(0.3 * np.abs(percent.mean(0)).max())
+    for objective, penalty in (("long only", Simplex()), ("box and budget", Box(-0.1, 0.3, budget=1.0)), ("l1", l1)):
+        problem = PortfolioProblem(percent, penalty=penalty, metric="variance")
+        yield objective, problem, _measure.least_penalised_variance(problem)
 
 
 def run(quick, data):
     """Measure: for each objective, set and solver, what `median_and_worst` returns."""
-    sets, seeds = (generated(), SEEDS[:2]) if quick else (published(data), SEEDS)
+    sets, seeds = _measure.returns_and_seeds(quick, data)
     results = {objective: {} for objective in OBJECTIVES}
     for name, R in sets.items():
         for objective, problem, best in problems(name, R):
             solvers = [s for s in SOLVERS if s != "lbfgs" or objective not in ("long only", "box and budget")]
-            results[objective][name] = {s: median_and_worst(problem, s, best, seeds=seeds) for s in solvers}
+            found = {solver: _measure.median_and_worst(problem, solver, best, seeds=seeds) for solver in solvers}
+            results[objective][name] = found
         print(f"{name}: done", flush=True)
-    return {"settings": {"gaps": GAPS, "seeds": seeds, "limit": LIMIT}, "results": results}
+    return {"settings": _measure.settings(seeds), "results": results}
 
 
 def tables(stored):
     """By set with the variance, IFO median / worst; and over the sets for all objectives."""
     results = stored["results"]
-    header = ["returns", *(f"{solver}, to {gap:.0e}".replace("e-0", "e-") for gap in GAPS for solver in SOLVERS)]
-    rows = [
-        [name, *(cell(row[solver][k], evaluations=False) for k in range(len(GAPS)) for solver in SOLVERS)]
-        for name, row in results["variance"].items()
-    ]
-    by_objective = []
-    for objective, sets in results.items():
-        for k, gap in enumerate(GAPS):
-            entries = {solver: [row[solver][k] for row in sets.values() if solver in row] for solver in SOLVERS}
-            cells = [summary(entries[solver]) if entries[solver] else "" for solver in SOLVERS]
-            by_objective.append([OBJECTIVES[objective], f"{gap:.0e}".replace("e-0", "e-"), *cells])
+    sets = [{"name": name, **row} for name, row in results["variance"].items()]
+    of_sets = by_gap(SOLVERS, lambda row, solver, k: cell(row[solver][k], evaluations=False))
+    objectives = []
+    for objective, rows in results.items():
+        for k, gap in enumerate(GAP_NAMES):
+            found = {solver: [row[solver][k] for row in rows.values() if solver in row] for solver in SOLVERS}
+            objectives.append({"objective": OBJECTIVES[objective], "gap": gap, **found})
+    of_objectives = {solver: lambda row, solver=solver: summary(row[solver]) for solver in SOLVERS}
     return {
-        "variance": markdown(header, rows),
-        "objectives": markdown(["objective", "gap", *SOLVERS], by_objective),
+        "variance": table(sets, {"returns": "{name}", **of_sets}),
+        "objectives": table(objectives, {"objective": "{objective}", "gap": "{gap}", **of_objectives}),
     }

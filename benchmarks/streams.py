@@ -1,8 +1,7 @@
 """One pass over returns that do not fit in memory: accuracy, memory and CPU time.
 
 Gaps are relative to the closed form of the same rows, whose moments are summed in float64. For `memory` a file of
-float32 returns (1 GB) is written and fitted, each way in a process of its own, whose peak of resident memory is read
-(from /proc: this needs Linux).
+float32 returns (1 GB) is written and fitted, each way in a process of its own, whose peak of resident memory is read.
 
 `correlated` has returns z A + mean, z normal, A = I + .1 N(0, 1): their covariance has a condition number of about 1e5.
 `regimes` has thirty chunks that are distributed differently. Gaps are those to the optimum of the same rows, over the
@@ -15,20 +14,19 @@ import json
 import subprocess
 import sys
 import tempfile
-import time
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 
 from benchmarks._measure import timed
+from benchmarks._sne_fits import peak
 from benchmarks._tables import ROOT, table
 from sk_stormc import AutomaticSTORM, CompositionalPortfolio
 from sk_stormc.datasets import make_gaussian_returns
 
 DURATION = "2 minutes"
 NEEDS_DATA = False
-PACKAGES = ()
-PARTS = ("memory", "chunks", "correlated", "regimes", "speed")
 BLOCK, B = 10_000, 32
 
 
@@ -57,31 +55,23 @@ def closed_form(X):
     return lambda x: (x @ covariance @ x - mean @ x - least) / abs(least)
 
 
-def peak_memory():
-    """Peak of this process's resident memory in MB, file pages included. (getrusage's is the parent's where larger.)"""
-    status = Path("/proc/self/status").read_text(encoding="ascii")
-    return int(status.split("VmHWM:")[1].split()[0]) / 1024
-
-
 def fit(path, chunk):
     """Fit in this process, in chunks of so many rows or, for 0, whole: what is stored of it, and the weights."""
-    X, before, began = np.load(path, mmap_mode="r"), peak_memory(), time.process_time()
-    portfolio = CompositionalPortfolio(random_state=0)
+    X, before, portfolio = np.load(path, mmap_mode="r"), peak(), CompositionalPortfolio(random_state=0)
     if chunk:
-        for i in range(0, len(X), chunk):
-            portfolio.partial_fit(X[i : i + chunk])
+        seconds, _, _ = timed(streamed, portfolio, (X[i : i + chunk] for i in range(0, len(X), chunk)))
     else:
-        portfolio.fit(X)
+        seconds, _, _ = timed(portfolio.fit, X)
     return {
-        "chunk": chunk, "seconds": time.process_time() - began, "peak": peak_memory(), "imports": before,
+        "chunk": chunk, "seconds": seconds, "peak": 1024 * peak(), "imports": 1024 * before,  # MB
         "passes": float(portfolio.ifo_[-1] / (3 * len(X))), "stop_reason": portfolio.stop_reason_,
         "weights": portfolio.weights_.tolist(),
     }  # fmt: skip
 
 
-def apart(n, d, chunks):
-    """`fit` in processes of their own, on a file of n x d returns; with the relative gap in place of the weights."""
-    rows = []
+def memory(quick):
+    """`fit` of a file in chunks and whole, in processes of their own; with the relative gap in place of the weights."""
+    rows, (n, d), chunks = [], (2000, 5) if quick else (2_500_000, 100), (500,) if quick else (10_000, 0)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "returns.npy"
         write(path, n, d)
@@ -94,26 +84,11 @@ def apart(n, d, chunks):
     return rows
 
 
-def by_steps(**kwargs):
-    """A portfolio whose streams go by steps of Algorithm 1."""
-    return CompositionalPortfolio(AutomaticSTORM(batch_size=B), random_state=0, **kwargs)
-
-
-def by_moments(**kwargs):
-    """A portfolio whose streams go by moments: the default."""
-    return CompositionalPortfolio(random_state=0, **kwargs)
-
-
 def streamed(portfolio, chunks):
     """The portfolio after these chunks, and whether it has warned of the last."""
     for chunk in chunks:
         _, _, warned = timed(portfolio.partial_fit, chunk)
     return portfolio, warned
-
-
-def correlated(rng, n, A, mean):
-    """Gaussian returns of assets that are mixed by A."""
-    return rng.standard_normal((n, len(A))) @ A + mean
 
 
 def gaps(X, others, kwargs, ways):
@@ -132,37 +107,31 @@ def gaps(X, others, kwargs, ways):
     return row
 
 
-WAYS_ON = {"steps": by_steps, "moments": by_moments}
+BY_MOMENTS = {"moments": partial(CompositionalPortfolio, random_state=0)}
+WAYS = {"steps": partial(CompositionalPortfolio, AutomaticSTORM(batch_size=B), random_state=0), **BY_MOMENTS}
 KINDS = [("variance", None), ("variance", "long_only"), ("semivariance", None), ("semivariance", "long_only"),
          ("entropic", None), ("entropic", "long_only"), ("cvar", "long_only"), ("evar", "long_only")]  # fmt: skip
 
 
-def run_correlated(quick):
+def correlated(quick):
     """Streams of correlated assets, on seeds that no choice was made on."""
-    rows, d = [], 4 if quick else 100
-    rng = np.random.default_rng(2026)
-    A, mean = np.eye(d) + 0.1 * rng.standard_normal((d, d)), rng.normal(0.02, 0.03, d)
-    for n in (1000,) if quick else (30_000,):
-        X, others = correlated(rng, n, A, mean), correlated(rng, n, A, mean)
-        for risk_measure, constraint in KINDS[:6]:
+    rng, most = np.random.default_rng(2026), 4 if quick else 100
+    A, mean = np.eye(most) + 0.1 * rng.standard_normal((most, most)), rng.normal(0.02, 0.03, most)
+    rows = []
+    for n, d, kinds, ways in ((30_000, 100, KINDS[:6], WAYS), (50_000, 10, KINDS[6:], BY_MOMENTS)):
+        n, d = (1000, 4) if quick else (n, d)
+        X, others = (rng.standard_normal((n, d)) @ A[:d, :d] + mean[:d] for _ in range(2))
+        for risk_measure, constraint in kinds:
             kwargs = {"risk_measure": risk_measure, "constraint": constraint}
-            found = gaps(X, others, kwargs, WAYS_ON)
-            rows.append({"rows": n, "assets": d, **kwargs, **found})
-    n, d = (1000, 4) if quick else (50_000, 10)
-    A, mean = A[:d, :d], mean[:d]
-    X, others = correlated(rng, n, A, mean), correlated(rng, n, A, mean)
-    for risk_measure, constraint in KINDS[6:]:
-        kwargs = {"risk_measure": risk_measure, "constraint": constraint}
-        found = gaps(X, others, kwargs, {"moments": by_moments})
-        rows.append({"rows": n, "assets": d, **kwargs, **found})
+            rows.append({"rows": n, "assets": d, **kwargs, **gaps(X, others, kwargs, ways)})
     return rows
 
 
-def run_regimes(quick):
+def regimes(quick):
     """Thirty chunks, each of another distribution."""
     n, d = (300, 4) if quick else (10_000, 20)
     X = np.concatenate([make_gaussian_returns(n, d, mean=0.1, random_state=i) for i in range(3 if quick else 30)])
-    ways = {"moments": by_moments, "moments, each": lambda **kwargs: CompositionalPortfolio("moments", **kwargs)}
+    ways = {**BY_MOMENTS, "moments, each": partial(CompositionalPortfolio, "moments")}
     rows = []
     for risk_measure, constraint in KINDS[1:6:2] + KINDS[6:]:
         kwargs = {"risk_measure": risk_measure, "constraint": constraint}
@@ -170,32 +139,32 @@ def run_regimes(quick):
     return rows
 
 
-def run_speed(quick):
+def products(X):
+    """The sum of all products, whose time is that of the least that moments need."""
+    for i in range(0, len(X), 1024):
+        X[i : i + 1024].T @ X[i : i + 1024]
+
+
+def speed(quick):
     """Bytes a second of a stream in memory, chunks of 10,000."""
     n, d = (2000, 5) if quick else (250_000, 100)
-    rng = np.random.default_rng(0)
-    X = rng.standard_normal((n, d)) + 0.05
-    began = time.process_time()
-    for i in range(0, n, 1024):
-        X[i : i + 1024].T @ X[i : i + 1024]
-    alone, rows = X.nbytes / (time.process_time() - began) / 1e9, []
+    X, rows = np.random.default_rng(0).standard_normal((n, d)) + 0.05, []
+    alone = X.nbytes / timed(products, X)[0] / 1e9
     for risk_measure, constraint in KINDS[:6]:
         row = {"risk_measure": risk_measure, "constraint": constraint, "products": alone}
-        for name, make in WAYS_ON.items():
+        for name, make in WAYS.items():
             portfolio = make(risk_measure=risk_measure, constraint=constraint)
-            used, _, _ = timed(streamed, portfolio, np.split(X, range(BLOCK, n, BLOCK)))
-            row[name] = X.nbytes / used / 1e9
+            row[name] = X.nbytes / timed(streamed, portfolio, np.split(X, range(BLOCK, n, BLOCK)))[0] / 1e9
         rows.append(row)
     return rows
 
 
+PARTS = {part.__name__: part for part in (memory, correlated, regimes, speed)}
+
+
 def run_part(name, quick, images):
     """Measure one part."""
-    if name == "memory":
-        return apart(2000, 5, (500,)) if quick else apart(2_500_000, 100, (10_000, 0))
-    if name == "chunks":
-        return apart(2000, 5, (100,)) if quick else apart(100_000, 100, (1, 37, 10_000))
-    return {"correlated": run_correlated, "regimes": run_regimes, "speed": run_speed}[name](quick)
+    return PARTS[name](quick)
 
 
 def warned(key):
@@ -205,14 +174,12 @@ def warned(key):
 
 SIZE = {"rows x assets": "{rows:,} x {assets}", "risk": "{risk_measure}"}
 CONSTRAINT = {"constraint": lambda row: row["constraint"] or "none"}
-FITS = {
-    "": lambda row: f"`partial_fit`, chunks of {row['chunk']:,}" if row["chunk"] else "`fit(memmap)`",
-    "passes": "{passes:.3g}", "relative gap to the closed form": "{gap:.1e}", "peak memory": "{peak:.0f} MB",
-    "of it imports": "{imports:.0f} MB", "CPU seconds": "{seconds:.1f}",
-}  # fmt: skip
 COLUMNS = {
-    "memory": FITS,
-    "chunks": FITS,
+    "memory": {
+        "": lambda row: f"`partial_fit`, chunks of {row['chunk']:,}" if row["chunk"] else "`fit(memmap)`",
+        "passes": "{passes:.3g}", "relative gap to the closed form": "{gap:.1e}", "peak memory": "{peak:.0f} MB",
+        "of it imports": "{imports:.0f} MB", "CPU seconds": "{seconds:.1f}",
+    },
     "correlated": {
         **SIZE, **CONSTRAINT, "by steps": warned("steps"), "by moments": warned("moments"),
         "sampling error": "{error:.1e}",

@@ -1,7 +1,7 @@
 """Values of states to decide with: how often intervals hold, what policies are worth off policy, and the time of a fit.
 
 Intervals of 90 % are of 500 logs of small models whose values are known. Seeds of the logs are used for nothing else.
-The plain numpy of each estimator stands beside it; that of intervals has the normal quantile and no correction.
+Beside the intervals are those of plain numpy, with the normal quantile and no correction.
 """
 
 import warnings
@@ -17,7 +17,7 @@ from benchmarks._measure import timed
 from benchmarks._tables import table
 from sk_stormc import ActionValueEstimator, BellmanValueEstimator, off_policy_value
 
-DURATION = "10 minutes"
+DURATION = "18 minutes"
 NEEDS_DATA = False
 PACKAGES = ("numpy", "scikit-learn")
 LOGS, SEED = 500, 1_000_000
@@ -49,39 +49,39 @@ def coverage(quick):
         for policy, first in TARGETS.items():
             truth = model.values(first)
             for n in EPISODES:
-                found = np.array([
-                    in_intervals(model.draw(n, SEED + k), n_states, first, truth) for k in range(8 if quick else LOGS)
-                ])  # fmt: skip
-                every, mean, stream, fading, plain, ours, numpys = np.nanmean(found, axis=0)
-                rows.append({
-                    "model": name, "policy": policy, "episodes": n, "states": every, "mean": mean, "stream": stream,
-                    "fading": fading, "numpy": plain,
-                    "rmse": np.sqrt(ours), "numpy_rmse": np.sqrt(numpys),
-                })  # fmt: skip
+                logs = [model.draw(n, SEED + k) for k in range(8 if quick else LOGS)]
+                found = [in_intervals(log, n_states, first, truth) for log in logs]
+                means = {key: np.nanmean([of_log[key] for of_log in found]) for key in found[0]}
+                errors = {key: np.sqrt(means.pop(key)) for key in ("rmse", "numpy_rmse")}
+                rows.append({"model": name, "policy": policy, "episodes": n, **means, **errors})
     return rows
 
 
 def in_intervals(log, n_states, first, truth):
     """Shares of values within their intervals, and mean squared errors, of one log; of states that it leaves."""
     ratio, parts = models.ratios(log, first), columns(log, n_states)
-    seen = np.unique(log.state)
-    value, states = lstd().fit(**parts, importance_ratio=ratio), np.eye(n_states)
-    low, high = value.value_interval(states).T
-    ends = value.value_interval(states, mean=True)
-    streams = lstd(), lstd(half_life=len(log.y) / 4)
+    seen, states = np.unique(log.state), np.eye(n_states)
+    value, stream, fading = lstd().fit(**parts, importance_ratio=ratio), lstd(), lstd(half_life=len(log.y) / 4)
     for rows in np.array_split(np.arange(len(log.y)), 4):
         part = {name: column[rows] for name, column in parts.items()}
-        for stream in streams:
-            stream.partial_fit(**part, importance_ratio=ratio[rows])
+        for of_parts in (stream, fading):
+            of_parts.partial_fit(**part, importance_ratio=ratio[rows])
     x, error = models.numpy_lstd(log, ratio, n_states)
-    share = [np.mean((low < truth)[seen] & (truth < high)[seen])]
-    share.append(ends[0] < truth.mean() < ends[1] if len(seen) == n_states else np.nan)
-    for stream in streams:
-        down, up = stream.value_interval(states).T
-        share.append(np.mean((down < truth)[seen] & (truth < up)[seen]))
-    share.append(np.mean(abs(x - truth)[seen] < NORMAL * error[seen]))
-    errors = (np.mean((estimate - truth)[seen] ** 2) for estimate in (value.predict(states), x))
-    return [*share, *errors]
+
+    def share(model):
+        low, high = model.value_interval(states).T
+        return np.mean((low < truth)[seen] & (truth < high)[seen])
+
+    low, high = value.value_interval(states, mean=True)
+    return {
+        "states": share(value),
+        "mean": low < truth.mean() < high if len(seen) == n_states else np.nan,
+        "stream": share(stream),
+        "fading": share(fading),
+        "numpy": np.mean(abs(x - truth)[seen] < NORMAL * error[seen]),
+        "rmse": np.mean((value.predict(states) - truth)[seen] ** 2),
+        "numpy_rmse": np.mean((x - truth)[seen] ** 2),
+    }
 
 
 def off_policy(quick):
@@ -91,63 +91,28 @@ def off_policy(quick):
     for first in (0.6, 0.75):
         truth = model.values(first).mean()
         for n in EPISODES[1:]:
-            found = {method: [] for method in METHODS}
-            for k in range(4 if quick else LOGS):
-                log = model.draw(n, SEED + LOGS + k)
-                ratio, parts = models.ratios(log, first), columns(log, n_states)
-                plain = models.numpy_off_policy(log, ratio, first)
-                for method in METHODS:
-                    value = worth(method, log, parts, ratio, first)
-                    low, high = value.interval()
-                    found[method].append((low < truth < high, value.value - truth, plain[method] - truth,
-                                          value.std_error, value.effective_size))  # fmt: skip
+            logs = [model.draw(n, SEED + LOGS + k) for k in range(4 if quick else LOGS)]
             for method in METHODS:
-                inside, ours, numpys, error, size = np.array(found[method]).T
+                values = [worth(method, log, n_states, first) for log in logs]
+                low, high = np.array([value.interval() for value in values]).T
+                errors = np.array([value.value for value in values]) - truth
+                std_errors = np.array([value.std_error for value in values])
                 rows.append({
-                    "first": first, "episodes": n, "method": method, "coverage": inside.mean(), "truth": truth,
-                    "rmse": np.sqrt(np.mean(ours**2)), "numpy_rmse": np.sqrt(np.mean(numpys**2)),
-                    "bias": ours.mean(), "std_error": np.sqrt(np.mean(error**2)), "size": np.median(size),
+                    "first": first, "episodes": n, "method": method, "truth": truth, "bias": errors.mean(),
+                    "coverage": np.mean((low < truth) & (truth < high)), "rmse": np.sqrt(np.mean(errors**2)),
+                    "std_error": np.sqrt(np.mean(std_errors**2)),
+                    "size": np.median([value.effective_size for value in values]),
                 })  # fmt: skip
     return rows
 
 
-def worth(method, log, parts, ratio, first):
+def worth(method, log, n_states, first):
     """The value of the policy that takes the first action with this probability."""
-    target = np.tile([first, 1 - first], (parts["X"].shape[1], 1))
     return off_policy_value(
-        importance_ratio=ratio, gamma=models.GAMMA, method=method, action=log.action, target=target, cv=2,
-        estimator=ActionValueEstimator(fit_intercept=False, alpha=1e-6), **parts,
+        importance_ratio=models.ratios(log, first), gamma=models.GAMMA, method=method, action=log.action, cv=2,
+        target=np.tile([first, 1 - first], (n_states, 1)),
+        estimator=ActionValueEstimator(fit_intercept=False, alpha=1e-6), **columns(log, n_states),
     )  # fmt: skip
-
-
-def cut_off(quick):
-    """Coverage of doubly robust estimates where episodes are cut off, and of the direct method."""
-    n_states, goes_on, seed = MODELS["8 states, steps to the end 10"]
-    model, rows = models.Model(n_states, goes_on, seed), []
-    for first in (0.5, 0.7):
-        truth = model.values(first).mean()
-        for steps in (None, 3, 6):
-            for n in EPISODES[1:]:
-                found = {name: [] for name in ("dr", "wdr", "direct")}
-                for k in range(4 if quick else LOGS):
-                    log = model.draw(n, SEED + 2 * LOGS + k)
-                    step = np.arange(len(log.y)) - np.searchsorted(log.episode, log.episode)
-                    log = models.Episodes(*(part[step < (steps or np.inf)] for part in log))
-                    ratio, parts = models.ratios(log, first), columns(log, n_states)
-                    for method in ("dr", "wdr"):
-                        value = worth(method, log, parts, ratio, first)
-                        low, high = value.interval()
-                        found[method].append((low < truth < high, value.value - truth))
-                    value = lstd().fit(**parts, importance_ratio=ratio)
-                    low, high = value.value_interval(np.eye(n_states), mean=True)
-                    error = value.predict(np.eye(n_states)).mean() - truth
-                    found["direct"].append((low < truth < high, error))
-                row = {"first": first, "steps": steps, "episodes": n}
-                for name, cells in found.items():
-                    inside, error = np.array(cells).T
-                    row |= {f"{name}_coverage": inside.mean(), f"{name}_rmse": np.sqrt(np.mean(error**2))}
-                rows.append(row)
-    return rows
 
 
 def cpu(quick):
@@ -157,21 +122,11 @@ def cpu(quick):
         rng = np.random.default_rng(0)
         X = rng.normal(size=(n + 1, d))
         X, next_X, terminal = X[:-1], 0.5 * X[:-1] + X[1:], rng.random(n) < 0.01
-        y = X @ rng.normal(size=d) + rng.normal(size=n)
-        ways = {
-            "numpy": lambda X=X, next_X=next_X, y=y, terminal=terminal: plain_products(X, next_X, y, terminal),
-            "lstd": lambda X=X, next_X=next_X, y=y, terminal=terminal: fit("auto", X, next_X, y, terminal),
-            "storm-c": lambda X=X, next_X=next_X, y=y, terminal=terminal: fit("storm-c", X, next_X, y, terminal),
-        }
-        found = {name: [] for name in ways}
-        for _ in range(2 if quick else 7):
-            for name, way in ways.items():
-                found[name].append(timed(way)[0])
-        seconds = {name: np.array(used) for name, used in found.items()}
-        rows.append({
-            "n": n, "d": d, "numpy": np.median(seconds["numpy"]),
-            **{name: np.median(seconds[name] / seconds["numpy"]) for name in ("lstd", "storm-c")},
-        })  # fmt: skip
+        log = X, next_X, X @ rng.normal(size=d) + rng.normal(size=n), terminal
+        ways = (plain_products, *log), (fit, "auto", *log), (fit, "storm-c", *log)
+        seconds = np.array([[timed(*way)[0] for way in ways] for _ in range(2 if quick else 7)])
+        lstd_over, storm_over = np.median(seconds[:, 1:] / seconds[:, :1], axis=0)
+        rows.append({"n": n, "d": d, "numpy": np.median(seconds[:, 0]), "lstd": lstd_over, "storm-c": storm_over})
     return rows
 
 
@@ -207,7 +162,7 @@ def ridge(quick):
     return rows
 
 
-PARTS = ("coverage", "off_policy", "cut_off", "cpu", "ridge")
+PARTS = {part.__name__: part for part in (coverage, off_policy, cpu, ridge)}
 
 
 def run_part(name, quick, images):
@@ -215,8 +170,7 @@ def run_part(name, quick, images):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # features that are nearly collinear
         warnings.filterwarnings("ignore", "the (uncertainty of values|value) is")  # of few episodes, on purpose
-        parts = {"coverage": coverage, "off_policy": off_policy, "cut_off": cut_off, "cpu": cpu, "ridge": ridge}
-        return parts[name](quick)
+        return PARTS[name](quick)
 
 
 COLUMNS = {
@@ -227,15 +181,8 @@ COLUMNS = {
     },
     "off_policy": {
         "probability, for .5": "{first:g}", "episodes": "{episodes}", "method": '"{method}"',
-        "90 % intervals hold": "{coverage:.1%}", "RMSE": "{rmse:.3g}", "numpy's": "{numpy_rmse:.3g}",
+        "90 % intervals hold": "{coverage:.1%}", "RMSE": "{rmse:.3g}",
         "bias": "{bias:.2g}", "standard error": "{std_error:.3g}", "effective size": "{size:.0f}",
-    },
-    "cut_off": {
-        "probability, for .5": "{first:g}",
-        "cut after": lambda row: f"{row['steps']} steps" if row["steps"] else "never",
-        "episodes": "{episodes}", '"dr"': "{dr_coverage:.1%}", '"wdr"': "{wdr_coverage:.1%}",
-        "`value_interval`": "{direct_coverage:.1%}", 'RMSE of "dr"': "{dr_rmse:.3g}", 'RMSE of "wdr"': "{wdr_rmse:.3g}",
-        "RMSE of values": "{direct_rmse:.3g}",
     },
     "cpu": {
         "transitions": "{n:,}", "features": "{d}", "numpy's LSTD, ms": lambda row: f"{1e3 * row['numpy']:.0f}",

@@ -59,13 +59,13 @@ def test_batches_grow_until_their_curvatures_are_comparable(monkeypatch, n, size
 @pytest.mark.parametrize("given", [{"batch_size": 16}, {"learning_rate": 0.1}, {"batch_size": (16, 16, None)}])
 def test_parameters_that_are_given_do_not_change(monkeypatch, given):
     monkeypatch.setattr(automatic, "first_batches", lambda *args: pytest.fail("changed"))
-    _, _, s = begin(rank_digits().problem, **given)
+    _, _, s = begin(rank_digits(), **given)
     assert s.batch_size == ((16, 16, None) if given.get("batch_size") == (16, 16, None) else (16, 16, 16))
     assert s.own_size == ("batch_size" not in given) and s.own_rate == ("learning_rate" not in given)
 
 
 def test_every_kind_is_sampled_if_one_is():
-    oracle = Oracle(rank_digits().problem, 0)
+    oracle = Oracle(rank_digits(), 0)
     assert balance(oracle, (16, 16, None)) == balance(oracle, (None, None, 16)) == (16, 16, 16)
     assert balance(oracle, (100, 16, None)) == (100, 16, None)  # unless it has few components
     assert balance(oracle, ALL) == ALL
@@ -100,7 +100,7 @@ def test_u_follows_its_jacobian_if_f_has_components_to_sample(n_outer):
 # when an anchor is due
 
 
-@pytest.mark.parametrize("make", [lambda: portfolio(metric="variance"), lambda: rank_digits().problem])
+@pytest.mark.parametrize("make", [lambda: portfolio(metric="variance"), lambda: rank_digits()])
 def test_a_stretch_costs_half_an_anchor_or_a_quarter_if_the_gradient_is_a_tenth(make):
     problem = make()
     for seed in range(4):
@@ -186,7 +186,7 @@ def test_failures_halve_the_learning_rate_and_enlarge_batches_in_turn():
 
 @pytest.mark.parametrize(("factor", "kept"), [(0.45, 3), (0.55, 1)])
 def test_anchors_are_discarded_after_a_combination_that_predicted_badly(factor, kept):
-    oracle, solver, s = begin(GALLERY["maml"]().problem)
+    oracle, solver, s = begin(GALLERY["maml"]())
     while len(s.anchors) < 2:
         solver.step(oracle, s)
         s.t += 1
@@ -199,7 +199,7 @@ def test_anchors_are_discarded_after_a_combination_that_predicted_badly(factor, 
 
 
 def test_the_best_anchor_is_returned_unless_the_last_iterate_is_better():
-    problem = rank_digits().problem
+    problem = rank_digits()
     a_pass, n_anchors = 2 * problem.n_inner + problem.n_outer, 0
     for k in range(0, 20, 4):
         result = minimize(problem, random_state=k, tol=0, max_ifo=int((4 + 0.37 * k) * a_pass))

@@ -5,7 +5,7 @@ import warnings
 import pytest
 from sklearn.exceptions import ConvergenceWarning
 
-from benchmarks.gallery_problems import GALLERY, average_precision, digits, shortfall
+from benchmarks.gallery_problems import GALLERY, average_precision, digits, shortfall, start
 from sk_stormc import minimize
 
 RUNS = [
@@ -18,13 +18,13 @@ RUNS = [
 @pytest.mark.parametrize("name, seed", RUNS)
 def test_default_solver(name, seed):
     """The decrease is within 1 % of that of L-BFGS. On the badly scaled problem the budget may end first."""
-    case = GALLERY[name]()
+    problem = GALLERY[name]()
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        result = minimize(case.problem, random_state=seed)
-    missing = shortfall(case, result.fun)
+        result = minimize(problem, random_state=seed)
+    missing = shortfall(problem, result.fun)
     warned = [w for w in caught if issubclass(w.category, ConvergenceWarning)]
-    assert result.fun < case.start
+    assert result.fun < start(problem)
     assert missing > -0.01, "the reference is not the minimum"
     if name == "badly scaled":
         assert missing <= 0.01 or warned

@@ -47,8 +47,8 @@ def test_a_release_shows_its_own_tables():
 # running and measuring
 
 
-SLOW = ("maps", "large_maps", "bellman", "values", "streams", "methods", "newer", "desk")
-SLOW += ("desk_cases", "portfolio", "gallery", "paper")
+SLOW = ("maps", "large_maps", "values", "streams", "methods", "newer", "desk", "desk_cases", "portfolio", "gallery")
+SLOW += ("paper",)
 
 
 @pytest.mark.parametrize("name", [pytest.param(b, marks=pytest.mark.slow) if b in SLOW else b for b in BENCHMARKS])
