@@ -38,7 +38,7 @@ def fit(X, **params):
         ("0.2 >= energy", [-1, -1, 0, 0, 0, 0], -0.2, INF),
         ("US bonds == 2 * gold", [0, 0, 1, -2, 0, 0], 0, 0),
         ("'US bonds' - .5*gold + 1e-1 >= .6 - tech", [0, 0, 1, -0.5, 1, 0], 0.5, INF),
-        ("oil * 2 + gas <= 0.1 + metal", [2, 1, 0, -1, 0, 0], -INF, 0.1),
+        ("oil * 2 + gas <= 0.01 + metal", [2, 1, 0, -1, 0, 0], -INF, 0.01),
     ],
 )
 def test_texts(constraint, row, lower, upper):
