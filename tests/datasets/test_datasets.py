@@ -251,11 +251,7 @@ def test_gaussian_returns_have_their_moments(condition_number):
 
 
 def test_gaussian_returns_depend_on_the_seed():
-    directions = []
-    for seed in range(2):
-        returns = make_gaussian_returns(20_000, 4, condition_number=50.0, random_state=seed)
-        directions.append(np.linalg.eigh(np.cov(returns, rowvar=False))[1][:, -1])
-    assert abs(directions[0] @ directions[1]) < 0.99 and np.abs(directions).max() < 0.99  # no axis
     returns = make_gaussian_returns(random_state=3)
+    assert abs(returns - make_gaussian_returns(random_state=4)).max() > 1
     assert returns.shape == (2000, 200) and abs(returns.mean() - 4.0) < 0.05
     np.testing.assert_array_equal(returns, make_gaussian_returns(random_state=np.random.RandomState(3)))

@@ -7,7 +7,6 @@ import pytest
 from definitions import MEASURES, make_returns
 from helpers import Callback
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.model_selection import GridSearchCV, TimeSeriesSplit
 
 from sk_stormc import AutomaticSTORM, CompositionalPortfolio
 from sk_stormc.callbacks import Checkpoint, EarlyStopping, TimeLimit
@@ -62,13 +61,6 @@ def test_storm_c_stays_storm_c(tmp_path):
     file = np.memmap(tmp_path / "returns", dtype=float, mode="w+", shape=(300, 6))
     file[:] = R
     assert isinstance(long_only().fit(file).solver_, AutomaticSTORM)  # "auto" of returns in a file
-
-
-def test_parameters_of_the_solver_are_those_of_storm_c():
-    portfolio = CompositionalPortfolio().set_params(solver__learning_rate=0.5)
-    assert isinstance(portfolio.solver, AutomaticSTORM) and portfolio.solver.learning_rate == 0.5
-    search = GridSearchCV(long_only(max_iter=30, tol=0), {"solver__batch_size": [8, 32]}, cv=TimeSeriesSplit(2)).fit(R)
-    assert isinstance(search.best_estimator_.solver_, AutomaticSTORM)
 
 
 @pytest.mark.parametrize(

@@ -148,15 +148,6 @@ def test_tail_risks(measure, half_life):
         assert portfolio.loss_curve_[-1] == pytest.approx(-portfolio.score(X), rel=0.02)
 
 
-def test_regimes():
-    """The objective over rows of other regimes is known by moments, and nothing diverges."""
-    chunks = [make_gaussian_returns(1000, 20, mean=0.1, random_state=i) for i in range(12)]
-    portfolio = CompositionalPortfolio("moments", **LONG)
-    for chunk in chunks:
-        assert portfolio.partial_fit(chunk).stop_reason_ == "exhausted"
-    assert abs(excess(np.concatenate(chunks), portfolio, **LONG)) < 1e-6
-
-
 @pytest.mark.parametrize(
     ("params", "mean", "seed"),
     [

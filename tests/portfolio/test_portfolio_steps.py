@@ -271,8 +271,6 @@ def test_callbacks_see_weights_and_exact_values(measure):
     assert seen[0][1] == pytest.approx(utility(seen[0][0], R, measure), rel=1e-5)
 
 
-
-
 @pytest.mark.slow
 def test_costs_alone_on_few_periods_end_in_a_warning():
     """It ended in scipy's "f(a) and f(b) must have different signs", or at weights of 400."""

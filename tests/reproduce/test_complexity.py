@@ -98,15 +98,6 @@ def test_the_average_is_that_over_all_iterates():
     np.testing.assert_allclose(coarse[-30:], same[-30:], rtol=0.02)
 
 
-@pytest.mark.slow
-def test_measured_ifo_grows_and_depends_on_the_seeds_only():
-    first, again, other = (run_complexity(["scgd"], EPS, n_seeds=4, first_seed=r)[0] for r in (0, 0, 1))
-    assert np.array_equal(first.ifo, again.ifo) and first.slope == again.slope
-    assert (np.diff(first.ifo) > 0).all() and first.resampled.shape == (200, 3)
-    assert not np.array_equal(first.resampled, other.resampled)
-    np.testing.assert_allclose(first.ifo, other.ifo, rtol=0.3)
-
-
 def test_what_is_not_reached_is_left_out():
     both = run_complexity(["scgd"], EPS, n_seeds=2, max_ifo=1000)
     assert all(1 <= len(m.ifo) < 3 and m.ifo.max() <= 1000 for m in both)

@@ -11,11 +11,10 @@ from stream_helpers import RETURNS, STREAMING, chunks, result_bits, solver_for_s
 
 from sk_stormc import minimize
 from sk_stormc.datasets import make_gaussian_returns
-from sk_stormc.engine import Limit, StepRule
 from sk_stormc.engine.oracle import KINDS
 from sk_stormc.engine.steps import N_BATCHES
 from sk_stormc.penalties import L1, Box
-from sk_stormc.problems import Advice, PortfolioProblem, StreamingProblem, check_problem
+from sk_stormc.problems import PortfolioProblem, StreamingProblem, check_problem
 from sk_stormc.solvers import STORMCompositional
 
 
@@ -144,22 +143,6 @@ def test_max_ifo_and_max_iter_on_a_stream():
     assert minimize(stream_of(RETURNS), max_iter=7, random_state=0).n_iter == 7
     result = minimize(stream_of(RETURNS), max_ifo=3000, random_state=0)
     assert result.stop_reason == "max_ifo" and 3000 - 96 < result.ifo[-1] <= 3000
-
-
-# schedules
-
-
-def test_advice_on_steps_holds_and_on_batch_sizes_does_not():
-    def make(R):
-        problem = PortfolioProblem(R)
-        problem.advice = Advice(
-            learning_rate=0.02, tracking=False, normalization="global", precision=0.5, batch_size=None, max_iter=7
-        )
-        return problem
-
-    s = minimize(StreamingProblem([RETURNS], make), random_state=0).state.state
-    assert s.rule == StepRule(0.02, Limit(0.5)) and s.momentum == (1.0,) * 3
-    assert s.batch_size == (32, 32, 32)
 
 
 # StreamingProblem

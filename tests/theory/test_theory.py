@@ -77,26 +77,6 @@ def test_corrected_parameters_satisfy_everything(case):
     assert all(0 < a < 1 for a in (p.a_g, p.a_dg, p.a_phi)) and p.eta == 1 / k.L_phi
 
 
-@settings(max_examples=30, deadline=None)
-@given(cases())
-def test_the_three_terms_are_equal(case):
-    k, eps = case
-    p = storm_parameters(k, eps, round_up=False)
-    c, D = 2 * k.M_g + math.sqrt(k.H_2), 32 / 3 * k.L_phi * k.Delta
-    thirds = [
-        k.M_g**2 / (p.a_g * p.B_g * k.L_phi**2) * 864 * k.M_g**2 * k.L_f**2,
-        k.H_3 / (D * p.a_g * p.S_g) * 864 * k.M_g**2 * k.L_f**2,
-        p.a_g * k.H_3 / (p.B_g * eps**2) * 864 * k.M_g**2 * k.L_f**2,
-        k.L_g**2 / (p.a_dg * p.B_dg * k.L_phi**2) * 864 * k.M_f**2,
-        k.H_2 / (D * p.a_dg * p.S_dg) * 864 * k.M_f**2,
-        p.a_dg * k.H_2 / (p.B_dg * eps**2) * 864 * k.M_f**2,
-        432 * p.K_0 / (p.a_phi * p.B_f),
-        432 * k.M_g**2 * k.H_1 / (D * p.a_phi * p.S_f),
-        864 * p.a_phi * c**2 * k.H_1 / (p.B_f * eps**2),
-    ]
-    np.testing.assert_allclose(thirds, 1, rtol=1e-9)
-
-
 def test_printed_parameters_fail():
     eps = 0.1
     p = storm_parameters(UNIT, eps, variant="paper", round_up=False)

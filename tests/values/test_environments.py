@@ -98,12 +98,6 @@ def test_actions_are_independent_of_what_the_environment_draws():
         (spaces.Discrete(6, start=-1), lambda c: np.int64(c), [1], [0, 0, 1, 0, 0, 0]),
         (spaces.MultiDiscrete([5, 2]), lambda c: np.array([c, 1]), [1, 1], [0, 1, 0, 0, 0, 0, 1]),
         (
-            spaces.Tuple([spaces.Discrete(5), spaces.Box(0, 9, (2,), np.float32)]),
-            lambda c: (c, np.array([c, 7], np.float32)),
-            [1, 1, 7],
-            [0, 1, 0, 0, 0, 1, 7],
-        ),
-        (
             spaces.Dict({"b": spaces.Discrete(2), "a": spaces.Dict({"c": spaces.Discrete(5)})}),
             lambda c: {"b": 1, "a": {"c": c}},
             [1, 1],

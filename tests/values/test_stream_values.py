@@ -125,8 +125,6 @@ def test_the_last_row_of_a_batch_counts():
     assert abs(value.td_error(**some(parts, slice(-1, None)))) < 0.5  # 3 without this row
 
 
-
-
 def blas():
     """The largest number of threads of a BLAS library."""
     return max(library["num_threads"] for library in ThreadpoolController().info() if library["user_api"] == "blas")
