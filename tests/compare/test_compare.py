@@ -208,23 +208,3 @@ def test_the_command(capsys, tmp_path, monkeypatch):
     assert [row["solver"] for row in table] == ["storm-c", "lbfgs"] and float(table[0]["passes_median"]) > 0
     for name in ("compare_passes.png", "compare_seconds.png"):
         assert image.imread(tmp_path / "here" / name).std() > 0.02
-
-
-@pytest.mark.parametrize(
-    "args, message",
-    [
-        (["--solvers", "storm-c"], "--data"),
-        (["--data", "r.csv", "--solvers", "adam"], "'adam'"),
-        (["--data", "r.csv", "--out", "no/where"], "expected a directory"),
-        (["--data", "r.csv", "--risk-aversion", "0"], "expected a number > 0, got '0'"),
-    ],
-)
-def test_errors_of_the_command(capsys, tmp_path, monkeypatch, args, message):
-    monkeypatch.chdir(tmp_path)
-    np.savetxt("r.csv", RETURNS[:50], delimiter=",")
-    try:
-        code = main(["compare", *args])
-    except SystemExit as stop:
-        code = stop.code
-    error = capsys.readouterr().err.splitlines()[-1]
-    assert code == 2 and error.startswith("error: ") and message in error

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 from definitions import INF, least, make_returns, risk, utility
-from helpers import few_of
 from scipy.optimize import approx_fprime
 
 from sk_stormc import minimize
@@ -68,25 +67,6 @@ def test_lower_bounds_of_the_minimum(measure, more, mean):
         assert q @ losses == pytest.approx(risk(-losses, measure, **more), abs=2e-5)
         if measure in ("cvar", "evar"):
             assert (q >= 0).all() and q.sum() == pytest.approx(1.0)
-
-
-@pytest.mark.parametrize(("measure", "more"), few_of(KINDS, 3, 4))
-def test_minimize(measure, more):
-    R = 100 * make_returns(400, 4, seed=5)
-    problem = PortfolioProblem(R, risk_measure=measure, penalty=Simplex(), metric="variance", **more)
-    w = problem.weights_of(minimize(problem, random_state=0, max_iter=300).x)
-    best = least(R, measure, low=0.0, budget=1.0, **more)
-    assert best - 1e-6 <= problem.value_at(w) <= best + 0.02 * abs(best)
-
-
-def test_objectives_without_a_minimum_are_known():
-    R = make_returns(50)
-    assert PortfolioProblem(R).unbounded_below() is None and PortfolioProblem(R, INF).unbounded_below() is False
-    assert PortfolioProblem(R[:6]).unbounded_below() is True
-    assert PortfolioProblem(R[:6], penalty=Box(-np.inf, np.inf, budget=1.0)).unbounded_below() is None
-    assert PortfolioProblem(np.c_[R, np.ones(50)]).unbounded_below() is True
-    for gain in (R + 1, -R - 1):
-        assert PortfolioProblem(gain, risk_measure="entropic").unbounded_below() is True
 
 
 def test_a_path_has_no_batches():

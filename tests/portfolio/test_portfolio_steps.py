@@ -112,11 +112,6 @@ def test_cash_among_assets_of_very_different_units(n):
     assert abs(constant.weights_.sum() - 1) <= 1e-10 and constant.loss_curve_[-1] == pytest.approx(-0.3, rel=1e-12)
 
 
-def test_an_l1_norm_so_large_that_all_weights_are_zero():
-    portfolio = fit(mixed_returns(), l1=1e3)
-    assert not portfolio.weights_.any() and portfolio.stop_reason_ == "converged"
-
-
 @pytest.mark.parametrize("solver", slow_but(SOLVERS, "storm-c", "lbfgs", "scgd"))
 def test_float32_returns_give_float32_weights(solver):
     exact = solver in ("storm-c", "lbfgs")

@@ -232,15 +232,6 @@ def test_errors_are_one_line(args, words, capsys):
     assert words in command(capsys, *args)[2]
 
 
-@pytest.mark.parametrize(
-    "option", [["--bounds", "a", "b"], ["--unit", "bp"], ["--out", "weights.txt"], ["--out", "no/w.csv"]]
-)
-def test_options_that_cannot_be_read(option):
-    with pytest.raises(SystemExit) as raised:
-        main(["portfolio", "--data", write("returns.csv"), *option])
-    assert raised.value.code == 2
-
-
 @pytest.mark.parametrize("dates", [DAYS, list(range(1960, 2020))])
 def test_periods_with_the_latest_first_are_reversed(dates, capsys):
     args = ["--risk-measure", "cdar", "--risk-aversion", "0.2"]

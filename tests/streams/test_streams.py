@@ -14,7 +14,7 @@ from sk_stormc.datasets import make_gaussian_returns
 from sk_stormc.engine.oracle import KINDS
 from sk_stormc.engine.steps import N_BATCHES
 from sk_stormc.penalties import L1, Box
-from sk_stormc.problems import PortfolioProblem, StreamingProblem, check_problem
+from sk_stormc.problems import Advice, PortfolioProblem, StreamingProblem, check_problem
 from sk_stormc.solvers import STORMCompositional
 
 
@@ -148,6 +148,17 @@ def test_max_ifo_and_max_iter_on_a_stream():
 # StreamingProblem
 
 
+def test_advice_on_steps_holds_and_on_batch_sizes_does_not():
+    def make(R):
+        problem = PortfolioProblem(R)
+        problem.advice = Advice(learning_rate=0.02, batch_size=None, max_iter=7)
+        return problem
+
+    advised = minimize(StreamingProblem([RETURNS], make), random_state=0)
+    given = minimize(StreamingProblem([RETURNS], PortfolioProblem), random_state=0, learning_rate=0.02)
+    assert advised.stop_reason == "exhausted" and (advised.x == given.x).all()
+
+
 def test_errors_of_streams():
     for nothing in ([], [RETURNS[:0]], iter(())):
         with pytest.raises(ValueError, match="batches must have a row"):
@@ -232,20 +243,6 @@ def test_a_composition_of_functions(solver, way):
     best = minimize(composition(A, b, penalty=L1(1e-4)), random_state=0).fun
     start = whole.objective(whole.initial_point(None))
     assert whole.objective(one.x) - best < 0.03 * (start - best)  # measured: at most .013
-
-
-def test_an_operator_jacobian_in_a_stream_is_that_of_its_rows():
-    A, b = regression(700)
-    stream = Watched([(A[:300], b[:300]), (A[300:], b[300:])], partial(composition, way="vjp"))
-    x, v, draws = np.array([0.2, -0.4, 0.3]), np.array([2.0]), np.arange(250, 290)
-    J = stream.jacobian(x, stream.inner_batch(draws))
-    stream.inner_batch(np.arange(600, 640))  # more rows come
-    stream.source.rows.keep = 500  # and go
-    stream.source.rows.feed((A, b))
-    stream.inner_batch(np.arange(700, 740))
-    assert stream.source.rows.start == 500
-    expected = composition(A[draws], b[draws], "vjp")
-    np.testing.assert_array_equal(stream.vjp(J, v), expected.vjp((x, np.arange(40)), v))
 
 
 # weights of rows: a row of weight k equals k rows

@@ -253,16 +253,6 @@ def test_models(name, kind):
     np.testing.assert_allclose(model.exact_value(), np.linalg.solve(A, b), atol=1e-9)
 
 
-def test_ends_are_worth_nothing_and_never_left():
-    model = MarkovRewardProcess.from_gymnasium("FrozenLake-v1", gamma=0.99, features=np.eye(16)[:, ::-1])
-    ends = [5, 7, 11, 12, 15]
-    assert (model.exact_value()[ends] == 0).all()
-    log = model.transitions(2000, random_state=0)
-    starts, after = 15 - log.X.argmax(axis=1), 15 - log.next_X.argmax(axis=1)
-    assert not np.isin(starts, ends).any()
-    np.testing.assert_array_equal(log.terminal, np.isin(after, ends))
-
-
 class Published(Corridor):
     """The corridor's model: action 0 stays at a cost of 1, action 1 goes right."""
 

@@ -10,9 +10,9 @@ from sk_stormc import BellmanValueEstimator
 HALF_LIFE = 150.0
 
 
-def walk(n=1200, seed=0, gamma=0.9):
+def walk(n=1200):
     """A walk whose rewards drift, in rows that follow one another."""
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(0)
     X = np.zeros((n + 1, 2))
     for k in range(n):
         X[k + 1] = 0.8 * X[k] + rng.normal(size=2)

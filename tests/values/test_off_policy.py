@@ -261,7 +261,3 @@ def test_rows_of_other_kinds():
     again = estimated_ratios(X, named, target(X), pipeline, episode=labels)
     np.testing.assert_allclose(again, ratios, rtol=0.05)
     assert not hasattr(pipeline[-1], "coef_")  # a clone was fitted
-    polars = pytest.importorskip("polars")
-    given = polars.DataFrame({"one": X[:, 0], "two": X[:, 1]}), polars.Series(ACTION), polars.DataFrame(target(X))
-    again = estimated_ratios(*given, LogisticRegression(), episode=polars.Series(EPISODE))
-    np.testing.assert_allclose(again, ratios)

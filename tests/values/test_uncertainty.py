@@ -25,11 +25,6 @@ def draw(m, seed):
     return some(parts, slice(None), "importance_ratio", "time", "action"), parts["importance_ratio"]
 
 
-def exact(policy):
-    P = np.einsum("a,sat->st", policy, CHANCES)
-    return np.linalg.solve(np.eye(N) - GAMMA * P, REWARDS @ policy)
-
-
 def lstd(**params):
     params = {"solver": "lstd", "fit_intercept": False, "objective": "projected"} | params
     return BellmanValueEstimator(GAMMA, **params)
