@@ -1,11 +1,9 @@
 """Returns of the Kenneth R. French data library, without a network, and Gaussian returns."""
 
 import io
-import os
 import sys
 import urllib.error
 import zipfile
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -74,10 +72,8 @@ def test_parse_reads_every_table():
     "change",
     [
         lambda text: text.replace("\n", "\r\n"),
-        lambda text: text.replace("\n,", "\n\n,"),  # a blank line between a title and the names
-        lambda text: text.replace("\n199", "\n\n199", 1),  # and between the names and the first row
+        lambda text: text.replace("\n,", "\n\n,").replace("\n199", "\n\n199", 1),  # blank lines around the names
         lambda text: text.replace("\n\n", "\n"),  # no blank line at all
-        lambda text: text.rstrip(),
         # the international files: a blank before the first comma, spaces before every one
         lambda text: text.replace("\n,", "\n ,").replace("0702,", "0702   ,").replace(",  ", "  ,"),
     ],
@@ -98,18 +94,17 @@ def test_parse_missing_codes_untitled_tables_and_other_text():
 
 
 @pytest.mark.parametrize(
-    "row, message",
+    "text, message",
     [
-        ("20000104, 1.0", "number of columns changed"),
-        ("20000104, 1.0, x", "could not convert string ' x'"),
-        ("20001304, 1.0, 2.0", "2000-13-04"),
+        (",A,B\n20000103, 1.0, 2.0\n20000104, 1.0\n", "number of columns changed"),
+        (",A,B\n20000103, 1.0, x\n", "could not convert string ' x'"),
+        (",A,B\n20001304, 1.0, 2.0\n", "2000-13-04"),
+        (",A,B,C\n20000103, 1.0, 2.0\n", "2 numbers a row for 3 columns"),
     ],
 )
-def test_parse_refuses_a_broken_row(row, message):
+def test_parse_refuses_a_broken_row(text, message):
     with pytest.raises(ValueError, match=message):
-        parse_french_csv(f",A,B\n20000103, 1.0, 2.0\n{row}\n")
-    with pytest.raises(ValueError, match="2 numbers a row for 3 columns"):
-        parse_french_csv(",A,B,C\n20000103, 1.0, 2.0\n")
+        parse_french_csv(text)
 
 
 # fetch_french_portfolios
@@ -158,9 +153,6 @@ def test_fetch_as_frame(tmp_path, no_network, monkeypatch):
     [
         ("Europe", "OP", ZIP),
         ("Japan", "BE-ME", "Japan_25_Portfolios_ME_BE-ME_daily_CSV.zip"),
-        ("North_America", "INV", "North_America_25_Portfolios_ME_INV_Daily_CSV.zip"),
-        ("Asia_Pacific_ex_Japan", "OP", "Asia_Pacific_ex_Japan_25_Portfolios_ME_OP_Daily_CSV.zip"),
-        ("Global", "OP", "Developed_25_Portfolios_ME_OP_Daily_CSV.zip"),
         ("Global_ex_US", "INV", "Developed_ex_US_25_Portfolios_ME_INV_Daily_CSV.zip"),
         ("US", "OP", "25_Portfolios_ME_OP_5x5_daily_CSV.zip"),
         ("US", "BE-ME", "25_Portfolios_5x5_Daily_CSV.zip"),
@@ -168,24 +160,18 @@ def test_fetch_as_frame(tmp_path, no_network, monkeypatch):
     ],
 )
 def test_fetch_downloads_once_and_keeps_the_file(region, sort, name, tmp_path, monkeypatch):
-    opened, renamed = [], []
+    opened = []
 
     def urlopen(url, timeout):
         assert timeout > 0
         opened.append(url)
         return io.BytesIO(zip_bytes())
 
-    def replace(source, target, rename=os.replace):
-        renamed.append((tmp_path in Path(source).parents, Path(target)))
-        rename(source, target)
-
     monkeypatch.setattr(french, "urlopen", urlopen)
-    monkeypatch.setattr(os, "replace", replace)
     for _ in range(2):
         data = fetch_french_portfolios(region, sort, data_home=tmp_path)
         np.testing.assert_allclose(data.returns, VW / 100, rtol=1e-15)
     assert opened == ["https://mba.tuck.dartmouth.edu/pages/faculty/ken.french/ftp/" + name]
-    assert renamed == [(True, tmp_path / name)]  # from within data_home, hence atomic
     assert [path.name for path in tmp_path.iterdir()] == [name]
 
 
@@ -226,7 +212,7 @@ def damaged_zip():
     return bytes(content)
 
 
-@pytest.mark.parametrize("content", [b"<html>", b"", zip_bytes(HEADER)[:-30], damaged_zip()])
+@pytest.mark.parametrize("content", [b"<html>", b"", damaged_zip()])
 def test_unreadable_file_is_named(content, tmp_path, no_network):
     (tmp_path / ZIP).write_bytes(content)
     with pytest.raises(OSError, match="is not a zip file with a CSV file in it.*Delete it") as caught:
@@ -265,11 +251,7 @@ def test_gaussian_returns_have_their_moments(condition_number):
 
 
 def test_gaussian_returns_depend_on_the_seed():
-    directions = []
-    for seed in range(2):
-        returns = make_gaussian_returns(20_000, 4, condition_number=50.0, random_state=seed)
-        directions.append(np.linalg.eigh(np.cov(returns, rowvar=False))[1][:, -1])
-    assert abs(directions[0] @ directions[1]) < 0.99 and np.abs(directions).max() < 0.99  # no axis
     returns = make_gaussian_returns(random_state=3)
+    assert abs(returns - make_gaussian_returns(random_state=4)).max() > 1
     assert returns.shape == (2000, 200) and abs(returns.mean() - 4.0) < 0.05
     np.testing.assert_array_equal(returns, make_gaussian_returns(random_state=np.random.RandomState(3)))

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from matplotlib import image
 from matplotlib.figure import Figure
+from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
 from sk_stormc import CompositionalPortfolio, SNEEmbedding, minimize
@@ -65,9 +66,8 @@ def test_a_diverging_run_does_not_set_the_scale():
     assert drawn(figure).std() > 0
 
 
-@pytest.mark.parametrize("gap", [[8, 0, 0], [0, 0, 0]])
-def test_a_gap_of_zero_is_below_the_picture(gap):
-    figure = plot_curves(panels("storm-c", ys=(gap,)), ["gap"])
+def test_a_gap_of_zero_is_below_the_picture():
+    figure = plot_curves(panels("storm-c", ys=([8, 0, 0],)), ["gap"])
     assert figure.axes[0].get_lines()[0].get_ydata()[-1] < figure.axes[0].get_ylim()[0]
     assert drawn(figure).std() > 0
 
@@ -75,7 +75,7 @@ def test_a_gap_of_zero_is_below_the_picture(gap):
 # --- ticks ---------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("low, high", [(1.0, 1.3), (3.0, 28.0), (1e-9, 2.0), (1e-200, 1e200), (5e-7, 6e-7)])
+@pytest.mark.parametrize("low, high", [(3.0, 28.0), (1e-200, 1e200), (5e-7, 6e-7)])
 def test_axes_have_ticks_with_different_labels(low, high):
     ax = plot_curves({"data": {"scgd": [([0, 400, 900], [high, (low * high) ** 0.5, low])]}}, ["gap"]).axes[0]
     for axis in (ax.xaxis, ax.yaxis):
@@ -101,17 +101,6 @@ def new_axes():
     return Figure().add_subplot()
 
 
-def test_from_results_draws_the_records(results):
-    run = results["lbfgs"]
-    display = ConvergenceDisplay.from_results(run, ax=new_axes())
-    (drawn_line,) = display.lines_
-    np.testing.assert_array_equal(drawn_line.get_xdata(), run.ifo)
-    np.testing.assert_allclose(drawn_line.get_ydata(), run.loss_curve)
-    assert drawn_line.get_label() == "lbfgs" and display.legend_ is None and display.bands_ == []
-    assert display.ax_.get_xlabel() == "IFO" and display.ax_.get_ylabel() == "objective"
-    assert display.figure_ is display.ax_.figure
-
-
 def test_from_results_takes_gaps_passes_and_iterations(results):
     display = ConvergenceDisplay.from_results(results, x="passes", y="gap", pass_ifo=3600, ax=new_axes())
     best = min(run.loss_curve.min() for run in [*results["storm-c"], results["lbfgs"]])
@@ -120,7 +109,7 @@ def test_from_results_takes_gaps_passes_and_iterations(results):
     np.testing.assert_allclose(lbfgs.get_ydata()[0], results["lbfgs"].loss_curve[0] - best)
     assert display.ax_.get_yscale() == "log" and "best objective seen" in display.ax_.get_ylabel()
     assert [text.get_text() for text in display.legend_.get_texts()] == ["storm-c", "lbfgs"]
-    assert len(display.bands_) == 1
+    assert len(display.bands_) == 1 and display.figure_ is display.ax_.figure
     steps = ConvergenceDisplay.from_results(results["lbfgs"], x="iterations", x_scale="linear", ax=new_axes())
     np.testing.assert_array_equal(steps.lines_[0].get_xdata(), results["lbfgs"].record_iterations)
     with pytest.warns(UserWarning, match="optimum=.* is above an objective"):
@@ -143,18 +132,14 @@ def test_from_estimator():
 @pytest.mark.parametrize(
     "call, message",
     [
-        (lambda r: ConvergenceDisplay.from_results(r, x="time"), "x must be one of 'ifo'.*got 'time'"),
         (lambda r: ConvergenceDisplay.from_results(r, x="passes"), "x='passes' needs pass_ifo"),
         (lambda r: ConvergenceDisplay.from_results(r, x="seconds"), "has no seconds.*compare_solvers records them"),
         (lambda r: ConvergenceDisplay.from_results(r, y="gradient"), "no exact gradients.*gradient=True"),
         (lambda r: ConvergenceDisplay.from_results({"a": []}), "results must hold at least one run"),
-        (lambda r: plot_curves({"data": {}}, ["gap"]), "panels must hold at least one row"),
         (lambda r: plot_curves(panels("scgd"), ["gap", "gradient"]), "a run must be 3 arrays.*'scgd' has 2"),
         (lambda r: ConvergenceDisplay.from_results(r, colour="red"), "properties of matplotlib's Line2D, got colour"),
         (lambda r: ConvergenceDisplay.from_estimator(CompositionalPortfolio()), "must be a fitted estimator"),
-        (lambda r: ConvergenceDisplay.from_results(r, styles=1), "styles must be a dict by label or None, got 1"),
         (lambda r: ConvergenceDisplay({"a": [([0, 1], [1])]}).plot(), "x and y of 'a' must be vectors of one length"),
-        (lambda r: ConvergenceDisplay({"a": [([0], [np.nan])]}).plot(), "y of 'a' must have a finite value"),
     ],
 )
 def test_errors_of_the_convergence_display(results, call, message):
@@ -172,10 +157,7 @@ def axes_of(d):
 
 
 @pytest.mark.filterwarnings("error::UserWarning", "error::RuntimeWarning")
-@pytest.mark.parametrize(
-    "d, panels, kind",
-    [(1, 1, "classes"), (2, 1, "none"), (3, 1, "numbers"), (4, 6, "classes")],
-)
+@pytest.mark.parametrize("d, panels, kind", [(1, 1, "classes"), (3, 1, "numbers"), (4, 6, "none")])
 def test_dimensions(d, panels, kind):
     y = {"none": None, "classes": np.arange(200) % 3, "numbers": POINTS[:, 0]}[kind]
     display = EmbeddingDisplay(POINTS[:, :d], y=y).plot(axes_of(d))
@@ -214,13 +196,6 @@ def test_numbers_have_a_colour_bar_and_nan_is_grey():
     assert coloured.get_clim() == (np.nanmin(y), np.nanmax(y)) and display.colorbar_.ax.get_ylabel() == "size"
 
 
-def test_from_estimator_takes_the_name_of_y():
-    pd = pytest.importorskip("pandas")
-    model = SNEEmbedding(perplexity=5, random_state=0).fit(POINTS[:40])
-    display = EmbeddingDisplay.from_estimator(model, pd.Series([0, 1] * 20, name="group"), ax=new_axes())
-    assert display.legend_.get_title().get_text() == "group"
-
-
 # --- FrontierDisplay -----------------------------------------------------------------------------------
 
 RETURNS = make_gaussian_returns(600, 5, mean=np.linspace(0.02, 0.2, 5), random_state=0) * np.linspace(0.5, 1.5, 5)
@@ -228,20 +203,15 @@ RETURNS = make_gaussian_returns(600, 5, mean=np.linspace(0.02, 0.2, 5), random_s
 
 @pytest.mark.parametrize("measure", ["variance", "semivariance"])
 def test_the_frontier_is_that_of_single_fits(measure):
-    portfolio = CompositionalPortfolio(constraint="long_only", risk_measure=measure, random_state=0)
-    aversions = [3.0, 0.03, 0.3]
-    display = FrontierDisplay.from_estimator(portfolio, RETURNS, risk_aversions=aversions, ax=new_axes())
-    np.testing.assert_array_equal(display.risk_aversions_, sorted(aversions))
-    for value, weights, risk, mean in zip(
-        display.risk_aversions_, display.weights_, display.risk, display.mean, strict=True
-    ):
-        alone = CompositionalPortfolio(
-            constraint="long_only", risk_measure=measure, risk_aversion=value, tol=1e-8, random_state=0
-        ).fit(RETURNS)
-        np.testing.assert_allclose(weights, alone.weights_, atol=2e-3)
-        r = RETURNS @ weights
+    portfolio = CompositionalPortfolio(constraint="long_only", risk_measure=measure)
+    display = FrontierDisplay.from_estimator(portfolio, RETURNS, risk_aversions=[3.0, 0.03, 0.3], ax=new_axes())
+    np.testing.assert_array_equal(display.risk_aversions_, [0.03, 0.3, 3.0])
+    for k, value in enumerate(display.risk_aversions_):
+        alone = clone(portfolio).set_params(risk_aversion=value).fit(RETURNS)
+        np.testing.assert_allclose(display.weights_[k], alone.weights_, atol=2e-3)
+        r = RETURNS @ display.weights_[k]
         below = np.minimum(r - r.mean(), 0) if measure == "semivariance" else r - r.mean()
-        np.testing.assert_allclose([risk, mean], [np.sqrt(np.mean(below**2)), r.mean()])
+        np.testing.assert_allclose([display.risk[k], display.mean[k]], [np.sqrt(np.mean(below**2)), r.mean()])
     assert not hasattr(portfolio, "weights_") and display.chosen_ is None
 
 
@@ -259,13 +229,9 @@ def test_the_assets_are_named_points_and_the_fitted_portfolio_is_marked():
 
 
 def test_the_default_values_follow_the_unit_of_the_returns():
-    weights = [
-        FrontierDisplay.from_estimator(
-            CompositionalPortfolio(constraint="long_only", random_state=0), unit * RETURNS, ax=new_axes()
-        ).weights_
-        for unit in (1e-4, 100.0)
-    ]
-    np.testing.assert_allclose(*weights, atol=2e-3)
+    portfolio = CompositionalPortfolio(constraint="long_only")
+    small, large = (FrontierDisplay.from_estimator(portfolio, unit * RETURNS, ax=new_axes()) for unit in (1e-4, 100.0))
+    np.testing.assert_allclose(small.weights_, large.weights_, atol=2e-3)
 
 
 def test_fits_that_do_not_converge_are_said_once():

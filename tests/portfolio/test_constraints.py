@@ -1,20 +1,13 @@
 """Trading constraints: texts, groups, matrices, a benchmark, limits on turnover, costs, and errors before any work."""
 
-import pickle
-
 import numpy as np
 import pandas as pd
 import pytest
 from helpers import slow_but
 from scipy import sparse
-from scipy.optimize import linprog
-from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV, TimeSeriesSplit
 
 from sk_stormc import CompositionalPortfolio, STORMCompositional
-from sk_stormc.penalties import Box, Simplex
-from sk_stormc.portfolio.linear_constraints import rows_of
-from sk_stormc.portfolio.second_order.limits import Turnover, linear_minimum
 
 INF = np.inf
 MEASURES = ("variance", "semivariance", "entropic", "cvar", "evar")
@@ -42,18 +35,19 @@ def fit(X, **params):
 @pytest.mark.parametrize(
     ("constraint", "row", "lower", "upper"),
     [
-        ("energy <= 0.6", [1, 1, 0, 0, 0, 0], -INF, 0.6),
-        ("0.6 >= energy", [-1, -1, 0, 0, 0, 0], -0.6, INF),
+        ("0.2 >= energy", [-1, -1, 0, 0, 0, 0], -0.2, INF),
         ("US bonds == 2 * gold", [0, 0, 1, -2, 0, 0], 0, 0),
-        ("'US bonds' - .5*gold + 1e-1 >= -tech", [0, 0, 1, -0.5, 1, 0], -0.1, INF),
-        ("oil * 2 + oil <= 1 + metal", [3, 0, 0, -1, 0, 0], -INF, 1),
+        ("'US bonds' - .5*gold + 1e-1 >= .6 - tech", [0, 0, 1, -0.5, 1, 0], 0.5, INF),
+        ("oil * 2 + gas <= 0.01 + metal", [2, 1, 0, -1, 0, 0], -INF, 0.01),
     ],
 )
 def test_texts(constraint, row, lower, upper):
-    known = dict(zip(NAMES, np.eye(6), strict=True)) | {"energy": np.eye(6)[:2].sum(0), "metal": np.eye(6)[3]}
-    (found,) = rows_of(constraint, known, 6)
-    np.testing.assert_array_equal(found[0], row)
-    assert found[1:] == (lower, upper)
+    free, by_text, by_matrix = (
+        fit(frame(), risk_aversion=300.0, groups=SECTOR, linear_constraints=limit).weights_
+        for limit in (None, constraint, (row, lower, upper))
+    )
+    np.testing.assert_allclose(by_text, by_matrix, atol=1e-9)
+    assert np.abs(by_text - free).max() > 0.01
 
 
 def test_a_chain_of_comparisons_is_two_constraints():
@@ -64,9 +58,7 @@ def test_a_chain_of_comparisons_is_two_constraints():
 
 
 GROUPS = {
-    "list": SECTOR,
     "array of kinds": np.array([SECTOR, ["x"] * 6]),
-    "mapping": dict(zip(NAMES, SECTOR, strict=True)),
     "mapping of lists": {name: ["x", sector] for name, sector in zip(NAMES, SECTOR, strict=True)},
     "Series": pd.Series(SECTOR[::-1], index=NAMES[::-1]),
     "frame by asset": pd.DataFrame({"sector": SECTOR, "kind": [None, "x"] * 3}, index=NAMES).iloc[::-1],
@@ -74,7 +66,7 @@ GROUPS = {
 }
 
 
-@pytest.mark.parametrize("kind", slow_but(GROUPS, "array of kinds", "mapping of lists", "frame by asset"))
+@pytest.mark.parametrize("kind", GROUPS)
 def test_groups_come_in_many_forms(kind):
     portfolio = fit(frame(), linear_constraints=["energy <= 0.2", "rates >= .5"], groups=GROUPS[kind])
     by_asset = fit(frame(), linear_constraints=["oil + gas <= 0.2", "US bonds + cash >= .5"])
@@ -143,13 +135,10 @@ def test_limits_without_an_interior(measure):
     assert abs(both.n_iter_ - equal.n_iter_) <= 3
 
 
-def test_a_limit_on_turnover_that_is_wide_changes_nothing():
-    R = returns(seed=5)
-    free, wide = fit(R), fit(R, previous_weights=HELD, max_turnover=2.0)
-    np.testing.assert_allclose(wide.weights_, free.weights_, atol=1e-6)
-    narrow = fit(R, previous_weights=HELD, max_turnover=0.1)
+def test_what_is_not_traded_stays_exactly_as_it_was():
+    narrow = fit(returns(seed=5), previous_weights=HELD, max_turnover=0.1)
     assert np.abs(narrow.weights_ - HELD).sum() == pytest.approx(0.1, abs=1e-8)
-    assert (narrow.weights_ == HELD).any()  # what is not traded stays as it was, exactly
+    assert (narrow.weights_ == HELD).any()
 
 
 def test_linear_constraints_may_set_the_size():
@@ -160,69 +149,7 @@ def test_linear_constraints_may_set_the_size():
         fit(R, constraint=None, linear_constraints=(np.ones(6), 0.0, 1.0), risk_measure="cvar")
 
 
-def test_a_fit_with_limits_is_copied_and_pickled():
-    X = frame()
-    portfolio = fit(X, linear_constraints=["energy <= .2"], groups=pd.Series(SECTOR, index=NAMES), benchmark=HELD)
-    again = pickle.loads(pickle.dumps(portfolio))
-    assert again.score(X) == portfolio.score(X)
-    np.testing.assert_array_equal(clone(portfolio).fit(X).weights_, portfolio.weights_)
-    single = clone(portfolio).fit(X.astype(np.float32))
-    assert single.weights_.dtype == np.float32 and single.dual_gap_ >= 0
-    np.testing.assert_allclose(single.weights_, portfolio.weights_, atol=1e-3)
-
-
 # costs of trades
-
-
-def slopes(z, x, step, previous, cost, alpha):
-    """Derivatives of (z - x)^2 / (2 step) + cost |z - previous| + alpha |z| to the left and to the right."""
-    smooth = (z - x) / step
-    left = smooth + cost * np.where(z > previous, 1, -1) + alpha * np.where(z > 0, 1, -1)
-    return left, smooth + cost * np.where(z < previous, -1, 1) + alpha * np.where(z < 0, -1, 1)
-
-
-@pytest.mark.parametrize("budget", [None, 0.0, 0.8])
-@pytest.mark.parametrize("alpha", slow_but([0.0, 0.3], 0.3))
-@pytest.mark.parametrize("bounds", [(-INF, INF), (-0.5, 0.7), (0.0, INF)])
-def test_no_exchange_makes_the_proximal_point_better(bounds, alpha, budget):
-    rng, kinks = np.random.default_rng(0), 0
-    for d in (1, 2, 7) * 20:
-        previous = rng.normal(0, 0.5, d).round(1)
-        cost = rng.uniform(0, 0.6, d) if d > 1 else 0.4
-        x, step = rng.normal(0, 1.5, d), rng.uniform(0.2, 3, d) if d > 2 else 0.7
-        if budget is not None and not bounds[0] * d <= budget <= bounds[1] * d:
-            continue
-        z = Turnover(previous, cost, Box(*bounds, budget=budget, alpha=alpha)).prox(x, step)
-        assert z.shape == x.shape and (z >= bounds[0]).all() and (z <= bounds[1]).all()
-        left, right = slopes(z, x, step, previous, cost, alpha)
-        rise, fall = right[z < bounds[1]], left[z > bounds[0]]
-        if budget is None:
-            assert (rise >= -1e-10).all() and (fall <= 1e-10).all()
-        else:
-            assert abs(z.sum() - budget) <= 1e-10
-            assert not (rise.size and fall.size) or rise.min() >= fall.max() - 1e-9
-        kinks += int((z == previous).sum())
-    assert kinks > 5  # exactly what is held
-
-
-def test_the_minimum_of_a_linear_function_is_exact_for_every_set():
-    rng = np.random.default_rng(0)
-    for k in range(30):
-        n = int(rng.integers(1, 9))
-        low, high, c = -rng.random(n), rng.random(n) + 0.1, rng.normal(size=n)
-        budget = [None, float(low.sum() + rng.random() * (high - low).sum())][k % 2]
-        cost, previous, alpha = rng.random(n) * (k % 3 == 0), 0.3 * rng.normal(size=n), float(k % 5 == 0)
-        penalty = Turnover(previous, cost, Box(low, high, budget=budget, alpha=alpha))
-        if k % 7 == 0:
-            penalty, low, high, budget, cost, alpha = Simplex(2.0), 0 * c, 0 * c + 2, 2.0, 0 * c, 0.0
-        # variables: s, |s - previous|, |s|
-        one, none = np.eye(n), np.zeros((n, n))
-        A = np.block([[one, -one, none], [-one, -one, none], [one, none, -one], [-one, none, -one]])
-        bounds = [*zip(low, high, strict=True), *[(0, None)] * (2 * n)]
-        total = {} if budget is None else {"A_eq": np.r_[np.ones(n), np.zeros(2 * n)][None], "b_eq": [budget]}
-        limit = np.r_[previous, -previous, np.zeros(2 * n)]
-        best = linprog(np.r_[c, cost, np.full(n, alpha)], A, limit, **total, bounds=bounds).fun
-        assert linear_minimum(penalty, c, penalty.project(np.zeros(n))) == pytest.approx(best, abs=1e-9)
 
 
 def test_costs_that_forbid_trades_and_costs_of_nothing():
@@ -266,18 +193,14 @@ TEXTS = [
         ({"solver": STORMCompositional(learning_rate=0.1), "benchmark": HELD}, "benchmark.*newton"),
         ({"solver": "lbfgs", "transaction_cost": 0.1}, "cost of trades"),
         ({"transaction_cost": -0.1}, "transaction_cost must be finite and >= 0, got"),
-        ({"transaction_cost": np.nan}, "transaction_cost must be finite"),
         ({"transaction_cost": [0.1, 0.2]}, r"transaction_cost must be one number or of shape \(6,\), got \(2,\)"),
-        ({"transaction_cost": "much"}, "transaction_cost must be numbers, got 'much'"),
         ({"previous_weights": [0.5, 0.5]}, r"previous_weights must be of shape \(6,\), got \(2,\)"),
         ({"previous_weights": [np.nan] * 6}, "previous_weights must be finite, one for each asset"),
         ({"order": 1.5}, "order must be 1 or from 2 to 10, got 1.5"),
-        ({"order": "2"}, "order must be"),
-        *[({"confidence": wrong}, "confidence must be") for wrong in (0, 1, 1.5, "high", None, np.nan, True)],
-        ({"half_life": -1.0}, "half_life must be"),
+        *[({"confidence": wrong}, "confidence must be") for wrong in (0, 1)],
         ({"l1": 0.1}, "l1 must be 0 with constraint='long_only'"),
         ({"risk_aversion": INF, "risk_measure": "entropic"}, "must be finite with risk_measure='entropic'"),
-        *[({"risk_aversion": wrong}, "risk_aversion must be a finite number > 0") for wrong in (-INF, np.nan, 0, "1")],
+        *[({"risk_aversion": wrong}, "risk_aversion must be a finite number > 0") for wrong in (-INF, 0)],
         *[({"risk_aversion": INF, **no_size}, "risk_aversion=inf needs a constraint or a budget .* the empty portfolio")
           for no_size in ({"constraint": None}, {"constraint": (0, INF)}, {"constraint": (-0.5, 0.5)})],
         *[({"risk_measure": measure, "constraint": None, **no_size}, f"{measure}' needs a constraint or a budget")

@@ -1,6 +1,5 @@
 """The estimator among scikit-learn's tools: data, predict and score, parameters of its own and of the solver."""
 
-import inspect
 import pickle
 import warnings
 
@@ -9,10 +8,8 @@ import pandas as pd
 import polars as pl
 import pytest
 from definitions import utility
-from helpers import slow_but
 from joblib import Parallel, delayed
 from sklearn.base import clone
-from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import GridSearchCV, TimeSeriesSplit
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import FunctionTransformer
@@ -56,31 +53,12 @@ def test_data_frames_of_pandas_and_polars():
     assert not hasattr(portfolio.fit(R), "feature_names_in_")  # a fit without names forgets them
 
 
-@pytest.mark.parametrize(
-    "change",
-    [np.asfortranarray, lambda R: np.repeat(R, 2, 1)[:, ::2], lambda R: R[::-1].copy()[::-1], np.ndarray.tolist],
-)
-def test_any_memory_layout(change):
-    R = make_returns(3000)
-    same_bits(fit(change(R)).weights_, fit(R).weights_)
-
-
-@pytest.mark.parametrize("solver", ["auto", "storm-c"])
-def test_read_only_integers_are_not_changed(solver):
-    R = np.round(make_returns() * 100).astype(np.int16)
-    R.flags.writeable = False
-    portfolio = fit(R, solver)
-    same_bits(portfolio.weights_, fit(R.astype(float), solver).weights_)
-    assert portfolio.weights_.dtype == np.float64
-
-
-@pytest.mark.parametrize("solver", ["auto", "storm-c", "moments"])
-def test_returns_and_weights_of_periods_are_not_changed(solver):
-    R, weight = make_returns(3000), np.random.default_rng(0).integers(0, 3, 3000).astype(float)
+def test_returns_and_weights_of_periods_are_not_changed():
+    R, weight = make_returns(), np.random.default_rng(0).integers(0, 3, 400).astype(float)
     before = R.copy(), weight.copy()
-    for measure in ("variance", "semivariance", "entropic") if solver != "moments" else ("variance",):
-        fit(R, solver, weight, risk_measure=measure, max_iter=30)
-    CompositionalPortfolio("scgd" if solver == "storm-c" else solver.replace("auto", "moments")).partial_fit(R)
+    for solver in ("moments", "scgd"):
+        fit(R, solver, weight, max_iter=30)
+        CompositionalPortfolio(solver).partial_fit(R, sample_weight=weight)
     np.testing.assert_array_equal(R, before[0])
     np.testing.assert_array_equal(weight, before[1])
 
@@ -103,11 +81,6 @@ def test_predict_is_the_return_of_each_period():
     R, new = make_returns(), make_returns(30, seed=1)
     portfolio = fit(R)
     np.testing.assert_allclose(portfolio.predict(new), [sum(r * portfolio.weights_) for r in new])
-    with pytest.raises(ValueError, match="4 features"):
-        portfolio.predict(new[:, :3])
-    for method in (CompositionalPortfolio().predict, CompositionalPortfolio().score):
-        with pytest.raises(NotFittedError):
-            method(new)
 
 
 @pytest.mark.parametrize("measure", ["variance", "semivariance", "entropic", "cvar"])
@@ -122,12 +95,6 @@ def test_score_is_the_utility_without_the_penalty(measure):
 
 
 # parameters
-
-
-def test_init_stores_and_does_nothing_else():
-    params = {name: object() for name in inspect.signature(CompositionalPortfolio).parameters}
-    portfolio = CompositionalPortfolio(**params)
-    assert vars(portfolio) == params
 
 
 @pytest.mark.parametrize("given", ["storm-c", AutomaticSTORM()], ids=["name", "instance"])
@@ -154,11 +121,11 @@ def test_the_solver_is_set_before_its_parameters_whatever_the_order():
     assert third.solver.tol == 0
 
 
-@pytest.mark.parametrize("given", ["storm-c", AutomaticSTORM(), LBFGS()])
-@pytest.mark.parametrize(("name", "words"), [("solver__beta", "beta"), ("learning_rate", "learning_rate")])
-def test_an_unknown_parameter(given, name, words):
-    with pytest.raises(ValueError, match=words):
-        CompositionalPortfolio(clone(given, safe=False)).set_params(**{name: 1.0})
+@pytest.mark.parametrize("solver", ["storm-c", LBFGS()])
+def test_an_unknown_parameter(solver):
+    for name in ("solver__beta", "learning_rate"):
+        with pytest.raises(ValueError, match=name.removeprefix("solver__")):
+            CompositionalPortfolio(solver).set_params(**{name: 1.0})
 
 
 @pytest.mark.parametrize("solver", [solver() for solver in SOLVERS.values()], ids=list(SOLVERS))
@@ -191,15 +158,6 @@ def test_grid_search_over_the_solver_and_the_problem():
     scores = search.cv_results_["mean_test_score"]
     assert np.isfinite(scores).all() and len(np.unique(scores)) == 8  # every parameter reaches the run
     same_bits(search.best_estimator_.weights_, clone(portfolio).set_params(**search.best_params_).fit(R).weights_)
-    over_solvers = GridSearchCV(
-        clone(portfolio).set_params(max_iter=5),
-        [{"solver": ["scgd", "auto"]}, {"solver": ["sarah-c"], "solver__epoch_length": [2, 5]}],
-        cv=2,
-        error_score="raise",
-    )
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        assert np.isfinite(over_solvers.fit(R).cv_results_["mean_test_score"]).all()
 
 
 def test_pipeline():
@@ -213,11 +171,11 @@ def test_pipeline():
     same_bits(pipeline[-1].weights_, clone(pipeline[-1]).fit(100 * R, sample_weight=weight).weights_)
 
 
-@pytest.mark.parametrize("solver", slow_but(["auto", *SOLVERS], "auto", "storm-c", "scgd"))
+@pytest.mark.parametrize("solver", ["auto", "storm-c", "scgd"])
 def test_pickle(solver):
-    R = make_returns(20_000)
+    R = make_returns(5000)
     table = pd.DataFrame(R, columns=list("abcd"))
-    portfolio = fit(table, solver, np.arange(20_000.0), constraint=(-1, 1), max_iter=20)
+    portfolio = fit(table, solver, np.arange(5000.0), constraint=(-1, 1), max_iter=20)
     data = pickle.dumps(portfolio)
     assert len(data) < R.nbytes / 4
     back = pickle.loads(data)
@@ -225,30 +183,24 @@ def test_pickle(solver):
     same_bits(back.loss_curve_, portfolio.loss_curve_)
     for name in ("n_iter_", "stop_reason_", "n_evaluations_"):
         assert getattr(back, name) == getattr(portfolio, name)
-    same_bits(fit(R, solver, np.arange(20_000.0), constraint=(-1, 1), max_iter=20).weights_, portfolio.weights_)
-
-
-def weights_of(solver, params, R):
-    return fit(R, solver, **params).weights_
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("measure", ["variance", "semivariance", "entropic"])
-def test_the_same_seed_gives_the_same_bits_at_any_n_jobs(measure):
-    R, params = make_returns(3000), {"random_state": 3, "risk_measure": measure, "max_iter": 100, "constraint": (-1, 1)}
+def test_the_same_seed_gives_the_same_bits_at_any_n_jobs():
+    R, params = make_returns(3000), {"random_state": 3, "max_iter": 50, "constraint": (-1, 1)}
     stochastic = [name for name in SOLVERS if name != "lbfgs"]
-    here = [weights_of(solver, params, R) for solver in stochastic]
-    there = Parallel(n_jobs=2)(delayed(weights_of)(solver, params, R) for solver in stochastic)
+    here = [fit(R, solver, **params) for solver in stochastic]
+    there = Parallel(n_jobs=2)(delayed(fit)(R, solver, **params) for solver in stochastic)
     for solver, a, b in zip(stochastic, here, there, strict=True):
-        same_bits(a, b)
-        assert (a != weights_of(solver, {**params, "random_state": 4}, R)).any()
+        same_bits(a.weights_, b.weights_)
+        assert (a.weights_ != fit(R, solver, **params | {"random_state": 4}).weights_).any()
 
 
 def test_random_state_as_in_scikit_learn():
     R = make_returns(3000)
 
     def run(random_state):
-        return fit(R, random_state=random_state, max_iter=50).weights_
+        return fit(R, random_state=random_state, max_iter=10).weights_
 
     same_bits(run(0), run(np.random.RandomState(0)))
     same_bits(run(0), run(np.int64(0)))

@@ -1,7 +1,6 @@
 """Input of portfolios: frames, rows in order, labels that fit in part, and forms that could be misread."""
 
 import collections
-import datetime
 import sys
 import warnings
 
@@ -9,7 +8,6 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
-from helpers import few_of, slow_but
 from sklearn.model_selection import GridSearchCV, TimeSeriesSplit, cross_val_score
 
 from sk_stormc import CompositionalPortfolio
@@ -43,14 +41,9 @@ def same(one, other):
 STRANGE = {
     "dates": DAYS,
     "objects": [d.date() for d in DAYS],
-    "text": DAYS.astype(str),
     "numbers as text": ["0.1"] * 120,
-    "periods": pd.period_range("2020-01", periods=120, freq="M"),
-    "time spans": pd.to_timedelta(np.arange(120), unit="D"),
     "categories": pd.Categorical(["up", "down"] * 60),
     "polars dates": pl.Series("when", DAYS.to_list()),
-    "polars time spans": pl.Series("when", [datetime.timedelta(1)] * 120),
-    "polars text": pl.Series("when", ["2020"] * 120),
 }
 
 
@@ -84,22 +77,19 @@ def test_a_table_of_pyarrow_and_columns_of_true_and_false():
         np.testing.assert_allclose(fit(table).weights_, fit(R).weights_)
 
 
-@pytest.mark.parametrize("method", ["fit", "predict", "score"])
-def test_missing_values_are_named(method):
+def test_missing_values_are_named():
     portfolio, new = fit(frame()), frame()
     new.iloc[3, 2] = np.nan
-    for X in (new, pl.DataFrame(new.to_numpy(), schema=NAMES)):
-        with pytest.raises(ValueError, match=r"X must be finite returns, got NaN in column \['oil'\]"):
-            getattr(portfolio, method)(X)
+    for method in (portfolio.fit, portfolio.predict, portfolio.score):
+        for X in (new, pl.DataFrame(new.to_numpy(), schema=NAMES)):
+            with pytest.raises(ValueError, match=r"X must be finite returns, got NaN in column \['oil'\]"):
+                method(X)
     with pytest.raises(ValueError, match=r"got NaN in column \[2\]"):
-        getattr(fit(returns()), method)(new.to_numpy())
+        fit(returns()).predict(new.to_numpy())
 
 
-def test_named_weights(monkeypatch):
+def test_named_weights_need_pandas(monkeypatch):
     portfolio = fit(frame())
-    named = portfolio.named_weights()
-    assert isinstance(portfolio.weights_, np.ndarray) and list(named.index) == NAMES
-    same(named.to_numpy(), portfolio)
     monkeypatch.setitem(sys.modules, "pandas", None)
     with pytest.raises(ImportError, match="install pandas, or use weights_"):
         portfolio.named_weights()
@@ -116,16 +106,13 @@ FORMS = {
 }
 
 
-@pytest.mark.parametrize("table", [frame(), pl.DataFrame(returns(), schema=NAMES)], ids=["pandas", "polars"])
-@pytest.mark.parametrize("kind", slow_but(FORMS, "Series", "polars frame of one row"))
-def test_labelled_bounds_go_to_the_columns_of_their_names(kind, table):
+@pytest.mark.parametrize("kind", FORMS)
+def test_labelled_bounds_go_to_the_columns_of_their_names(kind):
+    table = pl.DataFrame(returns(), schema=NAMES) if kind.startswith("polars") else frame()
     turned = FORMS[kind](dict(reversed(list(zip(NAMES, CAPS, strict=True)))))
     expected = fit(table, constraint=(0.0, CAPS), budget=1.0)
     same(fit(table, constraint=(0.0, turned), budget=1.0), expected)
     assert (expected.weights_ <= CAPS).all() and not (expected.weights_ <= CAPS[::-1]).all()
-    floors = FORMS[kind](dict(reversed(list(zip(NAMES, np.array(CAPS) / 4, strict=True)))))
-    by_position = fit(table, constraint=(np.array(CAPS) / 4, 1.0), budget=1.0)
-    same(fit(table, constraint=(floors, 1.0), budget=1.0), by_position)
     streams = [CompositionalPortfolio(constraint=(0.0, caps), budget=1.0).partial_fit(table) for caps in (turned, CAPS)]
     same(*streams)
 
@@ -154,7 +141,7 @@ def test_columns_without_names_are_known_by_their_numbers():
         fit(returns(), constraint=(0, pd.Series(CAPS, index=NAMES)))
 
 
-@pytest.mark.parametrize("wrong", [{"low": 0, "high": 1}, {0: 0, 1: 1}, {0.0, 1.0}, "01"])
+@pytest.mark.parametrize("wrong", [{0: 0, 1: 1}, {0.0, 1.0}, "01"])
 def test_bounds_are_a_pair(wrong):
     with pytest.raises(ValueError, match="constraint must be None, 'long_only' or"):
         fit(frame(), constraint=wrong)
@@ -163,13 +150,10 @@ def test_bounds_are_a_pair(wrong):
 # the order of the rows
 
 ORDERED = {
-    "dates": DAYS,
     "zones": DAYS.tz_localize("Europe/Paris"),
     "periods": pd.period_range("2010-01", periods=120, freq="M"),
     "days": [day.date() for day in DAYS],
-    "times": [datetime.datetime(2020, 1, 1) + datetime.timedelta(hours=h) for h in range(120)],
     "ISO": DAYS.strftime("%Y-%m-%d"),
-    "integers": np.arange(120) * 10,
     "range": pd.RangeIndex(120),
     "years": np.arange(120.0) / 12 + 1990,
 }
@@ -222,14 +206,13 @@ def market(days=None):
     return pd.Series(0.01 * np.random.default_rng(9).normal(size=len(days)), index=days)
 
 
-@pytest.mark.parametrize("index", few_of([DAYS, pd.RangeIndex(50, 170), [f"day {k}" for k in range(120)]], 0))
+@pytest.mark.parametrize("index", [DAYS, pd.RangeIndex(50, 170)])
 def test_a_benchmark_goes_to_the_rows_of_its_labels(index):
-    X, series = frame(pd.Index(index)), market(pd.Index(index))
+    X, series = frame(index), market(index)
     expected = fit(X, benchmark=series.to_numpy())
-    for given in (series, series.sample(frac=1, random_state=0)):
-        portfolio = fit(X, benchmark=given)
-        same(portfolio, expected)
-        assert portfolio.score(X) == expected.score(X)
+    portfolio = fit(X, benchmark=series.sample(frac=1, random_state=0))
+    same(portfolio, expected)
+    assert portfolio.score(X) == expected.score(X)
     part = X.iloc[30:80]
     inside = fit(part, benchmark=series)
     same(inside, fit(part, benchmark=series.iloc[30:80].to_numpy()))
@@ -285,31 +268,26 @@ def test_a_benchmark_that_does_not_fit(X, series, words):
 
 WIDE = {"shares": 0.4, "land": 0.9, "oil": 0.1, "bonds": 0.3, "cash": 0.7, "gold": 0.35}
 WORDS = {"shares": "equity", "land": "real", "oil": "real", "bonds": "rates", "cash": "rates", "gold": ["real", "coin"]}
-LABELLED = {"dict": dict, "Series": pd.Series, "row": lambda values: pd.DataFrame(values, index=["cap"])}
+NARROW = np.array([WIDE[name] for name in NAMES])
 
 
-def narrow(values):
-    return np.array([values[name] for name in NAMES])
+@pytest.mark.parametrize(
+    ("name", "given", "plain"),
+    [
+        ("constraint", (0.0, WIDE), (0.0, NARROW)),
+        ("previous_weights", pd.Series(WIDE), NARROW),
+        ("transaction_cost", pd.DataFrame(WIDE, index=["cost"]) / 1e3, NARROW / 1e3),
+    ],
+)
+def test_labels_of_assets_that_x_does_not_have(name, given, plain):
+    params = {"constraint": (0.0, 0.6), "budget": 1.0, "transaction_cost": 1e-3}
+    same(fit(frame(), **params | {name: given}), fit(frame(), **params | {name: plain}))
 
 
-@pytest.mark.parametrize("kind", slow_but(LABELLED, "row"))
-def test_labels_of_assets_that_x_does_not_have(kind):
-    X, labelled = frame(), LABELLED[kind](WIDE)
-    params = {"constraint": (0.0, 0.6), "budget": 1.0}
-    for name, given, plain in (
-        ("constraint", (0.0, labelled), (0.0, narrow(WIDE))),
-        ("previous_weights", labelled, narrow(WIDE)),
-        ("transaction_cost", LABELLED[kind]({k: v / 1e3 for k, v in WIDE.items()}), narrow(WIDE) / 1e3),
-    ):
-        both = params | {"transaction_cost": 1e-3}
-        same(fit(X, **both | {name: given}), fit(X, **both | {name: plain}))
-
-
-@pytest.mark.parametrize("kind", [dict, pd.Series])
-def test_groups_of_assets_that_x_does_not_have(kind):
+def test_groups_of_assets_that_x_does_not_have():
     limits = ["real <= 0.3", "rates <= 0.2"]
     expected = fit(frame(), linear_constraints=["gold + oil <= 0.3", "bonds <= 0.2"]).weights_
-    grouped = fit(frame(), groups=kind(WORDS), linear_constraints=limits)
+    grouped = fit(frame(), groups=WORDS, linear_constraints=limits)
     np.testing.assert_allclose(grouped.weights_, expected, atol=1e-9)
     table = pd.DataFrame({"sector": pd.Series(WORDS).drop("gold")}).reindex([*WORDS])
     limited = fit(frame(), groups=table, linear_constraints=["equity <= 0.1"]).named_weights()
@@ -339,10 +317,7 @@ def test_a_default_for_assets_without_a_label():
     "params",
     [
         {"constraint": (0.0, collections.defaultdict(lambda: 0.5, Gold=0.1, Oil=0.2))},
-        {"previous_weights": collections.defaultdict(float, Gold=0.1)},
         {"transaction_cost": collections.defaultdict(float, Gold=0.1)},
-        {"groups": collections.defaultdict(str, Gold="metal")},
-        {"groups": {"Gold": "metal", "Oil": "energy"}},
         {"groups": pd.Series({"Gold": "metal"})},
     ],
 )
@@ -387,7 +362,6 @@ COLUMNS = {
     "integers": [10, 20, 30, 40],
     "levels": pd.MultiIndex.from_product([["US", "EU"], ["bonds", "shares"]]),
     "tuples": [("a", 1), ("a", 2), ("b", 1), ("b", 2)],
-    "dates": pd.date_range("2030-01-01", periods=4),
     "text": NAMES,
 }
 
@@ -397,7 +371,7 @@ def test_weights_have_the_labels_of_the_columns(kind):
     X = frame(columns=COLUMNS[kind])
     portfolio = fit(X)
     streamed = CompositionalPortfolio("moments", constraint="long_only").partial_fit(X)
-    for each in (portfolio, streamed, CompositionalPortfolio(constraint="long_only", random_state=0).fit(X)):
+    for each in (portfolio, streamed):
         assert list(each.named_weights().index) == list(X.columns)
         np.testing.assert_array_equal(each.named_weights().to_numpy(), each.weights_)
     labels = X.columns[::-1]

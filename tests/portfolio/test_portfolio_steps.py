@@ -1,7 +1,6 @@
 """Fits by solvers that make steps: against scipy, with gaps that are true, in stages for tail risks, warm starts."""
 
 import pickle
-import re
 import warnings
 
 import numpy as np
@@ -10,8 +9,8 @@ from definitions import make_returns, utility
 from helpers import Callback, few_of, slow_but
 from sklearn.exceptions import ConvergenceWarning
 
-from sk_stormc import AutomaticSTORM, CompositionalPortfolio, STORMCompositional, minimize
-from sk_stormc.penalties import L1, Box, Simplex
+from sk_stormc import AutomaticSTORM, CompositionalPortfolio, minimize
+from sk_stormc.penalties import L1
 from sk_stormc.problems import PortfolioProblem
 from sk_stormc.solvers import SOLVERS
 
@@ -55,7 +54,7 @@ def test_unconstrained_weights_solve_the_normal_equations(solver, weighted):
     assert np.linalg.norm((found - expected) * deviation) <= 1e-4 * np.linalg.norm(expected * deviation)
 
 
-HELD = np.array([0.3, 0.2, 0.1, 0.1, 0.1, 0.1, 0.1, 0.0])
+HELD = np.array([0.3, 0.2, 0.1, 0.1, 0.1, -0.1, -0.2, 0.0])
 CASES = {
     "long_only, sum 2.5": LONG | {"budget": 2.5},
     "box of arrays": {"constraint": (np.linspace(-0.3, -0.1, 8), np.linspace(0.1, 0.3, 8))},
@@ -63,7 +62,7 @@ CASES = {
     "budget 0": {"budget": 0},
     "l1": {"l1": 0.1},
     "l1, box and budget": {"l1": 0.1, "constraint": (-0.1, 0.3), "budget": 0.2},
-    "cost of trades": {"budget": 1.0, "previous_weights": HELD, "transaction_cost": 0.05},
+    "l1 and cost of trades": {"l1": 0.02, "budget": 1.0, "previous_weights": HELD, "transaction_cost": 0.05},
 }
 
 
@@ -99,15 +98,6 @@ def test_other_smooth_measures(measure, params):
         assert portfolio.score(R) == pytest.approx(-utility(portfolio.weights_, R, measure, 2.0), rel=1e-9)
 
 
-@pytest.mark.parametrize("measure", slow_but(["variance", "semivariance", "entropic"], "semivariance"))
-def test_weights_do_not_depend_on_the_unit(measure):
-    R = mixed_returns(LARGE)
-    of_one = fit(R, risk_measure=measure)
-    for unit in (1e-12, 1e12):  # powers of 2 would hide a wrong constant
-        scaled = fit(unit * R, risk_measure=measure, risk_aversion=1 / unit)
-        np.testing.assert_allclose(scaled.weights_, of_one.weights_, rtol=1e-4)
-
-
 @pytest.mark.parametrize("n", slow_but([SMALL, LARGE], SMALL))
 def test_cash_among_assets_of_very_different_units(n):
     """Nothing curves the objective along cash: between bounds it is at one, however large the risk aversion."""
@@ -122,37 +112,17 @@ def test_cash_among_assets_of_very_different_units(n):
     assert abs(constant.weights_.sum() - 1) <= 1e-10 and constant.loss_curve_[-1] == pytest.approx(-0.3, rel=1e-12)
 
 
-@pytest.mark.parametrize("solver", slow_but(["storm-c", "sarah-c", "lbfgs"], "storm-c", "lbfgs"))
-def test_bounds_hold_exactly(solver):
-    params = {"constraint": (-0.1, 0.3)} if solver == "lbfgs" else LONG
-    for seed in range(6):
-        w = quiet(mixed_returns(300, 8, seed), solver, max_iter=100, **params).weights_
-        low, high = params["constraint"] if solver == "lbfgs" else (0.0, 1.0)
-        assert (w >= low).all() and (w <= high).all() and (np.abs(w[w != 0]) > 1e-15).all()
-
-
-def test_an_l1_norm_so_large_that_all_weights_are_zero():
-    portfolio = fit(mixed_returns(), l1=1e3)
-    assert not portfolio.weights_.any() and portfolio.stop_reason_ == "converged"
-
-
 @pytest.mark.parametrize("solver", slow_but(SOLVERS, "storm-c", "lbfgs", "scgd"))
-@pytest.mark.parametrize("params", [{"constraint": (-0.1, 0.2)}, LONG])
-def test_float32_returns_give_float32_weights(solver, params):
-    if solver == "lbfgs" and params == LONG:
-        return
+def test_float32_returns_give_float32_weights(solver):
     exact = solver in ("storm-c", "lbfgs")
-    R = mixed_returns(LARGE if exact else SMALL)
-    single, double = (quiet(r, solver, tol=1e-4, max_iter=60, **params) for r in (R.astype(np.float32), R))
+    R, params = mixed_returns(LARGE if exact else SMALL), {"constraint": (-0.1, 0.2), "tol": 1e-4, "max_iter": 60}
+    single, double = (quiet(r, solver, **params) for r in (R.astype(np.float32), R))
     assert single.weights_.dtype == single.predict(R.astype(np.float32)).dtype == np.float32
     assert single.loss_curve_[-1] == pytest.approx(double.loss_curve_[-1], rel=1e-3 if exact else 0.2)
 
 
-# "storm-c-paper" has a batch size of its own (100), and so draws other batches from other data
 @pytest.mark.parametrize("measure", ["variance", "semivariance", "entropic"])
-@pytest.mark.parametrize(
-    "solver", slow_but([name for name in SOLVERS if name != "storm-c-paper"], "storm-c", "lbfgs", "asc-pg")
-)
+@pytest.mark.parametrize("solver", ["storm-c", "lbfgs", "asc-pg"])
 def test_weighting_a_period_k_times_is_repeating_it(solver, measure):
     R, k = mixed_returns(200) + 0.1, np.random.default_rng(0).integers(0, 4, 200)
     params = {"risk_measure": measure, "constraint": (-2, 2), "l1": 1e-3, "max_iter": 15, "tol": 0}
@@ -315,24 +285,9 @@ def test_returns_in_a_file(tmp_path):
         assert -1e-9 <= portfolio.loss_curve_[-1] - best <= min(portfolio.dual_gap_ + 1e-12, 1e-4 * abs(best))
 
 
-@pytest.mark.parametrize("penalty", [Simplex(), Box(0, 0.4, budget=1.0), L1(0.1)], ids=str)
-def test_lbfgs_names_the_penalty_and_the_constraint_that_it_cannot_take(penalty):
+def test_lbfgs_names_the_penalty_and_the_constraint_that_it_cannot_take():
     R = make_returns(60)
-    problem = PortfolioProblem(R, risk_measure="cvar", penalty=penalty)
-    words = re.escape(f"got the penalty {penalty} on the weights of a tail risk")
-    with pytest.raises(ValueError, match=words) as error:
-        minimize(problem, "lbfgs")
-    assert "OnWeights" not in str(error.value) and "Use solver='storm-c'" in str(error.value)
+    with pytest.raises(ValueError, match=r"got the penalty L1\(.*\) on the weights of a tail risk.*solver='storm-c'"):
+        minimize(PortfolioProblem(R, risk_measure="cvar", penalty=L1(0.1)), "lbfgs")
     with pytest.raises(ValueError, match="constraint='long_only' is.*got the penalty"):
         fit(R, "lbfgs", risk_measure="cvar", **LONG)
-
-
-def test_counts_of_algorithm_1():
-    """Lemma 3.1: S_g + S_dg + S_f + T (B_g + B_dg + B_f). The recursion evaluates a batch at two points."""
-    solver = STORMCompositional(0.01, 0.1, 0.1, (10, 20, 30), (100, 200, 300), tol=0, max_iter=50)
-    portfolio = CompositionalPortfolio(solver, random_state=0).fit(mixed_returns(LARGE))
-    assert portfolio.ifo_[-1] == 600 + 50 * 60 and portfolio.n_iter_ == 50
-    assert portfolio.n_evaluations_ == {"inner": 1100, "jacobian": 2200, "outer": 3300}
-    paper = quiet(mixed_returns(), "storm-c-paper", max_iter=50)
-    assert paper.ifo_[-1] == 300 + 50 * 300
-    assert paper.n_evaluations_ == dict.fromkeys(("inner", "jacobian", "outer"), 100 + 50 * 200)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from matplotlib import image
 from sklearn.datasets import load_iris
+from sklearn.preprocessing import StandardScaler
 
 from sk_stormc import SNEEmbedding, __version__, minimize
 from sk_stormc.__main__ import main
@@ -17,10 +18,10 @@ from sk_stormc.datasets import make_bellman_problem, make_gaussian_returns
 from sk_stormc.problems import PortfolioProblem, SNEProblem
 from sk_stormc.reproduce import runner, streaming
 from sk_stormc.reproduce.bellman import run_bellman
-from sk_stormc.reproduce.portfolio import METHODS, minimum, run_portfolio
+from sk_stormc.reproduce.portfolio import METHODS, minimum
 from sk_stormc.reproduce.runner import run_methods
 from sk_stormc.reproduce.sne import METHODS as SNE_METHODS
-from sk_stormc.reproduce.sne import RANK_ONE, embedding_of, run_sne, starts
+from sk_stormc.reproduce.sne import RANK_ONE, run_sne, starts
 
 RETURNS = make_gaussian_returns(60, 3, mean=0.5, random_state=0).round(3)
 COLUMNS = ["data set", "method", "IFO", "Phi - Phi*", "|grad Phi|", "passes to 1e-3", "seconds"]
@@ -98,14 +99,11 @@ def test_a_diverging_method_is_named(capsys):
     "args, message",
     [
         (["portfolio", "--methods", "storm-c,nonsense"], "methods must be some of .*storm-c-paper.*; got 'nonsense'"),
-        (["portfolio", "--methods", ""], "methods must be some of"),
         (["portfolio", "--ifo", "0"], "--ifo: expected an integer >= 1, got '0'"),
-        (["portfolio", "--seeds", "-1"], "--seeds: expected an integer >= 1, got '-1'"),
         (["portfolio", "--out", "nowhere/a.png"], "existing directory, got 'nowhere/a.png'"),
         (["portfolio", "--out", "a.bmp"], "expected a .png, .pdf, .svg file"),
         (["portfolio", "--data", "missing.csv"], "No such file.*missing.csv"),
         (["portfolio", "--data", "few.npz"], r"\(5 periods, 8 assets\) is unbounded below.*more periods than assets"),
-        (["portfolio", "--nonsense"], "unrecognized arguments: --nonsense"),
         (["portfolio", "--ifo", "3", "--methods", "storm-c"], "--ifo must pay for the first batch of storm-c.*got 3"),
         (["sne", "--ifo", "5000"], "--ifo must pay for at least ten iterations"),
         (["nonsense"], "'nonsense' \\(choose from"),
@@ -126,18 +124,13 @@ def test_errors_are_one_line(capsys, args, message):
     assert re.search(message, last)
 
 
-def test_version(capsys):
-    with pytest.raises(SystemExit, match="^0$"):
-        main(["--version"])
-    assert f"sk_stormc {__version__}" in capsys.readouterr().out
-
-
 @pytest.mark.parametrize("script, name", [("/usr/bin/sk-stormc", "sk-stormc"), ("__main__.py", "python -m sk_stormc")])
-def test_usage_has_the_command_s_own_name(monkeypatch, capsys, script, name):
+def test_usage_and_version(monkeypatch, capsys, script, name):
     monkeypatch.setattr(sys, "argv", [script])
-    with pytest.raises(SystemExit, match="^0$"):
-        main(["--help"])
-    assert capsys.readouterr().out.startswith(f"usage: {name} [-h]")
+    for option, begin in (("--help", f"usage: {name} [-h]"), ("--version", f"sk_stormc {__version__}")):
+        with pytest.raises(SystemExit, match="^0$"):
+            main([option])
+        assert capsys.readouterr().out.startswith(begin)
 
 
 def test_control_c_ends_with_one_line(monkeypatch, capsys):
@@ -157,23 +150,6 @@ def test_control_c_ends_with_one_line(monkeypatch, capsys):
 # --- the runs -----------------------------------------------------------------------------------------
 
 
-def test_curves_begin_at_the_start_and_end_at_the_returned_point():
-    problem = PortfolioProblem(make_gaussian_returns(2000, 3, mean=1.0, random_state=0))
-    methods, sets = ["storm-c-paper", "lbfgs"], {"mine": problem.returns}
-    fractions = []
-    runs = run_portfolio(sets, methods, max_ifo=20_000, n_seeds=2, progress=lambda text, at: fractions.append(at))
-    assert [(run.method, run.seed) for run in runs] == [(m, s) for m in methods for s in (0, 1)]
-    assert fractions == [0, 0.25, 0.5, 0.75]
-    start = problem.objective(np.ones(3)) - minimum(problem)
-    for run in runs:
-        x0, params = np.ones(3), METHODS[run.method]
-        result = minimize(problem, run.method, x0, random_state=run.seed, max_ifo=20_000, **params)
-        np.testing.assert_array_equal(run.ifo, result.ifo)
-        np.testing.assert_allclose(run.gap, np.maximum(result.loss_curve - minimum(problem), 0), atol=1e-12)
-        assert run.gap[0] == pytest.approx(start) and run.stop_reason == result.stop_reason
-        assert run.gradient_norm[-1] == np.linalg.norm(problem.gradient(result.x))
-
-
 def test_minimum_is_the_closed_form():
     m, S = RETURNS.mean(0), np.cov(RETURNS.T, bias=True)
     for scale in (1.0, np.array([1.0, 1e-5, 1e4])):  # units of the assets do not matter
@@ -182,12 +158,8 @@ def test_minimum_is_the_closed_form():
             assert minimum(problem) == pytest.approx(-m @ np.linalg.solve(S, m) / (4 * risk_aversion), rel=1e-9)
     more = np.column_stack([RETURNS, RETURNS[:, 0], np.zeros(len(RETURNS))])  # a repeated and an empty asset
     assert minimum(PortfolioProblem(more)) == pytest.approx(minimum(PortfolioProblem(RETURNS)), rel=1e-9)
-
-
-@pytest.mark.parametrize("returns", [np.column_stack([RETURNS, np.full(60, 0.01)]), RETURNS[:1]], ids=["cash", "one"])
-def test_minimum_where_there_is_none(returns):
     with pytest.raises(ValueError, match="unbounded below"):
-        minimum(PortfolioProblem(returns))
+        minimum(PortfolioProblem(np.column_stack([RETURNS, np.full(60, 0.01)])))
 
 
 # --- streams ------------------------------------------------------------------------------------------
@@ -219,11 +191,7 @@ def test_returns_as_a_stream(monkeypatch):
     sets = streaming.french_sets()
     assert fetched == [(region, "OP") for region in streaming.REGIONS]
     np.testing.assert_allclose(sets["Japan"], np.delete(R, 7, axis=0))
-    case = streaming.stream_case("Japan", sets["Japan"])
-    assert case.problem.n_inner == 49
-    params = {"learning_rate": 0.01, "batch_size": 50, "tol": 0}
-    (run,) = run_methods([(case, {"scgd": params})], max_ifo=9000, n_seeds=1)
-    assert run.gap[-1] < run.gap[0]
+    assert streaming.stream_case("Japan", sets["Japan"]).problem.n_inner == 49
 
 
 def test_the_command_for_streams(capsys, tmp_path):
@@ -239,7 +207,8 @@ def test_the_command_for_streams(capsys, tmp_path):
 
 @pytest.mark.slow
 def test_the_command_for_bellman(capsys, tmp_path):
-    assert reproduce("bellman", "--ifo", "3000", "--seeds", "1", "--out", "b.png") == 0
+    args = ["--ifo", "3000", "--seeds", "1", "--methods", "storm-c-paper,vrsc-pg", "--out", "b.png"]
+    assert reproduce("bellman", *args) == 0
     out, _ = capsys.readouterr()
     assert "n Phi: 47.8389 at the minimum (least squares), 100.0195 at w_0." in out
     for row in ("checkpoint f 1    storm-c-paper", "checkpoint f 100  vrsc-pg", "momentum .02      storm-c-paper"):
@@ -248,7 +217,7 @@ def test_the_command_for_bellman(capsys, tmp_path):
 
 
 def test_bellman_cases():
-    runs = run_bellman(make_bellman_problem(40, 10, random_state=0), max_ifo=20_000, n_seeds=1)
+    runs = run_bellman(make_bellman_problem(20, 5, random_state=0), max_ifo=10_000, n_seeds=1)
     last = {(run.case.name, run.method): run for run in runs}
     assert {case for case, method in last if method == "vrsc-pg"} == {"checkpoint f 1", "checkpoint f 100"}
     assert {case for case, method in last if method == "storm-c-paper"} == {"checkpoint f 1", "momentum .02"}
@@ -256,7 +225,7 @@ def test_bellman_cases():
         assert last["checkpoint f 1", method].gap[-1] < 1e-6 * last["checkpoint f 1", method].gap[0]
     # a hundred components of f at a checkpoint are charged, so that the budget pays for fewer iterations
     assert last["checkpoint f 100", "vrsc-pg"].n_iter < last["checkpoint f 1", "vrsc-pg"].n_iter
-    assert all(run.ifo[-1] <= 20_000 for run in runs)
+    assert all(run.ifo[-1] <= 10_000 for run in runs)
     for changes in ({"methods": ["adam"]}, {"max_ifo": 0}, {"n_seeds": 1.5}):
         with pytest.raises(ValueError, match=next(iter(changes))):
             run_bellman(**changes)
@@ -268,7 +237,7 @@ def test_bellman_cases():
 @pytest.mark.slow
 def test_the_command_for_sne(capsys, tmp_path):
     np.savez("iris.npz", X=IRIS, y=KINDS)
-    assert reproduce("sne", "--data", "iris.npz", "--ifo", "40000", "--seeds", "1", "--out", "a.png") == 0
+    assert reproduce("sne", "--data", "iris.npz", "--ifo", "8000", "--seeds", "1", "--out", "a.png") == 0
     out, _ = capsys.readouterr()
     names = (*SNE_METHODS, RANK_ONE)
     rows = [line for line in out.splitlines() if line.startswith(names)][: len(names)]
@@ -278,18 +247,6 @@ def test_the_command_for_sne(capsys, tmp_path):
     for name in ("a.png", "a_embedding.png"):
         picture = image.imread(tmp_path / name)
         assert min(picture.shape[:2]) > 300 and picture.std() > 0.05
-
-
-@pytest.mark.slow
-def test_sne_at_equal_ifo():
-    runs = run_sne(IRIS, n_components=2, max_ifo=60_000, n_seeds=1)
-    assert [run.method for run in runs] == [*SNE_METHODS, RANK_ONE]
-    final = {run.method: run.gap[-1] / 150 for run in runs}
-    assert all(0.8 * 60_000 < run.ifo[-1] <= 60_000 for run in runs if run.method != "lbfgs")
-    assert max(final[m] for m in ("scgd", "asc-pg", "vrsc-pg", "sarah-c", "storm-c")) < final["lbfgs"] + 0.05
-    assert final["storm-c-paper"] > final["storm-c"] + 0.03  # one step for all points takes long
-    line = embedding_of(runs[-1])
-    assert np.linalg.svd(line - line.mean(axis=0), compute_uv=False)[1] < 1e-3
 
 
 def test_a_run_of_sne_has_the_exact_divergence_and_gradient():
@@ -306,28 +263,25 @@ def test_a_run_of_sne_has_the_exact_divergence_and_gradient():
 # --- maps ---------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("labels", [True, False])
-def test_a_map_of_points_as_a_picture_and_as_a_table(capsys, labels):
-    np.savez("iris.npz", X=IRIS, **({"y": np.array(["a", "b", "c"])[KINDS]} if labels else {}))
+def test_a_map_of_points_as_a_picture_and_as_a_table(capsys):
+    labels = np.array(["a", "b", "c"])[KINDS]
+    np.savez("iris.npz", X=IRIS, y=labels)
     for out in ("map.png", "map.csv"):
         assert main(["map", "--data", "iris.npz", "--out", out, "--perplexity", "10"]) == 0
     assert "150 points, 4 columns" in capsys.readouterr().out
     assert image.imread("map.png").std() > 0.05
     expected = SNEEmbedding(perplexity=10, random_state=0).fit_transform(IRIS)
     table = np.genfromtxt("map.csv", delimiter=",", names=True, dtype=None, encoding="utf-8")
-    assert table.dtype.names == (("x", "y", "label") if labels else ("x", "y"))
     np.testing.assert_array_equal(np.stack([table["x"], table["y"]], axis=1), expected)
-    if labels:
-        assert list(table["label"]) == list(np.array(["a", "b", "c"])[KINDS])
+    assert list(table["label"]) == list(labels)
 
 
 def test_a_map_of_standardized_columns(capsys):
-    np.save("units.npy", IRIS * [1, 1000, 1, 1])
-    np.save("iris.npy", IRIS)
-    for name in ("units", "iris"):
-        assert main(["map", "--data", f"{name}.npy", "--out", f"{name}.csv", "--standardize"]) == 0
-    one, other = (np.loadtxt(f"{name}.csv", delimiter=",", skiprows=1) for name in ("units", "iris"))
-    np.testing.assert_allclose(one, other, atol=0.1 * np.ptp(other))
+    np.save("iris.npy", IRIS[::3])
+    assert main(["map", "--data", "iris.npy", "--out", "iris.csv", "--perplexity", "10", "--standardize"]) == 0
+    points = np.loadtxt("iris.csv", delimiter=",", skiprows=1)
+    expected = SNEEmbedding(perplexity=10, random_state=0).fit_transform(StandardScaler().fit_transform(IRIS[::3]))
+    np.testing.assert_allclose(points, expected, atol=0.1 * np.ptp(expected))
     for args, message in (([], "--out"), (["--out", "map.bmp"], "expected a .png, .pdf, .svg, .csv file")):
         with pytest.raises(SystemExit, match="^2$"):
             main(["map", "--data", "iris.npy", *args])

@@ -4,7 +4,6 @@ import warnings
 
 import numpy as np
 import pytest
-from helpers import slow_but
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
@@ -21,30 +20,6 @@ def test_a_short_stream_of_returns_says_that_nothing_was_done():
     with warnings.catch_warnings():
         warnings.simplefilter("error")  # said once
         portfolio.partial_fit(make_gaussian_returns(100, 3, random_state=1))
-
-
-@pytest.mark.parametrize("risk", slow_but(["variance", "semivariance", "entropic"], "semivariance"))
-def test_a_portfolio_with_weights(risk):
-    X = make_gaussian_returns(6000, 4, mean=0.1, random_state=0)
-    weights = 7 * np.exp(X @ [0.2, -0.15, 0.07, 0.15])
-    weights[2000:2100] = 0
-
-    def stream(size, w, portfolio=None):
-        portfolio = portfolio or CompositionalPortfolio(risk_measure=risk, random_state=0)
-        for i in range(0, len(X), size):
-            portfolio.partial_fit(X[i : i + size], sample_weight=None if w is None else w[i : i + size])
-        return portfolio
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # of the rows that wait
-        weighted, plain, ones = stream(100, weights), stream(100, None), stream(100, np.ones(len(X)))
-    assert stream(3000, weights).weights_.tobytes() == weighted.weights_.tobytes()
-    assert plain.weights_.tobytes() == ones.weights_.tobytes()
-    best = CompositionalPortfolio(risk_measure=risk, tol=1e-8, random_state=0).fit(X, sample_weight=weights)
-    zero = clone(best).fit(X)
-    zero.weights_ = 0 * best.weights_
-    gap = [best.score(X, sample_weight=weights) - p.score(X, sample_weight=weights) for p in (weighted, plain, zero)]
-    assert gap[0] < 0.02 * gap[2] and gap[1] > 0.3 * gap[2]
 
 
 def test_wrong_weights_change_nothing():

@@ -14,7 +14,7 @@ from sklearn.exceptions import ConvergenceWarning
 from stream_helpers import RETURNS, STREAMING, bits, chunks, fed, portfolio, result_bits, solver_for_streams, stream_of
 
 from sk_stormc import BellmanValueEstimator, CompositionalPortfolio, minimize
-from sk_stormc.datasets import make_bellman_problem, make_gaussian_returns
+from sk_stormc.datasets import make_gaussian_returns
 from sk_stormc.problems import PortfolioProblem, StreamingProblem
 from sk_stormc.solvers import SCGD, SARAHCompositional, STORMCompositional
 
@@ -28,8 +28,8 @@ CONSTRAINTS = {
 # bits
 
 
-@pytest.mark.parametrize("risk", slow_but(["variance", "semivariance", "entropic"], "entropic"))
-@pytest.mark.parametrize("solver", ["storm-c", "storm-c-paper", "sarah-c", "civr", "vrsc-pg", "asc-pg"])
+@pytest.mark.parametrize("risk", slow_but(["variance", "entropic"], "entropic"))
+@pytest.mark.parametrize("solver", ["storm-c", "storm-c-paper", "sarah-c", "asc-pg"])
 def test_bits_do_not_depend_on_chunks(solver, risk):
     one = bits(fed(portfolio(solver, risk_measure=risk), RETURNS, len(RETURNS)))
     for size in (37, "mixed"):
@@ -64,12 +64,10 @@ def test_copies_between_chunks_change_nothing(copied):
     assert bits(estimator) == bits(fed(portfolio("vrsc-pg", constraint="long_only"), RETURNS, 1500))
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("size", [37, 20_000])
-def test_the_pickle_does_not_grow_with_rows(size):
+def test_the_pickle_does_not_grow_with_rows():
     estimator, sizes = portfolio(), []
-    for k in range(5):
-        fed(estimator, make_gaussian_returns(min(20_000, 100 * size), 4, mean=0.1, random_state=k), size)
+    for k in range(4):
+        fed(estimator, make_gaussian_returns(5000, 4, mean=0.1, random_state=k), 500)
         sizes.append(len(pickle.dumps(estimator)))
     assert sizes[-1] <= 1.1 * sizes[0]
     assert max(sizes) < 60_000  # two windows of 512 rows of 4 numbers, and the state of a run
@@ -109,12 +107,11 @@ def gap(X, weights):
 
 def test_one_pass_ends_near_the_closed_form():
     gaps = {}
-    for n in (2000, 10_000, 50_000):
+    for n in (2000, 10_000):
         X = [make_gaussian_returns(n, 5, mean=0.1, random_state=seed) for seed in range(3)]
         gaps[n] = [gap(x, fed(portfolio(random_state=seed), x, 5000).weights_) for seed, x in enumerate(X)]
-    # measured: at most .1, .002 and .0003
-    assert max(gaps[2000]) < 0.3 and max(gaps[10_000]) < 0.01 and max(gaps[50_000]) < 0.001
-    assert np.mean(gaps[2000]) > 4 * np.mean(gaps[10_000]) > 8 * np.mean(gaps[50_000])
+    assert max(gaps[2000]) < 0.3 and max(gaps[10_000]) < 0.01  # measured: at most .1 and .002
+    assert np.mean(gaps[2000]) > 4 * np.mean(gaps[10_000])
 
 
 @pytest.mark.parametrize("solver", STREAMING)
@@ -240,19 +237,8 @@ def test_too_large_a_learning_rate():
 # values
 
 
-LOG = make_bellman_problem(n_states=12, n_features=None, gamma=0.8, random_state=0).transitions(6000, random_state=0)
-
-
-def value(solver="storm-c", **kwargs):
-    solver = solver_for_streams(solver) if isinstance(solver, str) else solver
-    return BellmanValueEstimator(0.8, solver, **{"random_state": 0} | kwargs)
-
-
-def fed_transitions(estimator, size, n=6000, **data):
-    data = {"X": LOG.X, "y": LOG.y} | (data or {"next_X": LOG.next_X, "terminal": LOG.terminal})
-    for i in chunks(np.arange(n), size):
-        estimator.partial_fit(**{name: part[i] for name, part in data.items()})
-    return estimator
+def value():
+    return BellmanValueEstimator(0.8, solver_for_streams("storm-c"), random_state=0)
 
 
 def trajectory(n, gap=()):
@@ -265,46 +251,17 @@ def trajectory(n, gap=()):
 def test_bellman_time_gives_next_X_in_any_chunks():
     gaps = [10, 36, 37, 700, 701, 1100]
     X, y, time = trajectory(1500, gaps)
-    terminal = np.zeros(1500, dtype=bool)
+    terminal, weights = np.zeros(1500, dtype=bool), np.random.default_rng(0).gamma(1.0, size=1500)
     terminal[[5, 36, 73, 74, 900]] = True
+    log = {"X": X, "y": y, "terminal": terminal, "sample_weight": weights}
     kept = np.flatnonzero(terminal | (np.diff(time, append=time[-1] + 2) == 1))
-    next_X = np.roll(X, -1, axis=0)
-    explicit = value()
-    explicit.partial_fit(X[kept], y[kept], next_X=next_X[kept], terminal=terminal[kept])
+    explicit = value().partial_fit(
+        **{name: part[kept] for name, part in log.items()}, next_X=np.roll(X, -1, axis=0)[kept]
+    )
+    log["time"] = time
     for size in (37, "mixed", 1500):  # some of them are single rows
         estimator = value()
-        fed_transitions(estimator, size, 1500, X=X, y=y, time=time, terminal=terminal)
+        for i in chunks(np.arange(1500), size):
+            chunk = {name: part[i] for name, part in log.items()}
+            estimator = pickle.loads(pickle.dumps(estimator)).partial_fit(**chunk)
         assert bits(estimator) == bits(explicit)
-    pickled = value()
-    for i in chunks(np.arange(1500), 90):
-        pickled = pickle.loads(pickle.dumps(pickled)).partial_fit(X[i], y[i], time=time[i], terminal=terminal[i])
-    assert bits(pickled) == bits(explicit)
-
-
-def test_bellman_wrong_chunks_change_nothing():
-    estimator = fed_transitions(value(), 500, 1000)
-    before, good = bits(estimator), {"X": LOG.X[:9], "y": LOG.y[:9], "next_X": LOG.next_X[:9]}
-    bad = LOG.X[:9].copy()
-    bad[3, 3] = np.nan
-    for change in (
-        {"X": LOG.X[:9, :5]},
-        {"X": bad},
-        {"y": LOG.y[:8]},
-        {"y": bad[:, 3]},
-        {"next_X": bad},
-        {"next_X": LOG.X[:8]},
-        {"terminal": [0] * 9},
-        {"X": LOG.X[:0], "y": LOG.y[:0], "next_X": LOG.X[:0]},
-        {"time": np.arange(9)},
-    ):
-        with pytest.raises(ValueError):
-            estimator.partial_fit(**good | change)
-    with pytest.raises(ValueError, match="objective"):
-        estimator.set_params(objective="bellman").partial_fit(**good)
-    with pytest.raises(ValueError):
-        estimator.set_params(objective="auto", fit_intercept=False).partial_fit(**good)
-    estimator.set_params(fit_intercept=True)
-    assert bits(estimator) == before
-    for i in chunks(np.arange(1000, 6000), 100):
-        estimator.partial_fit(LOG.X[i], LOG.y[i], next_X=LOG.next_X[i], terminal=LOG.terminal[i])
-    assert bits(estimator) == bits(fed_transitions(value(), 6000))

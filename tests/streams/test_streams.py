@@ -11,12 +11,10 @@ from stream_helpers import RETURNS, STREAMING, chunks, result_bits, solver_for_s
 
 from sk_stormc import minimize
 from sk_stormc.datasets import make_gaussian_returns
-from sk_stormc.engine import Limit, StepRule
-from sk_stormc.engine.loop import KEEP_EVERY
 from sk_stormc.engine.oracle import KINDS
 from sk_stormc.engine.steps import N_BATCHES
-from sk_stormc.penalties import L1
-from sk_stormc.problems import Advice, PortfolioProblem, StreamingProblem
+from sk_stormc.penalties import L1, Box
+from sk_stormc.problems import Advice, PortfolioProblem, StreamingProblem, check_problem
 from sk_stormc.solvers import STORMCompositional
 
 
@@ -147,39 +145,18 @@ def test_max_ifo_and_max_iter_on_a_stream():
     assert result.stop_reason == "max_ifo" and 3000 - 96 < result.ifo[-1] <= 3000
 
 
-def test_few_rows_are_kept():
-    most = 0
-    stream = StreamingProblem(chunks(make_gaussian_returns(20_000, 3, random_state=0), 100), PortfolioProblem)
-    draw, rows = stream.source.draw_inner, stream.source.rows
-
-    def spying(place, shape):
-        nonlocal most
-        most = max(most, rows.stop - max(rows.start, rows.keep))
-        return draw(place, shape)
-
-    stream.source.draw_inner = spying
-    assert minimize(stream, "scgd", random_state=0).stop_reason == "exhausted"
-    # the window, chunks, the curvature estimate, and the rows since the last state that was stored
-    assert most <= 512 + 2 * 100 + 16 * 3 * 17 + KEEP_EVERY // 3 + 16 * 17
-
-
-# schedules
+# StreamingProblem
 
 
 def test_advice_on_steps_holds_and_on_batch_sizes_does_not():
     def make(R):
         problem = PortfolioProblem(R)
-        problem.advice = Advice(
-            learning_rate=0.02, tracking=False, normalization="global", precision=0.5, batch_size=None, max_iter=7
-        )
+        problem.advice = Advice(learning_rate=0.02, batch_size=None, max_iter=7)
         return problem
 
-    s = minimize(StreamingProblem([RETURNS], make), random_state=0).state.state
-    assert s.rule == StepRule(0.02, Limit(0.5)) and s.momentum == (1.0,) * 3
-    assert s.batch_size == (32, 32, 32)
-
-
-# StreamingProblem
+    advised = minimize(StreamingProblem([RETURNS], make), random_state=0)
+    given = minimize(StreamingProblem([RETURNS], PortfolioProblem), random_state=0, learning_rate=0.02)
+    assert advised.stop_reason == "exhausted" and (advised.x == given.x).all()
 
 
 def test_errors_of_streams():
@@ -195,22 +172,15 @@ def test_errors_of_streams():
         StreamingProblem([3.0], PortfolioProblem)
     with pytest.raises(ValueError, match="problem must return a CompositionalProblem, got array"):
         StreamingProblem([RETURNS], np.asarray)
-    with pytest.raises(ValueError, match="batches must be"):
-        StreamingProblem(3, PortfolioProblem)
-    with pytest.raises(ValueError, match="problem must be"):
-        StreamingProblem([RETURNS], None)
-    with pytest.raises(ValueError, match="window must be"):
-        StreamingProblem([RETURNS], PortfolioProblem, window=1)
     for name in ("batch_size", "init_batch_size"):
-        for size in (None, (16, 16, None), (None, 16, 16), (16, None, 16)):
-            with pytest.raises(ValueError, match=f"{name} must be one number"):
-                minimize(stream_of(RETURNS), STORMCompositional(), random_state=0, **{name: size})
+        with pytest.raises(ValueError, match=f"{name} must be one number"):
+            minimize(stream_of(RETURNS), STORMCompositional(), random_state=0, **{name: None})
     for solver, params in ((STORMCompositional(), {"anchor": 3}), ("lbfgs", {}), ("sarah-c", {})):
         with pytest.raises(ValueError, match="needs all components at once"):
             minimize(stream_of(RETURNS), solver, random_state=0, **params)
 
 
-@pytest.mark.parametrize("size", [(64, 64, 16), (16, 64, 64), (64, 16, 64)])
+@pytest.mark.parametrize("size", [(64, 64, 16), (16, None, 16)])
 def test_batches_of_unequal_sizes_are_refused(size):
     with pytest.raises(ValueError, match="batch_size must be one number for g, its Jacobian and f"):
         minimize(stream_of(RETURNS), batch_size=size, random_state=0)
@@ -275,15 +245,47 @@ def test_a_composition_of_functions(solver, way):
     assert whole.objective(one.x) - best < 0.03 * (start - best)  # measured: at most .013
 
 
-def test_an_operator_jacobian_in_a_stream_is_that_of_its_rows():
-    A, b = regression(700)
-    stream = Watched([(A[:300], b[:300]), (A[300:], b[300:])], partial(composition, way="vjp"))
-    x, v, draws = np.array([0.2, -0.4, 0.3]), np.array([2.0]), np.arange(250, 290)
-    J = stream.jacobian(x, stream.inner_batch(draws))
-    stream.inner_batch(np.arange(600, 640))  # more rows come
-    stream.source.rows.keep = 500  # and go
-    stream.source.rows.feed((A, b))
-    stream.inner_batch(np.arange(700, 740))
-    assert stream.source.rows.start == 500
-    expected = composition(A[draws], b[draws], "vjp")
-    np.testing.assert_array_equal(stream.vjp(J, v), expected.vjp((x, np.arange(40)), v))
+# weights of rows: a row of weight k equals k rows
+
+RISKS = {
+    "entropic": {"risk_measure": "entropic"},
+    "cvar": {"risk_measure": "cvar", "confidence": 0.7},
+    "evar": {"risk_measure": "evar", "confidence": 0.7},
+}
+
+
+@pytest.mark.parametrize("risk", ["entropic", "evar"])
+def test_weighted_streams_end_near_the_minimum_of_the_repeated_rows(risk):
+    X = make_gaussian_returns(6000, 4, mean=0.3, random_state=0)
+    counts = np.random.default_rng(3).integers(1, 4, size=len(X))
+    counts[X[:, 0] > np.median(X[:, 0])] += 4  # so that the first asset looks better than without weights
+    problem = partial(PortfolioProblem, metric="variance", penalty=Box(0, 1, budget=1.0), **RISKS[risk])
+    chunks = [(X[i : i + 500], counts[i : i + 500].astype(float)) for i in range(0, len(X), 500)]
+    found = minimize(StreamingProblem(chunks, problem, weighted=True), random_state=0)
+    assert found.stop_reason == "exhausted"
+    whole = problem(np.repeat(X, counts, axis=0))
+    best = minimize(whole, random_state=0, tol=1e-6)
+    start = whole.start_at(np.full(4, 0.25))
+    assert whole.objective(found.x) - best.fun < 0.1 * (whole.objective(start) - best.fun)
+
+
+@pytest.mark.parametrize("risk", ["entropic", "cvar"])
+def test_equal_weights_are_no_weights(risk):
+    X = make_gaussian_returns(1500, 3, mean=0.3, random_state=0)
+    problem = partial(PortfolioProblem, metric="variance", penalty=Box(0, 1, budget=1.0), **RISKS[risk])
+    plain = minimize(StreamingProblem([X], problem), random_state=0)
+    weighted = minimize(StreamingProblem([(X, np.full(1500, 2.0))], problem, weighted=True), random_state=0)
+    assert plain.stop_reason == weighted.stop_reason == "exhausted"
+    np.testing.assert_allclose(weighted.x, plain.x, rtol=1e-6, atol=1e-9)
+
+
+def test_check_problem_compares_weights():
+    returns = make_gaussian_returns(60, 3, random_state=0)
+    check_problem(PortfolioProblem(returns, risk_measure="cvar"))
+
+    class Deaf(PortfolioProblem):
+        def inner_batch(self, draws, weights=None):
+            return super().inner_batch(draws)
+
+    with pytest.raises(ValueError, match=r"Deaf.inner: a batch with weights and their weighted mean differ"):
+        check_problem(Deaf(returns))

@@ -1,18 +1,16 @@
-"""The paper's inequalities at random constants, and its lemmas by Monte Carlo."""
+"""The paper's inequalities at random constants, the run that its parameters make, and estimated constants."""
 
 import math
 from dataclasses import replace
 
 import numpy as np
 import pytest
-from helpers import slow_but
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sk_stormc import STORMCompositional, minimize
-from sk_stormc.engine import Oracle, advance, start
 from sk_stormc.penalties import Simplex
-from sk_stormc.problems import CompositionalProblem, FiniteSource, PortfolioProblem
+from sk_stormc.problems import PortfolioProblem
 from sk_stormc.solvers.storm import PaperSTORMCompositional
 from sk_stormc.theory import ProblemConstants, equipartition, estimate_constants, storm_parameters, theorem_condition
 
@@ -79,26 +77,6 @@ def test_corrected_parameters_satisfy_everything(case):
     assert all(0 < a < 1 for a in (p.a_g, p.a_dg, p.a_phi)) and p.eta == 1 / k.L_phi
 
 
-@settings(max_examples=30, deadline=None)
-@given(cases())
-def test_the_three_terms_are_equal(case):
-    k, eps = case
-    p = storm_parameters(k, eps, round_up=False)
-    c, D = 2 * k.M_g + math.sqrt(k.H_2), 32 / 3 * k.L_phi * k.Delta
-    thirds = [
-        k.M_g**2 / (p.a_g * p.B_g * k.L_phi**2) * 864 * k.M_g**2 * k.L_f**2,
-        k.H_3 / (D * p.a_g * p.S_g) * 864 * k.M_g**2 * k.L_f**2,
-        p.a_g * k.H_3 / (p.B_g * eps**2) * 864 * k.M_g**2 * k.L_f**2,
-        k.L_g**2 / (p.a_dg * p.B_dg * k.L_phi**2) * 864 * k.M_f**2,
-        k.H_2 / (D * p.a_dg * p.S_dg) * 864 * k.M_f**2,
-        p.a_dg * k.H_2 / (p.B_dg * eps**2) * 864 * k.M_f**2,
-        432 * p.K_0 / (p.a_phi * p.B_f),
-        432 * k.M_g**2 * k.H_1 / (D * p.a_phi * p.S_f),
-        864 * p.a_phi * c**2 * k.H_1 / (p.B_f * eps**2),
-    ]
-    np.testing.assert_allclose(thirds, 1, rtol=1e-9)
-
-
 def test_printed_parameters_fail():
     eps = 0.1
     p = storm_parameters(UNIT, eps, variant="paper", round_up=False)
@@ -155,86 +133,6 @@ def test_from_theory_makes_the_predicted_run():
     assert printed.batch_size[2] == storm_parameters(SMALL, eps, variant="paper").B_f
 
 
-# Lemma A.1, by the library's own step 8
-
-REPETITIONS, COMPONENTS = 20_000, 50
-
-
-class Apart(FiniteSource):
-    """Draws of its own for each repetition."""
-
-    def draw_inner(self, rng, shape):
-        return rng.integers(self.n_inner, size=(*shape, REPETITIONS))
-
-
-class Quadratics(CompositionalProblem):
-    """q_i(x) = c_i x^2 / 2 + b_i x on [-1, 1], in as many independent repetitions as there are variables."""
-
-    jacobian_kind = "constant"  # none: u is all that is looked at
-    n_inner, n_outer, n_variables = COMPONENTS, 1, REPETITIONS
-    source = Apart(COMPONENTS, 1)
-
-    def __init__(self, rng):
-        self.c, self.b = rng.normal(1, 1, COMPONENTS), rng.normal(0.2, 1, COMPONENTS)
-
-    def inner_batch(self, draws):
-        return np.arange(self.n_inner)[:, None] if draws is None else draws
-
-    def outer_batch(self, draws):
-        return None
-
-    def components(self, x):
-        return self.c[:, None] * x**2 / 2 + self.b[:, None] * x
-
-    def inner(self, x, batch):
-        return (self.c[batch] * x**2 / 2 + self.b[batch] * x).mean(0)
-
-    def jacobian(self, x, batch):
-        return 0.0
-
-    def outer_gradient(self, x, u, batch):
-        return None, 0.0
-
-    def compositional_gradient(self, x, u, J, batch):
-        return 0.0
-
-    def outer(self, x, u):
-        return 0.0
-
-
-def is_at_most(samples, bound=0.0):
-    """Whether the mean is at most the bound, up to 6 standard errors: a false alarm has probability 1e-9."""
-    return samples.mean() - bound <= 6 * samples.std(ddof=1) / math.sqrt(len(samples))
-
-
-@pytest.mark.parametrize("a", slow_but([0.05, 0.3], 0.3))
-def test_lemma_a1(a):
-    problem, B, S, T = Quadratics(np.random.default_rng(0)), 3, 8, 25
-    # on [-1, 1]: E|q_i(x) - q_i(y)|^2 <= L^2 |x - y|^2 and E|q_i(x) - q(x)|^2 <= sigma^2
-    L2 = np.mean((np.abs(problem.c) + np.abs(problem.b)) ** 2)
-    sigma2 = problem.components(np.linspace(-1, 1, 201)).var(axis=0).max()
-    oracle = Oracle(problem, 1)
-    everything = problem.inner_batch(None)
-    x = np.full(REPETITIONS, 0.8)
-    now = start(oracle, x, (S, 0, None))
-    errors, steps = [(now.u - problem.inner(x, everything)) ** 2], []
-    assert is_at_most(errors[0], sigma2 / S)
-    for _ in range(T):
-        x_new = np.clip(now.x - 0.3 * np.tanh(now.u), -1, 1)  # fixed before the next batch, as the lemma has it
-        change = problem.components(x_new) - (1 - a) * problem.components(now.x)
-        now = advance(oracle, now, x_new, (a, a, a), (B, 0, None))
-        steps.append((x_new - x) ** 2)
-        errors.append((now.u - problem.inner(x_new, everything)) ** 2)
-        x = x_new
-        # (i), and the equality behind it
-        gain = errors[-1] - (1 - a) ** 2 * errors[-2]
-        assert is_at_most(gain - 2 / B * L2 * (1 - a) ** 2 * steps[-1], 2 / B * a**2 * sigma2)
-        assert is_at_most(gain - change.var(axis=0) / B)
-        assert is_at_most(change.var(axis=0) / B - gain)
-    left, right = sum(errors[:T]), 2 / a * (L2 / B * sum(steps) + T * a**2 * sigma2 / B + errors[0])
-    assert is_at_most(left - right)  # (ii)
-
-
 # estimate_constants
 
 
@@ -243,7 +141,7 @@ def test_estimated_constants():
     R = np.random.default_rng(3).normal(0.5, 1, size=(60, 2))
     radius, mean = 1.5, R.mean(0)
     problem = PortfolioProblem(R)
-    k = estimate_constants(problem, np.zeros(2), radius, n_samples=2000, random_state=0)
+    k = estimate_constants(problem, np.zeros(2), radius, n_samples=1000, random_state=0)
     lengths, deviations = np.linalg.norm(R, axis=1), np.linalg.norm(R - mean, axis=1)
     angles = np.linspace(0, 2 * np.pi, 721)
     circle = radius * np.column_stack([np.cos(angles), np.sin(angles)])
@@ -265,7 +163,6 @@ def test_estimated_constants():
         margin = 1.15 if name.startswith("H") else 1.01  # the H's are means over a sample
         assert 0.5 * value <= getattr(k, name) <= margin * value, name
     assert k.L_g == pytest.approx(1e-3 * k.M_g**2 * k.L_f / k.M_f)  # the Jacobian is constant
-    assert k == estimate_constants(problem, np.zeros(2), radius, n_samples=2000, random_state=0)
     p = storm_parameters(k, 0.01)
     assert theorem_condition(k, 0.01, p) <= 1 / 16
 
@@ -274,7 +171,6 @@ def test_estimated_constants():
     ("changes", "message"),
     [
         ({"x0": np.zeros(3)}, r"x0 must have shape \(2,\), got \(3,\)"),
-        ({"n_samples": 1}, "n_samples must be an integer >= 2, got 1"),
         ({"problem": PortfolioProblem(np.eye(2), penalty=Simplex())}, "problem must have no penalty"),
         ({"problem": PortfolioProblem(np.zeros((3, 2)))}, "must be a finite number > 0, got 0.0"),
     ],

@@ -72,20 +72,6 @@ def test_exact_solutions_leave_the_start_and_the_end(objective, alpha):
     assert value.ifo_[0] == 0 < value.ifo_[1] == sum(value.n_evaluations_.values())
 
 
-def test_exact_values_of_actions_leave_a_record_for_each_policy():
-    q = ActionValueEstimator(gamma=0.9, max_iter=1)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        q.fit(**of_actions())
-    assert len(q.loss_curve_) == len(q.ifo_) == 2 and q.n_iter_ == 1 and q.loss_curve_[0] > q.loss_curve_[1]
-    q = ActionValueEstimator(second, 0.9, alpha=0.1).fit(**of_actions())
-    curve = ActionValueEstimator(second, 0.9, "storm-c", alpha=0.1).fit(**of_actions()).loss_curve_
-    np.testing.assert_allclose(q.loss_curve_, curve[[0, -1]], rtol=1e-6, atol=1e-9)
-    stream = clone(q).partial_fit(**of_actions())
-    np.testing.assert_allclose(stream.loss_curve_, q.loss_curve_, rtol=1e-6, atol=1e-12)
-    assert len(stream.ifo_) == 2
-
-
 def test_fewer_states_than_features_warn_and_indicators_do_not():
     """Values of 1e16 where rewards are of order 10, in silence."""
     rng = np.random.default_rng(1)
@@ -106,7 +92,6 @@ def test_fewer_states_than_features_warn_and_indicators_do_not():
 @parametrize_with_checks(
     [
         BellmanValueEstimator(),
-        BellmanValueEstimator(solver="scgd"),
         BellmanValueEstimator(solver="storm-c", objective="projected"),
         ActionValueEstimator(alpha=0.1),
     ]

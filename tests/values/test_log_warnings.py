@@ -46,15 +46,14 @@ def test_successors_of_which_nothing_is_known_warn():
     assert not messages(value().fit, **some(parts | {"terminal": ends}, seen, "episode"))
 
 
-@pytest.mark.parametrize("alpha", [0.0, 1e-3])
-def test_a_log_that_does_not_tell_actions_apart_warns(alpha):
+def test_a_log_that_does_not_tell_actions_apart_warns():
     parts, action = walk_on_states(200)
     ones = np.ones(len(action))
-    greedy = ActionValueEstimator(gamma=0.9, fit_intercept=False, alpha=alpha)
+    greedy = ActionValueEstimator(gamma=0.9, fit_intercept=False)
     endless, text = some(parts, slice(None), "y", "episode", "terminal"), "does not tell which action is better: all "
     with pytest.warns(UserWarning, match=f"{text}rewards are 1 and no episode ends"):
         greedy.fit(**endless, y=ones, action=action)
-    assert alpha or np.ptp(greedy.predict(STATES), axis=1).max() < 1e-9
+    assert np.ptp(greedy.predict(STATES), axis=1).max() < 1e-9
     with pytest.warns(UserWarning, match=f"{text}rewards are 0, so that"):
         greedy.fit(**endless, y=0 * ones, action=action)
     with pytest.warns(UserWarning, match="all rewards are 1 and each row ends an episode"):
@@ -80,9 +79,9 @@ def test_a_pipeline_that_leaves_next_X_warns(scaler):
         assert not messages(value(alpha=1e-6).fit, **log)
 
 
-def cells(limit, n_cells=200, n=2100, seed=0):
+def cells(limit, n_cells=100, n=2100):
     """Indicators of cells on a ring, left in one of four steps: episodes begin anywhere, and are cut at ``limit``."""
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(0)
     moves, starts = rng.integers(4, size=n) == 0, rng.integers(n_cells, size=n)
     left, came, cell = np.zeros(n, int), np.zeros(n, int), 0
     for k in range(n):
@@ -96,10 +95,9 @@ def of_scales(X, next_X, terminal=None):
     return sum("different scales" in message for message in seen)
 
 
-@pytest.mark.parametrize("limit", [10, 30])
-def test_indicators_of_which_only_one_side_was_scaled_warn(limit):
+def test_indicators_of_which_only_one_side_was_scaled_warn():
     """What is rare in such a log is a one, and where an episode was cut off it has another successor."""
-    X, next_X = cells(limit, n_cells=100)
+    X, next_X = cells(limit=10)
     scaler, ends = StandardScaler().fit(X), np.random.default_rng(0).random(len(X)) < 0.02
     assert of_scales(scaler.transform(X), next_X, ends) == of_scales(X, scaler.transform(next_X)) == 1
     order, beside = np.random.default_rng(0).permutation(len(X)), np.arange(len(X)).reshape(10, -1).T.ravel()
@@ -120,7 +118,7 @@ def test_successors_that_were_not_scaled_as_X_warn():
         pipeline.fit(X, y, value__next_X=next_X)
 
 
-@pytest.mark.parametrize("n", [2, 20, 400])
+@pytest.mark.parametrize("n", [2, 400])
 @pytest.mark.parametrize("kind", ["walk", "drifting", "indicators", "heavy tails"])
 def test_ordinary_successors_do_not_warn(kind, n):
     for seed in range(4):

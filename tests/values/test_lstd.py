@@ -1,11 +1,9 @@
 """solver="lstd": the exact solution of a fit, and of a stream by its moments."""
 
 import pickle
-import signal
 
 import numpy as np
 import pytest
-from helpers import few_of
 from scipy import sparse
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
@@ -13,7 +11,6 @@ from value_logs import coefficients, fed, some, walk, with_ones
 
 from sk_stormc import BellmanValueEstimator
 from sk_stormc.problems import BellmanProblem, ProjectedBellmanProblem
-from sk_stormc.values.lstd import Collected, Moments
 
 pytestmark = pytest.mark.filterwarnings("error")  # an exact deficiency is solved in silence
 
@@ -55,14 +52,12 @@ def test_gradients_vanish_at_the_minimiser(alpha, n):
         assert problem.solution().rank == (5 if n == 40 or alpha else 3)
 
 
-@pytest.mark.parametrize("as_matrix", [np.asarray, sparse.csr_array])
-def test_bellman_rows_in_blocks_are_one_least_squares_problem(as_matrix, monkeypatch):
-    rng = np.random.default_rng(0)
-    A, r = rng.normal(size=(60, 4)), rng.normal(size=60)
-    P = sparse.random_array((60, 60), density=0.2, random_state=rng).toarray() + np.eye(60)
-    P /= P.sum(1, keepdims=True)
-    monkeypatch.setattr("sk_stormc.values.least_squares.BLOCK", 7)
-    x = BellmanProblem(as_matrix(P), r, as_matrix(A), 0.9).minimizer()
+def test_many_bellman_rows_are_one_least_squares_problem():
+    rng, n = np.random.default_rng(0), 10_000  # in blocks of 4096
+    A, r = rng.normal(size=(n, 4)), rng.normal(size=n)
+    stays = sparse.eye_array(n, format="csr")
+    P = 0.5 * (stays + stays[rng.permutation(n)])
+    x = BellmanProblem(P, r, A, 0.9).minimizer()
     np.testing.assert_allclose(x, np.linalg.lstsq(A - 0.9 * P @ A, r, rcond=None)[0], rtol=1e-9)
 
 
@@ -152,12 +147,9 @@ def test_alpha_is_a_ridge_on_the_matrix_of_lstd(n_columns, decay):
         np.testing.assert_allclose(coefficients(value), expected, atol=1e-6)
 
 
-@pytest.mark.parametrize(
-    ("size", "params"),
-    few_of([(7, {"alpha": 1e-2}), (100, {"fit_intercept": False}), (1, {}), (600, {})], 0, 1),
-)
+@pytest.mark.parametrize(("size", "params"), [(7, {"alpha": 1e-2}), (100, {"fit_intercept": False})])
 def test_stream_is_fit(size, params):
-    parts = walk(100 if size == 1 else 600)
+    parts = walk()
     stream, batch = fed(lstd(**params), size, **parts), lstd(**params).fit(**parts)
     np.testing.assert_allclose(coefficients(stream), coefficients(batch), rtol=1e-9)
     np.testing.assert_allclose(stream.loss_curve_, batch.loss_curve_, rtol=1e-6, atol=1e-12)
@@ -166,15 +158,11 @@ def test_stream_is_fit(size, params):
     assert stream.stop_reason_ == "exhausted" and stream.solver_ == "lstd" and stream.objective_ == "projected"
 
 
-def test_sums_over_many_small_chunks_lose_nothing():
-    """A sum that is added up row by row would have lost its last digits."""
-    rng = np.random.default_rng(0)
-    Z, y = 1 + rng.random((10_000, 1)), rng.random(10_000)
-    moments = Moments.none(1)
-    for k in range(10_000):
-        moments += Moments.of(Z[k : k + 1], Z[k : k + 1], y[k : k + 1], np.ones(1))
-    exact = sum((np.longdouble(v) for v in (Z * Z).ravel()), np.longdouble(0))
-    assert abs(moments.means()[2][0, 0] * moments.weight - exact) < 4e-16 * exact
+def test_sums_over_small_chunks_lose_nothing():
+    """Beside a reward of 1e16 those of 1 are less than its last digit."""
+    y = np.array([1e16, *np.ones(20), -1e16])
+    value = fed(lstd(0.0, fit_intercept=False), 1, X=np.ones((22, 1)), y=y, terminal=np.ones(22, dtype=bool))
+    np.testing.assert_allclose(value.coef_, 20 / 22)
 
 
 def test_a_short_stream_predicts_with_what_it_has():
@@ -185,31 +173,27 @@ def test_a_short_stream_predicts_with_what_it_has():
     np.testing.assert_allclose(stream.predict(parts["X"]), parts["y"])
 
 
-def test_a_stream_is_pickled_and_cloned():
+def test_a_stream_is_pickled():
     parts = walk()
     stream = lstd().partial_fit(**some(parts, slice(400)))
     again = pickle.loads(pickle.dumps(stream)).partial_fit(**some(parts, slice(400, None)))
     np.testing.assert_array_equal(again.coef_, stream.partial_fit(**some(parts, slice(400, None))).coef_)
-    assert not hasattr(clone(stream), "coef_")
 
 
 @pytest.mark.parametrize(
-    ("solver", "params"),
+    ("solver", "n", "params"),
     [
-        ("storm-c", {"gamma": 0.5}),
-        ("storm-c", {"alpha": 1.0}),
-        ("storm-c", {"fit_intercept": False}),
-        ("storm-c", {"solver": "lstd"}),
-        ("lstd", {"gamma": 0.5}),
-        ("lstd", {"fit_intercept": False}),
-        ("lstd", {"trace_decay": 0.2}),
-        ("lstd", {"half_life": 10.0}),
-        ("lstd", {"solver": "storm-c"}),
+        ("storm-c", 100, {"fit_intercept": False}),  # rows that only wait
+        ("storm-c", 600, {"alpha": 1.0}),
+        ("storm-c", 600, {"solver": "lstd"}),
+        ("lstd", 100, {"gamma": 0.5}),
+        ("lstd", 100, {"trace_decay": 0.2}),
+        ("lstd", 100, {"half_life": 10.0}),
+        ("lstd", 100, {"solver": "storm-c"}),
     ],
 )
-@pytest.mark.parametrize("n", [100, 600])  # rows that only wait, and a run that goes on
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-def test_parameters_stay_within_a_stream(solver, params, n):
+def test_parameters_stay_within_a_stream(solver, n, params):
     parts = walk(n)
     value = BellmanValueEstimator(0.9, solver, random_state=0).partial_fit(**parts)
     before = value.coef_.copy()
@@ -225,27 +209,3 @@ def test_alpha_may_change_in_a_stream_of_lstd():
     parts = walk()
     value = lstd().partial_fit(**parts).set_params(alpha=0.1).partial_fit(**parts)
     np.testing.assert_allclose(value.coef_, lstd(alpha=0.1).fit(**parts).coef_, rtol=1e-8)
-
-
-@pytest.mark.parametrize("where", ["plus", "solution"])
-@pytest.mark.parametrize("how", ["error", "signal"])
-def test_a_failure_within_a_chunk_changes_nothing(where, how, monkeypatch):
-    """Also a real Ctrl-C: the state is that before the chunk, and the stream goes on."""
-    parts = walk()
-    first, rest = some(parts, slice(400)), some(parts, slice(400, None))
-    stream = lstd().partial_fit(**first)
-    before = pickle.dumps(stream)
-    original = getattr(Collected, where)
-
-    def fails(self, *args):
-        original(self, *args)
-        if how == "signal":
-            signal.raise_signal(signal.SIGINT)
-        raise MemoryError
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Collected, where, fails)
-        with pytest.raises(KeyboardInterrupt if how == "signal" else MemoryError):
-            stream.partial_fit(**rest)
-    assert pickle.dumps(stream) == before
-    np.testing.assert_allclose(stream.partial_fit(**rest).coef_, lstd().fit(**parts).coef_, rtol=1e-9)

@@ -75,18 +75,6 @@ def test_against_loops():
         assert value_of(named | {"time": None}, method).std_error == pytest.approx(estimate.std_error)
 
 
-def test_weights_of_long_episodes_of_all_lengths():
-    """An episode that has ended keeps its last weight, 0 included."""
-    rng, lengths = np.random.default_rng(1), np.random.default_rng(2).integers(1, 60, size=25)
-    n = lengths.sum()
-    parts = {"y": rng.normal(size=n), "episode": np.repeat(np.arange(25), lengths)}
-    parts["importance_ratio"] = rng.choice([0.5, 0.9, 1.6, 0.0], p=[0.4, 0.3, 0.29, 0.01], size=n)
-    expected, contributions = by_hand(parts)
-    estimate = value_of(parts, "wpdis")
-    assert estimate.value == pytest.approx(expected["wpdis"])
-    np.testing.assert_allclose(estimate.contributions, contributions, rtol=1e-9)
-
-
 @pytest.mark.parametrize("method", METHODS)
 def test_products_of_many_ratios_do_not_vanish(method):
     rng = np.random.default_rng(0)
@@ -196,12 +184,11 @@ def test_folds_are_those_of_labels_whatever_the_order():
     parts = draw(40, 2, cut=5)
     parts["episode"] = np.array([f"log {k}" for k in parts["episode"]])
     radial = ActionValueEstimator(features=make_pipeline(StandardScaler(), PolynomialFeatures(1)), alpha=1e-3)
+    order = np.random.default_rng(0).permutation(len(parts["y"]))
     for method in ("wpdis", "dr", "wdr"):
         expected = value_of(parts, method, estimator=radial)
-        for seed in range(2):
-            order = np.random.default_rng(seed).permutation(len(parts["y"]))
-            estimate = value_of(permuted(parts, order), method, estimator=radial)
-            assert (estimate.value, estimate.std_error) == pytest.approx((expected.value, expected.std_error), rel=1e-8)
+        estimate = value_of(permuted(parts, order), method, estimator=radial)
+        assert (estimate.value, estimate.std_error) == pytest.approx((expected.value, expected.std_error), rel=1e-8)
 
 
 def test_episodes_that_are_cut_off_have_the_standard_error_of_the_model():
@@ -274,8 +261,3 @@ def test_rows_of_other_kinds():
     again = estimated_ratios(X, named, target(X), pipeline, episode=labels)
     np.testing.assert_allclose(again, ratios, rtol=0.05)
     assert not hasattr(pipeline[-1], "coef_")  # a clone was fitted
-    polars, pandas = pytest.importorskip("polars"), pytest.importorskip("pandas")
-    for table, column in ((polars.DataFrame, polars.Series), (pandas.DataFrame, pandas.Series)):
-        given = table({"one": X[:, 0], "two": X[:, 1]}), column(ACTION), table(target(X))
-        again = estimated_ratios(*given, LogisticRegression(), episode=column(EPISODE))
-        np.testing.assert_allclose(again, ratios)

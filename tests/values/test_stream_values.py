@@ -80,14 +80,12 @@ def test_values_that_are_not_there_yet_warn_and_say_what_to_do():
     assert off(value.predict(parts["X"]), lstd(**parts, gamma=0.99)) > 0.02
 
 
-@pytest.mark.parametrize("n", few_of([1, 3, 40, 300], 0, 2))
+@pytest.mark.parametrize("n", [1, 40])
 def test_a_short_stream_has_the_values_of_its_moments(n):
     parts = walk(n, n_states=6, drift=0.7)
     value = BellmanValueEstimator(0.9, "storm-c", random_state=0)
     values = [fed(clone(value), size, **parts).predict(parts["X"]) for size in (1, 7, n)]
     assert (values[0] == values[1]).all() and (values[0] == values[2]).all()
-    if n == 300:
-        assert off(values[0], lstd(**parts, gamma=0.9)) < 0.15
 
 
 def test_a_short_stream_near_gamma_1_has_the_values_that_its_moments_say():
@@ -127,23 +125,12 @@ def test_the_last_row_of_a_batch_counts():
     assert abs(value.td_error(**some(parts, slice(-1, None)))) < 0.5  # 3 without this row
 
 
-def test_weights_go_with_the_row_that_waits_for_its_successor():
-    parts = walk(1500, n_states=10**4)
-    given = {"X": parts["X"], "y": parts["y"], "sample_weight": np.random.default_rng(0).gamma(1.0, size=1500)}
-    explicit = BellmanValueEstimator(0.9, "storm-c", random_state=0)
-    explicit.partial_fit(**{name: part[:-1] for name, part in given.items()}, next_X=parts["next_X"][:-1])
-    for size in (37, 1000):
-        timed = fed(BellmanValueEstimator(0.9, "storm-c", random_state=0), size, **given, time=np.arange(1500))
-        assert (timed.coef_ == explicit.coef_).all() and timed.intercept_ == explicit.intercept_
-
-
 def blas():
     """The largest number of threads of a BLAS library."""
     return max(library["num_threads"] for library in ThreadpoolController().info() if library["user_api"] == "blas")
 
 
-@pytest.mark.parametrize("solver", ["lstd", "storm-c"])
-@pytest.mark.parametrize("method", ["fit", "partial_fit"])
+@pytest.mark.parametrize(("solver", "method"), [("lstd", "fit"), ("storm-c", "partial_fit")])
 def test_one_thread_meanwhile(solver, method):
     """As a transformer sees it, which is called in the fit."""
     parts, seen = walk(300), []

@@ -61,15 +61,6 @@ def test_a_trace_ends_where_the_next_row_is_not_the_successor():
         np.testing.assert_allclose(coefficients(value), expected, rtol=1e-8)
 
 
-@pytest.mark.parametrize(("size", "lengths"), few_of([(7, [100, 1, 60]), (100, LENGTHS), (1, [50, 1, 30])], 0, 1))
-@pytest.mark.parametrize("fit_intercept", [True, False])
-def test_stream_is_fit(size, lengths, fit_intercept):
-    batch = lstd(fit_intercept=fit_intercept).fit(**episodes(lengths))
-    stream = fed(lstd(fit_intercept=fit_intercept), size, **episodes(lengths))
-    np.testing.assert_allclose(stream.coef_, batch.coef_, rtol=1e-9)
-    assert stream.rank_ == batch.rank_
-
-
 def test_time():
     """Rows in any order in fit; gaps end a trace, and so do terminal rows; the last row has no successor."""
     parts = episodes([400])

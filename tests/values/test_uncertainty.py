@@ -5,7 +5,6 @@ import warnings
 
 import numpy as np
 import pytest
-from helpers import slow_but
 from scipy import stats
 from sklearn.preprocessing import OneHotEncoder
 from value_logs import draw as draw_from
@@ -26,11 +25,6 @@ def draw(m, seed):
     return some(parts, slice(None), "importance_ratio", "time", "action"), parts["importance_ratio"]
 
 
-def exact(policy):
-    P = np.einsum("a,sat->st", policy, CHANCES)
-    return np.linalg.solve(np.eye(N) - GAMMA * P, REWARDS @ policy)
-
-
 def lstd(**params):
     params = {"solver": "lstd", "fit_intercept": False, "objective": "projected"} | params
     return BellmanValueEstimator(GAMMA, **params)
@@ -40,14 +34,11 @@ def featured(parts):
     return parts | {"X": parts["X"] @ FEATURES, "next_X": parts["next_X"] @ FEATURES}
 
 
-@pytest.mark.parametrize("decay", slow_but([0.0, 0.8], 0.8))
-@pytest.mark.parametrize("off_policy", slow_but([False, True], True))
-def test_deviations_are_those_of_values_from_other_episodes(off_policy, decay):
+def test_deviations_are_those_of_values_from_other_episodes():
     estimates, deviations = [], []
     for seed in range(50):
         parts, ratio = draw(60, seed)
-        extra = {"importance_ratio": ratio} if off_policy else {}
-        value = lstd(trace_decay=decay).fit(**featured(parts), **extra)
+        value = lstd(trace_decay=0.8).fit(**featured(parts), importance_ratio=ratio)
         values, std = value.predict(FEATURES, return_std=True)
         estimates.append(values)
         deviations.append(std)
@@ -55,10 +46,7 @@ def test_deviations_are_those_of_values_from_other_episodes(off_policy, decay):
     np.testing.assert_allclose(np.sqrt(np.mean(np.square(deviations), axis=0)), spread, rtol=0.3)
 
 
-WAYS = [{}, {"fit_intercept": True}, {"objective": "bellman"}, {"alpha": 1e-3}]
-
-
-@pytest.mark.parametrize("params", slow_but(WAYS, {}, {"objective": "bellman"}))
+@pytest.mark.parametrize("params", [{"alpha": 1e-3}, {"objective": "bellman"}])
 def test_deviations_are_those_of_a_bootstrap(params):
     parts, ratio = draw(80, 3)
     value = lstd(**params).fit(**featured(parts), importance_ratio=ratio)
@@ -98,10 +86,9 @@ def test_a_stream_says_about_the_same_as_fit(solver):
     np.testing.assert_array_equal(again.predict(FEATURES, return_std=True)[1], std)
 
 
-@pytest.mark.slow
 def test_deviations_of_values_that_forget_are_those_of_values_from_other_episodes():
     estimates, deviations = [], []
-    for seed in range(30):
+    for seed in range(25):
         parts = featured(draw(100, seed)[0])
         value = lstd(half_life=150.0).fit(**parts)  # rows: an episode has about 5
         stream = fed(lstd(half_life=150.0), len(parts["y"]) // 4, **parts)
