@@ -205,6 +205,3 @@ def test_the_penalty_is_part_of_the_objective():
     plain, penalised = portfolio(30.0), portfolio(30.0, penalty=L1(0.2))
     assert penalised.objective(x) == pytest.approx(plain.objective(x) + 0.2 * np.abs(x).sum(), rel=1e-14)
     assert penalised.log_mean(x) == plain.log_mean(x)
-
-
-# streams

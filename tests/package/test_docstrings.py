@@ -1,7 +1,8 @@
-"""Docstrings name the parameters that there are."""
+"""Docstrings name the parameters that there are, and their defaults."""
 
 import inspect
 
+import numpy
 import pytest
 
 import sk_stormc
@@ -23,13 +24,16 @@ def test_every_parameter_is_documented(name):
     thing = PUBLIC[name]
     document = (docscrape.ClassDoc if inspect.isclass(thing) else docscrape.FunctionDoc)(thing)
     assert "".join(document["Summary"]).strip()
+    if inspect.isabstract(thing):
+        return
     own_init = inspect.isclass(thing) and thing.__init__ in (object.__init__, dict.__init__)
     signature = {} if own_init else inspect.signature(thing).parameters
     # a dataclass of results documents its attributes
     section = "Attributes" if hasattr(thing, "__dataclass_fields__") else "Parameters"
-    documented = [word.strip().lstrip("*") for item in document[section] for word in item.name.split(",")]
-    if inspect.isabstract(thing):
-        return
-    assert [word for word in signature if word not in ("args", *documented)] == []
+    types = {word.strip().lstrip("*"): item.type for item in document[section] for word in item.name.split(",")}
+    assert [word for word in signature if word not in ("args", *types)] == []
     if section == "Parameters":
-        assert documented == list(signature)  # and none that does not exist, in their order
+        assert list(types) == list(signature)  # and none that does not exist, in their order
+        for word, text in types.items():
+            if "default=" in text:
+                assert eval(text.rpartition("default=")[2], {"numpy": numpy}) == signature[word].default, word
