@@ -218,7 +218,7 @@ def test_a_killed_process(tmp_path):
     reached, kills = [], 0
     while not out.exists():
         child = subprocess.Popen([sys.executable, "-c", CHILD, str(path), str(out)])
-        if kills < 5:
+        if kills < 2:
             while not path.exists() and child.poll() is None:
                 time.sleep(0.01)
             written = path.stat().st_mtime_ns
@@ -229,7 +229,7 @@ def test_a_killed_process(tmp_path):
             kills += 1
         child.wait()
         reached.append(checkpoint_file.read(path, Progress).runs[-1].state.t)
-    assert kills  # five, unless a child finishes before it can be killed
+    assert kills  # two, unless a child finishes before it can be killed
     assert np.all(np.diff(reached) > 0)
     solver = STORMCompositional(batch_size=16, learning_rate=0.05)
     whole = CompositionalPortfolio(solver, max_iter=15_000, tol=0, random_state=0).fit(RETURNS)
