@@ -164,6 +164,7 @@ SLIPS = {
     ),
     "a sum for a mean": ({"inner_batch": a_sum}, "inner: a batch of 4 and their mean"),
     "all components, but one": ({"outer_batch": all_but_one}, "outer_gradient: "),
+    "n_inner": ({"n_inner": 0}, "n_inner: must be a positive int, got 0"),
     "endless n_inner": ({"n_inner": np.inf}, "n_inner: must be a positive int, got inf"),
     "n_outer": ({"n_outer": 200.0}, "n_outer: must be a positive int"),
     "n_blocks": ({"n_blocks": 2}, "n_blocks: must divide n_variables=5, got 2"),

@@ -204,6 +204,13 @@ def test_exponentials_of_any_size(top):
     np.testing.assert_allclose(np.log(InUnit.exp(e, 0.25)), e - np.log(4), rtol=1e-15, atol=1e-13)
 
 
+def test_exponents_of_which_nothing_is_left_but_their_size():
+    for top in (1e17, -1e300):
+        found = InUnit.exp(np.array([top, 2 * top if top < 0 else 0.5 * top]))
+        assert np.isfinite(found.array).all() and found.array[0] > 0 and found.array[1] == 0
+        assert np.log(found[0]) == pytest.approx(top, rel=1e-15)
+
+
 # several values
 
 

@@ -52,7 +52,9 @@ def test_the_fingerprint_does_not_depend_on_where_the_rows_lie(tmp_path):
     assert len({expected, fingerprint(data.T), fingerprint(data.reshape(-1)), fingerprint(data[:, 0])}) == 4
 
 
-def test_sparse_data_and_objects():
+def test_sparse_data_objects_and_numbers():
+    assert fingerprint(None) is None and fingerprint(2.5) != fingerprint(3.5)
+    assert fingerprint(np.zeros((0, 3))) != fingerprint(np.zeros((0, 2)))
     data = sparse.random_array((300, 200), density=0.05, format="csr", random_state=0)
     other = data.copy()
     other.data[7] = np.nextafter(other.data[7], 1)
@@ -119,6 +121,7 @@ OTHERS = [
 def test_equal_parameters_have_equal_descriptions():
     for one, other in zip(parameters(), parameters(), strict=True):
         assert in_words(one) == in_words(other) and UNKNOWN not in in_words(one)
+    assert in_words({0, 8}) == in_words({8, 0})
 
 
 @pytest.mark.parametrize(("one", "other"), OTHERS)
