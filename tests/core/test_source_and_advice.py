@@ -66,13 +66,6 @@ def test_numbers_of_advice():
             Advice(**{name: value})
 
 
-def test_unbounded_problem_after_a_copy():
-    falls = PortfolioProblem(RETURNS[:3])
-    for problem in (falls, pickle.loads(pickle.dumps(falls))):
-        assert problem.advice.unbounded_below(problem) is True
-    assert CompositionalProblem.advice.unbounded_below(falls) is None
-
-
 def test_published_constants_are_those_of_the_paper_method():
     class Mine(PortfolioProblem):
         advice = Advice(published=Published(eta=0.03, epsilon=0.2, a=0.05, B=50, S=80))

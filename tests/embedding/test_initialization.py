@@ -52,14 +52,6 @@ def test_no_dimension_is_constant(way, kernel):
         assert deviations.min() > 0.005 * expected
 
 
-def test_more_components_than_features():
-    plane = np.random.default_rng(0).normal(size=(60, 2))
-    np.testing.assert_allclose(start_of("pca", sparse.csr_array(plane)), start_of("pca", plane), rtol=1e-5)
-    assert start_of("pca", sparse.csr_array(plane), 5).std(axis=0).min() > 0
-    wide = SNEEmbedding(5, perplexity=10, max_iter=50, random_state=0).fit_transform(DIGITS[:200, 26:28])
-    assert np.isfinite(wide).all() and np.linalg.matrix_rank(wide) == 5
-
-
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("layout", [np.asarray, np.float32, sparse.csr_array])
 def test_samples_that_are_all_alike(way, layout):
