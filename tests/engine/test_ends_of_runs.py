@@ -130,6 +130,11 @@ def log_of_mean(floor):
     )
 
 
+def test_a_run_that_moves_by_rounding_is_not_called_unbounded(recwarn):
+    minimize(log_of_mean(0.0), SCGD(learning_rate=2e-16, max_iter=5), random_state=0)
+    assert not recwarn
+
+
 def test_a_floor_above_g(recwarn):
     assert minimize(log_of_mean(0.0), max_iter=200, random_state=0).success
     assert not recwarn

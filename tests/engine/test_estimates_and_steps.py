@@ -275,6 +275,14 @@ def test_curvature_of_minibatches():
     assert oracle.ifo == 3 * N  # one probe, and the exact Jacobian
 
 
+def test_curvature_at_the_optimum_is_no_rounding_error():
+    returns = make_returns()
+    top, best = np.linalg.eigvalsh(hessian(returns))[-1], np.linalg.solve(hessian(returns), returns.mean(0))
+    for off in (0, 1e-6, 1e-3):
+        problem, x = PortfolioProblem(returns.astype(np.float32), LAM), (best * (1 + off)).astype(np.float32)
+        assert curvature(Oracle(problem, 0), x, ALL) == pytest.approx(top, rel=0.05)
+
+
 @pytest.mark.parametrize("x", [np.zeros(3), np.array([1e-9, 0, 0]), np.full(3, 0.5)])
 def test_curvature_that_varies_is_that_near_x(x):
     problem, h = composition(*regression(200)), 1e-5

@@ -31,7 +31,7 @@ def begin(problem, x=None, seed=0, **params):
 
 @pytest.mark.parametrize("given", [{"batch_size": 16}, {"learning_rate": 0.1}, {"batch_size": (16, 16, None)}])
 def test_parameters_that_are_given_do_not_change(given):
-    """Otherwise every kind is sampled if one is, and batches grow if their curvatures are uneven."""
+    """Otherwise every kind is sampled if one is."""
     _, _, s = begin(rank_digits().problem, **given)
     assert s.batch_size == ((16, 16, None) if given.get("batch_size") == (16, 16, None) else (16, 16, 16))
     assert s.own_size == ("batch_size" not in given) and s.own_rate == ("learning_rate" not in given)
@@ -42,6 +42,8 @@ def test_batches_grow_where_few_components_dominate():
     assert begin(PortfolioProblem(R))[2].batch_size == (16, 0, 16)
     R[::100] *= 30  # most batches of 16 have none of these
     assert begin(PortfolioProblem(R))[2].batch_size == (256, 0, 256)
+    for given in ({"batch_size": (16, None, 16)}, {"learning_rate": 0.1}):
+        assert begin(PortfolioProblem(R), **given)[2].batch_size == (16, 0, 16)
     assert begin(PortfolioProblem(R[:4000]))[2].batch_size == (None, 0, None)  # 16 batches of 256 cost more than a pass
 
 
