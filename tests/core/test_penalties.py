@@ -225,6 +225,12 @@ def test_integers_are_numbers(penalty, expected, kind):
         np.testing.assert_array_equal(of(given), of(wide))
 
 
+def test_repr_shows_the_parameters():
+    texts = [repr(penalty) for penalty in (L1(1), Simplex(2), Box(0, [0.5, 1], budget=1, alpha=0.5))]
+    box = "Box(low=array([0., 0.]), high=array([0.5, 1. ]), budget=1.0, alpha=0.5)"
+    assert texts == ["L1(alpha=1.0)", "Simplex(total=2.0)", box]
+
+
 class Minimal:
     """What a penalty of the user's own must have."""
 
