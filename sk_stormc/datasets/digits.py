@@ -20,7 +20,7 @@ def make_augmented_digits(
 
     Parameters
     ----------
-    n_samples : int, default=20,000
+    n_samples : int, default=20000
         Number of samples, at least 1. Up to 1797, only the first digits are returned.
     random_state : int, RandomState instance or None, default=None
         Pass an int for reproducible output across calls.

@@ -45,7 +45,7 @@ def collect_transitions(
         returns the actions of all its environments. If observations and actions are both Discrete, an array can be
         passed: integers of shape (n_states,) are actions, numbers of shape (n_states, n_actions) are their
         probabilities.
-    n_transitions : int, default=10,000
+    n_transitions : int, default=10000
         Number of rows. The last episode ends with the last row.
     seed : int or None, default=None
         Seed of the environment and of the random actions, which have separate generators. Results are bit-for-bit

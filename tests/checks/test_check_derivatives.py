@@ -4,10 +4,7 @@ import numpy as np
 import pytest
 from helpers import ratio_of_moments, slow_but
 
-from sk_stormc.problems import (
-    FiniteSumComposition,
-    check_problem,
-)
+from sk_stormc.problems import FiniteSumComposition, check_problem
 
 N, D = 60, 4
 
@@ -85,9 +82,7 @@ def optimum(seed, slip):
 KINDS = (centred_variance, variance, squares, optimum)
 SLIPS = {
     "f_u's sign": ("f_u", lambda f_x, f_u: (f_x, -f_u)),
-    "f_u is half": ("f_u", lambda f_x, f_u: (f_x, f_u / 2)),
     "f_u is zero": ("f_u", lambda f_x, f_u: (f_x, 0 * f_u)),
-    "sign of an entry of f_u": ("f_u[0]", changed(1, 0, -1)),
     "one per cent of an entry of f_u": ("f_u[0]", changed(1, 0, 1.01)),
     "one per cent of the last entry of f_u": ("f_u", changed(1, -1, 0.99)),
     "f_x's sign": ("f_x", lambda f_x, f_u: (-f_x, f_u)),
@@ -99,26 +94,23 @@ SLIPS = {
 @pytest.mark.parametrize("kind", KINDS)
 def test_wrong_gradients_are_found(kind, slip):
     entry, change = SLIPS[slip]
-    for seed in range(2):
-        problem = kind(seed, change)
-        with pytest.raises(ValueError, match=r"outer_gradient: f_[xu] and central differences") as error:
-            check_problem(problem, random_state=seed, n_draws=50)
-        assert f"for {entry}" in str(error.value)
+    with pytest.raises(ValueError, match=r"outer_gradient: f_[xu] and central differences") as error:
+        check_problem(kind(0, change), random_state=0, n_draws=50)
+    assert f"for {entry}" in str(error.value)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_right_gradients_pass(kind):
-    for seed in range(4):
+    for seed in range(2):
         check_problem(kind(seed, as_it_is), random_state=seed, n_draws=100)
 
 
 def test_wrong_gradients_are_found_at_a_given_minimum():
     """x=: that of a run, where F is nothing but what the run left."""
-    for seed in range(3):
-        problem = optimum(seed, changed(1, 3, 1.01))
-        for off in (0.0, 1e-13, 1e-7):
-            with pytest.raises(ValueError, match=r"f_u and central differences .* for f_u\[3\] at x"):
-                check_problem(problem, problem.initial_point(None) + off, n_draws=50, random_state=seed)
+    problem = optimum(0, changed(1, 3, 1.01))
+    for off in (0.0, 1e-13, 1e-7):
+        with pytest.raises(ValueError, match=r"f_u and central differences .* for f_u\[3\] at x"):
+            check_problem(problem, problem.initial_point(None) + off, n_draws=50, random_state=0)
 
 
 @pytest.mark.parametrize("entry", [(0, 1), (3, 3)])
@@ -133,28 +125,11 @@ def test_a_wrong_entry_of_the_jacobian_is_named(entry, factor):
         J[entry] *= factor
         return J
 
-    for seed in range(3):
-        problem = FiniteSumComposition(
-            lambda x, j: A[j].mean(0) @ x**2,
-            inner_jacobian,
-            lambda x, u, i: u,
-            lambda x, u: u @ u / 2,
-            N,
-            1,
-            D,
-        )
-        with pytest.raises(ValueError, match=rf"jacobian: J and .* for J\[{entry[0]}, {entry[1]}\] at x = "):
-            check_problem(problem, random_state=seed, n_draws=50)
-
-
-def test_a_message_says_what_was_expected():
-    """f_u = -2 mean d, printed with the other sign."""
-    with pytest.raises(ValueError, match="outer_gradient: f_u") as error:
-        check_problem(variance(0, lambda f_x, f_u: (f_x, -f_u)))
-    got, expected = (float(str(error.value).split(word)[1].split()[0].rstrip(",")) for word in ("got ", "expected "))
-    assert got == pytest.approx(-expected, rel=1e-5)
-    assert abs(got) > 1e-3
-    assert len(str(error.value)) < 350
+    problem = FiniteSumComposition(
+        lambda x, j: A[j].mean(0) @ x**2, inner_jacobian, lambda x, u, i: u, lambda x, u: u @ u / 2, N, 1, D
+    )
+    with pytest.raises(ValueError, match=rf"jacobian: J and .* for J\[{entry[0]}, {entry[1]}\] at x = "):
+        check_problem(problem, random_state=0, n_draws=50)
 
 
 # a variance from moments, which loses digits

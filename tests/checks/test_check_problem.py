@@ -7,7 +7,7 @@ import pytest
 from helpers import Stacked, composition, few_of, regression
 
 from sk_stormc.datasets import make_gaussian_returns
-from sk_stormc.penalties import L1, Simplex
+from sk_stormc.penalties import Simplex
 from sk_stormc.problems import FiniteSource, FiniteSumComposition, PortfolioProblem, StreamingProblem, check_problem
 
 
@@ -29,21 +29,9 @@ def test_portfolio_keeps_the_contract(measure, weighted, dtype, unit):
     check_problem(problem, np.full(5, 0.2), repeated=repeated, n_draws=100, random_state=1)
 
 
-@pytest.mark.parametrize("measure", ["variance", "semivariance", "entropic"])
-def test_portfolio_with_mixed_units_and_a_metric_keeps_the_contract(measure):
+def test_portfolio_with_mixed_units_and_a_metric_keeps_the_contract():
     R = make_returns() * 10.0 ** np.array([-4, -2, 0, 2, 4])
-    check_problem(PortfolioProblem(R, 0.5, risk_measure=measure, metric="variance"), n_draws=200)
-
-
-@pytest.mark.parametrize(
-    ("kind", "n_draws"),
-    [
-        (lambda: Stacked(make_returns()), 300),
-        (lambda: PortfolioProblem(make_returns(), penalty=L1(0.3)), 200),
-    ],
-)
-def test_other_problems_keep_the_contract(kind, n_draws):
-    check_problem(kind(), n_draws=n_draws)
+    check_problem(PortfolioProblem(R, 0.5, risk_measure="semivariance", metric="variance"), n_draws=200)
 
 
 # mistakes
@@ -134,18 +122,10 @@ def own_generator(self, rng, shape):
     return self._rng.integers(self.n_inner, size=shape)
 
 
-class Unreadable:
-    """Pickled without an error, but not unpickled."""
-
-    def __reduce__(self):
-        return int, ("no number",)
-
-
 SLIPS = {
     "f_u's sign": (outer_gradient(lambda f_x, f_u: (f_x, -f_u)), "outer_gradient: f_u"),
     "f_x missing": (outer_gradient(lambda f_x, f_u: (None, f_u)), "outer_gradient: f_x"),
     "one entry of f_x": (outer_gradient(one_entry), "outer_gradient: f_x"),
-    "a list": (outer_gradient(lambda f_x, f_u: [f_x, f_u]), "outer_gradient: must return the tuple (f_x, f_u)"),
     "f_u alone": (outer_gradient(lambda f_x, f_u: f_u), "outer_gradient: must return the tuple (f_x, f_u)"),
     "f_u's shape": (outer_gradient(lambda f_x, f_u: (f_x, f_u[0])), "outer_gradient: must be an array"),
     "J scaled": (scaled("jacobian", 1.001), "jacobian: J and central differences"),
@@ -166,14 +146,6 @@ SLIPS = {
     "inner writes into x": ({"inner": into_x}, "inner: writes into x or u"),
     "outer_gradient writes into u": ({"outer_gradient": into_u}, "outer_gradient: writes into x or u"),
     "stale cache": ({"inner": stale}, "inner: returns different values"),
-    "J that cannot be read again": (
-        {
-            "jacobian": lambda self, x, batch: [batch, Unreadable()],
-            "vjp": lambda self, J, v: v @ J[0],
-            "jacobian_kind": "operator",
-        },
-        "jacobian: must return plain data",
-    ),
     "J that cannot be pickled": (
         {
             "jacobian": lambda self, x, batch: lambda v: v @ batch,
@@ -312,7 +284,7 @@ class Unique(PortfolioProblem):
         return np.unique(draws) if draws is not None and side in self.sides else draws
 
 
-@pytest.mark.parametrize("sides", [("inner",), ("outer",), ("inner", "outer"), ()])
+@pytest.mark.parametrize("sides", [("inner",), ("outer",), ()])
 def test_a_batch_that_drops_repeated_indices_is_found(sides):
     problem = Unique(make_gaussian_returns(5000, 3, mean=0.2, random_state=0))
     problem.sides = sides

@@ -89,12 +89,6 @@ def test_a_state_holds_no_list_of_all_components():
     assert len(pickle.dumps(minimize(problem, random_state=0, max_iter=3).state)) < 100_000
 
 
-def test_single_precision_start():
-    problem = compose(x0=X0.astype(np.float32))
-    assert minimize(problem, random_state=0, max_iter=20).x.dtype == np.float32
-    assert problem.outer(X0, np.ones(2)) == outer(X0, np.ones(2))  # the objective is not rounded
-
-
 def test_x0_and_indices_are_copies():
     x0, seen = X0.copy(), []
 
@@ -141,16 +135,13 @@ def test_differences_are_as_accurate_as_their_order_and_count_as_one_jacobian():
         ({"inner": lambda x, j: 1.0}, r"inner must be of shape \(l,\).*got shape \(\)"),
         ({"inner": lambda x, j: (A[j] @ x + 1).sum(0)}, "inner must return the mean over its indices"),
         ({"inner": lambda x, j: np.full(2, np.nan)}, "inner must be finite at x0"),
-        ({"inner": lambda x, j: None}, "inner must return real numbers, got None"),
         ({"inner": lambda x, j: [1j, 2]}, "inner must return real numbers"),
         ({"inner_jacobian": lambda x, j: A[j]}, r"inner_jacobian must be of shape \(2, 3\), got shape \(1, 2, 3\)"),
-        ({"inner_jacobian": lambda x, j: A[j].mean(0).T}, r"inner_jacobian must be .*\(2, 3\), got shape \(3, 2\)"),
         ({"inner_jacobian": lambda x, j: A[j].sum(0)}, "inner_jacobian must return the mean"),
         ({"inner_jacobian": None, "inner_vjp": lambda x, j, v: v}, r"inner_vjp must be .*\(3,\), got shape \(2,\)"),
         ({"outer_gradient": lambda x, u, i: x}, r"f_u of outer_gradient must be of shape \(2,\), got shape \(3,\)"),
         ({"outer_gradient": lambda x, u, i: (u, x)}, r"first of the tuple .* shape \(3,\), got shape \(2,\)"),
         ({"outer_gradient": lambda x, u, i: [x, u]}, r"outer_gradient must return .* \(f_x, f_u\), got a list of 2"),
-        ({"outer_gradient": lambda x, u, i: (x, u, u)}, r"outer_gradient must return .* tuple .*, got a tuple of 3"),
         ({"outer_gradient": lambda x, u, i: len(i) * (u + 1)}, "outer_gradient must return the mean"),
         ({"outer": lambda x, u: u}, r"outer must be of shape \(\), got shape \(2,\)"),
     ],

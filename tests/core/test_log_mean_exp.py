@@ -8,7 +8,7 @@ import pytest
 from scipy.special import logsumexp
 
 from sk_stormc.core.unit import InUnit
-from sk_stormc.penalties import L1, Simplex
+from sk_stormc.penalties import Simplex
 from sk_stormc.problems import (
     EntropicPortfolioProblem,
     LogMeanExpProblem,
@@ -198,13 +198,3 @@ def test_copies(again):
         assert evaluated(other, x)[0] == evaluated(problem, x)[0]
         draws = [p.source.draw_inner(np.random.default_rng(0), (2, 5)) for p in (problem, other)]
         np.testing.assert_array_equal(*draws)
-
-
-def test_the_penalty_is_part_of_the_objective():
-    x = np.array([0.7, -0.1, -0.3, 0.5])
-    plain, penalised = portfolio(30.0), portfolio(30.0, penalty=L1(0.2))
-    assert penalised.objective(x) == pytest.approx(plain.objective(x) + 0.2 * np.abs(x).sum(), rel=1e-14)
-    assert penalised.log_mean(x) == plain.log_mean(x)
-
-
-# streams

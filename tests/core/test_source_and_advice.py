@@ -35,38 +35,6 @@ def test_draws_of_a_finite_source(weights):
     assert not FiniteSource(4, 1, weights, weights).draw_outer(np.random.default_rng(0), (2, 50)).any()
 
 
-class Importance(FiniteSource):
-    """Draws by other probabilities than the components', which weights make up for."""
-
-    weighted = True
-
-    def __init__(self, n, chances):
-        super().__init__(n, n)
-        self.chances = chances / chances.sum()
-
-    def draw_inner(self, rng, shape):
-        draws = rng.choice(self.n_inner, size=shape, p=self.chances)
-        return [(numbers, 1 / (self.n_inner * self.chances[numbers])) for numbers in draws]
-
-    draw_outer = draw_inner
-
-
-@pytest.mark.parametrize("solver", ["storm-c", "scgd"])
-def test_a_finite_source_may_give_weights_too(solver):
-    class Weighted(PortfolioProblem):
-        @property
-        def source(self):
-            return Importance(self.n_inner, np.linspace(1.0, 2.0, self.n_inner))
-
-    problem, options = Weighted(RETURNS), {"batch_size": 64, "tol": 0, "learning_rate": 0.01}
-    result = minimize(problem, solver, max_ifo=200_000, random_state=0, **options)
-    best = minimize(PortfolioProblem(RETURNS), "lbfgs", tol=1e-8).fun
-    assert result.fun - best < 0.2 * (result.loss_curve[0] - best)
-    again = minimize(problem, solver, max_ifo=100_000, random_state=0, **options)
-    resumed = minimize(problem, solver, state=pickle.loads(pickle.dumps(again.state)), max_ifo=200_000, **options)
-    assert resumed.x.tobytes() == result.x.tobytes()  # draws ahead, which a state has, are pairs
-
-
 # advice
 
 
@@ -96,13 +64,6 @@ def test_numbers_of_advice():
     for name, value in (("batch_size", 0), ("normalization", "auto"), ("precision", 0), ("inertia", 1)):
         with pytest.raises(ValueError, match=f"{name} must be"):
             Advice(**{name: value})
-
-
-def test_unbounded_problem_after_a_copy():
-    falls = PortfolioProblem(RETURNS[:3])
-    for problem in (falls, pickle.loads(pickle.dumps(falls))):
-        assert problem.advice.unbounded_below(problem) is True
-    assert CompositionalProblem.advice.unbounded_below(falls) is None
 
 
 def test_published_constants_are_those_of_the_paper_method():

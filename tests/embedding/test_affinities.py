@@ -255,15 +255,6 @@ def test_affinities_in_every_form_give_the_same_map():
     assert model.optimize(40).kl_divergence_ < divergence
 
 
-def test_affinities_of_the_gaussian_kernel():
-    P = perplexity_affinities(DIGITS[:250], 15)
-    model = SNEEmbedding(4, metric="affinities", max_iter=30, random_state=0).fit(5 * P)
-    points = SNEEmbedding(4, perplexity=15, init=model.embedding_, max_iter=30, random_state=0).fit(DIGITS[:250])
-    assert model.kernel_ == "gaussian" and model.kl_divergence_ == pytest.approx(points.kl_divergence_, rel=0.1)
-    divergence = model.kl_divergence_
-    assert model.optimize(40).kl_divergence_ < divergence
-
-
 @pytest.mark.parametrize("layout", [np.asarray, sparse.csr_array])
 @pytest.mark.parametrize(
     ("X", "words"),

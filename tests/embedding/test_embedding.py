@@ -13,7 +13,7 @@ from scipy import sparse
 from scipy.spatial import procrustes
 from sklearn import config_context
 from sklearn.base import clone
-from sklearn.datasets import load_digits, load_iris, make_blobs, make_swiss_roll
+from sklearn.datasets import load_digits, load_iris, make_blobs
 from sklearn.decomposition import PCA
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
@@ -46,7 +46,7 @@ def radius_of_classes(Z, y):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("d", "least"), [(2, 0.957), (5, 0.997), (10, 0.9985)])
+@pytest.mark.parametrize(("d", "least"), [(2, 0.957), (10, 0.9985)])
 def test_gaussian_digits(d, least):
     model = SNEEmbedding(d, kernel="gaussian", random_state=0).fit(DIGITS)
     assert trustworthiness(DIGITS, model.embedding_, n_neighbors=5) >= least
@@ -60,13 +60,12 @@ def test_gaussian_digits(d, least):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("shape", ["digits", "far", "uneven", "roll"])
+@pytest.mark.parametrize("shape", ["digits", "far", "uneven"])
 def test_maps_beside_those_of_scikit_learn(shape):
     X, y = {
         "digits": lambda: (DIGITS[:1200], LABELS[:1200]),
         "far": lambda: make_blobs(1200, 20, centers=10, center_box=(-300, 300), random_state=5),
         "uneven": lambda: make_blobs([500, 300, 100, 70, 30], 10, center_box=(-20, 20), random_state=5),
-        "roll": lambda: (make_swiss_roll(1200, random_state=5)[0], None),
     }[shape]()
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -120,7 +119,7 @@ def test_a_small_map_is_nearly_that_of_the_exact_method(kernel):
     assert trustworthiness(X, model.embedding_) > 0.98
 
 
-@pytest.mark.parametrize(("n_components", "perplexity"), few_of([(4, 2), (4, 1), (5, 3)], 0))
+@pytest.mark.parametrize(("n_components", "perplexity"), few_of([(4, 2), (5, 3)], 0))
 def test_few_neighbors_in_many_dimensions_do_not_diverge(n_components, perplexity):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -139,11 +138,11 @@ def test_the_papers_steps_hardly_move():
 @pytest.mark.slow
 def test_maps_are_robust():
     """Against the order of the samples, their precision, the seed, the start, and the samples that are there."""
-    X, _ = make_augmented_digits(2500, random_state=1)
+    X, _ = make_augmented_digits(1800, random_state=1)
     order = np.random.default_rng(0).permutation(len(X))
     start = PCA(2, random_state=0).fit_transform(X)
     start *= 1 + 1e-5 * np.random.default_rng(1).normal(size=start.shape)
-    some = np.random.default_rng(2).choice(len(X), 2000, replace=False)
+    some = np.random.default_rng(2).choice(len(X), 1500, replace=False)
     model = SNEEmbedding(random_state=0)
     Z = clone(model).fit_transform(X)
     for other in (
@@ -188,8 +187,7 @@ def test_check_estimator(estimator, check):
 
 
 @short
-@pytest.mark.parametrize("solver", ["storm-c", "scgd", "sarah-c", "lbfgs"])
-@pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize(("solver", "kernel"), [("storm-c", "student-t"), ("scgd", "gaussian"), ("lbfgs", "gaussian")])
 def test_dtypes_and_centred_maps(kernel, solver):
     model = SNEEmbedding(kernel=kernel, solver=solver, perplexity=10, max_iter=8, random_state=0)
     for dtype in (np.float64, np.float32):
@@ -285,7 +283,7 @@ def unusual(n):
 @pytest.mark.parametrize("n", few_of([60, 1300], 0))
 def test_unusual_data_have_finite_maps(n, kernel):
     for X in unusual(n):
-        for solver in ("storm-c", "scgd", "sarah-c") if n > 1024 else ("storm-c",):
+        for solver in ("storm-c", "scgd") if n > 1024 else ("storm-c",):
             model = SNEEmbedding(perplexity=5, kernel=kernel, solver=solver, max_iter=30, random_state=0)
             assert np.isfinite(model.fit_transform(X)).all() and np.isfinite(model.kl_divergence_)
             assert np.isfinite(model.transform(X[:5])).all()

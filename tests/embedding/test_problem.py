@@ -5,7 +5,6 @@ import threading
 
 import numpy as np
 import pytest
-from helpers import few_of
 from scipy import sparse
 from scipy.special import logsumexp
 from sklearn.metrics import pairwise_distances
@@ -35,60 +34,25 @@ def differences(function, x, h=1e-6):
     return np.array([(function(x + h * e) - function(x - h * e)) / (2 * h) for e in np.eye(x.size)])
 
 
-class Paper:
-    """The paper's compositional SNE, dense: y = (x_1, ..., x_n, u_1, ..., u_n), with its own g_i and f_j."""
+def phi_of_the_paper(P, x):
+    """The paper's compositional SNE, with its own g_i and f_j; P[i, j] = p_{j|i}."""
+    n = len(P)
+    # the 1 belongs to the i = k term: its sum over i is Z_k + 1 - 1
+    u = np.mean([n * np.exp(-np.square(x - x[i]).sum(axis=1)) - 1 for i in range(n)], axis=0)
 
-    def __init__(self, P):
-        self.P, self.n = P, len(P)  # P[i, j] = p_{j|i}
+    def f(j):
+        return n * sum(P[i, j] * (np.square(x[i] - x[j]).sum() + np.log(u[i])) for i in range(n) if i != j)
 
-    def g(self, i, x):
-        e = np.exp(-np.square(x - x[i]).sum(axis=1))
-        return x, self.n * e - 1  # the 1 belongs to the i = k term: its sum over i is Z_k + 1 - 1
-
-    def f(self, j, x, u):
-        return self.n * sum(
-            self.P[i, j] * (np.square(x[i] - x[j]).sum() + np.log(u[i])) for i in range(self.n) if i != j
-        )
-
-    def phi(self, x):
-        u = np.mean([self.g(i, x)[1] for i in range(self.n)], axis=0)
-        return np.mean([self.f(j, x, u) for j in range(self.n)])
-
-    def grad_f(self, j, x, u):
-        n, P = self.n, self.P
-        in_x = 2 * n * P[:, j, None] * (x - x[j])
-        in_x[j] = -2 * n * (P[:, j, None] * (x - x[j])).sum(axis=0)
-        return in_x, n * P[:, j] / u
-
-    def corrected_jacobian(self, i, x):
-        """d g_{i, n+k} / d x_l: [k, l] is a vector; in column k of G_{i,k} and, with the other sign, in column i."""
-        n = self.n
-        e = np.exp(-np.square(x - x[i]).sum(axis=1))
-        J = np.zeros((n, n, x.shape[1]))
-        for k in range(n):
-            if k != i:
-                J[k, k] = -2 * n * e[k] * (x[k] - x[i])
-                J[k, i] = 2 * n * e[k] * (x[k] - x[i])
-        return J
-
-    def gradient(self, x):
-        n = self.n
-        u = np.mean([self.g(i, x)[1] for i in range(n)], axis=0)
-        J = np.mean([self.corrected_jacobian(i, x) for i in range(n)], axis=0)
-        in_x, in_u = (np.mean(part, axis=0) for part in zip(*(self.grad_f(j, x, u) for j in range(n)), strict=True))
-        return in_x + np.einsum("kld,k->ld", J, in_u)
+    return np.mean([f(j) for j in range(n)])
 
 
-@pytest.mark.parametrize("d", [1, 2, 3])
-def test_the_papers_formulas(d):
+@pytest.mark.parametrize("d", [1, 3])
+def test_the_objective_and_gradient_are_those_of_the_paper(d):
     problem = make_problem(20, d)
-    paper, x = Paper(problem.P.toarray()), make_point(problem)
-    X = x.reshape(20, d)
-    np.testing.assert_allclose(problem.objective(x), paper.phi(X), rtol=1e-12)
-    numeric = differences(lambda z: paper.phi(z.reshape(20, d)), x)
-    scale = np.abs(numeric).max()
-    assert np.abs(paper.gradient(X).ravel() - numeric).max() < 1e-6 * scale
-    assert np.abs(problem.gradient(x) - numeric).max() < 1e-6 * scale
+    P, x = problem.P.toarray(), make_point(problem)
+    np.testing.assert_allclose(problem.objective(x), phi_of_the_paper(P, x.reshape(20, d)), rtol=1e-12)
+    numeric = differences(lambda z: phi_of_the_paper(P, z.reshape(20, d)), x)
+    assert np.abs(problem.gradient(x) - numeric).max() < 1e-6 * np.abs(numeric).max()
 
 
 def test_the_printed_repulsion_is_wrong():
@@ -148,20 +112,6 @@ def test_affinities_that_underflow_count_nothing(kernel):
     P = sparse.csr_array(P)
     problem = SNEProblem(P, 2, kernel=kernel, dtype=np.float64)
     assert np.isfinite(problem.divergence(make_point(problem)))
-
-
-def test_the_divergence_from_other_affinities():
-    rng = np.random.default_rng(0)
-    P = rng.random((60, 60)) * (rng.random((60, 60)) < 0.2)
-    P[:, 0] += 1  # no row is empty, and some pairs have an entry in one direction only
-    P[0, 1] += 1
-    np.fill_diagonal(P, 0)
-    P /= P.sum(axis=1, keepdims=True)
-    for kernel in KERNELS:
-        problem = make_problem(60, kernel=kernel)
-        x = make_point(problem)
-        expected = SNEProblem(sparse.csr_array(P), 2, kernel=kernel, dtype=np.float64).divergence(x)
-        assert problem.divergence(x, sparse.csr_array(P)) == pytest.approx(expected, rel=1e-10)
 
 
 @pytest.mark.parametrize("jacobian", ["operator", "dense"])
@@ -240,7 +190,7 @@ def test_a_tracked_jacobian(monkeypatch):
         make_problem(jacobian="dense")
 
 
-CASES = [(kernel, d, 60) for kernel in KERNELS for d in (2, 3)] + [("student-t", 2, 1100)]  # the last has a mesh
+CASES = [("gaussian", 3, 60), ("student-t", 2, 60), ("student-t", 2, 1100)]  # the last has a mesh
 EVALUATIONS = {
     "objective": lambda problem, x: problem.objective(x),
     "gradient": lambda problem, x: problem.gradient(x),
@@ -252,7 +202,7 @@ EVALUATIONS = {
 }
 
 
-@pytest.mark.parametrize(("kernel", "d", "n"), few_of(CASES, 1, 2, 4))
+@pytest.mark.parametrize(("kernel", "d", "n"), CASES)
 def test_a_point_may_be_changed_in_place(kernel, d, n):
     for problem in (make_problem(n, d, kernel), make_problem(n, d, kernel).in_run()):
         x = make_point(problem)
@@ -265,7 +215,7 @@ def test_a_point_may_be_changed_in_place(kernel, d, n):
 
 
 @pytest.mark.parametrize("jacobian", ["operator", "dense"])
-@pytest.mark.parametrize(("kernel", "d", "n"), CASES[:4])
+@pytest.mark.parametrize(("kernel", "d", "n"), CASES[:2])
 def test_batches_and_jacobians_of_a_point_that_is_changed_in_place(kernel, d, n, jacobian):
     problem = make_problem(n, d, kernel, jacobian=jacobian).in_run()
     for draws in (None, np.arange(0, n, 2)):

@@ -8,7 +8,7 @@ from helpers import composition, regression
 
 from sk_stormc.engine import ALL, Estimate, MethodState, Oracle, StepRule, advance, start
 from sk_stormc.engine.estimates import keep_in_domain
-from sk_stormc.engine.steps import Direction, Limit, curvature, direction, proximal_point
+from sk_stormc.engine.steps import Limit, curvature, direction, proximal_point
 from sk_stormc.metrics import as_metric
 from sk_stormc.penalties import L1, Box, Simplex
 from sk_stormc.problems import CompositionalProblem, PortfolioProblem
@@ -143,10 +143,9 @@ def literal(problem, old, x, momentum, g_rows, dg_rows, f_rows):
     return g_1, G_1, F_1
 
 
-@pytest.mark.parametrize("size", [(4, 7, 2), (1, 1, 1), (9, 3, 5)])
-@pytest.mark.parametrize("momentum", [(0.0,) * 3, (0.3,) * 3, (1.0,) * 3, (0.1, 0.7, 0.4)])
-def test_advance_is_steps_8_to_10(momentum, size):
-    problem, rng = curved(), np.random.default_rng(1)
+@pytest.mark.parametrize("momentum", [(0.0,) * 3, (1.0,) * 3, (0.1, 0.7, 0.4)])
+def test_advance_is_steps_8_to_10(momentum):
+    problem, rng, size = curved(), np.random.default_rng(1), (4, 7, 2)
     oracle, twin = Oracle(problem, 3), Oracle(problem, 3)  # the same batches
     x, *path = points(4)
     old = Estimate(x, rng.normal(size=3), rng.normal(size=(3, D)), rng.normal(size=D))  # not exact
@@ -161,9 +160,8 @@ def test_advance_is_steps_8_to_10(momentum, size):
             np.testing.assert_array_equal(array, before)  # no array is changed in place
         old = new
     assert oracle.ifo == 3 * sum(size) == twin.ifo
-    kinds = zip(
-        ("inner", "jacobian", "outer"), size, momentum, strict=True
-    )  # with a = 1 the old point is not evaluated
+    kinds = zip(("inner", "jacobian", "outer"), size, momentum, strict=True)
+    # with a = 1 the old point is not evaluated
     assert oracle.n_evaluations == {kind: (3 if a == 1 else 6) * s for kind, s, a in kinds}
 
 
@@ -184,29 +182,6 @@ def test_operator_jacobians_of_one_batch_correct_f():
     for _ in range(50):
         standing = advance(oracle, standing, x, (0, 0, 0), size)
     np.testing.assert_allclose(standing.F, problem.gradient(x), rtol=1e-12)
-
-
-def check_mean(sample, expected):
-    """Within six standard errors."""
-    sample = np.asarray(sample)
-    error = sample.std(0) / np.sqrt(len(sample))
-    assert (np.abs(sample.mean(0) - expected) <= 6 * error + 1e-13).all()
-
-
-def test_momentum_zero_is_unbiased_after_exact_values():
-    problem, (x, other) = curved(), points(2)
-    old, new = exact(problem, other), exact(problem, x)
-    oracle, plain = Oracle(problem, 0), Oracle(problem, 1)
-    estimates = [advance(oracle, old, x, (0.0, 0.0, 0.0), (2, 2, 2)) for _ in range(1000)]
-    check_mean([e.u for e in estimates], new.u)
-    check_mean([e.J for e in estimates], new.J)
-    # F is unbiased only if u and J are exact
-    check_mean([advance(oracle, old, x, (0.0,) * 3, (None, None, 2)).F for _ in range(1000)], new.F)
-    # with an error in proportion to the length of the step
-    alone = [start(plain, x, (2, 2, 2)).u for _ in range(300)]
-    check_mean(alone, new.u)
-    near = advance(oracle, old, other + 1e-3 * (x - other), (0.0,) * 3, (2, 2, 2)).u
-    assert np.linalg.norm(near - old.u) < 0.02 * np.std(alone, 0).max()
 
 
 def test_u_stays_in_the_domain():
@@ -255,13 +230,6 @@ def test_residual_with_a_penalty(metric, penalty):
     assert again == way.length
 
 
-def shorten(problem, q, p, length, normalization, precision):
-    """gamma q, from the step that it makes."""
-    metric, way = as_metric(None, q.size), Direction(length, q, p)
-    rule = StepRule(1.0, limit(normalization, precision))
-    return -rule.next_point(problem, metric, np.zeros_like(q), way, 1.0, 0)
-
-
 @pytest.mark.parametrize("precision", [1e-3, 0.5, 1e3])
 @pytest.mark.parametrize("penalty", [None, L1(0.1)])
 def test_shorten_is_step_6(penalty, precision):
@@ -277,21 +245,6 @@ def test_shorten_is_step_6(penalty, precision):
             np.testing.assert_allclose(new[block] - x[block], gamma * step, rtol=1e-12, atol=1e-15)
             assert np.linalg.norm(new[block] - x[block]) <= eta * precision * (1 + 1e-12)  # Lemma A.4
     np.testing.assert_allclose(move(problem, x, F, eta, None, precision)[0], x_tilde)
-
-
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_shorten_of_nothing(dtype):
-    """gamma = 1/2 where F = 0, in a block or at all; and float32 stays."""
-    problem = PortfolioProblem(make_returns()[:, :4].astype(dtype))
-    problem.n_blocks = 2
-    q = np.array([0, 0, 3, 4], dtype)
-    found = shorten(problem, q, q, 5.0, "block", 0.1)
-    np.testing.assert_allclose(found, 0.02 * q, rtol=1e-6)
-    assert found.dtype == dtype
-    for normalization in ("block", "global", None):
-        zero = shorten(problem, 0 * q, 0 * q, 0.0, normalization, 0.1)
-        np.testing.assert_array_equal(zero, 0 * q)
-        assert zero.dtype == dtype
 
 
 # curvature
@@ -322,15 +275,13 @@ def test_curvature_of_minibatches():
     assert oracle.ifo == 3 * N  # one probe, and the exact Jacobian
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_curvature_at_the_optimum(dtype):
+def test_curvature_at_the_optimum_is_no_rounding_error():
     returns = make_returns()
     top, mean = np.linalg.eigvalsh(hessian(returns))[-1], returns.mean(0)
     best = np.linalg.solve(hessian(returns), mean)
-    near = [(returns, best * (1 + off)) for off in (0, 1e-6, 1e-4, 1e-3)]
-    for R, x in (*near, (returns - mean, np.zeros(D))):
-        problem = PortfolioProblem(R.astype(dtype), LAM)
-        assert curvature(Oracle(problem, 0), x.astype(dtype), ALL) == pytest.approx(top, rel=0.05)
+    for R, x in ((returns, best), (returns, 1.001 * best), (returns - mean, np.zeros(D))):
+        problem = PortfolioProblem(R.astype(np.float32), LAM)
+        assert curvature(Oracle(problem, 0), x.astype(np.float32), ALL) == pytest.approx(top, rel=0.05)
 
 
 @pytest.mark.parametrize("x", [np.zeros(3), np.array([1e-9, 0, 0]), np.full(3, 0.5)])
@@ -339,53 +290,3 @@ def test_curvature_that_varies_is_that_near_x(x):
     H = np.array([(problem.gradient(x + h * e) - problem.gradient(x - h * e)) / (2 * h) for e in np.eye(3)])
     top = np.abs(np.linalg.eigvalsh((H + H.T) / 2)).max()
     assert curvature(Oracle(problem, 0), x, ALL) == pytest.approx(top, rel=0.25)  # six power iterations fall short
-
-
-class Linear(Curved):
-    """f_i(x, u) = <r_i, x> + 2 u_3: a linear Phi."""
-
-    jacobian_kind = "constant"
-
-    def outer_gradient(self, x, u, batch):
-        return batch.mean(0), np.array([0.0, 0.0, 2.0])
-
-
-def test_curvature_of_a_linear_objective_is_zero():
-    problem = Linear(make_returns())
-    for size in (ALL, (4, 4, 4)):
-        for x in (np.zeros(D), np.full(D, 0.1)):
-            assert curvature(Oracle(problem, 0), x, size) == 0.0
-
-
-# sizes
-
-
-def test_sizes_for_a_constant_jacobian():
-    """None is 0, an exact Jacobian, unless the steps track it. Any number is tracked."""
-    solver = SCGD()
-    portfolio, entropic = (
-        Oracle(PortfolioProblem(make_returns(), risk_measure=name), 0) for name in ("variance", "entropic")
-    )
-
-    def sizes(oracle, value, like=None):
-        return solver.set_params(batch_size=value).sizes("batch_size", oracle, 16, like)
-
-    assert sizes(portfolio, "auto") == sizes(portfolio, None) == (None, 0, None)
-    assert sizes(portfolio, (8, None, 8)) == (8, 0, 8)
-    assert sizes(portfolio, (8, 8, 8)) == (8, 8, 8) and sizes(portfolio, N) == (None, N, None)
-    assert sizes(portfolio, 10 * N) == (None, N, None)
-    assert sizes(portfolio, (8, 8, 8), like=(8, 0, 8)) == (8, 0, 8)
-    assert sizes(portfolio, None, like=(8, 8, 8)) == ALL
-    assert sizes(entropic, None) == ALL and sizes(entropic, (8, None, None)) == (8, None, None)
-
-
-@pytest.mark.parametrize("resumed", [False, True])
-def test_the_exact_jacobian_is_charged_once(resumed):
-    problem = PortfolioProblem(make_returns())
-    oracle = Oracle(problem, 0)
-    J = oracle.exact_jacobian(np.zeros(D))
-    if resumed:
-        oracle, before = Oracle(problem, 1), oracle
-        oracle.restore(before.snapshot())
-    np.testing.assert_array_equal(oracle.exact_jacobian(np.ones(D)), J)
-    assert oracle.ifo == oracle.n_evaluations["jacobian"] == N

@@ -1,7 +1,5 @@
 """Parameters of solvers: descriptions and checks, which a method inherits."""
 
-import inspect
-import re
 from functools import partial
 
 import pytest
@@ -9,29 +7,8 @@ import pytest
 from sk_stormc.datasets import make_gaussian_returns
 from sk_stormc.engine import CompositionalSolver
 from sk_stormc.problems import PortfolioProblem
-from sk_stormc.solvers import SOLVERS, STORMCompositional, get_solver, minimize
+from sk_stormc.solvers import get_solver, minimize
 from sk_stormc.utils.validation import check_int
-
-DOCUMENTED = {name: type(get_solver(name)) for name in SOLVERS} | {"Algorithm 1": STORMCompositional}
-
-
-def described(kind):
-    """Names and types of a docstring's parameters, in its order."""
-    section = re.search(r"Parameters\n-+\n(.*?)(?=\n\n\w[^\n]*\n---|\Z)", inspect.getdoc(kind), re.DOTALL)[1]
-    found = {}
-    for line in re.findall(r"^(\S[^\n]*) : ([^\n]*)$", section, re.MULTILINE):
-        found |= dict.fromkeys(line[0].split(", "), line[1])
-    return found
-
-
-@pytest.mark.parametrize("name", DOCUMENTED)
-def test_every_parameter_is_described_in_the_order_of_the_signature(name):
-    kind = DOCUMENTED[name]
-    found, made = described(kind), vars(kind())
-    assert list(found) == list(inspect.signature(kind).parameters)
-    for parameter, text in found.items():
-        assert eval(text.rpartition("default=")[2]) == made[parameter]
-
 
 PROBLEM = PortfolioProblem(make_gaussian_returns(50, 3, random_state=0))
 

@@ -4,7 +4,6 @@ import os
 import pickle
 import re
 import signal
-import threading
 from dataclasses import replace
 
 import numpy as np
@@ -167,14 +166,6 @@ def test_ctrl_c_ends_a_run_after_its_iteration(returns, name, stop, times):
     same_run(minimize(problem, name, state=pickle.loads(pickle.dumps(part.state)), **settings), whole)
 
 
-def test_a_run_in_a_thread_of_its_own(returns):
-    problem, found = PortfolioProblem(returns), []
-    thread = threading.Thread(target=lambda: found.append(minimize(problem, random_state=0, max_iter=20)))
-    thread.start()
-    thread.join()
-    same_run(found[0], minimize(problem, random_state=0, max_iter=20))
-
-
 def test_a_handler_of_the_callers_own_is_left_alone(returns):
     calls = []
     before = signal.signal(signal.SIGINT, lambda *args: calls.append(args))
@@ -234,18 +225,6 @@ def test_records_estimate_how_many_are_left(returns, budget):
     settings = STEPS | {"record_every": 480, "on_record": lambda record: left.append(record.n_left())} | budget
     minimize(PortfolioProblem(returns), "scgd", **settings)
     assert left == [np.inf, *range(9, -1, -1)]  # no cost is known at the start
-
-
-def test_parameters_may_be_numbers_of_numpy(returns):
-    problem = PortfolioProblem(returns)
-    plain = minimize(problem, SCGD(0.01, batch_size=16, max_iter=20, tol=0), random_state=0)
-    numpy = SCGD(np.float64(0.01), batch_size=np.int16(16), max_iter=np.int16(20), tol=np.float32(0))
-    np.testing.assert_array_equal(minimize(problem, numpy, random_state=0).x, plain.x)
-    single = PortfolioProblem(returns.astype(np.float32))
-    assert minimize(single, numpy, random_state=0).x.dtype == np.float32  # a float64 scalar would change that
-    left, budget = [], {"max_iter": np.int16(30_000), "batch_size": np.int16(16), "record_every": 480}
-    minimize(problem, SCGD(0.001), on_record=lambda r: left.append(r.n_left()) or r.iteration, **budget)
-    assert left[1] > 1000  # no overflow
 
 
 def test_an_end_of_data_in_a_finite_problem_is_an_error(returns):

@@ -4,7 +4,6 @@ import math
 import pickle
 import warnings
 from dataclasses import dataclass
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -14,11 +13,9 @@ from sk_stormc import SCGD, STORMCompositional, minimize
 from sk_stormc.core.metrics import as_metric
 from sk_stormc.datasets import make_gaussian_returns
 from sk_stormc.engine import ALL, CompositionalSolver, MethodState, Oracle, StepRule, advance, start
-from sk_stormc.engine.results import RunState
 from sk_stormc.engine.steps import direction
-from sk_stormc.engine.stopping import Stopping, StoppingRule
 from sk_stormc.penalties import Box, Simplex
-from sk_stormc.problems import FiniteSumComposition, PortfolioProblem, StreamingProblem
+from sk_stormc.problems import PortfolioProblem, StreamingProblem
 from sk_stormc.solvers import get_solver
 
 RETURNS = make_gaussian_returns(2000, 10, mean=0.3, condition_number=20, random_state=0)
@@ -197,16 +194,6 @@ def test_the_oracle_knows_where_F_is_exact(measure):
     assert len(oracle.exact) == (1 if problem.n_outer > 1 or part[1] else 2)
 
 
-def test_a_value_of_g_at_another_point_is_not_exact():
-    oracle, x = Oracle(PortfolioProblem(SMALL), 0), np.full(4, 0.1)
-    u = oracle.inner(x, oracle.draw("inner", None))
-    oracle.gradient(x + 1, u, None, oracle.draw("outer", None))
-    oracle.gradient(x, u + 0.0, None, oracle.draw("outer", None))
-    assert not oracle.exact
-    F = oracle.gradient(x, u, None, oracle.draw("outer", None))
-    assert oracle.exact[-1][1] is F
-
-
 def test_u_outside_the_domain_of_f_is_not_exact():
     """The guard has put another u in its place."""
     problem = composition(*regression(200))
@@ -258,80 +245,3 @@ def test_streams_have_no_test():
     chunks = (SMALL[k : k + 100] for k in range(0, 1500, 100))
     result = minimize(StreamingProblem(chunks, PortfolioProblem), SCGD(tol=1e3, batch_size=8), random_state=0)
     assert result.stop_reason == "exhausted" and math.isnan(result.residual)
-
-
-# the rule by itself
-
-
-def squares(target, size=1.0, **kwargs):
-    """Half the squared distance of x / size to a point."""
-    target = np.asarray(target, float)
-    return FiniteSumComposition(
-        lambda x, j: x / size - target,
-        None,
-        lambda x, u, i: u,
-        lambda x, u: float(u @ u) / 2,
-        n_inner=4,
-        n_outer=4,
-        x0=np.full(target.size, size),
-        inner_vjp=lambda x, j, v: v / size,
-        **kwargs,
-    )
-
-
-def rule_of(problem, x, tol=0.1, **values):
-    run = RunState("SCGD", state=MethodState(x), start=problem.initial_point(None), stopping=Stopping(**values))
-    return StoppingRule(SCGD(tol=tol), Oracle(problem, 0), run, SimpleNamespace(max_ifo=np.inf))
-
-
-def test_estimates_are_averaged_over_a_pass_which_begins_a_pass_after_an_exact_value():
-    x = np.array([1.0, 2.0])
-    rule = rule_of(squares([0.0, 0.0]), x, first=1.0)
-    stopping, s = rule.run.stopping, MethodState(x, t=1, residual=1.0, rule=StepRule(0.1))
-    rule.oracle.exact.append((np.array([1.0, 3.0]), x))  # another point, although one coordinate is the same
-    rule.measure(s)
-    assert not stopping.exact
-    rule.oracle.exact.append((x, x))
-    rule.measure(s)
-    assert stopping.exact and stopping.value == np.sqrt(5) and not rule.oracle.exact
-    s.x = np.array([1.0, 3.0])
-    for t, (ifo, estimate) in enumerate([(0.9, 50.0), (1.0, 5.0), (1.5, 1.0), (2.0, 3.0), (2.1, 50.0)]):
-        s.t, s.residual, rule.oracle.ifo = t, estimate, ifo * rule.pass_ifo
-        rule.measure(s)
-    assert (stopping.exact, stopping.measured_at, stopping.value, stopping.first_average) == (False, 3, 3.0, 3.0)
-
-
-@pytest.mark.parametrize(
-    ("values", "residual"),
-    [
-        ({}, np.nan),
-        ({"value": 1.0}, 0.5),
-        ({"value": 0.02}, 0.01),  # not yet compared
-        ({"value": 0.02, "compared_at": 3, "ratio": 0.4}, 0.4),  # full gradients have contradicted the estimates
-        ({"value": 1.0, "compared_at": 3, "ratio": 0.4}, 0.5),  # which were computed elsewhere
-        ({"first": 0.0, "value": 0.0}, 0.0),
-    ],
-)
-def test_the_reported_residual(values, residual):
-    rule = rule_of(squares([2.0]), np.ones(1), **{"first": 2.0, "exact": True} | values)
-    np.testing.assert_equal(rule.residual(), residual)
-
-
-@pytest.mark.parametrize("size", [1e-6, 1.0, 1e6])
-def test_a_stationary_point_in_any_unit_of_x(size):
-    problem = squares([0.5, 0.25], size, penalty=Box(0.0, size))
-    for at, expected in (([0.5, 0.25], True), ([0.51, 0.26], False), ([0.9, 0.6], False)):
-        x = size * np.array(at)
-        s = MethodState(x, t=1, rule=StepRule(1e-12 * size**2))
-        assert rule_of(problem, x).is_stationary(s) == expected
-
-
-def test_in_a_metric_that_changes_a_length_is_computed_only_if_the_estimate_is_small():
-    rule = rule_of(squares([2.0]), np.ones(1), first=1.0, first_exact=100.0)
-    rule.oracle.metric, computed = SimpleNamespace(stays=False), []
-    rule.solver.length = lambda *args: computed.append(args) or 0.07
-    for residual, value in ((5.0, 5.0), (0.09, 0.07)):
-        s = MethodState(np.ones(1), t=3, residual=residual)
-        rule.oracle.exact.append((s.x, np.ones(1)))
-        rule.measure(s)
-        assert rule.run.stopping.value == value and bool(computed) == (residual < 0.1)

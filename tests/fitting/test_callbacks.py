@@ -137,21 +137,9 @@ def test_threads_share_callbacks_and_keep_their_own_state(tmp_path):
     assert not stopping._fits
 
 
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (lambda: EarlyStopping(patience=0), "patience must be"),
-        (lambda: EarlyStopping(min_delta=-1), "min_delta must be"),
-        (lambda: EarlyStopping(monitor=3), "monitor must be 'loss', or a scorer"),
-        (lambda: TimeLimit(-1), "seconds must be"),
-        (lambda: Checkpoint(3), "path must be the path of a file"),
-        (lambda: Checkpoint("nowhere/at/all.npz"), "path must be in a folder that exists"),
-        (lambda: Checkpoint("a.npz", every=0), "every must be"),
-    ],
-)
-def test_parameters_are_checked(make, message):
-    with pytest.raises(ValueError, match=message):
-        make()
+def test_a_checkpoint_needs_a_folder():
+    with pytest.raises(ValueError, match="path must be in a folder that exists"):
+        Checkpoint("nowhere/at/all.npz")
 
 
 HIDDEN = """

@@ -1,18 +1,11 @@
-"""Fits on a dask cluster and from the partitions of dask collections have the bits of local ones."""
+"""Streams from the partitions of dask collections have the bits of the same rows in memory."""
 
-import os
-import warnings
-
-import joblib
 import numpy as np
 import pandas as pd
 import pytest
 from sklearn.base import clone
-from sklearn.exceptions import ConvergenceWarning
-from sklearn.model_selection import GridSearchCV, TimeSeriesSplit
-from threadpoolctl import threadpool_limits
 
-from sk_stormc import CompositionalPortfolio, sharpe_ratio
+from sk_stormc import CompositionalPortfolio
 from sk_stormc.datasets import make_gaussian_returns
 
 distributed = pytest.importorskip("distributed")
@@ -24,45 +17,6 @@ RETURNS = make_gaussian_returns(3000, 5, mean=0.1, random_state=0)
 FRAME = pd.DataFrame(RETURNS, columns=list("abcde"))
 CUTS = [(700, 1, 37, 2262), (1, 2, 509, 1, 2487)]  # rows of the partitions
 same_bits = np.testing.assert_array_equal
-
-
-@pytest.fixture
-def cluster(tmp_path, monkeypatch):
-    """Two worker processes with one BLAS thread each."""
-    for library in ("OMP", "OPENBLAS", "MKL"):
-        monkeypatch.setenv(f"{library}_NUM_THREADS", "1")
-    patient = {"distributed.comm.timeouts.connect": "60s", "distributed.comm.timeouts.tcp": "120s"}
-    options = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": None, "local_directory": str(tmp_path)}
-    with (
-        dask.config.set(patient),
-        distributed.LocalCluster(processes=True, **options) as cluster,
-        distributed.Client(cluster, timeout=60) as client,
-    ):
-        client.wait_for_workers(2, timeout=60)
-        assert len({os.getpid(), *client.run(os.getpid).values()}) == 3
-        yield
-
-
-@pytest.mark.slow
-def test_a_search_on_a_cluster(cluster):
-    search = GridSearchCV(
-        CompositionalPortfolio("storm-c", constraint="long_only", max_iter=30, tol=0, random_state=0),
-        {"solver__learning_rate": [0.003, 0.03], "solver__batch_size": [8, 32]},
-        scoring=sharpe_ratio,
-        cv=TimeSeriesSplit(3),
-        error_score="raise",
-    )
-    with threadpool_limits(1), warnings.catch_warnings():
-        warnings.simplefilter("error", RuntimeWarning)
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        with joblib.parallel_config(backend="dask", scatter=[FRAME]):
-            remote = clone(search).fit(FRAME)
-        local = clone(search).fit(FRAME)
-    for name in ("mean_test_score", "std_test_score", "split2_test_score"):
-        same_bits(remote.cv_results_[name], local.cv_results_[name])
-    assert len(set(local.cv_results_["mean_test_score"])) == 4  # all parameters matter
-    same_bits(remote.best_estimator_.weights_, local.best_estimator_.weights_)
-    same_bits(remote.best_estimator_.loss_curve_, local.best_estimator_.loss_curve_)
 
 
 @pytest.mark.parametrize("frame", [False, True])

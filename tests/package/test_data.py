@@ -11,7 +11,6 @@ from helpers import composition, few_of, regression, slow_but
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from sklearn.base import clone
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import GridSearchCV
 
 from sk_stormc import BellmanValueEstimator, CompositionalPortfolio, SNEEmbedding, minimize
@@ -24,7 +23,7 @@ from sk_stormc.problems import (
     ProjectedBellmanProblem,
     SNEProblem,
 )
-from sk_stormc.schedules import constant, decay_to
+from sk_stormc.schedules import decay_to
 from sk_stormc.solvers import SOLVERS, get_solver
 
 pytestmark = [
@@ -258,9 +257,9 @@ def test_runs_of_one_problem_at_once(kind):
 # NumPy's numbers as parameters
 
 
-SCALARS = {"64": (np.int64, np.float64), "32": (np.int32, np.float32)}
+SCALARS = {"64": (np.int64, np.float64), "small": (np.int16, np.float32)}
 NUMBERS = {  # all of them exact in float32
-    "learning_rate": 0.0625, "batch_size": 16, "max_iter": 120, "max_ifo": 60_000, "tol": 2.0**-20, "momentum": 0.25,
+    "learning_rate": 0.0625, "batch_size": 16, "max_iter": 60, "max_ifo": 30_000, "tol": 2.0**-20, "momentum": 0.25,
     "precision": 0.125, "init_batch_size": 64, "checkpoint_batch_size": 512, "epoch_length": 20, "beta": 0.5,
     "memory": 5, "rank": 3, "sketch_batch_size": 64,
 }  # fmt: skip
@@ -294,13 +293,12 @@ def test_numpy_numbers_as_parameters_of_solvers(solver, kinds):
     """A float64 scalar would widen arrays of float32."""
     names = get_solver(solver).get_params()
     numbers = {name: value for name, value in NUMBERS.items() if name in names}
-    for params in (numbers, {"max_iter": 120} | TUPLES.get(solver, {})):
+    for params in (numbers, {"max_iter": 60} | TUPLES.get(solver, {})):
         scalars = {name: as_numpy(value, kinds) for name, value in params.items()}
         same_runs(*(minimize(SINGLE, solver, random_state=0, **given) for given in (scalars, params)))
     if "learning_rate" in names:
-        for make in (constant, lambda rate: decay_to(0.5 * rate, rate, 100)):
-            rates = make(np.float64(0.0625)), make(0.0625)
-            same_runs(*(minimize(SINGLE, solver, random_state=0, learning_rate=r, max_iter=30) for r in rates))
+        rates = decay_to(np.float64(0.03125), np.float64(0.0625), 100), decay_to(0.03125, 0.0625, 100)
+        same_runs(*(minimize(SINGLE, solver, random_state=0, learning_rate=r, max_iter=30) for r in rates))
 
 
 @pytest.mark.parametrize("kinds", SCALARS.values(), ids=SCALARS)
@@ -328,12 +326,3 @@ def test_grids_of_arrays():
     ):
         search = GridSearchCV(CompositionalPortfolio(max_iter=40, random_state=0), grid, cv=2, error_score="raise")
         assert np.isfinite(search.fit(R).cv_results_["mean_test_score"]).all()
-
-
-def test_numerical_warnings_are_errors():
-    """pyproject.toml makes NumPy's warnings errors, wherever they come from."""
-    with pytest.raises(RuntimeWarning):
-        np.log(np.zeros(1))
-    with pytest.raises(np.exceptions.ComplexWarning):
-        np.ones(1, complex).astype(float)
-    assert not issubclass(ConvergenceWarning, RuntimeWarning)

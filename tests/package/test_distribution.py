@@ -6,7 +6,6 @@ import shutil
 import subprocess
 import sys
 import tarfile
-import tomllib
 import zipfile
 from pathlib import Path
 
@@ -26,7 +25,7 @@ def run(*command, cwd):
 
 IMPORT_AND_HELP = """
 import runpy, sys
-import sk_stormc
+import sk_stormc, sk_stormc.estimators, sk_stormc.problems
 print(*sys.modules)
 sys.argv[1:] = ["--help"]
 try:
@@ -39,7 +38,7 @@ finally:
 def test_import_and_help_load_only_what_they_need():
     loaded, *usage, with_help = run(sys.executable, "-W", "ignore", "-c", IMPORT_AND_HELP, cwd=ROOT).splitlines()
     assert "sk_stormc.embedding.estimator" in loaded.split()
-    for dear in ("sklearn.neighbors", "sklearn.decomposition", "matplotlib"):
+    for dear in ("sklearn.neighbors", "sklearn.decomposition", "matplotlib", "jax"):
         assert dear not in loaded.split(), f"import sk_stormc loads {dear}"
     assert usage[0].startswith("usage: python -m sk_stormc") and "reproduce" in "".join(usage)
     assert "matplotlib" not in with_help.split()
@@ -52,13 +51,6 @@ def test_the_changelog_begins_with_this_version():
 
 def test_the_citation_has_the_version():
     assert f"\nversion: {sk_stormc.__version__}\n" in (ROOT / "CITATION.cff").read_text(encoding="utf-8")
-
-
-def test_the_addresses_of_the_project_have_one_place():
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    pages = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")]
-    found = {page.name: re.findall(r"git clone (\S+)", page.read_text(encoding="utf-8")) for page in pages}
-    assert found["README.md"] == found["install.md"] == [project["urls"]["Source"]]
 
 
 @pytest.fixture(scope="module")

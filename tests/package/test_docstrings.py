@@ -1,8 +1,9 @@
-"""Docstrings name the parameters that there are."""
+"""Docstrings name the parameters that there are, and their defaults."""
 
 import importlib
 import inspect
 
+import numpy
 import pytest
 
 import sk_stormc
@@ -28,16 +29,19 @@ def test_every_parameter_is_documented(name):
     thing = PUBLIC[name]
     document = (docscrape.ClassDoc if inspect.isclass(thing) else docscrape.FunctionDoc)(thing)
     assert "".join(document["Summary"]).strip()
-    own_init = inspect.isclass(thing) and thing.__init__ in (object.__init__, dict.__init__)
-    signature = {} if own_init else inspect.signature(thing).parameters
-    sections = {
-        section: [word.strip().lstrip("*") for item in document[section] for word in item.name.split(",")]
-        for section in ("Parameters", "Attributes")
-    }
     if inspect.isabstract(thing):
         return
-    documented = sections["Parameters"]
-    if documented and not hasattr(thing, "__dataclass_fields__"):
-        assert documented == [word for word in signature if word in documented or word != "args"]
-    else:  # classes of results document their attributes
-        assert set(signature) - {"args"} <= {*documented, *sections["Attributes"]}
+    own_init = inspect.isclass(thing) and thing.__init__ in (object.__init__, dict.__init__)
+    signature = {} if own_init else inspect.signature(thing).parameters
+    types = {
+        section: {word.strip().lstrip("*"): item.type for item in document[section] for word in item.name.split(",")}
+        for section in ("Parameters", "Attributes")
+    }
+    documented = types["Parameters"]
+    if not documented or hasattr(thing, "__dataclass_fields__"):  # classes of results document their attributes
+        assert signature.keys() - {"args"} <= documented.keys() | types["Attributes"].keys()
+        return
+    assert list(documented) == list(signature)
+    for word, text in documented.items():
+        if "default=" in text:
+            assert eval(text.rpartition("default=")[2], {"numpy": numpy}) == signature[word].default, word

@@ -132,7 +132,6 @@ def refit_refused(fitted, words, X=RETURNS, sample_weight=None, kind=ValueError,
 
 PORTFOLIO = [
     ({"solver": "adam"}, ["solver", "'adam'", *NAMES]),
-    ({"solver": SCGD}, ["solver", "SCGD", *NAMES]),
     ({"solver": SCGD(tol=-1)}, ["tol", "-1", ">= 0"]),
     ({"risk_measure": "omega"}, ["risk_measure", "'omega'", "'variance'", "'semivariance'", "'entropic'"]),
     ({"risk_aversion": 0}, ["risk_aversion", "> 0", "got 0"]),
@@ -148,11 +147,7 @@ PORTFOLIO = [
     ({"budget": 1.0, "constraint": (0, 0.125)}, ["budget", "1.0", "0.0", "0.625"]),
     ({"budget": 1.0, "constraint": (0.25, 1)}, ["budget", "1.0", "1.25", "5.0"]),
     ({"budget": 0, "constraint": "long_only"}, ["budget", "> 0", "0"]),
-    ({"l1": -0.5}, ["l1", ">= 0", "-0.5"]),
     ({"l1": 0.5, "constraint": "long_only"}, ["l1", "0.5", "'long_only'"]),
-    ({"max_iter": 0}, ["max_iter", ">= 1", "got 0"]),
-    ({"tol": -1e-3}, ["tol", ">= 0", "-0.001"]),
-    ({"warm_start": "yes"}, ["warm_start", "True or False", "'yes'"]),
     ({"solver": "lbfgs", "constraint": "long_only"}, ["solver", "lbfgs", "simplex", "'storm-c'"]),
     ({"solver": "lbfgs", "budget": 1.0}, ["solver", "lbfgs", "budget", "'storm-c'"]),
 ]
@@ -193,7 +188,6 @@ NO_NUMBERS = [
     (np.c_[DATES, DATES], "X must be numbers"),
     ([[day] for day in DATES], "X must be numbers"),
     (np.c_[DATES, DATES].astype(object), "X"),
-    (np.array([["a"], ["b"]] * 25), "X"),
     (pd.DataFrame({"day": DATES, "other": DATES}), "column 'day'"),
     (pd.DataFrame({"day": ["a", "b"] * 25}), "column 'day'"),
     (pl.DataFrame({"day": DATES.tolist()}), "column 'day'"),

@@ -3,25 +3,20 @@
 import warnings
 
 import pytest
+from helpers import slow_but
 from sklearn.exceptions import ConvergenceWarning
 
 from benchmarks.gallery_problems import GALLERY, average_precision, digits, shortfall, start
 from sk_stormc import minimize
 
-RUNS = [
-    pytest.param(name, seed, marks=[pytest.mark.slow] if seed or name == "badly scaled" else [])
-    for name in GALLERY
-    for seed in range(2)
-]
 
-
-@pytest.mark.parametrize("name, seed", RUNS)
-def test_default_solver(name, seed):
+@pytest.mark.parametrize("name", slow_but(GALLERY, *(GALLERY.keys() - {"badly scaled"})))
+def test_default_solver(name):
     """The decrease is within 1 % of that of L-BFGS. On the badly scaled problem the budget may end first."""
     problem = GALLERY[name]()
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        result = minimize(problem, random_state=seed)
+        result = minimize(problem, random_state=0)
     missing = shortfall(problem, result.fun)
     warned = [w for w in caught if issubclass(w.category, ConvergenceWarning)]
     assert result.fun < start(problem)

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 from helpers import SEED, draws_of
-from sklearn.base import clone
 
 from sk_stormc import (
     ASCPG,
@@ -101,9 +100,7 @@ def test_accelerated_scgd(penalty):
 
 def test_accelerated_scgd_is_asc_pg_with_other_exponents(curved):
     """Its box is transcribed above; these are the schedules that it has by itself."""
-    solver = get_solver("acc-scgd")
-    assert type(solver) is ASCPG and clone(solver).get_params() == solver.get_params()
-    assert repr(solver) == f"ASCPG(exponents=({-5 / 7}, {-4 / 7}))"
+    assert type(get_solver("acc-scgd")) is ASCPG
     names = ("acc-scgd", "asc-pg", "scgd")
     states = [minimize(curved, name, max_iter=1, random_state=0).state.state for name in names]
     rates, betas = zip(*((s.rule.learning_rate, s.beta) for s in states), strict=True)

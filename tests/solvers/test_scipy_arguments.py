@@ -19,11 +19,6 @@ def test_a_function_as_problem():
         minimize(sphere, "storm-c")
 
 
-def test_a_class_as_problem():
-    with pytest.raises(ValueError, match="must be a CompositionalProblem, such as"):
-        minimize(PortfolioProblem, "storm-c")
-
-
 @pytest.mark.parametrize("start", [np.zeros(3), [0.0, 0.0, 0.0], (0.0, 0.0, 0.0), None])
 def test_a_start_as_solver(start):
     with pytest.raises(TypeError, match="a start is given as x0="):

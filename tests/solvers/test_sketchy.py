@@ -140,35 +140,6 @@ def test_anchors_cost_f_alone_where_the_jacobian_is_constant(returns):
 # runs
 
 
-def passes(problem, solver, best, seed):
-    """Passes to relative gaps of 1e-3 and 1e-4, of shape (2 gaps, IFO or component evaluations)."""
-    n, found, state = 2 * problem.n_inner + problem.n_outer, [], None
-    for gap in (1e-3, 1e-4):
-        result = minimize(
-            problem, solver, random_state=seed, state=state, tol=0, max_ifo=60 * n, record_every=n // 20,
-            on_record=lambda record, gap=gap: record.fun - best <= gap * abs(best),
-        )  # fmt: skip
-        state, there = result.state, result.stop_reason == "callback"
-        found.append([result.ifo[-1] / n, sum(result.n_evaluations.values()) / n] if there else [np.inf] * 2)
-    return found
-
-
-def compared(problem, best, seeds):
-    """Median and worst of "sketchy-storm" over those of "storm-c", of shape (2, 2 gaps, IFO or evaluations)."""
-    ours, rule = (
-        np.array([passes(problem, name, best, seed) for seed in range(seeds)]) for name in ("sketchy-storm", "storm-c")
-    )
-    assert np.isfinite(ours).all()
-    return np.array([np.median(ours, 0) / np.median(rule, 0), ours.max(0) / rule.max(0)])
-
-
-@pytest.mark.parametrize("metric", [None, "variance"])
-def test_fewer_passes_than_the_anchored_rule(returns, metric):
-    median, worst = compared(PortfolioProblem(returns, metric=metric), minimum(returns), seeds=3)
-    assert (median <= 0.9).all()  # of a "storm-c" that follows a constant Jacobian too
-    assert (worst <= 1.05).all()
-
-
 def test_resume_gives_the_same_bits(returns):
     problem = PortfolioProblem(returns, metric="variance")
     whole = minimize(problem, "sketchy-storm", random_state=0, tol=1e-6)

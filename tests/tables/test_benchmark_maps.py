@@ -1,15 +1,28 @@
-"""The panel of measures by which maps are compared, and its data."""
+"""The benchmark of maps: its data, its measures of how good a map is, and the maps of other packages that it keeps."""
+
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from sklearn import manifold
+from sklearn.neighbors import NearestNeighbors
 
-from benchmarks import _sne_tables
+from benchmarks import _sne_bench, maps
+from benchmarks._sne_bench import FOLDER, PACKAGES, Bench
 from benchmarks._sne_kinds import KINDS
-from benchmarks._sne_panel import MEASURES, panel, pieces, recall
+from benchmarks._sne_panel import MEASURES, divergence, normalisers, panel, pieces, recall, trustworthiness
 from sk_stormc.affinities import perplexity_affinities
+from sk_stormc.problems import SNEProblem
 
 
-@pytest.mark.parametrize("kind", [pytest.param(k, marks=[pytest.mark.slow] if k == "texts" else []) for k in KINDS])
+@pytest.fixture(scope="module")
+def data():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(400, 6))
+    return SimpleNamespace(X=X, y=rng.integers(3, size=400), P=perplexity_affinities(X, 30.0))
+
+
+@pytest.mark.parametrize("kind", KINDS.keys() - {"texts"})  # which take long to read
 def test_each_kind_of_data_has_labels_and_the_seed_decides(kind):
     n = 1900 if kind == "augmented digits" else 600  # the first 1,797 of these are the digits themselves
     X, y = KINDS[kind](n, 5)
@@ -20,16 +33,35 @@ def test_each_kind_of_data_has_labels_and_the_seed_decides(kind):
         assert not np.array_equal(X, KINDS[kind](n, 6)[0])
 
 
+# measures
+
+
+@pytest.mark.parametrize("kernel", ["student-t", "gaussian"])
+def test_divergence(data, kernel, monkeypatch):
+    Z = data.X[:, :5] + 0.1
+    # in float64 the problem's own is exact as well, where it has no mesh
+    own = SNEProblem(data.P, 5, kernel=kernel, dtype=np.float64).divergence(Z.ravel())
+    assert divergence(data.P, Z, kernel) == pytest.approx(own, rel=1e-12)
+    whole = normalisers(Z, kernel)
+    monkeypatch.setattr("benchmarks._sne_panel.BLOCK", 7 * 400)
+    np.testing.assert_allclose(normalisers(Z, kernel), whole, rtol=1e-12)
+
+
+def test_trustworthiness(data, monkeypatch):
+    Z = data.X[:, :2]
+    theirs = manifold.trustworthiness(data.X, Z, n_neighbors=5)
+    assert trustworthiness(data.X, Z) == pytest.approx(theirs, rel=1e-12)
+    monkeypatch.setattr("benchmarks._sne_panel.ALL", 100)
+    monkeypatch.setattr("benchmarks._sne_panel.FEW", 300)
+    sampled = trustworthiness(data.X, Z)
+    assert sampled != theirs and sampled == pytest.approx(theirs, abs=0.01)
+    assert trustworthiness(data.X[:300], Z[:300], (data.X[300:], Z[300:])) == pytest.approx(theirs, abs=0.03)
+
+
 def test_recall_counts_common_neighbours():
-    rng = np.random.default_rng(0)
-    X = rng.normal(size=(300, 3))
-    everyone = np.arange(300)
+    X = np.random.default_rng(0).normal(size=(300, 3))
+    Z, everyone = X[:, :2], np.arange(300)
     assert recall(X, 2 * X + 1, everyone) == {10: 1.0, 30: 1.0, 100: 1.0}
-    shuffled = recall(X, rng.permutation(X), everyone)
-    for k, found in shuffled.items():
-        assert found == pytest.approx(k / 299, abs=0.03)
-    # by its definition
-    Z = X[:, :2]
     D, E = (np.square(V[:, None] - V).sum(axis=2) + np.where(np.eye(300), np.inf, 0) for V in (X, Z))
     by_hand = np.mean([len(set(D[i].argsort()[:10]) & set(E[i].argsort()[:10])) / 10 for i in range(300)])
     assert recall(X, Z, everyone)[10] == pytest.approx(by_hand, abs=1e-12)
@@ -40,8 +72,6 @@ def test_pieces_counts_where_labels_are_torn_apart():
     places = np.array([[0, 0], [20, 0], [0, 20], [20, 20]])
     Z = np.repeat(places, 50, axis=0) + rng.normal(size=(200, 2))
     y = np.repeat([0, 1, 2, 1], 50)  # label 1 lies in two places
-    from sklearn.neighbors import NearestNeighbors
-
     near = NearestNeighbors(n_neighbors=10).fit(Z).kneighbors(return_distance=False)
     assert pieces(near, y[near] == y[:, None]) == 4
     y = np.repeat([0, 1, 2, 3], 50)
@@ -55,7 +85,7 @@ def test_a_perfect_map_is_perfect_by_every_measure():
     y = np.repeat(np.arange(4), 60)
     X = 12 * np.array([[0, 0], [1, 0], [0, 1], [1, 1]])[y] + rng.normal(size=(240, 2))
     found = panel(X, y, perplexity_affinities(X, 20.0), X)
-    assert set(found) == set(MEASURES) - {"recall 500", "recall 100"} | {"recall 100"}
+    assert set(found) == set(MEASURES) - {"recall 500"}
     assert found["t5"] == found["recall 10"] == found["recall 100"] == found["accuracy"] == 1
     assert found["pieces"] == found["all pieces"] == 4 and found["rank correlation"] == pytest.approx(1)
     worse = panel(X, y, perplexity_affinities(X, 20.0), rng.permutation(X))
@@ -63,17 +93,49 @@ def test_a_perfect_map_is_perfect_by_every_measure():
         assert worse[key] < found[key] - 0.1, key
 
 
-def test_the_table_says_where_it_is_behind():
-    ours = {"data": "counts", "n": 100, "method": "SNEEmbedding", "kl": [1.0, 1.1, 1.2]}
-    peer = {**ours, "method": "openTSNE", "kl": [1.05] * 3}
-    ours, peer = ({**row, "t5": [value], "pieces": [5 + 10 * value]} for row, value in ((ours, 0.9), (peer, 0.8)))
-    text = _sne_tables.behind([[ours, peer]])
-    line = text.splitlines()[-1]
-    assert line.startswith("| counts, 100 | 0.0500 |  |") and "| 1 |" in line
-    text = _sne_tables.tables({"one": [ours, peer]}, {"one": ("counts", 100, 3, True)})["counts"]
-    assert "| 100 | SNEEmbedding | 1.100 (1.000 to 1.200) |" in text
+# maps that are kept
 
 
-def test_uneven_clusters_keep_their_shares():
-    _, y = KINDS["uneven clusters"](400, 1)
-    assert np.bincount(y).tolist() == [200, 100, 50, 30, 15, 5]
+@pytest.fixture
+def kept(tmp_path, monkeypatch):
+    """A folder of kept maps, and the fits that were made."""
+    fits = []
+
+    def fit(self, method, X, seed=0, **params):
+        fits.append((method, seed, params))
+        return {"Z": X[:, :2] + len(fits), "seconds": 1.5, "peak": 0.1}
+
+    monkeypatch.setenv(FOLDER, str(tmp_path / "kept"))
+    monkeypatch.setattr(Bench, "fit", fit)
+    monkeypatch.setattr(_sne_bench.importlib.util, "find_spec", lambda name: name)  # none of the others runs here
+    monkeypatch.setitem(PACKAGES, "openTSNE", "numpy")  # whose version is known everywhere
+    return tmp_path / "kept", fits
+
+
+def test_maps_of_other_packages_are_kept(kept, data):
+    folder, fits = kept
+    bench = Bench(False)
+    first = bench.kept_fit("sklearn", "some", data.X, 3)
+    again = bench.kept_fit("sklearn", "some", data.X, 3)
+    np.testing.assert_array_equal(first["Z"], again["Z"])
+    assert again["seconds"] == 1.5 and len(fits) == 1
+    others = ({"seed": 4}, {"name": "other"}, {"method": "openTSNE"}, {"n_components": 3}, {"X": data.X[:300]})
+    for other in (*others, {"X": data.X + 1}):
+        bench.kept_fit(**{"method": "sklearn", "name": "some", "X": data.X, "seed": 3, **other})
+    assert len(fits) == 7
+    for _ in range(2):
+        bench.kept_fit("ours", "some", data.X, 3)  # which changes
+    assert len(fits) == 9
+    assert len(list(folder.iterdir())) == 6
+
+
+def test_a_run_goes_on_where_it_was_broken_off(kept, monkeypatch):
+    fits = kept[1]
+    monkeypatch.setattr(maps, "panel", lambda X, y, P, Z: {"kl": float(len(Z))})
+    monkeypatch.setattr(maps, "CASES", {"few": ("digits", 300, 2, True)})
+    rows = maps.run_part("few", False, None)
+    assert [fit[0] for fit in fits] == ["ours", "sklearn", "openTSNE"] * 2
+    assert [fit[1] for fit in fits] == [40] * 3 + [41] * 3
+    assert [row["kl"] for row in rows] == [[300, 300]] * 3
+    maps.run_part("few", False, None)
+    assert [fit[:2] for fit in fits[6:]] == [("ours", 40), ("ours", 41)]
