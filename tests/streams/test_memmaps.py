@@ -109,11 +109,12 @@ def test_what_is_not_finite_in_a_memmap(tmp_path):
 def test_blocks_of_a_memmap(tmp_path, monkeypatch):
     monkeypatch.setattr("sk_stormc.streams.mapped.BLOCK_BYTES", 5000)
     X = RETURNS.astype(np.float32)
-    M = mapped(tmp_path, X)
+    M, weights = mapped(tmp_path, X), np.maximum(np.arange(len(X)) - 400.0, 0.0)  # whole blocks have no weight
     for risk in ("variance", "semivariance", "entropic"):
         a, b = portfolio(risk_measure=risk).fit(M), portfolio(risk_measure=risk).fit(X)
         np.testing.assert_allclose(a.weights_, b.weights_, atol=1e-6)
         assert a.score(M) == pytest.approx(a.score(X), rel=1e-9)
+        assert a.score(M, None, weights) == pytest.approx(a.score(X, None, weights), rel=1e-9)
         assert bits(portfolio(risk_measure=risk).partial_fit(M)) == bits(fed(portfolio(risk_measure=risk), X, 37))
     estimator = portfolio(SCGD(learning_rate=1e300))
     with pytest.warns(ConvergenceWarning, match="not finite"):  # in a block before the last
