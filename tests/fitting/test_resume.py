@@ -98,6 +98,14 @@ def test_resume_with_a_larger_budget_and_the_same_seed(seed):
         np.testing.assert_array_equal(seed.get_state()[1], state)
 
 
+def test_later_stages_draw_as_in_an_uninterrupted_fit():
+    solver, seed = AutomaticSTORM(batch_size=16, max_iter=1200), np.random.RandomState(3)
+    model = CompositionalPortfolio(solver, risk_measure="cvar", constraint="long_only", budget=1.0, random_state=seed)
+    part, whole = clone(model).set_callbacks(StopAfter(1)).fit(RETURNS), clone(model).fit(RETURNS)
+    assert part.stop_reason_ == "callback" and whole.n_iter_ == 1200  # of which the second stage has 200
+    np.testing.assert_array_equal(part.set_callbacks().resume(RETURNS).weights_, whole.weights_)
+
+
 def test_resume_of_a_converged_fit_to_a_smaller_tol():
     model = CompositionalPortfolio(tol=1e-2, random_state=0).fit(RETURNS)
     before = model.weights_

@@ -111,6 +111,10 @@ def test_blocks_of_a_memmap(tmp_path):
     a, b = (CompositionalPortfolio("moments").partial_fit(data) for data in (M, X))
     np.testing.assert_allclose(a.weights_, b.weights_, rtol=1e-9)
     assert a.score(M) == pytest.approx(a.score(X), rel=1e-9)
+    weights = np.maximum(np.arange(len(X)) - 4e5, 0.0)  # zero in the first third
+    for risk in ("variance", "semivariance", "entropic"):
+        fitted = portfolio(risk_measure=risk).fit(X[:1000])
+        assert fitted.score(M, None, weights) == pytest.approx(fitted.score(X, None, weights), rel=1e-9)
     estimator = portfolio(SCGD(learning_rate=1e300))
     with pytest.warns(ConvergenceWarning, match="not finite"):  # in a block before the last
         estimator.partial_fit(M)

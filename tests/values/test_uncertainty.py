@@ -59,6 +59,14 @@ def test_deviations_are_those_of_a_bootstrap(params):
     np.testing.assert_allclose(std, np.std(estimates, axis=0, ddof=1), rtol=0.3)
 
 
+def test_the_deviation_of_a_mean_is_its_standard_error():
+    y = np.random.default_rng(0).normal(size=8)
+    episodes = {"terminal": np.ones(8, dtype=bool), "episode": np.arange(8)}
+    value = lstd().fit(np.ones((8, 1)), y, **episodes)
+    with pytest.warns(UserWarning, match="estimated from 8 episodes"):
+        assert value.predict([[1.0]], return_std=True)[1] == pytest.approx(stats.sem(y))
+
+
 def test_deviations_of_residuals_that_do_not_vanish():
     """Two states with one feature: the successors decide what the mean error of a state is multiplied with."""
     estimates, deviations = [], []
