@@ -2,14 +2,14 @@
 A search on a dask cluster
 ==========================
 
-joblib sends the fits of a search to the workers of a cluster. The results have the same bits as on one machine. A
-cluster of two processes on this computer stands for a real one. It needs ``pip install "sk_stormc[dask]"``.
+joblib sends the fits of a search to the workers of a cluster. The results are bit-for-bit those of one machine. The
+cluster of this example consists of two processes on this computer. It needs ``pip install "sk_stormc[dask]"``.
 """
 
 # %%
 # The search
 # ----------
-# Everything is within ``if __name__ == "__main__"``, because the workers import this file.
+# The program is within ``if __name__ == "__main__"``, because the workers import this file.
 import joblib
 import numpy as np
 from dask.distributed import Client, LocalCluster
@@ -36,7 +36,7 @@ def make_search():
 
 if __name__ == "__main__":
     returns = make_gaussian_returns(4000, 10, mean=0.1, random_state=0)
-    # dask gives its workers one BLAS thread each: the same here, since with more a long sum may round otherwise
+    # the workers of dask use one BLAS thread each, and with more threads the rounding of long sums may differ
     with (
         threadpool_limits(1),
         LocalCluster(
@@ -61,7 +61,7 @@ if __name__ == "__main__":
 # %%
 # The scores
 # ----------
-# Each circle is a candidate's score on the cluster, and the cross in it the score here.
+# The circles are the candidates' scores on the cluster, and the crosses are those in this process.
 if __name__ == "__main__":
     names = [
         f"{p['solver__learning_rate']}\n{p['solver__batch_size']}"
