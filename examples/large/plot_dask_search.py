@@ -36,7 +36,7 @@ def make_search():
 
 if __name__ == "__main__":
     returns = make_gaussian_returns(4000, 10, mean=0.1, random_state=0)
-    # the workers of dask use one BLAS thread each, and with more threads the rounding of long sums may differ
+    # the workers of dask use one BLAS thread each, on which the rounding of sums depends
     with (
         threadpool_limits(1),
         LocalCluster(
@@ -54,9 +54,8 @@ if __name__ == "__main__":
     np.testing.assert_array_equal(
         far.best_estimator_.weights_, here.best_estimator_.weights_
     )
-    print(
-        f"{len(here.cv_results_['params'])} candidates; best on the cluster and here: {far.best_params_}"
-    )
+    print(f"{len(here.cv_results_['params'])} candidates")
+    print(f"best on the cluster and in this process: {far.best_params_}")
 
 # %%
 # The scores
@@ -68,8 +67,16 @@ if __name__ == "__main__":
         for p in here.cv_results_["params"]
     ]
     figure, ax = plt.subplots(figsize=(7, 4), layout="constrained")
-    ax.errorbar(names, far.cv_results_["mean_test_score"], far.cv_results_["std_test_score"], fmt="o", markersize=12,
-                fillstyle="none", capsize=4, label="two workers (bars: spread over the splits)")  # fmt: skip
+    ax.errorbar(
+        names,
+        far.cv_results_["mean_test_score"],
+        far.cv_results_["std_test_score"],
+        fmt="o",
+        markersize=12,
+        fillstyle="none",
+        capsize=4,
+        label="two workers (bars: standard deviations over the splits)",
+    )
     ax.plot(names, here.cv_results_["mean_test_score"], "kx", label="this process")
     ax.set(
         xlabel="learning rate, and batch size below it",

@@ -50,9 +50,8 @@ for first in range(0, n_periods, chunk):
 # Many passes over the file
 # -------------------------
 whole = CompositionalPortfolio(**settings).fit(returns)
-print(
-    f"fit by {type(whole.solver_).__name__}: {whole.ifo_[-1] / (3 * n_periods):.1f} passes, {whole.stop_reason_}"
-)
+passes = whole.ifo_[-1] / (3 * n_periods)
+print(f"{type(whole.solver_).__name__}: {passes:.1f} passes, {whole.stop_reason_}")
 
 # %%
 # The plot shows the relative difference between the scores of the stream's weights and of those of ``fit``. It is small

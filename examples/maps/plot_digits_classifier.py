@@ -28,7 +28,8 @@ for name, model in {
         5, kernel="student-t", random_state=0
     ),
 }.items():
-    representations[name] = model.fit(X_train).transform(X_train), model.transform(X_new)
+    model.fit(X_train)
+    representations[name] = model.transform(X_train), model.transform(X_new)
 
 # %%
 # Accuracy with few labels

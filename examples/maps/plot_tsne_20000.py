@@ -19,7 +19,9 @@ from sk_stormc.datasets import make_augmented_digits
 X, y = make_augmented_digits(20_000, random_state=0)
 began = time.process_time()
 model = SNEEmbedding(random_state=0).fit(X)
-title = f"{len(X):,} points, {time.process_time() - began:.0f} CPU seconds, divergence {model.kl_divergence_:.3f}"
+seconds = time.process_time() - began
+divergence = model.kl_divergence_
+title = f"{len(X):,} points, {seconds:.0f} CPU seconds, divergence {divergence:.3f}"
 print(title)
 
 # %%

@@ -43,9 +43,7 @@ search = GridSearchCV(
     cv=WalkForward(train_size=250, test_size=125),
 ).fit(past)
 weights = search.best_estimator_.named_weights()
-print(
-    f"risk_aversion {search.best_params_['risk_aversion']}, of {len(search.cv_results_['params'])}"
-)
+print(search.best_params_)
 print(weights.round(3).to_string())
 
 # %%

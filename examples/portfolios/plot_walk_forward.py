@@ -16,10 +16,14 @@ installed, the example generates returns with common factors, volatile periods a
 import numpy as np
 
 SECTORS = {
-    "technology": ["AAPL", "AMD", "MSFT"], "banks": ["BAC", "JPM"], "energy": ["CVX", "RRC", "XOM"],
-    "health": ["JNJ", "LLY", "MRK", "PFE", "UNH"], "shops": ["BBY", "HD", "WMT"], "staples": ["KO", "PEP", "PG"],
+    "technology": ["AAPL", "AMD", "MSFT"],
+    "banks": ["BAC", "JPM"],
+    "energy": ["CVX", "RRC", "XOM"],
+    "health": ["JNJ", "LLY", "MRK", "PFE", "UNH"],
+    "shops": ["BBY", "HD", "WMT"],
+    "staples": ["KO", "PEP", "PG"],
     "industry": ["GE"],
-}  # fmt: skip
+}
 sector = {name: label for label, names in SECTORS.items() for name in names}
 names = sorted(sector)
 
@@ -55,9 +59,8 @@ try:
     returns, year, source = real_returns()
 except ImportError:
     returns, year, source = generated_returns()
-print(
-    f"{source}: {len(returns)} days, {year[0]} to {year[-1]}, standard deviation {returns.std():.2f} % a day"
-)
+print(f"{source}: {len(returns)} days, {year[0]} to {year[-1]}")
+print(f"standard deviation {returns.std():.2f} % a day")
 
 # %%
 # Four portfolios
@@ -160,5 +163,8 @@ for k, (name, portfolio) in enumerate(portfolios.items()):
 right.axvline(1 / 3, color="0.5", linestyle=":")
 right.set_yticks(places, list(SECTORS))
 right.invert_yaxis()
-right.set(xlabel="share of the last portfolio", title="sectors (dotted: limit of one portfolio)")
+right.set(
+    xlabel="fraction of the last portfolio",
+    title="sectors (dotted: limit of one portfolio)",
+)
 plt.show()

@@ -8,10 +8,14 @@ sampled components. Their convergence curves can therefore be compared independe
 
 # %%
 # The next block fits the same estimator with each solver. "asc-pg" warns that its budget is used up before the
-# tolerance is met. The first fit also warns that only ``risk_aversion`` limits the weights, which is intended here.
+# tolerance is met.
+import warnings
+
 from sk_stormc import CompositionalPortfolio
 from sk_stormc.datasets import make_gaussian_returns
 
+# only risk_aversion limits the weights, which is intended here
+warnings.filterwarnings("ignore", "CompositionalPortfolio has no constraint")
 returns = make_gaussian_returns(3000, 50, mean=0.5, condition_number=20, random_state=0)
 fits = {
     name: CompositionalPortfolio(name, tol=1e-8, random_state=0).fit(returns)

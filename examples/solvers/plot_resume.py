@@ -25,9 +25,8 @@ part = minimize(
     problem, "storm-c", random_state=0, on_record=lambda record: record.ifo > 40_000
 )
 state = pickle.dumps(part.state)
-print(
-    f"stopped after {part.ifo[-1]} oracle calls ({part.stop_reason}); the state has {len(state):,} bytes"
-)
+print(f"stopped after {part.ifo[-1]} oracle calls ({part.stop_reason})")
+print(f"the state has {len(state):,} bytes")
 
 # %%
 # Resume it
@@ -36,9 +35,7 @@ resumed = minimize(problem, "storm-c", state=pickle.loads(state))
 whole = minimize(problem, "storm-c", random_state=0)
 np.testing.assert_array_equal(resumed.x, whole.x)
 np.testing.assert_array_equal(resumed.loss_curve, whole.loss_curve)
-print(
-    f"resumed until {resumed.ifo[-1]} oracle calls ({resumed.stop_reason}), with a bit-for-bit identical result"
-)
+print(f"resumed until {resumed.ifo[-1]} oracle calls ({resumed.stop_reason})")
 
 # %%
 from matplotlib import pyplot as plt

@@ -20,6 +20,7 @@ from sk_stormc import CompositionalPortfolio
 from sk_stormc.datasets import make_gaussian_returns
 
 warnings.simplefilter("ignore", ConvergenceWarning)
+warnings.filterwarnings("ignore", "One or more of the test scores are non-finite")
 returns = make_gaussian_returns(4000, 20, mean=0.3, condition_number=20, random_state=0)
 grid = {
     "solver__learning_rate": [0.005, 0.01, 0.02, 0.05, 0.1, 0.2],

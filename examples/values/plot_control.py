@@ -27,9 +27,8 @@ bumps = FunctionTransformer(lambda X: np.exp(-0.5 * ((X - centres) / 4) ** 2))
 
 q = ActionValueEstimator(gamma=0.9, features=bumps)
 q.fit(states[:, None], rewards, action=actions, next_X=after[:, None])
-print(
-    f"{q.n_iter_} policies; fractions of the next states in which they changed: {q.policy_changes_.round(2)}"
-)
+print(f"{q.n_iter_} policies, which changed in these fractions of the next states:")
+print(q.policy_changes_.round(2))
 
 # %%
 # The model is known, so that value iteration computes the exact values. The learned values are lower and smoother,
@@ -86,7 +85,7 @@ splines = make_pipeline(
 
 
 def steps_up(choose, n_episodes=20):
-    """The numbers of steps for which the poles stay up, at most 500. All episodes run together."""
+    """The numbers of steps for which the poles of all episodes stay up, at most 500."""
     poles = [gymnasium.make("CartPole-v1") for _ in range(n_episodes)]
     seen = np.array([pole.reset(seed=k)[0] for k, pole in enumerate(poles)])
     steps, up = np.zeros(n_episodes, dtype=int), np.arange(n_episodes)
@@ -134,9 +133,8 @@ for n_transitions in LENGTHS:
                     terminal=log.terminal,
                 )
             means[-1].append(steps_up(q.policy).mean())
-        print(
-            f"{n_transitions:6} transitions, {name:12}: up for {np.round(means[-1])} steps"
-        )
+        steps = np.round(means[-1])
+        print(f"{n_transitions:6} transitions, {name}: up for {steps} steps")
 
 # %%
 # With 20,000 transitions the pole stays up until the episode is cut off at 500 steps. With few transitions the result

@@ -21,9 +21,8 @@ GAMMA = 0.95
 model = MarkovRewardProcess.from_gymnasium("FrozenLake-v1", gamma=GAMMA)
 exact = model.exact_value()
 result = minimize(model.problem(), random_state=0, tol=1e-8)
-print(
-    f"from {model}: largest error {np.abs(result.x - exact).max():.1e} after {result.ifo[-1]} oracle calls"
-)
+error = np.abs(result.x - exact).max()
+print(f"{model}: largest error {error:.1e} after {result.ifo[-1]} oracle calls")
 
 # %%
 # Values from logged transitions

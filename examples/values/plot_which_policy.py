@@ -21,7 +21,7 @@ BEST = np.array([0, 3, 0, 3, 0, 0, 0, 0, 3, 1, 0, 0, 0, 2, 1, 0])
 
 
 def prefers(chance):
-    """A policy that chooses the best action with this probability, and the others equally often."""
+    """A policy with this probability of the best action, and equal ones of the others."""
     policy = np.full((16, 4), (1 - chance) / 3)
     policy[np.arange(16), BEST] = chance
     return policy
@@ -57,9 +57,18 @@ def evaluate(n_transitions, method, seed):
             "FrozenLake-v1", acted, n_transitions, seed, target=policy
         )
         found[name] = off_policy_value(
-            log.y, log.importance_ratio, log.episode, gamma=GAMMA, method=method,
-            X=log.X, action=log.action, target=policy, next_X=log.next_X, terminal=log.terminal, estimator=model,
-        )  # fmt: skip
+            log.y,
+            log.importance_ratio,
+            log.episode,
+            gamma=GAMMA,
+            method=method,
+            X=log.X,
+            action=log.action,
+            target=policy,
+            next_X=log.next_X,
+            terminal=log.terminal,
+            estimator=model,
+        )
     return found
 
 
@@ -73,7 +82,8 @@ for (n, method), found in results.items():
     gain = found["keen"] - found["loose"]
     low, high = gain.interval(0.9)
     print(
-        f"{n:6} transitions, {method:5}: keen is better by {gain.value:7.4f}, in {low:7.4f} to {high:7.4f}"
+        f"{n:6} transitions, {method:5}: keen is better by {gain.value:7.4f}",
+        f"({low:7.4f} to {high:7.4f})",
     )
 
 # %%
