@@ -8,6 +8,7 @@ import warnings
 from pathlib import Path
 
 import matplotlib
+from jupyter_client import KernelManager
 from sklearn.exceptions import ConvergenceWarning
 from sphinx.util.inspect import stringify_signature
 from sphinx_gallery.sorting import ExplicitOrder
@@ -80,6 +81,8 @@ nb_execution_raise_on_error = True
 nb_execution_timeout = 300
 nb_output_stderr = "remove"  # progress bars, and warnings that the text explains
 nb_merge_streams = True  # what a block prints is one box
+if hasattr(KernelManager, "transport_encryption"):  # without it, each kernel that runs a page prints a warning
+    KernelManager.transport_encryption.default_value = "auto"
 
 # the sections of the reference are one page, which includes them
 SECTIONS_OF_REFERENCE = sorted(f"api/{path.name}" for path in (ROOT / "docs" / "api").glob("*.rst"))

@@ -2,14 +2,14 @@
 A search on a dask cluster
 ==========================
 
-joblib sends the fits of a search to the workers of a cluster. The results have the same bits as on one machine. A
-cluster of two processes on this computer stands for a real one. It needs ``pip install "sk_stormc[dask]"``.
+joblib sends the fits of a search to the workers of a cluster. The results are bit-for-bit those of one machine. The
+cluster of this example consists of two processes on this computer. It needs ``pip install "sk_stormc[dask]"``.
 """
 
 # %%
 # The search
 # ----------
-# Everything is within ``if __name__ == "__main__"``, because the workers import this file.
+# The program is within ``if __name__ == "__main__"``, because the workers import this file.
 import joblib
 import numpy as np
 from dask.distributed import Client, LocalCluster
@@ -36,7 +36,7 @@ def make_search():
 
 if __name__ == "__main__":
     returns = make_gaussian_returns(4000, 10, mean=0.1, random_state=0)
-    # dask gives its workers one BLAS thread each: the same here, since with more a long sum may round otherwise
+    # the workers of dask use one BLAS thread each, on which the rounding of sums depends
     with (
         threadpool_limits(1),
         LocalCluster(
@@ -54,22 +54,29 @@ if __name__ == "__main__":
     np.testing.assert_array_equal(
         far.best_estimator_.weights_, here.best_estimator_.weights_
     )
-    print(
-        f"{len(here.cv_results_['params'])} candidates; best on the cluster and here: {far.best_params_}"
-    )
+    print(f"{len(here.cv_results_['params'])} candidates")
+    print(f"best on the cluster and in this process: {far.best_params_}")
 
 # %%
 # The scores
 # ----------
-# Each circle is a candidate's score on the cluster, and the cross in it the score here.
+# The circles are the candidates' scores on the cluster, and the crosses are those in this process.
 if __name__ == "__main__":
     names = [
         f"{p['solver__learning_rate']}\n{p['solver__batch_size']}"
         for p in here.cv_results_["params"]
     ]
     figure, ax = plt.subplots(figsize=(7, 4), layout="constrained")
-    ax.errorbar(names, far.cv_results_["mean_test_score"], far.cv_results_["std_test_score"], fmt="o", markersize=12,
-                fillstyle="none", capsize=4, label="two workers (bars: spread over the splits)")  # fmt: skip
+    ax.errorbar(
+        names,
+        far.cv_results_["mean_test_score"],
+        far.cv_results_["std_test_score"],
+        fmt="o",
+        markersize=12,
+        fillstyle="none",
+        capsize=4,
+        label="two workers (bars: standard deviations over the splits)",
+    )
     ax.plot(names, here.cv_results_["mean_test_score"], "kx", label="this process")
     ax.set(
         xlabel="learning rate, and batch size below it",

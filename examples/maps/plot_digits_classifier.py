@@ -2,14 +2,14 @@
 Five dimensions before a classifier
 ===================================
 
-An embedding needs no labels. So it can learn from many images, and a classifier on top of it needs labels for a few of
-them. For a classifier the map need not be flat: here it has five dimensions.
+An embedding needs no labels. It can therefore be fitted on many images, while a classifier that uses the embedding
+needs labels for only a few of them. The embedding of this example has five dimensions, since it need not be plotted.
 """
 
 # %%
-# Four descriptions of the same digits
-# ------------------------------------
-# All are fitted on 1,297 images without labels. The other 500 images are placed among them.
+# Four representations of the same digits
+# ---------------------------------------
+# All of them are fitted on 1,297 images without labels, and then transform the other 500 images.
 from sklearn.datasets import load_digits
 from sklearn.decomposition import PCA
 from sklearn.model_selection import train_test_split
@@ -20,7 +20,7 @@ X, y = load_digits(return_X_y=True)
 X_train, X_new, y_train, y_new = train_test_split(
     X, y, test_size=500, random_state=0, stratify=y
 )
-descriptions = {"64 pixels": (X_train, X_new)}
+representations = {"64 pixels": (X_train, X_new)}
 for name, model in {
     "5 principal components": PCA(5, random_state=0),
     "SNEEmbedding(5)": SNEEmbedding(5, random_state=0),  # the Gaussian kernel
@@ -28,19 +28,20 @@ for name, model in {
         5, kernel="student-t", random_state=0
     ),
 }.items():
-    descriptions[name] = model.fit(X_train).transform(X_train), model.transform(X_new)
+    model.fit(X_train)
+    representations[name] = model.transform(X_train), model.transform(X_new)
 
 # %%
 # Accuracy with few labels
 # ------------------------
-# A classifier by nearest neighbours gets labels for 20 images, or 50, and so on.
+# A nearest-neighbour classifier is trained on 20 labelled images, on 50, and so on.
 import numpy as np
 from sklearn.neighbors import KNeighborsClassifier
 
 sizes, rng = (20, 50, 100, 200, 500, 1297), np.random.default_rng(0)
 samples = [[rng.permutation(len(y_train))[:size] for _ in range(20)] for size in sizes]
 accuracy = {}
-for name, (train, new) in descriptions.items():
+for name, (train, new) in representations.items():
     accuracy[name] = [
         np.mean(
             [
@@ -55,8 +56,9 @@ for name, (train, new) in descriptions.items():
     print(f"{name:36}" + "".join(f"{value:8.3f}" for value in accuracy[name]))
 
 # %%
-# With few labels both embeddings are ahead of the 64 pixels, although they are five numbers. The kernel of t-SNE pulls
-# groups apart, so that the nearest labelled image mostly has the right label. With all labels the pixels catch up.
+# With few labels both embeddings are more accurate than the 64 pixels, although they have only five components. The
+# kernel of t-SNE separates the clusters, so that the nearest labelled image mostly has the correct label. With all
+# labels the pixels are as accurate.
 from matplotlib import pyplot as plt
 
 figure, ax = plt.subplots(figsize=(7, 4.5), layout="constrained")

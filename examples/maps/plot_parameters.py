@@ -1,18 +1,18 @@
 """
-What the parameters of a map do
-===============================
+The effects of the parameters of a map
+======================================
 
-The same 1,000 images of digits, embedded with one parameter at a time set to several values. The other parameters are
-the defaults.
+This example embeds the same 1,000 images of digits with several values of one parameter at a time. The other parameters
+have their default values.
 """
 
 # %%
 # Six parameters
 # --------------
-# ``perplexity`` is how many neighbours count. Small ones show small structures, and several at once show both.
-# ``exaggeration`` presses clusters together, and ``dof`` changes the tails of the kernel: below 1 clusters fall into
-# finer ones, above 1 they run into each other. ``early_exaggeration`` and ``max_iter`` are not about the objective, but
-# about how well it is minimised.
+# ``perplexity`` is the effective number of neighbours of each point. A small perplexity shows small structures, a large
+# one shows large structures, and several values show both. ``exaggeration`` makes clusters denser. ``dof`` changes the
+# tails of the kernel: values below 1 split clusters into finer ones, and values above 1 merge them.
+# ``early_exaggeration`` and ``max_iter`` do not change the objective, but determine how well it is minimised.
 import warnings
 
 import matplotlib.pyplot as plt
@@ -36,7 +36,7 @@ for of_row, (name, values) in zip(axes, rows.items(), strict=True):
     parameter = "perplexity" if name == "several perplexities" else name
     for ax, value in zip(of_row, values, strict=True):
         with warnings.catch_warnings():
-            # 15 iterations are too few, and say so
+            # 15 iterations are too few, and the fit warns
             warnings.simplefilter("ignore", ConvergenceWarning)
             model = SNEEmbedding(**{parameter: value}, random_state=0).fit(X)
         ax.scatter(*model.embedding_.T, c=y, cmap="tab10", s=3)
@@ -45,14 +45,14 @@ for of_row, (name, values) in zip(axes, rows.items(), strict=True):
         ax.set_xlabel(f"KL {model.kl_divergence_:.2f}, width {width:.0f}", fontsize=8)
 
 # %%
-# KL compares maps of one row only where the row is not about the objective: each perplexity has other affinities, and
-# each number of degrees of freedom another kernel. With ``exaggeration`` the divergence without it is shown, so that it
-# says what the denser clusters cost.
+# KL is the divergence. It can be compared within the rows of ``exaggeration``, ``early_exaggeration`` and ``max_iter``,
+# but not within the others, because each perplexity has its own affinities, and each ``dof`` its own kernel. KL does
+# not include the exaggeration, so that the third row shows by how much denser clusters increase the divergence.
 #
-# Going on with a map
-# -------------------
-# ``optimize`` adds a stage to a finished map, with an exaggeration of its own. Here a map is pressed together and let
-# go again.
+# Continue from a finished map
+# ----------------------------
+# ``optimize`` adds a stage with its own exaggeration to a finished map. In this example two stages make the clusters
+# denser, and a third one without exaggeration expands them again.
 model = SNEEmbedding(random_state=0).fit(X)
 maps = {"fit": model.embedding_}
 for exaggeration in (4, 12, 1):
@@ -65,7 +65,7 @@ for ax, (title, places) in zip(axes, maps.items(), strict=True):
     ax.set_title(title, fontsize=8)
 
 # %%
-# The loss curve has all stages, always as the divergence without exaggeration.
+# The loss curve contains all stages, as the divergence without exaggeration.
 figure, ax = plt.subplots(figsize=(6, 3), layout="constrained")
 ax.plot(model.record_iterations_, model.loss_curve_)
 ax.set(

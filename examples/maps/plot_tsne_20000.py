@@ -2,14 +2,15 @@
 t-SNE of 20,000 points
 ======================
 
-``SNEEmbedding`` makes a map of 20,000 augmented digits in a few seconds. scikit-learn's ``TSNE`` needs more than a
-minute of one processor for the same data, so that the two are compared here on fewer points.
+``SNEEmbedding`` embeds 20,000 augmented digits in a few seconds. scikit-learn's ``TSNE`` takes more than a minute on
+one processor for the same data. This example therefore compares the two on fewer points.
 """
 
 # %%
 # Twenty thousand points
 # ----------------------
-# Each digit of scikit-learn's data set comes with ten or so variants, moved and turned a little.
+# The data are the images of scikit-learn's digits and about ten variants of each, which are slightly shifted and
+# rotated.
 import time
 
 from sk_stormc import SNEEmbedding
@@ -18,11 +19,13 @@ from sk_stormc.datasets import make_augmented_digits
 X, y = make_augmented_digits(20_000, random_state=0)
 began = time.process_time()
 model = SNEEmbedding(random_state=0).fit(X)
-title = f"{len(X):,} points, {time.process_time() - began:.0f} CPU seconds, divergence {model.kl_divergence_:.3f}"
+seconds = time.process_time() - began
+divergence = model.kl_divergence_
+title = f"{len(X):,} points, {seconds:.0f} CPU seconds, divergence {divergence:.3f}"
 print(title)
 
 # %%
-# Colours are the digits, which the method was not told.
+# The colours are the labels of the digits, which the method does not use.
 from matplotlib import pyplot as plt
 
 from sk_stormc.plotting import EmbeddingDisplay
@@ -32,10 +35,10 @@ EmbeddingDisplay(model.embedding_, y=y, y_label="digit").plot(ax)
 ax.set_title(title)
 
 # %%
-# Two programs, by one measure
+# Comparison with scikit-learn
 # ----------------------------
-# The divergence says how much of the neighbourhoods a map has lost; smaller is better. It is taken here for both maps
-# from the same probabilities, of 91 neighbours for each point.
+# The divergence measures how much the neighbourhoods in a map differ from those in the data; smaller is better. It is
+# computed for both maps from the same affinities, of 91 neighbours of each point.
 from sklearn.datasets import load_digits
 from sklearn.manifold import TSNE
 

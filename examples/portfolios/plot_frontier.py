@@ -1,15 +1,17 @@
 """
-Frontiers under different limits
-================================
+Efficient frontiers with different constraints
+==============================================
 
-The frontier has the portfolios that give the most return for their risk. Limits on the weights move it. Here long
-positions only are compared with positions of at most 30 percent, and with a measure of risk that is about losses only.
+The efficient frontier consists of the portfolios with the largest mean return at a given risk. This example compares
+long-only portfolios with those that hold at most 30 percent of each asset, and with a risk measure that takes only
+returns below the mean into account.
 """
 
 # %%
-# Four values of the aversion to risk
-# -----------------------------------
-# The more averse, the less is earned, the less it varies, and the more assets are held.
+# Four values of risk_aversion
+# ----------------------------
+# As the risk aversion increases, the mean return and the standard deviation decrease, and the portfolio holds more
+# assets.
 import numpy as np
 
 from sk_stormc import CompositionalPortfolio
@@ -37,8 +39,8 @@ for name, params in portfolios.items():
 # %%
 # The frontiers
 # -------------
-# ``FrontierDisplay`` fits the whole curve. The points are the assets. A limit of 30 percent costs return where little
-# risk is avoided, and nothing where risk is avoided most, since assets are mixed there anyway.
+# ``FrontierDisplay`` fits the portfolios of the curve. The points are the assets. The limit of 30 percent reduces the
+# mean return of portfolios with a high risk. It does not change those with a low risk, which are diversified anyway.
 from matplotlib import pyplot as plt
 
 from sk_stormc.plotting import FrontierDisplay

@@ -1,16 +1,16 @@
 """
-Together with skfolio
-=====================
+Use with skfolio
+================
 
-skfolio has many portfolios, and tools around them. Its walk-forward splits choose the aversion to risk of a
-``CompositionalPortfolio`` here, and its ``Portfolio`` reports what the weights earned later. It needs
-``pip install skfolio``.
+skfolio provides many kinds of portfolios, splits and reports. This example chooses the ``risk_aversion`` of a
+``CompositionalPortfolio`` with skfolio's walk-forward splits, and evaluates the weights on later returns with its
+``Portfolio``. It needs ``pip install skfolio``.
 """
 
 # %%
 # Returns with dates and names
 # ----------------------------
-# A thousand business days. The last 250 are for the report only.
+# The data have a thousand business days. The last 250 are used only for the evaluation.
 import numpy as np
 import pandas as pd
 
@@ -26,8 +26,8 @@ past, future = X[:750], X[750:]
 # %%
 # A search with skfolio's splits
 # ------------------------------
-# The score is the annualised Sharpe ratio of the days that follow a window. ``numpy.inf`` stands for the least risk,
-# whatever the return.
+# The score is the annualised Sharpe ratio on the days after each training window. ``numpy.inf`` minimises the risk
+# alone.
 from sklearn.model_selection import GridSearchCV
 
 from sk_stormc import CompositionalPortfolio, make_sharpe_scorer
@@ -43,14 +43,12 @@ search = GridSearchCV(
     cv=WalkForward(train_size=250, test_size=125),
 ).fit(past)
 weights = search.best_estimator_.named_weights()
-print(
-    f"risk_aversion {search.best_params_['risk_aversion']}, of {len(search.cv_results_['params'])}"
-)
+print(search.best_params_)
 print(weights.round(3).to_string())
 
 # %%
-# What was earned later
-# ---------------------
+# Evaluation on later returns
+# ---------------------------
 held = Portfolio(future, weights=weights.to_numpy(), name="chosen by EVaR")
 equal = Portfolio(future, weights=np.full(8, 1 / 8), name="equal weights")
 measures = [

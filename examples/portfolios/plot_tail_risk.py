@@ -2,12 +2,14 @@
 Rare large losses: entropic risk, CVaR and EVaR
 ===============================================
 
-Two assets vary a little every day. A third varies less on most days, and loses 12 percent on one day in two hundred.
-The variance counts these days like many small ones. Measures of tail risk count them more:
+Two assets vary moderately every day. A third asset varies less on most days, but loses 12 percent on one
+day in two hundred. The variance does not distinguish such crashes from many small deviations. Measures of tail risk
+give more weight to them:
 
 - CVaR, the conditional value at risk, is the mean of the worst five percent of the losses.
-- EVaR, the entropic value at risk, is an upper bound of CVaR by exponential moments, and looks further into the tail.
-- Entropic risk is a log of a mean of exponentials of the losses.
+- EVaR, the entropic value at risk, is an upper bound of CVaR from exponential moments, and gives more weight to the
+  largest losses.
+- Entropic risk is the logarithm of a mean of exponentials of the losses.
 """
 
 # %%
@@ -27,10 +29,10 @@ print(
 )
 
 # %%
-# The portfolio of least risk by each measure
-# -------------------------------------------
-# With ``risk_aversion=numpy.inf`` only the risk is minimised. Entropic risk contains the mean return and needs a finite
-# value.
+# Minimum-risk portfolios
+# -----------------------
+# With ``risk_aversion=numpy.inf`` the estimator minimises the risk alone. The entropic risk includes the mean return,
+# and needs a finite value.
 from sk_stormc import CompositionalPortfolio
 
 risks = {
@@ -46,11 +48,11 @@ portfolios = {
 }
 
 # %%
-# What they hold, and what they lose
-# ----------------------------------
-# Crashes are on one day in two hundred. CVaR is a mean over one day in twenty, and holds nearly as much of the third
-# asset as the variance does. EVaR looks further into the tail, and holds the least. Its worst day costs less than half
-# of what the variance's does. On ordinary days it loses more.
+# Weights and losses
+# ------------------
+# CVaR is a mean over one day in twenty, while crashes occur on one day in two hundred. Its portfolio holds nearly as
+# much of the third asset as that of the variance. The portfolio of EVaR holds the least. Its largest loss is less than
+# half of that of the variance's portfolio, and its losses on ordinary days are larger.
 from matplotlib import pyplot as plt
 
 figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4.2), layout="constrained")
@@ -72,7 +74,7 @@ for (name, portfolio), style in zip(
     )
 right.set(
     xscale="log",
-    xlabel="part of the days with a larger loss",
+    xlabel="fraction of the days with a larger loss",
     ylabel="loss, percent",
     title="losses",
     ylim=(0, None),

@@ -1,13 +1,13 @@
 """
-Walk forward through years of returns
-=====================================
+Walk-forward evaluation with sectors and trades
+===============================================
 
-A portfolio is fitted on the last four years and held for half a year. Then the window moves on. So each return that is
-counted was unknown when its weights were chosen. No sector may have more than a third of the money. A portfolio that is
-replaced by a quite different one each time is expensive, so that one of the four limits its trades.
+Each portfolio is fitted on the last four years and held for half a year, and the window then advances by half a year.
+The evaluation thus uses only returns that were unknown when the weights were chosen. One of the portfolios holds at
+most a third in each sector. It also limits its trades, since it is expensive to replace most of a portfolio each time.
 
-The returns are those of 20 large American companies from 1990 to 2022, which skfolio brings with it. Where it is not
-installed, returns with common factors are generated in their place. They have volatile times and large losses.
+The returns are those of 20 large American companies from 1990 to 2022, from a data set of skfolio. If skfolio is not
+installed, the example generates returns with common factors, volatile periods and large losses.
 """
 
 # %%
@@ -16,10 +16,14 @@ installed, returns with common factors are generated in their place. They have v
 import numpy as np
 
 SECTORS = {
-    "technology": ["AAPL", "AMD", "MSFT"], "banks": ["BAC", "JPM"], "energy": ["CVX", "RRC", "XOM"],
-    "health": ["JNJ", "LLY", "MRK", "PFE", "UNH"], "shops": ["BBY", "HD", "WMT"], "staples": ["KO", "PEP", "PG"],
+    "technology": ["AAPL", "AMD", "MSFT"],
+    "banks": ["BAC", "JPM"],
+    "energy": ["CVX", "RRC", "XOM"],
+    "health": ["JNJ", "LLY", "MRK", "PFE", "UNH"],
+    "shops": ["BBY", "HD", "WMT"],
+    "staples": ["KO", "PEP", "PG"],
     "industry": ["GE"],
-}  # fmt: skip
+}
 sector = {name: label for label, names in SECTORS.items() for name in names}
 names = sorted(sector)
 
@@ -37,7 +41,7 @@ def real_returns():
 
 
 def generated_returns(n_days=8000, n_assets=20, seed=0):
-    """The same in kind: five common factors, and volatility that changes slowly."""
+    """Returns with five common factors, and a volatility that changes slowly."""
     rng = np.random.default_rng(seed)
     loadings = rng.uniform(0.1, 0.8, (5, n_assets))
     # of the volatility
@@ -55,16 +59,15 @@ try:
     returns, year, source = real_returns()
 except ImportError:
     returns, year, source = generated_returns()
-print(
-    f"{source}: {len(returns)} days, {year[0]} to {year[-1]}, standard deviation {returns.std():.2f} % a day"
-)
+print(f"{source}: {len(returns)} days, {year[0]} to {year[-1]}")
+print(f"standard deviation {returns.std():.2f} % a day")
 
 # %%
-# Four ways to choose weights
-# ---------------------------
-# "least variance" looks for the least risk alone. The next two trade the mean return against the mean of the worst
-# losses: one is free, the other has no sector above a third, and may sell a fifth each half-year and buy as much. What
-# is held has moved with the market since it was bought.
+# Four portfolios
+# ---------------
+# "minimum variance" minimises the risk alone. The next two balance the mean return against CVaR. The second of them has
+# constraints: each sector is at most a third, and the turnover of each half-year is at most 0.4, which is a fifth sold
+# and a fifth bought. The fourth has equal weights. The weights of a half-year change with the prices until its end.
 from sklearn.model_selection import TimeSeriesSplit
 
 from sk_stormc import CompositionalPortfolio
@@ -81,7 +84,7 @@ tail = {
     "constraint": "long_only",
 }
 portfolios = {
-    "least variance": CompositionalPortfolio(
+    "minimum variance": CompositionalPortfolio(
         risk_aversion=np.inf, constraint="long_only"
     ),
     "mean and CVaR": CompositionalPortfolio(**tail),
@@ -120,17 +123,17 @@ for name, parts in earned.items():
     print(f"{name:24}{r.mean():8.3f}{r.std():8.3f}{r.min():11.2f}{traded[name]:28.2f}")
 
 # %%
-# What they earned, and how the sectors of the last portfolio stand
-# -----------------------------------------------------------------
-# On the left is the growth of what is invested in the beginning, before costs. On the right are the sectors of the
-# portfolios of the last half-year.
+# Growth, and the sectors of the last portfolios
+# ----------------------------------------------
+# The left plot shows the growth of an investment before costs. The right plot shows the sectors of the portfolios of
+# the last half-year.
 from matplotlib import pyplot as plt
 
 figure, (left, right) = plt.subplots(
     1, 2, figsize=(11, 4.5), layout="constrained", width_ratios=[3, 2]
 )
 colours = {
-    "least variance": "C0",
+    "minimum variance": "C0",
     "mean and CVaR": "C3",
     "sectors, few trades": "C1",
     "equal weights": "0.5",
@@ -160,5 +163,8 @@ for k, (name, portfolio) in enumerate(portfolios.items()):
 right.axvline(1 / 3, color="0.5", linestyle=":")
 right.set_yticks(places, list(SECTORS))
 right.invert_yaxis()
-right.set(xlabel="share of the last portfolio", title="where only one has a limit")
+right.set(
+    xlabel="fraction of the last portfolio",
+    title="sectors (dotted: limit of one portfolio)",
+)
 plt.show()

@@ -2,19 +2,19 @@
 A problem of your own: average precision
 ========================================
 
-Average precision says how well scores rank positives before negatives. A sample's precision is a ratio of two averages
-over all samples, so that the objective is an average of a function of averages. It is smooth if the comparison of two
-samples is a squared hinge (Qi, Luo, Xu, Ji & Yang 2021).
+Average precision measures how well scores rank positive samples before negative ones. The precision at a sample is a
+ratio of two averages over all samples, so that the objective is an average of a function of averages. It is smooth if
+two samples are compared by a squared hinge (Qi, Luo, Xu, Ji & Yang 2021).
 
-Which of the handwritten digits are an eight?
+This example classifies which of the handwritten digits are an eight.
 """
 
 # %%
 # The problem as functions
 # ------------------------
-# Each function returns the mean over the components whose numbers it is given. The scores are linear, <a, x>. The inner
-# value u has two averages for each positive i: over all samples j the mean of the hinge, and the part of it that comes
-# from positives. The outer function is minus the mean ratio of the two.
+# Each function returns the mean over the components whose indices are passed. The scores are linear, <a, x>. The inner
+# value u has two averages over all samples j for each positive sample i: that of the squared hinges of positive
+# samples, and that of all squared hinges. The outer function is minus the mean ratio of the two.
 import numpy as np
 from sklearn.datasets import load_digits
 from sklearn.decomposition import PCA
@@ -65,10 +65,11 @@ problem = FiniteSumComposition(
 check_problem(problem)
 
 # %%
-# Minimise it
-# -----------
-# ``check_problem`` compared derivatives with differences, and batches with their components. The default solver needs
-# nothing else. Logistic regression is beside it, which minimises another loss.
+# The minimisation
+# ----------------
+# ``check_problem`` has compared the derivatives with finite differences, and the batches with their components. The
+# default solver needs no further information. Logistic regression, which minimises another loss, is fitted for
+# comparison.
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import average_precision_score
 
@@ -85,7 +86,7 @@ scores = {
 }
 
 # %%
-# On digits that neither has seen:
+# The next block evaluates both on test data:
 from matplotlib import pyplot as plt
 from sklearn.metrics import PrecisionRecallDisplay
 
@@ -97,6 +98,8 @@ for (name, score), style in zip(scores.items(), ("-", "--"), strict=True):
         is_eight_new, score, name=name, ax=ax, curve_kwargs={"linestyle": style}
     )
 ax.set(
-    title="which digit is an eight? 719 new digits", xlabel="recall", ylabel="precision"
+    title="classification of eights, 719 test digits",
+    xlabel="recall",
+    ylabel="precision",
 )
 plt.show()

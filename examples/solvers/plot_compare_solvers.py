@@ -2,16 +2,20 @@
 Four solvers on one portfolio
 =============================
 
-All solvers have the same interface, and count their work in the same unit: oracle calls, that is, sampled components.
-So their curves can be compared, whatever the computer.
+All solvers have the same interface, and measure their cost in the same unit: oracle calls, which are evaluations of
+sampled components. Their convergence curves can therefore be compared independently of the computer.
 """
 
 # %%
-# The same estimator is fitted with each solver. "asc-pg" warns: its budget ends before the tolerance is met. The first
-# fit says besides that nothing but ``risk_aversion`` limits the weights, which is what is wanted here.
+# The next block fits the same estimator with each solver. "asc-pg" warns that its budget is used up before the
+# tolerance is met.
+import warnings
+
 from sk_stormc import CompositionalPortfolio
 from sk_stormc.datasets import make_gaussian_returns
 
+# only risk_aversion limits the weights, which is intended here
+warnings.filterwarnings("ignore", "CompositionalPortfolio has no constraint")
 returns = make_gaussian_returns(3000, 50, mean=0.5, condition_number=20, random_state=0)
 fits = {
     name: CompositionalPortfolio(name, tol=1e-8, random_state=0).fit(returns)
@@ -20,7 +24,8 @@ fits = {
 print({name: (fit.stop_reason_, int(fit.ifo_[-1])) for name, fit in fits.items()})
 
 # %%
-# Three of them come to the limit of double precision. "asc-pg" has no variance reduction, and its noise slows it down.
+# Three of the solvers converge to the limit of double precision. "asc-pg" has no variance reduction, and its noise
+# slows the convergence.
 from matplotlib import pyplot as plt
 
 from sk_stormc.plotting import ConvergenceDisplay

@@ -1,15 +1,15 @@
 """
-Stop a run, and go on
+Stop and resume a run
 =====================
 
-The state of a run is a small object. It can be pickled, and does not hold the data. A run that goes on from it ends
-with the same bits as one that was never stopped.
+The state of a run is a small object. It can be pickled, and does not contain the data. A run that is resumed from a
+state has the same result, to the last bit, as a run that was not stopped.
 """
 
 # %%
-# A run that is stopped
-# ---------------------
-# ``on_record`` is called about once a pass, and stops the run by returning True.
+# Stop a run
+# ----------
+# ``on_record`` is called about once a pass. The run stops when it returns True.
 import pickle
 
 import numpy as np
@@ -25,33 +25,30 @@ part = minimize(
     problem, "storm-c", random_state=0, on_record=lambda record: record.ifo > 40_000
 )
 state = pickle.dumps(part.state)
-print(
-    f"stopped after {part.ifo[-1]} oracle calls ({part.stop_reason}); the state has {len(state):,} bytes"
-)
+print(f"stopped after {part.ifo[-1]} oracle calls ({part.stop_reason})")
+print(f"the state has {len(state):,} bytes")
 
 # %%
-# It goes on
-# ----------
+# Resume it
+# ---------
 resumed = minimize(problem, "storm-c", state=pickle.loads(state))
 whole = minimize(problem, "storm-c", random_state=0)
 np.testing.assert_array_equal(resumed.x, whole.x)
 np.testing.assert_array_equal(resumed.loss_curve, whole.loss_curve)
-print(
-    f"went on to {resumed.ifo[-1]} ({resumed.stop_reason}), with the same bits as a run in one piece"
-)
+print(f"resumed until {resumed.ifo[-1]} oracle calls ({resumed.stop_reason})")
 
 # %%
 from matplotlib import pyplot as plt
 
 figure, ax = plt.subplots(figsize=(7, 4), layout="constrained")
 gap = whole.loss_curve - whole.fun
-ax.plot(whole.ifo[:-1], gap[:-1], color="0.75", linewidth=8, label="in one piece")
+ax.plot(whole.ifo[:-1], gap[:-1], color="0.75", linewidth=8, label="not stopped")
 ax.plot(
     part.ifo,
     part.loss_curve - whole.fun,
     "o-",
     color="#0072B2",
-    label="until it was stopped",
+    label="before the stop",
 )
 later = slice(len(part.ifo) - 1, -1)
 ax.plot(
@@ -59,10 +56,10 @@ ax.plot(
     resumed.loss_curve[later] - whole.fun,
     "s--",
     color="#D55E00",
-    label="after it was resumed",
+    label="resumed",
 )
 ax.set(
-    yscale="log", xlabel="oracle calls", ylabel="objective less its value at the end"
+    yscale="log", xlabel="oracle calls", ylabel="objective minus its final value"
 )
 ax.legend(frameon=False)
 plt.show()

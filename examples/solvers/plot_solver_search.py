@@ -1,14 +1,15 @@
 """
-Search a solver's parameters
-============================
+A search over the parameters of a solver
+========================================
 
-The parameters of a solver are parameters of the estimator, written ``solver__...``. This works for a solver that is
-given by its name too. So scikit-learn's searches find the best learning rate and batch size for a problem.
+The parameters of a solver are nested parameters of the estimator, with names such as ``solver__learning_rate``. This
+also holds for a solver that is given by its name. scikit-learn's searches can therefore find the best learning rate and
+batch size for a problem.
 """
 
 # %%
-# The score is minus the objective on held-out periods. All candidates have the same budget, 20,000 oracle calls, or a
-# few passes over the data. It is too short for most of them, and they would warn of that.
+# The score is minus the objective on held-out periods. All candidates have the same budget of 20,000 oracle calls,
+# which are a few passes over the data. Most of them do not converge within this budget, so their warnings are ignored.
 import warnings
 
 import numpy as np
@@ -19,6 +20,7 @@ from sk_stormc import CompositionalPortfolio
 from sk_stormc.datasets import make_gaussian_returns
 
 warnings.simplefilter("ignore", ConvergenceWarning)
+warnings.filterwarnings("ignore", "One or more of the test scores are non-finite")
 returns = make_gaussian_returns(4000, 20, mean=0.3, condition_number=20, random_state=0)
 grid = {
     "solver__learning_rate": [0.005, 0.01, 0.02, 0.05, 0.1, 0.2],
@@ -27,15 +29,14 @@ grid = {
 portfolio = CompositionalPortfolio("sarah-c", tol=0, random_state=0)
 portfolio.set_params(solver__max_ifo=20_000)
 search = GridSearchCV(portfolio, grid, cv=TimeSeriesSplit(3, max_train_size=2000))
-with np.errstate(
-    invalid="ignore"
-):  # scikit-learn takes deviations of all scores, -inf among them
+# scikit-learn computes the standard deviation of scores, some of which are -inf
+with np.errstate(invalid="ignore"):
     search.fit(returns)
 print(search.best_params_)
 
 # %%
-# Larger batches allow larger steps, but there are fewer of them within the budget. "storm-c" needs no such search: the
-# title has its score with the same budget. A run that overflowed has the score -inf, and can win nowhere.
+# Larger batches allow larger steps, but fewer of them within the budget. "storm-c" needs no such search; the title
+# contains its score with the same budget. A run that overflowed has the score -inf, so that no search selects it.
 from matplotlib import pyplot as plt
 from sklearn.model_selection import cross_val_score
 
@@ -50,7 +51,7 @@ lowest = np.quantile(finite, 0.2)
 figure, ax = plt.subplots(figsize=(7, 4), layout="constrained")
 image = ax.imshow(scores, cmap="viridis", vmin=lowest, aspect="auto")
 for (row, column), score in np.ndenumerate(scores):
-    # which is left blank
+    # cells of runs that overflowed are white
     light = score > (finite.max() + lowest) / 2 or np.isinf(score)
     text = (
         f"{score:.3f}"
@@ -67,7 +68,7 @@ ax.set_yticks(range(len(batches)), batches)
 ax.set(
     xlabel="learning rate",
     ylabel="batch size",
-    title=f"sarah-c by its parameters; untuned storm-c: {ours:.3f}",
+    title=f"scores of sarah-c (storm-c without tuning: {ours:.3f})",
 )
 figure.colorbar(image, label="score (larger is better)", extend="min")
 plt.show()

@@ -1,17 +1,18 @@
 """
-CartPole: how much ridge?
-=========================
+CartPole: the choice of the ridge penalty
+=========================================
 
-The states of CartPole are four numbers and never repeat. Their values are linear in radial basis functions here. There
-are 200 of them, nearly collinear, and the weight of a ridge decides what comes out. It can be searched by the TD error,
-or compared with the truth where that can be had.
+The states of CartPole consist of four numbers and never repeat. In this example their values are linear in 200 random
+features of a Gaussian kernel. The features are nearly collinear, so that the values depend on the ridge penalty
+``alpha``. The example compares a search over ``alpha`` by the TD error with the errors of the values.
 """
 
 # %%
-# A log, and the truth for some states
-# ------------------------------------
-# The pole is pushed left or right at random. A step has reward 1, so that the value of a state says for how long the
-# pole will stay up. The true value of 40 other states comes from 40 episodes from each.
+# A log, and the true values of some states
+# -----------------------------------------
+# The cart is pushed to the left or to the right at random. Each step has the reward 1, so that the value of a state
+# measures how long the pole will stay up. The true values of 40 other states are means over 40 episodes from each
+# state.
 import gymnasium
 import numpy as np
 
@@ -23,7 +24,7 @@ rng = np.random.default_rng(0)
 
 
 def steps_from(start):
-    """For how many steps the pole stays up."""
+    """The number of steps for which the pole stays up."""
     env.reset(seed=int(rng.integers(2**31)))
     env.state, steps, done = start, 0, False
     while not done:
@@ -42,9 +43,9 @@ truth = [
 print(f"{len(log.X)} transitions; true values of {min(truth):.1f} to {max(truth):.1f}")
 
 # %%
-# A search by the TD error, and the true error
-# --------------------------------------------
-# The search passes ``next_X`` and ``terminal`` on to ``fit`` and ``score``. scikit-learn calls this metadata routing.
+# A search by the TD error, and the errors of the values
+# ------------------------------------------------------
+# The search passes ``next_X`` and ``terminal`` to ``fit`` and ``score`` by scikit-learn's metadata routing.
 import sklearn
 from sklearn.kernel_approximation import RBFSampler
 from sklearn.model_selection import GridSearchCV
@@ -74,12 +75,12 @@ for solver in ("lstd", "storm-c"):
     print(
         f"{solver:8}"
         + "".join(f"{value:8.3f}" for value in rmse)
-        + f"   the search takes {found[solver][0]:.0e}"
+        + f"   the search selects {found[solver][0]:.0e}"
     )
 
 # %%
-# Both solvers have the same values. The search by the TD error does not find the best ridge. Most of this error is the
-# noise of the next state, so that it says little about the values.
+# Both solvers give the same values. The search by the TD error does not select the best penalty. Most of the TD error
+# is the noise of the next state, so that it is a poor measure of the errors of the values.
 from matplotlib import pyplot as plt
 
 figure, ax = plt.subplots(figsize=(7, 4.5), layout="constrained")
@@ -97,9 +98,9 @@ for (solver, (best, rmse)), style, size in zip(
 ax.set(
     xscale="log",
     yscale="log",
-    xlabel="weight of the ridge, alpha",
-    ylabel="RMSE to the true values",
+    xlabel="alpha",
+    ylabel="RMSE of the values",
 )
-ax.plot([], [], "ok", fillstyle="none", label="found by the TD error")
+ax.plot([], [], "ok", fillstyle="none", label="selected by the TD error")
 ax.legend(frameon=False)
 plt.show()

@@ -1,17 +1,17 @@
 """
-Control: to the better side of a chain, and a pole that stays up
-================================================================
+Policies learned from logs of random actions
+============================================
 
-`ActionValueEstimator` learns from a log what each action is worth in each state, and which policy is best. The log may
-be of actions at random. Two examples of the literature show how far that goes.
+`ActionValueEstimator` learns the value of each action in each state, and the best policy, from a log. The actions in
+the log may be random. This example has two problems of the literature.
 """
 
 # %%
 # A chain walk
 # ------------
-# There are 50 states in a row, and states 10 and 41 have a reward. An action goes to the left or to the right, and in
-# one step of ten to the other side. The log has 10,000 steps, with states and actions at random. Values are linear in
-# ten bumps along the chain, for each action apart.
+# The chain has 50 states in a row. States 10 and 41 have a reward. The actions move to the left or to the right, but
+# one step in ten moves in the opposite direction. The log has 10,000 steps with random states and actions. The values
+# of each action are linear in ten radial basis functions along the chain.
 import numpy as np
 from sklearn.preprocessing import FunctionTransformer
 
@@ -27,13 +27,13 @@ bumps = FunctionTransformer(lambda X: np.exp(-0.5 * ((X - centres) / 4) ** 2))
 
 q = ActionValueEstimator(gamma=0.9, features=bumps)
 q.fit(states[:, None], rewards, action=actions, next_X=after[:, None])
-print(
-    f"The policy stays after {q.n_iter_} policies. It changed in {q.policy_changes_.round(2)} of the successors."
-)
+print(f"{q.n_iter_} policies, which changed in these fractions of the next states:")
+print(q.policy_changes_.round(2))
 
 # %%
-# The model is known here, so that the best values can be had by value iteration. The values that were learnt are lower
-# and less sharp, as ten bumps cannot make the peaks, and yet nearly all actions are right. The strip below has them.
+# The model is known, so that value iteration computes the exact values. The learned values are lower and smoother,
+# because ten basis functions cannot represent the peaks. Nearly all actions are nevertheless the best ones. The strip
+# below the plot shows the actions of both policies.
 chain = np.arange(50)
 best = np.zeros((50, 2))
 for _ in range(500):
@@ -64,15 +64,15 @@ axes[1].imshow(
     interpolation="nearest",
 )
 # the first row is on top
-axes[1].set(xlabel="state", yticks=(0, 1), yticklabels=("exact", "found"))
+axes[1].set(xlabel="state", yticks=(0, 1), yticklabels=("exact", "learned"))
 plt.show()
 
 # %%
 # A pole
 # ------
-# A cart is pushed to the left or to the right, and a pole on it should stay up. Under random pushes it soon falls, so
-# that a log has many short episodes and nothing of how a pole is kept up. The values are linear in splines of the four
-# numbers that a state has.
+# A cart is pushed to the left or to the right to balance a pole on it. Under random pushes the pole soon falls. The log
+# therefore contains many short episodes, and none in which the pole is balanced. The values are linear in splines of
+# the four components of a state.
 import gymnasium
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import SplineTransformer, StandardScaler
@@ -85,7 +85,7 @@ splines = make_pipeline(
 
 
 def steps_up(choose, n_episodes=20):
-    """For how many steps the poles stay up, 500 at the most; all episodes are played at once."""
+    """The numbers of steps for which the poles of all episodes stay up, at most 500."""
     poles = [gymnasium.make("CartPole-v1") for _ in range(n_episodes)]
     seen = np.array([pole.reset(seed=k)[0] for k, pole in enumerate(poles)])
     steps, up = np.zeros(n_episodes, dtype=int), np.arange(n_episodes)
@@ -103,14 +103,14 @@ def steps_up(choose, n_episodes=20):
 
 
 # %%
-# How long must the log be? For each length there are three logs, and each policy acts in 20 episodes. After one policy,
-# the actions are the best ones by the values of pushing at random. The other ones are those of the policy that stays.
+# The next block fits policies to three logs of each length, and lets each policy act in 20 episodes. The first
+# policy is greedy for the values of random pushes. The last policy is that after all iterations of policy iteration.
 import warnings
 
 from sklearn.exceptions import ConvergenceWarning
 
 LENGTHS = 500, 1000, 5000, 20_000
-mean = {"one policy": [], "until it stays": []}
+mean = {"first policy": [], "last policy": []}
 for n_transitions in LENGTHS:
     logs = [
         collect_transitions("CartPole-v1", n_transitions=n_transitions, seed=seed)
@@ -123,7 +123,7 @@ for n_transitions in LENGTHS:
                 gamma=0.95, features=splines, alpha=1e-4, max_iter=max_iter
             )
             with warnings.catch_warnings():
-                # the first policy does not stay
+                # policy iteration stops before it converges
                 warnings.simplefilter("ignore", ConvergenceWarning)
                 q.fit(
                     log.X,
@@ -133,13 +133,12 @@ for n_transitions in LENGTHS:
                     terminal=log.terminal,
                 )
             means[-1].append(steps_up(q.policy).mean())
-        print(
-            f"{n_transitions:6} transitions, {name:14}: up for {np.round(means[-1])} steps"
-        )
+        steps = np.round(means[-1])
+        print(f"{n_transitions:6} transitions, {name}: up for {steps} steps")
 
 # %%
-# From 20,000 transitions the pole stays up until the episode is ended at 500 steps. With few transitions luck decides,
-# and going on until the policy stays does not help: most of the way is made by the first policy.
+# With 20,000 transitions the pole stays up until the episode is cut off at 500 steps. With few transitions the result
+# depends on the log, and further iterations do not help: the first policy makes most of the improvement.
 at_random = n_transitions / (log.episode[-1] + 1)  # steps of an episode of the last log
 figure, ax = plt.subplots(figsize=(7, 4), layout="constrained")
 for (name, means), shift in zip(mean.items(), (0.95, 1.05), strict=True):

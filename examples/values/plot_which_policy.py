@@ -1,16 +1,16 @@
 """
-Which of two policies is better, and how sure are we?
-=====================================================
+Off-policy comparison of two policies
+=====================================
 
-A log of FrozenLake was made by one policy. Two others are candidates, and neither of them has acted. What would each
-have earned, and does the log say enough to choose?
+The actions in a log of FrozenLake were chosen by one policy. This example estimates the values of two other policies
+from the log, with confidence intervals, and determines which of the two is better.
 """
 
 # %%
 # A log of one policy, and two candidates
 # ---------------------------------------
-# The lake is slippery: a step goes where it was meant to with probability 1/3. The policy that acts prefers the way to
-# the goal, with probability .6. One candidate prefers it more, the other less.
+# The lake is slippery: a step moves in the chosen direction with probability 1/3. The policy that acted chooses the
+# best action with probability .6. One candidate chooses it with probability .7, the other with probability .5.
 import numpy as np
 
 from sk_stormc.datasets import MarkovRewardProcess, collect_transitions
@@ -21,7 +21,7 @@ BEST = np.array([0, 3, 0, 3, 0, 0, 0, 0, 3, 1, 0, 0, 0, 2, 1, 0])
 
 
 def prefers(chance):
-    """The best action with this probability, each of the others alike."""
+    """A policy with this probability of the best action, and equal ones of the others."""
     policy = np.full((16, 4), (1 - chance) / 3)
     policy[np.arange(16), BEST] = chance
     return policy
@@ -37,11 +37,11 @@ truth = {
 print({name: round(float(value), 4) for name, value in truth.items()})
 
 # %%
-# What the log says
-# -----------------
-# ``collect_transitions`` logs the probability of each action under the policy that acted, and under a target. Their
-# ratio is what an estimate of the target's value needs. "wpdis" uses ratios alone. "wdr" fits a model of the values of
-# actions under the target policy too, and is usually surer.
+# Estimates and intervals
+# -----------------------
+# With ``target``, ``collect_transitions`` logs the importance ratios: the probability of each action under the target
+# policy, divided by that under the policy that acted. The method "wpdis" uses the ratios alone. "wdr" also fits a model
+# of the values of actions under the target policy, and usually has smaller errors.
 import warnings
 
 from sk_stormc import ActionValueEstimator, off_policy_value
@@ -57,14 +57,23 @@ def evaluate(n_transitions, method, seed):
             "FrozenLake-v1", acted, n_transitions, seed, target=policy
         )
         found[name] = off_policy_value(
-            log.y, log.importance_ratio, log.episode, gamma=GAMMA, method=method,
-            X=log.X, action=log.action, target=policy, next_X=log.next_X, terminal=log.terminal, estimator=model,
-        )  # fmt: skip
+            log.y,
+            log.importance_ratio,
+            log.episode,
+            gamma=GAMMA,
+            method=method,
+            X=log.X,
+            action=log.action,
+            target=policy,
+            next_X=log.next_X,
+            terminal=log.terminal,
+            estimator=model,
+        )
     return found
 
 
 SIZES, METHODS = (1000, 3000, 10_000, 30_000), ("wpdis", "wdr")
-# short logs are part of the point
+# the example includes short logs
 warnings.filterwarnings("ignore", "the value is from")
 results = {
     (n, method): evaluate(n, method, seed=3) for n in SIZES for method in METHODS
@@ -73,12 +82,14 @@ for (n, method), found in results.items():
     gain = found["keen"] - found["loose"]
     low, high = gain.interval(0.9)
     print(
-        f"{n:6} transitions, {method:5}: keen is better by {gain.value:7.4f}, in {low:7.4f} to {high:7.4f}"
+        f"{n:6} transitions, {method:5}: keen is better by {gain.value:7.4f}",
+        f"({low:7.4f} to {high:7.4f})",
     )
 
 # %%
-# The two candidates are judged by the same episodes, so that chance did the same to both. Their difference is surer
-# than either of them: the right-hand picture. Where its interval leaves 0 out, the log is enough to choose.
+# Both candidates are evaluated on the same episodes, so that their errors are correlated. The error of their
+# difference, in the right plot, is therefore smaller than that of either value. If its interval does not contain 0, the
+# log is sufficient for choosing the better candidate.
 from matplotlib import pyplot as plt
 
 figure, axes = plt.subplots(1, 2, figsize=(9, 4.2), layout="constrained")

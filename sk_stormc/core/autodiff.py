@@ -31,7 +31,7 @@ class DifferentiableComposition(CompositionalProblem):
     The functions are written with `jax.numpy`, for a single row a_j or b_i of the data. JAX maps them over batches,
     differentiates and compiles them. JAX is an optional dependency: ``pip install "sk_stormc[autodiff]"``.
 
-    A *pytree* is an array, or a tuple, dict or named tuple of pytrees. A list of numbers counts as an array.
+    A pytree is an array, or a tuple, dict or named tuple of pytrees. A list of numbers counts as an array.
 
     Parameters
     ----------

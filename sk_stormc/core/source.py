@@ -16,7 +16,7 @@ __all__ = ["FiniteSource", "Source", "source_of"]
 class Source:
     """How the components of a problem are drawn, which batches of them are possible, and what they cost.
 
-    A run draws from a *place*: a random number generator for a finite sum, and a position for a stream. Each kind of
+    A run draws from a place: a random number generator for a finite sum, and a position for a stream. Each kind of
     batch (g, its Jacobian, f) has its own place, which belongs to the run and is saved with it. In this base class,
     components are never exhausted.
 

@@ -112,7 +112,7 @@ def fetch_french_portfolios(
     download_if_missing: bool = True,
     as_frame: bool = False,
 ) -> Bunch:
-    """Load daily returns of 25 portfolios of the Kenneth R. French data library.
+    """Load daily returns of 25 portfolios of the data library of Kenneth French.
 
     The value-weighted portfolios are the intersections of five size classes and five classes of another characteristic.
     The zip file is downloaded once and kept unchanged in `data_home`. Without network access, download it by other
