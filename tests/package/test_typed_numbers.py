@@ -20,10 +20,6 @@ ALLOWED = {
     ("solving.md", "100 passes"),
     ("portfolio.md", "100 passes"),
     ("gallery.md", "16 times their"),
-    # measured, and shown again by tests or commands
-    ("newer.md", "4.0 passes"),
-    ("solvers.md", "2.6 passes"),
-    ("portfolio.md", "27 passes"),
 }
 
 
