@@ -21,7 +21,8 @@ fits = {
     name: CompositionalPortfolio(name, tol=1e-8, random_state=0).fit(returns)
     for name in ("storm-c", "sarah-c", "asc-pg", "lbfgs")
 }
-print({name: (fit.stop_reason_, int(fit.ifo_[-1])) for name, fit in fits.items()})
+for name, fit in fits.items():
+    print(f"{name:8} {fit.stop_reason_}, {fit.ifo_[-1]} oracle calls")
 
 # %%
 # Three of the solvers converge to the limit of double precision. "asc-pg" has no variance reduction, and its noise
