@@ -116,7 +116,7 @@ def say_what_limits(weights):
         warn(
             f"CompositionalPortfolio has no constraint: its weights sum to {total:.3g}, the largest has the size "
             f"{largest:.3g}, and only risk_aversion, in the inverse unit of the returns, limits them. Set "
-            "constraint='long_only', or bounds and budget=1.0, for an ordinary portfolio. This is said once."
+            "constraint='long_only', or bounds and budget=1.0, for an ordinary portfolio. This warning is raised once."
         )
 
 

@@ -208,9 +208,7 @@ def _table(path):
     read = readers.get(suffix, partial(pd.read_csv, sep=SEPARATORS.get(suffix), na_values=["-", "--"]))
     try:
         frame = read(path)
-        first, *others = map(str, frame.columns)
-        is_data = bool(re.search(r"\d", first)) and pd.to_numeric(pd.Series(others), errors="coerce").notna().all()
-        if suffix in SEPARATORS and is_data:
+        if suffix in SEPARATORS and _is_data(read(path, header=None, nrows=1).iloc[0], pd):
             frame = read(path, header=None).rename(columns=lambda k: str(k + 1))
     except Exception as error:  # from one of the many packages that pandas calls
         raise ValueError(f"{path}: pandas cannot read it ({' '.join(str(error).split())})") from error
@@ -218,6 +216,14 @@ def _table(path):
         frame = frame.reset_index()
     frame.columns = frame.columns.map(str)
     return frame
+
+
+def _is_data(row, pd):
+    """Whether the first row of a file has a number or a date, and then numbers, of which some may be missing."""
+    others = row[1:]
+    known = others.notna()
+    numbers = pd.to_numeric(others, errors="coerce").notna()
+    return bool(re.search(r"\d", str(row[0]))) and (numbers == known).all() and (known.any() or others.empty)
 
 
 def _returns_of_table(path):

@@ -74,6 +74,17 @@ def test_text_with_and_without_names_and_dates(index, header):
     assert found.line() == f"a.csv: 60 periods, 3 assets, {span}, unit: percent (guessed)"
 
 
+def test_a_first_row_with_equal_or_missing_numbers_is_no_header():
+    rows = RETURNS.copy()
+    rows[0] = 0.25  # pandas would name such columns 0.25, 0.25.1 and 0.25.2
+    np.testing.assert_array_equal(read_returns(write("a.csv", rows, header=None)).values, rows)
+    np.testing.assert_array_equal(read_points(write("a.csv", rows, header=None))[0], rows)
+    missing = write("b.csv", rows, header="2019-12-31,,0.1,0.2", index=DAYS)
+    with pytest.raises(ValueError, match=r"'2' has 1 missing"):
+        read_returns(missing)
+    assert read_returns(missing, drop_missing=True).dates == DAYS
+
+
 @pytest.mark.parametrize("suffix, separator", [("tsv", "\t"), ("txt", " ")])
 def test_other_separators(suffix, separator):
     found = read_returns(write(f"a.{suffix}", index=DAYS, header="Date,oil,gas,gold", separator=separator))
