@@ -133,9 +133,7 @@ EXAMPLES = {
     "DifferentiableComposition": {
         "sampled": differentiable,
         "operator": lambda: differentiable(jacobian="operator"),
-        "weighted": lambda: differentiable(sample_weight=1.0 + np.arange(1100)),
         "float32": lambda: differentiable(np.float32),
-        "l1": lambda: differentiable(jacobian="operator", penalty=L1(0.01)),
     },
 }
 MAY_BE_REFUSED = {"budget", "simplex", "matrix metric and penalty"}  # by some solver
@@ -176,6 +174,8 @@ def pairs():
         first = example[1] == next(iter(EXAMPLES[example[0]]))
         for j, way in enumerate(ways):
             default = way == ("storm-c", "auto")
+            if example[0] == "DifferentiableComposition" and not default:
+                continue  # JAX compiles for each; the trajectories are those of FiniteSumComposition: test_autodiff.py
             quick = (default and first) or (i + j) % 29 == 0
             if quick or default or first or (i + j) % 11 == 0:
                 length, marks = (12, []) if quick else (24, [pytest.mark.slow])  # of a run, in iterations

@@ -107,13 +107,13 @@ def test_blocks_give_the_same_values(jacobian, monkeypatch):
 
 
 def test_float64_whatever_the_configuration():
-    expected = minimize(problem_of(), random_state=0, max_iter=10).x
+    expected = minimize(problem_of(), "scgd", random_state=0, max_iter=10).x
     assert expected.dtype == np.float64 and jnp.zeros(1).dtype == np.float32
     with jax.enable_x64(True):
-        result = minimize(problem_of(), random_state=0, max_iter=10)
+        result = minimize(problem_of(), "scgd", random_state=0, max_iter=10)
         assert jnp.zeros(1).dtype == np.float64
         single = problem_of(x0=np.array(START, np.float32))
-        assert minimize(single, random_state=0, max_iter=10).x.dtype == np.float32
+        assert minimize(single, "scgd", random_state=0, max_iter=10).x.dtype == np.float32
     assert np.array_equal(result.x, expected)
 
 
@@ -219,16 +219,17 @@ def test_weights_are_repeated_rows():
 def test_penalty_metric_and_floor():
     problem = problem_of(penalty=L1(0.02), metric=[1.0, 2.0, 1.0], inner_floor=0.0)
     by_hand = composition(A, b, penalty=L1(0.02), metric=[1.0, 2.0, 1.0], inner_floor=0.0)
-    results = [minimize(each, random_state=0, max_iter=20, tol=0) for each in (problem, by_hand)]
+    results = [minimize(each, "scgd", random_state=0, max_iter=20, tol=0) for each in (problem, by_hand)]
     assert np.allclose(results[0].x, results[1].x, atol=1e-9)
 
 
 def test_runs_resume_on_a_pickled_problem():
     problem = problem_of(jacobian="operator")
-    full = minimize(problem, random_state=0, tol=0, max_iter=80)
-    half = minimize(problem, random_state=0, tol=0, max_iter=30)
+    settings = {"solver": "storm-c-paper", "batch_size": 8, "init_batch_size": 8, "random_state": 0, "tol": 0}
+    full = minimize(problem, **settings, max_iter=60)
+    half = minimize(problem, **settings, max_iter=30)
     state = pickle.loads(pickle.dumps(half.state))
-    rest = minimize(pickle.loads(pickle.dumps(problem)), random_state=0, tol=0, max_iter=80, state=state)
+    rest = minimize(pickle.loads(pickle.dumps(problem)), **settings, max_iter=60, state=state)
     assert np.array_equal(rest.x, full.x) and rest.n_evaluations == full.n_evaluations
 
 
