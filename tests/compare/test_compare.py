@@ -16,6 +16,7 @@ from sk_stormc import (
     BellmanValueEstimator,
     CompositionalPortfolio,
     SNEEmbedding,
+    STORMCompositional,
     compare_solvers,
     minimize,
 )
@@ -23,6 +24,7 @@ from sk_stormc.__main__ import main
 from sk_stormc.compare import SolverComparison
 from sk_stormc.datasets import make_bellman_problem, make_gaussian_returns
 from sk_stormc.problems import PortfolioProblem, StreamingProblem
+from sk_stormc.solvers import LBFGS
 
 RETURNS = make_gaussian_returns(1200, 4, mean=0.2, random_state=0)
 PROBLEM = PortfolioProblem(RETURNS)
@@ -54,6 +56,10 @@ def test_the_table_has_medians_and_quartiles_of_the_runs(compared):
     passes = [run.ifo[-1] / 3600 for run in runs]
     assert [row[f"passes_{part}"] for part in ("q1", "median", "q3")] == list(np.quantile(passes, [0.25, 0.5, 0.75]))
     assert row["objective_median"] == np.median([run.loss_curve[-1] for run in runs])
+    gaps = (np.array([run.fun for run in runs]) - compared.optimum) / (compared.start - compared.optimum)
+    assert row["gap_median"] == np.median(gaps)
+    assert row["ifo_median"] == np.median([run.ifo[-1] for run in runs])
+    assert row["seconds_median"] == np.median([run.seconds[-1] for run in runs])
     assert row["runs"] == 3 and row["stop_reasons"] == {"converged": 3} and row["warnings"] == 0
     for gap in compared.gaps:
         limit = compared.optimum + gap * (compared.start - compared.optimum)
@@ -62,6 +68,22 @@ def test_the_table_has_medians_and_quartiles_of_the_runs(compared):
         assert row[f"passes_to_{gap:g}_median"] == np.median(found) and row[f"reached_{gap:g}"] == 3
         seconds = [run.seconds[k] for run, k in zip(runs, firsts, strict=True)]
         assert row[f"seconds_to_{gap:g}_median"] == np.median(seconds)
+
+
+def test_the_text_has_the_numbers_of_the_table(compared):
+    row, text = rows(compared)["storm-c"], str(compared)
+    for name, digits in (("objective", 8), ("passes", 3), ("passes_to_0.01", 3), ("seconds_to_0.01", 2)):
+        middle, *ends = (f"{row[f'{name}_{part}']:.{digits}g}" for part in ("median", "q1", "q3"))
+        assert f"{middle} [{', '.join(ends)}]  " in text
+    assert "Medians over 3 seeds" in text and " of 3)" not in text
+    for table in text.split("\n\n")[:2]:
+        header, line, *others = table.splitlines()
+        assert {len(header), len(line)} == {max(map(len, others))}
+    run = compared.runs["storm-c"][0]
+    one = SolverComparison({"a": [run]}, (), compared.optimum, "")
+    assert "[" not in str(one) and "One seed" in str(one) and f"{run.fun:.8g}" in str(one)
+    never = type(run)(**{**vars(run), "loss_curve": np.full(run.ifo.shape, run.loss_curve[0])})
+    assert "(2 of 3)" in str(SolverComparison({"a": [run, never, run]}, (1e-3,), compared.optimum, ""))
 
 
 def test_seconds_and_gradients_are_of_the_records(compared):
@@ -75,6 +97,7 @@ def test_seconds_and_gradients_are_of_the_records(compared):
 def test_a_gap_that_is_not_reached_is_infinite_and_a_dash():
     found = compare_solvers(PROBLEM, ["scgd", "lbfgs"], n_seeds=2, max_ifo=12_000, gaps=(1e-2, 1e-9), random_state=0)
     row = rows(found)["scgd"]
+    assert all(run.ifo[-1] <= 12_000 for runs in found.runs.values() for run in runs)
     assert row["reached_1e-09"] == 0 and row["passes_to_1e-09_median"] == math.inf
     second = str(found).split("\n\n")[1].splitlines()
     assert second[0].split("  ")[0] == "solver" and second[2].rstrip().endswith("-")
@@ -86,14 +109,27 @@ def test_quartiles_where_some_runs_did_not_reach_the_gap(compared):
     for runs, median in (([short, short, short, never], True), ([short, never], False)):
         row = SolverComparison({"a": runs}, (1e-3,), compared.optimum, "").table[0]
         assert np.isfinite(row["passes_to_0.001_median"]) == median and row["reached_0.001"] == len(runs) - 1
+    row = SolverComparison({"a": [never]}, (1e-3,), never.fun, "").table[0]  # from the optimum on
+    assert row["gap_median"] == row["passes_to_0.001_median"] == 0 and row["reached_0.001"] == 1
 
 
 def test_the_optimum(compared):
     exact = minimize(PROBLEM, "lbfgs", tol=1e-12).fun
-    assert compared.optimum == pytest.approx(exact, abs=1e-14) and "L-BFGS" in compared.optimum_from
+    assert compared.optimum == pytest.approx(exact, abs=1e-14)
+    far = compare_solvers(PROBLEM, ["scgd"], n_seeds=1, max_ifo=40_000, random_state=0)
+    above = far.runs["scgd"][0].loss_curve.min() - far.optimum
+    assert far.optimum_from.startswith("that of L-BFGS with tol=1e-12; the best of the runs, by 'scgd'")
+    assert far.optimum_from.endswith(f"is {above:.1e} above it")
+    same = compare_solvers(PROBLEM, [LBFGS(tol=1e-12)], n_seeds=1)
+    assert same.optimum_from.startswith("that of L-BFGS with tol=1e-12 and the best of the runs")
+    short = compare_solvers(PROBLEM, ["storm-c"], n_seeds=1, max_ifo=7000, random_state=0)
+    assert re.fullmatch(r"the best of the runs, by 'storm-c'; L-BFGS ended \d\.\de.\d\d above it", short.optimum_from)
     given = compare_solvers(PROBLEM, ["storm-c"], n_seeds=1, optimum=exact - 1, random_state=0)
     assert given.optimum == exact - 1 and given.optimum_from == "what was given"
     assert rows(given)["storm-c"]["reached_0.01"] == 0
+    (line,) = given.plot(ax=Figure().add_subplot()).lines_
+    assert line.get_ydata()[0] == pytest.approx(given.start - given.optimum)
+    assert given.runs["storm-c"][0].gradient_norm is None
     with pytest.warns(UserWarning, match="optimum=.* is above an objective that 'storm-c' has seen"):
         compare_solvers(PROBLEM, ["storm-c"], n_seeds=1, optimum=exact + 0.01, random_state=0)
 
@@ -123,7 +159,11 @@ def test_warnings_are_collected_and_shown():
 
 def test_labels_instances_and_parameters():
     solvers = ["lbfgs", AutomaticSTORM(tol=1e-3), ("tight", AutomaticSTORM(tol=1e-9)), ("named", "scgd")]
-    found = compare_solvers(PROBLEM, solvers, n_seeds=1, max_ifo=40_000, random_state=0)
+    steps = []
+    found = compare_solvers(
+        PROBLEM, solvers, n_seeds=1, max_ifo=40_000, random_state=0, progress=lambda *step: steps.append(step)
+    )
+    assert steps[3:] == [("named, seed 1 of 1", 0.75), ("the optimum", 1.0)]
     assert list(found.runs) == ["lbfgs", "AutomaticSTORM(tol=0.001)", "tight", "named"]
     assert found.runs["tight"][0].fun <= found.runs["AutomaticSTORM(tol=0.001)"][0].fun
     assert solvers[1].max_ifo is None  # the user's own is left alone
@@ -136,10 +176,12 @@ def test_bellman_with_lstd():
     data = {"next_X": log.next_X, "terminal": log.terminal}
     value = BellmanValueEstimator(gamma=0.8)
     found = compare_solvers(value, ["storm-c", "lstd"], log.X, log.y, n_seeds=1, random_state=0, gradient=True, **data)
-    assert found.runs["lstd"][0].gradient_norm is None and found.runs["lstd"][0].seconds[1] > 0
+    assert found.runs["lstd"][0].gradient_norm is None and 0 < found.runs["lstd"][0].seconds[1] < 60
     assert found.runs["lstd"][0].seconds[0] == found.runs["lstd"][0].ifo[0] == 0
     fitted = value.set_params(random_state=found.runs["storm-c"][0].seed, solver="storm-c").fit(log.X, log.y, **data)
     np.testing.assert_array_equal(found.runs["storm-c"][0].loss_curve, fitted.loss_curve_)
+    assert found.runs["storm-c"][0].record_iterations[-1] == fitted.n_iter_
+    assert found.runs["lstd"][0].record_iterations is None
     assert found.runs["storm-c"][0].gradient_norm[-1] < 1e-3 * found.runs["storm-c"][0].gradient_norm[0]
     with pytest.raises(ValueError, match="lstd"):
         compare_solvers(PROBLEM, ["lstd"])
@@ -160,10 +202,20 @@ def test_embeddings_with_their_two_stages():
     assert found.optimum == run.loss_curve.min() and found.optimum_from == "the best of the runs, by 'storm-c'"
 
 
+def test_stages_of_a_tail_risk_are_one_run():
+    portfolio = CompositionalPortfolio(risk_measure="cvar", constraint="long_only", budget=1.0)
+    solver = STORMCompositional(batch_size=32, max_iter=1100)  # a stage of 1000 iterations, and one of 100
+    found = compare_solvers(portfolio, [("staged", solver)], RETURNS[:300], n_seeds=1, random_state=0)
+    (run,) = found.runs["staged"]
+    assert run.record_iterations[-1] == run.n_iter == 1100
+    assert (np.diff(run.record_iterations) > 0).all() and (np.diff(run.seconds) > 0).all()
+
+
 @pytest.mark.parametrize(
     "args, kwargs, message",
     [
         ((PROBLEM, []), {}, "solvers must be a list"),
+        ((PROBLEM, {"scgd"}), {}, "solvers must be a list"),
         ((PROBLEM, ["adam"]), {}, "solver must be a CompositionalSolver or one of .*'adam'"),
         ((PROBLEM, ["scgd", "scgd"]), {}, "labels that differ, got 'scgd' twice"),
         ((PROBLEM, ["scgd"], RETURNS), {}, "X and y must be None for a problem"),
@@ -172,6 +224,7 @@ def test_embeddings_with_their_two_stages():
         ((PROBLEM, ["scgd"]), {"nonsense": 1}, "nonsense"),
         ((StreamingProblem([RETURNS], PortfolioProblem), ["storm-c"]), {}, "must not be a stream"),
         ((PROBLEM, ["scgd"]), {"gaps": (0.1, 2)}, "gaps must be a finite number"),
+        ((PROBLEM, ["scgd"]), {"gaps": (0, 0.1)}, "gaps must be a finite number > 0"),
     ],
 )
 def test_errors(args, kwargs, message):

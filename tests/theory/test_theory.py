@@ -101,6 +101,7 @@ def test_printed_parameters_fail():
         (replace(UNIT, L_f=0.01), 0.5, r"epsilon must be < 0.0144 \(Proposition 3.2\), got 0.5"),
         (replace(UNIT, M_f=0.01), 0.5, r"epsilon must be < 0.0144 \(Proposition 3.2\), got 0.5"),
         (replace(UNIT, H_3=1e-4), 0.5, "a_g must be < 1, got 25: epsilon=0.5 is too large"),
+        (replace(UNIT, H_3=0.0625), 0.5, "a_g must be < 1, got 1: epsilon=0.5 is too large"),
         (replace(UNIT, H_2=1e-4), 0.5, "a_dg must be < 1, got 25: epsilon=0.5 is too large"),
         (replace(UNIT, H_1=0.01), 0.5, "a_phi must be < 1, got .*: epsilon=0.5 is too large"),
     ],
@@ -109,6 +110,11 @@ def test_epsilon_is_checked(constants, epsilon, message):
     for make in (storm_parameters, STORMCompositional.from_theory):
         with pytest.raises(ValueError, match=message):
             make(constants, epsilon)
+
+
+def test_parameters_are_positive():
+    with pytest.raises(ValueError, match="eta must be a finite number > 0, got 0.0"):
+        replace(storm_parameters(UNIT, 0.1), eta=0.0)
 
 
 # from_theory
@@ -136,12 +142,11 @@ def test_from_theory_makes_the_predicted_run():
 # estimate_constants
 
 
-@pytest.mark.slow
 def test_estimated_constants():
     R = np.random.default_rng(3).normal(0.5, 1, size=(60, 2))
     radius, mean = 1.5, R.mean(0)
     problem = PortfolioProblem(R)
-    k = estimate_constants(problem, np.zeros(2), radius, n_samples=1000, random_state=0)
+    k = estimate_constants(problem, np.zeros(2), radius, n_samples=500, random_state=0)
     lengths, deviations = np.linalg.norm(R, axis=1), np.linalg.norm(R - mean, axis=1)
     angles = np.linspace(0, 2 * np.pi, 721)
     circle = radius * np.column_stack([np.cos(angles), np.sin(angles)])
@@ -163,6 +168,7 @@ def test_estimated_constants():
         margin = 1.15 if name.startswith("H") else 1.01  # the H's are means over a sample
         assert 0.5 * value <= getattr(k, name) <= margin * value, name
     assert k.L_g == pytest.approx(1e-3 * k.M_g**2 * k.L_f / k.M_f)  # the Jacobian is constant
+    assert k == estimate_constants(problem, np.zeros(2), radius, n_samples=500, random_state=0)
     p = storm_parameters(k, 0.01)
     assert theorem_condition(k, 0.01, p) <= 1 / 16
 
@@ -171,6 +177,8 @@ def test_estimated_constants():
     ("changes", "message"),
     [
         ({"x0": np.zeros(3)}, r"x0 must have shape \(2,\), got \(3,\)"),
+        ({"n_samples": 1}, "n_samples must be an integer >= 2, got 1"),
+        ({"radius": 0.0}, "radius must be a finite number > 0, got 0.0"),
         ({"problem": PortfolioProblem(np.eye(2), penalty=Simplex())}, "problem must have no penalty"),
         ({"problem": PortfolioProblem(np.zeros((3, 2)))}, "must be a finite number > 0, got 0.0"),
     ],
