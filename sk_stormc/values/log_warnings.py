@@ -79,7 +79,11 @@ def warn_of_scales(states, follows, terminal):
         return
     off, agreeing, compared = None, 0, 0
     other = np.random.default_rng(0).permutation(len(ongoing))  # slopes between distant rows
-    for j in np.flatnonzero(np.ptp(came, axis=0) > 0):
+    columns = np.flatnonzero(np.ptp(came, axis=0) > 0)
+    for k, j in enumerate(columns):
+        rest = (len(columns) - k) * len(ongoing)  # not enough rows agree, even if all of the remaining ones do
+        if agreeing + rest < GOING_ON * (compared + rest):
+            return
         rows = np.flatnonzero(came[:, j] != np.median(came[:, j]))
         steps, times = came[other, j] - came[:, j], left[other, j] - left[:, j]
         if len(rows) < FEWEST or np.count_nonzero(steps) < FEWEST:
