@@ -134,9 +134,13 @@ def test_epsilon_is_checked(constants, epsilon, message):
             make(constants, epsilon)
 
 
-def test_parameters_are_positive():
+def test_numbers_are_positive():
+    p = storm_parameters(UNIT, 0.1)
     with pytest.raises(ValueError, match="eta must be a finite number > 0, got 0.0"):
-        replace(storm_parameters(UNIT, 0.1), eta=0.0)
+        replace(p, eta=0.0)
+    for condition in (equipartition, theorem_condition):
+        with pytest.raises(ValueError, match="epsilon must be a finite number > 0, got 0.0"):
+            condition(UNIT, 0.0, p)
 
 
 # from_theory
