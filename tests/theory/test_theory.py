@@ -119,6 +119,7 @@ def test_printed_parameters_fail():
 @pytest.mark.parametrize(
     ("constants", "epsilon", "message"),
     [
+        (UNIT, 0.0, "epsilon must be a finite number > 0, got 0.0"),
         (UNIT, 1.0, r"epsilon must be < 1 \(Proposition 3.2\), got 1.0"),
         (replace(UNIT, L_f=0.01), 0.5, r"epsilon must be < 0.0144 \(Proposition 3.2\), got 0.5"),
         (replace(UNIT, M_f=0.01), 0.5, r"epsilon must be < 0.0144 \(Proposition 3.2\), got 0.5"),
