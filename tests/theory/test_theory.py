@@ -291,6 +291,14 @@ def test_constants_that_vanish_have_a_floor():
     np.testing.assert_allclose([k.L_f, k.H_1, k.H_2, k.H_3], 1e-3 * np.array(floors))
 
 
+def test_constants_away_from_zero():
+    problem = FiniteSumComposition(
+        lambda x, j: x, lambda x, j: np.eye(1), lambda x, u, i: 3 * u, lambda x, u: 1.5 * u[0] ** 2, 1, 1, 1
+    )
+    k = estimate_constants(problem, np.ones(1), 0.5, random_state=0)
+    assert (k.L_f, k.L_phi, k.M_g) == pytest.approx((3.0, 3.0, 1.0))
+
+
 def test_the_gradient_shows_what_there_is_to_gain_in_many_dimensions():
     R = 0.01 + 1e-4 * np.random.default_rng(0).normal(size=(50, 40))
     k = estimate_constants(PortfolioProblem(R), np.zeros(40), 1.5, random_state=0)
