@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from sk_stormc import STORMCompositional, minimize
 from sk_stormc.penalties import Simplex
-from sk_stormc.problems import PortfolioProblem
+from sk_stormc.problems import FiniteSumComposition, PortfolioProblem
 from sk_stormc.solvers.storm import PaperSTORMCompositional
 from sk_stormc.theory import ProblemConstants, equipartition, estimate_constants, storm_parameters, theorem_condition
 
@@ -97,6 +97,7 @@ def test_printed_parameters_fail():
 @pytest.mark.parametrize(
     ("constants", "epsilon", "message"),
     [
+        (UNIT, 0.0, "epsilon must be a finite number > 0, got 0.0"),
         (UNIT, 1.0, r"epsilon must be < 1 \(Proposition 3.2\), got 1.0"),
         (replace(UNIT, L_f=0.01), 0.5, r"epsilon must be < 0.0144 \(Proposition 3.2\), got 0.5"),
         (replace(UNIT, M_f=0.01), 0.5, r"epsilon must be < 0.0144 \(Proposition 3.2\), got 0.5"),
@@ -112,9 +113,13 @@ def test_epsilon_is_checked(constants, epsilon, message):
             make(constants, epsilon)
 
 
-def test_parameters_are_positive():
+def test_numbers_are_positive():
+    p = storm_parameters(UNIT, 0.1)
     with pytest.raises(ValueError, match="eta must be a finite number > 0, got 0.0"):
-        replace(storm_parameters(UNIT, 0.1), eta=0.0)
+        replace(p, eta=0.0)
+    for condition in (equipartition, theorem_condition):
+        with pytest.raises(ValueError, match="epsilon must be a finite number > 0, got 0.0"):
+            condition(UNIT, 0.0, p)
 
 
 # from_theory
@@ -167,10 +172,35 @@ def test_estimated_constants():
     for name, value in known.items():
         margin = 1.15 if name.startswith("H") else 1.01  # the H's are means over a sample
         assert 0.5 * value <= getattr(k, name) <= margin * value, name
+    assert k.M_g == pytest.approx(known["M_g"])  # that row is drawn
     assert k.L_g == pytest.approx(1e-3 * k.M_g**2 * k.L_f / k.M_f)  # the Jacobian is constant
     assert k == estimate_constants(problem, np.zeros(2), radius, n_samples=500, random_state=0)
     p = storm_parameters(k, 0.01)
     assert theorem_condition(k, 0.01, p) <= 1 / 16
+
+
+def test_constants_that_vanish_have_a_floor():
+    problem = FiniteSumComposition(
+        lambda x, j: x**2, lambda x, j: 2 * x[:, None], lambda x, u, i: np.full(1, 3.0), lambda x, u: 3 * u[0], 1, 1, 1
+    )
+    k = estimate_constants(problem, np.ones(1), 0.6, random_state=0)
+    assert (k.M_f, k.L_g) == pytest.approx((3.0, 2.0)) and k.M_g == pytest.approx(3.2, rel=0.02)
+    floors = [k.M_f * k.L_g / k.M_g**2, k.M_f**2, k.M_g**2, k.M_g**2 * 0.6**2]
+    np.testing.assert_allclose([k.L_f, k.H_1, k.H_2, k.H_3], 1e-3 * np.array(floors))
+
+
+def test_constants_away_from_zero():
+    problem = FiniteSumComposition(
+        lambda x, j: x, lambda x, j: np.eye(1), lambda x, u, i: 3 * u, lambda x, u: 1.5 * u[0] ** 2, 1, 1, 1
+    )
+    k = estimate_constants(problem, np.ones(1), 0.5, random_state=0)
+    assert (k.L_f, k.L_phi, k.M_g) == pytest.approx((3.0, 3.0, 1.0))
+
+
+def test_the_gradient_shows_what_there_is_to_gain_in_many_dimensions():
+    R = 0.01 + 1e-4 * np.random.default_rng(0).normal(size=(50, 40))
+    k = estimate_constants(PortfolioProblem(R), np.zeros(40), 1.5, random_state=0)
+    assert k.Delta == pytest.approx(1.5 * np.linalg.norm(R.mean(axis=0)), rel=0.01)
 
 
 @pytest.mark.parametrize(
