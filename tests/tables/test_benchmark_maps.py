@@ -22,7 +22,7 @@ def data():
     return SimpleNamespace(X=X, y=rng.integers(3, size=400), P=perplexity_affinities(X, 30.0))
 
 
-@pytest.mark.parametrize("kind", KINDS.keys() - {"texts"})  # which take long to read
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "texts"])  # which take long to read
 def test_each_kind_of_data_has_labels_and_the_seed_decides(kind):
     n = 1900 if kind == "augmented digits" else 600  # the first 1,797 of these are the digits themselves
     X, y = KINDS[kind](n, 5)
