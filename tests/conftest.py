@@ -7,9 +7,11 @@ import signal
 import sys
 
 import pytest
+from threadpoolctl import threadpool_limits
 
-for library in ("OMP", "OPENBLAS", "MKL"):  # before NumPy is imported: a thread for each worker of pytest-xdist
+for library in ("OMP", "OPENBLAS", "MKL"):  # a thread for each worker of pytest-xdist, and for processes of tests
     os.environ.setdefault(f"{library}_NUM_THREADS", "1")
+threadpool_limits(1)  # pytest has imported NumPy to read the filters of warnings
 
 
 @pytest.hookimpl(hookwrapper=True)
