@@ -1,4 +1,4 @@
-"""The benchmark of maps: its data, its measures of how good a map is, and the maps of other packages that it keeps."""
+"""The benchmark of maps: its data, and its measures of how good a map is."""
 
 from types import SimpleNamespace
 
@@ -7,8 +7,6 @@ import pytest
 from sklearn import manifold
 from sklearn.neighbors import NearestNeighbors
 
-from benchmarks import _sne_bench, maps
-from benchmarks._sne_bench import FOLDER, PACKAGES, Bench
 from benchmarks._sne_kinds import KINDS
 from benchmarks._sne_panel import MEASURES, divergence, normalisers, panel, pieces, recall, trustworthiness
 from sk_stormc.affinities import perplexity_affinities
@@ -91,51 +89,3 @@ def test_a_perfect_map_is_perfect_by_every_measure():
     worse = panel(X, y, perplexity_affinities(X, 20.0), rng.permutation(X))
     for key in ("t5", "recall 10", "accuracy", "silhouette", "rank correlation"):
         assert worse[key] < found[key] - 0.1, key
-
-
-# maps that are kept
-
-
-@pytest.fixture
-def kept(tmp_path, monkeypatch):
-    """A folder of kept maps, and the fits that were made."""
-    fits = []
-
-    def fit(self, method, X, seed=0, **params):
-        fits.append((method, seed, params))
-        return {"Z": X[:, :2] + len(fits), "seconds": 1.5, "peak": 0.1}
-
-    monkeypatch.setenv(FOLDER, str(tmp_path / "kept"))
-    monkeypatch.setattr(Bench, "fit", fit)
-    monkeypatch.setattr(_sne_bench.importlib.util, "find_spec", lambda name: name)  # none of the others runs here
-    monkeypatch.setitem(PACKAGES, "openTSNE", "numpy")  # whose version is known everywhere
-    return tmp_path / "kept", fits
-
-
-def test_maps_of_other_packages_are_kept(kept, data):
-    folder, fits = kept
-    bench = Bench(False)
-    first = bench.kept_fit("sklearn", "some", data.X, 3)
-    again = bench.kept_fit("sklearn", "some", data.X, 3)
-    np.testing.assert_array_equal(first["Z"], again["Z"])
-    assert again["seconds"] == 1.5 and len(fits) == 1
-    others = ({"seed": 4}, {"name": "other"}, {"method": "openTSNE"}, {"n_components": 3}, {"X": data.X[:300]})
-    for other in (*others, {"X": data.X + 1}):
-        bench.kept_fit(**{"method": "sklearn", "name": "some", "X": data.X, "seed": 3, **other})
-    assert len(fits) == 7
-    for _ in range(2):
-        bench.kept_fit("ours", "some", data.X, 3)  # which changes
-    assert len(fits) == 9
-    assert len(list(folder.iterdir())) == 6
-
-
-def test_a_run_goes_on_where_it_was_broken_off(kept, monkeypatch):
-    fits = kept[1]
-    monkeypatch.setattr(maps, "panel", lambda X, y, P, Z: {"kl": float(len(Z))})
-    monkeypatch.setattr(maps, "CASES", {"few": ("digits", 300, 2, True)})
-    rows = maps.run_part("few", False, None)
-    assert [fit[0] for fit in fits] == ["ours", "sklearn", "openTSNE"] * 2
-    assert [fit[1] for fit in fits] == [40] * 3 + [41] * 3
-    assert [row["kl"] for row in rows] == [[300, 300]] * 3
-    maps.run_part("few", False, None)
-    assert [fit[:2] for fit in fits[6:]] == [("ours", 40), ("ours", 41)]

@@ -1,12 +1,10 @@
 """The benchmarks run, and the pages show what they stored."""
 
 import functools
-import types
 
 import numpy as np
 import pytest
 
-from benchmarks import __main__ as cli
 from benchmarks import _choices, _measure, _tables
 from benchmarks.__main__ import BENCHMARKS, main, module_of
 from sk_stormc import __version__, minimize
@@ -64,31 +62,6 @@ def test_quick(name, tmp_path, capsys):
         assert text in printed
         widths = {line.count("|") for line in text.splitlines() if line.startswith("|")}
         assert len(widths) == 1 and (parts or len(text.splitlines()) > 4)
-
-
-def test_parts_are_stored_one_by_one(tmp_path, monkeypatch, capsys):
-    def run_part(name, quick, images):
-        if name == "three":
-            raise KeyboardInterrupt
-        return [{"a": name, "quick": quick, "images": str(images)}]
-
-    tiny = types.SimpleNamespace(
-        NEEDS_DATA=False, PACKAGES=("numpy",), PARTS=dict.fromkeys(("one", "two", "three")), run_part=run_part,
-        tables=lambda stored: {part: f"| {rows[0]['a']} |" for part, rows in stored["results"].items()}
-    )  # fmt: skip
-    monkeypatch.setattr(cli, "module_of", lambda name: tiny)
-    where = ["newer", "--results", str(tmp_path)]
-    assert main([*where, "--parts", "two"]) == 0
-    with pytest.raises(KeyboardInterrupt):
-        main([*where, "--parts", "one,three"])  # the parts before the interruption are kept
-    stored = _tables.load("newer", tmp_path)
-    assert list(stored["results"]) == list(stored["parts"]) == ["two", "one"]
-    assert stored["results"]["two"] == [{"a": "two", "quick": False, "images": str(tmp_path)}]
-    text = _tables.tables_of(tiny, stored)["newer/one"]
-    assert "benchmarks newer --parts one`, version" in text and f"numpy {np.__version__}" in text
-    with pytest.raises(SystemExit):
-        main([*where, "--parts", "two,four"])
-    assert "--parts must be among one, two, three, got four" in capsys.readouterr().err
 
 
 def test_the_minimum_with_a_penalty_is_one():
