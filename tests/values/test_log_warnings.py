@@ -16,6 +16,7 @@ def value(**params):
     return BellmanValueEstimator(0.9, fit_intercept=False, **params)
 
 
+@pytest.mark.filterwarnings("ignore:the value is from 200 episodes")
 def test_ratios_that_are_swapped_or_miss_actions_warn():
     parts, action = walk_on_states(200)
     right = np.where(action == 0, 0.9, 0.1) / 0.5
@@ -106,6 +107,7 @@ def test_indicators_of_which_only_one_side_was_scaled_warn():
     assert not of_scales(scaler.transform(X), scaler.transform(next_X), ends)
 
 
+@pytest.mark.filterwarnings("ignore:next_X and X have different scales")
 def test_successors_that_were_not_scaled_as_X_warn():
     rng = np.random.default_rng(0)
     X = 100 + 3 * np.cumsum(rng.normal(size=(401, 2)), axis=0)

@@ -129,6 +129,7 @@ def test_ratios_of_0(method):
         assert abs(estimate.value - exact((1.0, 0.0))) < 5 * estimate.std_error
 
 
+@pytest.mark.filterwarnings("ignore:importance_ratio gives nearly all weight")
 def test_few_episodes_of_the_policy_itself_warn():
     parts, other = ({name: draw(60, 6, target)[name] for name in ("y", "importance_ratio", "episode")}
                     for target in ((0.95, 0.05), (0.5, 0.5)))
