@@ -135,7 +135,10 @@ def order_of(dates):
 
 
 def read_points(path):
-    """Read points and their labels, or None: an array X and optionally y, or columns of numbers and a "label"."""
+    """Read points and their labels, or None: an array X and optionally y, or columns of numbers and a "label".
+
+    A first column without a name is an index, as pandas writes it, and is left out.
+    """
     path = _existing(path, (*ARRAYS, *SEPARATORS))
     if path.suffix.lower() in ARRAYS:
         arrays = _arrays(path)
@@ -146,7 +149,8 @@ def read_points(path):
         frame = _table(path)
         named = [name for name in frame.columns if name.lower() in LABELS]
         labels = frame[named[0]].to_numpy() if named else None
-        X = _numbers(path, frame.drop(columns=named))
+        index = [name for name in frame.columns[:1] if name == "Unnamed: 0"]
+        X = _numbers(path, frame.drop(columns=[*named, *index]))
     if len(X) < 10 or not np.isfinite(X).all():
         raise ValueError(f"{path}: expected at least 10 points, all numbers finite, found shape {X.shape}")
     return X, labels
@@ -208,22 +212,34 @@ def _table(path):
     read = readers.get(suffix, partial(pd.read_csv, sep=SEPARATORS.get(suffix), na_values=["-", "--"]))
     try:
         frame = read(path)
-        if suffix in SEPARATORS and _is_data(read(path, header=None, nrows=1).iloc[0], pd):
-            frame = read(path, header=None).rename(columns=lambda k: str(k + 1))
+        row = read(path, header=None, nrows=1, dtype=str).iloc[0] if suffix in SEPARATORS else None
     except Exception as error:  # from one of the many packages that pandas calls
         raise ValueError(f"{path}: pandas cannot read it ({' '.join(str(error).split())})") from error
+    if row is not None and _is_data(path, row, frame, pd):
+        frame = read(path, header=None).rename(columns=lambda k: str(k + 1))
     if type(frame.index).__name__ != "RangeIndex":
         frame = frame.reset_index()
     frame.columns = frame.columns.map(str)
     return frame
 
 
-def _is_data(row, pd):
-    """Whether the first row of a file has a number or a date, and then numbers, of which some may be missing."""
-    others = row[1:]
-    known = others.notna()
-    numbers = pd.to_numeric(others, errors="coerce").notna()
-    return bool(re.search(r"\d", str(row[0]))) and (numbers == known).all() and (known.any() or others.empty)
+def _is_data(path, row, below, pd):
+    """Whether a first row, as text, has a number or a date, and then numbers, of which some may be missing.
+
+    The names of the columns below it do not tell, because pandas renames equal ones.
+    """
+    first, others = row.iloc[0], row.iloc[1:].dropna()
+    if pd.to_numeric(others, errors="coerce").isna().any() or (others.empty and len(row) > 1):
+        return False
+    if pd.isna(first):  # names that are numbers, beside an index without a name, have no decimal point
+        return bool(others.str.contains(".", regex=False).any())
+    whole = row.str.fullmatch(r"\d+", na=False).all() and row.is_unique and not _DATE.fullmatch(first)
+    if whole and len(row) > 1 and (below.select_dtypes("number") % 1 > 0).any(axis=None):
+        raise ValueError(
+            f"{path}: expected names in the first row, such as 'a{first}', or numbers, such as {first}.0, found "
+            f"{', '.join(row)}, which may be either"
+        )
+    return bool(re.search(r"\d", first))
 
 
 def _returns_of_table(path):

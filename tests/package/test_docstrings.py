@@ -8,16 +8,9 @@ import pytest
 
 import sk_stormc
 
-MODULES = [
-    sk_stormc,
-    *(
-        importlib.import_module(f"sk_stormc.{name}")
-        for name in (
-            *("affinities", "callbacks", "checks", "compare", "datasets", "metrics", "penalties"),
-            *("plotting", "problems", "solvers", "theory"),
-        )
-    ),
-]
+NAMES = ["affinities", "callbacks", "checks", "compare", "datasets", "metrics", "penalties", "plotting", "problems"]
+NAMES += ["solvers", "theory"]
+MODULES = [sk_stormc, *(importlib.import_module(f"sk_stormc.{name}") for name in NAMES)]
 PUBLIC = {
     name: getattr(module, name) for module in MODULES for name in module.__all__ if callable(getattr(module, name))
 }

@@ -74,15 +74,20 @@ def test_text_with_and_without_names_and_dates(index, header):
     assert found.line() == f"a.csv: 60 periods, 3 assets, {span}, unit: percent (guessed)"
 
 
-def test_a_first_row_with_equal_or_missing_numbers_is_no_header():
+def test_first_rows_that_look_like_headers():
     rows = RETURNS.copy()
     rows[0] = 0.25  # pandas would name such columns 0.25, 0.25.1 and 0.25.2
     np.testing.assert_array_equal(read_returns(write("a.csv", rows, header=None)).values, rows)
     np.testing.assert_array_equal(read_points(write("a.csv", rows, header=None))[0], rows)
-    missing = write("b.csv", rows, header="2019-12-31,,0.1,0.2", index=DAYS)
-    with pytest.raises(ValueError, match=r"'2' has 1 missing"):
-        read_returns(missing)
-    assert read_returns(missing, drop_missing=True).dates == DAYS
+    for first, index in (("2019-12-31,,0.1,0.2", DAYS), (",0.1,0.2", None)):
+        missing = write("b.csv", header=first, index=index)
+        with pytest.raises(ValueError, match="has 1 missing"):
+            read_returns(missing)
+        np.testing.assert_array_equal(read_returns(missing, drop_missing=True).values, RETURNS)
+    with pytest.raises(ValueError, match="such as 'a600519', or numbers, such as 600519.0, found 600519, 1398, 17"):
+        read_returns(write("c.csv", header="600519,1398,17"))
+    pd.DataFrame(RETURNS, columns=[600519, 1398, 17]).to_csv("d.csv")
+    np.testing.assert_array_equal(read_points("d.csv")[0], RETURNS)  # the index is no feature
 
 
 @pytest.mark.parametrize("suffix, separator", [("tsv", "\t"), ("txt", " ")])
