@@ -63,7 +63,8 @@ class CompositionalPortfolio(CompositionalEstimator):
     risk_aversion : float, default=1.0
         Weight lambda > 0 of the risk, in the inverse unit of the returns. It has no unit for "cvar" and the measures
         listed after it. ``numpy.inf`` gives the portfolio of minimum risk, whatever its return. It needs bounds or a
-        budget, because the empty portfolio has no risk. "entropic" needs a finite number.
+        budget, because the empty portfolio has no risk. Costs and the l1 norm are added to the risk as they are, so
+        that they depend on the unit of the returns. "entropic" needs a finite number.
     confidence : float, default=0.95
         Confidence level of "cvar", "evar" and "cdar", which measure the worst fraction 1 - confidence of the periods.
     order : float, default=2.0

@@ -29,8 +29,8 @@ ARRAYS, FRAMES = (".npz", ".npy"), (".parquet", ".feather", ".xlsx", ".xls")
 SEPARATORS = {".csv": ",", ".tsv": "\t", ".txt": r"\s+"}
 SEPARATED = "commas (.csv), tabs (.tsv) or blanks (.txt)"
 MISSING_CODES = (-99.99, -999.0)  # codes of the French data library
-INDEX = ("", "date", "index", "unnamed: 0")  # names of a column that is not an asset
-LABELS = ("y", "label", "labels", "target")
+INDEX = ("", "date", "index", "unnamed: 0", "timestamp", "time", "day", "month", "period")  # no names of assets
+LABELS = ("label", "labels", "target")
 PICTURES = (".png", ".pdf", ".svg")
 UNITS = {"fractions": 1.0, "percent": 1e2, "basis-points": 1e4}
 _GUESSES = ((0.2, "fractions"), (20.0, "percent"), (np.inf, "basis-points"))  # by the assets' median deviation
@@ -137,7 +137,7 @@ def order_of(dates):
 def read_points(path):
     """Read points and their labels, or None: an array X and optionally y, or columns of numbers and a "label".
 
-    A first column without a name is an index, as pandas writes it, and is left out.
+    A first column that numbers the rows is left out.
     """
     path = _existing(path, (*ARRAYS, *SEPARATORS))
     if path.suffix.lower() in ARRAYS:
@@ -149,8 +149,17 @@ def read_points(path):
         frame = _table(path)
         named = [name for name in frame.columns if name.lower() in LABELS]
         labels = frame[named[0]].to_numpy() if named else None
-        index = [name for name in frame.columns[:1] if name == "Unnamed: 0"]
-        X = _numbers(path, frame.drop(columns=[*named, *index]))
+        features = frame.drop(columns=named[:1])
+        X = _numbers(path, features)
+        if X.shape[1] > 1 and (np.diff(X[:, 0]) == 1).all() and X[0, 0] in (0, 1):
+            X, features = X[:, 1:], features.iloc[:, 1:]
+        missing = (~np.isfinite(X)).sum(axis=0)
+        if missing.any():
+            j = int(np.argmax(missing))
+            raise ValueError(
+                f"{path}: expected finite numbers, column {features.columns[j]!r} has {missing[j]} missing or infinite "
+                f"of {len(X)}"
+            )
     if len(X) < 10 or not np.isfinite(X).all():
         raise ValueError(f"{path}: expected at least 10 points, all numbers finite, found shape {X.shape}")
     return X, labels
@@ -217,10 +226,25 @@ def _table(path):
         raise ValueError(f"{path}: pandas cannot read it ({' '.join(str(error).split())})") from error
     if row is not None and _is_data(path, row, frame, pd):
         frame = read(path, header=None).rename(columns=lambda k: str(k + 1))
+    elif row is not None:
+        _check_names(path, row, frame)
     if type(frame.index).__name__ != "RangeIndex":
         frame = frame.reset_index()
     frame.columns = frame.columns.map(str)
     return frame
+
+
+def _check_names(path, row, frame):
+    """Raise a ValueError if there are more columns than names, or if two names are equal."""
+    extra = 0 if type(frame.index).__name__ == "RangeIndex" else frame.index.nlevels
+    if extra > 1 or (extra and str(frame.columns[0]).lower() in INDEX):
+        raise ValueError(
+            f"{path}: expected names of all columns, in columns separated by {SEPARATED}, found {frame.shape[1]} names "
+            f"above {frame.shape[1] + extra} columns"
+        )
+    twice = row[row.duplicated() & row.notna()].tolist()
+    if twice:
+        raise ValueError(f"{path}: expected names that differ, found {twice[0]!r} twice")
 
 
 def _is_data(path, row, below, pd):
@@ -233,12 +257,14 @@ def _is_data(path, row, below, pd):
         return False
     if pd.isna(first):  # names that are numbers, beside an index without a name, have no decimal point
         return bool(others.str.contains(".", regex=False).any())
-    whole = row.str.fullmatch(r"\d+", na=False).all() and row.is_unique and not _DATE.fullmatch(first)
-    if whole and len(row) > 1 and (below.select_dtypes("number") % 1 > 0).any(axis=None):
-        raise ValueError(
-            f"{path}: expected names in the first row, such as 'a{first}', or numbers, such as {first}.0, found "
-            f"{', '.join(row)}, which may be either"
-        )
+    if len(row) > 1 and row.is_unique and row.str.fullmatch(r"\d+", na=False).all():  # data, or names that are numbers?
+        dates = [bool(_DATE.fullmatch(cell)) for cell in row]
+        fractions = (below.select_dtypes("number") % 1 > 0).any(axis=None)
+        if (fractions and (all(dates) or not dates[0])) or (np.diff(row.astype(int)) == 1).all():
+            raise ValueError(
+                f"{path}: expected names in the first row, such as 'a{first}', or numbers, such as {first}.0, found "
+                f"{', '.join(row[:3])}, which may be either"
+            )
     return bool(re.search(r"\d", first))
 
 

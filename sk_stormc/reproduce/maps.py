@@ -6,6 +6,7 @@ the colours.
 
 import csv
 import time
+from pathlib import Path
 
 import numpy as np
 from sklearn.preprocessing import StandardScaler
@@ -34,6 +35,8 @@ def add_arguments(parser):
 
 def report(args):
     """Compute the map, and save its figure or its positions."""
+    if args.out.resolve() == Path(args.data).resolve():
+        raise ValueError(f"--out must not be the file of the points, got {args.out}")
     X, labels = read_points(args.data)
     if args.standardize:
         X = StandardScaler().fit_transform(X)

@@ -216,3 +216,12 @@ def test_invalid_limits_of_a_risk():
         ratio(R, max_risk=0.1)
     with pytest.raises(ValueError, match="max_risk must be"):
         fit(R, max_risk=0)
+
+
+def test_costs_do_not_hide_portfolios_of_less_risk():
+    R = np.random.default_rng(0).normal(5e-4, [0.02, 0.01], (500, 2))
+    costs = {"previous_weights": [1.0, 0.0], "transaction_cost": 0.003}  # selling the first asset does not pay
+    w = fit(R, max_risk=0.012, **costs).weights_
+    assert (R @ w).std() == pytest.approx(0.012) and w.min() > 0
+    for more in ({"linear_constraints": ([1.0, 0.0], 0.0, 0.9)}, {"constraint": None, "budget": 1.0, "l1": 1e-3}):
+        assert (R @ fit(R, max_risk=0.012, **costs | more).weights_).std() <= 0.012 * (1 + 1e-9)

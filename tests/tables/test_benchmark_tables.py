@@ -2,15 +2,11 @@
 
 import functools
 
-import numpy as np
 import pytest
 
-from benchmarks import _choices, _measure, _tables
+from benchmarks import _choices, _tables
 from benchmarks.__main__ import BENCHMARKS, main, module_of
-from sk_stormc import __version__, minimize
-from sk_stormc.datasets import make_gaussian_returns
-from sk_stormc.penalties import Simplex
-from sk_stormc.problems import PortfolioProblem
+from sk_stormc import __version__
 
 STORED = sorted(path.stem for path in _tables.RESULTS.glob("*.json"))
 
@@ -62,12 +58,3 @@ def test_quick(name, tmp_path, capsys):
         assert text in printed
         widths = {line.count("|") for line in text.splitlines() if line.startswith("|")}
         assert len(widths) == 1 and (parts or len(text.splitlines()) > 4)
-
-
-def test_the_minimum_with_a_penalty_is_one():
-    R = make_gaussian_returns(1500, 4, mean=0.2, condition_number=10, random_state=0)
-    problem = PortfolioProblem(R, penalty=Simplex())
-    best = _measure.least_penalised_variance(problem)
-    assert minimize(problem, "storm-c", random_state=0, tol=1e-10).fun == pytest.approx(best, rel=1e-9)
-    found = _measure.passes_to_gaps(problem, "storm-c", best, abs(best), 0)
-    assert np.isfinite(found).all() and (found[1] >= found[0]).all()

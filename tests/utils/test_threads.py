@@ -9,7 +9,7 @@ from threadpoolctl import ThreadpoolController, threadpool_limits
 from sk_stormc import CompositionalPortfolio, SNEEmbedding, minimize
 from sk_stormc.datasets import make_gaussian_returns
 from sk_stormc.problems import PortfolioProblem
-from sk_stormc.utils.threads import each, in_one_thread, n_threads, parts, threads
+from sk_stormc.utils.threads import each, in_one_thread, n_threads, threads
 
 RETURNS = make_gaussian_returns(300, 3, random_state=0)
 
@@ -30,15 +30,6 @@ def two_of_blas():
         if blas() != 2:
             pytest.skip("there is no BLAS here that can have two threads")
         yield
-
-
-@pytest.mark.parametrize("n_jobs", [None, 1, 2, 5])
-def test_results_come_in_the_order_of_the_parts(n_jobs):
-    with threads(n_jobs):
-        assert n_threads() == (n_jobs or 1)
-        assert each(lambda part: part.start, parts(10, 3)) == [0, 3, 6, 9]
-        assert each(len, []) == []
-    assert n_threads() == 1
 
 
 def test_parts_are_taken_by_several_threads_that_end_with_their_context():

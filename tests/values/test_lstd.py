@@ -1,6 +1,7 @@
 """solver="lstd": the exact solution of a fit, and of a stream by its moments."""
 
 import pickle
+import warnings
 
 import numpy as np
 import pytest
@@ -209,3 +210,14 @@ def test_alpha_may_change_in_a_stream_of_lstd():
     parts = walk()
     value = lstd().partial_fit(**parts).set_params(alpha=0.1).partial_fit(**parts)
     np.testing.assert_allclose(value.coef_, lstd(alpha=0.1).fit(**parts).coef_, rtol=1e-8)
+
+
+def test_indicators_of_states_beside_an_intercept_do_not_warn():
+    for n in (8000, 100_000):  # rounding grows with the rows
+        rng = np.random.default_rng(0)
+        state, after = rng.integers(3, size=n), rng.integers(4, size=n)
+        value = BellmanValueEstimator(0.9, objective="projected")
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            value.fit(np.eye(3)[state], rng.normal(size=n), next_X=np.eye(3)[after % 3], terminal=after == 3)
+        assert value.rank_ == 3

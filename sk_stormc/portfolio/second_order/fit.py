@@ -10,7 +10,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sk_stormc.engine.results import Record, Report, SolverResult, StopReason, outcome
 from sk_stormc.portfolio.risk.mean_risk import MEASURES, deviation_of, with_aversion
 from sk_stormc.portfolio.second_order.interior_point import interior_point
-from sk_stormc.portfolio.second_order.limits import Limited, Limits, linear_minimum
+from sk_stormc.portfolio.second_order.limits import Limited, Limits, constraints_of, linear_minimum
 from sk_stormc.portfolio.second_order.newton import can_solve, feasible, nearly, solve_portfolio
 from sk_stormc.portfolio.second_order.program import FORMULATIONS, Scaled
 from sk_stormc.portfolio.second_order.quadratic import solve_quadratic, sums_of
@@ -155,7 +155,8 @@ class WithinRisk(Utility):
         super().__init__(problem, penalty)
         self.max_risk, self.limit = max_risk, max_risk ** MEASURES[problem.risk_measure].power
         self.of_risk = with_aversion(problem, np.inf)
-        least = solve_portfolio(with_aversion(problem, np.inf, penalty), penalty, self.start)
+        constraints = constraints_of(penalty)
+        least = solve_portfolio(with_aversion(problem, np.inf, constraints), constraints, self.start)
         self.start = np.asarray(least.weights, float)
         smallest = self.risk_at(self.start)
         if smallest > self.limit:

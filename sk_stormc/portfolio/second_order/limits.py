@@ -6,12 +6,12 @@ from functools import cached_property
 import numpy as np
 
 from sk_stormc.core.box_projection import within
-from sk_stormc.core.penalties import Box, Penalty, as_penalty
+from sk_stormc.core.penalties import L1, Box, Penalty, as_penalty
 from sk_stormc.portfolio.second_order.interior_point import Program, interior_point
 from sk_stormc.portfolio.second_order.linear_programs import lowest, with_room
 from sk_stormc.utils.validation import as_numbers, short
 
-__all__ = ["AROUND", "KEPT", "Limited", "Limits", "Turnover", "bounds_around", "linear_minimum"]
+__all__ = ["AROUND", "KEPT", "Limited", "Limits", "Turnover", "bounds_around", "constraints_of", "linear_minimum"]
 
 
 class Turnover(Penalty):
@@ -330,3 +330,14 @@ def linear_minimum(penalty, c, w):
         return np.nan
     limits = Limits.of(penalty, len(w))
     return lowest(limits, c, *bounds_around(limits, w, AROUND * np.abs(w).max()))[1]
+
+
+def constraints_of(penalty):
+    """The same constraints without costs and l1 norm, or None."""
+    if isinstance(penalty, Limited):
+        inner = constraints_of(penalty.penalty)
+        return Limited(inner, penalty.linear, penalty.previous, penalty.max_turnover, penalty.active)
+    box = penalty.box if isinstance(penalty, Turnover) else penalty
+    if isinstance(box, Box):
+        return Box(box.low, box.high, box.budget)
+    return None if isinstance(box, L1) else box
