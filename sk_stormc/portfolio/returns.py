@@ -56,7 +56,7 @@ def check_ascending(X, counts):
         problem = "descend" if direction == "descending" else "are in no order"
         raise ValueError(
             f"X must have its periods in ascending order, from the oldest to the latest, but the labels of its rows "
-            f"{problem}. X.sort_index() sorts them"
+            f"{problem}. X.sort_index() sorts dates and numbers. Convert texts by pandas.to_datetime before"
         )
 
 

@@ -3,6 +3,7 @@
 Only these functions access the attributes by which such objects are recognised.
 """
 
+import operator
 import re
 
 __all__ = ["column", "columns_of", "direction_of", "has_row_labels", "is_lazy", "is_series", "is_table", "rows_of"]
@@ -35,15 +36,33 @@ def rows_of(X):
 def direction_of(X):
     """The order of the row labels: "ascending", "descending" or "neither", or None if they cannot be ordered.
 
-    Dates and numbers can be ordered, and so can texts that are all dates, such as "2020-01-31".
+    Dates and numbers can be ordered, and so can texts that are all dates, such as "2020-01-31" or "31/01/2020".
     """
     index = X.index if has_row_labels(X) else None
     kind = getattr(index, "inferred_type", None)
-    if kind not in _ORDERED and not (kind == "string" and all(re.match(r"\d{4}-\d\d", label) for label in index)):
+    if kind == "string":
+        keys = _dates(index)
+        if keys is None:
+            return None
+        ascending, descending = (all(map(comes, keys[:-1], keys[1:])) for comes in (operator.le, operator.ge))
+    elif kind in _ORDERED:
+        ascending, descending = index.is_monotonic_increasing, index.is_monotonic_decreasing
+    else:
         return None
-    if index.is_monotonic_increasing:
-        return "ascending"
-    return "descending" if index.is_monotonic_decreasing else "neither"
+    return "ascending" if ascending else "descending" if descending else "neither"
+
+
+def _dates(texts):
+    """Keys in the order of texts that are all dates, or None. Months are not above 12, which tells them from days."""
+    if all(re.match(r"\d{4}-\d\d", text) for text in texts):
+        return list(texts)
+    parts = [re.match(r"(\d\d?)[./-](\d\d?)[./-](\d{4})", text) for text in texts]
+    if not all(parts):
+        return None
+    numbers = [tuple(map(int, part.groups())) for part in parts]
+    if max(first for first, _, _ in numbers) > 12:
+        return [(year, month, day) for day, month, year in numbers]
+    return [(year, month, day) for month, day, year in numbers] if max(n[1] for n in numbers) > 12 else None
 
 
 def is_series(value):

@@ -172,11 +172,13 @@ def test_rows_in_descending_order_are_refused(kind):
 
 
 def test_rows_without_order_are_refused_where_order_counts():
-    X = frame().sample(frac=1, random_state=0)
+    X, texts = frame().sample(frac=1, random_state=0), frame(pd.Index(DAYS.strftime("%d.%m.%Y")))
     fit(X)
     for params in ({"half_life": 20}, {"risk_measure": "cdar"}):
-        with pytest.raises(ValueError, match="ascending order.*no order"):
-            fit(X, **params)
+        same(fit(texts, **params), fit(frame(), **params).weights_)
+        for wrong in (X, texts.sort_index()):
+            with pytest.raises(ValueError, match="ascending order.*no order"):
+                fit(wrong, **params)
     with pytest.raises(ValueError, match="ascending order.*no order"):
         CompositionalPortfolio(constraint="long_only").partial_fit(X)
     drawdowns = fit(frame(), risk_measure="cdar")

@@ -11,9 +11,6 @@ from sk_stormc import __version__
 STORED = sorted(path.stem for path in _tables.RESULTS.glob("*.json"))
 
 
-# the pages
-
-
 @functools.cache
 def tables():
     of_benchmarks = (_tables.tables_of(module_of(stem), _tables.load(stem)) for stem in STORED)
@@ -36,9 +33,6 @@ def test_each_benchmark_is_stored_and_each_table_is_on_a_page():
 @pytest.mark.skipif("dev" in __version__, reason="a version in development keeps older tables until they are remade")
 def test_a_release_shows_its_own_tables():
     assert _tables.made_by_others(__version__) == {}
-
-
-# running and measuring
 
 
 SLOW = ("maps", "large_maps", "values", "streams", "methods", "newer", "desk", "desk_cases", "portfolio", "gallery")
