@@ -129,7 +129,7 @@ def _ridge(A, b, alpha, scale, unit):
         below = np.zeros((len(penalised), d))
         below[np.arange(len(penalised)), penalised] = ridge * shrink[penalised]
         A, b = np.vstack([A, below]), np.append(b, np.zeros(len(penalised)))
-    rounding = 1000 * np.finfo(float).eps * max(A.shape)  # more than that of sums over many rows
+    rounding = max(2000, 10 * max(A.shape)) * np.finfo(float).eps  # 2000: that of sums over many rows
     v, _, rank, values = np.linalg.lstsq(A, b, rcond=rounding)
     x = scale * v
     if 0 < rank < d:  # x divided by its units should have minimum norm, not v
