@@ -260,7 +260,7 @@ def _is_data(path, row, below, pd):
     if len(row) > 1 and row.is_unique and row.str.fullmatch(r"\d+", na=False).all():  # data, or names that are numbers?
         dates = [bool(_DATE.fullmatch(cell)) for cell in row]
         fractions = (below.select_dtypes("number") % 1 > 0).any(axis=None)
-        if (fractions and (all(dates) or not dates[0])) or (np.diff(row.astype(int)) == 1).all():
+        if (fractions and (all(dates) or not dates[0])) or (np.diff(row.astype(float)) == 1).all():
             raise ValueError(
                 f"{path}: expected names in the first row, such as 'a{first}', or numbers, such as {first}.0, found "
                 f"{', '.join(row[:3])}, which may be either"

@@ -3,7 +3,6 @@
 Only these functions access the attributes by which such objects are recognised.
 """
 
-import operator
 import re
 
 __all__ = ["column", "columns_of", "direction_of", "has_row_labels", "is_lazy", "is_series", "is_table", "rows_of"]
@@ -44,7 +43,7 @@ def direction_of(X):
         keys = _dates(index)
         if keys is None:
             return None
-        ascending, descending = (all(map(comes, keys[:-1], keys[1:])) for comes in (operator.le, operator.ge))
+        ascending, descending = keys == sorted(keys), keys == sorted(keys, reverse=True)
     elif kind in _ORDERED:
         ascending, descending = index.is_monotonic_increasing, index.is_monotonic_decreasing
     else:
