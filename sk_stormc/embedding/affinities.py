@@ -11,7 +11,7 @@ from scipy import sparse
 from sklearn.utils import check_array
 
 from sk_stormc.embedding.neighbors.checks import fewest_neighbors, not_negative
-from sk_stormc.embedding.neighbors.graph import as_search, first_of_rows, fit_search, neighbor_graph
+from sk_stormc.embedding.neighbors.graph import as_search, fit_search, neighbor_graph
 from sk_stormc.utils.threads import each, parts, threads
 from sk_stormc.utils.types import ArrayLike, FloatArray, Neighbors, SparseMatrix
 from sk_stormc.utils.validation import (
@@ -157,7 +157,10 @@ def _points(X, metric):
     if not is_word(metric, "precomputed"):
         return X
     if X.shape[0] != X.shape[1]:
-        raise ValueError(f"with metric='precomputed' X must be square, got shape {X.shape}")
+        raise ValueError(
+            f"with metric='precomputed' X must be square, got shape {X.shape}: for distances to some neighbours only, "
+            "pass a sparse graph, as sklearn.neighbors.KNeighborsTransformer(mode='distance') creates it"
+        )
     return not_negative(X)
 
 
@@ -306,16 +309,12 @@ def affinities(search: NearestNeighbors, perplexity: float | Sequence[float]) ->
         return graph_affinities(neighbor_graph(search), perplexity)
 
 
-def graph_affinities(
-    graph: SparseMatrix, perplexity: float | tuple[float, ...], most: int | None = None
-) -> SparseMatrix:
+def graph_affinities(graph: SparseMatrix, perplexity: float | tuple[float, ...]) -> SparseMatrix:
     """Sparse conditional probabilities p_{j|i} from a graph of the distances of each point to its neighbours."""
     if isinstance(perplexity, tuple):
-        several = [graph_affinities(graph, value, most) for value in perplexity]
+        several = [graph_affinities(graph, value) for value in perplexity]
         several[0].data = sum(P.data for P in several) / len(several)
         return several[0]
-    if most is not None:
-        graph = first_of_rows(graph, most)
     data, columns, starts = graph.data.astype(float), graph.indices.copy(), graph.indptr
     counts = np.diff(starts)
     for k in np.unique(counts):

@@ -107,7 +107,7 @@ class Continuation:
         stage = Stage(n_iter, float(exaggeration), on=True, asked=True, learning_rate=learning_rate, record_every=every)
         fit = Fit.further(self)
         fit.progress.plan.append(stage)
-        problem, order = self._problem(self._near, self._near.to_optimise(), solver, n_iter)
+        problem, order = self._problem(self._near, self._near.affinities(), solver, n_iter)
 
         def embedded(x):
             return {"embedding_": as_map(x, order, self.embedding_.dtype)}
@@ -152,5 +152,5 @@ class Continuation:
     @in_threads
     def _final_divergence(self):
         points, near = self.embedding_, self._near
-        problem = SNEProblem(near.to_optimise(), points.shape[1], joint=near.joint, **self._of_map)
-        return problem.divergence(points.ravel().astype(problem.dtype), near.to_report())
+        problem = SNEProblem(near.affinities(), points.shape[1], joint=near.joint, **self._of_map)
+        return problem.divergence(points.ravel().astype(problem.dtype))

@@ -19,7 +19,8 @@ from sk_stormc.embedding.elsewhere import refuse_names_from_elsewhere
 from sk_stormc.embedding.initialization import FEATURELESS, check_init, make_start
 from sk_stormc.embedding.kernel_sums import check_degrees_of_freedom
 from sk_stormc.embedding.memory import warn_of_memory
-from sk_stormc.embedding.neighborhoods import GIVEN, Neighborhoods
+from sk_stormc.embedding.neighborhoods import GIVEN, Neighborhoods, refuse_pair
+from sk_stormc.embedding.neighbors.checks import warn_of_units
 from sk_stormc.embedding.stages import Lines, further_stages, new_stages, run_stages
 from sk_stormc.embedding.transform import place, warn_of_far_samples
 from sk_stormc.engine import CompositionalSolver
@@ -27,6 +28,7 @@ from sk_stormc.engine.results import changed
 from sk_stormc.fitting.estimator import CompositionalEstimator
 from sk_stormc.fitting.runs import Fit, with_fit
 from sk_stormc.solvers import LBFGS, get_solver
+from sk_stormc.utils.frames import columns_of
 from sk_stormc.utils.threads import in_threads
 from sk_stormc.utils.types import ArrayLike, Auto, Features, FloatArray, Kernel, Neighbors, RandomState, SolverName
 from sk_stormc.utils.validation import (
@@ -147,10 +149,10 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Continuati
     kernel_ : {"student-t", "gaussian"}
         The kernel that was used.
     loss_curve_ : ndarray of shape (n_records,)
-        The divergence at the initialization, at up to 20 records of each stage after the early one, and at the end. For
-        "student-t" and more than 1024 samples the optimised P has 2 perplexity + 1 neighbours of each sample, so that
-        the last value differs slightly from ``kl_divergence_``. The loss curves of `minimize` contain Phi instead. Up
-        to a constant, Phi is the divergence for "student-t" and n times the divergence for "gaussian".
+        The divergence at the initialization, at up to 20 records of each stage after the early one, and at the end. The
+        normalisers of ``kl_divergence_`` are more accurate, so that the last value differs slightly from it. The loss
+        curves of `minimize` contain Phi instead. Up to a constant, Phi is the divergence for "student-t" and n times
+        the divergence for "gaussian".
     record_iterations_ : ndarray of shape (n_records,)
         Iterations at the records.
     ifo_ : ndarray of shape (n_records,)
@@ -273,6 +275,7 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Continuati
         """`fit`, or `resume` of the fit whose progress is ``before``."""
         solver = self._make_solver()
         self._check_parameters()
+        refuse_pair(X)
         check_numeric("X", X)
         with naming("X"):
             X_checked = check_array(
@@ -282,6 +285,7 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Continuati
         validate_data(copy.copy(self), X, skip_check_array=True)  # raises for invalid column names before the run
         n = X_checked.shape[0]
         init = check_init(self.init, self.metric, n, self.n_components)
+        warn_of_units(X_checked, columns_of(X), self.metric)
         if self.metric not in ("precomputed", GIVEN):
             warn_of_memory(X_checked, np.max(self.perplexity), self.n_components == 2)
         lines = Lines(self.verbose)
@@ -295,7 +299,7 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Continuati
             neighbors=self.neighbors,
         )
         lines.done("neighbors")
-        P = near.to_optimise()
+        P = near.affinities()
         lines.done("affinities")
         most = LBFGS_ITERATIONS if solver.max_iter is None and isinstance(solver, LBFGS) else solver.max_iter
         problem, order = self._problem(near, P, solver, most)

@@ -10,7 +10,7 @@ from sk_stormc.utils.warnings import warn
 __all__ = ["needed_memory", "warn_of_memory"]
 
 # approximate numbers of bytes that are in use at the same time
-OF_NEIGHBOR, OF_EDGE, OF_POINT = 50, 90, 400  # for each neighbour of a point, each optimised neighbour, each point
+OF_NEIGHBOR, OF_POINT = 140, 400  # for each neighbour of a point with its edge, and each point
 COPIES = 3  # copies of the data during the search
 OF_NODE, NODES = 40, 4096  # for each node of the mesh for the reported divergence, and its largest side
 WIDTH = 12  # number of nodes of a side, divided by the square root of the number of points
@@ -21,9 +21,9 @@ def needed_memory(X, perplexity, on_mesh):
     """An estimate of the peak memory of a fit, without the caller's data."""
     n = X.shape[0]
     data = X.data.nbytes if sparse.issparse(X) else X.nbytes
-    nearest, optimised = (min(n - 1, int(factor * perplexity) + 1) for factor in (3, 2))
+    nearest = min(n - 1, int(3 * perplexity) + 1)
     mesh = OF_NODE * min(NODES, WIDTH * np.sqrt(n)) ** 2 if on_mesh else 0
-    graph = n * (OF_POINT + nearest * OF_NEIGHBOR + optimised * OF_EDGE)
+    graph = n * (OF_POINT + nearest * OF_NEIGHBOR)
     return max(COPIES * data, data + graph + mesh)
 
 

@@ -7,12 +7,21 @@ import numpy as np
 from sk_stormc.embedding.affinities import graph_affinities, perplexity_search
 from sk_stormc.embedding.given import given_affinities
 from sk_stormc.embedding.neighbors.graph import neighbor_graph
-from sk_stormc.embedding.steps import SMALL
 from sk_stormc.embedding.transform import spacings
 
-__all__ = ["GIVEN", "Neighborhoods"]
+__all__ = ["GIVEN", "Neighborhoods", "refuse_pair"]
 
 GIVEN = "affinities"  # the metric of data that are affinities
+
+
+def refuse_pair(X):
+    """Raise a ValueError for indices and distances of neighbours, as umap-learn and openTSNE take them."""
+    if isinstance(X, (tuple, list)) and len(X) == 2 and all(getattr(part, "ndim", 0) == 2 for part in X):
+        raise ValueError(
+            f"X must be one table, got two arrays, of shapes {X[0].shape} and {X[1].shape}. Pass known neighbours as a "
+            "sparse graph of their distances with metric='precomputed', as "
+            "sklearn.neighbors.KNeighborsTransformer(mode='distance') creates it"
+        )
 
 
 class Neighborhoods:
@@ -56,13 +65,6 @@ class Neighborhoods:
         """Whether the affinities are joint probabilities."""
         return self.search is None and not self.per_point
 
-    def to_optimise(self):
-        """The affinities for which a map is optimised."""
-        if self.search is None:
-            return self._graph
-        fewer = None if self.per_point or self._graph.shape[0] <= SMALL else int(2 * np.max(self.perplexity)) + 1
-        return graph_affinities(self._graph, self.perplexity, fewer)
-
-    def to_report(self):
-        """The affinities of the reported divergence, to 3 perplexity + 1 neighbours."""
+    def affinities(self):
+        """The affinities of the samples, to 3 perplexity + 1 neighbours of each."""
         return self._graph if self.search is None else graph_affinities(self._graph, self.perplexity)

@@ -8,12 +8,11 @@ from scipy import sparse
 
 from sk_stormc.utils.threads import each, parts
 
-__all__ = ["AllPairs", "Edges", "column_sums", "columns", "divergence_from", "even_rows", "masked_positions"]
+__all__ = ["AllPairs", "Edges", "column_sums", "columns", "even_rows", "masked_positions"]
 
 COARSE = 0.02  # rounding error of squared distances above which negative values are clipped
 ROWS, EDGES = 256, 2**15  # size of a chunk that fits in the processor's cache
 TILE = 2**17  # pairs of a block of `AllPairs`, which fits in the processor's cache
-PART = 2**18  # pairs of a block of `divergence_from`
 TASK, BLOCKS = 2**18, 8  # edges of a thread's task, and the largest number of row blocks of a sum over edges
 
 
@@ -268,27 +267,3 @@ class AllPairs:
             sums[rows] += w @ V[rows.start :]
             sums[rows.stop :] += w[:, size:].T @ V[rows]
         return total, x * sums[:, :1] - sums[:, 1:]
-
-
-def divergence_from(P, points, per_point, log_sum, dof=1.0):
-    """KL(P || Q) for given affinities P and normalisers of Q."""
-    n = P.shape[0]
-    row, x = np.repeat(np.arange(n, dtype=P.indices.dtype), np.diff(P.indptr)), points.astype(float, copy=False)
-
-    def of_some(some):
-        square = sum(np.square(c[row[some]] - c[P.indices[some]]) for c in x.T)
-        return float(P.data[some] @ (square if per_point else dof * np.log1p(square / dof)))
-
-    attraction = sum(each(of_some, parts(P.nnz, PART)))
-    if per_point:
-        p = P.data[P.data > 0]
-        return (attraction + float(p @ np.log(p)) + log_sum) / n
-    mass, other = float(P.sum()), P.T.tocsr()
-
-    def entropy(rows):
-        joint = (P[rows] + other[rows]).data / (2 * mass)
-        joint = joint[joint > 0]
-        return float(joint @ np.log(joint))
-
-    entropies = each(entropy, parts(n, max(1, PART * n // max(P.nnz, 1))))
-    return attraction / mass + sum(entropies) + log_sum

@@ -19,7 +19,7 @@ from sk_stormc.embedding.kernel_sums import (
     check_degrees_of_freedom,
 )
 from sk_stormc.embedding.mesh import Mesh
-from sk_stormc.embedding.pairs import Edges, divergence_from
+from sk_stormc.embedding.pairs import Edges
 from sk_stormc.embedding.preconditioner import Aggregates, GraphLaplacian, SparsifiedEdges
 from sk_stormc.embedding.steps import (
     CENSUS,
@@ -386,14 +386,12 @@ class SNEProblem(CompositionalProblem):
             return self._all_pairs(x, x.dtype.type(n / CENSUS) * sums, complete=False)
         return self.inner(x, self.inner_batch(None))  # cached for the next iteration
 
-    def divergence(self, x, affinities=None):
+    def divergence(self, x):
         """Return KL(P || Q) for an embedding, without exaggeration.
 
         Parameters
         ----------
         x : ndarray of shape (n_variables,)
-        affinities : CSR array of shape (n_points, n_points), default=None
-            Affinities to use in place of the problem's own, such as those with more neighbours.
 
         Returns
         -------
@@ -406,10 +404,7 @@ class SNEProblem(CompositionalProblem):
         most 10,000 points, the normalisers are sums over all pairs.
         """
         own = self._remembering()
-        log_sum = own._log_sum(own._normalisers(x, self._fine, EXACT))
-        if affinities is not None:
-            return divergence_from(affinities, self._points(x), self.per_point, log_sum, self.dof)
-        return self.divergence_of(own._attraction(x) + log_sum)
+        return self.divergence_of(own._attraction(x) + own._log_sum(own._normalisers(x, self._fine, EXACT)))
 
     def divergence_of(self, fun):
         """Return KL(P || Q) from the value of Phi without exaggeration.

@@ -16,8 +16,8 @@ __all__ = [
     "regularization",
 ]
 
-# Numbers of points at which the defaults change. Up to SMALL, batches contain all pairs, and the optimised affinities
-# include all neighbours of the reported ones. Above, maps in up to two dimensions have a mesh.
+# Numbers of points at which the defaults change. Up to SMALL, batches contain all pairs. Above, maps in up to two
+# dimensions have a mesh.
 SMALL = 1024
 CENSUS = 2048  # columns from which the normalisers of a recorded Phi are estimated without a mesh
 EXACT = 10_000  # points up to which the reported divergence sums over all pairs, without a mesh

@@ -6,7 +6,12 @@ from sklearn.preprocessing import normalize
 from sklearn.utils import gen_batches
 
 from sk_stormc.embedding.affinities import conditional_probabilities
-from sk_stormc.embedding.neighbors.checks import check_directions, largest_of_columns, not_negative
+from sk_stormc.embedding.neighbors.checks import (
+    check_coordinates,
+    check_directions,
+    largest_of_columns,
+    not_negative,
+)
 from sk_stormc.utils.warnings import warn
 
 __all__ = ["place", "spacings", "warn_of_far_samples"]
@@ -87,6 +92,8 @@ def _found(X, search, k):
         _check_size(X)
     if search.effective_metric_ == "cosine":
         check_directions(X)
+    if search.effective_metric_ == "haversine":
+        check_coordinates(X)
     if exact and (sparse.issparse(X) or sparse.issparse(trained)):
         X, trained = sparse.csr_array(X), sparse.csr_array(trained)
         features = max(1, (X.nnz + trained.nnz) // (X.shape[0] + trained.shape[0]))

@@ -7,10 +7,11 @@ import numpy as np
 from scipy import sparse
 from sklearn.utils import gen_batches
 
-from sk_stormc.utils.validation import check_choice, check_instance, short
+from sk_stormc.utils.validation import check_choice, check_instance, is_word, short
 from sk_stormc.utils.warnings import warn
 
 __all__ = [
+    "check_coordinates",
     "check_directions",
     "check_distances",
     "check_metric_of_data",
@@ -22,6 +23,7 @@ __all__ = [
     "parameters_of",
     "row_numbers",
     "warn_of_chance",
+    "warn_of_units",
 ]
 
 BLOCK = 2**22  # entries of a matrix in one block
@@ -30,6 +32,8 @@ BLOCK = 2**22  # entries of a matrix in one block
 BELOW_ZERO = 1e-4
 ASYMMETRY = 1e-3  # tolerance of the symmetry, relative to the mean distance
 ROUNDED = 0.01  # relative rounding error of squared or cosine distances above which there is a warning
+ADDED_UP = ("euclidean", "l2", "sqeuclidean", "minkowski", "manhattan", "cityblock", "l1", "chebyshev", "cosine")
+UNSEEN = 1e-4  # part of the variance below which columns hardly change a distance
 ROUNDING = 4  # rounding error, in machine epsilons, of distances computed from scalar products
 NEEDED = (  # metrics, the parameters of which one is required, and their descriptions
     ("seuclidean", ("V",), "variances of the columns, such as numpy.var(X, axis=0, ddof=1)"),
@@ -123,6 +127,38 @@ def check_directions(X):
             )
 
 
+def check_coordinates(X):
+    """Raise a ValueError unless the columns of X are latitudes and longitudes in radians, as "haversine" needs them."""
+    if X.shape[1] != 2:
+        raise ValueError(f"with metric='haversine' X must have two columns, latitude and longitude, got {X.shape[1]}")
+    for j, (name, most) in enumerate((("latitude", math.pi / 2), ("longitude", 2 * math.pi))):
+        row = int(np.abs(X[:, j]).argmax())
+        if abs(X[row, j]) > most * (1 + 1e-6):
+            raise ValueError(
+                "with metric='haversine' X must hold latitudes and longitudes, in this order and in radians, but the "
+                f"{name} in row {row} is {X[row, j]:.6g}, above {most:.4g}: use numpy.radians(X) for degrees"
+            )
+
+
+def warn_of_units(X, names, metric):
+    """Warn if most of the named columns hardly change a distance, as in a table of centimetres and of a unix time."""
+    if names is None or not all(isinstance(name, str) for name in names) or not is_word(metric, *ADDED_UP):
+        return
+    variance = X.var(axis=0, dtype=float)
+    order = np.argsort(variance)
+    order = order[variance[order] > 0]
+    unseen = order[: len(order) // 2]
+    if variance[unseen].sum() < UNSEEN * variance.sum():
+        least, most = names[order[0]], names[order[-1]]
+        warn(
+            f"the columns of X vary very differently: the standard deviation of {most!r} is "
+            f"{math.sqrt(variance[order[-1]]):.3g}, and {len(unseen)} of {len(order)} columns, such as {least!r} with "
+            f"{math.sqrt(variance[order[0]]):.3g}, hardly change a distance. If their units differ, scale them first, "
+            "as sklearn.preprocessing.StandardScaler does",
+            UserWarning,
+        )
+
+
 def fewest_neighbors(X, metric):
     """Check the data, and return the smallest number of neighbours that a sample has."""
     if not isinstance(metric, str) and not callable(metric):
@@ -130,6 +166,8 @@ def fewest_neighbors(X, metric):
     check_squares(X)
     if metric == "cosine":
         check_directions(X)
+    if metric == "haversine":
+        check_coordinates(X)
     if metric != "precomputed":
         return X.shape[0] - 1
     if not sparse.issparse(X):
@@ -225,8 +263,8 @@ def row_numbers(X):
     return np.repeat(np.arange(X.shape[0]), np.diff(X.indptr))
 
 
-def warn_of_chance(search, distances):
-    """Warn if the choice of neighbours is partly arbitrary."""
+def warn_of_chance(search, distances, rows):
+    """Warn if the choice of neighbours is partly arbitrary, as it mostly is in the rows that `spread_ties` returns."""
     if distances.shape[1] < len(distances) - 1 and distances.min() == distances.max():
         if distances.any():
             why = f"all pairs of samples are alike by metric={short(search.metric)}"
@@ -241,6 +279,14 @@ def warn_of_chance(search, distances):
             UserWarning,
         )
         return
+    if rows:
+        warn(
+            f"{len(rows)} of {len(distances)} samples are equally far from most others by "
+            f"metric={short(search.metric)}, such as row {rows[0]}, at a distance of {distances[rows[0], -1]:.4g}. At "
+            f"least half of the {distances.shape[1]} neighbours of each are chance, and their places in a map have "
+            "little meaning. Leave them out, or use a smaller perplexity or a metric that tells how far they are",
+            UserWarning,
+        )
     farthest = distances[:, -1].astype(float)
     farthest = farthest[farthest > 0]  # 0 for samples all of whose neighbours are copies
     if not len(farthest):

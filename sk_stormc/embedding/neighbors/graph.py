@@ -13,6 +13,7 @@ from sk_stormc.embedding.neighbors.checks import (
 )
 from sk_stormc.embedding.neighbors.inverted_file import approximate_neighbors
 from sk_stormc.embedding.neighbors.offsets import offsets
+from sk_stormc.embedding.neighbors.ties import spread_ties
 from sk_stormc.utils.threads import threads
 from sk_stormc.utils.validation import check_choice, short
 from sk_stormc.utils.warnings import warn
@@ -105,7 +106,8 @@ def neighbors_of_each(search):
     with threads(search.n_jobs):
         nearest = _approximate(search) if search.is_approximate() else None
         distances, neighbors, search.recall_ = nearest or _exact(search)
-    warn_of_chance(search, distances)
+        chance = spread_ties(search, distances, neighbors)
+    warn_of_chance(search, distances, chance)
     if search.recall_ < LEAST_RECALL:
         warn(
             f"the approximate search found {search.recall_:.1%} of the true neighbours of a sample of the data. Use "
