@@ -13,6 +13,7 @@ __all__ = ["quiet", "warn_if_not_converged"]
 WORSE = 0.01  # allowed excess over the best divergence, and least decrease, relative to the initial divergence
 PROBE, MOVING = 3, 5.5e-3  # number of additional iterations, and their allowed relative decrease of the divergence
 DOT = 0.01  # width below which the kernel does not distinguish the distances in a map
+NARROW = 0.1  # allowed relative decrease of the divergence by distances that halve the kernel far away
 NOTHING = 3e-4  # a divergence, or a difference of two, that is not visible in a map
 
 
@@ -25,7 +26,7 @@ def warn_if_not_converged(model, problem, result):
     if message is None and result.stop_reason == StopReason.MAX_ITER and model.solver_.tol == 0:
         message = _moving(model, problem, result)
     if message is None and result.stop_reason in (StopReason.MAX_ITER, StopReason.MAX_IFO, StopReason.CONVERGED):
-        message = _stuck(model, problem, result)
+        message = _stuck(model, problem, result) or _narrow(model, problem, result)
     if message is not None:
         warn(message, ConvergenceWarning)
 
@@ -71,6 +72,21 @@ def _stuck(model, problem, result):
     return (
         f"the map has hardly left its start: its divergence was {start:.4g} there and is {last:.4g} after "
         f"{model.n_iter_} iterations, and its points have a standard deviation of {width:.2g}. {advice}"
+    )
+
+
+def _narrow(model, problem, result):
+    """With few degrees of freedom the best map is so wide that steps of a limited length do not reach its width."""
+    if problem.dof >= 1 or problem.exaggeration != 1:
+        return None
+    factor = 2 ** (1 / problem.dof)
+    wider = (factor * result.x).astype(result.x.dtype)
+    before, after = (problem.divergence_of(problem.reported(x)) for x in (result.x, wider))
+    if before - after <= max(NARROW * before, NOTHING):
+        return None
+    return (
+        f"the map is too narrow for dof={problem.dof:g}: with all distances times {factor:.3g}, its divergence of "
+        f"{before:.4g} would be {after:.4g}. Use a larger dof. solver='lbfgs' reaches larger distances."
     )
 
 

@@ -73,8 +73,8 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Continuati
     dof : float, default=1.0
         Degrees of freedom of "student-t", at most 10,000, which is nearly the Gaussian kernel. As in openTSNE, the
         kernel of a distance d is (1 + d^2 / dof)^-dof. (scikit-learn's kernel has the power (dof + 1) / 2 instead. The
-        two agree for dof = 1.) Values below 1 split clusters into finer ones. With values below 0.5 the default number
-        of iterations ends far from the minimum; set solver="lbfgs" or a large `max_iter`.
+        two agree for dof = 1.) Values below 1 split clusters into finer ones. With values below 0.5 the best map
+        can be so wide that the steps do not reach its width; the fit then warns.
     solver : str or CompositionalSolver, default="storm-c"
         One of "storm-c", "storm-c-paper", "sarah-c", "civr", "vrsc-pg", "scvr", "scgd", "acc-scgd", "asc-pg" and
         "lbfgs", or an instance. "storm-c-paper" uses the paper's unscaled steps, which hardly move the points. "lbfgs"

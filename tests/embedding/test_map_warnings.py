@@ -115,3 +115,10 @@ def test_memory(monkeypatch):
             model.set_params(perplexity=perplexity, n_components=d).fit(X)
         sizes.append(float(str(caught[0].message).partition("needs about ")[2].partition(" GB")[0]))
     assert 0 < sizes[0] < sizes[1] < sizes[2] < sizes[3]
+
+
+@pytest.mark.parametrize("dof", [0.1, 0.3, 0.7])
+def test_few_degrees_of_freedom_warn_where_steps_do_not_reach_the_width(dof):
+    found = messages(SNEEmbedding(dof=dof), DIGITS[:400])
+    assert [text[:31] for text in found] == ["the map is too narrow for dof=0"] * (dof < 0.5)
+    assert messages(SNEEmbedding(dof=dof, solver="lbfgs"), DIGITS[:400]) == []

@@ -6,9 +6,11 @@ import numpy as np
 import pytest
 from scipy import sparse
 from sklearn.base import clone
-from sklearn.datasets import load_digits
+from sklearn.datasets import load_digits, load_iris
+from sklearn.decomposition import PCA
 from sklearn.metrics import pairwise_distances
 from sklearn.neighbors import KNeighborsTransformer, NearestNeighbors
+from sklearn.preprocessing import StandardScaler
 
 from sk_stormc import SNEEmbedding
 from sk_stormc.affinities import affinities, perplexity_affinities
@@ -32,7 +34,7 @@ def test_all_metrics_that_are_offered_work():
         SNEEmbedding(metric="none of these").fit(NORMAL)
     offered = [name.strip("' ") for name in str(raised.value).partition("one of ")[2].partition(", got")[0].split(",")]
     assert len(offered) > 20
-    X = np.abs(NORMAL[:40, :2])
+    X = np.abs(NORMAL[:40, :2]) / 2
     params = {"seuclidean": {"V": X.var(axis=0)}, "mahalanobis": {"V": np.cov(X, rowvar=False)}}
     binary = {"dice", "jaccard", "rogerstanimoto", "russellrao", "sokalmichener", "sokalsneath", "yule"}
     for metric in set(offered) - {"precomputed"}:
@@ -68,7 +70,7 @@ def test_the_power_of_a_fitted_search_is_its_own():
 @pytest.mark.parametrize(
     ("params", "words"),
     [
-        ({"metric": "haversine"}, "metric='haversine' does not work with these X: "),
+        ({"metric": "haversine"}, "with metric='haversine' X must have two columns, latitude and longitude, got 5"),
         ({"metric_params": {"w": 1}}, "metric='euclidean' with metric_params={'w': 1} does not work with these X"),
         ({"metric": lambda a, b: np.nan}, "metric must give distances, finite and not negative, got nan of two rows"),
         ({"metric": lambda a, b: -1.0}, "metric must give distances, finite and not negative, got -1.0 of two rows"),
@@ -129,6 +131,16 @@ def test_the_users_array_may_change_after_the_fit(metric, layout):
     np.testing.assert_array_equal(model.transform(new), Z)
 
 
+def baskets():
+    """Six groups in order, of a hundred rows that share products; every fiftieth row has none, or one of its own."""
+    X, rng = np.zeros((600, 66), bool), np.random.default_rng(5)
+    for k in range(6):
+        X[100 * k : 100 * k + 100, 10 * k : 10 * k + 10] = rng.random((100, 10)) < 0.5
+    X[3::50] = False
+    X[np.arange(3, 600, 100), np.arange(60, 66)] = True
+    return X
+
+
 def with_times(scale=1.0, offset=1.7e9):
     """Normal columns and one of times, in seconds since 1970, whose differences are below one."""
     return scale * np.hstack([NORMAL, offset + np.random.default_rng(1).uniform(size=(120, 1))])
@@ -145,6 +157,9 @@ def with_times(scale=1.0, offset=1.7e9):
         ((NORMAL + 1e3).astype(np.float32), "cosine", "nearly the same direction: .* rounding to float32 changes"),
         (NORMAL, "hamming", "16 neighbours .* all at a distance of [01],.* by metric='hamming'"),
         (NORMAL, "jaccard", "16 neighbours .* all at a distance of [01],.* by metric='jaccard'"),
+        (baskets(), "jaccard", "12 of 600 samples are equally far from most others by .*, such as row 3, at a dist"),
+        (baskets().astype(float), "cosine", "12 of 600 samples are equally far from most others by metric='cosine',"),
+        (pairwise_distances(baskets(), metric="jaccard"), "precomputed", "12 of 600 samples .* have little meaning"),
     ],
 )
 def test_neighbours_that_are_chance_warn(X, metric, words):
@@ -164,6 +179,8 @@ def test_neighbours_that_are_chance_warn(X, metric, words):
         (DIGITS[:600] + 1e8, "euclidean"),
         ((DIGITS[:600] + 1e3).astype(np.float32), "euclidean"),
         (np.full((50, 20), 1e15, np.float32), "euclidean"),
+        (np.random.default_rng(0).integers(1, 6, (600, 4)), "euclidean"),
+        (np.stack(np.meshgrid(np.arange(20), np.arange(20)), axis=-1).reshape(-1, 2), "manhattan"),
     ],
 )
 def test_neighbours_that_are_not_chance_do_not_warn(X, metric):
@@ -172,3 +189,58 @@ def test_neighbours_that_are_not_chance_do_not_warn(X, metric):
         # copies are at distance 0 of each other, whichever were listed
         warnings.filterwarnings("ignore", "the .* are all at a distance of 0", UserWarning)
         perplexity_affinities(X, 5, metric=metric)
+
+
+@pytest.mark.parametrize("metric", ["jaccard", "cosine", "precomputed"])
+def test_samples_that_are_equally_far_from_others_do_not_prefer_the_first_rows(metric):
+    X = pairwise_distances(baskets(), metric="jaccard") if metric == "precomputed" else baskets().astype(float)
+    rows, lonely = np.arange(600), np.arange(3, 600, 50)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        P = perplexity_affinities(X, 10, metric=metric)
+    for row in lonely[::2]:  # those with a product of their own
+        shares = np.bincount(rows // 100, P[[row]].toarray()[0])
+        assert shares.max() < 0.3 and shares.min() > 0.05  # of six groups, the first once had everything
+    others = np.delete(rows, lonely)
+    assert (P[others].toarray().reshape(len(others), 6, 100).sum(axis=2).max(axis=1) > 0.99).mean() > 0.9
+
+
+@pytest.mark.parametrize(
+    ("X", "words"),
+    [
+        (np.array([[10.0, 20], [48.1, 11.6], [1, 2]]), "the latitude in row 1 is 48.1, above 1.571: use numpy.radians"),
+        (np.array([[1.0, -2], [0.3, -179], [1, 2]]), "the longitude in row 1 is -179, above 6.283: use numpy.radians"),
+        (np.array([[-2.0, 1], [0.3, 0.2], [1, 1]]), "in this order and in radians, but the latitude in row 0 is -2,"),
+    ],
+)
+def test_coordinates_in_degrees_or_in_another_order(X, words):
+    with pytest.raises(ValueError, match=words):
+        SNEEmbedding(metric="haversine", perplexity=1).fit(X)
+    radians = np.radians(np.random.default_rng(0).uniform(-80, 80, (30, 2)))
+    model = SNEEmbedding(metric="haversine", perplexity=5, max_iter=5).fit(radians)
+    with pytest.raises(ValueError, match=words):
+        model.transform(X)
+
+
+def test_indices_and_distances_name_the_graph():
+    distances, indices = NearestNeighbors(n_neighbors=15).fit(NORMAL).kneighbors()
+    for pair in ((indices, distances), [distances, indices]):
+        with pytest.raises(ValueError, match=r"got two arrays, of shapes \(120, 15\) .*KNeighborsTransformer"):
+            SNEEmbedding().fit(pair)
+    with pytest.raises(ValueError, match=r"must be square, got shape \(120, 15\): .*KNeighborsTransformer"):
+        SNEEmbedding(metric="precomputed").fit(distances)
+
+
+def test_named_columns_in_very_different_units_warn():
+    table = load_iris(as_frame=True).data
+    days = table.assign(time=1.7e9 + 86400.0 * np.arange(150))
+    words = "deviation of 'time' is 3.74e.06, and 2 of 5 columns, such as .*StandardScaler"
+    with pytest.warns(UserWarning, match=words):
+        SNEEmbedding(**QUICK).fit(days)
+    scaled = StandardScaler().set_output(transform="pandas").fit_transform(days)
+    scores = PCA().set_output(transform="pandas").fit_transform(table)
+    for X, params in ((table, {}), (days.to_numpy(), {}), (scaled, {}), (scores, {}), (days, {"metric": "canberra"})):
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", UserWarning)
+            warnings.filterwarnings("ignore", "the map was still")
+            SNEEmbedding(**QUICK, **params).fit(X)

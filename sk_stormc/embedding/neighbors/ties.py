@@ -5,6 +5,8 @@ import warnings
 import numpy as np
 from sklearn.exceptions import DataConversionWarning
 
+from sk_stormc.utils.validation import is_word
+
 __all__ = ["spread_ties"]
 
 BLOCK = 2**23  # distances that are in memory at the same time
@@ -38,11 +40,15 @@ def spread_ties(search, distances, neighbors):
 
 def _to_all(search, rows):
     """The distances of some rows of the data to all rows."""
-    X = search._fit_X
+    # imported here, because they take long to import
+    from sklearn.metrics import DistanceMetric, pairwise_distances
+    from sklearn.neighbors import VALID_METRICS
+
+    X, metric, params = search._fit_X, search.effective_metric_, search.effective_metric_params_
     if search.metric == "precomputed":
         return X[rows]
-    from sklearn.metrics import pairwise_distances  # imported here, because it takes long to import
-
+    if is_word(metric, *VALID_METRICS["ball_tree"]):  # some of these are unknown to pairwise_distances
+        return DistanceMetric.get_metric(metric, dtype=X.dtype, **params).pairwise(X[rows], X)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DataConversionWarning)  # the search has shown it
-        return pairwise_distances(X[rows], X, metric=search.effective_metric_, **search.effective_metric_params_)
+        return pairwise_distances(X[rows], X, metric=metric, **params)
