@@ -52,8 +52,17 @@ def rescaled_at_once(stages, number, problem, x):
     return module.rescaled(of_following, x) if module.has_tight_groups(of_following, x) else x
 
 
+def fewer_affinities(near):
+    """As `Neighborhoods.affinities`, to the nearest 2 perplexity + 1 neighbours."""
+    from sk_stormc.embedding.affinities import graph_affinities
+    from sk_stormc.embedding.neighbors.graph import first_of_rows
+
+    return graph_affinities(first_of_rows(near._graph, int(2 * near.perplexity) + 1), near.perplexity)
+
+
 ABLATIONS = {  # what is taken out: module, name and value
     "nothing": None,
+    "neighbours after 2 perplexity + 1": ("neighborhoods", "Neighborhoods.affinities", fewer_affinities),
     "floor for components": ("problem", "COMPONENT_FLOOR", 0.0),
     "coarse level of the preconditioner": ("preconditioner", "Aggregates.solver", lambda self, c, mu: np.zeros_like),
     "sampling of the preconditioner's edges": ("problem", "METRIC_EDGES", 2**20),
