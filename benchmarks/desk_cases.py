@@ -18,7 +18,7 @@ from benchmarks._measure import timed
 from benchmarks._tables import table
 from sk_stormc import CompositionalPortfolio
 from sk_stormc.datasets import make_gaussian_returns
-from sk_stormc.portfolio.second_order.ratio import ratio_at
+from sk_stormc.portfolio.exact.ratio import ratio_at
 from sk_stormc.problems import PortfolioProblem
 
 DURATION = "3 minutes"

@@ -13,16 +13,16 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from sk_stormc.engine import CompositionalSolver
 from sk_stormc.fitting.estimator import CompositionalEstimator, only_if
 from sk_stormc.fitting.runs import Fit, with_fit
-from sk_stormc.portfolio.constraints import penalty_of, say_what_limits
+from sk_stormc.portfolio.constraints import penalty_of, warn_of_no_constraint
+from sk_stormc.portfolio.exact.fit import conclude_exact, exact_method, run_exact
+from sk_stormc.portfolio.exact.newton import can_solve
+from sk_stormc.portfolio.exact.ratio import ratio_at
+from sk_stormc.portfolio.iterative import conclude_iterative, run_iterative
 from sk_stormc.portfolio.labels import series_of
 from sk_stormc.portfolio.metrics import has_failed
 from sk_stormc.portfolio.returns import check_ascending, check_returns, faded, warn_of_prices, with_benchmark
 from sk_stormc.portfolio.risk.mean_risk import MEASURES, PortfolioProblem, check_parameters, is_proportional
-from sk_stormc.portfolio.second_order.fit import conclude_exact, exact_method, run_exact
-from sk_stormc.portfolio.second_order.newton import can_solve
-from sk_stormc.portfolio.second_order.ratio import ratio_at
-from sk_stormc.portfolio.steps import conclude_steps, run_steps
-from sk_stormc.portfolio.streaming import go_on, streams_returns
+from sk_stormc.portfolio.streaming import streams_returns, update_weights
 from sk_stormc.utils.frames import columns_of, rows_of
 from sk_stormc.utils.types import ArrayLike, Auto, FloatArray, RandomState, RiskMeasure, SolverName
 from sk_stormc.utils.validation import check_bool, check_choice, check_number
@@ -267,7 +267,7 @@ class CompositionalPortfolio(CompositionalEstimator):
         problem = self._problem(returns, weights, penalty, metric="variance")
         method = exact_method(self, solver, problem, penalty)
         if method is None:
-            method, run, conclude = self._stepping_solver(), run_steps, conclude_steps
+            method, run, conclude = self._stepping_solver(), run_iterative, conclude_iterative
             if can_solve(problem.returns, penalty):
                 problem.advice = replace(problem.advice, instead="solver='auto', which is exact")
             method.accept(problem)
@@ -281,7 +281,7 @@ class CompositionalPortfolio(CompositionalEstimator):
         fit.end()
         conclude(self, method, problem, result)
         if penalty is None and self.max_risk is None:
-            say_what_limits(self.weights_)
+            warn_of_no_constraint(self.weights_)
         return self
 
     @only_if(streams_returns)
@@ -346,7 +346,7 @@ class CompositionalPortfolio(CompositionalEstimator):
         >>> portfolio.stop_reason_, portfolio.n_evaluations_["outer"]
         ('exhausted', 1260)
         """
-        return self._at_once(lambda new: go_on(new, X, sample_weight))
+        return self._at_once(lambda new: update_weights(new, X, sample_weight))
 
     def predict(self, X: ArrayLike) -> FloatArray:
         """Return the portfolio's return in each period.

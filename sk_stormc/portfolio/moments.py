@@ -14,7 +14,7 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.special import expit, xlogy
 
-from sk_stormc.portfolio.second_order.quadratic import Sums, mean_of
+from sk_stormc.portfolio.exact.quadratic import Sums, mean_of
 
 __all__ = ["MOMENTS", "Tilted", "moments_of", "tilts"]
 

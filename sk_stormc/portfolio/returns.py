@@ -7,8 +7,8 @@ import numpy as np
 from sklearn.utils.validation import check_array
 
 from sk_stormc.core.penalties import Box, as_penalty
+from sk_stormc.portfolio.exact.feasible_set import TradingCosts
 from sk_stormc.portfolio.labels import aligned, rows_of_series
-from sk_stormc.portfolio.second_order.limits import Turnover
 from sk_stormc.streams.mapped import MappedRows, blocks
 from sk_stormc.utils.frames import column, columns_of, direction_of, is_series, is_table
 from sk_stormc.utils.validation import as_numbers, check_numeric, naming, row_weights, short
@@ -174,9 +174,9 @@ def _read(benchmark, columns, rows, n, d):
 
 def without(penalty, place, n_assets):
     """The penalty with the weight of the benchmark's column fixed at 0."""
-    if isinstance(penalty, Turnover):
+    if isinstance(penalty, TradingCosts):
         previous = np.where(np.arange(n_assets) == place, 0.0, penalty.previous)
-        return Turnover(previous, penalty.cost, without(penalty.box, place, n_assets))
+        return TradingCosts(previous, penalty.cost, without(penalty.box, place, n_assets))
     box = as_penalty(penalty).as_box()
     low, high = (np.array(np.broadcast_to(bound, n_assets), float) for bound in (box.low, box.high))
     low[place] = high[place] = 0.0

@@ -8,7 +8,7 @@ from sklearn.utils.validation import validate_data
 
 from sk_stormc.engine.results import SolverResult, outcome
 from sk_stormc.fitting.estimator import streams
-from sk_stormc.portfolio.constraints import refuse_limits
+from sk_stormc.portfolio.constraints import refuse_linear_constraints
 from sk_stormc.portfolio.moment_stream import MomentStream
 from sk_stormc.portfolio.moments import moments_of
 from sk_stormc.portfolio.returns import check_ascending, check_returns, warn_of_prices
@@ -20,7 +20,7 @@ from sk_stormc.utils.frames import columns_of
 from sk_stormc.utils.validation import is_word, row_weights
 from sk_stormc.utils.warnings import warn
 
-__all__ = ["go_on", "streams_returns"]
+__all__ = ["streams_returns", "update_weights"]
 
 MOST = 2000  # largest number of assets whose moments are kept
 # squared distance from the weights around which rows were added, relative to the moments' size, that causes a warning
@@ -51,7 +51,7 @@ def streams_returns(portfolio):
     return streams(portfolio)
 
 
-def go_on(portfolio, X, sample_weight):
+def update_weights(portfolio, X, sample_weight):
     """Run `partial_fit` on a copy of the estimator, which is discarded if an exception is raised."""
     returns = check_returns(X)
     check_ascending(X, counts=True)
@@ -80,7 +80,8 @@ def go_on(portfolio, X, sample_weight):
     if by_moments:
         _by_moments(portfolio, returns, weights, penalty)
     else:
-        refuse_limits(penalty, f"partial_fit of solver={portfolio.solver!r}", "use solver='moments', or fit")
+        what = f"partial_fit of solver={portfolio.solver!r}"
+        refuse_linear_constraints(penalty, what, "use solver='moments', or fit")
         _by_steps(portfolio, returns, weights, partial(problem, penalty=penalty, metric="variance"))
     portfolio._labels = columns_of(X)
 

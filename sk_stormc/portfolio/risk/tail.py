@@ -11,8 +11,8 @@ from scipy.special import expit
 
 from sk_stormc.core.metrics import Metric
 from sk_stormc.core.penalties import Box, as_penalty, check_penalty
+from sk_stormc.portfolio.exact.feasible_set import linear_minimum
 from sk_stormc.portfolio.risk.mean_risk import PortfolioProblem, check_parameters, combine, typical_size
-from sk_stormc.portfolio.second_order.limits import linear_minimum
 from sk_stormc.utils.types import ArrayLike, RiskMeasure
 from sk_stormc.utils.validation import check_choice, check_metric, check_number
 

@@ -7,23 +7,23 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import xlogy
 
+from sk_stormc.portfolio.exact.feasible_set import AROUND, FeasibleSet
+from sk_stormc.portfolio.exact.interior_point import Hinges, Program
+from sk_stormc.portfolio.exact.linear_programs import Drawdowns
 from sk_stormc.portfolio.risk.mean_risk import MEASURES
-from sk_stormc.portfolio.second_order.interior_point import Hinges, Program
-from sk_stormc.portfolio.second_order.limits import AROUND, Limits
-from sk_stormc.portfolio.second_order.linear_programs import Drawdowns
 
-__all__ = ["FORMULATIONS", "Scaled", "is_allowed", "largest_loss", "nothing_lost", "shrunk"]
+__all__ = ["FORMULATIONS", "Scaled", "in_dual_ball", "is_allowed", "largest_loss", "without_losses"]
 
 
 @dataclass
 class Scaled:
     """A portfolio's objective divided by ``unit_of_value``, as a function of the scaled weights v = w / size.
 
-    It is -expected_return @ v plus risk_weight times the risk of Q v, plus the costs of the limits.
+    It is -expected_return @ v plus risk_weight times the risk of Q v, plus the costs of the feasible set.
     """
 
     problem: object
-    limits: Limits
+    feasible: FeasibleSet
     Q: np.ndarray  # returns, divided by their median deviation, and centred if a shift changes the risk by a constant
     p: np.ndarray  # weights of the periods, of sum 1
     expected_return: np.ndarray
@@ -34,7 +34,7 @@ class Scaled:
     offset: float  # constant part of the objective, which the budget determines
 
     @classmethod
-    def of(cls, problem, limits):
+    def of(cls, problem, feasible):
         """The scaled objective of a problem."""
         R = np.asarray(problem.returns, float)
         p = np.full(len(R), 1 / len(R)) if problem.weights is None else np.asarray(problem.weights, float)
@@ -46,9 +46,9 @@ class Scaled:
         Q[:, ~varying] = 0.0
         unit = float(np.median(deviation[varying])) if varying.any() else float(np.abs(mean).max()) or 1.0
         Q = (R if traits.shift is None else Q) / unit
-        risk_weight, size = problem._risk_weight, limits.size() or np.inf
-        # if only the risk limits the weights, they may be far below the bounds
-        around_zero = not limits.budget and ((limits.low <= 0) & (limits.high >= 0)).all()
+        risk_weight, size = problem._risk_weight, feasible.size() or np.inf
+        # if only the risk restricts the weights, they may be far below the bounds
+        around_zero = not feasible.budget and ((feasible.low <= 0) & (feasible.high >= 0)).all()
         if around_zero and traits.power != 1 and problem._return_weight:
             reward = max(1.0, float((np.abs(mean) / np.maximum(deviation, unit)).max()))
             size = min(size, reward / (unit * risk_weight))
@@ -58,29 +58,29 @@ class Scaled:
         rate = risk_weight if traits.power == 1 else risk_weight * unit_of_return
         return_weight = problem._return_weight - risk_weight * (traits.shift or 0.0)
         offset = 0.0
-        if limits.budget is not None:
-            middle = float(np.median(mean[limits.counted > 0]))
-            offset, mean = -return_weight * middle * limits.budget, mean - middle * limits.counted
+        if feasible.budget is not None:
+            middle = float(np.median(mean[feasible.in_budget > 0]))
+            offset, mean = -return_weight * middle * feasible.budget, mean - middle * feasible.in_budget
         expected_return = return_weight * mean / unit
         of_risk = 1.0 if problem.risk_measure == "entropic" else rate
         largest = float(np.abs(expected_return).max())
-        norm = max(1.0, of_risk, largest, limits.l1 / unit, float(limits.cost.max()) / unit)
+        norm = max(1.0, of_risk, largest, feasible.l1 / unit, float(feasible.cost.max()) / unit)
         unit_of_value = unit_of_return * norm
-        return cls(problem, limits, Q, p, expected_return / norm, of_risk / norm, rate, size, unit_of_value, offset)
+        return cls(problem, feasible, Q, p, expected_return / norm, of_risk / norm, rate, size, unit_of_value, offset)
 
     def program(self, start, formulation):
         """The `Program` for one of the formulations of a risk, and its starting point."""
-        limits, n = self.limits, self.limits.n
+        feasible, n = self.feasible, self.feasible.n
         v = start / self.size
         risk = formulation(self, v)
         k = int(risk.level is not None)
-        low, high, A, lower, upper, E, e = limits.constraints(self.size, k)
+        low, high, A, lower, upper, E, e = feasible.constraints(self.size, k)
         m, kinks, slope = len(low), [], np.zeros(len(low))
-        for some, cost, at in limits.costs():  # |v - at| = 2 max(v - at, 0) - (v - at)
+        for some, cost, at in feasible.costs():  # |v - at| = 2 max(v - at, 0) - (v - at)
             cost, at = cost * self.size / self.unit_of_value, at / self.size
             kinks.append(Hinges(some, -at[some], 2 * cost[some], np.zeros(some.size)))
             slope[:n] -= cost
-        x = limits.lifted(v, self.size)
+        x = feasible.lifted(v, self.size)
         if k:
             x, low[n] = np.insert(x, n, risk.level), risk.lowest
         n_rows = 0 if risk.rows is None else len(risk.rows)
@@ -98,16 +98,16 @@ class Scaled:
         return Program(smooth, risk.hinges + kinks, low, high, A, lower, upper, E, e, n_rows), x
 
     def _finite_bounds(self, x, program):
-        """The bounds that the limits imply, and otherwise twice the largest weight around x."""
-        n, far = self.limits.n, AROUND * max(1.0, np.abs(x).max())  # 1 is a typical weight, for weights that are all 0
-        low, high = (bound / self.size for bound in self.limits.implied())
+        """The bounds that the feasible set implies, and otherwise twice the largest weight around x."""
+        n, far = self.feasible.n, AROUND * max(1.0, np.abs(x).max())  # 1 is a typical weight, if all are 0
+        low, high = (bound / self.size for bound in self.feasible.implied_bounds())
         low, high = np.r_[low, np.minimum(program.low[n:], 0.0)], np.r_[high, program.high[n:]]  # a level may be 0
         return np.where(np.isfinite(low), low, x - far), np.where(np.isfinite(high), high, x + far)
 
-    def among(self, some):
+    def restricted(self, some):
         """The same objective restricted to some assets. The other weights are 0."""
-        limits = self.limits.among(some)
-        return replace(self, Q=self.Q[:, some], expected_return=self.expected_return[some], limits=limits)
+        feasible = self.feasible.restricted(some)
+        return replace(self, Q=self.Q[:, some], expected_return=self.expected_return[some], feasible=feasible)
 
     def risk_bound(self, program, solution):
         """A linear lower bound of the program's objective: a constant, and the coefficients of each variable."""
@@ -115,7 +115,7 @@ class Scaled:
         f, g, _ = program.smooth(x)
         constant, c = f - g @ x, g
         rows = program.n_risk_rows  # constraints that belong to the risk
-        c = c + program.A[:rows].T @ solution.of_A[:rows]
+        c = c + program.A[:rows].T @ solution.dual_A[:rows]
         for hinge, slope in zip(program.hinges, solution.slope, strict=True):
             of_hinge, linear = hinge.bound(slope, len(x))
             constant, c = constant + of_hinge, c + linear
@@ -124,14 +124,14 @@ class Scaled:
     def gap(self, program, solution, w, value):
         """An upper bound of value - minimum, from the multipliers of a solution."""
         constant, c = self.risk_bound(program, solution)
-        of_A = np.where(np.arange(len(solution.of_A)) < program.n_risk_rows, 0.0, solution.of_A)
-        c = c + program.E.T @ solution.of_E + program.A.T @ of_A
-        at = np.where(of_A > 0, program.upper, np.where(of_A < 0, program.lower, 0.0))
-        constant -= solution.of_E @ program.e + of_A @ at
+        dual_A = np.where(np.arange(len(solution.dual_A)) < program.n_risk_rows, 0.0, solution.dual_A)
+        c = c + program.E.T @ solution.dual_E + program.A.T @ dual_A
+        at = np.where(dual_A > 0, program.upper, np.where(dual_A < 0, program.lower, 0.0))
+        constant -= solution.dual_E @ program.e + dual_A @ at
         low, high = self._finite_bounds(solution.x, program)
         bound = constant + np.minimum(c * low, c * high).sum()
         # constant term of |v - at| = 2 max(v - at, 0) - (v - at)
-        of_costs = float(self.limits.cost @ self.limits.previous)
+        of_costs = float(self.feasible.cost @ self.feasible.previous)
         return value - (bound * self.unit_of_value + of_costs + self.offset)
 
 
@@ -255,7 +255,7 @@ def _partial_moment(scaled, v):
     return Risk(smooth, [], level or 1.0, COLDEST)
 
 
-def nothing_lost(scaled, v):
+def without_losses(scaled, v):
     """A sum of hinges that replaces the root of a mean of powers if the optimal portfolio has no losses.
 
     The root is not differentiable there. Its subgradients are slopes whose dual norm is at most the risk weight, so the
@@ -266,8 +266,8 @@ def nothing_lost(scaled, v):
     return Risk(_linear(-scaled.expected_return), [Hinges(-scaled.Q, zero, cost, zero)])
 
 
-def shrunk(slope, scaled):
-    """A slope of `nothing_lost`, scaled down until it is a subgradient of the root of a mean of powers."""
+def in_dual_ball(slope, scaled):
+    """A slope of `without_losses`, scaled down until it is a subgradient of the root of a mean of powers."""
     order, zeta = scaled.problem.order, slope / (scaled.p * scaled.risk_weight)
     top = float(zeta.max())
     norm = top * (scaled.p @ (zeta / top) ** (order / (order - 1))) ** (1 - 1 / order) if top > 0 else 0.0

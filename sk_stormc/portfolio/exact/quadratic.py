@@ -6,8 +6,8 @@ import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 
 from sk_stormc.core.penalties import Simplex
+from sk_stormc.portfolio.exact.newton import Optimum, solve_portfolio
 from sk_stormc.portfolio.risk.mean_risk import PortfolioProblem
-from sk_stormc.portfolio.second_order.newton import NewtonFit, solve_portfolio
 
 __all__ = ["Sums", "mean_of", "solve_quadratic", "sums_of"]
 
@@ -103,7 +103,7 @@ def _free(expected_return, B):
     left = slope - 2 * (scaled @ w)
     gap = float(abs(left @ w)) if np.abs(left).max() <= SLOPE * np.abs(slope).max() else np.inf
     w = w / size
-    return NewtonFit(w, float(w @ B @ w - expected_return @ w), gap, 1)
+    return Optimum(w, float(w @ B @ w - expected_return @ w), gap, 1)
 
 
 def _solution(K, right):
@@ -140,7 +140,7 @@ def _long_only(expected_return, B, total, held):
         least, gap = slope.min(), float(slope @ w - total * slope.min())
         risk = float(w @ B @ w)
         if gap <= EXACT * (risk + abs(expected_return @ w - total * expected_return.mean())):
-            return NewtonFit(w, float(risk - expected_return @ w), max(gap, 0.0), k + 1)
+            return Optimum(w, float(risk - expected_return @ w), max(gap, 0.0), k + 1)
         held = held | (slope < 0.5 * (solution[n] + least))
     return None
 

@@ -34,7 +34,7 @@ class Program:
     upper: np.ndarray
     E: np.ndarray  # its rows are linearly independent
     e: np.ndarray
-    n_risk_rows: int = 0  # number of the first rows of A that define the risk, with the limit 0
+    n_risk_rows: int = 0  # number of the first rows of A that define the risk, with the right-hand side 0
 
 
 @dataclass
@@ -43,11 +43,11 @@ class Solution:
 
     x: np.ndarray
     slope: list  # for each `Hinges`, the derivative of its terms with respect to a
-    of_A: np.ndarray  # multipliers of A x, positive at an upper limit
-    at_limit: np.ndarray  # masks of the rows of A, and of the variables, that attain one of their limits
-    at_bound: np.ndarray
+    dual_A: np.ndarray  # multipliers of A x, positive at an upper bound
+    active_rows: np.ndarray  # masks of the rows of A, and of the variables, that attain one of their bounds
+    active_bounds: np.ndarray
     at_kink: list  # for each `Hinges`, a mask of the terms with a = 0
-    of_E: np.ndarray  # multipliers of E x = e
+    dual_E: np.ndarray  # multipliers of E x = e
     n_iter: int = 0
     done: bool = False  # whether residuals and complementarity are below the tolerance
 
@@ -93,7 +93,7 @@ class Hinges:
 
 
 class Side:
-    """Inequalities sign * (rows @ x) + slack = bound with slack > 0: the lower or upper limits of x or of A x."""
+    """Inequalities sign * (rows @ x) + slack = bound with slack > 0: the lower or upper bounds of x or of A x."""
 
     def __init__(self, name, of, rows, sign, bound, x, slope):
         self.name, self.of, self.rows, self.sign, self.bound = name, of, rows, sign, bound
@@ -159,30 +159,30 @@ class Side:
 
 
 def sides_of(program, x, slope):
-    """The inequalities of a program, without those whose limit is infinite."""
+    """The inequalities of a program, without those whose bound is infinite."""
     sides, A = [], program.A
     if A.size > LARGE and np.count_nonzero(A) < SPARSE * A.size:
         A = sparse.csr_array(A)
     for name, sign in (("low", -1.0), ("high", 1.0), ("lower", -1.0), ("upper", 1.0)):
-        limit = getattr(program, name)
-        some = np.flatnonzero(np.isfinite(limit))
+        bound = getattr(program, name)
+        some = np.flatnonzero(np.isfinite(bound))
         if some.size:
             rows = some if name in ("low", "high") else A[some]
-            sides.append(Side(name, some, rows, sign, sign * limit[some], x, slope))
+            sides.append(Side(name, some, rows, sign, sign * bound[some], x, slope))
     return sides
 
 
 def multipliers(program, sides):
-    """Multipliers of A x, and masks of the rows and variables that attain a limit (slack below multiplier)."""
-    of_A, at_limit = np.zeros(len(program.A)), np.zeros(len(program.A), dtype=bool)
-    at_bound = np.zeros(len(program.low), dtype=bool)
+    """Multipliers of A x, and masks of the rows and variables that attain a bound (slack below multiplier)."""
+    dual_A, active_rows = np.zeros(len(program.A)), np.zeros(len(program.A), dtype=bool)
+    active_bounds = np.zeros(len(program.low), dtype=bool)
     for side in sides:
         if side.name in ("low", "high"):
-            at_bound[side.of] |= side.slack < side.dual
+            active_bounds[side.of] |= side.slack < side.dual
         else:
-            of_A[side.of] += side.sign * side.dual
-            at_limit[side.of] |= side.slack < side.dual
-    return of_A, at_limit, at_bound
+            dual_A[side.of] += side.sign * side.dual
+            active_rows[side.of] |= side.slack < side.dual
+    return dual_A, active_rows, active_bounds
 
 
 class HingeState:
@@ -274,7 +274,7 @@ def longest_step(value, change):
         return float((-value[falling] / change[falling]).min()) if falling.any() else np.inf
 
 
-def interior_point(program, x, most=ITERATIONS, watch=None):
+def interior_point(program, x, most=ITERATIONS, callback=None):
     """Minimise a `Program` from a point in the domain of its smooth part. The point need not be feasible.
 
     This is Mehrotra's predictor-corrector method (1992). The slacks of the inequalities are separate variables, so no
@@ -348,8 +348,8 @@ def interior_point(program, x, most=ITERATIONS, watch=None):
             break
         x = x + a_p * dx
         f, g, H0 = f_new, g_new, H_new
-        if watch is not None:
-            watch(x)
+        if callback is not None:
+            callback(x)
         nu = nu + a_d * dnu
         for part, step in zip(parts, steps, strict=True):
             part.move(step, a_p, a_d)

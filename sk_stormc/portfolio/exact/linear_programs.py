@@ -7,9 +7,9 @@ from scipy import sparse
 from scipy.linalg import qr
 from scipy.optimize import linprog
 
-from sk_stormc.portfolio.second_order.interior_point import Solution
+from sk_stormc.portfolio.exact.interior_point import Solution
 
-__all__ = ["Drawdowns", "lowest", "one_sided", "solve_linear_program", "with_room"]
+__all__ = ["Drawdowns", "minimise_linear", "one_sided", "presolve", "solve_linear_program"]
 
 ROOM = 1e-7  # slack, in units of a typical weight, below which an inequality is tight
 ROUNDS = 20  # iterations of the presolve
@@ -18,14 +18,14 @@ NEAR = 1e-9  # distance from a bound, in units of the variables, below which a v
 
 
 def one_sided(A, lower, upper):
-    """lower <= A x <= upper as rows @ x <= limit: the rows, the limits, and the index in A and the sign of each row."""
+    """lower <= A x <= upper as rows @ x <= rhs: the rows, rhs, and the index in A and the sign of each row."""
     up, down = np.flatnonzero(np.isfinite(upper)), np.flatnonzero(np.isfinite(lower))
     rows = sparse.csr_array(A)
     index, sign = np.r_[up, down], np.r_[np.ones(len(up)), -np.ones(len(down))]
     return sparse.vstack([rows[up], -rows[down]], format="csr"), np.r_[upper[up], -lower[down]], index, sign
 
 
-def with_room(low, high, A, lower, upper, E, e, size):
+def presolve(low, high, A, lower, upper, E, e, size):
     """The feasible set, with equations for the inequalities that no point satisfies strictly, and an interior point.
 
     A linear program maximises the smallest slack. If the maximum is 0, the inequalities with a nonzero multiplier are
@@ -35,14 +35,14 @@ def with_room(low, high, A, lower, upper, E, e, size):
     rows_of_all = sparse.vstack([sparse.eye_array(m, format="csr"), sparse.csr_array(A)], format="csr")
     lower, upper, e = np.r_[low, lower] / size, np.r_[high, upper] / size, e / size
     for _ in range(ROUNDS):
-        rows, limit, index, sign = one_sided(rows_of_all, lower, upper)
-        if not len(limit):
+        rows, rhs, index, sign = one_sided(rows_of_all, lower, upper)
+        if not len(rhs):
             break
         norm = np.sqrt(rows.power(2).sum(axis=1))
         program = linprog(
             np.r_[np.zeros(m), -1.0],
             sparse.hstack([rows, norm[:, None]], format="csr"),
-            limit,
+            rhs,
             sparse.csr_array(np.pad(E, ((0, 0), (0, 1)))) if len(E) else None,
             e if len(E) else None,
             bounds=[(None, None)] * m + [(None, 1.0)],
@@ -55,7 +55,7 @@ def with_room(low, high, A, lower, upper, E, e, size):
             break
         tight = np.abs(program.ineqlin.marginals) > TIGHT
         gone = index[tight]
-        E, e = np.concatenate([E, rows_of_all[gone].toarray()]), np.r_[e, (sign * limit)[tight]]
+        E, e = np.concatenate([E, rows_of_all[gone].toarray()]), np.r_[e, (sign * rhs)[tight]]
         lower[gone], upper[gone] = -np.inf, np.inf
         E, e = independent(E, e)
     E, e = independent(E, e)
@@ -73,50 +73,50 @@ def independent(E, e):
     return E[kept], e[kept]
 
 
-def lowest(limits, c, low, high, weight=1.0):
+def minimise_linear(feasible, c, low, high, weight=1.0):
     """Minimise c @ s + weight * costs(s) over the feasible s between finite bounds."""
-    if len(limits.A) or limits.max_turnover is not None:
-        s = _by_linear_program(limits, c, low, high, weight)
+    if len(feasible.A) or feasible.max_turnover is not None:
+        s = _by_linear_program(feasible, c, low, high, weight)
     else:
-        s = _by_sorting(limits, c, low, high, weight)
-    return s, float(c @ s + weight * sum(cost @ np.abs(s - at) for _, cost, at in limits.costs()))
+        s = _by_sorting(feasible, c, low, high, weight)
+    return s, float(c @ s + weight * sum(cost @ np.abs(s - at) for _, cost, at in feasible.costs()))
 
 
-def _by_sorting(limits, c, low, high, weight):
+def _by_sorting(feasible, c, low, high, weight):
     """Split each coordinate at its bounds and kinks, and use the pieces in the order of their slopes."""
-    kinks = [np.clip(at, low, high) for _, _, at in limits.costs()]
+    kinks = [np.clip(at, low, high) for _, _, at in feasible.costs()]
     points = np.sort(np.array([low, *kinks, high]), axis=0)
     length, middle = np.diff(points, axis=0), (points[1:] + points[:-1]) / 2
-    slope = c + weight * sum(cost * np.sign(middle - at) for _, cost, at in limits.costs())
+    slope = c + weight * sum(cost * np.sign(middle - at) for _, cost, at in feasible.costs())
     slope = np.broadcast_to(slope, length.shape)
-    if limits.budget is None:
+    if feasible.budget is None:
         return low + np.where(slope < 0, length, 0.0).sum(axis=0)
     order = np.argsort(slope, axis=None, kind="stable")
-    order = order[(np.broadcast_to(limits.counted, length.shape) > 0).ravel()[order]]
+    order = order[(np.broadcast_to(feasible.in_budget, length.shape) > 0).ravel()[order]]
     length, taken = length.ravel()[order], np.zeros(length.size)
-    left = limits.budget - low[limits.counted > 0].sum()
+    left = feasible.budget - low[feasible.in_budget > 0].sum()
     taken[order] = np.clip(left - np.r_[0.0, np.cumsum(length)[:-1]], 0.0, length)
     return low + taken.reshape(slope.shape).sum(axis=0)
 
 
-def _by_linear_program(limits, c, low, high, weight):
+def _by_linear_program(feasible, c, low, high, weight):
     """Solve the linear program with HiGHS, with an additional variable |s - at| for each cost."""
-    z_low, z_high, A, lower, upper, E, e = limits.parts[0]
-    terms, n, m = limits.costs(), limits.n, len(z_low)
+    z_low, z_high, A, lower, upper, E, e = feasible.presolved[0]
+    terms, n, m = feasible.costs(), feasible.n, len(z_low)
     one = sparse.eye_array(m, format="csr")
-    rows, limit, _, _ = one_sided(A, lower, upper)
-    blocks, limit = [[rows, *[None] * len(terms)]], [limit]
+    rows, rhs, _, _ = one_sided(A, lower, upper)
+    blocks, rhs = [[rows, *[None] * len(terms)]], [rhs]
     for k, (some, _, at) in enumerate(terms):
         distance = -sparse.eye_array(len(some))
         for sign in (1.0, -1.0):
             blocks.append([sign * one[some], *[distance if j == k else None for j in range(len(terms))]])
-            limit.append(sign * at[some])
+            rhs.append(sign * at[some])
     count = sum(len(some) for some, _, _ in terms)
     bounds = np.c_[np.r_[low, z_low[n:], np.zeros(count)], np.r_[high, z_high[n:], np.full(count, np.inf)]]
     program = linprog(
         np.r_[c, np.zeros(m - n), *(weight * cost[some] for some, cost, _ in terms)],
         sparse.block_array(blocks, format="csr"),
-        np.concatenate(limit),
+        np.concatenate(rhs),
         sparse.csr_array(np.pad(E, ((0, 0), (0, count)))) if len(E) else None,
         e if len(E) else None,
         bounds=bounds,
@@ -162,20 +162,20 @@ def solve_linear_program(program):
     path, *kinks = program.hinges
     n, (T, d) = len(program.low), path.Q.shape
     step = sparse.eye_array(T) - sparse.diags_array([np.ones(T - 1)], offsets=[-1], shape=(T, T))  # D_t - D_{t-1}
-    of_A, limit_of_A, index, sign = one_sided(program.A, program.lower, program.upper)
+    of_A, rhs_of_A, index, sign = one_sided(program.A, program.lower, program.upper)
     none = [None] * len(kinks)
     blocks = [
         [sparse.csr_array(np.pad(-path.Q, ((0, 0), (0, n - d)))), -step, None, None, *none],
         [None, sparse.eye_array(T), sparse.csr_array(-np.ones((T, 1))), -sparse.eye_array(T), *none],
         [of_A, None, None, None, *none],
     ]
-    limit = [np.zeros(T), np.zeros(T), limit_of_A]
+    rhs = [np.zeros(T), np.zeros(T), rhs_of_A]
     for k, kink in enumerate(kinks):
         m = len(kink.rows)
         rows = sparse.csr_array((np.ones(m), (np.arange(m), kink.rows)), shape=(m, n))
         of_kinks = [-sparse.eye_array(m) if j == k else None for j in range(len(kinks))]
         blocks.append([rows, None, None, None, *of_kinks])
-        limit.append(-kink.shift)
+        rhs.append(-kink.shift)
     _, slope, _ = program.smooth(np.zeros(n))
     of_excess = path.risk_weight * path.p / path.tail
     cost = np.concatenate([slope, np.zeros(T), [path.risk_weight], of_excess, *(kink.cost for kink in kinks)])
@@ -183,7 +183,7 @@ def solve_linear_program(program):
     lp = linprog(
         cost,
         sparse.block_array(blocks, format="csr"),
-        np.concatenate(limit),
+        np.concatenate(rhs),
         sparse.csr_array(np.pad(program.E, ((0, 0), (0, others)))) if len(program.E) else None,
         program.e if len(program.E) else None,
         bounds=np.c_[np.r_[program.low, np.zeros(others)], np.r_[program.high, np.full(others, np.inf)]],
@@ -191,15 +191,15 @@ def solve_linear_program(program):
     )
     if lp.x is None:
         return None
-    x, parts = lp.x[:n], np.split(-lp.ineqlin.marginals, np.cumsum([len(of) for of in limit])[:-1])
+    x, parts = lp.x[:n], np.split(-lp.ineqlin.marginals, np.cumsum([len(of) for of in rhs])[:-1])
     return Solution(
         x,
         slope=[parts[0], *(np.maximum(part, 0.0) for part in parts[3:])],
-        of_A=np.bincount(index, sign * parts[2], len(program.A)),
-        at_limit=np.zeros(len(program.A), dtype=bool),
-        at_bound=(np.abs(x - program.low) <= NEAR) | (np.abs(x - program.high) <= NEAR),
+        dual_A=np.bincount(index, sign * parts[2], len(program.A)),
+        active_rows=np.zeros(len(program.A), dtype=bool),
+        active_bounds=(np.abs(x - program.low) <= NEAR) | (np.abs(x - program.high) <= NEAR),
         at_kink=[np.zeros(T, bool), *(np.abs(kink.at(x)) <= NEAR for kink in kinks)],
-        of_E=-lp.eqlin.marginals if len(program.E) else np.zeros(0),
+        dual_E=-lp.eqlin.marginals if len(program.E) else np.zeros(0),
         n_iter=int(lp.nit),
         done=True,
     )

@@ -8,13 +8,13 @@ from scipy.optimize import brentq
 from sklearn.exceptions import ConvergenceWarning
 
 from sk_stormc.engine.results import Record, Report, SolverResult, StopReason, outcome
+from sk_stormc.portfolio.exact.feasible_set import FeasibleSet, LinearlyConstrained, linear_minimum, without_costs
+from sk_stormc.portfolio.exact.interior_point import interior_point
+from sk_stormc.portfolio.exact.newton import can_solve, last_feasible, on_bounds, solve_portfolio
+from sk_stormc.portfolio.exact.program import FORMULATIONS, Scaled
+from sk_stormc.portfolio.exact.quadratic import solve_quadratic, sums_of
+from sk_stormc.portfolio.exact.ratio import Ratio
 from sk_stormc.portfolio.risk.mean_risk import MEASURES, deviation_of, with_aversion
-from sk_stormc.portfolio.second_order.interior_point import interior_point
-from sk_stormc.portfolio.second_order.limits import Limited, Limits, constraints_of, linear_minimum
-from sk_stormc.portfolio.second_order.newton import can_solve, feasible, nearly, solve_portfolio
-from sk_stormc.portfolio.second_order.program import FORMULATIONS, Scaled
-from sk_stormc.portfolio.second_order.quadratic import solve_quadratic, sums_of
-from sk_stormc.portfolio.second_order.ratio import Ratio
 from sk_stormc.utils.validation import is_word
 from sk_stormc.utils.warnings import warn
 
@@ -39,7 +39,7 @@ NEGLIGIBLE = 1e-9  # gap that counts as 0, relative to a typical size of the obj
 def slope_gap(problem, penalty, w):
     """An upper bound of the gap of a smooth convex objective: the maximum of c @ (w - s) + R(w) - R(s) over s.
 
-    c is the gradient at w. Unbounded weights are limited to twice the largest weight around w.
+    c is the gradient at w. Unbounded weights are restricted to twice the largest weight around w.
     """
     with np.errstate(all="ignore"):  # after an overflow the gap is NaN
         c = np.asarray(problem.gradient(w), float)
@@ -58,15 +58,15 @@ def dual_gap(problem, penalty, w, gap):
     The multipliers give a lower bound of the minimum after any number of iterations. It is nearly always tighter than
     the bound by the gradient at w.
     """
-    limits, w = Limits.of(penalty, problem.returns.shape[1]), np.asarray(w, float)
+    feasible, w = FeasibleSet.of(penalty, problem.returns.shape[1]), np.asarray(w, float)
     if not is_cheap(problem, penalty) or not np.isfinite(w).all():
         return gap
     if penalty is None and problem.risk_measure == "variance":  # the exact gap, at any distance from the minimum
         best = minimise_by_moments(problem, None, w)
         return float(max(problem.value_at(w) - best.value, 0.0)) + best.gap
-    scaled = Scaled.of(problem, limits)
+    scaled = Scaled.of(problem, feasible)
     program, x = scaled.program(w, FORMULATIONS[problem.risk_measure])
-    solution = interior_point(program, x, ENDLESS if np.isinf(limits.implied()).any() else ITERATIONS)
+    solution = interior_point(program, x, ENDLESS if np.isinf(feasible.implied_bounds()).any() else ITERATIONS)
     return float(np.fmin(gap, scaled.gap(program, solution, w, problem.value_at(w))))
 
 
@@ -79,9 +79,10 @@ class Utility:
     def __init__(self, problem, penalty):
         n = problem.returns.shape[1]
         self.problem, self.penalty = problem, penalty
-        empty = nearly(penalty, np.zeros(n))
-        limited = isinstance(penalty, Limited)
-        allowed = not empty[: n - (limited and penalty.active)].any() and not (limited and penalty.missed(empty))
+        empty = on_bounds(penalty, np.zeros(n))
+        constrained = isinstance(penalty, LinearlyConstrained)
+        n_weights = n - (constrained and penalty.has_benchmark)
+        allowed = not empty[:n_weights].any() and not (constrained and penalty.violation(empty))
         starts = [] if penalty is None else [penalty.project(np.full(n, 1 / n))]
         self.start = min([empty] * allowed + starts, key=problem.value_at)
 
@@ -89,13 +90,13 @@ class Utility:
         """The exact objective."""
         return self.problem.value_at(weights)
 
-    def feasible(self, weights):
+    def last_feasible(self, weights):
         """The nearest feasible weights, or the last feasible ones on the segment from the initialization."""
-        return feasible(self.penalty, weights, self.start)
+        return last_feasible(self.penalty, weights, self.start)
 
-    def minimise(self, watch):
-        """Find the weights and a bound of the gap. ``watch`` is called with the weights after each iteration."""
-        return solve_portfolio(self.problem, self.penalty, self.start, watch)
+    def minimise(self, callback):
+        """Find the weights and a bound of the gap. ``callback`` is called with the weights after each iteration."""
+        return solve_portfolio(self.problem, self.penalty, self.start, callback)
 
     def gap_at(self, weights):
         """A bound of the gap for the weights of a fit that ended early."""
@@ -111,7 +112,8 @@ class Utility:
         if self.penalty is not None:
             equal = self.penalty.project(equal)
         deviation = deviation_of(np.asarray(problem.returns @ w, float), problem.weights)
-        if isinstance(self.penalty, Limited) and self.penalty.active:  # the benchmark itself may be optimal
+        # the benchmark itself may be optimal
+        if isinstance(self.penalty, LinearlyConstrained) and self.penalty.has_benchmark:
             deviation = max(deviation, TRACKING * float(np.std(problem.returns[:, -1])))
         risk = problem._risk_weight * deviation**2 if MEASURES[problem.risk_measure].power == 2 else deviation
         return max(problem.value_at(equal) - problem.value_at(w), risk)
@@ -135,10 +137,10 @@ class ByMoments(Utility):
             )
         super().__init__(problem, penalty)
 
-    def minimise(self, watch):
+    def minimise(self, callback):
         """Compute the sums, and solve the quadratic program."""
         solution = minimise_by_moments(self.problem, self.penalty, self.start)
-        watch(solution.weights)
+        callback(solution.weights)
         return solution
 
 
@@ -153,13 +155,13 @@ class WithinRisk(Utility):
         if problem.risk_measure == "entropic":
             raise ValueError("max_risk needs a risk apart from the mean return, got risk_measure='entropic'")
         super().__init__(problem, penalty)
-        self.max_risk, self.limit = max_risk, max_risk ** MEASURES[problem.risk_measure].power
+        self.max_risk, self.risk_limit = max_risk, max_risk ** MEASURES[problem.risk_measure].power
         self.of_risk = with_aversion(problem, np.inf)
-        constraints = constraints_of(penalty)
+        constraints = without_costs(penalty)
         least = solve_portfolio(with_aversion(problem, np.inf, constraints), constraints, self.start)
         self.start = np.asarray(least.weights, float)
         smallest = self.risk_at(self.start)
-        if smallest > self.limit:
+        if smallest > self.risk_limit:
             power = MEASURES[problem.risk_measure].power
             raise ValueError(
                 f"max_risk must be at least {max(smallest, 0.0) ** (1 / power):.6g}, the least risk of a portfolio "
@@ -179,26 +181,26 @@ class WithinRisk(Utility):
         """Infinity: there is no bound for the weights of a fit that ended early."""
         return np.inf
 
-    def minimise(self, watch):
-        """Search for the risk aversion. ``watch`` is called with the best weights so far after each iteration."""
+    def minimise(self, callback):
+        """Search for the risk aversion. ``callback`` is called with the best weights so far after each iteration."""
         within, beyond, bound, unit = self.start, None, -np.inf, 0.0
         lam, low, high = self._first(), 0.0, np.inf
         for _ in range(ROUNDS):
             problem = with_aversion(self.problem, lam, self.penalty)
-            # the weights of an iteration may exceed the limit, so ``watch`` receives the best so far
-            solution = solve_portfolio(problem, self.penalty, self.start, lambda _, best=within: watch(best))
+            # the weights of an iteration may exceed the limit, so ``callback`` receives the best so far
+            solution = solve_portfolio(problem, self.penalty, self.start, lambda _, best=within: callback(best))
             w, unit = np.asarray(solution.weights, float), solution.unit
-            bound = max(bound, solution.value - solution.gap - lam * self.limit)
+            bound = max(bound, solution.value - solution.gap - lam * self.risk_limit)
             if not solution.gap <= UNBOUNDED * unit:  # both return and risk may be unbounded
                 low = lam
-            elif self.risk_at(w) > self.limit:
+            elif self.risk_at(w) > self.risk_limit:
                 beyond, low = w, lam
             else:
                 within, high = min(within, w, key=self.value_at), lam
             best = within if beyond is None else self._mixed(within, beyond)
             if self.value_at(best) - bound <= NEAR * (abs(bound) + unit) or (low and high / low < 1 + 1e-9):
                 break
-            if not low and lam * self.limit <= 1e-9 * abs(self.value_at(within)):
+            if not low and lam * self.risk_limit <= 1e-9 * abs(self.value_at(within)):
                 break  # the limit does not bind
             lam = high / GROWTH if not low else low * GROWTH if np.isinf(high) else np.sqrt(low * high)
             if beyond is not None and np.isfinite(high):  # at the chord's slope both are equally good
@@ -217,7 +219,7 @@ class WithinRisk(Utility):
         """The mixture, with a risk equal to the limit, of a portfolio within the limit and one beyond it."""
 
         def over(part):
-            return self.risk_at(within + part * (beyond - within)) - self.limit
+            return self.risk_at(within + part * (beyond - within)) - self.risk_limit
 
         part = brentq(over, 0.0, 1.0, xtol=1e-12) if over(0.0) < 0 < over(1.0) else 0.0
         while over(part) > 0:
@@ -234,7 +236,7 @@ def exact_method(portfolio, solver, problem, penalty):
     needs += [
         "risk_measure='cdar', as a drawdown depends on all earlier periods and is not an average of samples,"
     ] * problem.ordered
-    if isinstance(penalty, Limited) and solver != "moments":  # these methods also satisfy all limits
+    if isinstance(penalty, LinearlyConstrained) and solver != "moments":  # these methods also satisfy all constraints
         needs += penalty.parameters()
     if not (needs or isinstance(solver, str)):
         return None
@@ -258,12 +260,12 @@ def exact_method(portfolio, solver, problem, penalty):
     else:
         objective = partial(ByMoments if solver == "moments" else Utility, problem, penalty)
     name = "newton" if solver == "auto" else solver
-    return SecondOrder(name, objective, TOL if portfolio.tol is None else portfolio.tol, portfolio.max_iter)
+    return ExactMethod(name, objective, TOL if portfolio.tol is None else portfolio.tol, portfolio.max_iter)
 
 
 def run_exact(portfolio, method, problem, penalty, fit):
     """Run an exact method. Return the result, its weights and a bound of its gap."""
-    n_assets = problem.returns.shape[1] - (isinstance(penalty, Limited) and penalty.active)
+    n_assets = problem.returns.shape[1] - (isinstance(penalty, LinearlyConstrained) and penalty.has_benchmark)
     result = fit.run(
         method,
         problem,
@@ -277,7 +279,7 @@ class _Ended(Exception):
     """Raised when the budget or a callback ends a fit."""
 
 
-class SecondOrder:
+class ExactMethod:
     """An exact method with the interface of a solver that `Fit.run` expects."""
 
     def __init__(self, name, make_objective, tol, max_iter):
@@ -333,7 +335,7 @@ class SecondOrder:
     def _iterated(self, weights):
         """Count an iteration, and store its weights if they are the best so far."""
         self.n_iter += 1
-        weights = self.objective.feasible(weights)
+        weights = self.objective.last_feasible(weights)
         value = self.objective.value_at(weights)
         if not self.value <= value:
             self.best, self.value = weights, value
