@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Sequence
-from functools import wraps
-from typing import TYPE_CHECKING, Any, Literal, Self, overload
+from typing import Any, Literal, Self, overload
 
 import numpy as np
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
@@ -13,22 +12,20 @@ from sklearn.utils import check_array
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from sk_stormc.embedding.affinities import check_perplexity
-from sk_stormc.embedding.continuation import Continuation, as_map
+from sk_stormc.embedding.continuation import Continuation
 from sk_stormc.embedding.convergence import warn_if_not_converged
-from sk_stormc.embedding.elsewhere import refuse_names_from_elsewhere
+from sk_stormc.embedding.defaults import draws_nothing, horizon
+from sk_stormc.embedding.descent import Descent
 from sk_stormc.embedding.initialization import FEATURELESS, check_init, make_start
 from sk_stormc.embedding.kernel_sums import check_degrees_of_freedom
-from sk_stormc.embedding.memory import warn_of_memory
 from sk_stormc.embedding.neighborhoods import GIVEN, Neighborhoods, refuse_pair
-from sk_stormc.embedding.neighbors.checks import warn_of_units
-from sk_stormc.embedding.stages import Lines, further_stages, new_stages, run_stages
+from sk_stormc.embedding.neighbors.checks import warn_of_memory, warn_of_units
+from sk_stormc.embedding.stages import Lines, further_stages, new_stages
 from sk_stormc.embedding.transform import place, warn_of_far_samples
 from sk_stormc.engine import CompositionalSolver
-from sk_stormc.engine.results import changed
 from sk_stormc.fitting.estimator import CompositionalEstimator
 from sk_stormc.fitting.runs import Fit, with_fit
 from sk_stormc.solvers import LBFGS, get_solver
-from sk_stormc.utils.frames import columns_of
 from sk_stormc.utils.threads import in_threads
 from sk_stormc.utils.types import ArrayLike, Auto, Features, FloatArray, Kernel, Neighbors, RandomState, SolverName
 from sk_stormc.utils.validation import (
@@ -189,6 +186,7 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Continuati
 
     objective_label = "KL divergence"
     many_minima = True
+    own_solvers: tuple[str, ...] = ("auto",)
 
     embedding_: FloatArray
 
@@ -198,7 +196,7 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Continuati
         *,
         perplexity: float | Sequence[float] = 30.0,
         kernel: Auto | Kernel = "auto",
-        solver: SolverName | CompositionalSolver = "storm-c",
+        solver: Auto | SolverName | CompositionalSolver = "auto",
         dof: float = 1.0,
         init: Literal["auto", "pca", "spectral", "random"] | ArrayLike = "auto",
         metric: str | Callable = "euclidean",
@@ -233,13 +231,6 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Continuati
         self.random_state = random_state
         self.n_jobs = n_jobs
 
-    if not TYPE_CHECKING:  # type checkers and, by wraps, signatures take the parameters from __init__
-
-        @wraps(__init__, assigned=(), updated=())
-        def __new__(cls, *args, **params):
-            refuse_names_from_elsewhere(cls, params)
-            return super().__new__(cls)
-
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
@@ -273,7 +264,6 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Continuati
     @in_threads
     def _fit(self, X, y=None, before=None):
         """`fit`, or `resume` of the fit whose progress is ``before``."""
-        solver = self._make_solver()
         self._check_parameters()
         refuse_pair(X)
         check_numeric("X", X)
@@ -281,50 +271,37 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Continuati
             X_checked = check_array(
                 X, accept_sparse="csr", dtype=[np.float64, np.float32], ensure_min_samples=2, input_name="X"
             )
-        fit = Fit(self, solver, X, y, before)
-        validate_data(copy.copy(self), X, skip_check_array=True)  # raises for invalid column names before the run
-        n = X_checked.shape[0]
+        n, kernel = X_checked.shape[0], self._kernel()
+        method = self._method(n)
+        fit = Fit.of_data(self, method, X, y, before)
+        of_data = copy.copy(self)
+        validate_data(of_data, X, skip_check_array=True)  # raises for invalid column names before the run
         init = check_init(self.init, self.metric, n, self.n_components)
-        warn_of_units(X_checked, columns_of(X), self.metric)
+        warn_of_units(X_checked, getattr(of_data, "feature_names_in_", None), self.metric)
         if self.metric not in ("precomputed", GIVEN):
             warn_of_memory(X_checked, np.max(self.perplexity), self.n_components == 2)
+        every = None if self.record_every == "auto" else self.record_every
+        if before is None:
+            most = LBFGS_ITERATIONS if isinstance(method, LBFGS) else horizon(kernel, n, self.n_components)
+            stages = new_stages(method.max_iter or most, self._early_exaggeration(), self.exaggeration, every)
+        else:
+            stages = further_stages(before.plan, method.max_iter, self.exaggeration, every)
+        fit.progress.plan = stages
         lines = Lines(self.verbose)
-        near = Neighborhoods(
-            X_checked,
-            self._kernel() == "gaussian",
-            self.perplexity,
-            self.metric,
-            metric_params=self.metric_params,
-            n_jobs=self.n_jobs,
-            neighbors=self.neighbors,
-        )
+        how = {"metric_params": self.metric_params, "n_jobs": self.n_jobs, "neighbors": self.neighbors}
+        near = Neighborhoods(X_checked, kernel == "gaussian", self.perplexity, self.metric, **how)
         lines.done("neighbors")
         P = near.affinities()
         lines.done("affinities")
-        most = LBFGS_ITERATIONS if solver.max_iter is None and isinstance(solver, LBFGS) else solver.max_iter
-        problem, order = self._problem(near, P, solver, most)
-        start = make_start(init, X_checked, P, self.n_components, self._kernel(), fit.rng)
+        start = make_start(init, X_checked, P, self.n_components, kernel, fit.rng).astype(X_checked.dtype)
         lines.done("start")
-        n_iter, every = problem.advice.max_iter, None if self.record_every == "auto" else self.record_every
-        if fit.before is None:
-            stages = new_stages(n_iter, self._early_exaggeration(), self.exaggeration, every)
-        else:
-            stages = further_stages(fit.before.plan, solver.max_iter, self.exaggeration, every)
-        fit.progress.plan = stages
         attributes = {"perplexity_": near.perplexity, "neighbor_recall_": near.recall, "_near": near}
-
-        def embedded(x):
-            return {"embedding_": as_map(x, order, X_checked.dtype)} | attributes
-
-        x0 = start[order].ravel()
-        problem, result = run_stages(stages, fit, problem, x0, solver, embedded, lines)
+        result, objective = self._run_stages(fit, method, stages, P, near.joint, start, lines, **attributes)
         validate_data(self, X, skip_check_array=True)
-        self.__dict__.update(embedded(result.x))
         self._n_features_out = self.n_components
-        self.kernel_ = problem.kernel
-        self._finish(problem, changed(result, loss_curve=problem.divergence_of(result.loss_curve)), solver, fit)
-        self._conclude(solver, result)
-        warn_if_not_converged(self, problem, result)
+        self._finish(result, method, fit)
+        self._conclude(method, result)
+        warn_if_not_converged(self, method, objective, result)
         return self
 
     def fit_transform(self, X: Features, y: Any = None) -> FloatArray:
@@ -422,6 +399,11 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Continuati
         check_int("record_every", self.record_every, low=1, words=("auto",))
         check_perplexity(self.perplexity)
         check_degrees_of_freedom(self.dof, self._kernel())
+        check_int("max_iter", self.max_iter, low=1, words=("auto",))
+        check_number("tol", self.tol, low=0, words=("auto", None))
+        if not isinstance(self.verbose, (bool, np.bool_)):
+            check_int("verbose", self.verbose, low=0)
+        self._check_solver()
 
     def _early_exaggeration(self):
         """The exaggeration of the early stage."""
@@ -435,18 +417,18 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Continuati
             return self.kernel
         return "student-t" if self.n_components <= 3 else "gaussian"
 
-    def _make_solver(self):
-        """The solver to run. With tol="auto" it has no tolerance, because the learning rate must decrease to 0."""
-        check_int("max_iter", self.max_iter, low=1, words=("auto",))
-        check_number("tol", self.tol, low=0, words=("auto", None))
-        if not isinstance(self.verbose, (bool, np.bool_)):
-            check_int("verbose", self.verbose, low=0)
-        solver = get_solver(self.solver)
+    def _method(self, n):
+        """The method for n samples: the descent, or a solver with the estimator's parameters.
+
+        With tol="auto" all iterations are made, because the learning rate must decrease to 0.
+        """
+        max_iter, tol = (None if value == "auto" else value for value in (self.max_iter, self.tol))
+        if self.solves_itself() and draws_nothing(self._kernel(), n, self.n_components):
+            return Descent(max_iter, tol or 0.0)
+        solver = get_solver("storm-c" if self.solves_itself() else self.solver)
         if self.tol == "auto" and not isinstance(solver, LBFGS):
-            solver.set_params(tol=0.0)
-        elif self.tol is not None and self.tol != "auto":
-            solver.set_params(tol=self.tol)
-        if self.max_iter != "auto":
-            solver.set_params(max_iter=self.max_iter)
+            tol = 0.0
+        given = {"max_iter": max_iter, "tol": tol}
+        solver.set_params(**{name: value for name, value in given.items() if value is not None})
         solver.validate()
         return solver

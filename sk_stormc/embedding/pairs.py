@@ -105,11 +105,10 @@ class Edges:
         """The sum of c over the edges of each point."""
         return self.matrix(c)(np.ones((1, self.n), c.dtype))[0]
 
-    def forces(self, c, X, sums=None):
-        """sum_j c_ij (x_i - x_j) for each point i, as rows. ``sums`` is ``self.sums(c)``, if already computed."""
-        product = self.matrix(c)
-        sums = product(np.ones((1, self.n), c.dtype))[0] if sums is None else sums
-        return sums * X - product(X)
+    def forces(self, c, X):
+        """c_i = sum_j c_ij, and sum_j c_ij (x_i - x_j) as rows, for each point i."""
+        sums = self.matrix(c)(np.vstack([np.ones((1, self.n), c.dtype), X]))
+        return sums[0], sums[0] * X - sums[1:]
 
     def total(self, value):
         """The sum over all edges of weight times value. ``value`` returns the values of a slice of edges."""

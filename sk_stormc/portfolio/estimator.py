@@ -273,7 +273,7 @@ class CompositionalPortfolio(CompositionalEstimator):
             method.accept(problem)
         else:
             run, conclude = run_exact, conclude_exact
-        fit = Fit(self, method, X, y, before, sample_weight=sample_weight)
+        fit = Fit.of_data(self, method, X, y, before, sample_weight=sample_weight)
         result, weights, self.dual_gap_ = run(self, method, problem, penalty, fit)
         validate_data(self, X, skip_check_array=True)  # stores the names and the number of the assets
         self.weights_, self._labels = weights[:n_assets].astype(dtype, copy=False), columns_of(X)

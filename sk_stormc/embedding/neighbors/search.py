@@ -7,7 +7,7 @@ from scipy import sparse
 from sklearn.exceptions import DataConversionWarning
 from sklearn.neighbors import NearestNeighbors
 
-from sk_stormc.embedding.neighbors.offsets import grain, offsets
+from sk_stormc.embedding.neighbors.graph import grain, offsets
 from sk_stormc.utils.validation import is_word
 
 __all__ = ["NeighborSearch"]
