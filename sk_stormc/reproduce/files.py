@@ -1,6 +1,7 @@
 """Readers of tables of returns or of points in the user's files."""
 
 import argparse
+import os
 import re
 import zipfile
 import zlib
@@ -21,6 +22,7 @@ __all__ = [
     "add_data_arguments",
     "add_points_argument",
     "directory",
+    "keep_data",
     "read_points",
     "read_returns",
     "result_file",
@@ -87,13 +89,22 @@ def result_file(*suffixes):
         path = Path(text)
         path = path if path.suffix or not path.name else path.with_suffix(suffixes[0])
         # checked before the run, which can take hours
-        if path.suffix not in suffixes or not path.parent.is_dir():
+        if path.suffix not in suffixes or not path.parent.is_dir() or path.is_dir():
             raise argparse.ArgumentTypeError(
                 f"expected a {', '.join(suffixes)} file in an existing directory, got {text!r}"
             )
+        if not os.access(path if path.exists() else path.parent, os.W_OK):
+            raise argparse.ArgumentTypeError(f"expected a file that can be written, got {text!r}")
         return path
 
     return check
+
+
+def keep_data(data, out):
+    """Raise a ValueError if the file of a result is that of the data, however their paths are spelt."""
+    if out is not None and data is not None and os.path.exists(out) and os.path.exists(data):
+        if os.path.samefile(out, data):
+            raise ValueError(f"--out must not overwrite the file of --data, {data}, got {out}")
 
 
 def directory(text):
@@ -147,9 +158,9 @@ def read_points(path):
         if labels is not None and labels.shape != (len(X),):
             raise ValueError(f"{path}: expected y of shape ({len(X)},), found {_describe(arrays)}")
     else:
-        frame = _table(path)
+        frame = _table(path, LABELS)
         named = [name for name in frame.columns if name.lower() in LABELS]
-        labels = frame[named[0]].to_numpy() if named else None
+        labels = _labels(frame[named[0]]) if named else None
         features = frame.drop(columns=named[:1])
         X = _numbers(path, features)
         if X.shape[1] > 1 and (np.diff(X[:, 0]) == 1).all() and X[0, 0] in (0, 1):
@@ -161,6 +172,16 @@ def read_points(path):
     if len(X) < 10:
         raise ValueError(f"{path}: expected at least 10 points, found shape {X.shape}")
     return X, labels
+
+
+def _labels(texts):
+    """Labels of points as numbers, if all are numbers, and none is a code such as 01."""
+    from pandas import to_numeric
+
+    with suppress(ValueError):
+        if not texts.str.fullmatch(r"\s*[+-]?0\d.*", na=False).any():
+            return to_numeric(texts).to_numpy()
+    return texts.to_numpy()
 
 
 def _existing(path, suffixes):
@@ -205,8 +226,11 @@ def _describe(arrays):
     return ", ".join(f"{name} {array.shape}" for name, array in arrays.items()) or "nothing"
 
 
-def _table(path):
-    """A DataFrame from a text file, or from another file that pandas reads, with its index as the first column."""
+def _table(path, texts=()):
+    """A DataFrame from a text file, or from another file that pandas reads, with its index as the first column.
+
+    Columns whose names, in lower case, are among ``texts`` are not read as numbers.
+    """
     try:
         import pandas as pd
     except ImportError as error:
@@ -218,8 +242,9 @@ def _table(path):
     readers = {".parquet": pd.read_parquet, ".feather": pd.read_feather, ".xlsx": pd.read_excel, ".xls": pd.read_excel}
     read = readers.get(suffix, partial(pd.read_csv, sep=SEPARATORS.get(suffix), na_values=["-", "--"]))
     try:
-        frame = read(path)
         row = read(path, header=None, nrows=1, dtype=str).iloc[0] if suffix in SEPARATORS else None
+        dtype = {name: str for name in row.dropna() if name.lower() in texts} if texts else None
+        frame = read(path) if dtype is None else read(path, dtype=dtype)
     except Exception as error:  # from one of the many packages that pandas calls
         raise ValueError(f"{path}: pandas cannot read it ({' '.join(str(error).split())})") from error
     if row is not None and _is_data(path, row, frame, pd):
