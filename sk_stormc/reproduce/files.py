@@ -102,9 +102,9 @@ def result_file(*suffixes):
 
 def keep_data(data, out):
     """Raise a ValueError if the file of a result is that of the data, however their paths are spelt."""
-    if out is not None and data is not None and os.path.exists(out) and os.path.exists(data):
-        if os.path.samefile(out, data):
-            raise ValueError(f"--out must not overwrite the file of --data, {data}, got {out}")
+    both_exist = None not in (data, out) and os.path.exists(data) and os.path.exists(out)
+    if both_exist and os.path.samefile(data, out):
+        raise ValueError(f"--out must not overwrite the file of --data, {data}, got {out}")
 
 
 def directory(text):

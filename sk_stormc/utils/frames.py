@@ -1,6 +1,7 @@
-"""Labels of tables and series of pandas, polars, pyarrow and dask. Only labels that are texts need an import, of pandas.
+"""Labels of tables and series of pandas, polars, pyarrow and dask.
 
-Only these functions access the attributes by which such objects are recognised.
+Only these functions access the attributes by which such objects are recognised. None of these packages is imported,
+except pandas to read labels that are texts.
 """
 
 import warnings
