@@ -43,13 +43,15 @@ def is_lazy(X):
 
 
 def index_of(X):
-    """The index of a table, or None if it has no row labels."""
-    return X.index if has_row_labels(X) else None
+    """The index of a table in memory, or None if it has no row labels."""
+    index = X.index if has_row_labels(X) else None
+    return index.compute() if hasattr(index, "compute") else index  # of dask
 
 
 def rows_of(X):
     """The labels of the rows of a table, or None if it has no row labels."""
-    return list(X.index) if has_row_labels(X) else None
+    index = index_of(X)
+    return None if index is None else list(index)
 
 
 def counts_rows(index):

@@ -10,7 +10,6 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import GridSearchCV, TimeSeriesSplit, cross_val_score
 
 from sk_stormc import CompositionalPortfolio
@@ -230,6 +229,14 @@ def test_texts_that_are_dates_have_the_order_of_the_dates(days, form):
             fit(X.sample(frac=1, random_state=0), **params)
 
 
+def test_rows_of_a_dask_frame_in_descending_order_are_refused():
+    dask = pytest.importorskip("dask.dataframe")
+    X = frame()
+    same(fit(dask.from_pandas(X, npartitions=2), half_life=20), fit(X, half_life=20))
+    with pytest.raises(ValueError, match="descend"):
+        fit(dask.from_pandas(X[::-1], npartitions=2, sort=False), half_life=20)
+
+
 def test_texts_with_years_that_cannot_be_read_are_refused_where_order_counts():
     months = ["janvier", "mars", "mai", "juillet", "septembre", "novembre"]
     X = frame(pd.Index([f"{1 + k % 20} {months[k // 20]} 2018" for k in range(120)]))
@@ -283,7 +290,7 @@ def test_chunks_go_on_from_the_last_label(kind, params):
     def stream(*chunks):
         portfolio = CompositionalPortfolio(constraint="long_only", random_state=0, **params)
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ConvergenceWarning)
+            warnings.simplefilter("ignore")  # of a window that is not full, and of chunks without names
             for chunk in chunks:
                 portfolio.partial_fit(chunk)
         return portfolio
