@@ -94,6 +94,8 @@ class Fit:
         The random numbers of the fit. A resumed fit draws the same numbers again.
     progress : Progress
     has_callbacks : bool
+    pass_ifo : int
+        IFO of a pass over the data of the last run.
     """
 
     def __init__(self, estimator, solver, X, y=None, before=None, **metadata):
@@ -132,7 +134,7 @@ class Fit:
 
     def _begin(self):
         """Prepare the callbacks. A Checkpoint needs parameters that can be compared."""
-        self._context = self._task = None
+        self._context = self._task = self.pass_ifo = None
         self._opened = False
         callbacks = callbacks_of(self.estimator)
         self.has_callbacks = bool(callbacks)
@@ -144,6 +146,7 @@ class Fit:
     def run(self, solver, problem, x0=None, *, attributes=None, show=None, n_before=0, **kwargs):
         """Run the solver, or continue the corresponding run of the resumed fit. Iterations begin after ``n_before``."""
         progress = self.progress
+        self.pass_ifo = 2 * problem.n_inner + problem.n_outer
         number = len(progress.runs)
         state = self._states[number] if number < len(self._states) else None
         self._open()
