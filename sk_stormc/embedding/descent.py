@@ -60,6 +60,7 @@ class Divergence:
 
     def __init__(self, P, d, dof=1.0, joint=False):
         self.n, self.d, self.dof, self.kernel = P.shape[0], d, dof, StudentT(dof)
+        self.n_inner = self.n_outer = self.n  # components of g and of f
         self.exaggeration = 1.0  # of the last stage
         P.sort_indices()
         P.eliminate_zeros()

@@ -94,13 +94,15 @@ class Fit:
     Attributes
     ----------
     has_callbacks : bool
+    pass_ifo : int
+        IFO of a pass over the data of the last run.
     """
 
     def __init__(self, estimator, progress, rng, before=None, X=None, y=None, **metadata):
         self.estimator, self.progress, self.rng, self.before = estimator, progress, rng, before
         self.X, self.y, self.metadata = X, y, metadata
         self._states = [] if before is None else list(before.runs)
-        self._context = self._task = None
+        self._context = self._task = self.pass_ifo = None
         self._opened = False
         callbacks = callbacks_of(self.estimator)
         self.has_callbacks = bool(callbacks)
@@ -143,6 +145,7 @@ class Fit:
     def run(self, solver, problem, x0=None, *, attributes=None, show=None, n_before=0, **kwargs):
         """Run the solver, or continue the corresponding run of the resumed fit. Iterations begin after ``n_before``."""
         progress = self.progress
+        self.pass_ifo = 2 * problem.n_inner + problem.n_outer
         number = len(progress.runs)
         state = self._states[number] if number < len(self._states) else None
         self._open()
