@@ -104,7 +104,8 @@ class Continuation:
         check_number("learning_rate", learning_rate, low=0, inclusive=False, words=(None,))
         check_int("record_every", record_every, low=1, words=("auto",))
         every = None if record_every == "auto" else record_every
-        stage = Stage(n_iter, float(exaggeration), on=True, asked=True, learning_rate=learning_rate, record_every=every)
+        rate = None if learning_rate is None else float(learning_rate)
+        stage = Stage(int(n_iter), float(exaggeration), on=True, asked=True, learning_rate=rate, record_every=every)
         method = self._method(len(self.embedding_))
         if learning_rate is not None and isinstance(method, LBFGS):
             raise ValueError(f"learning_rate must be None for {method!r}, which has none; got {short(learning_rate)}")

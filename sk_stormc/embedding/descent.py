@@ -59,7 +59,8 @@ class Divergence:
     """
 
     def __init__(self, P, d, dof=1.0, joint=False):
-        self.n, self.d, self.dof, self.kernel = P.shape[0], d, dof, StudentT(dof)
+        self.n, self.d, self.dof = P.shape[0], d, float(dof)
+        self.kernel = StudentT(self.dof)
         self.n_inner = self.n_outer = self.n  # components of g and of f
         self.exaggeration = 1.0  # of the last stage
         P.sort_indices()
@@ -67,7 +68,7 @@ class Divergence:
         self.graph = Graph(P if joint else P / self.n)
         self.edges = self.graph.edges
         self.weight = self.edges.weight.sum() / self.n  # of a point
-        self.mesh = Mesh(dof=dof) if d <= 2 and self.n > SMALL else None
+        self.mesh = Mesh(dof=self.dof) if d <= 2 and self.n > SMALL else None
         self.pairs = AllPairs(self.n)
         p = self.edges.weight[self.edges.weight > 0] / 2  # the smallest may have underflowed
         self.negentropy = 2 * float(p @ np.log(p))
@@ -81,13 +82,12 @@ class Divergence:
         if self.mesh is not None and self.mesh.pays(x):
             Z, forces = self.mesh(x)
         else:
-            Z, forces = self.pairs(x, self.kernel.dof)
+            Z, forces = self.pairs(x, self.dof)
         return x.dtype.type(Z), forces
 
     def value(self, Z, w):
         """The divergence, from Z and the kernel w of each edge."""
-        attraction = -self.kernel.dof * self.edges.total(lambda some: np.log(w[some]))
-        return attraction + float(np.log(Z, dtype=float)) + self.negentropy
+        return -self.dof * self.edges.log_sum(w) + float(np.log(Z, dtype=float)) + self.negentropy
 
     def at(self, x):
         """The divergence of a map, as records have it."""

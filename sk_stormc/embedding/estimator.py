@@ -72,10 +72,14 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Continuati
         kernel of a distance d is (1 + d^2 / dof)^-dof. (scikit-learn's kernel has the power (dof + 1) / 2 instead. The
         two agree for dof = 1.) Values below 1 split clusters into finer ones. With values below 0.5 the best map
         can be so wide that the steps do not reach its width; the fit then warns.
-    solver : str or CompositionalSolver, default="storm-c"
-        One of "storm-c", "storm-c-paper", "sarah-c", "civr", "vrsc-pg", "scvr", "scgd", "acc-scgd", "asc-pg" and
-        "lbfgs", or an instance. "storm-c-paper" uses the paper's unscaled steps, which hardly move the points. "lbfgs"
-        uses the exact gradient and is suitable for up to a few thousand points.
+    solver : str or CompositionalSolver, default="auto"
+        "auto" is a preconditioned gradient descent with momentum, whose sums over all pairs of points are exact, or
+        computed on a mesh. It draws nothing, so that all seeds give the same map. For "gaussian", and for more than
+        1024 points in three or more dimensions, it is "storm-c", which samples pairs. The other values are solvers of
+        compositional problems: "storm-c", "storm-c-paper", "sarah-c", "civr", "vrsc-pg", "scvr", "scgd", "acc-scgd",
+        "asc-pg" and "lbfgs", or an instance. "storm-c-paper" uses the paper's unscaled steps, which hardly move the
+        points. "lbfgs" uses the exact gradient and is suitable for up to a few thousand points.
+        ``set_params(solver__...)`` replaces "auto" by "storm-c".
     init : {"auto", "pca", "spectral", "random"} or ndarray of shape (n_samples, n_components), default="auto"
         Initial positions of the points. "pca" uses principal components. "spectral" uses the leading nontrivial
         eigenvectors of the random walk on the neighbour graph. "auto" is "pca" for features, and "spectral" for
@@ -116,8 +120,9 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Continuati
         Factor of the attraction in the other iterations, at least 1. Larger values make clusters denser and move
         connected clusters closer together. Reported divergences do not include this factor.
     tol : float, "auto" or None, default="auto"
-        Passed to the solver. None means the default of the solver. "auto" runs all iterations, except for L-BFGS, which
-        uses its default.
+        Tolerance, relative to the length of the gradient at the beginning of a stage. "auto" runs all iterations, since
+        the learning rate must decrease to 0, except for L-BFGS, which uses its default. None means the default of the
+        solver, and for solver="auto" the same as "auto".
     transform_perplexity : float, default=None
         Perplexity of new samples in `transform`, which uses 3 transform_perplexity + 1 of their nearest neighbours. It
         is lowered if there are fewer neighbours. None means 15, or `perplexity` if that is smaller.
@@ -130,7 +135,8 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Continuati
         neighbours, the affinities and the initialization have been computed. All lines show the seconds since the
         beginning.
     random_state : int, RandomState instance or None, default=None
-        Seed of the batches, and of a random initialization. Results are bit-for-bit reproducible for a given seed.
+        Seed of the batches of a solver, and of a random initialization. Results are bit-for-bit reproducible for a
+        given seed.
     n_jobs : int, default=None
         Number of threads of `fit` and `transform`. None means 1, and -1 means all processors. The result does not
         depend on it. BLAS is limited to one thread during these calls.
@@ -155,6 +161,8 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Continuati
     ifo_ : ndarray of shape (n_records,)
         Number of oracle calls (IFO, Lemma 3.1) up to each record. Pairs that are summed exactly count as their fraction
         of all pairs.
+    solver_ : str or CompositionalSolver
+        The method that was run: "descent", which is that of solver="auto", or a solver.
     stop_reason_ : {"converged", "max_iter", "max_ifo", "non_finite", "interrupted", "callback"}
         Why the run ended. "callback" means that a callback ended it.
     neighbor_recall_ : float
@@ -422,13 +430,15 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Continuati
 
         With tol="auto" all iterations are made, because the learning rate must decrease to 0.
         """
-        max_iter, tol = (None if value == "auto" else value for value in (self.max_iter, self.tol))
+        max_iter, tol = None if self.max_iter == "auto" else self.max_iter, None if self.tol == "auto" else self.tol
         if self.solves_itself() and draws_nothing(self._kernel(), n, self.n_components):
             return Descent(max_iter, tol or 0.0)
         solver = get_solver("storm-c" if self.solves_itself() else self.solver)
         if self.tol == "auto" and not isinstance(solver, LBFGS):
             tol = 0.0
-        given = {"max_iter": max_iter, "tol": tol}
-        solver.set_params(**{name: value for name, value in given.items() if value is not None})
+        if max_iter is not None:
+            solver.set_params(max_iter=max_iter)
+        if tol is not None:
+            solver.set_params(tol=tol)
         solver.validate()
         return solver

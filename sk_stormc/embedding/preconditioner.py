@@ -117,10 +117,12 @@ class Aggregates:
         factor = self._factor(c, mu)
 
         def solve(r):
-            sums = np.stack(each(lambda row: self._sum @ row, r, r.size), axis=1)
+            sums, out = np.empty((self.m, len(r)), r.dtype), np.empty_like(r)
+            for k, row in enumerate(r):
+                sums[:, k] = self._sum @ row
             coarse = np.ascontiguousarray(cho_solve(factor, sums, check_finite=False).T, r.dtype)
-            out = np.empty_like(r)
-            each(lambda k: coarse[k].take(self.label, out=out[k], mode="clip"), range(len(r)), r.size)
+            for row, of_groups in zip(out, coarse, strict=True):
+                of_groups.take(self.label, out=row, mode="clip")
             return out
 
         return solve

@@ -321,7 +321,7 @@ class SNEProblem(CompositionalProblem):
         near = self._near()
         rows, w = near.at(x)
         if not self.per_point:
-            return -self.dof * self.edges.total(lambda some: np.log(w[some]))
+            return -self.dof * self.edges.log_sum(w)
         return float(self.edges.weight @ self.edges.squares(rows, near.buffer("phi", x.dtype)))
 
     def gradient(self, x):

@@ -49,6 +49,7 @@ class Stage:
 
 def new_stages(n_iter, early, exaggeration=1.0, record_every=None):
     """The stages of a new fit."""
+    n_iter, early, exaggeration = int(n_iter), float(early), float(exaggeration)  # NumPy's would widen float32 arrays
     n_early = min(n_iter // EARLY_PART, EARLY_MOST) if early > 1 else 0
     first = [Stage(n_early, early, early=True, held=1.0, record_every=record_every)] if n_early else []
     return [*first, Stage(n_iter - n_early, exaggeration, record_every=record_every)]
@@ -65,7 +66,7 @@ def further_stages(before, max_iter, exaggeration=1.0, record_every=None):
             f"max_iter must be at least {had} for resume, got {max_iter}: the fit had so many iterations, and its "
             "learning rate is 0 at the last of them"
         )
-    return [*stages, Stage(max_iter - had, exaggeration, on=True, record_every=record_every)]
+    return [*stages, Stage(int(max_iter - had), float(exaggeration), on=True, record_every=record_every)]
 
 
 class Lines:

@@ -106,10 +106,15 @@ class Fit:
         self._opened = False
         callbacks = callbacks_of(self.estimator)
         self.has_callbacks = bool(callbacks)
-        if any(isinstance(callback, KeepsFits) for callback in callbacks):
-            for name, description in self.progress.parameters.items():
-                if UNKNOWN in description:
-                    check_unchanged(name, description, description, "a Checkpoint", "")
+        for callback in callbacks:
+            if isinstance(callback, KeepsFits):
+                self._check_that_parameters_can_be_kept()
+
+    def _check_that_parameters_can_be_kept(self):
+        """Raise a ValueError for parameters that cannot be compared with those of a resumed fit."""
+        for name, description in self.progress.parameters.items():
+            if UNKNOWN in description:
+                check_unchanged(name, description, description, "a Checkpoint", "")
 
     @classmethod
     def of_data(cls, estimator, solver, X, y=None, before=None, **metadata):

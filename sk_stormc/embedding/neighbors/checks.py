@@ -95,7 +95,9 @@ def check_metric_of_data(metric, metric_params, X):
 
 def parameters_of(metric, metric_params):
     """A copy of the parameters of the metric, with a covariance replaced by its inverse."""
-    params = {name: np.copy(v) if isinstance(v, np.ndarray) else v for name, v in (metric_params or {}).items()}
+    if not metric_params:
+        return {}
+    params = {name: np.copy(v) if isinstance(v, np.ndarray) else v for name, v in metric_params.items()}
     if metric == "mahalanobis" and "V" in params:
         V = params.pop("V")
         params.setdefault("VI", np.linalg.inv(V))

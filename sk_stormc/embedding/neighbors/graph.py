@@ -168,13 +168,14 @@ def spread_ties(search, distances, neighbors):
     tied = (distances == last[:, None]).sum(axis=1)
     rows, chance = np.flatnonzero((2 * tied >= k) & (last > 0)), []
     size = max(1, BLOCK // n)
-    for some in (rows[start : start + size] for start in range(0, len(rows), size)):
+    for start in range(0, len(rows), size):
+        some = rows[start : start + size]
         for row, to_others in zip(some, _to_all(search, some), strict=True):
             equal = np.flatnonzero(np.abs(to_others - last[row]) <= SAME * last[row])
             equal, count = equal[equal != row], tied[row]
             if len(equal) > count:
-                start = GOLDEN * row % 1
-                neighbors[row, k - count :] = equal[((np.arange(count) + start) * len(equal) / count).astype(int)]
+                begin = GOLDEN * row % 1
+                neighbors[row, k - count :] = equal[((np.arange(count) + begin) * len(equal) / count).astype(int)]
                 if 2 * len(equal) > n:
                     chance.append(row)
     return chance
