@@ -55,7 +55,8 @@ def compare_solvers(
     n_seeds : int, default=5
         Number of runs of each solver.
     max_ifo : int, default=None
-        Maximum number of oracle calls (IFO) of each run. None means each solver's own limit.
+        Maximum number of oracle calls (IFO) of each run. None means each solver's own limit. Methods that only the
+        estimator has are not limited.
     gaps : sequence of float, default=(1e-2, 1e-3, 1e-4)
         Gaps to the optimum, relative to the gap at the start. The table has the passes and the seconds to the first
         record with such a gap.
@@ -184,7 +185,6 @@ def _runner(target, X, y, fit_params, gradient):
             seed=seed,
             seconds=seconds,
             gradient_norm=watch.gradient_norms_at(ifo) if gradient else None,
-            pass_ifo=watch.pass_ifo or int(ifo[-1]),
             warnings=tuple(str(w.message) for w in caught),
             **curves,
         )
@@ -197,7 +197,8 @@ def _minimized(problem, solver, seed, X, y, params, watch):
     if result.stop_reason == StopReason.INTERRUPTED:
         raise KeyboardInterrupt
     names = ("loss_curve", "ifo", "record_iterations", "n_evaluations", "n_iter", "stop_reason")
-    return {name: result[name] for name in names} | {"objective_label": "objective"}
+    pass_ifo = 2 * problem.n_inner + problem.n_outer
+    return {name: result[name] for name in names} | {"objective_label": "objective", "pass_ifo": pass_ifo}
 
 
 def _fitted(estimator, solver, seed, X, y, params, watch):
@@ -207,9 +208,10 @@ def _fitted(estimator, solver, seed, X, y, params, watch):
     with watch.timing():
         model.fit(X, y, **params)
     fitted = {name: vars(model)[f"{name}_"] for name in ("loss_curve", "ifo", "n_evaluations", "n_iter", "stop_reason")}
-    iterations = model.recorded()["iterations"]
+    recorded = model.recorded()
+    iterations = recorded["iterations"]
     fitted["record_iterations"] = watch.iterations_at(model.ifo_) if iterations is None else iterations
-    return fitted | {"objective_label": model.objective_label}
+    return fitted | {"objective_label": model.objective_label, "pass_ifo": recorded["pass_ifo"]}
 
 
 def _has_many_minima(target):

@@ -74,11 +74,6 @@ class Watch:
     def _keep(self, ifo, iteration, seconds, x):
         self.records.append((ifo, iteration, seconds, x if self.keep_points else None))
 
-    @property
-    def pass_ifo(self):
-        """IFO of a pass, or None without a run."""
-        return None if self.problem is None else 2 * self.problem.n_inner + self.problem.n_outer
-
     def _at(self, ifo):
         """The first record at or after each IFO. The last record is that of the returned point."""
         seen = [record[0] for record in self.records]

@@ -257,7 +257,7 @@ class ActionValueEstimator(FittedActionValues):
         elif changes is None:
             problem, spread = problem_of(sums, log, done, chances, ridge)
             self._accept(solver, problem)
-            fit = Fit(self, solver, X, y, before, action=action, **given._asdict())
+            fit = Fit.of_data(self, solver, X, y, before, action=action, **given._asdict())
             result = fit.run(solver, problem, verbose=self.verbose, attributes=lambda x: values(spread(x)))
             w = spread(result.x)
 

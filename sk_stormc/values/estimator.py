@@ -274,7 +274,7 @@ class BellmanValueEstimator(FittedValues):
         else:
             problem = value_problem(objective, log.rows, visited, log.leads_to, self.gamma, alpha)
             self._accept(solver, problem)
-            fit = Fit(self, solver, X, y, before, **given._asdict())
+            fit = Fit.of_data(self, solver, X, y, before, **given._asdict())
             result = fit.run(solver, problem, verbose=self.verbose, attributes=values)
             x = result.x
         if result is None and not np.any(alpha):
