@@ -13,17 +13,12 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from sk_stormc.engine import CompositionalSolver
 from sk_stormc.fitting.estimator import CompositionalEstimator, only_if
 from sk_stormc.fitting.runs import Fit, with_fit
-<<<<<<< HEAD
 from sk_stormc.portfolio.constraints import penalty_of, warn_of_no_constraint
 from sk_stormc.portfolio.exact.fit import conclude_exact, exact_method, run_exact
 from sk_stormc.portfolio.exact.newton import can_solve
 from sk_stormc.portfolio.exact.ratio import ratio_at
 from sk_stormc.portfolio.iterative import conclude_iterative, run_iterative
-from sk_stormc.portfolio.labels import series_of
-=======
-from sk_stormc.portfolio.constraints import penalty_of, say_what_limits
 from sk_stormc.portfolio.labels import check_row_labels, series_of
->>>>>>> main
 from sk_stormc.portfolio.metrics import has_failed
 from sk_stormc.portfolio.returns import check_ascending, check_returns, faded, warn_of_prices, with_benchmark
 from sk_stormc.portfolio.risk.mean_risk import MEASURES, PortfolioProblem, check_parameters, is_proportional
