@@ -12,7 +12,7 @@ from sk_stormc.portfolio.exact.linear_programs import one_sided
 from sk_stormc.portfolio.labels import aligned
 from sk_stormc.portfolio.linear_constraints import Linear, linear_of
 from sk_stormc.portfolio.returns import column_of, without
-from sk_stormc.portfolio.risk.mean_risk import is_proportional
+from sk_stormc.portfolio.risk import MEASURES
 from sk_stormc.utils.validation import as_numbers, check_number, is_real, is_word, short
 from sk_stormc.utils.warnings import warn
 
@@ -129,7 +129,7 @@ def check_size(portfolio, penalty):
     """
     ratio, within = portfolio.objective == "ratio", portfolio.max_risk is not None
     least = is_real(portfolio.risk_aversion) and portfolio.risk_aversion == np.inf and not (ratio or within)
-    if not (least or ratio or is_proportional(portfolio.risk_measure)):
+    if not (least or ratio or MEASURES[portfolio.risk_measure].power == 1):
         return
     trades = False
     if isinstance(penalty, LinearlyConstrained):

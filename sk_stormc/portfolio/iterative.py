@@ -9,7 +9,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from sk_stormc.engine.results import changed, joined
 from sk_stormc.portfolio.exact.fit import dual_gap, is_cheap, slope_gap
-from sk_stormc.portfolio.risk.tail import LevelProblem
+from sk_stormc.portfolio.level import LevelProblem
 from sk_stormc.solvers import StopReason
 from sk_stormc.utils.warnings import warn
 
@@ -109,7 +109,7 @@ def _warm_start(portfolio, problem, fit):
     return problem.start_at(portfolio.weights_), last.runs[-1].first_residual if same else None
 
 
-def run_iterative(portfolio, solver, problem, penalty, fit):
+def run_iterative(portfolio, solver, problem, fit):
     """Run the solver. Return the result, its weights and an upper bound of its gap."""
     x0, first_residual = _warm_start(portfolio, problem, fit)
     n_assets = problem.returns.shape[1]
@@ -122,9 +122,9 @@ def run_iterative(portfolio, solver, problem, penalty, fit):
         result, gap = run_in_stages(run, solver, problem, x0)
     else:
         result = run(solver, problem, x0, first_residual=first_residual)
-        gap = slope_gap(problem, penalty, result.x)
+        gap = slope_gap(problem, result.x)
     weights = problem.weights_of(result.x)
-    return result, weights, dual_gap(problem, penalty, weights, gap) if gap > 0 else gap
+    return result, weights, dual_gap(problem.task, weights, gap) if gap > 0 else gap
 
 
 def conclude_iterative(portfolio, solver, problem, result):
@@ -136,7 +136,7 @@ def conclude_iterative(portfolio, solver, problem, result):
     else:
         portfolio._conclude(solver, result, instead)
     size = problem.typical_risk() if staged else abs(result.fun)
-    tight = is_cheap(problem, problem.of_weights if staged else problem.penalty)  # other bounds are loose
+    tight = is_cheap(problem.task)  # other bounds are loose
     if result.stop_reason == StopReason.CONVERGED and tight and gap > max(NOTABLE, 10 * tol) * size:
         warn(
             f"CompositionalPortfolio has converged to tol={tol:g}, but its objective {result.fun:.6g} may be above its "

@@ -11,9 +11,10 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from sk_stormc.portfolio.exact.feasible_set import FeasibleSet
-from sk_stormc.portfolio.exact.newton import Optimum, solve_portfolio
-from sk_stormc.portfolio.exact.quadratic import Sums, solve_quadratic
-from sk_stormc.portfolio.risk.mean_risk import PortfolioProblem
+from sk_stormc.portfolio.exact.program import Optimum, solve_portfolio
+from sk_stormc.portfolio.exact.quadratic import solve_quadratic
+from sk_stormc.portfolio.mean_risk import MeanRisk
+from sk_stormc.portfolio.sums import Sums
 
 __all__ = ["MomentStream"]
 
@@ -181,12 +182,10 @@ class MomentStream:
     def _exact(self, stop):
         """The optimal weights for all rows up to row ``stop``, by Newton's method."""
         moments, (rows, p) = self.moments, self._there(stop)
-        confidence = 1 - moments.tail if moments.measure == "cvar" else -math.expm1(-moments.allowed)
-        options = {"confidence": confidence, "sample_weight": p, "penalty": self.penalty}
         aversion = moments.risk_weight if moments.return_weight else math.inf
-        problem = PortfolioProblem(rows + self.origin, aversion, risk_measure=moments.measure, **options)
+        task = MeanRisk.of(rows + self.origin, moments.measure, aversion, p, self.penalty)
         start = self.weights if self.penalty is None else self.penalty.project(self.weights)
-        return solve_portfolio(problem, self.penalty, start)
+        return solve_portfolio(task, start)
 
     def _solver(self, w):
         """A function that solves a quadratic program. Each call starts from the solution of the last call."""

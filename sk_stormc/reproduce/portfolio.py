@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from sk_stormc.datasets.gaussian_returns import make_gaussian_returns
-from sk_stormc.portfolio.risk.mean_risk import PortfolioProblem
+from sk_stormc.portfolio.compositional import PortfolioProblem
 from sk_stormc.reproduce.files import add_data_arguments, read_returns
 from sk_stormc.reproduce.runner import Case, check_methods, draw_runs, progress_line, run_methods, summarize
 from sk_stormc.solvers import minimize

@@ -11,7 +11,7 @@ from functools import partial
 import numpy as np
 
 from sk_stormc.datasets.french import fetch_french_portfolios
-from sk_stormc.portfolio.risk.mean_risk import PortfolioProblem
+from sk_stormc.portfolio.compositional import PortfolioProblem
 from sk_stormc.reproduce.portfolio import minimum
 from sk_stormc.reproduce.runner import Case, check_methods, draw_runs, progress_line, run_methods, summarize
 from sk_stormc.streams.problem import StreamingProblem

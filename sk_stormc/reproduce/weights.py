@@ -7,7 +7,7 @@ import csv
 
 from sk_stormc.portfolio.estimator import CompositionalPortfolio
 from sk_stormc.portfolio.linear_constraints import linear_of
-from sk_stormc.portfolio.risk.mean_risk import RISK_MEASURES
+from sk_stormc.portfolio.risk import MEASURES
 from sk_stormc.reproduce.files import add_data_arguments, read_returns, result_file
 
 __all__ = ["add_arguments", "report"]
@@ -18,7 +18,7 @@ def add_arguments(parser):
     add_data_arguments(parser, required=True, unit="guess")
     add = parser.add_argument
     add(
-        "--risk-measure", choices=RISK_MEASURES, default="variance", help="what is meant by risk (default: %(default)s)"
+        "--risk-measure", choices=MEASURES, default="variance", help="what is meant by risk (default: %(default)s)"
     )
     add(
         "--risk-aversion",

@@ -50,6 +50,7 @@ class Solution:
     dual_E: np.ndarray  # multipliers of E x = e
     n_iter: int = 0
     done: bool = False  # whether residuals and complementarity are below the tolerance
+    at_vertex: bool = False  # whether it is a vertex of a linear program, where weights at bounds are exactly there
 
 
 @dataclass

@@ -1,20 +1,15 @@
-"""Linear programs of the second-order method: presolve, minima of linear functions, and drawdowns."""
-
-from dataclasses import dataclass
+"""Linear programs of the exact methods: presolve, and minima of linear functions."""
 
 import numpy as np
 from scipy import sparse
 from scipy.linalg import qr
 from scipy.optimize import linprog
 
-from sk_stormc.portfolio.exact.interior_point import Solution
-
-__all__ = ["Drawdowns", "minimise_linear", "one_sided", "presolve", "solve_linear_program"]
+__all__ = ["minimise_linear", "one_sided", "presolve"]
 
 ROOM = 1e-7  # slack, in units of a typical weight, below which an inequality is tight
 ROUNDS = 20  # iterations of the presolve
 TIGHT = 1e-9  # multiplier above which an inequality of the presolve is tight
-NEAR = 1e-9  # distance from a bound, in units of the variables, below which a variable is at the bound
 
 
 def one_sided(A, lower, upper):
@@ -123,83 +118,3 @@ def _by_linear_program(feasible, c, low, high, weight):
         method="highs",
     )
     return program.x[:n] if program.x is not None else np.full(n, np.nan)
-
-
-@dataclass
-class Drawdowns:
-    """A term of a `Program`: risk_weight times the mean of the deepest ``tail`` of the drawdowns of the path Q v.
-
-    The term is the maximum of slope @ (-Q v) over the dual feasible slopes, which `allowed` leaves unchanged.
-    """
-
-    Q: np.ndarray
-    p: np.ndarray  # weights of the periods, of sum 1
-    risk_weight: float
-    tail: float
-
-    def allowed(self, slope):
-        """The slope, scaled down if it is dual infeasible because of rounding, so that it gives a lower bound of the
-        term.
-
-        With multipliers m_t >= 0 of D_t >= D_{t-1} - y_t, the dual weight of D_t is m_t - m_{t+1}. It is at most
-        risk_weight p_t / tail, and the sum of the dual weights is at most risk_weight.
-        """
-        slope = np.maximum(slope, 0.0)
-        of_drawdown = np.maximum(slope - np.append(slope[1:], 0.0), 0.0)
-        most = np.maximum(self.risk_weight * self.p / self.tail, 1e-300)
-        return slope / max(1.0, of_drawdown.sum() / self.risk_weight, float((of_drawdown / most).max()))
-
-    def bound(self, slope, n):
-        """A linear lower bound of the term: its constant, and its coefficients of shape (n,)."""
-        return 0.0, np.pad(-(self.allowed(slope) @ self.Q), (0, n - self.Q.shape[1]))
-
-
-def solve_linear_program(program):
-    """Minimise a `Program` whose smooth part is linear and whose hinges have no quadratic cost, with HiGHS.
-
-    The variables are x, the drawdowns, their level s, the excesses over s, and one variable for each hinge.
-    """
-    path, *kinks = program.hinges
-    n, (T, d) = len(program.low), path.Q.shape
-    step = sparse.eye_array(T) - sparse.diags_array([np.ones(T - 1)], offsets=[-1], shape=(T, T))  # D_t - D_{t-1}
-    of_A, rhs_of_A, index, sign = one_sided(program.A, program.lower, program.upper)
-    none = [None] * len(kinks)
-    blocks = [
-        [sparse.csr_array(np.pad(-path.Q, ((0, 0), (0, n - d)))), -step, None, None, *none],
-        [None, sparse.eye_array(T), sparse.csr_array(-np.ones((T, 1))), -sparse.eye_array(T), *none],
-        [of_A, None, None, None, *none],
-    ]
-    rhs = [np.zeros(T), np.zeros(T), rhs_of_A]
-    for k, kink in enumerate(kinks):
-        m = len(kink.rows)
-        rows = sparse.csr_array((np.ones(m), (np.arange(m), kink.rows)), shape=(m, n))
-        of_kinks = [-sparse.eye_array(m) if j == k else None for j in range(len(kinks))]
-        blocks.append([rows, None, None, None, *of_kinks])
-        rhs.append(-kink.shift)
-    _, slope, _ = program.smooth(np.zeros(n))
-    of_excess = path.risk_weight * path.p / path.tail
-    cost = np.concatenate([slope, np.zeros(T), [path.risk_weight], of_excess, *(kink.cost for kink in kinks)])
-    others = len(cost) - n
-    lp = linprog(
-        cost,
-        sparse.block_array(blocks, format="csr"),
-        np.concatenate(rhs),
-        sparse.csr_array(np.pad(program.E, ((0, 0), (0, others)))) if len(program.E) else None,
-        program.e if len(program.E) else None,
-        bounds=np.c_[np.r_[program.low, np.zeros(others)], np.r_[program.high, np.full(others, np.inf)]],
-        method="highs",
-    )
-    if lp.x is None:
-        return None
-    x, parts = lp.x[:n], np.split(-lp.ineqlin.marginals, np.cumsum([len(of) for of in rhs])[:-1])
-    return Solution(
-        x,
-        slope=[parts[0], *(np.maximum(part, 0.0) for part in parts[3:])],
-        dual_A=np.bincount(index, sign * parts[2], len(program.A)),
-        active_rows=np.zeros(len(program.A), dtype=bool),
-        active_bounds=(np.abs(x - program.low) <= NEAR) | (np.abs(x - program.high) <= NEAR),
-        at_kink=[np.zeros(T, bool), *(np.abs(kink.at(x)) <= NEAR for kink in kinks)],
-        dual_E=-lp.eqlin.marginals if len(program.E) else np.zeros(0),
-        n_iter=int(lp.nit),
-        done=True,
-    )

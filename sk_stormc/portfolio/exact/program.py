@@ -1,18 +1,83 @@
-"""The scaled objective of a portfolio as a program of the interior-point method, for each risk measure."""
+"""The program of a portfolio: its scaled objective for the interior-point method, the solution, and a bound of its gap.
+
+The risk is a smooth function of the centred returns, or a sum of hinges, and the mean return is a linear term. A shift
+of all returns therefore changes only the linear term. Returns and weights are scaled so that the numbers in the program
+are of order one for any unit of the returns.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import xlogy
 
-from sk_stormc.portfolio.exact.feasible_set import AROUND, FeasibleSet
-from sk_stormc.portfolio.exact.interior_point import Hinges, Program
-from sk_stormc.portfolio.exact.linear_programs import Drawdowns
-from sk_stormc.portfolio.risk.mean_risk import MEASURES
+from sk_stormc.core.penalties import L1, Box, Simplex
+from sk_stormc.portfolio.exact.feasible_set import AROUND, FeasibleSet, LinearlyConstrained, TradingCosts
+from sk_stormc.portfolio.exact.interior_point import Hinges, Program, interior_point
 
-__all__ = ["FORMULATIONS", "Scaled", "in_dual_ball", "is_allowed", "largest_loss", "without_losses"]
+__all__ = [
+    "COLDEST",
+    "Formulation",
+    "Optimum",
+    "Scaled",
+    "can_solve",
+    "gram",
+    "last_feasible",
+    "on_bounds",
+    "solve_portfolio",
+    "tilted",
+]
+
+COLDEST = 1e-7  # lower bound of the level of "evar" and of roots, in standard deviations of the portfolio's return
+LARGEST = 4096  # number of assets above which a Hessian needs more than 128 MB
+MEMORY = 2**26  # largest number of returns, half a gigabyte
+COST = 2**36  # largest number of products in a Hessian, which take some seconds
+MET = 1e-15  # rounding of a sum of weights, relative to their size
+NEGLIGIBLE = 1e-9  # change of the scaled objective, per scaled weight, for which an asset is not added
+FAR = 1e8  # weights, relative to a typical one, that count as infinite
+
+
+class Formulation(NamedTuple):
+    """A risk minus the expected return, as a function of x = (v, level): the terms of a `Program`.
+
+    The function is linear @ x + x @ quadratic @ x / 2, or a smooth function that is not quadratic, plus the hinges.
+    """
+
+    linear: np.ndarray | None = None
+    quadratic: np.ndarray | None = None
+    curved: Callable | None = None  # value, gradient and Hessian
+    hinges: list = []
+    level: float | None = None  # the initial value of a level variable, if there is one, and its lower bound
+    lowest: float | None = None
+    rows: np.ndarray | None = None  # linear constraints rows @ x <= 0 that belong to the risk
+
+
+def quadratic(c, H):
+    """The function c @ x + x @ H @ x / 2, with its gradient and Hessian. H is None for a linear function."""
+    if H is None:
+        zero = np.zeros((len(c), len(c)))
+        return lambda x: (float(c @ x), c, zero)
+
+    def function(x):
+        Hx = H @ x
+        return float(0.5 * x @ Hx + c @ x), Hx + c, H
+
+    return function
+
+
+def gram(Q, weight):
+    """sum_i weight_i q_i q_i^T, as a product A.T @ A, which numpy computes with half the work."""
+    root = np.sqrt(weight)[:, None] * Q
+    return root.T @ root
+
+
+def tilted(p, e):
+    """The weights p exp(e), divided by their sum, and the logarithm of this sum."""
+    top = e.max()
+    q = p * np.exp(e - top)
+    total = q.sum()
+    q /= total
+    return q, np.log(total) + top
 
 
 @dataclass
@@ -22,7 +87,6 @@ class Scaled:
     It is -expected_return @ v plus risk_weight times the risk of Q v, plus the costs of the feasible set.
     """
 
-    problem: object
     feasible: FeasibleSet
     Q: np.ndarray  # returns, divided by their median deviation, and centred if a shift changes the risk by a constant
     p: np.ndarray  # weights of the periods, of sum 1
@@ -34,39 +98,38 @@ class Scaled:
     offset: float  # constant part of the objective, which the budget determines
 
     @classmethod
-    def of(cls, problem, feasible):
-        """The scaled objective of a problem."""
-        R = np.asarray(problem.returns, float)
-        p = np.full(len(R), 1 / len(R)) if problem.weights is None else np.asarray(problem.weights, float)
+    def of(cls, task, feasible):
+        """The scaled objective of a task."""
+        R, measure = np.asarray(task.returns, float), task.measure
+        p = np.full(len(R), 1 / len(R)) if task.p is None else np.asarray(task.p, float)
         mean = p @ R
-        traits = MEASURES[problem.risk_measure]
         Q = R - mean
         deviation = np.sqrt(p @ Q**2)
         varying = deviation > 1e-13 * np.abs(R).max(axis=0)
         Q[:, ~varying] = 0.0
         unit = float(np.median(deviation[varying])) if varying.any() else float(np.abs(mean).max()) or 1.0
-        Q = (R if traits.shift is None else Q) / unit
-        risk_weight, size = problem._risk_weight, feasible.size() or np.inf
+        Q = (R if measure.shift is None else Q) / unit
+        risk_weight, size = task.risk_weight, feasible.size() or np.inf
         # if only the risk restricts the weights, they may be far below the bounds
         around_zero = not feasible.budget and ((feasible.low <= 0) & (feasible.high >= 0)).all()
-        if around_zero and traits.power != 1 and problem._return_weight:
+        if around_zero and measure.power != 1 and task.return_weight:
             reward = max(1.0, float((np.abs(mean) / np.maximum(deviation, unit)).max()))
             size = min(size, reward / (unit * risk_weight))
         size = size if np.isfinite(size) else 1.0
         unit_of_return = unit * size
         # a quadratic risk is proportional to the square of the weights
-        rate = risk_weight if traits.power == 1 else risk_weight * unit_of_return
-        return_weight = problem._return_weight - risk_weight * (traits.shift or 0.0)
+        rate = risk_weight if measure.power == 1 else risk_weight * unit_of_return
+        return_weight = task.return_weight - risk_weight * (measure.shift or 0.0)
         offset = 0.0
         if feasible.budget is not None:
             middle = float(np.median(mean[feasible.in_budget > 0]))
             offset, mean = -return_weight * middle * feasible.budget, mean - middle * feasible.in_budget
         expected_return = return_weight * mean / unit
-        of_risk = 1.0 if problem.risk_measure == "entropic" else rate
+        of_risk = rate if measure.power else 1.0
         largest = float(np.abs(expected_return).max())
         norm = max(1.0, of_risk, largest, feasible.l1 / unit, float(feasible.cost.max()) / unit)
         unit_of_value = unit_of_return * norm
-        return cls(problem, feasible, Q, p, expected_return / norm, of_risk / norm, rate, size, unit_of_value, offset)
+        return cls(feasible, Q, p, expected_return / norm, of_risk / norm, rate, size, unit_of_value, offset)
 
     def program(self, start, formulation):
         """The `Program` for one of the formulations of a risk, and its starting point."""
@@ -88,8 +151,10 @@ class Scaled:
             A = np.concatenate([np.pad(risk.rows, ((0, 0), (0, m - risk.rows.shape[1]))), A])
             lower, upper = np.r_[np.full(n_rows, -np.inf), lower], np.r_[np.zeros(n_rows), upper]
 
+        curved = risk.curved or quadratic(risk.linear, risk.quadratic)
+
         def smooth(x):
-            f, g, H = risk.smooth(x[: n + k])
+            f, g, H = curved(x[: n + k])
             n_others = m - n - k
             if n_others:
                 g, H = np.r_[g, np.zeros(n_others)], np.pad(H, (0, n_others))
@@ -135,174 +200,122 @@ class Scaled:
         return value - (bound * self.unit_of_value + of_costs + self.offset)
 
 
-COLDEST = 1e-7  # lower bound of the level of "evar" and of roots, in standard deviations of the portfolio's return
+@dataclass
+class Optimum:
+    """A solution of the second-order method."""
+
+    weights: np.ndarray
+    value: float  # the objective at the weights
+    gap: float  # an upper bound of the objective minus its minimum
+    n_iter: int
+    unit: float = 0.0  # a typical size of the objective, relative to which rounding is negligible
 
 
-class Risk(NamedTuple):
-    """A risk minus the expected return, in the form of the interior-point method."""
-
-    smooth: Callable  # value, gradient and Hessian of the smooth part
-    hinges: list = []
-    level: float | None = None  # the initial value of a level variable, if there is one, and its lower bound
-    lowest: float | None = None
-    rows: np.ndarray | None = None  # linear constraints rows @ (v, level) <= 0 that belong to the risk
+def can_solve(task):
+    """Whether Hessians are affordable, the returns are in memory, and the penalty is one of this package."""
+    supported = task.penalty is None or isinstance(task.penalty, (L1, Box, Simplex, TradingCosts, LinearlyConstrained))
+    size, n_assets = task.returns.size, task.returns.shape[1]
+    affordable = n_assets <= LARGEST and size <= MEMORY and size * n_assets <= COST
+    return supported and type(task.returns) is np.ndarray and affordable
 
 
-def _linear(c):
-    H = np.zeros((len(c), len(c)))
-    return lambda x: (float(c @ x), c, H)
+def solve_portfolio(task, start, callback=None):
+    """Minimise a portfolio's objective. ``callback`` is called with the weights after each iteration."""
+    penalty = task.penalty
+    feasible = FeasibleSet.of(penalty, task.returns.shape[1])
+    only = feasible.only_point()
+    if only is not None:
+        only = on_bounds(penalty, only)
+        return Optimum(only.astype(start.dtype), task.value(only), 0.0, 0)
+    scaled = Scaled.of(task, feasible)
+    program, solution, formulation = _solve_from_nonzero(task, scaled, start, callback)
+    if solution is None:
+        return Optimum(start, task.value(start), np.inf, 0, scaled.unit_of_value)
+    inside = solution.x[: feasible.n] * scaled.size
+    at_bounds, n_more = _refined(scaled, program, solution, formulation)
+    n_iter = solution.n_iter + n_more
+    # the initial weights are returned if the improvement is only rounding: their zeros stay zeros
+    candidates = [start, *(last_feasible(penalty, w, start) for w in (at_bounds, inside))]
+    values = [task.value(w) for w in candidates]
+    least = min((value for value in values if np.isfinite(value)), default=np.nan)
+    best = next((k for k in range(3) if values[k] <= least + 1e-9 * scaled.unit_of_value), 0)
+    w, value = np.asarray(candidates[best], float), values[best]
+    if np.abs(w).max() > FAR * scaled.size and np.isinf(feasible.implied_bounds()).any():  # there is no minimum
+        return Optimum(start, values[0], np.inf, n_iter, scaled.unit_of_value)
+    return Optimum(w, value, scaled.gap(program, solution, w, value), n_iter, scaled.unit_of_value)
 
 
-def _gram(Q, weight):
-    """sum_i weight_i q_i q_i^T, as a product A.T @ A, which numpy computes with half the work."""
-    scaled = np.sqrt(weight)[:, None] * Q
-    return scaled.T @ scaled
+def _solve_from_nonzero(task, scaled, start, callback):
+    """The solution for all assets, computed from that for the assets with nonzero initial weights.
 
-
-def _variance(scaled, v):
-    H = 2 * scaled.risk_weight * _gram(scaled.Q, scaled.p)
-
-    def smooth(v):
-        Hv = H @ v
-        return float(0.5 * v @ Hv - scaled.expected_return @ v), Hv - scaled.expected_return, H
-
-    return Risk(smooth)
-
-
-def _semivariance(scaled, v):
-    zero = np.zeros(len(scaled.p))
-    return Risk(_linear(-scaled.expected_return), [Hinges(-scaled.Q, zero, zero, scaled.risk_weight * scaled.p)])
-
-
-def _tilted(p, e):
-    """The weights p exp(e), divided by their sum, and the logarithm of this sum."""
-    top = e.max()
-    q = p * np.exp(e - top)
-    total = q.sum()
-    q /= total
-    return q, np.log(total) + top
-
-
-def _entropic(scaled, v):
-    rate = scaled.rate
-
-    def smooth(v):
-        q, log_mean = _tilted(scaled.p, -rate * (scaled.Q @ v))
-        G = q @ scaled.Q
-        H = rate * (_gram(scaled.Q, q) - np.outer(G, G))
-        value = scaled.risk_weight * log_mean / rate - scaled.expected_return @ v
-        return float(value), -scaled.risk_weight * G - scaled.expected_return, scaled.risk_weight * H
-
-    return Risk(smooth)
-
-
-def _cvar(scaled, v):
-    n, tail = len(scaled.p), 1 - scaled.problem.confidence
-    rows = np.column_stack([-scaled.Q, -np.ones(n)])
-    level = float(np.quantile(-(scaled.Q @ v), scaled.problem.confidence))
-    hinges = [Hinges(rows, np.zeros(n), scaled.risk_weight * scaled.p / tail, np.zeros(n))]
-    return Risk(_linear(np.append(-scaled.expected_return, scaled.risk_weight)), hinges, level, -np.inf)
-
-
-def _evar(scaled, v):
-    Q, p, m, risk_weight = scaled.Q, scaled.p, scaled.expected_return, scaled.risk_weight
-    n, allowed = Q.shape[1], scaled.problem.allowed
-
-    def smooth(x):
-        v, t = x[:-1], x[-1]
-        if t <= 0:
-            return np.inf, np.zeros(n + 1), np.zeros((n + 1, n + 1))
-        e = -(Q @ v) / t
-        q, log_mean = _tilted(p, e)
-        G, middle = q @ Q, q @ e
-        value = -m @ v + risk_weight * t * (log_mean + allowed)
-        g = np.append(-m - risk_weight * G, risk_weight * (log_mean + allowed - middle))
-        H = np.empty((n + 1, n + 1))
-        H[:n, :n] = _gram(Q, q) - np.outer(G, G)
-        H[:n, n] = H[n, :n] = (q * (e - middle)) @ Q
-        H[n, n] = q @ (e - middle) ** 2
-        return float(value), g, risk_weight / t * H
-
-    deviation = float(np.sqrt(p @ (Q @ v) ** 2)) or 1.0
-    return Risk(smooth, [], deviation, COLDEST)
-
-
-def _partial_moment(scaled, v):
-    """The order-th root of a mean of powers. For order 1 there is neither a root nor a level."""
-    Q, p, order, risk_weight = scaled.Q, scaled.p, scaled.problem.order, scaled.risk_weight
-    n = Q.shape[1]
-    if order == 1:
-        zero = np.zeros(len(p))
-        return Risk(_linear(-scaled.expected_return), [Hinges(-Q, zero, risk_weight * p, zero)])
-
-    def smooth(x):
-        s = x[-1]
-        if s <= 0:
-            return np.inf, np.zeros(n + 1), np.zeros((n + 1, n + 1))
-        b = np.maximum(-(Q @ x[:-1]) / s, 0)
-        t = p * b ** (order - 1)
-        total = t @ b
-        value = -scaled.expected_return @ x[:-1] + risk_weight * s * (order - 1 + total) / order
-        g = np.append(-scaled.expected_return - risk_weight * (t @ Q), risk_weight * (order - 1) / order * (1 - total))
-        bent = p * (b > 0) * b ** (order - 2)
-        H = np.empty((n + 1, n + 1))
-        H[:n, :n] = _gram(Q, bent)
-        H[:n, n] = H[n, :n] = t @ Q
-        H[n, n] = total
-        return float(value), g, risk_weight * (order - 1) / s * H
-
-    level = float((p @ np.maximum(-(Q @ v), 0) ** order) ** (1 / order))
-    return Risk(smooth, [], level or 1.0, COLDEST)
-
-
-def without_losses(scaled, v):
-    """A sum of hinges that replaces the root of a mean of powers if the optimal portfolio has no losses.
-
-    The root is not differentiable there. Its subgradients are slopes whose dual norm is at most the risk weight, so the
-    slope of a period is at most the cost of its hinge here.
+    Assets that would lower the objective are added until there are none.
     """
-    p, order, zero = scaled.p, scaled.problem.order, np.zeros(len(scaled.p))
-    cost = scaled.risk_weight * p * p.min() ** (1 / order - 1)
-    return Risk(_linear(-scaled.expected_return), [Hinges(-scaled.Q, zero, cost, zero)])
+    feasible, n_iter = scaled.feasible, 0
+    # the others are at a bound of 0; costs or linear constraints may keep further weights at 0
+    used = (start != 0) | ((feasible.low != 0) & (feasible.high != 0)) | (feasible.low == feasible.high)
+    used |= bool(feasible.needs_presolve or feasible.l1 or feasible.cost.any())
+
+    def expanded(v):
+        all_assets = np.zeros(feasible.n)
+        all_assets[used] = v[: used.sum()]
+        return all_assets
+
+    def value_at(w):
+        return task.value(expanded(w))
+
+    def report(x):
+        callback(expanded(x) * scaled.size)
+
+    while True:
+        if not used.any() or 2 * used.sum() > feasible.n:
+            used[:] = True
+        part = scaled if used.all() else scaled.restricted(used)
+        program, solution, formulation = task.measure.solve(part, start[used], value_at, callback and report)
+        if solution is None:
+            return program, solution, formulation
+        n_iter += solution.n_iter
+        solution.n_iter = n_iter
+        if used.all():
+            return program, solution, formulation
+        v, active_bounds = expanded(solution.x), expanded(solution.active_bounds).astype(bool) | ~used
+        program, _ = scaled.program(v * scaled.size, formulation)
+        solution = replace(solution, x=np.r_[v, solution.x[used.sum() :]], active_bounds=active_bounds)
+        reduced_cost = scaled.risk_bound(program, solution)[1] + program.E.T @ solution.dual_E
+        missing = ~used & (reduced_cost[: feasible.n] < -NEGLIGIBLE)
+        if not missing.any():
+            return program, solution, formulation
+        used |= missing
 
 
-def in_dual_ball(slope, scaled):
-    """A slope of `without_losses`, scaled down until it is a subgradient of the root of a mean of powers."""
-    order, zeta = scaled.problem.order, slope / (scaled.p * scaled.risk_weight)
-    top = float(zeta.max())
-    norm = top * (scaled.p @ (zeta / top) ** (order / (order - 1))) ** (1 - 1 / order) if top > 0 else 0.0
-    return slope / max(1.0, norm)
+def last_feasible(penalty, w, start):
+    """The last feasible portfolio on the segment from the initial weights to w."""
+    return penalty.last_feasible(w, start) if isinstance(penalty, LinearlyConstrained) else on_bounds(penalty, w)
 
 
-def _cdar(scaled, v):
-    path = Drawdowns(scaled.Q, scaled.p, scaled.risk_weight, 1 - scaled.problem.confidence)
-    return Risk(_linear(-scaled.expected_return), [path])
+def _refined(scaled, program, solution, formulation):
+    """The weights with those at a bound or a kink fixed there and the others solved for again; and the iterations."""
+    feasible, size = scaled.feasible, scaled.size
+    w = solution.x[: feasible.n] * size
+    held = feasible.fixed_weights(solution, size, len(program.hinges))
+    if solution.at_vertex or not np.isfinite(held).any():
+        return w, 0
+    w = np.where(np.isfinite(held), held, w)
+    if not np.isnan(held).any():
+        return w, 0
+    some = np.full(feasible.n, feasible.needs_presolve) | (held != 0)  # weights at 0 are left out if that is possible
+    rest = scaled if some.all() else scaled.restricted(some)
+    rest = replace(rest, feasible=rest.feasible.with_fixed(held[some]))
+    again = interior_point(*rest.program(w[some], formulation))
+    w[some] = np.where(np.isfinite(held[some]), held[some], again.x[: some.sum()] * size)
+    return w, again.n_iter
 
 
-def largest_loss(scaled, v):
-    """EVaR at temperature 0: the largest loss, which is the level."""
-    losses = -(scaled.Q @ v)
-    rows = np.column_stack([-scaled.Q, -np.ones(len(losses))])
-    level = float(losses.max() + 0.1 * np.ptp(losses))
-    return Risk(_linear(np.append(-scaled.expected_return, scaled.risk_weight)), [], level, -np.inf, rows)
-
-
-def is_allowed(q, p, allowed):
-    """Whether q is a reweighting in the dual representation of EVaR, which bounds its divergence."""
-    total = q.sum()
-    if not total > 0:
-        return False
-    q = np.maximum(q / total, 0)
-    return float(xlogy(q, q / np.maximum(p, 1e-300)).sum()) <= allowed
-
-
-FORMULATIONS = {
-    "variance": _variance,
-    "semivariance": _semivariance,
-    "entropic": _entropic,
-    "cvar": _cvar,
-    "evar": _evar,
-    "semideviation": _partial_moment,
-    "downside": _partial_moment,
-    "cdar": _cdar,
-}
+def on_bounds(penalty, w):
+    """The weights with bounds and budget satisfied exactly. Weights that satisfy them up to rounding are unchanged."""
+    if isinstance(penalty, LinearlyConstrained):
+        return penalty.on_bounds(w)
+    if penalty is None:
+        return w
+    box = penalty.box if isinstance(penalty, TradingCosts) else penalty.as_box()
+    met = box.budget is None or abs(w.sum() - box.budget) <= MET * max(abs(box.budget), np.abs(w).sum())
+    return w if met and (w >= box.low).all() and (w <= box.high).all() else penalty.project(w)

@@ -12,9 +12,7 @@ import numpy as np
 
 from sk_stormc.portfolio.exact.feasible_set import AROUND, FeasibleSet, bounds_around
 from sk_stormc.portfolio.exact.linear_programs import minimise_linear, presolve
-from sk_stormc.portfolio.exact.newton import Optimum, last_feasible, solve_scaled
-from sk_stormc.portfolio.exact.program import Scaled
-from sk_stormc.portfolio.risk.mean_risk import MEASURES, with_aversion
+from sk_stormc.portfolio.exact.program import Optimum, Scaled, last_feasible
 
 __all__ = ["Ratio", "ratio_at"]
 
@@ -29,10 +27,10 @@ BETTER = 1e-7  # relative gain of a vertex above which the problem is solved aga
 NEAR = 1e-3  # distance of the next initialization from the vertex
 
 
-def ratio_at(problem, weights):
-    """The ratio of given weights on the returns of a problem, with the root of the variance or semivariance."""
-    risk = with_aversion(problem, np.inf).value_at(weights)
-    return float(float(problem._mean @ weights) / risk ** (1 / MEASURES[problem.risk_measure].power))
+def ratio_at(task, weights):
+    """The ratio of given weights on the returns of a task, with the root of the variance or semivariance."""
+    risk = task.with_aversion(np.inf).value(weights)
+    return float(float(task.mean @ weights) / risk ** (1 / task.measure.power))
 
 
 def net_return(w, mean, feasible):
@@ -124,27 +122,27 @@ def _between(feasible, mean, centre):
 class Ratio:
     """The problem of maximising the ratio. Its objective is minus the ratio."""
 
-    def __init__(self, problem, penalty):
-        if problem.risk_measure == "entropic":
+    def __init__(self, task):
+        if not task.measure.power:
             raise ValueError("objective='ratio' needs a risk apart from the mean return, got risk_measure='entropic'")
-        self.problem, self.penalty, self.risk = problem, penalty, with_aversion(problem, np.inf)
-        self.floor = TINY * float(problem.returns.std(axis=0).max())  # risk that counts as 0
-        self.feasible = FeasibleSet.of(penalty, problem.returns.shape[1])
-        self.power = MEASURES[problem.risk_measure].power
-        self.cone = Cone.of(self.feasible, problem._mean)
+        self.task, self.risk = task, task.with_aversion(np.inf)
+        self.floor = TINY * float(task.returns.std(axis=0).max())  # risk that counts as 0
+        self.feasible = FeasibleSet.of(task.penalty, task.returns.shape[1])
+        self.power = task.measure.power
+        self.cone = Cone.of(self.feasible, task.mean)
         self.start = self.last_feasible(self.cone.inside)
 
     def value_at(self, weights):
         """Minus the ratio of mean return after costs to risk; infinity for a portfolio without risk."""
-        risk = max(self.risk.value_at(weights), 0.0) ** (1 / self.power)
+        risk = max(self.risk.value(weights), 0.0) ** (1 / self.power)
         return -self._net_return(weights) / risk if risk > self.floor else np.inf
 
     def _net_return(self, weights):
-        return net_return(weights, self.problem._mean, self.feasible)
+        return net_return(weights, self.task.mean, self.feasible)
 
     def last_feasible(self, weights):
         """The last feasible portfolio on the segment from the interior point to the weights."""
-        return last_feasible(self.penalty, np.asarray(weights, float), self.cone.inside)
+        return last_feasible(self.task.penalty, np.asarray(weights, float), self.cone.inside)
 
     def spread(self, weights):
         """The scale of the gap: the ratio."""
@@ -173,7 +171,7 @@ class Ratio:
         """The weights that the interior-point method finds. Its multipliers are stored."""
         n, feasible = self.feasible.n, self.feasible
         start = self.cone.inside * self.cone.size() / np.abs(self.cone.inside).max()
-        scaled, risk = Scaled.of(self.risk, self.cone), self.risk.value_at(start)
+        scaled, risk = Scaled.of(self.risk, self.cone), self.risk.value(start)
         times = scaled.unit_of_value / risk if risk > 0 else 1.0  # so that the objective is of size one
         self.scaled = replace(
             scaled,
@@ -185,7 +183,7 @@ class Ratio:
         def report(x):
             callback(x[:n] / max(x[-1], 1e-300))
 
-        self.program, self.solution, _ = solve_scaled(self.risk, self.scaled, start, self.risk.value_at, report)
+        self.program, self.solution, _ = self.task.measure.solve(self.scaled, start, self.risk.value, report)
         if self.solution is None:
             return self.start
         x = self.solution.x
@@ -204,7 +202,7 @@ class Ratio:
         """
         if self.solution is None:
             return w, np.inf, False
-        scaled, mean, ratio = self.scaled, self.problem._mean, -self.value_at(w)
+        scaled, mean, ratio = self.scaled, self.task.mean, -self.value_at(w)
         constant, c = scaled.risk_bound(self.program, self.solution)
         c, x, n = c * scaled.unit_of_value / scaled.size, self.solution.x, len(w)
         n_levels = len(x) - self.cone.n_variables
