@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 from sk_stormc.core.weighted import with_sum_one
-from sk_stormc.portfolio.exact.interior_point import interior_point
 from sk_stormc.utils.validation import check_number, check_weights, is_real
 
 __all__ = ["MeanRisk", "Measure", "check_confidence", "check_order", "deviation_of", "mean_of", "typical_size"]
@@ -96,9 +95,8 @@ class Measure:
         raise NotImplementedError
 
     def solve(self, scaled, start, value_at, callback=None):
-        """Minimise a `Scaled` objective: the program, its solution, and the formulation that was used."""
-        program, x = scaled.program(start, self.formulation)
-        return program, interior_point(program, x, callback=callback), self.formulation
+        """The minimiser of a `Scaled` objective, as a `Solution`. ``value_at`` is the objective of weights."""
+        return scaled.minimise(start, self.formulation, callback)
 
 
 @dataclass(eq=False)

@@ -68,7 +68,7 @@ def dual_gap(task, w, gap):
     scaled = Scaled.of(task, feasible)
     program, x = scaled.program(w, task.measure.formulation)
     solution = interior_point(program, x, ENDLESS if np.isinf(feasible.implied_bounds()).any() else ITERATIONS)
-    return float(np.fmin(gap, scaled.gap(program, solution, w, task.value(w))))
+    return float(np.fmin(gap, scaled.gap(solution, task.value(w))))
 
 
 # the objectives

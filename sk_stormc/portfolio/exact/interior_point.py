@@ -35,12 +35,14 @@ class Program:
     E: np.ndarray  # its rows are linearly independent
     e: np.ndarray
     n_risk_rows: int = 0  # number of the first rows of A that define the risk, with the right-hand side 0
+    formulation: Callable | None = None  # of the risk
 
 
 @dataclass
 class Solution:
     """The best iterate of the interior-point method."""
 
+    program: Program
     x: np.ndarray
     slope: list  # for each `Hinges`, the derivative of its terms with respect to a
     dual_A: np.ndarray  # multipliers of A x, positive at an upper bound
@@ -285,7 +287,7 @@ def interior_point(program, x, most=ITERATIONS, callback=None):
         if best is None or error < best[0]:
             since = k
             slopes, kinks = [h.dual[0] for h in hinges], [sum(h.primal) < np.minimum(*h.dual) for h in hinges]
-            best = error, Solution(x, slopes, *multipliers(program, sides), kinks, nu)
+            best = error, Solution(program, x, slopes, *multipliers(program, sides), kinks, nu)
         if error <= EXACT or k - since > (SOON if best[0] <= SMALL else PATIENCE):
             done = error <= EXACT
             break

@@ -160,7 +160,11 @@ class Scaled:
                 g, H = np.r_[g, np.zeros(n_others)], np.pad(H, (0, n_others))
             return f + slope @ x, g + slope, H
 
-        return Program(smooth, risk.hinges + kinks, low, high, A, lower, upper, E, e, n_rows), x
+        return Program(smooth, risk.hinges + kinks, low, high, A, lower, upper, E, e, n_rows, formulation), x
+
+    def minimise(self, start, formulation, callback=None):
+        """The solution that the interior-point method finds for one of the formulations of a risk."""
+        return interior_point(*self.program(start, formulation), callback=callback)
 
     def _finite_bounds(self, x, program):
         """The bounds that the feasible set implies, and otherwise twice the largest weight around x."""
@@ -174,9 +178,9 @@ class Scaled:
         feasible = self.feasible.restricted(some)
         return replace(self, Q=self.Q[:, some], expected_return=self.expected_return[some], feasible=feasible)
 
-    def risk_bound(self, program, solution):
+    def risk_bound(self, solution):
         """A linear lower bound of the program's objective: a constant, and the coefficients of each variable."""
-        x = solution.x
+        x, program = solution.x, solution.program
         f, g, _ = program.smooth(x)
         constant, c = f - g @ x, g
         rows = program.n_risk_rows  # constraints that belong to the risk
@@ -186,9 +190,9 @@ class Scaled:
             constant, c = constant + of_hinge, c + linear
         return constant, c
 
-    def gap(self, program, solution, w, value):
+    def gap(self, solution, value):
         """An upper bound of value - minimum, from the multipliers of a solution."""
-        constant, c = self.risk_bound(program, solution)
+        program, (constant, c) = solution.program, self.risk_bound(solution)
         dual_A = np.where(np.arange(len(solution.dual_A)) < program.n_risk_rows, 0.0, solution.dual_A)
         c = c + program.E.T @ solution.dual_E + program.A.T @ dual_A
         at = np.where(dual_A > 0, program.upper, np.where(dual_A < 0, program.lower, 0.0))
@@ -202,7 +206,7 @@ class Scaled:
 
 @dataclass
 class Optimum:
-    """A solution of the second-order method."""
+    """The result of an exact method."""
 
     weights: np.ndarray
     value: float  # the objective at the weights
@@ -228,11 +232,11 @@ def solve_portfolio(task, start, callback=None):
         only = on_bounds(penalty, only)
         return Optimum(only.astype(start.dtype), task.value(only), 0.0, 0)
     scaled = Scaled.of(task, feasible)
-    program, solution, formulation = _solve_from_nonzero(task, scaled, start, callback)
+    solution = _solve_from_nonzero(task, scaled, start, callback)
     if solution is None:
         return Optimum(start, task.value(start), np.inf, 0, scaled.unit_of_value)
     inside = solution.x[: feasible.n] * scaled.size
-    at_bounds, n_more = _refined(scaled, program, solution, formulation)
+    at_bounds, n_more = _refined(scaled, solution)
     n_iter = solution.n_iter + n_more
     # the initial weights are returned if the improvement is only rounding: their zeros stay zeros
     candidates = [start, *(last_feasible(penalty, w, start) for w in (at_bounds, inside))]
@@ -242,7 +246,7 @@ def solve_portfolio(task, start, callback=None):
     w, value = np.asarray(candidates[best], float), values[best]
     if np.abs(w).max() > FAR * scaled.size and np.isinf(feasible.implied_bounds()).any():  # there is no minimum
         return Optimum(start, values[0], np.inf, n_iter, scaled.unit_of_value)
-    return Optimum(w, value, scaled.gap(program, solution, w, value), n_iter, scaled.unit_of_value)
+    return Optimum(w, value, scaled.gap(solution, value), n_iter, scaled.unit_of_value)
 
 
 def _solve_from_nonzero(task, scaled, start, callback):
@@ -270,20 +274,20 @@ def _solve_from_nonzero(task, scaled, start, callback):
         if not used.any() or 2 * used.sum() > feasible.n:
             used[:] = True
         part = scaled if used.all() else scaled.restricted(used)
-        program, solution, formulation = task.measure.solve(part, start[used], value_at, callback and report)
+        solution = task.measure.solve(part, start[used], value_at, callback and report)
         if solution is None:
-            return program, solution, formulation
+            return None
         n_iter += solution.n_iter
         solution.n_iter = n_iter
         if used.all():
-            return program, solution, formulation
+            return solution
         v, active_bounds = expanded(solution.x), expanded(solution.active_bounds).astype(bool) | ~used
-        program, _ = scaled.program(v * scaled.size, formulation)
-        solution = replace(solution, x=np.r_[v, solution.x[used.sum() :]], active_bounds=active_bounds)
-        reduced_cost = scaled.risk_bound(program, solution)[1] + program.E.T @ solution.dual_E
+        program, _ = scaled.program(v * scaled.size, solution.program.formulation)
+        solution = replace(solution, program=program, x=np.r_[v, solution.x[used.sum() :]], active_bounds=active_bounds)
+        reduced_cost = scaled.risk_bound(solution)[1] + program.E.T @ solution.dual_E
         missing = ~used & (reduced_cost[: feasible.n] < -NEGLIGIBLE)
         if not missing.any():
-            return program, solution, formulation
+            return solution
         used |= missing
 
 
@@ -292,11 +296,11 @@ def last_feasible(penalty, w, start):
     return penalty.last_feasible(w, start) if isinstance(penalty, LinearlyConstrained) else on_bounds(penalty, w)
 
 
-def _refined(scaled, program, solution, formulation):
+def _refined(scaled, solution):
     """The weights with those at a bound or a kink fixed there and the others solved for again; and the iterations."""
     feasible, size = scaled.feasible, scaled.size
     w = solution.x[: feasible.n] * size
-    held = feasible.fixed_weights(solution, size, len(program.hinges))
+    held = feasible.fixed_weights(solution, size, len(solution.program.hinges))
     if solution.at_vertex or not np.isfinite(held).any():
         return w, 0
     w = np.where(np.isfinite(held), held, w)
@@ -305,7 +309,7 @@ def _refined(scaled, program, solution, formulation):
     some = np.full(feasible.n, feasible.needs_presolve) | (held != 0)  # weights at 0 are left out if that is possible
     rest = scaled if some.all() else scaled.restricted(some)
     rest = replace(rest, feasible=rest.feasible.with_fixed(held[some]))
-    again = interior_point(*rest.program(w[some], formulation))
+    again = rest.minimise(w[some], solution.program.formulation)
     w[some] = np.where(np.isfinite(held[some]), held[some], again.x[: some.sum()] * size)
     return w, again.n_iter
 

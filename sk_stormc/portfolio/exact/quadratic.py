@@ -28,6 +28,8 @@ def solve_quadratic(expected_return, B, penalty, start):
     solution = _long_only(expected_return, B, penalty.total, start > 0) if isinstance(penalty, Simplex) else None
     if solution is not None:
         return solution
+    if not np.isfinite(B).all():
+        raise ValueError("X must be returns whose squares are finite: measure them in a larger unit")
     root = np.sqrt(len(B)) * _root(B)
     rows = np.concatenate([expected_return + root, expected_return - root])
     return solve_portfolio(MeanRisk.of(rows, Variance(), 1.0, penalty=penalty), start)

@@ -183,7 +183,7 @@ class Ratio:
         def report(x):
             callback(x[:n] / max(x[-1], 1e-300))
 
-        self.program, self.solution, _ = self.task.measure.solve(self.scaled, start, self.risk.value, report)
+        self.solution = self.task.measure.solve(self.scaled, start, self.risk.value, report)
         if self.solution is None:
             return self.start
         x = self.solution.x
@@ -203,7 +203,7 @@ class Ratio:
         if self.solution is None:
             return w, np.inf, False
         scaled, mean, ratio = self.scaled, self.task.mean, -self.value_at(w)
-        constant, c = scaled.risk_bound(self.program, self.solution)
+        constant, c = scaled.risk_bound(self.solution)
         c, x, n = c * scaled.unit_of_value / scaled.size, self.solution.x, len(w)
         n_levels = len(x) - self.cone.n_variables
         # multipliers are exact only up to the tolerance, by which a level may be better at other weights

@@ -139,11 +139,10 @@ class CDaR(Measure):
 
     def solve(self, scaled, start, value_at, callback=None):
         """Solve the linear program."""
-        program, _ = scaled.program(start, self.formulation)
-        solution = solve_linear_program(program)
+        solution = solve_linear_program(scaled.program(start, self.formulation)[0])
         if callback is not None and solution is not None:
             callback(solution.x)
-        return program, solution, self.formulation
+        return solution
 
 
 @dataclass
@@ -214,6 +213,7 @@ def solve_linear_program(program):
         return None
     x, parts = lp.x[:n], np.split(-lp.ineqlin.marginals, np.cumsum([len(of) for of in rhs])[:-1])
     return Solution(
+        program,
         x,
         slope=[parts[0], *(np.maximum(part, 0.0) for part in parts[3:])],
         dual_A=np.bincount(index, sign * parts[2], len(program.A)),

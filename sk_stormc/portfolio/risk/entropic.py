@@ -198,12 +198,12 @@ class Entropic(Measure):
 
         Otherwise few periods would determine the risk.
         """
-        program, solution, formulation = super().solve(scaled, start, value_at, callback)
+        solution = super().solve(scaled, start, value_at, callback)
         if solution.done:
-            return program, solution, formulation
-        n_iter, (_, x) = solution.n_iter, scaled.program(start, formulation)
+            return solution
+        n_iter, (_, x) = solution.n_iter, scaled.program(start, self.formulation)
         for k in range(int(np.ceil(np.log(max(scaled.rate, 1.0)) / np.log(GROWTH))), -1, -1):
-            easier, _ = replace(scaled, rate=scaled.rate / GROWTH**k).program(start, formulation)
-            solution = interior_point(easier, x, callback=callback)
+            program, _ = replace(scaled, rate=scaled.rate / GROWTH**k).program(start, self.formulation)
+            solution = interior_point(program, x, callback=callback)
             x, n_iter = solution.x, n_iter + solution.n_iter
-        return program, replace(solution, n_iter=n_iter), formulation
+        return replace(solution, n_iter=n_iter)

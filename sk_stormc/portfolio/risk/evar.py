@@ -8,7 +8,6 @@ from scipy.optimize import brentq
 from scipy.special import logsumexp, xlogy
 
 from sk_stormc.portfolio.compositional import combine
-from sk_stormc.portfolio.exact.interior_point import interior_point
 from sk_stormc.portfolio.exact.program import COLDEST, Formulation, gram, tilted
 from sk_stormc.portfolio.level import TailRiskProblem
 from sk_stormc.portfolio.mean_risk import Measure
@@ -308,10 +307,9 @@ class EVaR(Measure):
     def solve(self, scaled, start, value_at, callback=None):
         """Minimise the largest loss first, if its minimiser can be that of EVaR. Its multipliers show whether it is."""
         if not self._needs_temperature(scaled.p, len(start)):
-            program, x = scaled.program(start, self.largest_loss)
-            solution = interior_point(program, x, callback=callback)
+            solution = scaled.minimise(start, self.largest_loss, callback)
             if self._allows(solution.dual_A[: len(scaled.p)], scaled.p):
-                return program, solution, self.largest_loss
+                return solution
         return super().solve(scaled, start, value_at, callback)
 
     def _needs_temperature(self, p, n_assets):

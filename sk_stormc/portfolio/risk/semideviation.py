@@ -7,7 +7,7 @@ import numpy as np
 from scipy.special import expit
 
 from sk_stormc.portfolio.compositional import combine
-from sk_stormc.portfolio.exact.interior_point import Hinges, interior_point
+from sk_stormc.portfolio.exact.interior_point import Hinges
 from sk_stormc.portfolio.exact.program import COLDEST, Formulation, gram
 from sk_stormc.portfolio.level import LevelProblem
 from sk_stormc.portfolio.mean_risk import Measure, mean_of
@@ -193,18 +193,12 @@ class Semideviation(Measure):
 
     def solve(self, scaled, start, value_at, callback=None):
         """If the method does not converge, the risk may be 0 at the optimum, where the root is not smooth."""
-        found = program, solution, _ = super().solve(scaled, start, value_at, callback)
+        solution = super().solve(scaled, start, value_at, callback)
         if solution.done or self.order == 1:
-            return found
-        other, x = scaled.program(start, self.without_losses)
-        again = interior_point(other, x, callback=callback)
+            return solution
+        again = scaled.minimise(start, self.without_losses, callback)
         again.slope[0], again.n_iter = self._in_dual_ball(again.slope[0], scaled), again.n_iter + solution.n_iter
-
-        def gap(program, solution):
-            w = solution.x[: len(start)] * scaled.size
-            return scaled.gap(program, solution, w, value_at(w))
-
-        return (other, again, self.without_losses) if gap(other, again) < gap(program, solution) else found
+        return min(solution, again, key=lambda one: scaled.gap(one, value_at(one.x[: len(start)] * scaled.size)))
 
     def _in_dual_ball(self, slope, scaled):
         """A slope of `without_losses`, scaled down until it is a subgradient of the root of a mean of powers."""
