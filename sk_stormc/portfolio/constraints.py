@@ -4,11 +4,10 @@ from collections.abc import Mapping, Set
 
 import numpy as np
 from scipy import sparse
-from scipy.optimize import linprog
 
 from sk_stormc.core.penalties import L1, Box, Simplex, as_penalty
 from sk_stormc.portfolio.exact.feasible_set import FeasibleSet, LinearlyConstrained, TradingCosts
-from sk_stormc.portfolio.exact.linear_programs import one_sided
+from sk_stormc.portfolio.exact.linear_programs import linear_program, one_sided
 from sk_stormc.portfolio.labels import aligned
 from sk_stormc.portfolio.linear_constraints import Linear, linear_of
 from sk_stormc.portfolio.returns import column_of, without
@@ -196,17 +195,10 @@ def check_feasible(penalty):
         blocks = [[*blocks[0], None, None], [one, None, -one, None], [-one, None, -one, None]]
         blocks.append([None, None, sparse.csr_array(np.ones((1, n))), sparse.csr_array([[-1.0]])])
         rhs += [penalty.previous, -penalty.previous, [penalty.max_turnover]]
-    rhs, others = np.concatenate(rhs), m + (n + 1) * trades
-    program = linprog(
-        np.r_[np.zeros(n), np.ones(m), np.zeros(n * trades), np.ones(1 * trades)],
-        sparse.block_array(blocks),
-        rhs,
-        None if feasible.budget is None else sparse.csr_array(np.r_[np.ones(n), np.zeros(others)][None]),
-        None if feasible.budget is None else [feasible.budget],
-        bounds=np.c_[np.r_[feasible.low, np.zeros(others)], np.r_[feasible.high, np.full(others, np.inf)]],
-        method="highs",
-    )
-    if program.status != 0 or program.fun <= MISSED * (1.0 + np.abs(rhs).max(initial=0.0)):
+    cost = np.r_[np.zeros(n), np.ones(m), np.zeros(n * trades), np.ones(1 * trades)]
+    E, e = np.ones((int(feasible.budget is not None), n)), [feasible.budget]
+    program = linear_program(cost, blocks, rhs, E, e, feasible.low, feasible.high)
+    if program.status != 0 or program.fun <= MISSED * (1.0 + np.abs(np.concatenate(rhs)).max(initial=0.0)):
         return
     tight = np.abs(program.ineqlin.marginals) > MISSED
     names = [linear.names[k] for k in index[tight[: len(index)]]]

@@ -291,20 +291,19 @@ class LinearlyConstrained(Penalty):
     def _feasible_set(self):
         return FeasibleSet.of(self, self.n_assets + self.has_benchmark)
 
-    def project(self, x, kept=KEPT):
+    def project(self, x):
         """The nearest feasible point, by the interior-point method.
 
-        If a point violates no constraint by more than ``kept``, it is only projected on bounds and budget.
+        A point that violates no constraint is only projected on bounds and budget.
         """
         x = np.asarray(x, float)
-        asked, cached = (x.tobytes(), kept), self._projected
-        if cached is None or cached[0] != asked:  # cached, because a fit projects equal weights three times
-            self._projected = cached = asked, self._nearest(x, kept)
-        return cached[1].copy()
+        if self._projected is None or not np.array_equal(self._projected[0], x):  # a fit projects equal weights often
+            self._projected = x.copy(), self._nearest(x)
+        return self._projected[1].copy()
 
-    def _nearest(self, x, kept):
+    def _nearest(self, x):
         missed = self.violation(self.on_bounds(x))
-        if missed <= kept:
+        if missed <= KEPT:
             return self.on_bounds(x)
         feasible = self._feasible_set
         only = feasible.only_point()

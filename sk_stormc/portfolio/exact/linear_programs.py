@@ -5,7 +5,7 @@ from scipy import sparse
 from scipy.linalg import qr
 from scipy.optimize import linprog
 
-__all__ = ["minimise_linear", "one_sided", "presolve"]
+__all__ = ["linear_program", "minimise_linear", "one_sided", "presolve"]
 
 ROOM = 1e-7  # slack, in units of a typical weight, below which an inequality is tight
 ROUNDS = 20  # iterations of the presolve
@@ -20,6 +20,23 @@ def one_sided(A, lower, upper):
     return sparse.vstack([rows[up], -rows[down]], format="csr"), np.r_[upper[up], -lower[down]], index, sign
 
 
+def linear_program(cost, blocks, rhs, E, e, low, high):
+    """Minimise cost @ x subject to blocks @ x <= rhs, E x = e and bounds, with HiGHS.
+
+    The last variables, beyond those that E and the bounds are about, are not negative.
+    """
+    m = len(cost)
+    return linprog(
+        cost,
+        sparse.block_array(blocks, format="csr"),
+        np.concatenate(rhs),
+        sparse.csr_array(np.pad(E, ((0, 0), (0, m - E.shape[1])))) if len(E) else None,
+        e if len(E) else None,
+        bounds=np.c_[np.pad(low, (0, m - len(low))), np.pad(high, (0, m - len(high)), constant_values=np.inf)],
+        method="highs",
+    )
+
+
 def presolve(low, high, A, lower, upper, E, e, size):
     """The feasible set, with equations for the inequalities that no point satisfies strictly, and an interior point.
 
@@ -27,6 +44,7 @@ def presolve(low, high, A, lower, upper, E, e, size):
     tight on the whole set. Interior-point methods require a set without such inequalities.
     """
     m, centre = len(low), np.linalg.lstsq(E, e)[0] if len(E) else np.zeros(len(low))
+    endless = np.full(m, np.inf)
     rows_of_all = sparse.vstack([sparse.eye_array(m, format="csr"), sparse.csr_array(A)], format="csr")
     lower, upper, e = np.r_[low, lower] / size, np.r_[high, upper] / size, e / size
     for _ in range(ROUNDS):
@@ -34,15 +52,8 @@ def presolve(low, high, A, lower, upper, E, e, size):
         if not len(rhs):
             break
         norm = np.sqrt(rows.power(2).sum(axis=1))
-        program = linprog(
-            np.r_[np.zeros(m), -1.0],
-            sparse.hstack([rows, norm[:, None]], format="csr"),
-            rhs,
-            sparse.csr_array(np.pad(E, ((0, 0), (0, 1)))) if len(E) else None,
-            e if len(E) else None,
-            bounds=[(None, None)] * m + [(None, 1.0)],
-            method="highs",
-        )
+        cost, bounds = np.r_[np.zeros(m), -1.0], (np.r_[-endless, -np.inf], np.r_[endless, 1.0])
+        program = linear_program(cost, [[rows, sparse.csr_array(norm[:, None])]], [rhs], E, e, *bounds)
         if program.status != 0:
             break
         centre = program.x[:-1] * size
@@ -106,15 +117,6 @@ def _by_linear_program(feasible, c, low, high, weight):
         for sign in (1.0, -1.0):
             blocks.append([sign * one[some], *[distance if j == k else None for j in range(len(terms))]])
             rhs.append(sign * at[some])
-    count = sum(len(some) for some, _, _ in terms)
-    bounds = np.c_[np.r_[low, z_low[n:], np.zeros(count)], np.r_[high, z_high[n:], np.full(count, np.inf)]]
-    program = linprog(
-        np.r_[c, np.zeros(m - n), *(weight * cost[some] for some, cost, _ in terms)],
-        sparse.block_array(blocks, format="csr"),
-        np.concatenate(rhs),
-        sparse.csr_array(np.pad(E, ((0, 0), (0, count)))) if len(E) else None,
-        e if len(E) else None,
-        bounds=bounds,
-        method="highs",
-    )
+    cost = np.r_[c, np.zeros(m - n), *(weight * cost[some] for some, cost, _ in terms)]
+    program = linear_program(cost, blocks, rhs, E, e, np.r_[low, z_low[n:]], np.r_[high, z_high[n:]])
     return program.x[:n] if program.x is not None else np.full(n, np.nan)

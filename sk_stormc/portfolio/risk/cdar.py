@@ -5,12 +5,11 @@ from typing import Any, Literal
 
 import numpy as np
 from scipy import sparse
-from scipy.optimize import linprog
 
 from sk_stormc.core.penalties import check_penalty
 from sk_stormc.portfolio.compositional import PortfolioProblem
 from sk_stormc.portfolio.exact.interior_point import Solution
-from sk_stormc.portfolio.exact.linear_programs import one_sided
+from sk_stormc.portfolio.exact.linear_programs import linear_program, one_sided
 from sk_stormc.portfolio.exact.program import Formulation
 from sk_stormc.portfolio.mean_risk import Measure
 from sk_stormc.portfolio.risk.cvar import worst
@@ -183,32 +182,18 @@ def solve_linear_program(program):
     n, (T, d) = len(program.low), path.Q.shape
     step = sparse.eye_array(T) - sparse.diags_array([np.ones(T - 1)], offsets=[-1], shape=(T, T))  # D_t - D_{t-1}
     of_A, rhs_of_A, index, sign = one_sided(program.A, program.lower, program.upper)
-    none = [None] * len(kinks)
+    one, kinked = sparse.eye_array(T), np.concatenate([np.zeros(0, int), *(kink.rows for kink in kinks)])
     blocks = [
-        [sparse.csr_array(np.pad(-path.Q, ((0, 0), (0, n - d)))), -step, None, None, *none],
-        [None, sparse.eye_array(T), sparse.csr_array(-np.ones((T, 1))), -sparse.eye_array(T), *none],
-        [of_A, None, None, None, *none],
+        [sparse.csr_array(np.pad(-path.Q, ((0, 0), (0, n - d)))), -step, None, None, None],
+        [None, one, sparse.csr_array(-np.ones((T, 1))), -one, None],
+        [of_A, None, None, None, None],
+        [sparse.eye_array(n, format="csr")[kinked], None, None, None, -sparse.eye_array(len(kinked))],
     ]
-    rhs = [np.zeros(T), np.zeros(T), rhs_of_A]
-    for k, kink in enumerate(kinks):
-        m = len(kink.rows)
-        rows = sparse.csr_array((np.ones(m), (np.arange(m), kink.rows)), shape=(m, n))
-        of_kinks = [-sparse.eye_array(m) if j == k else None for j in range(len(kinks))]
-        blocks.append([rows, None, None, None, *of_kinks])
-        rhs.append(-kink.shift)
+    rhs = [np.zeros(T), np.zeros(T), rhs_of_A, *(-kink.shift for kink in kinks)]
     _, slope, _ = program.smooth(np.zeros(n))
     of_excess = path.risk_weight * path.p / path.tail
     cost = np.concatenate([slope, np.zeros(T), [path.risk_weight], of_excess, *(kink.cost for kink in kinks)])
-    others = len(cost) - n
-    lp = linprog(
-        cost,
-        sparse.block_array(blocks, format="csr"),
-        np.concatenate(rhs),
-        sparse.csr_array(np.pad(program.E, ((0, 0), (0, others)))) if len(program.E) else None,
-        program.e if len(program.E) else None,
-        bounds=np.c_[np.r_[program.low, np.zeros(others)], np.r_[program.high, np.full(others, np.inf)]],
-        method="highs",
-    )
+    lp = linear_program(cost, blocks, rhs, program.E, program.e, program.low, program.high)
     if lp.x is None:
         return None
     x, parts = lp.x[:n], np.split(-lp.ineqlin.marginals, np.cumsum([len(of) for of in rhs])[:-1])
