@@ -243,13 +243,9 @@ def moved(values, changes, length):
 
 def longest_step(values, changes):
     """The longest step that keeps all values positive."""
-    longest = np.inf
-    for value, change in zip(values, changes, strict=True):
-        falling = change < 0
-        if falling.any():
-            with np.errstate(over="ignore"):  # the ratio overflows for a tiny change
-                longest = min(longest, float((-value[falling] / change[falling]).min()))
-    return longest
+    with np.errstate(all="ignore"):  # the ratio overflows for a tiny change
+        ratios = [np.where(change < 0, value / change, -np.inf) for value, change in zip(values, changes, strict=True)]
+    return -max(float(ratio.max(initial=-np.inf)) for ratio in ratios)
 
 
 def interior_point(program, x, most=ITERATIONS, callback=None):
