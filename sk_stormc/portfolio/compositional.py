@@ -130,7 +130,6 @@ class PortfolioProblem(OfMeasure, WeightedComponents):
     """
 
     jacobian_kind = "constant"
-    ordered = False  # whether the risk depends on the order of the periods
     advice = Advice(
         unbounded_below=methodcaller("unbounded_below"), published=Published(eta=0.1, epsilon=0.1, a=0.01, B=100, S=100)
     )
@@ -171,9 +170,7 @@ class PortfolioProblem(OfMeasure, WeightedComponents):
         self.returns, self.weights, self.penalty = task.returns, task.p, penalty
         self.risk_aversion, self.risk_measure = task.risk_aversion, measure.name
         self._return_weight, self._risk_weight = task.return_weight, task.risk_weight
-        self.below_mean = getattr(measure, "below_mean", False)
-        self.n_inner, self.n_variables = self.returns.shape
-        self.n_outer = 1 if measure.single_outer else self.n_inner
+        self.n_inner, self.n_outer, self.n_variables = task.n_inner, task.n_outer, self.returns.shape[1]
         self._metric = self._check_metric(metric)
         self._known_factors: dict = {}
 
@@ -255,7 +252,7 @@ class PortfolioProblem(OfMeasure, WeightedComponents):
         rows, factors = batch
         d = rows.dot(x)  # dot is a third faster than @ for arrays as small as a batch
         d -= u[..., 0]  # subtracting a 0-d array is three times as fast as one of shape (1,)
-        if self.below_mean:
+        if self.measure.below_mean:
             np.minimum(d, 0, out=d)
         d *= factors.slope
         f_u = factors.minus.dot(d)

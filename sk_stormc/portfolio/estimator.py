@@ -259,12 +259,12 @@ class CompositionalPortfolio(CompositionalEstimator):
         returns = check_returns(X, ensure_min_samples=2)
         validate_data(copy.copy(self), X, skip_check_array=True)  # raises for invalid column names before the run
         n_assets, dtype = returns.shape[1], returns.dtype
-        penalty = self._penalty(n_assets, columns_of(X))
+        penalty = penalty_of(self, n_assets, columns_of(X))
         measure = MEASURES[self.risk_measure]
         check_ascending(X, counts=self.half_life is not None or measure.ordered)
         check_row_labels("sample_weight", sample_weight, X)
         warn_of_prices(returns)
-        returns = self._active(returns, X)
+        returns = with_benchmark(returns, self.benchmark, columns_of(X), rows_of(X))
         if isinstance(returns, np.ndarray) and measure.power == 1:
             returns = returns.astype(float, copy=False)  # float32 is too coarse for the duality gap
         weights = faded(sample_weight, len(returns), self.half_life)
@@ -392,7 +392,8 @@ class CompositionalPortfolio(CompositionalEstimator):
         if MEASURES[self.risk_measure].ordered:
             check_ascending(X, counts=True)
         check_row_labels("sample_weight", sample_weight, X)
-        returns, weights = self._active(self._new_returns(X), X), self.weights_
+        returns, weights = self._new_returns(X), self.weights_
+        returns = with_benchmark(returns, self.benchmark, columns_of(X), rows_of(X))
         if self.benchmark is not None:
             weights = np.append(weights, weights.dtype.type(-1))
         task = self._task(returns, sample_weight)
@@ -431,11 +432,3 @@ class CompositionalPortfolio(CompositionalEstimator):
         if self.max_risk is not None and self.objective == "ratio":
             raise ValueError(f"max_risk must be None with objective='ratio', got {self.max_risk!r}")
 
-    def _active(self, returns, X):
-        """The returns, with the benchmark's returns as a last column if there is a benchmark."""
-        if self.benchmark is None:
-            return returns
-        return with_benchmark(returns, self.benchmark, columns_of(X), rows_of(X))
-
-    def _penalty(self, n_assets, columns=None):
-        return penalty_of(self, n_assets, columns)

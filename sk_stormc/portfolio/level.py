@@ -36,9 +36,6 @@ class LevelProblem(PortfolioProblem):
         Penalty of the weights w.
     metric : "variance", ndarray of shape (n_assets + 1,) or None, default=None
         Preconditioner of the steps, as for `PortfolioProblem`. The last entry is that of the level.
-    width : float, default=None
-        The smoothing width h, in the unit of the returns. None means 0.01 times the standard deviation of the return
-        of the equally weighted portfolio.
     """
 
     # both widths are in standard deviations of the portfolio's return
@@ -248,6 +245,9 @@ class TailRiskProblem(LevelProblem):
     ----------
     confidence : float, default=0.95
         The risk measures the worst fraction 1 - confidence of the losses.
+    width : float, default=None
+        The smoothing width h, in the unit of the returns. None means 0.01 times the standard deviation of the return
+        of the equally weighted portfolio.
     """
 
     def __init__(

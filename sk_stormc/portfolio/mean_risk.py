@@ -112,6 +112,12 @@ class MeanRisk:
     p: np.ndarray | None = None
     penalty: Any = None
 
+    def __post_init__(self):
+        only_risk = self.risk_aversion == np.inf
+        self.return_weight, self.risk_weight = (0.0, 1.0) if only_risk else (1.0, self.risk_aversion)
+        self.n_inner = len(self.returns)  # numbers of components, for the count of oracle calls
+        self.n_outer = 1 if self.measure.single_outer else self.n_inner
+
     @classmethod
     def of(cls, returns, measure, risk_aversion, sample_weight=None, penalty=None):
         """The task with checked parameters. Periods of weight 0 are dropped, unless the order counts."""
@@ -130,26 +136,6 @@ class MeanRisk:
     def with_aversion(self, risk_aversion, penalty=None):
         """The task with the same returns and measure, and another risk aversion and penalty."""
         return MeanRisk.of(self.returns, self.measure, risk_aversion, self.p, penalty)
-
-    @property
-    def n_inner(self):
-        """Number of periods, which are the components of the mean."""
-        return len(self.returns)
-
-    @property
-    def n_outer(self):
-        """Number of components of the outer function of the compositional problem."""
-        return 1 if self.measure.single_outer else len(self.returns)
-
-    @property
-    def return_weight(self):
-        """The weight of the mean return: 1, or 0 if only the risk counts."""
-        return 0.0 if self.risk_aversion == np.inf else 1.0
-
-    @property
-    def risk_weight(self):
-        """The weight of the risk: the risk aversion, or 1 if only the risk counts."""
-        return 1.0 if self.risk_aversion == np.inf else self.risk_aversion
 
     @cached_property
     def mean(self):

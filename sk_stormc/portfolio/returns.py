@@ -172,7 +172,9 @@ def column_of(benchmark, columns, n_assets):
 
 
 def with_benchmark(returns, benchmark, columns, rows=None):
-    """The returns with the benchmark's as a last column; columns and rows are the labels of X, or None."""
+    """The returns with the benchmark's, if any, as a last column; columns and rows are the labels of X, or None."""
+    if benchmark is None:
+        return returns
     if type(returns) is not np.ndarray:
         raise ValueError(f"benchmark needs returns that are an array in memory, got {type(returns).__name__}")
     n, d = returns.shape

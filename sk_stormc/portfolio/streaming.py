@@ -8,7 +8,7 @@ from sklearn.utils.validation import validate_data
 
 from sk_stormc.engine.results import SolverResult, outcome
 from sk_stormc.fitting.estimator import streams
-from sk_stormc.portfolio.constraints import refuse_linear_constraints
+from sk_stormc.portfolio.constraints import penalty_of, refuse_linear_constraints
 from sk_stormc.portfolio.labels import check_row_labels
 from sk_stormc.portfolio.moment_stream import MomentStream
 from sk_stormc.portfolio.returns import check_ascending, check_returns, warn_of_prices
@@ -60,7 +60,7 @@ def update_weights(portfolio, X, sample_weight):
     portfolio._check_parameters()
     if portfolio.benchmark is not None:
         raise ValueError("benchmark cannot be used with partial_fit: use fit, or give returns in excess of it")
-    penalty = portfolio._penalty(returns.shape[1], columns_of(X))
+    penalty = penalty_of(portfolio, returns.shape[1], columns_of(X))
     task = portfolio._task(returns[:1], None, penalty)
     if vars(portfolio).get("_stream") is None:
         warn_of_prices(returns)

@@ -56,7 +56,7 @@ def add_arguments(parser):
 def report(args):
     """Fit, print the weights and save them."""
     read = read_returns(args.data, args.drop_missing, args.unit)
-    if args.risk_measure == "cdar" and read.dates is not None and read.direction() != "ascending":
+    if MEASURES[args.risk_measure].ordered and read.dates is not None and read.direction() != "ascending":
         raise ValueError(
             f"{args.data}: expected dates such as 2020-01-31 in ascending order, on which --risk-measure cdar depends"
         )

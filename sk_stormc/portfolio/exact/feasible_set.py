@@ -291,19 +291,20 @@ class LinearlyConstrained(Penalty):
     def _feasible_set(self):
         return FeasibleSet.of(self, self.n_assets + self.has_benchmark)
 
-    def project(self, x):
+    def project(self, x, kept=KEPT):
         """The nearest feasible point, by the interior-point method.
 
-        A point that violates no constraint is only projected on bounds and budget.
+        A point that violates no constraint by more than ``kept`` is only projected on bounds and budget.
         """
         x = np.asarray(x, float)
-        if self._projected is None or not np.array_equal(self._projected[0], x):  # a fit projects equal weights often
-            self._projected = x.copy(), self._nearest(x)
+        asked = kept, x.tobytes()
+        if self._projected is None or self._projected[0] != asked:  # a fit projects equal weights three times
+            self._projected = asked, self._nearest(x, kept)
         return self._projected[1].copy()
 
-    def _nearest(self, x):
+    def _nearest(self, x, kept):
         missed = self.violation(self.on_bounds(x))
-        if missed <= KEPT:
+        if missed <= kept:
             return self.on_bounds(x)
         feasible = self._feasible_set
         only = feasible.only_point()

@@ -225,6 +225,7 @@ class WithinRisk(Utility):
             part *= 1 - 1e-9
         return within + part * (beyond - within)
 
+
 # fits
 
 
@@ -232,12 +233,9 @@ def exact_method(portfolio, solver, task):
     """The exact method of a fit as a solver, or None if the fit uses an iterative solver."""
     needs = ["objective='ratio'"] * (portfolio.objective == "ratio")
     needs += ["max_risk"] * (portfolio.max_risk is not None)
-    needs += [
-        "risk_measure='cdar', as a drawdown depends on all earlier periods and is not an average of samples,"
-    ] * task.measure.ordered
-    penalty = task.penalty
-    if isinstance(penalty, LinearlyConstrained) and solver != "moments":  # these methods also satisfy all constraints
-        needs += penalty.parameters()
+    needs += [f"risk_measure={task.measure.name!r} (the order of the periods counts)"] * task.measure.ordered
+    if isinstance(task.penalty, LinearlyConstrained) and solver != "moments":  # moments meet all constraints, too
+        needs += task.penalty.parameters()
     if not (needs or isinstance(solver, str)):
         return None
     if needs and not is_word(solver, "auto", "newton"):

@@ -65,8 +65,6 @@ class DrawdownPortfolioProblem(PortfolioProblem):
     2.5
     """
 
-    ordered = True
-
     def __init__(
         self,
         returns: ArrayLike,

@@ -152,8 +152,9 @@ class Entropic(Measure):
     problem = EntropicPortfolioProblem
 
     def __post_init__(self):
-        if is_real(self.risk_aversion):
-            self.risk_aversion = float(self.risk_aversion)
+        if not is_real(self.risk_aversion):
+            return  # `MeanRisk.of` raises an error
+        self.risk_aversion = float(self.risk_aversion)
         if self.risk_aversion == np.inf:
             raise ValueError(
                 "risk_aversion must be finite with risk_measure='entropic', where return and risk are one term and the "

@@ -35,6 +35,9 @@ class SemideviationPortfolioProblem(LevelProblem):
     ----------
     order : float, default=2.0
         The order p: 1, or from 2 to 10.
+    width : float, default=None
+        The smoothing width h, in the unit of the returns. None means 0.01 times the standard deviation of the return
+        of the equally weighted portfolio.
 
     Raises
     ------
