@@ -24,7 +24,7 @@ from sk_stormc.portfolio.second_order.ratio import ratio_at
 from sk_stormc.portfolio.steps import conclude_steps, run_steps
 from sk_stormc.portfolio.streaming import go_on, streams_returns
 from sk_stormc.utils.frames import columns_of, rows_of
-from sk_stormc.utils.types import ArrayLike, Auto, FloatArray, RandomState, RiskMeasure, SolverName
+from sk_stormc.utils.types import ArrayLike, FloatArray, RandomState, RiskMeasure, SolverName
 from sk_stormc.utils.validation import check_bool, check_choice, check_number
 
 if TYPE_CHECKING:
@@ -186,7 +186,7 @@ class CompositionalPortfolio(CompositionalEstimator):
         groups: Any = None,
         benchmark: Any = None,
         half_life: float | None = None,
-        max_iter: int | Auto | None = None,
+        max_iter: int | None = None,
         tol: float | None = None,
         warm_start: bool = False,
         verbose: int | bool = 0,
