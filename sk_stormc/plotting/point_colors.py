@@ -75,11 +75,19 @@ def point_colors(y, n, y_new=None, n_new=0, palette=None, order=None, known=None
     known : dict or None
         The looks of classes that were drawn before.
     """
+    for name, value in (("palette", palette), ("order", order)):
+        if value is not None and (not hasattr(value, "__iter__") or isinstance(value, type)):
+            raise ValueError(
+                f"{name} must be a list of {'colours' if name == 'palette' else 'classes'}, got {short(value)}"
+            )
     old, new = _read("y", y, n), _read("y_new", y_new, n_new)
     if old is None and new is None:
         return PointColors(np.zeros(n + n_new, int))
-    if old is not None and new is not None and (old.names is None) != (new.names is None):
-        raise ValueError("y_new must be classes if y are, and values of a scale if y are")
+    if old is not None and new is not None:
+        if (old.names is None) != (new.names is None):
+            old, new = _read("y", y, n, as_scale=True), _read("y_new", y_new, n_new, as_scale=True)
+        if (old.names is None, old.are_dates) != (new.names is None, new.are_dates):
+            raise ValueError("y_new must be classes, numbers or dates if y are")
     old, new = old or _all_missing(new, n), new or _all_missing(old, n_new)
     if old.values is not None:
         values = np.concatenate([old.values, new.values])
@@ -99,8 +107,8 @@ def _all_missing(like, n):
     return PointColors(np.full(n, -1), [])
 
 
-def _read(name, y, n):
-    """The classes, without looks, or the values of a scale. None if there are none."""
+def _read(name, y, n, as_scale=False):
+    """The classes, without looks, or the values of a scale, as which few integers may count. None if there are none."""
     if y is None:
         return None
     if np.shape(y) != (n,):
@@ -118,7 +126,7 @@ def _read(name, y, n):
     if present.dtype.kind == "O":
         present = _as_one_type(present)
     kind = present.dtype.kind
-    if kind == "M" or (kind in "fiu" and not _are_few_integers(present)):
+    if kind == "M" or (kind in "fiu" and (as_scale or not _are_few_integers(present))):
         scale = np.full(n, np.nan)
         scale[~missing] = present.astype("M8[ns]").astype(float) / 86_400e9 if kind == "M" else present
         return PointColors(np.zeros(n, int), values=scale, are_dates=kind == "M")
