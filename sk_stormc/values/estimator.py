@@ -266,7 +266,7 @@ class BellmanValueEstimator(FittedValues):
 
         result = keys = None
         if self.trace_decay:
-            keys = keys_in_order(log.states, log.follows, log.terminal, log.ratios, log.clock, log.kept)
+            keys = keys_in_order(log.states, log.follows, log.terminal, log.ratios, log.order, log.kept)
         if solver == "lstd" and objective == "bellman":
             x, exact = solve_bellman(log.rows, visited, self.gamma, alpha)
         elif solver == "lstd":
@@ -290,7 +290,7 @@ class BellmanValueEstimator(FittedValues):
         self.n_states_ = len(first)
         self.objective_, self.objective_reason_ = objective, reason
         self.__dict__.update(values(x))
-        self._stream = self._pending = self._groups = None
+        self._stream = self._pending = self._groups = self._counts = None
         self._given = given.names()
         if result is None:
             self.__dict__.update(exact, _progress=None)

@@ -41,6 +41,25 @@ def check_given(estimator, next_X, terminal, time, episode=None):
         )
 
 
+def warn_of_no_ends(given, episodes):
+    """Warn if a log has ``episodes``, and it is not known whether any of them ends."""
+    if given.terminal is None and episodes:
+        then = "the last row of each is dropped" if given.next_X is None else "continue from their last next_X"
+        warn(
+            f"terminal was not given: all episodes count as cut off, and {then}. If episodes end, pass terminal, which "
+            "is True for the transitions that end one; otherwise pass False for all transitions."
+        )
+
+
+def warn_of_gaps(n_gaps):
+    """Warn if rows within episodes are missing, whose ratios and rewards are unknown."""
+    if n_gaps:
+        warn(
+            f"time has {n_gaps} gaps within episodes, and rows that are missing there have neither ratios nor rewards "
+            "in the value: leave such episodes out. If time only gives the order, number the rows of an episode."
+        )
+
+
 def warn_of_ranges(states, follows, terminal):
     """Warn if most successors are far outside the range of X in a column, as if only one of the two was scaled.
 

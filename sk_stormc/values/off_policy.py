@@ -14,13 +14,18 @@ from sk_stormc.utils.validation import as_numbers, check_choice, check_int, chec
 from sk_stormc.utils.warnings import warn
 from sk_stormc.values.action_values import ActionValueEstimator
 from sk_stormc.values.doubly_robust import cross_fitted, folds_of, read_q_log
-from sk_stormc.values.episodes import check_episode, check_terminal, check_time, clock_of, numbers_of_labels
-from sk_stormc.values.log_warnings import effective_size, warn_of_ratios
+from sk_stormc.values.episodes import check_episode, check_terminal, order_of
+from sk_stormc.values.log_warnings import effective_size, warn_of_gaps, warn_of_ratios
 from sk_stormc.values.markov import check_discount
 from sk_stormc.values.transitions import check_ratios
 
 METHODS = ("is", "wis", "pdis", "wpdis", "dr", "wdr")
+LEAST_SIZE = 2.0  # effective number of episodes below which an interval has no meaning
 LEAST = -1e300  # lower bound of the logarithms of nonzero weights
+REMEDY = (
+    "More episodes help, a target policy that is closer to the one that acted, method='wdr' with features that "
+    "represent Q(s, a), or ratios that are clipped, at 10 say, which adds a bias."
+)
 FEW = 20  # effective number of episodes below which a standard error is itself uncertain
 
 
@@ -77,8 +82,18 @@ class PolicyValue:
         ------
         ValueError
             If the confidence is out of its range.
+
+        Warns
+        -----
+        UserWarning
+            If the effective number of episodes is below 2.
         """
         check_number("confidence", confidence, low=0, high=1, inclusive=False)
+        if self.effective_size < LEAST_SIZE:
+            warn(
+                f"the interval is from one episode in effect: their effective number is {self.effective_size:.3g}, and "
+                f"the interval may be far too narrow. {REMEDY}"
+            )
         reach = stats.t.ppf(0.5 + confidence / 2, len(self.contributions) - 1) * self.std_error
         return np.array([self.value - reach, self.value + reach])
 
@@ -215,21 +230,20 @@ def off_policy_value(
         raise ValueError(f"y must be finite, one reward for each transition, got {short(y)}")
     n = len(y)
     ratios, labels = check_ratios(importance_ratio, n), check_episode(episode, n)
-    numbers = numbers_of_labels(labels)
-    m = int(numbers.max(initial=-1)) + 1
+    rows = order_of(labels, time, check_terminal(terminal, n), n)
+    m = int(rows.numbers.max()) + 1
     if m < 2:
         raise ValueError(f"episode must have at least 2 different labels, got {m}")
-    ends = np.zeros(n, dtype=bool) if terminal is None else check_terminal(terminal, n)
-    clock = clock_of(numbers, None if time is None else check_time(time, n, distinct=False), ends, labels)
     warn_of_ratios(ratios)
-    order = np.argsort(clock)
-    y, numbers = y[order], numbers[order]
-    weights = Weights(ratios[order], numbers, weighted=method in ("wis", "wpdis", "wdr"))
+    warn_of_gaps(int(np.ptp(rows.clock)) - (n - 1) - (m - 1))
+    order = np.argsort(rows.clock)
+    y, numbers, ratios = y[order], rows.numbers[order], ratios[order]
+    weights = Weights(ratios, numbers, weighted=method in ("wis", "wpdis", "wdr"))
     if weights.final.max() == -np.inf if method == "wis" else not ratios.any():
         raise ValueError("importance_ratio must be positive, in all rows of one episode for 'wis', got 0 everywhere")
     discount, first, influence = gamma**weights.step, np.zeros(m), np.zeros(m)
     if method in ("dr", "wdr"):
-        log = read_q_log(estimator, X, y, action, target, next_X, terminal, clock, order)
+        log = read_q_log(estimator, X, y, ratios, action, target, next_X, terminal, rows.clock, order)
         cut = weights.last[~log.terminal[weights.last]]
         share = np.zeros(n)
         share[cut] = gamma * discount[cut] * weights.share[cut]
@@ -243,7 +257,7 @@ def off_policy_value(
     if min(m, size) < FEW:
         warn(
             f"the value is from {m} episodes, whose effective number is {size:.3g} if all ratios of an episode are "
-            f"multiplied. With fewer than {FEW} a standard error is itself uncertain, and often too small."
+            f"multiplied. With fewer than {FEW} a standard error is itself uncertain, and often too small. {REMEDY}"
         )
     return _from(value + first.mean(), parts + first + m * (influence - influence.mean()), size)
 

@@ -12,10 +12,9 @@ UNKNOWN = 0.01  # fraction of successors with an action that is not in the log, 
 
 
 def check_actions(action, n):
-    """The n checked action labels. None means the same action for all rows, with a warning."""
+    """The n checked action labels."""
     if action is None:
-        warn("action was not given: all rows are taken to have the same action, 0.")
-        return np.zeros(n, dtype=int)
+        raise ValueError("action must be given, the action of each row, got None")
     given = np.asarray(action)
     if given.shape != (n,):
         raise ValueError(
