@@ -220,7 +220,7 @@ class ActionValueEstimator(FittedActionValues):
     def _fit(self, X, y, *, action=None, before=None, **given):
         """`fit`, or `resume` of the fit whose progress is ``before``."""
         given = Given(**given)
-        policy = vars(self)["policy"]
+        names, policy = given.names(), vars(self)["policy"]
         self._make_solver()  # raises if a parameter is wrong
         log = read_log(copy.copy(self), X, y, given)
         check_products(log.Z, log.next_Z, log.y)
@@ -235,13 +235,19 @@ class ActionValueEstimator(FittedActionValues):
             coefs, occurs = np.zeros((2, len(actions), log.n_features))
             coefs[:, log.columns], occurs[:, log.columns] = w, sums.occurs
             values = of_columns(coefs, self.fit_intercept) | {"features_": log.features, "actions_": actions}
-            return values | {"_known": occurs[:, : values["coef_"].shape[1]] > 0}
+            return values | {"_known": occurs[:, : values["coef_"].shape[1]] > 0, "_given": names}
+
+        def watch(w, losses):
+            n = len(losses) - 1
+            return fit is not None and fit.watch(n, n * (2 * sums.n_rows + 1), losses[-1], w, values)
 
         solver = "lstd" if isinstance(policy, str) else self._solver_for(len(actions) * len(log.columns))
         result = changes = None
+        fit = Fit.watching(self, solver, X, y, before, action=action, **given._asdict())
         if isinstance(policy, str):
-            best = iterate_policies(sums, ongoing, self.max_iter or POLICIES)
-            w, changes, reason = best.w, best.changes, warn_if_not_converged(best.changes)
+            best = iterate_policies(sums, ongoing, self.max_iter or POLICIES, watch)
+            w, changes = best.w, best.changes
+            reason = StopReason.CALLBACK if best.stopped and changes[-1] else warn_if_not_converged(changes)
             warn_of_no_information(log.y, log.terminal)
             exact = attributes_of(best.solution, {}, reason) | charged(best.losses, sums.n_rows)
         else:
@@ -254,22 +260,25 @@ class ActionValueEstimator(FittedActionValues):
             w, solution = sums.solution(chances)
             exact = attributes_of(solution, {}, StopReason.CONVERGED)
             exact |= charged([solution.start, solution.fun], sums.n_rows)
+            for k, x in enumerate((0 * w, w)):
+                watch(x, exact["loss_curve_"][: k + 1])
         elif changes is None:
             problem, spread = problem_of(sums, log, done, chances, ridge)
             self._accept(solver, problem)
-            fit = Fit(self, solver, X, y, before, action=action, **given._asdict())
             result = fit.run(solver, problem, verbose=self.verbose, attributes=lambda x: values(spread(x)))
             w = spread(result.x)
 
         validate_data(self, X, skip_check_array=True)
         forget(self)
         self.__dict__.pop("policy_changes_", None)
-        self.__dict__.update(values(w), _given=given.names(), _stream=None)
+        self.__dict__.update(values(w), _stream=None)
         if changes is not None:
             self.policy_changes_ = np.array(changes)
         if result is None:
-            self.__dict__.update(exact, _progress=None)
+            self.__dict__.update(exact, _progress=fit and fit.progress)
             self._report_result()
+            if fit is not None:
+                fit.end()
         else:
             self._keep(solver, result, fit)
             fit.end()

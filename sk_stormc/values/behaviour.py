@@ -13,7 +13,8 @@ from sklearn.utils.validation import _num_samples
 from sk_stormc.utils.types import ArrayLike, Features, FloatArray
 from sk_stormc.utils.validation import as_numbers, check_int, naming, short
 from sk_stormc.values.episodes import check_episode
-from sk_stormc.values.policies import SUM, check_actions, check_probabilities
+from sk_stormc.values.policies import SUM, chances_of, check_actions, check_policy
+from sk_stormc.values.transitions import rows_of
 
 
 def estimated_ratios(
@@ -31,11 +32,16 @@ def estimated_ratios(
         The states in which the actions were taken.
     action : array-like of shape (n_transitions,)
         The actions: integers or strings.
-    target : array-like of shape (n_transitions, n_actions) or (n_transitions,)
-        The probabilities, under the target policy, of all actions in sorted order, or of the action of the row. Actions
-        that no row has cannot be included.
+    target : array-like or callable
+        The target policy, as for `off_policy_value`: an array of shape (n_transitions, n_actions) contains the
+        probabilities of all actions in the state of each row, in the sorted order of the labels; one of shape
+        (n_transitions,) with labels contains an action for each. A callable receives X, and returns such an array. If
+        X contains numbers or indicators of states, an array of shape (n_states, n_actions) or (n_states,) works too.
+        In addition, floats of shape (n_transitions,) are the probabilities of the actions of the rows. Actions that no
+        row has cannot be included.
     classifier : classifier
-        A scikit-learn classifier with `predict_proba`, which is cloned. Its probabilities should be calibrated.
+        A scikit-learn classifier with `predict_proba`, which is cloned. Its probabilities should be calibrated, and
+        hardly regularised; see the Notes.
     episode : array-like of shape (n_transitions,), default=None
         A label of each row's episode. All rows of an episode are in the same fold. Pass it if the rows of an episode
         are similar, or if the ratios are for `off_policy_value`, whose standard errors assume independent episodes.
@@ -64,6 +70,12 @@ def estimated_ratios(
     Estimated ratios often give a smaller error than the true ones, because they correct for the actions that were
     taken more often than they are probable, by chance. Their own error is not part of the standard errors of
     `off_policy_value`. States that influence both the actions and the rewards must be columns of X.
+
+    Regularisation of the classifier draws the probabilities of all states to the frequencies of the actions. The ratios
+    are then too close to those of a behaviour policy that ignores the state, so that values are biased, by more than
+    their standard errors show. The bias does not decrease with the number of episodes unless the regularisation does.
+    A logistic regression with C=1 or more on standardised columns is hardly regularised for hundreds of rows, and one
+    with C=0.01 is far too much. Too little regularisation increases the variance only.
 
     Examples
     --------
@@ -98,7 +110,7 @@ def estimated_ratios(
             f"action must have at least two actions, and two rows of each, got {counts[k]} of {labels[k].item()!r} and "
             f"{len(labels)} in all"
         )
-    chances = _target_chances(target, number, labels)
+    chances = _target_chances(target, X, number, labels)
     if episode is None:
         folds = StratifiedKFold(min(cv, counts.min())).split(number, number)
     else:
@@ -128,16 +140,22 @@ def estimated_ratios(
     return chances / behaviour
 
 
-def _target_chances(target, number, labels):
+def _target_chances(target, X, number, labels):
     """The checked probabilities of the actions with these numbers, under the target policy."""
-    given, n, m = as_numbers("target", target), len(number), len(labels)
-    if given.shape not in ((n,), (n, m)):
-        raise ValueError(
-            f"target must be probabilities of shape ({n}, {m}), of the actions {short(labels.tolist())} in this order, "
-            f"or of shape ({n},), of the actions that were taken, got shape {given.shape}"
-        )
-    wrong = ~((given >= 0) & (given <= 1 + SUM)).reshape(n, -1).all(axis=1)
+    n, given = len(number), None if callable(target) else np.asarray(target)
+    if given is not None and given.shape == (n,):
+        if given.dtype.kind == "f" or (given.dtype.kind == "O" and all(isinstance(p, float) for p in given)):
+            return _chances_of_taken(as_numbers("target", target))
+        if given.dtype.kind == "b" and labels.dtype.kind != "b":
+            raise ValueError(f"target must be among the actions {short(labels.tolist())}, or floats, got booleans")
+    check_policy(target, "target")
+    return chances_of(target, X, rows_of(X), labels, "target")[np.arange(n), number]
+
+
+def _chances_of_taken(chances):
+    """The checked probabilities of the actions that were taken."""
+    wrong = ~((chances >= 0) & (chances <= 1 + SUM))
     if wrong.any():
         k = np.argmax(wrong)
-        raise ValueError(f"target must be probabilities from 0 to 1, got {short(given[k])} in row {k}")
-    return given if given.ndim == 1 else check_probabilities("target", given)[np.arange(n), number]
+        raise ValueError(f"target must be probabilities from 0 to 1, got {chances[k]} in row {k}")
+    return chances

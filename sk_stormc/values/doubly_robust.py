@@ -15,7 +15,7 @@ from sk_stormc.values.episodes import Order
 from sk_stormc.values.log_warnings import warn_of_no_ends, warn_of_state_numbers
 from sk_stormc.values.lspi import of_actions
 from sk_stormc.values.lstd import Moments
-from sk_stormc.values.policies import as_chances, check_actions, check_policy, chosen, policy_chances
+from sk_stormc.values.policies import chances_of, check_actions, check_policy, chosen, policy_chances
 from sk_stormc.values.transitions import Given, checked_data, successors, transform, transform_next
 from sk_stormc.values.uncertainty import RANK
 
@@ -84,13 +84,11 @@ def read_q_log(model, X, y, ratios, action, target, next_X, terminal, clock, ord
             f"not terminal and has no successor{hint}"
         )
     warn_of_no_ends(given, True)
-    ongoing, now = np.flatnonzero(~terminal), np.zeros((n, len(actions)))
-    after = now.copy()
+    ongoing, after = np.flatnonzero(~terminal), np.zeros((n, len(actions)))
+    now = chances_of(rows if by_row else target, X, states, actions, "target")
     if by_row:
-        now = as_chances(rows, n, actions, "target")
         after[ongoing] = now[ongoing + 1]
     else:
-        now = policy_chances(target, X, states, np.arange(n), actions, "target")
         after[ongoing] = policy_chances(target, source, follows[at[ongoing]], at[ongoing], actions, "target")
     check_agreement(ratios, now[np.arange(n), action], order)
     return QLog(model, X, states, y.astype(float), action, source, follows, at, terminal, now, after)

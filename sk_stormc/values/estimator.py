@@ -246,6 +246,7 @@ class BellmanValueEstimator(FittedValues):
     def _fit(self, X, y, *, before=None, **given):
         """`fit`, or `resume` of the fit whose progress is ``before``."""
         given = Given(**given)
+        names = given.names()
         self._make_solver()  # raises if a parameter is wrong
         log = read_log(copy.copy(self), X, y, given, self.half_life)
         check_products(log.Z, log.next_Z, log.y)
@@ -262,9 +263,10 @@ class BellmanValueEstimator(FittedValues):
             w = np.zeros(log.n_features)
             w[log.columns] = x
             coef, intercept = (w[:-1], float(w[-1])) if self.fit_intercept else (w, 0.0)
-            return {"coef_": coef, "intercept_": intercept, "features_": log.features}
+            return {"coef_": coef, "intercept_": intercept, "features_": log.features, "_given": names}
 
         result = keys = None
+        fit = Fit.watching(self, solver, X, y, before, **given._asdict())
         if self.trace_decay:
             keys = keys_in_order(log.states, log.follows, log.terminal, log.ratios, log.order, log.kept)
         if solver == "lstd" and objective == "bellman":
@@ -274,9 +276,11 @@ class BellmanValueEstimator(FittedValues):
         else:
             problem = value_problem(objective, log.rows, visited, log.leads_to, self.gamma, alpha)
             self._accept(solver, problem)
-            fit = Fit(self, solver, X, y, before, **given._asdict())
             result = fit.run(solver, problem, verbose=self.verbose, attributes=values)
             x = result.x
+        if result is None and fit is not None:
+            for k, record in enumerate(zip(exact["ifo_"], exact["loss_curve_"], (0 * x, x), strict=True)):
+                fit.watch(k, *record, values)
         if result is None and not np.any(alpha):
             warn_if_undetermined(len(first), len(log.columns) - self.fit_intercept)
 
@@ -291,10 +295,11 @@ class BellmanValueEstimator(FittedValues):
         self.objective_, self.objective_reason_ = objective, reason
         self.__dict__.update(values(x))
         self._stream = self._pending = self._groups = self._counts = None
-        self._given = given.names()
         if result is None:
-            self.__dict__.update(exact, _progress=None)
+            self.__dict__.update(exact, _progress=fit and fit.progress)
             self._report_result()
+            if fit is not None:
+                fit.end()
         else:
             forget(self)
             self._keep(solver, result, fit)

@@ -89,6 +89,14 @@ def policy_chances(policy, source, follows, rows, actions, name="policy"):
     return as_chances(choice, len(rows), actions, name)
 
 
+def chances_of(target, X, states, actions, name):
+    """The probabilities under a policy in the states of all rows, from an array with a row for each, or as above."""
+    n = len(states)
+    if not callable(target) and len(target) == n:
+        return as_chances(np.asarray(target), n, actions, name)
+    return policy_chances(target, X, states, np.arange(n), actions, name)
+
+
 def as_chances(choice, n, actions, name="policy"):
     """The checked probabilities for n states, from probabilities or from one action for each state."""
     if choice.ndim == 1:
