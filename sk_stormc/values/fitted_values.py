@@ -100,7 +100,7 @@ class FittedValues(RegressorMixin, LinearEstimator):
         >>> from sk_stormc import BellmanValueEstimator
         >>> rng = np.random.default_rng(0)  # 50 episodes of 10 steps, whose rewards are 1 on average
         >>> X, y, episode = rng.random((500, 1)), rng.normal(1.0, 1.0, 500), np.arange(500) // 10
-        >>> value = BellmanValueEstimator(gamma=0.5, solver="lstd").fit(X, y, episode=episode)
+        >>> value = BellmanValueEstimator(gamma=0.5).fit(X, y, episode=episode, terminal=np.zeros(500, dtype=bool))
         >>> low, high = value.value_interval([[0.5]], confidence=0.99)[0]
         >>> bool(low < 2.0 < high)
         True

@@ -62,7 +62,7 @@ def test_a_log_that_does_not_tell_actions_apart_warns():
     with pytest.warns(UserWarning, match="action is 1 in all rows that count: there is no other action to choose"):
         greedy.fit(**some(parts, action == 1, "episode"), action=action[action == 1])
     assert not messages(greedy.fit, **parts | {"y": ones}, action=action)  # the longer an episode, the better
-    assert not messages(greedy.fit, **some(parts, slice(None), "terminal"), action=action)
+    assert not messages(greedy.fit, **some(parts, slice(None), "terminal", "episode"), action=action)
     assert not messages(greedy.set_params(policy=[1] * N).fit, **endless, y=ones, action=action)
 
 
