@@ -40,7 +40,7 @@ def check_time(time, n):
         wrong = np.ones(n, dtype=bool)
     if wrong.any():
         k = int(np.argmax(wrong))
-        raise ValueError(f"time must be whole numbers or dates, got {short(given[k])} in row {k}")
+        raise ValueError(f"time must be whole numbers or dates, got {given[k]} in row {k}")
     return times if kind in "mM" else times.astype(np.int64)
 
 

@@ -15,7 +15,7 @@ from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import check_array, check_X_y, validate_data
 
 from sk_stormc.utils.frames import column, is_table
-from sk_stormc.utils.validation import as_numbers, check_in_memory, check_numeric, naming, row_weights
+from sk_stormc.utils.validation import as_flags, as_numbers, check_in_memory, check_numeric, naming, row_weights
 from sk_stormc.utils.warnings import warn
 from sk_stormc.values.episodes import check_terminal, fading, in_time, order_of, shares
 from sk_stormc.values.log_warnings import (
@@ -222,7 +222,7 @@ class Given(NamedTuple):
         if ends and self.terminal is None and self.next_X is not None:
             warn("terminal was given before, and is None here: no transition counts as the end of an episode. Give "
                  "terminal, with False for transitions that do not end one.")
-        return names, ends or (self.terminal is not None and bool(np.asarray(self.terminal).any()))
+        return names, ends or (self.terminal is not None and bool(as_flags("terminal", self.terminal).any()))
 
 
 @dataclass

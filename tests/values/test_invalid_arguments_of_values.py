@@ -46,12 +46,12 @@ DATA = [  # of fit, partial_fit and score
     ({"next_X": put(LOG["X"], 3, np.inf)}, "next_X must be finite where not terminal, got NaN or infinity in row 3"),
     ({"time": ROWS}, "time must be None if next_X is given"),
     ({"next_X": None, "time": ROWS + 0.5}, "time must be whole numbers or dates, got .*0.5.* in row 0"),
-    ({"next_X": None, "time": ROWS // 2}, "time must (have distinct .* got 0 in rows 0 and 1.*, give episode=|increase .* got 0, then 0)"),
+    ({"next_X": None, "time": ROWS // 2}, "time must (have distinct .*rows 0 and 1.*episode=|increase .*0, then 0)"),
     ({"episode": np.zeros(3)}, r"episode must be one label for each of the 12 rows, got shape \(3,\)"),
     ({"episode": put(EPISODE, 7, np.nan)}, "label in each row, got nan in row 7"),
     ({"episode": np.array([[1]] * N + [1], dtype=object)[:N]}, "labels such as numbers or strings, got"),
     ({"episode": np.zeros(N)}, "terminal must be the last row of an episode, got row 3 after row 2"),
-    ({"next_X": None, "time": STEP // 2, "episode": EPISODE}, "distinct values within an episode, got 0 in rows 0 and 1$"),
+    ({"next_X": None, "time": STEP // 2, "episode": EPISODE}, "distinct values .*got 0 in rows 0 and 1$"),
     ({"sample_weight": put(ROWS, 1, -1)}, "sample_weight must be .*got -1.0 in row 1"),
 ]
 
