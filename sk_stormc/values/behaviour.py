@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from scipy import sparse
 from sklearn.base import clone
 from sklearn.model_selection import GroupKFold, StratifiedKFold
 from sklearn.utils import _safe_indexing
@@ -14,7 +15,13 @@ from sk_stormc.utils.types import ArrayLike, Features, FloatArray
 from sk_stormc.utils.validation import as_numbers, check_int, naming, short
 from sk_stormc.values.episodes import check_episode
 from sk_stormc.values.policies import SUM, chances_of, check_actions, check_policy
-from sk_stormc.values.transitions import rows_of
+from sk_stormc.utils.warnings import warn
+from sk_stormc.values.transitions import distinct_rows, rows_of
+
+MISFIT = 5.0  # standard errors of a dependence of actions on states that a classifier has missed
+OFTEN = 20  # occurrences of a state from which it is tested
+HASHED = 1e60  # numbers above this are hashes of text
+TINY = 1e-9  # smallest standard error
 
 
 def estimated_ratios(
@@ -119,7 +126,7 @@ def estimated_ratios(
         if n_groups < 2:
             raise ValueError(f"episode must have at least 2 different labels, got {n_groups}")
         folds = GroupKFold(min(cv, n_groups)).split(number, groups=groups)
-    behaviour = np.zeros(n)
+    predicted = np.zeros((n, len(labels)))
     for train, test in folds:
         missing = np.setdiff1d(labels, taken[train])
         if len(missing):
@@ -128,7 +135,8 @@ def estimated_ratios(
                 "fold only: change cv or join rare actions"
             )
         fitted = clone(classifier).fit(_safe_indexing(X, train), taken[train])
-        behaviour[test] = fitted.predict_proba(_safe_indexing(X, test))[np.arange(len(test)), number[test]]
+        predicted[test] = fitted.predict_proba(_safe_indexing(X, test))
+    behaviour = predicted[np.arange(n), number]
     wrong = ~(np.isfinite(behaviour) & (behaviour > 0))
     if wrong.any():
         k = np.argmax(wrong)
@@ -137,7 +145,31 @@ def estimated_ratios(
             f"{taken[k].item()!r} in row {k}: use a smoother one, such as LogisticRegression, trees with a larger "
             "min_samples_leaf, or CalibratedClassifierCV"
         )
+    warn_of_misfit(rows_of(X), number, predicted, labels)
     return chances / behaviour
+
+
+def warn_of_misfit(states, number, predicted, labels):
+    """Warn if actions depend on columns, or on states that occur often, by more than the predicted probabilities."""
+    columns = np.flatnonzero((abs(states) < HASHED).all(axis=0) & (np.ptp(states, axis=0) > 0))
+    scaled = (states[:, columns] - states[:, columns].mean(axis=0)) / states[:, columns].std(axis=0)
+    state = distinct_rows(states)[1]
+    often = np.flatnonzero(np.bincount(state) >= OFTEN)
+    tested = sparse.hstack([sparse.csr_array(scaled), sparse.csr_array(state[:, None] == often)], format="csr")
+    if not tested.shape[1]:
+        return
+    missed = tested.T @ ((number[:, None] == np.arange(len(labels))) - predicted)
+    errors = np.sqrt(tested.power(2).T @ (predicted * (1 - predicted)))
+    z = abs(missed) / np.maximum(errors, TINY)
+    if z.max() > MISFIT:
+        j, k = np.unravel_index(z.argmax(), z.shape)
+        row = None if j < len(columns) else np.argmax(state == often[j - len(columns)])
+        where = f"column {columns[j]} of X" if row is None else f"the state of row {row}"
+        warn(
+            f"the classifier's probabilities do not fit the log: action {labels[k].item()!r} depends on {where} by more "
+            f"than they do ({z.max():.0f} standard errors), so that values are biased. Scale the columns of X, "
+            "regularise less, or use a classifier that can represent the policy."
+        )
 
 
 def _target_chances(target, X, number, labels):

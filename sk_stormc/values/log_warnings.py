@@ -17,7 +17,7 @@ ROUNDING = 1e-12  # relative difference of numbers that are equal up to rounding
 EQUAL = 1e-4  # difference of equal values, relative to the range of their column
 UNKNOWN = 0.01  # fraction of successors with unknown features above which there is a warning
 FEW = 20  # effective number of rows below which there is a warning
-FAR, OFF = 6, 0.05  # a mean of ratios may differ from 1 by FAR standard errors plus OFF
+FAR, OFF = 4, 0.02  # a mean of ratios may differ from 1 by FAR standard errors plus OFF
 FEWEST = 5  # smallest number of unusual successors for a warning
 
 
@@ -64,7 +64,8 @@ def warn_of_ranges(states, follows, terminal):
     """Warn if most successors are far outside the range of X in a column, as if only one of the two was scaled.
 
     A value is far outside if its distance from the range between the 5 % and 95 % quantiles of the column exceeds the
-    width of this range. Columns with a width of 0 are not checked.
+    width of this range. Columns with a width of 0 are not checked. If a column of X has few different values, most of
+    those of next_X must be among them.
     """
     ongoing = np.flatnonzero(~terminal)
     if len(ongoing) < FEWEST:
@@ -74,12 +75,17 @@ def warn_of_ranges(states, follows, terminal):
     low, high = np.quantile(states, [0.05, 0.95], axis=0)
     width = high - low
     beyond = ((follows < low - width) | (follows > high + width)).sum(axis=0) * (width > 0)
+    different = 1 + np.count_nonzero(np.diff(np.sort(states, axis=0), axis=0), axis=0)
+    for j in np.flatnonzero(different <= np.sqrt(len(states))):
+        values = np.unique(states[:, j])
+        near = EQUAL * max(np.ptp(values), EQUAL * abs(values).max())
+        beyond[j] = np.count_nonzero(abs(follows[:, j, None] - values).min(axis=1) > near)
     j = int(np.argmax(beyond))
     if beyond[j] < FEWEST or 2 * beyond[j] <= len(follows):
         return
     warn(
-        f"next_X is far outside the range of X in column {j}: X has {low[j]:.4g} to {high[j]:.4g}, next_X has values "
-        f"such as {np.median(follows[:, j]):.4g}. If X was transformed and next_X was not (in a Pipeline, say), give "
+        f"next_X is far outside the range of X in column {j}, or has other values: X has {low[j]:.4g} to "
+        f"{high[j]:.4g}, next_X has values such as {np.median(follows[:, j]):.4g}. If X was transformed and next_X was not (in a Pipeline, say), give "
         "the transformer as features=, which transforms both.",
     )
 
@@ -129,20 +135,26 @@ def effective_size(weights):
     return float((weights / largest).sum() ** 2 / np.square(weights / largest).sum()) if largest > 0 else 0.0
 
 
-def warn_of_ratios(ratios):
-    """Warn if the mean of importance ratios differs too much from 1, or if few rows have nearly all the weight."""
+def warn_of_ratios(ratios, name="importance_ratio"):
+    """Warn if the mean of importance ratios differs too much from 1, or if few rows have nearly all the weight.
+
+    Returns whether there was a warning.
+    """
     n, mean, size = len(ratios), ratios.mean(), effective_size(ratios)
-    if 0 < size < min(FEW, n / 5):
+    few = 0 < size < min(FEW, n / 5)
+    off = not few and abs(mean - 1) > FAR * ratios.std() / np.sqrt(n) + OFF
+    if few:
         warn(
             f"importance_ratio gives nearly all weight to few of the {n} rows, whose effective sample size is "
             f"{size:.3g}: the log hardly has the actions of the policy."
         )
-    elif abs(mean - 1) > FAR * ratios.std() / np.sqrt(n) + OFF:
+    elif off:
         warn(
-            f"importance_ratio is {mean:.3g} on average, but should be about 1: it is the probability of the action "
-            "under the target policy, divided by that under the behaviour policy. Are the two swapped, or does the "
-            "target policy take actions that the log lacks?"
+            f"{name} is {mean:.3g} on average, but should be about 1: a ratio is the probability of the action under "
+            "the target policy, divided by that under the behaviour policy. Are the two swapped, or does the target "
+            "policy take actions that the log lacks?"
         )
+    return few or off
 
 
 def warn_of_unknown_successors(next_Z, occurs):

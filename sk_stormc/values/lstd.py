@@ -192,8 +192,11 @@ def forget(estimator):
         estimator.__dict__.pop(name, None)
 
 
-def warn_if_undetermined(n_states, n_columns):
-    """Warn if there are fewer distinct states than features, so that other values are not determined."""
+def warn_if_undetermined(features):
+    """Warn if there are fewer distinct states than features that differ in them: other values are not determined."""
+    n_states, n_columns = features.shape
+    if 1 < n_states < n_columns:
+        n_columns = int(np.count_nonzero(dense(features.max(axis=0)) != dense(features.min(axis=0))))
     if n_states < n_columns:
         warn(
             f"{n_states} distinct states do not determine the coefficients of {n_columns} features: the values of "

@@ -21,6 +21,7 @@ from sk_stormc.values.transitions import check_ratios
 
 METHODS = ("is", "wis", "pdis", "wpdis", "dr", "wdr")
 LEAST_SIZE = 2.0  # effective number of episodes below which an interval has no meaning
+MOST = 300.0  # largest logarithm of a product whose square is finite
 LEAST = -1e300  # lower bound of the logarithms of nonzero weights
 REMEDY = (
     "More episodes help, a target policy that is closer to the one that acted, method='wdr' with features that "
@@ -234,7 +235,7 @@ def off_policy_value(
     m = int(rows.numbers.max()) + 1
     if m < 2:
         raise ValueError(f"episode must have at least 2 different labels, got {m}")
-    warn_of_ratios(ratios)
+    odd = warn_of_ratios(ratios)
     warn_of_gaps(int(np.ptp(rows.clock)) - (n - 1) - (m - 1))
     order = np.argsort(rows.clock)
     y, numbers, ratios = y[order], rows.numbers[order], ratios[order]
@@ -254,11 +255,15 @@ def off_policy_value(
     returns = discount * y
     value, parts = weights.of_episodes(returns) if method in ("is", "wis") else weights.of_rows(returns)
     size = effective_size(np.exp(weights.final - max(weights.final.max(), LEAST)))
-    if min(m, size) < FEW:
+    expected = np.inf if method in ("dr", "wdr") else weights.expected_size(ratios, discount, method in ("is", "wis"))
+    if min(m, size, expected) < FEW:
+        less = f", and {expected:.3g} on average for ratios of this size" if expected < size else ""
         warn(
             f"the value is from {m} episodes, whose effective number is {size:.3g} if all ratios of an episode are "
-            f"multiplied. With fewer than {FEW} a standard error is itself uncertain, and often too small. {REMEDY}"
+            f"multiplied{less}. With fewer than {FEW} a standard error is itself uncertain, and often too small. {REMEDY}"
         )
+    elif np.isfinite(expected) and not odd:
+        warn_of_ratios(np.exp(np.minimum(weights.final, MOST)), "the product of the ratios of an episode")
     return _from(value + first.mean(), parts + first + m * (influence - influence.mean()), size)
 
 
@@ -314,6 +319,17 @@ class Weights:
         with np.errstate(divide="ignore"):
             ongoing = np.log(np.bincount(self.step, np.exp(logs - unit[self.step]), n_steps)) + unit
         return np.logaddexp(ongoing, ended)
+
+    def expected_size(self, ratios, discount, whole):
+        """The effective number of episodes on average, if ratios are independent, for ``whole`` products or by step.
+
+        The largest products are often missing in a log, whose own effective number is then too large. The mean square
+        of single ratios is known well, and that of a product of t ratios is its t-th power.
+        """
+        growth, rows = len(ratios) / effective_size(ratios), self.last if whole else slice(None)
+        discount = np.ones(self.m) if whole else discount
+        with np.errstate(over="ignore", invalid="ignore"):
+            return self.m / np.average(growth ** (self.step[rows] + 1.0), weights=discount)
 
     def of_rows(self, values):
         """The estimate from a value of each row, and the contribution of each episode."""

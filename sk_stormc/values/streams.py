@@ -85,7 +85,7 @@ def follow(waiting, rows, terminal):
         last = np.append(np.diff(found.numbers[order]) != 0, True)
     at = np.flatnonzero(terminal[order] | np.append(np.diff(clock[order]) == 1, False))
     kept = order[at]
-    next_Z = scale_rows(~terminal[kept], rows.Z[order[np.minimum(at + 1, len(order) - 1)]])
+    next_Z = scale_rows(1.0 - terminal[kept], rows.Z[order[np.minimum(at + 1, len(order) - 1)]])
     left = np.zeros((len(kept), 1), dtype=int) if time is None else time[kept, None]
     waits = order[last & ~terminal[order]]
     rest, rows = rows[waits] if len(waits) else None, rows[kept]
@@ -134,8 +134,8 @@ class Counts(NamedTuple):
         return Counts(self.lost + lost, self.ongoing + len(terminal) - ended, self.ended + ended)
 
     def share(self):
-        """The fraction of rows that are not terminal whose successors are not known, if other rows are terminal."""
-        return self.lost / (self.lost + self.ongoing) if self.lost and self.ended else 0.0
+        """The fraction of rows that are not terminal whose successors are not known; 0 if all others are like them."""
+        return self.lost / (self.lost + self.ongoing) if self.lost and (self.ended or not self.ongoing) else 0.0
 
 
 def warn_of_lost(before, now):
@@ -143,8 +143,8 @@ def warn_of_lost(before, now):
     if before.share() <= LOST < now.share():
         warn(
             f"{now.share():.1%} of the rows that are not terminal have no successor, because episodes were cut off or "
-            "rows are missing. They are dropped, so that terminal rows count too much. fit corrects this by weights, "
-            "and partial_fit cannot: give next_X."
+            "rows are missing, and are dropped. Terminal rows then count too much. fit corrects this by weights, and "
+            "partial_fit cannot: give next_X."
         )
 
 

@@ -86,6 +86,8 @@ def test_fewer_states_than_features_warn_and_indicators_do_not():
         visited = np.eye(50)[rng.integers(0, 20, 41)]  # 30 of 50 states are never visited
         last = np.arange(40) == 39
         BellmanValueEstimator(0.9).fit(visited[:-1], rng.normal(size=40), next_X=visited[1:], terminal=last)
+        constant = np.c_[visited, np.full(41, 7.0)]  # determines nothing that indicators do not
+        BellmanValueEstimator(0.9).fit(constant[:-1], rng.normal(size=40), next_X=constant[1:], terminal=last)
 
 
 class OneAction(ActionValueEstimator):

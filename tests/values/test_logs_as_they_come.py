@@ -9,12 +9,13 @@ import pytest
 from scipy import sparse
 from sklearn.base import clone
 from sklearn.compose import make_column_transformer
+from sklearn.ensemble import RandomForestClassifier
 from sklearn.feature_extraction import DictVectorizer
 from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import FunctionTransformer, MaxAbsScaler, OneHotEncoder
+from sklearn.preprocessing import FunctionTransformer, MaxAbsScaler, OneHotEncoder, StandardScaler
 from value_logs import draw, episodes, messages, some
 
 from sk_stormc import ActionValueEstimator, BellmanValueEstimator, estimated_ratios, off_policy_value
@@ -188,6 +189,8 @@ def test_features_get_states_as_they_come(kind):
     np.testing.assert_allclose(stream.coef_, value().partial_fit(**plain).coef_, rtol=1e-7)
     labelled = value(features=transformer).fit(X, Y, episode=np.arange(n) // 40, **given)
     np.testing.assert_allclose(labelled.coef_, value().fit(**plain).coef_, rtol=1e-7)
+    stream = value(features=transformer).partial_fit(X, Y, episode=np.arange(n) // 40, **given)
+    np.testing.assert_allclose(stream.coef_, value().partial_fit(**plain).coef_, rtol=1e-7)
 
 
 def test_states_of_any_kind_are_told_apart():
@@ -318,3 +321,31 @@ def test_estimated_ratios_take_the_targets_of_off_policy_values():
     ):
         with pytest.raises(ValueError, match=text):
             ratios(wrong)
+
+
+def test_estimated_ratios_of_a_classifier_that_misses_the_policy_warn():
+    """Values would be those of a policy that acts alike in all states, with small standard errors."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(1500, 3))
+    action = (rng.random(1500) < 1 / (1 + np.exp(-2 * X[:, 0]))).astype(int)
+    states = rng.integers(6, size=1500)
+    acts = (rng.random(1500) < np.array([0.2, 0.8, 0.3, 0.7, 0.2, 0.9])[states]).astype(int)
+    text, half = "classifier's probabilities do not fit the log: action . depends on ", np.full(1500, 0.5)
+    strong, weak = LogisticRegression(C=1e-3), LogisticRegression()
+    for data, taken, classifier, what in (
+        (X, action, strong, "column 0 of X"),
+        (1e-6 * X, action, weak, "column 0 of X"),
+        (states[:, None], acts, weak, "the state of row"),
+        (1e-6 * np.eye(6)[states], acts, weak, "(column . of X|the state of row)"),
+        (np.array(list("abcdef"))[states][:, None], acts, make_pipeline(OneHotEncoder(), strong), "the state of row"),
+    ):
+        with pytest.warns(UserWarning, match=text + what):
+            estimated_ratios(data, taken, half, classifier)
+    for data, taken, classifier in (
+        (X, action, weak),
+        (1e-6 * X, action, make_pipeline(StandardScaler(), weak)),
+        (states[:, None], acts, make_pipeline(OneHotEncoder(), weak)),
+        (states[:, None], acts, RandomForestClassifier(30, min_samples_leaf=10, random_state=0)),
+        (X, rng.integers(2, size=1500), strong),
+    ):
+        assert not messages(estimated_ratios, data, taken, half, classifier)

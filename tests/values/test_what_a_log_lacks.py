@@ -123,6 +123,12 @@ def test_a_stream_says_what_it_cannot_correct():
     short = cut_at_three(200, 0)
     assert sum(text in message for message in messages(fed, tabular(), 100, **short)) == 1
     assert not messages(fed, tabular(), 100, **log_of(200, 0, cut=3)[0])
+    alone = some(short, slice(None), "episode") | {"episode": np.arange(len(short["y"]))}
+    alone["terminal"] = np.zeros(len(short["y"]), dtype=bool)
+    lost = tabular()
+    assert sum(f"100.0{text}" in message for message in messages(fed, lost, 100, **alone)) == 1
+    with pytest.raises(ValueError, match="at least 2 different labels for uncertainty, got 0"):
+        lost.predict(np.eye(N), return_std=True)
     never = short | {"terminal": np.zeros(len(short["y"]), dtype=bool)}
     assert not messages(fed, tabular(), 100, **never)  # then no outcome counts too much
 
