@@ -52,8 +52,7 @@ class ActionValueEstimator(FittedActionValues):
         given policy it selects "lstd" for at most 2000 features of all actions together, including intercepts, and
         "storm-c" for more. With a given policy all other solvers of `BellmanValueEstimator` are supported.
     features : transformer, default=None
-        Transformer that is fitted on X and applied to both X and next_X. None uses X itself. Each action has its own
-        coefficients for all features.
+        As for `BellmanValueEstimator`. Each action has its own coefficients for all features.
     fit_intercept : bool, default=True
         Whether each action has an intercept.
     alpha : float, default=0.0
@@ -84,7 +83,7 @@ class ActionValueEstimator(FittedActionValues):
         The mean squared projected Bellman error at each record. The first record of "lstd" is at coefficients of 0.
         With "greedy" there is an additional record for each policy.
     stop_reason_ : str
-        Why the run ended: "converged", "max_iter", or as for `BellmanValueEstimator`.
+        Why the run ended: "converged", "max_iter", "callback", or as for `BellmanValueEstimator`.
     ifo_, solver_, rank_, condition_number_ : object
         As for `BellmanValueEstimator`. "lstd" counts as one pass over the data for each policy. ``rank_`` and
         ``condition_number_`` are those of the last system of equations.
@@ -188,8 +187,8 @@ class ActionValueEstimator(FittedActionValues):
             The states before the transitions.
         y : array-like of shape (n_transitions,)
             The rewards of the transitions.
-        action : array-like of shape (n_transitions,), default=None
-            The actions: integers or strings. None means that all rows have the same action.
+        action : array-like of shape (n_transitions,)
+            The actions: integers or strings.
         next_X, terminal, time, episode, sample_weight : array-like, default=None
             As for `BellmanValueEstimator.fit`.
 
@@ -200,14 +199,14 @@ class ActionValueEstimator(FittedActionValues):
         Raises
         ------
         ValueError
-            As for `BellmanValueEstimator.fit`, and if actions are not labels, a solver other than "auto" and "lstd" is
-            used with "greedy", or a policy does not match the states and actions.
+            As for `BellmanValueEstimator.fit`, and if actions are missing or not labels, a solver other than "auto" and
+            "lstd" is used with "greedy", or a policy does not match the states and actions.
 
         Warns
         -----
         UserWarning
-            As for `BellmanValueEstimator`, and if ``action`` is None, if a given policy takes actions that are not in
-            the log, or if the log has no information about which action is better.
+            As for `BellmanValueEstimator`, and if a given policy takes actions that are not in the log, or if the log
+            has no information about which action is better.
         ConvergenceWarning
             If the policy still changes after ``max_iter`` policies.
         """

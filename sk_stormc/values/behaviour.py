@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from scipy import sparse
+from scipy import sparse, stats
 from sklearn.base import clone
 from sklearn.model_selection import GroupKFold, StratifiedKFold
 from sklearn.utils import _safe_indexing
@@ -13,12 +13,12 @@ from sklearn.utils.validation import _num_samples
 
 from sk_stormc.utils.types import ArrayLike, Features, FloatArray
 from sk_stormc.utils.validation import as_numbers, check_int, naming, short
+from sk_stormc.utils.warnings import warn
 from sk_stormc.values.episodes import check_episode
 from sk_stormc.values.policies import SUM, chances_of, check_actions, check_policy
-from sk_stormc.utils.warnings import warn
 from sk_stormc.values.transitions import distinct_rows, rows_of
 
-MISFIT = 5.0  # standard errors of a dependence of actions on states that a classifier has missed
+CHANCE = 1e-3  # probability that a classifier without a misfit causes a warning
 OFTEN = 20  # occurrences of a state from which it is tested
 HASHED = 1e60  # numbers above this are hashes of text
 TINY = 1e-9  # smallest standard error
@@ -67,6 +67,13 @@ def estimated_ratios(
         an action, a probability of the target is not in [0, 1] or a row of them does not sum to 1, or the probability
         that the classifier estimates for an action that was taken is 0 (the message names the row).
 
+    Warns
+    -----
+    UserWarning
+        If the actions depend on a column of X, or on a state that occurs at least 20 times, by more than the
+        classifier's probabilities do: its features have a small unit, it is regularised too much, or it cannot
+        represent the policy.
+
     See Also
     --------
     off_policy_value : The value of the target policy, from these ratios.
@@ -82,7 +89,8 @@ def estimated_ratios(
     are then too close to those of a behaviour policy that ignores the state, so that values are biased, by more than
     their standard errors show. The bias does not decrease with the number of episodes unless the regularisation does.
     A logistic regression with C=1 or more on standardised columns is hardly regularised for hundreds of rows, and one
-    with C=0.01 is far too much. Too little regularisation increases the variance only.
+    with C=0.01 is far too much. Too little regularisation increases the variance only. A warning is raised if the
+    actions show that a classifier misses what they depend on.
 
     Examples
     --------
@@ -151,24 +159,31 @@ def estimated_ratios(
 
 def warn_of_misfit(states, number, predicted, labels):
     """Warn if actions depend on columns, or on states that occur often, by more than the predicted probabilities."""
+    n, m = predicted.shape
+    missed, variance = (number[:, None] == np.arange(m)) - predicted, predicted * (1 - predicted)
+
+    def squares(tested):
+        return np.square(tested.T @ missed) / np.maximum((tested * tested).T @ variance, TINY)
+
     columns = np.flatnonzero((abs(states) < HASHED).all(axis=0) & (np.ptp(states, axis=0) > 0))
     scaled = (states[:, columns] - states[:, columns].mean(axis=0)) / states[:, columns].std(axis=0)
-    state = distinct_rows(states)[1]
+    of_columns = squares(scaled)
+    first, state = distinct_rows(states)
     often = np.flatnonzero(np.bincount(state) >= OFTEN)
-    tested = sparse.hstack([sparse.csr_array(scaled), sparse.csr_array(state[:, None] == often)], format="csr")
-    if not tested.shape[1]:
-        return
-    missed = tested.T @ ((number[:, None] == np.arange(len(labels))) - predicted)
-    errors = np.sqrt(tested.power(2).T @ (predicted * (1 - predicted)))
-    z = abs(missed) / np.maximum(errors, TINY)
-    if z.max() > MISFIT:
-        j, k = np.unravel_index(z.argmax(), z.shape)
-        row = None if j < len(columns) else np.argmax(state == often[j - len(columns)])
-        where = f"column {columns[j]} of X" if row is None else f"the state of row {row}"
+    indicators = sparse.csr_array((np.ones(n), (np.arange(n), state)), shape=(n, len(first)))[:, often]
+    of_states = squares(indicators)
+    where = None
+    if of_columns.size and stats.chi2.sf(of_columns.max(), 1) * of_columns.size < CHANCE:
+        j, k = np.unravel_index(of_columns.argmax(), of_columns.shape)
+        where = f"column {columns[j]} of X"
+    elif of_states.size and stats.chi2.sf(of_states.sum(axis=0), len(often)).min() * m < CHANCE:
+        j, k = np.unravel_index(of_states.argmax(), of_states.shape)
+        where = f"the state of row {first[often[j]]}"
+    if where:
         warn(
-            f"the classifier's probabilities do not fit the log: action {labels[k].item()!r} depends on {where} by more "
-            f"than they do ({z.max():.0f} standard errors), so that values are biased. Scale the columns of X, "
-            "regularise less, or use a classifier that can represent the policy."
+            f"the classifier's probabilities do not fit the log: action {labels[k].item()!r} depends on {where} by "
+            "more than they do, so that values are biased. Scale the columns of X, regularise less, or use a "
+            "classifier that can represent the policy."
         )
 
 

@@ -85,8 +85,8 @@ def warn_of_ranges(states, follows, terminal):
         return
     warn(
         f"next_X is far outside the range of X in column {j}, or has other values: X has {low[j]:.4g} to "
-        f"{high[j]:.4g}, next_X has values such as {np.median(follows[:, j]):.4g}. If X was transformed and next_X was not (in a Pipeline, say), give "
-        "the transformer as features=, which transforms both.",
+        f"{high[j]:.4g}, next_X has values such as {np.median(follows[:, j]):.4g}. If X was transformed and next_X was "
+        "not (in a Pipeline, say), give the transformer as features=, which transforms both.",
     )
 
 

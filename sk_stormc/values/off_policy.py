@@ -146,8 +146,8 @@ def off_policy_value(
         is doubly robust: the value of the first state from a model of Q(s, a), plus the temporal-difference errors of
         the model weighted per decision. Its mean is correct if either the model or the ratios are. "wdr" is "dr"
         divided by the sums of the weights.
-    time : array-like of int of shape (n_transitions,), default=None
-        Time within the episodes. None means that the rows of an episode are in order.
+    time : array-like of shape (n_transitions,), default=None
+        Time within the episodes: whole numbers or dates. None means that the rows of an episode are in order.
     X, next_X, terminal : array-like, default=None
         As for `ActionValueEstimator.fit`, for "dr" and "wdr". Without next_X the next row of the episode is the
         successor, and all episodes must end.
@@ -159,7 +159,7 @@ def off_policy_value(
         order of the labels; one of shape (n_transitions,) contains an action for each. A callable receives rows of X or
         next_X, and returns such an array for them. It is required if episodes were cut off, because an array of rows
         has no probabilities for their last successors. If X contains numbers or indicators of states, an array of shape
-        (n_states, n_actions) or (n_states,) works too.
+        (n_states, n_actions) or (n_states,) works too. The ratios must be possible for these probabilities.
     estimator : ActionValueEstimator, default=None
         The features, the intercept and the ridge of the model of "dr" and "wdr". None means the columns of X and a
         ridge of 1e-6. Its own gamma and policy are not used. The model is the exact solution of LSTDQ.
@@ -177,13 +177,18 @@ def off_policy_value(
     ValueError
         If a parameter is out of its range, lengths disagree, ratios are negative, their products within an episode are
         not finite (except for the weighted methods), there are fewer than 2 episodes, all ratios are 0, or, for "dr"
-        and "wdr", if X, action or target is missing, or the successor of a row that is not terminal.
+        and "wdr", if X, action or target is missing, or the successor of a row that is not terminal, or if a ratio is
+        positive for an action that the target does not take, or below the target's probability of the action.
 
     Warns
     -----
     UserWarning
         If the number of episodes, or their effective number, is below 20, because standard errors are then often too
-        small. If ratios are far from 1 on average, for example because the two policies were swapped.
+        small. Except for "dr" and "wdr" this includes the effective number that ratios of this size give on average,
+        which is smaller than that of the log if the largest products of ratios are missing in it. If ratios, or their
+        products within episodes, are far from 1 on average, for example because the two policies were swapped. If time
+        has gaps within episodes. For "dr" and "wdr", if ``terminal`` is not given, because all episodes then count as
+        cut off, and if X contains numbers of states.
 
     See Also
     --------
@@ -194,7 +199,9 @@ def off_policy_value(
     An episode that was cut off contributes its rewards so far. "dr" and "wdr" add the model's value of its last state.
     Their standard errors then include that of the model, to first order. They do not include the bias of features that
     cannot represent Q. The product of many ratios is almost always near 0 and rarely huge. With few episodes the
-    standard error is then too small, which a small ``effective_size`` indicates.
+    standard error is then too small, which a small ``effective_size`` indicates. If the largest products are missing in
+    the log, ``effective_size`` is too large. The effective number that can be expected is therefore also computed from
+    the mean square of single ratios, as if these were independent.
 
     References
     ----------
@@ -260,7 +267,8 @@ def off_policy_value(
         less = f", and {expected:.3g} on average for ratios of this size" if expected < size else ""
         warn(
             f"the value is from {m} episodes, whose effective number is {size:.3g} if all ratios of an episode are "
-            f"multiplied{less}. With fewer than {FEW} a standard error is itself uncertain, and often too small. {REMEDY}"
+            f"multiplied{less}. With fewer than {FEW} a standard error is itself uncertain, and often too small. "
+            f"{REMEDY}"
         )
     elif np.isfinite(expected) and not odd:
         warn_of_ratios(np.exp(np.minimum(weights.final, MOST)), "the product of the ratios of an episode")

@@ -124,27 +124,34 @@ class Counts(NamedTuple):
     """Numbers of the rows of a stream so far."""
 
     lost: int = 0  # neither terminal nor with a successor
+    waiting: int = 0  # for a successor
     ongoing: int = 0  # with a successor
     ended: int = 0  # terminal
 
-    def plus(self, n, waiting, terminal, rest):
+    def plus(self, n, terminal, waiting):
         """The counts after a chunk of n rows and the transitions with these terminal flags."""
-        lost = n + len(waiting or ()) - len(terminal) - len(rest or ())
-        ended = int(terminal.sum())
-        return Counts(self.lost + lost, self.ongoing + len(terminal) - ended, self.ended + ended)
+        left, ended = len(waiting or ()), int(terminal.sum())
+        lost = self.lost + self.waiting + n - len(terminal) - left
+        return Counts(lost, left, self.ongoing + len(terminal) - ended, self.ended + ended)
 
-    def share(self):
-        """The fraction of rows that are not terminal whose successors are not known; 0 if all others are like them."""
-        return self.lost / (self.lost + self.ongoing) if self.lost and (self.ended or not self.ongoing) else 0.0
+    def unknown(self):
+        """The fraction of rows that are not terminal whose successors are not known."""
+        return (self.lost + self.waiting) / max(self.lost + self.waiting + self.ongoing, 1)
+
+    def biased(self):
+        """Whether ends count too much beside these rows, for good or by more than the error of the number of ends."""
+        if not self.ended:
+            return self.lost > self.ongoing == 0
+        return self.lost > LOST * (self.lost + self.ongoing) or self.unknown() > 1 / math.sqrt(self.ended)
 
 
 def warn_of_lost(before, now):
-    """Warn when the fraction of lost rows rises above `LOST`."""
-    if before.share() <= LOST < now.share():
+    """Warn when the rows without a successor begin to matter."""
+    if now.biased() and not before.biased():
         warn(
-            f"{now.share():.1%} of the rows that are not terminal have no successor, because episodes were cut off or "
-            "rows are missing, and are dropped. Terminal rows then count too much. fit corrects this by weights, and "
-            "partial_fit cannot: give next_X."
+            f"{now.unknown():.1%} of the rows that are not terminal have no successor, because episodes were cut off, "
+            "rows are missing or the next row has not come. Terminal rows then count too much. fit corrects this by "
+            "weights, and partial_fit cannot: give next_X."
         )
 
 
@@ -208,7 +215,7 @@ def continue_stream(estimator, X, y, given):
     features = estimator.features_ if fitted else estimator.features and clone(estimator.features).fit(X, y)
     all_rows, all_keys, waiting, order = read_chunk(estimator, features, X, states, y, given)
     earlier = vars(estimator).get("_counts") or Counts()
-    counts = earlier.plus(len(y), vars(estimator).get("_pending"), all_keys[2], waiting)
+    counts = earlier.plus(len(y), all_keys[2], waiting)
     warn_of_lost(earlier, counts)
     if "terminal" not in names[0]:
         warn_of_no_ends(given, vars(estimator).get("_counts") is None if labelled else earlier.lost == 0 < counts.lost)

@@ -118,6 +118,8 @@ def test_ends_count_as_the_known_outcomes_of_their_step():
 
 def test_a_stream_says_what_it_cannot_correct():
     text = "% of the rows that are not terminal have no successor, because episodes were cut off"
+    at_once = messages(tabular().partial_fit, **cut_at_three(200, 0))  # their next rows might still come
+    assert sum(text in message for message in at_once) == 1
     parts = some(log_of(200, 0)[0], slice(None), "next_X")
     assert not messages(fed, tabular(), 100, **parts)
     short = cut_at_three(200, 0)
