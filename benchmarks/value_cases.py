@@ -27,7 +27,7 @@ from sk_stormc import ActionValueEstimator, BellmanValueEstimator, estimated_rat
 DURATION = "3 minutes"
 NEEDS_DATA = False
 PACKAGES = ("scikit-learn", "pandas")
-FIRST, CASES, LOGS = 80_000, 400, 20
+FIRST, CASES, LOGS = 90_000, 400, 20
 RIGHT, BIAS, LOSS = 5.0, 0.02, 0.05
 HOLDS = 0.7  # fraction of errors within twice their stated standard errors
 

@@ -194,7 +194,9 @@ def as_flags(name, value, where=""):
     """An array of booleans, from booleans or from 0 and 1 of any type of numbers."""
     given = np.asarray(value)
     check_unmasked(name, value)
-    if given.dtype.kind in "biuf":
+    if given.dtype == bool:
+        return given
+    if given.dtype.kind in "iuf":
         right = (given == 0) | (given == 1)
     else:
         right = [isinstance(flag, (Real, np.bool_)) and flag in (0, 1) for flag in given.ravel().tolist()]

@@ -16,11 +16,10 @@ from sk_stormc.utils.validation import as_numbers, check_int, naming, short
 from sk_stormc.utils.warnings import warn
 from sk_stormc.values.episodes import check_episode
 from sk_stormc.values.policies import SUM, chances_of, check_actions, check_policy
-from sk_stormc.values.transitions import distinct_rows, rows_of
+from sk_stormc.values.transitions import HASHED, distinct_rows, rows_of
 
 CHANCE = 1e-3  # probability that a classifier without a misfit causes a warning
 OFTEN = 20  # occurrences of a state from which it is tested
-HASHED = 1e60  # numbers above this are hashes of text
 TINY = 1e-9  # smallest standard error
 
 
@@ -165,7 +164,7 @@ def warn_of_misfit(states, number, predicted, labels):
     def squares(tested):
         return np.square(tested.T @ missed) / np.maximum((tested * tested).T @ variance, TINY)
 
-    columns = np.flatnonzero((abs(states) < HASHED).all(axis=0) & (np.ptp(states, axis=0) > 0))
+    columns = np.flatnonzero((states.max(axis=0) < HASHED) & (np.ptp(states, axis=0) > 0))
     scaled = (states[:, columns] - states[:, columns].mean(axis=0)) / states[:, columns].std(axis=0)
     of_columns = squares(scaled)
     first, state = distinct_rows(states)

@@ -60,9 +60,9 @@ def numbers_of(labels, actions, where="action", among="those that fit had", hint
 def check_policy(policy, name="policy"):
     """Raise a ValueError unless the policy is a callable, an array that `policy_chances` accepts, or "greedy"."""
     first = "'greedy', " if name == "policy" else ""
-    if callable(policy) or (first and is_word(policy, "greedy")):
+    if (callable(policy) and not isinstance(policy, type)) or (first and is_word(policy, "greedy")):
         return
-    given = None if isinstance(policy, (str, type(None))) else np.asarray(policy)
+    given = None if isinstance(policy, (str, type, type(None))) else np.asarray(policy)
     if given is None or given.ndim not in (1, 2) or not given.size or given.dtype.kind not in "iubfU":
         raise ValueError(
             f"{name} must be {first}a function of states, or an array of actions (n_states,) or of "

@@ -29,6 +29,7 @@ from sk_stormc.values.log_warnings import (
 from sk_stormc.values.markov import largest_values, minus_scaled, normalized_weights
 
 BLOCK = 1024  # rows of a block
+HASHED = 2.0**256  # numbers from this on are hashes of values that are no numbers
 ODD = 0x9E3779B97F4A7C15  # the golden ratio in 64 bits, a multiplier for hashing
 
 
@@ -136,7 +137,7 @@ def successors(estimator, X, states, given, rows):
         if given.time is not None:
             raise ValueError("time must be None if next_X is given, which has the successors")
         follows = check_next(estimator, given.next_X, states, terminal)
-        if estimator.features is None:
+        if estimator.features is None or max(states.max(), follows.max()) < HASHED:
             warn_of_ranges(states, follows, terminal)
             warn_of_scales(states, follows, terminal)
         return given.next_X, follows, at, everything, terminal
