@@ -18,7 +18,7 @@ TASKS = (
 OFF_POLICY = TASKS[5:]
 STATES = (
     "indicators", "text", "categories", "encoded numbers", "nullable", "sparse", "missing values", "constant column",
-    "large unit", "small unit",
+    "large unit", "small unit", "linear features",
 )  # fmt: skip
 ORDERS = "next_X", "rows in order", "alternating rows", "shuffled, with time", "one clock", "flat arrays"
 CUTS = "no", "at one step", "at random", "missing rows"
@@ -86,7 +86,13 @@ def represent(kind, states, n):
         "constant column": lambda: (np.c_[indicators, np.full(len(states), 7.0)], None),
         "large unit": lambda: (1e8 * indicators, None),
         "small unit": lambda: (1e-8 * indicators, None),
+        "linear features": lambda: (indicators @ mixed(n), None),
     }[kind]()
+
+
+def mixed(n):
+    """The features of n states, which can represent all values."""
+    return np.random.default_rng(n).normal(size=(n, n))
 
 
 def flags_of(kind, flags):

@@ -20,7 +20,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 
 from benchmarks._tables import table
-from benchmarks._value_forms import CUTS, FAULTS, ORDERS, STATES, TASKS, Case, form, represent, spoilt
+from benchmarks._value_forms import CUTS, FAULTS, ORDERS, STATES, TASKS, Case, form, mixed, represent, spoilt
 from benchmarks._value_logs import ACTIONS
 from sk_stormc import ActionValueEstimator, BellmanValueEstimator, estimated_ratios, off_policy_value
 
@@ -108,6 +108,8 @@ def _policy(case, chances, at):
             return chances[np.searchsorted(list("abcdefgh"), X[:, 0].astype(str))]
         if case.states == "missing values":
             return chances[np.nan_to_num(X[:, 0]).astype(int)]
+        if case.states == "linear features":
+            return chances[(X @ np.linalg.inv(mixed(n))).argmax(axis=1)]
         return chances[X[:, :n].argmax(axis=1)]
 
     return policy

@@ -291,7 +291,7 @@ class BellmanValueEstimator(FittedValues):
             for k, record in enumerate(zip(exact["ifo_"], exact["loss_curve_"], (0 * x, x), strict=True)):
                 fit.watch(k, *record, values)
         if result is None and not np.any(alpha):
-            warn_if_undetermined(log.Z[first, : len(log.columns) - self.fit_intercept])
+            warn_if_undetermined(log.Z, first, len(log.columns) - self.fit_intercept)
 
         spread = None
         if log.episode is not None and len(log.columns) <= LARGEST_METRIC:
