@@ -16,7 +16,7 @@ from sk_stormc import minimize
 from sk_stormc.problems import PortfolioProblem
 from sk_stormc.reproduce.complexity import EPSILONS, SEEDS, run_complexity
 from sk_stormc.reproduce.portfolio import METHODS as PUBLISHED
-from sk_stormc.reproduce.valley import FallingValley
+from sk_stormc.reproduce.bent_valley import BentValley
 from sk_stormc.theory import storm_parameters
 
 DURATION = "9 minutes"
@@ -68,7 +68,7 @@ def complexity(quick):
                 "method": measured.row.name, "order": measured.row.order, "repetition": repetition,
                 "slope": [slope.value, slope.low, slope.high], "ifo": measured.ifo,
             })  # fmt: skip
-    constants, asked = FallingValley().constants(), []
+    constants, asked = BentValley().constants(), []
     for eps in epsilons:
         try:
             asked.append(storm_parameters(constants, eps).ifo)

@@ -8,6 +8,7 @@ from pathlib import Path
 from sk_stormc import __version__
 from sk_stormc.reproduce import EXPERIMENTS, comparison, maps, weights
 from sk_stormc.reproduce import report as everything
+from sk_stormc.reproduce.experiment import methods_of
 from sk_stormc.reproduce.files import PICTURES, result_file
 
 __all__ = ["main"]
@@ -72,7 +73,7 @@ def _make_parser():
             help="where the picture goes (default: a new temporary directory)",
         )
         experiment.add_arguments(one)
-        one.set_defaults(report=_with_picture(experiment.report, name))
+        one.set_defaults(report=_with_picture(experiment, name))
     lines = everything.__doc__.strip().splitlines()
     one = experiments.add_parser("all", help=lines[0].rstrip("."), description=everything.__doc__)
     everything.add_arguments(one)
@@ -93,12 +94,13 @@ def _make_parser():
     return parser
 
 
-def _with_picture(report, name):
-    """A report whose picture goes to a temporary directory if --out is not given."""
+def _with_picture(experiment, name):
+    """The report of an experiment, whose picture goes to a temporary directory if --out is not given."""
 
     def run(args):
+        args.methods = methods_of(args.methods, experiment.METHODS)
         args.out = args.out or Path(tempfile.mkdtemp(prefix="sk_stormc-")) / f"{name}.png"
-        report(args)
+        experiment.report(args)
 
     return run
 

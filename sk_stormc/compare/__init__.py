@@ -5,6 +5,6 @@ contains all runs. It can be printed as a table, or plotted.
 """
 
 from sk_stormc.compare.solvers import compare_solvers
-from sk_stormc.compare.table import ComparedRun, SolverComparison
+from sk_stormc.compare.comparison import ComparedRun, SolverComparison
 
 __all__ = ["ComparedRun", "SolverComparison", "compare_solvers"]

@@ -8,10 +8,10 @@ import argparse
 import csv
 
 from sk_stormc.compare import compare_solvers
-from sk_stormc.compare.table import stop_reasons
+from sk_stormc.compare.comparison import stop_reasons
 from sk_stormc.portfolio.estimator import CompositionalPortfolio
 from sk_stormc.reproduce.files import add_data_arguments, directory, read_returns
-from sk_stormc.reproduce.runner import progress_line
+from sk_stormc.reproduce.progress import progress_line
 
 __all__ = ["SEEDS", "SOLVERS", "add_arguments", "report"]
 

@@ -10,11 +10,12 @@ import numpy as np
 
 from sk_stormc.datasets.gaussian_returns import make_gaussian_returns
 from sk_stormc.portfolio.risk.mean_risk import PortfolioProblem
+from sk_stormc.reproduce.experiment import Case, run_command, show_results, summarize
 from sk_stormc.reproduce.files import add_data_arguments, read_returns
-from sk_stormc.reproduce.runner import Case, check_methods, draw_runs, progress_line, run_methods, summarize
+from sk_stormc.reproduce.tuning import variants
 from sk_stormc.solvers import minimize
 
-__all__ = ["MAX_IFO", "METHODS", "minimum", "portfolio_case", "published_sets", "run_portfolio"]
+__all__ = ["MAX_IFO", "METHODS", "cases", "minimum", "published_sets"]
 
 MAX_IFO = 3_000_000  # 10,000 iterations of STORM-C at the published batch sizes
 
@@ -38,6 +39,9 @@ METHODS = {
     "storm-c": {"tol": 1e-6},
     "lbfgs": {"tol": 1e-6},
 }
+VARIANTS = variants(METHODS, "2000", "checkpoints of 2000, 20 steps of 5, 5 and 1")
+TITLE, GAP, DIGITS = "Finite-sum portfolio", "(Phi - Phi\\*) / |Phi\\*|", ".2e"
+AXES = ["gap  $(\\Phi(x) - \\Phi^*) / |\\Phi^*|$", "exact gradient  $|\\nabla\\Phi|$"]
 
 
 def published_sets(n_periods=2000, n_assets=200):
@@ -71,19 +75,14 @@ def minimum(problem):
     return min(problem.objective(x), minimize(problem, "lbfgs", x, tol=1e-10).fun)
 
 
-def portfolio_case(name, returns, metric=None):
-    """The mean-variance utility of returns, from x_0 = ones."""
-    problem = PortfolioProblem(returns, metric=metric)
-    optimum = minimum(PortfolioProblem(returns))
-    return Case(name, problem, np.ones(problem.n_variables), optimum, abs(optimum))
-
-
-def run_portfolio(data_sets=None, methods=tuple(METHODS), *, max_ifo=MAX_IFO, n_seeds=3, progress=None):
-    """Run the portfolio experiment with the published constants."""
-    methods = check_methods(methods, METHODS)
-    sets = published_sets() if data_sets is None else data_sets
-    jobs = [(portfolio_case(name, returns), methods) for name, returns in sets.items()]
-    return run_methods(jobs, max_ifo=max_ifo, n_seeds=n_seeds, progress=progress)
+def cases(methods=METHODS, sets=None):
+    """The mean-variance utility of each set of returns, from x_0 = ones."""
+    found = []
+    for name, returns in (published_sets() if sets is None else sets).items():
+        problem = PortfolioProblem(returns)
+        optimum = minimum(problem)
+        found.append(Case(name, methods, problem, np.ones(problem.n_variables), optimum, abs(optimum)))
+    return found
 
 
 def add_arguments(parser):
@@ -93,15 +92,11 @@ def add_arguments(parser):
 
 def report(args):
     """Run the experiment, print its table and save its figure."""
-    lines = ["Published constants; storm-c and lbfgs choose their own steps, and stop at tol=1e-6."]
-    if args.data is None:
-        data, about = published_sets(), "generated Gaussian returns of shape (2000, 200)"
-    else:
+    sets, lines = None, ["Published constants; storm-c and lbfgs choose their own steps, and stop at tol=1e-6."]
+    about = "generated Gaussian returns of shape (2000, 200)"
+    if args.data is not None:
         read = read_returns(args.data, args.drop_missing, args.unit)
-        data, about = {Path(args.data).stem: read.values}, read.line()
+        sets, about = {Path(args.data).stem: read.values}, read.line()
         lines.append("The published step sizes were tuned for the paper's Gaussian data (size 4), not for these.")
-    with progress_line() as show:
-        runs = run_portfolio(data, args.methods, max_ifo=args.ifo, n_seeds=args.seeds, progress=show)
-    print(f"{about}; x_0 = ones.", *lines, "", summarize(runs), sep="\n")
-    draw_runs(runs, args.out)
-    print(f"\nPicture written to {args.out}")
+    results = run_command(cases(args.methods, sets), args.ifo, args.seeds)
+    show_results(results, args.out, f"{about}; x_0 = ones.", *lines, "", summarize(results))

@@ -7,25 +7,22 @@ The full report takes about 25 minutes on one core, the quick one about 3 minute
 """
 
 import time
-import warnings
 from dataclasses import replace
 from functools import partial
 
 import numpy as np
 from sklearn.datasets import load_digits
-from sklearn.exceptions import ConvergenceWarning
 
-from sk_stormc.core.schedules import power
 from sk_stormc.datasets import make_bellman_problem, make_gaussian_returns
-from sk_stormc.problems import PortfolioProblem, SNEProblem
-from sk_stormc.reproduce import bellman, complexity, portfolio, streaming
-from sk_stormc.reproduce.claims import CLAIMS, METHODS, STORM, Entry, Results, verdict
+from sk_stormc.problems import PortfolioProblem
+from sk_stormc.reproduce import bellman, complexity, portfolio, sne, streaming
+from sk_stormc.reproduce.bent_valley import BentValley
+from sk_stormc.reproduce.claims import CLAIMS, EXPERIMENTS, METHODS, STORM, Results, Tuned, final_gaps, verdict
+from sk_stormc.reproduce.experiment import Case, draw, run
 from sk_stormc.reproduce.files import directory
-from sk_stormc.reproduce.runner import Case, group_runs, progress_line, run_methods
-from sk_stormc.reproduce.sne import RECORDS, affinities_of, scheduled, sne_case, starts
-from sk_stormc.reproduce.tuning import VARIANTS, Setting, largest_curvature, settings_of, tune
-from sk_stormc.reproduce.valley import FallingValley
-from sk_stormc.reproduce.writing import draw, write_report
+from sk_stormc.reproduce.progress import progress_line
+from sk_stormc.reproduce.report_text import report_text
+from sk_stormc.reproduce.tuning import Setting, largest_curvature, settings_of, tune
 from sk_stormc.solvers import STORMCompositional, minimize
 from sk_stormc.theory import equipartition, storm_parameters, theorem_condition
 
@@ -67,22 +64,7 @@ QUICK = {
     "complexity": {"n_epsilons": 4, "seeds": 6},
     "theory": {"epsilon": 0.3, "seeds": 1},
 }
-# Parameters of the published scripts for SNE. f is sampled like g.
-_SNE_AVERAGING = {"learning_rate": 1e-5, "batch_size": 1000, "beta": 0.9}
-_SNE_EPOCHS = {"learning_rate": 1e-5, "checkpoint_batch_size": 1000, "batch_size": 5, "epoch_length": 10}
-SNE_PUBLISHED = {
-    "scgd": _SNE_AVERAGING,
-    "asc-pg": _SNE_AVERAGING,
-    "vrsc-pg": _SNE_EPOCHS,
-    "sarah-c": _SNE_EPOCHS,
-    STORM: {},
-}
-PUBLISHED = {
-    "portfolio": portfolio.METHODS,
-    "streaming": streaming.METHODS,
-    "bellman": bellman.METHODS,
-    "sne": SNE_PUBLISHED,
-}
+DONE = {"portfolio": 0.05, "streaming": 0.15, "bellman": 0.35, "sne": 0.6}  # fraction of the work before each
 
 
 def add_arguments(parser):
@@ -99,137 +81,100 @@ def add_arguments(parser):
 def report(args):
     """Run all experiments and write the report."""
     with progress_line() as show:
-        path, verdicts = make_report(
-            args.out, QUICK if args.quick else FULL, quick=args.quick, french=args.french, progress=show
-        )
-    width = max(map(len, verdicts.values()))
-    for claim, words in verdicts.items():
-        print(f"{words:{width}}  {claim}")
+        path, verdicts = make_report(args.out, args.quick, args.french, show)
+    width = max(map(len, verdicts))
+    for claim, text in zip(CLAIMS, verdicts, strict=True):
+        print(f"{text:{width}}  {claim.source}: {claim.text}")
     print(f"\nReport written to {path}")
 
 
-def make_report(out, sizes=FULL, *, quick=False, french=False, progress=lambda text, fraction: None):
-    """Run all experiments, and save report.md and its figures in a directory."""
+def make_report(out, quick, french, progress):
+    """Run all experiments, save report.md and its figures in a directory, and return its path and the verdicts."""
     out.mkdir(exist_ok=True)
-    began = time.process_time()
-    sources = streaming.french_sets() if french else streaming.markets()
-    results = Results()
-    with warnings.catch_warnings():  # the report contains the end of each run
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        progress("theory", 0.0)
-        results.theory = {"Lemma 3.1": count(), **theory(**sizes["theory"])}
-        _run_quadratics(results, sizes, sources, progress)
-        _run_sne(results, sizes["sne"], sizes["tuning_seeds"], progress)
-        progress("complexity", 0.85)
-        epsilons = complexity.EPSILONS[: sizes["complexity"]["n_epsilons"]]
-        results.complexity = complexity.run_complexity(
-            [STORM, "sarah-c"], epsilons, n_seeds=sizes["complexity"]["seeds"]
-        )
-    draw(results, out)
+    began, sizes = time.process_time(), QUICK if quick else FULL
+    cases = _cases(sizes, french)
+    progress("theory", 0.0)
+    results = Results(theory={"counts": count(), **theory(**sizes["theory"])})
+    for experiment, of_experiment in cases.items():
+        for published, tuned, params_of in of_experiment:
+            progress(f"{EXPERIMENTS[experiment].TITLE}, {published.name}", DONE[experiment])
+            _measure(results, experiment, published, tuned, params_of, sizes)
+    progress("complexity", 0.85)
+    n_epsilons, n_seeds = sizes["complexity"].values()
+    results.complexity = complexity.run_complexity(
+        (STORM, "sarah-c"), complexity.EPSILONS[:n_epsilons], n_seeds=n_seeds
+    )
+    for (experiment, part), comparisons in results.compared.items():
+        path = out / f"{experiment}_{part}.png"
+        draw(comparisons, path, EXPERIMENTS[experiment].AXES, relative=True, dpi=110)
+    complexity.draw_slopes(results.complexity).savefig(out / "complexity.png", dpi=110)
+    decisions = [claim.decide(results) for claim in CLAIMS]
+    verdicts = [verdict(*holds, claim.theory) for claim, (*holds, _) in zip(CLAIMS, decisions, strict=True)]
     path = out / "report.md"
-    text = write_report(results, sizes, PUBLISHED, quick=quick, seconds=time.process_time() - began)
+    text = report_text(results, sizes, decisions, verdicts, quick=quick, seconds=time.process_time() - began)
     path.write_text(text, encoding="utf-8")
-    decisions = ((claim, claim.decide(results)) for claim in CLAIMS)
-    return path, {f"{c.source}: {c.text}": verdict(*decision[:2], c.theory) for c, decision in decisions}
+    return path, verdicts
 
 
-def _run_quadratics(results, sizes, sources, progress):
-    """Run the experiments on portfolios and Bellman residuals."""
+def _cases(sizes, french):
+    """Of each experiment: cases with the published methods, those to tune, and functions for tuned parameters."""
+
+    def published(experiment):
+        return {method: experiment.METHODS[method] for method in METHODS}
+
     size = sizes["portfolio"]
-    for name, returns in portfolio.published_sets(size["periods"], size["assets"]).items():
-        progress(f"portfolio, {name}", 0.05)
-        _compare(results, "portfolio", portfolio.portfolio_case(name, returns), sizes)
-    for name, source in sources.items():
-        progress(f"streaming, {name}", 0.15)
-        _compare(results, "streaming", streaming.stream_case(name, source), sizes)
-    size = sizes["bellman"]
-    name = f"{size['states']} states"
-    progress(f"Bellman, {name}", 0.35)
-    model = make_bellman_problem(size["states"], size["features"], random_state=1)
-    charged = {  # the published variant, whose checkpoints use one component of f
-        f"{method} (f 100)": {**bellman.METHODS[method], "solver": method, "checkpoint_batch_size": (100, 100, 100)}
-        for method in ("vrsc-pg", "sarah-c")
+    quadratic = {
+        "portfolio": portfolio.cases(
+            published(portfolio), portfolio.published_sets(size["periods"], size["assets"])
+        ),
+        "streaming": streaming.cases(published(streaming), streaming.french_sets() if french else None),
     }
-    _compare(results, "bellman", bellman.bellman_case(name, model, metric=None), sizes, charged)
-
-
-def _compare(results, experiment, case, sizes, more=None):
-    """Run the methods of an experiment on a case, as published and tuned."""
-    size, seeds = sizes[experiment], sizes["seeds"]
-    max_ifo = size["max_ifo"]
-    published = {method: PUBLISHED[experiment][method] for method in METHODS}
-    L = largest_curvature(case.problem, np.zeros(case.problem.n_variables))
-    jobs = [(case, {**published, **(more or {})})]
-    runs = run_methods(jobs, max_ifo=size.get("published_ifo", max_ifo), n_seeds=seeds)
-    _add(results, experiment, "published", runs)
-
-    def params_of(rate, variant):
-        others = {name: value for name, value in variant.items() if name != "exponent"}
-        exponent = variant.get("exponent")
-        return {"learning_rate": rate / L if exponent is None else power(exponent, rate / L), **others, "tol": 0}
-
-    for method, params in published.items():
-        grid = settings_of(VARIANTS[experiment][method], sizes["rates"], params_of)
-        grid = [Setting("as published", {**params, "tol": 0}), *grid]
-        _tune(results, experiment, case, method, grid, max_ifo, sizes["tuning_seeds"], seeds)
-
-
-def _add(results, experiment, part, runs, **tuned):
-    """Add runs to the results, by case and method."""
-    cases = results.entries.setdefault((experiment, part), {})
-    for case, methods in group_runs(runs).items():
-        for method, seeds in methods.items():
-            cases.setdefault(case, {})[method] = Entry(seeds, **tuned)
-
-
-def _tune(results, experiment, case, method, grid, max_ifo, tuning_seeds, n_seeds):
-    """Tune a method, and add its runs with the seeds of the report."""
-
-    def value_of(params, seed):
-        (run,) = run_methods([(case, {method: params})], max_ifo=max_ifo, n_seeds=1, first_seed=seed)
-        return np.inf if run.failed else run.gap[-1] / case.scale
-
-    best, first = tune(grid, value_of, tuning_seeds)
-    runs = run_methods([(case, {method: best.params})], max_ifo=max_ifo, n_seeds=n_seeds)
-    tried = [value for setting, value in zip(grid, first, strict=True) if setting.text != "as published"]
-    _add(results, experiment, "tuned", runs, setting=best.text, at_end=best.at_end, grid=tried)
-
-
-def _run_sne(results, size, tuning_seeds, progress):
-    X = load_digits().data[: size["points"]]
-    P, d = affinities_of(X), size["dimension"]
+    size = sizes["bellman"]
+    model = make_bellman_problem(size["states"], size["features"], random_state=1)
+    with_100 = {f"{method} (f 100)": {"solver": method, **params} for method, params in bellman.WITH_100.items()}
+    quadratic["bellman"] = [bellman.case(f"{size['states']} states", {**published(bellman), **with_100}, model)]
+    cases = {
+        experiment: [(case, case, _params_of(case)) for case in of_experiment if case.methods]
+        for experiment, of_experiment in quadratic.items()
+    }
+    size = sizes["sne"]
+    X, d = load_digits().data[: size["points"]], size["dimension"]
     name = f"digits, {d} dimensions"
-    components, line = starts(X, d)
-    budgets = {"published": size["published_ifo"], "tuned": size["max_ifo"]}
-    records = {part: max(1, max_ifo // RECORDS) for part, max_ifo in budgets.items()}
+    tuned = sne.tuned_case(name, X, d, size["max_ifo"])
+    return {**cases, "sne": [(sne.published_case(name, X, d, size["published_ifo"]), *tuned)]}
 
-    progress(f"SNE, {name}, published", 0.6)
-    fixed = {"tol": 0, "record_every": records["published"]}
-    jobs = [(sne_case(name, _literal(P, d), line), {m: {**params, **fixed} for m, params in SNE_PUBLISHED.items()})]
-    _add(results, "sne", "published", run_methods(jobs, max_ifo=budgets["published"], n_seeds=size["seeds"]))
 
-    progress(f"SNE, {name}, tuned", 0.65)
-    case = sne_case(name, SNEProblem(P, d, dtype=np.float32), components)
+def _params_of(case):
+    """The function for parameters of a method on a quadratic problem, from a learning rate times its curvature."""
+    problem = case.problem if case.expectation is None else case.expectation
+    L = largest_curvature(problem, np.zeros(problem.n_variables))
 
-    def steps(method, solver, factor, variant):
-        """The problem's learning rate, adapted to the budget, times a factor."""
-        rate = scheduled(case.problem, method, budgets["tuned"], variant.get("epoch_length"))
-        rate = replace(rate, start=factor * rate.start)
-        return {"solver": solver, "learning_rate": rate, "record_every": records["tuned"], "tol": 0, **variant}
+    def params_of(method, rate, variant):
+        return {**variant, "learning_rate": variant.get("learning_rate", float)(rate / L), "tol": 0}
 
+    return params_of
+
+
+def _measure(results, experiment, published, tuned, params_of, sizes):
+    """Run the methods of an experiment on a case, as published and tuned."""
+    size = {"seeds": sizes["seeds"], "factors": sizes["rates"], **sizes[experiment]}
+    seeds, max_ifo = range(size["seeds"]), size["max_ifo"]
+    results.compared[experiment, "published"] |= run(
+        [published], max_ifo=size.get("published_ifo", max_ifo), seeds=seeds
+    )
+    best = {}
     for method in METHODS:
-        # when tuned, Algorithm 1 uses the problem's preconditioner and step clipping, as the other methods do
-        solver = STORMCompositional() if method == STORM else method
-        grid = settings_of(VARIANTS["sne"][method], size["factors"], partial(steps, method, solver))
-        _tune(results, "sne", case, method, grid, budgets["tuned"], tuning_seeds, size["seeds"])
+        grid = settings_of(EXPERIMENTS[experiment].VARIANTS[method], size["factors"], partial(params_of, method))
+        as_published = [Setting("as published", {**published.methods[method], "tol": 0})] * (tuned is published)
 
+        def value_of(params, seed, method=method):
+            (comparison,) = run([replace(tuned, methods={method: params})], max_ifo=max_ifo, seeds=[seed]).values()
+            return final_gaps(comparison, method)[0]
 
-def _literal(P, d):
-    """The problem with plain steps: all pairs are sampled, and only Algorithm 1 clips its steps."""
-    problem = SNEProblem(P, d, near_field=False)
-    problem.metric = None
-    problem.advice = problem.advice.only("max_iter", "record_every", "unbounded_below", "published", "many_minima")
-    return problem
+        setting, values = tune([*as_published, *grid], value_of, sizes["tuning_seeds"])
+        results.tuned[tuned.name, method] = Tuned(setting, values[len(as_published) :])
+        best[method] = setting.params
+    results.compared[experiment, "tuned"] |= run([replace(tuned, methods=best)], max_ifo=max_ifo, seeds=seeds)
 
 
 def count(n_runs=20):
@@ -246,11 +191,11 @@ def count(n_runs=20):
 
 def theory(epsilon, seeds):
     """Proposition 3.2, as printed and corrected, and the mean of |grad Phi| over the iterates for the latter."""
-    problem = FallingValley()
-    constants, proposition = problem.constants(), {"epsilon": epsilon}
+    problem = BentValley()
+    constants, found = problem.constants(), {"epsilon": epsilon}
     for variant in ("paper", "corrected"):
         p = storm_parameters(constants, epsilon, variant)
-        proposition[variant] = {
+        found[variant] = {
             "condition": theorem_condition(constants, epsilon, p),
             "printed_condition": theorem_condition(constants, epsilon, p, "paper"),
             "equipartition": float(equipartition(constants, epsilon, p).max()),
@@ -258,14 +203,7 @@ def theory(epsilon, seeds):
             "closing_formula": p.S_g + p.S_dg + p.S_f + epsilon * (p.B_g + p.B_dg + p.B_f) / epsilon**3,
         }
     solver = STORMCompositional.from_theory(constants, epsilon=epsilon)
-    case = Case("valley", problem, problem.initial_point(None))
-    runs = run_methods([(case, {"from_theory": {"solver": solver, "record_every": 1}})], max_ifo=10**12, n_seeds=seeds)
-    return {
-        "Proposition 3.2": proposition,
-        "Theorem 1": {
-            "epsilon": epsilon,
-            "means": [float(np.mean(run.gradient_norm[1:])) for run in runs],
-            "iterations": solver.max_iter,
-            "start": float(runs[0].gradient_norm[0]),
-        },
-    }
+    case = Case("valley", {STORM: {"solver": solver}}, problem, problem.initial_point(None), record_every=1)
+    (comparison,) = run([case], max_ifo=10**12, seeds=range(seeds)).values()
+    norms = np.array([run.gradient_norm for run in comparison.runs[STORM]])
+    return {**found, "mean": norms[:, 1:].mean(), "iterations": solver.max_iter, "start": norms[0, 0]}

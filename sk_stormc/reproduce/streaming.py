@@ -6,17 +6,32 @@ themselves, from which rows are drawn at random without end. All methods start f
 not the mean over the rows so far.
 """
 
+import itertools
 from functools import partial
 
 import numpy as np
 
 from sk_stormc.datasets.french import fetch_french_portfolios
 from sk_stormc.portfolio.risk.mean_risk import PortfolioProblem
-from sk_stormc.reproduce.portfolio import minimum
-from sk_stormc.reproduce.runner import Case, check_methods, draw_runs, progress_line, run_methods, summarize
+from sk_stormc.reproduce.experiment import Case, run_command, show_results, summarize
+from sk_stormc.reproduce.portfolio import AXES, DIGITS, GAP, minimum
+from sk_stormc.reproduce.tuning import variants
 from sk_stormc.streams.problem import StreamingProblem
 
-__all__ = ["MAX_IFO", "METHODS", "REGIONS", "french_sets", "make_market", "markets", "run_streaming", "stream_case"]
+__all__ = [
+    "AXES",
+    "DIGITS",
+    "GAP",
+    "MAX_IFO",
+    "METHODS",
+    "REGIONS",
+    "TITLE",
+    "VARIANTS",
+    "cases",
+    "french_sets",
+    "make_market",
+    "markets",
+]
 
 MAX_IFO = 3_000_000  # 10,000 iterations of STORM-C at the published batch sizes
 REGIONS = ("Global_ex_US", "Global", "Asia_Pacific_ex_Japan", "Europe", "North_America", "Japan")
@@ -33,6 +48,10 @@ METHODS = {
     "storm-c-paper": {"tol": 0},
     "storm-c": {},
 }
+VARIANTS = variants(
+    METHODS, "2000", "checkpoints of 2000, 20 steps of 5", "checkpoints of 20,000", checkpoint_batch_size=20_000
+)  # a stream has no full checkpoint
+TITLE = "Streaming portfolio"
 AUTOMATIC = ("storm-c",)  # with the scales of the assets, as in the estimator
 
 
@@ -58,45 +77,42 @@ def french_sets(data_home=None):
     return data_sets
 
 
-def stream_case(name, source, metric=None):
-    """A case of the runner: a stream, and the problem of its expectation."""
-    gaussian = isinstance(source, tuple)
-    if gaussian:
-        mean, root = source[0], np.linalg.cholesky(source[1])
-        steps = np.sqrt(len(mean)) * root.T
-        problem = PortfolioProblem(np.vstack([mean + steps, mean - steps]))  # rows with this mean and covariance
-    else:
-        problem = PortfolioProblem(source)
-
-    def rows(seed):
-        rng = np.random.default_rng([seed, 1])  # a generator that the method does not use
-        while True:
-            if gaussian:
-                yield mean + rng.standard_normal((CHUNK, len(mean))) @ root.T
-            else:
-                yield source[rng.integers(len(source), size=CHUNK)]
-
-    optimum = minimum(problem)
-    return Case(
-        name,
-        problem,
-        np.ones(problem.n_variables),
-        optimum,
-        abs(optimum),
-        stream=lambda seed: StreamingProblem(rows(seed), partial(PortfolioProblem, metric=metric)),
-    )
-
-
-def run_streaming(sources=None, methods=tuple(METHODS), *, max_ifo=MAX_IFO, n_seeds=3, progress=None):
-    """Run the streaming portfolio experiment with the published constants."""
-    methods = check_methods(methods, METHODS)
-    jobs = []
+def cases(methods=METHODS, sources=None):
+    """The mean-variance utility of the distribution of each stream, from x_0 = ones."""
+    found = []
     for name, source in (markets() if sources is None else sources).items():
-        jobs += [
-            (stream_case(name, source), {m: params for m, params in methods.items() if m not in AUTOMATIC}),
-            (stream_case(name, source, "variance"), {m: params for m, params in methods.items() if m in AUTOMATIC}),
-        ]
-    return run_methods(jobs, max_ifo=max_ifo, n_seeds=n_seeds, progress=progress)
+        returns, draw_rows = _distribution(source)
+        problem = PortfolioProblem(returns)
+        optimum = minimum(problem)
+        for metric in (None, "variance"):
+            found.append(
+                Case(
+                    name,
+                    {method: params for method, params in methods.items() if (method in AUTOMATIC) == bool(metric)},
+                    partial(_stream, draw_rows, metric),
+                    np.ones(problem.n_variables),
+                    optimum,
+                    abs(optimum),
+                    expectation=problem,
+                )
+            )
+    return found
+
+
+def _distribution(source):
+    """Returns whose mean and covariance are those of the distribution, and a function that draws rows from it."""
+    if not isinstance(source, tuple):
+        return source, lambda rng: source[rng.integers(len(source), size=CHUNK)]
+    mean, root = source[0], np.linalg.cholesky(source[1])
+    steps = np.sqrt(len(mean)) * root.T
+    return np.vstack([mean + steps, mean - steps]), lambda rng: mean + rng.standard_normal((CHUNK, len(mean))) @ root.T
+
+
+def _stream(draw_rows, metric, seed):
+    """A new stream of drawn rows."""
+    rng = np.random.default_rng([seed, 1])  # a generator that the method does not use
+    rows = (draw_rows(rng) for _ in itertools.repeat(None))
+    return StreamingProblem(rows, partial(PortfolioProblem, metric=metric))
 
 
 def add_arguments(parser):
@@ -106,11 +122,7 @@ def add_arguments(parser):
 
 def report(args):
     """Run the experiment, print its table and save its figure."""
-    sources = french_sets() if args.french else None
-    with progress_line() as show:
-        runs = run_streaming(sources, args.methods, max_ifo=args.ifo, n_seeds=args.seeds, progress=show)
+    results = run_command(cases(args.methods, french_sets() if args.french else None), args.ifo, args.seeds)
     about = "daily returns of six regions" if args.french else "two generated markets of 25 assets"
-    print(f"{about}, in percent; x_0 = ones. Published constants; storm-c chooses its own step.\n")
-    print(summarize(runs, passes=False))
-    draw_runs(runs, args.out)
-    print(f"\nPicture written to {args.out}")
+    line = f"{about}, in percent; x_0 = ones. Published constants; storm-c chooses its own step.\n"
+    show_results(results, args.out, line, summarize(results, passes=False))

@@ -7,7 +7,7 @@ from matplotlib import image
 from sk_stormc.__main__ import main
 from sk_stormc.problems import check_problem
 from sk_stormc.reproduce.complexity import METHODS, _run, fit_slope, run_complexity
-from sk_stormc.reproduce.valley import KINDS, FallingValley
+from sk_stormc.reproduce.bent_valley import KINDS, BentValley
 
 EPS = (0.4, 0.3, 0.2)
 
@@ -19,12 +19,12 @@ def in_tmp_path(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("y_1", [1.0, 12.0])
 def test_the_problem_keeps_the_contract(y_1):
-    x = FallingValley().initial_point(None)
+    x = BentValley().initial_point(None)
     x[0] = y_1
-    check_problem(FallingValley(), x)
+    check_problem(BentValley(), x)
 
 
-PROBLEM = FallingValley(sigma=0.3, tau=0.2)
+PROBLEM = BentValley(sigma=0.3, tau=0.2)
 ALL, EACH = PROBLEM.inner_batch(None), [PROBLEM.inner_batch(np.array([j], dtype=np.uint8)) for j in range(KINDS)]
 
 
@@ -61,7 +61,7 @@ def test_variances_are_the_same_at_all_points(seed):
 
 
 def test_delta_is_the_distance_to_the_infimum():
-    problem = FallingValley()
+    problem = BentValley()
     x = np.zeros(10)
     x[0] = 1e8
     x[1:] = 0.25 * np.sin(1e8 + np.arange(2.0, 11))  # y_k = 0
@@ -84,7 +84,7 @@ def test_the_fit_recovers_a_slope_and_its_interval_covers():
 
 
 def test_the_average_is_that_over_all_iterates():
-    problem = FallingValley()
+    problem = BentValley()
     storm = METHODS["storm-c-paper"][0]
     ifo, every = _run(problem, storm, 0.2, 3, 3000, 1)
     coarse_ifo, coarse = _run(problem, storm, 0.2, 3, 3000, 45)
