@@ -171,10 +171,10 @@ class SolverComparison:
         """The table as a list of dicts, one for each solver.
 
         The keys are ``solver`` and ``runs``; ``objective``, ``gap`` (relative), ``ifo``, ``passes``, ``seconds``,
-        ``n_iter`` and, if it was requested, ``gradient`` (the exact norm) at the end of the runs, each with the
-        suffixes ``_median``, ``_q1`` and ``_q3`` over the seeds; for each gap, ``reached_0.01`` (the number of runs that reached it), and ``passes_to_0.01`` and ``seconds_to_0.01``
-        with the same suffixes, which are infinite if too few runs reached it; ``stop_reasons`` (a dict of counts) and
-        ``warnings`` (their number).
+        ``n_iter`` and, if it was requested, ``gradient`` (the norm) at the end of the runs, each with the suffixes
+        ``_median``, ``_q1`` and ``_q3`` over the seeds; for each gap, ``reached_0.01`` (the number of runs that reached
+        it), and ``passes_to_0.01`` and ``seconds_to_0.01`` with the same suffixes, which are infinite if too few runs
+        reached it; ``stop_reasons`` (a dict of counts) and ``warnings`` (their number).
         """
         rows = []
         for label, runs in self.runs.items():
@@ -282,9 +282,11 @@ class SolverComparison:
         """The lines below the tables."""
         n_seeds = max(map(len, self.runs.values()))
         seeds = f"Medians over {n_seeds} seeds [and quartiles]" if n_seeds > 1 else "One seed"
+        own = self.scale == self.start - self.optimum
+        unit = f"1 at the start, {self.start:.6g}" if own else f"divided by {self.scale:.6g}"
         lines = [
             f"{seeds}; - where a gap was not reached.",
-            f"Relative gaps are 1 at the start, {self.start:.6g}, and 0 at the optimum, {self.optimum:.10g}.",
+            f"Relative gaps are {unit}, and 0 at the optimum, {self.optimum:.10g}.",
             f"The optimum is {self.optimum_from}.",
         ]
         messages = []

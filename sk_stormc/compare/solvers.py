@@ -3,6 +3,7 @@
 import math
 import warnings
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,16 @@ from sk_stormc.engine import CompositionalSolver, StopReason
 from sk_stormc.fitting.estimator import CompositionalEstimator
 from sk_stormc.solvers import LBFGS, get_solver, minimize
 from sk_stormc.utils.types import RandomState
-from sk_stormc.utils.validation import check_bool, check_callable, check_int, check_number, is_word, seeded, short
+from sk_stormc.utils.validation import (
+    check_bool,
+    check_callable,
+    check_instance,
+    check_int,
+    check_number,
+    is_word,
+    seeded,
+    short,
+)
 from sk_stormc.utils.warnings import warn_of_an_optimum
 
 __all__ = ["ComparedRun", "SolverComparison", "compare_solvers"]
@@ -109,9 +119,10 @@ def compare_solvers(
     check_bool("gradient", gradient)
     gaps = _check_gaps(gaps)
     check_callable("progress", progress, words=(None,))
-    run_one = _runner(problem_or_estimator, X, y, fit_params, gradient, expectation)
+    measured = _measured(problem_or_estimator, X, y, expectation)
     labelled = _labelled(solvers, problem_or_estimator, max_ifo)
     seeds = _seeds(n_seeds, random_state)
+    run_one = partial(_run, problem_or_estimator, X, y, fit_params, gradient, expectation)
     runs: dict[str, list] = {label: [] for label in labelled}
     # seed by seed, so that errors appear early, and a change of the machine's load affects all solvers
     steps = [(seed, label) for seed in seeds for label in labelled]
@@ -119,15 +130,14 @@ def compare_solvers(
         if progress is not None:
             progress(f"{label}, seed {len(runs[label]) + 1} of {len(seeds)}", k / len(steps))
         runs[label].append(run_one(label, labelled[label], seed))
+    best, label = min((float(np.nanmin(run.loss_curve)), run.label) for seeds in runs.values() for run in seeds)
     if optimum is not None:
-        best, label = _best(runs)
         warn_of_an_optimum(optimum, best, f"{label!r} has seen")
         return SolverComparison(runs, gaps, float(optimum), "what was given")
     if progress is not None:
         progress("the optimum", 1.0)
-    measured = problem_or_estimator if expectation is None else expectation
-    run_exactly = None if _has_many_minima(measured) else _runner(measured, X, y, fit_params)
-    return SolverComparison(runs, gaps, *_optimum(runs, run_exactly, seeds[0]))
+    run_lbfgs = None if _many_minima(measured) else partial(_run, measured, X, y, fit_params, False, None, "L-BFGS")
+    return SolverComparison(runs, gaps, *_optimum(runs, best, label, run_lbfgs, seeds[0]))
 
 
 def _check_gaps(gaps):
@@ -175,69 +185,76 @@ def _labelled(solvers, target, max_ifo):
     return labelled
 
 
-def _runner(target, X, y, fit_params, gradient=False, expectation=None):
-    """The function of (label, solver, seed) that makes one run."""
-    if expectation is not None and not isinstance(expectation, CompositionalProblem):
-        raise ValueError(f"expectation must be a problem or None, got {short(expectation)}")
-    fits = isinstance(target, CompositionalEstimator)
-    if fits:
+def _measured(target, X, y, expectation):
+    """The problem whose objective is measured, or the estimator. Raise a ValueError for arguments that do not match."""
+    name = type(target).__name__
+    if isinstance(target, CompositionalEstimator):
         if X is None:
-            raise ValueError(f"X must be given for {type(target).__name__}, got None")
+            raise ValueError(f"X must be given for {name}, got None")
         if expectation is not None:
-            raise ValueError(f"expectation must be None for {type(target).__name__}, got {short(expectation)}")
-    elif isinstance(target, CompositionalProblem) or (callable(target) and not isinstance(target, type)):
-        if X is not None or y is not None:
-            raise ValueError(f"X and y must be None for a problem, got {short(X if X is not None else y)}")
-        measured = target if expectation is None else expectation
-        if callable(measured):
-            raise ValueError("expectation must be given for a function that returns problems, got None")
-        if not math.isfinite(measured.n_inner + measured.n_outer):
-            raise ValueError(
-                "problem_or_estimator must not be a stream, whose runs have no common optimum: give a function of a "
-                "seed that returns one, and its expectation"
-            )
-    else:
+            raise ValueError(f"expectation must be None for {name}, got {short(expectation)}")
+        return target
+    if isinstance(target, type) or not (isinstance(target, CompositionalProblem) or callable(target)):
         got = f"the class: give an instance, {target.__name__}(...)" if isinstance(target, type) else short(target)
         raise ValueError(f"problem_or_estimator must be a problem or an estimator of this package, got {got}")
+    if X is not None or y is not None:
+        raise ValueError(f"X and y must be None for a problem, got {short(X if X is not None else y)}")
+    if expectation is None and callable(target):
+        raise ValueError("expectation must be given for a function that returns problems, got None")
+    if expectation is not None:
+        check_instance("expectation", expectation, CompositionalProblem)
+    measured = target if expectation is None else expectation
+    for problem in (measured, *[target] * (not callable(target))):
+        if not math.isfinite(problem.n_inner + problem.n_outer):
+            raise ValueError(
+                "problem_or_estimator must not be a stream, whose runs have no common optimum: give a function of a "
+                "seed that returns a stream, and its expectation"
+            )
+    return measured
 
-    def run_one(label, solver, seed):
-        recorder = RunRecorder(keep_points=gradient or expectation is not None)
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
-            try:
-                if fits:
-                    fields = _fitted(target, solver, seed, X, y, fit_params, recorder)
-                else:
-                    fields = _minimized(target, solver, seed, fit_params, recorder)
-            except ValueError as error:
-                raise ValueError(f"solver {label!r}: {error}") from error
-        iterations, seconds, points = recorder.at(fields["ifo"])
-        if fields["record_iterations"] is None:
-            fields["record_iterations"] = iterations
-        problem = recorder.problem if expectation is None else expectation
-        if expectation is not None:
-            fields["loss_curve"] = np.array([problem.objective(x) for x in points])
-        return ComparedRun(
-            label=label,
-            seed=seed,
-            seconds=seconds,
-            gradient_norm=_gradient_norms(problem, points) if gradient and points else None,
-            pass_ifo=int(fields["ifo"][-1]) if problem is None else 2 * problem.n_inner + problem.n_outer,
-            warnings=tuple(str(w.message) for w in caught),
-            x=recorder.x,
-            **fields,
-        )
 
-    return run_one
+def _run(target, X, y, params, gradient, expectation, label, solver, seed):
+    """One run of a solver."""
+    recorder = RunRecorder(keep_points=gradient or expectation is not None)
+    solver = solver if isinstance(solver, str) else recorder.recording(solver)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        try:
+            if isinstance(target, CompositionalEstimator):
+                fields = _fitted(target, solver, seed, X, y, params, recorder)
+            else:
+                fields = _minimized(target, solver, seed, params)
+        except ValueError as error:
+            raise ValueError(f"solver {label!r}: {error}") from error
+    iterations, seconds, points = recorder.at(fields["ifo"])
+    problem = recorder.problem if expectation is None else expectation
+    if fields["record_iterations"] is None:
+        fields["record_iterations"] = iterations
+    if expectation is not None:
+        fields["loss_curve"] = np.array([problem.objective(x) for x in points])
+    norms = None
+    if gradient and points:
+        with np.errstate(over="ignore", invalid="ignore"):
+            norms = np.array([np.linalg.norm(problem.gradient(x)) for x in points])
+    return ComparedRun(
+        label=label,
+        seed=seed,
+        seconds=seconds,
+        gradient_norm=norms,
+        pass_ifo=int(fields["ifo"][-1]) if problem is None else 2 * problem.n_inner + problem.n_outer,
+        warnings=tuple(str(w.message) for w in caught),
+        x=recorder.x,
+        **fields,
+    )
 
 
 FIELDS = ("loss_curve", "ifo", "n_evaluations", "n_iter", "stop_reason")
 
 
-def _minimized(target, solver, seed, params, recorder):
-    """The fields of a run on a problem."""
-    problem = target if isinstance(target, CompositionalProblem) else target(seed)
-    result = minimize(problem, recorder.recording(solver), random_state=seed, **params)
+def _minimized(problem, solver, seed, params):
+    """The fields of a run on a problem, or on the problem of the seed."""
+    problem = problem if isinstance(problem, CompositionalProblem) else problem(seed)
+    result = minimize(problem, solver, random_state=seed, **params)
     if result.stop_reason == StopReason.INTERRUPTED:
         raise KeyboardInterrupt
     return {name: result[name] for name in (*FIELDS, "record_iterations")} | {"objective_label": "objective"}
@@ -245,7 +262,7 @@ def _minimized(target, solver, seed, params, recorder):
 
 def _fitted(estimator, solver, seed, X, y, params, recorder):
     """The fields of a fit."""
-    model = clone(estimator).set_params(solver=solver if isinstance(solver, str) else recorder.recording(solver))
+    model = clone(estimator).set_params(solver=solver)
     if "random_state" in model.get_params(deep=False):
         model.set_params(random_state=seed)
     with recorder.timing_fit():
@@ -254,38 +271,24 @@ def _fitted(estimator, solver, seed, X, y, params, recorder):
     return fields | {"record_iterations": model.recorded()["iterations"], "objective_label": model.objective_label}
 
 
-def _gradient_norms(problem, points):
-    """Norms of the exact gradients, which may overflow."""
-    with np.errstate(over="ignore", invalid="ignore"):
-        return np.array([np.linalg.norm(problem.gradient(x)) for x in points])
-
-
-def _has_many_minima(target):
+def _many_minima(target):
     return target.many_minima if isinstance(target, CompositionalEstimator) else target.advice.many_minima
 
 
-def _best(runs):
-    """The best objective of all runs, and the label of its solver."""
-    return min((float(np.nanmin(run.loss_curve)), run.label) for seeds in runs.values() for run in seeds)
-
-
-def _optimum(runs, run_exactly, seed):
+def _optimum(runs, best, label, run_lbfgs, seed):
     """The optimum, from which gaps are measured, and a description of how it was determined.
 
-    ``run_exactly`` runs L-BFGS. It is None if the objective has many minima, of which L-BFGS would find one.
+    ``run_lbfgs`` is None if the objective has many minima, of which L-BFGS would find one.
     """
-    best, label = _best(runs)
-    from_runs = f"the best of the runs, by {label!r}"
-    if run_exactly is None:
-        return best, from_runs
+    best_run = f"the best of the runs, by {label!r}"
+    if run_lbfgs is None:
+        return best, best_run
     budget = int(sum(run.ifo[-1] for seeds in runs.values() for run in seeds))
     try:
-        run = run_exactly("L-BFGS, for the optimum", LBFGS(tol=EXACT, max_ifo=budget), seed)
+        exact = float(np.nanmin(run_lbfgs(LBFGS(tol=EXACT, max_ifo=budget), seed).loss_curve))
     except ValueError:
-        return best, f"{from_runs}; L-BFGS cannot take the problem"
-    exact = float(np.nanmin(run.loss_curve))
-    if exact < best:
-        return exact, f"that of L-BFGS with tol={EXACT:g}; {from_runs}, is {best - exact:.1e} above it"
-    if exact == best:
-        return best, f"that of L-BFGS with tol={EXACT:g} and {from_runs}"
-    return best, f"{from_runs}; L-BFGS ended {exact - best:.1e} above it"
+        return best, f"{best_run}; L-BFGS cannot take the problem"
+    if exact > best:
+        return best, f"{best_run}; L-BFGS ended {exact - best:.1e} above it"
+    others = f"; {best_run}, is {best - exact:.1e} above it" if exact < best else f" and {best_run}"
+    return exact, f"that of L-BFGS with tol={EXACT:g}{others}"

@@ -23,8 +23,10 @@ def finite(value, spec):
 def as_text(header, rows, left=2):
     """Text with aligned columns, the first ones on the left and the others on the right."""
     widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
+    sides = "<" * left + ">" * (len(header) - left)
     lines = [
-        "  ".join(f"{cell:{'<' if k < left else '>'}{widths[k]}}" for k, cell in enumerate(row)) for row in (header, *rows)
+        "  ".join(f"{cell:{side}{width}}" for cell, side, width in zip(row, sides, widths, strict=True))
+        for row in (header, *rows)
     ]
     return "\n".join([lines[0], "-" * len(lines[0]), *lines[1:]])
 
@@ -41,7 +43,7 @@ def as_html(header, rows, left=2):
     return "\n".join(["<table>", *lines, "</table>"])
 
 
-def as_markdown(header, rows):
-    """A table in Markdown."""
-    lines = [header, ["---"] * len(header), *rows]
-    return "\n".join("| " + " | ".join(cell.replace("|", r"\|") for cell in line) + " |" for line in lines)
+def as_markdown(header, rows, rule=" --- "):
+    """A table in Markdown. ``rule`` is what stands below the header of a column."""
+    first, *others = ("| " + " | ".join(cell.replace("|", r"\|") for cell in line) + " |" for line in (header, *rows))
+    return "\n".join([first, "|" + f"{rule}|" * len(header), *others])

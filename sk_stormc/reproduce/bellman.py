@@ -7,29 +7,21 @@ as 100. Here both variants are run, and each is charged for what it samples: one
 """
 
 from sk_stormc.datasets.markov import make_bellman_problem
-from sk_stormc.reproduce.experiment import Case, run_command, show_results, summarize
+from sk_stormc.reproduce.experiment import Case, Labels, five_methods, run_command, show_results, summarize
 from sk_stormc.reproduce.tuning import variants
-
-__all__ = ["AXES", "DIGITS", "GAP", "MAX_IFO", "METHODS", "TITLE", "VARIANTS", "WITH_100", "case", "cases"]
 
 MAX_IFO = 144_000  # 360 n
 
-_AVERAGING = {"learning_rate": 1e-5, "batch_size": (100, 100, 1), "beta": 0.9, "tol": 0}
 _EPOCHS = {"checkpoint_batch_size": (100, 100, 1), "batch_size": (5, 5, 1), "epoch_length": 100, "tol": 0}
-METHODS = {
-    "scgd": _AVERAGING,
-    "asc-pg": _AVERAGING,
-    "vrsc-pg": {**_EPOCHS, "learning_rate": 5e-4},
-    "sarah-c": {**_EPOCHS, "learning_rate": 1e-5},
-    "storm-c-paper": {"tol": 0},
-    "storm-c": {"tol": 1e-6},
-    "lbfgs": {"tol": 1e-6},
-}
+METHODS = five_methods(
+    {"learning_rate": 1e-5, "batch_size": (100, 100, 1), "beta": 0.9, "tol": 0}, {**_EPOCHS, "learning_rate": 1e-5}
+) | {"vrsc-pg": {**_EPOCHS, "learning_rate": 5e-4}, "storm-c": {"tol": 1e-6}, "lbfgs": {"tol": 1e-6}}
 AUTOMATIC = ("storm-c", "lbfgs")  # with the problem's preconditioner; the published methods have none
 # the published scripts charge a checkpoint for a hundred components of f, and use one
 WITH_100 = {
     method: {**METHODS[method], "checkpoint_batch_size": (100, 100, 100)} for method in ("vrsc-pg", "sarah-c")
 }
+MOMENTUM = {"storm-c-paper": {"momentum": 0.02, "tol": 0}}
 VARIANTS = variants(METHODS | WITH_100, "100, 100 and 1", "checkpoints of 100, 100 steps of 5, 5 and 1")
 VARIANTS["storm-c-paper"] = {
     "precision .1": {},
@@ -41,30 +33,30 @@ VARIANTS["storm-c-paper"] = {
         "init_batch_size": 100,
     },
 }
-TITLE, GAP, DIGITS = "Bellman", "(Phi - Phi\\*) / (Phi(w_0) - Phi\\*)", ".2e"
-AXES = ["gap / gap at the start", "exact gradient  $|\\nabla\\Phi|$"]
+LABELS = Labels(
+    "Bellman",
+    "(Phi - Phi\\*) / (Phi(w_0) - Phi\\*)",
+    ".2e",
+    ["gap / gap at the start", "exact gradient  $|\\nabla\\Phi|$"],
+)
 
 
 def case(name, methods, model, metric=None):
     """The mean squared Bellman residual of a model, from w = 0."""
     problem = model.problem(metric=metric)
-    x0 = problem.initial_point(None)
-    optimum = problem.objective(problem.minimizer())
-    return Case(name, methods, problem, x0, optimum, problem.objective(x0) - optimum)
+    return Case(name, methods, problem, problem.initial_point(None), problem.objective(problem.minimizer()))
 
 
-def cases(methods=METHODS, model=None):
+def cases(methods, model):
     """The published constants, two variants of them, and the automatic methods, which have a preconditioner."""
-    model = make_bellman_problem(random_state=1) if model is None else model
-    published = {method: params for method, params in methods.items() if method not in AUTOMATIC}
-    automatic = {method: methods[method] for method in methods if method in AUTOMATIC}
-    momentum = {method: {**methods[method], "momentum": 0.02} for method in methods if method == "storm-c-paper"}
-    return [
-        case("checkpoint f 1", published, model),
-        case("checkpoint f 1", automatic, model, metric="auto"),
-        case("checkpoint f 100", {method: WITH_100[method] for method in methods if method in WITH_100}, model),
-        case("momentum .02", momentum, model),
-    ]
+
+    def some(names, of=methods):
+        return {method: of[method] for method in methods if method in names}
+
+    yield case("checkpoint f 1", some(set(methods) - set(AUTOMATIC)), model)
+    yield case("checkpoint f 1", some(AUTOMATIC), model, metric="auto")
+    yield case("checkpoint f 100", some(WITH_100, WITH_100), model)
+    yield case("momentum .02", some(MOMENTUM, MOMENTUM), model)
 
 
 def add_arguments(parser):

@@ -10,8 +10,6 @@ from sk_stormc.core.problem import CompositionalProblem
 from sk_stormc.core.source import FiniteSource
 from sk_stormc.theory import ProblemConstants
 
-__all__ = ["BentValley"]
-
 SIZE = 10  # d = l
 BEND = 0.25  # c
 N = 2**20

@@ -7,10 +7,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from sk_stormc.reproduce import bellman, portfolio, sne, streaming
-from sk_stormc.reproduce.tuning import WIDER, Setting
+from sk_stormc.reproduce.tuning import WIDER
 from sk_stormc.solvers import StopReason
-
-__all__ = ["CLAIMS", "EXPERIMENTS", "METHODS", "PARTS", "RULE", "STORM", "Claim", "Results", "Tuned", "verdict"]
 
 STORM = "storm-c-paper"  # Algorithm 1
 RIVAL = "sarah-c"  # the method with which the effort of tuning is compared
@@ -57,19 +55,11 @@ def verdict(published, tuned=None, theory=False):
 
 
 @dataclass
-class Tuned:
-    """What the tuning of a method found: the best setting, and relative gaps of all settings of its grid."""
-
-    setting: Setting
-    grid: list
-
-
-@dataclass
 class Results:
     """All measurements."""
 
     compared: dict = field(default_factory=lambda: defaultdict(dict))  # of (experiment, part): by case, comparisons
-    tuned: dict = field(default_factory=dict)  # by case and method
+    tuned: dict = field(default_factory=dict)  # by case and method, the best setting and the values of the grid
     theory: dict = field(default_factory=dict)
     complexity: list = field(default_factory=list)
 
@@ -143,13 +133,13 @@ def _compared(experiment, others, text, rule):
                 ours, least = _number(medians[STORM]), _number(medians[best])
                 cases.append(f"{case}: {ours} against {least} ({name_of(best)})")
             numbers.append(f"{part.capitalize()} - {'; '.join(cases)}.")
-        at_end = any(results.tuned[case, STORM].setting.at_end for case in results.compared[experiment, "tuned"])
+        at_end = any(results.tuned[case, STORM][0].at_end for case in results.compared[experiment, "tuned"])
         tuned = UNDECIDED if at_end and not holds["tuned"] else holds["tuned"]
         return holds["published"], tuned, " ".join(numbers)
 
     *first, last = map(METHODS.get, others)
     text = f"At equal oracle calls STORM-C {text} {', '.join(first)} and {last}."
-    return Claim(f"{EXPERIMENTS[experiment].TITLE} experiment", text, decide)
+    return Claim(f"{EXPERIMENTS[experiment].LABELS.title} experiment", text, decide)
 
 
 def _simpler(results):
@@ -159,7 +149,7 @@ def _simpler(results):
         for case, comparison in results.compared[experiment, "tuned"].items():
             good = []
             for method in (STORM, RIVAL):
-                ends = results.gained(experiment, comparison, results.tuned[case, method].grid)
+                ends = results.gained(experiment, comparison, results.tuned[case, method][1])
                 ends = np.maximum(ends, FLOOR)
                 good.append(np.isfinite(ends) & (ends <= GOOD * ends.min()))
             ours, theirs = good
@@ -207,7 +197,7 @@ def _closing_formula(results):
 
 
 def _order(results):
-    (slope,) = (measured.slope for measured in results.complexity if measured.row.name == STORM)
+    (slope,) = (measured.slope for measured in results.complexity if measured.name == STORM)
     return slope.high <= ORDER, None, f"Exponent {slope.value:.2f} {slope.interval}."
 
 

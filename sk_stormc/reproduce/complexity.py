@@ -8,8 +8,8 @@ parameters of a method have the order that its theory requires, times constants 
 
 import math
 import warnings
-from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -20,39 +20,15 @@ from sklearn.exceptions import ConvergenceWarning
 from sk_stormc.compare.tables import as_text, finite
 from sk_stormc.core.schedules import power
 from sk_stormc.reproduce.bent_valley import BentValley
-from sk_stormc.reproduce.experiment import methods_of
 from sk_stormc.reproduce.progress import progress_line
 from sk_stormc.solvers import StopReason, minimize
 from sk_stormc.theory import storm_parameters
-from sk_stormc.utils.validation import check_int, check_number
-
-__all__ = [
-    "EPSILONS",
-    "MAX_IFO",
-    "METHODS",
-    "SEEDS",
-    "Measured",
-    "Row",
-    "Slope",
-    "draw_slopes",
-    "fit_slope",
-    "proposition_ifo",
-    "run_complexity",
-]
+from sk_stormc.utils.validation import check_int
 
 EPSILONS = tuple(0.4 * 10 ** (-k / 4) for k in range(7))
 MAX_IFO, MAX_ITER, SEEDS = 10**10, 60_000, 20
 MARGIN = 0.9  # the first seed's run to 0.9 eps determines the length of all runs, which is increased if necessary
 RESAMPLES = 200  # number of bootstrap samples over seeds
-
-
-@dataclass(frozen=True)
-class Row:
-    """A method and its parameters as functions of eps."""
-
-    name: str  # the solver, and how it is run after a comma
-    order: str  # the theory's exponent of 1/eps
-    parameters: Callable  # function of eps, for `sk_stormc.minimize`
 
 
 def _storm(eps):
@@ -84,14 +60,17 @@ def _storm_any_time(eps):
     return {"batch_size": 16, "learning_rate": 0.5}
 
 
-# None of the constants was chosen for a particular eps.
+# The theory's exponent of 1/eps, and the parameters as a function of eps. Names begin with that of the method. None of
+# the constants was chosen for a particular eps.
+ROWS = {
+    "storm-c-paper": ("3", _storm),
+    "storm-c-paper, a_t = 1/(t+1)": ("-", _storm_any_time),
+    "sarah-c": ("3", _sarah),
+    "scgd": ("4", _scgd),
+    "scgd, published steps": ("8", _scgd_published),
+}
 METHODS = {
-    "storm-c-paper": (
-        Row("storm-c-paper", "3", _storm),
-        Row("storm-c-paper, a_t = 1/(t+1)", "-", _storm_any_time),
-    ),
-    "sarah-c": (Row("sarah-c", "3", _sarah),),
-    "scgd": (Row("scgd", "4", _scgd), Row("scgd, published steps", "8", _scgd_published)),
+    method: [name for name in ROWS if name.startswith(method)] for method in ("storm-c-paper", "sarah-c", "scgd")
 }
 
 
@@ -112,7 +91,8 @@ class Slope(NamedTuple):
 class Measured:
     """The cost of a method for each eps, in decreasing order down to the last one that was reached."""
 
-    row: Row
+    name: str
+    order: str
     epsilons: np.ndarray
     ifo: np.ndarray  # IFO of the shortest run whose average of |grad Phi(x_t)|, over iterates and seeds, is at most eps
     resampled: np.ndarray  # the same for seeds resampled with replacement, of shape (n_resamples, n_reached)
@@ -129,41 +109,39 @@ def run_complexity(
     progress=lambda text, fraction: None,
 ):
     """Measure the IFO that each method needs for each eps."""
-    rows = [row for method_rows in methods_of(methods, METHODS).values() for row in method_rows]
-    for name, value, low in (("max_ifo", max_ifo, 1), ("n_seeds", n_seeds, 1), ("first_seed", first_seed, 0)):
-        check_int(name, value, low=low)
-    for eps in epsilons:
-        check_number("epsilons", eps, low=0, inclusive=False)
-    problem, measured = BentValley(), []
-    for i, row in enumerate(rows):
+    check_int("first_seed", first_seed, low=0)
+    measured, names = [], [name for method in methods for name in METHODS[method]]
+    for i, name in enumerate(names):
         costs, every = [], 1
+        order, parameters = ROWS[name]
         for k, eps in enumerate(epsilons):
-            progress(f"{row.name}, eps {eps:.4f}", (i + (k / len(epsilons)) ** 2) / len(rows))
+            progress(f"{name}, eps {eps:.4f}", (i + (k / len(epsilons)) ** 2) / len(names))
             seeds = [(first_seed * len(epsilons) + k) * n_seeds + s for s in range(n_seeds)]
-            cost = _measure(problem, row, eps, seeds, max_ifo, every)
+            run = partial(_run, name.partition(",")[0], every=every, **parameters(eps))
+            cost = _measure(run, eps, seeds, max_ifo)
             if cost is None:
                 break
             costs.append(cost)
             every = max(1, cost[0] // 100)
         reached = np.array(epsilons[: len(costs)])
         ifo, *resampled = np.array(costs, dtype=float).reshape(-1, 1 + RESAMPLES).T
-        measured.append(Measured(row, reached, ifo, np.array(resampled), fit_slope(reached, ifo, resampled)))
+        measured.append(Measured(name, order, reached, ifo, np.array(resampled), fit_slope(reached, ifo, resampled)))
     return measured
 
 
-def _measure(problem, row, eps, seeds, max_ifo, every):
+def _measure(run, eps, seeds, max_ifo):
     """IFO at the first record at which the mean over the seeds is at most eps, and that of the resamples; or None."""
     # one run determines the necessary length
-    ifo, average = _run(problem, row, eps, seeds[0], max_ifo, every, stop=MARGIN * eps)
+    ifo, average = run(seeds[0], max_ifo, stop=MARGIN * eps)
     if average[-1] > eps:
         return None  # the other seeds would take as long
     while True:
         horizon = ifo[-1]
-        averages = np.array([_run(problem, row, eps, seed, horizon, every)[1] for seed in seeds])
+        averages = np.array([run(seed, horizon)[1] for seed in seeds])
         reached = averages.mean(axis=0) <= eps
         if reached.any():
             break
-        ifo, _ = _run(problem, row, eps, seeds[0], min(max_ifo, 3 * horizon // 2), every)
+        ifo, _ = run(seeds[0], min(max_ifo, 3 * horizon // 2))
         if ifo[-1] == horizon:
             return None
     draws = np.random.default_rng(seeds).integers(len(seeds), size=(RESAMPLES, len(seeds)))
@@ -172,9 +150,9 @@ def _measure(problem, row, eps, seeds, max_ifo, every):
     return ifo[[reached.argmax(), *again.argmax(axis=1)]]
 
 
-def _run(problem, row, eps, seed, max_ifo, every, stop=0.0):
+def _run(solver, seed, max_ifo, every, stop=0.0, **parameters):
     """IFO at the records after x_0, and the average of |grad Phi| over the iterates up to each record."""
-    records = []  # (IFO, t, |grad Phi(x_t)|, sum of the norms up to t)
+    problem, records = BentValley(), []  # (IFO, t, |grad Phi(x_t)|, sum of the norms up to t)
 
     def on_record(record):
         t, norm, total = record.iteration, np.linalg.norm(problem.gradient(record.x)), 0.0
@@ -184,23 +162,14 @@ def _run(problem, row, eps, seed, max_ifo, every, stop=0.0):
         records.append((record.ifo, t, norm, total))
         return t and total / t <= stop
 
+    limits = {"max_ifo": max_ifo, "max_iter": MAX_ITER, "tol": 0, "record_every": every}
     with warnings.catch_warnings():  # a warning about the Phi of the last point is irrelevant here
         warnings.simplefilter("ignore", ConvergenceWarning)
-        result = minimize(
-            problem,
-            row.name.partition(",")[0],
-            random_state=seed,
-            record_every=every,
-            on_record=on_record,
-            max_ifo=max_ifo,
-            max_iter=MAX_ITER,
-            tol=0,
-            **row.parameters(eps),
-        )
+        result = minimize(problem, solver, random_state=seed, on_record=on_record, **limits, **parameters)
     if result.stop_reason == StopReason.INTERRUPTED:  # Ctrl-C ends the whole experiment
         raise KeyboardInterrupt
-    ifo, t, _, total = np.array(records[1:] or [(0, 0, 0, math.inf)]).T
-    return ifo.astype(int), total / np.maximum(t, 1)
+    ifo, t, _, total = np.array(records[1:] or [(0, 1, 0, math.inf)]).T
+    return ifo.astype(int), total / t
 
 
 def fit_slope(epsilons, ifo, resampled=None):
@@ -234,7 +203,7 @@ def proposition_ifo(epsilons=EPSILONS):
 
 def summarize(measured, epsilons=EPSILONS):
     """A table: slope, interval, the theory's exponent and the IFO at each eps; then the IFO of Proposition 3.2."""
-    rows = [(m.row.name, m.row.order, f"{m.slope.value:.2f}", m.slope.interval, m.ifo) for m in measured]
+    rows = [(m.name, m.order, f"{m.slope.value:.2f}", m.slope.interval, m.ifo) for m in measured]
     rows.append(("Proposition 3.2", "3", "", "", proposition_ifo(epsilons)))
     header, n = ("method", "order", "slope", "95 % interval", *(f"eps {eps:.3g}" for eps in epsilons)), len(epsilons)
     return as_text(header, [(*row, *(finite(value, ".3g") for value in [*ifo, *[None] * n][:n])) for *row, ifo in rows])
@@ -246,13 +215,13 @@ def draw_slopes(measured):
 
     figure = unmanaged_figure(6.4, 4.6)
     ax = figure.subplots()
-    styles = styles_of(m.row.name for m in measured)
+    styles = styles_of(m.name for m in measured)
     for m in measured:
         if not m.ifo.size:
             continue
         errors = np.abs(np.percentile(m.resampled, [2.5, 97.5], axis=0) - m.ifo)
-        label = f"{m.row.name}: {m.slope.value:.2f} {m.slope.interval}"
-        color, marker = styles[m.row.name]["color"], styles[m.row.name]["marker"]
+        label = f"{m.name}: {m.slope.value:.2f} {m.slope.interval}"
+        color, marker = styles[m.name]["color"], styles[m.name]["marker"]
         ax.errorbar(m.epsilons, m.ifo, errors, fmt=marker, color=color, ms=5, capsize=3, label=label)
         level = np.mean(np.log(m.ifo) + m.slope.value * np.log(m.epsilons))
         ax.plot(m.epsilons, np.exp(level) * m.epsilons**-m.slope.value, color=color, linewidth=1.2)
@@ -285,7 +254,7 @@ def report(args):
         "\norder: the theory's exponent. Intervals: least squares on logarithms, variance of the residuals plus that of"
         "\na bootstrap over seeds. -: not reached within the budget (or, Proposition 3.2: eps too large for it)."
     )
-    slopes = {m.row.name: m.slope for m in measured}
+    slopes = {m.name: m.slope for m in measured}
     if "storm-c-paper" in slopes and "scgd" in slopes:
         high, low = slopes["storm-c-paper"].high, slopes["scgd"].low
         print(f"storm-c-paper's interval ends at {high:.2f}, scgd's begins at {low:.2f}.")

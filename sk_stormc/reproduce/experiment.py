@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -11,10 +12,8 @@ from sk_stormc.core.problem import CompositionalProblem
 from sk_stormc.reproduce.progress import progress_line
 from sk_stormc.solvers import StopReason, get_solver
 
-__all__ = ["TARGET", "Case", "check_budget", "draw", "methods_of", "run", "run_command", "show_results", "summarize"]
-
 TARGET = 1e-3  # relative gap that defines the reported number of passes
-LABELS = ["objective gap  $\\Phi(x) - \\Phi^*$", "exact gradient  $|\\nabla\\Phi(x)|$"]
+AXES = ["objective gap  $\\Phi(x) - \\Phi^*$", "exact gradient  $|\\nabla\\Phi(x)|$"]
 
 
 @dataclass(frozen=True)
@@ -26,9 +25,27 @@ class Case:
     problem: CompositionalProblem | Callable  # or a function of a seed that returns a stream
     x0: np.ndarray  # the initial point of all methods
     optimum: float = 0.0  # Phi*, the smallest value of Phi
-    scale: float = 1.0  # denominator of the relative gap, |Phi*| for the portfolio
+    scale: float | None = None  # denominator of the relative gap, by default the gap at x0
     expectation: CompositionalProblem | None = None  # the problem of the stream's distribution
     record_every: int | None = None  # IFO, by default a pass
+
+
+class Labels(NamedTuple):
+    """Texts of an experiment in the report."""
+
+    title: str
+    gap: str  # header of the column of relative gaps
+    digits: str  # format of relative gaps
+    axes: list  # of the figure: relative gap and exact gradient
+
+
+def five_methods(averaging, epochs):
+    """The paper's methods: two that average, two with epochs, and Algorithm 1 with the constants of the paper."""
+    return dict.fromkeys(("scgd", "asc-pg"), averaging) | {
+        "vrsc-pg": epochs,
+        "sarah-c": epochs,
+        "storm-c-paper": {"tol": 0},
+    }
 
 
 def methods_of(names, methods):
@@ -40,7 +57,7 @@ def methods_of(names, methods):
     return {name: methods[name] for name in names}
 
 
-def run(cases, *, max_ifo, seeds, progress=lambda text, fraction: None):
+def run(cases, max_ifo, seeds, progress=lambda text, fraction: None):
     """Compare the methods of each case. Return the comparisons by the names of the cases."""
     results, cases = {}, [case for case in cases if case.methods]
     for k, case in enumerate(cases):
@@ -62,7 +79,7 @@ def run(cases, *, max_ifo, seeds, progress=lambda text, fraction: None):
             record_every=case.record_every,
         )
         check_budget(compared, max_ifo)
-        compared.scale = case.scale
+        compared.scale = case.scale or compared.scale
         results.setdefault(case.name, compared).runs |= compared.runs
     return results
 
@@ -82,7 +99,7 @@ def check_budget(comparison, max_ifo):
 def run_command(cases, max_ifo, n_seeds):
     """Run cases for a command, with a progress line and the seeds 0, 1, ..."""
     with progress_line() as show:
-        return run(cases, max_ifo=max_ifo, seeds=range(n_seeds), progress=show)
+        return run(cases, max_ifo, range(n_seeds), show)
 
 
 def show_results(results, path, *texts):
@@ -125,7 +142,7 @@ def summarize(results, passes=True):
     return "\n".join([as_text(*table(rows, columns)), "", f"Phi*: {optima}. {medians}.", *legend])
 
 
-def draw(results, path, labels=LABELS, relative=False, dpi=150):
+def draw(results, path, axes=AXES, relative=False, dpi=150):
     """Draw gaps (optionally relative) and gradients against IFO, with a row for each case, and save the figure."""
     from sk_stormc.plotting import plot_curves  # imports matplotlib, which --help does not need
 
@@ -136,4 +153,4 @@ def draw(results, path, labels=LABELS, relative=False, dpi=150):
             method: [(run.ifo, comparison.gap_curve(run) / scale, run.gradient_norm) for run in runs]
             for method, runs in comparison.runs.items()
         }
-    plot_curves(panels, labels).savefig(path, dpi=dpi)
+    plot_curves(panels, axes).savefig(path, dpi=dpi)

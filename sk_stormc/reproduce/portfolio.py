@@ -10,38 +10,30 @@ import numpy as np
 
 from sk_stormc.datasets.gaussian_returns import make_gaussian_returns
 from sk_stormc.portfolio.risk.mean_risk import PortfolioProblem
-from sk_stormc.reproduce.experiment import Case, run_command, show_results, summarize
+from sk_stormc.reproduce.experiment import Case, Labels, five_methods, run_command, show_results, summarize
 from sk_stormc.reproduce.files import add_data_arguments, read_returns
 from sk_stormc.reproduce.tuning import variants
 from sk_stormc.solvers import minimize
-
-__all__ = ["MAX_IFO", "METHODS", "cases", "minimum", "published_sets"]
 
 MAX_IFO = 3_000_000  # 10,000 iterations of STORM-C at the published batch sizes
 
 # Parameters of the published scripts. Batches of 2000 contain all of the published data. There is no tolerance unless
 # the paper has one.
-_AVERAGING = {"learning_rate": 2e-5, "batch_size": 2000, "beta": 0.9, "tol": 0}
-_EPOCHS = {
-    "learning_rate": 2e-5,
-    "checkpoint_batch_size": 2000,
-    "batch_size": (5, 5, 1),
-    "epoch_length": 20,
-    "tol": 0,
-}
-METHODS = {
-    "scgd": _AVERAGING,
-    "asc-pg": _AVERAGING,
-    "vrsc-pg": _EPOCHS,
-    "sarah-c": _EPOCHS,
-    "storm-c-paper": {"tol": 0},
+METHODS = five_methods(
+    {"learning_rate": 2e-5, "batch_size": 2000, "beta": 0.9, "tol": 0},
+    {"learning_rate": 2e-5, "checkpoint_batch_size": 2000, "batch_size": (5, 5, 1), "epoch_length": 20, "tol": 0},
+) | {
     # these have stopping criteria; tol is relative to the gradient at x_0, which is distant for daily returns
     "storm-c": {"tol": 1e-6},
     "lbfgs": {"tol": 1e-6},
 }
 VARIANTS = variants(METHODS, "2000", "checkpoints of 2000, 20 steps of 5, 5 and 1")
-TITLE, GAP, DIGITS = "Finite-sum portfolio", "(Phi - Phi\\*) / |Phi\\*|", ".2e"
-AXES = ["gap  $(\\Phi(x) - \\Phi^*) / |\\Phi^*|$", "exact gradient  $|\\nabla\\Phi|$"]
+LABELS = Labels(
+    "Finite-sum portfolio",
+    "(Phi - Phi\\*) / |Phi\\*|",
+    ".2e",
+    ["gap  $(\\Phi(x) - \\Phi^*) / |\\Phi^*|$", "exact gradient  $|\\nabla\\Phi|$"],
+)
 
 
 def published_sets(n_periods=2000, n_assets=200):
@@ -75,14 +67,12 @@ def minimum(problem):
     return min(problem.objective(x), minimize(problem, "lbfgs", x, tol=1e-10).fun)
 
 
-def cases(methods=METHODS, sets=None):
+def cases(methods, sets):
     """The mean-variance utility of each set of returns, from x_0 = ones."""
-    found = []
-    for name, returns in (published_sets() if sets is None else sets).items():
+    for name, returns in sets.items():
         problem = PortfolioProblem(returns)
         optimum = minimum(problem)
-        found.append(Case(name, methods, problem, np.ones(problem.n_variables), optimum, abs(optimum)))
-    return found
+        yield Case(name, methods, problem, np.ones(problem.n_variables), optimum, abs(optimum))
 
 
 def add_arguments(parser):
@@ -92,9 +82,10 @@ def add_arguments(parser):
 
 def report(args):
     """Run the experiment, print its table and save its figure."""
-    sets, lines = None, ["Published constants; storm-c and lbfgs choose their own steps, and stop at tol=1e-6."]
-    about = "generated Gaussian returns of shape (2000, 200)"
-    if args.data is not None:
+    lines = ["Published constants; storm-c and lbfgs choose their own steps, and stop at tol=1e-6."]
+    if args.data is None:
+        sets, about = published_sets(), "generated Gaussian returns of shape (2000, 200)"
+    else:
         read = read_returns(args.data, args.drop_missing, args.unit)
         sets, about = {Path(args.data).stem: read.values}, read.line()
         lines.append("The published step sizes were tuned for the paper's Gaussian data (size 4), not for these.")

@@ -3,8 +3,6 @@
 import sys
 from contextlib import contextmanager
 
-__all__ = ["progress_line"]
-
 
 @contextmanager
 def progress_line():

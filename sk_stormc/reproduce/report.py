@@ -17,7 +17,7 @@ from sk_stormc.datasets import make_bellman_problem, make_gaussian_returns
 from sk_stormc.problems import PortfolioProblem
 from sk_stormc.reproduce import bellman, complexity, portfolio, sne, streaming
 from sk_stormc.reproduce.bent_valley import BentValley
-from sk_stormc.reproduce.claims import CLAIMS, EXPERIMENTS, METHODS, STORM, Results, Tuned, final_gaps, verdict
+from sk_stormc.reproduce.claims import CLAIMS, EXPERIMENTS, METHODS, STORM, Results, final_gaps, verdict
 from sk_stormc.reproduce.experiment import Case, draw, run
 from sk_stormc.reproduce.files import directory
 from sk_stormc.reproduce.progress import progress_line
@@ -25,8 +25,6 @@ from sk_stormc.reproduce.report_text import report_text
 from sk_stormc.reproduce.tuning import Setting, largest_curvature, settings_of, tune
 from sk_stormc.solvers import STORMCompositional, minimize
 from sk_stormc.theory import equipartition, storm_parameters, theorem_condition
-
-__all__ = ["FULL", "QUICK", "add_arguments", "make_report", "report"]
 
 FULL = {
     "seeds": 5,  # the reported seeds 0, 1, ...
@@ -92,13 +90,22 @@ def make_report(out, quick, french, progress):
     """Run all experiments, save report.md and its figures in a directory, and return its path and the verdicts."""
     out.mkdir(exist_ok=True)
     began, sizes = time.process_time(), QUICK if quick else FULL
-    cases = _cases(sizes, french)
+    sources = streaming.french_sets() if french else streaming.markets()
     progress("theory", 0.0)
     results = Results(theory={"counts": count(), **theory(**sizes["theory"])})
-    for experiment, of_experiment in cases.items():
-        for published, tuned, params_of in of_experiment:
-            progress(f"{EXPERIMENTS[experiment].TITLE}, {published.name}", DONE[experiment])
-            _measure(results, experiment, published, tuned, params_of, sizes)
+    measure = partial(_measure, results, sizes, progress)
+    size = sizes["portfolio"]
+    for case in portfolio.cases(_five(portfolio), portfolio.published_sets(size["periods"], size["assets"])):
+        measure("portfolio", case)
+    for case in streaming.cases(_five(streaming), sources):
+        measure("streaming", case)
+    size = sizes["bellman"]
+    model = make_bellman_problem(size["states"], size["features"], random_state=1)
+    with_100 = {f"{method} (f 100)": {"solver": method, **params} for method, params in bellman.WITH_100.items()}
+    measure("bellman", bellman.case(f"{size['states']} states", _five(bellman) | with_100, model))
+    size = sizes["sne"]
+    points = f"digits, {size['dimension']} dimensions", load_digits().data[: size["points"]], size["dimension"]
+    measure("sne", sne.published_case(*points, size["published_ifo"]), *sne.tuned_case(*points, size["max_ifo"]))
     progress("complexity", 0.85)
     n_epsilons, n_seeds = sizes["complexity"].values()
     results.complexity = complexity.run_complexity(
@@ -106,7 +113,7 @@ def make_report(out, quick, french, progress):
     )
     for (experiment, part), comparisons in results.compared.items():
         path = out / f"{experiment}_{part}.png"
-        draw(comparisons, path, EXPERIMENTS[experiment].AXES, relative=True, dpi=110)
+        draw(comparisons, path, EXPERIMENTS[experiment].LABELS.axes, relative=True, dpi=110)
     complexity.draw_slopes(results.complexity).savefig(out / "complexity.png", dpi=110)
     decisions = [claim.decide(results) for claim in CLAIMS]
     verdicts = [verdict(*holds, claim.theory) for claim, (*holds, _) in zip(CLAIMS, decisions, strict=True)]
@@ -116,32 +123,32 @@ def make_report(out, quick, french, progress):
     return path, verdicts
 
 
-def _cases(sizes, french):
-    """Of each experiment: cases with the published methods, those to tune, and functions for tuned parameters."""
+def _five(experiment):
+    """The published methods of an experiment."""
+    return {method: experiment.METHODS[method] for method in METHODS}
 
-    def published(experiment):
-        return {method: experiment.METHODS[method] for method in METHODS}
 
-    size = sizes["portfolio"]
-    quadratic = {
-        "portfolio": portfolio.cases(
-            published(portfolio), portfolio.published_sets(size["periods"], size["assets"])
-        ),
-        "streaming": streaming.cases(published(streaming), streaming.french_sets() if french else None),
-    }
-    size = sizes["bellman"]
-    model = make_bellman_problem(size["states"], size["features"], random_state=1)
-    with_100 = {f"{method} (f 100)": {"solver": method, **params} for method, params in bellman.WITH_100.items()}
-    quadratic["bellman"] = [bellman.case(f"{size['states']} states", {**published(bellman), **with_100}, model)]
-    cases = {
-        experiment: [(case, case, _params_of(case)) for case in of_experiment if case.methods]
-        for experiment, of_experiment in quadratic.items()
-    }
-    size = sizes["sne"]
-    X, d = load_digits().data[: size["points"]], size["dimension"]
-    name = f"digits, {d} dimensions"
-    tuned = sne.tuned_case(name, X, d, size["max_ifo"])
-    return {**cases, "sne": [(sne.published_case(name, X, d, size["published_ifo"]), *tuned)]}
+def _measure(results, sizes, progress, experiment, published, tuned=None, params_of=None):
+    """Run the methods of an experiment on a case, as published and tuned."""
+    progress(f"{EXPERIMENTS[experiment].LABELS.title}, {published.name}", DONE[experiment])
+    size = {"seeds": sizes["seeds"], "factors": sizes["rates"], **sizes[experiment]}
+    seeds, max_ifo = range(size["seeds"]), size["max_ifo"]
+    results.compared[experiment, "published"] |= run([published], size.get("published_ifo", max_ifo), seeds)
+    best, as_published = {}, tuned is None  # whether the published parameters are one more setting
+    if as_published:
+        tuned, params_of = published, _params_of(published)
+    for method in METHODS:
+
+        def value_of(params, seed, method=method):
+            (comparison,) = run([replace(tuned, methods={method: params})], max_ifo, [seed]).values()
+            return final_gaps(comparison, method)[0]
+
+        grid = settings_of(EXPERIMENTS[experiment].VARIANTS[method], size["factors"], partial(params_of, method))
+        others = [Setting("as published", {**published.methods[method], "tol": 0})] * as_published
+        setting, values = tune([*others, *grid], value_of, sizes["tuning_seeds"])
+        results.tuned[tuned.name, method] = setting, values[len(others) :]
+        best[method] = setting.params
+    results.compared[experiment, "tuned"] |= run([replace(tuned, methods=best)], max_ifo, seeds)
 
 
 def _params_of(case):
@@ -153,28 +160,6 @@ def _params_of(case):
         return {**variant, "learning_rate": variant.get("learning_rate", float)(rate / L), "tol": 0}
 
     return params_of
-
-
-def _measure(results, experiment, published, tuned, params_of, sizes):
-    """Run the methods of an experiment on a case, as published and tuned."""
-    size = {"seeds": sizes["seeds"], "factors": sizes["rates"], **sizes[experiment]}
-    seeds, max_ifo = range(size["seeds"]), size["max_ifo"]
-    results.compared[experiment, "published"] |= run(
-        [published], max_ifo=size.get("published_ifo", max_ifo), seeds=seeds
-    )
-    best = {}
-    for method in METHODS:
-        grid = settings_of(EXPERIMENTS[experiment].VARIANTS[method], size["factors"], partial(params_of, method))
-        as_published = [Setting("as published", {**published.methods[method], "tol": 0})] * (tuned is published)
-
-        def value_of(params, seed, method=method):
-            (comparison,) = run([replace(tuned, methods={method: params})], max_ifo=max_ifo, seeds=[seed]).values()
-            return final_gaps(comparison, method)[0]
-
-        setting, values = tune([*as_published, *grid], value_of, sizes["tuning_seeds"])
-        results.tuned[tuned.name, method] = Tuned(setting, values[len(as_published) :])
-        best[method] = setting.params
-    results.compared[experiment, "tuned"] |= run([replace(tuned, methods=best)], max_ifo=max_ifo, seeds=seeds)
 
 
 def count(n_runs=20):
@@ -204,6 +189,6 @@ def theory(epsilon, seeds):
         }
     solver = STORMCompositional.from_theory(constants, epsilon=epsilon)
     case = Case("valley", {STORM: {"solver": solver}}, problem, problem.initial_point(None), record_every=1)
-    (comparison,) = run([case], max_ifo=10**12, seeds=range(seeds)).values()
+    (comparison,) = run([case], 10**12, range(seeds)).values()
     norms = np.array([run.gradient_norm for run in comparison.runs[STORM]])
     return {**found, "mean": norms[:, 1:].mean(), "iterations": solver.max_iter, "start": norms[0, 0]}

@@ -8,8 +8,6 @@ from sk_stormc.reproduce import complexity
 from sk_stormc.reproduce.claims import CLAIMS, EXPERIMENTS, METHODS, RULE, final_gaps, name_of
 from sk_stormc.reproduce.tuning import KEPT
 
-__all__ = ["report_text"]
-
 REPORT = """\
 # The paper's experiments, repeated
 
@@ -125,7 +123,7 @@ def _experiment(results, name, sizes):
     experiment = EXPERIMENTS[name]
     published = {method: _arguments(getattr(experiment, "PUBLISHED", experiment.METHODS)[method]) for method in METHODS}
     return EXPERIMENT.format(
-        title=experiment.TITLE,
+        title=experiment.LABELS.title,
         about=getattr(experiment, "ABOUT", experiment.__doc__).strip(),
         sizes=_arguments(sizes),
         experiment=name,
@@ -152,12 +150,12 @@ def _arguments(params):
 
 def _table(results, experiment, part):
     """The ends of the runs of each method on each case."""
-    digits, rows = EXPERIMENTS[experiment].DIGITS, []
+    labels, rows = EXPERIMENTS[experiment].LABELS, []
     columns = {
         "data": "{case}",
         "method": "{name}",
         "calls": "{ifo_median:,.0f}",
-        f"median {EXPERIMENTS[experiment].GAP}": "{middle}",
+        f"median {labels.gap}": "{middle}",
         "worst": "{worst}",
         "seconds a run": "{seconds_median:.2g}",
     }
@@ -167,11 +165,11 @@ def _table(results, experiment, part):
         for row in comparison.table:
             gaps = final_gaps(comparison, row["solver"])
             middle, worst = (
-                format(gap, digits) if np.isfinite(gap) else "overflow" for gap in (np.median(gaps), max(gaps))
+                format(gap, labels.digits) if np.isfinite(gap) else "overflow" for gap in (np.median(gaps), max(gaps))
             )
             rows.append({"case": case, "name": name_of(row["solver"]), "middle": middle, "worst": worst, **row})
             if part == "tuned":
-                best = results.tuned[case, row["solver"]].setting
+                best, _ = results.tuned[case, row["solver"]]
                 rows[-1]["setting"] = best.text + " \\*" * best.at_end
     at_end = any(row.get("setting", "").endswith("*") for row in rows)
     return as_markdown(*table(rows, columns)) + "\n\n\\*: at an end of the grid; a wider one might do better." * at_end
@@ -180,7 +178,7 @@ def _table(results, experiment, part):
 def _complexity(measured):
     """The exponent of each method, and its calls for each eps."""
     columns = {
-        "method": "{row.name}",
+        "method": "{name}",
         "exponent": "{slope.value:.2f}",
         "interval": "{slope.interval}",
         "eps: calls": lambda m: ", ".join(

@@ -17,50 +17,25 @@ from sklearn.neighbors import NearestNeighbors
 from sk_stormc.affinities import perplexity_affinities
 from sk_stormc.compare.tables import as_text, table
 from sk_stormc.problems import SNEProblem
-from sk_stormc.reproduce.experiment import Case, draw, run_command
+from sk_stormc.reproduce.experiment import Case, Labels, draw, five_methods, run_command
 from sk_stormc.reproduce.files import add_points_argument, read_points
 from sk_stormc.solvers import STORMCompositional
 
-__all__ = [
-    "ABOUT",
-    "AXES",
-    "DIGITS",
-    "GAP",
-    "MAX_IFO",
-    "METHODS",
-    "PUBLISHED",
-    "TITLE",
-    "VARIANTS",
-    "cases",
-    "published_case",
-    "starts",
-    "tuned_case",
-]
-
 MAX_IFO = 400_000
 DIMENSION, PERPLEXITY, SPREAD = 5, 30.0, 3.0
-METHODS = {  # parameters; the learning rate decreases to 0 within the budget
-    "scgd": {"tol": 0},
+METHODS = {  # the learning rate decreases to 0 within the budget
+    **dict.fromkeys(("scgd", "asc-pg", "vrsc-pg", "sarah-c", "storm-c", "lbfgs", "storm-c-paper"), {"tol": 0}),
     "asc-pg": {"beta": 0.9, "tol": 0},
-    "vrsc-pg": {"tol": 0},
-    "sarah-c": {"tol": 0},
-    "storm-c": {"tol": 0},
     "lbfgs": {"tol": 1e-8},
-    "storm-c-paper": {"tol": 0},
 }
 RECORDS = 20  # number of records of a run
 RANK_ONE = "storm-c-paper, x_i = i/n"
 
 # Parameters of the published scripts. f is sampled like g.
-_AVERAGING = {"learning_rate": 1e-5, "batch_size": 1000, "beta": 0.9}
-_EPOCHS = {"learning_rate": 1e-5, "checkpoint_batch_size": 1000, "batch_size": 5, "epoch_length": 10}
-PUBLISHED = {
-    "scgd": _AVERAGING,
-    "asc-pg": _AVERAGING,
-    "vrsc-pg": _EPOCHS,
-    "sarah-c": _EPOCHS,
-    "storm-c-paper": {},
-}
+PUBLISHED = five_methods(
+    {"learning_rate": 1e-5, "batch_size": 1000, "beta": 0.9},
+    {"learning_rate": 1e-5, "checkpoint_batch_size": 1000, "batch_size": 5, "epoch_length": 10},
+) | {"storm-c-paper": {}}
 _BETAS = {"beta .5": {"beta": 0.5}, "beta .9": {"beta": 0.9}}
 _LENGTHS = {"epochs of 3 steps": {"epoch_length": 3}, "epochs of 10 steps": {"epoch_length": 10}}
 VARIANTS = {
@@ -70,17 +45,14 @@ VARIANTS = {
     "sarah-c": _LENGTHS,
     "storm-c-paper": {"momentum .1": {"momentum": 0.1}, "momentum .5": {"momentum": 0.5}},
 }
-TITLE, GAP, DIGITS = "SNE", "KL", ".4f"
-AXES = ["mean divergence  KL$(P_i\\,\\|\\,Q_i)$", "exact gradient  $|\\nabla\\Phi(x)|$"]
-ABOUT = """The paper's SNE of scikit-learn's digits (8 x 8), which take the place of 2000 images of MNIST, perplexity 30.
+LABELS = Labels(
+    "SNE", "KL", ".4f", ["mean divergence  KL$(P_i\\,\\|\\,Q_i)$", "exact gradient  $|\\nabla\\Phi(x)|$"]
+)
+ABOUT = """\
+The paper's SNE of scikit-learn's digits (8 x 8), which take the place of 2000 images of MNIST, perplexity 30.
 KL is the mean divergence over the points, exact. At the published constants runs begin at x_i = i/n in every
 coordinate, without metric and limit to steps but Algorithm 1's; else at principal components, with the Laplacian
 metric, a limit to each point's step, and a rate that falls to 0 with the budget, times a factor."""
-
-
-def affinities_of(X):
-    """The affinities with the perplexity of the experiment."""
-    return perplexity_affinities(X, min(PERPLEXITY, (len(X) - 1) / 3))
 
 
 def starts(X, d):
@@ -91,40 +63,43 @@ def starts(X, d):
     return start, np.repeat(np.arange(1, n + 1)[:, None] / n, d, axis=1)
 
 
-def _case(name, methods, problem, x0, max_ifo):
+def problem_of(X, d, **params):
+    """The problem with the perplexity of the experiment."""
+    return SNEProblem(perplexity_affinities(X, min(PERPLEXITY, (len(X) - 1) / 3)), d, **params)
+
+
+def case(name, methods, problem, x0, max_ifo):
     """A case whose gap is the exact mean divergence times the number of points."""
     n, x0 = problem.n_blocks, x0.ravel()
     offset = problem.objective(x0) - n * problem.divergence(x0)
     return Case(name, methods, problem, x0, optimum=offset, scale=n, record_every=max(1, max_ifo // RECORDS))
 
 
-def cases(X, methods=METHODS, n_components=DIMENSION, max_ifo=MAX_IFO):
+def cases(methods, X, d, max_ifo):
     """The embedding of points from principal components, and for Algorithm 1 also from x_i = i/n."""
-    P, name, found = affinities_of(X), f"d = {n_components}", []
-    components, line = starts(X, n_components)
+    name, (components, line) = f"d = {d}", starts(X, d)
     for method, params in methods.items():
         literal, exact = method == "storm-c-paper", method == "lbfgs"
-        problem = SNEProblem(P, n_components, near_field=not literal, dtype=np.float64 if exact else np.float32)
+        problem = problem_of(X, d, near_field=not literal, dtype=np.float64 if exact else np.float32)
         if not (literal or exact):
             params = {**params, "learning_rate": scheduled(problem, method, max_ifo)}
-        found.append(_case(name, {method: params}, problem, components, max_ifo))
+        yield case(name, {method: params}, problem, components, max_ifo)
         if literal:
-            found.append(_case(name, {RANK_ONE: {"solver": method, **params}}, problem, line, max_ifo))
-    return found
+            yield case(name, {RANK_ONE: {"solver": method, **params}}, problem, line, max_ifo)
 
 
-def published_case(name, X, n_components, max_ifo):
+def published_case(name, X, d, max_ifo):
     """Plain steps from x_i = i/n: all pairs are sampled, and only Algorithm 1 clips its steps."""
-    problem = SNEProblem(affinities_of(X), n_components, near_field=False)
+    problem = problem_of(X, d, near_field=False)
     problem.metric = None
     problem.advice = problem.advice.only("max_iter", "record_every", "unbounded_below", "published", "many_minima")
     methods = {method: {**params, "tol": 0} for method, params in PUBLISHED.items()}
-    return _case(name, methods, problem, starts(X, n_components)[1], max_ifo)
+    return case(name, methods, problem, starts(X, d)[1], max_ifo)
 
 
-def tuned_case(name, X, n_components, max_ifo):
+def tuned_case(name, X, d, max_ifo):
     """The problem with its preconditioner, from principal components, and a function for the parameters of methods."""
-    problem = SNEProblem(affinities_of(X), n_components, dtype=np.float32)
+    problem = problem_of(X, d, dtype=np.float32)
 
     def params_of(method, factor, variant):
         """The problem's learning rate, adapted to the budget, times a factor."""
@@ -133,7 +108,7 @@ def tuned_case(name, X, n_components, max_ifo):
         solver = STORMCompositional() if method == "storm-c-paper" else method
         return {"solver": solver, "learning_rate": replace(rate, start=factor * rate.start), "tol": 0, **variant}
 
-    return _case(name, {}, problem, starts(X, n_components)[0], max_ifo), params_of
+    return case(name, {}, problem, starts(X, d)[0], max_ifo), params_of
 
 
 def scheduled(problem, method, max_ifo, epoch_length=None):
@@ -195,9 +170,9 @@ def report(args):
         X, labels = read_points(args.data)
         y = None if labels is None else np.unique(labels, return_inverse=True)[1]
         about = f"{args.data}: points of shape {X.shape}"
-    spaces = ((DIMENSION, args.seeds), (2, 1))
     comparison, plane = (
-        run_command(cases(X, args.methods, d, args.ifo), args.ifo, n_seeds)[f"d = {d}"] for d, n_seeds in spaces
+        run_command(cases(args.methods, X, d, args.ifo), args.ifo, n_seeds)[f"d = {d}"]
+        for d, n_seeds in ((DIMENSION, args.seeds), (2, 1))
     )
     print(f"{about}; d = {DIMENSION}, perplexity {PERPLEXITY:.0f}, start at principal components.")
     print("KL: mean over the points, exact. T5: trustworthiness, 5 neighbours. 10-NN: label accuracy.\n")
@@ -208,7 +183,7 @@ def report(args):
             "eta eps = 0.01 together,\nand from x_i = i/n in every coordinate the embedding stays on a line. The "
             "other methods limit each point's step."
         )
-    draw({f"d = {DIMENSION}": comparison}, args.out, AXES, relative=True)
+    draw({f"d = {DIMENSION}": comparison}, args.out, LABELS.axes, relative=True)
     scatter = args.out.with_name(f"{args.out.stem}_embedding{args.out.suffix}")
     panels = {
         f"{row['solver']}\nKL {row['gap_median']:.2f}": embedding_of(plane.runs[row["solver"]][0], len(X))

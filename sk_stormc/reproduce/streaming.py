@@ -7,52 +7,32 @@ not the mean over the rows so far.
 """
 
 import itertools
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
 
 from sk_stormc.datasets.french import fetch_french_portfolios
 from sk_stormc.portfolio.risk.mean_risk import PortfolioProblem
-from sk_stormc.reproduce.experiment import Case, run_command, show_results, summarize
-from sk_stormc.reproduce.portfolio import AXES, DIGITS, GAP, minimum
+from sk_stormc.reproduce import portfolio
+from sk_stormc.reproduce.experiment import five_methods, run_command, show_results, summarize
 from sk_stormc.reproduce.tuning import variants
 from sk_stormc.streams.problem import StreamingProblem
-
-__all__ = [
-    "AXES",
-    "DIGITS",
-    "GAP",
-    "MAX_IFO",
-    "METHODS",
-    "REGIONS",
-    "TITLE",
-    "VARIANTS",
-    "cases",
-    "french_sets",
-    "make_market",
-    "markets",
-]
 
 MAX_IFO = 3_000_000  # 10,000 iterations of STORM-C at the published batch sizes
 REGIONS = ("Global_ex_US", "Global", "Asia_Pacific_ex_Japan", "Europe", "North_America", "Japan")
 CHUNK = 4096  # rows that arrive at a time
 
 # The batches of a stream have the same size for g, its Jacobian and f: f has five rows, one in the published scripts.
-_AVERAGING = {"learning_rate": 1e-3, "batch_size": 2000, "beta": 0.9, "tol": 0}
-_EPOCHS = {"learning_rate": 1e-3, "checkpoint_batch_size": 2000, "batch_size": 5, "epoch_length": 20, "tol": 0}
-METHODS = {
-    "scgd": _AVERAGING,
-    "asc-pg": _AVERAGING,
-    "vrsc-pg": _EPOCHS,
-    "sarah-c": _EPOCHS,
-    "storm-c-paper": {"tol": 0},
-    "storm-c": {},
-}
+METHODS = five_methods(
+    {"learning_rate": 1e-3, "batch_size": 2000, "beta": 0.9, "tol": 0},
+    {"learning_rate": 1e-3, "checkpoint_batch_size": 2000, "batch_size": 5, "epoch_length": 20, "tol": 0},
+) | {"storm-c": {}}
+# a stream has no full checkpoint
 VARIANTS = variants(
     METHODS, "2000", "checkpoints of 2000, 20 steps of 5", "checkpoints of 20,000", checkpoint_batch_size=20_000
-)  # a stream has no full checkpoint
-TITLE = "Streaming portfolio"
-AUTOMATIC = ("storm-c",)  # with the scales of the assets, as in the estimator
+)
+LABELS = portfolio.LABELS._replace(title="Streaming portfolio")
 
 
 def make_market(curvature, n_assets=25, random_state=0):
@@ -68,35 +48,24 @@ def markets():
     return {f"curvature {curvature}": make_market(curvature) for curvature in (34, 80)}
 
 
-def french_sets(data_home=None):
-    """The paper's six sets of daily returns, in percent, downloaded if they are not in ``data_home``."""
+def french_sets():
+    """The paper's six sets of daily returns, in percent, downloaded once."""
     data_sets = {}
     for region in REGIONS:
-        returns = 100 * np.asarray(fetch_french_portfolios(region, "OP", data_home=data_home).returns)
+        returns = 100 * np.asarray(fetch_french_portfolios(region, "OP").returns)
         data_sets[region] = returns[np.isfinite(returns).all(axis=1)]
     return data_sets
 
 
-def cases(methods=METHODS, sources=None):
+def cases(methods, sources):
     """The mean-variance utility of the distribution of each stream, from x_0 = ones."""
-    found = []
-    for name, source in (markets() if sources is None else sources).items():
-        returns, draw_rows = _distribution(source)
-        problem = PortfolioProblem(returns)
-        optimum = minimum(problem)
-        for metric in (None, "variance"):
-            found.append(
-                Case(
-                    name,
-                    {method: params for method, params in methods.items() if (method in AUTOMATIC) == bool(metric)},
-                    partial(_stream, draw_rows, metric),
-                    np.ones(problem.n_variables),
-                    optimum,
-                    abs(optimum),
-                    expectation=problem,
-                )
-            )
-    return found
+    distributions = {name: _distribution(source) for name, source in sources.items()}
+    for case in portfolio.cases(methods, {name: returns for name, (returns, _) in distributions.items()}):
+        for automatic, metric in ((False, None), (True, "variance")):  # the scales of the assets, as in the estimator
+            some = {method: params for method, params in methods.items() if (method == "storm-c") == automatic}
+            if some:
+                stream = partial(_stream, distributions[case.name][1], metric)
+                yield replace(case, methods=some, problem=stream, expectation=case.problem)
 
 
 def _distribution(source):
@@ -111,8 +80,9 @@ def _distribution(source):
 def _stream(draw_rows, metric, seed):
     """A new stream of drawn rows."""
     rng = np.random.default_rng([seed, 1])  # a generator that the method does not use
-    rows = (draw_rows(rng) for _ in itertools.repeat(None))
-    return StreamingProblem(rows, partial(PortfolioProblem, metric=metric))
+    return StreamingProblem(
+        (draw_rows(rng) for _ in itertools.count()), partial(PortfolioProblem, metric=metric)
+    )
 
 
 def add_arguments(parser):
@@ -122,7 +92,8 @@ def add_arguments(parser):
 
 def report(args):
     """Run the experiment, print its table and save its figure."""
-    results = run_command(cases(args.methods, french_sets() if args.french else None), args.ifo, args.seeds)
+    sources = french_sets() if args.french else markets()
+    results = run_command(cases(args.methods, sources), args.ifo, args.seeds)
     about = "daily returns of six regions" if args.french else "two generated markets of 25 assets"
     line = f"{about}, in percent; x_0 = ones. Published constants; storm-c chooses its own step.\n"
     show_results(results, args.out, line, summarize(results, passes=False))

@@ -9,8 +9,6 @@ import numpy as np
 
 from sk_stormc.core.schedules import power
 
-__all__ = ["KEPT", "WIDER", "Setting", "largest_curvature", "settings_of", "tune", "variants"]
-
 KEPT = 3  # settings that are run with all tuning seeds; the others are run with the first seed only
 WIDER = 8  # maximum number of learning rates that are added to a grid while the best one is at an end
 EXPONENTS = {"scgd": -3 / 4, "asc-pg": -5 / 9}  # of learning rates that decrease as in the paper of the method

@@ -14,14 +14,12 @@ from sklearn.preprocessing import StandardScaler
 from sk_stormc import SNEEmbedding, __version__, minimize
 from sk_stormc.__main__ import main
 from sk_stormc.affinities import perplexity_affinities
+from sk_stormc.compare import solvers
 from sk_stormc.datasets import make_bellman_problem, make_gaussian_returns
 from sk_stormc.problems import PortfolioProblem, SNEProblem
-from sk_stormc.reproduce import runner, streaming
-from sk_stormc.reproduce.bellman import run_bellman
+from sk_stormc.reproduce import bellman, sne, streaming
+from sk_stormc.reproduce.experiment import run
 from sk_stormc.reproduce.portfolio import METHODS, minimum
-from sk_stormc.reproduce.runner import run_methods
-from sk_stormc.reproduce.sne import METHODS as SNE_METHODS
-from sk_stormc.reproduce.sne import RANK_ONE, run_sne, starts
 
 RETURNS = make_gaussian_returns(60, 3, mean=0.5, random_state=0).round(3)
 COLUMNS = ["data set", "method", "IFO", "Phi - Phi*", "|grad Phi|", "passes to 1e-3", "seconds"]
@@ -137,10 +135,10 @@ def test_control_c_ends_with_one_line(monkeypatch, capsys):
     def stop(record):
         signal.raise_signal(signal.SIGINT)
 
-    def interrupted(*args, on_record, **kwargs):
+    def interrupted(*args, **kwargs):
         return minimize(*args, on_record=stop, **kwargs)
 
-    monkeypatch.setattr(runner, "minimize", interrupted)
+    monkeypatch.setattr(solvers, "minimize", interrupted)
     np.savez("mine.npz", returns=RETURNS)
     assert reproduce("portfolio", "--data", "mine.npz") == 130
     out, err = capsys.readouterr()
@@ -167,15 +165,16 @@ def test_minimum_is_the_closed_form():
 
 def test_the_gap_of_a_stream_is_that_of_its_expectation():
     mean, S = streaming.make_market(34.0, n_assets=4)
-    case = streaming.stream_case("market", (mean, S))
+    (case,) = streaming.cases({"storm-c-paper": {"tol": 0}}, {"market": (mean, S)})
     x = np.array([0.1, -0.2, 0.3, 0.4])
-    assert case.problem.objective(x) == pytest.approx(-mean @ x + x @ S @ x)
+    assert case.expectation.objective(x) == pytest.approx(-mean @ x + x @ S @ x)
     assert case.optimum == pytest.approx(-mean @ np.linalg.solve(S, mean) / 4)
-    jobs = [(case, {"storm-c-paper": {"tol": 0}})]
-    run, again = (run_methods(jobs, max_ifo=9000, n_seeds=1, first_seed=3)[0] for _ in range(2))
-    assert run.seed == 3 and run.ifo[-1] == 9000
-    assert run.gap[0] == pytest.approx(case.problem.objective(np.ones(4)) - case.optimum)
-    np.testing.assert_array_equal(run.gap, again.gap)
+    found, again = (run([case], 9000, [3])["market"] for _ in range(2))
+    one = found.runs["storm-c-paper"][0]
+    assert one.seed == 3 and one.ifo[-1] == 9000
+    assert found.gap_curve(one)[0] == pytest.approx(case.expectation.objective(np.ones(4)) - case.optimum)
+    assert one.fun == case.expectation.objective(one.x)
+    np.testing.assert_array_equal(one.loss_curve, again.runs["storm-c-paper"][0].loss_curve)
 
 
 def test_returns_as_a_stream(monkeypatch):
@@ -183,7 +182,7 @@ def test_returns_as_a_stream(monkeypatch):
     R[7, 1] = np.nan
     fetched = []
 
-    def fetch(region, sort, data_home):
+    def fetch(region, sort):
         fetched.append((region, sort))
         return type("Bunch", (), {"returns": R / 100})
 
@@ -191,7 +190,7 @@ def test_returns_as_a_stream(monkeypatch):
     sets = streaming.french_sets()
     assert fetched == [(region, "OP") for region in streaming.REGIONS]
     np.testing.assert_allclose(sets["Japan"], np.delete(R, 7, axis=0))
-    assert streaming.stream_case("Japan", sets["Japan"]).problem.n_inner == 49
+    assert next(streaming.cases({"storm-c": {}}, sets)).expectation.n_inner == 49
 
 
 def test_the_command_for_streams(capsys, tmp_path):
@@ -217,18 +216,17 @@ def test_the_command_for_bellman(capsys, tmp_path):
 
 
 def test_bellman_cases():
-    runs = run_bellman(make_bellman_problem(20, 5, random_state=0), max_ifo=10_000, n_seeds=1)
-    last = {(run.case.name, run.method): run for run in runs}
-    assert {case for case, method in last if method == "vrsc-pg"} == {"checkpoint f 1", "checkpoint f 100"}
-    assert {case for case, method in last if method == "storm-c-paper"} == {"checkpoint f 1", "momentum .02"}
+    model = make_bellman_problem(20, 5, random_state=0)
+    results = run(bellman.cases(bellman.METHODS, model), 10_000, [0])
+    assert {case for case in results if "vrsc-pg" in results[case].runs} == {"checkpoint f 1", "checkpoint f 100"}
+    assert {case for case in results if "storm-c-paper" in results[case].runs} == {"checkpoint f 1", "momentum .02"}
+    first = results["checkpoint f 1"]
     for method in ("storm-c", "lbfgs"):
-        assert last["checkpoint f 1", method].gap[-1] < 1e-6 * last["checkpoint f 1", method].gap[0]
+        gaps = first.gap_curve(first.runs[method][0])
+        assert gaps[-1] < 1e-6 * gaps[0] and gaps[0] == pytest.approx(first.scale)
     # a hundred components of f at a checkpoint are charged, so that the budget pays for fewer iterations
-    assert last["checkpoint f 100", "vrsc-pg"].n_iter < last["checkpoint f 1", "vrsc-pg"].n_iter
-    assert all(run.ifo[-1] <= 10_000 for run in runs)
-    for changes in ({"methods": ["adam"]}, {"max_ifo": 0}, {"n_seeds": 1.5}):
-        with pytest.raises(ValueError, match=next(iter(changes))):
-            run_bellman(**changes)
+    assert results["checkpoint f 100"].runs["vrsc-pg"][0].n_iter < first.runs["vrsc-pg"][0].n_iter
+    assert all(one.ifo[-1] <= 10_000 for found in results.values() for (one,) in found.runs.values())
 
 
 # --- SNE ----------------------------------------------------------------------------------------------
@@ -239,7 +237,7 @@ def test_the_command_for_sne(capsys, tmp_path):
     np.savez("iris.npz", X=IRIS, y=KINDS)
     assert reproduce("sne", "--data", "iris.npz", "--ifo", "8000", "--seeds", "1", "--out", "a.png") == 0
     out, _ = capsys.readouterr()
-    names = (*SNE_METHODS, RANK_ONE)
+    names = (*sne.METHODS, sne.RANK_ONE)
     rows = [line for line in out.splitlines() if line.startswith(names)][: len(names)]
     assert [row.split("  ")[0] for row in rows] == list(names)
     assert "iris.npz: points of shape (150, 4)" in out and "stays on a line" in out
@@ -250,13 +248,16 @@ def test_the_command_for_sne(capsys, tmp_path):
 
 
 def test_a_run_of_sne_has_the_exact_divergence_and_gradient():
-    (run,) = run_sne(IRIS, ["storm-c"], n_components=2, max_ifo=50_000, n_seeds=1)
+    (found,) = run(sne.cases({"storm-c": {"tol": 0}}, IRIS, 2, 50_000), 50_000, [0]).values()
+    (one,) = found.runs["storm-c"]
     problem = SNEProblem(perplexity_affinities(IRIS, 30), 2)
-    ends = starts(IRIS, 2)[0].ravel(), run.x
-    assert len(run.gradient_norm) == len(run.ifo) > 10
-    np.testing.assert_allclose(run.gap[[0, -1]] / 150, [problem.divergence(x) for x in ends], rtol=1e-4)
+    ends = sne.starts(IRIS, 2)[0].ravel(), one.x
+    assert len(one.gradient_norm) == len(one.ifo) > 10
     np.testing.assert_allclose(
-        run.gradient_norm[[0, -1]], [np.linalg.norm(problem.gradient(x)) for x in ends], rtol=1e-3
+        found.gap_curve(one)[[0, -1]] / found.scale, [problem.divergence(x) for x in ends], rtol=1e-4
+    )
+    np.testing.assert_allclose(
+        one.gradient_norm[[0, -1]], [np.linalg.norm(problem.gradient(x)) for x in ends], rtol=1e-3
     )
 
 
