@@ -9,7 +9,7 @@ from sk_stormc import __version__
 from sk_stormc.reproduce import EXPERIMENTS, comparison, maps, weights
 from sk_stormc.reproduce import report as everything
 from sk_stormc.reproduce.experiment import methods_of
-from sk_stormc.reproduce.files import PICTURES, result_file
+from sk_stormc.reproduce.files import PICTURES, keep_data, result_file
 
 __all__ = ["main"]
 
@@ -109,6 +109,7 @@ def main(argv=None):
     """Run the command line."""
     args = _make_parser().parse_args(argv)
     try:
+        keep_data(getattr(args, "data", None), getattr(args, "out", None))
         args.report(args)
     except (ValueError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)

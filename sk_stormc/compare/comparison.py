@@ -44,8 +44,8 @@ class ComparedRun(Recorded):
         Iteration of each record.
     seconds : ndarray of shape (n_records,)
         Wall time of the solver up to each record, with the time for the objective at the records. The time that an
-        estimator takes before and after the solver is not included. For "lstd", which has no records between 0 and its
-        end, it is the time of the whole fit.
+        estimator takes before and after the solver is not included. For an estimator's own methods, such as "newton"
+        and "lstd", it is the time of the whole fit at all records but the first.
     gradient_norm : ndarray of shape (n_records,) or None
         Norm of the exact gradient without the penalty, if it was requested.
     pass_ifo : int

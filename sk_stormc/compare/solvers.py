@@ -67,7 +67,8 @@ def compare_solvers(
     n_seeds : int or sequence of int, default=5
         Number of runs of each solver, or the seeds of these runs.
     max_ifo : int, default=None
-        Maximum number of oracle calls (IFO) of each run. None means each solver's own limit.
+        Maximum number of oracle calls (IFO) of each run. None means each solver's own limit. Methods that only the
+        estimator has are not limited.
     gaps : sequence of float, default=(1e-2, 1e-3, 1e-4)
         Gaps to the optimum, relative to the gap at the start. The table has the passes and the seconds to the first
         record with such a gap.
@@ -223,16 +224,16 @@ def _run(target, X, y, params, gradient, expectation, label, solver, seed):
             if isinstance(target, CompositionalEstimator):
                 fields = _fitted(target, solver, seed, X, y, params, recorder)
             else:
-                fields = _minimized(target, solver, seed, params)
+                fields = _minimized(target, solver, seed, params, expectation)
         except ValueError as error:
             raise ValueError(f"solver {label!r}: {error}") from error
     iterations, seconds, points = recorder.at(fields["ifo"])
-    problem = recorder.problem if expectation is None else expectation
     if fields["record_iterations"] is None:
         fields["record_iterations"] = iterations
+    problem, norms = recorder.problem, None
     if expectation is not None:
+        problem = expectation
         fields["loss_curve"] = np.array([problem.objective(x) for x in points])
-    norms = None
     if gradient and points:
         with np.errstate(over="ignore", invalid="ignore"):
             norms = np.array([np.linalg.norm(problem.gradient(x)) for x in points])
@@ -241,7 +242,6 @@ def _run(target, X, y, params, gradient, expectation, label, solver, seed):
         seed=seed,
         seconds=seconds,
         gradient_norm=norms,
-        pass_ifo=int(fields["ifo"][-1]) if problem is None else 2 * problem.n_inner + problem.n_outer,
         warnings=tuple(str(w.message) for w in caught),
         x=recorder.x,
         **fields,
@@ -251,13 +251,15 @@ def _run(target, X, y, params, gradient, expectation, label, solver, seed):
 FIELDS = ("loss_curve", "ifo", "n_evaluations", "n_iter", "stop_reason")
 
 
-def _minimized(problem, solver, seed, params):
+def _minimized(target, solver, seed, params, expectation):
     """The fields of a run on a problem, or on the problem of the seed."""
-    problem = problem if isinstance(problem, CompositionalProblem) else problem(seed)
+    problem = target if isinstance(target, CompositionalProblem) else target(seed)
     result = minimize(problem, solver, random_state=seed, **params)
     if result.stop_reason == StopReason.INTERRUPTED:
         raise KeyboardInterrupt
-    return {name: result[name] for name in (*FIELDS, "record_iterations")} | {"objective_label": "objective"}
+    measured = problem if expectation is None else expectation
+    others = {"objective_label": "objective", "pass_ifo": 2 * measured.n_inner + measured.n_outer}
+    return {name: result[name] for name in (*FIELDS, "record_iterations")} | others
 
 
 def _fitted(estimator, solver, seed, X, y, params, recorder):
@@ -267,8 +269,10 @@ def _fitted(estimator, solver, seed, X, y, params, recorder):
         model.set_params(random_state=seed)
     with recorder.timing_fit():
         model.fit(X, y, **params)
+    recorded = model.recorded()
+    others = {"record_iterations": recorded["iterations"], "pass_ifo": recorded["pass_ifo"]}
     fields = {name: vars(model)[f"{name}_"] for name in FIELDS}
-    return fields | {"record_iterations": model.recorded()["iterations"], "objective_label": model.objective_label}
+    return fields | others | {"objective_label": model.objective_label}
 
 
 def _many_minima(target):

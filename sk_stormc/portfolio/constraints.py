@@ -29,7 +29,7 @@ def penalty_of(portfolio, n_assets, columns):
     if any(limit is not None for limit in further):
         linear = linear_of(portfolio.linear_constraints, portfolio.groups, columns, n_assets)
         previous = held_now(portfolio.previous_weights, n_assets, columns)
-        place = column_of(portfolio.benchmark, columns)
+        place = column_of(portfolio.benchmark, columns, n_assets)
         if place is not None:
             penalty, previous[place] = without(penalty, place, n_assets), 0.0
         penalty = limited(penalty, linear, previous, portfolio.max_turnover, portfolio.benchmark is not None)

@@ -14,7 +14,7 @@ from sk_stormc.engine import CompositionalSolver
 from sk_stormc.fitting.estimator import CompositionalEstimator, only_if
 from sk_stormc.fitting.runs import Fit, with_fit
 from sk_stormc.portfolio.constraints import penalty_of, say_what_limits
-from sk_stormc.portfolio.labels import series_of
+from sk_stormc.portfolio.labels import check_row_labels, series_of
 from sk_stormc.portfolio.metrics import has_failed
 from sk_stormc.portfolio.returns import check_ascending, check_returns, faded, warn_of_prices, with_benchmark
 from sk_stormc.portfolio.risk.mean_risk import MEASURES, PortfolioProblem, check_parameters, is_proportional
@@ -24,7 +24,7 @@ from sk_stormc.portfolio.second_order.ratio import ratio_at
 from sk_stormc.portfolio.steps import conclude_steps, run_steps
 from sk_stormc.portfolio.streaming import go_on, streams_returns
 from sk_stormc.utils.frames import columns_of, rows_of
-from sk_stormc.utils.types import ArrayLike, Auto, FloatArray, RandomState, RiskMeasure, SolverName
+from sk_stormc.utils.types import ArrayLike, FloatArray, RandomState, RiskMeasure, SolverName
 from sk_stormc.utils.validation import check_bool, check_choice, check_number
 
 if TYPE_CHECKING:
@@ -107,11 +107,12 @@ class CompositionalPortfolio(CompositionalEstimator):
         frame with a row for each asset and a column for each kind of group (or the transpose), or an array of shape
         (n_assets,) or (n_kinds, n_assets). Labels may name more assets than X has, or fewer, which then belong to no
         group.
-    benchmark : str or array-like, default=None
-        The benchmark whose return is subtracted: mean and risk are those of the excess return. It is the name of a
-        column of X, which then has the weight 0, or weights of shape (n_assets,), or returns of shape (n_periods,). A
-        Series of returns is aligned with the index of X, and may have more periods than X. A Series labelled by the
-        columns contains weights. If n_assets equals n_periods, weights must have labels.
+    benchmark : label or array-like, default=None
+        The benchmark whose return is subtracted: mean and risk are those of the excess return. It is the label of a
+        column of X (its number if X is an array), which then has the weight 0, or weights of shape (n_assets,), or
+        returns of shape (n_periods,). A Series of returns is aligned with the index of X, and may have more periods
+        than X. A Series labelled by the columns contains weights. If n_assets equals n_periods, weights must have
+        labels.
     half_life : float, default=None
         Number of periods after which the weight of a period halves. The weight is 0.5 ** (age / half_life) times its
         ``sample_weight``, where age is the number of later periods. The effective sample size is about 2.9 half-lives.
@@ -119,7 +120,7 @@ class CompositionalPortfolio(CompositionalEstimator):
     warm_start : bool, default=False
         Whether an iterative solver starts from ``weights_`` of the last fit. While the other parameters stay the same,
         tol is relative to the initialization of the first of these fits, so a fit that starts near the optimum stops
-        early. Exact methods do not use it.
+        early. The exact methods, "newton" and "moments", do not use it, because their result depends on no start.
 
     Attributes
     ----------
@@ -185,7 +186,7 @@ class CompositionalPortfolio(CompositionalEstimator):
         groups: Any = None,
         benchmark: Any = None,
         half_life: float | None = None,
-        max_iter: int | Auto | None = None,
+        max_iter: int | None = None,
         tol: float | None = None,
         warm_start: bool = False,
         verbose: int | bool = 0,
@@ -224,8 +225,8 @@ class CompositionalPortfolio(CompositionalEstimator):
             native float32 or float64 is never loaded into memory as a whole.
         y : Ignored
         sample_weight : array-like of shape (n_periods,), default=None
-            Weights of the periods. A weight of k is the same as k copies of the period. With "cdar" the weights count
-            in the means, but the path of returns contains each period once.
+            Weights of the periods, in the order of X. A weight of k is the same as k copies of the period. With "cdar"
+            the weights count in the means, but the path of returns contains each period once.
 
         Returns
         -------
@@ -235,8 +236,8 @@ class CompositionalPortfolio(CompositionalEstimator):
         ------
         ValueError
             If a parameter is out of its range, returns are not finite, or sample weights are negative or all zero. Also
-            if the dates or numbers in the index of X descend, or if they are unordered and the order matters: with
-            `half_life`, and for "cdar". The attributes of an earlier fit are then unchanged.
+            if the dates or numbers in the index of X descend, or if they are unordered or cannot be read and the order
+            matters: with `half_life`, and for "cdar". The attributes of an earlier fit are then unchanged.
         KeyboardInterrupt
             On Ctrl-C. The fitted attributes hold the best result so far, if at least one iteration was made.
 
@@ -259,6 +260,7 @@ class CompositionalPortfolio(CompositionalEstimator):
         n_assets, dtype = returns.shape[1], returns.dtype
         penalty = self._penalty(n_assets, columns_of(X))
         check_ascending(X, counts=self.half_life is not None or self.risk_measure == "cdar")
+        check_row_labels("sample_weight", sample_weight, X)
         warn_of_prices(returns)
         returns = self._active(returns, X)
         if isinstance(returns, np.ndarray) and is_proportional(self.risk_measure):
@@ -273,7 +275,7 @@ class CompositionalPortfolio(CompositionalEstimator):
             method.accept(problem)
         else:
             run, conclude = run_exact, conclude_exact
-        fit = Fit(self, method, X, y, before, sample_weight=sample_weight)
+        fit = Fit.of_data(self, method, X, y, before, sample_weight=sample_weight)
         result, weights, self.dual_gap_ = run(self, method, problem, penalty, fit)
         validate_data(self, X, skip_check_array=True)  # stores the names and the number of the assets
         self.weights_, self._labels = weights[:n_assets].astype(dtype, copy=False), columns_of(X)
@@ -318,8 +320,8 @@ class CompositionalPortfolio(CompositionalEstimator):
         Raises
         ------
         ValueError
-            As for `fit`, if the index of X is unordered, and after a run that ended as "non_finite", or as "diverged"
-            with a learning rate that you set.
+            As for `fit`, if the index of X is unordered or does not continue that of the last chunk, and after a run
+            that ended as "non_finite", or as "diverged" with a learning rate that you set.
         KeyboardInterrupt
             On Ctrl-C. As after any exception, the estimator is restored to its state before the chunk, and the chunk
             can be passed again.
@@ -386,6 +388,7 @@ class CompositionalPortfolio(CompositionalEstimator):
             return -np.inf
         if self.risk_measure == "cdar":
             check_ascending(X, counts=True)
+        check_row_labels("sample_weight", sample_weight, X)
         returns, weights = self._active(self._new_returns(X), X), self.weights_
         if self.benchmark is not None:
             weights = np.append(weights, weights.dtype.type(-1))

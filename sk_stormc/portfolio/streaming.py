@@ -9,6 +9,7 @@ from sklearn.utils.validation import validate_data
 from sk_stormc.engine.results import SolverResult, outcome
 from sk_stormc.fitting.estimator import streams
 from sk_stormc.portfolio.constraints import refuse_limits
+from sk_stormc.portfolio.labels import check_row_labels
 from sk_stormc.portfolio.moment_stream import MomentStream
 from sk_stormc.portfolio.moments import moments_of
 from sk_stormc.portfolio.returns import check_ascending, check_returns, warn_of_prices
@@ -54,7 +55,9 @@ def streams_returns(portfolio):
 def go_on(portfolio, X, sample_weight):
     """Run `partial_fit` on a copy of the estimator, which is discarded if an exception is raised."""
     returns = check_returns(X)
-    check_ascending(X, counts=True)
+    last_label = None if vars(portfolio).get("_stream") is None else vars(portfolio).get("_last_label")
+    portfolio._last_label = check_ascending(X, counts=True, after=last_label)
+    check_row_labels("sample_weight", sample_weight, X)
     weights = None if sample_weight is None else row_weights(sample_weight, len(returns), all_zero=True)
     validate_data(portfolio, X, reset=not hasattr(portfolio, "n_features_in_"), skip_check_array=True)
     portfolio._check_parameters()

@@ -10,7 +10,7 @@ import csv
 from sk_stormc.compare import compare_solvers
 from sk_stormc.compare.comparison import stop_reasons
 from sk_stormc.portfolio.estimator import CompositionalPortfolio
-from sk_stormc.reproduce.files import add_data_arguments, directory, read_returns
+from sk_stormc.reproduce.files import add_data_arguments, directory, keep_data, read_returns
 from sk_stormc.reproduce.progress import progress_line
 
 __all__ = ["SEEDS", "SOLVERS", "add_arguments", "report"]
@@ -43,6 +43,8 @@ def add_arguments(parser):
 
 def report(args):
     """Run the solvers, print the table and save files."""
+    if args.out is not None:
+        keep_data(args.data, args.out / "compare.csv")
     read = read_returns(args.data, args.drop_missing, args.unit)
     portfolio = CompositionalPortfolio(
         risk_aversion=args.risk_aversion, constraint="long_only" if args.long_only else None

@@ -1,6 +1,7 @@
 """Readers of tables of returns or of points in the user's files."""
 
 import argparse
+import os
 import re
 import zipfile
 import zlib
@@ -13,6 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from sk_stormc.portfolio.returns import looks_like_prices
+from sk_stormc.utils.frames import direction_of
 
 __all__ = [
     "PICTURES",
@@ -20,6 +22,7 @@ __all__ = [
     "add_data_arguments",
     "add_points_argument",
     "directory",
+    "keep_data",
     "read_points",
     "read_returns",
     "result_file",
@@ -54,6 +57,14 @@ class Returns:
         span = "no dates" if self.dates is None else f"{self.dates[0]} to {self.dates[-1]}"
         return ", ".join([f"{self.path}: {n} periods", f"{d} assets", span, *self.notes])
 
+    def direction(self):
+        """The order of the dates, as `direction_of` has it, or None without dates."""
+        if self.dates is None:
+            return None
+        from pandas import Index  # which has read the dates
+
+        return direction_of(Index(self.dates))
+
 
 def add_data_arguments(parser, about="returns (periods x assets)", required=False, unit=None):
     """Add --data, --unit and --drop-missing to a command; ``unit`` is the default, None or "guess"."""
@@ -78,13 +89,22 @@ def result_file(*suffixes):
         path = Path(text)
         path = path if path.suffix or not path.name else path.with_suffix(suffixes[0])
         # checked before the run, which can take hours
-        if path.suffix not in suffixes or not path.parent.is_dir():
+        if path.suffix not in suffixes or not path.parent.is_dir() or path.is_dir():
             raise argparse.ArgumentTypeError(
                 f"expected a {', '.join(suffixes)} file in an existing directory, got {text!r}"
             )
+        if not os.access(path if path.exists() else path.parent, os.W_OK):
+            raise argparse.ArgumentTypeError(f"expected a file that can be written, got {text!r}")
         return path
 
     return check
+
+
+def keep_data(data, out):
+    """Raise a ValueError if the file of a result is that of the data, however their paths are spelt."""
+    both_exist = None not in (data, out) and os.path.exists(data) and os.path.exists(out)
+    if both_exist and os.path.samefile(data, out):
+        raise ValueError(f"--out must not overwrite the file of --data, {data}, got {out}")
 
 
 def directory(text):
@@ -125,15 +145,6 @@ def read_returns(path, drop_missing=False, unit=None):
     return data
 
 
-def order_of(dates):
-    """1 for ascending dates, -1 for descending ones, 0 for others and for dates that do not begin with a year."""
-    counted = all(map(str.isdecimal, dates))
-    if not counted and not all(map(_DATE.fullmatch, dates)):
-        return 0
-    keys = list(map(int, dates)) if counted else dates
-    return 1 if keys == sorted(keys) else -1 if keys == sorted(keys, reverse=True) else 0
-
-
 def read_points(path):
     """Read points and their labels, or None: an array X and optionally y, or columns of numbers and a "label".
 
@@ -143,26 +154,34 @@ def read_points(path):
     if path.suffix.lower() in ARRAYS:
         arrays = _arrays(path)
         X, labels = _matrix(path, arrays, ("X",))[1], arrays.get("y")
+        names = [str(k + 1) for k in range(X.shape[1])]
         if labels is not None and labels.shape != (len(X),):
             raise ValueError(f"{path}: expected y of shape ({len(X)},), found {_describe(arrays)}")
     else:
-        frame = _table(path)
+        frame = _table(path, LABELS)
         named = [name for name in frame.columns if name.lower() in LABELS]
-        labels = frame[named[0]].to_numpy() if named else None
+        labels = _labels(frame[named[0]]) if named else None
         features = frame.drop(columns=named[:1])
         X = _numbers(path, features)
         if X.shape[1] > 1 and (np.diff(X[:, 0]) == 1).all() and X[0, 0] in (0, 1):
             X, features = X[:, 1:], features.iloc[:, 1:]
-        missing = (~np.isfinite(X)).sum(axis=0)
-        if missing.any():
-            j = int(np.argmax(missing))
-            raise ValueError(
-                f"{path}: expected finite numbers, column {features.columns[j]!r} has {missing[j]} missing or infinite "
-                f"of {len(X)}"
-            )
-    if len(X) < 10 or not np.isfinite(X).all():
-        raise ValueError(f"{path}: expected at least 10 points, all numbers finite, found shape {X.shape}")
+        names = list(features.columns)
+    missing = ~np.isfinite(X)
+    if missing.any():
+        _refuse_missing(path, missing, names, "row", "leave such rows out, or fill in their numbers")
+    if len(X) < 10:
+        raise ValueError(f"{path}: expected at least 10 points, found shape {X.shape}")
     return X, labels
+
+
+def _labels(texts):
+    """Labels of points as numbers, if all are numbers, and none is a code such as 01."""
+    from pandas import to_numeric
+
+    with suppress(ValueError):
+        if not texts.str.fullmatch(r"\s*[+-]?0\d.*", na=False).any():
+            return to_numeric(texts).to_numpy()
+    return texts.to_numpy()
 
 
 def _existing(path, suffixes):
@@ -207,8 +226,11 @@ def _describe(arrays):
     return ", ".join(f"{name} {array.shape}" for name, array in arrays.items()) or "nothing"
 
 
-def _table(path):
-    """A DataFrame from a text file, or from another file that pandas reads, with its index as the first column."""
+def _table(path, texts=()):
+    """A DataFrame from a text file, or from another file that pandas reads, with its index as the first column.
+
+    Columns whose names, in lower case, are among ``texts`` are not read as numbers.
+    """
     try:
         import pandas as pd
     except ImportError as error:
@@ -220,8 +242,9 @@ def _table(path):
     readers = {".parquet": pd.read_parquet, ".feather": pd.read_feather, ".xlsx": pd.read_excel, ".xls": pd.read_excel}
     read = readers.get(suffix, partial(pd.read_csv, sep=SEPARATORS.get(suffix), na_values=["-", "--"]))
     try:
-        frame = read(path)
         row = read(path, header=None, nrows=1, dtype=str).iloc[0] if suffix in SEPARATORS else None
+        dtype = {name: str for name in row.dropna() if name.lower() in texts} if texts else None
+        frame = read(path) if dtype is None else read(path, dtype=dtype)
     except Exception as error:  # from one of the many packages that pandas calls
         raise ValueError(f"{path}: pandas cannot read it ({' '.join(str(error).split())})") from error
     if row is not None and _is_data(path, row, frame, pd):
@@ -287,7 +310,7 @@ def _returns_of_table(path):
     without = [date for date in dates if not any(map(str.isdigit, date))]
     if 0 < len(without) < len(dates) / 2:  # probably a row of averages or sums
         raise ValueError(f"{path}: expected a date such as {dates[0]!r} in each row, found {without[0]!r}")
-    if order_of(dates) < 0:
+    if data.direction() == "descending":
         data.values, data.dates = data.values[::-1], dates[::-1]
         data.notes = ("rows reversed, since their dates descend",)
     return data
@@ -321,17 +344,25 @@ def _handle_missing(data, drop):
         return
     complete = ~missing.any(axis=1)
     if not drop:
-        column = int(np.argmax(missing.any(axis=0)))
-        raise ValueError(
-            f"{data.path}: expected finite returns, column {data.names[column]!r} has {missing[:, column].sum()} "
-            f"missing or infinite of {len(missing)} (the first is period {np.argmax(missing[:, column]) + 1}); "
-            "--drop-missing leaves such periods out"
+        _refuse_missing(
+            data.path, missing, data.names, "period", "--drop-missing leaves such periods out", data.dates
         )
     if not complete.any():
         raise ValueError(f"{data.path}: expected finite returns, but in each period one is missing")
     data.values = data.values[complete]
     data.dates = data.dates and [date for date, keep in zip(data.dates, complete, strict=True) if keep]
     data.notes += (f"{(~complete).sum()} periods with missing values dropped",)
+
+
+def _refuse_missing(path, missing, names, row, remedy, dates=None):
+    """Raise a ValueError that names the first column with missing numbers, its first such row, and a remedy."""
+    j = int(np.argmax(missing.any(axis=0)))
+    first = int(np.argmax(missing[:, j]))
+    date = "" if dates is None else f", {dates[first]}"
+    raise ValueError(
+        f"{path}: expected finite numbers, column {names[j]!r} has {missing[:, j].sum()} missing or infinite of "
+        f"{len(missing)} (the first is {row} {first + 1}{date}); {remedy}"
+    )
 
 
 def _refuse_prices(data):

@@ -6,7 +6,6 @@ the colours.
 
 import csv
 import time
-from pathlib import Path
 
 import numpy as np
 from sklearn.preprocessing import StandardScaler
@@ -35,9 +34,12 @@ def add_arguments(parser):
 
 def report(args):
     """Compute the map, and save its figure or its positions."""
-    if args.out.resolve() == Path(args.data).resolve():
-        raise ValueError(f"--out must not be the file of the points, got {args.out}")
     X, labels = read_points(args.data)
+    if args.out.suffix != ".csv":
+        try:  # before the fit, which can take long
+            _figure(np.random.default_rng(0).normal(size=(len(X), 2)), labels)
+        except ValueError as error:
+            raise ValueError(f"{args.data}: no colours for these labels, {error}; a .csv file takes any") from error
     if args.standardize:
         X = StandardScaler().fit_transform(X)
     began = time.perf_counter()
@@ -48,13 +50,14 @@ def report(args):
     if args.out.suffix == ".csv":
         _write(embedding.embedding_, labels, args.out)
     else:
-        _draw(embedding, labels, args.out)
+        _figure(embedding.embedding_, labels).savefig(args.out, dpi=150)
     print(f"Map written to {args.out}")
 
 
 def _write(positions, labels, path):
     columns, names = [positions[:, 0], positions[:, 1]], ["x", "y"]
     if labels is not None:
+        labels = labels.astype(str) if labels.dtype.kind in "mM" else labels
         columns, names = [*columns, labels], [*names, "label"]
     with open(path, "w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
@@ -62,10 +65,11 @@ def _write(positions, labels, path):
         writer.writerows(zip(*map(np.ndarray.tolist, columns), strict=True))
 
 
-def _draw(embedding, labels, path):
+def _figure(positions, labels):
+    """The figure of a map."""
     from sk_stormc.plotting import EmbeddingDisplay  # imports matplotlib, which --help does not need
     from sk_stormc.plotting._style import unmanaged_figure
 
     figure = unmanaged_figure(8, 6.5)
-    EmbeddingDisplay.from_estimator(embedding, labels, ax=figure.add_subplot())
-    figure.savefig(path, dpi=150)
+    EmbeddingDisplay(positions, y=labels).plot(figure.add_subplot())
+    return figure

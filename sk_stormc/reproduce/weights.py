@@ -8,7 +8,7 @@ import csv
 from sk_stormc.portfolio.estimator import CompositionalPortfolio
 from sk_stormc.portfolio.linear_constraints import linear_of
 from sk_stormc.portfolio.risk.mean_risk import RISK_MEASURES
-from sk_stormc.reproduce.files import add_data_arguments, order_of, read_returns, result_file
+from sk_stormc.reproduce.files import add_data_arguments, read_returns, result_file
 
 __all__ = ["add_arguments", "report"]
 
@@ -56,7 +56,7 @@ def add_arguments(parser):
 def report(args):
     """Fit, print the weights and save them."""
     read = read_returns(args.data, args.drop_missing, args.unit)
-    if args.risk_measure == "cdar" and read.dates is not None and order_of(read.dates) != 1:
+    if args.risk_measure == "cdar" and read.dates is not None and read.direction() != "ascending":
         raise ValueError(
             f"{args.data}: expected dates such as 2020-01-31 in ascending order, on which --risk-measure cdar depends"
         )

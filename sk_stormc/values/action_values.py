@@ -13,7 +13,7 @@ from sk_stormc.engine import CompositionalSolver
 from sk_stormc.fitting.estimator import only_if
 from sk_stormc.fitting.runs import Fit, with_fit
 from sk_stormc.solvers import StopReason
-from sk_stormc.utils.types import Array, ArrayLike, Auto, Features, FloatArray, RandomState, SolverName
+from sk_stormc.utils.types import Array, ArrayLike, Features, FloatArray, RandomState, SolverName
 from sk_stormc.utils.warnings import warn
 from sk_stormc.values.fitted_action_values import FittedActionValues
 from sk_stormc.values.log_warnings import warn_of_endless_values, warn_of_no_information
@@ -140,7 +140,7 @@ class ActionValueEstimator(FittedActionValues):
         features: Any = None,
         fit_intercept: bool = True,
         alpha: float = 0.0,
-        max_iter: int | Auto | None = None,
+        max_iter: int | None = None,
         tol: float | None = None,
         verbose: int | bool = 0,
         random_state: RandomState = None,
@@ -257,7 +257,7 @@ class ActionValueEstimator(FittedActionValues):
         elif changes is None:
             problem, spread = problem_of(sums, log, done, chances, ridge)
             self._accept(solver, problem)
-            fit = Fit(self, solver, X, y, before, action=action, **given._asdict())
+            fit = Fit.of_data(self, solver, X, y, before, action=action, **given._asdict())
             result = fit.run(solver, problem, verbose=self.verbose, attributes=lambda x: values(spread(x)))
             w = spread(result.x)
 

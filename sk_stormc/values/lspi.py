@@ -147,6 +147,7 @@ def charged(losses, n_rows):
     return {
         "loss_curve_": np.array(losses),
         "ifo_": passes * (2 * n_rows + 1),
+        "_pass_ifo": 2 * n_rows + 1,
         "n_evaluations_": {"inner": n * n_rows, "jacobian": n * n_rows, "outer": n},
         "n_iter_": n,
     }

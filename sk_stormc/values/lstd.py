@@ -219,6 +219,7 @@ def attributes_of(solution, n_evaluations, stop_reason, warned=False):
     return {
         "loss_curve_": np.array([solution.start, solution.fun]),
         "ifo_": np.array([0, sum(n_evaluations.values())]),
+        "_pass_ifo": sum(n_evaluations.values()),
         "n_evaluations_": n_evaluations,
         "n_iter_": 1,
         "stop_reason_": stop_reason,

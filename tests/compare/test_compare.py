@@ -12,6 +12,7 @@ from matplotlib import image
 from matplotlib.figure import Figure
 
 from sk_stormc import (
+    ActionValueEstimator,
     AutomaticSTORM,
     BellmanValueEstimator,
     CompositionalPortfolio,
@@ -251,6 +252,26 @@ def test_bellman_with_lstd():
     assert found.runs["storm-c"][0].gradient_norm[-1] < 1e-3 * found.runs["storm-c"][0].gradient_norm[0]
     with pytest.raises(ValueError, match="lstd"):
         compare_solvers(PROBLEM, ["lstd"])
+
+
+def test_passes_of_exact_methods():
+    """Newton's method takes two passes for each iteration, moments one in all, and values one for each policy."""
+    portfolio = CompositionalPortfolio(risk_measure="cvar", constraint="long_only")
+    found = compare_solvers(portfolio, ["newton", "auto"], RETURNS[:200], n_seeds=1)
+    for run in (found.runs["newton"][0], found.runs["auto"][0]):
+        assert run.pass_ifo == 600 and run.n_iter > 3
+        assert rows(found)[run.label]["passes_median"] == 2 * run.n_iter
+        assert rows(found)[run.label]["passes_to_0.01_median"] < 2 * run.n_iter  # at an earlier record
+    found = compare_solvers(CompositionalPortfolio(), ["moments", "lbfgs"], RETURNS[:200], n_seeds=1)
+    assert rows(found)["moments"]["passes_median"] == 1
+    assert [runs[0].pass_ifo for runs in found.runs.values()] == [600, 600]
+    rng = np.random.default_rng(0)
+    states, action = rng.normal(size=(300, 2)), rng.integers(0, 2, 300)
+    data = {"action": action, "next_X": states + 0.3 * action[:, None]}
+    values = ActionValueEstimator(gamma=0.5, alpha=1e-2)
+    found = compare_solvers(values, ["lstd"], states, -(states**2).sum(axis=1), n_seeds=1, **data)
+    (run,) = found.runs["lstd"]
+    assert rows(found)["lstd"]["passes_median"] == run.n_iter > 1 and run.pass_ifo == 601
 
 
 def test_embeddings_with_their_two_stages():

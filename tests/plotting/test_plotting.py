@@ -101,6 +101,17 @@ def new_axes():
     return Figure().add_subplot()
 
 
+@pytest.mark.parametrize("solver", ["auto", "storm-c"])
+def test_an_estimator_tells_the_size_of_a_pass(solver):
+    fitted = CompositionalPortfolio(solver, constraint="long_only", random_state=0).fit(RETURNS)
+    for given, size in ((None, 3 * len(RETURNS)), (100, 100)):
+        display = ConvergenceDisplay.from_estimator(fitted, x="passes", pass_ifo=given, ax=new_axes())
+        assert display.lines_[0].get_xdata()[-1] == fitted.ifo_[-1] / size
+    fitted.partial_fit(RETURNS)
+    with pytest.raises(ValueError, match="x='passes' needs pass_ifo"):
+        ConvergenceDisplay.from_estimator(fitted, x="passes", ax=new_axes())
+
+
 def test_from_results_takes_gaps_passes_and_iterations(results):
     display = ConvergenceDisplay.from_results(results, x="passes", y="gap", pass_ifo=3600, ax=new_axes())
     best = min(run.loss_curve.min() for run in [*results["storm-c"], results["lbfgs"]])

@@ -261,6 +261,54 @@ def test_a_run_of_sne_has_the_exact_divergence_and_gradient():
     )
 
 
+# --- files of results ---------------------------------------------------------------------------------
+
+
+def spellings(tmp_path, name):
+    """The paths of a file."""
+    (tmp_path / "folder").mkdir(exist_ok=True)
+    (tmp_path / "symbolic.csv").symlink_to(name)
+    (tmp_path / "hard.csv").hardlink_to(tmp_path / name)
+    return [name, f"./{name}", f"folder/../{name}", str(tmp_path / name), "symbolic.csv", "hard.csv"]
+
+
+def test_the_data_are_not_overwritten(capsys, tmp_path):
+    np.savetxt("mine.csv", RETURNS, delimiter=",")
+    content = (tmp_path / "mine.csv").read_bytes()
+    paths = spellings(tmp_path, "mine.csv")
+    for command in ("portfolio", "map"):
+        for data, out in [("mine.csv", path) for path in paths] + [(path, "mine.csv") for path in paths]:
+            assert main([command, "--data", data, "--out", out]) == 2
+            out, err = capsys.readouterr()
+            assert not out and err.startswith("error: --out must not overwrite the file of --data")
+    (tmp_path / "mine.csv").rename(tmp_path / "compare.csv")
+    assert main(["compare", "--data", "compare.csv", "--out", "."]) == 2
+    (tmp_path / "b.png").symlink_to("compare.csv")
+    assert main(["reproduce", "portfolio", "--data", "compare.csv", "--out", "b.png"]) == 2
+    assert capsys.readouterr().err.count("error: --out must not overwrite") == 2
+    assert (tmp_path / "compare.csv").read_bytes() == content
+
+
+def test_what_cannot_be_written_ends_a_map_before_its_fit(capsys, monkeypatch, tmp_path):
+    monkeypatch.setattr(SNEEmbedding, "fit", lambda *args: pytest.fail("fitted"))
+    many, dates = np.arange(150).astype(str), np.datetime64("2020-01-01") + np.arange(150)
+    for y, message in ((many, "at most 80 classes, got 150"), (dates, "numbers or names of classes, got datetime64")):
+        np.savez("iris.npz", X=IRIS, y=y)
+        assert main(["map", "--data", "iris.npz", "--out", "map.png"]) == 2
+        err = capsys.readouterr().err
+        assert err.startswith("error: iris.npz: ") and message in err and ".csv" in err
+    (tmp_path / "folder.png").mkdir()
+    for out in ("folder.png", "nowhere/a.png", "a.gif"):
+        with pytest.raises(SystemExit, match="^2$"):
+            main(["map", "--data", "iris.npz", "--out", out])
+        assert f"existing directory, got '{out}'" in capsys.readouterr().err
+    (tmp_path / "mine.png").touch()
+    monkeypatch.setattr("os.access", lambda path, mode: str(path) != "mine.png")  # as for a file of another user
+    with pytest.raises(SystemExit, match="^2$"):
+        main(["map", "--data", "iris.npz", "--out", "mine.png"])
+    assert "expected a file that can be written, got 'mine.png'" in capsys.readouterr().err
+
+
 # --- maps ---------------------------------------------------------------------------------------------
 
 
@@ -275,6 +323,10 @@ def test_a_map_of_points_as_a_picture_and_as_a_table(capsys):
     table = np.genfromtxt("map.csv", delimiter=",", names=True, dtype=None, encoding="utf-8")
     np.testing.assert_array_equal(np.stack([table["x"], table["y"]], axis=1), expected)
     assert list(table["label"]) == list(labels)
+    np.savez("dated.npz", X=IRIS[:30], y=np.full(30, np.datetime64("2020-05-29", "ns")))
+    assert main(["map", "--data", "dated.npz", "--out", "map.csv", "--perplexity", "5"]) == 0
+    table = np.genfromtxt("map.csv", delimiter=",", names=True, dtype=None, encoding="utf-8")
+    assert set(table["label"]) == {"2020-05-29T00:00:00.000000000"}
 
 
 def test_a_map_of_standardized_columns(capsys):

@@ -139,7 +139,7 @@ def test_without_pandas(monkeypatch):
         ("a.csv", "A,B\n", "expected a column of numbers|expected numbers"),
         ("a.csv", "A,B\n1,2\n3,four\n", "expected numbers .*found 'four' in column 'B'"),
         ("a.csv", "Datum;A;B\n01.02.2020;0,5;1,5\n", r"columns separated by commas \(.csv\)"),
-        ("a.csv", "Date,A,B\n2020-01-01,1,\n2020-01-02,2,1\n", r"column 'B' has 1 missing .* of 2 \(.* is period 1\)"),
+        ("a.csv", "Date,A,B\n2020-01-01,1,\n2020-01-02,2,1\n", r"column 'B' has 1 missing .* of 2 \(.*period 1, 20"),
         ("a.csv", "A,B\n1,2\n-inf,1\n", "column 'A' has 1 missing or infinite"),
         ("a.csv", "Date,A\n2020-01-01,1,2\n2020-01-02,2,1\n", "names of all columns, .*found 2 names above 3 columns"),
         ("a.csv", "A,B,A\n1,2,3\n3,2,1\n", "expected names that differ, found 'A' twice"),
@@ -208,6 +208,38 @@ def test_points():
             read_points("e.csv")
 
 
+@pytest.mark.parametrize("name", ["a.csv", "a.npz", "a.npy"])
+def test_missing_numbers_of_points(name):
+    X = RETURNS[:12].copy()
+    X[[7, 3], [1, 2]] = np.nan, np.inf
+    if name == "a.csv":
+        pd.DataFrame(X, columns=list("pqr")).to_csv(name, index=False)
+    else:
+        (np.save if name == "a.npy" else np.savez)(name, X)
+    column = "'q'" if name == "a.csv" else "'2'"
+    with pytest.raises(ValueError, match=rf"column {column} has 1 missing .* of 12 \(the first is row 8\); leave such"):
+        read_points(name)
+
+
+@pytest.mark.parametrize("header", ["label", "Target"])
+@pytest.mark.parametrize(
+    ("texts", "labels", "kind"),
+    [
+        (["01", "1", "1"], "01 1 1", "O"),
+        (["007", "010", "", "x"], "007 010 nan x", "O"),
+        (["0", "10", "-2"], "0 10 -2", "i"),
+        (["0.5", "0", "1e3"], "0.5 0.0 1000.0", "f"),
+        (["a", "b", "0"], "a b 0", "O"),
+    ],
+)
+def test_labels_of_points_that_begin_with_a_zero(header, texts, labels, kind):
+    lines = [f"{p},{label},{q}" for (p, q, _), label in zip(RETURNS, texts * 4, strict=False)]
+    Path("a.csv").write_text("\n".join([f"p,{header},q", *lines]), encoding="utf-8")
+    X, found = read_points("a.csv")
+    np.testing.assert_array_equal(X, RETURNS[: len(lines), :2])
+    assert list(map(str, found)) == 4 * labels.split() and found.dtype.kind == kind
+
+
 # --- weights ------------------------------------------------------------------------------------------
 
 
@@ -251,7 +283,10 @@ def test_errors_are_one_line(args, words, capsys):
     assert words in command(capsys, *args)[2]
 
 
-@pytest.mark.parametrize("dates", [DAYS, list(range(1960, 2020))])
+NAMED = pd.to_datetime(DAYS).strftime("%d %b %Y").tolist()
+
+
+@pytest.mark.parametrize("dates", [DAYS, GERMAN, NAMED, list(range(1960, 2020))])
 def test_periods_with_the_latest_first_are_reversed(dates, capsys):
     args = ["--risk-measure", "cdar", "--risk-aversion", "0.2"]
     up = command(capsys, write("up.csv", header="Date,oil,gas,gold", index=dates), *args)
@@ -259,9 +294,11 @@ def test_periods_with_the_latest_first_are_reversed(dates, capsys):
     assert up[0] == down[0] and "rows reversed" in down[1] and "rows reversed" not in up[1]
     assert f"{dates[0]} to {dates[-1]}" in down[1]
     np.testing.assert_array_equal(read_returns("down.csv").values, RETURNS)
-    name = write("mixed.csv", header="Date,oil,gas,gold", index=GERMAN)  # days before months are not understood
-    assert "expected dates such as 2020-01-31 in ascending order" in command(capsys, name, *args)[2]
-    assert command(capsys, name)[0] is not None
+    for index in ([day.replace("Jan", "enero").replace("Feb", "febrero").replace("Mar", "marzo") for day in NAMED],
+                  [*NAMED[30:], *NAMED[:30]]):  # fmt: skip
+        name = write("mixed.csv", header="Date,oil,gas,gold", index=index)
+        assert "expected dates such as 2020-01-31 in ascending order" in command(capsys, name, *args)[2]
+        assert command(capsys, name)[0] is not None
 
 
 WALK = np.cumsum(np.random.default_rng(1).normal(0.0, 0.01, (250, 3)), axis=0)

@@ -280,6 +280,8 @@ class _Ended(Exception):
 class SecondOrder:
     """An exact method with the interface of a solver that `Fit.run` expects."""
 
+    begins_again = True  # instead of continuing, in a resumed fit
+
     def __init__(self, name, make_objective, tol, max_iter):
         self.name, self.make_objective, self.tol, self.max_iter = name, make_objective, tol, max_iter or np.inf
 

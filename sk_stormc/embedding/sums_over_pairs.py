@@ -1,6 +1,7 @@
 """Sums over pairs of points: over the edges of a graph, and over columns of the matrix of all pairs."""
 
 import copy
+import itertools
 import math
 
 import numpy as np
@@ -77,26 +78,24 @@ class Edges:
     def matrix(self, c):
         """A function that multiplies rows by the symmetric matrix C of the edge values c."""
         blocks = []
-        for rows, edges, *halves in self._blocks:
+        for rows, edges, upper, lower in self._blocks:
             # shallow copies share the indices; new matrices would take as long as the sums for few points
-            by_row, by_column = (copy.copy(half) for half in halves)
+            by_row, by_column = copy.copy(upper), copy.copy(lower)
             by_row.data = by_column.data = c[edges]
             blocks.append((rows, by_row, by_column))
 
         def product(X):
-            tasks = [
-                pair for x in X for rows, by_row, by_column in blocks for pair in ((by_row, x), (by_column, x[rows]))
-            ]
-            sums, count = each(lambda task: task[0] @ task[1], tasks, len(c)), 2 * len(blocks)
+            def halves(task):
+                x, (rows, by_row, by_column) = task
+                return by_row @ x, by_column @ x[rows]
+
+            sums = iter(each(halves, list(itertools.product(X, blocks)), len(c)))
             out = np.zeros_like(X)
-
-            def add(k):
-                own = iter(sums[k * count : (k + 1) * count])
+            for total in out:
                 for rows, *_ in blocks:
-                    out[k, rows] += next(own)
-                    out[k] += next(own)
-
-            each(add, range(len(X)), len(c))
+                    of_rows, of_columns = next(sums)
+                    total[rows] += of_rows
+                    total += of_columns
             return out
 
         return product
@@ -105,15 +104,14 @@ class Edges:
         """The sum of c over the edges of each point."""
         return self.matrix(c)(np.ones((1, self.n), c.dtype))[0]
 
-    def forces(self, c, X, sums=None):
-        """sum_j c_ij (x_i - x_j) for each point i, as rows. ``sums`` is ``self.sums(c)``, if already computed."""
-        product = self.matrix(c)
-        sums = product(np.ones((1, self.n), c.dtype))[0] if sums is None else sums
-        return sums * X - product(X)
+    def forces(self, c, X):
+        """c_i = sum_j c_ij, and sum_j c_ij (x_i - x_j) as rows, for each point i."""
+        sums = self.matrix(c)(np.vstack([np.ones((1, self.n), c.dtype), X]))
+        return sums[0], sums[0] * X - sums[1:]
 
-    def total(self, value):
-        """The sum over all edges of weight times value. ``value`` returns the values of a slice of edges."""
-        return sum(each(lambda some: float(self.weight[some] @ value(some)), parts(len(self.weight), TASK)))
+    def log_sum(self, w):
+        """The sum over all edges of their weight times log(w)."""
+        return sum(each(lambda some: float(self.weight[some] @ np.log(w[some])), parts(len(self.weight), TASK)))
 
     def ends(self, v):
         """v_i + v_j for each edge."""
@@ -143,7 +141,8 @@ def _upper_half(P):
 def _in_pairs(X):
     """The rows of X, in pairs as complex numbers, which can be gathered in the time of real numbers."""
     columns = []
-    for pair in (X[k : k + 2] for k in range(0, len(X), 2)):
+    for k in range(0, len(X), 2):
+        pair = X[k : k + 2]
         kind = np.result_type(X.dtype, np.complex64) if len(pair) == 2 else X.dtype
         columns.append(pair.T.copy().view(kind).ravel())
     return columns
