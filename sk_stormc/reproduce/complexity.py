@@ -17,10 +17,10 @@ from scipy.stats import linregress
 from scipy.stats import t as student
 from sklearn.exceptions import ConvergenceWarning
 
+from sk_stormc.cli.arguments import progress_line
 from sk_stormc.compare.tables import as_text, finite
 from sk_stormc.core.schedules import power
 from sk_stormc.reproduce.bent_valley import BentValley
-from sk_stormc.reproduce.progress import progress_line
 from sk_stormc.solvers import StopReason, minimize
 from sk_stormc.theory import storm_parameters
 from sk_stormc.utils.validation import check_int

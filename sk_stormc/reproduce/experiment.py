@@ -6,10 +6,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from sk_stormc.cli.arguments import progress_line
+from sk_stormc.cli.comparisons import check_budget
 from sk_stormc.compare import compare_solvers
 from sk_stormc.compare.tables import as_text, finite, table
 from sk_stormc.core.problem import CompositionalProblem
-from sk_stormc.reproduce.progress import progress_line
 from sk_stormc.solvers import StopReason, get_solver
 
 TARGET = 1e-3  # relative gap that defines the reported number of passes
@@ -87,13 +88,6 @@ def run(cases, max_ifo, seeds, progress=lambda text, fraction: None):
 def _labelled(method, solver=None, **params):
     """A label and the solver with these parameters."""
     return method, get_solver(solver or method).set_params(**params)
-
-
-def check_budget(comparison, max_ifo):
-    """Raise a ValueError if the budget does not pay for the first batch of a method."""
-    for method, (first, *_) in comparison.runs.items():
-        if not first.n_iter and first.ifo[-1] > max_ifo:
-            raise ValueError(f"--ifo must pay for the first batch of {method}, {first.ifo[-1]}; got {max_ifo}")
 
 
 def run_command(cases, max_ifo, n_seeds):

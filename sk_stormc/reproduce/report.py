@@ -13,14 +13,13 @@ from functools import partial
 import numpy as np
 from sklearn.datasets import load_digits
 
+from sk_stormc.cli.arguments import directory, progress_line
 from sk_stormc.datasets import make_bellman_problem, make_gaussian_returns
 from sk_stormc.problems import PortfolioProblem
 from sk_stormc.reproduce import bellman, complexity, portfolio, sne, streaming
 from sk_stormc.reproduce.bent_valley import BentValley
 from sk_stormc.reproduce.claims import CLAIMS, EXPERIMENTS, METHODS, STORM, Results, final_gaps, verdict
 from sk_stormc.reproduce.experiment import Case, draw, run
-from sk_stormc.reproduce.files import directory
-from sk_stormc.reproduce.progress import progress_line
 from sk_stormc.reproduce.report_text import report_text
 from sk_stormc.reproduce.tuning import Setting, largest_curvature, settings_of, tune
 from sk_stormc.solvers import STORMCompositional, minimize

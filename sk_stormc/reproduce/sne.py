@@ -15,10 +15,11 @@ from sklearn.manifold import trustworthiness
 from sklearn.neighbors import NearestNeighbors
 
 from sk_stormc.affinities import perplexity_affinities
+from sk_stormc.cli.arguments import add_points_argument
+from sk_stormc.cli.files import read_points
 from sk_stormc.compare.tables import as_text, table
 from sk_stormc.problems import SNEProblem
 from sk_stormc.reproduce.experiment import Case, Labels, draw, five_methods, run_command
-from sk_stormc.reproduce.files import add_points_argument, read_points
 from sk_stormc.solvers import STORMCompositional
 
 MAX_IFO = 400_000
@@ -63,9 +64,9 @@ def starts(X, d):
     return start, np.repeat(np.arange(1, n + 1)[:, None] / n, d, axis=1)
 
 
-def problem_of(X, d, **params):
-    """The problem with the perplexity of the experiment."""
-    return SNEProblem(perplexity_affinities(X, min(PERPLEXITY, (len(X) - 1) / 3)), d, **params)
+def affinities_of(X):
+    """The affinities with the perplexity of the experiment."""
+    return perplexity_affinities(X, min(PERPLEXITY, (len(X) - 1) / 3))
 
 
 def case(name, methods, problem, x0, max_ifo):
@@ -77,10 +78,10 @@ def case(name, methods, problem, x0, max_ifo):
 
 def cases(methods, X, d, max_ifo):
     """The embedding of points from principal components, and for Algorithm 1 also from x_i = i/n."""
-    name, (components, line) = f"d = {d}", starts(X, d)
+    name, P, (components, line) = f"d = {d}", affinities_of(X), starts(X, d)
     for method, params in methods.items():
         literal, exact = method == "storm-c-paper", method == "lbfgs"
-        problem = problem_of(X, d, near_field=not literal, dtype=np.float64 if exact else np.float32)
+        problem = SNEProblem(P, d, near_field=not literal, dtype=np.float64 if exact else np.float32)
         if not (literal or exact):
             params = {**params, "learning_rate": scheduled(problem, method, max_ifo)}
         yield case(name, {method: params}, problem, components, max_ifo)
@@ -90,7 +91,7 @@ def cases(methods, X, d, max_ifo):
 
 def published_case(name, X, d, max_ifo):
     """Plain steps from x_i = i/n: all pairs are sampled, and only Algorithm 1 clips its steps."""
-    problem = problem_of(X, d, near_field=False)
+    problem = SNEProblem(affinities_of(X), d, near_field=False)
     problem.metric = None
     problem.advice = problem.advice.only("max_iter", "record_every", "unbounded_below", "published", "many_minima")
     methods = {method: {**params, "tol": 0} for method, params in PUBLISHED.items()}
@@ -99,7 +100,7 @@ def published_case(name, X, d, max_ifo):
 
 def tuned_case(name, X, d, max_ifo):
     """The problem with its preconditioner, from principal components, and a function for the parameters of methods."""
-    problem = problem_of(X, d, dtype=np.float32)
+    problem = SNEProblem(affinities_of(X), d, dtype=np.float32)
 
     def params_of(method, factor, variant):
         """The problem's learning rate, adapted to the budget, times a factor."""

@@ -1,6 +1,5 @@
-"""compare_solvers, its results and `python -m sk_stormc compare`."""
+"""compare_solvers and its results."""
 
-import csv
 import html
 import math
 import re
@@ -8,7 +7,6 @@ import warnings
 
 import numpy as np
 import pytest
-from matplotlib import image
 from matplotlib.figure import Figure
 
 from sk_stormc import (
@@ -21,7 +19,6 @@ from sk_stormc import (
     compare_solvers,
     minimize,
 )
-from sk_stormc.__main__ import main
 from sk_stormc.compare import SolverComparison
 from sk_stormc.datasets import make_bellman_problem, make_gaussian_returns
 from sk_stormc.problems import PortfolioProblem, StreamingProblem
@@ -337,20 +334,3 @@ def test_plot(compared):
     display = compared.plot(x="seconds", y="gradient", ax=Figure().add_subplot())
     assert [line.get_label() for line in display.lines_] == ["storm-c", "sarah-c", "lbfgs"]
     assert len(display.bands_) == 3 and np.isfinite(display.lines_[0].get_ydata()).all()
-
-
-# --- the command line ----------------------------------------------------------------------------------
-
-
-def test_the_command(capsys, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    np.savetxt("returns.csv", RETURNS[:300], delimiter=",")
-    args = ["compare", "--data", "returns.csv", "--solvers", "storm-c,lbfgs", "--seeds", "2", "--out", "here"]
-    assert main(args) == 0
-    out = capsys.readouterr().out
-    assert "300 periods, 4 assets, no dates, unit: " in out and re.search(r"^storm-c .*converged", out, re.MULTILINE)
-    with open("here/compare.csv", newline="", encoding="utf-8") as file:
-        table = list(csv.DictReader(file))
-    assert [row["solver"] for row in table] == ["storm-c", "lbfgs"] and float(table[0]["passes_median"]) > 0
-    for name in ("compare_passes.png", "compare_seconds.png"):
-        assert image.imread(tmp_path / "here" / name).std() > 0.02
