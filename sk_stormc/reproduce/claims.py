@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from sk_stormc.reproduce import bellman, portfolio, sne, streaming
-from sk_stormc.reproduce.tuning import WIDER
+from sk_stormc.reproduce.tuning import MAX_ADDED
 from sk_stormc.solvers import StopReason
 
 STORM = "storm-c-paper"  # Algorithm 1
@@ -15,7 +15,7 @@ RIVAL = "sarah-c"  # the method with which the effort of tuning is compared
 METHODS = {"scgd": "SCGD", "asc-pg": "ASC-PG", "vrsc-pg": "VRSC-PG", RIVAL: "SARAH-C", STORM: "STORM-C"}  # with names
 EXPERIMENTS = {"portfolio": portfolio, "streaming": streaming, "bellman": bellman, "sne": sne}
 PARTS = ("published", "tuned")  # the settings of the methods for which claims are decided
-CONFIRMED, THERE_ONLY, NOT_CONFIRMED = "confirmed", "confirmed at those constants only", "not confirmed"
+CONFIRMED, PUBLISHED_ONLY, NOT_CONFIRMED = "confirmed", "confirmed at those constants only", "not confirmed"
 NOT_CONTRADICTED, UNDECIDED = "not contradicted", "undecided"
 FLOOR = 1e-4  # relative gap, as a part of the possible gain, below which a run has reached the minimum
 STUCK = 0.9  # relative gap, as a part of the possible gain, above which a run has not left the initialization
@@ -30,9 +30,9 @@ For SNE, with its many local minima, the minimum is the lowest divergence of all
 {FLOOR:g} are all alike, and so are those above {STUCK:g}, where next to nothing was gained.
 
 - Ends are compared at the published constants, and again with every method tuned. A claim is **{CONFIRMED}** if it
-  holds both times, **{THERE_ONLY}** if it holds at the published constants only, and **{NOT_CONFIRMED}** if it does not
+  holds both times, **{PUBLISHED_ONLY}** if it holds at the published constants only, and **{NOT_CONFIRMED}** if it does not
   hold there (where it holds when tuned, that is said). It is **{UNDECIDED}** if it does not hold when tuned, but
-  STORM-C's best learning rate still stands at an end of its grid after {WIDER} more rates.
+  STORM-C's best learning rate still stands at an end of its grid after {MAX_ADDED} more rates.
 - "Lower than others": on every data set each of its seeds ends lower than all seeds of the others.
 - "At least as good": on every data set its median is at most {ALIKE:g} times the least median of the others.
 - "Simpler to tune": on every data set a larger part of its grid than of SARAH-C's ends within a factor of {GOOD} of the
@@ -51,7 +51,7 @@ def verdict(published, tuned=None, theory=False):
         return UNDECIDED
     if tuned is None or tuned:
         return NOT_CONTRADICTED if theory else CONFIRMED
-    return THERE_ONLY
+    return PUBLISHED_ONLY
 
 
 @dataclass

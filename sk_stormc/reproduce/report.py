@@ -94,14 +94,14 @@ def make_report(out, quick, french, progress):
     results = Results(theory={"counts": count(), **theory(**sizes["theory"])})
     measure = partial(_measure, results, sizes, progress)
     size = sizes["portfolio"]
-    for case in portfolio.cases(_five(portfolio), portfolio.published_sets(size["periods"], size["assets"])):
+    for case in portfolio.cases(portfolio.PUBLISHED, portfolio.published_sets(size["periods"], size["assets"])):
         measure("portfolio", case)
-    for case in streaming.cases(_five(streaming), sources):
+    for case in streaming.cases(streaming.PUBLISHED, sources):
         measure("streaming", case)
     size = sizes["bellman"]
     model = make_bellman_problem(size["states"], size["features"], random_state=1)
     with_100 = {f"{method} (f 100)": {"solver": method, **params} for method, params in bellman.WITH_100.items()}
-    measure("bellman", bellman.case(f"{size['states']} states", _five(bellman) | with_100, model))
+    measure("bellman", bellman.case(f"{size['states']} states", bellman.PUBLISHED | with_100, model))
     size = sizes["sne"]
     points = f"digits, {size['dimension']} dimensions", load_digits().data[: size["points"]], size["dimension"]
     measure("sne", sne.published_case(*points, size["published_ifo"]), *sne.tuned_case(*points, size["max_ifo"]))
@@ -120,11 +120,6 @@ def make_report(out, quick, french, progress):
     text = report_text(results, sizes, decisions, verdicts, quick=quick, seconds=time.process_time() - began)
     path.write_text(text, encoding="utf-8")
     return path, verdicts
-
-
-def _five(experiment):
-    """The published methods of an experiment."""
-    return {method: experiment.METHODS[method] for method in METHODS}
 
 
 def _measure(results, sizes, progress, experiment, published, tuned=None, params_of=None):

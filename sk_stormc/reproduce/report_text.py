@@ -121,7 +121,7 @@ def _claims(decisions, verdicts):
 def _experiment(results, name, sizes):
     """The section of an experiment."""
     experiment = EXPERIMENTS[name]
-    published = {method: _arguments(getattr(experiment, "PUBLISHED", experiment.METHODS)[method]) for method in METHODS}
+    published = {method: _arguments(experiment.PUBLISHED[method]) for method in METHODS}
     return EXPERIMENT.format(
         title=experiment.LABELS.title,
         about=getattr(experiment, "ABOUT", experiment.__doc__).strip(),

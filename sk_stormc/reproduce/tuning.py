@@ -10,7 +10,7 @@ import numpy as np
 from sk_stormc.core.schedules import power
 
 KEPT = 3  # settings that are run with all tuning seeds; the others are run with the first seed only
-WIDER = 8  # maximum number of learning rates that are added to a grid while the best one is at an end
+MAX_ADDED = 8  # maximum number of learning rates that are added to a grid while the best one is at an end
 EXPONENTS = {"scgd": -3 / 4, "asc-pg": -5 / 9}  # of learning rates that decrease as in the paper of the method
 
 
@@ -41,16 +41,16 @@ def variants(methods, averages, epochs, large="full checkpoints", **checkpoint):
 
 @dataclass(frozen=True)
 class Setting:
-    """A point of a grid, which can generate the next point beyond an end of the learning rates."""
+    """A point of a grid, which can generate the next point, beyond an end of the learning rates."""
 
     text: str
     params: dict
-    beyond: Callable | None = None
+    extend: Callable | None = None
 
     @property
     def at_end(self):
         """Whether the learning rate is the smallest or the largest that was tested."""
-        return self.beyond is not None
+        return self.extend is not None
 
 
 def settings_of(texts, rates, params_of):
@@ -59,8 +59,8 @@ def settings_of(texts, rates, params_of):
     factors = {rates[0]: 1 / step, rates[-1]: step}
 
     def setting(text, variant, rate, factor=None):
-        beyond = None if factor is None else partial(setting, text, variant, rate * factor, factor)
-        return Setting(f"{rate:g}, {text}", params_of(rate, variant), beyond)
+        extend = None if factor is None else partial(setting, text, variant, rate * factor, factor)
+        return Setting(f"{rate:g}, {text}", params_of(rate, variant), extend)
 
     return [setting(text, variant, rate, factors.get(rate)) for text, variant in texts.items() for rate in rates]
 
@@ -69,7 +69,7 @@ def tune(settings, value_of, tuning_seeds):
     """The setting with the smallest median value over the tuning seeds, and the values of all with the first seed.
 
     All settings are run with the first seed, and the best `KEPT` settings also with the others. While the best setting
-    is at an end of the grid, the grid is extended there, by up to `WIDER` rates.
+    is at an end of the grid, the grid is extended there, by up to `MAX_ADDED` rates.
     """
 
     def values(setting, seeds):
@@ -79,15 +79,15 @@ def tune(settings, value_of, tuning_seeds):
     kept = np.argsort(first, kind="stable")[:KEPT]
     medians = [np.median([first[i], *values(settings[i], tuning_seeds[1:])]) for i in kept]
     least, best = min(medians), settings[kept[np.argmin(medians)]]
-    for _ in range(WIDER if math.isfinite(least) else 0):
+    for _ in range(MAX_ADDED if math.isfinite(least) else 0):
         if not best.at_end:
             break
-        further = best.beyond()
-        median = np.median(values(further, tuning_seeds))
+        wider = best.extend()
+        median = np.median(values(wider, tuning_seeds))
         if median >= least:
-            best = replace(best, beyond=None)
+            best = replace(best, extend=None)
             break
-        best, least = further, median
+        best, least = wider, median
     return best, first
 
 

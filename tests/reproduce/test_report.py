@@ -133,7 +133,7 @@ def test_tuning_is_simpler_where_more_of_the_grid_is_nearly_as_good_as_its_best(
 
 def test_a_grid_that_ends_too_early_decides_nothing():
     measured = results((0.1, 0.2), (0.7, 0.8))
-    measured.tuned["a", STORM] = Setting("1, plain", {}, beyond=SETTING), []
+    measured.tuned["a", STORM] = Setting("1, plain", {}, extend=SETTING), []
     assert decided(AHEAD, measured) == "undecided"
     measured.compared["portfolio", "tuned"]["a"].runs[STORM] = runs((0.1, 0.2))
     assert decided(AHEAD, measured) == "confirmed"  # a wider grid could only make it better
