@@ -12,10 +12,10 @@ from sk_stormc.solvers import StopReason
 
 STORM = "storm-c-paper"  # Algorithm 1
 RIVAL = "sarah-c"  # the method with which the effort of tuning is compared
-METHODS = {"scgd": "SCGD", "asc-pg": "ASC-PG", "vrsc-pg": "VRSC-PG", RIVAL: "SARAH-C", STORM: "STORM-C"}  # with names
-EXPERIMENTS = {"portfolio": portfolio, "streaming": streaming, "bellman": bellman, "sne": sne}
+NAMES = {"scgd": "SCGD", "asc-pg": "ASC-PG", "vrsc-pg": "VRSC-PG", RIVAL: "SARAH-C", STORM: "STORM-C"}  # of methods
+METHOD_EXPERIMENTS = {"portfolio": portfolio, "streaming": streaming, "bellman": bellman, "sne": sne}
 PARTS = ("published", "tuned")  # the settings of the methods for which claims are decided
-CONFIRMED, PUBLISHED_ONLY, NOT_CONFIRMED = "confirmed", "confirmed at those constants only", "not confirmed"
+CONFIRMED, PARTLY, NOT_CONFIRMED = "confirmed", "confirmed at those constants only", "not confirmed"
 NOT_CONTRADICTED, UNDECIDED = "not contradicted", "undecided"
 FLOOR = 1e-4  # relative gap, as a part of the possible gain, below which a run has reached the minimum
 STUCK = 0.9  # relative gap, as a part of the possible gain, above which a run has not left the initialization
@@ -30,7 +30,7 @@ For SNE, with its many local minima, the minimum is the lowest divergence of all
 {FLOOR:g} are all alike, and so are those above {STUCK:g}, where next to nothing was gained.
 
 - Ends are compared at the published constants, and again with every method tuned. A claim is **{CONFIRMED}** if it
-  holds both times, **{PUBLISHED_ONLY}** if it holds at the published constants only, and **{NOT_CONFIRMED}** if it does not
+  holds both times, **{PARTLY}** if it holds at the published constants only, and **{NOT_CONFIRMED}** if it does not
   hold there (where it holds when tuned, that is said). It is **{UNDECIDED}** if it does not hold when tuned, but
   STORM-C's best learning rate still stands at an end of its grid after {MAX_ADDED} more rates.
 - "Lower than others": on every data set each of its seeds ends lower than all seeds of the others.
@@ -51,7 +51,7 @@ def verdict(published, tuned=None, theory=False):
         return UNDECIDED
     if tuned is None or tuned:
         return NOT_CONTRADICTED if theory else CONFIRMED
-    return PUBLISHED_ONLY
+    return PARTLY
 
 
 @dataclass
@@ -114,7 +114,7 @@ class Claim:
 def name_of(label):
     """The name of a method, whose label may contain a remark in brackets."""
     method = label.partition(" (")[0]
-    return label.replace(method, METHODS[method])
+    return label.replace(method, NAMES[method])
 
 
 def _compared(experiment, others, text, rule):
@@ -137,15 +137,15 @@ def _compared(experiment, others, text, rule):
         tuned = UNDECIDED if at_end and not holds["tuned"] else holds["tuned"]
         return holds["published"], tuned, " ".join(numbers)
 
-    *first, last = map(METHODS.get, others)
+    *first, last = map(NAMES.get, others)
     text = f"At equal oracle calls STORM-C {text} {', '.join(first)} and {last}."
-    return Claim(f"{EXPERIMENTS[experiment].LABELS.title} experiment", text, decide)
+    return Claim(f"{METHOD_EXPERIMENTS[experiment].LABELS.title} experiment", text, decide)
 
 
 def _simpler(results):
     """The fractions of the grids of STORM-C and SARAH-C that end within a factor of two of the best."""
     holds, numbers = True, []
-    for experiment in EXPERIMENTS:
+    for experiment in METHOD_EXPERIMENTS:
         for case, comparison in results.compared[experiment, "tuned"].items():
             good = []
             for method in (STORM, RIVAL):
@@ -206,7 +206,7 @@ def _number(value):
 
 
 _AVERAGES, _REDUCED = ("scgd", "asc-pg"), ("vrsc-pg", "sarah-c")
-_OTHERS = tuple(name for name in METHODS if name != STORM)
+_OTHERS = tuple(name for name in NAMES if name != STORM)
 CLAIMS = (
     Claim("Lemma 3.1", "T iterations of Algorithm 1 take S_g + S_dg + S_f + T (B_g + B_dg + B_f) calls.", _count),
     Claim("Theorem 1", "Where its condition holds, E|grad Phi(x^)| is at most eps.", _accuracy, theory=True),

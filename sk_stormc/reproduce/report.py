@@ -18,7 +18,7 @@ from sk_stormc.datasets import make_bellman_problem, make_gaussian_returns
 from sk_stormc.problems import PortfolioProblem
 from sk_stormc.reproduce import bellman, complexity, portfolio, sne, streaming
 from sk_stormc.reproduce.bent_valley import BentValley
-from sk_stormc.reproduce.claims import CLAIMS, EXPERIMENTS, METHODS, STORM, Results, final_gaps, verdict
+from sk_stormc.reproduce.claims import CLAIMS, METHOD_EXPERIMENTS, NAMES, STORM, Results, final_gaps, verdict
 from sk_stormc.reproduce.experiment import Case, draw, run
 from sk_stormc.reproduce.report_text import report_text
 from sk_stormc.reproduce.tuning import Setting, largest_curvature, settings_of, tune
@@ -112,7 +112,7 @@ def make_report(out, quick, french, progress):
     )
     for (experiment, part), comparisons in results.compared.items():
         path = out / f"{experiment}_{part}.png"
-        draw(comparisons, path, EXPERIMENTS[experiment].LABELS.axes, relative=True, dpi=110)
+        draw(comparisons, path, METHOD_EXPERIMENTS[experiment].LABELS.axes, relative=True, dpi=110)
     complexity.draw_slopes(results.complexity).savefig(out / "complexity.png", dpi=110)
     decisions = [claim.decide(results) for claim in CLAIMS]
     verdicts = [verdict(*holds, claim.theory) for claim, (*holds, _) in zip(CLAIMS, decisions, strict=True)]
@@ -124,20 +124,20 @@ def make_report(out, quick, french, progress):
 
 def _measure(results, sizes, progress, experiment, published, tuned=None, params_of=None):
     """Run the methods of an experiment on a case, as published and tuned."""
-    progress(f"{EXPERIMENTS[experiment].LABELS.title}, {published.name}", DONE[experiment])
+    progress(f"{METHOD_EXPERIMENTS[experiment].LABELS.title}, {published.name}", DONE[experiment])
     size = {"seeds": sizes["seeds"], "factors": sizes["rates"], **sizes[experiment]}
     seeds, max_ifo = range(size["seeds"]), size["max_ifo"]
     results.compared[experiment, "published"] |= run([published], size.get("published_ifo", max_ifo), seeds)
     best, as_published = {}, tuned is None  # whether the published parameters are one more setting
     if as_published:
         tuned, params_of = published, _params_of(published)
-    for method in METHODS:
+    for method in NAMES:
 
         def value_of(params, seed, method=method):
             (comparison,) = run([replace(tuned, methods={method: params})], max_ifo, [seed]).values()
             return final_gaps(comparison, method)[0]
 
-        grid = settings_of(EXPERIMENTS[experiment].VARIANTS[method], size["factors"], partial(params_of, method))
+        grid = settings_of(METHOD_EXPERIMENTS[experiment].VARIANTS[method], size["factors"], partial(params_of, method))
         others = [Setting("as published", {**published.methods[method], "tol": 0})] * as_published
         setting, values = tune([*others, *grid], value_of, sizes["tuning_seeds"])
         results.tuned[tuned.name, method] = setting, values[len(others) :]

@@ -5,7 +5,7 @@ import numpy as np
 from sk_stormc import __version__
 from sk_stormc.compare.tables import as_markdown, table
 from sk_stormc.reproduce import complexity
-from sk_stormc.reproduce.claims import CLAIMS, EXPERIMENTS, METHODS, RULE, final_gaps, name_of
+from sk_stormc.reproduce.claims import CLAIMS, METHOD_EXPERIMENTS, NAMES, RULE, final_gaps, name_of
 from sk_stormc.reproduce.tuning import KEPT
 
 REPORT = """\
@@ -103,7 +103,7 @@ def report_text(results, sizes, decisions, verdicts, *, quick, seconds):
         others=_listed(others),
         last=sizes["seeds"] - 1,
         last_of_sne=sizes["sne"]["seeds"] - 1,
-        experiments="\n\n".join(_experiment(results, experiment, sizes[experiment]) for experiment in EXPERIMENTS),
+        experiments="\n\n".join(_experiment(results, name, sizes[name]) for name in METHOD_EXPERIMENTS),
         about_complexity=complexity.__doc__.strip(),
         seeds=sizes["complexity"]["seeds"],
         complexity=_complexity(results.complexity),
@@ -120,8 +120,8 @@ def _claims(decisions, verdicts):
 
 def _experiment(results, name, sizes):
     """The section of an experiment."""
-    experiment = EXPERIMENTS[name]
-    published = {method: _arguments(experiment.PUBLISHED[method]) for method in METHODS}
+    experiment = METHOD_EXPERIMENTS[name]
+    published = {method: _arguments(experiment.PUBLISHED[method]) for method in NAMES}
     return EXPERIMENT.format(
         title=experiment.LABELS.title,
         about=getattr(experiment, "ABOUT", experiment.__doc__).strip(),
@@ -129,7 +129,7 @@ def _experiment(results, name, sizes):
         experiment=name,
         published_methods=_methods(published),
         published=_table(results, name, "published"),
-        tuned_methods=_methods({method: "; ".join(experiment.VARIANTS[method]) for method in METHODS}),
+        tuned_methods=_methods({method: "; ".join(experiment.VARIANTS[method]) for method in NAMES}),
         tuned=_table(results, name, "tuned"),
     )
 
@@ -138,7 +138,7 @@ def _methods(texts):
     """The parameters or variants of each method, grouped if they are equal."""
     methods_of = {}
     for method, text in texts.items():
-        methods_of.setdefault(text or "its defaults, the paper's", []).append(METHODS[method])
+        methods_of.setdefault(text or "its defaults, the paper's", []).append(NAMES[method])
     return "\n".join(f"- {', '.join(methods)}: {text}" for text, methods in methods_of.items())
 
 
@@ -150,7 +150,7 @@ def _arguments(params):
 
 def _table(results, experiment, part):
     """The ends of the runs of each method on each case."""
-    labels, rows = EXPERIMENTS[experiment].LABELS, []
+    labels, rows = METHOD_EXPERIMENTS[experiment].LABELS, []
     columns = {
         "data": "{case}",
         "method": "{name}",

@@ -10,7 +10,7 @@ from sk_stormc.compare import ComparedRun, SolverComparison
 from sk_stormc.datasets import make_gaussian_returns
 from sk_stormc.problems import PortfolioProblem
 from sk_stormc.reproduce import report, streaming
-from sk_stormc.reproduce.claims import CLAIMS, METHODS, RULE, STORM, Results, verdict
+from sk_stormc.reproduce.claims import CLAIMS, NAMES, RULE, STORM, Results, verdict
 from sk_stormc.reproduce.complexity import Measured, fit_slope
 from sk_stormc.reproduce.tuning import Setting, largest_curvature, settings_of, tune
 
@@ -43,7 +43,7 @@ def results(published, tuned, others=(0.5, 0.6), experiment="portfolio", cases=(
     measured = Results()
     for part, gaps in (("published", published), ("tuned", tuned)):
         for case in cases:
-            compared = {method: runs(gaps if method == STORM else others) for method in METHODS}
+            compared = {method: runs(gaps if method == STORM else others) for method in NAMES}
             measured.compared[experiment, part][case] = SolverComparison(compared, (), 0.0, "")
             measured.tuned[case, STORM] = SETTING, []
     return measured
