@@ -13,6 +13,7 @@ from functools import partial
 import numpy as np
 
 from sk_stormc.datasets.french import fetch_french_portfolios
+from sk_stormc.datasets.moments import returns_from_moments
 from sk_stormc.portfolio.risk.mean_risk import PortfolioProblem
 from sk_stormc.reproduce import portfolio
 from sk_stormc.reproduce.experiment import five_methods, run_command, show_results, summarize
@@ -74,8 +75,7 @@ def _distribution(source):
     if not isinstance(source, tuple):
         return source, lambda rng: source[rng.integers(len(source), size=CHUNK)]
     mean, root = source[0], np.linalg.cholesky(source[1])
-    steps = np.sqrt(len(mean)) * root.T
-    return np.vstack([mean + steps, mean - steps]), lambda rng: mean + rng.standard_normal((CHUNK, len(mean))) @ root.T
+    return returns_from_moments(*source), lambda rng: mean + rng.standard_normal((CHUNK, len(mean))) @ root.T
 
 
 def _stream(draw_rows, metric, seed):

@@ -62,9 +62,9 @@ def test_the_data_are_not_overwritten(capsys, tmp_path):
 
 def test_what_cannot_be_written_ends_a_map_before_its_fit(capsys, monkeypatch, tmp_path):
     monkeypatch.setattr(SNEEmbedding, "fit", lambda *args: pytest.fail("fitted"))
-    many, dates = np.arange(150).astype(str), np.datetime64("2020-01-01") + np.arange(150)
-    for y, message in ((many, "at most 80 classes, got 150"), (dates, "numbers or names of classes, got datetime64")):
-        np.savez("iris.npz", X=IRIS, y=y)
+    points, many = np.tile(IRIS, (4, 1)), np.arange(600).astype(str)
+    for y, message in ((many, "classes, got 600"), (np.full(600, 1j), "names of classes, got complex128")):
+        np.savez("iris.npz", X=points, y=y)
         assert main(["map", "--data", "iris.npz", "--out", "map.png"]) == 2
         err = capsys.readouterr().err
         assert err.startswith("error: iris.npz: ") and message in err and ".csv" in err
