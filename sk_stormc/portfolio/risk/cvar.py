@@ -216,8 +216,8 @@ class CVaR(Measure):
         order = np.argsort(losses)
         weights = np.full(len(losses), 1 / len(losses)) if p is None else p[order]
         worse = np.cumsum(weights[::-1])[::-1]  # the total weight of each loss and all larger ones
-        k = min(np.searchsorted(-worse, -tail * (1 - 1e-12), side="right"), len(losses)) - 1
-        s = losses[order[max(k, 0)]]
+        k = np.searchsorted(-worse, -tail * (1 - 1e-12), side="right") - 1  # the last loss of which a tail is worse
+        s = losses[order[max(k, 0)]]  # rounding: the weights of many periods may sum to less than the tail
         return float(s + mean_of(np.maximum(losses - s, 0), p) / tail)
 
     def subgradient(self, y, p=None):
