@@ -13,7 +13,7 @@ from sk_stormc.engine import CompositionalSolver
 from sk_stormc.fitting.estimator import only_if
 from sk_stormc.fitting.runs import Fit, with_fit
 from sk_stormc.solvers import StopReason
-from sk_stormc.utils.types import Array, ArrayLike, Auto, Features, FloatArray, RandomState, SolverName
+from sk_stormc.utils.types import Array, ArrayLike, Features, FloatArray, RandomState, SolverName
 from sk_stormc.utils.warnings import warn
 from sk_stormc.values.fitted_action_values import FittedActionValues
 from sk_stormc.values.log_warnings import warn_of_endless_values, warn_of_no_information
@@ -140,7 +140,7 @@ class ActionValueEstimator(FittedActionValues):
         features: Any = None,
         fit_intercept: bool = True,
         alpha: float = 0.0,
-        max_iter: int | Auto | None = None,
+        max_iter: int | None = None,
         tol: float | None = None,
         verbose: int | bool = 0,
         random_state: RandomState = None,

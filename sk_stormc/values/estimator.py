@@ -12,7 +12,7 @@ from sklearn.utils.validation import validate_data
 from sk_stormc.engine import CompositionalSolver
 from sk_stormc.fitting.estimator import only_if, streams
 from sk_stormc.fitting.runs import Fit, with_fit
-from sk_stormc.utils.types import ArrayLike, Auto, Features, FloatArray, RandomState, SolverName
+from sk_stormc.utils.types import ArrayLike, Features, FloatArray, RandomState, SolverName
 from sk_stormc.utils.validation import check_choice, check_number
 from sk_stormc.values.fitted_values import FittedValues
 from sk_stormc.values.least_squares import check_ends
@@ -159,7 +159,7 @@ class BellmanValueEstimator(FittedValues):
         alpha: float = 0.0,
         trace_decay: float = 0.0,
         half_life: float | None = None,
-        max_iter: int | Auto | None = None,
+        max_iter: int | None = None,
         tol: float | None = None,
         verbose: int | bool = 0,
         random_state: RandomState = None,
