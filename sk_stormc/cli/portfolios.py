@@ -7,7 +7,7 @@ from sk_stormc.cli.arguments import add_data_arguments, result_file, write_csv
 from sk_stormc.cli.files import read_returns
 from sk_stormc.portfolio.estimator import CompositionalPortfolio
 from sk_stormc.portfolio.linear_constraints import linear_of
-from sk_stormc.portfolio.risk.mean_risk import RISK_MEASURES
+from sk_stormc.portfolio.risk import MEASURES
 
 
 def add_arguments(parser):
@@ -15,7 +15,7 @@ def add_arguments(parser):
     add_data_arguments(parser, required=True, unit="guess")
     add = parser.add_argument
     add(
-        "--risk-measure", choices=RISK_MEASURES, default="variance", help="what is meant by risk (default: %(default)s)"
+        "--risk-measure", choices=MEASURES, default="variance", help="what is meant by risk (default: %(default)s)"
     )
     add(
         "--risk-aversion",
@@ -53,7 +53,7 @@ def add_arguments(parser):
 def report(args):
     """Fit, print the weights and save them."""
     read = read_returns(args.data, args.drop_missing, args.unit)
-    if args.risk_measure == "cdar" and read.dates is not None and read.direction() != "ascending":
+    if MEASURES[args.risk_measure].ordered and read.dates is not None and read.direction() != "ascending":
         raise ValueError(
             f"{args.data}: expected dates such as 2020-01-31 in ascending order, on which --risk-measure cdar depends"
         )

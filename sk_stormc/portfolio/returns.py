@@ -8,8 +8,8 @@ import numpy as np
 from sklearn.utils.validation import check_array
 
 from sk_stormc.core.penalties import Box, as_penalty
+from sk_stormc.portfolio.exact.feasible_set import TradingCosts
 from sk_stormc.portfolio.labels import aligned, as_text, rows_of_series
-from sk_stormc.portfolio.second_order.limits import Turnover
 from sk_stormc.streams.mapped import MappedRows, blocks
 from sk_stormc.utils.frames import (
     column,
@@ -172,7 +172,9 @@ def column_of(benchmark, columns, n_assets):
 
 
 def with_benchmark(returns, benchmark, columns, rows=None):
-    """The returns with the benchmark's as a last column; columns and rows are the labels of X, or None."""
+    """The returns with the benchmark's, if any, as a last column; columns and rows are the labels of X, or None."""
+    if benchmark is None:
+        return returns
     if type(returns) is not np.ndarray:
         raise ValueError(f"benchmark needs returns that are an array in memory, got {type(returns).__name__}")
     n, d = returns.shape
@@ -212,9 +214,9 @@ def _read(benchmark, columns, rows, n, d):
 
 def without(penalty, place, n_assets):
     """The penalty with the weight of the benchmark's column fixed at 0."""
-    if isinstance(penalty, Turnover):
+    if isinstance(penalty, TradingCosts):
         previous = np.where(np.arange(n_assets) == place, 0.0, penalty.previous)
-        return Turnover(previous, penalty.cost, without(penalty.box, place, n_assets))
+        return TradingCosts(previous, penalty.cost, without(penalty.box, place, n_assets))
     box = as_penalty(penalty).as_box()
     low, high = (np.array(np.broadcast_to(bound, n_assets), float) for bound in (box.low, box.high))
     low[place] = high[place] = 0.0

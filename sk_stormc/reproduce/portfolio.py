@@ -11,7 +11,7 @@ import numpy as np
 from sk_stormc.cli.arguments import add_data_arguments
 from sk_stormc.cli.files import read_returns
 from sk_stormc.datasets.gaussian_returns import make_gaussian_returns
-from sk_stormc.portfolio.risk.mean_risk import PortfolioProblem
+from sk_stormc.portfolio.compositional import PortfolioProblem
 from sk_stormc.reproduce.experiment import Case, Labels, five_methods, run_command, show_results, summarize
 from sk_stormc.reproduce.tuning import variants
 from sk_stormc.solvers import minimize

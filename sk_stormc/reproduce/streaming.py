@@ -14,7 +14,7 @@ import numpy as np
 
 from sk_stormc.datasets.french import fetch_french_portfolios
 from sk_stormc.datasets.moments import returns_from_moments
-from sk_stormc.portfolio.risk.mean_risk import PortfolioProblem
+from sk_stormc.portfolio.compositional import PortfolioProblem
 from sk_stormc.reproduce import portfolio
 from sk_stormc.reproduce.experiment import five_methods, run_command, show_results, summarize
 from sk_stormc.reproduce.tuning import variants

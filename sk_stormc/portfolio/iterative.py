@@ -8,18 +8,18 @@ from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
 from sk_stormc.engine.results import changed, joined
-from sk_stormc.portfolio.risk.tail import LevelProblem
-from sk_stormc.portfolio.second_order.fit import dual_gap, is_cheap, slope_gap
+from sk_stormc.portfolio.exact.fit import dual_gap, is_cheap, slope_gap
+from sk_stormc.portfolio.level import LevelProblem
 from sk_stormc.solvers import StopReason
 from sk_stormc.utils.warnings import warn
 
-__all__ = ["conclude_steps", "run_in_stages", "run_steps", "warn_of_a_gap"]
+__all__ = ["conclude_iterative", "run_iterative"]
 
 FALL, STAGES, ITERATIONS = 4.0, 12, 1000  # factor between widths, maximum number of stages, iterations of a stage
 ENOUGH = 0.3  # fraction of tol below which the gap ends the stages
 FINEST = 1e-5  # relative gap below which there is no warning, whatever tol is
-LIMITS = (StopReason.MAX_ITER, StopReason.MAX_IFO)
-OVER = (StopReason.INTERRUPTED, StopReason.NON_FINITE, StopReason.CALLBACK)
+OUT_OF_BUDGET = (StopReason.MAX_ITER, StopReason.MAX_IFO)
+FINAL = (StopReason.INTERRUPTED, StopReason.NON_FINITE, StopReason.CALLBACK)
 
 
 def run_in_stages(run, solver, problem, x0):
@@ -34,7 +34,7 @@ def run_in_stages(run, solver, problem, x0):
         problem = problem.with_width(width)
         with warnings.catch_warnings():  # a stage need not converge; `warn_of_a_gap` warns for the whole fit
             warnings.simplefilter("ignore", ConvergenceWarning)
-            result = run(_stage(solver, done), problem, problem.start_at(w))
+            result = run(_solver_of_stage(solver, done), problem, problem.start_at(w))
         done = result if done is None else joined(done, result)
         x = result.x
         value, bound = problem.bounds(x)
@@ -42,13 +42,14 @@ def run_in_stages(run, solver, problem, x0):
             best_value, best_x = value, x
         lowest = max(lowest, bound)
         gap, size = best_value - lowest, abs(best_value) if problem.weights_of(best_x).any() else unit
-        slow = result.stop_reason in LIMITS  # a stage with less smoothing would then gain little
-        if gap <= (1.0 if slow else ENOUGH) * solver.tol * size or done.stop_reason in OVER or _spent(solver, done):
+        slow = result.stop_reason in OUT_OF_BUDGET  # a stage with less smoothing would then gain little
+        small = gap <= (1.0 if slow else ENOUGH) * solver.tol * size
+        if small or done.stop_reason in FINAL or _budget_is_spent(solver, done):
             break
     gap = np.inf if gap < -FINEST * size else gap  # rounding errors of weights that diverge
     good, reason = gap <= max(solver.tol, FINEST) * size, done.stop_reason
-    if reason not in OVER:
-        reason = StopReason.CONVERGED if good else reason if reason in LIMITS else StopReason.MAX_ITER
+    if reason not in FINAL:
+        reason = StopReason.CONVERGED if good else reason if reason in OUT_OF_BUDGET else StopReason.MAX_ITER
     last = done.n_iter, int(done.ifo[-1]), best_value
     records = [r for r in zip(done.record_iterations, done.ifo, done.loss_curve, strict=True) if r[1] < last[1]]
     iterations, ifo, curve = map(np.array, zip(*records, last, strict=True))
@@ -69,7 +70,7 @@ def warn_of_a_gap(result, gap, tol, instead):
     )
 
 
-def _stage(solver, done):
+def _solver_of_stage(solver, done):
     """The solver with the remaining budgets. Without budgets a full-batch stage has 1000 iterations."""
     stage = clone(solver)
     if solver.max_iter is None and solver.max_ifo is None:
@@ -84,7 +85,7 @@ def _stage(solver, done):
     return stage
 
 
-def _spent(solver, done):
+def _budget_is_spent(solver, done):
     """Whether the budget of the whole fit is used up."""
     if solver.max_iter is not None and done.n_iter >= solver.max_iter:
         return True
@@ -94,7 +95,7 @@ def _spent(solver, done):
 NOTABLE = 1e-3  # gap of a converged run, relative to the objective or the risk, that causes a warning
 
 
-def _start_of(portfolio, problem, fit):
+def _warm_start(portfolio, problem, fit):
     """The initialization of a warm start, and the residual to which its tol is relative."""
     if not (portfolio.warm_start and hasattr(portfolio, "weights_")):
         return None, None
@@ -108,9 +109,9 @@ def _start_of(portfolio, problem, fit):
     return problem.start_at(portfolio.weights_), last.runs[-1].first_residual if same else None
 
 
-def run_steps(portfolio, solver, problem, penalty, fit):
+def run_iterative(portfolio, solver, problem, fit):
     """Run the solver. Return the result, its weights and an upper bound of its gap."""
-    x0, first_residual = _start_of(portfolio, problem, fit)
+    x0, first_residual = _warm_start(portfolio, problem, fit)
     n_assets = problem.returns.shape[1]
     run = partial(
         fit.run,
@@ -121,12 +122,12 @@ def run_steps(portfolio, solver, problem, penalty, fit):
         result, gap = run_in_stages(run, solver, problem, x0)
     else:
         result = run(solver, problem, x0, first_residual=first_residual)
-        gap = slope_gap(problem, penalty, result.x)
+        gap = slope_gap(problem, result.x)
     weights = problem.weights_of(result.x)
-    return result, weights, dual_gap(problem, penalty, weights, gap) if gap > 0 else gap
+    return result, weights, dual_gap(problem.task, weights, gap) if gap > 0 else gap
 
 
-def conclude_steps(portfolio, solver, problem, result):
+def conclude_iterative(portfolio, solver, problem, result):
     """Warn if the run has not converged, or if it has converged with a notable gap."""
     gap, tol, staged = portfolio.dual_gap_, solver.tol, isinstance(problem, LevelProblem)
     instead = problem.advice.instead
@@ -135,7 +136,7 @@ def conclude_steps(portfolio, solver, problem, result):
     else:
         portfolio._conclude(solver, result, instead)
     size = problem.typical_risk() if staged else abs(result.fun)
-    tight = is_cheap(problem, problem.of_weights if staged else problem.penalty)  # other bounds are loose
+    tight = is_cheap(problem.task)  # other bounds are loose
     if result.stop_reason == StopReason.CONVERGED and tight and gap > max(NOTABLE, 10 * tol) * size:
         warn(
             f"CompositionalPortfolio has converged to tol={tol:g}, but its objective {result.fun:.6g} may be above its "

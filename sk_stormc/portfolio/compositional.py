@@ -1,6 +1,5 @@
-"""Mean-risk portfolios: the registry of risk measures, and mean return against variance or semivariance."""
+"""The compositional problem of a portfolio, for stochastic solvers: mean return against variance or semivariance."""
 
-import inspect
 from functools import cached_property
 from operator import methodcaller
 from typing import Any, NamedTuple
@@ -9,104 +8,17 @@ import numpy as np
 
 from sk_stormc.core.advice import Advice, Published
 from sk_stormc.core.metrics import Metric
-from sk_stormc.core.penalties import Box
 from sk_stormc.core.source import FiniteSource
-from sk_stormc.core.weighted import WeightedComponents, with_sum_one
+from sk_stormc.core.weighted import WeightedComponents
+from sk_stormc.portfolio.mean_risk import MeanRisk
 from sk_stormc.streams.mapped import MappedRows, blocks
 from sk_stormc.utils.docstrings import inherit_parameters
 from sk_stormc.utils.types import ArrayLike, RiskMeasure
-from sk_stormc.utils.validation import (
-    check_choice,
-    check_metric,
-    check_number,
-    check_numeric,
-    check_weights,
-    is_real,
-    naming,
-)
+from sk_stormc.utils.validation import check_choice, check_metric, check_numeric, is_word, naming
 
-__all__ = ["ByRiskMeasure", "MEASURES", "PortfolioProblem", "check_parameters", "is_proportional"]
+__all__ = ["PortfolioProblem", "combine", "utility"]
 
-HIGHEST = 10  # largest order; with a higher one only the few largest losses would matter
-
-
-class Traits(NamedTuple):
-    """Properties of a risk measure."""
-
-    power: int  # degree of homogeneity: the risk of k w is k**power times that of w; 0 if it is not homogeneous
-    shift: float | None  # change of the risk if the return of each period grows by 1; None if it is not a constant
-    parameter: str | None = None  # name of the parameter that is specific to the measure
-    streams: bool = True  # whether `partial_fit` supports the measure
-
-
-MEASURES = {
-    "variance": Traits(2, 0.0),
-    "semivariance": Traits(2, 0.0),
-    "entropic": Traits(0, 0.0),  # the shift of the objective minus the mean return
-    "cvar": Traits(1, -1.0, "confidence"),
-    "evar": Traits(1, -1.0, "confidence"),
-    "semideviation": Traits(1, 0.0, "order", streams=False),
-    "downside": Traits(1, None, "order", streams=False),
-    "cdar": Traits(1, None, "confidence", streams=False),
-}
-
-
-def is_proportional(risk_measure):
-    """Whether the risk is proportional to the weights: homogeneous of degree 1."""
-    return isinstance(risk_measure, str) and risk_measure in MEASURES and MEASURES[risk_measure].power == 1
-
-
-def check_parameters(confidence=0.5, order=1):
-    """Raise a ValueError unless the confidence is between 0 and 1, and the order 1 or from 2 to 10.
-
-    Other powers have no second derivative at 0.
-    """
-    check_number("confidence", confidence, low=0, high=1, inclusive=False)
-    if confidence == 1:
-        raise ValueError(f"confidence must be below 1, got {confidence!r}")
-    check_number("order", order, low=1, high=HIGHEST)
-    if 1 < order < 2:
-        raise ValueError(f"order must be 1 or from 2 to {HIGHEST}, got {order!r}")
-
-
-class ByRiskMeasure:
-    """Base class of problems that are selected by ``risk_measure``.
-
-    Calling a subclass with ``risk_measure=name`` returns an instance of the class registered for that measure, if there
-    is one. A class is registered by ``class Other(Problem, risk_measure="other")``. It inherits the descriptions of the
-    parameters that it does not describe itself.
-    """
-
-    classes: dict[str, type] = {}  # the registered classes by risk measure
-    own_measure: RiskMeasure  # the measure for which a class is registered
-    __signature__: inspect.Signature  # that of __init__, because Python 3.11.2 would show that of __new__
-
-    def __init_subclass__(cls, risk_measure=None, **kwargs):
-        super().__init_subclass__(**kwargs)
-        inherit_parameters(cls)
-        of_init = inspect.signature(cls.__init__)
-        cls.__signature__ = of_init.replace(parameters=list(of_init.parameters.values())[1:])
-        if risk_measure is not None:
-            cls.classes[risk_measure], cls.own_measure = cls, risk_measure
-
-    def __new__(cls, *args, risk_measure=None, **kwargs):
-        """Create an instance of the registered class. Copying and unpickling call this without arguments."""
-        other = cls.classes.get(risk_measure, cls) if isinstance(risk_measure, str) else cls
-        return super().__new__(other if issubclass(other, cls) else cls)
-
-    def check_class(self, risk_measure):
-        """Raise a ValueError if this object is not an instance of the class registered for the risk measure."""
-        needed = self.classes.get(risk_measure)
-        if needed is not None and not isinstance(self, needed):
-            raise ValueError(
-                f"risk_measure={risk_measure!r} needs a subclass of {needed.__module__}.{needed.__name__}, "
-                f"got {type(self).__name__}"
-            )
-
-
-RISK_MEASURES = tuple(MEASURES)
-CHUNK = 4096  # rows that are converted to float64 at a time
-PIECE = CHUNK // 16  # rows whose products are summed in the dtype of the returns
+PIECE = 256  # rows whose products are summed in the dtype of the returns
 
 
 class Factors(NamedTuple):
@@ -130,24 +42,40 @@ def combine(c, rows):
     return total.astype(rows.dtype)
 
 
-def deviation_of(y, p=None):
-    """The standard deviation of a portfolio's returns or losses y, with weights p of the periods."""
-    return float(np.sqrt(np.average((y - np.average(y, weights=p)) ** 2, weights=p)))
+def utility(task, x, u):
+    """Minus the mean return plus the weighted mean of squares about u, or of those below u, over all periods."""
+    total = 0.0
+    for start, rows in blocks(task.returns):
+        y = rows @ x
+        d = y - u
+        if task.measure.below_mean:
+            np.minimum(d, 0, out=d)
+        values = task.risk_weight * d.astype(float) ** 2 - task.return_weight * y
+        total += values.sum() if task.p is None else task.p[start : start + len(y)] @ values
+    return float(total / len(task.returns) if task.p is None else total)
 
 
-def typical_size(y, p=None):
-    """The standard deviation of y. If that is 0 up to rounding, the largest |y|, or 1 if y is 0 too."""
-    deviation, size = deviation_of(y, p), float(np.abs(y).max())
-    return deviation if deviation > 1e-9 * size else size or 1.0
+def measures():
+    """The risk measures by name. Their files import this one, so that it can import them only later."""
+    from sk_stormc.portfolio.risk import MEASURES
+
+    return MEASURES
 
 
-def with_aversion(problem, risk_aversion, penalty=None):
-    """The problem with the same returns and risk, and another risk aversion and penalty."""
-    options = {"risk_measure": problem.risk_measure, "sample_weight": problem.weights, "penalty": penalty}
-    return PortfolioProblem(problem.returns, risk_aversion, **options, **problem.parameters())
+class OfMeasure:
+    """Base class that makes ``PortfolioProblem(returns, risk_measure="cvar")`` an instance of the class for "cvar"."""
+
+    def __init_subclass__(cls, **kwargs):
+        super().__init_subclass__(**kwargs)
+        inherit_parameters(cls)
+
+    def __new__(cls, *args, risk_measure=None, **kwargs):
+        """Create an instance of the measure's class. Copying and unpickling call this without arguments."""
+        kind = measures()[risk_measure].problem if is_word(risk_measure, *measures()) else cls
+        return super().__new__(kind if issubclass(kind, cls) else cls)
 
 
-class PortfolioProblem(ByRiskMeasure, WeightedComponents):
+class PortfolioProblem(OfMeasure, WeightedComponents):
     r"""Minimise a risk minus the mean return, over portfolios x.
 
     .. math::
@@ -202,7 +130,6 @@ class PortfolioProblem(ByRiskMeasure, WeightedComponents):
     """
 
     jacobian_kind = "constant"
-    ordered = False  # whether the risk depends on the order of the periods
     advice = Advice(
         unbounded_below=methodcaller("unbounded_below"), published=Published(eta=0.1, epsilon=0.1, a=0.01, B=100, S=100)
     )
@@ -217,10 +144,15 @@ class PortfolioProblem(ByRiskMeasure, WeightedComponents):
         penalty: Any = None,
         metric: Any = None,
     ) -> None:
-        if not (is_real(risk_aversion) and risk_aversion == np.inf):
-            check_number("risk_aversion", risk_aversion, low=0, inclusive=False)
-        check_choice("risk_measure", risk_measure, RISK_MEASURES)
-        self.check_class(risk_measure)
+        check_choice("risk_measure", risk_measure, measures())
+        measure = measures()[risk_measure]
+        if not isinstance(self, measure.problem):
+            needed = f"{measure.problem.__module__}.{measure.problem.__name__}"
+            raise ValueError(f"risk_measure={risk_measure!r} needs a subclass of {needed}, got {type(self).__name__}")
+        self._set_up(returns, risk_aversion, measure(), sample_weight, penalty, metric)
+
+    def _set_up(self, returns, risk_aversion, measure, sample_weight, penalty, metric):
+        """Store the data, whose returns are checked here."""
         R = MappedRows.of(returns)
         if not isinstance(R, MappedRows):
             check_numeric("returns", R)
@@ -233,28 +165,14 @@ class PortfolioProblem(ByRiskMeasure, WeightedComponents):
         for _, block in blocks(R):
             if not np.isfinite(block).all():
                 raise ValueError(f"returns must be finite, got {block[~np.isfinite(block)][0]}")
-        weights = None
-        if sample_weight is not None:
-            weights = check_weights(sample_weight, len(R), "for period")
-            if not (weights.all() or self.ordered) and isinstance(R, np.ndarray):  # drop periods of weight 0
-                R, weights = R[weights > 0], weights[weights > 0]
-            weights = with_sum_one(weights)
-        self.returns, self.weights = R, weights
-        self.risk_aversion, self.risk_measure = float(risk_aversion), risk_measure
-        self.semi = risk_measure == "semivariance"
-        self.n_inner, self.n_variables = R.shape
-        self.n_outer = self.n_inner
-        self.penalty = penalty
+        self.measure, self.task = measure, MeanRisk.of(R, measure, risk_aversion, sample_weight, penalty)
+        task = self.task
+        self.returns, self.weights, self.penalty = task.returns, task.p, penalty
+        self.risk_aversion, self.risk_measure = task.risk_aversion, measure.name
+        self._return_weight, self._risk_weight = task.return_weight, task.risk_weight
+        self.n_inner, self.n_outer, self.n_variables = task.n_inner, task.n_outer, self.returns.shape[1]
         self._metric = self._check_metric(metric)
         self._known_factors: dict = {}
-
-    @property
-    def _return_weight(self):
-        return 0.0 if self.risk_aversion == np.inf else 1.0
-
-    @property
-    def _risk_weight(self):
-        return 1.0 if self.risk_aversion == np.inf else self.risk_aversion
 
     def initial_point(self, rng):
         """The empty portfolio, x = 0, which the solver projects on the constraint."""
@@ -305,11 +223,6 @@ class PortfolioProblem(ByRiskMeasure, WeightedComponents):
         """Sizes, risk measure and risk aversion."""
         return f"{super().description()}, risk_measure={self.risk_measure!r}, risk_aversion={self.risk_aversion:g}"
 
-    def parameters(self):
-        """The parameters of the risk measure, as a dict."""
-        name = MEASURES[self.risk_measure].parameter
-        return {} if name is None else {name: getattr(self, name)}
-
     # conversion between x and the portfolio, for problems with variables in addition to the weights
 
     def weights_of(self, x):
@@ -339,7 +252,7 @@ class PortfolioProblem(ByRiskMeasure, WeightedComponents):
         rows, factors = batch
         d = rows.dot(x)  # dot is a third faster than @ for arrays as small as a batch
         d -= u[..., 0]  # subtracting a 0-d array is three times as fast as one of shape (1,)
-        if self.semi:
+        if self.measure.below_mean:
             np.minimum(d, 0, out=d)
         d *= factors.slope
         f_u = factors.minus.dot(d)
@@ -348,43 +261,13 @@ class PortfolioProblem(ByRiskMeasure, WeightedComponents):
 
     def outer(self, x, u):
         """f(x, u) over all periods."""
-        total = 0.0
-        for start, rows in blocks(self.returns):
-            y = rows @ x
-            d = y - u[0]
-            if self.semi:
-                np.minimum(d, 0, out=d)
-            values = self._risk_weight * d.astype(float) ** 2 - self._return_weight * y
-            total += values.sum() if self.weights is None else self.weights[start : start + len(y)] @ values
-        return float(total / self.n_inner if self.weights is None else total)
+        return utility(self.task, x, u[0])
 
     def unbounded_below(self):
-        """True if some portfolio has a mean return but no risk, False if none has, None if this is unknown.
-
-        Such a portfolio exists if an asset is constant, or if there are no more periods than assets.
-        """
-        if not self._return_weight:
-            return False  # a risk is not negative
-        R, penalty = self.returns, self.penalty
-        free = isinstance(penalty, Box) and not penalty.alpha and np.isinf([penalty.low, penalty.high]).all()
-        if penalty is not None and not free:
-            return None
-        if len(R) + free <= R.shape[1]:  # some portfolio has no variance, and in general a nonzero mean
-            return bool(self.mean.any())
-        if free:
-            return None
-        suspects = np.flatnonzero((R[:64] == R[0]).all(axis=0) & (R[0] != 0))
-        for _, rows in blocks(R):
-            suspects = suspects[(rows[:, suspects] == R[0][suspects]).all(axis=0)]
-        return bool(suspects.size) or None
+        """Whether the objective has no lower bound: True, False, or None if this is unknown."""
+        return self.measure.unbounded_below(self.task)
 
     # means
-
-    def _chunks(self):
-        """Blocks of rows in float64, with their weights as a column."""
-        for i in range(0, self.n_inner, CHUNK):
-            weight = 1 / self.n_inner if self.weights is None else self.weights[i : i + CHUNK, None]
-            yield self.returns[i : i + CHUNK].astype(float), weight
 
     def _check_metric(self, metric):
         if isinstance(metric, str):
@@ -394,13 +277,9 @@ class PortfolioProblem(ByRiskMeasure, WeightedComponents):
         return check_metric("metric", metric, self.n_variables).astype(self.returns.dtype, copy=False)
 
     @cached_property
-    def _mean(self):
-        return sum((weight * rows).sum(0) for rows, weight in self._chunks())
-
-    @cached_property
     def mean(self):
         """The mean return, of shape (n_assets,)."""
-        return self._mean.astype(self.returns.dtype)
+        return self.task.mean.astype(self.returns.dtype)
 
     @cached_property
     def metric(self):
@@ -408,10 +287,4 @@ class PortfolioProblem(ByRiskMeasure, WeightedComponents):
         return self._inverse_variance() if isinstance(self._metric, str) else self._metric
 
     def _inverse_variance(self):
-        second = variance = 0
-        for rows, weight in self._chunks():  # both in one pass over the data
-            second = second + (weight * rows**2).sum(0)
-            variance = variance + (weight * (rows - self._mean) ** 2).sum(0)
-        varying = variance > 1e-12 * second  # the variance of a constant asset is only rounding error
-        typical = np.median(variance[varying]) if varying.any() else second.max() or 1.0
-        return (1 / np.where(varying, variance, typical)).astype(self.returns.dtype)
+        return self.task.inverse_variances()

@@ -1,4 +1,4 @@
-"""Risks that are minimised over an auxiliary variable, the level, and the conditional value at risk (CVaR)."""
+"""Compositional problems of risks that are minimised over an additional variable, the level."""
 
 import copy
 from abc import abstractmethod
@@ -6,17 +6,17 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from scipy.optimize import brentq
-from scipy.special import expit
 
 from sk_stormc.core.metrics import Metric
 from sk_stormc.core.penalties import Box, as_penalty, check_penalty
-from sk_stormc.portfolio.risk.mean_risk import PortfolioProblem, check_parameters, combine, typical_size
-from sk_stormc.portfolio.second_order.limits import linear_minimum
+from sk_stormc.portfolio.compositional import PortfolioProblem, combine, measures
+from sk_stormc.portfolio.exact.feasible_set import linear_minimum
+from sk_stormc.portfolio.mean_risk import mean_of, typical_size
+from sk_stormc.streams.mapped import blocks
 from sk_stormc.utils.types import ArrayLike, RiskMeasure
 from sk_stormc.utils.validation import check_choice, check_metric, check_number
 
-__all__ = ["CVaRPortfolioProblem", "LevelProblem", "TailRiskProblem"]
+__all__ = ["LevelProblem", "TailRiskProblem"]
 
 
 class LevelProblem(PortfolioProblem):
@@ -36,36 +36,27 @@ class LevelProblem(PortfolioProblem):
         Penalty of the weights w.
     metric : "variance", ndarray of shape (n_assets + 1,) or None, default=None
         Preconditioner of the steps, as for `PortfolioProblem`. The last entry is that of the level.
-    width : float, default=None
-        The smoothing width h, in the unit of the returns. None means 0.01 times the standard deviation of the return
-        of the equally weighted portfolio.
     """
 
     # both widths are in standard deviations of the portfolio's return
     first_width = 1.0  # of the first stage of a fit
     own_width = 0.01  # default of a problem that is not part of a fit
-    one_outer = False  # whether f is a single function and not a mean over periods
+    own_measure: RiskMeasure
 
-    def __init__(
-        self,
-        returns: ArrayLike,
-        risk_aversion: float = 1.0,
-        *,
-        risk_measure: RiskMeasure | None = None,
-        width: float | None = None,
-        **options: Any,
-    ) -> None:
+    def _measure(self, risk_measure, parameter):
+        """The measure of the class, with its parameter."""
+        if risk_measure is not None:
+            check_choice("risk_measure", risk_measure, (self.own_measure,))
+        return measures()[self.own_measure](parameter)
+
+    def _set_up(self, returns, risk_aversion, measure, sample_weight, penalty, metric, width=None):
         if width is not None:
             check_number("width", width, low=0, inclusive=False)
-        risk_measure = self.own_measure if risk_measure is None else risk_measure
-        check_choice("risk_measure", risk_measure, (self.own_measure,))
-        super().__init__(returns, risk_aversion, risk_measure=risk_measure, **options)
+        super()._set_up(returns, risk_aversion, measure, sample_weight, penalty, metric)
         self.n_assets, self.n_variables = self.n_variables, self.n_variables + 1
-        self.of_weights = self.penalty
-        check_penalty(self.of_weights, self.n_assets)
-        every = int(16 * (2 * self.n_inner + self.n_outer))
-        self.advice = replace(self.advice, batch_size=None, record_every=every)
-        self.n_outer = 1 if self.one_outer else self.n_outer
+        self.of_weights = penalty
+        check_penalty(penalty, self.n_assets)
+        self.advice = replace(self.advice, batch_size=None, record_every=int(16 * 3 * self.n_inner))
         self._set_width(self.own_width * self.deviation(self._equal_weights()) if width is None else float(width))
 
     def _set_width(self, width):
@@ -88,12 +79,8 @@ class LevelProblem(PortfolioProblem):
 
     def description(self):
         """Sizes, risk measure, risk aversion, width and the parameters of the risk measure."""
-        more = "".join(f", {name}={value:g}" for name, value in self.parameters().items())
+        more = "".join(f", {name}={value:g}" for name, value in vars(self.measure).items())
         return f"{super().description()}{more}, width={self.width:g}"
-
-    def unbounded_below(self):
-        """None for unknown, because the answer depends on the constraint."""
-        return None
 
     # the weights
 
@@ -108,8 +95,7 @@ class LevelProblem(PortfolioProblem):
 
     def value_at(self, weights):
         """The exact objective -mean <r_i, w> + lambda risk(w) + R(w), without smoothing."""
-        value = self._risk_weight * self.risk(self._losses(weights)) - self._return_weight * float(self._mean @ weights)
-        return value if self.of_weights is None else value + self.of_weights.value(weights)
+        return self.task.value(weights)
 
     def reported(self, x):
         """The exact objective of the weights in x."""
@@ -117,7 +103,7 @@ class LevelProblem(PortfolioProblem):
 
     def deviation(self, weights):
         """The standard deviation of the portfolio's return. If it is constant, its size, or 1 if that is 0."""
-        return typical_size(self._losses(weights), self.weights)
+        return typical_size(self.task.returns_of(weights), self.weights)
 
     def empty(self):
         """The objective of the empty portfolio and its x, or infinity and None if it is not feasible."""
@@ -128,8 +114,8 @@ class LevelProblem(PortfolioProblem):
 
     def typical_risk(self):
         """lambda times the risk of equal weights about their mean: the scale of objectives near 0."""
-        losses = self._losses(self._equal_weights())
-        return self._risk_weight * (self.risk(losses) - self._mean_of(losses))
+        y = self.task.returns_of(self._equal_weights())
+        return self._risk_weight * (self.measure.value(y, self.weights) + mean_of(y, self.weights))
 
     def bounds(self, x):
         """The exact objective of the weights in x, and a lower bound of it over all portfolios, or NaN.
@@ -140,7 +126,7 @@ class LevelProblem(PortfolioProblem):
         w = x[:-1].astype(float)
         q = self.reweighting(self._losses(w)).astype(self.returns.dtype)
         tilted_mean = combine(q, self.returns).astype(float)
-        c = -self._return_weight * self._mean - self._risk_weight * tilted_mean
+        c = -self._return_weight * self.task.mean - self._risk_weight * tilted_mean
         return self.value_at(w), linear_minimum(self.of_weights, c, w)
 
     def _smoothed(self, z):
@@ -148,10 +134,15 @@ class LevelProblem(PortfolioProblem):
         return self.width * np.logaddexp(0.0, z / self.width)
 
     def _losses(self, weights):
-        return -(self.returns @ np.asarray(weights, self.returns.dtype)).astype(float)
+        return -self.task.returns_of(weights)
 
-    def _mean_of(self, values):
-        return float(values.mean() if self.weights is None else self.weights @ values)
+    def _period_weights(self):
+        return 1 / self.n_inner if self.weights is None else self.weights
+
+    def _weighted_blocks(self):
+        """Blocks of the returns, with the weights of their periods."""
+        for start, rows in blocks(self.returns):
+            yield rows, 1 / self.n_inner if self.weights is None else self.weights[start : start + len(rows)]
 
     def _equal_weights(self):
         """Equal weights of sum 1, projected on the constraint. If the projection is 0, they get alternating signs."""
@@ -188,11 +179,7 @@ class LevelProblem(PortfolioProblem):
             return self.returns, self._period_weights()
         return self.returns.take(draws, 0, mode="clip"), (1.0 if weights is None else weights) / len(draws)
 
-    # the risk, from the losses of all periods in float64
-
-    @abstractmethod
-    def risk(self, losses):
-        """The exact risk min_s risk(s), without smoothing."""
+    # the level and the dual weights, from the losses of all periods in float64
 
     @abstractmethod
     def best_level(self, losses):
@@ -258,6 +245,9 @@ class TailRiskProblem(LevelProblem):
     ----------
     confidence : float, default=0.95
         The risk measures the worst fraction 1 - confidence of the losses.
+    width : float, default=None
+        The smoothing width h, in the unit of the returns. None means 0.01 times the standard deviation of the return
+        of the equally weighted portfolio.
     """
 
     def __init__(
@@ -272,94 +262,5 @@ class TailRiskProblem(LevelProblem):
         penalty: Any = None,
         metric: Any = None,
     ) -> None:
-        check_parameters(confidence=confidence)
-        self.confidence = float(confidence)
-        options = {"sample_weight": sample_weight, "penalty": penalty, "metric": metric}
-        super().__init__(returns, risk_aversion, risk_measure=risk_measure, width=width, **options)
-
-
-class CVaRPortfolioProblem(TailRiskProblem, risk_measure="cvar"):
-    r"""Minimise the mean of the worst losses minus the mean return, over portfolios w.
-
-    .. math::
-
-        \Phi(w, s) = -u + \lambda \Bigl( s + \frac{1}{n (1 - \beta)} \sum_i \max(-r_i^T w - s, \, 0) \Bigr) + R(w)
-
-    Here r_i are the returns of period i, the mean return u is the inner value, and beta is the confidence. Minimised
-    over s, the bracket is CVaR(w) (Rockafellar and Uryasev, 2000, Theorem 1). The variables are x = (w, s). The maximum
-    is smoothed: with the width h, max(z, 0) becomes h log(1 + exp(z / h)), which is larger by at most h log 2.
-
-    ``PortfolioProblem(returns, risk_measure="cvar")`` returns an instance of this class.
-
-    Parameters
-    ----------
-    confidence : float, default=0.95
-        CVaR is the mean of the worst fraction 1 - confidence of the losses.
-
-    Raises
-    ------
-    ValueError
-        As for `PortfolioProblem`, and if the confidence is not between 0 and 1.
-
-    References
-    ----------
-    Rockafellar & Uryasev, "Optimization of conditional value-at-risk", 2000.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from sk_stormc.problems import PortfolioProblem
-    >>> problem = PortfolioProblem(np.array([[-3.0], [-1.0], [2.0], [4.0]]), risk_measure="cvar", confidence=0.5)
-    >>> problem.value_at(np.array([1.0]))  # a mean return of .5, and the mean of losses of 3 and 1
-    1.5
-    """
-
-    first_width = 0.4
-
-    # f and its gradient
-
-    def outer_gradient(self, x, u, batch):
-        """f_x = lambda (-sum q_i r_i, 1 - sum q_i), with q_i = mean 1 / (1 + exp(-z_i / h)) / (1 - confidence)."""
-        rows, weight = batch
-        q = self._risk_weight * self._tail(-rows.dot(x[:-1]).astype(float), float(x[-1])) * weight
-        f_x = np.append(-combine(q.astype(x.dtype), rows), self._risk_weight - q.sum())
-        return f_x.astype(x.dtype, copy=False), np.full(1, -self._return_weight, x.dtype)
-
-    def outer(self, x, u):
-        """-u + lambda (s + mean h log(1 + exp(z_i / h)) / (1 - confidence)), z_i = -<r_i, w> - s."""
-        total, s = 0.0, float(x[-1])
-        for rows, weight in self._weighted_blocks():
-            z = -(rows @ x[:-1]).astype(float) - s
-            total += (weight * self._smoothed(z)).sum()
-        return float(-self._return_weight * u[0] + self._risk_weight * (s + total / (1 - self.confidence)))
-
-    def _tail(self, losses, s):
-        """The weight of each loss, from 0 to 1 / (1 - confidence): the smoothed indicator of the tail."""
-        return expit((losses - s) / self.width) / (1 - self.confidence)
-
-    # the risk
-
-    def risk(self, losses):
-        """CVaR without smoothing: the quantile s plus the scaled mean of the losses in excess of s."""
-        order = np.argsort(losses)
-        weights = np.full(len(losses), 1 / len(losses)) if self.weights is None else self.weights[order]
-        worse = np.cumsum(weights[::-1])[::-1]  # the total weight of each loss and all larger ones
-        k = min(np.searchsorted(-worse, -(1 - self.confidence) * (1 - 1e-12), side="right"), len(losses)) - 1
-        s = losses[order[max(k, 0)]]
-        return float(s + self._mean_of(np.maximum(losses - s, 0)) / (1 - self.confidence))
-
-    def best_level(self, losses):
-        """The s that minimises the smoothed objective, at which the q_i sum to 1."""
-        low, high = losses.min() - 50 * self.width, losses.max() + (1 - np.log1p(-self.confidence)) * self.width
-        excess = [self._mean_of(self._tail(losses, s)) - 1 for s in (low, high)]
-        if excess[0] <= 0:  # all losses are equal and the confidence is nearly 0
-            return low
-        if excess[1] >= 0:  # rounding
-            return high
-        tiny = 1e-13 * max(abs(low), abs(high))
-        return brentq(lambda s: self._mean_of(self._tail(losses, s)) - 1, low, high, xtol=tiny + 1e-12 * self.width)
-
-    def reweighting(self, losses):
-        """q_i at the best level."""
-        q = self._tail(losses, self.best_level(losses)) * self._period_weights()
-        return q / q.sum()
+        measure = self._measure(risk_measure, confidence)
+        self._set_up(returns, risk_aversion, measure, sample_weight, penalty, metric, width)

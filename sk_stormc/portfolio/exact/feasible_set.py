@@ -1,4 +1,4 @@
-"""Constraints and costs of the weights, as penalties and in the form that the second-order method requires."""
+"""Constraints and costs of the weights, as penalties and in the form that the exact methods require."""
 
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -7,14 +7,22 @@ import numpy as np
 
 from sk_stormc.core.box_projection import within
 from sk_stormc.core.penalties import L1, Box, Penalty, as_penalty
-from sk_stormc.portfolio.second_order.interior_point import Program, interior_point
-from sk_stormc.portfolio.second_order.linear_programs import lowest, with_room
+from sk_stormc.portfolio.exact.interior_point import Program, interior_point
+from sk_stormc.portfolio.exact.linear_programs import minimise_linear, presolve
 from sk_stormc.utils.validation import as_numbers, short
 
-__all__ = ["AROUND", "KEPT", "Limited", "Limits", "Turnover", "bounds_around", "constraints_of", "linear_minimum"]
+__all__ = [
+    "AROUND",
+    "FeasibleSet",
+    "LinearlyConstrained",
+    "TradingCosts",
+    "bounds_around",
+    "linear_minimum",
+    "without_costs",
+]
 
 
-class Turnover(Penalty):
+class TradingCosts(Penalty):
     """Transaction costs sum_j cost_j |x_j - previous_j|, with the bounds, budget and l1 norm of a box."""
 
     def __init__(self, previous, cost, box=None):
@@ -30,7 +38,7 @@ class Turnover(Penalty):
         self.box = Box(-np.inf, np.inf) if box is None else box
 
     def __repr__(self):
-        return f"Turnover(previous={short(self.previous)}, cost={short(self.cost)}, box={self.box!r})"
+        return f"TradingCosts(previous={short(self.previous)}, cost={short(self.cost)}, box={self.box!r})"
 
     def check(self, n_variables):
         """Raise a ValueError if there is no feasible point with ``n_variables`` coordinates."""
@@ -73,7 +81,7 @@ AROUND = 2.0  # radius around w that replaces missing bounds, relative to the la
 
 
 @dataclass
-class Limits:
+class FeasibleSet:
     """Bounds, budget, l1 norm, transaction costs and linear constraints of a penalty, for n coordinates.
 
     A benchmark is an additional last coordinate that is fixed at -1. Budget, norm and costs do not include it.
@@ -86,21 +94,21 @@ class Limits:
     l1: float
     previous: np.ndarray
     cost: np.ndarray
-    counted: np.ndarray  # 1 for weights, 0 for the benchmark's coordinate
+    in_budget: np.ndarray  # 1 for weights, 0 for the benchmark's coordinate
     A: np.ndarray
     lower: np.ndarray
     upper: np.ndarray
     max_turnover: float | None
-    limited: bool  # whether the feasible set may have an empty interior
+    needs_presolve: bool  # whether the feasible set may have an empty interior
 
     @classmethod
     def of(cls, penalty, n):
-        """The limits of a penalty. None means no limits."""
-        further = penalty if isinstance(penalty, Limited) else None
+        """The feasible set and the costs of a penalty. None means no constraints."""
+        further = penalty if isinstance(penalty, LinearlyConstrained) else None
         penalty = penalty if further is None else further.penalty
         m = n if further is None else further.n_assets
         previous, cost = np.zeros(m), np.zeros(m)
-        if isinstance(penalty, Turnover):
+        if isinstance(penalty, TradingCosts):
             previous, cost, penalty = penalty.previous, np.broadcast_to(penalty.cost, m), penalty.box
         box = as_penalty(penalty).as_box()
         low, high = (np.broadcast_to(bound, m).astype(float) for bound in (box.low, box.high))
@@ -115,23 +123,23 @@ class Limits:
             high = np.maximum(low, high)  # rounding may give low > high
         fixed, zero = -np.ones(n - m), np.zeros(n - m)
         low, high = np.r_[low, fixed], np.r_[high, fixed]
-        previous, cost, counted = np.r_[previous, fixed], np.r_[cost, zero], np.r_[np.ones(m), zero]
+        previous, cost, in_budget = np.r_[previous, fixed], np.r_[cost, zero], np.r_[np.ones(m), zero]
         A = np.pad(A, ((0, 0), (0, n - m)))
-        return cls(n, low, high, budget, l1, previous, cost, counted, A, lower, upper, most, True)
+        return cls(n, low, high, budget, l1, previous, cost, in_budget, A, lower, upper, most, True)
 
     def only_point(self):
         """The feasible weights if there is a single feasible point, otherwise None."""
         if (self.low == self.high).all():
             return self.low.copy()
-        if self.limited:
-            *_, E, e = self.parts[0]
+        if self.needs_presolve:
+            *_, E, e = self.presolved[0]
             if len(E) == E.shape[1]:
                 return np.linalg.solve(E, e)[: self.n]
         if self.budget is None:
             return None
-        if self.counted.sum() == 1:
-            return np.where(self.counted, self.budget, self.low)
-        there = self.counted > 0
+        if self.in_budget.sum() == 1:
+            return np.where(self.in_budget, self.budget, self.low)
+        there = self.in_budget > 0
         for bound in (self.low, self.high):
             total = bound[there].sum()
             if np.isfinite(total) and abs(total - self.budget) <= 1e-12 * max(1.0, np.abs(bound[there]).sum()):
@@ -139,8 +147,8 @@ class Limits:
         return None
 
     def size(self):
-        """A typical weight that follows from bounds and budget, or None if they do not limit the weights."""
-        there = self.counted > 0
+        """A typical weight that follows from bounds and budget, or None if they do not restrict the weights."""
+        there = self.in_budget > 0
         low, high = self.low[there], self.high[there]
         finite = np.concatenate([bound[np.isfinite(bound)] for bound in (low, high)])
         largest = np.abs(finite).max(initial=0.0)
@@ -151,22 +159,22 @@ class Limits:
 
     def costs(self):
         """The terms cost_j |w_j - at_j|, as a list of (coordinates with a cost, cost, at)."""
-        terms = [(self.l1 * self.counted, np.zeros(self.n))] * bool(self.l1) + [(self.cost, self.previous)]
+        terms = [(self.l1 * self.in_budget, np.zeros(self.n))] * bool(self.l1) + [(self.cost, self.previous)]
         return [(np.flatnonzero(cost), cost, at) for cost, at in terms if cost.any()]
 
     def constraints(self, size, n_levels):
         """The parts low, high, A, lower, upper, E, e of a `Program` in (w / size, levels, |w - previous| / size).
 
-        The variables |w - previous| / size exist only with a turnover limit.
+        The variables |w - previous| / size exist only with a turnover constraint.
         """
-        n, (low, high, A, lower, upper, E, e) = self.n, self.parts[0]
+        n, (low, high, A, lower, upper, E, e) = self.n, self.presolved[0]
         free = np.full(n_levels, np.inf)
         low, high = np.insert(low / size, n, -free), np.insert(high / size, n, free)
         A, E = (np.hstack([M[:, :n], np.zeros((len(M), n_levels)), M[:, n:]]) for M in (A, E))
         return low, high, A, lower / size, upper / size, E, e / size
 
     @cached_property
-    def parts(self):
+    def presolved(self):
         """The constraints on (w, |w - previous|), and an interior point if linear programs were solved for them."""
         n, lifted = self.n, bool(self.max_turnover)
         fixed = self.low == self.high
@@ -176,23 +184,23 @@ class Limits:
         A, lower, upper, norm = (part[norm > 0] for part in (self.A, self.lower, self.upper, norm))
         A, lower, upper = A / norm[:, None], lower / norm, upper / norm
         equal = lower == upper
-        E = np.concatenate([np.eye(n)[fixed], self.counted[None][: self.budget is not None], A[equal]])
+        E = np.concatenate([np.eye(n)[fixed], self.in_budget[None][: self.budget is not None], A[equal]])
         e = np.r_[self.low[fixed], [self.budget] if self.budget is not None else [], upper[equal]]
         A, lower, upper = A[~equal], lower[~equal], upper[~equal]
         A, E = (np.pad(M, ((0, 0), (0, n * lifted))) for M in (A, E))
         if lifted:
-            one, total = np.eye(n), np.r_[np.zeros(n), self.counted][None]
+            one, total = np.eye(n), np.r_[np.zeros(n), self.in_budget][None]
             A = np.concatenate([A, np.hstack([one, -one]), np.hstack([-one, -one]), total])
             lower = np.r_[lower, np.full(2 * n + 1, -np.inf)]
             upper = np.r_[upper, self.previous, -self.previous, self.max_turnover]
         constraints = low, high, A, lower, upper, E, e
-        return with_room(*constraints, self.size() or 1.0) if self.limited else (constraints, None)
+        return presolve(*constraints, self.size() or 1.0) if self.needs_presolve else (constraints, None)
 
-    def implied(self):
-        """The tighter bounds implied by bounds and budget, infinite where neither limits a weight."""
+    def implied_bounds(self):
+        """The tighter bounds implied by bounds and budget, infinite where neither restricts a weight."""
         if self.budget is None:
             return self.low, self.high
-        there, (low, high) = self.counted > 0, (self.low.copy(), self.high.copy())
+        there, (low, high) = self.in_budget > 0, (self.low.copy(), self.high.copy())
         least, most, total = low[there], high[there], self.budget
         if np.isfinite(most).all():
             low[there] = np.maximum(least, total - most.sum() + most)
@@ -204,104 +212,105 @@ class Limits:
         """The point (w / size, |w - previous| / size) for v = w / size."""
         return np.r_[v, np.abs(v - self.previous / size)] if self.max_turnover else v
 
-    def held(self, solution, size, n_hinges):
+    def fixed_weights(self, solution, size, n_hinges):
         """The weights of a solution that are at a bound, at 0 or at their previous value; NaN for the others."""
         w, held = solution.x[: self.n] * size, np.full(self.n, np.nan)
-        at = solution.at_bound[: self.n]
+        at = solution.active_bounds[: self.n]
         held[at] = np.where(np.abs(w - self.low) <= np.abs(self.high - w), self.low, self.high)[at]
         if self.max_turnover:  # a weight is not traded if both w - previous and previous - w are at |w - previous|
-            above = solution.at_limit[-2 * self.n - 1 : -1].reshape(2, self.n).all(axis=0)
+            above = solution.active_rows[-2 * self.n - 1 : -1].reshape(2, self.n).all(axis=0)
             held[above] = self.previous[above]
         costs = self.costs()
         for (there, _, kink), at in zip(costs, solution.at_kink[n_hinges - len(costs) :], strict=True):
             held[there[at]] = kink[there[at]]
         return held
 
-    def among(self, there):
-        """The limits restricted to some coordinates. There must be no linear constraints and no turnover limit."""
-        parts = {name: getattr(self, name)[there] for name in ("low", "high", "previous", "cost", "counted")}
+    def restricted(self, there):
+        """The same set in some coordinates. There must be no linear constraints and no turnover constraint."""
+        parts = {name: getattr(self, name)[there] for name in ("low", "high", "previous", "cost", "in_budget")}
         return replace(self, n=int(there.sum()), A=self.A[:, there], **parts)
 
-    def with_held(self, held):
-        """The same limits, with some weights fixed."""
-        there = np.isfinite(held)
-        return replace(self, low=np.where(there, held, self.low), high=np.where(there, held, self.high))
+    def with_fixed(self, fixed):
+        """The same set, with some weights fixed."""
+        there = np.isfinite(fixed)
+        return replace(self, low=np.where(there, fixed, self.low), high=np.where(there, fixed, self.high))
 
 
-class Limited(Penalty):
+class LinearlyConstrained(Penalty):
     """A penalty on weights w with lower <= A w <= upper, sum_j |w_j - previous_j| <= max_turnover and a benchmark."""
 
-    def __init__(self, penalty, linear, previous, max_turnover, active):
-        self.penalty, self.linear, self.active = penalty, linear, active
+    def __init__(self, penalty, linear, previous, max_turnover, has_benchmark):
+        self.penalty, self.linear, self.has_benchmark = penalty, linear, has_benchmark
         self.previous, self.max_turnover = np.asarray(previous, float), max_turnover
         self.n_assets = linear.A.shape[1]
         self._projected = None  # the last point and its projection
 
     def __repr__(self):
-        return f"Limited({self.penalty!r}, {len(self.linear.A)} linear constraints, max_turnover={self.max_turnover})"
+        constraints = f"{len(self.linear.A)} linear constraints, max_turnover={self.max_turnover}"
+        return f"LinearlyConstrained({self.penalty!r}, {constraints})"
 
     def parameters(self):
         """Names of the estimator's parameters that require this penalty."""
         asked = {"linear_constraints": len(self.linear.A), "max_turnover": self.max_turnover is not None}
-        return [name for name, there in (asked | {"benchmark": self.active}).items() if there]
+        return [name for name, there in (asked | {"benchmark": self.has_benchmark}).items() if there]
 
     def check(self, n_variables):
         """Raise a ValueError if the penalty does not fit the number of variables."""
-        as_penalty(self.penalty).check(n_variables - self.active)
+        as_penalty(self.penalty).check(n_variables - self.has_benchmark)
 
     def value(self, x):
         """The l1 norm and the transaction costs."""
         return 0.0 if self.penalty is None else self.penalty.value(x[: self.n_assets])
 
-    def nearly(self, x):
+    def on_bounds(self, x):
         """The point with bounds and budget satisfied exactly. The interior-point method does so up to rounding."""
         w = x[: self.n_assets]
         w = w if self.penalty is None else self.penalty.project(w)
-        return np.append(w, -np.ones(1, w.dtype)) if self.active else w
+        return np.append(w, -np.ones(1, w.dtype)) if self.has_benchmark else w
 
-    def missed(self, x):
-        """The largest violation of a linear constraint or the turnover limit, relative to the constraint's size."""
+    def violation(self, x):
+        """The largest violation of a linear constraint or the turnover constraint, relative to its size."""
         w, A = np.asarray(x[: self.n_assets], float), self.linear.A
         size = np.abs(A) @ np.abs(w) + np.abs(A).max(axis=1, initial=0.0) + 1e-300
         over = np.maximum(A @ w - self.linear.upper, self.linear.lower - A @ w) / size
         trades = -1.0 if self.max_turnover is None else np.abs(w - self.previous).sum() - self.max_turnover
         return max(over.max(initial=0.0), trades / (1.0 + np.abs(self.previous).sum()), 0.0)
 
-    def toward(self, x, inside):
+    def last_feasible(self, x, inside):
         """The last point on the segment from a feasible point to x that satisfies all constraints."""
-        x, part, step = self.nearly(x), 0.0, 0.5
+        x, part, step = self.on_bounds(x), 0.0, 0.5
         if not np.isfinite(x).all():
             return inside
-        if self.missed(x) <= KEPT:
+        if self.violation(x) <= KEPT:
             return x
         for _ in range(BISECTIONS):
-            part, step = part + step * (self.missed(inside + (part + step) * (x - inside)) <= KEPT), step / 2
+            part, step = part + step * (self.violation(inside + (part + step) * (x - inside)) <= KEPT), step / 2
         return inside + part * (x - inside)
 
     @cached_property
-    def _limits(self):
-        return Limits.of(self, self.n_assets + self.active)
+    def _feasible_set(self):
+        return FeasibleSet.of(self, self.n_assets + self.has_benchmark)
 
     def project(self, x, kept=KEPT):
         """The nearest feasible point, by the interior-point method.
 
-        If a point violates no constraint by more than ``kept``, it is only projected on bounds and budget.
+        A point that violates no constraint by more than ``kept`` is only projected on bounds and budget.
         """
         x = np.asarray(x, float)
-        asked, cached = (x.tobytes(), kept), self._projected
-        if cached is None or cached[0] != asked:  # cached, because a fit projects equal weights three times
-            self._projected = cached = asked, self._nearest(x, kept)
-        return cached[1].copy()
+        asked = kept, x.tobytes()
+        if self._projected is None or self._projected[0] != asked:  # a fit projects equal weights three times
+            self._projected = asked, self._nearest(x, kept)
+        return self._projected[1].copy()
 
     def _nearest(self, x, kept):
-        missed = self.missed(self.nearly(x))
+        missed = self.violation(self.on_bounds(x))
         if missed <= kept:
-            return self.nearly(x)
-        limits = self._limits
-        only = limits.only_point()
+            return self.on_bounds(x)
+        feasible = self._feasible_set
+        only = feasible.only_point()
         if only is not None:
-            return self.nearly(only)
-        low, high, A, lower, upper, E, e = limits.parts[0]
+            return self.on_bounds(only)
+        low, high, A, lower, upper, E, e = feasible.presolved[0]
         m, unit = len(low), min(missed, 1.0)  # distances are scaled by the violation
         H = np.diag(np.r_[np.ones(len(x)), np.zeros(m - len(x))])
         target = np.r_[x, np.zeros(m - len(x))]
@@ -310,34 +319,34 @@ class Limited(Penalty):
             d = H @ (z - target)
             return 0.5 * float(d @ d) / unit, d / unit, H / unit
 
-        solution = interior_point(Program(smooth, [], low, high, A, lower, upper, E, e), limits.lifted(x, 1.0))
-        return self.nearly(solution.x[: len(x)])
+        solution = interior_point(Program(smooth, [], low, high, A, lower, upper, E, e), feasible.lifted(x, 1.0))
+        return self.on_bounds(solution.x[: len(x)])
 
 
-def bounds_around(limits, w, radius):
+def bounds_around(feasible, w, radius):
     """Finite bounds that contain w: those implied by bounds and budget, and otherwise a radius around w."""
-    low, high = limits.implied()
+    low, high = feasible.implied_bounds()
     low, high = np.where(np.isfinite(low), low, w - radius), np.where(np.isfinite(high), high, w + radius)
     return np.minimum(low, w), np.maximum(high, w)
 
 
 def linear_minimum(penalty, c, w):
-    """The minimum of c @ s + R(s). Unbounded weights are limited to twice the largest weight around w.
+    """The minimum of c @ s + R(s). Unbounded weights are restricted to twice the largest weight around w.
 
     NaN for a penalty that is not defined in this package.
     """
-    if not isinstance(penalty, (Turnover, Limited)) and as_penalty(penalty).as_box() is None:
+    if not isinstance(penalty, (TradingCosts, LinearlyConstrained)) and as_penalty(penalty).as_box() is None:
         return np.nan
-    limits = Limits.of(penalty, len(w))
-    return lowest(limits, c, *bounds_around(limits, w, AROUND * np.abs(w).max()))[1]
+    feasible = FeasibleSet.of(penalty, len(w))
+    return minimise_linear(feasible, c, *bounds_around(feasible, w, AROUND * np.abs(w).max()))[1]
 
 
-def constraints_of(penalty):
+def without_costs(penalty):
     """The same constraints without costs and l1 norm, or None."""
-    if isinstance(penalty, Limited):
-        inner = constraints_of(penalty.penalty)
-        return Limited(inner, penalty.linear, penalty.previous, penalty.max_turnover, penalty.active)
-    box = penalty.box if isinstance(penalty, Turnover) else penalty
+    if isinstance(penalty, LinearlyConstrained):
+        inner = without_costs(penalty.penalty)
+        return LinearlyConstrained(inner, penalty.linear, penalty.previous, penalty.max_turnover, penalty.has_benchmark)
+    box = penalty.box if isinstance(penalty, TradingCosts) else penalty
     if isinstance(box, Box):
         return Box(box.low, box.high, box.budget)
     return None if isinstance(box, L1) else box

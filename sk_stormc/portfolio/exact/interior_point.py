@@ -34,22 +34,25 @@ class Program:
     upper: np.ndarray
     E: np.ndarray  # its rows are linearly independent
     e: np.ndarray
-    n_risk_rows: int = 0  # number of the first rows of A that define the risk, with the limit 0
+    n_risk_rows: int = 0  # number of the first rows of A that define the risk, with the right-hand side 0
+    formulation: Callable | None = None  # of the risk
 
 
 @dataclass
 class Solution:
     """The best iterate of the interior-point method."""
 
+    program: Program
     x: np.ndarray
     slope: list  # for each `Hinges`, the derivative of its terms with respect to a
-    of_A: np.ndarray  # multipliers of A x, positive at an upper limit
-    at_limit: np.ndarray  # masks of the rows of A, and of the variables, that attain one of their limits
-    at_bound: np.ndarray
+    dual_A: np.ndarray  # multipliers of A x, positive at an upper bound
+    active_rows: np.ndarray  # masks of the rows of A, and of the variables, that attain one of their bounds
+    active_bounds: np.ndarray
     at_kink: list  # for each `Hinges`, a mask of the terms with a = 0
-    of_E: np.ndarray  # multipliers of E x = e
+    dual_E: np.ndarray  # multipliers of E x = e
     n_iter: int = 0
     done: bool = False  # whether residuals and complementarity are below the tolerance
+    at_vertex: bool = False  # whether it is a vertex of a linear program, where weights at bounds are exactly there
 
 
 @dataclass
@@ -93,39 +96,29 @@ class Hinges:
 
 
 class Side:
-    """Inequalities sign * (rows @ x) + slack = bound with slack > 0: the lower or upper limits of x or of A x."""
+    """Inequalities sign * (rows @ x) + slack = bound with slack > 0: the lower or upper bounds of x or of A x."""
 
     def __init__(self, name, of, rows, sign, bound, x, slope):
         self.name, self.of, self.rows, self.sign, self.bound = name, of, rows, sign, bound
         room = bound - sign * self._product(x)
-        self.slack = np.maximum(room, np.maximum(1e-2 * np.abs(bound), 1e-2))
-        self.dual = slope / np.maximum(self.slack, 1.0)  # distant bounds must not matter at first
+        slack = np.maximum(room, np.maximum(1e-2 * np.abs(bound), 1e-2))
+        self.primal, self.dual = [slack], [slope / np.maximum(slack, 1.0)]  # distant bounds must not matter at first
 
     def _product(self, x):
         return x[self.rows] if self.rows.ndim == 1 else self.rows @ x
 
-    def _transposed(self, v, n):
+    def transposed(self, v, n):
+        """The gradient of v @ (sign * rows @ x)."""
         v = self.sign * v
         return np.bincount(self.rows, v, n) if self.rows.ndim == 1 else v @ self.rows
 
-    def _residual(self, x):
-        return self.sign * self._product(x) + self.slack - self.bound
-
-    def gradient(self, n):
-        """The gradient of the multipliers' term of the Lagrangian."""
-        return self._transposed(self.dual, n)
-
-    def complementarity(self):
-        """The sum of products of slacks and multipliers."""
-        return float(self.slack @ self.dual)
-
-    def infeasibility(self, x):
-        """The largest residual of the equations that define the slacks."""
-        return np.abs(self._residual(x)).max(initial=0.0)
+    def residual(self, x):
+        """The residual of the equations that define the slacks."""
+        return self.sign * self._product(x) + self.primal[0] - self.bound
 
     def add(self, K):
         """Add the inequalities' term to the Newton matrix."""
-        weight = self.dual / self.slack
+        weight = self.dual[0] / self.primal[0]
         if self.rows.ndim == 1:
             K[np.diag_indices(len(K))] += np.bincount(self.rows, weight, len(K))
         elif sparse.issparse(self.rows):
@@ -133,56 +126,44 @@ class Side:
         else:
             K += self.rows.T @ (weight[:, None] * self.rows)
 
-    def right(self, x, target, before):
+    def right(self, x, target, cross):
         """The term of the right-hand side of the Newton system, and the quantities that `step` needs."""
-        cross = 0.0 if before is None else before[0] * before[1]
-        comp, miss = self.slack * self.dual - target + cross, self._residual(x)
-        return self._transposed((comp - self.dual * miss) / self.slack, len(x)), (comp, miss)
+        (slack,), (dual,) = self.primal, self.dual
+        comp, miss = slack * dual - target + cross[0], self.residual(x)
+        return self.transposed((comp - dual * miss) / slack, len(x)), (comp, miss)
 
     def step(self, dx, rest):
-        """The step of slacks and multipliers that corresponds to the step of x."""
-        comp, miss = rest
+        """The steps of slacks and of multipliers that correspond to the step of x."""
+        (slack,), (dual,), (comp, miss) = self.primal, self.dual, rest
         ds = -miss - self.sign * self._product(dx)
-        return ds, -(comp + self.dual * ds) / self.slack
-
-    def longest(self, step):
-        """The longest primal and dual step lengths that keep slacks and multipliers positive."""
-        return longest_step(self.slack, step[0]), longest_step(self.dual, step[1])
-
-    def after(self, step, a_p, a_d):
-        """The complementarity after a step."""
-        return float((self.slack + a_p * step[0]) @ (self.dual + a_d * step[1]))
-
-    def move(self, step, a_p, a_d):
-        """Make a step."""
-        self.slack, self.dual = self.slack + a_p * step[0], self.dual + a_d * step[1]
+        return [ds], [-(comp + dual * ds) / slack]
 
 
 def sides_of(program, x, slope):
-    """The inequalities of a program, without those whose limit is infinite."""
+    """The inequalities of a program, without those whose bound is infinite."""
     sides, A = [], program.A
     if A.size > LARGE and np.count_nonzero(A) < SPARSE * A.size:
         A = sparse.csr_array(A)
     for name, sign in (("low", -1.0), ("high", 1.0), ("lower", -1.0), ("upper", 1.0)):
-        limit = getattr(program, name)
-        some = np.flatnonzero(np.isfinite(limit))
+        bound = getattr(program, name)
+        some = np.flatnonzero(np.isfinite(bound))
         if some.size:
             rows = some if name in ("low", "high") else A[some]
-            sides.append(Side(name, some, rows, sign, sign * limit[some], x, slope))
+            sides.append(Side(name, some, rows, sign, sign * bound[some], x, slope))
     return sides
 
 
 def multipliers(program, sides):
-    """Multipliers of A x, and masks of the rows and variables that attain a limit (slack below multiplier)."""
-    of_A, at_limit = np.zeros(len(program.A)), np.zeros(len(program.A), dtype=bool)
-    at_bound = np.zeros(len(program.low), dtype=bool)
+    """Multipliers of A x, and masks of the rows and variables that attain a bound (slack below multiplier)."""
+    dual_A, active_rows = np.zeros(len(program.A)), np.zeros(len(program.A), dtype=bool)
+    active_bounds = np.zeros(len(program.low), dtype=bool)
     for side in sides:
         if side.name in ("low", "high"):
-            at_bound[side.of] |= side.slack < side.dual
+            active_bounds[side.of] |= side.primal[0] < side.dual[0]
         else:
-            of_A[side.of] += side.sign * side.dual
-            at_limit[side.of] |= side.slack < side.dual
-    return of_A, at_limit, at_bound
+            dual_A[side.of] += side.sign * side.dual[0]
+            active_rows[side.of] |= side.primal[0] < side.dual[0]
+    return dual_A, active_rows, active_bounds
 
 
 class HingeState:
@@ -194,48 +175,47 @@ class HingeState:
     def __init__(self, hinge, x):
         a = hinge.at(x)
         room = max(float(np.abs(a).mean()), 0.1)
-        self.hinge, self.z = hinge, np.maximum(a, 0) + room
-        self.s = self.z - a
-        self.up = self.down = 0.5 * self._slope() + 1e-300
+        self.hinge, z = hinge, np.maximum(a, 0) + room
+        self.primal = [z - a, z]
+        half = 0.5 * self.slope() + 1e-300
+        self.dual = [half, half]
 
-    def _slope(self):
-        return self.hinge.cost + 2 * self.hinge.quadratic * self.z
-
-    def gradient(self, n):
-        return self.hinge.transposed(self.up, n)
-
-    def complementarity(self):
-        return float(self.s @ self.up + self.z @ self.down)
-
-    def infeasibility(self, x):
-        return float(np.abs(self.z - self.hinge.at(x) - self.s).max(initial=0.0))
+    def slope(self):
+        """The derivative of the costs with respect to z, which is up + down at the optimum."""
+        return self.hinge.cost + 2 * self.hinge.quadratic * self.primal[1]
 
     def dual_residual(self):
-        slope = self._slope()
-        return float(np.abs(slope - self.up - self.down).max(initial=0.0) / max(slope.max(initial=0.0), 1e-300))
+        """The largest error of up + down, relative to the costs."""
+        slope = self.slope()
+        error = np.abs(slope - self.dual[0] - self.dual[1]).max(initial=0.0)
+        return float(error / max(slope.max(initial=0.0), 1e-300))
 
-    def at_kink(self):
-        return self.z + self.s < np.minimum(self.up, self.down)
+    def transposed(self, v, n):
+        return self.hinge.transposed(v, n)
+
+    def residual(self, x):
+        s, z = self.primal
+        return z - self.hinge.at(x) - s
 
     def _weights(self):
-        return self.up / self.s, self.down / self.z + 2 * self.hinge.quadratic
+        (s, z), (up, down) = self.primal, self.dual
+        return up / s, down / z + 2 * self.hinge.quadratic
 
     def add(self, K):
         d1, d2 = self._weights()
         self.hinge.add_square(K, d1 * d2 / (d1 + d2))
 
-    def right(self, x, target, before):
+    def right(self, x, target, cross):
+        (s, z), (up, down) = self.primal, self.dual
         d1, d2 = self._weights()
-        cross_s = 0.0 if before is None else before[1] * before[2]
-        cross_z = 0.0 if before is None else before[0] * before[3]
-        comp_s = self.s * self.up - target + cross_s
-        comp_z = self.z * self.down - target + cross_z
-        miss = self.z - self.hinge.at(x) - self.s  # s = z - a must hold after the step: ds = dz - da + miss
-        of_z = self._slope() - self.up - self.down
+        comp_s = s * up - target + cross[0]
+        comp_z = z * down - target + cross[1]
+        miss = self.residual(x)  # s = z - a must hold after the step: ds = dz - da + miss
+        of_z = self.slope() - up - down
         # up: s dup + up ds = -comp_s ; down: z ddown + down dz = -comp_z ; 2 q dz - dup - ddown = -of_z
         # dup = -(comp_s + up (dz - da + miss)) / s
-        const_up = -(comp_s + self.up * miss) / self.s
-        const_down = -comp_z / self.z
+        const_up = -(comp_s + up * miss) / s
+        const_down = -comp_z / z
         # (d1 + d2) dz = -of_z + const_up + const_down + d1 da
         c = -of_z + const_up + const_down
         # dup = const_up - d1 dz + d1 da
@@ -247,34 +227,28 @@ class HingeState:
         da = self.hinge.along(dx)
         dz = (c + d1 * da) / (d1 + d2)
         dup = const_up - d1 * dz + d1 * da
-        ddown = const_down - self.down / self.z * dz
-        return dz, dz - da + miss, dup, ddown
-
-    def longest(self, step):
-        dz, ds, dup, ddown = step
-        return (
-            min(longest_step(self.z, dz), longest_step(self.s, ds)),
-            min(longest_step(self.up, dup), longest_step(self.down, ddown)),
-        )
-
-    def after(self, step, a_p, a_d):
-        dz, ds, dup, ddown = step
-        return float((self.s + a_p * ds) @ (self.up + a_d * dup) + (self.z + a_p * dz) @ (self.down + a_d * ddown))
-
-    def move(self, step, a_p, a_d):
-        dz, ds, dup, ddown = step
-        self.z, self.s = self.z + a_p * dz, self.s + a_p * ds
-        self.up, self.down = self.up + a_d * dup, self.down + a_d * ddown
+        ddown = const_down - self.dual[1] / self.primal[1] * dz
+        return [dz - da + miss, dz], [dup, ddown]
 
 
-def longest_step(value, change):
-    """The longest step along a change that keeps values positive."""
-    falling = change < 0
-    with np.errstate(over="ignore"):  # the ratio overflows for a tiny change
-        return float((-value[falling] / change[falling]).min()) if falling.any() else np.inf
+def products(primal, dual):
+    """The sum of products of slacks and multipliers, which is 0 at the optimum."""
+    return float(sum(p @ d for p, d in zip(primal, dual, strict=True)))
 
 
-def interior_point(program, x, most=ITERATIONS, watch=None):
+def moved(values, changes, length):
+    """The values after a step of this length."""
+    return [value + length * change for value, change in zip(values, changes, strict=True)]
+
+
+def longest_step(values, changes):
+    """The longest step that keeps all values positive."""
+    with np.errstate(all="ignore"):  # the ratio overflows for a tiny change
+        ratios = [np.where(change < 0, value / change, -np.inf) for value, change in zip(values, changes, strict=True)]
+    return -max(float(ratio.max(initial=-np.inf)) for ratio in ratios)
+
+
+def interior_point(program, x, most=ITERATIONS, callback=None):
     """Minimise a `Program` from a point in the domain of its smooth part. The point need not be feasible.
 
     This is Mehrotra's predictor-corrector method (1992). The slacks of the inequalities are separate variables, so no
@@ -287,29 +261,29 @@ def interior_point(program, x, most=ITERATIONS, watch=None):
     nu = np.zeros(len(E))
     hinges = [HingeState(h, x) for h in program.hinges]
     parts = [*sides, *hinges]
-    total = sum(len(side.slack) for side in sides) + 2 * sum(len(h.z) for h in hinges)
+    total = sum(slack.size for part in parts for slack in part.primal)
     best, done, k, least = None, False, 0, 1e-8  # least: lower bound of the centring parameter sigma
     for k in range(1, most + 1):
         of_x = g + E.T @ nu
         for part in parts:
-            of_x = of_x + part.gradient(n)
+            of_x = of_x + part.transposed(part.dual[0], n)
         off = E @ x - program.e
-        gap = sum(part.complementarity() for part in parts)
+        gap = sum(products(part.primal, part.dual) for part in parts)
         mu = gap / total if total else 0.0
         unit = 1.0 + abs(f)
-        infeasible = max([np.abs(off).max(initial=0.0), *(part.infeasibility(x) for part in parts)])
+        infeasible = max([np.abs(off).max(initial=0.0), *(np.abs(part.residual(x)).max(initial=0.0) for part in parts)])
         size = 1.0 + np.abs(x).max(initial=0.0)
         error = max(
             gap / unit,
             np.abs(of_x).max() / (1.0 + np.abs(g).max()),
             float(np.abs(of_x) @ np.abs(x)) / unit,
             infeasible / size,
-            max((h.dual_residual() for h in hinges), default=0.0),
+            *(h.dual_residual() for h in hinges),
         )
         if best is None or error < best[0]:
             since = k
-            slopes, kinks = [h.up for h in hinges], [h.at_kink() for h in hinges]
-            best = error, Solution(x, slopes, *multipliers(program, sides), kinks, nu)
+            slopes, kinks = [h.dual[0] for h in hinges], [sum(h.primal) < np.minimum(*h.dual) for h in hinges]
+            best = error, Solution(program, x, slopes, *multipliers(program, sides), kinks, nu)
         if error <= EXACT or k - since > (SOON if best[0] <= SMALL else PATIENCE):
             done = error <= EXACT
             break
@@ -317,12 +291,16 @@ def interior_point(program, x, most=ITERATIONS, watch=None):
         for part in parts:
             part.add(K)
         solve = _factor(K, E)
-        # predictor
-        dx, dnu, steps = _direction(parts, solve, of_x, off, x, 0.0, [None] * len(parts))
+        # predictor, and corrector with the predicted products of the steps
+        dx, _, steps = _direction(parts, solve, of_x, off, x, 0.0, [(0.0, 0.0)] * len(parts))
         a_p, a_d = _lengths(parts, steps)
-        after = sum(part.after(step, a_p, a_d) for part, step in zip(parts, steps, strict=True))
+        after = sum(
+            products(moved(part.primal, dp, a_p), moved(part.dual, dd, a_d))
+            for part, (dp, dd) in zip(parts, steps, strict=True)
+        )
         sigma = min(1.0, max((after / gap) ** 3, least)) if gap > 0 else 0.0
-        dx, dnu, steps = _direction(parts, solve, of_x, off, x, sigma * mu, steps)
+        crossed = [[p * d for p, d in zip(*step, strict=True)] for step in steps]
+        dx, dnu, steps = _direction(parts, solve, of_x, off, x, sigma * mu, crossed)
         a_p, a_d = _lengths(parts, steps)
         a_p, a_d = min(1.0, SHORTER * a_p), min(1.0, SHORTER * a_d)
         # shorten a step that leaves the domain of the smooth part, or along which its gradient is far from linear
@@ -348,20 +326,20 @@ def interior_point(program, x, most=ITERATIONS, watch=None):
             break
         x = x + a_p * dx
         f, g, H0 = f_new, g_new, H_new
-        if watch is not None:
-            watch(x)
+        if callback is not None:
+            callback(x)
         nu = nu + a_d * dnu
-        for part, step in zip(parts, steps, strict=True):
-            part.move(step, a_p, a_d)
+        for part, (dp, dd) in zip(parts, steps, strict=True):
+            part.primal, part.dual = moved(part.primal, dp, a_p), moved(part.dual, dd, a_d)
     best[1].n_iter, best[1].done = k, done
     return best[1]
 
 
-def _direction(parts, solve, of_x, off, x, target, before):
-    """Newton's step for the target complementarity, with Mehrotra's correction from the step ``before``."""
+def _direction(parts, solve, of_x, off, x, target, crossed):
+    """Newton's step for the target complementarity, corrected by the products of the steps that were predicted."""
     right, rests = -of_x, []
-    for part, step in zip(parts, before, strict=True):
-        of_part, rest = part.right(x, target, step)
+    for part, cross in zip(parts, crossed, strict=True):
+        of_part, rest = part.right(x, target, cross)
         right = right + of_part
         rests.append(rest)
     dx, dnu = solve(right, -off)
@@ -369,11 +347,10 @@ def _direction(parts, solve, of_x, off, x, target, before):
 
 
 def _lengths(parts, steps):
-    """The longest primal and dual step lengths that keep all slacks and multipliers positive."""
+    """The longest primal and dual step lengths, of at most 1 / SHORTER, that keep slacks and multipliers positive."""
     a_p = a_d = 1.0 / SHORTER
-    for part, step in zip(parts, steps, strict=True):
-        primal, dual = part.longest(step)
-        a_p, a_d = min(a_p, primal), min(a_d, dual)
+    for part, (dp, dd) in zip(parts, steps, strict=True):
+        a_p, a_d = min(a_p, longest_step(part.primal, dp)), min(a_d, longest_step(part.dual, dd))
     return a_p, a_d
 
 

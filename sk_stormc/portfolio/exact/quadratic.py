@@ -1,76 +1,14 @@
 """Mean-variance portfolios from sums of products of the returns, without the returns."""
 
-from dataclasses import dataclass, replace
-
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 
 from sk_stormc.core.penalties import Simplex
-from sk_stormc.portfolio.risk.mean_risk import PortfolioProblem
-from sk_stormc.portfolio.second_order.newton import NewtonFit, solve_portfolio
+from sk_stormc.portfolio.exact.program import Optimum, solve_portfolio
+from sk_stormc.portfolio.mean_risk import MeanRisk
+from sk_stormc.portfolio.risk.variance import Variance
 
-__all__ = ["Sums", "mean_of", "solve_quadratic", "sums_of"]
-
-ROWS = 1024  # rows of a block whose products are summed
-
-
-def mean_of(rows, p=None):
-    """Sum of the weights, and the mean row. p=None means weights of 1."""
-    weight = float(len(rows)) if p is None else float(p.sum())
-    return weight, (np.full(len(rows), 1.0) if p is None else p).dot(rows) / (weight or 1.0)
-
-
-@dataclass(frozen=True, eq=False)
-class Sums:
-    """Weight, mean and scatter matrix of rows r_i with weights p_i >= 0."""
-
-    weight: float  # sum p_i
-    mean: np.ndarray
-    scatter: np.ndarray  # sum p_i (r_i - mean) (r_i - mean)^T
-
-    @classmethod
-    def none(cls, n):
-        """The sums of zero rows."""
-        return cls(0.0, np.zeros(n), np.zeros((n, n)))
-
-    @classmethod
-    def of(cls, rows, p=None):
-        """The sums of some rows, in float64. p=None means weights of 1."""
-        weight, mean = mean_of(rows, p)
-        if not weight > 0:
-            return cls.none(rows.shape[1])
-        off = rows - mean
-        if p is not None:
-            off *= np.sqrt(p)[:, None]
-        return cls(weight, mean, off.T @ off)  # numpy computes A.T @ A with half the work
-
-    def plus(self, other):
-        """The sums of both. The means are merged by their difference, which does not depend on an offset."""
-        if not other.weight > 0:
-            return self
-        weight = self.weight + other.weight
-        way = other.mean - self.mean
-        part = other.weight / weight
-        scatter = self.scatter + other.scatter + (self.weight * part) * np.outer(way, way)
-        return Sums(weight, self.mean + part * way, scatter)
-
-    def times(self, factor):
-        """The sums of the same rows with all weights multiplied by a factor."""
-        return replace(self, weight=factor * self.weight, scatter=factor * self.scatter)
-
-    def covariance(self):
-        """scatter / weight."""
-        return self.scatter / self.weight
-
-
-def sums_of(returns, weights):
-    """The sums of all returns, computed in blocks, without a copy of the returns in float64."""
-    sums = Sums.none(returns.shape[1])
-    for i in range(0, len(returns), ROWS):
-        p = None if weights is None else weights[i : i + ROWS]
-        sums = sums.plus(Sums.of(returns[i : i + ROWS].astype(float), p))
-    return sums
-
+__all__ = ["solve_quadratic"]
 
 SLOPE = 1e-4  # slope, relative to the expected return, up to which unconstrained weights count as a minimum
 GUESSES = 20  # maximum number of active sets that are tried
@@ -90,9 +28,11 @@ def solve_quadratic(expected_return, B, penalty, start):
     solution = _long_only(expected_return, B, penalty.total, start > 0) if isinstance(penalty, Simplex) else None
     if solution is not None:
         return solution
+    if not np.isfinite(B).all():
+        raise ValueError("X must be returns whose squares are finite: measure them in a larger unit")
     root = np.sqrt(len(B)) * _root(B)
     rows = np.concatenate([expected_return + root, expected_return - root])
-    return solve_portfolio(PortfolioProblem(rows, 1.0, penalty=penalty), penalty, start)
+    return solve_portfolio(MeanRisk.of(rows, Variance(), 1.0, penalty=penalty), start)
 
 
 def _free(expected_return, B):
@@ -103,7 +43,7 @@ def _free(expected_return, B):
     left = slope - 2 * (scaled @ w)
     gap = float(abs(left @ w)) if np.abs(left).max() <= SLOPE * np.abs(slope).max() else np.inf
     w = w / size
-    return NewtonFit(w, float(w @ B @ w - expected_return @ w), gap, 1)
+    return Optimum(w, float(w @ B @ w - expected_return @ w), gap, 1)
 
 
 def _solution(K, right):
@@ -140,7 +80,7 @@ def _long_only(expected_return, B, total, held):
         least, gap = slope.min(), float(slope @ w - total * slope.min())
         risk = float(w @ B @ w)
         if gap <= EXACT * (risk + abs(expected_return @ w - total * expected_return.mean())):
-            return NewtonFit(w, float(risk - expected_return @ w), max(gap, 0.0), k + 1)
+            return Optimum(w, float(risk - expected_return @ w), max(gap, 0.0), k + 1)
         held = held | (slope < 0.5 * (solution[n] + least))
     return None
 

@@ -2,25 +2,23 @@
 
 The ratio does not change if all weights are multiplied by a number k > 0. It is therefore equivalent to minimise the
 risk of v = k w subject to a mean return of 1 after costs. The constraints on w become constraints on v and the
-additional variable k: w <= high becomes v <= high k. Transaction costs and the turnover limit apply to |v - previous
-k|.
+additional variable k: w <= high becomes v <= high k. Transaction costs and the turnover constraint apply to
+|v - previous k|.
 """
 
 from dataclasses import replace
 
 import numpy as np
 
-from sk_stormc.portfolio.risk.mean_risk import MEASURES, with_aversion
-from sk_stormc.portfolio.second_order.limits import AROUND, Limits, bounds_around
-from sk_stormc.portfolio.second_order.linear_programs import lowest, with_room
-from sk_stormc.portfolio.second_order.newton import NewtonFit, feasible, solve_scaled
-from sk_stormc.portfolio.second_order.program import Scaled
+from sk_stormc.portfolio.exact.feasible_set import AROUND, FeasibleSet, bounds_around
+from sk_stormc.portfolio.exact.linear_programs import minimise_linear, presolve
+from sk_stormc.portfolio.exact.program import Optimum, Scaled, last_feasible
 
 __all__ = ["Ratio", "ratio_at"]
 
 TINY = 1e-9  # risk below which a portfolio counts as riskless, relative to the largest standard deviation of an asset
 FAR = 1e4  # weights that replace missing bounds in the search for the largest mean return
-LARGEST = 1e8  # weights above which there is no maximum, if no bound limits them
+LARGEST = 1e8  # weights above which there is no maximum, if no bound restricts them
 ROUNDS = 20  # iterations of the search for the bound, which usually takes three
 SOLVES = 4  # maximum number of runs of the interior-point method; usually one is enough
 RISKLESS = 1e-11  # squared risk, relative to that of the initialization, that counts as rounding
@@ -29,36 +27,36 @@ BETTER = 1e-7  # relative gain of a vertex above which the problem is solved aga
 NEAR = 1e-3  # distance of the next initialization from the vertex
 
 
-def ratio_at(problem, weights):
-    """The ratio of given weights on the returns of a problem, with the root of the variance or semivariance."""
-    risk = with_aversion(problem, np.inf).value_at(weights)
-    return float(float(problem._mean @ weights) / risk ** (1 / MEASURES[problem.risk_measure].power))
+def ratio_at(task, weights):
+    """The ratio of given weights on the returns of a task, with the root of the variance or semivariance."""
+    risk = task.with_aversion(np.inf).value(weights)
+    return float(float(task.mean @ weights) / risk ** (1 / task.measure.power))
 
 
-def net_return(w, mean, limits):
+def net_return(w, mean, feasible):
     """The mean return after costs."""
-    return float(mean @ w - sum(cost @ np.abs(w - at) for _, cost, at in limits.costs()))
+    return float(mean @ w - sum(cost @ np.abs(w - at) for _, cost, at in feasible.costs()))
 
 
-class Cone(Limits):
+class Cone(FeasibleSet):
     """The constraints on w as constraints on (v, rest, k), with a mean return after costs of 1.
 
-    The rest consists of |v - previous k| if the turnover is limited, and one variable |v - at k| for each cost or norm.
-    These are relaxed to upper bounds of the absolute values, which leaves the optimum unchanged.
+    The rest consists of |v - previous k| if there is a turnover constraint, and one variable |v - at k| for each cost
+    or norm. These are relaxed to upper bounds of the absolute values, which leaves the optimum unchanged.
     """
 
     @classmethod
-    def of(cls, limits, mean):
-        """The cone of some limits, with an interior point."""
-        n, none, zero = limits.n, np.zeros((0, limits.n)), np.zeros(limits.n)
-        parts, centre = limits.parts
+    def of(cls, feasible, mean):
+        """The cone of a feasible set, with an interior point."""
+        n, none, zero = feasible.n, np.zeros((0, feasible.n)), np.zeros(feasible.n)
+        parts, centre = feasible.presolved
         if centre is None:
-            parts, centre = with_room(*parts, limits.size() or 1.0)
-        inside = _between(limits, mean, centre[:n])
+            parts, centre = presolve(*parts, feasible.size() or 1.0)
+        inside = _between(feasible, mean, centre[:n])
         low, high = np.where(parts[0][:n] == 0, 0.0, -np.inf), np.where(parts[1][:n] == 0, 0.0, np.inf)
         cone = cls(n, low, high, None, 0.0, zero, zero, zero, none, zero[:0], zero[:0], None, False)
-        cone.inside, cone.given, cone.mean, cone.of_weights = inside, parts, mean, limits
-        cone.n_variables = len(parts[0]) + sum(len(some) for some, _, _ in limits.costs()) + 1
+        cone.inside, cone.given, cone.mean, cone.of_weights = inside, parts, mean, feasible
+        cone.n_variables = len(parts[0]) + sum(len(some) for some, _, _ in feasible.costs()) + 1
         return cone
 
     def size(self):
@@ -107,16 +105,16 @@ class Cone(Limits):
         return low, high, A, np.concatenate(lowest), np.concatenate(highest), E, e
 
 
-def _between(limits, mean, centre):
+def _between(feasible, mean, centre):
     """Feasible weights, far from the boundary, with at least half of the largest mean return after costs."""
-    far = FAR * (limits.size() or 1.0)
-    most, value = lowest(limits, -mean, *bounds_around(limits, centre, far))
+    far = FAR * (feasible.size() or 1.0)
+    most, value = minimise_linear(feasible, -mean, *bounds_around(feasible, centre, far))
     if not -value > 1e-12 * float(np.abs(mean).max()) * float(np.abs(most).max(initial=0.0)):
         raise ValueError(
             "objective='ratio' needs a portfolio whose mean return, less its costs, is positive, but no feasible one "
             "has it"
         )
-    least, best = (net_return(w, mean, limits) for w in (centre, most))
+    least, best = (net_return(w, mean, feasible) for w in (centre, most))
     part = 0.0 if least >= 0.5 * best else (0.5 * best - least) / (best - least)
     return centre + part * (most - centre)
 
@@ -124,27 +122,27 @@ def _between(limits, mean, centre):
 class Ratio:
     """The problem of maximising the ratio. Its objective is minus the ratio."""
 
-    def __init__(self, problem, penalty):
-        if problem.risk_measure == "entropic":
+    def __init__(self, task):
+        if not task.measure.power:
             raise ValueError("objective='ratio' needs a risk apart from the mean return, got risk_measure='entropic'")
-        self.problem, self.penalty, self.risk = problem, penalty, with_aversion(problem, np.inf)
-        self.floor = TINY * float(problem.returns.std(axis=0).max())  # risk that counts as 0
-        self.limits = Limits.of(penalty, problem.returns.shape[1])
-        self.power = MEASURES[problem.risk_measure].power
-        self.cone = Cone.of(self.limits, problem._mean)
-        self.start = self.feasible(self.cone.inside)
+        self.task, self.risk = task, task.with_aversion(np.inf)
+        self.floor = TINY * float(task.returns.std(axis=0).max())  # risk that counts as 0
+        self.feasible = FeasibleSet.of(task.penalty, task.returns.shape[1])
+        self.power = task.measure.power
+        self.cone = Cone.of(self.feasible, task.mean)
+        self.start = self.last_feasible(self.cone.inside)
 
     def value_at(self, weights):
         """Minus the ratio of mean return after costs to risk; infinity for a portfolio without risk."""
-        risk = max(self.risk.value_at(weights), 0.0) ** (1 / self.power)
+        risk = max(self.risk.value(weights), 0.0) ** (1 / self.power)
         return -self._net_return(weights) / risk if risk > self.floor else np.inf
 
     def _net_return(self, weights):
-        return net_return(weights, self.problem._mean, self.limits)
+        return net_return(weights, self.task.mean, self.feasible)
 
-    def feasible(self, weights):
+    def last_feasible(self, weights):
         """The last feasible portfolio on the segment from the interior point to the weights."""
-        return feasible(self.penalty, np.asarray(weights, float), self.cone.inside)
+        return last_feasible(self.task.penalty, np.asarray(weights, float), self.cone.inside)
 
     def spread(self, weights):
         """The scale of the gap: the ratio."""
@@ -154,11 +152,11 @@ class Ratio:
         """Infinity: there is no bound for the weights of a fit that ended early."""
         return np.inf
 
-    def minimise(self, watch):
+    def minimise(self, callback):
         """Find the largest ratio."""
         w = self.start
         for _ in range(SOLVES):
-            w = min(w, self._solve(watch), key=self.value_at)
+            w = min(w, self._solve(callback), key=self.value_at)
             w, best, better = self._bounded(w)
             value = self.value_at(w)
             if not better:
@@ -167,13 +165,13 @@ class Ratio:
             self.cone.inside = w + NEAR * (self.cone.inside - w)
         if self.power == 2 and self.solution is not None and self.squared <= RISKLESS:
             raise _no_maximum("a portfolio has no risk")
-        return NewtonFit(w, value, best + value, 0, abs(value))
+        return Optimum(w, value, best + value, 0, abs(value))
 
-    def _solve(self, watch):
+    def _solve(self, callback):
         """The weights that the interior-point method finds. Its multipliers are stored."""
-        n, limits = self.limits.n, self.limits
+        n, feasible = self.feasible.n, self.feasible
         start = self.cone.inside * self.cone.size() / np.abs(self.cone.inside).max()
-        scaled, risk = Scaled.of(self.risk, self.cone), self.risk.value_at(start)
+        scaled, risk = Scaled.of(self.risk, self.cone), self.risk.value(start)
         times = scaled.unit_of_value / risk if risk > 0 else 1.0  # so that the objective is of size one
         self.scaled = replace(
             scaled,
@@ -182,17 +180,17 @@ class Ratio:
             unit_of_value=scaled.unit_of_value / times,
         )
 
-        def see(x):
-            watch(x[:n] / max(x[-1], 1e-300))
+        def report(x):
+            callback(x[:n] / max(x[-1], 1e-300))
 
-        self.program, self.solution, _ = solve_scaled(self.risk, self.scaled, start, self.risk.value_at, see)
+        self.solution = self.task.measure.solve(self.scaled, start, self.risk.value, report)
         if self.solution is None:
             return self.start
         x = self.solution.x
-        w = self.feasible(x[:n] / max(x[-1], 1e-300))
+        w = self.last_feasible(x[:n] / max(x[-1], 1e-300))
         if self._net_return(w) > 0 and self.value_at(w) == np.inf:
             raise _no_maximum("a portfolio has no risk")
-        if np.isinf(limits.implied()).any() and np.abs(w).max() > LARGEST * (limits.size() or 1.0):
+        if np.isinf(feasible.implied_bounds()).any() and np.abs(w).max() > LARGEST * (feasible.size() or 1.0):
             raise _no_maximum("ever larger weights are better")
         return w
 
@@ -204,8 +202,8 @@ class Ratio:
         """
         if self.solution is None:
             return w, np.inf, False
-        scaled, mean, ratio = self.scaled, self.problem._mean, -self.value_at(w)
-        constant, c = scaled.risk_bound(self.program, self.solution)
+        scaled, mean, ratio = self.scaled, self.task.mean, -self.value_at(w)
+        constant, c = scaled.risk_bound(self.solution)
         c, x, n = c * scaled.unit_of_value / scaled.size, self.solution.x, len(w)
         n_levels = len(x) - self.cone.n_variables
         # multipliers are exact only up to the tolerance, by which a level may be better at other weights
@@ -217,14 +215,14 @@ class Ratio:
             c = c / (2 * np.sqrt(max(-constant * scaled.unit_of_value, 1e-300)))
         if not 0 < ratio < np.inf:
             raise _no_maximum("a portfolio has no risk")
-        low, high = bounds_around(self.limits, w, AROUND * np.abs(w).max())
+        low, high = bounds_around(self.feasible, w, AROUND * np.abs(w).max())
         nu, best, left = 1 / ratio, w, 0.0
         for _ in range(ROUNDS):
-            s, left = lowest(self.limits, c - nu * mean, low, high, nu)
+            s, left = minimise_linear(self.feasible, c - nu * mean, low, high, nu)
             left -= rounding
             if not np.isfinite(s).all():
                 return w, np.inf, False
-            s = self.feasible(s)
+            s = self.last_feasible(s)
             earned, value = self._net_return(s), self.value_at(s)
             if earned > 0 and value == np.inf:
                 raise _no_maximum("a portfolio has no risk")
