@@ -55,6 +55,20 @@ class Solution:
     at_vertex: bool = False  # whether it is a vertex of a linear program, where weights at bounds are exactly there
 
 
+def product(rows, x):
+    """rows @ x, for coefficients of the first variables, or for the indices of single variables."""
+    return x[rows] if rows.ndim == 1 else rows @ x[: rows.shape[1]]
+
+
+def transposed(rows, v, n):
+    """rows.T @ v, of shape (n,)."""
+    if rows.ndim == 1:
+        return np.bincount(rows, v, n)
+    out = np.zeros(n)
+    out[: rows.shape[1]] = v @ rows
+    return out
+
+
 @dataclass
 class Hinges:
     """The function sum_k cost_k max(a_k, 0) + quadratic_k max(a_k, 0)^2 with a = rows @ x + shift and costs >= 0."""
@@ -66,17 +80,7 @@ class Hinges:
 
     def at(self, x):
         """The arguments a of the hinges at x."""
-        return self.along(x) + self.shift
-
-    def along(self, dx):
-        """The change of a for the step dx."""
-        return dx[self.rows] if self.rows.ndim == 1 else self.rows @ dx[: self.rows.shape[1]]
-
-    def transposed(self, v, n):
-        """rows.T @ v, of shape (n,)."""
-        if self.rows.ndim == 1:
-            return np.bincount(self.rows, v, n)
-        return np.pad(v @ self.rows, (0, n - self.rows.shape[1]))
+        return product(self.rows, x) + self.shift
 
     def bound(self, slope, n):
         """A linear lower bound of the hinges from slopes >= 0: its constant, and its coefficients of shape (n,)."""
@@ -84,7 +88,7 @@ class Hinges:
         slope = np.where((over > 0) & (self.quadratic == 0), self.cost, slope)
         over = np.where(self.quadratic > 0, over, 0)
         constant = slope @ self.shift - (over**2 / np.maximum(4 * self.quadratic, 1e-300)).sum()
-        return constant, self.transposed(slope, n)
+        return constant, transposed(self.rows, slope, n)
 
     def add_square(self, H, weight):
         """Add rows.T @ diag(weight) @ rows to H."""
@@ -100,21 +104,17 @@ class Side:
 
     def __init__(self, name, of, rows, sign, bound, x, slope):
         self.name, self.of, self.rows, self.sign, self.bound = name, of, rows, sign, bound
-        room = bound - sign * self._product(x)
+        room = bound - sign * product(rows, x)
         slack = np.maximum(room, np.maximum(1e-2 * np.abs(bound), 1e-2))
         self.primal, self.dual = [slack], [slope / np.maximum(slack, 1.0)]  # distant bounds must not matter at first
 
-    def _product(self, x):
-        return x[self.rows] if self.rows.ndim == 1 else self.rows @ x
-
     def transposed(self, v, n):
         """The gradient of v @ (sign * rows @ x)."""
-        v = self.sign * v
-        return np.bincount(self.rows, v, n) if self.rows.ndim == 1 else v @ self.rows
+        return transposed(self.rows, self.sign * v, n)
 
     def residual(self, x):
         """The residual of the equations that define the slacks."""
-        return self.sign * self._product(x) + self.primal[0] - self.bound
+        return self.sign * product(self.rows, x) + self.primal[0] - self.bound
 
     def add(self, K):
         """Add the inequalities' term to the Newton matrix."""
@@ -135,7 +135,7 @@ class Side:
     def step(self, dx, rest):
         """The steps of slacks and of multipliers that correspond to the step of x."""
         (slack,), (dual,), (comp, miss) = self.primal, self.dual, rest
-        ds = -miss - self.sign * self._product(dx)
+        ds = -miss - self.sign * product(self.rows, dx)
         return [ds], [-(comp + dual * ds) / slack]
 
 
@@ -191,7 +191,7 @@ class HingeState:
         return float(error / max(slope.max(initial=0.0), 1e-300))
 
     def transposed(self, v, n):
-        return self.hinge.transposed(v, n)
+        return transposed(self.hinge.rows, v, n)
 
     def residual(self, x):
         s, z = self.primal
@@ -220,11 +220,11 @@ class HingeState:
         c = -of_z + const_up + const_down
         # dup = const_up - d1 dz + d1 da
         r = const_up - d1 * c / (d1 + d2)
-        return self.hinge.transposed(-r, len(x)), (d1, d2, c, const_up, const_down, miss)
+        return self.transposed(-r, len(x)), (d1, d2, c, const_up, const_down, miss)
 
     def step(self, dx, rest):
         d1, d2, c, const_up, const_down, miss = rest
-        da = self.hinge.along(dx)
+        da = product(self.hinge.rows, dx)
         dz = (c + d1 * da) / (d1 + d2)
         dup = const_up - d1 * dz + d1 * da
         ddown = const_down - self.dual[1] / self.primal[1] * dz

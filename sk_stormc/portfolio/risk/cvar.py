@@ -119,17 +119,12 @@ class CVaRMoments(Moments):
     pull: float  # sum p_i (q_i - k_i z_i), the coefficient of the linear term in -s
     of_rows: np.ndarray  # sum p_i (q_i - k_i z_i) r_i, the coefficients of the linear term in -w
     constant: float  # the constant terms of the parabolas
-    far = 0.75
+    shift, far = -1.0, 0.75
 
     @property
     def measure(self):
         """CVaR with its confidence."""
         return CVaR(1 - self.tail)
-
-    @property
-    def earned(self):
-        """Minus the change of the objective when 1 is added to the portfolio's return in all periods."""
-        return self.return_weight + self.risk_weight
 
     @classmethod
     def none(cls, task):
