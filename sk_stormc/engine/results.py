@@ -16,7 +16,6 @@ __all__ = [
     "MethodState",
     "Record",
     "Recorded",
-    "Records",
     "Report",
     "RunState",
     "SolverResult",
@@ -298,51 +297,6 @@ class Record:
     x: np.ndarray
     snapshot: Callable | None = field(default=None, repr=False, compare=False)
     n_left: Callable | None = field(default=None, repr=False, compare=False)
-
-
-class Records:
-    """Records of Phi at some points of a run, at regular intervals of IFO.
-
-    Parameters
-    ----------
-    loop : Loop
-    oracle : Oracle
-    record_every : int
-        IFO between two records.
-    on_record : callable or None
-    verbose : int
-    """
-
-    def __init__(self, loop, oracle, record_every, on_record, verbose):
-        self.loop, self.oracle, self.every, self.on_record = loop, oracle, record_every, on_record
-        self._pending = None  # a record for which the callback has not been called
-        self._report = Report(loop.pass_ifo) if verbose else None
-
-    def add(self, x):
-        """Record Phi(x) at the current iteration. Return NON_FINITE if it is not finite."""
-        loop, run, ifo, fun = self.loop, self.loop.run, self.oracle.ifo, self.oracle.reported(x)
-        t = run.t
-        run.records.append((t, ifo, fun))
-        run.next_record = (ifo // self.every + 1) * self.every
-        if fun < run.best_fun and (loop.policy.comparable or not t):
-            run.best_x, run.best_fun = x, fun
-        if self._report is not None:
-            self._report.line(t, ifo, fun, loop.rule.residual())
-        if not math.isfinite(fun):
-            return StopReason.NON_FINITE
-        if self.on_record is not None:
-            self._pending = Record(t, ifo, fun, x.copy(), loop.snapshot, loop.n_left)
-        return None
-
-    def notify(self):
-        """Call the callback with a new record. Return a reason to stop, or None."""
-        if self._pending is None:
-            return None
-        record, self._pending = self._pending, None
-        try:
-            return StopReason.CALLBACK if self.on_record(record) else None
-        except KeyboardInterrupt:
-            return StopReason.INTERRUPTED
 
 
 class Report:

@@ -3,9 +3,8 @@
 import math
 from dataclasses import dataclass, replace
 
-from sk_stormc.engine import advance, at, start
-from sk_stormc.engine.estimates import advance_outer, guard
-from sk_stormc.engine.steps import Direction, direction
+from sk_stormc.engine import Estimate, advance, at, guard, start
+from sk_stormc.engine.steps import Direction, step_direction
 from sk_stormc.solvers.anchored import Anchor, balance, combine, distance, enlarge, exact_jacobian, first_batches
 from sk_stormc.solvers.storm import STORMCompositional, StormState
 from sk_stormc.utils.types import Auto, Schedule, Size
@@ -26,7 +25,7 @@ class AnchoredState(StormState):
 
     anchored = True
     anchors: list[Anchor] | None = None  # the good anchors since the last failure, newest last
-    way: Direction | None = None  # direction of the step from x
+    direction: Direction | None = None  # direction of the step from x
     own_rate: bool = True  # whether the learning rate is automatic, so that the rule may halve it
     own_size: bool = True  # whether the batch size is automatic, so that the rule may enlarge it
     since_anchor: int = 0  # iterations since the last anchor
@@ -150,20 +149,20 @@ class AutomaticSTORM(STORMCompositional):
             size, L = first_batches(oracle, x, size)
         rule = self.step_rule(oracle, x, size, self.factor(oracle, size), L=L)
         now = start(oracle, x, oracle.all_like(size))
-        way = direction(problem, oracle.metric.at(x, 0), x, now.F, at(rule.learning_rate, 0))
+        direction = step_direction(problem, oracle.metric.at(x, 0), x, now.F, at(rule.learning_rate, 0))
         follows = problem.n_outer > 1 and exact_jacobian(oracle, x, now.u, size) is not None
         return AnchoredState(
             x,
             rule=rule,
             now=now,
             batch_size=size,
-            anchors=[Anchor(now, way, oracle.value(x, now.u))],
-            way=way,
+            anchors=[Anchor(now, direction, oracle.value(x, now.u))],
+            direction=direction,
             own_rate=own_rate,
             own_size=own_size,
             refresh=oracle.is_full(size),
             origin=(x, now.u) if follows else None,
-            residual=way.length,
+            residual=direction.length,
         )
 
     def factor(self, oracle, size):
@@ -180,19 +179,19 @@ class AutomaticSTORM(STORMCompositional):
             s.combined = len(s.anchors) > 1 and problem.jacobian_kind != "operator" and oracle.metric.stays
             if s.combined:
                 s.now = combine(s.anchors, problem)
-                s.way = direction(problem, metric, s.now.x, s.now.F, eta)
+                s.direction = step_direction(problem, metric, s.now.x, s.now.F, eta)
         x, F = s.now.x, s.now.F
         if not s.stay:
-            x = rule.next_point(problem, metric, x, s.way, eta, s.t)
+            x = rule.next_point(problem, metric, x, s.direction, eta, s.t)
         s.now = self._estimate(oracle, s, x)
-        s.way = direction(problem, metric, x, s.now.F, eta)
+        s.direction = step_direction(problem, metric, x, s.now.F, eta)
         if s.refresh:
-            self._judge(oracle, s, error=distance(s.way, direction(problem, metric, x, F, eta)))
+            self._judge(oracle, s, error=distance(s.direction, step_direction(problem, metric, x, F, eta)))
         else:
             s.since_anchor += 1
             spent = s.since_anchor * self._price(oracle, s, False) / self._price(oracle, s, True)
-            s.stay = not s.way.length < LARGE * s.residual  # make no step along such a large F
-            s.refresh = s.stay or spent >= (SHORT_STRETCH if s.way.length <= SMALL * s.residual else STRETCH)
+            s.stay = not s.direction.length < LARGE * s.residual  # make no step along such a large F
+            s.refresh = s.stay or spent >= (SHORT_STRETCH if s.direction.length <= SMALL * s.residual else STRETCH)
         s.x = s.now.x
 
     def _estimate(self, oracle, s, x):
@@ -200,13 +199,16 @@ class AutomaticSTORM(STORMCompositional):
         size = oracle.all_like(s.batch_size) if s.refresh else s.batch_size
         if s.origin is not None:
             x_0, u_0 = s.origin
-            u = guard(oracle, oracle.follow(x, x_0, u_0), None)
-            return advance_outer(oracle, s.now, x, u, None, None, 0, size[2])
+            u, batch = guard(oracle, oracle.follow(x, x_0, u_0), None), oracle.draw("outer", size[2])
+            if batch.full:
+                return Estimate(x, u, None, oracle.gradient(x, u, None, batch))
+            before, F = oracle.gradient_pair((s.now.x, s.now.u, None), (x, u, None), batch)
+            return Estimate(x, u, None, s.now.F - before + F)
         return start(oracle, x, size) if s.refresh else advance(oracle, s.now, x, (0, 0, 0), size)
 
     def _judge(self, oracle, s, error):
         """Keep a good anchor. Otherwise return to the best one. ``error`` is the error of the estimate of F."""
-        length, anchor = s.way.length, Anchor(s.now, s.way, oracle.value(s.now.x, s.now.u))
+        length, anchor = s.direction.length, Anchor(s.now, s.direction, oracle.value(s.now.x, s.now.u))
         best = s.anchors[-1].value
         # if two values of Phi are equal up to rounding, compare |F|; a combination may lead back to its anchor
         equal = abs(anchor.value - best) <= ROUNDING * abs(best)
@@ -221,7 +223,7 @@ class AutomaticSTORM(STORMCompositional):
                 self._shorten(oracle, s)
             s.now = s.anchors[-1].estimate
             eta, metric = at(s.rule.learning_rate, s.t), oracle.metric.at(s.now.x, s.t)
-            s.way = direction(oracle.problem, metric, s.now.x, s.now.F, eta)
+            s.direction = step_direction(oracle.problem, metric, s.now.x, s.now.F, eta)
         s.since_anchor, s.stay, s.refresh = 0, False, oracle.is_full(s.batch_size)
 
     def _shorten(self, oracle, s):

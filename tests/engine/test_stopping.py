@@ -13,7 +13,7 @@ from sk_stormc import SCGD, STORMCompositional, minimize
 from sk_stormc.core.metrics import as_metric
 from sk_stormc.datasets import make_gaussian_returns
 from sk_stormc.engine import ALL, CompositionalSolver, MethodState, Oracle, StepRule, advance, start
-from sk_stormc.engine.steps import direction
+from sk_stormc.engine.steps import step_direction
 from sk_stormc.penalties import Box, Simplex
 from sk_stormc.problems import PortfolioProblem, StreamingProblem
 from sk_stormc.solvers import get_solver
@@ -46,7 +46,7 @@ def exact_length(problem, solver, state, x):
     metric = as_metric(problem.metric, problem.n_variables).at(x, state.t)
     eta = state.rule.learning_rate
     eta = eta(state.t) if callable(eta) else eta
-    return direction(problem, metric, x, problem.gradient(x), eta).length
+    return step_direction(problem, metric, x, problem.gradient(x), eta).length
 
 
 @pytest.mark.parametrize("name", METHODS)
