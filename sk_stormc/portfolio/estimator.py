@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from sk_stormc.engine import CompositionalSolver
 from sk_stormc.fitting.estimator import CompositionalEstimator, only_if
 from sk_stormc.fitting.runs import Fit, with_fit
-from sk_stormc.portfolio.constraints import penalty_of, say_what_limits
+from sk_stormc.portfolio.constraints import penalty_of, warn_of_no_constraint
 from sk_stormc.portfolio.labels import series_of
 from sk_stormc.portfolio.metrics import has_failed
 from sk_stormc.portfolio.returns import check_ascending, check_returns, faded, warn_of_prices, with_benchmark
@@ -281,7 +281,7 @@ class CompositionalPortfolio(CompositionalEstimator):
         fit.end()
         conclude(self, method, problem, result)
         if penalty is None and self.max_risk is None:
-            say_what_limits(self.weights_)
+            warn_of_no_constraint()
         return self
 
     @only_if(streams_returns)
