@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from sklearn.base import clone
 
+from sk_stormc.compare.measured_runs import MeasuredRuns
 from sk_stormc.compare.table import ComparedRun, SolverComparison
-from sk_stormc.compare.watch import Watch
 from sk_stormc.core.problem import CompositionalProblem
 from sk_stormc.engine import CompositionalSolver, StopReason
 from sk_stormc.fitting.estimator import CompositionalEstimator
@@ -171,20 +171,20 @@ def _runner(target, X, y, fit_params, gradient):
         raise ValueError(f"problem_or_estimator must be a problem or an estimator of this package, got {got}")
 
     def run_one(label, solver, seed):
-        watch = Watch(keep_points=gradient)
+        measured = MeasuredRuns(keep_points=gradient)
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             try:
-                curves = once(target, solver, seed, X, y, fit_params, watch)
+                curves = once(target, solver, seed, X, y, fit_params, measured)
             except ValueError as error:
                 raise ValueError(f"solver {label!r}: {error}") from error
-        ifo, seconds = np.asarray(curves["ifo"]), watch.seconds_at(curves["ifo"])
+        ifo, seconds = np.asarray(curves["ifo"]), measured.seconds_at(curves["ifo"])
         return ComparedRun(
             label=label,
             seed=seed,
             seconds=seconds,
-            gradient_norm=watch.gradient_norms_at(ifo) if gradient else None,
-            pass_ifo=watch.pass_ifo or int(ifo[-1]),
+            gradient_norm=measured.gradient_norms_at(ifo) if gradient else None,
+            pass_ifo=measured.pass_ifo or int(ifo[-1]),
             warnings=tuple(str(w.message) for w in caught),
             **curves,
         )
@@ -192,23 +192,23 @@ def _runner(target, X, y, fit_params, gradient):
     return run_one
 
 
-def _minimized(problem, solver, seed, X, y, params, watch):
-    result = minimize(problem, watch.follow(solver), random_state=seed, **params)
+def _minimized(problem, solver, seed, X, y, params, measured):
+    result = minimize(problem, measured.instrument(solver), random_state=seed, **params)
     if result.stop_reason == StopReason.INTERRUPTED:
         raise KeyboardInterrupt
     names = ("loss_curve", "ifo", "record_iterations", "n_evaluations", "n_iter", "stop_reason")
     return {name: result[name] for name in names} | {"objective_label": "objective"}
 
 
-def _fitted(estimator, solver, seed, X, y, params, watch):
-    model = clone(estimator).set_params(solver=solver if isinstance(solver, str) else watch.follow(solver))
+def _fitted(estimator, solver, seed, X, y, params, measured):
+    model = clone(estimator).set_params(solver=solver if isinstance(solver, str) else measured.instrument(solver))
     if "random_state" in model.get_params(deep=False):
         model.set_params(random_state=seed)
-    with watch.timing():
+    with measured.timing():
         model.fit(X, y, **params)
     fitted = {name: vars(model)[f"{name}_"] for name in ("loss_curve", "ifo", "n_evaluations", "n_iter", "stop_reason")}
     iterations = model.recorded()["iterations"]
-    fitted["record_iterations"] = watch.iterations_at(model.ifo_) if iterations is None else iterations
+    fitted["record_iterations"] = measured.iterations_at(model.ifo_) if iterations is None else iterations
     return fitted | {"objective_label": model.objective_label}
 
 

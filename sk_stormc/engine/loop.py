@@ -20,7 +20,7 @@ from sk_stormc.utils.words import check_unchanged, in_words
 __all__ = ["Loop", "run"]
 
 UNBOUNDED_ITERATIONS = 100  # the default budget with full batches if the objective is known to be unbounded below
-FREE = ("max_iter", "max_ifo", "tol", "verbose")  # parameters that may change when a run continues
+MAY_CHANGE = ("max_iter", "max_ifo", "tol", "verbose")  # parameters that may change when a run continues
 KEEP_EVERY = 6000  # IFO after which a stream gets the state of its run, and may drop earlier rows
 RESTARTS = 3  # how often a run on a stream restarts with shorter steps
 SHORTER = 0.25  # factor of the learning rate at each restart
@@ -36,7 +36,7 @@ def run(solver, problem, x0, random_state, state, record_every, on_record, verbo
             x = _start_point(problem, oracle, x0)
             run = RunState(type(solver).__name__, problem.description(), MethodState(x), best_x=x, start=x)
             parameters = solver.get_params(deep=False).items()
-            run.parameters = {name: in_words(value) for name, value in parameters if name not in FREE}
+            run.parameters = {name: in_words(value) for name, value in parameters if name not in MAY_CHANGE}
             run.random_state = int(random_state) if is_integer(random_state) else None
             run.stopping.first = first_residual
         else:
@@ -51,13 +51,13 @@ def run(solver, problem, x0, random_state, state, record_every, on_record, verbo
         elif run.overflowed:
             loop.reason = StopReason.NON_FINITE
         if loop.stream is not None:
-            loop.stream.keep(loop)
+            loop.stream.store(loop)
         with _ending_by_ctrl_c(loop):
             try:
                 _iterate(solver, oracle, loop)
             finally:
                 if loop.stream is not None and loop.reason is not None:  # also if Ctrl-C comes before the result
-                    loop.stream.leave(oracle, run)
+                    loop.stream.store_last(oracle, run)
         result = _result(solver, oracle, loop)
         loop.rule = None  # break a reference cycle, which would keep a stream's rows
         warn_of_the_end(solver, oracle, result, loop.stream is None, loop.unlimited)
@@ -130,7 +130,7 @@ def _check_state(solver, problem, state, x0, random_state):
     if state.problem != problem.description():
         raise ValueError(f"state must come from a run on {problem.description()}, got one on {state.problem}")
     for name, value in solver.get_params(deep=False).items():
-        if name not in FREE:
+        if name not in MAY_CHANGE:
             before, purpose = state.parameters.get(name, "nothing"), "a run that continues"
             check_unchanged(name, before, in_words(value), purpose, "other parameters need a new run")
     if random_state is not None and not (is_integer(random_state) and random_state == state.random_state):
@@ -197,8 +197,8 @@ class Loop:
     def after_iteration(self):
         """Record, measure and count, and set ``reason`` if the run should end."""
         s, run = self.run.state, self.run
-        if s.t > run.last_checked:  # otherwise a run continues, whose last iteration was processed before
-            run.last_checked = s.t
+        if s.t > run.last_processed:  # otherwise a run continues, whose last iteration was processed before
+            run.last_processed = s.t
             self._measure_and_record(s)
         if self.reason is None and self.solver.tol and self.rule.converged(s):
             self.reason = StopReason.CONVERGED
@@ -211,7 +211,7 @@ class Loop:
             if s.t == UNBOUNDED_ITERATIONS and math.isinf(self.max_ifo) and problem.advice.unbounded_below(problem):
                 self.max_iter = UNBOUNDED_ITERATIONS
         if self.reason is None:
-            if s.t + run.t_before >= self.max_iter:
+            if s.t + run.t_before_restart >= self.max_iter:
                 self.reason = StopReason.MAX_ITER
             elif self.max_ifo < math.inf or self.stream is not None:
                 self.reserve(self.solver.cost(self.oracle, s))
@@ -239,7 +239,7 @@ class Loop:
             if due and self.stream.has_diverged(self.oracle, run, s.x):
                 self.reason = StopReason.DIVERGED
             else:
-                self.stream.keep(self)
+                self.stream.store(self)
         if due:
             self.notify()
 
@@ -314,8 +314,8 @@ class StreamPolicy:
             oracle.restore(before)
             loop.reason = StopReason.EXHAUSTED
             return run.state
-        if run.times and state.rule is not None:
-            factor, rate = SHORTER**run.times, state.rule.learning_rate
+        if run.n_restarts and state.rule is not None:
+            factor, rate = SHORTER**run.n_restarts, state.rule.learning_rate
             shorter = Shortened(rate, factor) if callable(rate) else rate * factor
             state.rule = replace(state.rule, learning_rate=shorter)
         return state
@@ -332,14 +332,14 @@ class StreamPolicy:
         """Restart from the best point with shorter steps, unless the user has set the learning rate."""
         automatic = solver.auto("learning_rate", oracle.problem, None) is None
         failed = reason in (StopReason.NON_FINITE, StopReason.DIVERGED)
-        if not (failed and automatic and run.times < RESTARTS):
+        if not (failed and automatic and run.n_restarts < RESTARTS):
             return False
-        run.times, run.t_before = run.times + 1, run.t
+        run.n_restarts, run.t_before_restart = run.n_restarts + 1, run.t
         run.state = MethodState(run.best_x)
-        run.last_checked, run.first_length, run.milestones = -1, 0.0, (None, None)
+        run.last_processed, run.first_length, run.milestones = -1, 0.0, (None, None)
         return True
 
-    def keep(self, loop):
+    def store(self, loop):
         """Store the state by IFO, because rows are kept as long as the state."""
         oracle = loop.oracle
         if oracle.ifo - self.stored_at >= KEEP_EVERY:
@@ -347,7 +347,7 @@ class StreamPolicy:
             oracle.hold()
             self.stored_at = oracle.ifo
 
-    def leave(self, oracle, run):
+    def store_last(self, oracle, run):
         """Store the last state, even if an exception has ended the run."""
         run.oracle = oracle.snapshot(last=True)
         oracle.hold()

@@ -116,21 +116,21 @@ class RunState:
     best_fun: float = math.inf
     milestones: tuple[np.ndarray | None, np.ndarray | None] = (None, None)  # x_t at the last two powers of two
     next_record: float = 0
-    last_checked: int = -1  # the last iteration that the loop has processed
+    last_processed: int = -1  # the last iteration that the loop has processed
     first_length: float = 0.0  # the first residual that is not 0, the scale for overflow
     stopping: Stopping = field(default_factory=Stopping)  # state of the stopping rule
     overflowed: bool = False  # the run cannot continue
     start: np.ndarray | None = None  # x_0
     best_gain: float = 0.0  # on a stream: Phi at x_0 minus that at best_x, over the same rows
-    times: int = 0  # how often a run on a stream has restarted with shorter steps
-    t_before: int = 0  # iterations before the last restart
+    n_restarts: int = 0  # how often a run on a stream has restarted with shorter steps
+    t_before_restart: int = 0  # iterations before the last restart
     parameters: dict[str, str] = field(default_factory=dict)  # of the solver, without its budgets, by `in_words`
     random_state: int | None = None  # the seed, if the user gave an integer
 
     @property
     def t(self):
         """Number of iterations."""
-        return self.t_before + self.state.t
+        return self.t_before_restart + self.state.t
 
     @property
     def first_residual(self):

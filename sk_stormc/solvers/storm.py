@@ -211,7 +211,7 @@ class STORMCompositional(CompositionalSolver):
     def step(self, oracle, s):
         """Steps 5 to 12."""
         x = self.move(oracle, s, s.now.F)  # steps 5 and 6
-        if self._refreshes(s):
+        if self._anchor_is_next(s):
             s.now = start(oracle, x, oracle.all_like(s.batch_size))
         else:
             a = tuple(at(a, s.t + 1) for a in s.momentum) if s.scheduled else s.momentum
@@ -220,13 +220,13 @@ class STORMCompositional(CompositionalSolver):
         if self.output == "random" and oracle.rng.random() * (s.t + 1) < 1:  # step 12
             s.x_hat = x
 
-    def _refreshes(self, s):
+    def _anchor_is_next(self, s):
         """Whether the next iteration ends in an anchor."""
         return self.anchor is not None and (s.t + 1) % self.anchor == 0
 
     def cost(self, oracle, s):
         """IFO of the next `step`."""
-        return oracle.cost(oracle.all_like(s.batch_size) if self._refreshes(s) else s.batch_size)
+        return oracle.cost(oracle.all_like(s.batch_size) if self._anchor_is_next(s) else s.batch_size)
 
     def finish(self, oracle, s):
         """Step 12: x_T, or the x-hat drawn from x_1, ..., x_T."""

@@ -15,7 +15,7 @@ from sk_stormc.engine import ALL, Estimate, Oracle, start
 from sk_stormc.engine.steps import Direction, step_direction
 from sk_stormc.penalties import Box, Simplex
 from sk_stormc.problems import PortfolioProblem
-from sk_stormc.solvers.anchored import Anchor, combine
+from sk_stormc.solvers.anchors import Anchor, combine
 
 
 def portfolio(n=3000, d=10, **kwargs):
@@ -34,7 +34,7 @@ def test_parameters_that_are_given_do_not_change(given):
     """Otherwise every kind is sampled if one is."""
     _, _, s = begin(rank_digits(), **given)
     assert s.batch_size == ((16, 16, None) if given.get("batch_size") == (16, 16, None) else (16, 16, 16))
-    assert s.own_size == ("batch_size" not in given) and s.own_rate == ("learning_rate" not in given)
+    assert s.automatic_size == ("batch_size" not in given) and s.automatic_rate == ("learning_rate" not in given)
 
 
 def test_batches_grow_where_few_components_dominate():
@@ -60,10 +60,10 @@ def test_default_budgets_of_full_and_of_sampled_batches(n, budget):
 def test_a_stretch_costs_half_an_anchor_or_a_quarter_if_the_gradient_is_a_tenth(make):
     problem = make()
     oracle, solver, s = begin(problem)
-    anchor, first, ifo, n_stretches = solver._price(oracle, s, True), s.residual, oracle.ifo, 0
+    anchor, first, ifo, n_stretches = solver._cost(oracle, s, True), s.residual, oracle.ifo, 0
     due, values = False, [s.best.value]
     while n_stretches < 12:
-        assert solver.cost(oracle, s) == (anchor if due else solver._price(oracle, s, False))
+        assert solver.cost(oracle, s) == (anchor if due else solver._cost(oracle, s, False))
         before = oracle.ifo
         solver.step(oracle, s)
         s.t += 1
@@ -103,10 +103,10 @@ def test_phi_decides_on_an_anchor_and_within_its_rounding_the_gradient(monkeypat
     oracle, solver, s = begin(portfolio(1100, 3), np.full(3, 0.1))
     s.anchors = [replace(s.anchors[0]) for _ in range(3)]
     before, rate = s.anchors[-1], s.rule.learning_rate
-    s.combined, s.now, s.refresh = combined, copy.copy(s.now), True
+    s.combined, s.now, s.anchor_next = combined, copy.copy(s.now), True
     s.direction = replace(s.direction, length=length * s.residual)
     monkeypatch.setattr(oracle, "value", lambda x, u: before.value + above * abs(before.value))
-    solver._judge(oracle, s, error=0.0)
+    solver._keep_or_discard(oracle, s, error=0.0)
     assert s.anchors[-1].estimate is s.now
     assert len(s.anchors) == (4 if good else 1) and (s.anchors[-1] is before) != good
     assert s.rule.learning_rate == (rate if good or combined else rate / 2)
@@ -119,14 +119,14 @@ def test_failures_halve_the_learning_rate_and_enlarge_batches_in_turn():
     found = []
     for _ in range(9):
         s.now, s.combined = start(oracle, best.estimate.x + 0.1 * best.estimate.F, ALL), False  # uphill
-        solver._judge(oracle, s, error=0.0)
+        solver._keep_or_discard(oracle, s, error=0.0)
         found.append((s.rule.learning_rate / rate, s.batch_size[2]))
         assert s.anchors == [best] and s.now is best.estimate and s.since_anchor == 0
     halved = [2.0 ** -(k // 2 + 1) for k in range(9)]
     sizes = [size * 4 ** ((k + 1) // 2) for k in range(9)]
     sizes = [b if b < problem.n_outer else None for b in sizes]
     assert found == list(zip(halved, sizes, strict=True))
-    assert s.refresh == (s.batch_size[2] is None)
+    assert s.anchor_next == (s.batch_size[2] is None)
 
 
 @pytest.mark.parametrize(("factor", "kept"), [(0.45, 3), (0.55, 1)])
@@ -139,7 +139,7 @@ def test_anchors_are_discarded_after_a_combination_that_predicted_badly(factor, 
     x = s.anchors[-1].estimate.x - 0.1 * s.rule.learning_rate * s.anchors[-1].estimate.F  # downhill
     s.now = start(oracle, x, ALL)
     s.direction = replace(s.direction, length=0.9 * s.residual)
-    solver._judge(oracle, s, error=factor * s.residual)
+    solver._keep_or_discard(oracle, s, error=factor * s.residual)
     assert s.anchors[-1].estimate is s.now and len(s.anchors) == kept
 
 

@@ -5,10 +5,10 @@ from contextlib import contextmanager
 
 import numpy as np
 
-__all__ = ["Watch"]
+__all__ = ["MeasuredRuns"]
 
 
-class Watch:
+class MeasuredRuns:
     """Stores the time, the IFO and the points of successive runs of one solver.
 
     Seconds are measured within the solver's ``solve``, and include the objectives at the records. An estimator may make
@@ -33,16 +33,16 @@ class Watch:
         self._seconds = 0.0
         self._fit_seconds = 0.0  # seconds of a fit
 
-    def follow(self, solver):
+    def instrument(self, solver):
         """A solver with the same parameters, whose runs and those of its clones are recorded."""
-        watch = self
+        runs = self
 
-        class Watched(type(solver)):
+        class Measured(type(solver)):
             def solve(self, problem, *args, on_record=None, **kwargs):
-                return watch._solve(super().solve, problem, args, on_record, kwargs)
+                return runs._solve(super().solve, problem, args, on_record, kwargs)
 
-        Watched.__name__, Watched.__qualname__ = type(solver).__name__, type(solver).__qualname__
-        return Watched(**solver.get_params(deep=False))
+        Measured.__name__, Measured.__qualname__ = type(solver).__name__, type(solver).__qualname__
+        return Measured(**solver.get_params(deep=False))
 
     @contextmanager
     def timing(self):
