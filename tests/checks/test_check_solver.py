@@ -205,7 +205,7 @@ class MovesAfterwards(Recursive):
         (ChangesItsParameters, None, "changes the solver's parameters"),
         (CostsMoreThanItSays, None, "step must draw the 31 IFO that .* announces, got 32"),
         (GoesBeyondTheBudget, None, "must be used and not exceeded"),
-        (AsksNobody, None, "every iteration must be offered"),
+        (AsksNobody, None, "iterate must call loop.after_iteration in every iteration"),
         (LeavesTheBox, BOXED, "must be in the penalty's domain"),
         (EndsByItself, None, "must not end as 'converged' at 1 of its first gradient"),
         (IsWide, SINGLE, "the state must keep the float32 of x, got float64"),

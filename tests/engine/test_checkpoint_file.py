@@ -41,7 +41,7 @@ def content(tmp_path_factory):
 def sealed(path, node, **header):
     """Write a file with a tree that was made by hand, and with the digest that belongs to it."""
     content = checkpoint_file.io.BytesIO()
-    text = json.dumps({"format": 4, "version": "0.4.0", "value": node} | header).encode()
+    text = json.dumps({"format": checkpoint_file.FORMAT, "version": "0.5.0", "value": node} | header).encode()
     np.savez(content, header=np.frombuffer(text, np.uint8))
     path.write_bytes(content.getvalue() + checkpoint_file._digest(content.getvalue()))
 
