@@ -389,6 +389,7 @@ DATA = {
          "next_observations": NEXT},
         {"timeouts": "None", "next_observations": "None"},
     ),
+    "returns_from_moments": Case(datasets.returns_from_moments, {"mean": [0.1, 0.2, 0.1], "covariance": np.eye(3)}),
     "fetch_french_portfolios": Case(offline, {"download_if_missing": False}, {"data_home": "string"},
                                     fails=(OSError,)),
     "make_augmented_digits": Case(datasets.make_augmented_digits, {"n_samples": 10, "random_state": 0}, ANY_SEED),
