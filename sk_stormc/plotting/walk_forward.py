@@ -217,7 +217,7 @@ class WalkForwardDisplay:
         if not isinstance(self.returns, Mapping) or not self.returns:
             raise ValueError(f"returns must be a dict of the returns of each portfolio, got {short(self.returns)}")
         returns = {name: as_numbers(f"returns[{name!r}]", values) for name, values in self.returns.items()}
-        n = len(next(iter(returns.values())))
+        n = next(iter(returns.values())).size
         for name, values in returns.items():
             if values.shape != (n,) or not n or not np.isfinite(values).all():
                 raise ValueError(f"returns must be finite vectors of one length, got {short(values)} for {name!r}")

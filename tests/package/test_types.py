@@ -31,6 +31,9 @@ GOOD = {  # an expression and what a type checker says of it
     "ActionValueEstimator().fit(X, X[:, 0]).predict(X)": "ndarray",
     "minimize(PortfolioProblem(X), 'lbfgs').x": "ndarray",
     "compare_solvers(PortfolioProblem(X), ['storm-c', SCGD()])": "SolverComparison",
+    "walk_forward(CompositionalPortfolio(), X, window=20)": "WalkForwardResult",
+    "walk_forward({'a': CompositionalPortfolio()}, X, window=20)": "WalkForwardComparison",
+    "walk_forward(CompositionalPortfolio(), X).equal_weights": "None",
     "EmbeddingDisplay.from_estimator(SNEEmbedding().fit(X)).figure_": "Figure",
 }
 WRONG = (
@@ -40,11 +43,13 @@ WRONG = (
     "CompositionalPortfolio(risk_measure='var')",
     "BellmanValueEstimator(gamma='high')",
     "minimize(PortfolioProblem(X), 'storm')",
+    "walk_forward(CompositionalPortfolio(), X, unit='percents')",
 )
 HEAD = """\
 import numpy as np
 from sk_stormc import (
-    SCGD, ActionValueEstimator, BellmanValueEstimator, CompositionalPortfolio, SNEEmbedding, compare_solvers, minimize
+    SCGD, ActionValueEstimator, BellmanValueEstimator, CompositionalPortfolio, SNEEmbedding, compare_solvers, minimize,
+    walk_forward
 )
 from sk_stormc.plotting import EmbeddingDisplay
 from sk_stormc.problems import PortfolioProblem

@@ -115,9 +115,7 @@ class DatedPortfolio:
     def _by_column(self, previous):
         """``previous_weights`` of the estimator as an array."""
         n_assets = len(self.table.columns)
-        weights = as_numbers(
-            "previous_weights", aligned("previous_weights", previous, self.table.columns, n_assets)
-        )
+        weights = as_numbers("previous_weights", aligned("previous_weights", previous, self.table.columns, n_assets))
         if weights.shape != (n_assets,) or not np.isfinite(weights).all():
             raise ValueError(f"previous_weights must be {n_assets} finite numbers, got {weights}")
         return weights

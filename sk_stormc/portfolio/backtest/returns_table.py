@@ -91,11 +91,15 @@ class ReturnsTable:
 
     def by_label(self, found):
         """A dict by row with the labels of the rows, without empty values."""
-        return {self.rows[row]: value for row, value in found.items() if value}
+        return {self.label(row): value for row, value in found.items() if value}
+
+    def label(self, row):
+        """The label of a row, or its number in an array."""
+        return self.rows[row] if self.labelled else int(row)
 
     def row(self, row):
-        """The label of a row in a message."""
-        return as_text(self.rows[row]) if self.labelled else f"row {row}"
+        """A row in a message."""
+        return f"row {as_text(self.label(row))}"
 
     def by_row(self, values, rows, name=None):
         """Values for some rows as a Series, if the table is a DataFrame."""

@@ -28,7 +28,7 @@ from sk_stormc.utils.warnings import warn
 __all__ = ["walk_forward"]
 
 FIRST_WINDOW = 252  # rows of the first fit on all rows so far: a year of days
-SHOWN = 5  # assets that a warning lists
+SHOWN, LONGEST = 5, 500  # assets that a warning lists, and letters of an error that it repeats
 UNSETTLED = ConvergenceWarning.__name__
 
 
@@ -173,9 +173,10 @@ def walk_forward(
     >>> result = walk_forward(portfolio, returns, window=250, trading_cost=0.001)
     >>> print(result.returns.shape, result.weights_after.shape, result.costs[0].round(6))
     (150,) (8, 4) 0.001
-    >>> summary = result.summary()
-    >>> summary["portfolio"]["annual turnover"] > summary["1/N"]["annual turnover"]
+    >>> bool(result.returns[0] == result.gross_returns[0] - 0.001)
     True
+    >>> list(result.summary()["portfolio"])[:4]
+    ['annual return', 'annual deviation', 'Sharpe ratio', 'largest drawdown']
     """
     check_int("window", window, low=2, words=(None,))
     check_int("first_window", first_window, low=2, words=(None,))
@@ -196,7 +197,8 @@ def walk_forward(
     place = column_of(benchmark, table.columns, len(table.columns))
     dated = [DatedPortfolio(name, estimator, table, place, verbose) for name, estimator in estimators.items()]
 
-    followed = Parallel(n_jobs=n_jobs)(delayed(_follow)(schedule, one) for one in dated)
+    run = Parallel(n_jobs=n_jobs if len(dated) > 1 else 1)
+    followed = run(delayed(_follow)(schedule, one) for one in dated)
     left_out = {start: table.incomplete(begin, start) for begin, start, _ in schedule.fits()}
     shared = {"left_out": table.by_label(left_out), "periods_per_year": float(periods_per_year)}
     shared["benchmark_returns"] = None if compared is None else table.by_row(compared, slice(schedule.first, None))
@@ -298,7 +300,7 @@ def _result(name, account, errors, warnings, schedule, **shared):
         errors=table.by_label(errors),
         warnings=table.by_label(warnings),
         missing=table.by_label(missing),
-        lost_in=None if account.lost_in is None else table.rows[account.lost_in],
+        lost_in=None if account.lost_in is None else table.label(account.lost_in),
         dates=table.rows[held],
         trade_dates=table.rows[trades],
         **shared,
@@ -309,37 +311,44 @@ def _warn_of(result):
     """Warn of what went wrong in the walk of a portfolio."""
     n, name = len(result.trade_dates), result.name
     if result.errors:
-        date, text = next(iter(result.errors.items()))
+        row, text = next(iter(result.errors.items()))
         warn(
             f"{name}: {len(result.errors)} of {n} fits have failed, and the weights before them were kept. The first, "
-            f"for {as_text(date)}, said: {text}"
+            f"for row {as_text(row)}, said: {_cut(text)}"
         )
     if result.warnings:
-        date, texts = next(iter(result.warnings.items()))
+        row, texts = next(iter(result.warnings.items()))
         unsettled = any(text.startswith(UNSETTLED) for texts in result.warnings.values() for text in texts)
         warn(
-            f"{name}: {len(result.warnings)} of {n} fits have warned. The first, for {as_text(date)}, said: {texts[0]}",
+            f"{name}: {len(result.warnings)} of {n} fits have warned. The first, for row {as_text(row)}, said: "
+            f"{_cut(texts[0])}",
             ConvergenceWarning if unsettled else UserWarning,
         )
     if result.missing:
-        date, labels = next(iter(result.missing.items()))
+        row, labels = next(iter(result.missing.items()))
         warn(
             f"{name}: missing returns of assets that were held were taken as 0, after {len(result.missing)} of {n} "
-            f"trades, first after {as_text(date)} in {_some(labels)}"
+            f"trades, first after row {as_text(row)} in {_some(labels)}"
         )
     if result.lost_in is not None:
-        warn(f"{name}: everything was lost in {as_text(result.lost_in)}, and nothing was held after it")
+        warn(f"{name}: everything was lost in row {as_text(result.lost_in)}, and nothing was held after it")
 
 
 def _warn_of_left_out(result):
     """Warn of assets that were left out because of missing returns."""
     if result.left_out:
-        date, labels = next(iter(result.left_out.items()))
+        row, labels = next(iter(result.left_out.items()))
         warn(
-            f"assets with missing returns in a window have the weight 0 after it: this holds for "
-            f"{len(result.left_out)} of {len(result.trade_dates)} fits, first for {as_text(date)} and {_some(labels)}. "
-            "left_out of the result has all of them"
+            "assets with missing returns in a window have the weight 0 after it: this holds for "
+            f"{len(result.left_out)} of {len(result.trade_dates)} fits, first for row {as_text(row)} and "
+            f"{_some(labels)}. left_out of the result has all of them"
         )
+
+
+def _cut(text):
+    """The beginning of a text on one line."""
+    text = " ".join(text.split())
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]} ..."
 
 
 def _some(labels):

@@ -1,0 +1,648 @@
+"""`walk_forward` against loops that are written out, and what it tells of fits, units and missing returns."""
+
+import math
+import warnings
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+from sklearn.base import BaseEstimator
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.feature_selection import VarianceThreshold
+from sklearn.model_selection import GridSearchCV, TimeSeriesSplit
+from sklearn.pipeline import make_pipeline
+
+from sk_stormc import CompositionalPortfolio, sharpe_ratio, walk_forward
+
+NAMES = list("abcdef")
+
+
+def make_returns(n=320, d=6, seed=0):
+    """Daily returns with a market factor, as fractions."""
+    rng = np.random.default_rng(seed)
+    market = 0.008 * rng.standard_t(5, size=(n, 1))
+    return 0.0005 + market * rng.uniform(0.5, 1.5, d) + 0.01 * rng.standard_t(5, size=(n, d))
+
+
+def make_frame(n=320, d=6, seed=0):
+    days = pd.bdate_range("2020-01-01", periods=n)
+    return pd.DataFrame(make_returns(n, d, seed), index=days, columns=NAMES[:d])
+
+
+class Recent(BaseEstimator):
+    """Weights in proportion to the last returns of the window, which may be negative and have any sum."""
+
+    def __init__(self, scale=20.0):
+        self.scale = scale
+
+    def fit(self, X, y=None):
+        self.weights_ = self.scale * np.asarray(X, dtype=float)[-1]
+        return self
+
+
+class Forecaster(BaseEstimator):
+    """Everything in the asset with the largest expected return, which is a parameter. It is asked for by ``seen``."""
+
+    seen = []
+
+    def __init__(self, expected_returns=None):
+        self.expected_returns = expected_returns
+
+    def fit(self, X, y=None):
+        forecast = self.expected_returns
+        if hasattr(forecast, "reindex"):
+            forecast = forecast.reindex(X.columns)
+        self.seen.append((np.shape(X), forecast))
+        self.weights_ = np.eye(np.shape(X)[1])[np.argmax(forecast)]
+        return self
+
+
+class Trader(BaseEstimator):
+    """Equal weights; ``seen`` has the present weights and the limit of the turnover that each fit was given."""
+
+    seen = []
+
+    def __init__(self, previous_weights=None, transaction_cost=0.0, max_turnover=None):
+        self.previous_weights = previous_weights
+        self.transaction_cost = transaction_cost
+        self.max_turnover = max_turnover
+
+    def fit(self, X, y=None):
+        self.seen.append((self.previous_weights, self.max_turnover))
+        self.weights_ = np.full(np.shape(X)[1], 1 / np.shape(X)[1])
+        return self
+
+
+class Failing(BaseEstimator):
+    """Fails or warns where the last return of the first asset is in a range, and else holds the first asset."""
+
+    def __init__(self, low=-np.inf, high=-np.inf, error=True):
+        self.low, self.high, self.error = low, high, error
+
+    def fit(self, X, y=None):
+        X = np.asarray(X)
+        if self.low <= X[-1, 0] <= self.high:
+            if self.error:
+                raise np.linalg.LinAlgError("singular")
+            warnings.warn("nearly singular", ConvergenceWarning, stacklevel=1)
+        self.weights_ = np.eye(X.shape[1])[0]
+        return self
+
+
+@pytest.fixture(autouse=True)
+def nothing_seen():
+    Forecaster.seen.clear()
+    Trader.seen.clear()
+
+
+def quiet(*args, **kwargs):
+    """`walk_forward` without warnings, which are errors."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        return walk_forward(*args, **kwargs)
+
+
+def by_hand(estimator, R, window, first, every, cost):
+    """Day by day: fit, trade, pay from the first day's return, and let the weights drift."""
+    n, d = R.shape
+    held, gross, net, daily, before, after, turnover = np.zeros(d), [], [], [], [], [], []
+    for t in range(first, n):
+        paid = 0.0
+        if (t - first) % every == 0:
+            new = estimator.fit(R[(0 if window is None else t - window) : t]).weights_
+            paid = cost * np.abs(new - held).sum()
+            before.append(held)
+            after.append(new)
+            turnover.append(np.abs(new - held).sum())
+            held = new
+        daily.append(held)
+        gross.append(held @ R[t])
+        net.append(gross[-1] - paid)
+        held = held * (1 + R[t]) / (1 + held @ R[t])
+    return {
+        "returns": net, "gross_returns": gross, "weights": daily, "weights_before": before, "weights_after": after,
+        "turnover": turnover, "costs": cost * np.array(turnover),
+    }  # fmt: skip
+
+
+# the account
+
+
+@pytest.mark.parametrize("window, first, every", [(100, None, 21), (None, 150, 30), (60, 90, 7)])
+@pytest.mark.parametrize("estimator", [CompositionalPortfolio(constraint="long_only"), Recent()], ids=["long", "any"])
+def test_the_account_is_that_of_a_loop(estimator, window, first, every):
+    R = make_returns()
+    result = quiet(estimator, R, window=window, first_window=first, refit_every=every, trading_cost=0.002)
+    start = first or window
+    expected = by_hand(estimator, R, window, start, every, 0.002)
+    for name, values in expected.items():
+        np.testing.assert_allclose(getattr(result, name), values, rtol=1e-10, atol=1e-13, err_msg=name)
+    np.testing.assert_array_equal(result.dates, np.arange(start, 320))
+    np.testing.assert_array_equal(result.trade_dates, np.arange(start, 320, every))
+    if isinstance(estimator, Recent):  # there were short positions, cash and borrowed cash
+        total = result.weights.sum(axis=1)
+        assert result.weights.min() < -0.1 and total.min() < 0.5 and total.max() > 1.05
+
+
+def test_all_rows_so_far_from_a_first_window_of_252():
+    R = make_returns()
+    result = quiet(CompositionalPortfolio(constraint="long_only"), R)
+    assert result.dates[0] == 252
+    again = quiet(CompositionalPortfolio(constraint="long_only"), R, window=1000, first_window=252)
+    np.testing.assert_array_equal(result.weights, again.weights)
+    with pytest.raises(ValueError, match="first_window must be smaller than the number of periods.*252, .*got 252"):
+        walk_forward(CompositionalPortfolio(), R[:252])
+    with pytest.raises(ValueError, match="^window must be smaller.* 320, .*got 320"):
+        walk_forward(CompositionalPortfolio(), R, window=320)
+
+
+def test_the_first_purchase_is_paid_from_the_first_day():
+    R = make_returns()
+    result = quiet(Trader(), R, window=100, refit_every=500, trading_cost=0.01)
+    assert result.turnover == pytest.approx([1.0]) and result.costs == pytest.approx([0.01])
+    np.testing.assert_allclose(result.gross_returns - result.returns, [0.01, *[0.0] * 219], atol=1e-15)
+    np.testing.assert_allclose(np.cumprod(1 + result.gross_returns), np.cumprod(1 + R[100:], axis=0).mean(axis=1))
+
+
+def test_costs_of_each_asset():
+    frame, cost = make_frame(), pd.Series({name: 0.001 * k for k, name in enumerate(reversed(NAMES))})
+    result = quiet(Recent(), frame, window=100, trading_cost=cost)
+    trades = (result.weights_after - result.weights_before).abs()
+    np.testing.assert_allclose(result.costs, trades @ cost[NAMES], rtol=1e-12)
+    for wrong in (-0.1, 1.0, [0.1, 0.2], "much", {"a": 0.1}, np.nan):
+        with pytest.raises(ValueError, match="trading_cost"):
+            walk_forward(Recent(), frame, window=100, trading_cost=wrong)
+
+
+def test_when_everything_is_lost_nothing_is_held():
+    R = make_returns(120, 2)
+    R[50, 0] = 1.5  # of a short position of 1
+    with pytest.warns(UserWarning, match="portfolio: everything was lost in row 50, and nothing was held after it"):
+        result = walk_forward(Short(), R, window=30, refit_every=10, unit="fractions")
+    assert result.lost_in == 50 and np.prod(1 + result.returns[:21]) < 0
+    assert not result.weights[21:].any() and not result.returns[21:].any() and not result.weights_after[3:].any()
+    summary = result.summary()["portfolio"]
+    assert summary["annual return"] == -1 and summary["largest drawdown"] > 1
+    assert summary["share of time in cash"] == pytest.approx(69 / 90)
+
+
+class Short(BaseEstimator):
+    """A short position of 1 in the first asset."""
+
+    def fit(self, X, y=None):
+        self.weights_ = -np.eye(np.shape(X)[1])[0]
+        return self
+
+
+# weights before a fit
+
+
+def test_present_weights_go_to_fits_with_costs_or_a_limit_of_the_turnover():
+    frame = make_frame(200, 3)
+    for given in ({"transaction_cost": 0.001}, {"max_turnover": 0.5}, {"transaction_cost": {"a": 0.1, "b": 0, "c": 0}}):
+        Trader.seen.clear()
+        result = quiet(Trader(**given), frame, window=100, refit_every=20)
+        first, *others = Trader.seen
+        assert first == (None, None)  # the first purchase has no limit
+        for (previous, limit), (_, before) in zip(others, list(result.weights_before.iterrows())[1:], strict=True):
+            assert previous == before.to_dict() and limit == given.get("max_turnover")
+    Trader.seen.clear()
+    quiet(Trader(), frame, window=100, refit_every=20)
+    assert Trader.seen == [(None, None)] * 5  # nobody needs them
+
+
+def test_limits_of_the_turnover_hold_from_the_second_purchase_on():
+    frame = make_frame(260)
+    free = CompositionalPortfolio(risk_aversion=2.0, constraint="long_only")
+    limited = CompositionalPortfolio(risk_aversion=2.0, constraint="long_only", max_turnover=0.2)
+    costly = CompositionalPortfolio(risk_aversion=2.0, constraint="long_only", transaction_cost=0.002 / 21)
+    results = quiet({"free": free, "limited": limited, "costly": costly}, frame, window=100)
+    assert results["limited"].turnover.iloc[0] == pytest.approx(1)
+    assert results["limited"].turnover.iloc[1:].max() <= 0.2 * (1 + 1e-8) < results["free"].turnover.iloc[1:].max()
+    assert results["costly"].turnover.sum() < results["free"].turnover.sum()
+
+
+def test_the_estimator_s_own_present_weights_are_held_at_first():
+    held = {"b": 0.5, "a": 0.25, "c": 0.0}
+    result = quiet(Trader(held, max_turnover=0.1), make_frame(200, 3), window=100, refit_every=50, trading_cost=0.01)
+    assert Trader.seen[0] == ({"a": 0.25, "b": 0.5, "c": 0.0}, 0.1)
+    assert result.weights_before.iloc[0].to_dict() == {"a": 0.25, "b": 0.5, "c": 0.0}
+    assert result.costs.iloc[0] == pytest.approx(0.01 * (1 / 12 + 1 / 6 + 1 / 3))
+    with pytest.raises(ValueError, match="previous_weights"):
+        walk_forward(Trader([0.5, 0.5]), make_frame(200, 3), window=100)
+
+
+# no look-ahead
+
+
+def test_the_future_does_not_change_the_past():
+    frame, other = make_frame(260), make_frame(260, seed=1)
+    changed = pd.DataFrame(np.concatenate([frame[:205], other[205:]]), frame.index, NAMES)
+    estimators = {
+        "costs": CompositionalPortfolio(constraint="long_only", transaction_cost=1e-4, benchmark=frame.mean(axis=1)),
+        "search": GridSearchCV(
+            CompositionalPortfolio(constraint="long_only"), {"risk_aversion": [1.0, 100.0]}, cv=TimeSeriesSplit(2),
+            scoring=sharpe_ratio,
+        ),
+    }  # fmt: skip
+    results = [quiet(estimators, table, window=100, refit_every=35, trading_cost=0.001) for table in (frame, changed)]
+    for name in estimators:
+        one, other = (found[name] for found in results)
+        np.testing.assert_array_equal(one.returns[:105], other.returns[:105])
+        np.testing.assert_array_equal(one.weights[:105], other.weights[:105])
+        np.testing.assert_array_equal(one.weights[:106], other.weights[:106])  # no trade in the first changed row
+        assert (one.returns[105:] != other.returns[105:]).any() and (one.weights_after != other.weights_after).any(
+            axis=None
+        )
+
+
+def test_forecasts_of_a_date():
+    frame = make_frame(200, 3)
+    forecasts = pd.DataFrame(make_returns(200, 3, 5), index=frame.index, columns=["c", "a", "b"])
+    quiet(Forecaster(forecasts[::7]), frame, window=50, refit_every=30)
+    for k, (_, forecast) in enumerate(Forecaster.seen):
+        last = frame.index[49 + 30 * k]
+        assert forecast.name == max(day for day in forecasts.index[::7] if day <= last)
+    Forecaster.seen.clear()
+    quiet(Forecaster(lambda window: window.mean()), frame, window=50, refit_every=30)
+    for k, (shape, forecast) in enumerate(Forecaster.seen):
+        assert shape == (50, 3)
+        pd.testing.assert_series_equal(forecast, frame.iloc[30 * k : 30 * k + 50].mean())
+    Forecaster.seen.clear()
+    array = frame.to_numpy()
+    quiet(Forecaster(array), array, window=50, refit_every=30)
+    np.testing.assert_array_equal([forecast for _, forecast in Forecaster.seen], array[49:199:30])
+
+
+@pytest.mark.parametrize(
+    "kind", [list, lambda v: dict(zip("abc", v, strict=True)), lambda v: pd.Series(v, list("abc"))]
+)
+def test_one_forecast_for_all_dates_is_warned_about(kind):
+    with pytest.warns(UserWarning, match="expected_returns is one forecast for all dates"):
+        walk_forward(FixedForecast(kind([0.1, 0.2, 0.3])), make_frame(200, 3), window=50)
+    quiet(FixedForecast(), make_frame(200, 3), window=50)
+
+
+class FixedForecast(Trader):
+    """A portfolio that has forecasts as one of its parameters."""
+
+    def __init__(self, expected_returns=None):
+        self.expected_returns = expected_returns
+
+    previous_weights = max_turnover = None
+
+
+def test_forecasts_that_cannot_be_aligned():
+    frame = make_frame(200, 3)
+    with pytest.raises(ValueError, match="expected_returns must have its rows in ascending order"):
+        walk_forward(Forecaster(frame[::-1]), frame, window=50)
+    with pytest.raises(ValueError, match="expected_returns must have an index of the kind that the returns have"):
+        walk_forward(Forecaster(frame.reset_index(drop=True)), frame, window=50)
+    with pytest.warns(
+        UserWarning, match="portfolio: 1 of 5 fits have failed.*expected_returns has no row at or before"
+    ):
+        result = walk_forward(Forecaster(frame[60:]), frame, window=50, refit_every=30)
+    assert list(result.errors) == [frame.index[50]] and not result.weights_after.iloc[0].any()
+
+
+# missing returns
+
+
+def test_assets_with_gaps_in_a_window_have_the_weight_0():
+    frame = make_frame()
+    frame.loc[frame.index[:130], "b"] = np.nan
+    frame.loc[frame.index[150], "e"] = np.nan
+    portfolio = CompositionalPortfolio(
+        constraint=(0, pd.Series(0.4, NAMES)), budget=1.0, risk_aversion=np.inf, max_turnover=1.5
+    )
+    with pytest.warns(UserWarning, match="missing returns in a window have the weight 0.*8 of 11 fits.*'b'.*left_out"):
+        result = walk_forward(portfolio, frame, window=100, missing="zero")
+    windows = {frame.index[t]: frame.iloc[t - 100 : t] for t in range(100, 320, 21)}
+    gaps = {day: [name for name in NAMES if window[name].isna().any()] for day, window in windows.items()}
+    assert result.left_out == {day: names for day, names in gaps.items() if names}
+    for day in windows:
+        weights = result.weights_after.loc[day]
+        assert weights[gaps[day]].eq(0).all() and weights.sum() == pytest.approx(1)
+        equal = result.equal_weights.weights_after.loc[day]
+        assert equal[gaps[day]].eq(0).all() and equal.drop(gaps[day]).eq(1 / (6 - len(gaps[day]))).all()
+    assert result.weights_after["b"].max() > 0 and result.weights_after["e"].max() > 0
+
+
+def test_columns_of_an_array_keep_their_numbers_where_others_are_left_out():
+    R = make_returns()
+    R[:130, 0] = np.nan
+    caps = {0: 1.0, 1: 0.1, 2: 0.2, 3: 0.3, 4: 0.4, 5: 0.5}
+    portfolio = CompositionalPortfolio(constraint=(0, caps), budget=1.0, risk_aversion=1.0)
+    with pytest.warns(UserWarning, match="first for row 100 and 0"):
+        result = walk_forward(portfolio, R, window=100)
+    assert (result.weights_after <= list(caps.values()) + 1e-9 * np.ones(6)).all()
+    frame = pd.DataFrame(R, columns=NAMES)
+    named = CompositionalPortfolio(
+        constraint=(0, dict(zip(NAMES, caps.values(), strict=True))), budget=1.0, risk_aversion=1.0
+    )
+    with pytest.warns(UserWarning, match="'a'"):
+        np.testing.assert_allclose(result.weights, walk_forward(named, frame, window=100).weights, atol=1e-9)
+
+
+def test_a_missing_return_of_an_asset_that_is_held():
+    frame = make_frame()
+    frame.loc[frame.index[105], "a"] = np.nan
+    with pytest.raises(ValueError, match="'a' for row '2020-05-27 00:00:00': missing='zero' takes 0"):
+        walk_forward(Failing(), frame, window=100)
+    with pytest.warns(
+        UserWarning, match="held were taken as 0, after 1 of 11 trades, first after row .*05-20.* in 'a'"
+    ):
+        result = walk_forward(Failing(), frame, window=100, missing="zero")
+    assert result.missing == {frame.index[100]: ["a"]} and result.returns.iloc[5] == 0
+    np.testing.assert_array_equal(result.returns.iloc[:5], frame["a"].iloc[100:105])
+    frame.loc[frame.index[105], ["a", "b"]] = [0.01, np.nan]
+    with pytest.warns(UserWarning, match="'b'"):
+        result = walk_forward(Failing(), frame, window=100)  # 1/N takes 0, as the portfolio does not hold it
+    assert not result.missing and np.isfinite(result.equal_weights.returns).all()
+
+
+# fits that fail or warn
+
+
+def test_a_fit_that_fails_keeps_the_old_weights():
+    R = make_returns(200, 3)
+    R[[49, 109], 0] = 0.5  # the last rows of the first and of the third window
+    with pytest.warns(UserWarning, match="2 of 5 fits have failed.*first, for row 50, said: LinAlgError: singular"):
+        result = walk_forward(Failing(0.5, 0.5), R, window=50, refit_every=30, trading_cost=0.01)
+    assert result.errors == dict.fromkeys([50, 110], "LinAlgError: singular")
+    assert not result.weights[:30].any() and not result.returns[:30].any()  # cash before the first purchase
+    np.testing.assert_array_equal(result.turnover, [0, 1, 0, 0, 0])
+    np.testing.assert_array_equal(result.weights_after[2], result.weights_before[2])
+    np.testing.assert_array_equal(result.in_error, np.repeat([True, False, True, False, False], 30))
+    summary = result.summary()["portfolio"]
+    assert (summary["share of time in cash"], summary["share of time in error"]) == pytest.approx((0.2, 0.4))
+    assert "2 failed fits" in repr(result)
+
+
+def test_a_walk_without_any_fit_is_an_error():
+    with pytest.raises(
+        ValueError, match=r"all 3 fits of 'b' have failed. The first, for row 100, said: ValueError: risk_"
+    ):
+        walk_forward({"a": Trader(), "b": CompositionalPortfolio(risk_measure="omega")}, make_returns(160), window=100)
+    with pytest.raises(ValueError, match="weights_ must be 6 finite numbers"):
+        walk_forward(Recent(np.inf), make_returns(160), window=100)
+
+
+def test_warnings_of_fits_are_recorded():
+    R = make_returns(200, 3)
+    R[[79, 109], 0] = 0.5
+    with pytest.warns(
+        ConvergenceWarning, match="portfolio: 2 of 5 fits have warned.*for row 80, said: .*nearly singular"
+    ):
+        result = walk_forward(Failing(0.5, 0.5, error=False), R, window=50, refit_every=30)
+    assert result.warnings == dict.fromkeys([80, 110], ["ConvergenceWarning: nearly singular"])
+    assert not result.errors and result.weights[:, 0].all()
+
+
+# units
+
+
+def test_percents_and_logarithms_are_refused_or_taken():
+    R = make_returns()
+    portfolio = CompositionalPortfolio(risk_measure="cvar", constraint="long_only")
+    result = quiet(portfolio, R, window=100, refit_every=60, trading_cost=0.001)
+    for values, unit in ((100 * R, "percent"), (np.log1p(R), "log"), (R, "fractions")):
+        taken = quiet(portfolio, values, window=100, refit_every=60, trading_cost=0.001, unit=unit)
+        np.testing.assert_allclose(taken.returns, result.returns, atol=1e-8)
+        np.testing.assert_allclose(taken.equal_weights.returns, result.equal_weights.returns, atol=1e-14)
+    for values, words in (
+        (100 * R, "must be fractions.*periods_per_year=252.*unit='percent'"),
+        (np.cumprod(1 + R, axis=0), "The returns of prices p are"),
+        (1 + R, "must be fractions"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            walk_forward(portfolio, values, window=100, refit_every=60)
+    logs = np.log1p(R)
+    logs[200, 3] = math.log(0.1)  # nine tenths lost
+    frame = pd.DataFrame(logs, columns=NAMES)
+    with pytest.raises(ValueError, match="got -2.303 in column 'd' for row 200.*unit='log'"):
+        walk_forward(portfolio, frame, window=100, refit_every=60)
+    assert quiet(portfolio, frame, window=100, refit_every=60, unit="log").returns.min() > -0.9
+
+
+@pytest.mark.parametrize("periods, size", [(252, 0.03), (52, 0.06), (12, 0.12), (1, 0.5), (252, 1e-4)])
+def test_fractions_are_not_mistaken_for_percents(periods, size):
+    R = size * np.random.default_rng(0).standard_normal((60, 3)).clip(-1.9, 1.9)
+    quiet(Trader(), R, window=30, periods_per_year=periods)
+
+
+def test_parameters_of_a_portfolio_are_in_the_unit_of_the_table():
+    R = make_returns()
+    market = R.mean(axis=1)
+    of_unit = [
+        quiet(
+            CompositionalPortfolio(risk_aversion=10 / unit, constraint="long_only", benchmark=unit * market),
+            unit * R, window=100, unit=name,
+        )
+        for unit, name in ((1, None), (100, "percent"))
+    ]  # fmt: skip
+    for name in ("weights", "returns", "benchmark_returns"):
+        np.testing.assert_allclose(getattr(of_unit[0], name), getattr(of_unit[1], name), atol=1e-6)
+
+
+# tables
+
+
+def test_pandas_objects_have_the_labels_of_the_table():
+    frame = make_frame()
+    portfolio = CompositionalPortfolio(constraint="long_only")
+    result, plain = quiet(portfolio, frame, window=100), quiet(portfolio, frame.to_numpy(), window=100)
+    for name, index in (
+        *dict.fromkeys(("returns", "gross_returns", "weights", "in_error"), frame.index[100:]).items(),
+        *dict.fromkeys(("weights_before", "weights_after", "turnover", "costs"), frame.index[100::21]).items(),
+    ):
+        values = getattr(result, name)
+        assert values.index.equals(index) and type(getattr(plain, name)) is np.ndarray
+        np.testing.assert_array_equal(values, getattr(plain, name))
+        assert list(getattr(values, "columns", NAMES)) == NAMES
+    assert result.dates.equals(frame.index[100:]) and list(result.summary().columns) == ["portfolio", "1/N"]
+    assert plain.summary() == {"portfolio": dict(result.summary()["portfolio"]), "1/N": dict(result.summary()["1/N"])}
+    polars = quiet(portfolio, pl.DataFrame(frame.to_numpy(), schema=NAMES), window=100)
+    assert list(polars.weights.columns) == NAMES
+    np.testing.assert_allclose(polars.weights, plain.weights, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    "returns, words",
+    [
+        (make_frame()[::-1], "returns.*ascending order"),
+        (make_frame().assign(f="x"), "returns must be numbers, but column 'f'"),
+        (
+            make_frame().replace(make_frame().iloc[7, 2], np.inf),
+            "returns must be finite, got inf in column 'c' for row '2020",
+        ),
+        (np.full((300, 2), np.nan), "returns must have values"),
+        (make_returns()[:, 0], "returns"),
+    ],
+)
+def test_tables_that_are_no_returns(returns, words):
+    with pytest.raises(ValueError, match=words):
+        walk_forward(CompositionalPortfolio(), returns)
+
+
+# several estimators, pipelines and searches
+
+
+@pytest.mark.parametrize("n_jobs", [None, pytest.param(2, marks=pytest.mark.slow)])
+def test_several_estimators(n_jobs):
+    frame = make_frame(220, 3)
+    estimators = {"a": CompositionalPortfolio(constraint="long_only"), "b": Recent(), "c": Failing(0.0, 0.01)}
+    with pytest.warns(UserWarning, match="c: .* fits have failed"):
+        results = walk_forward(estimators, frame, window=100, n_jobs=n_jobs)
+    assert list(results) == ["a", "b", "c"] and results["c"].errors and not results["b"].errors
+    assert list(results.summary()) == ["a", "b", "c", "1/N"]
+    for name in "ab":
+        alone = quiet(estimators[name], frame, window=100)
+        np.testing.assert_array_equal(results[name].returns, alone.returns)
+        pd.testing.assert_series_equal(results.summary()[name], alone.summary()["portfolio"], check_names=False)
+    assert list(quiet([Recent(), Recent()], frame, window=100)) == ["portfolio 1", "portfolio 2"]
+
+
+def test_progress(capsys):
+    quiet(CompositionalPortfolio(constraint="long_only"), make_frame(200), window=100, verbose=1)
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 5 and lines[0].startswith("portfolio: row '2020-05-20 00:00:00', ") and lines[0].endswith(" s")
+
+
+def test_pipelines_and_searches():
+    frame = make_frame()
+    frame["b"] = 0.0  # which the pipelines leave out
+    portfolio = CompositionalPortfolio(constraint="long_only", risk_aversion=np.inf, transaction_cost=1e-5)
+    direct = quiet(portfolio, frame.drop(columns="b"), window=100, refit_every=110)
+    pipeline = make_pipeline(VarianceThreshold(), portfolio).set_output(transform="pandas")
+    search = GridSearchCV(pipeline, {"compositionalportfolio__risk_aversion": [np.inf]}, cv=TimeSeriesSplit(2))
+    for estimator in (pipeline, search, make_pipeline(VarianceThreshold(), search).set_output(transform="pandas")):
+        result = quiet(estimator, frame, window=100, refit_every=110)
+        assert (result.weights["b"] == 0).all()
+        np.testing.assert_allclose(result.weights.drop(columns="b"), direct.weights, atol=1e-9)
+    array = quiet(
+        make_pipeline(VarianceThreshold(), portfolio.set_params(transaction_cost=0)),
+        frame.to_numpy(),
+        window=100,
+        refit_every=110,
+    )
+    np.testing.assert_allclose(
+        array.weights[0], quiet(search, frame, window=100, refit_every=110).weights.iloc[0], atol=1e-4
+    )
+    assert not array.weights[:, 1].any()
+
+
+def test_a_warm_start_outlasts_other_assets():
+    frame = make_frame()
+    frame.loc[frame.index[:130], "b"] = np.nan
+    portfolio = CompositionalPortfolio("storm-c", constraint="long_only", warm_start=True, random_state=0)
+    with pytest.warns(UserWarning) as caught:
+        result = walk_forward(portfolio, frame, window=100)
+    assert not result.errors and "left_out" in str(caught[-1].message)
+
+
+# benchmarks and statistics
+
+
+def test_benchmarks():
+    frame = make_frame()
+    market, weights = frame.mean(axis=1), np.array([0.5, 0.5, 0, 0, 0, 0])
+    portfolio = CompositionalPortfolio(constraint="long_only")
+    for given, expected in (
+        ("c", frame["c"]),
+        (market, market),
+        (pd.concat([market, pd.Series([0.0], [pd.Timestamp("2030-01-01")])]), market),
+        (market.to_numpy(), market),
+        (weights, frame @ weights),
+    ):
+        result = quiet(portfolio, frame, window=100, refit_every=60, benchmark=given)
+        np.testing.assert_allclose(result.benchmark_returns, expected[100:], atol=1e-16)
+        assert list(result.summary()) == ["portfolio", "1/N", "benchmark"]
+        is_column = isinstance(given, str)  # it is no asset then
+        assert (result.weights["c"] == 0).all() == is_column
+        assert (result.equal_weights.weights["c"] == 0).all() == is_column
+    frame.loc[frame.index[200], "c"] = np.nan
+    with pytest.raises(ValueError, match="benchmark must have a return in each period that is held.*2020-10-07"):
+        walk_forward(portfolio, frame, window=100, refit_every=60, benchmark="c")
+    for wrong in ("z", market[:50], np.ones(7)):
+        with pytest.raises(ValueError, match="benchmark"):
+            walk_forward(portfolio, frame, window=100, refit_every=60, benchmark=wrong)
+
+
+def test_the_benchmark_of_an_estimator():
+    frame = make_frame()
+    market = frame.mean(axis=1)
+    series, array = (
+        quiet(CompositionalPortfolio(constraint="long_only", benchmark=given), frame, window=100, refit_every=60)
+        for given in (market, market.to_numpy())
+    )
+    np.testing.assert_array_equal(series.weights, array.weights)
+    np.testing.assert_array_equal(series.benchmark_returns, market[100:])
+    by_hand = CompositionalPortfolio(constraint="long_only", benchmark=market).fit(frame[:100])
+    np.testing.assert_array_equal(array.weights.iloc[0], by_hand.weights_)
+    named = quiet(CompositionalPortfolio(constraint="long_only", benchmark="c"), frame, window=100, refit_every=60)
+    assert (named.weights["c"] == 0).all()
+    np.testing.assert_array_equal(named.benchmark_returns, frame["c"][100:])
+
+
+def test_statistics_by_their_formulas():
+    R = make_returns(400, 3)
+    result = quiet(Recent(), R, window=100, trading_cost=0.001, periods_per_year=52, benchmark=R[:, 0])
+    r, T, P = result.returns, 300, 52
+    wealth, peak, worst = 1.0, 1.0, 0.0
+    for value in r:
+        wealth *= 1 + value
+        peak = max(peak, wealth)
+        worst = max(worst, 1 - wealth / peak)
+    m = sum(r) / T
+    s = math.sqrt(sum((value - m) ** 2 for value in r) / (T - 1))
+    expected = {
+        "annual return": wealth ** (P / T) - 1,
+        "annual deviation": math.sqrt(P) * s,
+        "Sharpe ratio": math.sqrt(P) * m / s,
+        "largest drawdown": worst,
+        "annual turnover": sum(result.turnover) * P / T,
+        "annual costs": sum(result.costs) * P / T,
+        "share of time in cash": 0.0,
+        "share of time in error": 0.0,
+    }
+    assert result.summary()["portfolio"] == pytest.approx(expected, rel=1e-10)
+    benchmark = result.summary()["benchmark"]
+    assert benchmark["annual return"] == pytest.approx(np.prod(1 + R[100:, 0]) ** (P / T) - 1)
+    assert math.isnan(benchmark["annual turnover"])
+    cash = quiet(Recent(0.0), R, window=100).summary()["portfolio"]
+    assert cash["annual return"] == cash["annual deviation"] == 0 and math.isnan(cash["Sharpe ratio"])
+    assert cash["share of time in cash"] == 1
+
+
+def test_skfolio_has_the_same_weights_returns_and_statistics():
+    skfolio = pytest.importorskip("skfolio", exc_type=ImportError)
+    from skfolio.model_selection import WalkForward, cross_val_predict
+    from skfolio.optimization import MeanRisk
+
+    frame = make_frame(300)
+    splits = WalkForward(train_size=100, test_size=50)
+    for measure, own in (("VARIANCE", "variance"), ("CVAR", "cvar")):
+        theirs = MeanRisk(risk_measure=skfolio.RiskMeasure[measure])
+        ours = CompositionalPortfolio(risk_measure=own, risk_aversion=np.inf, constraint="long_only")
+        results = quiet({"theirs": theirs, "ours": ours}, frame, window=100, refit_every=50)
+        held = cross_val_predict(theirs, frame, cv=splits).portfolios
+        for result in results.values():
+            np.testing.assert_allclose(result.weights_after, [one.weights for one in held], atol=1e-3)
+        drifting = [skfolio.Portfolio(one.X, one.weights, weight_drift=True).returns for one in held]
+        np.testing.assert_allclose(results["theirs"].returns, np.concatenate(drifting), atol=1e-12)
+    result = results["ours"]
+    whole = skfolio.Portfolio(result.returns.to_frame(), [1.0], annualization_factor=252, compounded=True)
+    summary = result.summary()["ours"]
+    assert summary["annual deviation"] == pytest.approx(whole.annualized_standard_deviation)
+    assert summary["Sharpe ratio"] == pytest.approx(whole.annualized_sharpe_ratio)
+    assert summary["largest drawdown"] == pytest.approx(whole.max_drawdown)
+
+
+@pytest.mark.parametrize(
+    "portfolio", [None, "cvar", CompositionalPortfolio, {}, [], {"a": 1}, {"1/N": Recent()}, {"benchmark": Recent()}]
+)
+def test_what_is_no_portfolio(portfolio):
+    with pytest.raises(ValueError, match="^portfolio must"):
+        walk_forward(portfolio, make_returns())
