@@ -198,7 +198,8 @@ class WalkForwardDisplay:
             ax.grid(True, **GRID)
         for ax, (name, values) in zip(axes[2:], weights.items(), strict=True):
             self.areas_[name] = _draw_areas(ax, dates, values, named, names)
-            ax.set(ylabel="weights" if len(weights) == 1 else f"weights, {name}")
+            ax.set(ylabel="weights")
+            ax.set_title(name, loc="left", fontsize="medium")
         if legend:
             wealth.legend(loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=2, fontsize="small", frameon=False)
             areas = {label: area for drawn in self.areas_.values() for label, area in drawn.items()}
