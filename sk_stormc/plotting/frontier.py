@@ -195,8 +195,9 @@ class FrontierDisplay:
                 ConvergenceWarning,
             )
         weights = np.array(weights, dtype=float)[::-1]
-        of_year = periods_per_year is not None and measure in BY_ROOT
-        scale = np.array([periods_per_year**0.5 if of_year else 1.0, periods_per_year or 1.0])[:, None]
+        by_root = measure in BY_ROOT
+        periods, span = (1.0, "period") if periods_per_year is None else (periods_per_year, "year")
+        scale = np.array([[periods**0.5 if by_root else 1.0], [periods]])
         risk, mean = scale * _risk_and_mean(follower, X, returns, weights)
         asset_risk, asset_mean = scale * _risk_and_mean(follower, X, returns, np.eye(returns.shape[1]))
         chosen = None
@@ -210,8 +211,8 @@ class FrontierDisplay:
             asset_mean=asset_mean,
             asset_names=_names(X),
             chosen=chosen,
-            risk_label=LABELS.get(measure, f"{measure} of the loss") + (" per year" if of_year else " per period"),
-            mean_label="mean return per period" if periods_per_year is None else "mean return per year",
+            risk_label=LABELS.get(measure, f"{measure} of the loss") + f" per {span if by_root else 'period'}",
+            mean_label=f"mean return per {span}",
             name=name,
         )
         display.risk_aversions_, display.weights_ = aversions[::-1], weights

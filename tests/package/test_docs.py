@@ -23,8 +23,8 @@ def skip_without_imports_of(text):
             pytest.importorskip(name, exc_type=ImportError)
 
 
-LONG = ("guide/embedding", "guide/portfolio", "guide/streams", "guide/values", "guide/walk_forward")  # they take seconds
-LONG += ("gallery", "lifting", "streams", "write_a_problem", "write_a_solver")
+LONG = ("guide/embedding", "guide/portfolio", "guide/streams", "guide/values")  # they take seconds
+LONG += ("guide/walk_forward", "gallery", "lifting", "streams", "write_a_problem", "write_a_solver")
 LONG = [f"docs/{name}.md" for name in LONG]
 
 

@@ -229,6 +229,11 @@ def test_the_estimator_s_own_present_weights_are_held_at_first():
     assert Trader.seen[0] == ({"a": 0.25, "b": 0.5, "c": 0.0}, 0.1)
     assert result.weights_before.iloc[0].to_dict() == {"a": 0.25, "b": 0.5, "c": 0.0}
     assert result.costs.iloc[0] == pytest.approx(0.01 * (1 / 12 + 1 / 6 + 1 / 3))
+    listed_later = make_frame(200, 3)
+    listed_later.iloc[:60, 0] = np.nan
+    with pytest.warns(UserWarning, match="1 of 2 fits, first for row .* and 'a'"):
+        walk_forward(Trader([0.25, 0.5, 0.0]), listed_later, window=100, refit_every=80)
+    assert Trader.seen[-2][0] == {"b": 0.5, "c": 0.0} and Trader.seen[-1][0].keys() == {"a", "b", "c"}
     with pytest.raises(ValueError, match="previous_weights"):
         walk_forward(Trader([0.5, 0.5]), make_frame(200, 3), window=100)
 
@@ -468,6 +473,14 @@ def test_pandas_objects_have_the_labels_of_the_table():
     np.testing.assert_allclose(polars.weights, plain.weights, atol=1e-12)
 
 
+@pytest.mark.slow
+def test_dask_frames():
+    dask = pytest.importorskip("dask.dataframe")
+    frame = make_frame()
+    lazy = quiet(Recent(), dask.from_pandas(frame, npartitions=3), window=100)
+    pd.testing.assert_series_equal(lazy.returns, quiet(Recent(), frame, window=100).returns, check_freq=False)
+
+
 @pytest.mark.parametrize(
     "returns, words",
     [
@@ -507,7 +520,11 @@ def test_several_estimators(n_jobs):
 def test_progress(capsys):
     quiet(CompositionalPortfolio(constraint="long_only"), make_frame(200), window=100, verbose=1)
     lines = capsys.readouterr().out.splitlines()
-    assert len(lines) == 5 and lines[0].startswith("portfolio: row '2020-05-20 00:00:00', ") and lines[0].endswith(" s")
+    assert (
+        len(lines) == 5
+        and lines[0].startswith("portfolio: fit 1 of 5, for row '2020-05-20 00:00:00', ")
+        and lines[0].endswith(" s")
+    )
 
 
 def test_pipelines_and_searches():

@@ -70,8 +70,8 @@ class Account:
         if schedule.missing == "raise":
             row, place = np.argwhere(missing)[0]
             raise ValueError(
-                f"returns must not be missing while an asset is held, got NaN in column "
-                f"{schedule.table.columns[place]!r} for {schedule.table.row(start + row)}: missing='zero' takes 0"
+                "returns must not be missing while an asset is held, got NaN in column "
+                f"{schedule.table.columns[place]!r} for {schedule.table.row_text(start + row)}: missing='zero' takes 0"
             )
         self.missing[start] = np.flatnonzero(missing.any(axis=0))
 

@@ -8,6 +8,7 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.pipeline import Pipeline
 
+from sk_stormc.portfolio.backtest.accounts import Account
 from sk_stormc.portfolio.labels import aligned
 from sk_stormc.portfolio.returns import column_of
 from sk_stormc.utils.frames import columns_of, has_row_labels, is_series
@@ -48,12 +49,13 @@ class DatedPortfolio:
     from which the weights were to be held. ``benchmark`` is the place of the column that is no asset, or None.
     """
 
-    def __init__(self, name, portfolio, table, benchmark, verbose):
-        self.name, self.table, self.verbose = name, table, verbose
+    def __init__(self, name, portfolio, schedule, benchmark, verbose):
+        self.name, self.schedule, self.table, self.verbose = name, schedule, schedule.table, verbose
+        columns = self.table.columns
         forecasts = parameters_named(portfolio, "expected_returns")
         self.forecasts = {key: self._dated_forecast(key, value) for key, value in forecasts.items()}
         benchmarks = parameters_named(portfolio, "benchmark")
-        own = [column_of(value, table.columns, len(table.columns)) for value in benchmarks.values()]
+        own = [column_of(value, columns, len(columns)) for value in benchmarks.values()]
         self.without = None if benchmark in own else benchmark  # an estimator needs the column of its own benchmark
         self.benchmarks = {key: np.asarray(value) for key, value in benchmarks.items() if self._is_by_row(value)}
         self.previous = parameters_named(portfolio, "previous_weights")
@@ -61,11 +63,15 @@ class DatedPortfolio:
         self.model = clone(portfolio).set_params(**dict.fromkeys(forecasts))
         given = [value for value in self.previous.values() if value is not None]
         self.held_at_first = self._by_column(given[0]) if given else None
-        self.places = None
+        self.places, self.n_fits = None, 0
         self.errors, self.warnings = {}, {}
 
-    def choose(self, start, stop, held):
-        """The weights from the row ``stop`` on, fitted on the rows from ``start`` to it. None if the fit has failed.
+    def account(self):
+        """The account of the portfolio in its schedule."""
+        return Account(self.schedule, self.choose, self.held_at_first)
+
+    def choose(self, begin, start, held):
+        """The weights from the row ``start`` on, fitted on those from ``begin`` to it. None if the fit has failed.
 
         ``held`` are the present weights, or None if nothing has been bought yet.
         """
@@ -73,37 +79,40 @@ class DatedPortfolio:
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             try:
-                weights = self._fit(start, stop, held)
+                weights = self._fit(begin, start, held)
             except Exception as error:
-                self.errors[stop] = f"{type(error).__name__}: {error}"
+                self.errors[start] = f"{type(error).__name__}: {error}"
         if caught:
-            self.warnings[stop] = [f"{warning.category.__name__}: {warning.message}" for warning in caught]
+            self.warnings[start] = [f"{warning.category.__name__}: {warning.message}" for warning in caught]
+        self.n_fits += 1
         if self.verbose:
-            seconds, failed = time.perf_counter() - began, self.errors.get(stop, "")
-            print(f"{self.name}: {self.table.row(stop)}, {seconds:.2f} s{failed and ', '}{failed}", flush=True)
+            number = f"fit {self.n_fits} of {len(self.schedule.starts)}, for {self.table.row_text(start)}"
+            seconds, failed = time.perf_counter() - began, self.errors.get(start, "")
+            print(f"{self.name}: {number}, {seconds:.2f} s{failed and ', '}{failed}", flush=True)
         return weights
 
-    def _fit(self, start, stop, held):
-        data, places = self.table.window(start, stop, self.without)
+    def _fit(self, begin, start, held):
+        data, places = self.table.window(begin, start, self.without)
         if not len(places):
             raise ValueError("no asset has all its returns in the window")
         if self.places is not None and not np.array_equal(places, self.places):
             self.model = clone(self.model)  # a warm start needs the weights of the same assets
         self.places = places
-        self.model.set_params(**self._parameters(start, stop, held, data, places)).fit(data)
+        self.model.set_params(**self._parameters(begin, start, held, data, places)).fit(data)
         weights = np.zeros(len(self.table.columns))
         weights[places] = weights_of(self.model, columns_of(data) or list(places))
         return weights
 
-    def _parameters(self, start, stop, held, data, places):
+    def _parameters(self, begin, start, held, data, places):
         """The parameters whose values depend on the date."""
-        parameters = {key: forecast(stop, data, places) for key, forecast in self.forecasts.items()}
-        parameters |= {key: returns[start:stop] for key, returns in self.benchmarks.items()}
+        parameters = {key: forecast(start, data, places) for key, forecast in self.forecasts.items()}
+        parameters |= {key: returns[begin:start] for key, returns in self.benchmarks.items()}
         if held is None:  # a limit of the turnover does not limit the first purchase
             return parameters | dict.fromkeys(self.max_turnover)
         columns = columns_of(data)
         previous = held[places] if columns is None else dict(zip(columns, held[places], strict=True))
-        return parameters | self.max_turnover | {key: previous for key in self.previous if self._trades_count(key)}
+        wanted = [key for key, given in self.previous.items() if given is not None or self._trades_count(key)]
+        return parameters | self.max_turnover | dict.fromkeys(wanted, previous)
 
     def _trades_count(self, key):
         """Whether the estimator that has these ``previous_weights`` has costs of trades or limits them."""
@@ -130,9 +139,9 @@ class DatedPortfolio:
         """A function that gives ``expected_returns`` of a fit from its row, its data and the places of its columns."""
         rows = self.table.rows
         if given is None or isinstance(given, str):
-            return lambda stop, data, places: given
+            return lambda start, data, places: given
         if callable(given):
-            return lambda stop, data, places: given(data)
+            return lambda start, data, places: given(data)
         if has_row_labels(given) and len(given) > 1:
             try:
                 ascending = given.index.is_monotonic_increasing
@@ -142,17 +151,17 @@ class DatedPortfolio:
             if not ascending:
                 raise ValueError(f"{key} must have its rows in ascending order: use {key}.sort_index()")
 
-            def latest(stop, data, places):
-                row = given.index.searchsorted(rows[stop - 1], side="right") - 1
+            def latest(start, data, places):
+                row = given.index.searchsorted(rows[start - 1], side="right") - 1
                 if row < 0:
-                    raise ValueError(f"{key} has no row at or before {self.table.row(stop - 1)}")
+                    raise ValueError(f"{key} has no row at or before {self.table.row_text(start - 1)}")
                 return given.iloc[row]
 
             return latest
         if np.ndim(given) == 2 and len(given) == len(rows):
-            return lambda stop, data, places: np.asarray(given)[stop - 1, places]
+            return lambda start, data, places: np.asarray(given)[start - 1, places]
         warn(
             f"{key} is one forecast for all dates, so that the portfolio knows at each date what may have been learnt "
             "later. Give a DataFrame with a row for each date, or a function of the returns of a window"
         )
-        return lambda stop, data, places: given
+        return lambda start, data, places: given

@@ -97,7 +97,7 @@ class ReturnsTable:
         """The label of a row, or its number in an array."""
         return self.rows[row] if self.labelled else int(row)
 
-    def row(self, row):
+    def row_text(self, row):
         """A row in a message."""
         return f"row {as_text(self.label(row))}"
 
@@ -127,7 +127,9 @@ class ReturnsTable:
         returns = self.fractions[first:, place]
         if np.isnan(returns).any():
             row = first + int(np.argmax(np.isnan(returns)))
-            raise ValueError(f"benchmark must have a return in each period that is held, got NaN for {self.row(row)}")
+            raise ValueError(
+                f"benchmark must have a return in each period that is held, got NaN for {self.row_text(row)}"
+            )
         return returns
 
     def _check_size(self, periods_per_year):
@@ -158,5 +160,5 @@ class ReturnsTable:
             row, place = np.argwhere(wrong)[0]
             raise ValueError(
                 f"returns {expected}, got {self.fractions[row, place]:.4g} in column {self.columns[place]!r} for "
-                f"{self.row(row)}: {advice}"
+                f"{self.row_text(row)}: {advice}"
             )
