@@ -177,14 +177,14 @@ def test_costs_of_each_asset():
 
 def test_when_everything_is_lost_nothing_is_held():
     R = make_returns(120, 2)
-    R[50, 0] = 1.5  # of a short position of 1
-    with pytest.warns(UserWarning, match="portfolio: everything was lost in row 50, and nothing was held after it"):
+    R[53, 0] = 1.5  # of a short position of 1
+    with pytest.warns(UserWarning, match="portfolio: everything was lost in row 53, and nothing was held after it"):
         result = walk_forward(Short(), R, window=30, refit_every=10, unit="fractions")
-    assert result.lost_in == 50 and np.prod(1 + result.returns[:21]) < 0
-    assert not result.weights[21:].any() and not result.returns[21:].any() and not result.weights_after[3:].any()
+    assert result.lost_in == 53 and np.prod(1 + result.returns[:24]) < 0
+    assert not result.weights[24:].any() and not result.returns[24:].any() and not result.weights_after[3:].any()
     summary = result.summary()["portfolio"]
     assert summary["annual return"] == -1 and summary["largest drawdown"] > 1
-    assert summary["share of time in cash"] == pytest.approx(69 / 90)
+    assert summary["share of time in cash"] == pytest.approx(66 / 90)
 
 
 class Short(BaseEstimator):
@@ -210,6 +210,19 @@ def test_present_weights_go_to_fits_with_costs_or_a_limit_of_the_turnover():
     Trader.seen.clear()
     quiet(Trader(), frame, window=100, refit_every=20)
     assert Trader.seen == [(None, None)] * 5  # nobody needs them
+
+
+def test_a_failed_fit_is_no_first_purchase():
+    class Late(Trader):
+        def fit(self, X, y=None):
+            super().fit(X)
+            if len(self.seen) == 1:
+                raise ValueError("too early")
+            return self
+
+    with pytest.warns(UserWarning, match="too early"):
+        walk_forward(Late(max_turnover=0.5), make_frame(200, 3), window=100, refit_every=40)
+    assert [limit for _, limit in Trader.seen] == [None, None, 0.5]
 
 
 def test_limits_of_the_turnover_hold_from_the_second_purchase_on():
@@ -281,7 +294,13 @@ def test_forecasts_of_a_date():
 
 
 @pytest.mark.parametrize(
-    "kind", [list, lambda v: dict(zip("abc", v, strict=True)), lambda v: pd.Series(v, list("abc"))]
+    "kind",
+    [
+        list,
+        lambda v: pd.DataFrame([v], columns=list("abc")),
+        lambda v: dict(zip("abc", v, strict=True)),
+        lambda v: pd.Series(v, list("abc")),
+    ],
 )
 def test_one_forecast_for_all_dates_is_warned_about(kind):
     with pytest.warns(UserWarning, match="expected_returns is one forecast for all dates"):
@@ -361,6 +380,8 @@ def test_a_missing_return_of_an_asset_that_is_held():
         result = walk_forward(Failing(), frame, window=100, missing="zero")
     assert result.missing == {frame.index[100]: ["a"]} and result.returns.iloc[5] == 0
     np.testing.assert_array_equal(result.returns.iloc[:5], frame["a"].iloc[100:105])
+    with pytest.raises(ValueError, match="'a' for row"):
+        walk_forward(Short(), frame, window=100)
     frame.loc[frame.index[105], ["a", "b"]] = [0.01, np.nan]
     with pytest.warns(UserWarning, match="'b'"):
         result = walk_forward(Failing(), frame, window=100)  # 1/N takes 0, as the portfolio does not hold it
@@ -579,9 +600,13 @@ def test_benchmarks():
         is_column = isinstance(given, str)  # it is no asset then
         assert (result.weights["c"] == 0).all() == is_column
         assert (result.equal_weights.weights["c"] == 0).all() == is_column
-    frame.loc[frame.index[200], "c"] = np.nan
-    with pytest.raises(ValueError, match="benchmark must have a return in each period that is held.*2020-10-07"):
-        walk_forward(portfolio, frame, window=100, refit_every=60, benchmark="c")
+    frame.loc[frame.index[[50, 200]], "c"] = np.nan
+    for given in ("c", np.full(6, 1 / 6)):
+        with pytest.raises(ValueError, match="benchmark must have a return in each period that is held.*2020-10-07"):
+            walk_forward(portfolio, frame, window=100, refit_every=60, benchmark=given)
+    with pytest.warns(UserWarning, match="'c'"):
+        result = walk_forward(portfolio, frame, window=100, refit_every=60, benchmark=weights, missing="zero")
+    np.testing.assert_allclose(result.benchmark_returns, frame[["a", "b"]][100:].mean(axis=1), atol=1e-16)
     for wrong in ("z", market[:50], np.ones(7)):
         with pytest.raises(ValueError, match="benchmark"):
             walk_forward(portfolio, frame, window=100, refit_every=60, benchmark=wrong)
@@ -594,6 +619,9 @@ def test_the_benchmark_of_an_estimator():
         quiet(CompositionalPortfolio(constraint="long_only", benchmark=given), frame, window=100, refit_every=60)
         for given in (market, market.to_numpy())
     )
+    unlabelled = CompositionalPortfolio(constraint="long_only", benchmark=market.reset_index(drop=True))
+    plain = quiet(unlabelled, frame.to_numpy(), window=100, refit_every=60)
+    np.testing.assert_allclose(plain.weights, array.weights, atol=1e-9)
     np.testing.assert_array_equal(series.weights, array.weights)
     np.testing.assert_array_equal(series.benchmark_returns, market[100:])
     by_hand = CompositionalPortfolio(constraint="long_only", benchmark=market).fit(frame[:100])
@@ -631,6 +659,8 @@ def test_statistics_by_their_formulas():
     cash = quiet(Recent(0.0), R, window=100).summary()["portfolio"]
     assert cash["annual return"] == cash["annual deviation"] == 0 and math.isnan(cash["Sharpe ratio"])
     assert cash["share of time in cash"] == 1
+    constant = quiet(Trader(), np.full((90, 1), 0.0001), window=60).summary()["portfolio"]
+    assert constant["annual return"] == pytest.approx(1.0001**252 - 1) and math.isnan(constant["Sharpe ratio"])
 
 
 def test_skfolio_has_the_same_weights_returns_and_statistics():

@@ -8,7 +8,7 @@ import numpy as np
 from sklearn.utils.validation import check_array
 
 from sk_stormc.portfolio.labels import as_text
-from sk_stormc.portfolio.returns import check_ascending, column_of, with_benchmark
+from sk_stormc.portfolio.returns import check_ascending, with_benchmark
 from sk_stormc.utils.frames import columns_of, has_row_labels, index_of
 from sk_stormc.utils.types import FloatArray
 from sk_stormc.utils.validation import check_numeric, naming
@@ -119,18 +119,16 @@ class ReturnsTable:
 
     def benchmark(self, value, first):
         """The returns of a benchmark as fractions, from the row ``first`` on."""
-        place = column_of(value, self.columns, len(self.columns))
-        if place is None:
-            labels = (self.columns, list(self.rows)) if self.labelled else (None, None)
-            returns = np.nan_to_num(np.asarray(self.data, dtype=float), nan=0.0)
-            return self.in_fractions(with_benchmark(returns, value, *labels)[first:, -1])
-        returns = self.fractions[first:, place]
-        if np.isnan(returns).any():
-            row = first + int(np.argmax(np.isnan(returns)))
-            raise ValueError(
-                f"benchmark must have a return in each period that is held, got NaN for {self.row_text(row)}"
-            )
-        return returns
+        labels = (self.columns, list(self.rows)) if self.labelled else (None, None)
+        values = np.asarray(self.data, dtype=float)
+        returns, others = (
+            with_benchmark(np.nan_to_num(values, nan=filled), value, *labels)[first:, -1] for filled in (0.0, 1.0)
+        )
+        missing = returns != others  # what a missing return is filled with matters
+        if missing.any():
+            row = self.row_text(first + int(np.argmax(missing)))
+            raise ValueError(f"benchmark must have a return in each period that is held, got NaN for {row}")
+        return self.in_fractions(returns)
 
     def _check_size(self, periods_per_year):
         """Raise a ValueError for values that can hardly be fractions."""
