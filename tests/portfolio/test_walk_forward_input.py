@@ -14,6 +14,7 @@ from sk_stormc import CompositionalPortfolio, walk_forward
 # missing returns
 
 
+@pytest.mark.filterwarnings("ignore:.*missing returns:UserWarning")
 def test_assets_with_gaps_in_a_window_have_the_weight_0():
     frame = make_frame()
     frame.loc[frame.index[:130], "b"] = np.nan
@@ -50,6 +51,7 @@ def test_columns_of_an_array_keep_their_numbers_where_others_are_left_out():
         np.testing.assert_allclose(result.weights, walk_forward(named, frame, window=100).weights, atol=1e-9)
 
 
+@pytest.mark.filterwarnings("ignore:.*missing returns:UserWarning")
 def test_a_missing_return_of_an_asset_that_is_held():
     frame = make_frame()
     frame.loc[frame.index[105], "a"] = np.nan
