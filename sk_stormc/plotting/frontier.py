@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_array
 from sk_stormc.plotting._style import BLUE, COLORS, GRID, axes_for, check_kwargs, place_labels
 from sk_stormc.utils.frames import columns_of
 from sk_stormc.utils.types import ArrayLike, FloatArray
-from sk_stormc.utils.validation import as_numbers, check_bool, check_numeric, check_text, naming, short
+from sk_stormc.utils.validation import as_numbers, check_bool, check_number, check_numeric, check_text, naming, short
 from sk_stormc.utils.warnings import warn
 
 if TYPE_CHECKING:
@@ -31,18 +31,19 @@ ALONG = 200  # number of points of the curve that names must not cover
 WRITTEN = 40  # maximum number of assets whose names are written
 ROOM = 1.25  # upper limit of the risk axis, relative to the risk of the riskiest asset
 LABELS = {
-    "variance": "standard deviation of the return per period",
-    "semivariance": "semideviation (losses below the mean) of the return per period",
-    "entropic": "standard deviation of the return per period",  # the entropic risk changes with risk_aversion
+    "variance": "standard deviation of the return",
+    "semivariance": "semideviation (losses below the mean) of the return",
+    "entropic": "standard deviation of the return",  # the entropic risk changes with risk_aversion
 }
+BY_ROOT = (*LABELS, "semideviation")  # measures whose axis grows with the root of the time
 
 
 class FrontierDisplay:
     """Mean return against risk, for portfolios with several values of risk_aversion and for the assets.
 
-    Both axes have the unit of the returns, per period. The risk is the standard deviation for the variance and for the
-    entropic risk (whose own value changes with risk_aversion). It is the semideviation for the semivariance, and
-    otherwise the estimator's risk measure itself.
+    Both axes have the unit of the returns, per period or per year. The risk is the standard deviation for the variance
+    and for the entropic risk (whose own value changes with risk_aversion). It is the semideviation for the
+    semivariance, and otherwise the estimator's risk measure itself.
 
     Parameters
     ----------
@@ -56,6 +57,8 @@ class FrontierDisplay:
         Risk and mean return of the fitted portfolio.
     risk_label : str, default="risk"
         Label of the horizontal axis.
+    mean_label : str, default="mean return per period"
+        Label of the vertical axis.
     name : str, default="portfolios"
         Name of the curve in the legend.
 
@@ -103,6 +106,7 @@ class FrontierDisplay:
         asset_names: Sequence[str] | None = None,
         chosen: tuple[float, float] | None = None,
         risk_label: str = "risk",
+        mean_label: str = "mean return per period",
         name: str = "portfolios",
     ) -> None:
         self.risk = risk
@@ -112,6 +116,7 @@ class FrontierDisplay:
         self.asset_names = asset_names
         self.chosen = chosen
         self.risk_label = risk_label
+        self.mean_label = mean_label
         self.name = name
 
     @classmethod
@@ -121,6 +126,7 @@ class FrontierDisplay:
         X: ArrayLike,
         *,
         risk_aversions: ArrayLike | None = None,
+        periods_per_year: float | None = None,
         name: str = "portfolios",
         ax: Axes | None = None,
         **kwargs: Any,
@@ -138,6 +144,10 @@ class FrontierDisplay:
         risk_aversions : array-like of shape (n_points,), default=None
             Values of risk_aversion. None means 25 values over four decades, centred at the range of the assets' means
             divided by their risk.
+        periods_per_year : float, default=None
+            252 for daily returns, 52 for weekly and 12 for monthly ones. The mean returns are then those of a year, and
+            so are standard deviations and semideviations, which grow with the root of the number of periods. Other
+            risks stay those of a period, because there is no such rule for them. None means per period.
         name : str, default="portfolios"
         ax : matplotlib.axes.Axes, default=None
         **kwargs
@@ -161,6 +171,7 @@ class FrontierDisplay:
         if not {"risk_aversion", "risk_measure", "warm_start"} <= set(params):
             raise ValueError(f"estimator must be a CompositionalPortfolio, got {short(estimator)}")
         check_text("name", name)
+        check_number("periods_per_year", periods_per_year, low=0, inclusive=False, words=(None,))
         check_numeric("X", X)
         with naming("X"):
             returns = check_array(X, dtype=[np.float64, np.float32], ensure_min_samples=2, input_name="X")
@@ -184,11 +195,14 @@ class FrontierDisplay:
                 ConvergenceWarning,
             )
         weights = np.array(weights, dtype=float)[::-1]
-        risk, mean = _risk_and_mean(follower, X, returns, weights)
-        asset_risk, asset_mean = _risk_and_mean(follower, X, returns, np.eye(returns.shape[1]))
+        by_root = measure in BY_ROOT
+        periods, span = (1.0, "period") if periods_per_year is None else (periods_per_year, "year")
+        scale = np.array([[periods**0.5 if by_root else 1.0], [periods]])
+        risk, mean = scale * _risk_and_mean(follower, X, returns, weights)
+        asset_risk, asset_mean = scale * _risk_and_mean(follower, X, returns, np.eye(returns.shape[1]))
         chosen = None
         if hasattr(estimator, "weights_") and len(estimator.weights_) == returns.shape[1]:
-            own_risk, own_mean = _risk_and_mean(follower, X, returns, estimator.weights_[None])
+            own_risk, own_mean = scale * _risk_and_mean(follower, X, returns, estimator.weights_[None])
             chosen = float(own_risk[0]), float(own_mean[0])
         display = cls(
             risk,
@@ -197,7 +211,8 @@ class FrontierDisplay:
             asset_mean=asset_mean,
             asset_names=_names(X),
             chosen=chosen,
-            risk_label=LABELS.get(measure, f"{measure} of the loss per period"),
+            risk_label=LABELS.get(measure, f"{measure} of the loss") + f" per {span if by_root else 'period'}",
+            mean_label=f"mean return per {span}",
             name=name,
         )
         display.risk_aversions_, display.weights_ = aversions[::-1], weights
@@ -225,6 +240,7 @@ class FrontierDisplay:
         """
         check_bool("legend", legend)
         check_text("risk_label", self.risk_label)
+        check_text("mean_label", self.mean_label)
         check_text("name", self.name)
         check_kwargs("plot", kwargs, Line2D)
         risk, mean = _pair("risk", self.risk, "mean", self.mean)
@@ -250,7 +266,7 @@ class FrontierDisplay:
         if self.chosen is not None:
             look = {"marker": "*", "markersize": 14, "color": COLORS[1], "markeredgecolor": "white", "zorder": 3}
             (self.chosen_,) = ax.plot(*[[v] for v in self.chosen], linestyle="", label="as fitted", **look)
-        ax.set(xlabel=self.risk_label, ylabel="mean return per period")
+        ax.set(xlabel=self.risk_label, ylabel=self.mean_label)
         ax.grid(True, **GRID)
         ax.set_axisbelow(True)
         if own:
