@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Self
 
+import matplotlib
 import numpy as np
+from matplotlib.cbook import normalize_kwargs
 from matplotlib.collections import PathCollection
+from matplotlib.colors import is_color_like
 from matplotlib.gridspec import GridSpecFromSubplotSpec
 from matplotlib.lines import Line2D
 from matplotlib.patheffects import withStroke
 from scipy.ndimage import uniform_filter
 
-from sk_stormc.plotting._style import BLUE, COLORS, axes_for, check_kwargs
+from sk_stormc.plotting._classes import GREY, Classes, Numbers, classes_or_numbers, numbers_of
+from sk_stormc.plotting._style import BLUE, axes_for, check_kwargs
 from sk_stormc.utils.types import ArrayLike
 from sk_stormc.utils.validation import as_numbers, check_bool, check_text, short
 
@@ -21,17 +25,20 @@ if TYPE_CHECKING:
 
 __all__ = ["EmbeddingDisplay"]
 
-# Petroff's ten colours, which colour-blind people can distinguish; Okabe & Ito's are fewer and more distinct.
-TEN = ("#3f90da", "#ffa90e", "#bd1f01", "#94a4a2", "#832db6", "#a96b59", "#e76300", "#b9ac70", "#717581", "#92dadd")
-SHAPES = "o^sDv*Pp"
 CONTINUOUS = "viridis"
-NUMBERS = 20  # number of distinct integers above which they are a scale and not classes
-CLASSES = len(TEN) * len(SHAPES)
 WRITTEN = 40  # maximum number of classes whose names are written on the map
 LISTED = 20  # number of rows of a legend
 CELLS = 12  # number of cells along each axis of the map, in which the points of a class are counted
 PAIRED = 5  # number of components shown in pairs
 RASTER = 5000  # number of points from which a vector file contains them as pixels
+
+# Keywords of scatter, by their names without aliases
+COLORING = ("c", "color", "facecolor")
+MAPPING = ("cmap", "norm", "vmin", "vmax")
+UNSORTED = ("linestyle", "antialiased", "urls")  # matplotlib does not sort them by depth in three dimensions
+if matplotlib.__version_info__ < (3, 11):
+    UNSORTED += ("alpha",)
+PER_POINT = (*COLORING, "edgecolor", "alpha", "s", "sizes", "linewidth", "linestyle", "antialiased", "urls", "array")
 
 
 class EmbeddingDisplay:
@@ -139,26 +146,37 @@ class EmbeddingDisplay:
         """
         check_bool("legend", legend)
         check_text("y_label", self.y_label)
-        extra = {"s", "c", "marker", "vmin", "vmax", "edgecolors"}
+        kwargs = normalize_kwargs({name: v for name, v in kwargs.items() if v is not None}, PathCollection)
+        extra = {"s", "c", "marker", "vmin", "vmax"}
         check_kwargs("plot", {name: value for name, value in kwargs.items() if name not in extra}, PathCollection)
         Z = as_numbers("embedding", self.embedding)
         if Z.ndim != 2 or not Z.size or not np.isfinite(Z).all():
             raise ValueError(f"embedding must be finite and of shape (n_points, n_components), got {short(Z)}")
-        colours = _Colours(self.y, Z)
+        values = classes_or_numbers(self.y, len(Z))
+        before = [] if ax is None else _points_on(axes_for(ax))
+        known = {name: look for points in before for name, look in points.looks.items()}
+        looks = values.looks(known) if isinstance(values, Classes) else {}
+        groups = _groups(values, looks, kwargs, Z)
         self.scatter_, self.labels_, self.legend_, self.colorbar_ = [], [], None, None
         d = Z.shape[1]
         if d > 3:
-            self._plot_pairs(ax, Z[:, :PAIRED], d, colours, kwargs)
+            self._plot_pairs(ax, Z[:, :PAIRED], d, groups, list(dict.fromkeys(points.axes for points in before)))
         else:
-            self._plot_one(ax, Z, colours, kwargs)
+            self._plot_one(ax, Z, groups)
+        for points in self.scatter_:  # the next display on these axes finds them
+            points.map_axes, points.looks = self.ax_, looks
         self.figure_ = self.ax_.figure  # type: ignore[assignment]  # a SubFigure only if the caller gave its axes
-        if legend and self.y is not None:
-            self._write_legend(colours, own=ax is None)
-        if d == 2 and colours.names is not None and len(colours.names) <= WRITTEN:
-            self.labels_ = _name_classes(self.ax_, Z, colours)
+        if legend and values is not None and not any(name in kwargs for name in COLORING):
+            if isinstance(values, Numbers):
+                self._draw_colorbar()
+            else:
+                marker = {name: kwargs["marker"] for name in looks.keys() - known.keys() if "marker" in kwargs}
+                self._draw_legend(known | looks, marker, own=ax is None)
+        if d == 2 and isinstance(values, Classes) and len(values.names) <= WRITTEN:
+            self.labels_ = _name_classes(self.ax_, Z, values)
         return self
 
-    def _plot_one(self, ax, Z, colours, kwargs):
+    def _plot_one(self, ax, Z, groups):
         d = Z.shape[1]
         if ax is None:
             ax = axes_for(None, figsize=(6.4, 5.2))
@@ -173,130 +191,169 @@ class EmbeddingDisplay:
             )
         if d == 1:  # spread along the vertical axis by a low-discrepancy sequence
             Z = np.column_stack([Z[:, 0], np.arange(len(Z)) * 0.6180339887 % 1])
-        self._scatter(ax, Z, colours, kwargs)
+        self._scatter(ax, Z, groups)
         second = "(the height has no meaning)" if d == 1 else "component 2"
         ax.set(xlabel="component 1", ylabel=second, xticks=[], yticks=[])
         if d == 3:
             ax.set(zlabel="component 3", zticks=[])
-            ax.set_box_aspect(np.ptp(Z, axis=0).clip(1e-3 * np.ptp(Z)))
+            sizes = np.ptp([ax.get_xlim(), ax.get_ylim(), ax.get_zlim()], axis=1)
+            ax.set_box_aspect(sizes.clip(1e-3 * sizes.max()))
         elif d == 2:
             ax.set_aspect("equal", "datalim")
         self.ax_, self.axes_ = ax, np.array([ax])
 
-    def _plot_pairs(self, ax, Z, d, colours, kwargs):
+    def _plot_pairs(self, ax, Z, d, groups, panels):
         k = Z.shape[1]
+        pairs = [(column, row) for row in range(1, k) for column in range(row)]
+        if panels and len(panels) != len(pairs):
+            raise ValueError(f"ax must hold the pairs of {d} components, got {len(panels)} panels for other ones")
         word = "component " if ax is None else ""  # left out if the caller's axes may be too small
         ax = axes_for(ax, figsize=(1.9 * k, 1.8 * k))
         if ax.get_subplotspec() is None:
             raise ValueError(f"ax must be of a grid of subplots, to hold the pairs of {d} components, got {short(ax)}")
-        title = f"components 1 to {k} of {d}, in pairs" if k < d else f"{d} components, in pairs"
-        ax.set_title(title, fontsize="medium")
-        ax.set(xticks=[], yticks=[], facecolor="none")
-        ax.set_frame_on(False)
-        grid = GridSpecFromSubplotSpec(k - 1, k - 1, ax.get_subplotspec())
-        self.ax_, panels = ax, []
-        for row in range(1, k):
-            for column in range(row):
-                one = ax.figure.add_subplot(grid[row - 1, column])
-                self._scatter(one, Z[:, [column, row]], colours, kwargs, crowd=k - 1)
+        if not panels:
+            title = f"components 1 to {k} of {d}, in pairs" if k < d else f"{d} components, in pairs"
+            ax.set_title(title, fontsize="medium")
+            ax.set(xticks=[], yticks=[], facecolor="none")
+            ax.set_frame_on(False)
+            grid = GridSpecFromSubplotSpec(k - 1, k - 1, ax.get_subplotspec())
+            panels = [ax.figure.add_subplot(grid[row - 1, column]) for column, row in pairs]
+            for one, (column, row) in zip(panels, pairs, strict=True):
                 one.set(xticks=[], yticks=[])
                 one.set_aspect("equal", "datalim")
                 one.set_xlabel(f"{word}{column + 1}" if row == k - 1 else "", fontsize="small")
                 one.set_ylabel(f"{word}{row + 1}" if column == 0 else "", fontsize="small")
-                panels.append(one)
-        self.axes_ = np.array(panels)
+        for one, pair in zip(panels, pairs, strict=True):
+            self._scatter(one, Z[:, pair], groups, crowd=k - 1)
+        self.ax_, self.axes_ = ax, np.array(panels)
 
-    def _scatter(self, ax, Z, colours, kwargs, crowd=1):
-        n = len(Z)
-        style = {
-            "s": np.clip(420 / np.sqrt(n), 0.3, 36) / crowd,
-            "alpha": float(np.clip(14 / n**0.32, 0.25, 0.9)),
-            "linewidths": 0,
-            "rasterized": n >= RASTER,
-            **kwargs,
-        }
-        order = np.random.default_rng(0).permutation(n)
-        for marker, rows, colour in colours.groups(order):
-            self.scatter_.append(ax.scatter(*Z[rows].T, **{"marker": marker, **colour, **style}))
+    def _scatter(self, ax, Z, groups, crowd=1):
+        size = np.clip(420 / np.sqrt(len(Z)), 0.3, 36) / crowd
+        for rows, style in groups:
+            self.scatter_.append(ax.scatter(*Z[rows].T, **{"s": size, **style}))
 
-    def _write_legend(self, colours, own):
-        figure = self.ax_.figure
-        if colours.names is None:
-            axes = self.axes_.tolist()
-            pad = 0.14 if self.ax_.name == "3d" else 0.02  # the third axis has its label on this side
-            self.colorbar_ = figure.colorbar(self.scatter_[-1], ax=axes, label=self.y_label, shrink=0.8, pad=pad)
-            self.colorbar_.solids.set(alpha=1)
-            return
+    def _draw_colorbar(self):
+        axes = self.axes_.tolist()
+        pad = 0.14 if self.ax_.name == "3d" else 0.02  # the third axis has its label on this side
+        self.colorbar_ = self.ax_.figure.colorbar(self.scatter_[-1], ax=axes, label=self.y_label, shrink=0.8, pad=pad)
+        self.colorbar_.solids.set(alpha=1)
+
+    def _draw_legend(self, looks, marker, own):
+        """Draw the legend of all classes on the axes, in place of an earlier one. ``own`` puts it beside the axes."""
+        figure, names = self.ax_.figure, sorted(looks, key=lambda name: name is None)
         handles = [
-            Line2D([], [], linestyle="", marker=marker, color=color, markersize=6, label=name)
-            for name, (color, marker) in zip(colours.names, colours.looks, strict=True)
+            Line2D([], [], linestyle="", marker=marker.get(name, shape), color=color, markersize=6)
+            for name, (color, shape) in ((name, looks[name]) for name in names)
         ]
-        columns = -(-len(handles) // LISTED)
-        style = {"title": self.y_label or None, "fontsize": "small", "ncols": columns, "handletextpad": 0.2}
+        labels = ["missing" if name is None else name for name in names]
+        style = {"title": self.y_label or None, "fontsize": "small", "handletextpad": 0.2}
+        style |= {"handles": handles, "labels": labels, "ncols": -(-len(handles) // LISTED)}
+        earlier = [legend for legend in figure.legends if getattr(legend, "map_axes", None) is self.ax_]
+        for legend in earlier:
+            legend.remove()
         if len(self.axes_) > 1:  # the upper triangle of the pairs is empty
-            self.legend_ = self.ax_.legend(handles=handles, loc="upper right", **style)
-        elif own:
-            self.legend_ = figure.legend(handles=handles, loc="outside right center", **style)
+            self.legend_ = self.ax_.legend(loc="upper right", **style)
+        elif own or earlier:
+            self.legend_ = figure.legend(loc="outside right center", **style)
         else:
-            self.legend_ = self.ax_.legend(handles=handles, loc="best", framealpha=0.85, **style)
+            self.legend_ = self.ax_.legend(loc="best", framealpha=0.85, **style)
+        self.legend_.map_axes = self.ax_
 
 
-class _Colours:
-    """The style of each point: ``names`` and ``looks`` of classes, or ``values`` of a scale."""
-
-    def __init__(self, y, Z):
-        n = len(Z)
-        self.names = self.values = None
-        if y is None:
-            return
-        y = np.asarray(y)
-        if y.shape != (n,):
-            raise ValueError(f"y must be of shape ({n},), one for each point, got {y.shape}")
-        if y.dtype.kind in "fiu" and not self._few_integers(y):
-            self.values = y.astype(float)
-            return
-        if y.dtype.kind not in "biufOUST":
-            raise ValueError(f"y must be numbers or names of classes, got {y.dtype}")
-        names, self.codes = np.unique(y.astype(str) if y.dtype.kind not in "biuf" else y, return_inverse=True)
-        if len(names) > CLASSES:
-            raise ValueError(f"y must have at most {CLASSES} classes, got {len(names)}")
-        is_float = y.dtype.kind == "f"
-        self.names = [f"{name:g}" if is_float else str(name) for name in names]
-        palette = COLORS if len(names) <= len(COLORS) else TEN
-        self.looks = [(palette[k % len(palette)], SHAPES[k // len(palette)]) for k in range(len(names))]
-
-    @staticmethod
-    def _few_integers(y):
-        return np.isfinite(y).all() and (y == np.rint(y)).all() and len(np.unique(y)) <= NUMBERS
-
-    def groups(self, order):
-        """(marker, rows, keywords of scatter) of the points that are drawn by one call."""
-        if self.values is not None:
-            good = np.isfinite(self.values)
-            missing = order[~good[order]]
-            if missing.size:
-                yield "o", missing, {"c": "0.8"}
-            rows, values = order[good[order]], self.values[good]
-            limits = {"vmin": values.min(), "vmax": values.max()} if values.size else {}
-            yield "o", rows, {"c": self.values[rows], "cmap": CONTINUOUS, **limits}
-        elif self.names is None:
-            yield "o", order, {"c": BLUE}
-        else:
-            colour = np.array([look[0] for look in self.looks])
-            shape = np.array([look[1] for look in self.looks])
-            for marker in dict.fromkeys(shape):
-                rows = order[shape[self.codes[order]] == marker]
-                yield marker, rows, {"c": colour[self.codes[rows]].tolist()}
+def _points_on(ax):
+    """The points that displays have drawn on the axes, or on the panels that stand in their place."""
+    drawn = [points for one in ax.figure.axes for points in one.collections]
+    return [points for points in drawn if getattr(points, "map_axes", None) is ax]
 
 
-def _name_classes(ax, Z, colours):
-    """Write the name of each class where its points are densest, unless another name is there."""
+def _groups(values, looks, kwargs, Z):
+    """(rows, keywords) of the points that one call of scatter draws, those without a value first."""
+    n, d = Z.shape
+    kwargs, numbers = dict(kwargs), _numbers_for(kwargs.get("c"), n)
+    if numbers is not None:
+        values = Numbers(numbers)
+        del kwargs["c"]
+    if isinstance(values, Numbers):
+        kwargs["cmap"] = _with_grey(kwargs.get("cmap", CONTINUOUS))
+    each = {name: _for_each(name, kwargs[name], n) for name in PER_POINT if name in kwargs}
+    each = {name: of_points for name, of_points in each.items() if of_points is not None}
+    for name in UNSORTED if d == 3 else ():
+        if name in each:
+            raise ValueError(f"{name} must be one value for all points of three components, got one for each point")
+    common = {"alpha": float(np.clip(14 / n**0.32, 0.25, 0.9)), "linewidth": 0, "rasterized": n >= RASTER}
+    common |= {name: value for name, value in kwargs.items() if name not in each}
+    groups = []
+    for rows, look in _parts(values, looks, np.random.default_rng(0).permutation(n)):
+        left_out = MAPPING if look["c"] is GREY else ()
+        style = look | {name: value for name, value in common.items() if name not in left_out}
+        style |= {name: _rows_of(of_points, rows) for name, of_points in each.items()}
+        if "c" not in kwargs and ("color" in kwargs or "facecolor" in kwargs):
+            del style["c"]
+        groups += [(rows, style)] if rows.size else []
+    return groups
+
+
+def _parts(values, looks, order):
+    """(rows, colour and shape) of the points without a value, and of those of each shape."""
+    if values is None:
+        yield order, {"c": BLUE}
+    elif isinstance(values, Numbers):
+        numbers = values.values[order]
+        missing = np.isnan(numbers)
+        yield order[missing], {"c": GREY}
+        yield order[~missing], {"c": numbers[~missing]}
+    else:
+        codes = values.codes[order]
+        yield order[codes < 0], {"c": GREY}
+        colors, shapes = (np.array([look[k] for look in looks.values()]) for k in (0, 1))
+        for shape in dict.fromkeys(shapes.tolist()):
+            some = (codes >= 0) & (shapes[codes] == shape)
+            yield order[some], {"c": colors[codes[some]].tolist(), "marker": shape}
+
+
+def _numbers_for(c, n):
+    """The numbers of an argument c that holds one for each point, or None for colours. This is matplotlib's rule."""
+    try:
+        numbers = numbers_of(c)
+    except (TypeError, ValueError):  # lists of colours in several formats
+        return None
+    return numbers.ravel() if numbers is not None and numbers.size == n and len(numbers) == n else None
+
+
+def _with_grey(cmap):
+    """The colormap, with grey for numbers that its norm does not map, such as negative ones for a logarithm."""
+    cmap = matplotlib.colormaps.get_cmap(cmap)
+    return cmap if cmap.get_bad()[3] else cmap.with_extremes(bad=GREY)
+
+
+def _for_each(name, value, n):
+    """The values of a keyword, one for each point, or None if it has one value for all of them."""
+    one_color = name in (*COLORING, "edgecolor") and is_color_like(value)
+    one_dash = name == "linestyle" and isinstance(value, tuple)
+    if isinstance(value, str) or not np.iterable(value) or one_color or one_dash or len(value) == 1:
+        return None
+    if len(value) != n:
+        raise ValueError(f"{name} must be one value or one for each of the {n} points, got {len(value)}")
+    return np.asarray(value) if hasattr(value, "to_numpy") else value
+
+
+def _rows_of(values, rows):
+    return values[rows] if isinstance(values, np.ndarray) else [values[k] for k in rows]
+
+
+def _name_classes(ax, Z, classes):
+    """Write the name of each class where its points are densest, unless it or another name is there."""
     figure = ax.figure.figure
     figure.draw_without_rendering()  # the layout determines how much space there is
-    labels, boxes, extent = [], [], np.stack([Z.min(axis=0), Z.max(axis=0)], axis=1)
-    for k in np.argsort(-np.bincount(colours.codes), kind="stable"):  # the largest first
-        x, y = _heart(Z[colours.codes == k], extent)
-        label = ax.text(x, y, colours.names[k], ha="center", va="center", fontsize="medium", fontweight="bold")
+    written = {text.get_text() for text in ax.texts}
+    labels, boxes = [], [text.get_window_extent() for text in ax.texts]
+    extent = np.stack([Z.min(axis=0), Z.max(axis=0)], axis=1)
+    sizes = np.bincount(classes.codes[classes.codes >= 0], minlength=len(classes.names))
+    for k in np.argsort(-sizes, kind="stable"):  # the largest first
+        if classes.names[k] in written:
+            continue
+        x, y = _heart(Z[classes.codes == k], extent)
+        label = ax.text(x, y, classes.names[k], ha="center", va="center", fontsize="medium", fontweight="bold")
         label.set_path_effects([withStroke(linewidth=2.5, foreground="white")])
         label.set(in_layout=False, clip_on=True)
         box = label.get_window_extent()

@@ -5,7 +5,17 @@ Only these functions access the attributes by which such objects are recognised.
 
 import re
 
-__all__ = ["column", "columns_of", "direction_of", "has_row_labels", "is_lazy", "is_series", "is_table", "rows_of"]
+__all__ = [
+    "categories_of",
+    "column",
+    "columns_of",
+    "direction_of",
+    "has_row_labels",
+    "is_lazy",
+    "is_series",
+    "is_table",
+    "rows_of",
+]
 
 
 _ORDERED = ("integer", "floating", "mixed-integer-float", "datetime64", "datetime", "date", "period", "timedelta64")
@@ -67,6 +77,12 @@ def _dates(texts):
 def is_series(value):
     """Whether an object holds one value for each of its labels, as a Series of pandas does."""
     return hasattr(value, "index") and not callable(value.index) and hasattr(value, "to_numpy")
+
+
+def categories_of(values):
+    """The categories of a Categorical of pandas or an Enum of polars, in their order, or None for other values."""
+    categories = getattr(getattr(values, "dtype", None), "categories", None)
+    return list(categories) if hasattr(categories, "__len__") else None
 
 
 def columns_of(X):
