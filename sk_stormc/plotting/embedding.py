@@ -148,7 +148,7 @@ class EmbeddingDisplay:
         check_text("y_label", self.y_label)
         kwargs = normalize_kwargs({name: v for name, v in kwargs.items() if v is not None}, PathCollection)
         extra = {"s", "c", "marker", "vmin", "vmax"}
-        check_kwargs("plot", {name: value for name, value in kwargs.items() if name not in extra}, PathCollection)
+        check_kwargs("plot", _without(kwargs, extra), PathCollection)
         Z = as_numbers("embedding", self.embedding)
         if Z.ndim != 2 or not Z.size or not np.isfinite(Z).all():
             raise ValueError(f"embedding must be finite and of shape (n_points, n_components), got {short(Z)}")
@@ -269,25 +269,25 @@ def _points_on(ax):
 def _groups(values, looks, kwargs, Z):
     """(rows, keywords) of the points that one call of scatter draws, those without a value first."""
     n, d = Z.shape
-    kwargs, numbers = dict(kwargs), _numbers_for(kwargs.get("c"), n)
-    if numbers is not None:
-        values = Numbers(numbers)
-        del kwargs["c"]
-    if isinstance(values, Numbers):
-        kwargs["cmap"] = _with_grey(kwargs.get("cmap", CONTINUOUS))
+    if (numbers := _numbers_for(kwargs.get("c"), n)) is not None:
+        values, kwargs = Numbers(numbers), _without(kwargs, ["c"])
+    own_colors = any(name in kwargs for name in COLORING)
+    if isinstance(values, Numbers) and own_colors:
+        values = None
+    elif isinstance(values, Numbers):
+        kwargs = kwargs | {"cmap": _with_grey(kwargs.get("cmap", CONTINUOUS))}
     each = {name: _for_each(name, kwargs[name], n) for name in PER_POINT if name in kwargs}
     each = {name: of_points for name, of_points in each.items() if of_points is not None}
     for name in UNSORTED if d == 3 else ():
         if name in each:
             raise ValueError(f"{name} must be one value for all points of three components, got one for each point")
     common = {"alpha": float(np.clip(14 / n**0.32, 0.25, 0.9)), "linewidth": 0, "rasterized": n >= RASTER}
-    common |= {name: value for name, value in kwargs.items() if name not in each}
+    common |= _without(kwargs, each)
     groups = []
     for rows, look in _parts(values, looks, np.random.default_rng(0).permutation(n)):
-        left_out = MAPPING if look["c"] is GREY else ()
-        style = look | {name: value for name, value in common.items() if name not in left_out}
+        style = look | (_without(common, MAPPING) if look["c"] is GREY else common)
         style |= {name: _rows_of(of_points, rows) for name, of_points in each.items()}
-        if "c" not in kwargs and ("color" in kwargs or "facecolor" in kwargs):
+        if own_colors and "c" not in kwargs:
             del style["c"]
         groups += [(rows, style)] if rows.size else []
     return groups
@@ -309,6 +309,10 @@ def _parts(values, looks, order):
         for shape in dict.fromkeys(shapes.tolist()):
             some = (codes >= 0) & (shapes[codes] == shape)
             yield order[some], {"c": colors[codes[some]].tolist(), "marker": shape}
+
+
+def _without(kwargs, names):
+    return {name: value for name, value in kwargs.items() if name not in names}
 
 
 def _numbers_for(c, n):
