@@ -134,7 +134,7 @@ def test_line_styles_of_points_are_refused_in_three_dimensions():
         shown(TWELVE, Z[:, :3], linestyles=repeated("-", "--"))
 
 
-@pytest.mark.filterwarnings("error::UserWarning")
+@pytest.mark.filterwarnings("error:No data for colormapping", "error:You passed both")
 @pytest.mark.parametrize("name", ["c", "color", "facecolors"])
 def test_colours_of_the_caller_replace_those_by_y(name):
     display = shown(repeated("a", "b"), **{name: "red"})
@@ -149,7 +149,7 @@ def test_the_legend_has_the_marker_of_the_points():
 # --- numbers -------------------------------------------------------------------------------------------
 
 
-@pytest.mark.filterwarnings("error::UserWarning")
+@pytest.mark.filterwarnings("error:No data for colormapping", "error:You passed both")
 @pytest.mark.parametrize("d", [2, 3, 4])
 def test_numbers_on_a_logarithmic_scale(d):
     y = 10.0 ** np.arange(-10, 50)
