@@ -52,15 +52,17 @@ class EmbeddingDisplay:
     ----------
     embedding : array-like of shape (n_points, n_components)
     y : array-like of shape (n_points,), default=None
-        The values that determine the colours. Strings, booleans and up to 20 distinct integers are classes. Other
-        numbers get a colour bar, and NaN is grey. None draws all points in one colour.
+        The values that determine the colours. Strings, booleans, the values of a Categorical and up to 20 distinct
+        integers are classes. They are sorted, or in the order of the categories. Other numbers get a colour bar.
+        Missing values (None, NaN, NaT, ``pandas.NA`` and masked ones) are grey, and the last entry of the legend. None
+        draws all points in one colour.
     y_label : str, default=""
         Title of the legend or of the colour bar.
 
     Attributes
     ----------
     scatter_ : list of matplotlib.collections.PathCollection
-        The points, one collection for each shape and each pair of components.
+        The points, one collection for each shape and each pair of components. Those of missing values come first.
     labels_ : list of matplotlib.text.Text
         Names of classes on the map.
     legend_ : matplotlib.legend.Legend or None
@@ -74,8 +76,8 @@ class EmbeddingDisplay:
     Raises
     ------
     ValueError
-        If points are not finite, if the length of y differs from the number of points, or if there are more than 80
-        classes.
+        If points are not finite, if the length of y or of an argument of `plot` differs from the number of points, or
+        if there are more than 80 classes.
 
     Examples
     --------
@@ -130,6 +132,8 @@ class EmbeddingDisplay:
     def plot(self, ax: Axes | None = None, *, legend: bool = True, **kwargs: Any) -> Self:
         """Draw the points.
 
+        On axes with the points of another display, classes keep their colours, and the legend shows those of both.
+
         Parameters
         ----------
         ax : matplotlib.axes.Axes, default=None
@@ -138,7 +142,9 @@ class EmbeddingDisplay:
         legend : bool, default=True
             Whether to draw a legend or a colour bar.
         **kwargs
-            Passed to `matplotlib.axes.Axes.scatter`, such as ``s``, ``alpha`` and ``cmap``.
+            Passed to `matplotlib.axes.Axes.scatter`, such as ``s``, ``alpha``, ``cmap`` and ``norm``. Sizes, colours,
+            line widths and alpha may be arrays of shape (n_points,), with a value for each point in the order of the
+            embedding. ``c``, ``color`` and ``facecolors`` replace the colours by y, and there is then no legend.
 
         Returns
         -------

@@ -149,7 +149,7 @@ EPOCHS = SOLVER | {"epoch_length": 3}
 BUDGET = {"max_iter": "None", "tol": "fraction", "verbose": "bool"}
 FITTING = {"max_iter": 2, "random_state": 0}
 ANY_NUMBER = "negative,fraction"
-TEXT = dict.fromkeys(("x_label", "y_label", "risk_label", "name"), "string")
+TEXT = dict.fromkeys(("x_label", "y_label", "risk_label", "mean_label", "name"), "string")
 RISING = {"scale": "negative", "exponent": "negative", "start": "negative", "end": "negative", "horizon": "fraction"}
 SOLVING = {"max_iter": "None", "batch_size": "None", "learning_rate": "class"}
 WEIGHTS = {"sample_weight": np.ones(12)}
@@ -426,8 +426,8 @@ DATA = {
     "FrontierDisplay": Case(
         plotted(plotting.FrontierDisplay),
         {"risk": [1.0, 2.0], "mean": [0.1, 0.2], "asset_risk": [1.0, 3.0], "asset_mean": [0.1, 0.3],
-         "asset_names": ["a", "b"]},
-        {"asset_names": "None", "asset_risk": "None"} | TEXT,
+         "asset_names": ["a", "b"], "max_risk": 1.5},
+        {"asset_names": "None", "asset_risk": "None", "max_risk": "None,negative,fraction"} | TEXT,
     ),
     "FrontierDisplay.from_estimator": Case(
         plotting.FrontierDisplay.from_estimator,
