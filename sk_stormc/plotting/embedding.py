@@ -248,28 +248,39 @@ class EmbeddingDisplay:
         """Draw the legend of all classes on the axes, in place of an earlier one. ``own`` puts it beside the axes."""
         figure, names = self.ax_.figure, sorted(looks, key=lambda name: name is None)
         handles = [
-            Line2D([], [], linestyle="", marker=marker.get(name, shape), color=color, markersize=6)
-            for name, (color, shape) in ((name, looks[name]) for name in names)
+            Line2D([], [], linestyle="", marker=marker.get(name, looks[name][1]), color=looks[name][0], markersize=6)
+            for name in names
         ]
-        labels = ["missing" if name is None else name for name in names]
-        style = {"title": self.y_label or None, "fontsize": "small", "handletextpad": 0.2}
-        style |= {"handles": handles, "labels": labels, "ncols": -(-len(handles) // LISTED)}
-        earlier = [legend for legend in figure.legends if getattr(legend, "map_axes", None) is self.ax_]
-        for legend in earlier:
-            legend.remove()
+        earlier = [one for one in (*figure.legends, self.ax_.get_legend()) if _is_of(self.ax_, one)]
+        style = {
+            "handles": handles,
+            "labels": ["missing" if name is None else name for name in names],
+            "title": self.y_label or next((one.get_title().get_text() for one in earlier), None),
+            "fontsize": "small",
+            "ncols": -(-len(handles) // LISTED),
+            "handletextpad": 0.2,
+        }
         if len(self.axes_) > 1:  # the upper triangle of the pairs is empty
             self.legend_ = self.ax_.legend(loc="upper right", **style)
-        elif own or earlier:
+        elif own or any(one in figure.legends for one in earlier):
             self.legend_ = figure.legend(loc="outside right center", **style)
         else:
             self.legend_ = self.ax_.legend(loc="best", framealpha=0.85, **style)
         self.legend_.map_axes = self.ax_
+        for one in earlier:
+            if one in figure.legends:  # the axes replace their own
+                one.remove()
 
 
 def _points_on(ax):
     """The points that displays have drawn on the axes, or on the panels that stand in their place."""
     drawn = [points for one in ax.figure.axes for points in one.collections]
-    return [points for points in drawn if getattr(points, "map_axes", None) is ax]
+    return [points for points in drawn if _is_of(ax, points)]
+
+
+def _is_of(ax, artist):
+    """Whether a display has drawn the artist for the axes."""
+    return getattr(artist, "map_axes", None) is ax
 
 
 def _groups(values, looks, kwargs, Z):

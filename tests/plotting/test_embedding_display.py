@@ -304,9 +304,10 @@ def named_handles(display):
 def test_a_legend_beside_the_axes_is_replaced():
     from matplotlib import pyplot as plt
 
-    old = EmbeddingDisplay(Z[:, :2], y=repeated("b", "a")).plot()
+    old = EmbeddingDisplay(Z[:, :2], y=repeated("b", "a"), y_label="group").plot()
     new = EmbeddingDisplay(Z[:, :2], y=repeated("b", "z")).plot(old.ax_)
     assert old.figure_.legends == [new.legend_] and legend_of(new) == ["a", "b", "z"]
+    assert new.legend_.get_title().get_text() == "group"
     plt.close(old.figure_)
 
 
