@@ -333,17 +333,17 @@ def _warn_of_fits(caught):
     """Issue each warning of the fits once, with the number of these fits. Numbers in its text may differ."""
     first, counts = {}, Counter()
     for warned in caught:
-        kinds = {}
+        texts = {}
         for w in warned:
-            converged = not issubclass(w.category, ConvergenceWarning)
-            kinds.setdefault((w.category, converged and re.sub(r"[-+.\de]", "", str(w.message))), str(w.message))
-        counts.update(kinds.keys())
-        first = kinds | first
-    for (category, converged), message in first.items():
-        those = "fits of the frontier gave this warning:" if converged else (
-            "portfolios of the frontier have not converged. The first said:"
-        )
-        warn(f"{counts[category, converged]} of the {len(caught)} {those} {message}", category)
+            unsettled = issubclass(w.category, ConvergenceWarning)
+            said = "have not converged. The first said" if unsettled else "gave this warning"
+            kind = w.category, said, "" if unsettled else re.sub(r"[-+.\de]", "", str(w.message))
+            texts.setdefault(kind, str(w.message))
+        counts.update(texts.keys())
+        first = texts | first
+    for (category, said, text), message in first.items():
+        number = counts[category, said, text]
+        warn(f"{number} of the {len(caught)} portfolios of the frontier {said}: {message}", category)
 
 
 def _aversions(given, returns, measure):

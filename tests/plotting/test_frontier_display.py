@@ -106,7 +106,8 @@ def test_a_warning_of_several_fits_is_given_once_with_their_number():
         warnings.simplefilter("always")
         shown(long_only(), prices, risk_aversions=[1.0, 10.0, 100.0])
     (one,) = caught
-    assert str(one.message).startswith("3 of the 3 fits of the frontier") and "looks like prices" in str(one.message)
+    expected = "3 of the 3 portfolios of the frontier gave this warning: X looks like prices"
+    assert str(one.message).startswith(expected)
 
 
 def test_warnings_of_some_fits_only():
