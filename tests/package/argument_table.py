@@ -447,8 +447,8 @@ DATA = {
     "FrontierDisplay": Case(
         plotted(plotting.FrontierDisplay),
         {"risk": [1.0, 2.0], "mean": [0.1, 0.2], "asset_risk": [1.0, 3.0], "asset_mean": [0.1, 0.3],
-         "asset_names": ["a", "b"]},
-        {"asset_names": "None", "asset_risk": "None"} | TEXT,
+         "asset_names": ["a", "b"], "max_risk": 1.5},
+        {"asset_names": "None", "asset_risk": "None", "max_risk": "None,negative,fraction"} | TEXT,
     ),
     "FrontierDisplay.from_estimator": Case(
         plotting.FrontierDisplay.from_estimator,
