@@ -14,6 +14,7 @@ from sk_stormc.utils.validation import check_text, naming, short
 
 __all__ = ["plot_curves", "plot_embeddings"]
 
+
 def plot_curves(panels: dict[str, dict[str, list]], labels: list[str] | tuple[str, ...]) -> Figure:
     """Draw curves against IFO on logarithmic axes, with x_0 at the left edge.
 
@@ -90,8 +91,8 @@ def plot_embeddings(panels: dict[str, ArrayLike], labels: ArrayLike | None = Non
     ----------
     panels : dict of array-like of shape (n_points, 2)
         Embeddings by title. Only the first two components are drawn.
-    labels : array-like of int of shape (n_points,), default=None
-        Class of each point, shown by its colour. None draws all points in one colour.
+    labels : array-like of shape (n_points,), default=None
+        Classes or numbers, shown by colours as in `EmbeddingDisplay`. None draws all points in one colour.
 
     Returns
     -------

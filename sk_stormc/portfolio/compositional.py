@@ -130,6 +130,7 @@ class PortfolioProblem(OfMeasure, WeightedComponents):
     """
 
     jacobian_kind = "constant"
+    n_levels = 0  # number of variables in addition to the weights
     advice = Advice(
         unbounded_below=methodcaller("unbounded_below"), published=Published(eta=0.1, epsilon=0.1, a=0.01, B=100, S=100)
     )
@@ -170,7 +171,7 @@ class PortfolioProblem(OfMeasure, WeightedComponents):
         self.returns, self.weights, self.penalty = task.returns, task.p, penalty
         self.risk_aversion, self.risk_measure = task.risk_aversion, measure.name
         self._return_weight, self._risk_weight = task.return_weight, task.risk_weight
-        self.n_inner, self.n_outer, self.n_variables = task.n_inner, task.n_outer, self.returns.shape[1]
+        self.n_inner, self.n_outer, self.n_variables = task.n_inner, task.n_outer, R.shape[1] + self.n_levels
         self._metric = self._check_metric(metric)
         self._known_factors: dict = {}
 

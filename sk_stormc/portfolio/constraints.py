@@ -1,6 +1,7 @@
 """Constraints and transaction costs of a portfolio as a penalty, and the check that they are feasible."""
 
 from collections.abc import Mapping, Set
+from functools import cache
 
 import numpy as np
 from scipy import sparse
@@ -15,30 +16,24 @@ from sk_stormc.portfolio.risk import MEASURES
 from sk_stormc.utils.validation import as_numbers, check_number, is_real, is_word, short
 from sk_stormc.utils.warnings import warn
 
-__all__ = ["make_penalty", "penalty_of", "refuse_linear_constraints", "warn_of_no_constraint"]
+__all__ = ["penalty_of", "refuse_linear_constraints", "warn_of_no_constraint"]
 
-SAID: list[float] = []  # the sum of weights of the warning, once this process has given it
+
 
 
 def penalty_of(portfolio, n_assets, columns):
     """The penalty with all constraints and costs of a `CompositionalPortfolio`, or None."""
-    given = portfolio.constraint, portfolio.budget, portfolio.l1, portfolio.previous_weights
-    penalty = make_penalty(*given, portfolio.transaction_cost, n_assets, columns)
+    penalty = _with_proximal_operator(portfolio, n_assets, columns)
     further = portfolio.linear_constraints, portfolio.groups, portfolio.max_turnover, portfolio.benchmark
     if any(parameter is not None for parameter in further):
-        linear = linear_of(portfolio.linear_constraints, portfolio.groups, columns, n_assets)
-        previous = held_now(portfolio.previous_weights, n_assets, columns)
-        place = column_of(portfolio.benchmark, columns, n_assets)
-        if place is not None:
-            penalty, previous[place] = without(penalty, place, n_assets), 0.0
-        has_benchmark = portfolio.benchmark is not None
-        penalty = linearly_constrained(penalty, linear, previous, portfolio.max_turnover, has_benchmark)
+        penalty = _linearly_constrained(portfolio, penalty, n_assets, columns)
     check_size(portfolio, penalty)
     return penalty
 
 
-def make_penalty(constraint, budget, l1, previous_weights, transaction_cost, n_assets, columns):
-    """The penalty for these parameters of `CompositionalPortfolio`, or None; columns label the assets."""
+def _with_proximal_operator(portfolio, n_assets, columns):
+    """The penalty with bounds, budget, l1 norm and transaction costs, or None."""
+    constraint, budget, l1 = portfolio.constraint, portfolio.budget, portfolio.l1
     check_number("l1", l1, low=0)
     check_number("budget", budget, words=(None,))
     long_only = is_word(constraint, "long_only")
@@ -47,7 +42,7 @@ def make_penalty(constraint, budget, l1, previous_weights, transaction_cost, n_a
             raise ValueError(f"l1 must be 0 with constraint='long_only', where |w|_1 is constant; got {l1!r}")
         check_number("budget", budget, low=0, inclusive=False, words=(None,))
         budget = 1.0 if budget is None else budget
-    turnover = _turnover(previous_weights, transaction_cost, n_assets, columns)
+    turnover = _turnover(portfolio.previous_weights, portfolio.transaction_cost, n_assets, columns)
     if long_only and turnover is None:
         return Simplex(budget)
     if constraint is None and budget is None and turnover is None:
@@ -108,16 +103,14 @@ def held_now(previous, n_assets, columns):
     return previous
 
 
-def warn_of_no_constraint(weights):
+@cache  # Python's own filter for repeated warnings is reset by every use of warnings.catch_warnings
+def warn_of_no_constraint():
     """Warn, once in a process, that only risk_aversion limits the weights."""
-    total, largest = float(weights.sum()), float(np.abs(weights).max())
-    if not SAID:
-        SAID.append(total)
-        warn(
-            f"CompositionalPortfolio has no constraint: its weights sum to {total:.3g}, the largest has the size "
-            f"{largest:.3g}, and only risk_aversion, in the inverse unit of the returns, limits them. Set "
-            "constraint='long_only', or bounds and budget=1.0, for an ordinary portfolio. This warning is raised once."
-        )
+    warn(
+        "CompositionalPortfolio has no constraint: only risk_aversion, in the inverse unit of the returns, limits the "
+        "sum and the size of its weights. Set constraint='long_only', or bounds and budget=1.0, for an ordinary "
+        "portfolio. This warning is raised once."
+    )
 
 
 def check_size(portfolio, penalty):
@@ -158,15 +151,21 @@ def check_size(portfolio, penalty):
 MISSED = 1e-6  # violation that HiGHS may leave in a feasible constraint, relative to the constraint's size
 
 
-def linearly_constrained(penalty, linear, previous, max_turnover, has_benchmark):
-    """Add linear constraints, a turnover constraint and a benchmark to a penalty, if there are any."""
-    check_number("max_turnover", max_turnover, low=0, words=(None,))
-    if linear is None and max_turnover is None and not has_benchmark:
+def _linearly_constrained(portfolio, penalty, n_assets, columns):
+    """The penalty with linear constraints, a turnover constraint and a benchmark, if there are any."""
+    linear = linear_of(portfolio.linear_constraints, portfolio.groups, columns, n_assets)
+    previous = held_now(portfolio.previous_weights, n_assets, columns)
+    place = column_of(portfolio.benchmark, columns, n_assets)
+    if place is not None:
+        penalty, previous[place] = without(penalty, place, n_assets), 0.0
+    check_number("max_turnover", portfolio.max_turnover, low=0, words=(None,))
+    if linear is None and portfolio.max_turnover is None and portfolio.benchmark is None:
         return penalty
-    linear = Linear(np.zeros((0, len(previous))), np.zeros(0), np.zeros(0), []) if linear is None else linear
-    constrained = LinearlyConstrained(penalty, linear, previous, max_turnover, has_benchmark)
-    check_feasible(constrained)
-    return constrained
+    linear = Linear(np.zeros((0, n_assets)), np.zeros(0), np.zeros(0), []) if linear is None else linear
+    has_benchmark = portfolio.benchmark is not None
+    penalty = LinearlyConstrained(penalty, linear, previous, portfolio.max_turnover, has_benchmark)
+    check_feasible(penalty)
+    return penalty
 
 
 def refuse_linear_constraints(penalty, what, instead):

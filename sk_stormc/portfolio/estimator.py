@@ -25,7 +25,7 @@ from sk_stormc.portfolio.returns import check_ascending, check_returns, faded, w
 from sk_stormc.portfolio.risk import MEASURES
 from sk_stormc.portfolio.streaming import streams_returns, update_weights
 from sk_stormc.utils.frames import columns_of, rows_of
-from sk_stormc.utils.types import ArrayLike, Auto, FloatArray, RandomState, RiskMeasure, SolverName
+from sk_stormc.utils.types import ArrayLike, FloatArray, RandomState, RiskMeasure, SolverName
 from sk_stormc.utils.validation import check_bool, check_choice, check_number
 
 if TYPE_CHECKING:
@@ -187,7 +187,7 @@ class CompositionalPortfolio(CompositionalEstimator):
         groups: Any = None,
         benchmark: Any = None,
         half_life: float | None = None,
-        max_iter: int | Auto | None = None,
+        max_iter: int | None = None,
         tol: float | None = None,
         warm_start: bool = False,
         verbose: int | bool = 0,
@@ -286,7 +286,7 @@ class CompositionalPortfolio(CompositionalEstimator):
         fit.end()
         conclude(self, method, problem, result)
         if penalty is None and self.max_risk is None:
-            warn_of_no_constraint(self.weights_)
+            warn_of_no_constraint()
         return self
 
     @only_if(streams_returns)

@@ -76,20 +76,18 @@ def _solver_of_stage(solver, done):
     if solver.max_iter is None and solver.max_ifo is None:
         full_batch = solver.batch_size is None or isinstance(solver.batch_size, str)
         return stage.set_params(max_iter=ITERATIONS) if full_batch else stage
-    left = {"max_iter": 0, "max_ifo": 0} if done is None else {"max_iter": done.n_iter, "max_ifo": int(done.ifo[-1])}
-    budgets = {name: getattr(solver, name) for name in left}
-    if budgets["max_iter"] is not None:
-        stage.set_params(max_iter=min(ITERATIONS, max(1, budgets["max_iter"] - left["max_iter"])))
-    if budgets["max_ifo"] is not None:
-        stage.set_params(max_ifo=max(1, budgets["max_ifo"] - left["max_ifo"]))
+    used = (0, 0) if done is None else (done.n_iter, int(done.ifo[-1]))
+    if solver.max_iter is not None:
+        stage.set_params(max_iter=min(ITERATIONS, max(1, solver.max_iter - used[0])))
+    if solver.max_ifo is not None:
+        stage.set_params(max_ifo=max(1, solver.max_ifo - used[1]))
     return stage
 
 
 def _budget_is_spent(solver, done):
     """Whether the budget of the whole fit is used up."""
-    if solver.max_iter is not None and done.n_iter >= solver.max_iter:
-        return True
-    return solver.max_ifo is not None and done.stop_reason == StopReason.MAX_IFO
+    spent = solver.max_ifo is not None and done.stop_reason == StopReason.MAX_IFO
+    return spent or (solver.max_iter is not None and done.n_iter >= solver.max_iter)
 
 
 NOTABLE = 1e-3  # gap of a converged run, relative to the objective or the risk, that causes a warning

@@ -7,14 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from sk_stormc.core.metrics import Metric
 from sk_stormc.core.penalties import Box, as_penalty, check_penalty
 from sk_stormc.portfolio.compositional import PortfolioProblem, combine, measures
 from sk_stormc.portfolio.exact.feasible_set import linear_minimum
 from sk_stormc.portfolio.mean_risk import mean_of, typical_size
 from sk_stormc.streams.mapped import blocks
 from sk_stormc.utils.types import ArrayLike, RiskMeasure
-from sk_stormc.utils.validation import check_choice, check_metric, check_number
+from sk_stormc.utils.validation import check_choice, check_number
 
 __all__ = ["LevelProblem", "TailRiskProblem"]
 
@@ -42,6 +41,7 @@ class LevelProblem(PortfolioProblem):
     first_width = 1.0  # of the first stage of a fit
     own_width = 0.01  # default of a problem that is not part of a fit
     own_measure: RiskMeasure
+    n_levels = 1
 
     def _measure(self, risk_measure, parameter):
         """The measure of the class, with its parameter."""
@@ -53,8 +53,7 @@ class LevelProblem(PortfolioProblem):
         if width is not None:
             check_number("width", width, low=0, inclusive=False)
         super()._set_up(returns, risk_aversion, measure, sample_weight, penalty, metric)
-        self.n_assets, self.n_variables = self.n_variables, self.n_variables + 1
-        self.of_weights = penalty
+        self.n_assets, self.of_weights = self.n_variables - 1, penalty
         check_penalty(penalty, self.n_assets)
         self.advice = replace(self.advice, batch_size=None, record_every=int(16 * 3 * self.n_inner))
         self._set_width(self.own_width * self.deviation(self._equal_weights()) if width is None else float(width))
@@ -152,11 +151,6 @@ class LevelProblem(PortfolioProblem):
             if w.any():
                 break
         return w
-
-    def _check_metric(self, metric):
-        if metric is None or isinstance(metric, (str, Metric)):
-            return super()._check_metric(metric)
-        return check_metric("metric", metric, self.n_variables + 1).astype(self.returns.dtype, copy=False)
 
     def _inverse_variance(self):
         """Inverse variances of the assets, and 1 for the level, which acts like an asset with the constant return

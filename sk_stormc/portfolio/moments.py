@@ -9,7 +9,7 @@ and `value` is the objective. One fixed row is subtracted from all returns.
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -24,13 +24,14 @@ class Moments:
 
     measure: Measure | None = None  # a tail risk, which is minimised exactly while all rows are kept
     exact = False  # whether the objective is exact
+    shift = 0.0  # change of the risk if the return of each period grows by 1
     # squared distance from the weights around which rows were added, relative to `size`, above which it is inaccurate
     far = math.inf
 
     @property
     def earned(self):
         """Minus the change of the objective when 1 is added to the portfolio's return in all periods."""
-        return self.return_weight
+        return self.return_weight - self.risk_weight * self.shift
 
     def minimised(self, solve, w):
         """The minimiser that ``solve(expected_return, matrix)`` finds, an `Optimum`."""
@@ -71,6 +72,10 @@ class Tilted:
         """The logarithm at another x, to second order."""
         way = x - self.x
         return float(self.log_weight - self.mean @ way + 0.5 * way @ self.covariance @ way)
+
+    def times(self, factor):
+        """The expansion with the weights of all rows multiplied by a factor."""
+        return replace(self, log_weight=self.log_weight + np.log(factor))
 
     def around(self, x):
         """The same quadratic function, expanded around another x."""

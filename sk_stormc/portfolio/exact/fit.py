@@ -157,7 +157,7 @@ class WithinRisk(Utility):
         super().__init__(task)
         power = task.measure.power
         self.max_risk, self.risk_limit = max_risk, max_risk**power
-        self.risk = task.with_aversion(np.inf)
+        self.risk_at = task.with_aversion(np.inf).value  # for variance and semivariance without a root
         constraints = without_costs(task.penalty)
         least = solve_portfolio(task.with_aversion(np.inf, constraints), self.start)
         self.start = np.asarray(least.weights, float)
@@ -167,10 +167,6 @@ class WithinRisk(Utility):
                 f"max_risk must be at least {max(smallest, 0.0) ** (1 / power):.6g}, the least risk of a portfolio "
                 f"that meets the constraints, got {max_risk!r}"
             )
-
-    def risk_at(self, weights):
-        """The risk, for variance and semivariance without a root."""
-        return self.risk.value(weights)
 
     def value_at(self, weights):
         """Minus the mean return after costs."""

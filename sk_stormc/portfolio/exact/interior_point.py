@@ -18,7 +18,6 @@ EXACT = 1e-9  # tolerance of complementarity and residuals, relative to the size
 STUCK = 1e-10  # step length below which the iterations stop
 PATIENCE = 15  # iterations without a smaller error after which the method stops, because only rounding errors are left
 SMALL, SOON = 1e-8, 4  # once the error is below SMALL, SOON replaces PATIENCE
-MOST = 100  # largest product of predicted steps in the corrector, relative to mu
 LARGE, SPARSE = 2**16, 0.1  # size above which a matrix with a smaller fraction of nonzeros is stored as a sparse matrix
 
 
@@ -56,6 +55,20 @@ class Solution:
     at_vertex: bool = False  # whether it is a vertex of a linear program, where weights at bounds are exactly there
 
 
+def product(rows, x):
+    """rows @ x, for coefficients of the first variables, or for the indices of single variables."""
+    return x[rows] if rows.ndim == 1 else rows @ x[: rows.shape[1]]
+
+
+def transposed(rows, v, n):
+    """rows.T @ v, of shape (n,)."""
+    if rows.ndim == 1:
+        return np.bincount(rows, v, n)
+    out = np.zeros(n)
+    out[: rows.shape[1]] = v @ rows
+    return out
+
+
 @dataclass
 class Hinges:
     """The function sum_k cost_k z_k + curved_k z_k^p / t^(p - 1) with z = max(rows @ x + shift, 0), convex in (x, t).
@@ -71,18 +84,8 @@ class Hinges:
     level: int | None = None  # the index of the variable t
 
     def at(self, x):
-        """The arguments of the hinges at x."""
-        return self.along(x) + self.shift
-
-    def along(self, dx):
-        """The change of the arguments for the step dx."""
-        return dx[self.rows] if self.rows.ndim == 1 else self.rows @ dx[: self.rows.shape[1]]
-
-    def transposed(self, v, n):
-        """rows.T @ v, of shape (n,)."""
-        if self.rows.ndim == 1:
-            return np.bincount(self.rows, v, n)
-        return np.pad(v @ self.rows, (0, n - self.rows.shape[1]))
+        """The arguments a of the hinges at x."""
+        return product(self.rows, x) + self.shift
 
     def derivatives(self, z, t):
         """The derivatives of each term: in z, twice in z, in z and t, in t, and twice in t."""
@@ -99,7 +102,7 @@ class Hinges:
         p, most = self.order, np.maximum(self.curved, 1e-300)
         # max over z of over z - curved z^p / t^(p - 1) is proportional to t
         conjugate = (p - 1) * (np.where(self.curved > 0, over / (p * most), 0) ** (p / (p - 1)) * most).sum()
-        linear, constant = self.transposed(slope, n), float(slope @ self.shift)
+        linear, constant = transposed(self.rows, slope, n), float(slope @ self.shift)
         if self.level is None:
             return constant - conjugate, linear
         linear[self.level] -= conjugate
@@ -119,21 +122,17 @@ class Side:
 
     def __init__(self, name, of, rows, sign, bound, x, slope):
         self.name, self.of, self.rows, self.sign, self.bound = name, of, rows, sign, bound
-        room = bound - sign * self._product(x)
+        room = bound - sign * product(rows, x)
         slack = np.maximum(room, np.maximum(1e-2 * np.abs(bound), 1e-2))
         self.primal, self.dual = [slack], [slope / np.maximum(slack, 1.0)]  # distant bounds must not matter at first
 
-    def _product(self, x):
-        return x[self.rows] if self.rows.ndim == 1 else self.rows @ x
-
     def transposed(self, v, n):
         """The gradient of v @ (sign * rows @ x)."""
-        v = self.sign * v
-        return np.bincount(self.rows, v, n) if self.rows.ndim == 1 else v @ self.rows
+        return transposed(self.rows, self.sign * v, n)
 
     def residual(self, x):
         """The residual of the equations that define the slacks."""
-        return self.sign * self._product(x) + self.primal[0] - self.bound
+        return self.sign * product(self.rows, x) + self.primal[0] - self.bound
 
     def gradient(self, x):
         """The derivative in x of the Lagrangian's term."""
@@ -158,7 +157,7 @@ class Side:
     def step(self, dx, rest):
         """The steps of slacks and of multipliers that correspond to the step of x."""
         (slack,), (dual,), (comp, miss) = self.primal, self.dual, rest
-        ds = -miss - self.sign * self._product(dx)
+        ds = -miss - self.sign * product(self.rows, dx)
         return [ds], [-(comp + dual * ds) / slack]
 
 
@@ -219,7 +218,7 @@ class HingeState:
 
     def gradient(self, x):
         """The derivative in x of the Lagrangian's terms."""
-        of_x = self.hinge.transposed(self.dual[0], len(x))
+        of_x = transposed(self.hinge.rows, self.dual[0], len(x))
         if self.hinge.level is not None:
             of_x[self.hinge.level] += self._derivatives(x)[3].sum()
         return of_x
@@ -247,7 +246,7 @@ class HingeState:
         d1, d12, weight, of_zt, of_tt = self._weights(x)
         self.hinge.add_square(K, weight)
         if self.hinge.level is not None:
-            t, mixed = self.hinge.level, self.hinge.transposed(d1 * of_zt / d12, len(K))
+            t, mixed = self.hinge.level, transposed(self.hinge.rows, d1 * of_zt / d12, len(K))
             K[t] += mixed
             K[:, t] += mixed
             K[t, t] += of_tt.sum()
@@ -267,7 +266,7 @@ class HingeState:
         # d12 dz = -of_z + const_up + const_down + d1 da - of_zt dt
         c = -of_z + const_up + const_down
         # dup = const_up - d1 dz + d1 da
-        of_x = -self.hinge.transposed(const_up - d1 * c / d12, len(x))
+        of_x = -transposed(self.hinge.rows, const_up - d1 * c / d12, len(x))
         if self.hinge.level is not None:
             of_x[self.hinge.level] -= of_zt @ (c / d12)
         return of_x, (d1, d12, of_zt, c, const_up, const_down, miss)
@@ -275,7 +274,7 @@ class HingeState:
     def step(self, dx, rest):
         """The steps of slacks and of multipliers that correspond to the step of x."""
         d1, d12, of_zt, c, const_up, const_down, miss = rest
-        da, dt = self.hinge.along(dx), 0.0 if self.hinge.level is None else dx[self.hinge.level]
+        da, dt = product(self.hinge.rows, dx), 0.0 if self.hinge.level is None else dx[self.hinge.level]
         dz = (c + d1 * da - of_zt * dt) / d12
         dup = const_up - d1 * dz + d1 * da
         ddown = const_down - self.dual[1] / self.primal[1] * dz
@@ -306,7 +305,7 @@ def interior_point(program, x, most=ITERATIONS, callback=None):
     feasible point is needed. Each hinge is a pair of inequalities on an auxiliary variable, which is eliminated in
     closed form.
     """
-    n, E = len(x), program.E
+    E = program.E
     f, g, H0 = program.smooth(x)
     sides = sides_of(program, x, 0.1 + np.abs(g).max())
     nu = np.zeros(len(E))
@@ -352,7 +351,7 @@ def interior_point(program, x, most=ITERATIONS, callback=None):
             for part, (dp, dd) in zip(parts, steps, strict=True)
         )
         sigma = min(1.0, max((after / gap) ** 3, least)) if gap > 0 else 0.0
-        crossed = [[np.clip(p * d, -MOST * mu, MOST * mu) for p, d in zip(*step, strict=True)] for step in steps]
+        crossed = [[p * d for p, d in zip(*step, strict=True)] for step in steps]
         dx, dnu, steps = _direction(parts, solve, of_x, off, x, sigma * mu, crossed)
         a_p, a_d = _lengths(parts, steps)
         a_p, a_d = min(1.0, SHORTER * a_p), min(1.0, SHORTER * a_d)

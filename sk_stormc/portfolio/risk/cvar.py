@@ -119,17 +119,12 @@ class CVaRMoments(Moments):
     pull: float  # sum p_i (q_i - k_i z_i), the coefficient of the linear term in -s
     of_rows: np.ndarray  # sum p_i (q_i - k_i z_i) r_i, the coefficients of the linear term in -w
     constant: float  # the constant terms of the parabolas
-    far = 0.75
+    shift, far = -1.0, 0.75
 
     @property
     def measure(self):
         """CVaR with its confidence."""
         return CVaR(1 - self.tail)
-
-    @property
-    def earned(self):
-        """Minus the change of the objective when 1 is added to the portfolio's return in all periods."""
-        return self.return_weight + self.risk_weight
 
     @classmethod
     def none(cls, task):
@@ -216,8 +211,8 @@ class CVaR(Measure):
         order = np.argsort(losses)
         weights = np.full(len(losses), 1 / len(losses)) if p is None else p[order]
         worse = np.cumsum(weights[::-1])[::-1]  # the total weight of each loss and all larger ones
-        k = min(np.searchsorted(-worse, -tail * (1 - 1e-12), side="right"), len(losses)) - 1
-        s = losses[order[max(k, 0)]]
+        k = np.searchsorted(-worse, -tail * (1 - 1e-12), side="right") - 1  # the last loss of which a tail is worse
+        s = losses[order[max(k, 0)]]  # rounding: the weights of many periods may sum to less than the tail
         return float(s + mean_of(np.maximum(losses - s, 0), p) / tail)
 
     def subgradient(self, y, p=None):

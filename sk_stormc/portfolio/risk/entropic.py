@@ -114,8 +114,7 @@ class EntropicMoments(Moments):
 
     def times(self, factor):
         """Multiply the weights of all rows by a factor."""
-        tilted = self.tilted and replace(self.tilted, log_weight=self.tilted.log_weight + np.log(factor))
-        return replace(self, weight=factor * self.weight, tilted=tilted)
+        return replace(self, weight=factor * self.weight, tilted=self.tilted and self.tilted.times(factor))
 
     def matrix(self):
         """Half of the covariance of the tilted rows."""

@@ -125,17 +125,12 @@ class EVaRMoments(Moments):
     mean: np.ndarray
     tilted: Tilted | None = None
     t: float = 1.0
-    far = 0.1
+    shift, far = -1.0, 0.1
 
     @property
     def measure(self):
         """EVaR with its confidence."""
         return EVaR(-math.expm1(-self.allowed))
-
-    @property
-    def earned(self):
-        """Minus the change of the objective when 1 is added to the portfolio's return in all periods."""
-        return self.return_weight + self.risk_weight
 
     @classmethod
     def none(cls, task):
@@ -154,8 +149,7 @@ class EVaRMoments(Moments):
 
     def times(self, factor):
         """Multiply the weights of all rows by a factor."""
-        tilted = self.tilted and replace(self.tilted, log_weight=self.tilted.log_weight + np.log(factor))
-        return replace(self, weight=factor * self.weight, tilted=tilted)
+        return replace(self, weight=factor * self.weight, tilted=self.tilted and self.tilted.times(factor))
 
     def _temperature_of(self, rows, p, w):
         """The best t for some rows, at which the divergence of the tilted weights is the allowed one."""

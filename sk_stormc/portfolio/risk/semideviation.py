@@ -8,7 +8,7 @@ from scipy.special import expit
 
 from sk_stormc.portfolio.compositional import combine
 from sk_stormc.portfolio.exact.interior_point import Hinges
-from sk_stormc.portfolio.exact.program import COLDEST, Formulation
+from sk_stormc.portfolio.exact.program import Formulation
 from sk_stormc.portfolio.level import LevelProblem
 from sk_stormc.portfolio.mean_risk import Measure, mean_of
 from sk_stormc.utils.types import ArrayLike, RiskMeasure

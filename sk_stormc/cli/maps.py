@@ -4,16 +4,14 @@ Points with many columns are embedded in the plane by t-SNE, so that neighbours 
 the colours.
 """
 
-import csv
 import time
 
 import numpy as np
 from sklearn.preprocessing import StandardScaler
 
+from sk_stormc.cli.arguments import PICTURES, add_points_argument, result_file, write_csv
+from sk_stormc.cli.files import read_points
 from sk_stormc.embedding.estimator import SNEEmbedding
-from sk_stormc.reproduce.files import PICTURES, add_points_argument, read_points, result_file
-
-__all__ = ["add_arguments", "report"]
 
 
 def add_arguments(parser):
@@ -59,10 +57,7 @@ def _write(positions, labels, path):
     if labels is not None:
         labels = labels.astype(str) if labels.dtype.kind in "mM" else labels
         columns, names = [*columns, labels], [*names, "label"]
-    with open(path, "w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file)
-        writer.writerow(names)
-        writer.writerows(zip(*map(np.ndarray.tolist, columns), strict=True))
+    write_csv(path, names, zip(*map(np.ndarray.tolist, columns), strict=True))
 
 
 def _figure(positions, labels):

@@ -7,11 +7,12 @@ import math
 import re
 import warnings
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from sk_stormc.compare.text_table import format_html, format_table
+from sk_stormc.compare.tables import as_html, as_text, finite, table
 from sk_stormc.engine.results import Recorded
 from sk_stormc.utils.validation import is_word
 
@@ -57,6 +58,8 @@ class ComparedRun(Recorded):
         Why the run ended.
     warnings : tuple of str
         Messages of the warnings of the run.
+    x : ndarray of shape (n_variables,) or None
+        The point that the solver returned. None for "lstd" and other solvers that only the estimator has.
     objective_label : str
         Name of the quantity in ``loss_curve``.
 
@@ -83,6 +86,7 @@ class ComparedRun(Recorded):
     n_iter: int
     stop_reason: str
     warnings: tuple
+    x: np.ndarray | None
     objective_label: str
 
     @property
@@ -112,13 +116,16 @@ class SolverComparison:
     runs : dict of list of ComparedRun
         The runs of each label, one for each seed.
     gaps : tuple of float
-        Gaps between the objective and ``optimum``, relative to the gap at the start.
+        Relative gaps, for which the table has the costs.
     optimum : float
         The value from which gaps are measured.
     optimum_from : str
         How ``optimum`` was determined.
     start : float
         The objective at the start. If runs start from several points, it is the highest.
+    scale : float
+        The gap that relative gaps are divided by: that at the start, unless you set another one, such as
+        ``abs(comparison.optimum)``.
 
     Examples
     --------
@@ -137,10 +144,24 @@ class SolverComparison:
         self.optimum = optimum
         self.optimum_from = optimum_from
         self.start = max(float(run.loss_curve[0]) for seeds in runs.values() for run in seeds)
+        self.scale = self.start - optimum
+
+    def gap_curve(self, run: ComparedRun) -> np.ndarray:
+        """The objective minus ``optimum`` at the records of a run, or 0 where it is lower.
+
+        Parameters
+        ----------
+        run : ComparedRun
+
+        Returns
+        -------
+        ndarray of shape (n_records,)
+        """
+        return np.maximum(run.loss_curve - self.optimum, 0.0)
 
     def _reached(self, run, gap):
         """Passes and seconds at the first record with such a gap, or infinity if there is none."""
-        near = np.flatnonzero(run.loss_curve - self.optimum <= gap * (self.start - self.optimum))
+        near = np.flatnonzero(run.loss_curve - self.optimum <= gap * self.scale)
         if not near.size:
             return math.inf, math.inf
         return run.ifo[near[0]] / run.pass_ifo, run.seconds[near[0]]
@@ -149,23 +170,24 @@ class SolverComparison:
     def table(self) -> list[dict[str, Any]]:
         """The table as a list of dicts, one for each solver.
 
-        The keys are ``solver`` and ``runs``; ``objective``, ``gap`` (relative), ``ifo``, ``passes``, ``seconds`` and
-        ``n_iter`` at the end of the runs, each with the suffixes ``_median``, ``_q1`` and ``_q3`` over the seeds; for
-        each gap, ``reached_0.01`` (the number of runs that reached it), and ``passes_to_0.01`` and ``seconds_to_0.01``
-        with the same suffixes, which are infinite if too few runs reached it; ``stop_reasons`` (a dict of counts) and
-        ``warnings`` (their number).
+        The keys are ``solver`` and ``runs``; ``objective``, ``gap`` (relative), ``ifo``, ``passes``, ``seconds``,
+        ``n_iter`` and, if it was requested, ``gradient`` (the norm) at the end of the runs, each with the suffixes
+        ``_median``, ``_q1`` and ``_q3`` over the seeds; for each gap, ``reached_0.01`` (the number of runs that reached
+        it), and ``passes_to_0.01`` and ``seconds_to_0.01`` with the same suffixes, which are infinite if too few runs
+        reached it; ``stop_reasons`` (a dict of counts) and ``warnings`` (their number).
         """
-        scale = self.start - self.optimum
         rows = []
         for label, runs in self.runs.items():
             final = {
                 "objective": [run.fun for run in runs],
-                "gap": [max(run.fun - self.optimum, 0.0) / scale if scale > 0 else 0.0 for run in runs],
+                "gap": [self.gap_curve(run)[-1] / self.scale if self.scale > 0 else 0.0 for run in runs],
                 "ifo": [run.ifo[-1] for run in runs],
                 "passes": [run.ifo[-1] / run.pass_ifo for run in runs],
                 "seconds": [run.seconds[-1] for run in runs],
                 "n_iter": [run.n_iter for run in runs],
             }
+            if all(run.gradient_norm is not None for run in runs):
+                final["gradient"] = [run.gradient_norm[-1] for run in runs]
             row = {"solver": label, "runs": len(runs)}
             for name, values in final.items():
                 row |= _quartiles(name, values)
@@ -239,26 +261,32 @@ class SolverComparison:
 
     def _tables(self):
         """Headers and rows of the tables that are shown: the results of the runs, and their costs up to the gaps."""
-        ends, ways = [], []
-        for row in self.table:
-            numbers = (_spread(row, "objective", 8), f"{row['gap_median']:.1e}", f"{row['ifo_median']:.0f}")
-            costs = _spread(row, "passes", 3), _spread(row, "seconds", 2)
-            ends.append((row["solver"], *numbers, *costs, stop_reasons(row), str(row["warnings"])))
-            cells = [_reach(row, what, gap) for what in ("passes", "seconds") for gap in self.gaps]
-            ways.append((row["solver"], *cells))
-        tables = [(("solver", "objective", "rel. gap", "IFO", "passes", "seconds", "stop", "warnings"), ends)]
-        if self.gaps:
-            header = [f"{what} to {gap:g}" for what in ("passes", "seconds") for gap in self.gaps]
-            tables.append((("solver", *header), ways))
-        return tables
+        ends = {
+            "solver": "{solver}",
+            "objective": partial(_spread, name="objective", digits=8),
+            "rel. gap": "{gap_median:.1e}",
+            "IFO": "{ifo_median:.0f}",
+            "passes": partial(_spread, name="passes", digits=3),
+            "seconds": partial(_spread, name="seconds", digits=2),
+            "stop": stop_reasons,
+            "warnings": "{warnings}",
+        }
+        costs = {
+            f"{what} to {gap:g}": partial(_cost, name=f"{what}_to_{gap:g}", digits=digits, reached=f"reached_{gap:g}")
+            for what, digits in (("passes", 3), ("seconds", 2))
+            for gap in self.gaps
+        }
+        return [table(self.table, ends), *[table(self.table, {"solver": "{solver}", **costs})] * bool(costs)]
 
     def _notes(self):
         """The lines below the tables."""
         n_seeds = max(map(len, self.runs.values()))
         seeds = f"Medians over {n_seeds} seeds [and quartiles]" if n_seeds > 1 else "One seed"
+        own = self.scale == self.start - self.optimum
+        unit = f"1 at the start, {self.start:.6g}" if own else f"divided by {self.scale:.6g}"
         lines = [
             f"{seeds}; - where a gap was not reached.",
-            f"Relative gaps are 1 at the start, {self.start:.6g}, and 0 at the optimum, {self.optimum:.10g}.",
+            f"Relative gaps are {unit}, and 0 at the optimum, {self.optimum:.10g}.",
             f"The optimum is {self.optimum_from}.",
         ]
         messages = []
@@ -270,12 +298,11 @@ class SolverComparison:
         return lines + (["", "Warnings:", *messages] if messages else [])
 
     def __str__(self):
-        tables = [format_table(header, rows, left=1) for header, rows in self._tables()]
-        return "\n\n".join([*tables, "\n".join(self._notes())])
+        return "\n\n".join([*(as_text(*shown, left=1) for shown in self._tables()), "\n".join(self._notes())])
 
     def _repr_html_(self):
-        tables = [format_html(header, rows, left=1) for header, rows in self._tables()]
-        return "\n".join([*tables, *(f"<p>{html.escape(line)}</p>" for line in self._notes() if line)])
+        notes = [f"<p>{html.escape(line)}</p>" for line in self._notes() if line]
+        return "\n".join([*(as_html(*shown, left=1) for shown in self._tables()), *notes])
 
     __repr__ = __str__
 
@@ -289,22 +316,15 @@ def _quartiles(name, values):
 
 
 def _spread(row, name, digits):
-    low, middle, high = (row[f"{name}_{part}"] for part in QUARTILES)
-    if row["runs"] == 1:
-        return _number(middle, digits)
-    return f"{_number(middle, digits)} [{_number(low, digits)}, {_number(high, digits)}]"
+    """A cell with the median and the quartiles."""
+    low, middle, high = (finite(row[f"{name}_{part}"], f".{digits}g") for part in QUARTILES)
+    return middle if row["runs"] == 1 else f"{middle} [{low}, {high}]"
 
 
-def _number(value, digits):
-    return f"{value:.{digits}g}" if math.isfinite(value) else "-"
-
-
-def _reach(row, what, gap):
-    reached = row[f"reached_{gap:g}"]
-    cell = _spread(row, f"{what}_to_{gap:g}", 3 if what == "passes" else 2)
-    if not reached:
-        return "-"
-    return cell if reached == row["runs"] else f"{cell} ({reached} of {row['runs']})"
+def _cost(row, name, digits, reached):
+    """A cell with the cost of the runs that reached a gap, and their number if there are others."""
+    n, cell = row[reached], _spread(row, name, digits)
+    return "-" if not n else cell if n == row["runs"] else f"{cell} ({n} of {row['runs']})"
 
 
 def stop_reasons(row):

@@ -3,14 +3,11 @@
 The weights are printed with the return that they would have earned, and saved to a file if --out is given.
 """
 
-import csv
-
+from sk_stormc.cli.arguments import add_data_arguments, result_file, write_csv
+from sk_stormc.cli.files import read_returns
 from sk_stormc.portfolio.estimator import CompositionalPortfolio
 from sk_stormc.portfolio.linear_constraints import linear_of
 from sk_stormc.portfolio.risk import MEASURES
-from sk_stormc.reproduce.files import add_data_arguments, read_returns, result_file
-
-__all__ = ["add_arguments", "report"]
 
 
 def add_arguments(parser):
@@ -86,8 +83,5 @@ def report(args):
     gap = max(portfolio.dual_gap_, 0.0)
     print(f"objective {-portfolio.score(read.values):.6g}, above its minimum by {gap:.1g} at most")
     if args.out is not None:
-        with open(args.out, "w", newline="", encoding="utf-8") as file:
-            writer = csv.writer(file)
-            writer.writerow(["asset", "weight"])
-            writer.writerows((name, repr(float(w))) for name, w in zip(read.names, portfolio.weights_, strict=True))
+        write_csv(args.out, ["asset", "weight"], zip(read.names, portfolio.weights_.tolist(), strict=True))
         print(f"Weights written to {args.out}")

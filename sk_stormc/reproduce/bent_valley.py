@@ -10,8 +10,6 @@ from sk_stormc.core.problem import CompositionalProblem
 from sk_stormc.core.source import FiniteSource
 from sk_stormc.theory import ProblemConstants
 
-__all__ = ["FallingValley"]
-
 SIZE = 10  # d = l
 BEND = 0.25  # c
 N = 2**20
@@ -34,7 +32,7 @@ class Kinds(FiniteSource):
     draw_outer = draw_inner
 
 
-class FallingValley(CompositionalProblem):
+class BentValley(CompositionalProblem):
     """A bent valley in ten variables, along which Phi decreases for ever and ever more slowly, with persistent noise.
 
     f(y) = (1 + y_1^2)^(-1/2) + sum_{k>1} log(1 + y_k^2) / 2, which is not convex, and

@@ -9,10 +9,10 @@ from sk_stormc.embedding.neighbors.checks import row_numbers
 from sk_stormc.utils.types import Array, SparseMatrix
 from sk_stormc.utils.validation import check_bool
 
-__all__ = ["check_affinities", "given_affinities"]
+__all__ = ["check_affinities", "normalised_affinities"]
 
 
-def given_affinities(X: Array | SparseMatrix, joint: bool) -> SparseMatrix:
+def normalised_affinities(X: Array | SparseMatrix, joint: bool) -> SparseMatrix:
     """Normalise affinities that the user passed in place of data."""
     if X.ndim != 2 or X.shape[0] != X.shape[1]:
         raise ValueError(f"with metric='affinities' X must be square, got shape {X.shape}")

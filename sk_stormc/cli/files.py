@@ -1,7 +1,5 @@
 """Readers of tables of returns or of points in the user's files."""
 
-import argparse
-import os
 import re
 import zipfile
 import zlib
@@ -16,25 +14,12 @@ import numpy as np
 from sk_stormc.portfolio.returns import looks_like_prices
 from sk_stormc.utils.frames import direction_of
 
-__all__ = [
-    "PICTURES",
-    "Returns",
-    "add_data_arguments",
-    "add_points_argument",
-    "directory",
-    "keep_data",
-    "read_points",
-    "read_returns",
-    "result_file",
-]
-
 ARRAYS, FRAMES = (".npz", ".npy"), (".parquet", ".feather", ".xlsx", ".xls")
 SEPARATORS = {".csv": ",", ".tsv": "\t", ".txt": r"\s+"}
 SEPARATED = "commas (.csv), tabs (.tsv) or blanks (.txt)"
 MISSING_CODES = (-99.99, -999.0)  # codes of the French data library
 INDEX = ("", "date", "index", "unnamed: 0", "timestamp", "time", "day", "month", "period")  # no names of assets
 LABELS = ("label", "labels", "target")
-PICTURES = (".png", ".pdf", ".svg")
 UNITS = {"fractions": 1.0, "percent": 1e2, "basis-points": 1e4}
 _GUESSES = ((0.2, "fractions"), (20.0, "percent"), (np.inf, "basis-points"))  # by the assets' median deviation
 _AMOUNT = re.compile(r"[-+]?\d*[.,]?\d*\s*%?")  # such as 5% and 0,5, which pandas does not read as numbers
@@ -64,55 +49,6 @@ class Returns:
         from pandas import Index  # which has read the dates
 
         return direction_of(Index(self.dates))
-
-
-def add_data_arguments(parser, about="returns (periods x assets)", required=False, unit=None):
-    """Add --data, --unit and --drop-missing to a command; ``unit`` is the default, None or "guess"."""
-    kinds = ".csv, .tsv, .txt, .npz, .npy, or .parquet, .feather and .xlsx with pandas"
-    parser.add_argument("--data", metavar="FILE", required=required, help=f"{about}: {kinds}")
-    otherwise = "they stay as they are" if unit is None else "guessed from their size"
-    meaning = f"unit of the returns of FILE, which then become fractions (default: {otherwise})"
-    parser.add_argument("--unit", choices=list(UNITS), default=unit, help=meaning)
-    parser.add_argument("--drop-missing", action="store_true", help="leave out periods of FILE with missing returns")
-
-
-def add_points_argument(parser, about, required=False):
-    """Add --data of points to a command."""
-    kinds = ".npz (X, perhaps y), .npy, or .csv, .tsv, .txt (perhaps a column 'label')"
-    parser.add_argument("--data", metavar="FILE", required=required, help=f"{about}: {kinds}")
-
-
-def result_file(*suffixes):
-    """An argument type: a file with one of the suffixes, by default the first, in an existing directory."""
-
-    def check(text):
-        path = Path(text)
-        path = path if path.suffix or not path.name else path.with_suffix(suffixes[0])
-        # checked before the run, which can take hours
-        if path.suffix not in suffixes or not path.parent.is_dir() or path.is_dir():
-            raise argparse.ArgumentTypeError(
-                f"expected a {', '.join(suffixes)} file in an existing directory, got {text!r}"
-            )
-        if not os.access(path if path.exists() else path.parent, os.W_OK):
-            raise argparse.ArgumentTypeError(f"expected a file that can be written, got {text!r}")
-        return path
-
-    return check
-
-
-def keep_data(data, out):
-    """Raise a ValueError if the file of a result is that of the data, however their paths are spelt."""
-    both_exist = None not in (data, out) and os.path.exists(data) and os.path.exists(out)
-    if both_exist and os.path.samefile(data, out):
-        raise ValueError(f"--out must not overwrite the file of --data, {data}, got {out}")
-
-
-def directory(text):
-    """An argument type: an existing directory, or a new one in an existing directory."""
-    path = Path(text)
-    if not text or not (path.is_dir() or (not path.exists() and path.parent.is_dir())):
-        raise argparse.ArgumentTypeError(f"expected a directory, or a new one in an existing one, got {text!r}")
-    return path
 
 
 def read_returns(path, drop_missing=False, unit=None):

@@ -4,41 +4,35 @@ Each solver fits a portfolio with several seeds. Each run stops at convergence o
 and costs is printed, and saved with figures if --out is given.
 """
 
-import argparse
-import csv
-
+from sk_stormc.cli.arguments import (
+    add_data_arguments,
+    directory,
+    keep_data,
+    names,
+    positive_integer,
+    positive_number,
+    progress_line,
+    write_csv,
+)
+from sk_stormc.cli.files import read_returns
 from sk_stormc.compare import compare_solvers
-from sk_stormc.compare.table import stop_reasons
+from sk_stormc.compare.comparison import stop_reasons
 from sk_stormc.portfolio.estimator import CompositionalPortfolio
-from sk_stormc.reproduce.files import add_data_arguments, directory, keep_data, read_returns
-from sk_stormc.reproduce.runner import progress_line
-
-__all__ = ["SEEDS", "SOLVERS", "add_arguments", "report"]
 
 SOLVERS = ("storm-c", "sarah-c", "vrsc-pg", "lbfgs")  # default solvers; L-BFGS only without a simplex
-SEEDS = 5
-
-
-def _above_zero(text):
-    try:
-        value = float(text)
-    except ValueError:
-        value = -1.0
-    if not 0 < value < float("inf"):
-        raise argparse.ArgumentTypeError(f"expected a number > 0, got {text!r}")
-    return value
 
 
 def add_arguments(parser):
-    """Add the options of the command other than --solvers, --seeds and --ifo."""
+    """Add the command's options."""
+    add = parser.add_argument
+    add("--solvers", type=names, metavar="A,B,...", help=f"names of solvers (default: {','.join(SOLVERS)})")
+    add("--seeds", type=positive_integer, default=5, metavar="K", help="default: %(default)s")
+    add("--ifo", type=positive_integer, metavar="N", help="budget of a run in IFO (default: solvers' own)")
     add_data_arguments(parser, required=True, unit="guess")
-    parser.add_argument(
-        "--risk-aversion", type=_above_zero, default=1.0, metavar="L", help="of the variance (default: %(default)s)"
-    )
-    parser.add_argument("--long-only", action="store_true", help="weights >= 0 that sum to one; not for lbfgs")
-    parser.add_argument(
-        "--out", type=directory, metavar="DIR", help="where compare.csv, compare_passes.png and compare_seconds.png go"
-    )
+    default = "of the variance (default: %(default)s)"
+    add("--risk-aversion", type=positive_number, default=1.0, metavar="L", help=default)
+    add("--long-only", action="store_true", help="weights >= 0 that sum to one; not for lbfgs")
+    add("--out", type=directory, metavar="DIR", help="where compare.csv, compare_passes.png and compare_seconds.png go")
 
 
 def report(args):
@@ -54,9 +48,8 @@ def report(args):
         results = compare_solvers(
             portfolio, list(solvers), read.values, n_seeds=args.seeds, max_ifo=args.ifo, random_state=0, progress=show
         )
-    for label, runs in results.runs.items() if args.ifo is not None else ():
-        if not runs[0].n_iter and runs[0].ifo[-1] > args.ifo:
-            raise ValueError(f"--ifo must pay for the first batch of {label}, {runs[0].ifo[-1]}; got {args.ifo}")
+    if args.ifo is not None:
+        check_budget(results, args.ifo)
     print(read.line())
     print(f"Mean-variance, risk_aversion = {args.risk_aversion:g}, {'long only' if args.long_only else 'no bounds'}.\n")
     print(results)
@@ -64,13 +57,17 @@ def report(args):
         _write(results, args.out)
 
 
+def check_budget(comparison, max_ifo):
+    """Raise a ValueError if the budget does not pay for the first batch of a solver."""
+    for label, (first, *_) in comparison.runs.items():
+        if not first.n_iter and first.ifo[-1] > max_ifo:
+            raise ValueError(f"--ifo must pay for the first batch of {label}, {first.ifo[-1]}; got {max_ifo}")
+
+
 def _write(results, directory):
     directory.mkdir(exist_ok=True)
     rows = [row | {"stop_reasons": stop_reasons(row)} for row in results.table]
-    with open(directory / "compare.csv", "w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, list(rows[0]))
-        writer.writeheader()
-        writer.writerows(rows)
+    write_csv(directory / "compare.csv", rows[0], map(dict.values, rows))
     from sk_stormc.plotting._style import unmanaged_figure
 
     for x in ("passes", "seconds"):

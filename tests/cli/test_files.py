@@ -12,8 +12,8 @@ from numpy.lib import format as npy
 
 from sk_stormc import CompositionalPortfolio
 from sk_stormc.__main__ import main
+from sk_stormc.cli.files import read_points, read_returns
 from sk_stormc.datasets import make_gaussian_returns
-from sk_stormc.reproduce.files import read_points, read_returns
 
 RETURNS = make_gaussian_returns(60, 3, mean=0.05, random_state=0).round(4)  # in percent
 DAYS = [str(day) for day in np.arange("2020-01-27", "2020-03-27", dtype="datetime64[D]")]

@@ -2,26 +2,22 @@
 
 import re
 import signal
-import sys
 import tempfile
 
 import numpy as np
 import pytest
 from matplotlib import image
 from sklearn.datasets import load_iris
-from sklearn.preprocessing import StandardScaler
 
-from sk_stormc import SNEEmbedding, __version__, minimize
+from sk_stormc import minimize
 from sk_stormc.__main__ import main
 from sk_stormc.affinities import perplexity_affinities
+from sk_stormc.compare import solvers
 from sk_stormc.datasets import make_bellman_problem, make_gaussian_returns
 from sk_stormc.problems import PortfolioProblem, SNEProblem
-from sk_stormc.reproduce import runner, streaming
-from sk_stormc.reproduce.bellman import run_bellman
+from sk_stormc.reproduce import bellman, sne, streaming
+from sk_stormc.reproduce.experiment import run
 from sk_stormc.reproduce.portfolio import METHODS, minimum
-from sk_stormc.reproduce.runner import run_methods
-from sk_stormc.reproduce.sne import METHODS as SNE_METHODS
-from sk_stormc.reproduce.sne import RANK_ONE, run_sne, starts
 
 RETURNS = make_gaussian_returns(60, 3, mean=0.5, random_state=0).round(3)
 COLUMNS = ["data set", "method", "IFO", "Phi - Phi*", "|grad Phi|", "passes to 1e-3", "seconds"]
@@ -124,23 +120,14 @@ def test_errors_are_one_line(capsys, args, message):
     assert re.search(message, last)
 
 
-@pytest.mark.parametrize("script, name", [("/usr/bin/sk-stormc", "sk-stormc"), ("__main__.py", "python -m sk_stormc")])
-def test_usage_and_version(monkeypatch, capsys, script, name):
-    monkeypatch.setattr(sys, "argv", [script])
-    for option, begin in (("--help", f"usage: {name} [-h]"), ("--version", f"sk_stormc {__version__}")):
-        with pytest.raises(SystemExit, match="^0$"):
-            main([option])
-        assert capsys.readouterr().out.startswith(begin)
-
-
 def test_control_c_ends_with_one_line(monkeypatch, capsys):
     def stop(record):
         signal.raise_signal(signal.SIGINT)
 
-    def interrupted(*args, on_record, **kwargs):
+    def interrupted(*args, **kwargs):
         return minimize(*args, on_record=stop, **kwargs)
 
-    monkeypatch.setattr(runner, "minimize", interrupted)
+    monkeypatch.setattr(solvers, "minimize", interrupted)
     np.savez("mine.npz", returns=RETURNS)
     assert reproduce("portfolio", "--data", "mine.npz") == 130
     out, err = capsys.readouterr()
@@ -167,15 +154,16 @@ def test_minimum_is_the_closed_form():
 
 def test_the_gap_of_a_stream_is_that_of_its_expectation():
     mean, S = streaming.make_market(34.0, n_assets=4)
-    case = streaming.stream_case("market", (mean, S))
+    (case,) = streaming.cases({"storm-c-paper": {"tol": 0}}, {"market": (mean, S)})
     x = np.array([0.1, -0.2, 0.3, 0.4])
-    assert case.problem.objective(x) == pytest.approx(-mean @ x + x @ S @ x)
+    assert case.expectation.objective(x) == pytest.approx(-mean @ x + x @ S @ x)
     assert case.optimum == pytest.approx(-mean @ np.linalg.solve(S, mean) / 4)
-    jobs = [(case, {"storm-c-paper": {"tol": 0}})]
-    run, again = (run_methods(jobs, max_ifo=9000, n_seeds=1, first_seed=3)[0] for _ in range(2))
-    assert run.seed == 3 and run.ifo[-1] == 9000
-    assert run.gap[0] == pytest.approx(case.problem.objective(np.ones(4)) - case.optimum)
-    np.testing.assert_array_equal(run.gap, again.gap)
+    found, again = (run([case], 9000, [3])["market"] for _ in range(2))
+    one = found.runs["storm-c-paper"][0]
+    assert one.seed == 3 and one.ifo[-1] == 9000
+    assert found.gap_curve(one)[0] == pytest.approx(case.expectation.objective(np.ones(4)) - case.optimum)
+    assert one.fun == case.expectation.objective(one.x)
+    np.testing.assert_array_equal(one.loss_curve, again.runs["storm-c-paper"][0].loss_curve)
 
 
 def test_returns_as_a_stream(monkeypatch):
@@ -183,7 +171,7 @@ def test_returns_as_a_stream(monkeypatch):
     R[7, 1] = np.nan
     fetched = []
 
-    def fetch(region, sort, data_home):
+    def fetch(region, sort):
         fetched.append((region, sort))
         return type("Bunch", (), {"returns": R / 100})
 
@@ -191,7 +179,7 @@ def test_returns_as_a_stream(monkeypatch):
     sets = streaming.french_sets()
     assert fetched == [(region, "OP") for region in streaming.REGIONS]
     np.testing.assert_allclose(sets["Japan"], np.delete(R, 7, axis=0))
-    assert streaming.stream_case("Japan", sets["Japan"]).problem.n_inner == 49
+    assert next(streaming.cases({"storm-c": {}}, sets)).expectation.n_inner == 49
 
 
 def test_the_command_for_streams(capsys, tmp_path):
@@ -217,18 +205,17 @@ def test_the_command_for_bellman(capsys, tmp_path):
 
 
 def test_bellman_cases():
-    runs = run_bellman(make_bellman_problem(20, 5, random_state=0), max_ifo=10_000, n_seeds=1)
-    last = {(run.case.name, run.method): run for run in runs}
-    assert {case for case, method in last if method == "vrsc-pg"} == {"checkpoint f 1", "checkpoint f 100"}
-    assert {case for case, method in last if method == "storm-c-paper"} == {"checkpoint f 1", "momentum .02"}
+    model = make_bellman_problem(20, 5, random_state=0)
+    results = run(bellman.cases(bellman.METHODS, model), 10_000, [0])
+    assert {case for case in results if "vrsc-pg" in results[case].runs} == {"checkpoint f 1", "checkpoint f 100"}
+    assert {case for case in results if "storm-c-paper" in results[case].runs} == {"checkpoint f 1", "momentum .02"}
+    first = results["checkpoint f 1"]
     for method in ("storm-c", "lbfgs"):
-        assert last["checkpoint f 1", method].gap[-1] < 1e-6 * last["checkpoint f 1", method].gap[0]
+        gaps = first.gap_curve(first.runs[method][0])
+        assert gaps[-1] < 1e-6 * gaps[0] and gaps[0] == pytest.approx(first.scale)
     # a hundred components of f at a checkpoint are charged, so that the budget pays for fewer iterations
-    assert last["checkpoint f 100", "vrsc-pg"].n_iter < last["checkpoint f 1", "vrsc-pg"].n_iter
-    assert all(run.ifo[-1] <= 10_000 for run in runs)
-    for changes in ({"methods": ["adam"]}, {"max_ifo": 0}, {"n_seeds": 1.5}):
-        with pytest.raises(ValueError, match=next(iter(changes))):
-            run_bellman(**changes)
+    assert results["checkpoint f 100"].runs["vrsc-pg"][0].n_iter < first.runs["vrsc-pg"][0].n_iter
+    assert all(one.ifo[-1] <= 10_000 for found in results.values() for (one,) in found.runs.values())
 
 
 # --- SNE ----------------------------------------------------------------------------------------------
@@ -239,7 +226,7 @@ def test_the_command_for_sne(capsys, tmp_path):
     np.savez("iris.npz", X=IRIS, y=KINDS)
     assert reproduce("sne", "--data", "iris.npz", "--ifo", "8000", "--seeds", "1", "--out", "a.png") == 0
     out, _ = capsys.readouterr()
-    names = (*SNE_METHODS, RANK_ONE)
+    names = (*sne.METHODS, sne.RANK_ONE)
     rows = [line for line in out.splitlines() if line.startswith(names)][: len(names)]
     assert [row.split("  ")[0] for row in rows] == list(names)
     assert "iris.npz: points of shape (150, 4)" in out and "stays on a line" in out
@@ -250,91 +237,14 @@ def test_the_command_for_sne(capsys, tmp_path):
 
 
 def test_a_run_of_sne_has_the_exact_divergence_and_gradient():
-    (run,) = run_sne(IRIS, ["storm-c"], n_components=2, max_ifo=50_000, n_seeds=1)
+    (found,) = run(sne.cases({"storm-c": {"tol": 0}}, IRIS, 2, 50_000), 50_000, [0]).values()
+    (one,) = found.runs["storm-c"]
     problem = SNEProblem(perplexity_affinities(IRIS, 30), 2)
-    ends = starts(IRIS, 2)[0].ravel(), run.x
-    assert len(run.gradient_norm) == len(run.ifo) > 10
-    np.testing.assert_allclose(run.gap[[0, -1]] / 150, [problem.divergence(x) for x in ends], rtol=1e-4)
+    ends = sne.starts(IRIS, 2)[0].ravel(), one.x
+    assert len(one.gradient_norm) == len(one.ifo) > 10
     np.testing.assert_allclose(
-        run.gradient_norm[[0, -1]], [np.linalg.norm(problem.gradient(x)) for x in ends], rtol=1e-3
+        found.gap_curve(one)[[0, -1]] / found.scale, [problem.divergence(x) for x in ends], rtol=1e-4
     )
-
-
-# --- files of results ---------------------------------------------------------------------------------
-
-
-def spellings(tmp_path, name):
-    """The paths of a file."""
-    (tmp_path / "folder").mkdir(exist_ok=True)
-    (tmp_path / "symbolic.csv").symlink_to(name)
-    (tmp_path / "hard.csv").hardlink_to(tmp_path / name)
-    return [name, f"./{name}", f"folder/../{name}", str(tmp_path / name), "symbolic.csv", "hard.csv"]
-
-
-def test_the_data_are_not_overwritten(capsys, tmp_path):
-    np.savetxt("mine.csv", RETURNS, delimiter=",")
-    content = (tmp_path / "mine.csv").read_bytes()
-    paths = spellings(tmp_path, "mine.csv")
-    for command in ("portfolio", "map"):
-        for data, out in [("mine.csv", path) for path in paths] + [(path, "mine.csv") for path in paths]:
-            assert main([command, "--data", data, "--out", out]) == 2
-            out, err = capsys.readouterr()
-            assert not out and err.startswith("error: --out must not overwrite the file of --data")
-    (tmp_path / "mine.csv").rename(tmp_path / "compare.csv")
-    assert main(["compare", "--data", "compare.csv", "--out", "."]) == 2
-    (tmp_path / "b.png").symlink_to("compare.csv")
-    assert main(["reproduce", "portfolio", "--data", "compare.csv", "--out", "b.png"]) == 2
-    assert capsys.readouterr().err.count("error: --out must not overwrite") == 2
-    assert (tmp_path / "compare.csv").read_bytes() == content
-
-
-def test_what_cannot_be_written_ends_a_map_before_its_fit(capsys, monkeypatch, tmp_path):
-    monkeypatch.setattr(SNEEmbedding, "fit", lambda *args: pytest.fail("fitted"))
-    many, dates = np.arange(150).astype(str), np.datetime64("2020-01-01") + np.arange(150)
-    for y, message in ((many, "at most 80 classes, got 150"), (dates, "numbers or names of classes, got datetime64")):
-        np.savez("iris.npz", X=IRIS, y=y)
-        assert main(["map", "--data", "iris.npz", "--out", "map.png"]) == 2
-        err = capsys.readouterr().err
-        assert err.startswith("error: iris.npz: ") and message in err and ".csv" in err
-    (tmp_path / "folder.png").mkdir()
-    for out in ("folder.png", "nowhere/a.png", "a.gif"):
-        with pytest.raises(SystemExit, match="^2$"):
-            main(["map", "--data", "iris.npz", "--out", out])
-        assert f"existing directory, got '{out}'" in capsys.readouterr().err
-    (tmp_path / "mine.png").touch()
-    monkeypatch.setattr("os.access", lambda path, mode: str(path) != "mine.png")  # as for a file of another user
-    with pytest.raises(SystemExit, match="^2$"):
-        main(["map", "--data", "iris.npz", "--out", "mine.png"])
-    assert "expected a file that can be written, got 'mine.png'" in capsys.readouterr().err
-
-
-# --- maps ---------------------------------------------------------------------------------------------
-
-
-def test_a_map_of_points_as_a_picture_and_as_a_table(capsys):
-    labels = np.array(["a", "b", "c"])[KINDS]
-    np.savez("iris.npz", X=IRIS, y=labels)
-    for out in ("map.png", "map.csv"):
-        assert main(["map", "--data", "iris.npz", "--out", out, "--perplexity", "10"]) == 0
-    assert "150 points, 4 columns" in capsys.readouterr().out
-    assert image.imread("map.png").std() > 0.05
-    expected = SNEEmbedding(perplexity=10, random_state=0).fit_transform(IRIS)
-    table = np.genfromtxt("map.csv", delimiter=",", names=True, dtype=None, encoding="utf-8")
-    np.testing.assert_array_equal(np.stack([table["x"], table["y"]], axis=1), expected)
-    assert list(table["label"]) == list(labels)
-    np.savez("dated.npz", X=IRIS[:30], y=np.full(30, np.datetime64("2020-05-29", "ns")))
-    assert main(["map", "--data", "dated.npz", "--out", "map.csv", "--perplexity", "5"]) == 0
-    table = np.genfromtxt("map.csv", delimiter=",", names=True, dtype=None, encoding="utf-8")
-    assert set(table["label"]) == {"2020-05-29T00:00:00.000000000"}
-
-
-def test_a_map_of_standardized_columns(capsys):
-    np.save("iris.npy", IRIS[::3])
-    assert main(["map", "--data", "iris.npy", "--out", "iris.csv", "--perplexity", "10", "--standardize"]) == 0
-    points = np.loadtxt("iris.csv", delimiter=",", skiprows=1)
-    expected = SNEEmbedding(perplexity=10, random_state=0).fit_transform(StandardScaler().fit_transform(IRIS[::3]))
-    np.testing.assert_allclose(points, expected, atol=0.1 * np.ptp(expected))
-    for args, message in (([], "--out"), (["--out", "map.bmp"], "expected a .png, .pdf, .svg, .csv file")):
-        with pytest.raises(SystemExit, match="^2$"):
-            main(["map", "--data", "iris.npy", *args])
-        assert message in capsys.readouterr().err
+    np.testing.assert_allclose(
+        one.gradient_norm[[0, -1]], [np.linalg.norm(problem.gradient(x)) for x in ends], rtol=1e-3
+    )
