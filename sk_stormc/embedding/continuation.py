@@ -1,4 +1,4 @@
-"""Methods of `SNEEmbedding` that create the optimisation problem, and continue the optimisation of a fitted map."""
+"""Methods of `SNEEmbedding` that run the stages of a map, and further ones from a fitted map."""
 
 from __future__ import annotations
 
@@ -9,10 +9,12 @@ import numpy as np
 from scipy.sparse.csgraph import reverse_cuthill_mckee
 from sklearn.utils.validation import check_is_fitted
 
+from sk_stormc.embedding.descent import Descent, Divergence
 from sk_stormc.embedding.neighbors.graph import first_of_rows
 from sk_stormc.embedding.problem import SNEProblem
-from sk_stormc.embedding.stages import Lines, Stage, run_stages
-from sk_stormc.engine.results import SolverResult, changed, joined
+from sk_stormc.embedding.solver_runs import run_stages
+from sk_stormc.embedding.stages import Lines, Stage
+from sk_stormc.engine.results import SolverResult
 from sk_stormc.fitting.runs import Fit, with_fit
 from sk_stormc.solvers import LBFGS, StopReason
 from sk_stormc.utils.threads import in_threads
@@ -43,7 +45,11 @@ class Continuation:
     verbose: int | bool
     _near: Any
     _progress: Any
-    _make_solver: Callable
+    _method: Callable
+    _kernel: Callable
+    _keep: Callable
+    n_components: int
+    dof: float
 
     @with_fit
     @in_threads
@@ -97,46 +103,54 @@ class Continuation:
         check_number("exaggeration", exaggeration, low=1)
         check_number("learning_rate", learning_rate, low=0, inclusive=False, words=(None,))
         check_int("record_every", record_every, low=1, words=("auto",))
-        solver = self._make_solver()
         every = None if record_every == "auto" else record_every
-        if learning_rate is not None and "learning_rate" not in solver.get_params():
-            raise ValueError(f"learning_rate must be None for {solver!r}, which has none; got {short(learning_rate)}")
+        rate = None if learning_rate is None else float(learning_rate)
+        stage = Stage(int(n_iter), float(exaggeration), on=True, asked=True, learning_rate=rate, record_every=every)
+        method = self._method(len(self.embedding_))
+        if learning_rate is not None and isinstance(method, LBFGS):
+            raise ValueError(f"learning_rate must be None for {method!r}, which has none; got {short(learning_rate)}")
         for name in SAME:
             before, now = self._progress.parameters[name], in_words(getattr(self, name))
             check_unchanged(name, before, now, "optimize", "another map needs a new fit")
-        stage = Stage(n_iter, float(exaggeration), on=True, asked=True, learning_rate=learning_rate, record_every=every)
         fit = Fit.further(self)
         fit.progress.plan.append(stage)
-        problem, order = self._problem(self._near, self._near.affinities(), solver, n_iter)
-
-        def embedded(x):
-            return {"embedding_": as_map(x, order, self.embedding_.dtype)}
-
-        x0 = self.embedding_[order].ravel()
-        lines = Lines(self.verbose)
-        problem, result = run_stages([stage], fit, problem, x0, solver, embedded, lines, self.n_iter_)
-        vars(self).update(embedded(result.x))
         before = SolverResult({name: vars(self)[f"{name}_"] for name in CURVES}, n_guarded=0)
-        after = changed(result, loss_curve=problem.divergence_of(result.loss_curve))
-        self._finish(problem, joined(before, after), solver, fit)
+        P, lines = self._near.affinities(), Lines(self.verbose)
+        result, _ = self._run_stages(fit, method, [stage], P, self._near.joint, self.embedding_, lines, before)
+        self._finish(result, method, fit)
         if result.stop_reason == StopReason.INTERRUPTED:
             raise KeyboardInterrupt
         return self
 
-    def _problem(self, near, P, solver, n_iter):
-        """The optimisation problem of a map, and the order of the samples in it."""
-        # L-BFGS is the exact reference, for which float32 is too coarse
-        dtype = np.float64 if isinstance(solver, LBFGS) else np.float32
+    def _run_stages(self, fit, method, stages, P, joint, start, lines, before=None, **attributes):
+        """Run stages from a map, after the iterations of the result ``before``, if there are any.
+
+        Return the result of all iterations, with divergences as losses, and the objective of the last stage. The
+        estimator, and callbacks during the run, get the map and the further attributes.
+        """
         # if neighbours are close in memory, sums over the edges of many points take 3/5 of the time
         order = reverse_cuthill_mckee(first_of_rows(P, FIRST))
-        kernel = {"kernel": self._kernel(), "dof": self.dof, "joint": near.joint}
-        return SNEProblem(P[order][:, order], self.n_components, n_iter=n_iter, dtype=dtype, **kernel), order
+        P, dtype, kernel = P[order][:, order], start.dtype, self._kernel()
 
-    def _finish(self, problem, result, solver, fit):
-        """Store the fitted attributes. ``result`` is that of all stages, with divergences as losses."""
-        self._of_map = {"kernel": problem.kernel, "dof": problem.dof, "dtype": problem.dtype.name}
+        def fitted(x):
+            return {"embedding_": as_map(x, order, dtype)} | attributes
+
+        if isinstance(method, Descent):
+            objective = Divergence(P, self.n_components, self.dof, joint)
+            result = method.run(fit, objective, stages, start[order], fitted, lines, before)
+        else:
+            # L-BFGS is the exact reference, for which float32 is too coarse
+            precision = np.float64 if isinstance(method, LBFGS) else np.float32
+            objective = SNEProblem(P, self.n_components, kernel=kernel, dof=self.dof, joint=joint, dtype=precision)
+            objective, result = run_stages(stages, fit, objective, start[order].ravel(), method, fitted, lines, before)
+        vars(self).update(fitted(result.x))
+        self.kernel_, self._of_map = kernel, {"kernel": kernel, "dof": self.dof, "dtype": result.x.dtype.name}
+        return result, objective
+
+    def _finish(self, result, method, fit):
+        """Store the fitted attributes of a result of `_run_stages`."""
         vars(self).pop("_divergence", None)  # cached for an earlier map
-        self._keep(solver, result, fit)
+        self._keep(method.name if isinstance(method, Descent) else method, result, fit)
         self.record_iterations_ = result.record_iterations
         fit.end()
 

@@ -1,14 +1,11 @@
 """Convergence of a map, and the warnings of a fit whose map has not converged."""
 
-import warnings
-from contextlib import contextmanager
-
 from sklearn.exceptions import ConvergenceWarning
 
-from sk_stormc.solvers import StopReason, STORMCompositional
+from sk_stormc.solvers import StopReason
 from sk_stormc.utils.warnings import warn
 
-__all__ = ["quiet", "warn_if_not_converged"]
+__all__ = ["warn_if_not_converged"]
 
 WORSE = 0.01  # allowed excess over the best divergence, and least decrease, relative to the initial divergence
 PROBE, MOVING = 3, 5.5e-3  # number of additional iterations, and their allowed relative decrease of the divergence
@@ -17,26 +14,34 @@ NARROW = 0.1  # allowed relative decrease of the divergence by distances that ha
 NOTHING = 3e-4  # a divergence, or a difference of two, that is not visible in a map
 
 
-def warn_if_not_converged(model, problem, result):
+def warn_if_not_converged(model, method, objective, result):
     """Warn if a map has not left its initialization, is worse than a recorded one, or has not converged.
 
     A map has not converged if a few more iterations at the full learning rate would lower the divergence notably.
+
+    Parameters
+    ----------
+    model : SNEEmbedding
+    method : Descent or CompositionalSolver
+    objective : Divergence or OfProblem
+        Its ``exaggeration`` is that of the last stage. An exaggerated map does not minimise the divergence.
+    result : SolverResult
     """
-    message = _worse(model, problem)
-    if message is None and result.stop_reason == StopReason.MAX_ITER and model.solver_.tol == 0:
-        message = _moving(model, problem, result)
-    if message is None and result.stop_reason in (StopReason.MAX_ITER, StopReason.MAX_IFO, StopReason.CONVERGED):
-        message = _stuck(model, problem, result) or _narrow(model, problem, result)
+    message, reason = _worse(model, objective), result.stop_reason
+    if message is None and reason == StopReason.MAX_ITER and method.tol == 0:
+        message = _moving(model, objective, result)
+    if message is None and reason in (StopReason.MAX_ITER, StopReason.MAX_IFO, StopReason.CONVERGED):
+        message = _stuck(model, method, objective, result) or _narrow(objective, result)
     if message is not None:
         warn(message, ConvergenceWarning)
 
 
-# Each function returns the warning, or None. The objective of an exaggerated map is not the divergence.
+# Each function returns the warning, or None.
 
 
-def _worse(model, problem):
+def _worse(model, objective):
     start, last, best = model.loss_curve_[0], model.loss_curve_[-1], model.loss_curve_.min()
-    if problem.exaggeration != 1 or last <= best + max(WORSE * start, NOTHING):
+    if objective.exaggeration != 1 or last <= best + max(WORSE * start, NOTHING):
         return None
     return (
         f"the map's divergence, {last:.4g}, is above one that was recorded, {best:.4g}. Use a smaller "
@@ -44,10 +49,10 @@ def _worse(model, problem):
     )
 
 
-def _moving(model, problem, result):
-    if problem.exaggeration != 1:
+def _moving(model, objective, result):
+    if objective.exaggeration != 1:
         return None
-    before, after = _further(problem, result)
+    before, after = objective.further(result.x, PROBE)
     if before - after <= max(MOVING * before, NOTHING):
         return None
     return (
@@ -56,51 +61,34 @@ def _moving(model, problem, result):
     )
 
 
-def _stuck(model, problem, result):
+def _stuck(model, method, objective, result):
     start, last, width = model.loss_curve_[0], model.loss_curve_[-1], model.embedding_.std(axis=0).max()
-    exaggerated = problem.exaggeration != 1
+    exaggerated = objective.exaggeration != 1
     if last <= NOTHING or (width > DOT if exaggerated else start - last > WORSE * start):
         return None
     advice = (
-        f"Steps of {type(model.solver_).__name__} as set are too short or too few: use solver='storm-c', a larger "
-        "learning_rate or a larger max_iter."
+        f"Steps of {type(method).__name__} as set are too short or too few: use solver='auto', a larger learning_rate "
+        "or a larger max_iter."
     )
     if exaggerated:
-        advice = f"Use a smaller exaggeration: {problem.exaggeration:g} draws all points together."
+        advice = f"Use a smaller exaggeration: {objective.exaggeration:g} draws all points together."
     elif result.stop_reason == StopReason.CONVERGED:
-        advice = f"Use a smaller tol: with {model.solver_.tol:g} the solver ended there."
+        advice = f"Use a smaller tol: with {method.tol:g} the fit ended there."
     return (
         f"the map has hardly left its start: its divergence was {start:.4g} there and is {last:.4g} after "
         f"{model.n_iter_} iterations, and its points have a standard deviation of {width:.2g}. {advice}"
     )
 
 
-def _narrow(model, problem, result):
+def _narrow(objective, result):
     """With few degrees of freedom the best map is so wide that steps of a limited length do not reach its width."""
-    if problem.dof >= 1 or problem.exaggeration != 1:
+    if objective.dof >= 1 or objective.exaggeration != 1:
         return None
-    factor = 2 ** (1 / problem.dof)
-    wider = (factor * result.x).astype(result.x.dtype)
-    before, after = (problem.divergence_of(problem.reported(x)) for x in (result.x, wider))
+    factor = 2 ** (1 / objective.dof)
+    before, after = objective.at(result.x), objective.at((factor * result.x).astype(result.x.dtype))
     if before - after <= max(NARROW * before, NOTHING):
         return None
     return (
-        f"the map is too narrow for dof={problem.dof:g}: with all distances times {factor:.3g}, its divergence of "
+        f"the map is too narrow for dof={objective.dof:g}: with all distances times {factor:.3g}, its divergence of "
         f"{before:.4g} would be {after:.4g}. Use a larger dof. solver='lbfgs' reaches larger distances."
     )
-
-
-def _further(problem, result):
-    """The divergence at the end, and after a few more iterations at the full learning rate."""
-    with quiet():
-        probe = STORMCompositional(max_iter=PROBE, tol=0)
-        further = probe.solve(problem.stage(PROBE, held=0.1), result.x, random_state=0)
-    return problem.divergence_of(further.loss_curve[[0, -1]])
-
-
-@contextmanager
-def quiet():
-    """Ignore the warning that a run's last point is not the best that it recorded."""
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", ".*returns its last point", ConvergenceWarning)
-        yield

@@ -163,16 +163,13 @@ def _filtered(waves, kernel):
 
     Along the first of two axes, the positive frequencies are followed by the negative ones.
     """
-    half = kernel.shape[0]
+    half, size = kernel.shape[0], CELLS // kernel[0].size
 
-    def filter_(rows):
+    def multiply(rows):
         waves[rows] *= kernel[rows]
+        if waves.ndim == 2:
+            first, last = rows.start, max(rows.start, min(rows.stop, half - 2))
+            waves[half + first : half + last] *= kernel[half - 2 - first : half - 2 - last : -1]
 
-    def filter_negative(rows):
-        waves[half + rows.start : half + rows.stop] *= kernel[half - 2 - rows.start : half - 2 - rows.stop : -1]
-
-    size = CELLS // kernel[0].size
-    each(filter_, parts(half, size))
-    if waves.ndim == 2:
-        each(filter_negative, parts(half - 2, size))
+    each(multiply, parts(half, size))
     return waves

@@ -1,8 +1,8 @@
 """The Jacobian of the normalisers as a dense array, which step 9 of Algorithm 1 can track. For few points only."""
 
-import os
-
 import numpy as np
+
+from sk_stormc.utils.machine import machine_memory
 
 __all__ = ["check_memory", "dense_jacobian"]
 
@@ -12,7 +12,7 @@ SHARE = 0.25  # largest fraction of the machine's memory that the Jacobian may u
 def check_memory(size, n, d):
     """Raise a ValueError if a tracked Jacobian of ``size`` bytes would use too much of the machine's memory."""
     # in memory at the same time: the estimate, the batch's Jacobians at both points, and a product
-    needed, there = 4 * size, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    needed, there = 4 * size, machine_memory()
     if needed > SHARE * there:
         raise ValueError(
             f"jacobian='dense' of {n} points in {d} dimensions needs about {needed / 1e9:.1f} GB, more than "

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Sequence
-from functools import wraps
-from typing import TYPE_CHECKING, Any, Literal, Self, overload
+from typing import Any, Literal, Self, overload
 
 import numpy as np
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
@@ -13,22 +12,20 @@ from sklearn.utils import check_array
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from sk_stormc.embedding.affinities import check_perplexity
-from sk_stormc.embedding.continuation import Continuation, as_map
+from sk_stormc.embedding.continuation import Continuation
 from sk_stormc.embedding.convergence import warn_if_not_converged
-from sk_stormc.embedding.elsewhere import refuse_names_from_elsewhere
+from sk_stormc.embedding.defaults import draws_nothing, horizon
+from sk_stormc.embedding.descent import Descent
 from sk_stormc.embedding.initialization import FEATURELESS, check_init, make_start
 from sk_stormc.embedding.kernel_sums import check_degrees_of_freedom
-from sk_stormc.embedding.memory import warn_of_memory
 from sk_stormc.embedding.neighborhoods import GIVEN, Neighborhoods, refuse_pair
-from sk_stormc.embedding.neighbors.checks import warn_of_units
-from sk_stormc.embedding.stages import Lines, further_stages, new_stages, run_stages
+from sk_stormc.embedding.neighbors.checks import warn_of_memory, warn_of_units
+from sk_stormc.embedding.stages import Lines, further_stages, new_stages
 from sk_stormc.embedding.transform import place, warn_of_far_samples
 from sk_stormc.engine import CompositionalSolver
-from sk_stormc.engine.results import changed
 from sk_stormc.fitting.estimator import CompositionalEstimator
 from sk_stormc.fitting.runs import Fit, with_fit
 from sk_stormc.solvers import LBFGS, get_solver
-from sk_stormc.utils.frames import columns_of
 from sk_stormc.utils.threads import in_threads
 from sk_stormc.utils.types import ArrayLike, Auto, Features, FloatArray, Kernel, Neighbors, RandomState, SolverName
 from sk_stormc.utils.validation import (
@@ -75,10 +72,14 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Continuati
         kernel of a distance d is (1 + d^2 / dof)^-dof. (scikit-learn's kernel has the power (dof + 1) / 2 instead. The
         two agree for dof = 1.) Values below 1 split clusters into finer ones. With values below 0.5 the best map
         can be so wide that the steps do not reach its width; the fit then warns.
-    solver : str or CompositionalSolver, default="storm-c"
-        One of "storm-c", "storm-c-paper", "sarah-c", "civr", "vrsc-pg", "scvr", "scgd", "acc-scgd", "asc-pg" and
-        "lbfgs", or an instance. "storm-c-paper" uses the paper's unscaled steps, which hardly move the points. "lbfgs"
-        uses the exact gradient and is suitable for up to a few thousand points.
+    solver : str or CompositionalSolver, default="auto"
+        "auto" is a preconditioned gradient descent with momentum, whose sums over all pairs of points are exact, or
+        computed on a mesh. It draws nothing, so that all seeds give the same map. For "gaussian", and for more than
+        1024 points in three or more dimensions, it is "storm-c", which samples pairs. The other values are solvers of
+        compositional problems: "storm-c", "storm-c-paper", "sarah-c", "civr", "vrsc-pg", "scvr", "scgd", "acc-scgd",
+        "asc-pg" and "lbfgs", or an instance. "storm-c-paper" uses the paper's unscaled steps, which hardly move the
+        points. "lbfgs" uses the exact gradient and is suitable for up to a few thousand points.
+        ``set_params(solver__...)`` replaces "auto" by "storm-c".
     init : {"auto", "pca", "spectral", "random"} or ndarray of shape (n_samples, n_components), default="auto"
         Initial positions of the points. "pca" uses principal components. "spectral" uses the leading nontrivial
         eigenvectors of the random walk on the neighbour graph. "auto" is "pca" for features, and "spectral" for
@@ -119,8 +120,9 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Continuati
         Factor of the attraction in the other iterations, at least 1. Larger values make clusters denser and move
         connected clusters closer together. Reported divergences do not include this factor.
     tol : float, "auto" or None, default="auto"
-        Passed to the solver. None means the default of the solver. "auto" runs all iterations, except for L-BFGS, which
-        uses its default.
+        Tolerance, relative to the length of the gradient at the beginning of a stage. "auto" runs all iterations, since
+        the learning rate must decrease to 0, except for L-BFGS, which uses its default. None means the default of the
+        solver, and for solver="auto" the same as "auto".
     transform_perplexity : float, default=None
         Perplexity of new samples in `transform`, which uses 3 transform_perplexity + 1 of their nearest neighbours. It
         is lowered if there are fewer neighbours. None means 15, or `perplexity` if that is smaller.
@@ -133,7 +135,8 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Continuati
         neighbours, the affinities and the initialization have been computed. All lines show the seconds since the
         beginning.
     random_state : int, RandomState instance or None, default=None
-        Seed of the batches, and of a random initialization. Results are bit-for-bit reproducible for a given seed.
+        Seed of the batches of a solver, and of a random initialization. Results are bit-for-bit reproducible for a
+        given seed.
     n_jobs : int, default=None
         Number of threads of `fit` and `transform`. None means 1, and -1 means all processors. The result does not
         depend on it. BLAS is limited to one thread during these calls.
@@ -158,6 +161,8 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Continuati
     ifo_ : ndarray of shape (n_records,)
         Number of oracle calls (IFO, Lemma 3.1) up to each record. Pairs that are summed exactly count as their fraction
         of all pairs.
+    solver_ : str or CompositionalSolver
+        The method that was run: "descent", which is that of solver="auto", or a solver.
     stop_reason_ : {"converged", "max_iter", "max_ifo", "non_finite", "interrupted", "callback"}
         Why the run ended. "callback" means that a callback ended it.
     neighbor_recall_ : float
@@ -189,6 +194,7 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Continuati
 
     objective_label = "KL divergence"
     many_minima = True
+    own_solvers: tuple[str, ...] = ("auto",)
 
     embedding_: FloatArray
 
@@ -198,17 +204,17 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Continuati
         *,
         perplexity: float | Sequence[float] = 30.0,
         kernel: Auto | Kernel = "auto",
-        solver: SolverName | CompositionalSolver = "storm-c",
+        solver: Auto | SolverName | CompositionalSolver = "auto",
         dof: float = 1.0,
         init: Literal["auto", "pca", "spectral", "random"] | ArrayLike = "auto",
         metric: str | Callable = "euclidean",
         metric_params: dict[str, Any] | None = None,
         neighbors: Neighbors = "auto",
-        max_iter: int | Auto | None = "auto",
+        max_iter: int | Auto = "auto",
         early_exaggeration: float | Auto = "auto",
         exaggeration: float = 1.0,
         record_every: int | Auto = "auto",
-        tol: float | Auto = "auto",
+        tol: float | Auto | None = "auto",
         transform_perplexity: float | None = None,
         verbose: int | bool = 0,
         random_state: RandomState = None,
@@ -232,13 +238,6 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Continuati
         self.verbose = verbose
         self.random_state = random_state
         self.n_jobs = n_jobs
-
-    if not TYPE_CHECKING:  # type checkers and, by wraps, signatures take the parameters from __init__
-
-        @wraps(__init__, assigned=(), updated=())
-        def __new__(cls, *args, **params):
-            refuse_names_from_elsewhere(cls, params)
-            return super().__new__(cls)
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
@@ -273,7 +272,6 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Continuati
     @in_threads
     def _fit(self, X, y=None, before=None):
         """`fit`, or `resume` of the fit whose progress is ``before``."""
-        solver = self._make_solver()
         self._check_parameters()
         refuse_pair(X)
         check_numeric("X", X)
@@ -281,50 +279,37 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Continuati
             X_checked = check_array(
                 X, accept_sparse="csr", dtype=[np.float64, np.float32], ensure_min_samples=2, input_name="X"
             )
-        fit = Fit(self, solver, X, y, before)
-        validate_data(copy.copy(self), X, skip_check_array=True)  # raises for invalid column names before the run
-        n = X_checked.shape[0]
+        n, kernel = X_checked.shape[0], self._kernel()
+        method = self._method(n)
+        fit = Fit.of_data(self, method, X, y, before)
+        of_data = copy.copy(self)
+        validate_data(of_data, X, skip_check_array=True)  # raises for invalid column names before the run
         init = check_init(self.init, self.metric, n, self.n_components)
-        warn_of_units(X_checked, columns_of(X), self.metric)
+        warn_of_units(X_checked, getattr(of_data, "feature_names_in_", None), self.metric)
         if self.metric not in ("precomputed", GIVEN):
             warn_of_memory(X_checked, np.max(self.perplexity), self.n_components == 2)
+        every = None if self.record_every == "auto" else self.record_every
+        if before is None:
+            most = LBFGS_ITERATIONS if isinstance(method, LBFGS) else horizon(kernel, n, self.n_components)
+            stages = new_stages(method.max_iter or most, self._early_exaggeration(), self.exaggeration, every)
+        else:
+            stages = further_stages(before.plan, method.max_iter, self.exaggeration, every)
+        fit.progress.plan = stages
         lines = Lines(self.verbose)
-        near = Neighborhoods(
-            X_checked,
-            self._kernel() == "gaussian",
-            self.perplexity,
-            self.metric,
-            metric_params=self.metric_params,
-            n_jobs=self.n_jobs,
-            neighbors=self.neighbors,
-        )
+        how = {"metric_params": self.metric_params, "n_jobs": self.n_jobs, "neighbors": self.neighbors}
+        near = Neighborhoods(X_checked, kernel == "gaussian", self.perplexity, self.metric, **how)
         lines.done("neighbors")
         P = near.affinities()
         lines.done("affinities")
-        most = LBFGS_ITERATIONS if solver.max_iter is None and isinstance(solver, LBFGS) else solver.max_iter
-        problem, order = self._problem(near, P, solver, most)
-        start = make_start(init, X_checked, P, self.n_components, self._kernel(), fit.rng)
+        start = make_start(init, X_checked, P, self.n_components, kernel, fit.rng).astype(X_checked.dtype)
         lines.done("start")
-        n_iter, every = problem.advice.max_iter, None if self.record_every == "auto" else self.record_every
-        if fit.before is None:
-            stages = new_stages(n_iter, self._early_exaggeration(), self.exaggeration, every)
-        else:
-            stages = further_stages(fit.before.plan, solver.max_iter, self.exaggeration, every)
-        fit.progress.plan = stages
         attributes = {"perplexity_": near.perplexity, "neighbor_recall_": near.recall, "_near": near}
-
-        def embedded(x):
-            return {"embedding_": as_map(x, order, X_checked.dtype)} | attributes
-
-        x0 = start[order].ravel()
-        problem, result = run_stages(stages, fit, problem, x0, solver, embedded, lines)
+        result, objective = self._run_stages(fit, method, stages, P, near.joint, start, lines, **attributes)
         validate_data(self, X, skip_check_array=True)
-        self.__dict__.update(embedded(result.x))
         self._n_features_out = self.n_components
-        self.kernel_ = problem.kernel
-        self._finish(problem, changed(result, loss_curve=problem.divergence_of(result.loss_curve)), solver, fit)
-        self._conclude(solver, result)
-        warn_if_not_converged(self, problem, result)
+        self._finish(result, method, fit)
+        self._conclude(method, result)
+        warn_if_not_converged(self, method, objective, result)
         return self
 
     def fit_transform(self, X: Features, y: Any = None) -> FloatArray:
@@ -422,6 +407,11 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Continuati
         check_int("record_every", self.record_every, low=1, words=("auto",))
         check_perplexity(self.perplexity)
         check_degrees_of_freedom(self.dof, self._kernel())
+        check_int("max_iter", self.max_iter, low=1, words=("auto",))
+        check_number("tol", self.tol, low=0, words=("auto", None))
+        if not isinstance(self.verbose, (bool, np.bool_)):
+            check_int("verbose", self.verbose, low=0)
+        self._check_solver()
 
     def _early_exaggeration(self):
         """The exaggeration of the early stage."""
@@ -435,18 +425,20 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Continuati
             return self.kernel
         return "student-t" if self.n_components <= 3 else "gaussian"
 
-    def _make_solver(self):
-        """The solver to run. With tol="auto" it has no tolerance, because the learning rate must decrease to 0."""
-        check_int("max_iter", self.max_iter, low=1, words=("auto",))
-        check_number("tol", self.tol, low=0, words=("auto", None))
-        if not isinstance(self.verbose, (bool, np.bool_)):
-            check_int("verbose", self.verbose, low=0)
-        solver = get_solver(self.solver)
+    def _method(self, n):
+        """The method for n samples: the descent, or a solver with the estimator's parameters.
+
+        With tol="auto" all iterations are made, because the learning rate must decrease to 0.
+        """
+        max_iter, tol = None if self.max_iter == "auto" else self.max_iter, None if self.tol == "auto" else self.tol
+        if self.solves_itself() and draws_nothing(self._kernel(), n, self.n_components):
+            return Descent(max_iter, tol or 0.0)
+        solver = get_solver("storm-c" if self.solves_itself() else self.solver)
         if self.tol == "auto" and not isinstance(solver, LBFGS):
-            solver.set_params(tol=0.0)
-        elif self.tol is not None and self.tol != "auto":
-            solver.set_params(tol=self.tol)
-        if self.max_iter != "auto":
-            solver.set_params(max_iter=self.max_iter)
+            tol = 0.0
+        if max_iter is not None:
+            solver.set_params(max_iter=max_iter)
+        if tol is not None:
+            solver.set_params(tol=tol)
         solver.validate()
         return solver

@@ -6,7 +6,7 @@ from scipy.sparse.csgraph import connected_components
 from scipy.sparse.linalg import ArpackNoConvergence, eigsh
 from sklearn import config_context
 
-from sk_stormc.embedding.neighbors.offsets import offsets
+from sk_stormc.embedding.neighbors.graph import offsets
 from sk_stormc.utils.validation import as_numbers, check_choice, short
 
 __all__ = ["FEATURELESS", "check_init", "make_start", "spectral_coordinates"]

@@ -10,7 +10,7 @@ import numpy as np
 from scipy import sparse
 
 from sk_stormc.core.source import FiniteSource
-from sk_stormc.embedding.pairs import TASK, AllPairs, column_sums, columns
+from sk_stormc.embedding.sums_over_pairs import TASK, AllPairs, column_sums, columns
 from sk_stormc.utils.threads import each, parts
 from sk_stormc.utils.validation import check_number
 
@@ -118,7 +118,11 @@ class NearField:
 
     def attraction(self, x):
         """The weights c_ij = 2 alpha s_ij phi'(D_ij) of the edges, s = P + P.T, and their sums for each point."""
-        w = self.at(x)[1]
+        return self.forces(x)[:2]
+
+    def forces(self, x):
+        """`attraction`, and the gradient of the attraction as rows, sum_j c_ij (x_i - x_j) for each point i."""
+        rows, w = self.at(x)
         if self._attraction is None:
             if w.dtype not in self._weight:
                 self._weight[w.dtype] = (2 * self.exaggeration * self.edges.weight).astype(w.dtype)
@@ -128,7 +132,7 @@ class NearField:
                 c[some] = self.kernel.attraction(weight[some], w[some])
 
             each(task, parts(len(c), TASK))
-            self._attraction = c, self.edges.sums(c)
+            self._attraction = c, *self.edges.forces(c, rows)
         return self._attraction
 
     def buffer(self, name, dtype):

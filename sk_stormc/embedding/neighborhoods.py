@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from functools import cached_property
+
 import numpy as np
 
 from sk_stormc.embedding.affinities import graph_affinities, perplexity_search
-from sk_stormc.embedding.given import given_affinities
+from sk_stormc.embedding.affinity_checks import normalised_affinities
 from sk_stormc.embedding.neighbors.graph import neighbor_graph
 from sk_stormc.embedding.transform import spacings
 
@@ -46,19 +48,22 @@ class Neighborhoods:
         The perplexity that is used. NaN with metric="affinities".
     recall : float
         Fraction of the true neighbours that the search found. NaN with metric="affinities".
-    spacing : ndarray of shape (n_samples,) or None
-        Distance of each sample to its tenth neighbour, from `spacings`.
     """
 
     def __init__(self, X, per_point, perplexity, metric, **how):
         self.per_point = per_point
         if metric == GIVEN:
-            self._graph, self.search, self.spacing = given_affinities(X, joint=not per_point), None, None
+            self._graph, self.search = normalised_affinities(X, joint=not per_point), None
             self.perplexity = self.recall = np.nan
             return
         self.search, self.perplexity = perplexity_search(X, perplexity, metric=metric, **how)
         self._graph = neighbor_graph(self.search)
-        self.recall, self.spacing = self.search.recall_, spacings(self._graph, self.search)
+        self.recall = self.search.recall_
+
+    @cached_property
+    def spacing(self):
+        """The distance of each sample to its tenth neighbour, from `spacings`."""
+        return spacings(self._graph, self.search)
 
     @property
     def joint(self):

@@ -7,6 +7,7 @@ Vladymyrov & Carreira-Perpinan, "Partial-Hessian strategies for fast learning of
 
 import copy
 import math
+from functools import cached_property
 
 import numpy as np
 from scipy import sparse
@@ -15,16 +16,43 @@ from scipy.sparse.csgraph import connected_components
 
 from sk_stormc.core.metrics import Metric
 from sk_stormc.core.schedules import at
-from sk_stormc.embedding.pairs import TASK, Edges, even_rows
+from sk_stormc.embedding.sums_over_pairs import TASK, Edges, even_rows
 from sk_stormc.utils.threads import each, parts
 
-__all__ = ["Aggregates", "GraphLaplacian", "SparsifiedEdges"]
+__all__ = ["Graph", "GraphLaplacian", "laplacian_direction"]
 
 FEW, AGGREGATE, MOST = 300, 40, 600  # number of aggregates without notable cost, points per aggregate, largest number
 WEAK = 0.01  # relative to the weight of a group: groups with less weight between them are not connected
 EDGES = 2**18  # edges of a thread's task
 MULTIPLIER, DROPPED = 2654435761, 11  # 2**32 over the golden ratio; ignored binary digits of a weight, of 23
 ROUNDS = 5  # iterations of the scaling that corrects the sums of the points
+DRAWN = 15  # edges of a point after sparsification, if it has at least twice as many
+
+
+class Graph:
+    """The symmetric graph of affinities, with what the preconditioner derives from it when it is first needed.
+
+    Parameters
+    ----------
+    P : CSR array of shape (n, n)
+    sparsified : bool, default=True
+        Whether the preconditioner uses a sample of many edges.
+    """
+
+    def __init__(self, P, sparsified=True):
+        self.edges, self._sparsified = Edges(P), sparsified
+
+    @cached_property
+    def drawn(self):
+        """The edges of the preconditioner's linear system."""
+        number = DRAWN * self.edges.n
+        many = self._sparsified and len(self.edges.weight) >= 2 * number
+        return SparsifiedEdges(self.edges, number) if many else self.edges
+
+    @cached_property
+    def aggregates(self):
+        """Groups of points: the coarse level of the linear system."""
+        return Aggregates(self.edges, self.drawn)
 
 
 class Aggregates:
@@ -89,10 +117,12 @@ class Aggregates:
         factor = self._factor(c, mu)
 
         def solve(r):
-            sums = np.stack(each(lambda row: self._sum @ row, r, r.size), axis=1)
+            sums, out = np.empty((self.m, len(r)), r.dtype), np.empty_like(r)
+            for k, row in enumerate(r):
+                sums[:, k] = self._sum @ row
             coarse = np.ascontiguousarray(cho_solve(factor, sums, check_finite=False).T, r.dtype)
-            out = np.empty_like(r)
-            each(lambda k: coarse[k].take(self.label, out=out[k], mode="clip"), range(len(r)), r.size)
+            for row, of_groups in zip(out, coarse, strict=True):
+                of_groups.take(self.label, out=row, mode="clip")
             return out
 
         return solve
@@ -123,17 +153,69 @@ class Aggregates:
                     raise
 
 
-class GraphLaplacian(Metric):
-    """The preconditioner M = (L_c + mu I)^-1 for each coordinate, by a few conjugate-gradient iterations from zero.
+def laplacian_direction(graph, c, degree, mu, F, iterations, floor=0.0):
+    """An approximation of (L_c + mu I)^-1 F for each coordinate, by conjugate-gradient iterations from zero.
 
     The linear system itself has a two-level preconditioner: the diagonal, and aggregates of points. A component of the
     graph moves as a whole by 1 / mu times its mean force. Components repel each other at any distance, so that they
     would drift apart until each of them is a dot on the map. Therefore ``floor`` is the smallest mu of these motions.
 
+    Starting the iterations from the last step instead of zero would be unstable, because stopping early from zero is
+    part of the regularisation.
+
+    Parameters
+    ----------
+    graph : Graph
+    c : ndarray of shape (n_edges,)
+        Weights of the edges.
+    degree : ndarray of shape (n,)
+        Their sums for each point.
+    mu : float
+    F : ndarray of shape (n, d)
+    iterations : int
+    floor : float, default=0.0
+
+    Returns
+    -------
+    ndarray of shape (n, d)
+    """
+    if not np.isfinite(F).all():
+        return np.full_like(F, math.nan)
+    edges, dtype = graph.drawn, F.dtype
+    if edges is not graph.edges:
+        c = edges.of(c)
+        degree = edges.sums(c)
+    product = edges.matrix(c)
+    R = F.T.copy()
+    diagonal = degree + dtype.type(mu)
+    of_groups = graph.aggregates.solver(c, mu)
+
+    def precondition(r):
+        return r / diagonal + of_groups(r)
+
+    q, z = np.zeros_like(R), precondition(R)
+    p, rz = z, np.einsum("ij,ij->i", R, z)
+    for left in reversed(range(iterations)):
+        A_p = diagonal * p - product(p)
+        length = _ratio(rz, np.einsum("ij,ij->i", p, A_p))
+        q += length * p
+        if left:
+            R -= length * A_p
+            z, before = precondition(R), rz
+            rz = np.einsum("ij,ij->i", R, z)
+            p = z + _ratio(rz, before) * p
+    if mu < floor:
+        q -= dtype.type(1 - mu / floor) * graph.aggregates.component_means(q)
+    return np.ascontiguousarray(q.T)
+
+
+class GraphLaplacian(Metric):
+    """The preconditioner (L_c + mu I)^-1 of a problem's steps, by `laplacian_direction`.
+
     Parameters
     ----------
     problem : object
-        Its ``edges``, ``metric_edges`` and ``aggregates`` are used, and its ``new_near()`` if ``near`` is None.
+        Its ``graph`` is used, and its ``new_near()`` if ``near`` is None.
     mu : float or callable
         Regularisation, or a function of the iteration.
     iterations : int
@@ -143,11 +225,6 @@ class GraphLaplacian(Metric):
     near : object, default=None
         The near field of a run. Its ``attraction(x)`` returns the edge weights c and their sums for each point. None
         creates a new one each time.
-
-    Notes
-    -----
-    Starting the iterations from the last step instead of zero would be unstable, because stopping early from zero is
-    part of the regularisation.
     """
 
     stays = False
@@ -166,35 +243,8 @@ class GraphLaplacian(Metric):
 
     def apply(self, F):
         """An approximation of (L_c + mu I)^-1 F."""
-        if not np.isfinite(F).all():
-            return np.full_like(F, math.nan)
-        edges, dtype = self.problem.metric_edges, F.dtype
-        c, degree = self.c, self.degree
-        if edges is not self.problem.edges:
-            c = edges.of(c)
-            degree = edges.sums(c)
-        product = edges.matrix(c)
-        R = F.reshape(edges.n, -1).T.copy()
-        diagonal = degree + dtype.type(self.mu)
-        of_groups = self.problem.aggregates.solver(c, self.mu)
-
-        def precondition(r):
-            return r / diagonal + of_groups(r)
-
-        q, z = np.zeros_like(R), precondition(R)
-        p, rz = z, np.einsum("ij,ij->i", R, z)
-        for left in reversed(range(self.iterations)):
-            A_p = diagonal * p - product(p)
-            length = _ratio(rz, np.einsum("ij,ij->i", p, A_p))
-            q += length * p
-            if left:
-                R -= length * A_p
-                z, before = precondition(R), rz
-                rz = np.einsum("ij,ij->i", R, z)
-                p = z + _ratio(rz, before) * p
-        if self.mu < self.floor:
-            q -= dtype.type(1 - self.mu / self.floor) * self.problem.aggregates.component_means(q)
-        return np.ascontiguousarray(q.T).ravel()
+        graph, F = self.problem.graph, F.reshape(self.problem.n_inner, -1)
+        return laplacian_direction(graph, self.c, self.degree, self.mu, F, self.iterations, self.floor).ravel()
 
     def block_lengths(self, q, p, n_blocks):
         """Euclidean step lengths of the points, because the preconditioner's norm is not defined for a single point."""

@@ -7,8 +7,9 @@ from typing import Any, Literal
 import numpy as np
 
 from sk_stormc.core.problem import CompositionalProblem
+from sk_stormc.embedding.affinity_checks import check_affinities
+from sk_stormc.embedding.defaults import CENSUS, CG_ITERATIONS, COMPONENT_FLOOR, EXACT, SMALL, advice, regularization
 from sk_stormc.embedding.dense import check_memory, dense_jacobian
-from sk_stormc.embedding.given import check_affinities
 from sk_stormc.embedding.kernel_sums import (
     Columns,
     ColumnSource,
@@ -19,18 +20,7 @@ from sk_stormc.embedding.kernel_sums import (
     check_degrees_of_freedom,
 )
 from sk_stormc.embedding.mesh import Mesh
-from sk_stormc.embedding.pairs import Edges
-from sk_stormc.embedding.preconditioner import Aggregates, GraphLaplacian, SparsifiedEdges
-from sk_stormc.embedding.steps import (
-    CENSUS,
-    CG_ITERATIONS,
-    COMPONENT_FLOOR,
-    EXACT,
-    METRIC_EDGES,
-    SMALL,
-    advice,
-    regularization,
-)
+from sk_stormc.embedding.preconditioner import Graph, GraphLaplacian
 from sk_stormc.utils.types import ArrayLike, Kernel, SparseMatrix
 from sk_stormc.utils.validation import check_bool, check_choice, check_int, check_number
 
@@ -165,24 +155,13 @@ class SNEProblem(CompositionalProblem):
         meshed = not self.per_point and d <= 2 and n > SMALL and jacobian == "operator"
         self._fine = Mesh(FINE, self.dof) if meshed else None
         mesh = Mesh(dof=self.dof) if meshed and self.dtype == np.float32 else self._fine
-        self.edges = Edges(self.P)
+        self.graph = Graph(self.P, sparsified=not self.per_point)
+        self.edges = self.graph.edges
         # cost of the edges, which are evaluated in each sampled batch, in components of n evaluations
         self.n_near = -(-2 * len(self.edges.weight) // n) if self.near_field else 0
         self._far_field = FarField(self.edges, self.near_field, self.per_point, mesh, self.dof)
         self.inner_floor = FLOOR
         self._set_steps(n_iter, 1.0 if self.exaggeration > 1 else None)
-
-    @cached_property
-    def metric_edges(self):
-        """The edges of the preconditioner's linear system, which are sparsified if there are many."""
-        number = METRIC_EDGES * self.n_inner
-        many = not self.per_point and len(self.edges.weight) >= 2 * number
-        return SparsifiedEdges(self.edges, number) if many else self.edges
-
-    @cached_property
-    def aggregates(self):
-        """Groups of points: the coarse level of the preconditioner's linear system."""
-        return Aggregates(self.edges, self.metric_edges)
 
     def stage(self, n_iter, exaggeration=1.0, held=None, further=False):
         """Return the same problem with another horizon and exaggeration. Both share the graph.
@@ -203,7 +182,6 @@ class SNEProblem(CompositionalProblem):
         SNEProblem
         """
         other = copy.copy(self)
-        other.metric_edges, other.aggregates = self.metric_edges, self.aggregates  # computed once for both
         other.exaggeration = float(exaggeration)
         other._set_steps(n_iter, held, further)
         return other
@@ -310,17 +288,14 @@ class SNEProblem(CompositionalProblem):
             rows, w = near.at(J[0])
             slopes = -2 * self.edges.ends(v) if self.per_point else -4 * v[0]
             c = np.multiply(self._kernel.repulsion(w), slopes, out=near.buffer("force", w.dtype))
-            F += self.edges.forces(c, rows).T
+            F += self.edges.forces(c, rows)[1].T
         return F.ravel()
 
     def outer_gradient(self, x, u, batch):
         """f_x = alpha sum_j 2 s_ij phi' (x_i - x_j), s = P + P.T; f_u = 1 / u, since P's rows sum to 1."""
         if batch is not None:
             return self._sampled_outer_gradient(x, u, batch)
-        near = self._near()
-        rows, _ = near.at(x)
-        c, sums = near.attraction(x)
-        return self.edges.forces(c, rows, sums).T.ravel(), 1 / u
+        return self._near().forces(x)[2].T.ravel(), 1 / u
 
     def _sampled_outer_gradient(self, x, u, batch):
         i, j, p = batch
@@ -346,7 +321,7 @@ class SNEProblem(CompositionalProblem):
         near = self._near()
         rows, w = near.at(x)
         if not self.per_point:
-            return -self.dof * self.edges.total(lambda some: np.log(w[some]))
+            return -self.dof * self.edges.log_sum(w)
         return float(self.edges.weight @ self.edges.squares(rows, near.buffer("phi", x.dtype)))
 
     def gradient(self, x):

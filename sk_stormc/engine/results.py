@@ -279,6 +279,8 @@ class Record:
         ``snapshot()`` returns the `RunState` at the record, from which another run can continue.
     n_left : callable
         ``n_left()`` estimates how many records the budgets leave. It is infinite without a budget, and at the start.
+    early : bool
+        Whether the iterations minimise another objective than fun, as the early exaggeration of a map does.
 
     Examples
     --------
@@ -298,6 +300,7 @@ class Record:
     x: np.ndarray
     snapshot: Callable | None = field(default=None, repr=False, compare=False)
     n_left: Callable | None = field(default=None, repr=False, compare=False)
+    early: bool = field(default=False, repr=False, compare=False)
 
 
 class Records:

@@ -210,6 +210,7 @@ class CompositionalEstimator(CallbackSupportMixin, Recorded, BaseEstimator):
             "ifo": self.ifo_,
             "objective": self.loss_curve_,
             "iterations": vars(self).get("record_iterations_"),
+            "pass_ifo": vars(self).get("_pass_ifo"),  # None for streams, which have no passes
             "objective_label": self.objective_label,
         }
 
@@ -358,7 +359,7 @@ class CompositionalEstimator(CallbackSupportMixin, Recorded, BaseEstimator):
     def _keep(self, solver, result, fit=None):
         """Store a result as fitted attributes, and the progress for `resume`. This ends a stream."""
         self._stream = None
-        self._progress = None if fit is None else fit.progress
+        self._progress, self._pass_ifo = (None, None) if fit is None else (fit.progress, fit.pass_ifo)
         self.loss_curve_ = result.loss_curve
         self.ifo_ = result.ifo
         self.n_evaluations_ = result.n_evaluations

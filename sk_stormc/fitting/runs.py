@@ -11,9 +11,9 @@ from scipy import sparse
 from sklearn import get_config
 from sklearn.utils.validation import _get_feature_names
 
-from sk_stormc.engine.results import RunState
+from sk_stormc.engine.results import Record, RunState
 from sk_stormc.fitting.compat import callbacks_of, open_context, with_callbacks
-from sk_stormc.solvers import CompositionalSolver, StopReason
+from sk_stormc.solvers import StopReason
 from sk_stormc.streams.mapped import BLOCK_BYTES, MappedRows
 from sk_stormc.utils.threads import in_one_thread
 from sk_stormc.utils.types import F
@@ -80,70 +80,84 @@ class Fit:
     Parameters
     ----------
     estimator : CompositionalEstimator
-    solver : CompositionalSolver
-        The solver with all its parameters set.
-    X, y : array-like
+    progress : Progress
+        The identification of the fit, and the runs that it has made.
+    rng : RandomState
+        The random numbers of the fit. A resumed fit draws the same numbers again.
     before : Progress or None, default=None
         The fit to resume.
+    X, y : array-like
+        The data, for callbacks.
     **metadata : array-like
         Further arguments of `fit` for the samples.
 
     Attributes
     ----------
-    rng : RandomState
-        The random numbers of the fit. A resumed fit draws the same numbers again.
-    progress : Progress
     has_callbacks : bool
+    pass_ifo : int
+        IFO of a pass over the data of the last run.
     """
 
-    def __init__(self, estimator, solver, X, y=None, before=None, **metadata):
-        self.estimator, self.X, self.y, self.before = estimator, X, y, before
-        self.metadata = {name: value for name, value in metadata.items() if value is not None}
+    def __init__(self, estimator, progress, rng, before=None, X=None, y=None, **metadata):
+        self.estimator, self.progress, self.rng, self.before = estimator, progress, rng, before
+        self.X, self.y, self.metadata = X, y, metadata
+        self._states = [] if before is None else list(before.runs)
+        self._context = self._task = self._show = self.pass_ifo = None
+        self._opened, self._losses, self._n_before = False, [], 0
+        callbacks = callbacks_of(self.estimator)
+        self.has_callbacks = bool(callbacks)
+        for callback in callbacks:
+            if isinstance(callback, KeepsFits):
+                self._check_that_parameters_can_be_kept()
+
+    def _check_that_parameters_can_be_kept(self):
+        """Raise a ValueError for parameters that cannot be compared with those of a resumed fit."""
+        for name, description in self.progress.parameters.items():
+            if UNKNOWN in description:
+                check_unchanged(name, description, description, "a Checkpoint", "")
+
+    @classmethod
+    def of_data(cls, estimator, solver, X, y=None, before=None, **metadata):
+        """A new fit with all parameters set in the solver, or the fit that resumes the one before."""
+        metadata = {name: value for name, value in metadata.items() if value is not None}
         seed = estimator.random_state if before is None else before.random_state
-        self.rng = seeded(seed)
-        data = {"X": X, "y": y if estimator.__sklearn_tags__().target_tags.required else None} | self.metadata
+        rng = seeded(seed)
+        data = {"X": X, "y": y if estimator.__sklearn_tags__().target_tags.required else None} | metadata
         data["names of X"] = _get_feature_names(X)
-        if not isinstance(solver, CompositionalSolver):  # an exact method is not resumed, but begins again
+        if isinstance(solver, str) or getattr(solver, "begins_again", False):  # so that other data are no error
             data = {}
-        self.progress = Progress(
+        progress = Progress(
             type(estimator).__name__,
             _described(estimator, solver),
             {name: fingerprint(value) for name, value in data.items()},
-            seed if is_integer(seed) else copy.deepcopy(self.rng),
+            seed if is_integer(seed) else copy.deepcopy(rng),
         )
         if before is not None:
-            before.check(self.progress)
-            self.rng = copy.deepcopy(self.rng)  # the saved progress must not change
-        self._states = [] if before is None else list(before.runs)
-        self._begin()
+            before.check(progress)
+            rng = copy.deepcopy(rng)  # the saved progress must not change
+        return cls(estimator, progress, rng, before, X, y, **metadata)
+
+    @classmethod
+    def watching(cls, estimator, solver, X, y, before, **metadata):
+        """The fit, or None for an exact method that neither callbacks nor `resume` need to know of."""
+        if isinstance(solver, str) and before is None and not callbacks_of(estimator):
+            return None
+        return cls.of_data(estimator, solver, X, y, before, **metadata)
 
     @classmethod
     def further(cls, estimator):
         """A fit that adds runs to the estimator's last fit. Callbacks get no data."""
-        fit = cls.__new__(cls)
-        fit.estimator, fit.X, fit.y, fit.metadata, fit.before, fit._states = estimator, None, None, {}, None, []
-        fit.progress = copy.copy(estimator._progress)
-        fit.progress.runs, fit.progress.plan = list(fit.progress.runs), list(fit.progress.plan)
-        fit.rng = seeded(copy.deepcopy(fit.progress.random_state))
-        for _ in fit.progress.runs:  # repeat the draws of these runs
-            fit.rng.randint(np.iinfo(np.int32).max)
-        fit._begin()
-        return fit
-
-    def _begin(self):
-        """Prepare the callbacks. A Checkpoint needs parameters that can be compared."""
-        self._context = self._task = None
-        self._opened = False
-        callbacks = callbacks_of(self.estimator)
-        self.has_callbacks = bool(callbacks)
-        if any(isinstance(callback, KeepsFits) for callback in callbacks):
-            for name, description in self.progress.parameters.items():
-                if UNKNOWN in description:
-                    check_unchanged(name, description, description, "a Checkpoint", "")
+        progress = copy.copy(estimator._progress)
+        progress.runs, progress.plan = list(progress.runs), list(progress.plan)
+        rng = seeded(copy.deepcopy(progress.random_state))
+        for _ in progress.runs:  # repeat the draws of these runs
+            rng.randint(np.iinfo(np.int32).max)
+        return cls(estimator, progress, rng)
 
     def run(self, solver, problem, x0=None, *, attributes=None, show=None, n_before=0, **kwargs):
         """Run the solver, or continue the corresponding run of the resumed fit. Iterations begin after ``n_before``."""
         progress = self.progress
+        self.pass_ifo = 2 * problem.n_inner + problem.n_outer
         number = len(progress.runs)
         state = self._states[number] if number < len(self._states) else None
         self._open()
@@ -156,7 +170,7 @@ class Fit:
             self.rng.randint(np.iinfo(np.int32).max)  # skip the seed that the run had drawn
             self._losses = [fun for _, _, fun in state.records]
             result = solver.solve(problem, state=state, on_record=on_record, **kwargs)
-            if result.n_iter > state.state.t:  # the run was not finished, so later runs must be repeated
+            if result.n_iter > state.t:  # the run was not finished, so later runs must be repeated
                 del self._states[number + 1 :]
         if result.state is not None:  # an exact method is repeated from its start
             progress.runs.append(result.state)
@@ -166,8 +180,16 @@ class Fit:
             raise KeyboardInterrupt
         return result
 
+    def watch(self, iteration, ifo, fun, x, attributes):
+        """Call the callbacks at a record of a method that is no solver. Return whether one of them stops the fit."""
+        self._open()
+        self._attributes = attributes
+        record = Record(iteration, ifo, float(fun), x, lambda: None, lambda: math.inf)
+        return self._context is not None and bool(self._notify(record))
+
     def end(self):
         """Notify the callbacks that the fit has ended and that the estimator has its fitted attributes."""
+        self._close_task()
         if self._context is not None:
             self._context.call_on_fit_task_end(**self._arguments, reconstruction_attributes={})
 
@@ -186,7 +208,7 @@ class Fit:
 
     def _notify(self, record):
         """Call the callbacks at a record, as the end of a task. Return whether one of them stops the fit."""
-        self._losses.append(record.fun)
+        self._losses = [] if record.early else [*self._losses, record.fun]
         if self._show:
             self._show(record)
         if self._task is None:
@@ -238,6 +260,8 @@ def _described(estimator, solver):
     free = (*estimator._free_to_resume, "solver")
     parameters = {name: value for name, value in vars(estimator).items() if name[0] != "_" and name[-1] != "_"}
     parameters = {name: value for name, value in parameters.items() if name not in free}
+    if isinstance(solver, str):
+        return {"solver": solver} | {name: in_words(value) for name, value in parameters.items()}
     of_solver = {f"solver__{name}": value for name, value in solver.get_params(deep=False).items() if name not in FREE}
     name = getattr(solver, "name", type(solver).__name__)
     return {"solver": name} | {name: in_words(value) for name, value in (parameters | of_solver).items()}
@@ -254,7 +278,7 @@ def fingerprint(data):
         data = np.asanyarray(data)  # keeps a memmap
         if not data.shape:  # such as one weight for all rows
             return repr(data.item())
-        parts, shape = _blocks(MappedRows.of(data)), data.shape
+        parts, shape = _blocks(MappedRows.of(data) if isinstance(data, np.memmap) else data), data.shape
     digest, dtype = hashlib.sha256(), None  # faster than BLAKE2 on processors that support it
     for part in parts:
         if part.dtype.hasobject or part.dtype.char in "gG":  # their bytes are addresses, or have padding

@@ -77,7 +77,7 @@ def grouped(name, given, curve_of):
 def x_of(curve, x, pass_ifo):
     """The cost at the records. Raises ValueError if it is unknown."""
     if x == "passes":
-        pass_ifo = curve.pass_ifo or pass_ifo
+        pass_ifo = pass_ifo or curve.pass_ifo
         if pass_ifo is None:
             raise ValueError(
                 f"x='passes' needs pass_ifo, the IFO of a pass (2 n_inner + n_outer of the problem): {curve.label!r} "

@@ -110,13 +110,13 @@ class ConvergenceDisplay:
             Estimators of this package. In a list, those with the same solver are treated as its runs with several
             seeds. In a dict, those in the list of a label are.
         x : {"ifo", "passes", "iterations"}, default="ifo"
-            Quantity on the horizontal axis. "passes" needs ``pass_ifo``. An estimator does not record times, but
-            `sk_stormc.compare_solvers` does.
+            Quantity on the horizontal axis. An estimator does not record times, but `sk_stormc.compare_solvers` does.
         y : {"objective", "gap"}, default="objective"
         optimum : float, default=None
             The value that is subtracted for the gap. None means the best value of all the estimators.
         pass_ifo : int, default=None
-            IFO of a pass, which is 2 n_inner + n_outer of the problem. For n periods of returns it is 3 n.
+            IFO of a pass, which is 2 n_inner + n_outer of the problem, for runs that do not tell it, such as a
+            `SolverResult` and an estimator after ``partial_fit``. For n periods of returns it is 3 n.
         ax : matplotlib.axes.Axes, default=None
             None means axes of a new figure.
         x_scale : {"log", "linear"}, default="log"

@@ -4,9 +4,9 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from sk_stormc.utils.frames import is_series, is_table
+from sk_stormc.utils.frames import is_series, is_table, rows_of
 
-__all__ = ["aligned", "default_of", "refuse_no_match", "rows_of_series", "series_of"]
+__all__ = ["aligned", "as_text", "check_row_labels", "default_of", "refuse_no_match", "rows_of_series", "series_of"]
 
 SHOWN = 10  # labels that an error message lists
 
@@ -75,6 +75,20 @@ def rows_of_series(name, series, columns, n_assets, rows, n_rows):
     return series.to_numpy()[[place[label] for label in rows]]
 
 
+def check_row_labels(name, value, X):
+    """Raise a ValueError if a Series of values for the rows of X has their labels in another order."""
+    rows = rows_of(X) if is_series(value) else None
+    if rows is None:
+        return
+    labels = list(value.index)
+    if len(labels) == len(rows) and labels != rows and set(labels) == set(rows):
+        k = next(k for k, (label, row) in enumerate(zip(labels, rows, strict=True)) if label != row)
+        raise ValueError(
+            f"{name} must have its values in the order of the rows of X, but has the label {as_text(labels[k])} where "
+            f"X has {as_text(rows[k])}: use {name}.reindex(X.index)"
+        )
+
+
 def _refuse_twice(name, what, *several):
     twice = [label for labels in several for label in _repeated(labels)]
     if twice:
@@ -98,10 +112,10 @@ def _labels_and_values(value):
 
 def _some(labels):
     more = f" and {len(labels) - SHOWN} more" if len(labels) > SHOWN else ""
-    return ", ".join(map(_plain, labels[:SHOWN])) + more
+    return ", ".join(map(as_text, labels[:SHOWN])) + more
 
 
-def _plain(label):
+def as_text(label):
     """A label as it is shown in a message: dates as text, without the name of their class."""
     return f"'{label}'" if hasattr(label, "isoformat") else repr(label)
 

@@ -1,5 +1,6 @@
 """Validation of returns, column by column, and returns in excess of a benchmark."""
 
+from collections.abc import Mapping
 from decimal import Decimal
 from numbers import Real
 
@@ -7,15 +8,25 @@ import numpy as np
 from sklearn.utils.validation import check_array
 
 from sk_stormc.core.penalties import Box, as_penalty
-from sk_stormc.portfolio.labels import aligned, rows_of_series
-from sk_stormc.portfolio.second_order.limits import Turnover
+from sk_stormc.portfolio.exact.feasible_set import TradingCosts
+from sk_stormc.portfolio.labels import aligned, as_text, rows_of_series
 from sk_stormc.streams.mapped import MappedRows, blocks
-from sk_stormc.utils.frames import column, columns_of, direction_of, is_series, is_table
+from sk_stormc.utils.frames import (
+    column,
+    columns_of,
+    counts_rows,
+    direction_of,
+    index_of,
+    is_series,
+    is_table,
+    rows_of,
+)
 from sk_stormc.utils.validation import as_numbers, check_numeric, naming, row_weights, short
 from sk_stormc.utils.warnings import warn
 
 __all__ = ["check_ascending", "check_returns", "column_of", "faded", "warn_of_prices", "with_benchmark", "without"]
 
+UNORDERED = {"neither": "are in no order", "unknown": "are texts whose order is not known"}
 FEWEST, MOST = 15, 1000  # smallest and largest number of periods from which prices are recognised
 
 
@@ -30,34 +41,53 @@ def check_returns(X, **kwargs):
         check_numeric("X", X)
         with naming("X"):
             returns = check_array(X, dtype=[np.float64, np.float32], ensure_all_finite=False, input_name="X", **kwargs)
-    finite, nan = np.ones(1, dtype=bool), False
-    for _, block in blocks(returns):
+    missing, nan, first = np.zeros(1, dtype=bool), False, None
+    for start, block in blocks(returns):
         with np.errstate(all="ignore"):
             if np.isfinite(block.sum()):  # then all entries are finite; this takes a third of the time
                 continue
-        good = np.isfinite(block)
-        finite = finite & good.all(axis=0)
-        nan |= not good.all() and np.isnan(block).any()
-    if not finite.all():
-        wrong = np.flatnonzero(~finite)
-        invalid = "NaN" if nan else "infinity (inf)"
-        where = [names[j] if len(names) else int(j) for j in wrong[:10]]
-        more = f" and {len(wrong) - 10} more" if len(wrong) > 10 else ""
+        wrong = ~np.isfinite(block)
+        if not wrong.any():
+            continue
+        missing, nan = missing | wrong.any(axis=0), nan or np.isnan(block).any()
+        first = start + int(np.argmax(wrong.any(axis=1))) if first is None else first
+    if first is not None:
+        places, rows = np.flatnonzero(missing), rows_of(X)
+        where = [names[j] if len(names) else int(j) for j in places[:10]]
+        more = f" and {len(places) - 10} more" if len(places) > 10 else ""
         raise ValueError(
-            f"X must be finite returns, got {invalid} in column{'s' * (len(wrong) > 1)} {where}{more}"
+            f"X must be finite returns, got {'NaN' if nan else 'infinity (inf)'} in column{'s' * (len(places) > 1)} "
+            f"{where}{more}, first in row {first if rows is None else as_text(rows[first])}. Leave out such periods "
+            "(X[numpy.isfinite(X).all(axis=1)], or X.dropna() for NaN in a DataFrame) or such columns"
         )
     return returns
 
 
-def check_ascending(X, counts):
-    """Raise a ValueError if the index of X descends, or if the order ``counts`` and the index does not ascend."""
-    direction = direction_of(X)
-    if direction == "descending" or (direction == "neither" and counts):
-        problem = "descend" if direction == "descending" else "are in no order"
+def check_ascending(X, counts, after=None):
+    """Raise a ValueError if the index of X descends, or if the order ``counts`` and the index does not ascend.
+
+    The index must also go on from the label ``after`` of the period before, if there is one. Return the last label, or
+    ``after`` if X has no labels that can be ordered. An index that only counts rows is compared, but not returned.
+    """
+    index = index_of(X)
+    direction = direction_of(index)
+    if direction == "descending" or (direction in UNORDERED and counts):
         raise ValueError(
             f"X must have its periods in ascending order, from the oldest to the latest, but the labels of its rows "
-            f"{problem}. X.sort_index() sorts dates and numbers. Convert texts by pandas.to_datetime before"
+            f"{UNORDERED.get(direction, 'descend')}. X.sort_index() sorts dates and numbers. Convert texts by "
+            "pandas.to_datetime before"
         )
+    if direction is None:
+        return after
+    if after is not None:
+        joined = direction_of(index.insert(0, after))
+        if joined != "ascending" and not (joined is None and counts_rows(index)):
+            raise ValueError(
+                "X must have its periods in ascending order over all chunks, but its first row has the label "
+                f"{as_text(index[0])}, and the last row of the chunk before has {as_text(after)}: give chunks from the "
+                "oldest to the latest, with labels of one kind"
+            )
+    return after if counts_rows(index) else index[-1]
 
 
 def looks_like_prices(returns):
@@ -125,33 +155,38 @@ def faded(sample_weight, n_periods, half_life):
     return weights if sample_weight is None else weights * row_weights(sample_weight, n_periods, all_zero=True)
 
 
-def column_of(benchmark, columns):
-    """The index of the column that the benchmark names, or None if the benchmark is not a name."""
-    if not isinstance(benchmark, str):
+def column_of(benchmark, columns, n_assets):
+    """The number of the column that the benchmark names, or None if the benchmark is not a label."""
+    labels = list(range(n_assets)) if columns is None else columns
+    if isinstance(benchmark, tuple):  # weights or returns, unless columns have several levels
+        return labels.index(benchmark) if benchmark in labels else None
+    if benchmark is None or isinstance(benchmark, (bool, np.bool_, Mapping)) or np.ndim(benchmark):
         return None
-    if benchmark not in (columns or []):
-        available = "an array without names" if columns is None else f"columns {columns[:10]}"
+    if benchmark not in labels:
+        available = f"an array of {n_assets} columns" if columns is None else f"columns {columns[:10]}"
         raise ValueError(
-            "benchmark must be the name of a column of X, returns of shape (n_periods,) or weights of shape "
+            "benchmark must be the label of a column of X, returns of shape (n_periods,) or weights of shape "
             f"(n_assets,), got {benchmark!r} and {available}"
         )
-    return columns.index(benchmark)
+    return labels.index(benchmark)
 
 
 def with_benchmark(returns, benchmark, columns, rows=None):
-    """The returns with the benchmark's as a last column; columns and rows are the labels of X, or None."""
+    """The returns with the benchmark's, if any, as a last column; columns and rows are the labels of X, or None."""
+    if benchmark is None:
+        return returns
     if type(returns) is not np.ndarray:
         raise ValueError(f"benchmark needs returns that are an array in memory, got {type(returns).__name__}")
     n, d = returns.shape
-    place = column_of(benchmark, columns)
+    place = column_of(benchmark, columns, d)
     if place is not None:
         return np.column_stack([returns, returns[:, place]])
     value, weighs = _read(benchmark, columns, rows, n, d)
     value = as_numbers("benchmark", value)
-    if value.shape not in ((n,), (d,)) or not np.isfinite(value).all():
+    if value.shape not in ((n,), (d,)):
         raise ValueError(
-            "benchmark must be the name of a column of X, finite returns of shape "
-            f"({n},) or finite weights of shape ({d},), got {short(benchmark)} of shape {value.shape}"
+            "benchmark must be the label of a column of X, returns of shape "
+            f"({n},) or weights of shape ({d},), got {short(benchmark)} of shape {value.shape}"
         )
     if n == d and weighs is None:
         raise ValueError(
@@ -159,6 +194,11 @@ def with_benchmark(returns, benchmark, columns, rows=None):
             f"{n}: give it labels, or make returns a column of X"
         )
     weighs = len(value) == d if weighs is None else weighs
+    wrong = ~np.isfinite(value)
+    if wrong.any():
+        k, labels = int(np.argmax(wrong)), columns if weighs else rows
+        place = f"{'column' if weighs else 'row'} {k if labels is None else as_text(labels[k])}"
+        raise ValueError(f"benchmark must be finite, got {value[k]} for {place} of X: leave it out, or fill it in")
     return np.column_stack([returns, returns @ value if weighs else value]).astype(returns.dtype)
 
 
@@ -174,9 +214,9 @@ def _read(benchmark, columns, rows, n, d):
 
 def without(penalty, place, n_assets):
     """The penalty with the weight of the benchmark's column fixed at 0."""
-    if isinstance(penalty, Turnover):
+    if isinstance(penalty, TradingCosts):
         previous = np.where(np.arange(n_assets) == place, 0.0, penalty.previous)
-        return Turnover(previous, penalty.cost, without(penalty.box, place, n_assets))
+        return TradingCosts(previous, penalty.cost, without(penalty.box, place, n_assets))
     box = as_penalty(penalty).as_box()
     low, high = (np.array(np.broadcast_to(bound, n_assets), float) for bound in (box.low, box.high))
     low[place] = high[place] = 0.0

@@ -1,14 +1,29 @@
-"""Labels of tables and series of pandas, polars, pyarrow and dask, none of which is imported.
+"""Labels of tables and series of pandas, polars, pyarrow and dask.
 
-Only these functions access the attributes by which such objects are recognised.
+Only these functions access the attributes by which such objects are recognised. None of these packages is imported,
+except pandas to read labels that are texts.
 """
 
-import re
+import warnings
+from contextlib import suppress
 
-__all__ = ["column", "columns_of", "direction_of", "has_row_labels", "is_lazy", "is_series", "is_table", "rows_of"]
+__all__ = [
+    "column",
+    "columns_of",
+    "counts_rows",
+    "direction_of",
+    "has_row_labels",
+    "index_of",
+    "is_lazy",
+    "is_series",
+    "is_table",
+    "rows_of",
+]
 
 
 _ORDERED = ("integer", "floating", "mixed-integer-float", "datetime64", "datetime", "date", "period", "timedelta64")
+_YEAR = r"(?<!\d)(?:19|20)\d\d(?!\d)"
+_MONTHS = ("%b-%y", "%b %y")  # pandas reads the year as a day, unless it has four digits
 
 
 def is_table(X):
@@ -27,41 +42,77 @@ def is_lazy(X):
     return callable(getattr(X, "collect", None)) and not hasattr(X, "shape")
 
 
+def index_of(X):
+    """The index of a table in memory, or None if it has no row labels."""
+    index = X.index if has_row_labels(X) else None
+    return index.compute() if hasattr(index, "compute") else index  # of dask
+
+
 def rows_of(X):
     """The labels of the rows of a table, or None if it has no row labels."""
-    return list(X.index) if has_row_labels(X) else None
+    index = index_of(X)
+    return None if index is None else list(index)
 
 
-def direction_of(X):
-    """The order of the row labels: "ascending", "descending" or "neither", or None if they cannot be ordered.
+def counts_rows(index):
+    """Whether an index only counts rows from 0, as that of a frame that was given none."""
+    return type(index).__name__ == "RangeIndex" and index.start == 0 and index.step == 1
 
-    Dates and numbers can be ordered, and so can texts that are all dates, such as "2020-01-31" or "31/01/2020".
+
+def direction_of(labels):
+    """The order of the labels of rows, or of an index of texts: "ascending", "descending" or "neither".
+
+    It is "unknown" for texts with years that are not read, such as dates in other languages, and None for labels that
+    have no order. Dates and numbers have one, and so have texts that are all dates or all numbers.
     """
-    index = X.index if has_row_labels(X) else None
-    kind = getattr(index, "inferred_type", None)
-    if kind == "string":
-        keys = _dates(index)
-        if keys is None:
-            return None
-        ascending, descending = keys == sorted(keys), keys == sorted(keys, reverse=True)
-    elif kind in _ORDERED:
-        ascending, descending = index.is_monotonic_increasing, index.is_monotonic_decreasing
+    kind = getattr(labels, "inferred_type", None)
+    if kind is None:
+        return None
+    labels = labels.dropna()
+    if labels.inferred_type == "string":
+        readings = _readings(labels)
+        if not readings:
+            return "unknown" if labels.str.contains(_YEAR).all() else None
+    elif all(level.inferred_type in _ORDERED for level in getattr(labels, "levels", [labels])):
+        readings = [labels]
     else:
         return None
-    return "ascending" if ascending else "descending" if descending else "neither"
+    orders = {_order(keys) for keys in readings} - {"neither"}
+    return orders.pop() if len(orders) == 1 else "neither"
+
+
+def _order(keys):
+    """The order of values that can be compared."""
+    return "ascending" if keys.is_monotonic_increasing else "descending" if keys.is_monotonic_decreasing else "neither"
+
+
+def _readings(texts):
+    """What texts may mean: numbers, dates with the month or the day first, or parts of years, such as Q1 2018."""
+    if texts.str.fullmatch(r"[+-]?\d+").all():
+        return [texts.astype(float)]
+    readings = [texts.astype(float)] if texts.str.fullmatch(r"[+-]?\d*\.\d+").all() else []
+    readings += _dates(texts)
+    alike = len(texts.str.replace(r"\d+", "0", regex=True).unique()) == 1  # no months by their names
+    if not readings and alike and texts.str.contains(_YEAR).all():
+        texts = texts.str.replace(f"^(.*?)({_YEAR})", r"\2 \1", regex=True)
+        readings = [texts.str.replace(r"\d+", lambda digits: digits[0].zfill(9), regex=True)]
+    return readings
 
 
 def _dates(texts):
-    """Keys in the order of texts that are all dates, or None. Months are not above 12, which tells them from days."""
-    if all(re.match(r"\d{4}-\d\d", text) for text in texts):
-        return list(texts)
-    parts = [re.match(r"(\d\d?)[./-](\d\d?)[./-](\d{4})", text) for text in texts]
-    if not all(parts):
-        return None
-    numbers = [tuple(map(int, part.groups())) for part in parts]
-    if max(first for first, _, _ in numbers) > 12:
-        return [(year, month, day) for day, month, year in numbers]
-    return [(year, month, day) for month, day, year in numbers] if max(n[1] for n in numbers) > 12 else None
+    """The dates that pandas reads, with the month or the day first: those of the first form in which it reads any."""
+    from pandas import to_datetime
+
+    readings = []
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # texts that do not tell their form
+        for form in (*_MONTHS, None, "mixed"):
+            for day_first in (False, True):
+                with suppress(ValueError, TypeError, OverflowError):
+                    readings.append(to_datetime(texts, format=form, dayfirst=day_first, utc=True))
+            if readings:
+                break
+    return [dates for dates in readings if dates.year.min() > 1]  # pandas takes 1 for a year that is not there
 
 
 def is_series(value):

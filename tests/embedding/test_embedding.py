@@ -130,7 +130,7 @@ def test_few_neighbors_in_many_dimensions_do_not_diverge(n_components, perplexit
 
 def test_the_papers_steps_hardly_move():
     model = SNEEmbedding(solver="storm-c-paper", init=np.tile(np.arange(200)[:, None] / 200, 2), random_state=0)
-    with pytest.warns(ConvergenceWarning, match="has hardly left its start: .* use solver='storm-c', a larger"):
+    with pytest.warns(ConvergenceWarning, match="has hardly left its start: .* use solver='auto', a larger"):
         Z = model.fit_transform(DIGITS[:200])
     np.testing.assert_allclose(Z[:, 0], Z[:, 1], atol=1e-3)  # a line it was, a line it stays
 

@@ -53,24 +53,6 @@ def test_invalid_arguments(params, words):
 
 
 @pytest.mark.parametrize(
-    ("name", "words"),
-    [
-        ("n_iter", "max_iter"),
-        ("learning_rate", "solver__learning_rate"),
-        ("method", "solver='lbfgs'"),
-        ("early_exaggeration_iter", "a fifth of max_iter"),
-        ("initialization", "init"),
-        ("n_neighbors", "perplexity"),
-    ],
-)
-def test_parameters_of_other_packages(name, words):
-    with pytest.raises(TypeError, match=f"SNEEmbedding has no parameter '{name}'. In its place there is: .*{words}"):
-        SNEEmbedding(**{name: 1})
-    with pytest.raises(TypeError, match="unexpected keyword argument 'nonsense'"):
-        SNEEmbedding(nonsense=1)
-
-
-@pytest.mark.parametrize(
     ("X", "words"),
     [
         (points(1), "minimum of 2 is required"),

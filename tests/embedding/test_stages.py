@@ -1,6 +1,7 @@
 """The stages of a map: early exaggeration, rescaling, exaggeration to the end, `optimize`, and `resume`."""
 
 import pickle
+from contextlib import nullcontext
 
 import numpy as np
 import pytest
@@ -64,14 +65,33 @@ def test_maps_of_tight_groups_are_rescaled():
     assert new_map(60, perplexity=10, n_components=3).fit(TIGHT).record_iterations_[2] < 36
 
 
-@pytest.mark.parametrize(("calls", "first", "last"), [(10, 1, 3), (27, 5, 11), (48, 13, 19)])  # in each of three stages
-def test_a_rescaled_map_has_the_same_bits_when_it_is_resumed(calls, first, last):
-    whole = new_map(20, perplexity=8, n_jobs=2).fit(TIGHT)
-    assert whole.record_iterations_[:3].tolist() == [0, 4, 12] and whole.embedding_.std() < len(TIGHT) ** 0.5
-    stopped = new_map(20, perplexity=8, solver="storm-c").set_params(solver__max_ifo=calls * len(TIGHT)).fit(TIGHT)
-    assert first <= stopped.n_iter_ <= last
-    stopped.set_params(solver__max_ifo=None).resume(TIGHT)
-    np.testing.assert_array_equal(stopped.embedding_, whole.embedding_)
+class StopAt(Callback):
+    """A callback that ends a fit at an iteration, or presses Ctrl-C there."""
+
+    def __init__(self, n_iter, interrupts=False):
+        self.n_iter, self.interrupts = n_iter, interrupts
+
+    def on_fit_task_end(self, estimator, context, *, fitted_estimator=None):
+        if fitted_estimator is None or context.max_subtasks != 0 or fitted_estimator.n_iter_ < self.n_iter:
+            return False
+        if self.interrupts:
+            raise KeyboardInterrupt
+        return True
+
+
+@pytest.mark.parametrize("n_iter", [1, 3, 4, 5, 11, 12, 13, 19])  # in each of three stages, and at their ends
+@pytest.mark.parametrize("interrupts", [False, True])
+def test_a_rescaled_map_has_the_same_bits_when_it_is_resumed(n_iter, interrupts):
+    every = {"record_every": 1, "perplexity": 8}
+    whole = new_map(20, **every, n_jobs=2).fit(TIGHT)
+    assert np.diff(whole.loss_curve_)[12] < -0.5 * whole.loss_curve_[12]  # rescaled after the second stage
+    stopped = new_map(20, **every).set_callbacks(StopAt(n_iter, interrupts))
+    with pytest.raises(KeyboardInterrupt) if interrupts else nullcontext():
+        stopped.fit(TIGHT)
+    assert stopped.n_iter_ == n_iter and stopped.stop_reason_ == ("interrupted" if interrupts else "callback")
+    stopped.set_callbacks().resume(TIGHT)
+    for name in ("embedding_", "loss_curve_", "ifo_", "record_iterations_"):
+        np.testing.assert_array_equal(getattr(stopped, name), getattr(whole, name))
 
 
 def test_optimize_continues_with_the_map():

@@ -101,6 +101,17 @@ def new_axes():
     return Figure().add_subplot()
 
 
+@pytest.mark.parametrize("solver", ["auto", "storm-c"])
+def test_an_estimator_tells_the_size_of_a_pass(solver):
+    fitted = CompositionalPortfolio(solver, constraint="long_only", random_state=0).fit(RETURNS)
+    for given, size in ((None, 3 * len(RETURNS)), (100, 100)):
+        display = ConvergenceDisplay.from_estimator(fitted, x="passes", pass_ifo=given, ax=new_axes())
+        assert display.lines_[0].get_xdata()[-1] == fitted.ifo_[-1] / size
+    fitted.partial_fit(RETURNS)
+    with pytest.raises(ValueError, match="x='passes' needs pass_ifo"):
+        ConvergenceDisplay.from_estimator(fitted, x="passes", ax=new_axes())
+
+
 def test_from_results_takes_gaps_passes_and_iterations(results):
     display = ConvergenceDisplay.from_results(results, x="passes", y="gap", pass_ifo=3600, ax=new_axes())
     best = min(run.loss_curve.min() for run in [*results["storm-c"], results["lbfgs"]])
@@ -183,7 +194,7 @@ def test_many_classes_differ_in_colour_or_shape_and_too_many_are_refused():
     display = EmbeddingDisplay(POINTS[:, :2], y=names[np.arange(200) % 40]).plot(new_axes())
     looks = {(h.get_color(), h.get_marker()) for h in display.legend_.legend_handles}
     assert len(looks) == 40
-    with pytest.raises(ValueError, match="y must have at most 80 classes, got 200"):
+    with pytest.raises(ValueError, match="y must have at most 160 classes, got 200"):
         EmbeddingDisplay(POINTS[:, :2], y=[f"{k}" for k in range(200)]).plot(new_axes())
 
 

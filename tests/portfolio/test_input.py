@@ -1,6 +1,8 @@
 """Input of portfolios: frames, rows in order, labels that fit in part, and forms that could be misread."""
 
 import collections
+import copy
+import pickle
 import sys
 import warnings
 
@@ -82,10 +84,24 @@ def test_missing_values_are_named():
     new.iloc[3, 2] = np.nan
     for method in (portfolio.fit, portfolio.predict, portfolio.score):
         for X in (new, pl.DataFrame(new.to_numpy(), schema=NAMES)):
-            with pytest.raises(ValueError, match=r"X must be finite returns, got NaN in column \['oil'\]"):
+            row = "3" if X is not new else "'2020-01-06 00:00:00'"
+            message = rf"X must be finite returns, got NaN in column \['oil'\], first in row {row}\. Leave out"
+            with pytest.raises(ValueError, match=message + r".*X\.dropna\(\)"):
                 method(X)
-    with pytest.raises(ValueError, match=r"got NaN in column \[2\]"):
+    with pytest.raises(ValueError, match=r"got NaN in column \[2\], first in row 3"):
         fit(returns()).predict(new.to_numpy())
+    new.iloc[[90, 50], [1, 0]] = np.inf
+    with pytest.raises(ValueError, match=r"columns \['bonds', 'gold'\], first in row '2020-03-11"):
+        CompositionalPortfolio(constraint="long_only").partial_fit(new[20:])
+
+
+def test_the_first_missing_value_of_a_file_is_named(tmp_path):
+    rows = np.memmap(tmp_path / "rows.f8", dtype=float, mode="w+", shape=(5000, 600))
+    rows[:] = 0.01
+    rows[[4000, 4900], [7, 3]] = np.nan  # in the second of its blocks
+    rows.flush()
+    with pytest.raises(ValueError, match=r"columns \[3, 7\], first in row 4000"):
+        CompositionalPortfolio().fit(np.memmap(tmp_path / "rows.f8", dtype=float, mode="r", shape=(5000, 600)))
 
 
 def test_named_weights_need_pandas(monkeypatch):
@@ -188,6 +204,130 @@ def test_rows_without_order_are_refused_where_order_counts():
             drawdowns.score(wrong)
 
 
+FORMS_OF_DATES = (
+    "%d %b %Y", "%b %d, %Y", "%d.%m.%Y", "%d/%m/%y", "%m/%d/%Y", "%d-%b-%y", "%A, %d %B %Y", "%Y/%m/%d %H:%M", "%d%b%Y",
+    "%Y%m%d", "%G-W%V-%u", "week %V of %G, day %u",
+)  # fmt: skip
+FORMS_OF_MONTHS = ("%b-%y", "%B %Y", "%m/%Y", "%Y-%m", "%Y.%m", "%b %y")
+
+
+@pytest.mark.parametrize(
+    ("days", "form"),
+    [(DAYS, form) for form in FORMS_OF_DATES]
+    + [(pd.date_range("2003-05-01", periods=120, freq="MS"), form) for form in FORMS_OF_MONTHS],
+)
+def test_texts_that_are_dates_have_the_order_of_the_dates(days, form):
+    X = frame(pd.Index(days.strftime(form)))
+    expected = fit(X.to_numpy(), half_life=20)
+    same(fit(X, half_life=20), expected)
+    drawdowns = fit(X[:60], risk_measure="cdar")
+    for run in (fit, drawdowns.score, CompositionalPortfolio(constraint="long_only").partial_fit):
+        with pytest.raises(ValueError, match="X must have its periods in ascending order.*descend"):
+            run(X[::-1])
+    for params in ({"half_life": 20}, {"risk_measure": "cdar"}):
+        with pytest.raises(ValueError, match="ascending order.*no order"):
+            fit(X.sample(frac=1, random_state=0), **params)
+
+
+def test_rows_of_a_dask_frame_in_descending_order_are_refused():
+    dask = pytest.importorskip("dask.dataframe")
+    X = frame()
+    same(fit(dask.from_pandas(X, npartitions=2), half_life=20), fit(X, half_life=20))
+    with pytest.raises(ValueError, match="descend"):
+        fit(dask.from_pandas(X[::-1], npartitions=2, sort=False), half_life=20)
+
+
+def test_texts_with_years_that_cannot_be_read_are_refused_where_order_counts():
+    months = ["janvier", "mars", "mai", "juillet", "septembre", "novembre"]
+    X = frame(pd.Index([f"{1 + k % 20} {months[k // 20]} 2018" for k in range(120)]))
+    fit(X)
+    for params in ({"half_life": 20}, {"risk_measure": "cdar"}):
+        with pytest.raises(ValueError, match="texts whose order is not known.*pandas.to_datetime"):
+            fit(X, **params)
+
+
+def test_texts_that_may_be_read_in_two_orders_are_refused_where_order_counts():
+    X = frame()[:3].set_axis(["02/01/2018", "01/02/2018", "01/02/2018"])  # in January and February, or the reverse
+    fit(X, risk_measure="semivariance")
+    with pytest.raises(ValueError, match="no order"):
+        fit(X, risk_measure="cdar")
+    fit(frame()[:3].set_axis(["12/01/2018", "13/01/2018", "01/02/2018"]), risk_measure="cdar")  # one has no month 13
+
+
+def test_rows_with_a_missing_label_and_with_labels_of_several_levels():
+    months = pd.MultiIndex.from_product([range(2001, 2011), range(1, 13)])
+    texts = [None if k == 50 else day for k, day in enumerate(DAYS.strftime("%Y-%m-%d"))]
+    for index in (months, DAYS.where(np.arange(120) != 50), pd.Index(texts)):
+        X = frame(index)
+        same(fit(X, half_life=20), fit(X.to_numpy(), half_life=20))
+        with pytest.raises(ValueError, match="descend"):
+            fit(X[::-1], half_life=20)
+
+
+# the order of chunks
+
+
+def chunks_of(X, size=30):
+    return [X[start : start + size] for start in range(0, len(X), size)]
+
+
+LABELS_OF_CHUNKS = {
+    "dates": DAYS,
+    "zones": DAYS.tz_localize("Asia/Tokyo"),
+    "months": pd.period_range("2010-01", periods=120, freq="M"),
+    "days first": pd.Index(DAYS.strftime("%d.%m.%Y")),
+    "months by name": pd.Index(DAYS.strftime("%b %d, %Y")),
+    "numbers": pd.RangeIndex(5, 125),
+    "rows of one frame": pd.RangeIndex(120),
+}
+
+
+@pytest.mark.parametrize("kind", LABELS_OF_CHUNKS)
+@pytest.mark.parametrize("params", [{"half_life": 20}, {"solver": "storm-c"}])
+def test_chunks_go_on_from_the_last_label(kind, params):
+    first, second, third, fourth = chunks_of(frame(LABELS_OF_CHUNKS[kind]))
+
+    def stream(*chunks):
+        portfolio = CompositionalPortfolio(constraint="long_only", random_state=0, **params)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of a window that is not full, and of chunks without names
+            for chunk in chunks:
+                portfolio.partial_fit(chunk)
+        return portfolio
+
+    portfolio = stream(first, second, third.to_numpy())  # which has no labels
+    for earlier in (first, second[5:]):
+        before = portfolio.weights_.copy()
+        for each in (portfolio, pickle.loads(pickle.dumps(portfolio)), copy.deepcopy(portfolio)):
+            with pytest.raises(ValueError, match="over all chunks, but its first row has the label .* before has"):
+                each.partial_fit(earlier)
+        same(portfolio, before)
+    same(portfolio.partial_fit(fourth), stream(*(chunk.to_numpy() for chunk in (first, second, third, fourth))))
+    with pytest.raises(ValueError, match="over all chunks"):
+        stream(second, first)
+
+
+def test_chunks_that_need_not_go_on():
+    """A new stream begins anywhere, equal labels ascend, and rows that are only counted begin with 0 in each chunk."""
+    X = frame()
+    portfolio = CompositionalPortfolio(constraint="long_only", half_life=20)
+    portfolio.partial_fit(X[60:]).fit(X)
+    portfolio.partial_fit(X[:60]).partial_fit(X[59:])
+    for form in (pd.DataFrame, pl.DataFrame, np.asarray):
+        streamed = CompositionalPortfolio(constraint="long_only", half_life=20)
+        for chunk in chunks_of(X.to_numpy()):
+            streamed.partial_fit(form(chunk))
+        same(streamed, CompositionalPortfolio(constraint="long_only", half_life=20).partial_fit(X.to_numpy()))
+    words = [f"{w} {k}" for k in range(30) for w in ("one", "two", "three", "four")]
+    streamed = CompositionalPortfolio(constraint="long_only", half_life=20)
+    for chunk in reversed(chunks_of(frame(words))):
+        streamed.partial_fit(chunk)
+    dated = CompositionalPortfolio(constraint="long_only").partial_fit(X[:60])
+    dated.partial_fit(pd.DataFrame(returns(), columns=NAMES))  # without labels
+    with pytest.raises(ValueError, match="labels of one kind"):
+        dated.partial_fit(frame(pd.RangeIndex(200, 320)))
+
+
 def test_labels_that_have_no_order():
     """Texts and arrays are taken as they come, and equal labels ascend."""
     words = [f"{w} {k}" for k in range(30) for w in ("one", "two", "three", "four")]
@@ -257,13 +397,48 @@ def test_a_benchmark_labelled_by_columns_is_one_of_weights():
         (frame(), pd.Series(0.2, index=[*NAMES, "cash"]), ["'cash', which X does not have"]),
         (returns(), market(), ["Series of length 250", "120 rows have no labels", "DataFrame"]),
         (pd.DataFrame(returns(4)), pd.Series(np.zeros(4)), ["as rows and as columns"]),
-        (frame(), market().where(market().index != DAYS[5]), ["finite returns of shape"]),
+        (frame(), market().where(market().index != DAYS[5]), ["finite, got nan for row '2020-01-08 00:00:00'"]),
+        (returns(), np.where(np.arange(120) == 7, np.inf, 0.01), ["finite, got inf for row 7 of X"]),
+        (frame(), {"bonds": 1.0, "gold": 0.0, "oil": np.nan, "shares": 0.0}, ["got nan for column 'oil' of X"]),
     ],
 )
 def test_a_benchmark_that_does_not_fit(X, series, words):
     with pytest.raises(ValueError, match="benchmark") as raised:
         fit(X, benchmark=series)
     assert all(word in str(raised.value) for word in words)
+
+
+@pytest.mark.parametrize("columns", [[6, 7, 8, 9], range(4), [2.5, 3.0, 8.0, 9.0], pd.bdate_range("2020", periods=4)])
+def test_a_benchmark_that_is_the_label_of_a_column(columns):
+    table = frame(columns=columns)
+    for k, label in enumerate(table.columns):
+        expected = fit(frame(), benchmark=NAMES[k])
+        found = fit(table, benchmark=label)
+        same(found, expected)
+        assert found.weights_[k] == 0 and found.score(table) == expected.score(frame())
+    with pytest.raises(ValueError, match=r"benchmark must be the label of a column of X.*got 5 and columns \["):
+        fit(table, benchmark=5)
+
+
+def test_a_benchmark_by_its_number_or_by_several_levels():
+    for number in (2, np.int64(2)):
+        same(fit(returns(), benchmark=number), fit(frame(), benchmark="oil"))
+    table = frame(columns=pd.MultiIndex.from_product([["US", "EU"], ["bonds", "shares"]]))
+    same(fit(table, benchmark=("EU", "bonds")), fit(frame(), benchmark="oil"))
+    same(fit(table, benchmark=(0.4, 0.3, 0.2, 0.1)), fit(frame(), benchmark=[0.4, 0.3, 0.2, 0.1]))
+    for wrong in (4, -1, 0.5, True):
+        with pytest.raises(ValueError, match="benchmark must be the label of a column"):
+            fit(returns(), benchmark=wrong)
+
+
+def test_weights_of_the_periods_in_another_order_are_refused():
+    X, weights = frame(), pd.Series(np.linspace(1.0, 2.0, 120), index=DAYS)
+    portfolio = fit(X).fit(X, sample_weight=weights)
+    same(portfolio, fit(X).fit(X, sample_weight=weights.to_numpy()))
+    for run in (portfolio.fit, portfolio.score, CompositionalPortfolio(constraint="long_only").partial_fit):
+        with pytest.raises(ValueError, match=r"sample_weight must .* label '2020-06-16 00:00:00' where X has '2020-01"):
+            run(X, sample_weight=weights[::-1])
+    portfolio.fit(X, sample_weight=weights.set_axis(range(120)))  # other labels are by position
 
 
 # labels of more or fewer assets

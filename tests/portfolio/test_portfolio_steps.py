@@ -164,6 +164,16 @@ def test_a_warm_start_continues_from_the_weights(solver):
     assert portfolio.loss_curve_[0] < cold.loss_curve_[0] and portfolio.loss_curve_[-1] < first[-1]
 
 
+@pytest.mark.parametrize("solver", ["auto", "newton", "moments"])
+def test_a_warm_start_does_not_change_exact_fits(solver):
+    R = mixed_returns()
+    warm, cold = (CompositionalPortfolio(solver, constraint="long_only", warm_start=warm) for warm in (True, False))
+    warm.fit(-R).fit(R)
+    cold.fit(R)
+    for name in ("weights_", "loss_curve_", "ifo_", "dual_gap_"):
+        np.testing.assert_array_equal(getattr(warm, name), getattr(cold, name))
+
+
 def test_tol_of_a_warm_start_is_relative_to_the_first_start():
     R = mixed_returns(LARGE)
     portfolio = fit(R, tol=1e-3, warm_start=True, **LONG)

@@ -103,11 +103,13 @@ def test_an_estimator_holds_blas(two_of_blas, method, monkeypatch):
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-def test_a_map_has_the_threads_of_n_jobs(monkeypatch):
-    seen, make = [], SNEEmbedding._make_solver
-    monkeypatch.setattr(SNEEmbedding, "_make_solver", lambda self: seen.append(n_threads()) or make(self))
-    model = SNEEmbedding(n_jobs=3, perplexity=5, max_iter=5, random_state=0)
-    model.fit(np.random.default_rng(0).random((60, 3)))
-    assert seen == [3] and n_threads() == 1
+def test_a_map_has_the_threads_of_n_jobs():
+    def distance(a, b):
+        seen.add(n_threads())
+        return np.abs(a - b).sum()
+
+    seen = set()
+    SNEEmbedding(n_jobs=3, metric=distance, perplexity=5, max_iter=5).fit(np.random.default_rng(0).random((60, 3)))
+    assert 3 in seen and n_threads() == 1
     with pytest.raises(ValueError, match="n_jobs must be None or an integer other than 0"):
         SNEEmbedding(n_jobs=0).fit(np.zeros((1, 1)))

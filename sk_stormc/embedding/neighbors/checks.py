@@ -7,6 +7,7 @@ import numpy as np
 from scipy import sparse
 from sklearn.utils import gen_batches
 
+from sk_stormc.utils.machine import machine_memory
 from sk_stormc.utils.validation import check_choice, check_instance, is_word, short
 from sk_stormc.utils.warnings import warn
 
@@ -23,6 +24,7 @@ __all__ = [
     "parameters_of",
     "row_numbers",
     "warn_of_chance",
+    "warn_of_memory",
     "warn_of_units",
 ]
 
@@ -42,6 +44,13 @@ NEEDED = (  # metrics, the parameters of which one is required, and their descri
 # names that scikit-learn lists but that are not supported: NaN is invalid, a callable is passed directly, and "p"
 # ignores its p
 NOT_OFFERED = {"nan_euclidean", "p", "pyfunc"}
+
+# memory of a fit: approximate numbers of bytes that are in use at the same time
+OF_NEIGHBOR, OF_POINT = 140, 400  # for each neighbour of a point with its edge, and each point
+COPIES = 3  # copies of the data during the search
+OF_NODE, NODES = 40, 4096  # for each node of the mesh for the reported divergence, and its largest side
+WIDTH = 12  # number of nodes of a side, divided by the square root of the number of points
+PLENTY = 2**30  # memory that every machine is assumed to have
 
 
 def check_metric_of_data(metric, metric_params, X):
@@ -86,7 +95,9 @@ def check_metric_of_data(metric, metric_params, X):
 
 def parameters_of(metric, metric_params):
     """A copy of the parameters of the metric, with a covariance replaced by its inverse."""
-    params = {name: np.copy(v) if isinstance(v, np.ndarray) else v for name, v in (metric_params or {}).items()}
+    if not metric_params:
+        return {}
+    params = {name: np.copy(v) if isinstance(v, np.ndarray) else v for name, v in metric_params.items()}
     if metric == "mahalanobis" and "V" in params:
         V = params.pop("V")
         params.setdefault("VI", np.linalg.inv(V))
@@ -142,7 +153,7 @@ def check_coordinates(X):
 
 def warn_of_units(X, names, metric):
     """Warn if most of the named columns hardly change a distance, as in a table of centimetres and of a unix time."""
-    if names is None or not all(isinstance(name, str) for name in names) or not is_word(metric, *ADDED_UP):
+    if names is None or not is_word(metric, *ADDED_UP):
         return
     variance = X.var(axis=0, dtype=float)
     order = np.argsort(variance)
@@ -333,5 +344,26 @@ def _of_sparse(search, between):
             f"of a sample is at {np.sqrt(between):.2g}, and rows have a length of {np.sqrt(size):.2g}. Distances of "
             "sparse rows are not exact then, and which samples are neighbours is partly chance. Take their means off "
             "the columns with large values, or pass X as an array, of which offsets are no matter",
+            UserWarning,
+        )
+
+
+def needed_memory(X, perplexity, on_mesh):
+    """An estimate of the peak memory of a fit, without the caller's data."""
+    n = X.shape[0]
+    data = X.data.nbytes if sparse.issparse(X) else X.nbytes
+    nearest = min(n - 1, int(3 * perplexity) + 1)
+    mesh = OF_NODE * min(NODES, WIDTH * np.sqrt(n)) ** 2 if on_mesh else 0
+    graph = n * (OF_POINT + nearest * OF_NEIGHBOR)
+    return max(COPIES * data, data + graph + mesh)
+
+
+def warn_of_memory(X, perplexity, on_mesh):
+    """Warn if a fit needs more memory than the machine has."""
+    needed = needed_memory(X, perplexity, on_mesh)
+    if needed > PLENTY and needed > (there := machine_memory()):
+        warn(
+            f"a map of {X.shape[0]} samples at perplexity {perplexity:g} needs about {needed / 1e9:.1f} GB of memory, "
+            f"and this machine has {there / 1e9:.1f} GB. A smaller perplexity and float32 data need less",
             UserWarning,
         )

@@ -1,7 +1,10 @@
 """A fitted search with validated parameters, and the graph of the distances of each point to its neighbours."""
 
+import warnings
+
 import numpy as np
 from scipy import sparse
+from sklearn.exceptions import DataConversionWarning
 
 from sk_stormc.embedding.neighbors.checks import (
     check_distances,
@@ -12,17 +15,19 @@ from sk_stormc.embedding.neighbors.checks import (
     warn_of_chance,
 )
 from sk_stormc.embedding.neighbors.inverted_file import approximate_neighbors
-from sk_stormc.embedding.neighbors.offsets import offsets
-from sk_stormc.embedding.neighbors.ties import spread_ties
 from sk_stormc.utils.threads import threads
-from sk_stormc.utils.validation import check_choice, short
+from sk_stormc.utils.validation import check_choice, is_word, short
 from sk_stormc.utils.warnings import warn
 
-__all__ = ["as_search", "first_of_rows", "fit_search", "neighbor_graph", "neighbors_of_each"]
+__all__ = ["as_search", "first_of_rows", "fit_search", "grain", "neighbor_graph", "neighbors_of_each", "offsets"]
 
 LEAST_RECALL = 0.97  # recall of an approximate search below which there is a warning
 WORTH = 0.25  # fraction of all pairs above which an approximate search is hardly faster
 UNDECIDED = 0.1  # largest fraction of points that may be undecided in float32
+SAMPLE = 10_000  # largest number of rows that determine the offset of the data
+BLOCK = 2**23  # distances that are in memory at the same time
+SAME = 1e-12  # relative difference of equal distances, whose rounding depends on the batch
+GOLDEN = (5**0.5 - 1) / 2  # its multiples, modulo 1, are evenly spread
 
 
 def fit_search(X, n_neighbors, *, metric="euclidean", metric_params=None, n_jobs=None, neighbors="exact"):
@@ -146,3 +151,77 @@ def _exact(search):
         distances, neighbors = search.kneighbors()
     check_distances(distances, search.metric)
     return distances, neighbors, 1.0
+
+
+# ties: samples that are equally far from many others, as samples without a common feature are by "jaccard"
+
+
+def spread_ties(search, distances, neighbors):
+    """Choose evenly among samples that are equally far, in place; return the rows most of whose neighbours are chance.
+
+    A search takes those of them that come first in the table, so that it would depend on the order of the table which
+    samples attract each other. This is done for the rows with at least half of their neighbours at the same distance,
+    and those are returned for which most samples are at this distance.
+    """
+    n, k = distances.shape
+    last = distances[:, -1]
+    tied = (distances == last[:, None]).sum(axis=1)
+    rows, chance = np.flatnonzero((2 * tied >= k) & (last > 0)), []
+    size = max(1, BLOCK // n)
+    for start in range(0, len(rows), size):
+        some = rows[start : start + size]
+        for row, to_others in zip(some, _to_all(search, some), strict=True):
+            equal = np.flatnonzero(np.abs(to_others - last[row]) <= SAME * last[row])
+            equal, count = equal[equal != row], tied[row]
+            if len(equal) > count:
+                begin = GOLDEN * row % 1
+                neighbors[row, k - count :] = equal[((np.arange(count) + begin) * len(equal) / count).astype(int)]
+                if 2 * len(equal) > n:
+                    chance.append(row)
+    return chance
+
+
+def _to_all(search, rows):
+    """The distances of some rows of the data to all rows."""
+    # imported here, because they take long to import
+    from sklearn.metrics import DistanceMetric, pairwise_distances
+    from sklearn.neighbors import VALID_METRICS
+
+    X, metric, params = search._fit_X, search.effective_metric_, search.effective_metric_params_
+    if search.metric == "precomputed":
+        return X[rows]
+    if is_word(metric, *VALID_METRICS["ball_tree"]):  # some of these are unknown to pairwise_distances
+        return DistanceMetric.get_metric(metric, dtype=X.dtype, **params).pairwise(X[rows], X)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DataConversionWarning)  # the search has shown it
+        return pairwise_distances(X[rows], X, metric=metric, **params)
+
+
+# the common offset of the samples, and the rounding error that it causes in distances
+
+
+def offsets(X):
+    """The lower median of each column.
+
+    It is one of the column's values. Therefore integers stay integers, and equal distances stay equal, after it is
+    subtracted. Unlike the mean it is robust against outliers.
+    """
+    rows = _some(X)
+    middle = (len(rows) - 1) // 2
+    return np.array(np.partition(rows, middle, axis=0)[middle])
+
+
+def grain(X):
+    """An estimate of the rounding error of squared distances: float32 numbers near 1e8 are 8 apart, for example.
+
+    Constant columns are ignored.
+    """
+    rows = _some(X)
+    steps = np.spacing(np.abs(offsets(rows))).astype(float)
+    varied = rows.max(axis=0) > rows.min(axis=0)
+    return float(np.square(steps[varied]).sum() / 6)  # variance of the difference of two rounding errors
+
+
+def _some(X):
+    """Evenly spaced rows, at most about `SAMPLE` of them."""
+    return np.asarray(X[:: -(-len(X) // SAMPLE)])

@@ -7,7 +7,7 @@ from scipy import sparse
 from sklearn.exceptions import DataConversionWarning
 from sklearn.neighbors import NearestNeighbors
 
-from sk_stormc.embedding.neighbors.offsets import grain, offsets
+from sk_stormc.embedding.neighbors.graph import grain, offsets
 from sk_stormc.utils.validation import is_word
 
 __all__ = ["NeighborSearch"]
@@ -118,6 +118,8 @@ class NeighborSearch(NearestNeighbors):
         square = distances[:, -1] if squared else np.square(distances[:, -1])
         size = np.einsum("ij,ij->i", samples, samples, dtype=float) + square
         rows = np.flatnonzero(4 * np.finfo(float).eps * size > RESOLVED * square)
+        if not len(rows):
+            return
         copies = np.array([(self._fit_X[neighbors[i]] == samples[i]).all() for i in rows], dtype=bool)
         distances[rows[copies]] = 0
         rows = rows[~copies]

@@ -1,0 +1,381 @@
+"""The default method of maps: a preconditioned gradient descent with momentum, which draws nothing.
+
+A map x of n points in d dimensions minimises the divergence of t-SNE with a degrees of freedom,
+
+    KL(P || Q) = sum_ij p_ij log p_ij + a sum_ij p_ij log(1 + D_ij / a) + log Z,   Z = sum_ij (1 + D_ij / a)^-a,
+
+where D_ij = |x_i - x_j|^2. The attraction is a sum over the edges of P's graph. The repulsion is a sum over all pairs,
+on a mesh in one and two dimensions (`Mesh`). `descend` is the whole method.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+from sklearn.exceptions import ConvergenceWarning
+
+from sk_stormc.embedding.defaults import (
+    CG_ITERATIONS,
+    COMPONENT_FLOOR,
+    FURTHER,
+    LAST,
+    RATES,
+    SMALL,
+    step_limit,
+)
+from sk_stormc.embedding.kernel_sums import NearField, StudentT
+from sk_stormc.embedding.mesh import Mesh
+from sk_stormc.embedding.preconditioner import Graph, laplacian_direction
+from sk_stormc.embedding.stages import Stage
+from sk_stormc.embedding.sums_over_pairs import AllPairs
+from sk_stormc.engine.results import Record, SolverResult, StopReason, outcome
+from sk_stormc.utils.warnings import warn
+
+__all__ = ["Descent", "Divergence", "State"]
+
+MOMENTUM = 0.8
+RECORDS = 4, 20  # fewest and most records of a stage
+
+# rescaling of maps with tight groups
+STEP = 2**0.5  # ratio of successive factors that are tried
+PART = 0.8  # fraction of the best factor that is used: the map still expands, and a wider one has a larger mesh
+ROOM = 6.0  # largest width of a map, divided by the square root of the number of points
+HALF = 0.5  # the divergence, relative to that of the map as it is, below which the map is rescaled
+
+
+class Divergence:
+    """KL(P || Q) as a function of the map, and the sums that its gradient consists of.
+
+    Parameters
+    ----------
+    P : CSR array of shape (n, n)
+        Affinities, of which the entries of each row sum to 1, or with ``joint`` all entries together.
+    d : int
+        Dimension of the map.
+    dof : float
+    joint : bool
+    """
+
+    def __init__(self, P, d, dof=1.0, joint=False):
+        self.n, self.d, self.dof = P.shape[0], d, float(dof)
+        self.kernel = StudentT(self.dof)
+        self.n_inner = self.n_outer = self.n  # components of g and of f
+        self.exaggeration = 1.0  # of the last stage
+        P.sort_indices()
+        P.eliminate_zeros()
+        self.graph = Graph(P if joint else P / self.n)
+        self.edges = self.graph.edges
+        self.weight = self.edges.weight.sum() / self.n  # of a point
+        self.mesh = Mesh(dof=self.dof) if d <= 2 and self.n > SMALL else None
+        self.pairs = AllPairs(self.n)
+        p = self.edges.weight[self.edges.weight > 0] / 2  # the smallest may have underflowed
+        self.negentropy = 2 * float(p @ np.log(p))
+
+    def near_field(self, exaggeration):
+        """The sums over the edges."""
+        return NearField(self.edges, self.kernel, exaggeration)
+
+    def repulsion(self, x):
+        """Z, and the repulsive forces, up to the factor 4 / Z."""
+        if self.mesh is not None and self.mesh.pays(x):
+            Z, forces = self.mesh(x)
+        else:
+            Z, forces = self.pairs(x, self.dof)
+        return x.dtype.type(Z), forces
+
+    def value(self, Z, w):
+        """The divergence, from Z and the kernel w of each edge."""
+        return -self.dof * self.edges.log_sum(w) + float(np.log(Z, dtype=float)) + self.negentropy
+
+    def at(self, x):
+        """The divergence of a map, as records have it."""
+        return self.value(self.repulsion(x)[0], self.near_field(1.0).at(x.ravel())[1])
+
+    def further(self, x, n_iter):
+        """The divergence of a map, and after a few more iterations at the full learning rate."""
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+            state, _ = descend(self, State(x, stages=(Stage(n_iter, held=FURTHER),)))
+        return state.records[0][2], state.records[-1][2]
+
+
+@dataclass(frozen=True, repr=False)
+class State:
+    """All that a descent needs to continue. Every iteration replaces it at once, so that Ctrl-C leaves it complete.
+
+    Attributes
+    ----------
+    x : ndarray of shape (n, d)
+        The map.
+    stages : tuple of Stage
+        The stage that goes on, and those after it.
+    t : int
+        Iterations of this stage so far.
+    velocity : ndarray of shape (n, d), or 0.0
+        The average of the steps.
+    n_before, ifo_before : int
+        Iterations and oracle calls of earlier stages.
+    records : tuple
+        (iteration, ifo, divergence) of each record.
+    recorded : ndarray of shape (n, d) or None
+        The map at the last record.
+    seen : int
+        The last iteration that was recorded, or only shown to callbacks.
+    first, last : float or None
+        The length of the gradient at the beginning of the stage, to which tol is relative, and the last one.
+    finished : State or None
+        The finished map from which a further stage continues.
+    """
+
+    x: np.ndarray
+    stages: tuple = ()
+    t: int = 0
+    velocity: np.ndarray | float = 0.0
+    n_before: int = 0
+    ifo_before: int = 0
+    records: tuple = ()
+    recorded: np.ndarray | None = None
+    seen: int = -1
+    first: float | None = None
+    last: float | None = None
+    finished: State | None = None
+
+    @property
+    def n_iter(self):
+        """Number of iterations."""
+        return self.n_before + self.t
+
+    @property
+    def ifo(self):
+        """Number of oracle calls: all components of g, its Jacobian and f, at the start and in each iteration."""
+        return self.ifo_before + (3 * len(self.x) * (self.t + 1) if self.t else 0)
+
+
+def descend(divergence, state, tol=0.0, on_record=None):
+    """Iterate until the last stage ends. Return the last state, and why the descent stopped.
+
+    An iteration is x <- x - eta v. v is an average of the steps q = (L + mu I)^-1 F, where F is the gradient and L the
+    graph Laplacian of the attraction. Before a step is averaged, it is shortened so that no point moves too far.
+    """
+    n, d, weight, graph = divergence.n, divergence.d, divergence.weight, divergence.graph
+    iterations, floor = CG_ITERATIONS["student-t"], COMPONENT_FLOOR * weight
+    try:
+        while state.stages:
+            stage, later = state.stages[0], state.stages[1:]
+            near = divergence.near_field(stage.exaggeration)
+            rate = RATES["further" if stage.on else "pairs" if divergence.mesh is None else "mesh"]
+            longest = step_limit(n, d) / rate
+            if stage.on and state.finished is None:
+                state = replace(state, finished=replace(state, stages=()))
+            while True:
+                x, t = state.x, state.t
+                rows, w = near.at(x.ravel())
+                Z, forces = divergence.repulsion(x)
+                kind = _kind_of_record(state, on_record is not None)
+                if kind is not None:
+                    value = divergence.value(Z, w)
+                    if not math.isfinite(value):
+                        return state, StopReason.NON_FINITE
+                    state = _recorded(state, value, kept=kind == "kept")
+                    if on_record is not None and on_record(_record(state, value)) and (later or t < stage.n_iter):
+                        return state, StopReason.CALLBACK
+                if t == stage.n_iter:
+                    break
+                c, degree, attraction = near.forces(x.ravel())
+                F = attraction.T + forces * (-4 / Z)
+                q = laplacian_direction(graph, c, degree, weight * regularization(stage, t), F, iterations, floor)
+                if tol and not stage.early:
+                    length = math.sqrt(max(float(np.vdot(F, q)), 0.0))
+                    state = replace(state, first=length if state.first is None else state.first, last=length)
+                    if length <= tol * state.first:
+                        return state, StopReason.CONVERGED
+                lengths = np.sqrt(np.einsum("ij,ij->i", q, q))[:, None]
+                velocity = (1 - MOMENTUM) * (np.minimum(0.5, longest / lengths) * q) + MOMENTUM * state.velocity
+                state = replace(state, x=x - learning_rate(stage, rate, t) * velocity, velocity=velocity, t=t + 1)
+            state = _at_next_stage(divergence, state)
+    except KeyboardInterrupt:
+        return state, StopReason.INTERRUPTED
+    return state, StopReason.MAX_ITER
+
+
+def regularization(stage, t):
+    """The regularisation mu of iteration t, in units of the weight of a point.
+
+    It falls over the first half of a stage that no other follows. With a small mu at first, only the relative positions
+    of separate clusters would change.
+    """
+    if stage.held is not None:
+        return stage.held
+    last = LAST["student-t"]
+    return last if stage.on else last ** min(1.0, t / max(1, stage.n_iter / 2))
+
+
+def learning_rate(stage, rate, t):
+    """The learning rate of iteration t, which falls to 0 in the second half of a stage that no other follows."""
+    if stage.learning_rate is not None:
+        return stage.learning_rate
+    return rate if stage.held is not None else rate * min(1.0, (1 - t / stage.n_iter) / 0.5)
+
+
+# records
+
+
+def _interval(stage, n):
+    """Oracle calls between two records."""
+    every = 3 * n * (stage.record_every or 0)
+    return every or stage.n_iter * 3 * n // min(RECORDS[1], max(RECORDS[0], stage.n_iter))
+
+
+def _kind_of_record(state, is_watched):
+    """Whether the map is to be recorded: "kept" or, in an early stage, only "shown". None if it is not recorded."""
+    stage, t, a_pass = state.stages[0], state.t, 3 * len(state.x)
+    if state.seen == state.n_iter:
+        return None
+    if t in (0, stage.n_iter):
+        return "kept"
+    every = _interval(stage, len(state.x))
+    if a_pass * (t + 1) // every == a_pass * t // every:
+        return None
+    if stage.early and stage.record_every is None:
+        return "shown" if is_watched else None
+    return "kept"
+
+
+def _recorded(state, value, kept):
+    """The state after the map was recorded."""
+    if not kept:
+        return replace(state, seen=state.n_iter)
+    record = state.n_iter, state.ifo, value
+    return replace(state, seen=state.n_iter, records=(*state.records, record), recorded=state.x)
+
+
+def _record(state, value):
+    """The record of a state, as callbacks see it."""
+    n = len(state.x)
+    left = sum(3 * n * stage.n_iter // _interval(stage, n) for stage in state.stages)
+    left -= 3 * n * state.t // _interval(state.stages[0], n)
+    early = state.stages[0].early
+    return Record(state.n_iter, state.ifo, value, state.x, lambda: state, lambda: left, early)
+
+
+# stages
+
+
+def _at_next_stage(divergence, state):
+    """The state at the beginning of the next stage, or at the end of the descent.
+
+    If rescaling alone would halve the divergence of the map that the early stage leaves, the map has tight groups of
+    points. They have found their places in it, from which they would push each other while the map expands slowly. Half
+    of the iterations of the next stage then become a second early stage, after which the map is rescaled at once, to
+    somewhat less than its best width.
+    """
+    (stage, *later), x = state.stages, state.x
+    worse = state.finished is not None and state.records[-1][2] > state.finished.records[-1][2]
+    if worse and stage.exaggeration == 1 and not stage.asked:
+        return replace(state.finished, stages=tuple(later))  # the further iterations are left out
+    if stage.early and divergence.d <= 2 and later[0].exaggeration == 1:
+        values = dict(_widths(divergence, x))
+        widest, half = max(values, default=1.0), later[0].n_iter // 2
+        if widest > 1 and state.n_before:
+            x = _scaled(x, PART * widest)
+        elif widest > 1 and half and values[widest] < HALF * values[1.0]:
+            second, rest = replace(stage, n_iter=half), replace(later[0], n_iter=later[0].n_iter - half)
+            later = [second, rest, *later[1:]]
+    return State(x, tuple(later), 0, 0.0, state.n_iter, state.ifo, state.records, state.recorded, state.seen)
+
+
+def _widths(divergence, x):
+    """Yield factors, starting with 1, and the divergence of the map times the factor, while it decreases."""
+    widest, factor, best = float(np.ptp(x, axis=0).max()), 1.0, math.inf
+    while True:
+        value = divergence.at(_scaled(x, factor))
+        if not value < best:
+            return
+        yield factor, value
+        factor, best = factor * STEP, value
+        if widest * factor > ROOM * len(x) ** 0.5:
+            return
+
+
+def _scaled(x, factor):
+    """The map, scaled by a factor about its mean."""
+    return (x - x.mean(axis=0, dtype=float).astype(x.dtype)) * x.dtype.type(factor)
+
+
+class Descent:
+    """The descent with the interface that `Fit.run` expects of a method.
+
+    Parameters
+    ----------
+    max_iter : int, default=None
+        Number of iterations, if the user has set it.
+    tol : float, default=0.0
+        A stage ends when the length of the gradient, in the norm of the preconditioner, is at most tol times its first
+        value. 0 means that all iterations are made.
+    """
+
+    name, max_ifo = "descent", None
+
+    def __init__(self, max_iter=None, tol=0.0):
+        self.max_iter, self.tol = max_iter, tol
+
+    def get_params(self, deep=True):
+        """The parameters that must be the same when a fit is resumed: none."""
+        return {}
+
+    def run(self, fit, divergence, stages, start, fitted, lines, before=None):
+        """Run the stages of a fit from a map, after the iterations of the result ``before``, if there are any.
+
+        Return the result of all iterations. ``fitted`` returns the attributes of the estimator for a map.
+        """
+        state = State(start.astype(np.float32))
+        if before is not None:
+            fit.progress.runs.clear()  # the state of this run contains the earlier records
+            records = zip(*(before[name].tolist() for name in ("record_iterations", "ifo", "loss_curve")), strict=True)
+            n, ifo = before.n_iter, int(before.ifo[-1])
+            state = replace(state, n_before=n, ifo_before=ifo, records=tuple(records), recorded=state.x, seen=n)
+        stages_of_fit = stages
+        if fit.before is not None:
+            stages = stages[len(fit.before.plan) :]  # those that the resumed state does not have
+        show = (lambda record: lines.record(record.iteration, record.fun, record.early)) if lines.shown else None
+        result = fit.run(self, divergence, state, stages=stages, attributes=fitted, show=show)
+        ended = result.state.stages or stages_of_fit[-1:]
+        divergence.exaggeration = ended[0].exaggeration
+        if before is not None:
+            added = (int(result.ifo[-1]) - ifo) // 3
+            result.n_evaluations = {kind: count + added for kind, count in before.n_evaluations.items()}
+        return result
+
+    def solve(self, divergence, start=None, *, state=None, stages=(), on_record=None, random_state=None):
+        """Continue from the state of an earlier run, or from the start, and return the result of all iterations."""
+        state = start if state is None else state
+        state = replace(state, stages=(*state.stages, *stages))
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+            state, reason = descend(divergence, state, self.tol, on_record)
+            if reason == StopReason.INTERRUPTED and not state.n_iter:
+                raise KeyboardInterrupt
+            x, records = state.x, list(state.records)
+            if reason == StopReason.NON_FINITE:
+                x = state.recorded
+                records.append((state.n_iter, state.ifo, records[-1][2]))
+                warn(
+                    f"the map is not finite at iteration {state.n_iter}; the last one that was recorded is kept. Use a "
+                    "smaller learning_rate, or rescale the data.",
+                    ConvergenceWarning,
+                )
+            elif records[-1][0] != state.n_iter:
+                records.append((state.n_iter, state.ifo, divergence.at(x)))
+        iterations, ifo, curve = map(np.array, zip(*records, strict=True))
+        return SolverResult(
+            x=x,
+            fun=curve[-1],
+            loss_curve=curve,
+            ifo=ifo,
+            record_iterations=iterations,
+            n_evaluations=dict.fromkeys(("inner", "jacobian", "outer"), state.ifo // 3),
+            residual=state.last / state.first if state.first else math.nan,
+            n_guarded=0,
+            state=state,
+            **outcome(state.n_iter, reason),
+        )
