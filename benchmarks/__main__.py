@@ -17,8 +17,8 @@ from benchmarks import _choices, _tables
 from benchmarks._measure import DATA
 
 BENCHMARKS = (
-    "portfolio", "newer", "methods", "gallery", "autodiff", "iteration_cost", "maps", "large_maps", "bellman",
-    "streams", "values", "value_cases", "desk", "desk_cases", "paper",
+    "portfolio", "newer", "methods", "gallery", "autodiff", "iteration_cost", "maps", "large_maps", "map_cases",
+    "bellman", "streams", "values", "value_cases", "desk", "desk_cases", "paper",
 )  # fmt: skip
 
 
