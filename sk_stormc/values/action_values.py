@@ -43,8 +43,8 @@ class ActionValueEstimator(FittedActionValues):
         policy that always takes the first action. In a second cycle it continues with a mixture of the cycle's
         policies. A callable receives rows of next_X and returns an action for each, or probabilities of shape (n_rows,
         n_actions) in the order of ``actions_``. An array is for states that are numbers (X has one column) or
-        indicators (one-hot): actions of shape (n_states,), or probabilities of shape (n_states, n_actions). The
-        attribute ``policy`` is the method below; `get_params` returns the parameter.
+        indicators (one-hot): actions of shape (n_states,), or probabilities of shape (n_states, n_actions).
+        `get_params` returns the parameter; until version 0.6 the attribute ``policy`` is a deprecated method.
     gamma : float, default=0.95
         Discount factor in [0, 1]. A factor of 1 requires that all episodes end.
     solver : str or CompositionalSolver, default="auto"
@@ -100,8 +100,8 @@ class ActionValueEstimator(FittedActionValues):
     states, these are the actions that were never taken in the state. With features that all states share, such as
     radial basis functions, such actions are not detected, and their values are extrapolated.
 
-    With gamma = 1 an action that only delays the end has the same value as one that leads to it, and `policy` may
-    choose it forever. A gamma below 1 prefers the shorter way.
+    With gamma = 1 an action that only delays the end has the same value as one that leads to it, and `predict_action`
+    may choose it forever. A gamma below 1 prefers the shorter way.
 
     References
     ----------
@@ -122,7 +122,7 @@ class ActionValueEstimator(FittedActionValues):
     array([[0.125, 0.25 ],
            [0.125, 0.5  ],
            [0.25 , 1.   ]])
-    >>> q.policy(np.eye(3))
+    >>> q.predict_action(np.eye(3))
     array([1, 1, 1])
     """
 

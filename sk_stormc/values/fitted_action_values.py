@@ -8,14 +8,15 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from sk_stormc.utils.types import Array, ArrayLike, Features, FloatArray
+from sk_stormc.utils.warnings import warn
 from sk_stormc.values.linear_estimator import LinearEstimator
 from sk_stormc.values.lspi import best_actions, unknown_actions
 from sk_stormc.values.policies import check_actions, chosen, numbers_of, policy_chances
 from sk_stormc.values.transitions import Given, checked_data
 
 
-class read_as_method:
-    """A descriptor for a name that is both a parameter and a method.
+class deprecated_method:
+    """A descriptor for a method whose name is also that of a parameter, until version 0.6 removes the method.
 
     Assigning the attribute sets the parameter, in the instance's ``__dict__``. Reading it returns the method.
     """
@@ -50,8 +51,7 @@ class FittedActionValues(LinearEstimator):
         """
         return self._values(X, self._states(X))
 
-    @read_as_method
-    def policy(self, X: Features) -> Array:
+    def predict_action(self, X: Features) -> Array:
         """Return the greedy action, which has the largest value. Ties are resolved in favour of the first action.
 
         Parameters
@@ -65,6 +65,22 @@ class FittedActionValues(LinearEstimator):
         """
         Z = self._fitted_columns(X, self._states(X))
         return self.actions_[best_actions(self._linear(Z), unknown_actions(Z, self._known))]
+
+    @deprecated_method
+    def policy(self, X: Features) -> Array:
+        """Return `predict_action(X)`. Version 0.6 will remove this method, and ``policy`` will be the parameter.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_states, n_features)
+
+        Returns
+        -------
+        ndarray of shape (n_states,)
+            Labels from ``actions_``.
+        """
+        warn("policy(X) is called predict_action(X) since version 0.5; version 0.6 will remove it", FutureWarning)
+        return self.predict_action(X)
 
     def td_error(
         self, X: Features, y: ArrayLike, *, action: ArrayLike | None = None, next_X: Features | None = None,

@@ -169,7 +169,7 @@ def faded(estimator, rows, keys, order):
 
 def check_constant(estimator, held):
     """Return the parameters that must not change during a stream. Raise a ValueError if one has changed."""
-    if vars(estimator).get("_stream") is None and vars(estimator).get("_pending") is None:
+    if estimator._stream is None and vars(estimator).get("_pending") is None:
         return held
     for name, before in estimator._held.items():
         now = held[name]
@@ -191,7 +191,7 @@ def add_to_moments(estimator, rows, alpha, trace_decay=0.0, keys=None, left=1.0)
             f"matrices of n_features x n_features numbers ({32 * d**2 / 1e9:.1f} GB here), got {d}, the intercept "
             "included, for all actions together: set a stochastic solver, or features= with fewer columns"
         )
-    collected = vars(estimator).get("_stream")
+    collected = estimator._stream
     warned = collected is not None and vars(estimator).get("condition_number_", 0.0) >= ILL_CONDITIONED
     collected = collected or Collected.none(d, estimator.gamma, trace_decay)
     if left != 1:
@@ -257,7 +257,7 @@ def continue_stream(estimator, X, y, given):
 
 def check_kind(estimator, exact):
     """Raise a ValueError if a stream of an iterative solver is continued with "lstd", or the reverse."""
-    stream = vars(estimator).get("_stream")
+    stream = estimator._stream
     if stream is not None and isinstance(stream, Collected) != exact:
         before = repr(estimator.solver_) if exact else "'lstd'"
         raise ValueError(
@@ -278,7 +278,7 @@ def run_on_stream(estimator, rows, w):
     if result is None:
         return w
     if result.n_iter:
-        warn_if_far(estimator._stream[0], result.x)
+        warn_if_far(estimator._stream.stream, result.x)
     return result.x
 
 
