@@ -12,7 +12,7 @@ from sk_stormc.utils.warnings import warn
 from sk_stormc.values.linear_estimator import LinearEstimator
 from sk_stormc.values.lspi import best_actions, unknown_actions
 from sk_stormc.values.policies import check_actions, chosen, numbers_of, policy_chances
-from sk_stormc.values.transitions import Given, checked_data
+from sk_stormc.values.transitions import LogColumns, checked_data
 
 
 class deprecated_method:
@@ -106,14 +106,14 @@ class FittedActionValues(LinearEstimator):
         ValueError
             As for `fit`, and if successors are missing, or if an action is not in ``actions_``.
         """
-        return self._errors(X, y, action, Given(next_X, terminal, time, episode))[0]
+        return self._errors(X, y, action, LogColumns(next_X, terminal, time, episode))[0]
 
-    def _errors(self, X, y, action, given):
+    def _errors(self, X, y, action, log_columns):
         """The temporal-difference errors, the terminal flags and the `Order` of the rows."""
         check_is_fitted(self)
         states, y = checked_data(self, X, y, reset=False)
         action = numbers_of(check_actions(action, len(y)), self.actions_)
-        source, follows, at, known, terminal, order = self._successors(X, states, given)
+        source, follows, at, known, terminal, order = self._successors(X, states, log_columns)
         left = self._values(X, states)[np.arange(len(y)), action]
         error = np.where(known, y - left, np.nan)
         ongoing = np.flatnonzero(known & ~terminal)
@@ -150,7 +150,7 @@ class FittedActionValues(LinearEstimator):
         -------
         float
         """
-        return self._score_of(*self._errors(X, y, action, Given(next_X, terminal, time, episode)), sample_weight)
+        return self._score_of(*self._errors(X, y, action, LogColumns(next_X, terminal, time, episode)), sample_weight)
 
     def _linear(self, Z):
         return Z @ self.coef_.T + self.intercept_

@@ -30,7 +30,7 @@ def choose_objective(objective, transitions, visited, gamma, alpha, trace_decay=
     if share < REPEATING:
         return "projected", reason
     features = transitions[0][visited[1]]
-    if tells_apart(features):
+    if distinguish_states(features):
         return "bellman", f"{reason}, and features tell the states apart"
     if features.shape[1] > LARGEST_METRIC:
         return "projected", f"{reason}, but there are too many features to know whether they tell the states apart"
@@ -41,7 +41,7 @@ def choose_objective(objective, transitions, visited, gamma, alpha, trace_decay=
     return "bellman", f"{reason}, and {bias_text.format('not above')}"
 
 
-def tells_apart(features):
+def distinguish_states(features):
     """Whether the features, of shape (n_states, n_features), distinguish the states: their rows are independent."""
     n, d = features.shape
     if n > d:
