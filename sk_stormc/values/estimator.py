@@ -19,7 +19,7 @@ from sk_stormc.values.least_squares import check_ends
 from sk_stormc.values.log_warnings import warn_of_endless_values
 from sk_stormc.values.lstd import Moments, check_products, forget, solve_bellman, solve_projected, warn_if_undetermined
 from sk_stormc.values.objectives import choose_objective, value_problem
-from sk_stormc.values.problems import LARGEST_METRIC
+from sk_stormc.values.problems import LARGEST_HESSIAN
 from sk_stormc.values.streams import continue_stream
 from sk_stormc.values.traces import keys_in_order
 from sk_stormc.values.transitions import LogColumns, distinct_rows, read_log
@@ -294,7 +294,7 @@ class BellmanValueEstimator(FittedValues):
             warn_if_undetermined(log.Z, first, len(log.columns) - self.fit_intercept)
 
         spread = None
-        if log.episode is not None and len(log.columns) <= LARGEST_METRIC:
+        if log.episode is not None and len(log.columns) <= LARGEST_HESSIAN:
             decay = self.gamma * self.trace_decay
             spread = spread_of_log(objective, log, number, x, alpha, self.gamma, keys, decay, self.half_life)
 

@@ -12,7 +12,7 @@ from sk_stormc.utils.types import ArrayLike, Features, FloatArray
 from sk_stormc.utils.validation import check_bool, check_number
 from sk_stormc.utils.warnings import warn
 from sk_stormc.values.linear_estimator import LinearEstimator
-from sk_stormc.values.problems import LARGEST_METRIC
+from sk_stormc.values.problems import LARGEST_HESSIAN
 from sk_stormc.values.transitions import LogColumns, check_ratios, checked_data, transform
 from sk_stormc.values.uncertainty import FEW, LARGEST
 
@@ -197,7 +197,7 @@ class FittedValues(RegressorMixin, LinearEstimator):
         if spread is None:
             raise ValueError(
                 "episode must be given to fit, or to partial_fit, for return_std=True and value_interval: the label of "
-                f"each row's episode. At most {LARGEST_METRIC} features are supported, and {LARGEST} in a stream"
+                f"each row's episode. At most {LARGEST_HESSIAN} features are supported, and {LARGEST} in a stream"
             )
         n = spread[0].n_clusters
         if self.half_life is not None and n < 2:

@@ -10,13 +10,13 @@ from sk_stormc.utils.validation import check_bool, check_number, row_weights
 from sk_stormc.values.episodes import check_terminal, order_of, shares
 from sk_stormc.values.least_squares import ridge
 from sk_stormc.values.log_warnings import check_given
-from sk_stormc.values.problems import LARGEST_METRIC
+from sk_stormc.values.problems import LARGEST_HESSIAN
 from sk_stormc.values.transitions import checked_states, successors, transform
 
 __all__ = ["LinearEstimator"]
 
 ITERATIONS = 10_000  # default budget of iterative solvers if full batches are advised
-EXACT = LARGEST_METRIC  # number of columns of features, including the intercept, up to which "auto" selects "lstd"
+EXACT = LARGEST_HESSIAN  # number of columns of features, including the intercept, up to which "auto" selects "lstd"
 
 
 def check_transformer(name, value):
