@@ -28,7 +28,7 @@ WAYS = {  # solver and parameters
 
 
 def gap(quick):
-    """CPU milliseconds and IFO to a gap of `GAP` of the first, the metric included."""
+    """CPU milliseconds and IFO to a gap of `GAP` of the first, the preconditioner included."""
     rows = []
     for name, params in (SMALL if quick else MODELS).items():
         model = make_bellman_problem(random_state=1, **params)

@@ -33,7 +33,7 @@ METHODS = {
 
 
 def badly_scaled_with_metric():
-    """The badly scaled problem with the inverse squares of its columns as metric."""
+    """The badly scaled problem with the inverse squares of its columns as preconditioner."""
     A, b = scaled_columns()
     return bounded_deviation(A, b, metric=1 / np.mean(A**2, axis=0))
 

@@ -232,7 +232,7 @@ class SampledBellman(ProjectedBellmanProblem):
 
 
 def policy_evaluation(seed=0, n=3000, d=8, gamma=0.9):
-    """Projected Bellman error of a noisy walk on a ring, d radial features, the Jacobian sampled, no metric.
+    """Projected Bellman error of a noisy walk on a ring, d radial features, the Jacobian sampled, no preconditioner.
 
     Sutton et al., "Fast gradient-descent methods for temporal-difference learning with linear function approximation",
     ICML 2009; as a composition in Wang, Liu & Fang, "Accelerating stochastic composition optimization", JMLR 18, 2017.

@@ -35,7 +35,7 @@ EXPONENTS = {"scgd": -3 / 4, "acc-scgd": -5 / 7, "asc-pg": -5 / 9}  # rates decr
 
 
 def problems(quick, data):
-    """(name, problem, Phi*, what gaps are divided by): portfolios; the paper's model and a Garnet, without a metric."""
+    """(name, problem, Phi*, what gaps are divided by): portfolios; the paper's model and a Garnet, unscaled."""
     size = (300, 5) if quick else (2000, 50)
     for kappa in (4, 20):
         R = make_gaussian_returns(*size, mean=4.0, condition_number=kappa, random_state=0)
@@ -60,7 +60,7 @@ def grid(name, problem, rates, batches):
     """Settings of a solver, as (a short text, parameters, whether the learning rate is at an end of the grid)."""
     if name == "lbfgs":  # a line search, full gradients: nothing to choose
         return [("-", {}, False)]
-    # the rates of "sketchy-storm" are those of a metric that is about the inverse Hessian
+    # the rates of "sketchy-storm" are those of a preconditioner that is about the inverse Hessian
     L = 1.0 if name == "sketchy-storm" else largest_curvature(problem, np.zeros(problem.n_variables))
     # no step of a Bellman problem takes the constant Jacobian exactly, as in the papers; of a portfolio problem all do
     exact = isinstance(problem, PortfolioProblem)

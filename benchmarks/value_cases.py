@@ -70,7 +70,7 @@ def estimate(case, given, features):
             q = ActionValueEstimator(_policy(case, chances, at), gamma, features=features, **case.params)
             Q = q.fit(**columns).predict(at)
             return Q.ravel(), np.full(Q.size, np.nan), case.unit * model.action_values(model.target).ravel()
-        taken = ActionValueEstimator(gamma=gamma, features=features, **case.params).fit(**columns).policy(at)
+        taken = ActionValueEstimator(gamma=gamma, features=features, **case.params).fit(**columns).predict_action(at)
         own = model.values(np.eye(ACTIONS)[taken]).mean()
         return np.array([own]), np.full(1, np.nan), np.array([model.values(case.best).mean()])
     method = case.task.split(",")[0]

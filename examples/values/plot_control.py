@@ -41,7 +41,7 @@ for _ in range(500):
     left, right = V[np.maximum(chain - 1, 0)], V[np.minimum(chain + 1, 49)]
     ahead = np.stack([0.9 * left + 0.1 * right, 0.1 * left + 0.9 * right], axis=1)
     best = np.isin(chain, (9, 40))[:, None] + 0.9 * ahead
-found, policy = q.predict(chain[:, None]), q.policy(chain[:, None])
+found, policy = q.predict(chain[:, None]), q.predict_action(chain[:, None])
 print(f"{np.sum(policy == best.argmax(axis=1))} of 50 actions are the best ones")
 
 from matplotlib import pyplot as plt
@@ -132,7 +132,7 @@ for n_transitions in LENGTHS:
                     next_X=log.next_X,
                     terminal=log.terminal,
                 )
-            means[-1].append(steps_up(q.policy).mean())
+            means[-1].append(steps_up(q.predict_action).mean())
         steps = np.round(means[-1])
         print(f"{n_transitions:6} transitions, {name}: up for {steps} steps")
 

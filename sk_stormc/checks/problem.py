@@ -142,7 +142,7 @@ class _Check(ReturnValues):
 
     def units(self):
         """Check that scaled numbers (`InUnit`) have the same value in another unit."""
-        for name, actual, expected, terms in in_two_units(self.given, self.x):
+        for name, actual, expected, terms in in_two_units(self.unscaled, self.x):
             self.compare(name, "its value with u in two units", actual, expected, self.rounding(expected, *terms))
 
     def derivatives_of_g(self, point, on_a_batch):
@@ -152,7 +152,7 @@ class _Check(ReturnValues):
         # on a batch, an operator need not be the derivative of the batch's g
         few = [self.draw("inner", (1, BATCH_SIZE))[0]] if on_a_batch and problem.jacobian_kind != "operator" else []
         for draws in (*few, None):
-            own, batch = in_power(self.given, power_at(self.given, x, draws)), problem.inner_batch(draws)
+            own, batch = in_power(self.unscaled, power_at(self.unscaled, x, draws)), problem.inner_batch(draws)
             J = own.jacobian(x, batch)
             products, of = self.products(problem, J, V), (lambda z, p=own, b=batch: p.inner(z, b))
             if isinstance(J, np.ndarray) and J.shape == (u.size, x.size):

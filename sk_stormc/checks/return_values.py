@@ -43,7 +43,7 @@ class ReturnValues:
         self.x = as_numbers("x", x, self.dtype)
         if self.x.shape != shape or not np.isfinite(self.x).all():
             raise ValueError(f"x must be finite and of shape {shape}, got {short(x)}")
-        self.given = problem
+        self.unscaled = problem
         self.evaluate_in_unit()
         problem = self.problem
         metric = as_metric(problem.metric, own.size).at(own, 0)
@@ -54,8 +54,8 @@ class ReturnValues:
 
     def evaluate_in_unit(self):
         """Evaluate with plain numbers, in the unit of u at x."""
-        self.power = power_at(self.given, self.x)
-        self.problem = in_power(self.given, self.power)
+        self.power = power_at(self.unscaled, self.x)
+        self.problem = in_power(self.unscaled, self.power)
 
     def require(self, good, name, message):
         require(good, self.problem, name, message)

@@ -17,10 +17,10 @@ from sk_stormc.embedding.stages import Lines, Stage
 from sk_stormc.engine.results import SolverResult
 from sk_stormc.fitting.runs import Fit, with_fit
 from sk_stormc.solvers import LBFGS, StopReason
+from sk_stormc.utils.descriptions import check_unchanged, describe
 from sk_stormc.utils.threads import in_threads
 from sk_stormc.utils.types import FloatArray
 from sk_stormc.utils.validation import check_int, check_number, short
-from sk_stormc.utils.words import check_unchanged, in_words
 
 __all__ = ["Continuation", "as_map"]
 
@@ -110,7 +110,7 @@ class Continuation:
         if learning_rate is not None and isinstance(method, LBFGS):
             raise ValueError(f"learning_rate must be None for {method!r}, which has none; got {short(learning_rate)}")
         for name in SAME:
-            before, now = self._progress.parameters[name], in_words(getattr(self, name))
+            before, now = self._progress.parameters[name], describe(getattr(self, name))
             check_unchanged(name, before, now, "optimize", "another map needs a new fit")
         fit = Fit.further(self)
         fit.progress.plan.append(stage)

@@ -18,7 +18,7 @@ import numpy as np
 from scipy import sparse
 
 from sk_stormc.utils.atomic import atomically
-from sk_stormc.utils.words import UNKNOWN, in_words
+from sk_stormc.utils.descriptions import UNKNOWN, describe
 
 __all__ = ["read", "write"]
 
@@ -103,8 +103,8 @@ class Writer:
             return ["random_state", self.node(value.get_state(legacy=False))]
         if is_dataclass(kind):
             return ["object", [_name(kind), {name: self.node(part) for name, part in _parts(value).items()}]]
-        if callable(value) and UNKNOWN not in in_words(value):
-            return ["function", in_words(value)]
+        if callable(value) and UNKNOWN not in describe(value):
+            return ["function", describe(value)]
         raise ValueError(
             f"a file cannot have a value of class {kind.__name__}: a state must have numbers, arrays, dataclasses and "
             "functions that are defined at the top of a module"
@@ -116,7 +116,7 @@ class Reader:
 
     def __init__(self, arrays, functions):
         self.arrays, self.values = arrays, []
-        self.functions = {in_words(function): function for function in functions}
+        self.functions = {describe(function): function for function in functions}
 
     def value(self, node):
         """The value of a node."""

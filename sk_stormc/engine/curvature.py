@@ -26,7 +26,7 @@ def curvatures(oracle, x, size):
     problem, metric = oracle.problem, oracle.metric.at(x, 0)
     v = oracle.rng.standard_normal(x.size).astype(x.dtype)
     v, start_v = metric.apply(v), v
-    v = v / math.sqrt(float(start_v @ v))  # of length 1 in the norm of the metric's inverse
+    v = v / math.sqrt(float(start_v @ v))  # of length 1 in the norm of the preconditioner's inverse
     rounding = math.sqrt(np.finfo(x.dtype).eps)
     h = rounding * (1 + float(np.linalg.norm(x))) / float(np.linalg.norm(v))
     eigenvalues = []

@@ -14,8 +14,8 @@ from sk_stormc.engine.diagnostics import warn_if_clipped, warn_if_far, warn_of_t
 from sk_stormc.engine.oracle import Oracle
 from sk_stormc.engine.results import MethodState, Record, Report, RunState, SolverResult, StopReason, outcome
 from sk_stormc.engine.stopping import StoppingRule
+from sk_stormc.utils.descriptions import check_unchanged, describe
 from sk_stormc.utils.validation import as_numbers, is_integer, seeded
-from sk_stormc.utils.words import check_unchanged, in_words
 
 __all__ = ["Loop", "run"]
 
@@ -36,7 +36,7 @@ def run(solver, problem, x0, random_state, state, record_every, on_record, verbo
             x = _start_point(problem, oracle, x0)
             run = RunState(type(solver).__name__, problem.description(), MethodState(x), best_x=x, start=x)
             parameters = solver.get_params(deep=False).items()
-            run.parameters = {name: in_words(value) for name, value in parameters if name not in MAY_CHANGE}
+            run.parameters = {name: describe(value) for name, value in parameters if name not in MAY_CHANGE}
             run.random_state = int(random_state) if is_integer(random_state) else None
             run.stopping.first = first_residual
         else:
@@ -132,7 +132,7 @@ def _check_state(solver, problem, state, x0, random_state):
     for name, value in solver.get_params(deep=False).items():
         if name not in MAY_CHANGE:
             before, purpose = state.parameters.get(name, "nothing"), "a run that continues"
-            check_unchanged(name, before, in_words(value), purpose, "other parameters need a new run")
+            check_unchanged(name, before, describe(value), purpose, "other parameters need a new run")
     if random_state is not None and not (is_integer(random_state) and random_state == state.random_state):
         before = "an integer was not given" if state.random_state is None else f"{state.random_state} was given"
         raise ValueError(f"random_state must be None or that of the run of state, where {before}, got {random_state}")

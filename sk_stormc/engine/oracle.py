@@ -59,7 +59,7 @@ class Oracle:
     Attributes
     ----------
     metric : sk_stormc.metrics.Metric
-        The metric of steps: that of the problem, unless the solver sets its own.
+        The preconditioner of steps: that of the problem, unless the solver sets its own.
     ifo : int
         IFO so far.
     n_evaluations : dict

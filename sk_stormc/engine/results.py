@@ -124,7 +124,7 @@ class RunState:
     best_gain: float = 0.0  # on a stream: Phi at x_0 minus that at best_x, over the same rows
     n_restarts: int = 0  # how often a run on a stream has restarted with shorter steps
     t_before_restart: int = 0  # iterations before the last restart
-    parameters: dict[str, str] = field(default_factory=dict)  # of the solver, without its budgets, by `in_words`
+    parameters: dict[str, str] = field(default_factory=dict)  # of the solver, without its budgets, by `describe`
     random_state: int | None = None  # the seed, if the user gave an integer
 
     @property

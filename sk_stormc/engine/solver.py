@@ -49,7 +49,7 @@ def check_learning_rate(name, value):
 
 
 def require_prox(has_prox):
-    """Raise a ValueError unless a penalty's proximal step has a closed form in the metric."""
+    """Raise a ValueError unless a penalty's proximal step has a closed form in the preconditioner."""
     if not has_prox:
         raise ValueError("a penalty needs a diagonal metric (or None): its proximal step has no closed form")
 
@@ -183,7 +183,7 @@ class CompositionalSolver(BaseEstimator, ABC):
         return s.x
 
     def run_metric(self, oracle, s):
-        """The metric of a run's steps. ``s`` is None at the start, and the state of a run that is resumed."""
+        """The preconditioner of a run's steps. ``s`` is None at the start, and the state of a run that is resumed."""
         return oracle.metric
 
     def default_budget(self, oracle, s):
@@ -328,8 +328,8 @@ class CompositionalSolver(BaseEstimator, ABC):
         x : ndarray of shape (n_variables,), default=None
             Starting point of the step. None means ``s.x``.
         metric : Metric, default=None
-            The metric of this step and its proximal step. None means the problem's metric. The residual, which is
-            compared with tol, always uses the metric of the problem.
+            The preconditioner of this step and its proximal step. None means the problem's preconditioner. The
+            residual, which is compared with tol, always uses the preconditioner of the problem.
 
         Returns
         -------
@@ -338,7 +338,7 @@ class CompositionalSolver(BaseEstimator, ABC):
         Raises
         ------
         ValueError
-            If the state has no rule, or the problem's penalty has no proximal step in the metric.
+            If the state has no rule, or the problem's penalty has no proximal step in the preconditioner.
         """
         problem, rule = oracle.problem, s.rule
         if rule is None:
@@ -359,7 +359,7 @@ class CompositionalSolver(BaseEstimator, ABC):
         return x if problem.penalty is None else problem.penalty.project(x)
 
     def length(self, oracle, s, x, F):
-        """The residual |x~ - x| / eta at x along F, in the norm of the metric's inverse, for the stopping rule."""
+        """The residual |x~ - x| / eta at x along F for the stopping rule, in the norm of the inverse preconditioner."""
         eta = 1.0 if s.rule is None else at(s.rule.learning_rate, s.t)
         return step_direction(oracle.problem, oracle.metric.at(x, s.t), x, F, eta).length
 

@@ -1,7 +1,7 @@
 """The steps of Algorithm 1, as functions from which the methods are built.
 
 `start` (steps 2 and 3) and `advance` (steps 7 to 10) estimate u, J and F. A `StepRule` moves x along F (steps 5 and 6):
-`step_direction` applies the metric and the proximal step, `Limit` shortens the step, and `Inertia` averages the
+`step_direction` applies the preconditioner and the proximal step, `Limit` shortens the step, and `Inertia` averages the
 directions. In the paper's notation u is g_t (bold), J is G_t, F is F_t, and a_g, a_dg, a_Phi are the momenta.
 """
 
@@ -193,8 +193,8 @@ class Direction:
     Attributes
     ----------
     length : float
-        |x~ - x| / eta in the norm of the metric's inverse, which is |F| without penalty and metric. NaN if it is not
-        finite.
+        |x~ - x| / eta in the norm of the preconditioner's inverse, which is |F| without penalty and preconditioner. NaN
+        if it is not finite.
     q, p : ndarray of shape (n_variables,)
         The direction q, and p = metric^-1 q, so that length^2 = <q, p>.
     target : ndarray of shape (n_variables,) or None
@@ -252,7 +252,7 @@ class Limit:
     by_block: bool = False
 
     def gamma(self, problem, metric, direction, t):
-        """The factor of a `Direction` in this metric: a number, or an array with a number for each variable."""
+        """The factor of a `Direction` in this preconditioner: a number, or an array with a number for each variable."""
         eps = at(self.precision, t)
         if not self.by_block:
             return min(0.5, eps / direction.length) if direction.length else 0.5

@@ -119,7 +119,8 @@ class StoppingRule:
                 stopping.measured_at, stopping.number, stopping.total = s.t, 0, 0.0
             return has_returned
         first = stopping.first_exact if stopping.first is None else stopping.first
-        # with a metric that changes, a length costs about an iteration, so it is computed only if the estimate is small
+        # with a preconditioner that changes, a length costs about an iteration, so it is computed only if the estimate
+        # is small
         small = s.residual is None or first is None or s.residual <= self.solver.tol * first
         measures = small or self.oracle.metric.stays
         value = s.residual

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass, replace
 from functools import partial, update_wrapper
 from types import MethodType
 from typing import Any, Self
@@ -74,6 +75,17 @@ def milestone(n):
     return at
 
 
+@dataclass(frozen=True)
+class StreamRun:
+    """The run of a solver on a stream between two calls of `partial_fit`."""
+
+    seed: int
+    x0: Array | None = None
+    stream: Any = None  # None as long as there are too few rows to begin
+    state: Any = None  # of the run
+    waiting: tuple = ()  # the rows before the beginning
+
+
 class CompositionalEstimator(CallbackSupportMixin, Recorded, BaseEstimator):
     """Base class of the estimators with a parameter ``solver``.
 
@@ -128,6 +140,7 @@ class CompositionalEstimator(CallbackSupportMixin, Recorded, BaseEstimator):
     ifo_: Array
     n_iter_: int
     stop_reason_: str
+    _stream: Any = None  # what `partial_fit` continues from: a `StreamRun`, or sums over the rows so far
     objective_label = "objective"
     many_minima = False  # whether the objective has many local minima
 
@@ -282,22 +295,22 @@ class CompositionalEstimator(CallbackSupportMixin, Recorded, BaseEstimator):
         if an exception is raised.
         """
         solver = self._stepping_solver().set_params(max_iter=None, max_ifo=None, tol=0)
-        first_call = self.__dict__.get("_stream") is None
-        stream, state, waiting, x0, seed = (None, None, [], x0, self._seed()) if first_call else self._stream
+        first_call = self._stream is None
+        run = StreamRun(self._seed(), x0) if first_call else self._stream
         short = False
-        if stream is None:
-            before = sum(part.shape[0] for part, *_ in waiting)
-            waiting = [*waiting, tuple(part.copy() for part in rows)]  # the caller may reuse the arrays
+        if run.stream is None:
+            before = sum(part.shape[0] for part, *_ in run.waiting)
+            run = replace(run, waiting=(*run.waiting, tuple(part.copy() for part in rows)))  # callers may reuse arrays
             n = before + rows[0].shape[0]
             short = n < window
-            renewed = settles and x0 is None and milestone(n) > before
+            renewed = settles and run.x0 is None and milestone(n) > before
             if short and not first_call and not renewed:
-                self._stream = None, None, waiting, x0, seed
+                self._stream = run
                 return None
-            first_rows = waiting
+            first_rows = run.waiting
             if short and settles:
-                first_rows = [tuple(stack(parts)[: milestone(n)] for parts in zip(*waiting, strict=True))]
-            elif short and x0 is None:
+                first_rows = [tuple(stack(parts)[: milestone(n)] for parts in zip(*run.waiting, strict=True))]
+            elif short and run.x0 is None:
                 self._warn_that_rows_wait(window)
             stream = open_stream(first_rows)
         elif self.stop_reason_ in (StopReason.NON_FINITE, StopReason.DIVERGED):
@@ -311,17 +324,19 @@ class CompositionalEstimator(CallbackSupportMixin, Recorded, BaseEstimator):
                 "again with fit or a clone"
             )
         else:
-            stream = stream.fork()
+            stream = run.stream.fork()
             stream.feed(*rows)
             if stream.starved():
-                self._stream = stream, state, [], None, seed
+                self._stream = replace(run, stream=stream)
                 return None
         solver.accept(stream)
-        result = solver.solve(stream, x0, random_state=seed, state=state, on_record=lambda record: short)
+        result = solver.solve(
+            stream, run.x0, random_state=run.seed, state=run.state, on_record=lambda record: short
+        )
         if result.stop_reason == StopReason.INTERRUPTED:
             raise KeyboardInterrupt
         self._keep(solver, result)
-        self._stream = (None, None, waiting, x0, seed) if short else (stream, result.state, [], None, seed)
+        self._stream = run if short else StreamRun(run.seed, stream=stream, state=result.state)
         if short:
             self.stop_reason_ = StopReason.EXHAUSTED
         return result

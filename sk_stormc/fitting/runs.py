@@ -15,10 +15,10 @@ from sk_stormc.engine.results import Record, RunState
 from sk_stormc.fitting.compat import callbacks_of, open_context, with_callbacks
 from sk_stormc.solvers import StopReason
 from sk_stormc.streams.mapped import BLOCK_BYTES, MappedRows
+from sk_stormc.utils.descriptions import UNKNOWN, check_unchanged, describe
 from sk_stormc.utils.threads import in_one_thread
 from sk_stormc.utils.types import F
 from sk_stormc.utils.validation import is_integer, seeded
-from sk_stormc.utils.words import UNKNOWN, check_unchanged, in_words
 
 __all__ = ["FREE", "Fit", "KeepsFits", "Progress", "with_fit"]
 
@@ -42,7 +42,7 @@ class Progress:
     estimator : str
         Name of the class.
     parameters : dict
-        Descriptions by `in_words` of the parameters that a resumed fit must have in common.
+        Texts by `describe` of the parameters that a resumed fit must have in common.
     data : dict
         Fingerprints of the data. Empty for an exact method.
     random_state : int, RandomState or None
@@ -138,7 +138,7 @@ class Fit:
         return cls(estimator, progress, rng, before, X, y, **metadata)
 
     @classmethod
-    def watching(cls, estimator, solver, X, y, before, **metadata):
+    def if_observed(cls, estimator, solver, X, y, before, **metadata):
         """The fit, or None for an exact method that neither callbacks nor `resume` need to know of."""
         if isinstance(solver, str) and before is None and not callbacks_of(estimator):
             return None
@@ -180,7 +180,7 @@ class Fit:
             raise KeyboardInterrupt
         return result
 
-    def watch(self, iteration, ifo, fun, x, attributes):
+    def notify(self, iteration, ifo, fun, x, attributes):
         """Call the callbacks at a record of a method that is no solver. Return whether one of them stops the fit."""
         self._open()
         self._attributes = attributes
@@ -261,10 +261,10 @@ def _described(estimator, solver):
     parameters = {name: value for name, value in vars(estimator).items() if name[0] != "_" and name[-1] != "_"}
     parameters = {name: value for name, value in parameters.items() if name not in free}
     if isinstance(solver, str):
-        return {"solver": solver} | {name: in_words(value) for name, value in parameters.items()}
+        return {"solver": solver} | {name: describe(value) for name, value in parameters.items()}
     of_solver = {f"solver__{name}": value for name, value in solver.get_params(deep=False).items() if name not in FREE}
     name = getattr(solver, "name", type(solver).__name__)
-    return {"solver": name} | {name: in_words(value) for name, value in (parameters | of_solver).items()}
+    return {"solver": name} | {name: describe(value) for name, value in (parameters | of_solver).items()}
 
 
 def fingerprint(data):

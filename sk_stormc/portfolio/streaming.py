@@ -52,7 +52,7 @@ def streams_returns(portfolio):
 def update_weights(portfolio, X, sample_weight):
     """Run `partial_fit` on a copy of the estimator, which is discarded if an exception is raised."""
     returns = check_returns(X)
-    last_label = None if vars(portfolio).get("_stream") is None else vars(portfolio).get("_last_label")
+    last_label = None if portfolio._stream is None else vars(portfolio).get("_last_label")
     portfolio._last_label = check_ascending(X, counts=True, after=last_label)
     check_row_labels("sample_weight", sample_weight, X)
     weights = None if sample_weight is None else row_weights(sample_weight, len(returns), all_zero=True)
@@ -62,7 +62,7 @@ def update_weights(portfolio, X, sample_weight):
         raise ValueError("benchmark cannot be used with partial_fit: use fit, or give returns in excess of it")
     penalty = penalty_of(portfolio, returns.shape[1], columns_of(X))
     task = portfolio._task(returns[:1], None, penalty)
-    if vars(portfolio).get("_stream") is None:
+    if portfolio._stream is None:
         warn_of_prices(returns)
         portfolio._weighted = weights is not None
     elif weights is not None and not portfolio._weighted:
@@ -71,7 +71,7 @@ def update_weights(portfolio, X, sample_weight):
         weights = np.ones(len(returns))
     if weights is not None and not weights.any() and not hasattr(portfolio, "weights_"):
         raise ValueError("sample_weight must have a positive entry in the first chunk, got only zeros")
-    by_moments, stream = _goes_by_moments(portfolio, returns.shape[1]), vars(portfolio).get("_stream")
+    by_moments, stream = _goes_by_moments(portfolio, returns.shape[1]), portfolio._stream
     if stream is not None and isinstance(stream, MomentStream) != by_moments:
         _refuse_another(portfolio)
     if by_moments:
@@ -144,7 +144,7 @@ def _goes_by_moments(portfolio, n_assets):
 
 
 def _by_moments(portfolio, returns, weights, task):
-    stream, each = vars(portfolio).get("_stream"), portfolio._make_solver() == "moments"
+    stream, each = portfolio._stream, portfolio._make_solver() == "moments"
     first = stream is None
     if first:
         stream = _opened(portfolio, task, each)

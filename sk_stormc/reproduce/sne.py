@@ -52,8 +52,8 @@ LABELS = Labels(
 ABOUT = """\
 The paper's SNE of scikit-learn's digits (8 x 8), which take the place of 2000 images of MNIST, perplexity 30.
 KL is the mean divergence over the points, exact. At the published constants runs begin at x_i = i/n in every
-coordinate, without metric and limit to steps but Algorithm 1's; else at principal components, with the Laplacian
-metric, a limit to each point's step, and a rate that falls to 0 with the budget, times a factor."""
+coordinate, without preconditioner and limit to steps but Algorithm 1's; else at principal components, with the
+Laplacian preconditioner, a limit to each point's step, and a rate that falls to 0 with the budget, times a factor."""
 
 
 def starts(X, d):

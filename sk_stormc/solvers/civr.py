@@ -48,7 +48,7 @@ class CIVR(SARAHCompositional):
         the rate is used if steps are not shortened.
     precision : float, callable, None or "auto", default="auto"
         The precision epsilon: steps are at most eta epsilon long. "auto" is |F| at the last checkpoint (|x~ - x| / eta
-        with a penalty or a metric). None means plain steps with gamma = 1: CIVR without the normalisation.
+        with a penalty or a preconditioner). None means plain steps with gamma = 1: CIVR without the normalisation.
 
     Notes
     -----

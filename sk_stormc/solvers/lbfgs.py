@@ -38,7 +38,7 @@ class LBFGS(CompositionalSolver):
 
     Bounds are passed on to scipy, and an l1 norm is handled by splitting the variables into positive and negative
     parts. L-BFGS-B does not support a budget or the simplex. One iteration is an iteration of scipy, with all
-    evaluations of its line search. A problem's metric scales the variables. A resumed run repeats the earlier
+    evaluations of its line search. A problem's preconditioner scales the variables. A resumed run repeats the earlier
     iterations without counting them again.
 
     Parameters
@@ -46,7 +46,7 @@ class LBFGS(CompositionalSolver):
     memory : int, default=10
         Number of gradient differences that are kept (scipy's ``maxcor``).
     tol : float, default=1e-4
-        Stop when the projected gradient, in the metric's norm, has fallen to tol times its first value.
+        Stop when the projected gradient, in the preconditioner's norm, has fallen to tol times its first value.
 
     References
     ----------
@@ -191,7 +191,7 @@ class _ScipyRun:
 
 
 class _Variables:
-    """scipy's variables z: x scaled by the metric, and split into positive and negative parts for an l1 norm."""
+    """scipy's variables z: x scaled by the preconditioner, in positive and negative parts for an l1 norm."""
 
     def __init__(self, problem, root):
         root = 1.0 if root is None else root

@@ -50,8 +50,8 @@ class SCGD(CompositionalSolver):
         The learning rate eta, which is the paper's alpha. "auto" is 0.7 / L (k + 1)^p, where L is the curvature of
         minibatches, an estimate whose oracle calls are counted.
     beta : float, callable or "auto", default="auto"
-        Weight of the new value, in (0, 1]. "auto" is (k + 1)^q, or 1 if g uses all components and the metric is a
-        matrix, such as the inverse Hessian.
+        Weight of the new value, in (0, 1]. "auto" is (k + 1)^q, or 1 if g uses all components and the preconditioner is
+        a matrix, such as the inverse Hessian.
     exponents : tuple of two floats, default=(-3 / 4, -1 / 2)
         Exponents p and q, both <= 0. The default is the paper's choice for a nonconvex Phi. For a strongly convex Phi,
         the paper uses (-1, -2 / 3).
@@ -98,7 +98,8 @@ class SCGD(CompositionalSolver):
         """The constants of the method. Only the curvature estimate draws batches."""
         size = self.sizes("batch_size", oracle, rule=16)
         p, q = self.exponents
-        # an average of exact values only lags behind x, and for the steps of a Newton-like metric the lag is too large
+        # an average of exact values only lags behind x, and for the steps of a Newton-like preconditioner the lag is
+        # too large
         exact = size[0] is None and oracle.metric.mixes
         return AverageState(
             x,

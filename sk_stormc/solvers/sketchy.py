@@ -18,7 +18,7 @@ __all__ = ["SketchySTORM"]
 
 @dataclass
 class SketchyState(AnchoredState):
-    """The state of the anchored rule, and the metric of its steps."""
+    """The state of the anchored rule, and the preconditioner of its steps."""
 
     metric: object = None
 
@@ -26,7 +26,7 @@ class SketchyState(AnchoredState):
 class SketchySTORM(AutomaticSTORM):
     r"""STORM-C's anchored rule, preconditioned by a Nystrom sketch of the Hessian of one minibatch.
 
-    The rule is that of `AutomaticSTORM`. Its steps use the inverse of P as metric, which is not in the paper:
+    The rule is that of `AutomaticSTORM`. Its steps use the inverse of P as preconditioner, which is not in the paper:
 
     .. math::
 
@@ -35,18 +35,18 @@ class SketchySTORM(AutomaticSTORM):
 
     H is the Hessian of one minibatch, the columns of Omega are r random orthonormal directions, and rho is the smallest
     eigenvalue in Lambda. H Omega is computed from r finite differences of the minibatch's gradient, in the problem's
-    own (diagonal) metric. It is computed once, at the minimum along the gradient.
+    own (diagonal) preconditioner. It is computed once, at the minimum along the gradient.
 
-    The method makes no sketch if the problem has a penalty, whose proximal step would have no closed form, or a metric
-    that is already a matrix. The draws of the sketch are counted once in the IFO. Their r + 4 evaluations are counted
-    individually.
+    The method makes no sketch if the problem has a penalty, whose proximal step would have no closed form, or a
+    preconditioner that is already a matrix. The draws of the sketch are counted once in the IFO. Their r + 4
+    evaluations are counted individually.
 
     Parameters
     ----------
     learning_rate : float, callable or "auto", default="auto"
-        The learning rate eta in the preconditioned metric. Near the minimum of a quadratic, a step with the rate 1 is
-        about a Newton step. "auto" is 0.25 / L, or 0.7 / L without a sketch or with full batches, where L is the
-        curvature of minibatches in that metric, an estimate whose oracle calls are counted.
+        The learning rate eta of preconditioned steps. Near the minimum of a quadratic, a step with the
+        rate 1 is about a Newton step. "auto" is 0.25 / L, or 0.7 / L without a sketch or with full batches, where L is
+        the preconditioned curvature of minibatches, an estimate whose oracle calls are counted.
     rank : int, default=10
         Rank r of the sketch. It is limited to the number of variables.
     sketch_batch_size : int, default=256
@@ -105,12 +105,12 @@ class SketchySTORM(AutomaticSTORM):
         return "solver='storm-c'"
 
     def run_metric(self, oracle, s):
-        """The metric of the state, because a resumed run does not make a new sketch."""
+        """The preconditioner of the state, because a resumed run does not make a new sketch."""
         sketched = isinstance(s, SketchyState) and s.metric is not None  # a run may have ended before the sketch
         return s.metric if sketched else oracle.metric
 
     def init_state(self, oracle, x):
-        """Make the sketch, and start the anchored rule in its metric."""
+        """Make the sketch, and start the anchored rule in its preconditioner."""
         sketch = None
         if oracle.problem.penalty is None and isinstance(oracle.metric, (Identity, Diagonal)):
             sketch = self._sketch(oracle, x, self.sizes("batch_size", oracle, rule=16))
@@ -118,17 +118,17 @@ class SketchySTORM(AutomaticSTORM):
         return SketchyState(**vars(super().init_state(oracle, x)), metric=sketch)
 
     def factor(self, oracle, size):
-        """The factor of the automatic learning rate. In the sketched metric it is limited by the noise of batches."""
+        """The factor of the automatic learning rate. With a sketch it is limited by the noise of batches."""
         has_noise = isinstance(oracle.metric, LowRank) and not oracle.is_full(size)
         return 0.25 if has_noise else super().factor(oracle, size)
 
     def _sketch(self, oracle, x, size):
-        """The metric P^-1, from r Hessian-vector products of one minibatch, or None if they fail."""
+        """The preconditioner P^-1, from r Hessian-vector products of one minibatch, or None if they fail."""
         r, root = min(self.rank, x.size), oracle.metric.root() * np.ones_like(x)
         omega = np.linalg.qr(oracle.rng.standard_normal((x.size, r)))[0].astype(x.dtype)
         gradient = self._minibatch_gradient(oracle, x, size)
         x, h = cauchy_point(gradient, x, root)
-        F, directions = gradient(x), root * omega.T  # directions of length 1 in the metric
+        F, directions = gradient(x), root * omega.T  # directions of length 1 in its norm
         Y = np.array([root * (gradient(x + h * v) - F) / h for v in directions], dtype=float).T
         K = omega.T @ Y
         if not np.isfinite(K).all():
@@ -172,7 +172,7 @@ def cauchy_point(gradient, x, root):
     """
     rounding, F = np.finfo(x.dtype).eps, gradient(x)
     length = float(np.linalg.norm(root * F))
-    v = -(root**2) * F / (length or 1.0)  # length 1 in the metric
+    v = -(root**2) * F / (length or 1.0)  # length 1 in the preconditioner's norm
     size = float(np.linalg.norm(v)) or 1.0
     least = math.sqrt(rounding) * float(np.linalg.norm(x)) / size
     h = least + math.sqrt(rounding) / size

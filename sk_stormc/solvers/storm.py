@@ -156,9 +156,9 @@ class STORMCompositional(CompositionalSolver):
     def from_theory(cls, constants: ProblemConstants, epsilon: float, variant: Variant = "corrected") -> Self:
         """Set the parameters by Proposition 3.2, so that E|grad Phi(x^)| <= epsilon after T iterations.
 
-        The guarantee holds for a problem without penalty or metric (`PaperSTORMCompositional` does not use a metric). A
-        batch size not smaller than the number of components means all of them. The batch is then exact, and needs fewer
-        IFO than Lemma 3.1 counts.
+        The guarantee holds for a problem without penalty or preconditioner (`PaperSTORMCompositional` does not use a
+        preconditioner). A batch size not smaller than the number of components means all of them. The batch is then
+        exact, and needs fewer IFO than Lemma 3.1 counts.
 
         Parameters
         ----------
@@ -242,7 +242,8 @@ class STORMCompositional(CompositionalSolver):
 class PaperSTORMCompositional(STORMCompositional):
     """Algorithm 1 with the constants published for the problem, the solver with the name "storm-c-paper".
 
-    "auto" means the constants that the paper gives for the problem. The steps are the paper's, without a metric.
+    "auto" means the constants that the paper gives for the problem. The steps are the paper's, without a
+    preconditioner.
     """
 
     def auto(self, name, problem, rule):
@@ -253,5 +254,5 @@ class PaperSTORMCompositional(STORMCompositional):
         return plain(value)
 
     def run_metric(self, oracle, s):
-        """The identity. The problem's metric is not used."""
+        """The identity. The problem's preconditioner is not used."""
         return Identity()

@@ -21,7 +21,7 @@ from sk_stormc.values.lspi import ActionSums, charged, iterate_policies, of_colu
 from sk_stormc.values.lstd import attributes_of, check_products, forget
 from sk_stormc.values.policies import check_actions, check_policy, policy_chances, warn_of_unknown
 from sk_stormc.values.streams import continue_action_stream, streams_actions
-from sk_stormc.values.transitions import Given, read_log
+from sk_stormc.values.transitions import LogColumns, read_log
 
 POLICIES = 50  # default of the largest number of policies that are evaluated
 
@@ -43,8 +43,8 @@ class ActionValueEstimator(FittedActionValues):
         policy that always takes the first action. In a second cycle it continues with a mixture of the cycle's
         policies. A callable receives rows of next_X and returns an action for each, or probabilities of shape (n_rows,
         n_actions) in the order of ``actions_``. An array is for states that are numbers (X has one column) or
-        indicators (one-hot): actions of shape (n_states,), or probabilities of shape (n_states, n_actions). The
-        attribute ``policy`` is the method below; `get_params` returns the parameter.
+        indicators (one-hot): actions of shape (n_states,), or probabilities of shape (n_states, n_actions).
+        `get_params` returns the parameter; until version 0.6 the attribute ``policy`` is a deprecated method.
     gamma : float, default=0.95
         Discount factor in [0, 1]. A factor of 1 requires that all episodes end.
     solver : str or CompositionalSolver, default="auto"
@@ -100,8 +100,8 @@ class ActionValueEstimator(FittedActionValues):
     states, these are the actions that were never taken in the state. With features that all states share, such as
     radial basis functions, such actions are not detected, and their values are extrapolated.
 
-    With gamma = 1 an action that only delays the end has the same value as one that leads to it, and `policy` may
-    choose it forever. A gamma below 1 prefers the shorter way.
+    With gamma = 1 an action that only delays the end has the same value as one that leads to it, and `predict_action`
+    may choose it forever. A gamma below 1 prefers the shorter way.
 
     References
     ----------
@@ -122,7 +122,7 @@ class ActionValueEstimator(FittedActionValues):
     array([[0.125, 0.25 ],
            [0.125, 0.5  ],
            [0.25 , 1.   ]])
-    >>> q.policy(np.eye(3))
+    >>> q.predict_action(np.eye(3))
     array([1, 1, 1])
     """
 
@@ -216,12 +216,12 @@ class ActionValueEstimator(FittedActionValues):
         )  # fmt: skip
 
     @with_fit
-    def _fit(self, X, y, *, action=None, before=None, **given):
+    def _fit(self, X, y, *, action=None, before=None, **log_columns):
         """`fit`, or `resume` of the fit whose progress is ``before``."""
-        given = Given(**given)
-        names, policy = given.names(), vars(self)["policy"]
+        log_columns = LogColumns(**log_columns)
+        names, policy = log_columns.names(), vars(self)["policy"]
         self._make_solver()  # raises if a parameter is wrong
-        log = read_log(copy.copy(self), X, y, given)
+        log = read_log(copy.copy(self), X, y, log_columns)
         check_products(log.Z, log.next_Z, log.y)
         actions, done = np.unique(check_actions(action, len(log.kept))[log.kept], return_inverse=True)
         if isinstance(policy, str) and len(actions) == 1 and action is not None:
@@ -236,15 +236,15 @@ class ActionValueEstimator(FittedActionValues):
             values = of_columns(coefs, self.fit_intercept) | {"features_": log.features, "actions_": actions}
             return values | {"_known": occurs[:, : values["coef_"].shape[1]] > 0, "_given": names}
 
-        def watch(w, losses):
+        def notify(w, losses):
             n = len(losses) - 1
-            return fit is not None and fit.watch(n, n * (2 * sums.n_rows + 1), losses[-1], w, values)
+            return fit is not None and fit.notify(n, n * (2 * sums.n_rows + 1), losses[-1], w, values)
 
         solver = "lstd" if isinstance(policy, str) else self._solver_for(len(actions) * len(log.columns))
         result = changes = None
-        fit = Fit.watching(self, solver, X, y, before, action=action, **given._asdict())
+        fit = Fit.if_observed(self, solver, X, y, before, action=action, **log_columns._asdict())
         if isinstance(policy, str):
-            best = iterate_policies(sums, ongoing, self.max_iter or POLICIES, watch)
+            best = iterate_policies(sums, ongoing, self.max_iter or POLICIES, notify)
             w, changes = best.w, best.changes
             reason = StopReason.CALLBACK if best.stopped and changes[-1] else warn_if_not_converged(changes)
             warn_of_no_information(log.y, log.terminal)
@@ -260,7 +260,7 @@ class ActionValueEstimator(FittedActionValues):
             exact = attributes_of(solution, {}, StopReason.CONVERGED)
             exact |= charged([solution.start, solution.fun], sums.n_rows)
             for k, x in enumerate((0 * w, w)):
-                watch(x, exact["loss_curve_"][: k + 1])
+                notify(x, exact["loss_curve_"][: k + 1])
         elif changes is None:
             problem, spread = problem_of(sums, log, done, chances, ridge)
             self._accept(solver, problem)
@@ -336,8 +336,8 @@ class ActionValueEstimator(FittedActionValues):
                [0.5 , 1.  ]])
         """
         self._check_parameters()
-        given = Given(next_X, terminal, sample_weight=sample_weight)
-        return self._at_once(lambda new: continue_action_stream(new, X, y, action, given, actions))
+        log_columns = LogColumns(next_X, terminal, sample_weight=sample_weight)
+        return self._at_once(lambda new: continue_action_stream(new, X, y, action, log_columns, actions))
 
     def _check_parameters(self):
         super()._check_parameters()

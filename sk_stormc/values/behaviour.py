@@ -188,11 +188,11 @@ def warn_of_misfit(states, number, predicted, labels):
 
 def _target_chances(target, X, number, labels):
     """The checked probabilities of the actions with these numbers, under the target policy."""
-    n, given = len(number), None if callable(target) else np.asarray(target)
-    if given is not None and given.shape == (n,):
-        if given.dtype.kind == "f" or (given.dtype.kind == "O" and all(isinstance(p, float) for p in given)):
+    n, array = len(number), None if callable(target) else np.asarray(target)
+    if array is not None and array.shape == (n,):
+        if array.dtype.kind == "f" or (array.dtype.kind == "O" and all(isinstance(p, float) for p in array)):
             return _chances_of_taken(as_numbers("target", target))
-        if given.dtype.kind == "b" and labels.dtype.kind != "b":
+        if array.dtype.kind == "b" and labels.dtype.kind != "b":
             raise ValueError(f"target must be among the actions {short(labels.tolist())}, or floats, got booleans")
     check_policy(target, "target")
     return chances_of(target, X, rows_of(X), labels, "target")[np.arange(n), number]

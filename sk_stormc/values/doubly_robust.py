@@ -16,7 +16,7 @@ from sk_stormc.values.log_warnings import warn_of_no_ends, warn_of_state_numbers
 from sk_stormc.values.lspi import of_actions
 from sk_stormc.values.lstd import Moments
 from sk_stormc.values.policies import chances_of, check_actions, check_policy, chosen, policy_chances
-from sk_stormc.values.transitions import Given, checked_data, successors, transform, transform_next
+from sk_stormc.values.transitions import LogColumns, checked_data, successors, transform, transform_next
 from sk_stormc.values.uncertainty import RANK
 
 ROUNDED = 1e-3  # relative error of ratios that were rounded
@@ -69,13 +69,13 @@ def read_q_log(model, X, y, ratios, action, target, next_X, terminal, clock, ord
     states, y = checked_data(model, X, y)
     actions, action = np.unique(action, return_inverse=True)
     warn_of_state_numbers(model.features, states)
-    clock, given = clock[order], Given(next_X, terminal)
+    clock, log_columns = clock[order], LogColumns(next_X, terminal)
     rows_in_order = Order(None, None, clock, clock)
-    source, follows, at, kept, terminal = successors(model, X, states, given, rows_in_order)
+    source, follows, at, kept, terminal = successors(model, X, states, log_columns, rows_in_order)
     if by_row:
         kept = terminal | np.append(np.diff(clock) == 1, False)
     if not kept.all():  # the value after such a row is part of the estimate
-        k, hint = order[np.argmin(kept)], ". If episodes end, pass terminal" if given.terminal is None else ""
+        k, hint = order[np.argmin(kept)], ". If episodes end, pass terminal" if log_columns.terminal is None else ""
         raise ValueError(
             "target must be a function of states for the methods 'dr' and 'wdr' where episodes are cut off, which also "
             f"gets next_X: row {k} is not terminal, and an array of rows has no probabilities for its successor{hint}"
@@ -83,7 +83,7 @@ def read_q_log(model, X, y, ratios, action, target, next_X, terminal, clock, ord
             f"next_X must be given for the methods 'dr' and 'wdr' where episodes are cut off or have gaps: row {k} is "
             f"not terminal and has no successor{hint}"
         )
-    warn_of_no_ends(given, True)
+    warn_of_no_ends(log_columns, True)
     ongoing, after = np.flatnonzero(~terminal), np.zeros((n, len(actions)))
     now = chances_of(rows if by_row else target, X, states, actions, "target")
     if by_row:

@@ -27,10 +27,10 @@ def check_terminal(terminal, n):
 
 def check_time(time, n):
     """The n checked times: integers, or dates or durations of NumPy."""
-    given = np.asarray(time)
-    if given.shape != (n,):
-        raise ValueError(f"time must be of shape ({n},), got {given.shape}")
-    times = _without_objects(given) if given.dtype.kind == "O" else given
+    array = np.asarray(time)
+    if array.shape != (n,):
+        raise ValueError(f"time must be of shape ({n},), got {array.shape}")
+    times = _without_objects(array) if array.dtype.kind == "O" else array
     kind = times.dtype.kind
     if kind in "mM":
         wrong = np.isnat(times)
@@ -40,20 +40,20 @@ def check_time(time, n):
         wrong = np.ones(n, dtype=bool)
     if wrong.any():
         k = int(np.argmax(wrong))
-        raise ValueError(f"time must be whole numbers or dates, got {given[k]} in row {k}")
+        raise ValueError(f"time must be whole numbers or dates, got {array[k]} in row {k}")
     return times if kind in "mM" else times.astype(np.int64)
 
 
-def _without_objects(given):
+def _without_objects(array):
     """Numbers and dates that are objects as an array of their own type."""
-    if all(isinstance(value, Integral) and not isinstance(value, bool) for value in given):
-        return given.astype(np.int64)
+    if all(isinstance(value, Integral) and not isinstance(value, bool) for value in array):
+        return array.astype(np.int64)
     for kind, dtype in ((Real, float), (datetime.date, "M8[us]"), (datetime.timedelta, "m8[us]")):
-        if all(isinstance(value, kind) and not isinstance(value, bool) for value in given):
+        if all(isinstance(value, kind) and not isinstance(value, bool) for value in array):
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", UserWarning)  # NumPy's that dates of a time zone become those of UTC
-                return given.astype(dtype)
-    return given
+                return array.astype(dtype)
+    return array
 
 
 def check_episode(episode, n):

@@ -19,10 +19,10 @@ from sk_stormc.values.least_squares import check_ends
 from sk_stormc.values.log_warnings import warn_of_endless_values
 from sk_stormc.values.lstd import Moments, check_products, forget, solve_bellman, solve_projected, warn_if_undetermined
 from sk_stormc.values.objectives import choose_objective, value_problem
-from sk_stormc.values.problems import LARGEST_METRIC
+from sk_stormc.values.problems import LARGEST_HESSIAN
 from sk_stormc.values.streams import continue_stream
 from sk_stormc.values.traces import keys_in_order
-from sk_stormc.values.transitions import Given, distinct_rows, read_log
+from sk_stormc.values.transitions import LogColumns, distinct_rows, read_log
 from sk_stormc.values.uncertainty import spread_of_log
 
 
@@ -252,12 +252,12 @@ class BellmanValueEstimator(FittedValues):
         )  # fmt: skip
 
     @with_fit
-    def _fit(self, X, y, *, before=None, **given):
+    def _fit(self, X, y, *, before=None, **log_columns):
         """`fit`, or `resume` of the fit whose progress is ``before``."""
-        given = Given(**given)
-        names = given.names()
+        log_columns = LogColumns(**log_columns)
+        names = log_columns.names()
         self._make_solver()  # raises if a parameter is wrong
-        log = read_log(copy.copy(self), X, y, given, self.half_life)
+        log = read_log(copy.copy(self), X, y, log_columns, self.half_life)
         check_products(log.Z, log.next_Z, log.y)
         alpha = self._alphas(len(log.columns))
         if self.gamma == 1:
@@ -275,7 +275,7 @@ class BellmanValueEstimator(FittedValues):
             return {"coef_": coef, "intercept_": intercept, "features_": log.features, "_given": names}
 
         result = keys = None
-        fit = Fit.watching(self, solver, X, y, before, **given._asdict())
+        fit = Fit.if_observed(self, solver, X, y, before, **log_columns._asdict())
         if self.trace_decay:
             keys = keys_in_order(log.states, log.follows, log.terminal, log.ratios, log.order, log.kept)
         if solver == "lstd" and objective == "bellman":
@@ -289,12 +289,12 @@ class BellmanValueEstimator(FittedValues):
             x = result.x
         if result is None and fit is not None:
             for k, record in enumerate(zip(exact["ifo_"], exact["loss_curve_"], (0 * x, x), strict=True)):
-                fit.watch(k, *record, values)
+                fit.notify(k, *record, values)
         if result is None and not np.any(alpha):
             warn_if_undetermined(log.Z, first, len(log.columns) - self.fit_intercept)
 
         spread = None
-        if log.episode is not None and len(log.columns) <= LARGEST_METRIC:
+        if log.episode is not None and len(log.columns) <= LARGEST_HESSIAN:
             decay = self.gamma * self.trace_decay
             spread = spread_of_log(objective, log, number, x, alpha, self.gamma, keys, decay, self.half_life)
 
@@ -400,8 +400,8 @@ class BellmanValueEstimator(FittedValues):
         self._check_parameters()
         if self.objective == "bellman":
             raise ValueError("objective must be 'auto' or 'projected' for partial_fit, got 'bellman'")
-        given = Given(next_X, terminal, time, episode, sample_weight, importance_ratio)
-        return self._at_once(lambda new: continue_stream(new, X, y, given))
+        log_columns = LogColumns(next_X, terminal, time, episode, sample_weight, importance_ratio)
+        return self._at_once(lambda new: continue_stream(new, X, y, log_columns))
 
     def _check_parameters(self):
         super()._check_parameters()

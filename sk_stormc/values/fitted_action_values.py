@@ -8,14 +8,15 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from sk_stormc.utils.types import Array, ArrayLike, Features, FloatArray
+from sk_stormc.utils.warnings import warn
 from sk_stormc.values.linear_estimator import LinearEstimator
 from sk_stormc.values.lspi import best_actions, unknown_actions
 from sk_stormc.values.policies import check_actions, chosen, numbers_of, policy_chances
-from sk_stormc.values.transitions import Given, checked_data
+from sk_stormc.values.transitions import LogColumns, checked_data
 
 
-class read_as_method:
-    """A descriptor for a name that is both a parameter and a method.
+class deprecated_method:
+    """A descriptor for a method whose name is also that of a parameter, until version 0.6 removes the method.
 
     Assigning the attribute sets the parameter, in the instance's ``__dict__``. Reading it returns the method.
     """
@@ -50,8 +51,7 @@ class FittedActionValues(LinearEstimator):
         """
         return self._values(X, self._states(X))
 
-    @read_as_method
-    def policy(self, X: Features) -> Array:
+    def predict_action(self, X: Features) -> Array:
         """Return the greedy action, which has the largest value. Ties are resolved in favour of the first action.
 
         Parameters
@@ -65,6 +65,22 @@ class FittedActionValues(LinearEstimator):
         """
         Z = self._fitted_columns(X, self._states(X))
         return self.actions_[best_actions(self._linear(Z), unknown_actions(Z, self._known))]
+
+    @deprecated_method
+    def policy(self, X: Features) -> Array:
+        """Return `predict_action(X)`. Version 0.6 will remove this method, and ``policy`` will be the parameter.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_states, n_features)
+
+        Returns
+        -------
+        ndarray of shape (n_states,)
+            Labels from ``actions_``.
+        """
+        warn("policy(X) is called predict_action(X) since version 0.5; version 0.6 will remove it", FutureWarning)
+        return self.predict_action(X)
 
     def td_error(
         self, X: Features, y: ArrayLike, *, action: ArrayLike | None = None, next_X: Features | None = None,
@@ -90,14 +106,14 @@ class FittedActionValues(LinearEstimator):
         ValueError
             As for `fit`, and if successors are missing, or if an action is not in ``actions_``.
         """
-        return self._errors(X, y, action, Given(next_X, terminal, time, episode))[0]
+        return self._errors(X, y, action, LogColumns(next_X, terminal, time, episode))[0]
 
-    def _errors(self, X, y, action, given):
+    def _errors(self, X, y, action, log_columns):
         """The temporal-difference errors, the terminal flags and the `Order` of the rows."""
         check_is_fitted(self)
         states, y = checked_data(self, X, y, reset=False)
         action = numbers_of(check_actions(action, len(y)), self.actions_)
-        source, follows, at, known, terminal, order = self._successors(X, states, given)
+        source, follows, at, known, terminal, order = self._successors(X, states, log_columns)
         left = self._values(X, states)[np.arange(len(y)), action]
         error = np.where(known, y - left, np.nan)
         ongoing = np.flatnonzero(known & ~terminal)
@@ -134,7 +150,7 @@ class FittedActionValues(LinearEstimator):
         -------
         float
         """
-        return self._score_of(*self._errors(X, y, action, Given(next_X, terminal, time, episode)), sample_weight)
+        return self._score_of(*self._errors(X, y, action, LogColumns(next_X, terminal, time, episode)), sample_weight)
 
     def _linear(self, Z):
         return Z @ self.coef_.T + self.intercept_

@@ -12,8 +12,8 @@ from sk_stormc.utils.types import ArrayLike, Features, FloatArray
 from sk_stormc.utils.validation import check_bool, check_number
 from sk_stormc.utils.warnings import warn
 from sk_stormc.values.linear_estimator import LinearEstimator
-from sk_stormc.values.problems import LARGEST_METRIC
-from sk_stormc.values.transitions import Given, check_ratios, checked_data, transform
+from sk_stormc.values.problems import LARGEST_HESSIAN
+from sk_stormc.values.transitions import LogColumns, check_ratios, checked_data, transform
 from sk_stormc.values.uncertainty import FEW, LARGEST
 
 
@@ -140,13 +140,13 @@ class FittedValues(RegressorMixin, LinearEstimator):
         ValueError
             As for `fit`, and if successors are missing.
         """
-        return self._errors(X, y, Given(next_X, terminal, time, episode))[0]
+        return self._errors(X, y, LogColumns(next_X, terminal, time, episode))[0]
 
-    def _errors(self, X, y, given):
+    def _errors(self, X, y, log_columns):
         """The temporal-difference errors, the terminal flags and the `Order` of the rows."""
         check_is_fitted(self)
         states, y = checked_data(self, X, y, reset=False)
-        source, follows, at, known, terminal, order = self._successors(X, states, given)
+        source, follows, at, known, terminal, order = self._successors(X, states, log_columns)
         error = np.where(known, y - self._value(X, states), np.nan)
         ongoing = np.flatnonzero(known & ~terminal)
         if len(ongoing):
@@ -177,7 +177,7 @@ class FittedValues(RegressorMixin, LinearEstimator):
         -------
         float
         """
-        errors = self._errors(X, y, Given(next_X, terminal, time, episode))
+        errors = self._errors(X, y, LogColumns(next_X, terminal, time, episode))
         return self._score_of(*errors, sample_weight, check_ratios(importance_ratio, len(errors[0])))
 
     def _deviations(self, Z, confidence=0.5):
@@ -197,7 +197,7 @@ class FittedValues(RegressorMixin, LinearEstimator):
         if spread is None:
             raise ValueError(
                 "episode must be given to fit, or to partial_fit, for return_std=True and value_interval: the label of "
-                f"each row's episode. At most {LARGEST_METRIC} features are supported, and {LARGEST} in a stream"
+                f"each row's episode. At most {LARGEST_HESSIAN} features are supported, and {LARGEST} in a stream"
             )
         n = spread[0].n_clusters
         if self.half_life is not None and n < 2:

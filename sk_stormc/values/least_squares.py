@@ -86,9 +86,9 @@ def root_of_inverse(C):
 def is_endless(A, C, x, n_rows):
     """Whether a component of the values grows by more than a factor of 1 / gamma from one step to the next.
 
-    C^+ A is the identity minus gamma times the linear map from features to expected next features. If it has a negative
-    real eigenvalue, the sum of the discounted rewards along the eigenvector diverges. The equations still have a
-    solution, but of the wrong sign. On-policy transitions of long episodes have no such eigenvalue.
+    C^+ A is the identity minus gamma times the linear map from features to expected next features. If an eigenvalue has
+    a negative real part, the sum of the discounted rewards along the eigenvector diverges. The equations still have a
+    solution, of the wrong sign if the eigenvalue is real. On-policy transitions of long episodes have none.
     """
     if n_rows < ENOUGH_ROWS * len(x):
         return False
@@ -102,8 +102,7 @@ def is_endless(A, C, x, n_rows):
         values, vectors = linalg.eig(root.T @ A @ root, check_finite=False)
         of_values = root.T @ C @ x
         parts = np.abs(linalg.lstsq(vectors, of_values, check_finite=False)[0])
-        growing = (values.imag == 0) & (values.real < -ROUNDING)
-        return bool((parts[growing] > LITTLE * np.linalg.norm(of_values)).any())
+        return bool((parts[values.real < -ROUNDING] > LITTLE * np.linalg.norm(of_values)).any())
 
 
 def check_ends(A, C):

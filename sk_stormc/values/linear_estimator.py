@@ -10,13 +10,13 @@ from sk_stormc.utils.validation import check_bool, check_number, row_weights
 from sk_stormc.values.episodes import check_terminal, order_of, shares
 from sk_stormc.values.least_squares import ridge
 from sk_stormc.values.log_warnings import check_given
-from sk_stormc.values.problems import LARGEST_METRIC
+from sk_stormc.values.problems import LARGEST_HESSIAN
 from sk_stormc.values.transitions import checked_states, successors, transform
 
 __all__ = ["LinearEstimator"]
 
 ITERATIONS = 10_000  # default budget of iterative solvers if full batches are advised
-EXACT = LARGEST_METRIC  # number of columns of features, including the intercept, up to which "auto" selects "lstd"
+EXACT = LARGEST_HESSIAN  # number of columns of features, including the intercept, up to which "auto" selects "lstd"
 
 
 def check_transformer(name, value):
@@ -64,14 +64,14 @@ class LinearEstimator(CompositionalEstimator):
             raise ValueError(f"features must give the {d} columns that were fitted, got {Z.shape[1]}")
         return Z
 
-    def _successors(self, X, states, given):
+    def _successors(self, X, states, log_columns):
         """`successors` for the transitions of a score, and their `Order`. Without any, all must be terminal."""
-        check_given(self, *given[:4])
+        check_given(self, *log_columns[:4])
         n = len(states)
-        order = order_of(given.episode, given.time, check_terminal(given.terminal, n), n)
-        if given.next_X is None and given.terminal is None and order is None:
-            given = given._replace(terminal=np.ones(n, dtype=bool))
-        return *successors(self, X, states, given, order), order
+        order = order_of(log_columns.episode, log_columns.time, check_terminal(log_columns.terminal, n), n)
+        if log_columns.next_X is None and log_columns.terminal is None and order is None:
+            log_columns = log_columns._replace(terminal=np.ones(n, dtype=bool))
+        return *successors(self, X, states, log_columns, order), order
 
     def _score_of(self, error, terminal, order, sample_weight, ratios=1.0):
         """Minus the weighted mean square of the errors that are not NaN."""

@@ -41,10 +41,10 @@ def check_given(estimator, next_X, terminal, time, episode=None):
         )
 
 
-def warn_of_no_ends(given, episodes):
+def warn_of_no_ends(log_columns, episodes):
     """Warn if a log has ``episodes``, and it is not known whether any of them ends."""
-    if given.terminal is None and episodes:
-        then = "the last row of each is dropped" if given.next_X is None else "continue from their last next_X"
+    if log_columns.terminal is None and episodes:
+        then = "the last row of each is dropped" if log_columns.next_X is None else "continue from their last next_X"
         warn(
             f"terminal was not given: all episodes count as cut off, and {then}. If episodes end, pass terminal, which "
             "is True for the transitions that end one; otherwise pass False for all transitions."

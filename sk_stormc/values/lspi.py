@@ -88,14 +88,14 @@ class Iterated:
     solution: Solution
     losses: list  # the objective at 0 and at each solution
     changes: list  # for each policy, the fraction of successors whose greedy action is another one
-    stopped: bool  # whether ``watch`` has ended the iteration
+    stopped: bool  # whether ``notify`` has ended the iteration
 
 
-def iterate_policies(sums, ongoing, max_iter, watch):
+def iterate_policies(sums, ongoing, max_iter, notify):
     """Least-squares policy iteration: evaluate a policy, then replace it with the greedy policy for its values.
 
     The first policy is uniform. If the policies form a cycle, the iteration restarts from the policy that always takes
-    the first action. In a second cycle it continues with the mixture of the cycle's policies. ``watch`` is called with
+    the first action. In a second cycle it continues with the mixture of the cycle's policies. ``notify`` is called with
     the coefficients and the losses after each evaluation, and ends the iteration if it returns True.
     """
     n, m = sums.n_rows, sums.shape[0]
@@ -108,13 +108,13 @@ def iterate_policies(sums, ongoing, max_iter, watch):
         w, solution = sums.solution(chances)
         if not losses:
             losses.append(solution.start)  # the objective at 0 is the same for all policies
-            watch(np.zeros_like(w), losses)
+            notify(np.zeros_like(w), losses)
         action = best_actions(next_Z @ w.T, unknown, action)
         now = np.zeros((n, m))
         now[ongoing] = chosen(action, m)
         losses.append(solution.fun)
         changes.append(float(np.mean((now != chances)[ongoing].any(axis=1))) if len(ongoing) else 0.0)
-        stopped = watch(w, losses)
+        stopped = notify(w, losses)
         if not changes[-1]:
             break
         start = place.setdefault(action.tobytes(), len(tried))

@@ -6,7 +6,7 @@ from scipy import sparse
 from sk_stormc.streams.problem import stack
 from sk_stormc.values.least_squares import solve_rows
 from sk_stormc.values.markov import dense, largest_values, scale_rows
-from sk_stormc.values.problems import LARGEST_METRIC, BellmanProblem, inverse
+from sk_stormc.values.problems import LARGEST_HESSIAN, BellmanProblem, inverse
 from sk_stormc.values.projected import ProjectedBellmanProblem
 from sk_stormc.values.transitions import by_state, distinct_rows
 
@@ -30,9 +30,9 @@ def choose_objective(objective, transitions, visited, gamma, alpha, trace_decay=
     if share < REPEATING:
         return "projected", reason
     features = transitions[0][visited[1]]
-    if tells_apart(features):
+    if distinguish_states(features):
         return "bellman", f"{reason}, and features tell the states apart"
-    if features.shape[1] > LARGEST_METRIC:
+    if features.shape[1] > LARGEST_HESSIAN:
         return "projected", f"{reason}, but there are too many features to know whether they tell the states apart"
     bias, noise = bias_and_noise(transitions, visited, gamma, alpha)
     bias_text = f"the bias that so few visits give values (about {bias:.2g}) is {{}} their noise (about {noise:.2g})"
@@ -41,7 +41,7 @@ def choose_objective(objective, transitions, visited, gamma, alpha, trace_decay=
     return "bellman", f"{reason}, and {bias_text.format('not above')}"
 
 
-def tells_apart(features):
+def distinguish_states(features):
     """Whether the features, of shape (n_states, n_features), distinguish the states: their rows are independent."""
     n, d = features.shape
     if n > d:
@@ -50,7 +50,7 @@ def tells_apart(features):
     own = np.bincount(columns, minlength=d)[columns] == 1  # features of only one state
     if len(np.unique(rows[own])) == n:
         return True
-    return n <= LARGEST_METRIC and np.linalg.matrix_rank(dense(features)) == n
+    return n <= LARGEST_HESSIAN and np.linalg.matrix_rank(dense(features)) == n
 
 
 def bias_and_noise(transitions, visited, gamma, alpha):

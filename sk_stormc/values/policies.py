@@ -15,35 +15,35 @@ def check_actions(action, n):
     """The n checked action labels."""
     if action is None:
         raise ValueError("action must be given, the action of each row, got None")
-    given = np.asarray(action)
-    if given.shape != (n,):
+    labels = np.asarray(action)
+    if labels.shape != (n,):
         raise ValueError(
-            f"action must be one label for each of the {n} rows, got shape {given.shape}. If each action is a vector, "
+            f"action must be one label for each of the {n} rows, got shape {labels.shape}. If each action is a vector, "
             "number the finitely many actions and give these numbers."
         )
-    if given.dtype.kind == "O" and all(isinstance(label, (str, np.str_)) for label in given):
-        given = given.astype(str)
-    if given.dtype.kind == "O":
+    if labels.dtype.kind == "O" and all(isinstance(label, (str, np.str_)) for label in labels):
+        labels = labels.astype(str)
+    if labels.dtype.kind == "O":
         try:
-            given = np.array(given.tolist(), dtype=float)
+            labels = np.array(labels.tolist(), dtype=float)
         except (TypeError, ValueError):
-            odd = next((k for k, v in enumerate(given) if not isinstance(v, (str, np.str_, *NUMBERS))), None)
-            where = short(action) if odd is None else f"{short(given[odd])} in row {odd}"
+            odd = next((k for k, v in enumerate(labels) if not isinstance(v, (str, np.str_, *NUMBERS))), None)
+            where = short(action) if odd is None else f"{short(labels[odd])} in row {odd}"
             raise ValueError(f"action must be all integers or all strings, got {where}") from None
-    if given.dtype.kind not in "iubfU":
-        raise ValueError(f"action must be integers or strings, got {given.dtype} values such as {given[0]!r}")
-    if given.dtype.kind == "f":
-        wrong = ~np.isfinite(given)
+    if labels.dtype.kind not in "iubfU":
+        raise ValueError(f"action must be integers or strings, got {labels.dtype} values such as {labels[0]!r}")
+    if labels.dtype.kind == "f":
+        wrong = ~np.isfinite(labels)
         if wrong.any():
-            raise ValueError(f"action must be finite, got {given[wrong][0]} in row {np.argmax(wrong)}")
-        wrong = given != np.rint(given)
+            raise ValueError(f"action must be finite, got {labels[wrong][0]} in row {np.argmax(wrong)}")
+        wrong = labels != np.rint(labels)
         if wrong.any():
             raise ValueError(
-                f"action must be labels of a finite choice, got {given[wrong][0]} in row {np.argmax(wrong)}: give the "
+                f"action must be labels of a finite choice, got {labels[wrong][0]} in row {np.argmax(wrong)}: give the "
                 "numbers of the bins of a continuous action"
             )
-        given = given.astype(np.int64)
-    return given
+        labels = labels.astype(np.int64)
+    return labels
 
 
 def numbers_of(labels, actions, where="action", among="those that fit had", hint=""):
@@ -62,8 +62,8 @@ def check_policy(policy, name="policy"):
     first = "'greedy', " if name == "policy" else ""
     if (callable(policy) and not isinstance(policy, type)) or (first and is_word(policy, "greedy")):
         return
-    given = None if isinstance(policy, (str, type, type(None))) else np.asarray(policy)
-    if given is None or given.ndim not in (1, 2) or not given.size or given.dtype.kind not in "iubfU":
+    array = None if isinstance(policy, (str, type, type(None))) else np.asarray(policy)
+    if array is None or array.ndim not in (1, 2) or not array.size or array.dtype.kind not in "iubfU":
         raise ValueError(
             f"{name} must be {first}a function of states, or an array of actions (n_states,) or of "
             f"their probabilities (n_states, n_actions), got {short(policy)}"
@@ -110,18 +110,18 @@ def as_chances(choice, n, actions, name="policy"):
     return check_probabilities(name, choice)
 
 
-def check_probabilities(name, given, where="row"):
+def check_probabilities(name, probabilities, where="row"):
     """Rows of probabilities, normalised to sum 1. Raises a ValueError that names the first invalid row."""
     with np.errstate(invalid="ignore"):
-        total = given.sum(axis=1)
-    wrong = ~((given >= 0) & np.isfinite(given)).all(axis=1) | ~(abs(total - 1) <= SUM)
+        total = probabilities.sum(axis=1)
+    wrong = ~((probabilities >= 0) & np.isfinite(probabilities)).all(axis=1) | ~(abs(total - 1) <= SUM)
     if wrong.any():
         k = np.argmax(wrong)
         raise ValueError(
-            f"{name} must have probabilities >= 0 that sum to 1, got {short(given[k])} with the sum {total[k]:.6g} in "
-            f"{where} {k}"
+            f"{name} must have probabilities >= 0 that sum to 1, got {short(probabilities[k])} with the sum "
+            f"{total[k]:.6g} in {where} {k}"
         )
-    return given / total[:, None]
+    return probabilities / total[:, None]
 
 
 def chosen(numbers, n_actions):

@@ -23,7 +23,7 @@ from sk_stormc.values.markov import (
     scale_rows,
 )
 
-LARGEST_METRIC = 2000  # number of variables up to which the preconditioner is a full matrix
+LARGEST_HESSIAN = 2000  # number of variables up to which the preconditioner is a full matrix
 
 
 class LinearValue(CompositionalProblem):
@@ -54,7 +54,7 @@ class LinearValue(CompositionalProblem):
         """
         if self._automatic and self._metric is None:
             A, d = self._least_squares()[0], self.n_variables
-            if d > LARGEST_METRIC:
+            if d > LARGEST_HESSIAN:
                 curvature = 2 * (np.asarray(A.multiply(A).sum(0)).ravel() if sparse.issparse(A) else (A**2).sum(0))
                 curvature += 2 * self.alpha
                 self._metric = 1 / np.where(curvature > 0, curvature, curvature.max() or 1.0)

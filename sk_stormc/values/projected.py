@@ -13,7 +13,7 @@ from sk_stormc.utils.validation import as_numbers
 from sk_stormc.values.least_squares import NEGLIGIBLE, is_endless, root_of_inverse, solve_moments
 from sk_stormc.values.lstd import Moments
 from sk_stormc.values.markov import check_features, dense, minus_scaled, scale_rows
-from sk_stormc.values.problems import LARGEST_METRIC, LinearValue
+from sk_stormc.values.problems import LARGEST_HESSIAN, LinearValue
 
 ENTRIES = 2**22  # numbers of one block of transitions
 
@@ -193,7 +193,7 @@ class ProjectedBellmanProblem(LinearValue):
 
     def is_endless(self, x):
         """As `least_squares.is_endless`, but False (unknown) for more than 2000 features or few transitions."""
-        if self.n_variables > LARGEST_METRIC:
+        if self.n_variables > LARGEST_HESSIAN:
             return False
         A, _, C = self._moments.means()
         return is_endless(A, C, x, self.n_inner)
@@ -206,7 +206,7 @@ class ProjectedBellmanProblem(LinearValue):
     def advice(self):
         """Full batches if the metric is a full matrix, as J is then stored and a step costs as little as a few rows."""
         has_metric = self._automatic or self._metric is not None
-        size = None if has_metric and self.n_variables <= LARGEST_METRIC else "auto"
+        size = None if has_metric and self.n_variables <= LARGEST_HESSIAN else "auto"
         return Advice(batch_size=size, smoothness=ProjectedBellmanProblem.expected_smoothness)
 
 
@@ -218,7 +218,7 @@ def expected_smoothness(problem, size, root):
     largest eigenvalues are not sufficient to bound a step.
     """
     d = problem.n_variables
-    if root is None or d > LARGEST_METRIC:
+    if root is None or d > LARGEST_HESSIAN:
         return 0.0
     root = root if np.ndim(root) == 2 else root * np.eye(d)
     J = problem._full[0]

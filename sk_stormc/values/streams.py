@@ -93,22 +93,22 @@ def follow(waiting, rows, terminal):
     return (rows.Z, next_Z, rows.y, rows.weights), keys, rest, kept
 
 
-def read_chunk(estimator, features, X, states, y, given):
+def read_chunk(estimator, features, X, states, y, log_columns):
     """Rows, keys for `Collected.plus`, rows without a successor so far, and the order in time, of a chunk."""
     n = len(y)
-    ratios = check_ratios(given.importance_ratio, n)
-    weights = row_weights(given.sample_weight, n, all_zero=True) * ratios
-    labels = None if given.episode is None else check_episode(given.episode, n)
-    ends = check_terminal(given.terminal, n)
+    ratios = check_ratios(log_columns.importance_ratio, n)
+    weights = row_weights(log_columns.sample_weight, n, all_zero=True) * ratios
+    labels = None if log_columns.episode is None else check_episode(log_columns.episode, n)
+    ends = check_terminal(log_columns.terminal, n)
     Z = transform(features, X, states, None, estimator.fit_intercept)
-    if given.next_X is None and (given.time is not None or labels is not None):
-        time = None if given.time is None else check_time(given.time, n)
+    if log_columns.next_X is None and (log_columns.time is not None or labels is not None):
+        time = None if log_columns.time is None else check_time(log_columns.time, n)
         if time is not None and time.dtype.kind != "i":
             raise ValueError(f"time must be whole numbers for partial_fit, got {time[0]}: number the steps")
         rows = Waiting(Z, y.astype(float), weights, ratios, time, labels)
         return follow(vars(estimator).get("_pending"), rows, ends)
     rows = order_of(labels, None, ends, n)
-    source, follows, at, _, terminal = successors(estimator, X, states, given, rows)
+    source, follows, at, _, terminal = successors(estimator, X, states, log_columns, rows)
     order = np.arange(n) if rows is None else np.argsort(rows.clock)
     Z, at, terminal = Z[order], at[order], terminal[order]
     next_Z = transform_next(features, source, follows, at, terminal, Z, estimator.fit_intercept)
@@ -169,7 +169,7 @@ def faded(estimator, rows, keys, order):
 
 def check_constant(estimator, held):
     """Return the parameters that must not change during a stream. Raise a ValueError if one has changed."""
-    if vars(estimator).get("_stream") is None and vars(estimator).get("_pending") is None:
+    if estimator._stream is None and vars(estimator).get("_pending") is None:
         return held
     for name, before in estimator._held.items():
         now = held[name]
@@ -191,7 +191,7 @@ def add_to_moments(estimator, rows, alpha, trace_decay=0.0, keys=None, left=1.0)
             f"matrices of n_features x n_features numbers ({32 * d**2 / 1e9:.1f} GB here), got {d}, the intercept "
             "included, for all actions together: set a stochastic solver, or features= with fewer columns"
         )
-    collected = vars(estimator).get("_stream")
+    collected = estimator._stream
     warned = collected is not None and vars(estimator).get("condition_number_", 0.0) >= ILL_CONDITIONED
     collected = collected or Collected.none(d, estimator.gamma, trace_decay)
     if left != 1:
@@ -203,22 +203,23 @@ def add_to_moments(estimator, rows, alpha, trace_decay=0.0, keys=None, left=1.0)
 # Values of states
 
 
-def continue_stream(estimator, X, y, given):
+def continue_stream(estimator, X, y, log_columns):
     """Run `BellmanValueEstimator.partial_fit` on a copy, which is discarded if an exception is raised."""
     estimator._make_solver()  # raises if a parameter of the solver is wrong
-    labelled = given.episode is not None
-    names = given.names(vars(estimator).get("_given"))
+    labelled = log_columns.episode is not None
+    names = log_columns.names(vars(estimator).get("_given"))
     fitted = hasattr(estimator, "coef_")
     states, y = checked_data(estimator, X, y, reset=not fitted)
     if not fitted:
         warn_of_state_numbers(estimator.features, states)
     features = estimator.features_ if fitted else estimator.features and clone(estimator.features).fit(X, y)
-    all_rows, all_keys, waiting, order = read_chunk(estimator, features, X, states, y, given)
+    all_rows, all_keys, waiting, order = read_chunk(estimator, features, X, states, y, log_columns)
     earlier = vars(estimator).get("_counts") or Counts()
     counts = earlier.plus(len(y), all_keys[2], waiting)
     warn_of_lost(earlier, counts)
     if "terminal" not in names[0]:
-        warn_of_no_ends(given, vars(estimator).get("_counts") is None if labelled else earlier.lost == 0 < counts.lost)
+        first = vars(estimator).get("_counts") is None
+        warn_of_no_ends(log_columns, first if labelled else earlier.lost == 0 < counts.lost)
     d = all_rows[0].shape[1]
     exact = estimator._solver_for(0 if estimator.trace_decay else d) == "lstd"
     if estimator.gamma == 1 and not exact:
@@ -257,7 +258,7 @@ def continue_stream(estimator, X, y, given):
 
 def check_kind(estimator, exact):
     """Raise a ValueError if a stream of an iterative solver is continued with "lstd", or the reverse."""
-    stream = vars(estimator).get("_stream")
+    stream = estimator._stream
     if stream is not None and isinstance(stream, Collected) != exact:
         before = repr(estimator.solver_) if exact else "'lstd'"
         raise ValueError(
@@ -278,7 +279,7 @@ def run_on_stream(estimator, rows, w):
     if result is None:
         return w
     if result.n_iter:
-        warn_if_far(estimator._stream[0], result.x)
+        warn_if_far(estimator._stream.stream, result.x)
     return result.x
 
 
@@ -315,10 +316,10 @@ def streams_actions(estimator):
     return True
 
 
-def continue_action_stream(estimator, X, y, action, given, actions):
+def continue_action_stream(estimator, X, y, action, log_columns, actions):
     """Run `ActionValueEstimator.partial_fit` on a copy, which is discarded if an exception is raised."""
     held = check_constant(estimator, {name: vars(estimator)[name] for name in ("gamma", "fit_intercept", "policy")})
-    names = given.names(vars(estimator).get("_given"))
+    names = log_columns.names(vars(estimator).get("_given"))
     fitted = hasattr(estimator, "coef_")
     states, y = checked_data(estimator, X, y, reset=not fitted)
     taken = check_actions(action, len(y))
@@ -326,8 +327,8 @@ def continue_action_stream(estimator, X, y, action, given, actions):
     taken = numbers_of(taken, labels, among="the actions of this stream", hint=": give all of them in the first call")
     features = estimator.features_ if fitted else estimator.features and clone(estimator.features).fit(X, y)
     Z = transform(features, X, states, None, estimator.fit_intercept)
-    source, follows, at, _, terminal = successors(estimator, X, states, given, None)
-    weights = row_weights(given.sample_weight, len(y), all_zero=True)
+    source, follows, at, _, terminal = successors(estimator, X, states, log_columns, None)
+    weights = row_weights(log_columns.sample_weight, len(y), all_zero=True)
     next_Z = transform_next(features, source, follows, at, terminal, Z, estimator.fit_intercept)
     ongoing, m, d = np.flatnonzero(~terminal), len(labels), Z.shape[1]
     chances = np.zeros((len(y), m))

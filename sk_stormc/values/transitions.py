@@ -125,29 +125,29 @@ def check_next(estimator, next_X, states, terminal):
     return follows
 
 
-def successors(estimator, X, states, given, rows):
+def successors(estimator, X, states, log_columns, rows):
     """The successors, as given (with the row of each) and as numbers, and masks of known and terminal outcomes.
 
     ``rows`` is the `Order` of the rows.
     """
     n = len(states)
     at, everything = np.arange(n), np.ones(n, dtype=bool)
-    terminal = check_terminal(given.terminal, n)
-    if given.next_X is not None:
-        if given.time is not None:
+    terminal = check_terminal(log_columns.terminal, n)
+    if log_columns.next_X is not None:
+        if log_columns.time is not None:
             raise ValueError("time must be None if next_X is given, which has the successors")
-        follows = check_next(estimator, given.next_X, states, terminal)
+        follows = check_next(estimator, log_columns.next_X, states, terminal)
         if estimator.features is None or max(states.max(), follows.max()) < HASHED:
             warn_of_ranges(states, follows, terminal)
             warn_of_scales(states, follows, terminal)
-        return given.next_X, follows, at, everything, terminal
+        return log_columns.next_X, follows, at, everything, terminal
     if rows is not None:
         order = np.argsort(rows.clock)
         known, at = terminal.copy(), np.zeros(n, dtype=np.intp)
         at[order[:-1]] = order[1:]
         known[order[:-1]] |= np.diff(rows.clock[order]) == 1
         return X, states, at, known, terminal
-    if given.terminal is None:
+    if log_columns.terminal is None:
         warn(
             "fit was given neither next_X nor terminal nor time nor episode: each row is taken as an episode of one "
             "step, whose value is the expected reward.",
@@ -205,7 +205,7 @@ def transform_next(features, source, follows, rows, terminal, Z, intercept):
     return at @ successors_Z
 
 
-class Given(NamedTuple):
+class LogColumns(NamedTuple):
     """The user's arguments of `fit` besides X and y."""
 
     next_X: Any = None
@@ -259,17 +259,17 @@ class Log:
         return rows
 
 
-def read_log(estimator, X, y, given, half_life=None):
+def read_log(estimator, X, y, log_columns, half_life=None):
     """The validated `Log` of the user's data. The estimator is a copy, whose number and names of columns are set."""
     states, y = checked_data(estimator, X, y)
     y, n = y.astype(float), len(y)
-    ratios = check_ratios(given.importance_ratio, n)
-    if given.importance_ratio is not None:
+    ratios = check_ratios(log_columns.importance_ratio, n)
+    if log_columns.importance_ratio is not None:
         warn_of_ratios(ratios)
-    weights = row_weights(given.sample_weight, n)
-    order = order_of(given.episode, given.time, check_terminal(given.terminal, n), n)
-    source, follows, at, kept, terminal = successors(estimator, X, states, given, order)
-    warn_of_no_ends(given, order is not None and (given.episode is not None or order.has_gaps()))
+    weights = row_weights(log_columns.sample_weight, n)
+    order = order_of(log_columns.episode, log_columns.time, check_terminal(log_columns.terminal, n), n)
+    source, follows, at, kept, terminal = successors(estimator, X, states, log_columns, order)
+    warn_of_no_ends(log_columns, order is not None and (log_columns.episode is not None or order.has_gaps()))
     if order is not None:
         weights *= shares(order.step, kept, terminal, weights)
     if not (terminal.all() or kept[~terminal].any()):
@@ -297,8 +297,8 @@ def read_log(estimator, X, y, given, half_life=None):
     if len(columns) < d or not occurs.any():
         warn_of_unknown_successors(next_Z, occurs)
         Z, next_Z = Z[:, columns], next_Z[:, columns] * float(occurs.any())
-    numbers = None if given.episode is None else order.numbers[rows]
-    follows = follows if given.next_X is not None and kept.all() else follows[at]
+    numbers = None if log_columns.episode is None else order.numbers[rows]
+    follows = follows if log_columns.next_X is not None and kept.all() else follows[at]
     columns_of_log = y[rows], weights[rows], ratios[rows], terminal, states[rows], follows
     return Log(features, Z, next_Z, *columns_of_log, columns, d, kept, numbers, order, source, at)
 

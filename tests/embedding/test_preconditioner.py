@@ -83,6 +83,23 @@ def test_components_of_the_graph_have_a_floor():
     np.testing.assert_allclose(metric.apply(np.ones(400)), 1 / (0.03 * weight), rtol=0.02)
 
 
+@pytest.mark.parametrize("between, connected", [(0.1, False), (5.0, True)])
+def test_an_edge_that_is_weak_for_both_of_two_clusters_does_not_connect_them(between, connected):
+    """The clusters have total weights of 90 and 1800, so that an edge of 5 is weak for the larger one only."""
+    P, first = np.zeros((20, 20)), np.arange(20) < 10
+    P[:10, :10], P[10:, 10:], P[0, 10], P[10, 0] = 1.0, 20.0, between, between
+    np.fill_diagonal(P, 0.0)
+    problem = SNEProblem(sparse.csr_array(P / P.sum()), 2, kernel="student-t", joint=True, dtype=np.float64)
+    x = 1e-3 * np.random.default_rng(0).normal(size=40)
+    metric, F = problem.metric.at(x, 10**6), np.repeat(np.where(first, 1.0, -1.0), 2)
+    metric.iterations = 80
+    exact = np.linalg.solve(laplacian(problem, x, metric.mu), F.reshape(20, 2))
+    step = metric.apply(F).reshape(20, 2)
+    floor = 0.03 / 20  # of mu, for the mean motion of a component
+    factor = 1.0 if connected else metric.mu / floor
+    np.testing.assert_allclose(step[first].mean(axis=0), factor * exact[first].mean(axis=0), rtol=1e-6)
+
+
 def affinities_of(data, n=1200):
     """Joint affinities with so many edges that the preconditioner uses a sample of them."""
     X = make_blobs(n, 5, centers=1, random_state=0)[0]

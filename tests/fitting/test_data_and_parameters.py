@@ -15,7 +15,7 @@ from sklearn.preprocessing import FunctionTransformer
 from sk_stormc import BellmanValueEstimator, CompositionalPortfolio, STORMCompositional
 from sk_stormc.datasets import make_bellman_problem, make_gaussian_returns
 from sk_stormc.fitting.runs import fingerprint
-from sk_stormc.utils.words import UNKNOWN, in_words
+from sk_stormc.utils.descriptions import UNKNOWN, describe
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 
@@ -120,13 +120,13 @@ OTHERS = [
 
 def test_equal_parameters_have_equal_descriptions():
     for one, other in zip(parameters(), parameters(), strict=True):
-        assert in_words(one) == in_words(other) and UNKNOWN not in in_words(one)
-    assert in_words({0, 8}) == in_words({8, 0})
+        assert describe(one) == describe(other) and UNKNOWN not in describe(one)
+    assert describe({0, 8}) == describe({8, 0})
 
 
 @pytest.mark.parametrize(("one", "other"), OTHERS)
 def test_other_parameters_have_other_descriptions(one, other):
-    assert in_words(one) != in_words(other)
+    assert describe(one) != describe(other)
 
 
 # fits

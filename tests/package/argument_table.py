@@ -213,7 +213,7 @@ ESTIMATORS = {
     "ActionValueEstimator.fit": Case(QVALUES.fit, TRANSITIONS | {"action": ACTIONS},
                                      {"action": "None", "next_X": "None"} | NO_WEIGHTS),
     "ActionValueEstimator.predict": Case(QVALUES.predict, {"X": STATES}),
-    "ActionValueEstimator.policy": Case(QVALUES.policy, {"X": STATES}),
+    "ActionValueEstimator.predict_action": Case(QVALUES.predict_action, {"X": STATES}),
     "ActionValueEstimator.score": Case(QVALUES.score, TRANSITIONS | {"action": ACTIONS}, NO_WEIGHTS),
     "SNEEmbedding": Case(
         fit_map, {"perplexity": 4.0, "max_iter": 5, "random_state": 0},

@@ -199,6 +199,24 @@ def test_the_newest_anchors_count_however_far_away_the_oldest_is():
     np.testing.assert_allclose(combined.u, combined.x)
 
 
+def anchor_of(x, F):
+    return Anchor(Estimate(x, x.copy(), None, F), Direction(float(np.linalg.norm(F)), F, F), 0.0)
+
+
+@pytest.mark.parametrize("without_information", ["parallel", "equal"])
+def test_anchors_without_information_on_the_curvature_do_not_count(without_information):
+    """Their gradients differ from those of the others by errors only, which would decide on the combination."""
+    H = np.diag([1.0, 2.0, 5.0])
+    factor, size = (1e5, 1.0) if without_information == "parallel" else (1e-5, 1e-6)  # of the difference, of the error
+    error = size * np.array([1.0, -1.0, 1.0])
+    old, new = np.array([1.0, 0.5, -1.0]), np.array([-0.5, 1.0, 0.5])
+    odd = new + factor * (old - new)
+    anchors = [anchor_of(x, H @ x) for x in (old, new)]
+    expected = combine(anchors, portfolio(30, 3))
+    combined = combine([anchor_of(odd + error, H @ odd - error), *anchors], portfolio(30, 3))
+    np.testing.assert_array_equal(combined.x, expected.x)
+
+
 def test_a_combination_is_feasible_and_keeps_the_dtype():
     returns, penalty = make_gaussian_returns(300, 5, mean=0.3, random_state=0).astype(np.float32), Simplex()
     best = np.linalg.solve(2 * np.cov(returns.T.astype(float), bias=True), returns.mean(0))

@@ -54,7 +54,7 @@ def test_an_entropic_stream_that_runs_away_begins_again_with_shorter_steps():
         for i in range(0, len(X), size):
             stream.partial_fit(X[i : i + size])
         bits.append((stream.weights_.tobytes(), stream.n_iter_, stream.stop_reason_))
-        state = stream._stream[1]
+        state = stream._stream.state
         assert state.n_restarts >= 1 and abs(stream.score(X)) < 1  # without the guard: -2e39
     assert bits[0] == bits[1]
     by_moments = CompositionalPortfolio(risk_measure="entropic").partial_fit(X)

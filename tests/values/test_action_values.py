@@ -68,7 +68,7 @@ def test_values_of_a_given_policy_are_exact_on_a_known_model(kind):
     q = fit(ActionValueEstimator(policy, 0.9, **TABULAR), log)
     expected = exact_values(*log[:2], chances, 0.9)
     np.testing.assert_allclose(q.predict(np.eye(6)), expected, atol=1e-9)
-    np.testing.assert_array_equal(q.policy(np.eye(6)), expected.argmax(axis=1))
+    np.testing.assert_array_equal(q.predict_action(np.eye(6)), expected.argmax(axis=1))
     assert q.stop_reason_ == "converged" and not hasattr(q, "policy_changes_")
 
 
@@ -108,7 +108,7 @@ def test_what_was_never_done_in_a_state_is_not_chosen():
     t, y = np.array([1, 0, 0, 1]), np.array([-1.0, -2.0, -1.0, -1.0])
     q = ActionValueEstimator(gamma=0.5, **TABULAR).fit(np.eye(2)[s], y, action=a, next_X=np.eye(2)[t])
     assert q.predict(np.eye(2))[1, 1] == 0 > q.predict(np.eye(2))[1, 0]
-    assert list(q.policy(np.eye(2))) == [0, 0]
+    assert list(q.predict_action(np.eye(2))) == [0, 0]
     np.testing.assert_allclose(q.predict(np.eye(2)), [[-2, -3], [-2, 0]], rtol=1e-9)
     with pytest.warns(UserWarning, match="50% of the successors the policy takes an action that the log never has"):
         fit = ActionValueEstimator([0, 1], 0.5, **TABULAR).fit
@@ -161,18 +161,20 @@ def cart(n=400, seed=0):
     return {"X": X, "y": -(next_X**2).sum(axis=1), "action": a, "next_X": next_X, "terminal": rng.random(n) < 0.05}
 
 
-def test_the_parameter_policy_is_set_and_the_method_is_read():
+def test_the_parameter_policy_and_the_deprecated_method():
     log = cart()
     first = ActionValueEstimator(gamma=0.8).fit(**log)
-    again = ActionValueEstimator(first.policy, 0.8).fit(**log)  # the values of the best policy are those of LSPI
+    again = ActionValueEstimator(first.predict_action, 0.8).fit(**log)  # LSPI returns the values of its best policy
     np.testing.assert_allclose(again.predict(log["X"]), first.predict(log["X"]), rtol=1e-8, atol=1e-8)
     assert first.get_params()["policy"] == "greedy" and "policy" in repr(again)
     copied = clone(again)
     assert callable(copied.get_params()["policy"]) and not hasattr(copied, "coef_")
     assert copied.set_params(policy="greedy").get_params() == clone(first).get_params()
     loaded = pickle.loads(pickle.dumps(first))
-    np.testing.assert_array_equal(loaded.policy(log["X"]), first.policy(log["X"]))
+    np.testing.assert_array_equal(loaded.predict_action(log["X"]), first.predict_action(log["X"]))
     assert loaded.get_params() == first.get_params()
+    with pytest.warns(FutureWarning, match=r"policy\(X\) is called predict_action\(X\)"):
+        np.testing.assert_array_equal(first.policy(log["X"]), first.predict_action(log["X"]))
 
 
 def test_labels_are_returned_and_frames_reach_the_policy():
@@ -183,7 +185,7 @@ def test_labels_are_returned_and_frames_reach_the_policy():
     q.fit(**log | frames | {"action": names[log["action"]].astype(object)})
     plain = ActionValueEstimator(lambda X: (X[:, 0] <= 0).astype(int), 0.8).fit(**log)
     np.testing.assert_array_equal(q.predict(frames["X"]), plain.predict(log["X"]))
-    np.testing.assert_array_equal(q.policy(frames["X"]), names[plain.policy(log["X"])])
+    np.testing.assert_array_equal(q.predict_action(frames["X"]), names[plain.predict_action(log["X"])])
     assert list(q.actions_) == ["left", "right"]
     assert q.score(**log | frames | {"action": names[log["action"]]}) == plain.score(**log)
 
@@ -257,7 +259,7 @@ def test_chunks_are_as_all_at_once(policy):
             **{name: part[1:] for name, part in parts.items()})
     states = np.arange(STATES)[:, None].astype(float)
     np.testing.assert_allclose(q.predict(states), expected.predict(states), rtol=1e-6, atol=1e-8)
-    np.testing.assert_array_equal(q.policy(states), expected.policy(states))
+    np.testing.assert_array_equal(q.predict_action(states), expected.predict_action(states))
     assert q.score(**parts) == pytest.approx(-np.mean(q.td_error(**parts) ** 2))
     assert q.ifo_[-1] == 2 * 400 + 1 and not hasattr(q, "policy_changes_")
 

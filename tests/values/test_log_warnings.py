@@ -193,6 +193,16 @@ def test_growth_beyond_the_discount_warns(solver):
         assert not endless(BellmanValueEstimator(0.9).fit, X, np.full(len(X), -1.0), next_X=next_X)  # no reward grows
 
 
+@pytest.mark.parametrize("growth, expected", [(1.0, 0), (1.2, 1)])
+def test_growth_in_rotations_warns(growth, expected):
+    """The eigenvalues of a rotation are complex."""
+    turn = growth * np.array([[np.cos(0.3), np.sin(0.3)], [-np.sin(0.3), np.cos(0.3)]])
+    for seed in range(3):
+        rng = np.random.default_rng(seed)
+        X, noise = rng.standard_normal((2, 600, 2))
+        assert endless(BellmanValueEstimator(0.9).fit, X, X[:, 0], next_X=X @ turn + 0.3 * noise) == expected
+
+
 def test_few_rows_say_nothing_of_growth():
     X, y, next_X = growing(1.3, n=20)
     stream = BellmanValueEstimator(0.9)

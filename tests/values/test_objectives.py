@@ -1,19 +1,25 @@
 """objective="auto": visits are rows and never weights, and "bellman" is taken where its bias does not show."""
 
+import re
+
 import numpy as np
 import pytest
 
 from sk_stormc import BellmanValueEstimator
 
 
-def ring(visits, n_states=2000, gamma=0.9, seed=0):
-    """A ring of states with features (cos, sin), whose values are exactly 10 + 5 cos + 3 sin."""
+def ring(visits, n_states=2000, gamma=0.9, seed=0, reach=None):
+    """A ring of states with features (cos, sin), whose values are exactly 10 + 5 cos + 3 sin.
+
+    A step goes to one of the next ``reach`` states on both sides.
+    """
     rng = np.random.default_rng(seed)
     state = np.repeat(np.arange(n_states), visits)
-    step = rng.integers(-n_states // 3, n_states // 3 + 1, size=len(state))
+    low, high = (-n_states // 3, n_states // 3) if reach is None else (-reach, reach)
+    step = rng.integers(low, high + 1, size=len(state))
     angle = 2 * np.pi / n_states
     X, next_X = (np.column_stack([np.cos(angle * s), np.sin(angle * s)]) for s in (state, state + step))
-    mean = np.cos(angle * np.arange(-n_states // 3, n_states // 3 + 1)).mean()
+    mean = np.cos(angle * np.arange(low, high + 1)).mean()
     y = 10 * (1 - gamma) + (1 - gamma * mean) * (X @ [5.0, 3.0])
     return X, y + 0.1 * rng.normal(size=len(y)), next_X
 
@@ -48,6 +54,19 @@ def test_few_visits_where_features_generalise(visits):
     np.testing.assert_allclose(value.coef_, [5.0, 3.0], atol=0.5)
     biased = BellmanValueEstimator(0.9, "lstd", objective="bellman").fit(X, y, next_X=next_X)
     assert biased.coef_[0] < 4.5
+
+
+def test_bias_and_noise_of_states_visited_once_are_those_of_values_from_other_logs():
+    """Half of the rows are the only visits of their states."""
+    visits, errors, stated = np.tile([1, 1, 2], 100), [], []
+    for seed in range(60):
+        X, y, next_X = ring(visits, 300, seed=seed, reach=5)
+        reason = BellmanValueEstimator(0.9, "lstd").fit(X, y, next_X=next_X).objective_reason_
+        stated.append([float(number) for number in re.findall(r"\(about (\S+)\)", reason)])
+        value = BellmanValueEstimator(0.9, "lstd", objective="bellman").fit(X, y, next_X=next_X)
+        errors.append(value.predict(X) - 10 - X @ [5.0, 3.0])
+    bias, noise = np.sqrt([np.mean(np.mean(errors, axis=0) ** 2), np.mean(np.var(errors, axis=0))])
+    np.testing.assert_allclose(np.mean(stated, axis=0), [bias, noise], rtol=0.3)  # bias is of first order
 
 
 def test_bellman_where_its_bias_does_not_show():

@@ -67,6 +67,18 @@ def test_the_deviation_of_a_mean_is_its_standard_error():
         assert value.predict([[1.0]], return_std=True)[1] == pytest.approx(stats.sem(y))
 
 
+def test_deviations_of_a_regression_are_corrected_for_its_coefficients():
+    """If all episodes have one row, they are the HC1 errors of White and MacKinnon."""
+    n, d = 30, 3
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(n, d))
+    y = X @ [1.0, 2.0, 3.0] + rng.normal(size=n)
+    std = lstd().fit(X, y, terminal=np.ones(n, bool), episode=np.arange(n)).predict(np.eye(d), return_std=True)[1]
+    coef = np.linalg.lstsq(X, y)[0]
+    inverse, scores = np.linalg.inv(X.T @ X), X * (y - X @ coef)[:, None]
+    np.testing.assert_allclose(std**2, n / (n - d) * np.diag(inverse @ scores.T @ scores @ inverse))
+
+
 def test_deviations_of_residuals_that_do_not_vanish():
     """Two states with one feature: the successors decide what the mean error of a state is multiplied with."""
     estimates, deviations = [], []

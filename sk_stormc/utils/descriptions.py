@@ -9,7 +9,7 @@ import numpy as np
 from scipy import sparse
 from sklearn.base import BaseEstimator
 
-__all__ = ["UNKNOWN", "check_unchanged", "in_words"]
+__all__ = ["UNKNOWN", "check_unchanged", "describe"]
 
 UNKNOWN = "that cannot be told from another"
 
@@ -25,7 +25,7 @@ def check_unchanged(name, before, now, purpose, advice):
         raise ValueError(f"{name} must stay {before} for {purpose}, got {now}: {advice}")
 
 
-def in_words(value, within=()):
+def describe(value, within=()):
     """A short text that describes a parameter. ``within`` are the objects that contain it.
 
     Functions and classes are described by module and name, and objects by their attributes.
@@ -36,14 +36,14 @@ def in_words(value, within=()):
         return "itself"
     within = (*within, value)
 
-    def words(part):
-        return in_words(part, within)
+    def described(part):
+        return describe(part, within)
 
     def listed(parts):
-        return ", ".join(map(words, parts))
+        return ", ".join(map(described, parts))
 
     def named(parts):
-        return ", ".join(f"{name}={words(part)}" for name, part in parts.items())
+        return ", ".join(f"{name}={described(part)}" for name, part in parts.items())
 
     kind = type(value).__name__
     match value:
@@ -52,39 +52,39 @@ def in_words(value, within=()):
         case tuple() | list():
             return f"({listed(value)})"
         case set() | frozenset():
-            return f"{{{', '.join(sorted(map(words, value)))}}}"
+            return f"{{{', '.join(sorted(map(described, value)))}}}"
         case dict():
-            return f"{{{', '.join(f'{words(key)}: {words(part)}' for key, part in value.items())}}}"
+            return f"{{{', '.join(f'{described(key)}: {described(part)}' for key, part in value.items())}}}"
         case np.generic():
             return repr(value.item())
         case np.random.RandomState():
-            return f"RandomState{words(value.get_state())}"
+            return f"RandomState{described(value.get_state())}"
         case np.random.Generator():
-            return f"Generator({words(value.bit_generator.state)})"
+            return f"Generator({described(value.bit_generator.state)})"
         case functools.partial():
             return f"partial({listed((value.func, *value.args))}, {named(value.keywords)})"
         case types.MethodType() | types.BuiltinMethodType() if not isinstance(
             value.__self__, (types.ModuleType, types.NoneType)
         ):
-            return f"{value.__qualname__} of {words(value.__self__)}"
+            return f"{value.__qualname__} of {described(value.__self__)}"
         case np.ufunc() | types.ModuleType():
             return f"{kind} {value.__name__}"
     if isinstance(name := getattr(value, "__qualname__", None), str):
         return f"the function {name} {UNKNOWN}" if "<" in name else f"{value.__module__}.{name}"
     if hasattr(value, "shape"):
         names = value.axes if hasattr(value, "iloc") else ()  # axes of pandas objects
-        return " named ".join(map(_array_in_words, (value, *names)))
+        return " named ".join(map(_of_array, (value, *names)))
     if hasattr(value, "__dict__"):
         return f"{kind}({named(vars(value))})"
     text = repr(value)
     return f"a {kind} {UNKNOWN}" if re.search(r" at 0x[0-9a-fA-F]+", text) else text
 
 
-def _array_in_words(value):
+def _of_array(value):
     """The description of an array, a sparse matrix or a pandas object: dtype, shape and a digest."""
     if sparse.issparse(value):
         rows = value.tocsr()
-        parts = ", ".join(map(_array_in_words, (rows.data, rows.indices, rows.indptr)))
+        parts = ", ".join(map(_of_array, (rows.data, rows.indices, rows.indptr)))
         return f"sparse of shape {rows.shape} with {parts}"
     array = np.asarray(value)
     content = repr(array.tolist()).encode() if array.dtype.hasobject or array.dtype.char in "gG" else array.tobytes()
