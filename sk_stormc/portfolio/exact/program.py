@@ -34,7 +34,6 @@ MEMORY = 2**26  # largest number of returns, half a gigabyte
 COST = 2**36  # largest number of products in a Hessian, which take some seconds
 MET = 1e-15  # rounding of a sum of weights, relative to their size
 NEGLIGIBLE = 1e-9  # change of the scaled objective, per scaled weight, for which an asset is not added
-FAINT = 1e-12  # weight of a period, relative to the largest, below which it only disturbs the method
 FAR = 1e8  # weights, relative to a typical one, that count as infinite
 
 
@@ -104,8 +103,6 @@ class Scaled:
         R, measure = np.asarray(task.returns, float), task.measure
         p = np.full(len(R), 1 / len(R)) if task.p is None else np.asarray(task.p, float)
         mean = p @ R
-        if not (measure.ordered or measure.single_outer):  # in exponents even the smallest weight may count
-            R, p = R[p >= FAINT * p.max()], p[p >= FAINT * p.max()]
         Q = R - mean
         deviation = np.sqrt(p @ Q**2)
         varying = deviation > 1e-13 * np.abs(R).max(axis=0)
@@ -249,7 +246,10 @@ def solve_portfolio(task, start, callback=None):
     w, value = np.asarray(candidates[best], float), values[best]
     if np.abs(w).max() > FAR * scaled.size and np.isinf(feasible.implied_bounds()).any():  # there is no minimum
         return Optimum(start, values[0], np.inf, n_iter, scaled.unit_of_value)
-    return Optimum(w, value, scaled.gap(solution, value), n_iter, scaled.unit_of_value)
+    gap = scaled.gap(solution, value)
+    if task.measure.nonnegative and not task.return_weight:  # neither costs nor risk are below 0
+        gap = min(gap, value)
+    return Optimum(w, value, gap, n_iter, scaled.unit_of_value)
 
 
 def _solve_from_nonzero(task, scaled, start, callback):

@@ -200,6 +200,7 @@ class CVaR(Measure):
 
     confidence: float = 0.95
     name = "cvar"
+    nonnegative = False
     shift = -1.0
     rounds = "rows"
     moments = CVaRMoments

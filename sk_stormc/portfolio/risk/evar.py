@@ -226,6 +226,7 @@ class EVaR(Measure):
 
     confidence: float = 0.95
     name = "evar"
+    nonnegative = False
     shift = -1.0
     rounds = "sample"
     single_outer = True
