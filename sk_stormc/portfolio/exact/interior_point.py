@@ -10,7 +10,7 @@ import numpy as np
 from scipy import sparse
 from scipy.linalg import cho_factor, cho_solve
 
-__all__ = ["Hinges", "Program", "Solution", "interior_point"]
+__all__ = ["Hinges", "Program", "Solution", "interior_point", "product", "transposed"]
 
 SHORTER = 0.95  # fraction of the step length to the boundary
 ITERATIONS = 100

@@ -12,7 +12,8 @@ from typing import NamedTuple
 import numpy as np
 
 from sk_stormc.core.penalties import L1, Box, Simplex
-from sk_stormc.portfolio.exact.feasible_set import AROUND, FeasibleSet, LinearlyConstrained, TradingCosts
+from sk_stormc.portfolio.exact.certificate import lower_bound, risk_bound
+from sk_stormc.portfolio.exact.feasible_set import FeasibleSet, LinearlyConstrained, TradingCosts
 from sk_stormc.portfolio.exact.interior_point import Hinges, Program, interior_point
 
 __all__ = [
@@ -166,39 +167,17 @@ class Scaled:
         """The solution that the interior-point method finds for one of the formulations of a risk."""
         return interior_point(*self.program(start, formulation), callback=callback)
 
-    def _finite_bounds(self, x, program):
-        """The bounds that the feasible set implies, and otherwise twice the largest weight around x."""
-        n, far = self.feasible.n, AROUND * max(1.0, np.abs(x).max())  # 1 is a typical weight, if all are 0
-        low, high = (bound / self.size for bound in self.feasible.implied_bounds())
-        low, high = np.r_[low, np.minimum(program.low[n:], 0.0)], np.r_[high, program.high[n:]]  # a level may be 0
-        return np.where(np.isfinite(low), low, x - far), np.where(np.isfinite(high), high, x + far)
-
     def restricted(self, some):
         """The same objective restricted to some assets. The other weights are 0."""
         feasible = self.feasible.restricted(some)
         return replace(self, Q=self.Q[:, some], expected_return=self.expected_return[some], feasible=feasible)
 
-    def risk_bound(self, solution):
-        """A linear lower bound of the program's objective: a constant, and the coefficients of each variable."""
-        x, program = solution.x, solution.program
-        f, g, _ = program.smooth(x)
-        constant, c = f - g @ x, g
-        rows = program.n_risk_rows  # constraints that belong to the risk
-        c = c + program.A[:rows].T @ solution.dual_A[:rows]
-        for hinge, slope in zip(program.hinges, solution.slope, strict=True):
-            of_hinge, linear = hinge.bound(slope, len(x))
-            constant, c = constant + of_hinge, c + linear
-        return constant, c
-
     def gap(self, solution, value):
-        """An upper bound of value - minimum, from the multipliers of a solution."""
-        program, (constant, c) = solution.program, self.risk_bound(solution)
-        dual_A = np.where(np.arange(len(solution.dual_A)) < program.n_risk_rows, 0.0, solution.dual_A)
-        c = c + program.E.T @ solution.dual_E + program.A.T @ dual_A
-        at = np.where(dual_A > 0, program.upper, np.where(dual_A < 0, program.lower, 0.0))
-        constant -= solution.dual_E @ program.e + dual_A @ at
-        low, high = self._finite_bounds(solution.x, program)
-        bound = constant + np.minimum(c * low, c * high).sum()
+        """An upper bound of value - minimum, from the multipliers of a solution. Infinity if nothing proves one."""
+        n, program = self.feasible.n, solution.program
+        low, high = (bound / self.size for bound in self.feasible.implied_bounds())
+        low, high = np.r_[low, np.minimum(program.low[n:], 0.0)], np.r_[high, program.high[n:]]  # a level may be 0
+        bound = lower_bound(solution, low, high)
         # constant term of |v - at| = 2 max(v - at, 0) - (v - at)
         of_costs = float(self.feasible.cost @ self.feasible.previous)
         return value - (bound * self.unit_of_value + of_costs + self.offset)
@@ -287,7 +266,7 @@ def _solve_from_nonzero(task, scaled, start, callback):
         v, active_bounds = expanded(solution.x), expanded(solution.active_bounds).astype(bool) | ~used
         program, _ = scaled.program(v * scaled.size, solution.program.formulation)
         solution = replace(solution, program=program, x=np.r_[v, solution.x[used.sum() :]], active_bounds=active_bounds)
-        reduced_cost = scaled.risk_bound(solution)[1] + program.E.T @ solution.dual_E
+        reduced_cost = risk_bound(solution)[1] + program.E.T @ solution.dual_E
         missing = ~used & (reduced_cost[: feasible.n] < -NEGLIGIBLE)
         if not missing.any():
             return solution
