@@ -17,6 +17,7 @@ from sk_stormc.portfolio.exact.feasible_set import FeasibleSet, LinearlyConstrai
 from sk_stormc.portfolio.exact.interior_point import Hinges, Program, interior_point
 
 __all__ = [
+    "FAR",
     "COLDEST",
     "Formulation",
     "Optimum",
@@ -239,7 +240,7 @@ def _solve_from_nonzero(task, scaled, start, callback):
     feasible, n_iter = scaled.feasible, 0
     # the others are at a bound of 0; costs or linear constraints may keep further weights at 0
     used = (start != 0) | ((feasible.low != 0) & (feasible.high != 0)) | (feasible.low == feasible.high)
-    used |= bool(feasible.needs_presolve or feasible.l1 or feasible.cost.any())
+    used |= bool(feasible.needs_presolve or feasible.l1 or feasible.cost.any() or task.measure.ordered)
 
     def expanded(v):
         all_assets = np.zeros(feasible.n)
