@@ -14,7 +14,7 @@ __all__ = ["minimise_by_cuts", "of_cuts"]
 
 MOST = 1000  # cuts; some hundred are enough for hundreds of assets
 CLOSE = 1e-9  # gap that ends the method, relative to the terms of the objective
-FREE = 10.0  # first distance of the minimiser's weights from the best ones, in units of a typical weight
+FREE = 10.0  # first distance of the minimiser's weights from the initial ones, in units of a typical weight
 WIDER = 10.0  # factor of this distance if it keeps the minimiser back
 SLOPE = 1e-9  # multiplier above which it does
 NEAR = 1e-9  # distance from a bound, in units of the variables, below which a variable is at the bound
@@ -49,7 +49,7 @@ def minimise_by_cuts(scaled, cut_at, start, callback=None):
             callback(x)
         close = CLOSE * (np.abs(program.smooth(best)[1]) @ np.abs(best))
         while True:
-            solution, kept_near = _solve(program, best[:n], distance)
+            solution, kept_near = _solve(program, start / scaled.size, distance)
             if solution is None:
                 return None
             solution.done = least - _value(program, solution.x) <= close
