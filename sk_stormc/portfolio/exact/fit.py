@@ -8,7 +8,7 @@ from scipy.optimize import brentq
 from sklearn.exceptions import ConvergenceWarning
 
 from sk_stormc.engine.results import Record, Report, SolverResult, StopReason, outcome
-from sk_stormc.portfolio.exact.feasible_set import FeasibleSet, LinearlyConstrained, linear_minimum, without_costs
+from sk_stormc.portfolio.exact.feasible_set import KEPT, FeasibleSet, LinearlyConstrained, linear_minimum, without_costs
 from sk_stormc.portfolio.exact.interior_point import interior_point
 from sk_stormc.portfolio.exact.program import Scaled, can_solve, last_feasible, on_bounds, solve_portfolio
 from sk_stormc.portfolio.exact.quadratic import solve_quadratic
@@ -222,6 +222,19 @@ class WithinRisk(Utility):
         return within + part * (beyond - within)
 
 
+def at_limits(objective, solution):
+    """The weights of a solution, exactly at limits that they attain up to rounding, and their objective."""
+    weights, penalty = np.asarray(solution.weights, float), objective.task.penalty
+    exact = FeasibleSet.of(penalty, len(weights)).at_limits(weights)
+    value = objective.value_at(exact)
+    good = value <= solution.value + ROUNDING * abs(solution.value) + NEGLIGIBLE * solution.unit
+    if isinstance(penalty, LinearlyConstrained):
+        good &= penalty.violation(exact) <= KEPT
+    if isinstance(objective, WithinRisk):
+        good &= objective.risk_at(exact) <= objective.risk_limit
+    return (exact, value) if good else (weights, solution.value)
+
+
 # fits
 
 
@@ -299,7 +312,7 @@ class ExactMethod:
         try:
             self._record()
             solution = objective.minimise(self._iterated)
-            self.best, self.value, gap = solution.weights, solution.value, solution.gap
+            self.best, self.value, gap = *at_limits(objective, solution), solution.gap
             small = max(self.tol, 1e-7) * objective.spread(self.best)
             small += ROUNDING * abs(self.value) + NEGLIGIBLE * solution.unit
             reason = StopReason.CONVERGED if abs(gap) <= small else StopReason.MAX_ITER
