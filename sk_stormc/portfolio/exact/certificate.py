@@ -55,7 +55,8 @@ def _bound(solution, low, high):
     constant, c = _reduced_costs(solution)
     at = np.where(c > 0, low, high)
     c = np.where(np.isinf(at) & (np.abs(c) <= RESIDUE), 0.0, c)
-    return float(constant + (c[c != 0] @ at[c != 0]))
+    bound = float(constant + (c[c != 0] @ at[c != 0]))
+    return bound if np.isfinite(bound) else -np.inf
 
 
 def _corrected(solution, some):
@@ -84,6 +85,8 @@ def _corrected(solution, some):
         step = np.linalg.lstsq(matrix, np.r_[-c[some], np.zeros(len(E))])[0]
         dx = np.zeros(len(x))
         dx[some] = step[:n]
+        if any(hinge.level is not None and x[hinge.level] + dx[hinge.level] <= 0 for hinge in program.hinges):
+            break
         slopes = [
             np.maximum(slope + of_z * product(hinge.rows, dx) + of_t * (dx[hinge.level] if hinge.level else 0.0), 0.0)
             for hinge, slope, (of_z, of_t, _) in zip(program.hinges, solution.slope, weights, strict=True)

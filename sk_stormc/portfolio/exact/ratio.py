@@ -145,6 +145,10 @@ class Ratio:
         """The last feasible portfolio on the segment from the interior point to the weights."""
         return last_feasible(self.task.penalty, np.asarray(weights, float), self.cone.inside)
 
+    def allows(self, weights):
+        """Whether the mean return is positive."""
+        return self._net_return(weights) > 0
+
     def spread(self, weights):
         """The scale of the gap: the ratio."""
         return abs(self.value_at(weights))
