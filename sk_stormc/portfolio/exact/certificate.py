@@ -13,7 +13,7 @@ from sk_stormc.portfolio.exact.interior_point import product, transposed
 __all__ = ["lower_bound", "risk_bound"]
 
 REMOTE = 1e3  # bounds farther away, in units of the largest weight, whose product with rounding errors would matter
-RESIDUE = 1e-12  # reduced cost of a variable without bounds that is rounding: the numbers of a program are of order one
+RESIDUE = 1e-12  # rounding of a reduced cost, for variables of order one
 CORRECTIONS = 6  # Newton's iterations for the multipliers
 
 
@@ -35,10 +35,13 @@ def lower_bound(solution, low, high):
 
     It is -inf if nothing bounds a variable and the multipliers cannot be corrected such that its reduced cost is 0.
     """
-    size = REMOTE * max(1.0, np.abs(solution.x).max())
-    remote = (high > size) | (low < -size)
-    bound = _bound(solution, low, high)
-    return max(bound, _bound(_corrected(solution, remote), low, high)) if remote.any() else bound
+    size = max(1.0, float(np.abs(solution.x).max()))
+    remote = ((high > REMOTE * size) | (low < -REMOTE * size)) & ~solution.active_bounds
+    rounding = RESIDUE * size
+    bound = _bound(solution, low, high, rounding)
+    if not remote.any():
+        return bound
+    return max(bound, _bound(_corrected(solution, remote, 0.1 * rounding), low, high, rounding))
 
 
 def _reduced_costs(solution):
@@ -50,16 +53,16 @@ def _reduced_costs(solution):
     return constant - solution.dual_E @ program.e - dual_A @ at, c
 
 
-def _bound(solution, low, high):
+def _bound(solution, low, high, rounding):
     """The minimum of the Lagrangian. Reduced costs that are rounding are 0 for variables without bounds."""
     constant, c = _reduced_costs(solution)
     at = np.where(c > 0, low, high)
-    c = np.where(np.isinf(at) & (np.abs(c) <= RESIDUE), 0.0, c)
+    c = np.where(np.isinf(at) & (np.abs(c) <= rounding), 0.0, c)
     bound = float(constant + (c[c != 0] @ at[c != 0]))
     return bound if np.isfinite(bound) else -np.inf
 
 
-def _corrected(solution, some):
+def _corrected(solution, some, enough):
     """The solution with multipliers changed until the reduced costs of some variables are 0, by Newton's method.
 
     Multipliers change by their derivatives with respect to x, or by multiples of their distances to 0 and to the cost.
@@ -68,7 +71,7 @@ def _corrected(solution, some):
     E, n = program.E[:, some], len(some)
     for _ in range(CORRECTIONS):
         _, c = _reduced_costs(solution)
-        if np.abs(c[some]).max() <= 0.1 * RESIDUE:
+        if np.abs(c[some]).max() <= enough:
             break
         K, x = program.smooth(solution.x)[2].copy(), solution.x
         weight_of_A = np.abs(solution.dual_A)

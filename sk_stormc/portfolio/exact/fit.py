@@ -169,8 +169,11 @@ class WithinRisk(Utility):
     def __init__(self, task, max_risk):
         if not task.measure.power:
             raise ValueError("max_risk needs a risk apart from the mean return, got risk_measure='entropic'")
-        self.risk, self.mean = task.with_aversion(np.inf), task.mean
-        super().__init__(task if task.measure.power == 1 else proportional(task))
+        self.risk, self.mean, self.max_risk = task.with_aversion(np.inf), task.mean, max_risk
+        # with a risk that is proportional to the weights, their scale would be undetermined if nothing restricts it
+        feasible = FeasibleSet.of(task.penalty, len(task.mean))
+        endless = feasible.budget is None and np.isinf(feasible.implied_bounds()).any()
+        super().__init__(task if task.measure.power == 1 or endless else proportional(task))
         least = solve_portfolio(self.task.with_aversion(np.inf, without_costs(task.penalty)), self.start)
         self.start = min(np.asarray(least.weights, float), at_limits(task.penalty, least.weights), key=self.risk_at)
         smallest = self.risk_at(self.start)
@@ -203,12 +206,13 @@ class WithinRisk(Utility):
         """Search for the risk aversion. ``callback`` is called with the best weights so far after each iteration."""
         within, beyond, bound, unit = self.start, None, -np.inf, 0.0
         lam, low, high = self._first(), 0.0, np.inf
+        limit = self.risk_limit**self.task.measure.power
         for _ in range(ROUNDS):
             # the weights of an iteration may exceed the limit, so ``callback`` receives the best so far
             task = self.task.with_aversion(lam, self.penalty)
             solution = solve_portfolio(task, self.start, lambda _, best=within: callback(best))
             w, unit = np.asarray(solution.weights, float), solution.unit
-            bound = max(bound, solution.value - solution.gap - lam * self.risk_limit)
+            bound = max(bound, solution.value - solution.gap - lam * limit)
             if not solution.gap <= UNBOUNDED * unit:  # both return and risk may be unbounded
                 low = lam
             elif self.risk_at(w) > self.risk_limit:
@@ -218,19 +222,20 @@ class WithinRisk(Utility):
             best = within if beyond is None else self._mixed(within, beyond)
             if self.value_at(best) - bound <= NEAR * (abs(bound) + unit) or (low and high / low < 1 + 1e-9):
                 break
-            slack = lam * (self.risk_limit - self.risk_at(within))
+            slack = lam * (limit - self.risk_at(within) ** self.task.measure.power)
             if not low and 0 < slack <= 1e-9 * abs(self.value_at(within)):
                 break  # the limit does not bind
             lam = high / GROWTH if not low else low * GROWTH if np.isinf(high) else np.sqrt(low * high)
             if beyond is not None and np.isfinite(high):  # at the chord's slope both are equally good
-                rise = self.risk_at(beyond) - self.risk_at(within)
+                rise = np.subtract(*(self.risk_at(w) ** self.task.measure.power for w in (beyond, within)))
                 lam = np.clip((self.value_at(within) - self.value_at(beyond)) / rise, low, high)
         return replace(solution, weights=best, value=self.value_at(best), gap=self.value_at(best) - bound)
 
     def _first(self):
         """The risk aversion at which the best asset alone, without constraints, would have the risk max_risk."""
         deviation = np.sqrt(1 / self.risk.inverse_variances().astype(float))
-        return max(float((np.abs(self.mean) / deviation).max()), 1e-300)
+        best = max(float((np.abs(self.mean) / deviation).max()), 1e-300)
+        return best / (2 * self.max_risk) if self.task.measure.power == 2 else best
 
     def _mixed(self, within, beyond):
         """The mixture, with a risk equal to the limit, of a portfolio within the limit and one beyond it."""

@@ -193,6 +193,7 @@ class Optimum:
     gap: float  # an upper bound of the objective minus its minimum
     n_iter: int
     unit: float = 0.0  # a typical size of the objective, relative to which rounding is negligible
+    done: bool = True  # whether the method has reached its tolerance
 
 
 def can_solve(task):
@@ -214,7 +215,7 @@ def solve_portfolio(task, start, callback=None):
     scaled = Scaled.of(task, feasible)
     solution = _solve_from_nonzero(task, scaled, start, callback)
     if solution is None:
-        return Optimum(start, task.value(start), np.inf, 0, scaled.unit_of_value)
+        return Optimum(start, task.value(start), np.inf, 0, scaled.unit_of_value, False)
     inside = solution.x[: feasible.n] * scaled.size
     at_bounds, n_more = _refined(scaled, solution)
     n_iter = solution.n_iter + n_more
@@ -225,11 +226,11 @@ def solve_portfolio(task, start, callback=None):
     best = next((k for k in range(3) if values[k] <= least + 1e-9 * scaled.unit_of_value), 0)
     w, value = np.asarray(candidates[best], float), values[best]
     if np.abs(w).max() > FAR * scaled.size and np.isinf(feasible.implied_bounds()).any():  # there is no minimum
-        return Optimum(start, values[0], np.inf, n_iter, scaled.unit_of_value)
+        return Optimum(start, values[0], np.inf, n_iter, scaled.unit_of_value, False)
     gap = scaled.gap(solution, value)
     if task.measure.nonnegative and not task.return_weight:  # neither costs nor risk are below 0
         gap = min(gap, value)
-    return Optimum(w, value, gap, n_iter, scaled.unit_of_value)
+    return Optimum(w, value, gap, n_iter, scaled.unit_of_value, solution.done)
 
 
 def _solve_from_nonzero(task, scaled, start, callback):
@@ -265,6 +266,7 @@ def _solve_from_nonzero(task, scaled, start, callback):
         if used.all():
             return solution
         v, active_bounds = expanded(solution.x), expanded(solution.active_bounds).astype(bool) | ~used
+        active_bounds = np.r_[active_bounds, solution.active_bounds[used.sum() :]]
         program, _ = scaled.program(v * scaled.size, solution.program.formulation)
         solution = replace(solution, program=program, x=np.r_[v, solution.x[used.sum() :]], active_bounds=active_bounds)
         reduced_cost = risk_bound(solution)[1] + program.E.T @ solution.dual_E
