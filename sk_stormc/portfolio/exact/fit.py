@@ -10,7 +10,8 @@ from sklearn.exceptions import ConvergenceWarning
 from sk_stormc.engine.results import Record, Report, SolverResult, StopReason, outcome
 from sk_stormc.portfolio.exact.feasible_set import KEPT, FeasibleSet, LinearlyConstrained, linear_minimum, without_costs
 from sk_stormc.portfolio.exact.interior_point import interior_point
-from sk_stormc.portfolio.exact.program import Scaled, can_solve, last_feasible, on_bounds, solve_portfolio
+from sk_stormc.portfolio.exact.linear_programs import minimise_linear
+from sk_stormc.portfolio.exact.program import Optimum, Scaled, can_solve, last_feasible, on_bounds, solve_portfolio
 from sk_stormc.portfolio.exact.quadratic import solve_quadratic
 from sk_stormc.portfolio.exact.ratio import Ratio
 from sk_stormc.portfolio.mean_risk import MeanRisk, deviation_of
@@ -204,14 +205,18 @@ class WithinRisk(Utility):
 
     def minimise(self, callback):
         """Search for the risk aversion. ``callback`` is called with the best weights so far after each iteration."""
-        within, beyond, bound, unit = self.start, None, -np.inf, 0.0
+        richest = self._richest()
+        if richest is not None and self.allows(richest):
+            callback(richest)
+            return Optimum(richest, self.value_at(richest), 0.0, 1, abs(self.value_at(richest)))
+        within, beyond, bound, unit = self.start, richest, -np.inf, 0.0
         lam, low, high = self._first(), 0.0, np.inf
         limit = self.risk_limit**self.task.measure.power
         for _ in range(ROUNDS):
             # the weights of an iteration may exceed the limit, so ``callback`` receives the best so far
             task = self.task.with_aversion(lam, self.penalty)
             solution = solve_portfolio(task, self.start, lambda _, best=within: callback(best))
-            w, unit = np.asarray(solution.weights, float), solution.unit
+            w, unit = at_limits(self.penalty, solution.weights), solution.unit
             bound = max(bound, solution.value - solution.gap - lam * limit)
             if not solution.gap <= UNBOUNDED * unit:  # both return and risk may be unbounded
                 low = lam
@@ -230,6 +235,14 @@ class WithinRisk(Utility):
                 rise = np.subtract(*(self.risk_at(w) ** self.task.measure.power for w in (beyond, within)))
                 lam = np.clip((self.value_at(within) - self.value_at(beyond)) / rise, low, high)
         return replace(solution, weights=best, value=self.value_at(best), gap=self.value_at(best) - bound)
+
+    def _richest(self):
+        """The portfolio of the largest mean return after costs, or None if weights have no bounds."""
+        feasible = FeasibleSet.of(self.penalty, len(self.mean))
+        low, high = feasible.implied_bounds()
+        if np.isinf(low).any() or np.isinf(high).any():
+            return None
+        return self.last_feasible(minimise_linear(feasible, -self.mean, low, high)[0])
 
     def _first(self):
         """The risk aversion at which the best asset alone, without constraints, would have the risk max_risk."""

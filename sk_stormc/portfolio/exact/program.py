@@ -51,6 +51,7 @@ class Formulation(NamedTuple):
     hinges: list = []
     level: float | None = None  # the initial value of a level variable, if there is one, and its lower bound
     lowest: float | None = None
+    reach: float = np.inf  # an optimal level is at most this times the largest |Q v| of portfolios, in absolute value
     rows: np.ndarray | None = None  # linear constraints rows @ x <= 0 that belong to the risk
 
 
@@ -177,8 +178,13 @@ class Scaled:
         """An upper bound of value - minimum, from the multipliers of a solution. Infinity if nothing proves one."""
         n, program = self.feasible.n, solution.program
         low, high = (bound / self.size for bound in self.feasible.implied_bounds())
-        low, high = np.r_[low, np.minimum(program.low[n:], 0.0)], np.r_[high, program.high[n:]]  # a level may be 0
-        bound = lower_bound(solution, low, high)
+        rest, most = np.minimum(program.low[n:], 0.0), program.high[n:].copy()  # a level may be 0
+        risk = program.formulation(self, solution.x[:n])
+        if risk.level is not None:
+            largest = np.maximum(np.abs(low), np.abs(high))
+            reach = risk.reach * float((np.abs(self.Q) @ largest).max()) if np.isfinite(largest).all() else np.inf
+            rest[0], most[0] = max(rest[0], -reach), min(most[0], reach)
+        bound = lower_bound(solution, np.r_[low, rest], np.r_[high, most])
         # constant term of |v - at| = 2 max(v - at, 0) - (v - at)
         of_costs = float(self.feasible.cost @ self.feasible.previous)
         return value - (bound * self.unit_of_value + of_costs + self.offset)
