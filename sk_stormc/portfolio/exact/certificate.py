@@ -13,7 +13,7 @@ from sk_stormc.portfolio.exact.interior_point import product, transposed
 __all__ = ["lower_bound", "risk_bound"]
 
 REMOTE = 1e3  # bounds farther away, in units of the largest weight, whose product with rounding errors would matter
-RESIDUE = 1e-12  # rounding of a reduced cost, for variables of order one
+RESIDUE = 1e-12  # rounding of a reduced cost, for variables and gradients of order one
 CORRECTIONS = 6  # Newton's iterations for the multipliers
 
 
@@ -37,7 +37,7 @@ def lower_bound(solution, low, high):
     """
     size = max(1.0, float(np.abs(solution.x).max()))
     remote = ((high > REMOTE * size) | (low < -REMOTE * size)) & ~solution.active_bounds
-    rounding = RESIDUE * size
+    rounding = RESIDUE * size * max(1.0, float(np.abs(solution.program.smooth(solution.x)[1]).max()))
     bound = _bound(solution, low, high, rounding)
     if not remote.any():
         return bound

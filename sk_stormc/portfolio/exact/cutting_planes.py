@@ -102,7 +102,7 @@ def _solve(program, centre, distance):
         program,
         lp.x[:n],
         slope=[np.maximum(part, 0.0) for part in parts[1:]],
-        dual_A=np.bincount(index, sign * parts[0], len(program.A)),
+        dual_A=np.bincount(index, sign * np.maximum(parts[0], 0.0), len(program.A)),
         active_rows=np.zeros(len(program.A), dtype=bool),
         active_bounds=_at_bounds(program, lp.x[:n]),
         at_kink=_at_kinks(program, lp.x[:n]),

@@ -232,9 +232,8 @@ class HingeState:
 
     def dual_residual(self, x):
         """The largest error of up + down, relative to the costs."""
-        slope = self._derivatives(x)[0]
-        error = np.abs(slope - self.dual[0] - self.dual[1]).max(initial=0.0)
-        return float(error / max(slope.max(initial=0.0), 1e-300))
+        error = np.abs(self._derivatives(x)[0] - self.dual[0] - self.dual[1]).max(initial=0.0)
+        return float(error / (self.hinge.cost + self.hinge.order * self.hinge.curved).max(initial=TINY))
 
     def residual(self, x):
         """The residual of the equations that define the slacks."""
