@@ -161,7 +161,7 @@ class CompositionalPortfolio(CompositionalEstimator):
         "confidence": check_confidence,
         "order": check_order,
         "objective": partial(check_choice, choices=("utility", "ratio")),
-        "max_risk": partial(check_number, low=0, inclusive=False, words=(None,)),
+        "max_risk": partial(check_number, low=0, words=(None,)),
         "half_life": partial(check_number, low=0, inclusive=False, words=(None,)),
     }
     weights_: FloatArray

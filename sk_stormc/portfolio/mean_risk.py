@@ -58,6 +58,8 @@ class Measure:
     name: str
     power = 1  # degree of homogeneity: the risk of k w is k**power times that of w; 0 if it is not homogeneous
     shift: float | None = 0.0  # change of the risk if the return of each period grows by 1; None if not a constant
+    nonnegative = True  # whether no portfolio has a negative risk
+    below_mean = False  # whether it is a mean of squares of the returns below their mean
     ordered = False  # whether the risk depends on the order of the periods
     rounds: str | None = None  # how rounds over blocks of rows can add it up: by "sums", a "sample" or "rows"
     single_outer = False  # whether the outer function of `problem` is a single one, and not a mean over periods

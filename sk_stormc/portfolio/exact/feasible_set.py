@@ -13,6 +13,7 @@ from sk_stormc.utils.validation import as_numbers, short
 
 __all__ = [
     "AROUND",
+    "KEPT",
     "FeasibleSet",
     "LinearlyConstrained",
     "TradingCosts",
@@ -77,6 +78,7 @@ class TradingCosts(Penalty):
 
 KEPT = 1e-9  # allowed violation of a linear constraint, relative to its size
 BISECTIONS = 50
+ROUNDED = 1e-7  # distance from a limit, relative to a typical weight, that is a rounding error
 AROUND = 2.0  # radius around w that replaces missing bounds, relative to the largest weight
 
 
@@ -224,6 +226,23 @@ class FeasibleSet:
         for (there, _, kink), at in zip(costs, solution.at_kink[n_hinges - len(costs) :], strict=True):
             held[there[at]] = kink[there[at]]
         return held
+
+    def at_limits(self, w):
+        """The weights with those that are at a bound, at 0 or at their previous value up to rounding exactly there.
+
+        The others take up the differences, so that the budget is met.
+        """
+        traded = self.cost > 0 if self.max_turnover is None else np.ones(self.n, bool)
+        values = [self.low, self.high, *(at for _, _, at in self.costs()), np.where(traded, self.previous, np.nan)]
+        near, held = ROUNDED * (self.size() or np.abs(w).max()), np.full(self.n, np.nan)
+        for value in values:
+            held = np.where(np.isnan(held) & (np.abs(w - value) <= near), value, held)
+        free = np.isnan(held)
+        result = np.where(free, w, held)
+        if self.budget is not None and (free & (self.in_budget > 0)).any():
+            spread = self.in_budget * free
+            result = result + spread * (self.budget - self.in_budget @ result) / spread.sum()
+        return result
 
     def restricted(self, there):
         """The same set in some coordinates. There must be no linear constraints and no turnover constraint."""

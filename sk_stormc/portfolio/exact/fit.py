@@ -8,12 +8,14 @@ from scipy.optimize import brentq
 from sklearn.exceptions import ConvergenceWarning
 
 from sk_stormc.engine.results import Record, Report, SolverResult, StopReason, outcome
-from sk_stormc.portfolio.exact.feasible_set import FeasibleSet, LinearlyConstrained, linear_minimum, without_costs
+from sk_stormc.portfolio.exact.feasible_set import KEPT, FeasibleSet, LinearlyConstrained, linear_minimum, without_costs
 from sk_stormc.portfolio.exact.interior_point import interior_point
-from sk_stormc.portfolio.exact.program import Scaled, can_solve, last_feasible, on_bounds, solve_portfolio
+from sk_stormc.portfolio.exact.linear_programs import minimise_linear
+from sk_stormc.portfolio.exact.program import Optimum, Scaled, can_solve, last_feasible, on_bounds, solve_portfolio
 from sk_stormc.portfolio.exact.quadratic import solve_quadratic
 from sk_stormc.portfolio.exact.ratio import Ratio
-from sk_stormc.portfolio.mean_risk import deviation_of
+from sk_stormc.portfolio.mean_risk import MeanRisk, deviation_of
+from sk_stormc.portfolio.risk.semideviation import Semideviation
 from sk_stormc.portfolio.sums import sums_of
 from sk_stormc.utils.validation import is_word
 from sk_stormc.utils.warnings import warn
@@ -99,6 +101,10 @@ class Utility:
         """Find the weights and a bound of the gap. ``callback`` is called with the weights after each iteration."""
         return solve_portfolio(self.task, self.start, callback)
 
+    def allows(self, weights):
+        """Whether weights that meet the constraints are allowed."""
+        return True
+
     def gap_at(self, weights):
         """A bound of the gap for the weights of a fit that ended early."""
         return dual_gap(self.task, weights, np.inf)
@@ -124,6 +130,16 @@ def minimise_by_moments(task, start):
     """The portfolio that is optimal for the variance, from sums of products of the returns, in one pass."""
     sums = sums_of(task.returns, task.p)
     return solve_quadratic(task.return_weight * sums.mean, task.risk_weight * sums.covariance(), task.penalty, start)
+
+
+def proportional(task):
+    """The task with the root of the variance or semivariance as risk, which is proportional to the weights."""
+    if task.measure.below_mean:
+        return MeanRisk.of(task.returns, Semideviation(2.0), task.risk_aversion, task.p, task.penalty)
+    p = np.full((len(task.returns), 1), 1 / len(task.returns)) if task.p is None else task.p[:, None]
+    root = np.linalg.qr(np.sqrt(p) * (task.returns - task.mean), mode="r")
+    rows = np.sqrt(2 * len(root)) * np.concatenate([root, -root])  # half of them are below the mean
+    return MeanRisk.of(task.mean + rows, Semideviation(2.0), task.risk_aversion, penalty=task.penalty)
 
 
 class ByMoments(Utility):
@@ -154,24 +170,34 @@ class WithinRisk(Utility):
     def __init__(self, task, max_risk):
         if not task.measure.power:
             raise ValueError("max_risk needs a risk apart from the mean return, got risk_measure='entropic'")
-        super().__init__(task)
-        power = task.measure.power
-        self.max_risk, self.risk_limit = max_risk, max_risk**power
-        self.risk_at = task.with_aversion(np.inf).value  # for variance and semivariance without a root
-        constraints = without_costs(task.penalty)
-        least = solve_portfolio(task.with_aversion(np.inf, constraints), self.start)
-        self.start = np.asarray(least.weights, float)
+        self.risk, self.mean, self.max_risk = task.with_aversion(np.inf), task.mean, max_risk
+        # with a risk that is proportional to the weights, their scale would be undetermined if nothing restricts it
+        feasible = FeasibleSet.of(task.penalty, len(task.mean))
+        endless = feasible.budget is None and np.isinf(feasible.implied_bounds()).any()
+        super().__init__(task if task.measure.power == 1 or endless else proportional(task))
+        least = solve_portfolio(self.task.with_aversion(np.inf, without_costs(task.penalty)), self.start)
+        self.start = min(np.asarray(least.weights, float), at_limits(task.penalty, least.weights), key=self.risk_at)
         smallest = self.risk_at(self.start)
-        if smallest > self.risk_limit:
+        if smallest > max_risk + NEGLIGIBLE * least.unit:
             raise ValueError(
-                f"max_risk must be at least {max(smallest, 0.0) ** (1 / power):.6g}, the least risk of a portfolio "
-                f"that meets the constraints, got {max_risk!r}"
+                f"max_risk must be at least {smallest:.6g}, the least risk of a portfolio that meets the constraints, "
+                f"got {max_risk!r}"
             )
+        self.risk_limit = max(max_risk, smallest, ROUNDING * least.unit)  # a risk of 0 is one up to rounding
+
+    def risk_at(self, weights):
+        """The risk, in the unit of the returns."""
+        risk = self.risk.value(weights)
+        return risk if self.risk.measure.power == 1 else max(risk, 0.0) ** 0.5
+
+    def allows(self, weights):
+        """Whether the risk is within the limit."""
+        return self.risk_at(weights) <= self.risk_limit
 
     def value_at(self, weights):
         """Minus the mean return after costs."""
         costs = 0.0 if self.penalty is None else self.penalty.value(weights)
-        return costs - float(self.task.mean @ weights)
+        return costs - float(self.mean @ weights)
 
     def gap_at(self, weights):
         """Infinity: there is no bound for the weights of a fit that ended early."""
@@ -179,14 +205,19 @@ class WithinRisk(Utility):
 
     def minimise(self, callback):
         """Search for the risk aversion. ``callback`` is called with the best weights so far after each iteration."""
-        within, beyond, bound, unit = self.start, None, -np.inf, 0.0
+        richest = self._richest()
+        if richest is not None and self.allows(richest):
+            callback(richest)
+            return Optimum(richest, self.value_at(richest), 0.0, 1, abs(self.value_at(richest)))
+        within, beyond, bound, unit = self.start, richest, -np.inf, 0.0
         lam, low, high = self._first(), 0.0, np.inf
+        limit = self.risk_limit**self.task.measure.power
         for _ in range(ROUNDS):
             # the weights of an iteration may exceed the limit, so ``callback`` receives the best so far
             task = self.task.with_aversion(lam, self.penalty)
             solution = solve_portfolio(task, self.start, lambda _, best=within: callback(best))
-            w, unit = np.asarray(solution.weights, float), solution.unit
-            bound = max(bound, solution.value - solution.gap - lam * self.risk_limit)
+            w, unit = at_limits(self.penalty, solution.weights), solution.unit
+            bound = max(bound, solution.value - solution.gap - lam * limit)
             if not solution.gap <= UNBOUNDED * unit:  # both return and risk may be unbounded
                 low = lam
             elif self.risk_at(w) > self.risk_limit:
@@ -196,18 +227,27 @@ class WithinRisk(Utility):
             best = within if beyond is None else self._mixed(within, beyond)
             if self.value_at(best) - bound <= NEAR * (abs(bound) + unit) or (low and high / low < 1 + 1e-9):
                 break
-            if not low and lam * self.risk_limit <= 1e-9 * abs(self.value_at(within)):
+            slack = lam * (limit - self.risk_at(within) ** self.task.measure.power)
+            if not low and 0 < slack <= 1e-9 * abs(self.value_at(within)):
                 break  # the limit does not bind
             lam = high / GROWTH if not low else low * GROWTH if np.isinf(high) else np.sqrt(low * high)
             if beyond is not None and np.isfinite(high):  # at the chord's slope both are equally good
-                rise = self.risk_at(beyond) - self.risk_at(within)
+                rise = np.subtract(*(self.risk_at(w) ** self.task.measure.power for w in (beyond, within)))
                 lam = np.clip((self.value_at(within) - self.value_at(beyond)) / rise, low, high)
         return replace(solution, weights=best, value=self.value_at(best), gap=self.value_at(best) - bound)
 
+    def _richest(self):
+        """The portfolio of the largest mean return after costs, or None if weights have no bounds."""
+        feasible = FeasibleSet.of(self.penalty, len(self.mean))
+        low, high = feasible.implied_bounds()
+        if np.isinf(low).any() or np.isinf(high).any():
+            return None
+        return self.last_feasible(minimise_linear(feasible, -self.mean, low, high)[0])
+
     def _first(self):
         """The risk aversion at which the best asset alone, without constraints, would have the risk max_risk."""
-        deviation = np.sqrt(1 / self.task.inverse_variances().astype(float))
-        best = max(float((np.abs(self.task.mean) / deviation).max()), 1e-300)
+        deviation = np.sqrt(1 / self.risk.inverse_variances().astype(float))
+        best = max(float((np.abs(self.mean) / deviation).max()), 1e-300)
         return best / (2 * self.max_risk) if self.task.measure.power == 2 else best
 
     def _mixed(self, within, beyond):
@@ -220,6 +260,13 @@ class WithinRisk(Utility):
         while over(part) > 0:
             part *= 1 - 1e-9
         return within + part * (beyond - within)
+
+
+def at_limits(penalty, weights):
+    """The weights exactly at limits that they attain up to rounding, if the linear constraints allow it."""
+    weights = np.asarray(weights, float)
+    exact = FeasibleSet.of(penalty, len(weights)).at_limits(weights)
+    return weights if isinstance(penalty, LinearlyConstrained) and penalty.violation(exact) > KEPT else exact
 
 
 # fits
@@ -300,6 +347,10 @@ class ExactMethod:
             self._record()
             solution = objective.minimise(self._iterated)
             self.best, self.value, gap = solution.weights, solution.value, solution.gap
+            exact = at_limits(task.penalty, self.best)
+            value = objective.value_at(exact) if objective.allows(exact) else np.inf
+            if value <= self.value + ROUNDING * abs(self.value) + NEGLIGIBLE * solution.unit:
+                self.best, self.value = exact, value
             small = max(self.tol, 1e-7) * objective.spread(self.best)
             small += ROUNDING * abs(self.value) + NEGLIGIBLE * solution.unit
             reason = StopReason.CONVERGED if abs(gap) <= small else StopReason.MAX_ITER

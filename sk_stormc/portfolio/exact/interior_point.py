@@ -10,7 +10,7 @@ import numpy as np
 from scipy import sparse
 from scipy.linalg import cho_factor, cho_solve
 
-__all__ = ["Hinges", "Program", "Solution", "interior_point"]
+__all__ = ["Hinges", "Program", "Solution", "interior_point", "product", "transposed"]
 
 SHORTER = 0.95  # fraction of the step length to the boundary
 ITERATIONS = 100
@@ -18,6 +18,7 @@ EXACT = 1e-9  # tolerance of complementarity and residuals, relative to the size
 STUCK = 1e-10  # step length below which the iterations stop
 PATIENCE = 15  # iterations without a smaller error after which the method stops, because only rounding errors are left
 SMALL, SOON = 1e-8, 4  # once the error is below SMALL, SOON replaces PATIENCE
+TINY = 1e-300  # keeps multipliers of hinges without cost positive
 LARGE, SPARSE = 2**16, 0.1  # size above which a matrix with a smaller fraction of nonzeros is stored as a sparse matrix
 
 
@@ -125,6 +126,7 @@ class Side:
         room = bound - sign * product(rows, x)
         slack = np.maximum(room, np.maximum(1e-2 * np.abs(bound), 1e-2))
         self.primal, self.dual = [slack], [slope / np.maximum(slack, 1.0)]  # distant bounds must not matter at first
+        self.share = np.ones(slack.size)  # of the sum of products on the central path
 
     def transposed(self, v, n):
         """The gradient of v @ (sign * rows @ x)."""
@@ -192,6 +194,9 @@ class HingeState:
     """Hinges as inequalities z >= a and z >= 0 with costs on z, which is eliminated from the Newton step.
 
     The slacks are s = z - a and z. Their multipliers are ``up`` and ``down``. The methods are those of `Side`.
+
+    The central path is weighted: the products of slacks and multipliers are proportional to the costs, because with
+    equal products the slacks of hinges with a small cost, such as old periods, would be huge.
     """
 
     def __init__(self, hinge, x):
@@ -199,8 +204,10 @@ class HingeState:
         room = max(float(np.abs(a).mean()), 0.1)
         self.hinge, z = hinge, np.maximum(a, 0) + room
         self.primal = [z - a, z]
-        half = 0.5 * self._derivatives(x)[0] + 1e-300
+        half = 0.5 * self._derivatives(x)[0] + TINY
         self.dual = [half, half]
+        cost = hinge.cost + hinge.curved
+        self.share = cost / (cost.mean() or 1.0) + TINY
 
     def _derivatives(self, x):
         return self.hinge.derivatives(self.primal[1], 1.0 if self.hinge.level is None else x[self.hinge.level])
@@ -225,9 +232,8 @@ class HingeState:
 
     def dual_residual(self, x):
         """The largest error of up + down, relative to the costs."""
-        slope = self._derivatives(x)[0]
-        error = np.abs(slope - self.dual[0] - self.dual[1]).max(initial=0.0)
-        return float(error / max(slope.max(initial=0.0), 1e-300))
+        error = np.abs(self._derivatives(x)[0] - self.dual[0] - self.dual[1]).max(initial=0.0)
+        return float(error / (self.hinge.cost + self.hinge.order * self.hinge.curved).max(initial=TINY))
 
     def residual(self, x):
         """The residual of the equations that define the slacks."""
@@ -255,8 +261,8 @@ class HingeState:
         """The terms of the right-hand side of the Newton system, and the quantities that `step` needs."""
         (s, z), (up, down) = self.primal, self.dual
         d1, d12, _, of_zt, _ = self._weights(x)
-        comp_s = s * up - target + cross[0]
-        comp_z = z * down - target + cross[1]
+        comp_s = s * up - target * self.share + cross[0]
+        comp_z = z * down - target * self.share + cross[1]
         miss = self.residual(x)  # s = z - a must hold after the step: ds = dz - da + miss
         of_z = self._derivatives(x)[0] - up - down
         # up: s dup + up ds = -comp_s ; down: z ddown + down dz = -comp_z ; of_zz dz + of_zt dt - dup - ddown = -of_z
@@ -311,7 +317,7 @@ def interior_point(program, x, most=ITERATIONS, callback=None):
     nu = np.zeros(len(E))
     hinges = [HingeState(h, x) for h in program.hinges]
     parts, levels = [*sides, *hinges], any(h.hinge.level is not None for h in hinges)
-    total = sum(slack.size for part in parts for slack in part.primal)
+    total = sum(len(part.primal) * float(part.share.sum()) for part in parts)
     best, done, k, smallest, least = None, False, 0, np.inf, 1e-8  # least: lower bound of the centring parameter sigma
     for k in range(1, most + 1):
         of_x = g + E.T @ nu

@@ -20,7 +20,7 @@ def one_sided(A, lower, upper):
     return sparse.vstack([rows[up], -rows[down]], format="csr"), np.r_[upper[up], -lower[down]], index, sign
 
 
-def linear_program(cost, blocks, rhs, E, e, low, high):
+def linear_program(cost, blocks, rhs, E, e, low, high, options=None):
     """Minimise cost @ x subject to blocks @ x <= rhs, E x = e and bounds, with HiGHS.
 
     The last variables, beyond those that E and the bounds are about, are not negative.
@@ -34,10 +34,11 @@ def linear_program(cost, blocks, rhs, E, e, low, high):
         e if len(E) else None,
         bounds=np.c_[np.pad(low, (0, m - len(low))), np.pad(high, (0, m - len(high)), constant_values=np.inf)],
         method="highs",
+        options=options,
     )
     if program.x is not None:
-        program.ineqlin.marginals *= unit
-        program.eqlin.marginals *= unit
+        for side in (program.ineqlin, program.eqlin, program.lower, program.upper):
+            side.marginals *= unit
     return program
 
 

@@ -12,10 +12,12 @@ from typing import NamedTuple
 import numpy as np
 
 from sk_stormc.core.penalties import L1, Box, Simplex
-from sk_stormc.portfolio.exact.feasible_set import AROUND, FeasibleSet, LinearlyConstrained, TradingCosts
+from sk_stormc.portfolio.exact.certificate import lower_bound, risk_bound
+from sk_stormc.portfolio.exact.feasible_set import FeasibleSet, LinearlyConstrained, TradingCosts
 from sk_stormc.portfolio.exact.interior_point import Hinges, Program, interior_point
 
 __all__ = [
+    "FAR",
     "COLDEST",
     "Formulation",
     "Optimum",
@@ -34,7 +36,6 @@ MEMORY = 2**26  # largest number of returns, half a gigabyte
 COST = 2**36  # largest number of products in a Hessian, which take some seconds
 MET = 1e-15  # rounding of a sum of weights, relative to their size
 NEGLIGIBLE = 1e-9  # change of the scaled objective, per scaled weight, for which an asset is not added
-FAINT = 1e-12  # weight of a period, relative to the largest, below which it only disturbs the method
 FAR = 1e8  # weights, relative to a typical one, that count as infinite
 
 
@@ -50,6 +51,7 @@ class Formulation(NamedTuple):
     hinges: list = []
     level: float | None = None  # the initial value of a level variable, if there is one, and its lower bound
     lowest: float | None = None
+    reach: float = np.inf  # an optimal level is at most this times the largest |Q v| of portfolios, in absolute value
     rows: np.ndarray | None = None  # linear constraints rows @ x <= 0 that belong to the risk
 
 
@@ -104,8 +106,6 @@ class Scaled:
         R, measure = np.asarray(task.returns, float), task.measure
         p = np.full(len(R), 1 / len(R)) if task.p is None else np.asarray(task.p, float)
         mean = p @ R
-        if not (measure.ordered or measure.single_outer):  # in exponents even the smallest weight may count
-            R, p = R[p >= FAINT * p.max()], p[p >= FAINT * p.max()]
         Q = R - mean
         deviation = np.sqrt(p @ Q**2)
         varying = deviation > 1e-13 * np.abs(R).max(axis=0)
@@ -169,39 +169,22 @@ class Scaled:
         """The solution that the interior-point method finds for one of the formulations of a risk."""
         return interior_point(*self.program(start, formulation), callback=callback)
 
-    def _finite_bounds(self, x, program):
-        """The bounds that the feasible set implies, and otherwise twice the largest weight around x."""
-        n, far = self.feasible.n, AROUND * max(1.0, np.abs(x).max())  # 1 is a typical weight, if all are 0
-        low, high = (bound / self.size for bound in self.feasible.implied_bounds())
-        low, high = np.r_[low, np.minimum(program.low[n:], 0.0)], np.r_[high, program.high[n:]]  # a level may be 0
-        return np.where(np.isfinite(low), low, x - far), np.where(np.isfinite(high), high, x + far)
-
     def restricted(self, some):
         """The same objective restricted to some assets. The other weights are 0."""
         feasible = self.feasible.restricted(some)
         return replace(self, Q=self.Q[:, some], expected_return=self.expected_return[some], feasible=feasible)
 
-    def risk_bound(self, solution):
-        """A linear lower bound of the program's objective: a constant, and the coefficients of each variable."""
-        x, program = solution.x, solution.program
-        f, g, _ = program.smooth(x)
-        constant, c = f - g @ x, g
-        rows = program.n_risk_rows  # constraints that belong to the risk
-        c = c + program.A[:rows].T @ solution.dual_A[:rows]
-        for hinge, slope in zip(program.hinges, solution.slope, strict=True):
-            of_hinge, linear = hinge.bound(slope, len(x))
-            constant, c = constant + of_hinge, c + linear
-        return constant, c
-
     def gap(self, solution, value):
-        """An upper bound of value - minimum, from the multipliers of a solution."""
-        program, (constant, c) = solution.program, self.risk_bound(solution)
-        dual_A = np.where(np.arange(len(solution.dual_A)) < program.n_risk_rows, 0.0, solution.dual_A)
-        c = c + program.E.T @ solution.dual_E + program.A.T @ dual_A
-        at = np.where(dual_A > 0, program.upper, np.where(dual_A < 0, program.lower, 0.0))
-        constant -= solution.dual_E @ program.e + dual_A @ at
-        low, high = self._finite_bounds(solution.x, program)
-        bound = constant + np.minimum(c * low, c * high).sum()
+        """An upper bound of value - minimum, from the multipliers of a solution. Infinity if nothing proves one."""
+        n, program = self.feasible.n, solution.program
+        low, high = (bound / self.size for bound in self.feasible.implied_bounds())
+        rest, most = np.minimum(program.low[n:], 0.0), program.high[n:].copy()  # a level may be 0
+        risk = program.formulation(self, solution.x[:n])
+        if risk.level is not None:
+            largest = np.maximum(np.abs(low), np.abs(high))
+            reach = risk.reach * float((np.abs(self.Q) @ largest).max()) if np.isfinite(largest).all() else np.inf
+            rest[0], most[0] = max(rest[0], -reach), min(most[0], reach)
+        bound = lower_bound(solution, np.r_[low, rest], np.r_[high, most])
         # constant term of |v - at| = 2 max(v - at, 0) - (v - at)
         of_costs = float(self.feasible.cost @ self.feasible.previous)
         return value - (bound * self.unit_of_value + of_costs + self.offset)
@@ -216,6 +199,7 @@ class Optimum:
     gap: float  # an upper bound of the objective minus its minimum
     n_iter: int
     unit: float = 0.0  # a typical size of the objective, relative to which rounding is negligible
+    done: bool = True  # whether the method has reached its tolerance
 
 
 def can_solve(task):
@@ -237,7 +221,7 @@ def solve_portfolio(task, start, callback=None):
     scaled = Scaled.of(task, feasible)
     solution = _solve_from_nonzero(task, scaled, start, callback)
     if solution is None:
-        return Optimum(start, task.value(start), np.inf, 0, scaled.unit_of_value)
+        return Optimum(start, task.value(start), np.inf, 0, scaled.unit_of_value, False)
     inside = solution.x[: feasible.n] * scaled.size
     at_bounds, n_more = _refined(scaled, solution)
     n_iter = solution.n_iter + n_more
@@ -248,8 +232,11 @@ def solve_portfolio(task, start, callback=None):
     best = next((k for k in range(3) if values[k] <= least + 1e-9 * scaled.unit_of_value), 0)
     w, value = np.asarray(candidates[best], float), values[best]
     if np.abs(w).max() > FAR * scaled.size and np.isinf(feasible.implied_bounds()).any():  # there is no minimum
-        return Optimum(start, values[0], np.inf, n_iter, scaled.unit_of_value)
-    return Optimum(w, value, scaled.gap(solution, value), n_iter, scaled.unit_of_value)
+        return Optimum(start, values[0], np.inf, n_iter, scaled.unit_of_value, False)
+    gap = scaled.gap(solution, value)
+    if task.measure.nonnegative and not task.return_weight:  # neither costs nor risk are below 0
+        gap = min(gap, value)
+    return Optimum(w, value, gap, n_iter, scaled.unit_of_value, solution.done)
 
 
 def _solve_from_nonzero(task, scaled, start, callback):
@@ -260,7 +247,7 @@ def _solve_from_nonzero(task, scaled, start, callback):
     feasible, n_iter = scaled.feasible, 0
     # the others are at a bound of 0; costs or linear constraints may keep further weights at 0
     used = (start != 0) | ((feasible.low != 0) & (feasible.high != 0)) | (feasible.low == feasible.high)
-    used |= bool(feasible.needs_presolve or feasible.l1 or feasible.cost.any())
+    used |= bool(feasible.needs_presolve or feasible.l1 or feasible.cost.any() or task.measure.ordered)
 
     def expanded(v):
         all_assets = np.zeros(feasible.n)
@@ -285,9 +272,10 @@ def _solve_from_nonzero(task, scaled, start, callback):
         if used.all():
             return solution
         v, active_bounds = expanded(solution.x), expanded(solution.active_bounds).astype(bool) | ~used
+        active_bounds = np.r_[active_bounds, solution.active_bounds[used.sum() :]]
         program, _ = scaled.program(v * scaled.size, solution.program.formulation)
         solution = replace(solution, program=program, x=np.r_[v, solution.x[used.sum() :]], active_bounds=active_bounds)
-        reduced_cost = scaled.risk_bound(solution)[1] + program.E.T @ solution.dual_E
+        reduced_cost = risk_bound(solution)[1] + program.E.T @ solution.dual_E
         missing = ~used & (reduced_cost[: feasible.n] < -NEGLIGIBLE)
         if not missing.any():
             return solution

@@ -10,6 +10,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from sk_stormc.portfolio.exact.certificate import risk_bound
 from sk_stormc.portfolio.exact.feasible_set import AROUND, FeasibleSet, bounds_around
 from sk_stormc.portfolio.exact.linear_programs import minimise_linear, presolve
 from sk_stormc.portfolio.exact.program import Optimum, Scaled, last_feasible
@@ -144,6 +145,10 @@ class Ratio:
         """The last feasible portfolio on the segment from the interior point to the weights."""
         return last_feasible(self.task.penalty, np.asarray(weights, float), self.cone.inside)
 
+    def allows(self, weights):
+        """Whether the mean return is positive."""
+        return self._net_return(weights) > 0
+
     def spread(self, weights):
         """The scale of the gap: the ratio."""
         return abs(self.value_at(weights))
@@ -203,7 +208,7 @@ class Ratio:
         if self.solution is None:
             return w, np.inf, False
         scaled, mean, ratio = self.scaled, self.task.mean, -self.value_at(w)
-        constant, c = scaled.risk_bound(self.solution)
+        constant, c = risk_bound(self.solution)
         c, x, n = c * scaled.unit_of_value / scaled.size, self.solution.x, len(w)
         n_levels = len(x) - self.cone.n_variables
         # multipliers are exact only up to the tolerance, by which a level may be better at other weights

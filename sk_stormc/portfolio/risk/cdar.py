@@ -1,24 +1,20 @@
 """The conditional drawdown at risk (CDaR), the mean of the deepest fraction 1 - confidence of the drawdowns."""
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
-from scipy import sparse
 
 from sk_stormc.core.penalties import check_penalty
 from sk_stormc.portfolio.compositional import PortfolioProblem
-from sk_stormc.portfolio.exact.interior_point import Solution
-from sk_stormc.portfolio.exact.linear_programs import linear_program, one_sided
-from sk_stormc.portfolio.exact.program import Formulation
+from sk_stormc.portfolio.exact.cutting_planes import minimise_by_cuts, of_cuts
 from sk_stormc.portfolio.mean_risk import Measure
 from sk_stormc.portfolio.risk.cvar import worst
 from sk_stormc.utils.types import ArrayLike
 from sk_stormc.utils.validation import check_choice
 
 __all__ = ["CDaR"]
-
-NEAR = 1e-9  # distance from a bound, in units of the variables, below which a variable is at the bound
 
 
 class DrawdownPortfolioProblem(PortfolioProblem):
@@ -130,81 +126,13 @@ class CDaR(Measure):
         return float(taken @ losses[order]) / float(taken.sum()), q
 
     def formulation(self, scaled, v):
-        """The drawdowns of the path of returns."""
-        path = Drawdowns(scaled.Q, scaled.p, scaled.risk_weight, 1 - self.confidence)
-        return Formulation(-scaled.expected_return, hinges=[path])
+        """The mean of the drawdowns that are the deepest ones at v: for other weights a lower bound of CDaR."""
+        return of_cuts(scaled, v, [self._cut(scaled, v)])
 
     def solve(self, scaled, start, value_at, callback=None):
-        """Solve the linear program."""
-        solution = solve_linear_program(scaled.program(start, self.formulation)[0])
-        if callback is not None and solution is not None:
-            callback(solution.x)
-        return solution
+        """Minimise by cutting planes."""
+        return minimise_by_cuts(scaled, partial(self._cut, scaled), start, callback)
 
-
-@dataclass
-class Drawdowns:
-    """A term of a `Program`: risk_weight times the mean of the deepest ``tail`` of the drawdowns of the path Q v.
-
-    The term is the maximum of slope @ (-Q v) over the dual feasible slopes, which `allowed` leaves unchanged.
-    """
-
-    Q: np.ndarray
-    p: np.ndarray  # weights of the periods, of sum 1
-    risk_weight: float
-    tail: float
-
-    def allowed(self, slope):
-        """The slope, scaled down if it is dual infeasible because of rounding, so that it gives a lower bound of the
-        term.
-
-        With multipliers m_t >= 0 of D_t >= D_{t-1} - y_t, the dual weight of D_t is m_t - m_{t+1}. It is at most
-        risk_weight p_t / tail, and the sum of the dual weights is at most risk_weight.
-        """
-        slope = np.maximum(slope, 0.0)
-        of_drawdown = np.maximum(slope - np.append(slope[1:], 0.0), 0.0)
-        most = np.maximum(self.risk_weight * self.p / self.tail, 1e-300)
-        return slope / max(1.0, of_drawdown.sum() / self.risk_weight, float((of_drawdown / most).max()))
-
-    def bound(self, slope, n):
-        """A linear lower bound of the term: its constant, and its coefficients of shape (n,)."""
-        return 0.0, np.pad(-(self.allowed(slope) @ self.Q), (0, n - self.Q.shape[1]))
-
-
-def solve_linear_program(program):
-    """Minimise a `Program` whose smooth part is linear and whose hinges have no quadratic cost, with HiGHS.
-
-    The variables are x, the drawdowns, their level s, the excesses over s, and one variable for each hinge.
-    """
-    path, *kinks = program.hinges
-    n, (T, d) = len(program.low), path.Q.shape
-    step = sparse.eye_array(T) - sparse.diags_array([np.ones(T - 1)], offsets=[-1], shape=(T, T))  # D_t - D_{t-1}
-    of_A, rhs_of_A, index, sign = one_sided(program.A, program.lower, program.upper)
-    one, kinked = sparse.eye_array(T), np.concatenate([np.zeros(0, int), *(kink.rows for kink in kinks)])
-    blocks = [
-        [sparse.csr_array(np.pad(-path.Q, ((0, 0), (0, n - d)))), -step, None, None, None],
-        [None, one, sparse.csr_array(-np.ones((T, 1))), -one, None],
-        [of_A, None, None, None, None],
-        [sparse.eye_array(n, format="csr")[kinked], None, None, None, -sparse.eye_array(len(kinked))],
-    ]
-    rhs = [np.zeros(T), np.zeros(T), rhs_of_A, *(-kink.shift for kink in kinks)]
-    _, slope, _ = program.smooth(np.zeros(n))
-    of_excess = path.risk_weight * path.p / path.tail
-    cost = np.concatenate([slope, np.zeros(T), [path.risk_weight], of_excess, *(kink.cost for kink in kinks)])
-    lp = linear_program(cost, blocks, rhs, program.E, program.e, program.low, program.high)
-    if lp.x is None:
-        return None
-    x, parts = lp.x[:n], np.split(-lp.ineqlin.marginals, np.cumsum([len(of) for of in rhs])[:-1])
-    return Solution(
-        program,
-        x,
-        slope=[parts[0], *(np.maximum(part, 0.0) for part in parts[3:])],
-        dual_A=np.bincount(index, sign * parts[2], len(program.A)),
-        active_rows=np.zeros(len(program.A), dtype=bool),
-        active_bounds=(np.abs(x - program.low) <= NEAR) | (np.abs(x - program.high) <= NEAR),
-        at_kink=[np.zeros(T, bool), *(np.abs(kink.at(x)) <= NEAR for kink in kinks)],
-        dual_E=-lp.eqlin.marginals if len(program.E) else np.zeros(0),
-        n_iter=int(lp.nit),
-        done=True,
-        at_vertex=True,
-    )
+    def _cut(self, scaled, v):
+        """The linear function of the weights that equals CDaR at v, and is not above it elsewhere."""
+        return self.subgradient(scaled.Q @ v, scaled.p) @ scaled.Q

@@ -200,6 +200,7 @@ class CVaR(Measure):
 
     confidence: float = 0.95
     name = "cvar"
+    nonnegative = False
     shift = -1.0
     rounds = "rows"
     moments = CVaRMoments
@@ -229,4 +230,4 @@ class CVaR(Measure):
         level = float(np.quantile(-(scaled.Q @ v), self.confidence))
         hinges = [Hinges(rows, np.zeros(n), scaled.risk_weight * scaled.p / tail, np.zeros(n))]
         linear = np.append(-scaled.expected_return, scaled.risk_weight)
-        return Formulation(linear, hinges=hinges, level=level, lowest=-np.inf)
+        return Formulation(linear, hinges=hinges, level=level, lowest=-np.inf, reach=1.0)

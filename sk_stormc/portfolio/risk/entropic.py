@@ -144,6 +144,7 @@ class Entropic(Measure):
 
     risk_aversion: float = 1.0
     name = "entropic"
+    nonnegative = False
     power = 0
     rounds = "sample"
     single_outer = True

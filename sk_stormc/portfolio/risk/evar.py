@@ -226,6 +226,7 @@ class EVaR(Measure):
 
     confidence: float = 0.95
     name = "evar"
+    nonnegative = False
     shift = -1.0
     rounds = "sample"
     single_outer = True
@@ -288,7 +289,7 @@ class EVaR(Measure):
             return float(value), g, risk_weight / t * H
 
         deviation = float(np.sqrt(p @ (Q @ v) ** 2)) or 1.0
-        return Formulation(curved=curved, level=deviation, lowest=COLDEST)
+        return Formulation(curved=curved, level=deviation, lowest=COLDEST, reach=2 / self.allowed)
 
     def largest_loss(self, scaled, v):
         """EVaR at temperature 0: the largest loss, which is the level."""
@@ -296,7 +297,7 @@ class EVaR(Measure):
         rows = np.column_stack([-scaled.Q, -np.ones(len(losses))])
         level = float(losses.max() + 0.1 * np.ptp(losses))
         linear = np.append(-scaled.expected_return, scaled.risk_weight)
-        return Formulation(linear, level=level, lowest=-np.inf, rows=rows)
+        return Formulation(linear, level=level, lowest=-np.inf, reach=1.0, rows=rows)
 
     def solve(self, scaled, start, value_at, callback=None):
         """Minimise the largest loss first, if its minimiser can be that of EVaR. Its multipliers show whether it is."""
