@@ -18,13 +18,20 @@ from sk_stormc.portfolio.exact.fit import conclude_exact, exact_method, run_exac
 from sk_stormc.portfolio.exact.program import can_solve
 from sk_stormc.portfolio.exact.ratio import ratio_at
 from sk_stormc.portfolio.iterative import conclude_iterative, run_iterative
-from sk_stormc.portfolio.labels import check_row_labels, series_of
+from sk_stormc.portfolio.labels import assets_of, check_row_labels, series_of
 from sk_stormc.portfolio.mean_risk import MeanRisk, check_confidence, check_order
 from sk_stormc.portfolio.metrics import has_failed
-from sk_stormc.portfolio.returns import check_ascending, check_returns, faded, warn_of_prices, with_benchmark
+from sk_stormc.portfolio.returns import (
+    check_ascending,
+    check_returns,
+    faded,
+    warn_of_prices,
+    with_benchmark,
+    with_expected_returns,
+)
 from sk_stormc.portfolio.risk import MEASURES
 from sk_stormc.portfolio.streaming import streams_returns, update_weights
-from sk_stormc.utils.frames import columns_of, rows_of
+from sk_stormc.utils.frames import rows_of
 from sk_stormc.utils.types import ArrayLike, FloatArray, RandomState, RiskMeasure, SolverName
 from sk_stormc.utils.validation import check_bool, check_choice, check_number
 
@@ -162,6 +169,9 @@ class CompositionalPortfolio(CompositionalEstimator):
         "order": check_order,
         "objective": partial(check_choice, choices=("utility", "ratio")),
         "max_risk": partial(check_number, low=0, inclusive=False, words=(None,)),
+        "min_return": partial(check_number, words=(None,)),
+        "max_gross": partial(check_number, low=0, words=(None,)),
+        "l2": partial(check_number, low=0),
         "half_life": partial(check_number, low=0, inclusive=False, words=(None,)),
     }
     weights_: FloatArray
@@ -177,9 +187,13 @@ class CompositionalPortfolio(CompositionalEstimator):
         order: float = 2.0,
         objective: Literal["utility", "ratio"] = "utility",
         max_risk: float | None = None,
+        min_return: float | None = None,
+        expected_returns: Any = None,
         constraint: Any = None,
         budget: float | None = None,
+        max_gross: float | None = None,
         l1: float = 0.0,
+        l2: float = 0.0,
         previous_weights: ArrayLike | None = None,
         transaction_cost: float | ArrayLike = 0.0,
         max_turnover: float | None = None,
@@ -200,9 +214,13 @@ class CompositionalPortfolio(CompositionalEstimator):
         self.order = order
         self.objective = objective
         self.max_risk = max_risk
+        self.min_return = min_return
+        self.expected_returns = expected_returns
         self.constraint = constraint
         self.budget = budget
+        self.max_gross = max_gross
         self.l1 = l1
+        self.l2 = l2
         self.previous_weights = previous_weights
         self.transaction_cost = transaction_cost
         self.max_turnover = max_turnover
@@ -259,16 +277,19 @@ class CompositionalPortfolio(CompositionalEstimator):
         returns = check_returns(X, ensure_min_samples=2)
         validate_data(copy.copy(self), X, skip_check_array=True)  # raises for invalid column names before the run
         n_assets, dtype = returns.shape[1], returns.dtype
-        penalty = penalty_of(self, n_assets, columns_of(X))
+        penalty = penalty_of(self, n_assets, assets_of(X))
         measure = MEASURES[self.risk_measure]
         check_ascending(X, counts=self.half_life is not None or measure.ordered)
         check_row_labels("sample_weight", sample_weight, X)
         warn_of_prices(returns)
-        returns = with_benchmark(returns, self.benchmark, columns_of(X), rows_of(X))
+        weights = faded(sample_weight, len(returns), self.half_life)
+        returns = with_expected_returns(returns, self, X, weights)
         if isinstance(returns, np.ndarray) and measure.power == 1:
             returns = returns.astype(float, copy=False)  # float32 is too coarse for the duality gap
-        weights = faded(sample_weight, len(returns), self.half_life)
-        problem = task = self._task(returns, weights, penalty)
+        task = self._task(returns, weights, penalty)
+        if self.min_return is not None and isinstance(returns, np.ndarray):
+            task.penalty = penalty = penalty.with_min_return(task.mean)
+        problem = task
         method, run, conclude = exact_method(self, solver, task), run_exact, conclude_exact
         if method is None:
             method, run, conclude = self._stepping_solver(), run_iterative, conclude_iterative
@@ -281,7 +302,7 @@ class CompositionalPortfolio(CompositionalEstimator):
         fit = Fit.of_data(self, method, X, y, before, sample_weight=sample_weight)
         result, weights, self.dual_gap_ = run(self, method, problem, fit)
         validate_data(self, X, skip_check_array=True)  # stores the names and the number of the assets
-        self.weights_, self._labels = weights[:n_assets].astype(dtype, copy=False), columns_of(X)
+        self.weights_, self._labels = weights[:n_assets].astype(dtype, copy=False), assets_of(X)
         self._keep(getattr(method, "name", method), result, fit)
         fit.end()
         conclude(self, method, problem, result)
@@ -393,7 +414,7 @@ class CompositionalPortfolio(CompositionalEstimator):
             check_ascending(X, counts=True)
         check_row_labels("sample_weight", sample_weight, X)
         returns, weights = self._new_returns(X), self.weights_
-        returns = with_benchmark(returns, self.benchmark, columns_of(X), rows_of(X))
+        returns = with_benchmark(returns, self.benchmark, assets_of(X), rows_of(X))
         if self.benchmark is not None:
             weights = np.append(weights, weights.dtype.type(-1))
         task = self._task(returns, sample_weight)
@@ -431,4 +452,17 @@ class CompositionalPortfolio(CompositionalEstimator):
         super()._check_parameters()
         if self.max_risk is not None and self.objective == "ratio":
             raise ValueError(f"max_risk must be None with objective='ratio', got {self.max_risk!r}")
+        if self.l2 and (self.objective == "ratio" or MEASURES[self.risk_measure].ordered):
+            other = "objective='ratio'" if self.objective == "ratio" else f"risk_measure={self.risk_measure!r}"
+            raise ValueError(f"l2 must be 0 with {other}, got {self.l2!r}")
+        if self.min_return is None:
+            return
+        for name, value, default in (("objective", self.objective, "utility"), ("max_risk", self.max_risk, None)):
+            if value != default:
+                raise ValueError(f"min_return must be None with {name}={value!r}, got {self.min_return!r}")
+        if self.risk_aversion != np.inf:
+            raise ValueError(
+                "min_return needs risk_aversion=numpy.inf, the least risk of a portfolio with at least this mean "
+                f"return, got risk_aversion={self.risk_aversion!r}"
+            )
 
