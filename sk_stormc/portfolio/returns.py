@@ -232,7 +232,10 @@ def with_expected_returns(returns, portfolio, X, sample_weight):
     if expected is None:
         return with_benchmark(returns, benchmark, columns, rows)
     if type(returns) is not np.ndarray:
-        raise ValueError(f"expected_returns needs returns that are an array in memory, got {type(returns).__name__}")
+        raise ValueError(
+            f"expected_returns needs returns that are an array in memory, got {type(returns).__name__}: load them, or "
+            "add the differences of the means to the returns of the file"
+        )
     n_assets = returns.shape[1]
     means = expected_means(expected, columns, n_assets)
     p = None if sample_weight is None else check_weights(sample_weight, len(returns), "for period")
