@@ -81,16 +81,14 @@ class CompositionalPortfolio(CompositionalEstimator):
         Upper bound of the risk. The objective is then the mean return after costs, and `risk_aversion` is not used. The
         bound applies to the standard deviation for "variance", to the semideviation for "semivariance", to the tracking
         error with a `benchmark`, and to the measure itself for the others, per period and in the unit of the returns.
-        None means no bound.
     min_return : float, default=None
         Lower bound of the mean return before costs, or of the mean excess return with a `benchmark`, per period and in
-        the unit of the returns. It needs ``risk_aversion=numpy.inf``, the least risk. None means no bound.
+        the unit of the returns. It needs ``risk_aversion=numpy.inf``, the least risk.
     expected_returns : array-like of shape (n_assets,), default=None
-        Forecasts of the mean returns of the assets, per period and in the unit of X. All returns of an asset are
-        shifted to this mean, and mean and risk are those of the shifted returns. `score` uses returns as they are.
-        Labels are aligned as for ``constraint``. The mean of a `benchmark` that is a column or weights follows from the
-        forecasts of the assets. A benchmark of given returns keeps its mean, unless it is a Series and there is an
-        entry of its name.
+        Forecasts of the mean returns of the assets, per period and in the unit of X, to which their returns are
+        shifted. `score` uses returns as they are. Labels are aligned as for ``constraint``. The mean of a `benchmark`
+        that is a column or weights follows from these forecasts. A benchmark of given returns keeps its mean, unless it
+        is a Series and there is an entry of its name.
     constraint : None, "long_only" or (low, high), default=None
         "long_only" requires weights >= 0 that sum to one. (low, high) are bounds of the weights, each a number or an
         array of shape (n_assets,). A pandas Series, a dict or a frame of one row is aligned with the columns by its
@@ -98,11 +96,10 @@ class CompositionalPortfolio(CompositionalEstimator):
         ``collections.defaultdict``, which supplies its default for missing ones. Entries of an array are in the order
         of the columns.
     budget : float, default=None
-        Sum of the weights. It can be given with bounds, without any constraint, or with "long_only", where it
-        replaces the sum 1. None means no constraint on the sum.
+        Sum of the weights, with bounds or without, or with "long_only", where it replaces the sum 1. None means no
+        constraint on the sum.
     max_gross : float, default=None
-        Upper bound of the sum of |w_j|. For example, 1.6 with ``budget=1`` allows short positions of .3 in total. None
-        means no bound.
+        Upper bound of the sum of |w_j|. For example, 1.6 with ``budget=1`` allows short positions of .3 in total.
     l1 : float, default=0.0
         Weight of an l1 norm. It must be 0 with "long_only", where the norm is constant.
     l2 : float, default=0.0

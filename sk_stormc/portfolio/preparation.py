@@ -6,6 +6,7 @@ from sk_stormc.portfolio.constraints import penalty_of
 from sk_stormc.portfolio.labels import assets_of, check_row_labels
 from sk_stormc.portfolio.returns import check_ascending, faded, warn_of_prices, with_expected_returns
 from sk_stormc.portfolio.risk import MEASURES
+from sk_stormc.utils.validation import is_real
 
 __all__ = ["check_objective", "prepared"]
 
@@ -24,7 +25,7 @@ def check_objective(portfolio):
     refusing = ratios + [f"max_risk={max_risk!r}"] * (max_risk is not None)
     if refusing:
         raise ValueError(f"min_return must be None with {refusing[0]}, got {portfolio.min_return!r}")
-    if portfolio.risk_aversion != np.inf:
+    if is_real(portfolio.risk_aversion) and portfolio.risk_aversion != np.inf:
         raise ValueError(
             "min_return needs risk_aversion=numpy.inf, for the least risk of a portfolio with at least this mean "
             f"return, got risk_aversion={portfolio.risk_aversion!r}"
