@@ -148,8 +148,9 @@ class FrontierDisplay:
     ) -> Self:
         """Fit clones of an estimator for several values of risk_aversion, and draw their portfolios.
 
-        For ``objective="ratio"`` and ``max_risk`` the clones maximise the utility with the same constraints: the
-        frontier that contains the portfolio of the estimator. The bound `max_risk` is drawn as a line. An iterative
+        For ``objective="ratio"``, ``max_risk`` and ``min_return`` the clones maximise the utility with the other
+        constraints: the frontier that contains the portfolio of the estimator. The bound `max_risk` is drawn as a line.
+        Mean and risk are those of the returns that are shifted to ``expected_returns``, if they are given. An iterative
         solver starts each fit from the weights of the previous one.
 
         Parameters
