@@ -18,6 +18,9 @@ from sk_stormc.utils.warnings import warn
 
 __all__ = ["penalty_of", "refuse_linear_constraints", "warn_of_no_constraint"]
 
+# parameters without a proximal operator
+FURTHER = ("linear_constraints", "groups", "max_turnover", "max_gross", "min_return", "benchmark")
+
 
 def penalty_of(portfolio, n_assets, columns):
     """The penalty with all constraints and costs of a `CompositionalPortfolio`, or None."""
@@ -149,7 +152,6 @@ def check_size(portfolio, penalty):
     )
 
 
-FURTHER = ("linear_constraints", "groups", "max_turnover", "max_gross", "min_return", "benchmark")  # beyond a `Box`
 MISSED = 1e-6  # violation that HiGHS may leave in a feasible constraint, relative to the constraint's size
 
 
