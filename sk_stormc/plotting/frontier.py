@@ -16,10 +16,10 @@ from sklearn.exceptions import ConvergenceWarning
 
 from sk_stormc.core.weighted import with_sum_one
 from sk_stormc.plotting._style import BLUE, COLORS, GRID, axes_for, check_kwargs, place_labels
-from sk_stormc.portfolio.returns import check_returns, faded, with_benchmark
+from sk_stormc.portfolio.labels import assets_of
+from sk_stormc.portfolio.returns import check_returns, faded, with_expected_returns
 from sk_stormc.portfolio.risk import MEASURES
 from sk_stormc.streams.mapped import blocks
-from sk_stormc.utils.frames import columns_of, rows_of
 from sk_stormc.utils.types import ArrayLike, FloatArray
 from sk_stormc.utils.validation import as_numbers, check_bool, check_number, check_text, short
 from sk_stormc.utils.warnings import warn
@@ -148,8 +148,9 @@ class FrontierDisplay:
     ) -> Self:
         """Fit clones of an estimator for several values of risk_aversion, and draw their portfolios.
 
-        For ``objective="ratio"`` and ``max_risk`` the clones maximise the utility with the same constraints: the
-        frontier that contains the portfolio of the estimator. The bound `max_risk` is drawn as a line. An iterative
+        For ``objective="ratio"``, ``max_risk`` and ``min_return`` the clones maximise the utility with the other
+        constraints: the frontier that contains the portfolio of the estimator. The bound `max_risk` is drawn as a line.
+        Mean and risk are those of the returns that are shifted to ``expected_returns``, if they are given. An iterative
         solver starts each fit from the weights of the previous one.
 
         Parameters
@@ -194,6 +195,7 @@ class FrontierDisplay:
         returns = np.concatenate([rows.astype(float) for _, rows in blocks(check_returns(X, ensure_min_samples=2))])
         follower, relative = clone(estimator), estimator.benchmark is not None
         follower._check_parameters()
+        follower.set_params(min_return=None)
         if estimator.objective == "ratio" or estimator.max_risk is not None:
             if measure == "entropic":
                 raise ValueError(
@@ -201,9 +203,9 @@ class FrontierDisplay:
                 )
             follower.set_params(objective="utility", max_risk=None)
         follower.set_params(warm_start=True)
-        subtracted = np.zeros((len(returns), 1))
-        if relative:
-            subtracted = with_benchmark(returns, estimator.benchmark, columns_of(X), rows_of(X))[:, -1:]
+        n_assets, weights = returns.shape[1], faded(None, len(returns), estimator.half_life)
+        returns = with_expected_returns(returns, estimator, X, weights)
+        returns, subtracted = returns[:, :n_assets], returns[:, n_assets:] if relative else np.zeros((len(returns), 1))
         # from the largest aversion on, whose optimum is closest to equal weights; bounds then become active one by one
         aversions = np.sort(_aversions(risk_aversions, returns - subtracted, measure))[::-1]
         weights, caught = [], []
@@ -389,7 +391,7 @@ def _risk_and_mean(portfolio, returns, subtracted, weights):
 
 def _names(X):
     """Names of the columns of a data frame."""
-    columns = columns_of(X)
+    columns = assets_of(X)
     return None if columns is None else [str(name) for name in columns]
 
 

@@ -18,14 +18,14 @@ from sk_stormc.utils.warnings import warn
 
 __all__ = ["penalty_of", "refuse_linear_constraints", "warn_of_no_constraint"]
 
-
+# parameters without a proximal operator
+FURTHER = ("linear_constraints", "groups", "max_turnover", "max_gross", "min_return", "benchmark")
 
 
 def penalty_of(portfolio, n_assets, columns):
     """The penalty with all constraints and costs of a `CompositionalPortfolio`, or None."""
     penalty = _with_proximal_operator(portfolio, n_assets, columns)
-    further = portfolio.linear_constraints, portfolio.groups, portfolio.max_turnover, portfolio.benchmark
-    if any(parameter is not None for parameter in further):
+    if any(getattr(portfolio, name) is not None for name in FURTHER):
         penalty = _linearly_constrained(portfolio, penalty, n_assets, columns)
     check_size(portfolio, penalty)
     return penalty
@@ -33,7 +33,7 @@ def penalty_of(portfolio, n_assets, columns):
 
 def _with_proximal_operator(portfolio, n_assets, columns):
     """The penalty with bounds, budget, l1 norm and transaction costs, or None."""
-    constraint, budget, l1 = portfolio.constraint, portfolio.budget, portfolio.l1
+    constraint, budget, l1, l2 = portfolio.constraint, portfolio.budget, portfolio.l1, portfolio.l2
     check_number("l1", l1, low=0)
     check_number("budget", budget, words=(None,))
     long_only = is_word(constraint, "long_only")
@@ -43,6 +43,7 @@ def _with_proximal_operator(portfolio, n_assets, columns):
         check_number("budget", budget, low=0, inclusive=False, words=(None,))
         budget = 1.0 if budget is None else budget
     turnover = _turnover(portfolio.previous_weights, portfolio.transaction_cost, n_assets, columns)
+    turnover = (np.zeros(n_assets), 0.0) if turnover is None and l2 else turnover
     if long_only and turnover is None:
         return Simplex(budget)
     if constraint is None and budget is None and turnover is None:
@@ -50,7 +51,7 @@ def _with_proximal_operator(portfolio, n_assets, columns):
     low, high = (0.0, np.inf) if long_only else _bounds(constraint, n_assets, columns)
     box = Box(low, high, budget=budget, alpha=l1)
     box.check(n_assets)
-    return box if turnover is None else TradingCosts(*turnover, box)
+    return box if turnover is None else TradingCosts(*turnover, box, l2)
 
 
 def _bounds(constraint, n_assets, columns):
@@ -123,17 +124,20 @@ def check_size(portfolio, penalty):
     least = is_real(portfolio.risk_aversion) and portfolio.risk_aversion == np.inf and not (ratio or within)
     if not (least or ratio or MEASURES[portfolio.risk_measure].power == 1):
         return
-    trades = False
+    bounded = False
     if isinstance(penalty, LinearlyConstrained):
-        if penalty.has_benchmark or penalty.violation(np.zeros(penalty.n_assets)) > 0:
+        empty = np.zeros(penalty.n_assets)
+        if penalty.has_benchmark or penalty.violation(empty) > 0 or (penalty.min_return or 0) > 0:
             return
-        trades, penalty = penalty.max_turnover is not None, penalty.penalty
-    if isinstance(penalty, TradingCosts):  # its costs are proportional to another distance
-        return
+        bounded, penalty = bool(penalty.norms()), penalty.penalty
+    if isinstance(penalty, TradingCosts):
+        if np.any(penalty.cost):  # its costs are proportional to another distance
+            return
+        bounded, penalty = True, penalty.box
     box = as_penalty(penalty).as_box()
     bounds = np.broadcast_arrays(box.low, box.high)
     empty = (bounds[0] <= 0).all() and (bounds[1] >= 0).all()  # the empty portfolio is feasible
-    endless = all((np.isinf(bound) | (bound == 0)).all() for bound in bounds) and not trades
+    endless = all((np.isinf(bound) | (bound == 0)).all() for bound in bounds) and not bounded
     if box.budget or not (empty if least else endless):
         return
     asked = f"risk_measure={portfolio.risk_measure!r}"
@@ -152,18 +156,18 @@ MISSED = 1e-6  # violation that HiGHS may leave in a feasible constraint, relati
 
 
 def _linearly_constrained(portfolio, penalty, n_assets, columns):
-    """The penalty with linear constraints, a turnover constraint and a benchmark, if there are any."""
+    """The penalty with linear constraints, limits of norms, a least mean return and a benchmark, if there are any."""
     linear = linear_of(portfolio.linear_constraints, portfolio.groups, columns, n_assets)
     previous = held_now(portfolio.previous_weights, n_assets, columns)
     place = column_of(portfolio.benchmark, columns, n_assets)
     if place is not None:
         penalty, previous[place] = without(penalty, place, n_assets), 0.0
     check_number("max_turnover", portfolio.max_turnover, low=0, words=(None,))
-    if linear is None and portfolio.max_turnover is None and portfolio.benchmark is None:
+    limits = {name: getattr(portfolio, name) for name in ("max_turnover", "max_gross", "min_return")}
+    if linear is None and portfolio.benchmark is None and all(limit is None for limit in limits.values()):
         return penalty
     linear = Linear(np.zeros((0, n_assets)), np.zeros(0), np.zeros(0), []) if linear is None else linear
-    has_benchmark = portfolio.benchmark is not None
-    penalty = LinearlyConstrained(penalty, linear, previous, portfolio.max_turnover, has_benchmark)
+    penalty = LinearlyConstrained(penalty, linear, previous, portfolio.benchmark is not None, **limits)
     check_feasible(penalty)
     return penalty
 
@@ -183,29 +187,34 @@ def check_feasible(penalty):
     Bounds and budget are hard constraints. The violations of the other constraints are minimised. Constraints with a
     nonzero multiplier in the solution contradict each other.
     """
-    n, linear, trades = penalty.n_assets, penalty.linear, penalty.max_turnover is not None
+    n, linear, norms = penalty.n_assets, penalty.linear, penalty.norms()
     feasible, m = FeasibleSet.of(penalty.penalty, n), len(linear.A)
-    # variables: w, the violation of each row, and with a turnover constraint |w - previous| and its violation
+    # variables: w, the violation of each row, and for each limit of a norm |w - centre| and its violation
     size = np.abs(linear.A).max(axis=1, initial=0.0)
     size = np.where(size > 0, size, 1.0)
     rows, rhs, index, _ = one_sided(linear.A / size[:, None], linear.lower / size, linear.upper / size)
-    blocks, rhs, one = [[rows, -sparse.eye_array(m, format="csr")[index]]], [rhs], sparse.eye_array(n)
-    if trades:
-        blocks = [[*blocks[0], None, None], [one, None, -one, None], [-one, None, -one, None]]
-        blocks.append([None, None, sparse.csr_array(np.ones((1, n))), sparse.csr_array([[-1.0]])])
-        rhs += [penalty.previous, -penalty.previous, [penalty.max_turnover]]
-    cost = np.r_[np.zeros(n), np.ones(m), np.zeros(n * trades), np.ones(1 * trades)]
+    one, none = sparse.eye_array(n), [None] * (2 * len(norms))
+    blocks, rhs, cost = [[rows, -sparse.eye_array(m, format="csr")[index], *none]], [rhs], [np.zeros(n), np.ones(m)]
+    for k, (centre, limit) in enumerate(norms.values()):
+        before, after = none[: 2 * k], none[2 * k + 2 :]
+        blocks += [[sign * one, None, *before, -one, None, *after] for sign in (1, -1)]
+        total = sparse.csr_array(np.ones((1, n))), sparse.csr_array([[-1.0]])
+        blocks.append([None, None, *before, *total, *after])
+        rhs += [centre, -centre, [limit]]
+        cost += [np.zeros(n), np.ones(1)]
+    cost = np.concatenate(cost)
     E, e = np.ones((int(feasible.budget is not None), n)), [feasible.budget]
     program = linear_program(cost, blocks, rhs, E, e, feasible.low, feasible.high)
     if program.status != 0 or program.fun <= MISSED * (1.0 + np.abs(np.concatenate(rhs)).max(initial=0.0)):
         return
     tight = np.abs(program.ineqlin.marginals) > MISSED
     names = [linear.names[k] for k in index[tight[: len(index)]]]
-    names += [f"max_turnover={penalty.max_turnover}"] * bool(trades and tight[-1])
-    missing = np.r_[program.x[n : n + m] * size, program.x[-1:] if trades else []]
+    of_norms = slice(len(index) + 2 * n, None, 2 * n + 1)
+    names += [f"{name}={norms[name][1]:g}" for name, at in zip(norms, tight[of_norms], strict=True) if at]
+    missing = np.r_[program.x[n : n + m] * size, program.x[n + m :][n :: n + 1]]
     worst = int(np.argmax(missing))
     raise ValueError(
         f"{' and '.join(penalty.parameters())} must leave a portfolio, but with the bounds and the budget no weights "
         f"meet {' and '.join(map(repr, dict.fromkeys(names)))}: "
-        f"{[*linear.names, 'max_turnover'][worst]!r} is missed by {missing[worst]:.3g} at least"
+        f"{[*linear.names, *norms][worst]!r} is missed by {missing[worst]:.3g} at least"
     )

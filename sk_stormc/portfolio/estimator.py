@@ -13,18 +13,19 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from sk_stormc.engine import CompositionalSolver
 from sk_stormc.fitting.estimator import CompositionalEstimator, only_if
 from sk_stormc.fitting.runs import Fit, with_fit
-from sk_stormc.portfolio.constraints import penalty_of, warn_of_no_constraint
+from sk_stormc.portfolio.constraints import warn_of_no_constraint
 from sk_stormc.portfolio.exact.fit import conclude_exact, exact_method, run_exact
 from sk_stormc.portfolio.exact.program import can_solve
 from sk_stormc.portfolio.exact.ratio import ratio_at
 from sk_stormc.portfolio.iterative import conclude_iterative, run_iterative
-from sk_stormc.portfolio.labels import check_row_labels, series_of
+from sk_stormc.portfolio.labels import assets_of, check_row_labels, series_of
 from sk_stormc.portfolio.mean_risk import MeanRisk, check_confidence, check_order
 from sk_stormc.portfolio.metrics import has_failed
-from sk_stormc.portfolio.returns import check_ascending, check_returns, faded, warn_of_prices, with_benchmark
+from sk_stormc.portfolio.preparation import check_objective, prepared
+from sk_stormc.portfolio.returns import check_ascending, check_returns, with_benchmark
 from sk_stormc.portfolio.risk import MEASURES
 from sk_stormc.portfolio.streaming import streams_returns, update_weights
-from sk_stormc.utils.frames import columns_of, rows_of
+from sk_stormc.utils.frames import rows_of
 from sk_stormc.utils.types import ArrayLike, FloatArray, RandomState, RiskMeasure, SolverName
 from sk_stormc.utils.validation import check_bool, check_choice, check_number
 
@@ -37,8 +38,8 @@ __all__ = ["CompositionalPortfolio"]
 class CompositionalPortfolio(CompositionalEstimator):
     """Portfolio weights that balance expected return against risk.
 
-    The weights w minimise -mean <r_i, w> + risk_aversion * risk(w) + l1 |w|_1 + transaction costs. The mean and the
-    risk are taken over the history of returns r_i.
+    The weights w minimise -mean <r_i, w> + risk_aversion * risk(w) + l1 |w|_1 + l2 |w|_2^2 + transaction costs. The
+    mean and the risk are taken over the history of returns r_i. `expected_returns` replaces their means.
 
     Parameters
     ----------
@@ -47,11 +48,12 @@ class CompositionalPortfolio(CompositionalEstimator):
         and "storm-c" otherwise. In `partial_fit` it selects sums of products of returns, for at most 2000 assets.
         "newton" is exact: its ``dual_gap_`` is a certificate. It is the only method that supports ratios, `max_risk`
         and "cdar". "moments" keeps sums of products of returns, which determine the variance exactly. Only "newton" and
-        "moments" support linear constraints, limits on turnover and benchmarks. The others are iterative: "storm-c",
-        which needs no tuning, "storm-c-paper", "sarah-c", "civr", "vrsc-pg", "scvr", "scgd", "acc-scgd", "asc-pg",
-        "sketchy-storm", and "lbfgs". An instance works too, and ``set_params(solver__learning_rate=...)`` works for
-        names and instances; for "auto" it sets parameters of "storm-c". Steps are scaled by the inverse variances of
-        the assets, so a learning rate has no unit. Only "storm-c-paper" uses unscaled steps, as the paper does.
+        "moments" support linear constraints, limits on turnover, gross weight and mean return, and benchmarks. The
+        others are iterative: "storm-c", which needs no tuning, "storm-c-paper", "sarah-c", "civr", "vrsc-pg", "scvr",
+        "scgd", "acc-scgd", "asc-pg", "sketchy-storm", and "lbfgs". An instance works too, and
+        ``set_params(solver__learning_rate=...)`` works for names and instances; for "auto" it sets parameters of
+        "storm-c". Steps are scaled by the inverse variances of the assets, so a learning rate has no unit. Only
+        "storm-c-paper" uses unscaled steps, as the paper does.
     risk_measure : str, default="variance"
         One of "variance", "semivariance", "entropic", "cvar", "evar", "semideviation", "downside" and "cdar".
         "variance" is mean (<r_i, w> - u)^2, where u is the mean return. "semivariance" is the same for returns below u
@@ -60,12 +62,12 @@ class CompositionalPortfolio(CompositionalEstimator):
         "semideviation" is (mean max(u - <r_i, w>, 0)^order)^(1/order), for order 2 the square root of the semivariance.
         "downside" is the same with 0, or the benchmark's return, in place of u. "cdar" is the mean of the deepest
         drawdowns of the path of returns, in the order of the periods. "cvar" and the measures listed after it are
-        proportional to the weights, so they need bounds or a budget.
+        proportional to the weights, so they need bounds, a budget or `l2`.
     risk_aversion : float, default=1.0
         Weight lambda > 0 of the risk, in the inverse unit of the returns. It has no unit for "cvar" and the measures
-        listed after it. ``numpy.inf`` gives the portfolio of minimum risk, whatever its return. It needs bounds or a
-        budget, because the empty portfolio has no risk. Costs and the l1 norm are added to the risk as they are, so
-        that they depend on the unit of the returns. "entropic" needs a finite number.
+        listed after it. ``numpy.inf`` gives the portfolio of minimum risk, whatever its return. It needs bounds, a
+        budget or a positive `min_return`, because the empty portfolio has no risk. Costs, `l1` and `l2` are added to
+        the risk as they are, so that they depend on the unit of the returns. "entropic" needs a finite number.
     confidence : float, default=0.95
         Confidence level of "cvar", "evar" and "cdar", which measure the worst fraction 1 - confidence of the periods.
     order : float, default=2.0
@@ -79,7 +81,14 @@ class CompositionalPortfolio(CompositionalEstimator):
         Upper bound of the risk. The objective is then the mean return after costs, and `risk_aversion` is not used. The
         bound applies to the standard deviation for "variance", to the semideviation for "semivariance", to the tracking
         error with a `benchmark`, and to the measure itself for the others, per period and in the unit of the returns.
-        None means no bound.
+    min_return : float, default=None
+        Lower bound of the mean return before costs, or of the mean excess return with a `benchmark`, per period and in
+        the unit of the returns. It needs ``risk_aversion=numpy.inf``, the least risk.
+    expected_returns : array-like of shape (n_assets,), default=None
+        Forecasts of the mean returns of the assets, per period and in the unit of X, to which their returns are
+        shifted. `score` uses returns as they are. Labels are aligned as for ``constraint``. The mean of a `benchmark`
+        that is a column or weights follows from these forecasts. A benchmark of given returns keeps its mean, unless it
+        is a Series and there is an entry of its name.
     constraint : None, "long_only" or (low, high), default=None
         "long_only" requires weights >= 0 that sum to one. (low, high) are bounds of the weights, each a number or an
         array of shape (n_assets,). A pandas Series, a dict or a frame of one row is aligned with the columns by its
@@ -87,10 +96,14 @@ class CompositionalPortfolio(CompositionalEstimator):
         ``collections.defaultdict``, which supplies its default for missing ones. Entries of an array are in the order
         of the columns.
     budget : float, default=None
-        Sum of the weights. It can be given with bounds, without any constraint, or with "long_only", where it
-        replaces the sum 1. None means no constraint on the sum.
+        Sum of the weights, with bounds or without, or with "long_only", where it replaces the sum 1. None means no
+        constraint on the sum.
+    max_gross : float, default=None
+        Upper bound of the sum of |w_j|. For example, 1.6 with ``budget=1`` allows short positions of .3 in total.
     l1 : float, default=0.0
         Weight of an l1 norm. It must be 0 with "long_only", where the norm is constant.
+    l2 : float, default=0.0
+        Weight of the sum of w_j^2, which spreads the weights. It must be 0 for ratios.
     previous_weights : array-like of shape (n_assets,), default=None
         The weights held at present. None means that nothing is held. Labels are aligned as for ``constraint``.
     transaction_cost : float or array-like of shape (n_assets,), default=0.0
@@ -162,6 +175,9 @@ class CompositionalPortfolio(CompositionalEstimator):
         "order": check_order,
         "objective": partial(check_choice, choices=("utility", "ratio")),
         "max_risk": partial(check_number, low=0, words=(None,)),
+        "min_return": partial(check_number, words=(None,)),
+        "max_gross": partial(check_number, low=0, words=(None,)),
+        "l2": partial(check_number, low=0),
         "half_life": partial(check_number, low=0, inclusive=False, words=(None,)),
     }
     weights_: FloatArray
@@ -177,9 +193,13 @@ class CompositionalPortfolio(CompositionalEstimator):
         order: float = 2.0,
         objective: Literal["utility", "ratio"] = "utility",
         max_risk: float | None = None,
+        min_return: float | None = None,
+        expected_returns: Any = None,
         constraint: Any = None,
         budget: float | None = None,
+        max_gross: float | None = None,
         l1: float = 0.0,
+        l2: float = 0.0,
         previous_weights: ArrayLike | None = None,
         transaction_cost: float | ArrayLike = 0.0,
         max_turnover: float | None = None,
@@ -200,9 +220,13 @@ class CompositionalPortfolio(CompositionalEstimator):
         self.order = order
         self.objective = objective
         self.max_risk = max_risk
+        self.min_return = min_return
+        self.expected_returns = expected_returns
         self.constraint = constraint
         self.budget = budget
+        self.max_gross = max_gross
         self.l1 = l1
+        self.l2 = l2
         self.previous_weights = previous_weights
         self.transaction_cost = transaction_cost
         self.max_turnover = max_turnover
@@ -259,29 +283,21 @@ class CompositionalPortfolio(CompositionalEstimator):
         returns = check_returns(X, ensure_min_samples=2)
         validate_data(copy.copy(self), X, skip_check_array=True)  # raises for invalid column names before the run
         n_assets, dtype = returns.shape[1], returns.dtype
-        penalty = penalty_of(self, n_assets, columns_of(X))
-        measure = MEASURES[self.risk_measure]
-        check_ascending(X, counts=self.half_life is not None or measure.ordered)
-        check_row_labels("sample_weight", sample_weight, X)
-        warn_of_prices(returns)
-        returns = with_benchmark(returns, self.benchmark, columns_of(X), rows_of(X))
-        if isinstance(returns, np.ndarray) and measure.power == 1:
-            returns = returns.astype(float, copy=False)  # float32 is too coarse for the duality gap
-        weights = faded(sample_weight, len(returns), self.half_life)
+        returns, weights, penalty = prepared(self, X, returns, sample_weight)
         problem = task = self._task(returns, weights, penalty)
         method, run, conclude = exact_method(self, solver, task), run_exact, conclude_exact
         if method is None:
             method, run, conclude = self._stepping_solver(), run_iterative, conclude_iterative
             options = {"sample_weight": weights, "penalty": penalty, "metric": "variance"}
             parameters = {"risk_aversion": self.risk_aversion} | vars(task.measure)
-            problem = measure.problem(returns, risk_measure=self.risk_measure, **parameters, **options)
+            problem = task.measure.problem(returns, risk_measure=self.risk_measure, **parameters, **options)
             if can_solve(task):
                 problem.advice = replace(problem.advice, instead="solver='auto', which is exact")
             method.accept(problem)
         fit = Fit.of_data(self, method, X, y, before, sample_weight=sample_weight)
         result, weights, self.dual_gap_ = run(self, method, problem, fit)
         validate_data(self, X, skip_check_array=True)  # stores the names and the number of the assets
-        self.weights_, self._labels = weights[:n_assets].astype(dtype, copy=False), columns_of(X)
+        self.weights_, self._labels = weights[:n_assets].astype(dtype, copy=False), assets_of(X)
         self._keep(getattr(method, "name", method), result, fit)
         fit.end()
         conclude(self, method, problem, result)
@@ -305,7 +321,8 @@ class CompositionalPortfolio(CompositionalEstimator):
         record. With moments it is the objective over all periods so far.
 
         `max_iter`, `tol` and `max_risk` are not used. After `fit` a stream starts from the fitted weights. Parameters
-        are read when the stream starts. ``stop_reason_`` is "exhausted".
+        are read when the stream starts, except `expected_returns`: with moments, each update of the weights uses its
+        present value, and with iterative solvers it raises a ValueError. ``stop_reason_`` is "exhausted".
 
         Parameters
         ----------
@@ -393,7 +410,7 @@ class CompositionalPortfolio(CompositionalEstimator):
             check_ascending(X, counts=True)
         check_row_labels("sample_weight", sample_weight, X)
         returns, weights = self._new_returns(X), self.weights_
-        returns = with_benchmark(returns, self.benchmark, columns_of(X), rows_of(X))
+        returns = with_benchmark(returns, self.benchmark, assets_of(X), rows_of(X))
         if self.benchmark is not None:
             weights = np.append(weights, weights.dtype.type(-1))
         task = self._task(returns, sample_weight)
@@ -429,6 +446,4 @@ class CompositionalPortfolio(CompositionalEstimator):
 
     def _check_parameters(self):
         super()._check_parameters()
-        if self.max_risk is not None and self.objective == "ratio":
-            raise ValueError(f"max_risk must be None with objective='ratio', got {self.max_risk!r}")
-
+        check_objective(self)

@@ -4,11 +4,42 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from sk_stormc.utils.frames import is_series, is_table, rows_of
+from sk_stormc.utils.frames import columns_of, is_series, is_table, rows_of
 
-__all__ = ["aligned", "as_text", "check_row_labels", "default_of", "refuse_no_match", "rows_of_series", "series_of"]
+__all__ = [
+    "aligned",
+    "as_text",
+    "assets_of",
+    "by_label",
+    "check_row_labels",
+    "default_of",
+    "refuse_no_match",
+    "rows_of_series",
+    "series_of",
+]
 
 SHOWN = 10  # labels that an error message lists
+
+
+def assets_of(X):
+    """The labels of the columns of a table, without levels that are the same for all; None for an array."""
+    return _varying(columns_of(X))
+
+
+def _varying(labels):
+    """Labels such as ("Close", "AAPL") without the levels that are the same for all of them."""
+    if not labels or not all(isinstance(label, tuple) and len(label) == len(labels[0]) for label in labels):
+        return labels
+    kept = [k for k, level in enumerate(zip(*labels, strict=True)) if len(set(level)) > 1]
+    if not kept:  # a single column
+        return labels
+    return [label[kept[0]] if len(kept) == 1 else tuple(label[k] for k in kept) for label in labels]
+
+
+def by_label(value):
+    """The values by their labels, or an empty dictionary if there are no labels."""
+    labels, values = _labels_and_values(value)
+    return {} if labels is None else dict(zip(labels, values, strict=True))
 
 
 def aligned(name, value, columns, n_assets, extra=True):
@@ -17,6 +48,7 @@ def aligned(name, value, columns, n_assets, extra=True):
     if labels is None:
         return value
     columns = list(range(n_assets)) if columns is None else columns
+    labels = labels if set(labels) & set(columns) else _varying(labels)
     _refuse_twice(name, "label or column of X", columns, labels)
     by_label, assets, default = dict(zip(labels, values, strict=True)), set(columns), default_of(value)
     missing = [] if default else [column for column in columns if column not in by_label]

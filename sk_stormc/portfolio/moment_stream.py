@@ -46,6 +46,7 @@ class MomentStream:
     half_life: float = math.inf
     each: bool = False  # whether the weights reported at the end of a chunk use its rows after the last scheduled one
     origin: np.ndarray | None = None  # the first row, which is subtracted from all rows
+    expected: np.ndarray | None = None  # means of the assets in place of those of the rows
     rows: np.ndarray | None = field(default=None, repr=False)  # the rows that are still stored
     p: np.ndarray | None = field(default=None, repr=False)  # their weights
     opening: int = OPENING  # number of rows that are kept before the first are added to the moments
@@ -166,7 +167,7 @@ class MomentStream:
                 now = self._value(moments, w)
                 far = endless and self._count(moments, stop, w) < len(w)  # a portfolio with hardly any loss in the data
             before, value = w, now
-            fit = moments.minimised(self._solver(w), w)
+            fit = moments.minimised(self._solver(moments, w), w)
             w, way = fit.weights, fit.weights - before
             if moments.exact or way @ moments.matrix() @ way <= near * (w @ moments.matrix() @ w):
                 break
@@ -183,17 +184,23 @@ class MomentStream:
         """The optimal weights for all rows up to row ``stop``, by Newton's method."""
         moments, (rows, p) = self.moments, self._there(stop)
         aversion = moments.risk_weight if moments.return_weight else math.inf
-        task = MeanRisk.of(rows + self.origin, moments.measure, aversion, p, self.penalty)
+        added = self.origin if self.expected is None else self.expected - np.average(rows, axis=0, weights=p)
+        task = MeanRisk.of(rows + added, moments.measure, aversion, p, self.penalty)
         start = self.weights if self.penalty is None else self.penalty.project(self.weights)
         return solve_portfolio(task, start)
 
-    def _solver(self, w):
+    def _added(self, moments):
+        """What is added to each row, so that the rows have the means of the returns, or the expected ones."""
+        return self.origin if self.expected is None else self.expected - moments.mean
+
+    def _solver(self, moments, w):
         """A function that solves a quadratic program. Each call starts from the solution of the last call."""
 
         def solve(expected_return, matrix):
             nonlocal w
             start = w if self.penalty is None else self.penalty.project(w)
-            fit = solve_quadratic(expected_return + self.moments.earned * self.origin, matrix, self.penalty, start)
+            mean = expected_return + moments.earned * self._added(moments)
+            fit = solve_quadratic(mean, matrix, self.penalty, start)
             w = fit.weights
             return fit
 
@@ -204,7 +211,7 @@ class MomentStream:
         return value if math.isfinite(value) else math.inf
 
     def _value(self, moments, w):
-        value = moments.value(w) - moments.earned * float(self.origin @ w)
+        value = moments.value(w) - moments.earned * float(self._added(moments) @ w)
         return value if self.penalty is None else value + self.penalty.value(w)
 
     def enough(self):

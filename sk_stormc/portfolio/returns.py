@@ -9,7 +9,7 @@ from sklearn.utils.validation import check_array
 
 from sk_stormc.core.penalties import Box, as_penalty
 from sk_stormc.portfolio.exact.feasible_set import TradingCosts
-from sk_stormc.portfolio.labels import aligned, as_text, rows_of_series
+from sk_stormc.portfolio.labels import aligned, as_text, assets_of, by_label, rows_of_series
 from sk_stormc.streams.mapped import MappedRows, blocks
 from sk_stormc.utils.frames import (
     column,
@@ -21,10 +21,20 @@ from sk_stormc.utils.frames import (
     is_table,
     rows_of,
 )
-from sk_stormc.utils.validation import as_numbers, check_numeric, naming, row_weights, short
+from sk_stormc.utils.validation import as_numbers, check_numeric, check_weights, naming, row_weights, short
 from sk_stormc.utils.warnings import warn
 
-__all__ = ["check_ascending", "check_returns", "column_of", "faded", "warn_of_prices", "with_benchmark", "without"]
+__all__ = [
+    "check_ascending",
+    "check_returns",
+    "column_of",
+    "expected_means",
+    "faded",
+    "warn_of_prices",
+    "with_benchmark",
+    "with_expected_returns",
+    "without",
+]
 
 UNORDERED = {"neither": "are in no order", "unknown": "are texts whose order is not known"}
 FEWEST, MOST = 15, 1000  # smallest and largest number of periods from which prices are recognised
@@ -158,9 +168,10 @@ def faded(sample_weight, n_periods, half_life):
 def column_of(benchmark, columns, n_assets):
     """The number of the column that the benchmark names, or None if the benchmark is not a label."""
     labels = list(range(n_assets)) if columns is None else columns
-    if isinstance(benchmark, tuple):  # weights or returns, unless columns have several levels
-        return labels.index(benchmark) if benchmark in labels else None
-    if benchmark is None or isinstance(benchmark, (bool, np.bool_, Mapping)) or np.ndim(benchmark):
+    if isinstance(benchmark, tuple) and not any(isinstance(part, str) for part in benchmark):
+        return labels.index(benchmark) if benchmark in labels else None  # a label of several levels, or values
+    values = np.ndim(benchmark) and not isinstance(benchmark, tuple)
+    if benchmark is None or isinstance(benchmark, (bool, np.bool_, Mapping)) or values:
         return None
     if benchmark not in labels:
         available = f"an array of {n_assets} columns" if columns is None else f"columns {columns[:10]}"
@@ -212,11 +223,53 @@ def _read(benchmark, columns, rows, n, d):
     return values, None if values is benchmark else True
 
 
+def with_expected_returns(returns, portfolio, X, sample_weight):
+    """The returns, shifted to the means that the portfolio expects, with the benchmark's, if any, as a last column.
+
+    A benchmark of given returns keeps its mean, unless there is an entry of its name. X has the labels.
+    """
+    expected, benchmark, columns, rows = portfolio.expected_returns, portfolio.benchmark, assets_of(X), rows_of(X)
+    if expected is None:
+        return with_benchmark(returns, benchmark, columns, rows)
+    if type(returns) is not np.ndarray:
+        raise ValueError(
+            f"expected_returns needs returns that are an array in memory, got {type(returns).__name__}: load them, or "
+            "add the differences of the means to the returns of the file"
+        )
+    n_assets = returns.shape[1]
+    means = expected_means(expected, columns, n_assets)
+    p = None if sample_weight is None else check_weights(sample_weight, len(returns), "for period")
+
+    def shifted(returns, means):
+        return returns + (means - np.average(returns, axis=0, weights=p))
+
+    table = with_benchmark(shifted(returns.astype(float), means), benchmark, columns, rows)
+    own = by_label(expected).get(getattr(benchmark, "name", None)) if is_series(benchmark) else None
+    if own is not None and set(columns or ()).isdisjoint(benchmark.index):
+        table[:, -1] = shifted(table[:, -1], as_numbers("expected_returns", own))
+    return table
+
+
+def expected_means(expected, columns, n_assets):
+    """The parameter ``expected_returns`` as an array of shape (n_assets,)."""
+    means = as_numbers("expected_returns", aligned("expected_returns", expected, columns, n_assets))
+    if means.shape != (n_assets,):
+        raise ValueError(
+            f"expected_returns must have one number for each of the {n_assets} assets, as an array, a dict or a Series,"
+            f" got {short(expected)} of shape {means.shape}"
+        )
+    wrong = np.flatnonzero(~np.isfinite(means))
+    if wrong.size:
+        label = wrong[0] if columns is None else as_text(columns[wrong[0]])
+        raise ValueError(f"expected_returns must be finite, got {means[wrong[0]]} for column {label} of X")
+    return means
+
+
 def without(penalty, place, n_assets):
     """The penalty with the weight of the benchmark's column fixed at 0."""
     if isinstance(penalty, TradingCosts):
         previous = np.where(np.arange(n_assets) == place, 0.0, penalty.previous)
-        return TradingCosts(previous, penalty.cost, without(penalty.box, place, n_assets))
+        return TradingCosts(previous, penalty.cost, without(penalty.box, place, n_assets), penalty.l2)
     box = as_penalty(penalty).as_box()
     low, high = (np.array(np.broadcast_to(bound, n_assets), float) for bound in (box.low, box.high))
     low[place] = high[place] = 0.0

@@ -1,5 +1,6 @@
 """`CompositionalPortfolio.partial_fit`: with moments or an iterative solver, and the attributes after each chunk."""
 
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -9,14 +10,13 @@ from sklearn.utils.validation import validate_data
 from sk_stormc.engine.results import SolverResult, outcome
 from sk_stormc.fitting.estimator import streams
 from sk_stormc.portfolio.constraints import penalty_of, refuse_linear_constraints
-from sk_stormc.portfolio.labels import check_row_labels
+from sk_stormc.portfolio.labels import assets_of, check_row_labels
 from sk_stormc.portfolio.moment_stream import MomentStream
-from sk_stormc.portfolio.returns import check_ascending, check_returns, warn_of_prices
+from sk_stormc.portfolio.returns import check_ascending, check_returns, expected_means, warn_of_prices
 from sk_stormc.portfolio.risk import MEASURES
 from sk_stormc.solvers import StopReason
 from sk_stormc.streams.mapped import blocks
 from sk_stormc.streams.problem import WINDOW, StreamingProblem
-from sk_stormc.utils.frames import columns_of
 from sk_stormc.utils.validation import is_word, row_weights
 from sk_stormc.utils.warnings import warn
 
@@ -31,8 +31,9 @@ def streams_returns(portfolio):
     name = portfolio.solver if isinstance(portfolio.solver, str) else None
     if is_word(portfolio.objective, "ratio"):
         raise AttributeError("objective='ratio' needs all periods at once; for partial_fit set objective='utility'")
-    if portfolio.max_risk is not None:
-        raise AttributeError("max_risk needs all periods at once; for partial_fit set max_risk=None")
+    for limit in ("max_risk", "min_return"):
+        if getattr(portfolio, limit) is not None:
+            raise AttributeError(f"{limit} needs all periods at once; for partial_fit set {limit}=None")
     measure = MEASURES.get(portfolio.risk_measure) if isinstance(portfolio.risk_measure, str) else None
     if measure is not None and measure.moments is None:
         supported = ", ".join(repr(name) for name in MEASURES if MEASURES[name].moments)
@@ -60,7 +61,9 @@ def update_weights(portfolio, X, sample_weight):
     portfolio._check_parameters()
     if portfolio.benchmark is not None:
         raise ValueError("benchmark cannot be used with partial_fit: use fit, or give returns in excess of it")
-    penalty = penalty_of(portfolio, returns.shape[1], columns_of(X))
+    n_assets, expected = returns.shape[1], portfolio.expected_returns
+    expected = None if expected is None else expected_means(expected, assets_of(X), n_assets)
+    penalty = penalty_of(portfolio, n_assets, assets_of(X))
     task = portfolio._task(returns[:1], None, penalty)
     if portfolio._stream is None:
         warn_of_prices(returns)
@@ -71,18 +74,23 @@ def update_weights(portfolio, X, sample_weight):
         weights = np.ones(len(returns))
     if weights is not None and not weights.any() and not hasattr(portfolio, "weights_"):
         raise ValueError("sample_weight must have a positive entry in the first chunk, got only zeros")
-    by_moments, stream = _goes_by_moments(portfolio, returns.shape[1]), portfolio._stream
+    by_moments, stream = _goes_by_moments(portfolio, n_assets), portfolio._stream
     if stream is not None and isinstance(stream, MomentStream) != by_moments:
         _refuse_another(portfolio)
     if by_moments:
-        _by_moments(portfolio, returns, weights, task)
+        _by_moments(portfolio, returns, weights, task, expected)
     else:
         what = f"partial_fit of solver={portfolio.solver!r}"
+        if expected is not None:
+            raise ValueError(
+                f"{what} cannot be used with expected_returns, since the mean of all periods is not known before the "
+                "last one: use solver='moments', or fit"
+            )
         refuse_linear_constraints(penalty, what, "use solver='moments', or fit")
         options = {"risk_aversion": portfolio.risk_aversion, "penalty": penalty, "metric": "variance"}
         problem = partial(task.measure.problem, risk_measure=portfolio.risk_measure, **options)
         _by_steps(portfolio, returns, weights, problem)
-    portfolio._labels = columns_of(X)
+    portfolio._labels = assets_of(X)
 
 
 def _refuse_another(portfolio):
@@ -143,13 +151,14 @@ def _goes_by_moments(portfolio, n_assets):
     return False
 
 
-def _by_moments(portfolio, returns, weights, task):
+def _by_moments(portfolio, returns, weights, task, expected):
     stream, each = portfolio._stream, portfolio._make_solver() == "moments"
     first = stream is None
     if first:
         stream = _opened(portfolio, task, each)
     elif stream.each != each:
         _refuse_another(portfolio)
+    stream = replace(stream, expected=expected)
     before, end = stream.at, stream.n + len(returns)
     for start, rows in blocks(returns, whole=False):
         p = None if weights is None else weights[start : start + len(rows)]

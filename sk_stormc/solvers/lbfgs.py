@@ -91,7 +91,7 @@ class LBFGS(CompositionalSolver):
             return
         raise ValueError(
             "solver='lbfgs' takes bounds or an l1 norm. It takes no budget, no simplex (which a portfolio's "
-            "constraint='long_only' is), no cost of trades and, with a tail risk, no l1 norm; got the penalty "
+            "constraint='long_only' is), no cost of trades, no l2 and, with a tail risk, no l1 norm; got the penalty "
             f"{penalty}. Use solver='storm-c', which takes them all, or bounds alone"
         )
 

@@ -178,7 +178,8 @@ ESTIMATORS = {
         fit_portfolio,
         {"solver": "storm-c", "previous_weights": np.zeros(3), "transaction_cost": 0.1, "half_life": 100.0} | FITTING,
         {"half_life": "None,fraction", "risk_aversion": "inf", "budget": ANY_NUMBER, "previous_weights": "None",
-         "transaction_cost": "fraction,bool", "max_risk": "fraction", "max_turnover": "fraction"} | BUDGET | ANY_SEED,
+         "transaction_cost": "fraction,bool", "max_risk": "fraction", "max_turnover": "fraction",
+         "max_gross": "fraction", "l2": "fraction"} | BUDGET | ANY_SEED,
         {"constraint": "constraint|low"},
     ),
     "CompositionalPortfolio, limits": Case(
@@ -186,6 +187,12 @@ ESTIMATORS = {
         {"max_turnover": 5.0, "linear_constraints": (np.ones((1, 3)), -5.0, 5.0), "groups": ["a", "a", "b"],
          "benchmark": np.full(3, 0.3), "objective": "utility"},
         {"max_turnover": "None", "linear_constraints": "None", "groups": "None,dict", "benchmark": "None"},
+    ),
+    "CompositionalPortfolio, forecasts": Case(
+        fit_portfolio,
+        {"expected_returns": np.full(3, 0.1), "min_return": 0.1, "max_gross": 5.0, "l2": 0.1, "risk_aversion": np.inf},
+        {"expected_returns": "None", "min_return": "None,negative", "max_gross": "None,fraction", "l2": "fraction",
+         "risk_aversion": "inf"},
     ),
     "CompositionalPortfolio.fit": Case(FITTED.fit, {"X": RETURNS} | WEIGHTS, {"sample_weight": "None"}),
     "CompositionalPortfolio.predict": Case(FITTED.predict, {"X": RETURNS}),

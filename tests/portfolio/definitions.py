@@ -49,10 +49,10 @@ def risk(y, measure, confidence=0.95, order=2, p=None):
     return values.min()
 
 
-def utility(w, R, measure, risk_aversion=1.0, l1=0.0, held=0.0, cost=0.0, against=0.0, p=None, **more):
+def utility(w, R, measure, risk_aversion=1.0, l1=0.0, l2=0.0, held=0.0, cost=0.0, against=0.0, p=None, **more):
     """The objective of weights."""
     y, q = R @ w - against, shares(len(R), p)
-    costs = l1 * np.abs(w).sum() + np.sum(cost * np.abs(w - held))
+    costs = l1 * np.abs(w).sum() + l2 * w @ w + np.sum(cost * np.abs(w - held))
     if measure == "entropic":
         return logsumexp(-risk_aversion * y, b=q) / risk_aversion + costs
     power = 2 if measure in ("variance", "semivariance") else 1
@@ -74,10 +74,10 @@ def slope_of_risk(y, measure, a, p, order):
 
 
 def least(
-    R, measure, risk_aversion=1.0, low=-INF, high=INF, budget=None, l1=0.0, held=0.0, cost=0.0, rows=None,
-    max_turnover=None, against=0.0, p=None, confidence=0.95, order=2,
+    R, measure, risk_aversion=1.0, low=-INF, high=INF, budget=None, l1=0.0, l2=0.0, held=0.0, cost=0.0, rows=None,
+    max_turnover=None, max_gross=None, against=0.0, p=None, confidence=0.95, order=2,
 ):  # fmt: skip
-    """The least objective under constraints: HiGHS for measures that are sums of hinges, SLSQP for the others.
+    """The least objective under constraints: HiGHS for measures that are sums of hinges, SLSQP for the others and l2.
 
     The first variables are w, |w - held| and |w|. ``rows`` are constraints (A, lower, upper).
     """
@@ -95,6 +95,9 @@ def least(
     if max_turnover is not None:
         A.append(np.repeat([0.0, 1.0, 0.0], d)[None])
         limit.append([max_turnover])
+    if max_gross is not None:
+        A.append(np.repeat([0.0, 0.0, 1.0], d)[None])
+        limit.append([max_gross])
     A, limit, total = np.concatenate(A), np.concatenate(limit), np.repeat([1.0, 0.0, 0.0], d)[None]
     costs = np.r_[np.zeros(d), np.broadcast_to(cost, d), np.full(d, l1)]
     bounds = [*np.column_stack([np.broadcast_to(low, d), np.broadcast_to(high, d)]), *[(0, None)] * 2 * d]
@@ -112,15 +115,20 @@ def least(
             kinds = [(None, None)] + [(0, None)] * n
         blocks = [np.hstack([left, np.zeros((n, 2 * d)), *right]) for left, right in zip(of_w, of_others, strict=True)]
         m = len(of_risk)
-        run = linprog(
-            np.r_[costs - gain * np.r_[q @ R, np.zeros(2 * d)], a * of_risk],
-            np.concatenate([np.pad(A, ((0, 0), (0, m))), *blocks]),
-            np.concatenate([limit, *limits]),
-            None if budget is None else np.pad(total, ((0, 0), (0, m))),
-            None if budget is None else [budget],
-            bounds=bounds + kinds,
-        )
+        cost = np.r_[costs - gain * np.r_[q @ R, np.zeros(2 * d)], a * of_risk]
+        A, limit = np.concatenate([np.pad(A, ((0, 0), (0, m))), *blocks]), np.concatenate([limit, *limits])
+        total = None if budget is None else np.pad(total, ((0, 0), (0, m)))
+        run = linprog(cost, A, limit, total, None if budget is None else [budget], bounds=bounds + kinds)
         assert run.status == 0
+        if l2:
+            of_w = np.r_[np.full(d, l2), np.zeros(len(cost) - d)]
+            rules = [{"type": "ineq", "fun": lambda z: limit - A @ z, "jac": lambda z: -A}]
+            if budget is not None:
+                rules.append({"type": "eq", "fun": lambda z: total @ z - budget, "jac": lambda z: total})
+            run = minimize(
+                lambda z: (cost @ z + of_w @ z**2, cost + 2 * of_w * z), run.x, jac=True, method="SLSQP",
+                bounds=bounds + kinds, constraints=rules, options={"ftol": 1e-14, "maxiter": 500},
+            )  # fmt: skip
         return run.fun + gain * q @ against
     size = 100.0  # the unit of weights and returns in which SLSQP works
 
@@ -137,8 +145,8 @@ def least(
             slope[-1] = fun - of_y @ y
         else:
             (fun, of_y), gain_y = slope_of_risk(y, measure, a, q, order), gain
-        slope[:d] += (of_y - gain_y * q) @ R
-        return size * (fun - gain_y * q @ y + costs @ z[:-1]), size * slope
+        slope[:d] += (of_y - gain_y * q) @ R + 2 * l2 * z[:d]
+        return size * (fun - gain_y * q @ y + costs @ z[:-1] + l2 * z[:d] @ z[:d]), size * slope
 
     A, total = np.pad(A, ((0, 0), (0, 1))), np.pad(total, ((0, 0), (0, 1)))
     rules = [{"type": "ineq", "fun": lambda z: limit - A @ z, "jac": lambda z: -A}]

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_array
 
-from sk_stormc.portfolio.labels import as_text
+from sk_stormc.portfolio.labels import as_text, assets_of
 from sk_stormc.portfolio.returns import check_ascending, with_benchmark
-from sk_stormc.utils.frames import columns_of, has_row_labels, index_of
+from sk_stormc.utils.frames import has_row_labels, index_of
 from sk_stormc.utils.types import FloatArray
 from sk_stormc.utils.validation import check_numeric, naming
 
@@ -47,7 +47,7 @@ class ReturnsTable:
             check_ascending(returns, counts=True)
         labelled = has_row_labels(returns)
         rows = index_of(returns) if labelled else np.arange(len(values))
-        columns = columns_of(returns) or list(range(values.shape[1]))
+        columns = assets_of(returns) or list(range(values.shape[1]))
         table = cls(returns if labelled else values, values, unit, rows, columns, labelled)
         table._refuse("must be finite", np.isinf(values), "leave it missing (NaN), or fill it in")
         if unit is None:

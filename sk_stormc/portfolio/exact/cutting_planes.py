@@ -6,7 +6,7 @@ from functools import partial
 import numpy as np
 from scipy import sparse
 
-from sk_stormc.portfolio.exact.interior_point import Solution
+from sk_stormc.portfolio.exact.interior_point import Solution, interior_point
 from sk_stormc.portfolio.exact.linear_programs import linear_program, one_sided
 from sk_stormc.portfolio.exact.program import FAR, Formulation
 
@@ -49,7 +49,10 @@ def minimise_by_cuts(scaled, cut_at, start, callback=None):
             callback(x)
         close = CLOSE * (np.abs(program.smooth(best)[1]) @ np.abs(best))
         while True:
-            solution, kept_near = _solve(program, start / scaled.size, distance)
+            if scaled.feasible.l2:  # a quadratic program
+                solution, kept_near = interior_point(program, x), False
+            else:
+                solution, kept_near = _solve(program, start / scaled.size, distance)
             if solution is None:
                 return None
             solution.done = least - _value(program, solution.x) <= close
@@ -60,7 +63,7 @@ def minimise_by_cuts(scaled, cut_at, start, callback=None):
             break
         x = solution.x.copy() if k % 2 else (solution.x + best) / 2
     at_bounds, at_kink = _at_bounds(program, best), _at_kinks(program, best)
-    return replace(solution, x=best, n_iter=k, active_bounds=at_bounds, at_kink=at_kink)
+    return replace(solution, x=best, n_iter=k, active_bounds=at_bounds, at_kink=at_kink, at_vertex=True)
 
 
 def _value(program, x):

@@ -1,5 +1,6 @@
 """Constraints and costs of the weights, as penalties and in the form that the exact methods require."""
 
+from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -13,7 +14,6 @@ from sk_stormc.utils.validation import as_numbers, short
 
 __all__ = [
     "AROUND",
-    "KEPT",
     "FeasibleSet",
     "LinearlyConstrained",
     "TradingCosts",
@@ -24,9 +24,9 @@ __all__ = [
 
 
 class TradingCosts(Penalty):
-    """Transaction costs sum_j cost_j |x_j - previous_j|, with the bounds, budget and l1 norm of a box."""
+    """Costs sum_j cost_j |x_j - previous_j| + l2 sum_j x_j^2, with the bounds, budget and l1 norm of a box."""
 
-    def __init__(self, previous, cost, box=None):
+    def __init__(self, previous, cost, box=None, l2=0.0):
         self.previous, self.cost = as_numbers("previous_weights", previous), as_numbers("transaction_cost", cost)
         if self.previous.ndim != 1 or not np.isfinite(self.previous).all():
             raise ValueError(f"previous_weights must be finite, one for each asset, got {short(previous)}")
@@ -36,10 +36,11 @@ class TradingCosts(Penalty):
             )
         if not (np.isfinite(self.cost) & (self.cost >= 0)).all():
             raise ValueError(f"transaction_cost must be finite and >= 0, got {short(cost)}")
-        self.box = Box(-np.inf, np.inf) if box is None else box
+        self.box, self.l2 = Box(-np.inf, np.inf) if box is None else box, float(l2)
 
     def __repr__(self):
-        return f"TradingCosts(previous={short(self.previous)}, cost={short(self.cost)}, box={self.box!r})"
+        squares = f", l2={self.l2}" * bool(self.l2)
+        return f"TradingCosts(previous={short(self.previous)}, cost={short(self.cost)}, box={self.box!r}{squares})"
 
     def check(self, n_variables):
         """Raise a ValueError if there is no feasible point with ``n_variables`` coordinates."""
@@ -48,11 +49,15 @@ class TradingCosts(Penalty):
         self.box.check(n_variables)
 
     def value(self, x):
-        """The transaction costs and the l1 norm."""
-        return float((self.cost * np.abs(x - self.previous)).sum()) + self.box.value(x)
+        """The transaction costs, the l1 norm and the squares."""
+        squares = self.l2 * float(np.square(x, dtype=float).sum())
+        return float((self.cost * np.abs(x - self.previous)).sum()) + self.box.value(x) + squares
 
     def prox(self, x, step):
         """The proximal point: soft thresholding about ``previous`` (and about 0 for the l1 norm), clipping, budget."""
+        if self.l2:  # the squares are completed
+            part = 1 / (1 + 2 * self.l2 * step)
+            x, step = part * x, part * step
         norm, cost = self.box.alpha * step, self.cost * step
         # alpha |z| + cost |z - previous| has two kinks, and slopes -most, middle and most around them
         first, last = np.minimum(self.previous, 0.0), np.maximum(self.previous, 0.0)
@@ -76,6 +81,8 @@ class TradingCosts(Penalty):
         return self.box.project(x)
 
 
+FAR = 1e4  # weights that replace missing bounds in the search for the largest mean return
+ROUNDING = 1e-12  # of a mean return, relative to the size of its terms
 KEPT = 1e-9  # allowed violation of a linear constraint, relative to its size
 BISECTIONS = 50
 ROUNDED = 1e-7  # distance from a limit, relative to a typical weight, that is a rounding error
@@ -100,8 +107,9 @@ class FeasibleSet:
     A: np.ndarray
     lower: np.ndarray
     upper: np.ndarray
-    max_turnover: float | None
+    norms: list  # pairs (centre, limit): sum_j |w_j - centre_j| <= limit
     needs_presolve: bool  # whether the feasible set may have an empty interior
+    l2: float = 0.0
 
     @classmethod
     def of(cls, penalty, n):
@@ -109,25 +117,28 @@ class FeasibleSet:
         further = penalty if isinstance(penalty, LinearlyConstrained) else None
         penalty = penalty if further is None else further.penalty
         m = n if further is None else further.n_assets
-        previous, cost = np.zeros(m), np.zeros(m)
+        previous, cost, l2 = np.zeros(m), np.zeros(m), 0.0
         if isinstance(penalty, TradingCosts):
-            previous, cost, penalty = penalty.previous, np.broadcast_to(penalty.cost, m), penalty.box
+            previous, cost, l2 = penalty.previous, np.broadcast_to(penalty.cost, m), penalty.l2
+            penalty = penalty.box
         box = as_penalty(penalty).as_box()
         low, high = (np.broadcast_to(bound, m).astype(float) for bound in (box.low, box.high))
         budget, l1 = box.budget, box.alpha
         if further is None:
             none = np.zeros((0, m)), np.zeros(0), np.zeros(0)
-            return cls(n, low, high, budget, l1, previous, cost, np.ones(m), *none, None, False)
+            return cls(n, low, high, budget, l1, previous, cost, np.ones(m), *none, [], False, l2)
         A, lower, upper = further.linear.A, further.linear.lower, further.linear.upper
-        most, previous = further.max_turnover, further.previous
-        if most is not None:  # no weight can change by more than the maximum turnover
-            low, high = np.maximum(low, previous - most), np.minimum(high, previous + most)
+        previous = further.previous
+        for centre, most in further.norms().values():  # no weight can change by more than the maximum turnover
+            low, high = np.maximum(low, centre - most), np.minimum(high, centre + most)
             high = np.maximum(low, high)  # rounding may give low > high
         fixed, zero = -np.ones(n - m), np.zeros(n - m)
         low, high = np.r_[low, fixed], np.r_[high, fixed]
         previous, cost, in_budget = np.r_[previous, fixed], np.r_[cost, zero], np.r_[np.ones(m), zero]
         A = np.pad(A, ((0, 0), (0, n - m)))
-        return cls(n, low, high, budget, l1, previous, cost, in_budget, A, lower, upper, most, True)
+        # for a limit of 0 the bounds are enough
+        norms = [(np.r_[centre, fixed], most) for centre, most in further.norms().values() if most]
+        return cls(n, low, high, budget, l1, previous, cost, in_budget, A, lower, upper, norms, True, l2)
 
     def only_point(self):
         """The feasible weights if there is a single feasible point, otherwise None."""
@@ -165,9 +176,9 @@ class FeasibleSet:
         return [(np.flatnonzero(cost), cost, at) for cost, at in terms if cost.any()]
 
     def constraints(self, size, n_levels):
-        """The parts low, high, A, lower, upper, E, e of a `Program` in (w / size, levels, |w - previous| / size).
+        """The parts low, high, A, lower, upper, E, e of a `Program` in (w / size, levels, |w - centre| / size).
 
-        The variables |w - previous| / size exist only with a turnover constraint.
+        The variables |w - centre| / size exist for each limit of a norm.
         """
         n, (low, high, A, lower, upper, E, e) = self.n, self.presolved[0]
         free = np.full(n_levels, np.inf)
@@ -177,11 +188,11 @@ class FeasibleSet:
 
     @cached_property
     def presolved(self):
-        """The constraints on (w, |w - previous|), and an interior point if linear programs were solved for them."""
-        n, lifted = self.n, bool(self.max_turnover)
+        """The constraints on (w, |w - centre|), and an interior point if linear programs were solved for them."""
+        n, m = self.n, len(self.norms)
         fixed = self.low == self.high
         low, high = np.where(fixed, -np.inf, self.low), np.where(fixed, np.inf, self.high)
-        low, high = np.r_[low, np.zeros(n * lifted)], np.r_[high, np.full(n * lifted, self.max_turnover or 0.0)]
+        low, high = np.r_[low, np.zeros(n * m)], np.r_[high, *(np.full(n, limit) for _, limit in self.norms)]
         norm = np.abs(self.A).max(axis=1, initial=0.0)
         A, lower, upper, norm = (part[norm > 0] for part in (self.A, self.lower, self.upper, norm))
         A, lower, upper = A / norm[:, None], lower / norm, upper / norm
@@ -189,12 +200,13 @@ class FeasibleSet:
         E = np.concatenate([np.eye(n)[fixed], self.in_budget[None][: self.budget is not None], A[equal]])
         e = np.r_[self.low[fixed], [self.budget] if self.budget is not None else [], upper[equal]]
         A, lower, upper = A[~equal], lower[~equal], upper[~equal]
-        A, E = (np.pad(M, ((0, 0), (0, n * lifted))) for M in (A, E))
-        if lifted:
-            one, total = np.eye(n), np.r_[np.zeros(n), self.in_budget][None]
-            A = np.concatenate([A, np.hstack([one, -one]), np.hstack([-one, -one]), total])
+        A, E = (np.pad(M, ((0, 0), (0, n * m))) for M in (A, E))
+        for k, (centre, limit) in enumerate(self.norms):
+            one, distance = np.eye(n), np.pad(np.eye(n), ((0, 0), (n * k, n * (m - k - 1))))
+            total = np.r_[np.zeros(n), self.in_budget @ distance][None]
+            A = np.concatenate([A, np.hstack([one, -distance]), np.hstack([-one, -distance]), total])
             lower = np.r_[lower, np.full(2 * n + 1, -np.inf)]
-            upper = np.r_[upper, self.previous, -self.previous, self.max_turnover]
+            upper = np.r_[upper, centre, -centre, limit]
         constraints = low, high, A, lower, upper, E, e
         return presolve(*constraints, self.size() or 1.0) if self.needs_presolve else (constraints, None)
 
@@ -211,17 +223,19 @@ class FeasibleSet:
         return low, high
 
     def lifted(self, v, size):
-        """The point (w / size, |w - previous| / size) for v = w / size."""
-        return np.r_[v, np.abs(v - self.previous / size)] if self.max_turnover else v
+        """The point (w / size, |w - centre| / size) for v = w / size."""
+        return np.r_[v, *(np.abs(v - centre / size) for centre, _ in self.norms)]
 
     def fixed_weights(self, solution, size, n_hinges):
         """The weights of a solution that are at a bound, at 0 or at their previous value; NaN for the others."""
         w, held = solution.x[: self.n] * size, np.full(self.n, np.nan)
         at = solution.active_bounds[: self.n]
         held[at] = np.where(np.abs(w - self.low) <= np.abs(self.high - w), self.low, self.high)[at]
-        if self.max_turnover:  # a weight is not traded if both w - previous and previous - w are at |w - previous|
-            above = solution.active_rows[-2 * self.n - 1 : -1].reshape(2, self.n).all(axis=0)
-            held[above] = self.previous[above]
+        rows, count = solution.active_rows, 2 * self.n + 1  # of each norm
+        rows = rows[len(rows) - count * len(self.norms) :].reshape(-1, count)[:, :-1]
+        for (centre, _), active in zip(self.norms, rows, strict=True):
+            at = active.reshape(2, self.n).all(axis=0)  # both w - centre and centre - w are at |w - centre|
+            held[at] = centre[at]
         costs = self.costs()
         for (there, _, kink), at in zip(costs, solution.at_kink[n_hinges - len(costs) :], strict=True):
             held[there[at]] = kink[there[at]]
@@ -232,8 +246,11 @@ class FeasibleSet:
 
         The others take up the differences, so that the budget is met.
         """
-        traded = self.cost > 0 if self.max_turnover is None else np.ones(self.n, bool)
-        values = [self.low, self.high, *(at for _, _, at in self.costs()), np.where(traded, self.previous, np.nan)]
+        values = [self.low, self.high]
+        for some, _, at in self.costs():
+            values.append(np.full(self.n, np.nan))
+            values[-1][some] = at[some]
+        values += [centre for centre, _ in self.norms]
         near, held = ROUNDED * (self.size() or np.abs(w).max()), np.full(self.n, np.nan)
         for value in values:
             held = np.where(np.isnan(held) & (np.abs(w - value) <= near), value, held)
@@ -245,7 +262,7 @@ class FeasibleSet:
         return result
 
     def restricted(self, there):
-        """The same set in some coordinates. There must be no linear constraints and no turnover constraint."""
+        """The same set in some coordinates. There must be no linear constraints and no limits of norms."""
         parts = {name: getattr(self, name)[there] for name in ("low", "high", "previous", "cost", "in_budget")}
         return replace(self, n=int(there.sum()), A=self.A[:, there], **parts)
 
@@ -256,44 +273,102 @@ class FeasibleSet:
 
 
 class LinearlyConstrained(Penalty):
-    """A penalty on weights w with lower <= A w <= upper, sum_j |w_j - previous_j| <= max_turnover and a benchmark."""
+    """A penalty on weights w with lower <= A w <= upper, limits of norms, a least mean return and a benchmark.
 
-    def __init__(self, penalty, linear, previous, max_turnover, has_benchmark):
+    The norms are sum_j |w_j - previous_j| <= max_turnover and sum_j |w_j| <= max_gross.
+    """
+
+    def __init__(self, penalty, linear, previous, has_benchmark, max_turnover=None, max_gross=None, min_return=None):
         self.penalty, self.linear, self.has_benchmark = penalty, linear, has_benchmark
-        self.previous, self.max_turnover = np.asarray(previous, float), max_turnover
-        self.n_assets = linear.A.shape[1]
+        self.previous, self.max_turnover, self.max_gross = np.asarray(previous, float), max_turnover, max_gross
+        self.n_assets, self.min_return = linear.A.shape[1], min_return
+        self.mean = self.richest = None  # with `with_min_return`: mean returns, and the weights of the largest one
         self._projected = None  # the last point and its projection
 
     def __repr__(self):
-        constraints = f"{len(self.linear.A)} linear constraints, max_turnover={self.max_turnover}"
-        return f"LinearlyConstrained({self.penalty!r}, {constraints})"
+        limits = {name: getattr(self, name) for name in ("max_turnover", "max_gross", "min_return")}
+        limits = "".join(f", {name}={limit}" for name, limit in limits.items() if limit is not None)
+        return f"LinearlyConstrained({self.penalty!r}, {len(self.linear.A)} linear constraints{limits})"
+
+    def norms(self):
+        """The limits of sum_j |w_j - centre_j|, as pairs (centre, limit) by the name of the parameter."""
+        norms = {"max_turnover": (self.previous, self.max_turnover)}
+        norms["max_gross"] = np.zeros(self.n_assets), self.max_gross
+        return {name: (centre, float(limit)) for name, (centre, limit) in norms.items() if limit is not None}
+
+    def changed(self, **parts):
+        """A copy in which some attributes have other values."""
+        new = copy(self)
+        vars(new).pop("_feasible_set", None)
+        vars(new).update(parts, _projected=None)
+        return new
+
+    def with_min_return(self, mean):
+        """The penalty with the constraint mean @ x >= min_return. A ValueError contains the largest mean return."""
+        n, feasible = self.n_assets, FeasibleSet.of(self, len(mean))
+        centre = np.asarray(self.project(np.full(len(mean), 1 / n)), float)
+        around = bounds_around(feasible, centre, FAR * max(1.0, np.abs(centre).max()))
+        richest = self.last_feasible(minimise_linear(feasible, -mean, *around, 0.0)[0], centre)
+        largest = float(mean @ richest)
+        if not self.min_return <= largest + ROUNDING * float(np.abs(mean) @ np.abs(richest)):
+            raise ValueError(
+                f"min_return must be at most {largest:.6g}, the largest mean return of a portfolio that meets the "
+                f"constraints, got {self.min_return!r}"
+            )
+        # the budget determines the return that all assets have in common
+        common = 0.0 if feasible.budget is None else float(np.median(mean[:n]))
+        least = min(self.min_return, largest) + float(mean[n:].sum()) - common * (feasible.budget or 0.0)
+        linear = replace(
+            self.linear,
+            A=np.vstack([self.linear.A, mean[:n] - common]),
+            lower=np.append(self.linear.lower, least),
+            upper=np.append(self.linear.upper, np.inf),
+            names=[*self.linear.names, f"min_return={self.min_return}"],
+        )
+        return self.changed(linear=linear, mean=mean, richest=richest, min_return=min(self.min_return, largest))
 
     def parameters(self):
         """Names of the estimator's parameters that require this penalty."""
-        asked = {"linear_constraints": len(self.linear.A), "max_turnover": self.max_turnover is not None}
-        return [name for name, there in (asked | {"benchmark": self.has_benchmark}).items() if there]
+        asked = {"linear_constraints": len(self.linear.A) > (self.mean is not None), **self.norms()}
+        asked |= {"min_return": self.min_return is not None, "benchmark": self.has_benchmark}
+        return [name for name, there in asked.items() if there]
 
     def check(self, n_variables):
         """Raise a ValueError if the penalty does not fit the number of variables."""
         as_penalty(self.penalty).check(n_variables - self.has_benchmark)
 
     def value(self, x):
-        """The l1 norm and the transaction costs."""
+        """The l1 norm, the transaction costs and the squares."""
         return 0.0 if self.penalty is None else self.penalty.value(x[: self.n_assets])
 
     def on_bounds(self, x):
-        """The point with bounds and budget satisfied exactly. The interior-point method does so up to rounding."""
+        """The point with bounds, budget and mean return satisfied exactly.
+
+        The interior-point method does so up to rounding. The mean return is raised by a mixture with `richest`.
+        """
         w = x[: self.n_assets]
         w = w if self.penalty is None else self.penalty.project(w)
-        return np.append(w, -np.ones(1, w.dtype)) if self.has_benchmark else w
+        x = np.append(w, -np.ones(1, w.dtype)) if self.has_benchmark else w
+        if self.mean is None or not np.isfinite(x).all():
+            return x
+        earned, most = float(self.mean @ x), float(self.mean @ self.richest)
+        missing = self.min_return - earned
+        return x if missing <= 0 else x + min(1.0, missing / max(most - earned, missing)) * (self.richest - x)
 
     def violation(self, x):
-        """The largest violation of a linear constraint or the turnover constraint, relative to its size."""
+        """The largest violation of a linear constraint or a limit of a norm, relative to its size."""
         w, A = np.asarray(x[: self.n_assets], float), self.linear.A
         size = np.abs(A) @ np.abs(w) + np.abs(A).max(axis=1, initial=0.0) + 1e-300
         over = np.maximum(A @ w - self.linear.upper, self.linear.lower - A @ w) / size
-        trades = -1.0 if self.max_turnover is None else np.abs(w - self.previous).sum() - self.max_turnover
-        return max(over.max(initial=0.0), trades / (1.0 + np.abs(self.previous).sum()), 0.0)
+        norms = [
+            (np.abs(w - centre).sum() - limit) / (limit + np.abs(centre).sum() + 1e-300)
+            for centre, limit in self.norms().values()
+        ]
+        return max(over.max(initial=0.0), 0.0, *norms)
+
+    def is_met(self, x):
+        """Whether the constraints besides bounds and budget hold up to rounding, and the mean return exactly."""
+        return self.violation(x) <= KEPT and (self.mean is None or float(self.mean @ x) >= self.min_return)
 
     def last_feasible(self, x, inside):
         """The last point on the segment from a feasible point to x that satisfies all constraints."""
@@ -357,14 +432,15 @@ def linear_minimum(penalty, c, w):
     if not isinstance(penalty, (TradingCosts, LinearlyConstrained)) and as_penalty(penalty).as_box() is None:
         return np.nan
     feasible = FeasibleSet.of(penalty, len(w))
-    return minimise_linear(feasible, c, *bounds_around(feasible, w, AROUND * np.abs(w).max()))[1]
+    of_w = feasible.l2 * feasible.in_budget * w  # l2 |s|^2 >= 2 of_w @ s - of_w @ w
+    least = minimise_linear(feasible, c + 2 * of_w, *bounds_around(feasible, w, AROUND * np.abs(w).max()))[1]
+    return least - float(of_w @ w)
 
 
 def without_costs(penalty):
     """The same constraints without costs and l1 norm, or None."""
     if isinstance(penalty, LinearlyConstrained):
-        inner = without_costs(penalty.penalty)
-        return LinearlyConstrained(inner, penalty.linear, penalty.previous, penalty.max_turnover, penalty.has_benchmark)
+        return penalty.changed(penalty=without_costs(penalty.penalty))
     box = penalty.box if isinstance(penalty, TradingCosts) else penalty
     if isinstance(box, Box):
         return Box(box.low, box.high, box.budget)

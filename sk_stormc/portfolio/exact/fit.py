@@ -8,7 +8,7 @@ from scipy.optimize import brentq
 from sklearn.exceptions import ConvergenceWarning
 
 from sk_stormc.engine.results import Record, Report, SolverResult, StopReason, outcome
-from sk_stormc.portfolio.exact.feasible_set import KEPT, FeasibleSet, LinearlyConstrained, linear_minimum, without_costs
+from sk_stormc.portfolio.exact.feasible_set import FeasibleSet, LinearlyConstrained, linear_minimum, without_costs
 from sk_stormc.portfolio.exact.interior_point import interior_point
 from sk_stormc.portfolio.exact.linear_programs import minimise_linear
 from sk_stormc.portfolio.exact.program import Optimum, Scaled, can_solve, last_feasible, on_bounds, solve_portfolio
@@ -266,7 +266,7 @@ def at_limits(penalty, weights):
     """The weights exactly at limits that they attain up to rounding, if the linear constraints allow it."""
     weights = np.asarray(weights, float)
     exact = FeasibleSet.of(penalty, len(weights)).at_limits(weights)
-    return weights if isinstance(penalty, LinearlyConstrained) and penalty.violation(exact) > KEPT else exact
+    return exact if not isinstance(penalty, LinearlyConstrained) or penalty.is_met(exact) else weights
 
 
 # fits

@@ -86,7 +86,7 @@ def independent(E, e):
 
 def minimise_linear(feasible, c, low, high, weight=1.0):
     """Minimise c @ s + weight * costs(s) over the feasible s between finite bounds."""
-    if len(feasible.A) or feasible.max_turnover is not None:
+    if len(feasible.A) or feasible.norms:
         s = _by_linear_program(feasible, c, low, high, weight)
     else:
         s = _by_sorting(feasible, c, low, high, weight)

@@ -68,6 +68,20 @@ def quadratic(c, H):
     return function
 
 
+def plus_squares(function, weight):
+    """The function plus sum_j weight_j x_j^2, for the first variables x_j."""
+    n = len(weight)
+
+    def squared(x):
+        f, g, H = function(x)
+        g, H, first = g.copy(), H.copy(), np.arange(n)
+        g[:n] += 2 * weight * x[:n]
+        H[first, first] += 2 * weight
+        return f + float(weight @ x[:n] ** 2), g, H
+
+    return squared
+
+
 def gram(Q, weight):
     """sum_i weight_i q_i q_i^T, as a product A.T @ A, which numpy computes with half the work."""
     root = np.sqrt(weight)[:, None] * Q
@@ -118,6 +132,8 @@ class Scaled:
         if around_zero and measure.power != 1 and task.return_weight:
             reward = max(1.0, float((np.abs(mean) / np.maximum(deviation, unit)).max()))
             size = min(size, reward / (unit * risk_weight))
+        if around_zero and feasible.l2 and task.return_weight:
+            size = min(size, float(np.abs(mean).max()) / feasible.l2 or np.inf)
         size = size if np.isfinite(size) else 1.0
         unit_of_return = unit * size
         # a quadratic risk is proportional to the square of the weights
@@ -131,6 +147,7 @@ class Scaled:
         of_risk = rate if measure.power else 1.0
         largest = float(np.abs(expected_return).max())
         norm = max(task.return_weight, of_risk, largest, feasible.l1 / unit, float(feasible.cost.max()) / unit)
+        norm = max(norm, feasible.l2 * size / unit)
         unit_of_value = unit_of_return * norm
         return cls(feasible, Q, p, expected_return / norm, of_risk / norm, rate, size, unit_of_value, offset)
 
@@ -155,6 +172,8 @@ class Scaled:
             lower, upper = np.r_[np.full(n_rows, -np.inf), lower], np.r_[np.zeros(n_rows), upper]
 
         curved = risk.curved or quadratic(risk.linear, risk.quadratic)
+        if feasible.l2:
+            curved = plus_squares(curved, feasible.l2 * self.size**2 / self.unit_of_value * feasible.in_budget)
 
         def smooth(x):
             f, g, H = curved(x[: n + k])

@@ -42,8 +42,8 @@ def net_return(w, mean, feasible):
 class Cone(FeasibleSet):
     """The constraints on w as constraints on (v, rest, k), with a mean return after costs of 1.
 
-    The rest consists of |v - previous k| if there is a turnover constraint, and one variable |v - at k| for each cost
-    or norm. These are relaxed to upper bounds of the absolute values, which leaves the optimum unchanged.
+    The rest consists of |v - centre k| for each limit of a norm, and one variable |v - at k| for each cost or l1
+    norm. These are relaxed to upper bounds of the absolute values, which leaves the optimum unchanged.
     """
 
     @classmethod
@@ -55,7 +55,7 @@ class Cone(FeasibleSet):
             parts, centre = presolve(*parts, feasible.size() or 1.0)
         inside = _between(feasible, mean, centre[:n])
         low, high = np.where(parts[0][:n] == 0, 0.0, -np.inf), np.where(parts[1][:n] == 0, 0.0, np.inf)
-        cone = cls(n, low, high, None, 0.0, zero, zero, zero, none, zero[:0], zero[:0], None, False)
+        cone = cls(n, low, high, None, 0.0, zero, zero, zero, none, zero[:0], zero[:0], [], False)
         cone.inside, cone.given, cone.mean, cone.of_weights = inside, parts, mean, feasible
         cone.n_variables = len(parts[0]) + sum(len(some) for some, _, _ in feasible.costs()) + 1
         return cone
@@ -66,10 +66,9 @@ class Cone(FeasibleSet):
 
     def lifted(self, v, size):
         """The interior point (v, rest, k), in units of ``size``."""
-        n, w = self.n, self.inside
-        rest = [np.abs(w[some] - at[some]) for some, _, at in self.of_weights.costs()]
-        if len(self.given[0]) > n:
-            rest.insert(0, np.abs(w - self.of_weights.previous))
+        w = self.inside
+        rest = [np.abs(w - centre) for centre, _ in self.of_weights.norms]
+        rest += [np.abs(w[some] - at[some]) for some, _, at in self.of_weights.costs()]
         return np.r_[w, *rest, 1.0] / (net_return(w, self.mean, self.of_weights) * size)
 
     def constraints(self, size, n_levels):

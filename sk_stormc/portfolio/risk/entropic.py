@@ -13,6 +13,7 @@ from sk_stormc.portfolio.exact.program import Formulation, gram, tilted
 from sk_stormc.portfolio.mean_risk import Measure
 from sk_stormc.portfolio.moments import Moments, Tilted, tilts
 from sk_stormc.portfolio.risk.variance import riskless
+from sk_stormc.portfolio.sums import mean_row
 from sk_stormc.streams.mapped import blocks
 from sk_stormc.utils.types import ArrayLike
 from sk_stormc.utils.validation import check_choice, is_real
@@ -92,7 +93,7 @@ class EntropicMoments(Moments):
     """Entropic risk: (1/lambda) log mean exp(-lambda <r_i, w>)."""
 
     risk_weight: float
-    n_assets: int
+    mean: np.ndarray
     weight: float = 0.0
     tilted: Tilted | None = None
     earned = 1.0
@@ -101,7 +102,7 @@ class EntropicMoments(Moments):
     @classmethod
     def none(cls, task):
         """Empty moments."""
-        return cls(task.risk_weight, task.returns.shape[1])
+        return cls(task.risk_weight, np.zeros(task.returns.shape[1]))
 
     def plus(self, rows, p, w):
         """Add rows around w."""
@@ -110,7 +111,9 @@ class EntropicMoments(Moments):
     def _plus(self, rows, p, x):
         new = Tilted.of(rows, p, x)
         tilted = new if self.tilted is None else self.tilted.around(x).plus(new)
-        return replace(self, weight=self.weight + (len(rows) if p is None else p.sum()), tilted=tilted)
+        added, mean = mean_row(rows, p)
+        weight = self.weight + added
+        return replace(self, mean=self.mean + (added / weight) * (mean - self.mean), weight=weight, tilted=tilted)
 
     def times(self, factor):
         """Multiply the weights of all rows by a factor."""
