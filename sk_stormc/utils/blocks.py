@@ -26,9 +26,8 @@ def is_dask(X: Any) -> bool:
         return False
     try:
         import dask.array
-        import dask.dataframe  # noqa: F401
     except ImportError as error:
-        raise ImportError('collections of dask need all of its parts: pip install "sk_stormc[dask]"') from error
+        raise ImportError('dask collections need dask.array: pip install "sk_stormc[dask]"') from error
     return dask.is_dask_collection(X)
 
 

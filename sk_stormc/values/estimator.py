@@ -14,6 +14,7 @@ from sk_stormc.fitting.estimator import only_if, streams
 from sk_stormc.fitting.runs import Fit, with_fit
 from sk_stormc.utils.types import ArrayLike, Features, FloatArray, RandomState, SolverName
 from sk_stormc.utils.validation import check_choice, check_number
+from sk_stormc.values.block_fits import fit_states, reason_for_blocks
 from sk_stormc.values.fitted_values import FittedValues
 from sk_stormc.values.least_squares import check_ends
 from sk_stormc.values.log_warnings import warn_of_endless_values
@@ -257,6 +258,9 @@ class BellmanValueEstimator(FittedValues):
         given = Given(**given)
         names = given.names()
         self._make_solver()  # raises if a parameter is wrong
+        reason = reason_for_blocks(self, X, given)
+        if reason is not None:
+            return fit_states(self, X, y, given, reason)
         log = read_log(copy.copy(self), X, y, given, self.half_life)
         check_products(log.Z, log.next_Z, log.y)
         alpha = self._alphas(len(log.columns))
