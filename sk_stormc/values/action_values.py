@@ -229,10 +229,10 @@ class ActionValueEstimator(FittedActionValues):
     def _fit(self, X, y, *, action=None, before=None, **given):
         """`fit`, or `resume` of the fit whose progress is ``before``."""
         given = Given(**given)
-        names, policy = given.names(), vars(self)["policy"]
         self._make_solver()  # raises if a parameter is wrong
         if reads_blocks(X, given, self):
             return fit_actions(self, X, y, action, given)
+        names, policy = given.names(), vars(self)["policy"]
         log = read_log(copy.copy(self), X, y, given)
         check_products(log.Z, log.next_Z, log.y)
         actions, done = np.unique(check_actions(action, len(log.kept))[log.kept], return_inverse=True)

@@ -71,13 +71,13 @@ def reason_for_blocks(estimator, X, given):
 
 def fit_states(estimator, X, y, given, reason):
     """Fit a `BellmanValueEstimator` by the "projected" objective. Its attributes change at the end."""
-    names = given.names()
     log, gamma = LogBlocks(estimator, X, y, given), estimator.gamma
 
     def moments_of(t):
-        return Moments.of_log(t.Z, t.next_Z, gamma, t.y, t.weights) if len(t.y) else None
+        moments = Moments.of_log(t.Z, t.next_Z, gamma, t.y, t.weights) if len(t.y) else None
+        return moments, int(t.terminal.sum())
 
-    moments = log.sum(moments_of)
+    moments, n_ends = log.sum(moments_of)
     if moments is None:
         raise ValueError(NONE)
     d = len(moments.b)
@@ -101,8 +101,8 @@ def fit_states(estimator, X, y, given, reason):
     coef, intercept = (x[:-1], float(x[-1])) if estimator.fit_intercept else (x, 0.0)
     estimator.__dict__.update(
         exact, coef_=coef, intercept_=intercept, features_=log.features, objective_="projected",
-        objective_reason_=reason, _spread=spread and (spread, columns), _given=names, _progress=None, _stream=None,
-        _pending=None, _groups=None, _counts=None,
+        objective_reason_=reason, _spread=spread and (spread, columns), _given=(given.successor_names(), n_ends > 0),
+        _progress=None, _stream=None, _pending=None, _groups=None, _counts=None,
     )  # fmt: skip
     estimator._report_result()
     return estimator
@@ -291,7 +291,7 @@ def chances_in(policy, t, ongoing, next_Z, unknown, actions):
 
 def fit_actions(estimator, X, y, action, given):
     """Fit an `ActionValueEstimator` by least squares. Its attributes change at the end."""
-    names, policy = given.names(), vars(estimator)["policy"]
+    policy = vars(estimator)["policy"]
     if action is None:
         check_actions(None, 0)
     log = LogBlocks(estimator, X, y, given, action)
@@ -316,8 +316,9 @@ def fit_actions(estimator, X, y, action, given):
     validate_data(estimator, log.empty, skip_check_array=True)
     estimator.__dict__.pop("policy_changes_", None)
     estimator.__dict__.update(
-        exact, **of_columns(w, estimator.fit_intercept), features_=log.features, actions_=sums.actions, _given=names,
-        _known=sums.occurs[:, : w.shape[1] - estimator.fit_intercept], _spread=spread, _progress=None, _stream=None,
+        exact, **of_columns(w, estimator.fit_intercept), features_=log.features, actions_=sums.actions, _spread=spread,
+        _given=(given.successor_names(), bool(sums.terminal[0])), _progress=None, _stream=None,
+        _known=sums.occurs[:, : w.shape[1] - estimator.fit_intercept],
     )  # fmt: skip
     if changes is not None:
         estimator.policy_changes_ = np.array(changes)

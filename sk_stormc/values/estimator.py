@@ -256,11 +256,11 @@ class BellmanValueEstimator(FittedValues):
     def _fit(self, X, y, *, before=None, **given):
         """`fit`, or `resume` of the fit whose progress is ``before``."""
         given = Given(**given)
-        names = given.names()
         self._make_solver()  # raises if a parameter is wrong
         reason = reason_for_blocks(self, X, given)
         if reason is not None:
             return fit_states(self, X, y, given, reason)
+        names = given.names()
         log = read_log(copy.copy(self), X, y, given, self.half_life)
         check_products(log.Z, log.next_Z, log.y)
         alpha = self._alphas(len(log.columns))

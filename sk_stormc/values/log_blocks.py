@@ -180,12 +180,7 @@ class LogBlocks:
             return SumsByKey.by(order.step, counted), [np.unique(check_episode(given["episode"], n))]
 
         sums, labels = self.blocks.sum(of_block)
-        labels, count = np.unique(np.concatenate(labels), return_counts=True)
-        if (count > 1).any():
-            raise ValueError(
-                f"next_X must be given for episodes that continue in another partition, as episode "
-                f"{labels[np.argmax(count > 1)]!s} does, or partitions must contain whole episodes"
-            )
+        check_whole(labels, "next_X must be given, or partitions must contain whole episodes")
         return Steps(sums)
 
     def _features_of_sample(self):
@@ -206,6 +201,14 @@ class LogBlocks:
         except ValueError:
             self.sum(lambda transitions: None)  # raises with the number of the row in its partition
             raise
+
+
+def check_whole(labels, remedy):
+    """Raise a ValueError if an episode has rows in several blocks. ``labels`` are those of each block."""
+    labels, count = np.unique(np.concatenate(labels), return_counts=True)
+    if (count > 1).any():
+        label = labels[np.argmax(count > 1)]
+        raise ValueError(f"episode {label!s} continues in another partition: {remedy}")
 
 
 def refuse(estimator, X, given):

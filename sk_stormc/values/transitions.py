@@ -220,11 +220,15 @@ class Given(NamedTuple):
     sample_weight: Any = None
     importance_ratio: Any = None
 
+    def successor_names(self, earlier=()):
+        """Names of the arguments about successors that are given now or were earlier."""
+        names = ("next_X", "terminal", "time", "episode")
+        return tuple(name for name in names if getattr(self, name) is not None or name in earlier)
+
     def names(self, before=None):
         """Names of the arguments given now or ``before``, and whether any episode ends, for `check_given`."""
         earlier, ends = before or ((), False)
-        names = ("next_X", "terminal", "time", "episode")
-        names = tuple(name for name in names if getattr(self, name) is not None or name in earlier)
+        names = self.successor_names(earlier)
         if ends and self.terminal is None and self.next_X is not None:
             warn("terminal was given before, and is None here: no transition counts as the end of an episode. Give "
                  "terminal, with False for transitions that do not end one.")
