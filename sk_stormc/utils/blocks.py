@@ -136,7 +136,7 @@ class LocalBlocks(Blocks):
 
     def _results(self, function):
         for k, (start, end) in enumerate(zip(self.starts, self.ends, strict=True)):
-            place = f"in rows {start} to {end - 1}, of which the first counts as row 0" if len(self.ends) > 1 else ""
+            place = f"in the block that begins at row {start}" if len(self.ends) > 1 else ""
             yield called(function, place, start, *(part(k, start, end) for part in self._parts))
 
     def sum(self, function):

@@ -126,7 +126,7 @@ class DaskBlocks(Blocks):
     def _tasks(self, function):
         shared = dask.delayed(function, pure=False, traverse=False)  # sent once, and not with every task
         for k, (number, start) in enumerate(zip(self._numbers, self.starts, strict=True)):
-            place = f"in partition {number}, whose first row is row {start} of X and counts as row 0"
+            place = f"in partition {number}, which begins at row {start}"
             yield _called(shared, place, start, *(part[k] for part in self._parts))
 
     def sum(self, function):

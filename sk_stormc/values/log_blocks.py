@@ -73,8 +73,8 @@ class Reader:
         return given
 
     def order_of(self, given, terminal):
-        """The `Order` of a block without next_X, or None."""
-        if given["next_X"] is not None or given["episode"] is None:
+        """The `Order` of a block, or None without episodes."""
+        if given["episode"] is None:
             return None
         n = len(terminal)
         if given["time"] is not None and check_time(given["time"], n).dtype.kind != "i":
