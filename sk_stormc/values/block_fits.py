@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
+from scipy.linalg import block_diag
 from sklearn.utils.validation import validate_data
 
+from sk_stormc.fitting.compat import callbacks_of
 from sk_stormc.solvers import StopReason
-from sk_stormc.utils.blocks import is_dask
+from sk_stormc.utils.blocks import added, is_dask
 from sk_stormc.utils.mapped_rows import MappedRows, blocks
 from sk_stormc.utils.warnings import warn
 from sk_stormc.values.log_blocks import LogBlocks
@@ -40,13 +43,14 @@ NONE = "X must have a usable transition, with a successor or terminal, and of po
 def reads_blocks(X, given, estimator):
     """Whether a fit adds up blocks: of dask collections, and of files if the rows have successors of their own.
 
-    The "bellman" objective of files groups all transitions of a state in memory, as do iterative solvers and traces.
+    Other fits of files read them into memory.
     """
     if is_dask(X):
         return True
-    if given.next_X is None or not isinstance(MappedRows.of(X), MappedRows) or not estimator.solves_itself():
+    if given.next_X is None or given.time is not None or not isinstance(MappedRows.of(X), MappedRows):
         return False
-    return not (given.time is not None or estimator.features is not None or getattr(estimator, "trace_decay", 0))
+    special = callbacks_of(estimator) or estimator.features is not None or getattr(estimator, "trace_decay", 0)
+    return estimator.solves_itself() and not special
 
 
 def reason_for_blocks(estimator, X, given):
@@ -157,38 +161,35 @@ class BlockActionSums(ActionSums):
     """`ActionSums` over a log in blocks. A policy is a `GreedyPolicy`, or a given one."""
 
     def __init__(self, log, estimator):
-        def labels_of(t):
-            return [np.unique(t.action)]
-
-        self.log, self.gamma = log, estimator.gamma
-        labels = log.sum(labels_of)
-        self.actions = actions = np.unique(np.concatenate(labels))
-        if not len(actions):
-            raise ValueError(NONE)
-        m = len(actions)
-
         def sums_of(t):
-            """Sums over the transitions of a block, in the order of the attributes below."""
+            """Sums over the transitions of a block: of each action, and as the attributes below."""
             if not len(t.y):
                 return None
-            number, weighted = numbers_of(t.action, actions), scale_rows(t.weights, t.Z)
-            rows = [number == a for a in range(m)]
-            C = np.stack([dense(weighted[part].T @ t.Z[part]) for part in rows])
-            b = np.stack([weighted[part].T @ t.y[part] for part in rows])
-            largest = Largest(np.stack([largest_values(t.Z[part]) for part in rows]))
+            weighted, by_action = scale_rows(t.weights, t.Z), SumsOfActions()
+            for action in np.unique(t.action).tolist():
+                rows = t.action == action
+                left, Z = weighted[rows].T, t.Z[rows]
+                sums = dense(left @ Z), dense(left @ t.next_Z[rows]), left @ t.y[rows], Largest(largest_values(Z))
+                by_action[action] = sums
             ends = Largest(np.array([t.y.max(), -t.y.min(), t.terminal.any(), (~t.terminal).any()], dtype=float))
-            return C, b, t.weights.sum(), len(t.y), int((~t.terminal).sum()), largest, ends
+            return by_action, t.weights.sum(), len(t.y), int((~t.terminal).sum()), ends
 
-        C, b, self.weight, self.n_rows, self.n_ongoing, largest, ends = log.sum(sums_of)
-        d = C.shape[2]
-        self.shape, self.ridge = (m, d), np.tile(estimator._alphas(d), m)
-        self.largest, self.occurs = largest.values, largest.values > 0
-        self.C = np.zeros((m, d, m, d))
-        self.C[np.arange(m), :, np.arange(m)] = C / self.weight
-        self.C, self.b = self.C.reshape(m * d, m * d), b.ravel() / self.weight
+        total = log.sum(sums_of)
+        if total is None:
+            raise ValueError(NONE)
+        by_action, self.weight, self.n_rows, self.n_ongoing, ends = total
+        self.log, self.gamma, self.actions = log, estimator.gamma, np.array(sorted(by_action))
+        C, after, b, largest = zip(*(by_action[action] for action in self.actions.tolist()), strict=True)
+        m, d = self.shape = len(C), len(b[0])
+        self.ridge = np.tile(estimator._alphas(d), m)
+        self.largest = np.array([values.values for values in largest])
+        self.occurs = self.largest > 0
+        self.C, self.b = block_diag(*C) / self.weight, np.concatenate(b) / self.weight
         high, low, ended, went_on = ends.values
         self.rewards, self.terminal = np.array([high, -low]), np.array([ended > 0, went_on == 0])
-        self._led = None, None  # the last policy of `greedy`, and its sums
+        led = np.repeat(np.stack(after)[:, :, None], m, axis=2) / m
+        self._led = self._uniform, led / self.weight  # the last policy with sums, and these
+        self._evaluated = None  # the moments of the last solution
 
     def _sum(self, function):
         """Add up ``function(transitions, successors with features, unknown actions, numbers of the actions)``."""
@@ -223,11 +224,16 @@ class BlockActionSums(ActionSums):
             self.evaluate(policy)
         n = len(self.b)
         A = self.C - self.gamma * self._led[1].reshape(n, n)
-        return Moments(A, self.b, self.C, 1.0, self.n_rows, self.largest.ravel())
+        self._evaluated = Moments(A, self.b, self.C, 1.0, self.n_rows, self.largest.ravel())
+        return self._evaluated
+
+    @cached_property
+    def _uniform(self):
+        return GreedyPolicy()
 
     def uniform(self):
         """The policy that takes all actions with the same probability."""
-        return GreedyPolicy()
+        return self._uniform
 
     def constant(self, policy):
         """The policy that always takes the first action."""
@@ -257,7 +263,7 @@ class BlockActionSums(ActionSums):
         return new, tuple(digests_of_blocks), changed / max(1, self.n_ongoing)
 
     def spread(self, policy, w):
-        """The `Spread` of the values of a policy, and the columns that are determined."""
+        """The `Spread` of the values of the policy that was solved last, and the columns that are determined."""
         columns, actions, gamma, m = np.flatnonzero(self.occurs), self.actions, self.gamma, self.shape[0]
 
         def scores_of(t, ongoing, next_Z, unknown, number):
@@ -267,9 +273,16 @@ class BlockActionSums(ActionSums):
             psi = of_actions(t.Z, chosen(number, m))[:, columns]
             return scores_by_episode(t, dense(scale_rows(t.weights * error, psi)))
 
-        moments = self.moments(policy)
+        moments = self._evaluated
         bread = (moments.A + np.diag(self.ridge))[np.ix_(columns, columns)]
         return spread_of(self._sum(scores_of), bread, replace(moments, weight=self.weight)), columns
+
+
+class SumsOfActions(dict):
+    """Tuples of sums by the labels of actions, which are added by ``+``."""
+
+    def __add__(self, other):
+        return SumsOfActions({label: added(self.get(label), other.get(label)) for label in {**self, **other}})
 
 
 @dataclass(frozen=True, eq=False)

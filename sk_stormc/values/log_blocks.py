@@ -10,12 +10,14 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.utils.validation import validate_data
 
+from sk_stormc.fitting.compat import callbacks_of
 from sk_stormc.utils.blocks import blocks_of, check_finite_rows, is_dask
 from sk_stormc.utils.frames import columns_of
 from sk_stormc.utils.mapped_rows import MappedRows
 from sk_stormc.utils.validation import as_numbers, check_numeric, row_weights
 from sk_stormc.values.episodes import LONGEST, check_episode, check_terminal, check_time, order_of
 from sk_stormc.values.policies import check_actions
+from sk_stormc.values.streams import LARGEST_STREAM
 from sk_stormc.values.transitions import (
     Given,
     check_next,
@@ -28,7 +30,8 @@ from sk_stormc.values.transitions import (
 )
 from sk_stormc.values.uncertainty import SumsByKey
 
-SAMPLE, RUN = 2**17, 256  # rows of the sample for warnings and ``features``, and of a run of successive ones
+SAMPLE, NUMBERS = 2**17, 2**24  # most rows, and most numbers of X, in the sample for warnings and ``features``
+RUN = 256  # successive rows in the sample
 
 
 class Transitions(NamedTuple):
@@ -114,6 +117,8 @@ class Reader:
             age = self.n_rows - 1.0 - start - np.arange(n)
             weights *= np.exp2(-np.minimum(age / estimator.half_life, LONGEST))
         Z = transform(self.features, X, states, None, estimator.fit_intercept)
+        if Z.shape[1] > LARGEST_STREAM:
+            raise ValueError(f"X must have at most {LARGEST_STREAM} features for rows in blocks, got {Z.shape[1]}")
         rows = slice(None) if (kept & (weights > 0)).all() else kept & (weights > 0)
         Z, at, terminal = Z[rows], at[rows], terminal[rows]
         next_Z = transform_next(self.features, source, follows, at, terminal, Z, estimator.fit_intercept)
@@ -186,13 +191,14 @@ class LogBlocks:
     def _features_of_sample(self):
         """``features``, fitted on a sample. Gives the warnings of `read_log` for the sample."""
         n, ends = self.n_rows, np.array(self.blocks.ends)
-        if n <= SAMPLE:
+        most = min(SAMPLE, max(RUN, NUMBERS // self.empty.shape[1]))
+        if n <= most:
             rows = np.arange(n)
         elif self.reader.steps is not None:  # episodes begin with the blocks
-            begins, size = np.append(0, ends[:-1]), max(2, SAMPLE // len(ends))
+            begins, size = np.append(0, ends[:-1]), max(2, most // len(ends))
             rows = np.concatenate([np.arange(a, min(a + size, b)) for a, b in zip(begins, ends, strict=True)])
         else:
-            begins = np.linspace(0, n - RUN, SAMPLE // RUN).astype(int)
+            begins = np.linspace(0, n - RUN, most // RUN).astype(int)
             rows = np.unique(begins[:, None] + np.arange(RUN))
         given = self.reader.given(self.blocks.take(rows))
         X, y, _, *rest = given.values()
@@ -229,6 +235,8 @@ def refuse(estimator, X, given):
             f"trace_decay must be 0 for rows in blocks, got {estimator.trace_decay}: partial_fit takes the blocks of "
             "an ordered log one after another"
         )
+    if callbacks_of(estimator):
+        raise ValueError("callbacks must not be set for rows in blocks, whose exact solution has no iterations")
     if given.time is not None and given.next_X is not None:
         raise ValueError("time must be None if next_X is given, which has the successors")
     if given.time is not None and given.episode is None:

@@ -134,7 +134,8 @@ def off_policy_value(
     Parameters
     ----------
     y : array-like of shape (n_transitions,)
-        Rewards.
+        Rewards. For a dask array, the other columns may be dask arrays too, and each episode lies in one partition.
+        "dr" and "wdr" need arrays in memory.
     importance_ratio : array-like of shape (n_transitions,)
         For each row the probability of the action under the target policy, divided by that under the behaviour policy
         (``pscore`` of obp and scope-rl). Ratios of 1 evaluate the behaviour policy.
