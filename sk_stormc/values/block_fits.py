@@ -29,12 +29,12 @@ from sk_stormc.values.lspi import (
     unknown_actions,
     warn_if_not_converged,
 )
-from sk_stormc.values.lstd import Moments, attributes_of
+from sk_stormc.values.lstd import Moments, attributes_of, warn_of_few_states
 from sk_stormc.values.markov import dense, largest_values, scale_rows
 from sk_stormc.values.objectives import REPEATING, text_of_repeating
 from sk_stormc.values.policies import check_actions, chosen, numbers_of, policy_chances, warn_of_unknown
 from sk_stormc.values.problems import LARGEST_METRIC
-from sk_stormc.values.transitions import digests
+from sk_stormc.values.transitions import digests, distinct_rows
 from sk_stormc.values.uncertainty import MOST, Spread, SumsByKey, keys_of
 
 NONE = "X must have a usable transition, with a successor or terminal, and of positive weight; got none"
@@ -78,12 +78,16 @@ def fit_states(estimator, X, y, given, reason):
     log, gamma = LogBlocks(estimator, X, y, given), estimator.gamma
 
     def moments_of(t):
-        moments = Moments.of_log(t.Z, t.next_Z, gamma, t.y, t.weights) if len(t.y) else None
-        return moments, int(t.terminal.sum())
+        if not len(t.y):
+            return None
+        moments = Moments.of_log(t.Z, t.next_Z, gamma, t.y, t.weights)
+        ends = Largest(np.stack([dense(t.Z.max(axis=0)).ravel(), -dense(t.Z.min(axis=0)).ravel()]))
+        return moments, int(t.terminal.sum()), ends, FewRows.of(t.states, t.Z.shape[1])
 
-    moments, n_ends = log.sum(moments_of)
-    if moments is None:
+    total = log.sum(moments_of)
+    if total is None:
         raise ValueError(NONE)
+    moments, n_ends, ends, few = total
     d = len(moments.b)
     alpha = estimator._alphas(d)
     solution = moments.solution(alpha, ends=gamma == 1)
@@ -97,6 +101,9 @@ def fit_states(estimator, X, y, given, reason):
 
         bread = moments.means()[0][np.ix_(columns, columns)] + ridge
         spread = spread_of(log.sum(scores_of), bread, moments, estimator.half_life)
+    if not alpha.any():
+        differ = moments.largest if len(few.rows) == 1 else ends.values.sum(axis=0)
+        warn_of_few_states(len(few.rows), np.count_nonzero(differ[: d - estimator.fit_intercept]))
     n = moments.n_rows
     exact = attributes_of(solution, {"inner": n, "jacobian": n, "outer": 1}, StopReason.CONVERGED)
 
@@ -293,6 +300,22 @@ class Largest:
 
     def __add__(self, other):
         return Largest(np.maximum(self.values, other.values))
+
+
+@dataclass(frozen=True, eq=False)
+class FewRows:
+    """Distinct rows of a matrix, up to a largest number of them."""
+
+    rows: np.ndarray
+    most: int
+
+    @classmethod
+    def of(cls, rows, most):
+        """The first distinct rows."""
+        return cls(rows[distinct_rows(rows)[0][:most]], most)
+
+    def __add__(self, other):
+        return FewRows.of(np.concatenate([self.rows, other.rows]), self.most)
 
 
 def chances_in(policy, t, ongoing, next_Z, unknown, actions):

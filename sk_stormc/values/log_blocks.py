@@ -42,6 +42,7 @@ class Transitions(NamedTuple):
     y: np.ndarray
     weights: np.ndarray
     terminal: np.ndarray
+    states: np.ndarray
     source: Any  # rows that contain the successors, as the user's data
     follows: np.ndarray  # the same as numbers
     at: np.ndarray  # row of each successor in ``source``
@@ -123,7 +124,7 @@ class Reader:
         Z, at, terminal = Z[rows], at[rows], terminal[rows]
         next_Z = transform_next(self.features, source, follows, at, terminal, Z, estimator.fit_intercept)
         labels = (None if part is None else part[rows] for part in (action, episode))
-        return Transitions(Z, next_Z, y[rows], weights[rows], terminal, source, follows, at, *labels)
+        return Transitions(Z, next_Z, y[rows], weights[rows], terminal, states[rows], source, follows, at, *labels)
 
 
 @dataclass

@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.preprocessing import PolynomialFeatures
 
 from sk_stormc import ActionValueEstimator, BellmanValueEstimator, off_policy_value
@@ -245,6 +246,10 @@ def test_warnings_are_those_in_memory():
     for used in (log, lazy(log)):
         with pytest.warns(UserWarning, match="terminal was not given"):
             BellmanValueEstimator().fit(**used)
+    few = {"X": LOG["X"][np.arange(N) % 2], "y": LOG["y"], "terminal": np.ones(N, dtype=bool)}
+    for used in (few, lazy(few)):
+        with pytest.warns(ConvergenceWarning, match="2 distinct states do not determine"):
+            BellmanValueEstimator(objective="projected").fit(**used)
     far = without(LOG, "action") | {"next_X": 50 + 10 * LOG["next_X"]}
     for used in (far, lazy(far)):
         with pytest.warns(UserWarning, match="next_X"):
