@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from sk_stormc import ActionValueEstimator, BellmanValueEstimator
-from sk_stormc.utils.blocks import blocks_of, check_finite_rows, in_blocks, is_dask, map_lazily
+from sk_stormc.utils.blocks import blocks_of, check_finite_rows, is_dask, map_lazily
 
 ROWS = np.random.default_rng(0).normal(size=(1000, 4))
 OTHER = np.random.default_rng(1).normal(size=1000)
@@ -105,7 +105,6 @@ def test_what_is_a_collection():
     frame = dd.from_pandas(FRAME, npartitions=2)
     assert all(map(is_dask, (ARRAY, frame, frame.a)))
     assert not any(map(is_dask, (ROWS, FRAME, dask.delayed(ROWS), [ARRAY])))
-    assert in_blocks(ARRAY) and not in_blocks(ROWS)
 
 
 def test_the_same_bits_for_any_number_of_workers(client):
