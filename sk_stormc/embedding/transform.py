@@ -6,6 +6,7 @@ import numpy as np
 from scipy import sparse
 from sklearn.preprocessing import normalize
 from sklearn.utils import gen_batches
+from sklearn.utils.validation import validate_data
 
 from sk_stormc.embedding.affinities import conditional_probabilities
 from sk_stormc.embedding.neighbors.checks import (
@@ -14,7 +15,7 @@ from sk_stormc.embedding.neighbors.checks import (
     largest_of_columns,
     not_negative,
 )
-from sk_stormc.utils.blocks import is_dask, map_lazily
+from sk_stormc.utils.blocks import is_dask, map_lazily, without_rows
 from sk_stormc.utils.warnings import warn
 
 __all__ = ["place", "refuse_dask", "spacings", "transform_lazily", "warn_of_far_samples"]
@@ -65,6 +66,7 @@ def refuse_dask(X):
 
 def transform_lazily(estimator, X, return_distance):
     """``transform`` of a dask collection: lazy arrays of the places and, if desired, of the distances."""
+    validate_data(estimator, without_rows(X), reset=False, skip_check_array=True)
     light, n_components = copy.copy(estimator), estimator.embedding_.shape[1]
     light._progress, light._of_map = None, {}  # what transform does not need does not travel
     dtype = estimator.embedding_.dtype

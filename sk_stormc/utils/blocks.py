@@ -15,7 +15,7 @@ import numpy as np
 from sk_stormc.utils.frames import column, columns_of, is_series, is_table
 from sk_stormc.utils.mapped_rows import MappedRows
 
-__all__ = ["Blocks", "blocks_of", "check_finite_rows", "is_dask", "map_lazily"]
+__all__ = ["Blocks", "blocks_of", "check_finite_rows", "is_dask", "map_lazily", "without_rows"]
 
 BLOCK_BYTES = 2**24  # size of a block of an array or a file
 
@@ -74,6 +74,11 @@ def blocks_of(*tables: Any, rows: int | None = None) -> Blocks:
     size = rows or max(1, BLOCK_BYTES // (8 * width))
     ends = [*range(size, n, size), n]
     return LocalBlocks([_rows_by_position(table) for table in some], ends)
+
+
+def without_rows(X: Any) -> Any:
+    """An array or a data frame with the columns of rows in blocks, for checks of these."""
+    return np.empty((0, *X.shape[1:])) if columns_of(X) is None else X._meta.iloc[:0]
 
 
 def check_rows(n):

@@ -50,7 +50,7 @@ def reads_blocks(X, given, estimator):
     if given.next_X is None or given.time is not None or not isinstance(MappedRows.of(X), MappedRows):
         return False
     special = callbacks_of(estimator) or estimator.features is not None or getattr(estimator, "trace_decay", 0)
-    return estimator.solves_itself() and not special
+    return estimator.solves_itself() and X.shape[1] < LARGEST_METRIC and not special
 
 
 def reason_for_blocks(estimator, X, given):
@@ -63,7 +63,7 @@ def reason_for_blocks(estimator, X, given):
         return "rows in partitions are added up, and not grouped by their states"
     hashes = np.concatenate([digests(np.asarray(block, dtype=float)) for _, block in blocks(MappedRows.of(X))])
     for weights in (given.sample_weight, given.importance_ratio):
-        if np.ndim(weights):
+        if np.shape(weights) == hashes.shape:  # other shapes raise an error later
             hashes = np.where(np.asarray(weights) > 0, hashes, 0)
     visits = np.unique(hashes[hashes > 0], return_counts=True)[1]
     share = visits[visits > 1].sum() / max(1, visits.sum())

@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 from sk_stormc.utils.blocks import is_dask, map_lazily
 from sk_stormc.utils.types import Array, ArrayLike, Features, FloatArray
 from sk_stormc.utils.validation import check_bool
-from sk_stormc.values.linear_estimator import LinearEstimator, map_predictions
+from sk_stormc.values.linear_estimator import LinearEstimator, check_columns, map_predictions
 from sk_stormc.values.lspi import best_actions, of_actions, unknown_actions
 from sk_stormc.values.policies import check_actions, chosen, numbers_of, policy_chances
 from sk_stormc.values.transitions import Given, checked_data
@@ -146,6 +146,7 @@ class FittedActionValues(LinearEstimator):
         """
         check_is_fitted(self)
         if is_dask(X):
+            check_columns(self, X)
             return map_lazily(self.policy, X, dtype=self.actions_.dtype)
         Z = self._fitted_columns(X, self._states(X))
         return self.actions_[best_actions(self._linear(Z), unknown_actions(Z, self._known))]

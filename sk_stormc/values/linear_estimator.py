@@ -3,10 +3,10 @@
 from functools import partial
 
 import numpy as np
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.validation import check_is_fitted, validate_data
 
 from sk_stormc.fitting.estimator import CompositionalEstimator
-from sk_stormc.utils.blocks import map_lazily
+from sk_stormc.utils.blocks import map_lazily, without_rows
 from sk_stormc.utils.validation import check_bool, check_number, row_weights
 from sk_stormc.utils.warnings import warn
 from sk_stormc.values.episodes import check_terminal, order_of, shares
@@ -142,7 +142,13 @@ class LinearEstimator(CompositionalEstimator):
 
 def map_predictions(estimator, X, return_std, shape=()):
     """``predict`` of a dask collection: a lazy array with rows of this shape, or two with ``return_std``."""
+    check_columns(estimator, X)
     if not return_std:
         return map_lazily(estimator.predict, X, shape)
     both = map_lazily(lambda part: np.stack(estimator.predict(part, return_std=True), axis=-1), X, (*shape, 2))
     return both[..., 0], both[..., 1]
+
+
+def check_columns(estimator, X):
+    """Raise a ValueError unless a dask collection has the columns of `fit`."""
+    validate_data(estimator, without_rows(X), reset=False, skip_check_array=True)

@@ -11,7 +11,7 @@ from sklearn.base import clone
 from sklearn.utils.validation import validate_data
 
 from sk_stormc.fitting.compat import callbacks_of
-from sk_stormc.utils.blocks import blocks_of, check_finite_rows, is_dask
+from sk_stormc.utils.blocks import blocks_of, check_finite_rows, is_dask, without_rows
 from sk_stormc.utils.frames import columns_of
 from sk_stormc.utils.mapped_rows import MappedRows
 from sk_stormc.utils.validation import as_numbers, check_numeric, row_weights
@@ -157,7 +157,13 @@ class LogBlocks:
         names = [name for name, column in columns.items() if column is not None]
         self.blocks = blocks_of(*(columns[name] for name in names))
         self.n_rows = self.blocks.n_rows
-        self.empty, make_frame = without_rows(X)
+        self.empty, make_frame = without_rows(X), None
+        if columns_of(X) is not None:
+            kind, labels = type(self.empty), self.empty.columns
+
+            def make_frame(rows):
+                return kind(rows, columns=labels)
+
         check_columns(self.empty, given.next_X)
         blank = clone(estimator, safe=False)
         validate_data(blank, self.empty, skip_check_array=True)
@@ -244,15 +250,6 @@ def refuse(estimator, X, given):
         raise ValueError("next_X or episode must be given with time for rows in blocks")
     if getattr(estimator, "half_life", None) is not None and given.next_X is None:
         raise ValueError("next_X must be given with half_life for rows in blocks, got None")
-
-
-def without_rows(X):
-    """X without rows, and a function that makes a data frame of rows if X is one."""
-    if columns_of(X) is None:
-        return np.empty((0, X.shape[1])), None
-    empty = X._meta.iloc[:0]
-    kind, columns = type(empty), empty.columns
-    return empty, lambda rows: kind(rows, columns=columns)
 
 
 def check_columns(empty, next_X):

@@ -41,11 +41,17 @@ def test_maps_of_float32():
     same_bits(places.compute(), embedding.transform(rows))
 
 
+@pytest.mark.filterwarnings("ignore:X does not have valid feature names")
 def test_an_error_in_a_partition(embedding):
     rows = ROWS.copy()
     rows[350, 2] = np.nan
     with pytest.raises(ValueError, match="X contains NaN"):
         embedding.transform(da.from_array(rows, chunks=100)).compute()
+
+
+def test_other_columns(embedding):
+    with pytest.raises(ValueError, match="feature names should match"):
+        embedding.transform(dd.from_pandas(FRAME.rename(columns={"a": "z"}), npartitions=2))
 
 
 @pytest.mark.parametrize("method", ["fit", "fit_transform"])

@@ -178,6 +178,8 @@ def test_predictions_are_lazy():
         assert isinstance(result, da.Array) and result.shape == std.shape == shape
         equal(result.compute(), estimator.predict(LOG["X"]), rtol=1e-12)
         equal(std.compute(), estimator.predict(LOG["X"], return_std=True)[1], rtol=1e-9)
+        with pytest.raises(ValueError, match="X has 2 features, but .* is expecting 3 features"):
+            estimator.predict(X[:, :2])
     action = q.policy(X)
     assert isinstance(action, da.Array) and action.dtype == q.actions_.dtype
     same_bits(action.compute(), q.policy(LOG["X"]))
