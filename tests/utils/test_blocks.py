@@ -91,7 +91,7 @@ ARRAY = da.from_array(ROWS, chunks=(300, 3))
 
 @pytest.fixture(scope="module")
 def cluster():
-    with distributed.LocalCluster(2, threads_per_worker=1, dashboard_address=None) as cluster:
+    with distributed.LocalCluster(2, threads_per_worker=1, dashboard_address=":0") as cluster:
         yield cluster
 
 
@@ -121,7 +121,7 @@ def test_the_same_bits_for_any_number_of_workers(client):
         same_bits(squares, expected[0])
         same_bits(mixed, expected[1])
         assert os.getpid() not in processes and len(set(processes)) <= n_workers
-    workers = {"n_workers": 3, "threads_per_worker": 1, "processes": False, "dashboard_address": None}
+    workers = {"n_workers": 3, "threads_per_worker": 1, "processes": False, "dashboard_address": ":0"}
     with distributed.LocalCluster(**workers) as three, distributed.Client(three):
         same_bits(blocks.sum(pass_over)[0], expected[0])
     for scheduler in ("threads", "synchronous"):
