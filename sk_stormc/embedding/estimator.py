@@ -21,11 +21,12 @@ from sk_stormc.embedding.kernel_sums import check_degrees_of_freedom
 from sk_stormc.embedding.neighborhoods import GIVEN, Neighborhoods, refuse_pair
 from sk_stormc.embedding.neighbors.checks import warn_of_memory, warn_of_units
 from sk_stormc.embedding.stages import Lines, further_stages, growing, new_stages
-from sk_stormc.embedding.transform import place, warn_of_far_samples
+from sk_stormc.embedding.transform import place, refuse_dask, transform_lazily, warn_of_far_samples
 from sk_stormc.engine import CompositionalSolver
 from sk_stormc.fitting.estimator import CompositionalEstimator
 from sk_stormc.fitting.runs import Fit, with_fit
 from sk_stormc.solvers import LBFGS, get_solver
+from sk_stormc.utils.blocks import is_dask
 from sk_stormc.utils.threads import in_threads
 from sk_stormc.utils.types import ArrayLike, Auto, Features, FloatArray, Kernel, Neighbors, RandomState, SolverName
 from sk_stormc.utils.validation import (
@@ -265,7 +266,7 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Continuati
         ------
         ValueError
             If a parameter is out of its range, or if the data are not finite, are so large that their squares overflow,
-            or are not distances if distances are expected. The attributes of an earlier fit are then unchanged.
+            are not distances if distances are expected, or are a dask collection. An earlier fit is then unchanged.
         """
         return self._fit(X, y)
 
@@ -275,6 +276,7 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Continuati
         """`fit`, or `resume` of the fit whose progress is ``before``."""
         self._check_parameters()
         refuse_pair(X)
+        refuse_dask(X)
         check_numeric("X", X)
         with naming("X"):
             X_checked = check_array(
@@ -358,6 +360,7 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Continuati
         Returns
         -------
         places : ndarray of shape (n_new, n_components)
+            A lazy array of dask for a dask collection, whose partitions are transformed where they lie.
         distances : ndarray of shape (n_new,)
             Only with ``return_distance=True``. The distance of a sample to its tenth nearest training sample, divided
             by the median distance of these ten to their own tenth neighbours. It is about 1 within the training data.
@@ -383,6 +386,8 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Continuati
             )
         check_bool("return_distance", return_distance)
         check_number("transform_perplexity", self.transform_perplexity, low=1, words=(None,))
+        if is_dask(X):
+            return transform_lazily(self, X, return_distance)
         check_numeric("X", X)
         with naming("X"):
             X = validate_data(

@@ -1,9 +1,12 @@
 """Positions of new samples in an embedding."""
 
+import copy
+
 import numpy as np
 from scipy import sparse
 from sklearn.preprocessing import normalize
 from sklearn.utils import gen_batches
+from sklearn.utils.validation import validate_data
 
 from sk_stormc.embedding.affinities import conditional_probabilities
 from sk_stormc.embedding.neighbors.checks import (
@@ -12,9 +15,10 @@ from sk_stormc.embedding.neighbors.checks import (
     largest_of_columns,
     not_negative,
 )
+from sk_stormc.utils.blocks import is_dask, map_lazily, without_rows
 from sk_stormc.utils.warnings import warn
 
-__all__ = ["place", "spacings", "warn_of_far_samples"]
+__all__ = ["place", "refuse_dask", "spacings", "transform_lazily", "warn_of_far_samples"]
 
 CHUNK = 2**20  # entries of an array in one chunk
 CANDIDATES = 50  # number of nearest neighbours that are candidates for the initial position
@@ -49,6 +53,27 @@ def place(X, search, embedding, perplexity, spacing=None, dof=1.0):
         for batch in gen_batches(len(w), max(1, CHUNK // (D.shape[1] * max(CANDIDATES, x.shape[1])))):
             Z[rows[batch]] = _lowest(w[batch], x.T[:, near[batch]], dof)
     return Z if spacing is None else (Z, distances)
+
+
+def refuse_dask(X):
+    """Raise a ValueError for a dask collection, which only `transform` takes."""
+    if is_dask(X):
+        raise ValueError(
+            f"X must be in memory for fit, got a {type(X).__name__} of dask: fit a random sample of at most about a "
+            "million rows, and transform all rows, which gives a lazy array"
+        )
+
+
+def transform_lazily(estimator, X, return_distance):
+    """``transform`` of a dask collection: lazy arrays of the places and, if desired, of the distances."""
+    validate_data(estimator, without_rows(X), reset=False, skip_check_array=True)
+    light, n_components = copy.copy(estimator), estimator.embedding_.shape[1]
+    light._progress, light._of_map = None, {}  # what transform does not need does not travel
+    dtype = estimator.embedding_.dtype
+    if not return_distance:
+        return map_lazily(light.transform, X, (n_components,), dtype)
+    both = map_lazily(lambda part: np.column_stack(light.transform(part, True)), X, (n_components + 1,))
+    return both[:, :-1].astype(dtype), both[:, -1]
 
 
 def spacings(graph, search):

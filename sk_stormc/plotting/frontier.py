@@ -19,7 +19,7 @@ from sk_stormc.plotting._style import BLUE, COLORS, GRID, axes_for, check_kwargs
 from sk_stormc.portfolio.labels import assets_of
 from sk_stormc.portfolio.returns import check_returns, faded, with_expected_returns
 from sk_stormc.portfolio.risk import MEASURES
-from sk_stormc.streams.mapped import blocks
+from sk_stormc.utils.mapped_rows import blocks
 from sk_stormc.utils.types import ArrayLike, FloatArray
 from sk_stormc.utils.validation import as_numbers, check_bool, check_number, check_text, short
 from sk_stormc.utils.warnings import warn

@@ -11,8 +11,8 @@ from sk_stormc.core.metrics import Metric
 from sk_stormc.core.source import FiniteSource
 from sk_stormc.core.weighted import WeightedComponents
 from sk_stormc.portfolio.mean_risk import MeanRisk
-from sk_stormc.streams.mapped import MappedRows, blocks
 from sk_stormc.utils.docstrings import inherit_parameters
+from sk_stormc.utils.mapped_rows import MappedRows, blocks
 from sk_stormc.utils.types import ArrayLike, RiskMeasure
 from sk_stormc.utils.validation import check_choice, check_metric, check_numeric, is_word, naming
 

@@ -11,7 +11,7 @@ from sk_stormc.core.penalties import Box, as_penalty, check_penalty
 from sk_stormc.portfolio.compositional import PortfolioProblem, combine, measures
 from sk_stormc.portfolio.exact.feasible_set import linear_minimum
 from sk_stormc.portfolio.mean_risk import mean_of, typical_size
-from sk_stormc.streams.mapped import blocks
+from sk_stormc.utils.mapped_rows import blocks
 from sk_stormc.utils.types import ArrayLike, RiskMeasure
 from sk_stormc.utils.validation import check_choice, check_number
 

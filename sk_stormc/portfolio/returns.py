@@ -10,7 +10,6 @@ from sklearn.utils.validation import check_array
 from sk_stormc.core.penalties import Box, as_penalty
 from sk_stormc.portfolio.exact.feasible_set import TradingCosts
 from sk_stormc.portfolio.labels import aligned, as_text, assets_of, by_label, rows_of_series
-from sk_stormc.streams.mapped import MappedRows, blocks
 from sk_stormc.utils.frames import (
     column,
     columns_of,
@@ -21,6 +20,7 @@ from sk_stormc.utils.frames import (
     is_table,
     rows_of,
 )
+from sk_stormc.utils.mapped_rows import MappedRows, blocks
 from sk_stormc.utils.validation import as_numbers, check_numeric, check_weights, naming, row_weights, short
 from sk_stormc.utils.warnings import warn
 

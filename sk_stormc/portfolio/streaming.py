@@ -15,8 +15,8 @@ from sk_stormc.portfolio.moment_stream import MomentStream
 from sk_stormc.portfolio.returns import check_ascending, check_returns, expected_means, warn_of_prices
 from sk_stormc.portfolio.risk import MEASURES
 from sk_stormc.solvers import StopReason
-from sk_stormc.streams.mapped import blocks
 from sk_stormc.streams.problem import WINDOW, StreamingProblem
+from sk_stormc.utils.mapped_rows import blocks
 from sk_stormc.utils.validation import is_word, row_weights
 from sk_stormc.utils.warnings import warn
 

@@ -6,7 +6,6 @@ import copy
 from typing import Any, Literal, Self
 
 import numpy as np
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import validate_data
 
 from sk_stormc.engine import CompositionalSolver
@@ -15,15 +14,26 @@ from sk_stormc.fitting.runs import Fit, with_fit
 from sk_stormc.solvers import StopReason
 from sk_stormc.utils.types import Array, ArrayLike, Features, FloatArray, RandomState, SolverName
 from sk_stormc.utils.warnings import warn
+from sk_stormc.values.block_fits import fit_actions, reads_blocks
 from sk_stormc.values.fitted_action_values import FittedActionValues
 from sk_stormc.values.log_warnings import warn_of_endless_values, warn_of_no_information
-from sk_stormc.values.lspi import ActionSums, charged, iterate_policies, of_columns, problem_of, unknown_actions
+from sk_stormc.values.lspi import (
+    POLICIES,
+    ActionSums,
+    RowsPolicy,
+    charged,
+    iterate_policies,
+    of_columns,
+    problem_of,
+    spread_of_actions,
+    unknown_actions,
+    warn_if_not_converged,
+)
 from sk_stormc.values.lstd import attributes_of, check_products, forget
 from sk_stormc.values.policies import check_actions, check_policy, policy_chances, warn_of_unknown
+from sk_stormc.values.problems import LARGEST_HESSIAN
 from sk_stormc.values.streams import continue_action_stream, streams_actions
 from sk_stormc.values.transitions import LogColumns, read_log
-
-POLICIES = 50  # default of the largest number of policies that are evaluated
 
 
 class ActionValueEstimator(FittedActionValues):
@@ -184,7 +194,8 @@ class ActionValueEstimator(FittedActionValues):
         Parameters
         ----------
         X : array-like of shape (n_transitions, n_features)
-            The states before the transitions.
+            The states before the transitions. A dask collection or a memmap is added up by blocks of rows, as in
+            `BellmanValueEstimator`, once for each policy.
         y : array-like of shape (n_transitions,)
             The rewards of the transitions.
         action : array-like of shape (n_transitions,)
@@ -219,8 +230,10 @@ class ActionValueEstimator(FittedActionValues):
     def _fit(self, X, y, *, action=None, before=None, **log_columns):
         """`fit`, or `resume` of the fit whose progress is ``before``."""
         log_columns = LogColumns(**log_columns)
-        names, policy = log_columns.names(), vars(self)["policy"]
         self._make_solver()  # raises if a parameter is wrong
+        if reads_blocks(X, log_columns, self):
+            return fit_actions(self, X, y, action, log_columns)
+        names, policy = log_columns.names(), vars(self)["policy"]
         log = read_log(copy.copy(self), X, y, log_columns)
         check_products(log.Z, log.next_Z, log.y)
         actions, done = np.unique(check_actions(action, len(log.kept))[log.kept], return_inverse=True)
@@ -228,7 +241,7 @@ class ActionValueEstimator(FittedActionValues):
             warn(f"action is {actions[0]} in all rows that count: there is no other action to choose.")
         ridge = self._alphas(len(log.columns))
         sums = ActionSums(log, done, len(actions), self.gamma, ridge)
-        ongoing = np.flatnonzero(~log.terminal)
+        ongoing = sums.ongoing
 
         def values(w):
             coefs, occurs = np.zeros((2, len(actions), log.n_features))
@@ -244,8 +257,8 @@ class ActionValueEstimator(FittedActionValues):
         result = changes = None
         fit = Fit.if_observed(self, solver, X, y, before, action=action, **log_columns._asdict())
         if isinstance(policy, str):
-            best = iterate_policies(sums, ongoing, self.max_iter or POLICIES, notify)
-            w, changes = best.w, best.changes
+            best = iterate_policies(sums, self.max_iter or POLICIES, notify)
+            w, chances, changes = best.w, best.policy.chances, best.changes
             reason = StopReason.CALLBACK if best.stopped and changes[-1] else warn_if_not_converged(changes)
             warn_of_no_information(log.y, log.terminal)
             exact = attributes_of(best.solution, {}, reason) | charged(best.losses, sums.n_rows)
@@ -256,7 +269,7 @@ class ActionValueEstimator(FittedActionValues):
             if unknown is not None:
                 warn_of_unknown(float((chances * unknown).sum() / max(1, len(ongoing))))
         if changes is None and solver == "lstd":
-            w, solution = sums.solution(chances)
+            w, solution = sums.solution(RowsPolicy(chances))
             exact = attributes_of(solution, {}, StopReason.CONVERGED)
             exact |= charged([solution.start, solution.fun], sums.n_rows)
             for k, x in enumerate((0 * w, w)):
@@ -267,10 +280,14 @@ class ActionValueEstimator(FittedActionValues):
             result = fit.run(solver, problem, verbose=self.verbose, attributes=lambda x: values(spread(x)))
             w = spread(result.x)
 
+        spread = None
+        if log.episode is not None and w.size <= LARGEST_HESSIAN:
+            spread = spread_of_actions(sums, log, done, chances, w)
+
         validate_data(self, X, skip_check_array=True)
         forget(self)
         self.__dict__.pop("policy_changes_", None)
-        self.__dict__.update(values(w), _stream=None)
+        self.__dict__.update(values(w), _stream=None, _spread=spread)
         if changes is not None:
             self.policy_changes_ = np.array(changes)
         if result is None:
@@ -343,16 +360,3 @@ class ActionValueEstimator(FittedActionValues):
         super()._check_parameters()
         if isinstance(vars(self)["policy"], str) and not self.solves_itself():
             raise ValueError(f"solver must be 'auto' or 'lstd' with policy='greedy', got {self.solver!r}")
-
-
-def warn_if_not_converged(changes):
-    """The stop reason of policy iteration. Warns if the policy has not converged."""
-    if not changes[-1]:
-        return StopReason.CONVERGED
-    warn(
-        f"after {len(changes)} policies (max_iter) the best policy still changes in {changes[-1]:.2%} of "
-        "the successors, and the policy may be far from the best. A smaller gamma, a larger alpha or other "
-        "features can help; policy_changes_ has the changes of all iterations.",
-        ConvergenceWarning,
-    )
-    return StopReason.MAX_ITER

@@ -14,6 +14,7 @@ from sk_stormc.fitting.estimator import only_if, streams
 from sk_stormc.fitting.runs import Fit, with_fit
 from sk_stormc.utils.types import ArrayLike, Features, FloatArray, RandomState, SolverName
 from sk_stormc.utils.validation import check_choice, check_number
+from sk_stormc.values.block_fits import fit_states, reason_for_blocks
 from sk_stormc.values.fitted_values import FittedValues
 from sk_stormc.values.least_squares import check_ends
 from sk_stormc.values.log_warnings import warn_of_endless_values
@@ -85,7 +86,7 @@ class BellmanValueEstimator(FittedValues):
     objective_reason_ : str
         Why this objective was chosen.
     n_states_ : int
-        Number of distinct states in X. It is not set by `partial_fit`.
+        Number of distinct states in X. It is set neither by `partial_fit` nor for rows in blocks.
     features_ : transformer or None
         The fitted transformer.
     loss_curve_ : ndarray of shape (n_records,)
@@ -123,6 +124,13 @@ class BellmanValueEstimator(FittedValues):
     `score` therefore multiply the weights of the terminal rows of a step by the fraction of the other rows of this step
     whose successors are known: the weights of censored data. Values and their intervals are then right if it depends on
     the step, and not on the state, where episodes are cut off. If this is not so, pass next_X.
+
+    `fit` adds up dask arrays and data frames by their partitions, on the workers of a cluster if there is one, and
+    memmaps by blocks of rows, if next_X is given. The objective of rows in blocks is "projected". Without next_X, an
+    episode must lie within a partition. ``features`` is fitted on a sample of at most 131,072 rows, and intervals use
+    groups of episodes if there are very many (more than 2^24 / n_features). Solvers other than "lstd", "bellman",
+    ``trace_decay`` and callbacks need rows in memory. Memmaps are read into memory for these, for ``features``, and if
+    states repeat.
 
     Up to a few thousand features "lstd" is faster than every iterative method. It is also accurate for nearly collinear
     features, such as many radial basis functions, for which the other solvers are not. Up to 2000 features they are
@@ -199,7 +207,7 @@ class BellmanValueEstimator(FittedValues):
         Parameters
         ----------
         X : array-like of shape (n_transitions, n_features)
-            The states before the transitions.
+            The states before the transitions. A dask collection or a memmap is added up by blocks of rows.
         y : array-like of shape (n_transitions,)
             The rewards of the transitions.
         next_X : array-like of shape (n_transitions, n_features), default=None
@@ -255,8 +263,11 @@ class BellmanValueEstimator(FittedValues):
     def _fit(self, X, y, *, before=None, **log_columns):
         """`fit`, or `resume` of the fit whose progress is ``before``."""
         log_columns = LogColumns(**log_columns)
-        names = log_columns.names()
         self._make_solver()  # raises if a parameter is wrong
+        reason = reason_for_blocks(self, X, log_columns)
+        if reason is not None:
+            return fit_states(self, X, y, log_columns, reason)
+        names = log_columns.names()
         log = read_log(copy.copy(self), X, y, log_columns, self.half_life)
         check_products(log.Z, log.next_Z, log.y)
         alpha = self._alphas(len(log.columns))

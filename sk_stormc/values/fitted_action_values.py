@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from types import MethodType
+from typing import Literal, overload
 
 import numpy as np
+from scipy import sparse
 from sklearn.utils.validation import check_is_fitted
 
+from sk_stormc.utils.blocks import is_dask, map_lazily
 from sk_stormc.utils.types import Array, ArrayLike, Features, FloatArray
+from sk_stormc.utils.validation import check_bool
 from sk_stormc.utils.warnings import warn
-from sk_stormc.values.linear_estimator import LinearEstimator
-from sk_stormc.values.lspi import best_actions, unknown_actions
+from sk_stormc.values.linear_estimator import LinearEstimator, check_columns, map_predictions
+from sk_stormc.values.lspi import best_actions, of_actions, unknown_actions
 from sk_stormc.values.policies import check_actions, chosen, numbers_of, policy_chances
 from sk_stormc.values.transitions import LogColumns, checked_data
 
@@ -37,19 +41,96 @@ class deprecated_method:
 class FittedActionValues(LinearEstimator):
     """Base class of `ActionValueEstimator`: methods that need only the parameters and the fitted attributes."""
 
-    def predict(self, X: Features) -> FloatArray:
+    @overload
+    def predict(self, X: Features, return_std: Literal[False] = False) -> FloatArray: ...
+
+    @overload
+    def predict(self, X: Features, return_std: Literal[True]) -> tuple[FloatArray, FloatArray]: ...
+
+    @overload
+    def predict(self, X: Features, return_std: bool) -> FloatArray | tuple[FloatArray, FloatArray]: ...
+
+    def predict(self, X: Features, return_std: bool = False) -> FloatArray | tuple[FloatArray, FloatArray]:
         """Return the values of all actions.
 
         Parameters
         ----------
         X : array-like of shape (n_states, n_features)
+        return_std : bool, default=False
+            Whether to also return the standard errors of the values over samples of episodes, with the policy as it is.
+            They do not include the bias of the features or of ``alpha``, nor the choice of the policy by "greedy". They
+            need ``episode`` in `fit`. They are infinite for a state with a feature that no row with the action has.
 
         Returns
         -------
-        ndarray of shape (n_states, n_actions)
-            Columns are in the order of ``actions_``.
+        values : ndarray of shape (n_states, n_actions)
+            Columns are in the order of ``actions_``. Lazy arrays of dask for a dask collection.
+        std : ndarray of shape (n_states, n_actions)
+            Only with ``return_std=True``.
+
+        Raises
+        ------
+        ValueError
+            With ``return_std=True``, if the episodes are unknown, or if there is only one.
+
+        Warns
+        -----
+        UserWarning
+            With ``return_std=True``, if there are fewer than 20 episodes.
         """
-        return self._values(X, self._states(X))
+        check_bool("return_std", return_std)
+        check_is_fitted(self)
+        if is_dask(X):
+            return map_predictions(self, X, return_std, self.actions_.shape)
+        states = self._states(X)
+        values = self._values(X, states)
+        return (values, self._deviations(self._features(X, states))[0]) if return_std else values
+
+    def value_interval(self, X0: Features, confidence: float = 0.9, *, mean: bool = False) -> FloatArray:
+        """Return confidence intervals of the values of all actions, over samples of episodes.
+
+        As `BellmanValueEstimator.value_interval`, from the standard errors of `predict`. The intervals hold for each
+        state and action separately.
+
+        Parameters
+        ----------
+        X0 : array-like of shape (n_states, n_features)
+            The states.
+        confidence : float, default=0.9
+            Confidence level in (0, 1]. With 1, the interval is infinite.
+        mean : bool, default=False
+            Whether to return the intervals of the mean values over these states.
+
+        Returns
+        -------
+        ndarray of shape (n_states, n_actions, 2), or (n_actions, 2) if `mean`
+            Lower and upper ends.
+
+        Raises
+        ------
+        ValueError
+            As for `predict` with ``return_std=True``, and if the confidence is out of its range.
+
+        Warns
+        -----
+        UserWarning
+            If there are fewer than 20 episodes.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from sk_stormc import ActionValueEstimator
+        >>> rng = np.random.default_rng(0)  # 100 episodes of one step; action 1 has a reward of 1 on average
+        >>> action = np.arange(100) % 2
+        >>> q = ActionValueEstimator(fit_intercept=False).fit(
+        ...     np.ones((100, 1)), rng.normal(action, 0.1), action=action, episode=np.arange(100),
+        ...     terminal=np.ones(100, dtype=bool),
+        ... )
+        >>> low, high = q.value_interval([[1.0]])[0, 1]
+        >>> bool(0.9 < low < 1.0 < high < 1.1)
+        True
+        """
+        return self._intervals(X0, confidence, mean)
 
     def predict_action(self, X: Features) -> Array:
         """Return the greedy action, which has the largest value. Ties are resolved in favour of the first action.
@@ -61,8 +142,12 @@ class FittedActionValues(LinearEstimator):
         Returns
         -------
         ndarray of shape (n_states,)
-            Labels from ``actions_``.
+            Labels from ``actions_``. A lazy array of dask for a dask collection.
         """
+        check_is_fitted(self)
+        if is_dask(X):
+            check_columns(self, X)
+            return map_lazily(self.predict_action, X, dtype=self.actions_.dtype)
         Z = self._fitted_columns(X, self._states(X))
         return self.actions_[best_actions(self._linear(Z), unknown_actions(Z, self._known))]
 
@@ -151,6 +236,13 @@ class FittedActionValues(LinearEstimator):
         float
         """
         return self._score_of(*self._errors(X, y, action, LogColumns(next_X, terminal, time, episode)), sample_weight)
+
+    def _deviations(self, Z, confidence=0.5):
+        """Standard deviations of the values of all actions for features Z, and the quantile of an interval."""
+        m, n = len(self.actions_), Z.shape[0]
+        rows = [of_actions(Z, chosen(np.full(n, a), m)) for a in range(m)]
+        deviation, reach = self._deviations_of_rows(sparse.vstack(rows, format="csr"), confidence)
+        return deviation.reshape(m, n).T, reach
 
     def _linear(self, Z):
         return Z @ self.coef_.T + self.intercept_

@@ -8,13 +8,11 @@ import numpy as np
 from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
+from sk_stormc.utils.blocks import is_dask
 from sk_stormc.utils.types import ArrayLike, Features, FloatArray
-from sk_stormc.utils.validation import check_bool, check_number
-from sk_stormc.utils.warnings import warn
-from sk_stormc.values.linear_estimator import LinearEstimator
-from sk_stormc.values.problems import LARGEST_HESSIAN
-from sk_stormc.values.transitions import LogColumns, check_ratios, checked_data, transform
-from sk_stormc.values.uncertainty import FEW, LARGEST
+from sk_stormc.utils.validation import check_bool
+from sk_stormc.values.linear_estimator import LinearEstimator, map_predictions
+from sk_stormc.values.transitions import LogColumns, check_ratios, checked_data
 
 
 class FittedValues(RegressorMixin, LinearEstimator):
@@ -44,6 +42,7 @@ class FittedValues(RegressorMixin, LinearEstimator):
         Returns
         -------
         values : ndarray of shape (n_states,)
+            Lazy arrays of dask for a dask collection.
         std : ndarray of shape (n_states,)
             Only with ``return_std=True``.
 
@@ -59,8 +58,11 @@ class FittedValues(RegressorMixin, LinearEstimator):
             With ``return_std=True``, if there are fewer than 20 episodes.
         """
         check_bool("return_std", return_std)
+        check_is_fitted(self)
+        if is_dask(X):
+            return map_predictions(self, X, return_std)
         states = self._states(X)
-        values = self._value(X, states)
+        values = self._values(X, states)
         return (values, self._deviations(self._features(X, states))[0]) if return_std else values
 
     def value_interval(self, X0: Features, confidence: float = 0.9, *, mean: bool = False) -> FloatArray:
@@ -105,16 +107,7 @@ class FittedValues(RegressorMixin, LinearEstimator):
         >>> bool(low < 2.0 < high)
         True
         """
-        check_number("confidence", confidence, low=0, high=1, inclusive=False)
-        check_bool("mean", mean)
-        states = self._states(X0, "X0")
-        values, Z = self._value(X0, states), self._features(X0, states)
-        if mean:
-            values, Z = values.mean(), np.asarray(Z.mean(axis=0)).reshape(1, -1)
-        deviation, reach = self._deviations(Z, confidence)
-        with np.errstate(invalid="ignore"):
-            ends = values + reach * np.stack([-deviation, deviation], axis=-1).T
-        return ends.T[0] if mean else ends.T
+        return self._intervals(X0, confidence, mean)
 
     def td_error(
         self, X: Features, y: ArrayLike, *, next_X: Features | None = None, terminal: ArrayLike | None = None,
@@ -147,10 +140,10 @@ class FittedValues(RegressorMixin, LinearEstimator):
         check_is_fitted(self)
         states, y = checked_data(self, X, y, reset=False)
         source, follows, at, known, terminal, order = self._successors(X, states, log_columns)
-        error = np.where(known, y - self._value(X, states), np.nan)
+        error = np.where(known, y - self._values(X, states), np.nan)
         ongoing = np.flatnonzero(known & ~terminal)
         if len(ongoing):
-            error[ongoing] += self.gamma * self._value(source, follows, at[ongoing])
+            error[ongoing] += self.gamma * self._values(source, follows, at[ongoing])
         return error, terminal, order
 
     def score(
@@ -182,40 +175,7 @@ class FittedValues(RegressorMixin, LinearEstimator):
 
     def _deviations(self, Z, confidence=0.5):
         """Standard deviations of the values for features Z, and the quantile by which an interval multiplies them."""
-        spread, columns = self._spread_of_coefficients()
-        deviation, others = spread.deviation(Z[:, columns]), np.ones(Z.shape[1], dtype=bool)
-        others[columns] = False
-        unknown = np.asarray(abs(Z[:, others]).sum(axis=1)).ravel() > 0
-        return np.where(unknown, np.inf, deviation), spread.reach(confidence)
+        return self._deviations_of_rows(Z, confidence)
 
-    def _spread_of_coefficients(self):
-        """The `Spread` of the coefficients, and the columns of their features."""
-        groups, spread = vars(self).get("_groups"), vars(self).get("_spread")
-        if groups is not None:
-            x = np.append(self.coef_, self.intercept_)[: groups.b.shape[1]]
-            spread = groups.spread(x, self._alphas(len(x)), self.half_life), groups.columns()
-        if spread is None:
-            raise ValueError(
-                "episode must be given to fit, or to partial_fit, for return_std=True and value_interval: the label of "
-                f"each row's episode. At most {LARGEST_HESSIAN} features are supported, and {LARGEST} in a stream"
-            )
-        n = spread[0].n_clusters
-        if self.half_life is not None and n < 2:
-            raise ValueError(
-                f"half_life must be so long that at least 2 episodes count for uncertainty, got {self.half_life!r}, "
-                f"with which their effective number is {n:.2g}"
-            )
-        if n < 2:
-            raise ValueError(f"episode must have at least 2 different labels for uncertainty, got {n}")
-        if n < FEW:
-            warn(
-                f"the uncertainty of values is estimated from {n:.3g} episodes, or groups of them. With fewer than "
-                f"{FEW} it is itself uncertain: intervals contain the values less often than they should."
-            )
-        return spread
-
-    def _features(self, X, states):
-        return transform(self.features_, X, states, None, self.fit_intercept)
-
-    def _value(self, X, states, rows=None):
+    def _values(self, X, states, rows=None):
         return self._fitted_columns(X, states, rows) @ self.coef_ + self.intercept_

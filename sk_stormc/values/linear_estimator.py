@@ -3,15 +3,18 @@
 from functools import partial
 
 import numpy as np
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.validation import check_is_fitted, validate_data
 
 from sk_stormc.fitting.estimator import CompositionalEstimator
+from sk_stormc.utils.blocks import map_lazily, without_rows
 from sk_stormc.utils.validation import check_bool, check_number, row_weights
+from sk_stormc.utils.warnings import warn
 from sk_stormc.values.episodes import check_terminal, order_of, shares
 from sk_stormc.values.least_squares import ridge
 from sk_stormc.values.log_warnings import check_given
 from sk_stormc.values.problems import LARGEST_HESSIAN
 from sk_stormc.values.transitions import checked_states, successors, transform
+from sk_stormc.values.uncertainty import FEW, LARGEST
 
 __all__ = ["LinearEstimator"]
 
@@ -64,6 +67,58 @@ class LinearEstimator(CompositionalEstimator):
             raise ValueError(f"features must give the {d} columns that were fitted, got {Z.shape[1]}")
         return Z
 
+    def _features(self, X, states):
+        """Features with the intercept's column."""
+        return transform(self.features_, X, states, None, self.fit_intercept)
+
+    def _intervals(self, X0, confidence, mean):
+        """`value_interval`, with ``_values`` and ``_deviations`` of the estimator."""
+        check_number("confidence", confidence, low=0, high=1, inclusive=False)
+        check_bool("mean", mean)
+        states = self._states(X0, "X0")
+        values, Z = self._values(X0, states), self._features(X0, states)
+        if mean:
+            values, Z = values.mean(axis=0, keepdims=True), np.asarray(Z.mean(axis=0)).reshape(1, -1)
+        deviation, reach = self._deviations(Z, confidence)
+        with np.errstate(invalid="ignore"):
+            ends = np.stack([values - reach * deviation, values + reach * deviation], axis=-1)
+        return ends[0] if mean else ends
+
+    def _deviations_of_rows(self, Z, confidence):
+        """Standard deviations for rows of all features, and the quantile by which an interval multiplies them."""
+        spread, columns = self._spread_of_coefficients()
+        deviation, others = spread.deviation(Z[:, columns]), np.ones(Z.shape[1], dtype=bool)
+        others[columns] = False
+        unknown = np.asarray(abs(Z[:, others]).sum(axis=1)).ravel() > 0
+        return np.where(unknown, np.inf, deviation), spread.reach(confidence)
+
+    def _spread_of_coefficients(self):
+        """The `Spread` of the coefficients, and the columns of their features."""
+        groups, spread, half_life = vars(self).get("_groups"), vars(self).get("_spread"), vars(self).get("half_life")
+        if groups is not None:
+            x = np.append(self.coef_, self.intercept_)[: groups.b.shape[1]]
+            spread = groups.spread(x, self._alphas(len(x)), half_life), groups.columns()
+        if spread is None:
+            raise ValueError(
+                "episode must be given to fit, or to partial_fit of state values, for return_std=True and "
+                f"value_interval: the label of each row's episode. At most {LARGEST_HESSIAN} features are supported, "
+                f"and {LARGEST} in a stream"
+            )
+        n = spread[0].n_clusters
+        if half_life is not None and n < 2:
+            raise ValueError(
+                f"half_life must be so long that at least 2 episodes count for uncertainty, got {half_life!r}, with "
+                f"which their effective number is {n:.2g}"
+            )
+        if n < 2:
+            raise ValueError(f"episode must have at least 2 different labels for uncertainty, got {n}")
+        if n < FEW:
+            warn(
+                f"the uncertainty of values is estimated from {n:.3g} episodes, or groups of them. With fewer than "
+                f"{FEW} it is itself uncertain: intervals contain the values less often than they should."
+            )
+        return spread
+
     def _successors(self, X, states, log_columns):
         """`successors` for the transitions of a score, and their `Order`. Without any, all must be terminal."""
         check_given(self, *log_columns[:4])
@@ -83,3 +138,17 @@ class LinearEstimator(CompositionalEstimator):
         if not kept.any():
             raise ValueError("X must have a transition with a successor or terminal, and of positive weight; got none")
         return -float(np.average(error[kept] ** 2, weights=weights[kept]))
+
+
+def map_predictions(estimator, X, return_std, shape=()):
+    """``predict`` of a dask collection: a lazy array with rows of this shape, or two with ``return_std``."""
+    check_columns(estimator, X)
+    if not return_std:
+        return map_lazily(estimator.predict, X, shape)
+    both = map_lazily(lambda part: np.stack(estimator.predict(part, return_std=True), axis=-1), X, (*shape, 2))
+    return both[..., 0], both[..., 1]
+
+
+def check_columns(estimator, X):
+    """Raise a ValueError unless a dask collection has the columns of `fit`."""
+    validate_data(estimator, without_rows(X), reset=False, skip_check_array=True)

@@ -140,9 +140,15 @@ def warn_of_ratios(ratios, name="importance_ratio"):
 
     Returns whether there was a warning.
     """
-    n, mean, size = len(ratios), ratios.mean(), effective_size(ratios)
+    with np.errstate(over="ignore"):
+        deviation = ratios.std()
+    return warn_of_mean_ratio(len(ratios), ratios.mean(), deviation, effective_size(ratios), name)
+
+
+def warn_of_mean_ratio(n, mean, deviation, size, name="importance_ratio"):
+    """`warn_of_ratios` for n ratios with this mean, standard deviation and effective sample size."""
     few = 0 < size < min(FEW, n / 5)
-    off = not few and abs(mean - 1) > FAR * ratios.std() / np.sqrt(n) + OFF
+    off = not few and abs(mean - 1) > FAR * deviation / np.sqrt(n) + OFF
     if few:
         warn(
             f"importance_ratio gives nearly all weight to few of the {n} rows, whose effective sample size is "

@@ -1,18 +1,24 @@
 """LSTDQ and LSPI: action values of a policy from sums over transitions, and least-squares policy iteration."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 from scipy import sparse
 from scipy.linalg import block_diag
+from sklearn.exceptions import ConvergenceWarning
 
+from sk_stormc.solvers import StopReason
+from sk_stormc.utils.warnings import warn
 from sk_stormc.values.least_squares import Solution
 from sk_stormc.values.lstd import Moments
 from sk_stormc.values.markov import dense, normalized_weights, scale_rows
 from sk_stormc.values.objectives import with_ridge
 from sk_stormc.values.policies import chosen
 from sk_stormc.values.projected import ProjectedBellmanProblem
+from sk_stormc.values.uncertainty import spread_of_log
 
+POLICIES = 50  # default of the largest number of policies that are evaluated
 TIE = 1e-9  # relative difference of two values below which two actions are ties
 
 
@@ -62,22 +68,72 @@ class ActionSums:
         self.occurs = self.largest > 0
         self.C = block_diag(*(dense(self.weighted[rows].T @ Z[rows]) for rows in self.rows))
         self.b = np.concatenate([self.weighted[rows].T @ y[rows] for rows in self.rows])
+        self.ongoing = np.flatnonzero(~log.terminal)
 
-    def moments(self, chances):
-        """The moments of a policy with action probabilities ``chances`` (n, n_actions) in the successors."""
+    def moments(self, policy):
+        """The moments of a policy."""
         m, d = self.shape
-        led = np.zeros((m, d, m, d))
-        for a, rows in enumerate(self.rows):
-            for b in range(m):
-                taken = rows[chances[rows, b] > 0]
-                led[a, :, b] = dense(scale_rows(chances[taken, b], self.weighted[taken]).T @ self.next_Z[taken])
+        led = led_to(self.weighted, self.next_Z, self.rows, policy.chances)
         A = self.C - self.gamma * led.reshape(m * d, m * d)
         return Moments(A, self.b, self.C, 1.0, self.n_rows, self.largest.ravel())
 
-    def solution(self, chances):
-        """The coefficients of LSTDQ for probabilities of the actions in the successors, and the `Solution`."""
-        solution = self.moments(chances).solution(self.ridge, ends=self.gamma == 1)
+    def solution(self, policy):
+        """The coefficients of LSTDQ for a policy, and the `Solution`."""
+        solution = self.moments(policy).solution(self.ridge, ends=self.gamma == 1)
         return solution.x.reshape(self.shape), solution
+
+    def uniform(self):
+        """The policy that takes all actions with the same probability."""
+        return RowsPolicy(np.full((self.n_rows, self.shape[0]), 1 / self.shape[0]))
+
+    def constant(self, policy):
+        """The policy that always takes the first action."""
+        return self._taking(np.zeros_like(policy.action))
+
+    def mixture(self, policies, policy):
+        """The mixture of the policies of a cycle, which ``policy`` has closed."""
+        return RowsPolicy(np.mean([other.chances for other in policies], axis=0), policy.action)
+
+    def greedy(self, policy, w):
+        """The policy that is greedy for the values w, a key of its actions, and the fraction of changed actions."""
+        action = best_actions(self._successors @ w.T, self._unknown, policy.action)
+        new, changed = self._taking(action), 0.0
+        if len(self.ongoing):
+            changed = float(np.mean((new.chances != policy.chances)[self.ongoing].any(axis=1)))
+        return new, action.tobytes(), changed
+
+    def _taking(self, action):
+        """The policy with an action for each successor."""
+        chances = np.zeros((self.n_rows, self.shape[0]))
+        chances[self.ongoing] = chosen(action, self.shape[0])
+        return RowsPolicy(chances, action)
+
+    @cached_property
+    def _successors(self):
+        return self.next_Z[self.ongoing]
+
+    @cached_property
+    def _unknown(self):
+        return unknown_actions(self._successors, self.occurs)
+
+
+@dataclass(frozen=True, eq=False)
+class RowsPolicy:
+    """The actions of a policy in the successors of all rows."""
+
+    chances: np.ndarray  # (n, n_actions), the probabilities of the actions
+    action: np.ndarray | None = None  # the last greedy action of each row that goes on, for ties
+
+
+def led_to(weighted, next_Z, rows, chances):
+    """The sums of psi_k psi'_k^T, of shape (n_actions, d, n_actions, d). ``rows`` are those of each action."""
+    m, d = len(rows), weighted.shape[1]
+    led = np.zeros((m, d, m, d))
+    for a, of_action in enumerate(rows):
+        for b in range(m):
+            taken = of_action[chances[of_action, b] > 0]
+            led[a, :, b] = dense(scale_rows(chances[taken, b], weighted[taken]).T @ next_Z[taken])
+    return led
 
 
 @dataclass
@@ -86,49 +142,63 @@ class Iterated:
 
     w: np.ndarray  # (n_actions, n_features)
     solution: Solution
+    policy: object  # the policy with these values
     losses: list  # the objective at 0 and at each solution
     changes: list  # for each policy, the fraction of successors whose greedy action is another one
     stopped: bool  # whether ``notify`` has ended the iteration
 
 
-def iterate_policies(sums, ongoing, max_iter, notify):
+def iterate_policies(sums, max_iter, notify):
     """Least-squares policy iteration: evaluate a policy, then replace it with the greedy policy for its values.
 
     The first policy is uniform. If the policies form a cycle, the iteration restarts from the policy that always takes
     the first action. In a second cycle it continues with the mixture of the cycle's policies. ``notify`` is called with
     the coefficients and the losses after each evaluation, and ends the iteration if it returns True.
     """
-    n, m = sums.n_rows, sums.shape[0]
-    next_Z = sums.next_Z[ongoing]
-    unknown = unknown_actions(next_Z, sums.occurs)
-    chances, action, losses, changes = np.full((n, m), 1 / m), None, [], []
-    tried, place = [], {}  # the earlier choices of actions in the successors, and their indices
+    following, losses, changes = sums.uniform(), [], []
+    tried, place = [], {}  # the earlier greedy policies, and their indices
     restarted = stopped = False
     while len(changes) < max_iter and not stopped:
-        w, solution = sums.solution(chances)
+        policy = following
+        w, solution = sums.solution(policy)
         if not losses:
             losses.append(solution.start)  # the objective at 0 is the same for all policies
             notify(np.zeros_like(w), losses)
-        action = best_actions(next_Z @ w.T, unknown, action)
-        now = np.zeros((n, m))
-        now[ongoing] = chosen(action, m)
+        following, key, changed = sums.greedy(policy, w)
         losses.append(solution.fun)
-        changes.append(float(np.mean((now != chances)[ongoing].any(axis=1))) if len(ongoing) else 0.0)
+        changes.append(changed)
         stopped = notify(w, losses)
-        if not changes[-1]:
+        if not changed:
             break
-        start = place.setdefault(action.tobytes(), len(tried))
-        if start < len(tried):
-            if restarted:
-                now[ongoing] = np.mean([chosen(other, m) for other in tried[start:]], axis=0)
-            else:
-                action, restarted = np.zeros_like(action), True
-                now[ongoing] = chosen(action, m)
-            tried, place = [], {}
-        else:
-            tried.append(action)
-        chances = now
-    return Iterated(w, solution, losses, changes, stopped)
+        start = place.setdefault(key, len(tried))
+        if start == len(tried):
+            tried.append(following)
+            continue
+        following = sums.mixture(tried[start:], following) if restarted else sums.constant(following)
+        restarted, tried, place = True, [], {}
+    return Iterated(w, solution, policy, losses, changes, stopped)
+
+
+def warn_if_not_converged(changes):
+    """The stop reason of policy iteration. Warns if the policy has not converged."""
+    if not changes[-1]:
+        return StopReason.CONVERGED
+    warn(
+        f"after {len(changes)} policies (max_iter) the best policy still changes in {changes[-1]:.2%} of "
+        "the successors, and the policy may be far from the best. A smaller gamma, a larger alpha or other "
+        "features can help; policy_changes_ has the changes of all iterations.",
+        ConvergenceWarning,
+    )
+    return StopReason.MAX_ITER
+
+
+def spread_of_actions(sums, log, action, chances, w):
+    """The `Spread` of the coefficients of a policy, and their columns among the features of all actions."""
+    at, m = np.flatnonzero(sums.occurs), sums.shape[0]
+    left, after = of_actions(log.Z, chosen(action, m))[:, at], of_actions(log.next_Z, chances)[:, at]
+    rows = replace(log, Z=left, next_Z=after)
+    columns = np.flatnonzero(np.isin(np.arange(log.n_features), log.columns)[None, :] & np.ones((m, 1), dtype=bool))
+    return spread_of_log("projected", rows, None, w.ravel()[at], sums.ridge[at], sums.gamma), columns[at]
 
 
 def problem_of(sums, log, action, chances, ridge):

@@ -201,6 +201,11 @@ def warn_if_undetermined(Z, first, n_columns):
     if 1 < n_states < n_columns:
         features = dense(Z[first, :n_columns])
         n_columns = int(np.count_nonzero(np.ptp(features, axis=0)))
+    warn_of_few_states(n_states, n_columns)
+
+
+def warn_of_few_states(n_states, n_columns):
+    """`warn_if_undetermined` for numbers of states and of features that differ in them."""
     if n_states < n_columns:
         warn(
             f"{n_states} distinct states do not determine the coefficients of {n_columns} features: the values of "

@@ -26,7 +26,7 @@ def choose_objective(objective, transitions, visited, gamma, alpha, trace_decay=
         return "projected", "it has eligibility traces"
     visits = np.bincount(visited[0])
     share = visits[visits > 1].sum() / visits.sum()
-    reason = f"{share:.0%} of the transitions are from states visited more than once"
+    reason = text_of_repeating(share)
     if share < REPEATING:
         return "projected", reason
     features = transitions[0][visited[1]]
@@ -39,6 +39,11 @@ def choose_objective(objective, transitions, visited, gamma, alpha, trace_decay=
     if bias > noise:
         return "projected", f"{reason}, but {bias_text.format('above')}"
     return "bellman", f"{reason}, and {bias_text.format('not above')}"
+
+
+def text_of_repeating(share):
+    """The fraction of transitions from states that repeat, for the reason of a choice."""
+    return f"{share:.0%} of the transitions are from states visited more than once"
 
 
 def distinguish_states(features):

@@ -8,6 +8,7 @@ from typing import Any, Literal
 import numpy as np
 from scipy import stats
 
+from sk_stormc.utils.blocks import is_dask
 from sk_stormc.utils.threads import in_one_thread
 from sk_stormc.utils.types import ArrayLike, Features, FloatArray
 from sk_stormc.utils.validation import as_numbers, check_choice, check_int, check_number, short
@@ -15,8 +16,10 @@ from sk_stormc.utils.warnings import warn
 from sk_stormc.values.action_values import ActionValueEstimator
 from sk_stormc.values.doubly_robust import cross_fitted, folds_of, read_q_log
 from sk_stormc.values.episodes import check_episode, check_terminal, order_of
+from sk_stormc.values.importance_weights import Weights, expected_size
 from sk_stormc.values.log_warnings import effective_size, warn_of_gaps, warn_of_ratios
 from sk_stormc.values.markov import check_discount
+from sk_stormc.values.off_policy_blocks import estimate_by_blocks
 from sk_stormc.values.transitions import check_ratios
 
 METHODS = ("is", "wis", "pdis", "wpdis", "dr", "wdr")
@@ -131,7 +134,8 @@ def off_policy_value(
     Parameters
     ----------
     y : array-like of shape (n_transitions,)
-        Rewards.
+        Rewards. For a dask array, the other columns may be dask arrays too, and each episode lies in one partition.
+        "dr" and "wdr" need arrays in memory.
     importance_ratio : array-like of shape (n_transitions,)
         For each row the probability of the action under the target policy, divided by that under the behaviour policy
         (``pscore`` of obp and scope-rl). Ratios of 1 evaluate the behaviour policy.
@@ -233,6 +237,11 @@ def off_policy_value(
     check_discount(gamma)
     check_choice("method", method, METHODS)
     check_int("cv", cv, low=2)
+    if is_dask(y):
+        if method in ("dr", "wdr"):
+            raise ValueError(f"method must be 'is', 'wis', 'pdis' or 'wpdis' for dask collections, got {method!r}")
+        with in_one_thread():
+            return _policy_value(*estimate_by_blocks(y, importance_ratio, episode, time, gamma, method))
     y = as_numbers("y", y)
     if y.ndim != 1 or not len(y) or not np.isfinite(y).all():
         raise ValueError(f"y must be finite, one reward for each transition, got {short(y)}")
@@ -261,8 +270,21 @@ def off_policy_value(
         first = values[weights.start]
     returns = discount * y
     value, parts = weights.of_episodes(returns) if method in ("is", "wis") else weights.of_rows(returns)
-    size = effective_size(np.exp(weights.final - max(weights.final.max(), LEAST)))
-    expected = np.inf if method in ("dr", "wdr") else weights.expected_size(ratios, discount, method in ("is", "wis"))
+    expected = np.inf
+    if method not in ("dr", "wdr"):
+        rows, factor = (weights.last, np.ones(m)) if method in ("is", "wis") else (slice(None), discount)
+        expected = expected_size(m, n / effective_size(ratios), weights.step[rows], factor)
+    parts = parts + first + m * (influence - influence.mean())
+    return _policy_value(value + first.mean(), parts, weights.final, expected, odd)
+
+
+def _policy_value(value, parts, final, expected, odd):
+    """The `PolicyValue`. Warns if the effective number of episodes is small.
+
+    ``final`` are the logarithms of the weights of the episodes, ``expected`` is their effective number on average, and
+    ``odd`` says that there was a warning about the ratios.
+    """
+    m, size = len(parts), effective_size(np.exp(final - max(final.max(), LEAST)))
     if min(m, size, expected) < FEW:
         less = f", and {expected:.3g} on average for ratios of this size" if expected < size else ""
         warn(
@@ -271,98 +293,11 @@ def off_policy_value(
             f"{REMEDY}"
         )
     elif np.isfinite(expected) and not odd:
-        warn_of_ratios(np.exp(np.minimum(weights.final, MOST)), "the product of the ratios of an episode")
-    return _from(value + first.mean(), parts + first + m * (influence - influence.mean()), size)
+        warn_of_ratios(np.exp(np.minimum(final, MOST)), "the product of the ratios of an episode")
+    return _from(value, parts, size)
 
 
 def _from(value, contributions, size):
     """A `PolicyValue` from the contributions of the episodes."""
     error = contributions.std(ddof=1) / np.sqrt(len(contributions))
     return PolicyValue(float(value), float(error), contributions, float(size))
-
-
-class Weights:
-    """Products of the ratios of an episode up to each row, and estimates with these weights.
-
-    Products are computed as sums of logarithms, because products of many ratios underflow. All arrays have an entry for
-    each row or each episode, however long the episodes are. The rows of an episode are contiguous and in order, and
-    ``numbers`` of the episodes are 0, 1, ... in this order. With ``weighted``, estimates are divided by the sums of the
-    weights in place of the number of episodes. An episode that has ended keeps its last weight in the sums of later
-    steps.
-    """
-
-    def __init__(self, ratios, numbers, weighted):
-        n, self.numbers, self.weighted = len(ratios), numbers, weighted
-        self.start = np.flatnonzero(np.append(True, np.diff(numbers) > 0))  # first row of each episode
-        self.last, self.m = np.append(self.start[1:], n) - 1, len(self.start)
-        self.step = np.arange(n) - self.start[numbers]  # number of steps since the start of the episode
-        with np.errstate(divide="ignore"):
-            logs = np.log(ratios)
-        for rows in map(slice, self.start, self.last + 1):
-            logs[rows] = np.cumsum(logs[rows])  # one episode at a time, so that no number depends on another episode
-        self.final = logs[self.last]  # logarithm of the product of all ratios of an episode
-        if weighted:
-            self._total = self._total_by_step(logs)
-            total = self._total[self.step]
-            self.share = np.exp(logs - np.where(np.isfinite(total), total, np.inf))  # 0 if all weights are 0
-            return
-        with np.errstate(over="ignore"):
-            self.share = np.exp(logs) / self.m
-        if not np.isfinite(self.share).all():
-            raise ValueError(
-                f"importance_ratio must have finite products within episodes, got {short(ratios.max())} at the most: "
-                "probabilities under the target policy over those under the behaviour policy are rarely above 100"
-            )
-
-    def _total_by_step(self, logs):
-        """Logarithms of the sums of all episodes' weights at each step."""
-        n_steps = self.step.max() + 1
-        largest = np.full(n_steps, -np.inf)
-        np.maximum.at(largest, self.step, logs)
-        unit = np.where(np.isfinite(largest), largest, 0.0)
-        length = self.last - self.start + 1
-        order = np.argsort(length, kind="stable")
-        ended = np.append(-np.inf, np.logaddexp.accumulate(self.final[order]))
-        ended = ended[np.searchsorted(length[order], np.arange(n_steps), side="right")]
-        with np.errstate(divide="ignore"):
-            ongoing = np.log(np.bincount(self.step, np.exp(logs - unit[self.step]), n_steps)) + unit
-        return np.logaddexp(ongoing, ended)
-
-    def expected_size(self, ratios, discount, whole):
-        """The effective number of episodes on average, if ratios are independent, for ``whole`` products or by step.
-
-        The largest products are often missing in a log, whose own effective number is then too large. The mean square
-        of single ratios is known well, and that of a product of t ratios is its t-th power.
-        """
-        growth, rows = len(ratios) / effective_size(ratios), self.last if whole else slice(None)
-        discount = np.ones(self.m) if whole else discount
-        with np.errstate(over="ignore", invalid="ignore"):
-            return self.m / np.average(growth ** (self.step[rows] + 1.0), weights=discount)
-
-    def of_rows(self, values):
-        """The estimate from a value of each row, and the contribution of each episode."""
-        weighted = self.share * values
-        if not self.weighted:
-            parts = self.m * np.bincount(self.numbers, weighted)
-            return parts.mean(), parts
-        mean = np.bincount(self.step, weighted)
-        influence = np.bincount(self.numbers, weighted - self.share * mean[self.step])
-        # an episode that has ended is included, with a value of 0, in the means of later steps
-        after = self.last - self.start + 1
-        for sign in (1, -1):
-            with np.errstate(divide="ignore"):
-                size = np.log(np.maximum(sign * mean, 0.0))
-            later = np.where(np.isfinite(size), size - self._total, -np.inf)[::-1]
-            later = np.append(np.logaddexp.accumulate(later)[::-1], -np.inf)
-            influence -= sign * np.exp(self.final + later[after])
-        return mean.sum(), mean.sum() + self.m * influence
-
-    def of_episodes(self, values):
-        """The estimate from the sums of the values of each episode, and the contribution of each episode."""
-        values = np.bincount(self.numbers, values)
-        if not self.weighted:
-            parts = np.exp(self.final) * values
-            return parts.mean(), parts
-        share = np.exp(self.final - np.logaddexp.reduce(self.final))
-        mean = share @ values
-        return mean, mean + self.m * share * (values - mean)

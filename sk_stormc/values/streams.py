@@ -338,7 +338,7 @@ def continue_action_stream(estimator, X, y, action, log_columns, actions):
     n, occurs = collected.moments.n_rows, collected.moments.largest.reshape(m, d) > 0
     vars(estimator).update(
         attributes_of(solution, {}, StopReason.EXHAUSTED, warned) | charged([solution.start, solution.fun], n),
-        _stream=collected, _held=held, _given=names, _known=occurs[:, : d - estimator.fit_intercept],
+        _stream=collected, _spread=None, _held=held, _given=names, _known=occurs[:, : d - estimator.fit_intercept],
         features_=features, actions_=labels, **of_columns(solution.x.reshape(m, d), estimator.fit_intercept),
     )  # fmt: skip
     vars(estimator).pop("policy_changes_", None)  # from an earlier fit

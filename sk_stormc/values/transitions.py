@@ -142,11 +142,7 @@ def successors(estimator, X, states, log_columns, rows):
             warn_of_scales(states, follows, terminal)
         return log_columns.next_X, follows, at, everything, terminal
     if rows is not None:
-        order = np.argsort(rows.clock)
-        known, at = terminal.copy(), np.zeros(n, dtype=np.intp)
-        at[order[:-1]] = order[1:]
-        known[order[:-1]] |= np.diff(rows.clock[order]) == 1
-        return X, states, at, known, terminal
+        return X, states, *successors_in(rows, terminal), terminal
     if log_columns.terminal is None:
         warn(
             "fit was given neither next_X nor terminal nor time nor episode: each row is taken as an episode of one "
@@ -160,6 +156,15 @@ def successors(estimator, X, states, log_columns, rows):
             f"{np.count_nonzero(~terminal)} of them"
         )
     return X, states, at, everything, terminal
+
+
+def successors_in(rows, terminal):
+    """The row of each successor, and a mask of known outcomes, of rows with an `Order`."""
+    order = np.argsort(rows.clock)
+    known, at = terminal.copy(), np.zeros(len(order), dtype=np.intp)
+    at[order[:-1]] = order[1:]
+    known[order[:-1]] |= np.diff(rows.clock[order]) == 1
+    return at, known
 
 
 def transform(features, X, states, rows, intercept):
@@ -215,11 +220,15 @@ class LogColumns(NamedTuple):
     sample_weight: Any = None
     importance_ratio: Any = None
 
+    def successor_names(self, earlier=()):
+        """Names of the arguments about successors that are given now or were earlier."""
+        names = ("next_X", "terminal", "time", "episode")
+        return tuple(name for name in names if getattr(self, name) is not None or name in earlier)
+
     def names(self, before=None):
         """Names of the arguments given now or ``before``, and whether any episode ends, for `check_given`."""
         earlier, ends = before or ((), False)
-        names = ("next_X", "terminal", "time", "episode")
-        names = tuple(name for name in names if getattr(self, name) is not None or name in earlier)
+        names = self.successor_names(earlier)
         if ends and self.terminal is None and self.next_X is not None:
             warn("terminal was given before, and is None here: no transition counts as the end of an episode. Give "
                  "terminal, with False for transitions that do not end one.")
@@ -308,17 +317,22 @@ def distinct_rows(rows):
     n, column = len(rows), np.sort(rows[:, 0])
     if (column[1:] != column[:-1]).all():  # then all rows are distinct
         return np.arange(n), np.arange(n)
-    digest = np.zeros(n, dtype=np.uint64)
-    for start in range(0, n, BLOCK):
-        bits, part = (rows[start : start + BLOCK] + 0.0).view(np.uint64), digest[start : start + BLOCK]  # no -0.0
-        for column in bits.T:  # a 64-bit hash of each row; collisions are detected below
-            part ^= column ^ (column >> np.uint64(29))
-            part *= np.uint64(ODD)
-            part ^= part >> np.uint64(32)
-    _, first, number = np.unique(digest, return_index=True, return_inverse=True)
+    _, first, number = np.unique(digests(rows), return_index=True, return_inverse=True)
     if len(first) < n and not np.array_equal(rows[first[number]], rows):
         _, first, number = np.unique(rows + 0.0, axis=0, return_index=True, return_inverse=True)
     return first, number.reshape(-1)
+
+
+def digests(rows):
+    """A 64-bit hash of each row of a matrix."""
+    digest = np.zeros(len(rows), dtype=np.uint64)
+    for start in range(0, len(rows), BLOCK):
+        bits, part = (rows[start : start + BLOCK] + 0.0).view(np.uint64), digest[start : start + BLOCK]  # no -0.0
+        for values in bits.T:
+            part ^= values ^ (values >> np.uint64(29))
+            part *= np.uint64(ODD)
+            part ^= part >> np.uint64(32)
+    return digest
 
 
 def by_state(rows, visited, gamma):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import zlib
 from dataclasses import dataclass, replace
 from functools import cached_property
+from hashlib import blake2b
 
 import numpy as np
 from scipy import sparse, stats
@@ -16,6 +17,7 @@ from sk_stormc.values.traces import Traces
 FEW = 20  # number of episodes below which standard errors are themselves uncertain
 GROUPS = 64  # number of groups into which the episodes of a stream are hashed
 LARGEST = 512  # number of features up to which a stream keeps a matrix for each group (134 MB)
+MOST = 2**24  # numbers in the sums over episodes of a log in blocks, before these are grouped (134 MB)
 RANK = 1e-11  # singular values below this fraction of the largest count as 0
 
 
@@ -96,6 +98,45 @@ def sums_by(numbers, rows, factors):
     n = len(numbers)
     gather = sparse.csr_array((factors, (numbers, np.arange(n))), shape=(numbers.max() + 1, n))
     return dense(gather @ rows)
+
+
+@dataclass(frozen=True, eq=False)
+class SumsByKey:
+    """Sums of the rows with the same key, in the order of the keys (immutable). Sums of other rows are added by ``+``.
+
+    Once there are more than ``most`` keys, those with the same remainder are joined.
+    """
+
+    keys: np.ndarray
+    sums: np.ndarray
+    most: int | None = None
+    joined: bool = False
+
+    @classmethod
+    def by(cls, keys, rows, most=None, joined=False):
+        """The sums of some rows, of which each has a key."""
+        unique, number = np.unique(keys % np.uint64(most // 2) if joined else keys, return_inverse=True)
+        if most is not None and not joined and len(unique) > most:
+            return cls.by(keys, rows, most, joined=True)
+        total = sums_by(number.reshape(-1), rows, np.ones(len(keys))) if len(keys) else rows
+        return cls(unique, total, most, joined)
+
+    def __add__(self, other):
+        keys, sums = (np.concatenate(pair) for pair in ((self.keys, other.keys), (self.sums, other.sums)))
+        return self.by(keys, sums, self.most, self.joined or other.joined)
+
+    def of(self, keys):
+        """The sums for some of the keys."""
+        return self.sums[np.searchsorted(self.keys, keys)]
+
+
+def keys_of(labels):
+    """A 64-bit hash of each label of an episode, which is the same for equal numbers of any type."""
+    if labels.dtype.kind == "f" and (labels == np.rint(labels)).all():
+        labels = labels.astype(np.int64)
+    names, number = np.unique(labels.astype(str), return_inverse=True)
+    keys = [int.from_bytes(blake2b(name.encode(), digest_size=8).digest()) for name in names.tolist()]
+    return np.array(keys, dtype=np.uint64)[number.reshape(-1)]
 
 
 @dataclass(frozen=True, eq=False)

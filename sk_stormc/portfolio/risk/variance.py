@@ -10,7 +10,7 @@ from sk_stormc.portfolio.exact.program import Formulation, gram
 from sk_stormc.portfolio.mean_risk import Measure, mean_of
 from sk_stormc.portfolio.moments import Moments
 from sk_stormc.portfolio.sums import Sums
-from sk_stormc.streams.mapped import blocks
+from sk_stormc.utils.mapped_rows import blocks
 
 __all__ = ["Variance", "riskless"]
 

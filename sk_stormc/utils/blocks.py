@@ -1,0 +1,255 @@
+"""Rows of aligned tables in blocks: slices of arrays and files, or the partitions of dask collections.
+
+A pass calls a function with each block, where the block lies, and adds what it returns in the order of the blocks. The
+same blocks therefore give the same bits for any number of workers. Only the results travel.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from sk_stormc.utils.frames import column, columns_of, is_series, is_table
+from sk_stormc.utils.mapped_rows import MappedRows
+
+__all__ = ["Blocks", "blocks_of", "check_finite_rows", "is_dask", "map_lazily", "without_rows"]
+
+BLOCK_BYTES = 2**24  # size of a block of an array or a file
+
+
+def is_dask(X: Any) -> bool:
+    """Whether an object is an array, a data frame or a Series of dask, which is not imported for others."""
+    if not type(X).__module__.startswith("dask") or not isinstance(getattr(X, "shape", None), tuple):
+        return False
+    try:
+        import dask.array
+    except ImportError as error:
+        raise ImportError('dask collections need dask.array: pip install "sk_stormc[dask]"') from error
+    return dask.is_dask_collection(X)
+
+
+def blocks_of(*tables: Any, rows: int | None = None) -> Blocks:
+    """The blocks of tables with as many rows each, of which None are left out.
+
+    Parameters
+    ----------
+    *tables : ndarray, MappedRows, data frame, Series or dask collection
+        If one of them is a dask collection, the first one must be. The others are then divided like it: dask frames
+        by the index if they have the same known divisions, other dask collections by equal lengths of partitions, and
+        tables in memory by position.
+    rows : int, default=None
+        Number of rows of a block in memory. None means about 16 MB.
+
+    Returns
+    -------
+    Blocks
+        None of them is empty.
+
+    Raises
+    ------
+    ValueError
+        If the tables have no rows, different numbers of rows, or partitions that cannot be aligned.
+
+    Notes
+    -----
+    A function receives contiguous and aligned arrays, because NumPy and BLAS round sums differently for other layouts,
+    such as those of arrays that have travelled between processes.
+    """
+    some = [table for table in tables if table is not None]
+    if is_dask(some[0]):
+        from sk_stormc.utils.dask_blocks import dask_blocks
+
+        return dask_blocks(some)
+    if any(map(is_dask, some)):
+        raise ValueError("X must be a dask collection if one of the tables beside it is: compute these, or divide X")
+    lengths = {len(table) for table in some}
+    if len(lengths) > 1:
+        raise ValueError(f"tables must have as many rows, got {sorted(lengths)}")
+    (n,) = lengths
+    check_rows(n)
+    width = int(np.prod(np.shape(some[0])[1:], dtype=int)) or 1
+    size = rows or max(1, BLOCK_BYTES // (8 * width))
+    ends = [*range(size, n, size), n]
+    return LocalBlocks([_rows_by_position(table) for table in some], ends)
+
+
+def without_rows(X: Any) -> Any:
+    """An array or a data frame with the columns of rows in blocks, for checks of these."""
+    return np.empty((0, *X.shape[1:])) if columns_of(X) is None else X._meta.iloc[:0]
+
+
+def check_rows(n):
+    """Raise a ValueError for tables without rows."""
+    if not n:
+        raise ValueError("X must have a row, got 0 rows")
+
+
+class Blocks:
+    """Aligned tables in blocks of rows.
+
+    A ValueError that a function raises for a block gets the place of the block.
+
+    Attributes
+    ----------
+    ends : list of int
+        For each block, the number of the row after its last one.
+    n_rows : int
+    """
+
+    def __init__(self, parts, ends):
+        self._parts, self.ends, self.n_rows = parts, list(ends), int(ends[-1])
+        self.starts = [0, *self.ends[:-1]]
+
+    def sum(self, function: Callable) -> Any:
+        """Add up ``function(start, *parts)`` over the blocks, where start is the number of the first row.
+
+        Parameters
+        ----------
+        function : callable
+            It returns None, an object with ``+``, such as a number, an array or a list, or a tuple of these.
+
+        Returns
+        -------
+        object
+            As the function returns.
+        """
+        raise NotImplementedError
+
+    def map(self, function: Callable) -> Blocks:
+        """The blocks of one table with a row ``function(start, *parts)[i]`` for each row, kept where the blocks lie."""
+        raise NotImplementedError
+
+    def take(self, rows: np.ndarray) -> tuple:
+        """Some rows of each table, by their numbers in ascending order, as arrays."""
+        raise NotImplementedError
+
+    def beside(self, other: Blocks) -> Blocks:
+        """These tables and those of other blocks with the same ends."""
+        return type(self)([*self._parts, *other._parts], self.ends)
+
+
+class LocalBlocks(Blocks):
+    """Blocks of tables in memory or in a file."""
+
+    def _results(self, function):
+        for k, (start, end) in enumerate(zip(self.starts, self.ends, strict=True)):
+            place = f"in the block that begins at row {start}" if len(self.ends) > 1 else ""
+            yield called(function, place, start, *(part(k, start, end) for part in self._parts))
+
+    def sum(self, function):
+        """Add up what the function returns for the blocks, in their order."""
+        total = None
+        for value in self._results(function):
+            total = added(total, value)
+        return total
+
+    def map(self, function):
+        """The results of the function, as the blocks of one table."""
+        results = list(self._results(function))
+        return LocalBlocks([lambda k, start, end: results[k]], self.ends)
+
+    def take(self, rows):
+        """Some rows of each table."""
+        begins, taken = np.searchsorted(rows, [0, *self.ends]), []
+        for k, (start, end) in enumerate(zip(self.starts, self.ends, strict=True)):
+            some = rows[begins[k] : begins[k + 1]] - start
+            if len(some):
+                taken.append([part(k, start, end)[some] for part in self._parts])
+        return tuple(np.concatenate(of_table) for of_table in zip(*taken, strict=True))
+
+
+def _rows_by_position(table):
+    """A function that returns the rows of a block of a table as an array."""
+    table = table if isinstance(table, MappedRows) else as_array(table)
+    return lambda k, start, end: table[start:end]
+
+
+def as_array(table):
+    """A table in memory as an array, of numbers if it has columns. A Series or an array may hold labels.
+
+    Raises a ValueError that names a column without numbers.
+    """
+    if not (is_table(table) or is_series(table)):
+        return np.asarray(table)
+    dtypes = list(table.dtypes) if is_table(table) else [table.dtype]
+    if not hasattr(table, "iloc") or all(isinstance(dtype, np.dtype) and dtype.kind != "O" for dtype in dtypes):
+        return table.to_numpy()
+    if not is_table(table):  # with a type of its own for missing values, or with labels
+        number = getattr(table.dtype, "kind", "O") in "iufb"
+        return table.to_numpy(dtype=float, na_value=np.nan) if number else table.to_numpy()
+    try:
+        return table.to_numpy(dtype=float, na_value=np.nan)
+    except (TypeError, ValueError):
+        for j, name in enumerate(columns_of(table)):
+            for i, value in enumerate(column(table, j)):
+                _check_is_number(value, name, i)
+        raise
+
+
+def _check_is_number(value, name, i):
+    """Raise a ValueError that names the column and the row of a value that is no number."""
+    try:
+        np.array([value]).astype(float)
+    except (TypeError, ValueError) as error:
+        if type(value).__name__ != "NAType":
+            raise ValueError(f"X must hold numbers, got {value!r} in column {name!r}, row {i}") from error
+
+
+def check_finite_rows(name, rows, columns=None, start=0):
+    """Raise a ValueError that names the column and the row of the first number that is not finite.
+
+    ``columns`` are the names of the columns, and ``start`` is the number of the first row.
+    """
+    with np.errstate(over="ignore", invalid="ignore"):
+        if rows.dtype.kind != "f" or np.isfinite(rows.sum()):  # then all are finite; otherwise the sum may be too large
+            return
+    wrong = np.argwhere(~np.isfinite(rows))
+    if len(wrong):
+        i, *j = wrong[0].tolist()
+        where = f"column {j[0] if columns is None else columns[j[0]]!r}, row" if j else "row"
+        raise ValueError(f"{name} must be finite, got {rows[tuple(wrong[0])]} in {where} {start + i}")
+
+
+def called(function, place, start, *parts):
+    """The result of a function for a block. A ValueError gets the place of the block, if it is not empty."""
+    parts = [np.require(part, requirements=["C", "A"]) for part in parts]
+    try:
+        return function(start, *parts)
+    except ValueError as error:
+        if not place:
+            raise
+        raise ValueError(f"{error} ({place})") from error
+
+
+def added(a, b):
+    """The sum of two results of a pass. None is nothing."""
+    if a is None or b is None:
+        return b if a is None else a
+    if isinstance(a, tuple):
+        return tuple(itertools.starmap(added, zip(a, b, strict=True)))
+    return a + b
+
+
+def map_lazily(function: Callable, X: Any, shape: tuple = (), dtype: Any = float) -> Any:
+    """A dask array with the results of a function of each partition of a dask collection.
+
+    Parameters
+    ----------
+    function : callable
+        It returns an array with a row for each row of a partition.
+    X : dask collection
+    shape : tuple, default=()
+        The shape of a row of the results.
+    dtype : dtype, default=float
+
+    Returns
+    -------
+    dask.array.Array
+        With the chunks of the rows of X, whose lengths are not computed.
+    """
+    from sk_stormc.utils.dask_blocks import map_lazily
+
+    return map_lazily(function, X, shape, dtype)

@@ -1,0 +1,265 @@
+"""Logged transitions whose rows lie in blocks: in a file, or in the partitions of dask collections."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from sklearn.base import clone
+from sklearn.utils.validation import validate_data
+
+from sk_stormc.fitting.compat import callbacks_of
+from sk_stormc.utils.blocks import blocks_of, check_finite_rows, is_dask, without_rows
+from sk_stormc.utils.frames import columns_of
+from sk_stormc.utils.mapped_rows import MappedRows
+from sk_stormc.utils.validation import as_numbers, check_numeric, row_weights
+from sk_stormc.values.episodes import LONGEST, check_episode, check_terminal, check_time, order_of
+from sk_stormc.values.policies import check_actions
+from sk_stormc.values.streams import LARGEST_STREAM
+from sk_stormc.values.transitions import (
+    LogColumns,
+    check_next,
+    check_ratios,
+    checked_states,
+    read_log,
+    successors_in,
+    transform,
+    transform_next,
+)
+from sk_stormc.values.uncertainty import SumsByKey
+
+SAMPLE, NUMBERS = 2**17, 2**24  # most rows, and most numbers of X, in the sample for warnings and ``features``
+RUN = 256  # successive rows in the sample
+
+
+class Transitions(NamedTuple):
+    """The usable transitions of a block."""
+
+    Z: np.ndarray
+    next_Z: np.ndarray
+    y: np.ndarray
+    weights: np.ndarray
+    terminal: np.ndarray
+    states: np.ndarray
+    source: Any  # rows that contain the successors, as the user's data
+    follows: np.ndarray  # the same as numbers
+    at: np.ndarray  # row of each successor in ``source``
+    action: np.ndarray | None
+    episode: np.ndarray | None
+
+    @property
+    def rows(self):
+        """The tuple (Z, next_Z, y, weights)."""
+        return self[:4]
+
+
+@dataclass
+class Reader:
+    """Reads the transitions of a block from its parts. It travels to the workers."""
+
+    estimator: Any  # a clone without results that knows the columns
+    names: list  # names of the parts
+    n_rows: int
+    make_frame: Any = None  # makes a data frame of rows, if X is one
+    features: Any = None  # the fitted transformer
+    steps: Any = None  # the `Steps` of the log, without next_X
+
+    def log_columns(self, parts):
+        """The parts by their names. X and next_X are frames again if the user's X is one."""
+        names = "X", "y", "action", *LogColumns._fields
+        log_columns = dict.fromkeys(names) | dict(zip(self.names, parts, strict=True))
+        for name in ("X", "next_X"):
+            if log_columns[name] is not None:
+                check_numeric(name, log_columns[name])
+                if self.make_frame is not None:
+                    log_columns[name] = self.make_frame(log_columns[name])
+        return log_columns
+
+    def order_of(self, log_columns, terminal):
+        """The `Order` of a block, or None without episodes."""
+        if log_columns["episode"] is None:
+            return None
+        n = len(terminal)
+        if log_columns["time"] is not None and check_time(log_columns["time"], n).dtype.kind != "i":
+            raise ValueError("time must be whole numbers for rows in partitions, got dates: number the steps")
+        return order_of(log_columns["episode"], log_columns["time"], terminal, n)
+
+    def __call__(self, start, *parts):
+        """The `Transitions` of a block."""
+        log_columns, estimator = self.log_columns(parts), self.estimator
+        X, n = log_columns["X"], len(log_columns["y"])
+        names = columns_of(X)
+        check_finite_rows("X", parts[0], names)
+        states = checked_states(estimator, X)
+        y = as_numbers("y", log_columns["y"])
+        if y.shape != (n,):
+            raise ValueError(f"y must be of shape ({n},), got {y.shape}")
+        check_finite_rows("y", y)
+        terminal = check_terminal(log_columns["terminal"], n)
+        weights = row_weights(log_columns["sample_weight"], n, all_zero=True)
+        action = None if log_columns["action"] is None else check_actions(log_columns["action"], n)
+        episode = None if log_columns["episode"] is None else check_episode(log_columns["episode"], n)
+        order = self.order_of(log_columns, terminal)
+        source, follows, at, kept = X, states, np.arange(n), np.ones(n, dtype=bool)
+        if log_columns["next_X"] is not None:
+            check_finite_rows("next_X", parts[self.names.index("next_X")][~terminal], names)
+            source, follows = log_columns["next_X"], check_next(estimator, log_columns["next_X"], states, terminal)
+        elif order is not None:
+            at, kept = successors_in(order, terminal)
+            weights = weights * self.steps.shares(order.step, kept, terminal)
+        elif log_columns["terminal"] is None:
+            terminal = kept.copy()
+        elif not terminal.all():
+            raise ValueError(f"next_X or episode must be given for transitions that are not terminal, got neither, and "
+                             f"row {np.argmin(terminal)} is not terminal")
+        weights *= check_ratios(log_columns["importance_ratio"], n)
+        if getattr(estimator, "half_life", None) is not None:
+            age = self.n_rows - 1.0 - start - np.arange(n)
+            weights *= np.exp2(-np.minimum(age / estimator.half_life, LONGEST))
+        Z = transform(self.features, X, states, None, estimator.fit_intercept)
+        if Z.shape[1] > LARGEST_STREAM:
+            raise ValueError(f"X must have at most {LARGEST_STREAM} features for rows in blocks, got {Z.shape[1]}")
+        rows = slice(None) if (kept & (weights > 0)).all() else kept & (weights > 0)
+        Z, at, terminal = Z[rows], at[rows], terminal[rows]
+        next_Z = transform_next(self.features, source, follows, at, terminal, Z, estimator.fit_intercept)
+        labels = (None if part is None else part[rows] for part in (action, episode))
+        return Transitions(Z, next_Z, y[rows], weights[rows], terminal, states[rows], source, follows, at, *labels)
+
+
+@dataclass
+class Steps:
+    """Sums of weights by the steps of the episodes, for the weights of `shares`."""
+
+    sums: SumsByKey  # of rows that do not end, and of those whose successors are known
+
+    def shares(self, step, known, terminal):
+        """As `episodes.shares`, with the sums of all blocks."""
+        ongoing, seen = self.sums.of(step).T
+        share = np.divide(seen, ongoing, out=np.ones(len(step)), where=ongoing > 0)
+        return np.where(terminal, share, known)
+
+
+class LogBlocks:
+    """A log in blocks: sums over its `Transitions`.
+
+    Warnings are those of a sample of rows, on which ``features`` is fitted too. The sample contains all rows of a short
+    log.
+    """
+
+    def __init__(self, estimator, X, y, log_columns, action=None):
+        refuse(estimator, X, log_columns)
+        columns = {"X": MappedRows.of(X), "y": y, "action": action} | log_columns._asdict()
+        columns["next_X"] = MappedRows.of(log_columns.next_X)
+        if np.ndim(log_columns.sample_weight) == 0 and not is_dask(log_columns.sample_weight):
+            row_weights(log_columns.sample_weight, 1)  # a constant has no effect
+            columns["sample_weight"] = None
+        names = [name for name, column in columns.items() if column is not None]
+        self.blocks = blocks_of(*(columns[name] for name in names))
+        self.n_rows = self.blocks.n_rows
+        self.empty, make_frame = without_rows(X), None
+        if columns_of(X) is not None:
+            kind, labels = type(self.empty), self.empty.columns
+
+            def make_frame(rows):
+                return kind(rows, columns=labels)
+
+        check_columns(self.empty, log_columns.next_X)
+        blank = clone(estimator, safe=False)
+        validate_data(blank, self.empty, skip_check_array=True)
+        self.reader = Reader(blank, names, self.n_rows, make_frame)
+        if "episode" in names and log_columns.next_X is None:
+            self.reader.steps = self._steps()
+        self.features = self.reader.features = self._features_of_sample()
+
+    def sum(self, function):
+        """Add up ``function(transitions)`` over the blocks."""
+        reader = self.reader
+        return self.blocks.sum(lambda start, *parts: function(reader(start, *parts)))
+
+    def _steps(self):
+        """The `Steps` of the log. Raises a ValueError for an episode that continues in the next block."""
+        reader = self.reader
+
+        def of_block(start, *parts):
+            log_columns = reader.log_columns(parts)
+            n = len(log_columns["y"])
+            terminal = check_terminal(log_columns["terminal"], n)
+            order = reader.order_of(log_columns, terminal)
+            _, known = successors_in(order, terminal)
+            weights = row_weights(log_columns["sample_weight"], n, all_zero=True)[:, None]
+            counted = weights * np.column_stack([~terminal, known & ~terminal])
+            return SumsByKey.by(order.step, counted), [np.unique(check_episode(log_columns["episode"], n))]
+
+        sums, labels = self.blocks.sum(of_block)
+        check_whole(labels, "next_X must be given, or partitions must contain whole episodes")
+        return Steps(sums)
+
+    def _features_of_sample(self):
+        """``features``, fitted on a sample. Gives the warnings of `read_log` for the sample."""
+        n, ends = self.n_rows, np.array(self.blocks.ends)
+        most = min(SAMPLE, max(RUN, NUMBERS // self.empty.shape[1]))
+        if n <= most:
+            rows = np.arange(n)
+        elif self.reader.steps is not None:  # episodes begin with the blocks
+            begins, size = np.append(0, ends[:-1]), max(2, most // len(ends))
+            rows = np.concatenate([np.arange(a, min(a + size, b)) for a, b in zip(begins, ends, strict=True)])
+        else:
+            begins = np.linspace(0, n - RUN, most // RUN).astype(int)
+            rows = np.unique(begins[:, None] + np.arange(RUN))
+        log_columns = self.reader.log_columns(self.blocks.take(rows))
+        X, y, _, *rest = log_columns.values()
+        try:
+            return read_log(copy.copy(self.reader.estimator), X, y, LogColumns(*rest)).features
+        except ValueError:
+            self.sum(lambda transitions: None)  # raises with the number of the row in its partition
+            raise
+
+
+def check_whole(labels, remedy):
+    """Raise a ValueError if an episode has rows in several blocks. ``labels`` are those of each block."""
+    labels, count = np.unique(np.concatenate(labels), return_counts=True)
+    if (count > 1).any():
+        label = labels[np.argmax(count > 1)]
+        raise ValueError(f"episode {label!s} continues in another partition: {remedy}")
+
+
+def refuse(estimator, X, log_columns):
+    """Raise a ValueError for what rows in blocks do not support."""
+    for name in ("X", "next_X"):
+        table = log_columns.next_X if name == "next_X" else X
+        if len(getattr(table, "shape", (0, 0))) == 1:
+            raise ValueError(f"{name} must have two dimensions, got shape {table.shape}")
+    if not estimator.solves_itself():
+        raise ValueError(f"solver must be 'auto' or 'lstd' for rows in blocks, got {estimator.solver!r}")
+    if getattr(estimator, "objective", "auto") == "bellman":
+        raise ValueError(
+            "objective must be 'auto' or 'projected' for rows in blocks, got 'bellman', which groups all transitions "
+            "of a state"
+        )
+    if getattr(estimator, "trace_decay", 0):
+        raise ValueError(
+            f"trace_decay must be 0 for rows in blocks, got {estimator.trace_decay}: partial_fit takes the blocks of "
+            "an ordered log one after another"
+        )
+    if callbacks_of(estimator):
+        raise ValueError("callbacks must not be set for rows in blocks, whose exact solution has no iterations")
+    if log_columns.time is not None and log_columns.next_X is not None:
+        raise ValueError("time must be None if next_X is given, which has the successors")
+    if log_columns.time is not None and log_columns.episode is None:
+        raise ValueError("next_X or episode must be given with time for rows in blocks")
+    if getattr(estimator, "half_life", None) is not None and log_columns.next_X is None:
+        raise ValueError("next_X must be given with half_life for rows in blocks, got None")
+
+
+def check_columns(empty, next_X):
+    """Raise a ValueError unless next_X has the columns of X."""
+    if next_X is None:
+        return
+    for kind, found, expected in (
+        ("number of columns", next_X.shape[1], empty.shape[1]),
+        ("columns", columns_of(next_X), columns_of(empty)),
+    ):
+        if found != expected:
+            raise ValueError(f"next_X must have the columns of X, got the {kind} {found} in place of {expected}")

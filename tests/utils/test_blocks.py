@@ -1,0 +1,281 @@
+"""Sums over blocks of rows: of arrays, files, and collections of dask on a cluster of two processes."""
+
+import os
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from sk_stormc import ActionValueEstimator, BellmanValueEstimator
+from sk_stormc.utils.blocks import blocks_of, check_finite_rows, is_dask, map_lazily
+
+ROWS = np.random.default_rng(0).normal(size=(1000, 4))
+OTHER = np.random.default_rng(1).normal(size=1000)
+FRAME = pd.DataFrame(ROWS, columns=list("abcd"))
+equal, same_bits = np.testing.assert_allclose, np.testing.assert_array_equal
+
+
+def products(start, rows, *others):
+    """Sums, and where the blocks begin."""
+    return rows.T @ rows, [start], sum(rows[:, 0] @ other for other in others)
+
+
+def checked(names):
+    def check(start, rows):
+        check_finite_rows("X", rows, names)
+        return len(rows)
+
+    return check
+
+
+# Arrays and files
+
+
+def test_blocks_of_arrays_frames_and_files(tmp_path):
+    np.save(tmp_path / "rows.npy", ROWS)
+    file = np.load(tmp_path / "rows.npy", mmap_mode="r")
+    expected = blocks_of(ROWS, OTHER, rows=300).sum(products)
+    assert expected[1] == [0, 300, 600, 900]
+    equal(expected[0], ROWS.T @ ROWS)
+    equal(expected[2], ROWS[:, 0] @ OTHER)
+    for rows in (file, FRAME, FRAME.astype({"b": "Float64"})):
+        blocks = blocks_of(rows, None, pd.Series(OTHER), rows=300)
+        for part, correct in zip(blocks.sum(products), expected, strict=True):
+            same_bits(part, correct)
+        same_bits(blocks.take(np.array([0, 299, 300, 999]))[0], ROWS[[0, 299, 300, 999]])
+
+
+def test_a_table_in_memory_is_one_block():
+    assert blocks_of(ROWS).ends == [1000]
+
+
+@pytest.mark.parametrize("tables", [(ROWS, OTHER[:9]), (ROWS[:0],)], ids=["lengths", "no rows"])
+def test_tables_that_do_not_fit(tables):
+    with pytest.raises(ValueError, match=r"must have (as many rows, got \[9, 1000\]|a row, got 0 rows)"):
+        blocks_of(*tables)
+
+
+def test_missing_values_of_pandas_are_nan():
+    frame = FRAME.astype({"b": "Float64"})
+    frame.loc[7, "b"] = pd.NA
+    with pytest.raises(ValueError, match=r"^X must be finite, got nan in column 'b', row 7$"):
+        blocks_of(frame).sum(checked(list("abcd")))
+    with pytest.raises(ValueError, match=r"got nan in column 1, row 2 \(in the block that begins at row 5"):
+        blocks_of(frame, rows=5).sum(checked(None))
+
+
+def test_a_text_is_named():
+    with pytest.raises(ValueError, match="X must hold numbers, got 'much' in column 'c', row 3"):
+        blocks_of(FRAME.assign(c=["1", "2", None, "much"] * 250))
+
+
+def test_large_numbers_are_finite():
+    assert blocks_of(np.full((3, 2), 1.7e308)).sum(checked(None)) == 3
+
+
+def test_arrays_do_not_need_dask(monkeypatch):
+    monkeypatch.setitem(sys.modules, "dask", None)
+    assert blocks_of(ROWS, OTHER).n_rows == 1000
+
+
+# dask
+
+dask = pytest.importorskip("dask")
+distributed = pytest.importorskip("distributed")
+da = pytest.importorskip("dask.array")
+dd = pytest.importorskip("dask.dataframe", exc_type=ImportError)
+
+ARRAY = da.from_array(ROWS, chunks=(300, 3))
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    with distributed.LocalCluster(2, threads_per_worker=1, dashboard_address=":0") as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def client(cluster):
+    with distributed.Client(cluster) as client:
+        yield client
+
+
+def test_what_is_a_collection():
+    frame = dd.from_pandas(FRAME, npartitions=2)
+    assert all(map(is_dask, (ARRAY, frame, frame.a)))
+    assert not any(map(is_dask, (ROWS, FRAME, dask.delayed(ROWS), [ARRAY])))
+
+
+def test_the_same_bits_for_any_number_of_workers(client):
+    blocks = blocks_of(ARRAY, OTHER)
+
+    def pass_over(start, rows, other):
+        return rows.T @ rows, other @ rows, [os.getpid()]
+
+    expected = blocks_of(ROWS, OTHER, rows=300).sum(pass_over)
+    workers = list(client.scheduler_info(n_workers=-1)["workers"])
+    for n_workers in (1, 2):
+        with dask.annotate(workers=workers[:n_workers]):
+            squares, mixed, processes = blocks.sum(pass_over)
+        same_bits(squares, expected[0])
+        same_bits(mixed, expected[1])
+        assert os.getpid() not in processes and len(set(processes)) <= n_workers
+    workers = {"n_workers": 3, "threads_per_worker": 1, "processes": False, "dashboard_address": ":0"}
+    with distributed.LocalCluster(**workers) as three, distributed.Client(three):
+        same_bits(blocks.sum(pass_over)[0], expected[0])
+    for scheduler in ("threads", "synchronous"):
+        with dask.config.set(scheduler=scheduler):
+            same_bits(blocks.sum(pass_over)[0], expected[0])
+
+
+def test_only_results_travel(client):
+    rows = da.ones((40_000, 50), chunks=(10_000, 50))
+    blocks = blocks_of(rows)
+    means = blocks.map(lambda start, rows: rows.mean(axis=1))
+    assert blocks.beside(means).sum(lambda start, rows, means: float(rows[:, 0] @ means)) == 40_000
+    assert blocks.take(np.array([3, 9_999, 30_000]))[0].shape == (3, 50)
+
+
+def test_an_error_on_a_worker(client):
+    rows = ROWS.copy()
+    rows[950, 2] = np.nan
+    with pytest.raises(ValueError, match=r"got nan in column 'c', row 50 \(in partition 3, which begins at row 900"):
+        blocks_of(da.from_array(rows, chunks=300)).sum(checked(list("abcd")))
+
+
+@pytest.mark.parametrize("frame", [False, True])
+def test_unknown_lengths_are_counted_once(frame):
+    read = []
+
+    def load(k):
+        read.append(k)
+        part = FRAME[100 * k : 100 * k + (0 if k == 1 else 50 + k)]
+        return part if frame else part.to_numpy()
+
+    parts = [dask.delayed(load)(k) for k in range(3)]
+    if frame:
+        table = dd.from_delayed(parts, meta=FRAME[:0], verify_meta=False)
+    else:
+        table = da.concatenate([da.from_delayed(part, (np.nan, 4), float) for part in parts])
+    with dask.config.set(scheduler="synchronous"):
+        blocks = blocks_of(table, table if frame else table[:, 0])
+        assert sorted(read) == [0, 1, 2]
+        assert blocks.ends == [50, 102]  # without the empty partition
+        assert blocks.sum(lambda start, rows, *_: [start, len(rows)]) == [0, 50, 50, 52]
+        with pytest.raises(ValueError, match=r"in partition 2, which begins at row 50"):
+            blocks.sum(lambda start, rows, *_: checked(None)(start, rows * (np.nan if start else 1)))
+
+
+def test_tables_are_aligned_by_the_index():
+    weights = pd.Series(OTHER, FRAME.index)
+    shuffled = pd.concat([weights[500:][::-1], weights[:500][::-1]])
+    for n in (2, 3):
+        aligned = dd.from_pandas(shuffled, npartitions=n, sort=True)
+        taken = blocks_of(dd.from_pandas(FRAME, npartitions=3), aligned).take(np.arange(1000))
+        same_bits(taken[0], ROWS)
+        same_bits(taken[1], OTHER)
+
+
+@pytest.mark.parametrize("labels", [slice(0, 1000, 2), slice(0, 500)], ids=["every second", "half"])
+def test_rows_of_another_index(labels):
+    beside = dd.from_pandas(pd.Series(OTHER)[labels], npartitions=2)
+    with pytest.raises(ValueError, match="must have the index of X, got other labels in partition"):
+        blocks_of(dd.from_pandas(FRAME, npartitions=3), beside).sum(products)
+
+
+def test_a_longer_index():
+    beside = dd.from_pandas(pd.Series(OTHER), npartitions=2)
+    with pytest.raises(ValueError, match="must have the index of X, from 0 to 499, got 0 to 999"):
+        blocks_of(dd.from_pandas(FRAME[:500], npartitions=3), beside)
+
+
+def test_tables_are_aligned_by_lengths():
+    frame = dd.from_pandas(FRAME, npartitions=3).clear_divisions()
+    taken = blocks_of(frame, da.from_array(OTHER, chunks=((334, 333, 333),)), OTHER).take(np.arange(1000))
+    same_bits(taken[1], OTHER)
+    same_bits(taken[2], OTHER)
+    with pytest.raises(ValueError, match="3 and 4 partitions that differ from partition 0 on"):
+        blocks_of(frame, da.from_array(OTHER, chunks=300))
+    with pytest.raises(ValueError, match=r"must have its 1000 rows, got shape \(9,\)"):
+        blocks_of(frame, OTHER[:9])
+    with pytest.raises(ValueError, match="X must be a dask collection if one of the tables"):
+        blocks_of(ROWS, frame)
+
+
+def test_partitions_of_other_types():
+    parts = [FRAME[:500].astype({"a": "float32"}), FRAME[500:].astype({"b": "Float64", "c": object})]
+    frame = dd.from_delayed([dask.delayed(part) for part in parts], meta=FRAME[:0], verify_meta=False)
+    equal(blocks_of(frame).sum(products)[0], ROWS.T @ ROWS, rtol=1e-6)
+
+
+@pytest.mark.parametrize("wrong, message", [
+    (FRAME[500:].rename(columns={"a": "z"}), r"partition 1 of X must have the columns \['a', .*, got \['z'"),
+    (FRAME[500:].assign(d=["much", *ROWS[501:, 3]]), r"got 'much' in column 'd', row 0 \(in partition 1\)"),
+])  # fmt: skip
+def test_wrong_partitions(wrong, message):
+    parts = [dask.delayed(part) for part in (FRAME[:500], wrong)]
+    with pytest.raises(ValueError, match=message):
+        blocks_of(dd.from_delayed(parts, meta=FRAME[:0], verify_meta=False)).sum(products)
+
+
+def test_labels_beside_a_table():
+    labels = [f"e{k // 7}" for k in range(1000)]
+    frame = dd.from_pandas(FRAME, npartitions=3)
+    for column in (np.array(labels), dd.from_pandas(pd.Series(labels), npartitions=3)):
+        assert blocks_of(frame, column).take(np.array([0, 999]))[1].tolist() == ["e0", "e142"]
+
+
+@pytest.mark.parametrize("table", [ARRAY, ARRAY[ARRAY[:, 0] > 0], dd.from_pandas(FRAME, npartitions=3)], ids=range(3))
+def test_a_lazy_map(table):
+    calls = []
+    result = map_lazily(lambda part: calls.append(1) or np.asarray(part)[:, :2], table, (2,))
+    assert not calls and isinstance(result, da.Array) and result.ndim == 2
+    same_bits(result.compute(), np.asarray(table.compute())[:, :2])
+    assert calls
+
+
+def test_a_part_of_dask_is_missing(monkeypatch):
+    monkeypatch.setitem(sys.modules, "dask.array", None)
+    with pytest.raises(ImportError, match=r'pip install "sk_stormc\[dask\]"'):
+        blocks_of(ARRAY)
+
+
+# Fits on the cluster
+
+
+def transitions(load=None):
+    """A log of random transitions in three partitions, whose second one is made by ``load``."""
+    rng = np.random.default_rng(0)
+    X, next_X, y = rng.normal(size=(900, 4)), rng.normal(size=(900, 4)), rng.normal(size=900)
+    parts = [dask.delayed(load or (lambda rows: rows))(X[300:600])]
+    parts = [dask.delayed(X[:300]), *parts, dask.delayed(X[600:])]
+    lazy = da.concatenate([da.from_delayed(part, (300, 4), float) for part in parts])
+    rest = {"next_X": next_X, "terminal": np.arange(900) % 9 == 8, "episode": np.arange(900) // 9}
+    return lazy, y, rest
+
+
+def test_fits_have_the_same_bits_after_a_worker_was_killed(client, tmp_path):
+    flag = tmp_path / "killed"
+
+    def load(rows):
+        if not flag.exists():
+            flag.touch()
+            os._exit(1)
+        return rows
+
+    X, y, rest = transitions()
+    with dask.config.set(scheduler="threads"):
+        expected = BellmanValueEstimator().fit(X, y, **rest)
+    values = BellmanValueEstimator().fit(transitions(load)[0], y, **rest)
+    assert flag.exists()
+    same_bits(values.coef_, expected.coef_)
+    same_bits(values.value_interval(ROWS[:5]), expected.value_interval(ROWS[:5]))
+    action = np.arange(900) % 2
+    for scheduler in ("threads", None):
+        with dask.config.set({"scheduler": scheduler} if scheduler else {}):
+            q = ActionValueEstimator().fit(X, y, action=action, **rest)
+        if scheduler:
+            expected = q
+    same_bits(q.coef_, expected.coef_)
+    same_bits(q.predict(X).compute(), q.predict(X.compute()))
