@@ -23,6 +23,7 @@ from sk_stormc.portfolio.mean_risk import MeanRisk, check_confidence, check_orde
 from sk_stormc.portfolio.metrics import has_failed
 from sk_stormc.portfolio.returns import check_ascending, check_returns, faded, warn_of_prices, with_benchmark
 from sk_stormc.portfolio.risk import MEASURES
+from sk_stormc.portfolio.rounds import Rows, rounds_method, takes_rounds
 from sk_stormc.portfolio.streaming import streams_returns, update_weights
 from sk_stormc.utils.frames import columns_of, rows_of
 from sk_stormc.utils.types import ArrayLike, FloatArray, RandomState, RiskMeasure, SolverName
@@ -264,12 +265,17 @@ class CompositionalPortfolio(CompositionalEstimator):
         check_ascending(X, counts=self.half_life is not None or measure.ordered)
         check_row_labels("sample_weight", sample_weight, X)
         warn_of_prices(returns)
-        returns = with_benchmark(returns, self.benchmark, columns_of(X), rows_of(X))
-        if isinstance(returns, np.ndarray) and measure.power == 1:
-            returns = returns.astype(float, copy=False)  # float32 is too coarse for the duality gap
-        weights = faded(sample_weight, len(returns), self.half_life)
+        by_rounds, weights = takes_rounds(solver, measure, returns), None
+        if by_rounds:
+            returns = Rows.of(self, returns, sample_weight, columns_of(X), rows_of(X))
+        else:
+            returns = with_benchmark(returns, self.benchmark, columns_of(X), rows_of(X))
+            if isinstance(returns, np.ndarray) and measure.power == 1:
+                returns = returns.astype(float, copy=False)  # float32 is too coarse for the duality gap
+            weights = faded(sample_weight, len(returns), self.half_life)
         problem = task = self._task(returns, weights, penalty)
-        method, run, conclude = exact_method(self, solver, task), run_exact, conclude_exact
+        method = rounds_method(self, task) if by_rounds else exact_method(self, solver, task)
+        run, conclude = run_exact, conclude_exact
         if method is None:
             method, run, conclude = self._stepping_solver(), run_iterative, conclude_iterative
             options = {"sample_weight": weights, "penalty": penalty, "metric": "variance"}

@@ -24,7 +24,7 @@ from sk_stormc.utils.mapped_rows import MappedRows, blocks
 from sk_stormc.utils.validation import as_numbers, check_numeric, naming, row_weights, short
 from sk_stormc.utils.warnings import warn
 
-__all__ = ["check_ascending", "check_returns", "column_of", "faded", "warn_of_prices", "with_benchmark", "without"]
+__all__ = ["check_ascending", "benchmark_of", "check_returns", "column_of", "faded", "warn_of_prices", "with_benchmark", "without"]
 
 UNORDERED = {"neither": "are in no order", "unknown": "are texts whose order is not known"}
 FEWEST, MOST = 15, 1000  # smallest and largest number of periods from which prices are recognised
@@ -175,12 +175,15 @@ def with_benchmark(returns, benchmark, columns, rows=None):
     """The returns with the benchmark's, if any, as a last column; columns and rows are the labels of X, or None."""
     if benchmark is None:
         return returns
-    if type(returns) is not np.ndarray:
-        raise ValueError(f"benchmark needs returns that are an array in memory, got {type(returns).__name__}")
-    n, d = returns.shape
+    value, weighs = benchmark_of(benchmark, columns, rows, *returns.shape)
+    return np.column_stack([returns, returns @ value if weighs else value]).astype(returns.dtype)
+
+
+def benchmark_of(benchmark, columns, rows, n, d):
+    """The benchmark's weights of shape (d,) and True, or its returns of shape (n,) and False."""
     place = column_of(benchmark, columns, d)
     if place is not None:
-        return np.column_stack([returns, returns[:, place]])
+        return np.eye(d)[place], True
     value, weighs = _read(benchmark, columns, rows, n, d)
     value = as_numbers("benchmark", value)
     if value.shape not in ((n,), (d,)):
@@ -199,7 +202,7 @@ def with_benchmark(returns, benchmark, columns, rows=None):
         k, labels = int(np.argmax(wrong)), columns if weighs else rows
         place = f"{'column' if weighs else 'row'} {k if labels is None else as_text(labels[k])}"
         raise ValueError(f"benchmark must be finite, got {value[k]} for {place} of X: leave it out, or fill it in")
-    return np.column_stack([returns, returns @ value if weighs else value]).astype(returns.dtype)
+    return value, weighs
 
 
 def _read(benchmark, columns, rows, n, d):

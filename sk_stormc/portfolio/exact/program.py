@@ -128,6 +128,8 @@ class Scaled:
             middle = float(np.median(mean[feasible.in_budget > 0]))
             offset, mean = -return_weight * middle * feasible.budget, mean - middle * feasible.in_budget
         expected_return = return_weight * mean / unit
+        if task.linear is not None:
+            expected_return = expected_return - task.linear_weight * task.linear / unit
         of_risk = rate if measure.power else 1.0
         largest = float(np.abs(expected_return).max())
         norm = max(task.return_weight, of_risk, largest, feasible.l1 / unit, float(feasible.cost.max()) / unit)

@@ -10,7 +10,7 @@ from sk_stormc.core.log_mean_exp import LogMeanExpProblem
 from sk_stormc.portfolio.compositional import PortfolioProblem, combine
 from sk_stormc.portfolio.exact.interior_point import interior_point
 from sk_stormc.portfolio.exact.program import Formulation, gram, tilted
-from sk_stormc.portfolio.mean_risk import Measure
+from sk_stormc.portfolio.mean_risk import Measure, RiskInBlocks
 from sk_stormc.portfolio.moments import Moments, Tilted, tilts
 from sk_stormc.portfolio.risk.variance import riskless
 from sk_stormc.utils.mapped_rows import blocks
@@ -167,6 +167,12 @@ class Entropic(Measure):
     def subgradient(self, y, p=None):
         """The gradient: minus the weights p_i exp(-lambda y_i), divided by their sum."""
         return -tilted(np.full(len(y), 1 / len(y)) if p is None else p, -self.risk_aversion * y)[0]
+
+    def in_blocks(self, total, mean):
+        """The logarithm of the sum of exponentials, and the slopes as in `subgradient`."""
+        rate, lowest = self.risk_aversion, min(total(lambda y, p: [y.min(initial=np.inf, where=p > 0)]))
+        mass = total(lambda y, p: p @ np.exp(rate * (lowest - y)))
+        return RiskInBlocks(float(np.log(mass) / rate - lowest), lambda y, p: -p / mass * np.exp(rate * (lowest - y)))
 
     def objective(self, task, w):
         """The risk, which contains the mean return."""

@@ -1,0 +1,121 @@
+"""The returns of all periods in blocks, with the weights of the periods and the returns of a benchmark."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from sk_stormc.portfolio.returns import benchmark_of
+from sk_stormc.utils.blocks import blocks_of
+from sk_stormc.utils.validation import check_weights
+
+__all__ = ["Rows", "uniform"]
+
+
+@dataclass
+class Reader:
+    """Makes float64 returns and weights of periods, of sum 1, of the tables of a block."""
+
+    n_rows: int
+    weighted: bool  # whether the second table has the weights of the periods
+    half_life: float | None
+    benchmark: np.ndarray | None  # weights of the benchmark, whose return is then the last column
+    has_returns: bool  # whether the last table has the benchmark's returns
+    total: float = 1.0  # of the weights
+
+    def __call__(self, start, X, *more):
+        """The returns, and the weights."""
+        more, rows = list(more), np.asarray(X, float)
+        p = self.weights(start, len(rows), more.pop(0) if self.weighted else None)
+        if self.benchmark is not None:
+            rows = np.column_stack([rows, rows @ self.benchmark])
+        elif self.has_returns:
+            rows = np.column_stack([rows, np.asarray(more[0], float)])
+        return rows, p / self.total
+
+    def weights(self, start, n, of_rows=None):
+        """The weights of the n periods from ``start`` on, not divided by their sum."""
+        p = np.ones(n) if of_rows is None else np.array(of_rows, float)
+        if self.half_life is not None:
+            p *= 0.5 ** ((self.n_rows - 1 - start - np.arange(n)) / self.half_life)
+        return p
+
+
+class Rows:
+    """Returns of periods in blocks of rows.
+
+    Parameters
+    ----------
+    returns : ndarray, MappedRows or dask collection of shape (n_periods, n_assets)
+    dtype : dtype
+        Of the fitted weights.
+    sample_weight : array-like of shape (n_periods,), default=None
+    half_life : float, default=None
+    benchmark : (ndarray, bool), default=None
+        The benchmark's weights of shape (n_assets,) and True, or its returns of shape (n_periods,) and False.
+    """
+
+    def __init__(self, returns, dtype, sample_weight=None, half_life=None, benchmark=None):
+        value, weighs = benchmark or (None, True)
+        self._blocks = blocks_of(returns, sample_weight, None if weighs else value)
+        n, d = self._blocks.n_rows, returns.shape[1]
+        self.shape, self.dtype, self.size = (n, d + (value is not None)), dtype, n * d
+        self._reader = Reader(n, sample_weight is not None, half_life, value if weighs else None, not weighs)
+        self._reader.total = self._total(sample_weight)
+
+    @classmethod
+    def of(cls, portfolio, returns, sample_weight, columns, labels):
+        """The rows of a fit; columns and labels of rows are those of X, or None."""
+        n, d = returns.shape
+        if sample_weight is not None:
+            sample_weight = check_weights(sample_weight, n, "for period")
+        benchmark = None
+        if portfolio.benchmark is not None:
+            benchmark = benchmark_of(portfolio.benchmark, columns, labels, n, d)
+        return cls(returns, returns.dtype, sample_weight, portfolio.half_life, benchmark)
+
+    def __len__(self):
+        return self.shape[0]
+
+    def _total(self, sample_weight):
+        reader, n = self._reader, len(self)
+        if sample_weight is not None:
+            weights = blocks_of(sample_weight)
+            return float(weights.sum(lambda start, p: reader.weights(start, len(p), p).sum()))
+        if reader.half_life is None:
+            return float(n)
+        ratio = 0.5 ** (1 / reader.half_life)
+        return float(n) if ratio == 1 else (1 - ratio**n) / (1 - ratio)
+
+    def sum(self, function, *kept):
+        """Add up ``function(start, rows, p, *kept)`` over the blocks."""
+        n_kept, reader = len(kept), self._reader
+
+        def of_block(start, *tables):
+            split = len(tables) - n_kept
+            return function(start, *reader(start, *tables[:split]), *tables[split:])
+
+        return self._beside(kept).sum(of_block)
+
+    def returns_of(self, w):
+        """The portfolio's return in each period and the period's weight, as blocks of shape (n_rows, 2)."""
+        reader = self._reader
+
+        def of_block(start, *tables):
+            rows, p = reader(start, *tables)
+            return np.array([rows @ w, p]).T
+
+        return self._blocks.map(of_block)
+
+    def _beside(self, kept):
+        blocks = self._blocks
+        for other in kept:
+            blocks = blocks.beside(other)
+        return blocks
+
+
+def uniform(start, n):
+    """Numbers in [0, 1) that depend on the numbers start, start + 1, ... of rows alone (SplitMix64)."""
+    z = np.arange(start + 1, start + n + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return ((z ^ (z >> np.uint64(31))) >> np.uint64(11)) * 2.0**-53
