@@ -71,6 +71,10 @@ class Moments(Table):
         root = np.sqrt(len(self.mean)) * root_of(self.sums.covariance())
         return self._table(np.concatenate([root, -root]), np.ones(2 * len(root)))
 
+    def next(self, point):
+        """The same table, and None for the gradient."""
+        return self.first(), None
+
 
 class CorrectedSample(Table):
     """A sample with a linear term, for a smooth risk: the gradient at the point is that over all rows.
