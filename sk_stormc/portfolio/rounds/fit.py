@@ -24,6 +24,7 @@ __all__ = ["Rounds", "rounds_method", "takes_rounds"]
 TABLES = {"sums": tables.Moments, "sample": tables.CorrectedSample, "rows": tables.AggregatedRows}
 FEWEST, MOST, PART = 1000, 50_000, 20  # rows of a table: limits, and 1 / fraction of all rows
 ROUNDS, CUTS = 50, 1000  # maximum numbers of rounds, and of cutting planes
+PATIENCE = 5  # 1 / fraction of these, after which rounds end if the gap has not fallen by a tenth
 SMALLEST = 1e-7  # smallest tolerance of the gap, relative to its scale
 FASTER = 50_000  # periods in memory from which rounds are faster for a piecewise linear risk
 
@@ -105,7 +106,7 @@ class Rounds:
             self.goal = MeanWithinRisk(task, mean, goal)
         self.first = self.table.first()
         self.start = self.goal.start(self.first)
-        self.gap, self.points = np.inf, []
+        self.gap, self.gaps, self.points = np.inf, [np.inf], []
 
     # the interface of objectives
 
@@ -144,7 +145,7 @@ class Rounds:
                 table, slope = rows.next(point)
                 if not rows.below:
                     lower = max(lower, goal.lower(point, slope))
-                    if self._is_small(best, lower):
+                    if self._ends(best, lower):
                         break
             fit = goal.minimised(table, self.start)  # from the last point a small improvement would count as rounding
             if not fit.feasible and not self.checked:
@@ -159,14 +160,17 @@ class Rounds:
             best = min(best, point, key=lambda point: point.value)
             self.points = [self.at(self.start), best, point]
             callback(best.w, fit.n_evaluated)
-            if self._is_small(best, lower):
+            if self._ends(best, lower):
                 break
         return Optimum(best.w, best.value, self.gap, k, unit)
 
-    def _is_small(self, best, lower):
-        """Whether the gap, which is stored, is small enough."""
+    def _ends(self, best, lower):
+        """Whether the gap, which is stored, is small enough, or has not fallen for many rounds."""
         self.gap = best.value - lower
-        return self.gap <= 0.5 * max(self.tol, SMALLEST) * self.spread(best.w)
+        if not self.gap > 0.9 * self.gaps[0]:
+            self.gaps = []
+        self.gaps.append(self.gap)
+        return self.gap <= max(self.tol, SMALLEST) * self.spread(best.w) or len(self.gaps) > self.most / PATIENCE
 
     checked = False  # whether the maximum risk is known to be that of a portfolio
 

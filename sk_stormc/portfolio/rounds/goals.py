@@ -17,6 +17,7 @@ from sk_stormc.portfolio.exact.ratio import Ratio
 __all__ = ["MeanWithinRisk", "RatioOfMean", "TableFit", "UtilityOfMean"]
 
 ROUNDING = 1e-6  # allowance for the tolerances of HiGHS, relative to the largest coefficient and to the weights
+NEAR = 1e-3  # relative error of a table's risk up to which the limit of the next table is lowered
 BOUNDS = 20  # maximum number of linear programs for the bound of a ratio
 
 
@@ -146,9 +147,9 @@ class MeanWithinRisk(UtilityOfMean):
         return TableFit(w, lower, best.unit, len(n_iter) * len(table.p))
 
     def learn(self, point):
-        """Set the margin to twice the relative error of the table's risk."""
-        if self._model:
-            self.margin = min(2 * abs(point.risk / self._model - 1), 0.5)
+        """Set the margin to twice the relative error of the table's risk, once that is small."""
+        error = abs(point.risk / self._model - 1) if self._model else np.inf
+        self.margin = 2 * error if error <= NEAR else 0.0
 
     def lower(self, point, slope):
         """The bound by the Lagrangian, with the risk aversion of the last table."""
