@@ -21,10 +21,19 @@ from sk_stormc.portfolio.iterative import conclude_iterative, run_iterative
 from sk_stormc.portfolio.labels import check_row_labels, series_of
 from sk_stormc.portfolio.mean_risk import MeanRisk, check_confidence, check_order
 from sk_stormc.portfolio.metrics import has_failed
-from sk_stormc.portfolio.returns import check_ascending, check_returns, faded, warn_of_prices, with_benchmark
+from sk_stormc.portfolio.returns import (
+    MOST,
+    check_ascending,
+    check_returns,
+    faded,
+    warn_of_prices,
+    with_benchmark,
+    without_rows,
+)
 from sk_stormc.portfolio.risk import MEASURES
-from sk_stormc.portfolio.rounds import Rows, rounds_method, takes_rounds
+from sk_stormc.portfolio.rounds import Rows, rounds_method, score_in_blocks, takes_rounds
 from sk_stormc.portfolio.streaming import streams_returns, update_weights
+from sk_stormc.utils.blocks import as_array, check_finite_rows, is_dask, map_lazily
 from sk_stormc.utils.frames import columns_of, rows_of
 from sk_stormc.utils.types import ArrayLike, FloatArray, RandomState, RiskMeasure, SolverName
 from sk_stormc.utils.validation import check_bool, check_choice, check_number
@@ -258,17 +267,19 @@ class CompositionalPortfolio(CompositionalEstimator):
         """`fit`, or `resume` of the fit whose progress is ``before``."""
         solver = self._make_solver()
         returns = check_returns(X, ensure_min_samples=2)
-        validate_data(copy.copy(self), X, skip_check_array=True)  # raises for invalid column names before the run
+        # raises for invalid column names before the run
+        validate_data(copy.copy(self), without_rows(X), skip_check_array=True)
         n_assets, dtype = returns.shape[1], returns.dtype
         penalty = penalty_of(self, n_assets, columns_of(X))
         measure = MEASURES[self.risk_measure]
         check_ascending(X, counts=self.half_life is not None or measure.ordered)
-        check_row_labels("sample_weight", sample_weight, X)
-        warn_of_prices(returns)
         by_rounds, weights = takes_rounds(solver, measure, returns), None
         if by_rounds:
-            returns = Rows.of(self, returns, sample_weight, columns_of(X), rows_of(X))
+            returns = self._rows(X, returns, sample_weight)
+            warn_of_prices(returns.head(MOST))
         else:
+            check_row_labels("sample_weight", sample_weight, X)
+            warn_of_prices(returns)
             returns = with_benchmark(returns, self.benchmark, columns_of(X), rows_of(X))
             if isinstance(returns, np.ndarray) and measure.power == 1:
                 returns = returns.astype(float, copy=False)  # float32 is too coarse for the duality gap
@@ -286,7 +297,7 @@ class CompositionalPortfolio(CompositionalEstimator):
             method.accept(problem)
         fit = Fit.of_data(self, method, X, y, before, sample_weight=sample_weight)
         result, weights, self.dual_gap_ = run(self, method, problem, fit)
-        validate_data(self, X, skip_check_array=True)  # stores the names and the number of the assets
+        validate_data(self, without_rows(X), skip_check_array=True)  # stores the names and the number of the assets
         self.weights_, self._labels = weights[:n_assets].astype(dtype, copy=False), columns_of(X)
         self._keep(getattr(method, "name", method), result, fit)
         fit.end()
@@ -371,7 +382,17 @@ class CompositionalPortfolio(CompositionalEstimator):
         ndarray of shape (n_periods,)
         """
         check_is_fitted(self)
-        return self._new_returns(X) @ self.weights_
+        weights, columns = self.weights_, columns_of(X)
+        if not is_dask(X):
+            return self._new_returns(X) @ weights
+        self._new_returns(X)
+
+        def of_partition(part):
+            rows = as_array(part)
+            check_finite_rows("X", rows, columns)
+            return rows @ weights
+
+        return map_lazily(of_partition, X, dtype=weights.dtype)
 
     def score(self, X: ArrayLike, y: Any = None, sample_weight: ArrayLike | None = None) -> float:
         """Return the utility on the returns of X: minus the objective without l1 norm and transaction costs.
@@ -397,11 +418,13 @@ class CompositionalPortfolio(CompositionalEstimator):
             return -np.inf
         if MEASURES[self.risk_measure].ordered:
             check_ascending(X, counts=True)
-        check_row_labels("sample_weight", sample_weight, X)
         returns, weights = self._new_returns(X), self.weights_
-        returns = with_benchmark(returns, self.benchmark, columns_of(X), rows_of(X))
         if self.benchmark is not None:
             weights = np.append(weights, weights.dtype.type(-1))
+        if is_dask(X):
+            return score_in_blocks(self, self._task(self._rows(X, returns, sample_weight), None), weights)
+        check_row_labels("sample_weight", sample_weight, X)
+        returns = with_benchmark(returns, self.benchmark, columns_of(X), rows_of(X))
         task = self._task(returns, sample_weight)
         if self.max_risk is not None:
             return float(task.mean @ weights)
@@ -426,8 +449,16 @@ class CompositionalPortfolio(CompositionalEstimator):
 
     def _new_returns(self, X):
         returns = check_returns(X)
-        validate_data(self, X, reset=False, skip_check_array=True)
+        validate_data(self, without_rows(X), reset=False, skip_check_array=True)
         return returns
+
+    def _rows(self, X, returns, sample_weight):
+        """The returns in blocks, with weights of periods and a benchmark."""
+        lazy = is_dask(X)
+        if not lazy:
+            check_row_labels("sample_weight", sample_weight, X)
+        table, labels = (X, None) if lazy else (returns, rows_of(X))
+        return Rows(table, returns.dtype, sample_weight, self.half_life, self.benchmark, columns_of(X), labels)
 
     def _task(self, returns, sample_weight, penalty=None):
         """The objective as data."""

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from decimal import Decimal
 from numbers import Real
+from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.utils.validation import check_array
@@ -10,6 +11,7 @@ from sklearn.utils.validation import check_array
 from sk_stormc.core.penalties import Box, as_penalty
 from sk_stormc.portfolio.exact.feasible_set import TradingCosts
 from sk_stormc.portfolio.labels import aligned, as_text, rows_of_series
+from sk_stormc.utils.blocks import is_dask
 from sk_stormc.utils.frames import (
     column,
     columns_of,
@@ -24,7 +26,19 @@ from sk_stormc.utils.mapped_rows import MappedRows, blocks
 from sk_stormc.utils.validation import as_numbers, check_numeric, naming, row_weights, short
 from sk_stormc.utils.warnings import warn
 
-__all__ = ["check_ascending", "benchmark_of", "check_returns", "column_of", "faded", "warn_of_prices", "with_benchmark", "without"]
+__all__ = [
+    "MOST",
+    "LazyReturns",
+    "benchmark_of",
+    "check_ascending",
+    "check_returns",
+    "column_of",
+    "faded",
+    "warn_of_prices",
+    "with_benchmark",
+    "without",
+    "without_rows",
+]
 
 UNORDERED = {"neither": "are in no order", "unknown": "are texts whose order is not known"}
 FEWEST, MOST = 15, 1000  # smallest and largest number of periods from which prices are recognised
@@ -32,6 +46,8 @@ FEWEST, MOST = 15, 1000  # smallest and largest number of periods from which pri
 
 def check_returns(X, **kwargs):
     """Float returns (float32 is kept), or MappedRows. An error names the columns with invalid values."""
+    if is_dask(X):
+        return check_lazy_returns(X)
     names = np.empty(0, object)
     if is_table(X):
         names = np.array([*columns_of(X), None], dtype=object)[:-1]  # None: tuples stay labels
@@ -63,13 +79,40 @@ def check_returns(X, **kwargs):
     return returns
 
 
+class LazyReturns(NamedTuple):
+    """Returns of a dask collection, whose number of periods need not be known."""
+
+    table: Any
+    shape: tuple
+    dtype: Any
+
+
+def without_rows(X):
+    """X, or the empty frame with the columns of a dask frame, for checks of names of columns."""
+    return X._meta if is_dask(X) and is_table(X) else X
+
+
+def check_lazy_returns(X):
+    """The returns of a dask collection. Its numbers are checked in the first pass."""
+    if X.ndim != 2:
+        raise ValueError(f"X must have two dimensions, of periods and assets, got a dask collection of shape {X.shape}")
+    frame = is_table(X)
+    if frame:
+        names = np.array([*columns_of(X), None], dtype=object)[:-1]
+        _check_columns(X._meta, names)
+    elif X.dtype.kind not in "fiub":
+        raise ValueError(f"X must be numbers, got {X.dtype} values")
+    floats = not frame and X.dtype in (np.float32, np.float64)
+    return LazyReturns(X, (None, X.shape[1]), X.dtype if floats else np.dtype(float))
+
+
 def check_ascending(X, counts, after=None):
     """Raise a ValueError if the index of X descends, or if the order ``counts`` and the index does not ascend.
 
     The index must also go on from the label ``after`` of the period before, if there is one. Return the last label, or
     ``after`` if X has no labels that can be ordered. An index that only counts rows is compared, but not returned.
     """
-    index = index_of(X)
+    index = _ends_of_partitions(X, counts) if is_dask(X) else index_of(X)
     direction = direction_of(index)
     if direction == "descending" or (direction in UNORDERED and counts):
         raise ValueError(
@@ -88,6 +131,23 @@ def check_ascending(X, counts, after=None):
                 "oldest to the latest, with labels of one kind"
             )
     return after if counts_rows(index) else index[-1]
+
+
+def _ends_of_partitions(X, counts):
+    """The index of the first and the last row of each partition of a dask frame, or that of one that descends."""
+    if not is_table(X) or X.known_divisions or not counts:
+        return None
+    import dask
+
+    parts = [part for part in dask.compute(*map(dask.delayed(_ends), X.to_delayed())) if part is not None]
+    unordered = [part for part in parts if len(part) > 2]
+    return unordered[0] if unordered else parts[0].append(parts[1:])
+
+
+def _ends(part):
+    """The labels of the first and the last row of a partition, or all labels if they are in another order."""
+    index = part.index
+    return None if not len(index) else index if direction_of(index) in UNORDERED else index[[0, -1]]
 
 
 def looks_like_prices(returns):

@@ -12,21 +12,28 @@ from typing import Any
 
 import numpy as np
 
-from sk_stormc.utils.frames import is_series, is_table
+from sk_stormc.utils.frames import column, columns_of, is_series, is_table
 from sk_stormc.utils.mapped_rows import MappedRows
 
-__all__ = ["Blocks", "blocks_of", "is_dask"]
+__all__ = ["Blocks", "blocks_of", "check_finite_rows", "in_blocks", "is_dask", "map_lazily"]
 
 BLOCK_BYTES = 2**24  # size of a block of an array or a file
 
 
 def is_dask(X: Any) -> bool:
-    """Whether an object is a collection of dask, which is not imported for others."""
-    if not type(X).__module__.startswith("dask"):
+    """Whether an object is an array, a data frame or a Series of dask, which is not imported for others."""
+    if not type(X).__module__.startswith("dask") or not isinstance(getattr(X, "shape", None), tuple):
         return False
-    from dask import is_dask_collection
+    try:
+        import dask.array
+    except ImportError as error:
+        raise ImportError('dask collections need dask.array: pip install "sk_stormc[dask]"') from error
+    return dask.is_dask_collection(X)
 
-    return is_dask_collection(X)
+
+def in_blocks(X: Any) -> bool:
+    """Whether the rows of X are not in memory: those of a dask collection or of a file."""
+    return isinstance(MappedRows.of(X), MappedRows) or is_dask(X)
 
 
 def blocks_of(*tables: Any, rows: int | None = None) -> Blocks:
@@ -36,38 +43,54 @@ def blocks_of(*tables: Any, rows: int | None = None) -> Blocks:
     ----------
     *tables : ndarray, MappedRows, data frame, Series or dask collection
         If one of them is a dask collection, the first one must be. The others are then divided like it: dask frames
-        by known divisions if they have the same, other dask collections by equal lengths of partitions, and tables in
-        memory by position.
+        by the index if they have the same known divisions, other dask collections by equal lengths of partitions, and
+        tables in memory by position.
     rows : int, default=None
         Number of rows of a block in memory. None means about 16 MB.
 
     Returns
     -------
     Blocks
+        None of them is empty.
 
     Raises
     ------
     ValueError
-        If the tables have different numbers of rows, or partitions that cannot be aligned.
+        If the tables have no rows, different numbers of rows, or partitions that cannot be aligned.
+
+    Notes
+    -----
+    A function receives contiguous and aligned arrays, because NumPy and BLAS round sums differently for other layouts,
+    such as those of arrays that have travelled between processes.
     """
     some = [table for table in tables if table is not None]
     if is_dask(some[0]):
         from sk_stormc.utils.dask_blocks import dask_blocks
 
         return dask_blocks(some)
+    if any(map(is_dask, some)):
+        raise ValueError("X must be a dask collection if one of the tables beside it is: compute these, or divide X")
     lengths = {len(table) for table in some}
     if len(lengths) > 1:
         raise ValueError(f"tables must have as many rows, got {sorted(lengths)}")
     (n,) = lengths
-    first = some[0]
-    width = int(np.prod(np.shape(first)[1:], dtype=int)) or 1
+    check_rows(n)
+    width = int(np.prod(np.shape(some[0])[1:], dtype=int)) or 1
     size = rows or max(1, BLOCK_BYTES // (8 * width))
     ends = [*range(size, n, size), n]
     return LocalBlocks([_rows_by_position(table) for table in some], ends)
 
 
+def check_rows(n):
+    """Raise a ValueError for tables without rows."""
+    if not n:
+        raise ValueError("X must have a row, got 0 rows")
+
+
 class Blocks:
     """Aligned tables in blocks of rows.
+
+    A ValueError that a function raises for a block gets the place of the block.
 
     Attributes
     ----------
@@ -86,7 +109,7 @@ class Blocks:
         Parameters
         ----------
         function : callable
-            It returns a number, an array, a list, or a tuple of these. Lists are joined.
+            It returns None, an object with ``+``, such as a number, an array or a list, or a tuple of these.
 
         Returns
         -------
@@ -111,20 +134,21 @@ class Blocks:
 class LocalBlocks(Blocks):
     """Blocks of tables in memory or in a file."""
 
-    def _blocks(self):
+    def _results(self, function):
         for k, (start, end) in enumerate(zip(self.starts, self.ends, strict=True)):
-            yield start, [part(k, start, end) for part in self._parts]
+            place = f"in rows {start} to {end - 1}, of which the first counts as row 0" if len(self.ends) > 1 else ""
+            yield called(function, place, start, *(part(k, start, end) for part in self._parts))
 
     def sum(self, function):
         """Add up what the function returns for the blocks, in their order."""
         total = None
-        for start, parts in self._blocks():
-            total = added(total, function(start, *parts))
+        for value in self._results(function):
+            total = added(total, value)
         return total
 
     def map(self, function):
         """The results of the function, as the blocks of one table."""
-        results = [function(start, *parts) for start, parts in self._blocks()]
+        results = list(self._results(function))
         return LocalBlocks([lambda k, start, end: results[k]], self.ends)
 
     def take(self, rows):
@@ -139,11 +163,65 @@ class LocalBlocks(Blocks):
 
 def _rows_by_position(table):
     """A function that returns the rows of a block of a table as an array."""
-    if is_table(table) or is_series(table):
-        table = table.to_numpy()
-    elif not isinstance(table, MappedRows):
-        table = np.asarray(table)
+    table = table if isinstance(table, MappedRows) else as_array(table)
     return lambda k, start, end: table[start:end]
+
+
+def as_array(table):
+    """A table in memory as an array, of numbers if it has columns. A Series or an array may hold labels.
+
+    Raises a ValueError that names a column without numbers.
+    """
+    if not (is_table(table) or is_series(table)):
+        return np.asarray(table)
+    dtypes = list(table.dtypes) if is_table(table) else [table.dtype]
+    if not hasattr(table, "iloc") or all(isinstance(dtype, np.dtype) and dtype.kind != "O" for dtype in dtypes):
+        return table.to_numpy()
+    if not is_table(table):  # with a type of its own for missing values, or with labels
+        number = getattr(table.dtype, "kind", "O") in "iufb"
+        return table.to_numpy(dtype=float, na_value=np.nan) if number else table.to_numpy()
+    try:
+        return table.to_numpy(dtype=float, na_value=np.nan)
+    except (TypeError, ValueError):
+        for j, name in enumerate(columns_of(table)):
+            for i, value in enumerate(column(table, j)):
+                _check_is_number(value, name, i)
+        raise
+
+
+def _check_is_number(value, name, i):
+    """Raise a ValueError that names the column and the row of a value that is no number."""
+    try:
+        np.array([value]).astype(float)
+    except (TypeError, ValueError) as error:
+        if type(value).__name__ != "NAType":
+            raise ValueError(f"X must hold numbers, got {value!r} in column {name!r}, row {i}") from error
+
+
+def check_finite_rows(name, rows, columns=None, start=0):
+    """Raise a ValueError that names the column and the row of the first number that is not finite.
+
+    ``columns`` are the names of the columns, and ``start`` is the number of the first row.
+    """
+    with np.errstate(over="ignore", invalid="ignore"):
+        if rows.dtype.kind != "f" or np.isfinite(rows.sum()):  # then all are finite; otherwise the sum may be too large
+            return
+    wrong = np.argwhere(~np.isfinite(rows))
+    if len(wrong):
+        i, *j = wrong[0].tolist()
+        where = f"column {j[0] if columns is None else columns[j[0]]!r}, row" if j else "row"
+        raise ValueError(f"{name} must be finite, got {rows[tuple(wrong[0])]} in {where} {start + i}")
+
+
+def called(function, place, start, *parts):
+    """The result of a function for a block. A ValueError gets the place of the block, if it is not empty."""
+    parts = [np.require(part, requirements=["C", "A"]) for part in parts]
+    try:
+        return function(start, *parts)
+    except ValueError as error:
+        if not place:
+            raise
+        raise ValueError(f"{error} ({place})") from error
 
 
 def added(a, b):
@@ -153,3 +231,25 @@ def added(a, b):
     if isinstance(a, tuple):
         return tuple(itertools.starmap(added, zip(a, b, strict=True)))
     return a + b
+
+
+def map_lazily(function: Callable, X: Any, shape: tuple = (), dtype: Any = float) -> Any:
+    """A dask array with the results of a function of each partition of a dask collection.
+
+    Parameters
+    ----------
+    function : callable
+        It returns an array with a row for each row of a partition.
+    X : dask collection
+    shape : tuple, default=()
+        The shape of a row of the results.
+    dtype : dtype, default=float
+
+    Returns
+    -------
+    dask.array.Array
+        With the chunks of the rows of X, whose lengths are not computed.
+    """
+    from sk_stormc.utils.dask_blocks import map_lazily
+
+    return map_lazily(function, X, shape, dtype)

@@ -6,114 +6,142 @@ With a `distributed.Client` active, dask runs there, and otherwise with its own 
 from __future__ import annotations
 
 import dask
+import dask.array
 import numpy as np
 
-from sk_stormc.utils.blocks import Blocks, added, is_dask
-from sk_stormc.utils.frames import columns_of, is_series, is_table
+from sk_stormc.utils.blocks import Blocks, added, as_array, called, check_rows, is_dask
+from sk_stormc.utils.frames import columns_of
 from sk_stormc.utils.threads import in_one_thread
 
-__all__ = ["DaskBlocks", "dask_blocks"]
+__all__ = ["DaskBlocks", "dask_blocks", "map_lazily"]
 
 
 def dask_blocks(tables):
-    """The blocks of tables of which the first is a dask collection."""
-    first, parts, lengths = tables[0], [], None
-    for table in tables:
-        if not is_dask(table):
-            parts.append(table)
-            continue
-        delayed = _partitions(_aligned(table, first))
-        parts.append(delayed)
-        own = _lengths(table, delayed)
-        lengths = lengths or own
-        if own != lengths:
-            pairs_of_lengths = enumerate(zip(own, lengths, strict=False))
-            k = next((k for k, (a, b) in pairs_of_lengths if a != b), min(len(own), len(lengths)))
+    """The blocks of tables of which the first is a dask collection. Empty partitions are left out."""
+    first = tables[0]
+    partitions = [_partitions(_aligned(table, first)) if is_dask(table) else None for table in tables]
+    lengths = _lengths(tables, partitions)
+    for own in lengths[1:]:
+        if own != lengths[0] and own is not None:
+            pairs = enumerate(zip(lengths[0], own, strict=False))
+            k = next((k for k, (a, b) in pairs if a != b), min(len(lengths[0]), len(own)))
             raise ValueError(
-                f"dask collections must have partitions of equal lengths, got {len(own)} and {len(lengths)} partitions "
-                f"that differ from partition {k} on: repartition them, or set the index of both frames"
+                "dask collections must have the same known divisions or partitions of equal lengths, got "
+                f"{len(lengths[0])} and {len(own)} partitions that differ from partition {k} on: repartition them, or "
+                "set the index of both frames"
             )
-    ends = np.cumsum(lengths).tolist()
-    return DaskBlocks([_divided(part, ends) for part in parts], ends)
+    n, filled = sum(lengths[0]), np.flatnonzero(lengths[0]).tolist()
+    check_rows(n)
+    ends = np.cumsum([lengths[0][k] for k in filled]).tolist()
+    parts = []
+    for table, own in zip(tables, partitions, strict=True):
+        if own is None:
+            parts.append(_divided(table, ends))
+            continue
+        names, by_index = columns_of(table) if table.ndim == 2 else None, _by_index(table, first)
+        parts.append([_array(own[k], names, k, partitions[0][k] if by_index else None) for k in filled])
+    return DaskBlocks(parts, ends, filled)
+
+
+def _by_index(table, first):
+    """Whether a table is aligned with the first one by the index, because the divisions of both are known."""
+    return table is not first and all(getattr(frame, "known_divisions", False) for frame in (table, first))
 
 
 def _aligned(table, first):
     """A frame or Series with the divisions of the first frame, if those of both are known."""
-    known = getattr(table, "known_divisions", False) and getattr(first, "known_divisions", False)
-    return table.repartition(divisions=first.divisions) if known and table.divisions != first.divisions else table
+    if not _by_index(table, first) or table.divisions == first.divisions:
+        return table
+    (low, *_, high), (least, *_, most) = first.divisions, table.divisions
+    if least < low or most > high:
+        raise ValueError(f"dask frames must have the index of X, from {low!r} to {high!r}, got {least!r} to {most!r}")
+    return table.repartition(divisions=first.divisions, force=True)
 
 
 def _partitions(table):
     """The partitions of a collection of dask, as delayed objects with all columns each."""
-    if hasattr(table, "rechunk"):
-        table = table.rechunk({1: -1}) if table.ndim == 2 and table.numblocks[1] > 1 else table
-        return [_array(part) for part in table.to_delayed().ravel()]
-    names = columns_of(table) if is_table(table) else None
-    return [_array(part, names, k) for k, part in enumerate(table.to_delayed())]
+    if not hasattr(table, "rechunk"):
+        return list(table.to_delayed())
+    table = table.rechunk({1: -1}) if table.ndim == 2 else table
+    return table.to_delayed(optimize_graph=False).ravel().tolist()  # arrays of the same source share its tasks
 
 
 @dask.delayed
-def _array(part, names=None, number=0):
-    """A partition as an array of numbers. Raises a ValueError for other columns than those of the collection."""
+def _array(part, names, number, model=None):
+    """A partition as an array, with the rows of ``model`` if this is given.
+
+    Raises a ValueError for other columns than those of the collection.
+    """
     if names is not None and columns_of(part) != names:
         raise ValueError(f"partition {number} of X must have the columns {names[:10]}, got {columns_of(part)[:10]}")
-    if not (is_table(part) or is_series(part)):
-        return np.asarray(part)
+    if model is not None and not part.index.equals(model.index):
+        if not (part.index.is_unique and model.index.is_unique and set(part.index) == set(model.index)):
+            raise ValueError(f"dask frames must have the index of X, got other labels in partition {number}")
+        part = part.loc[model.index]
     try:
-        return part.to_numpy(dtype=float, na_value=np.nan) if _has_objects(part) else part.to_numpy()
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"partition {number} of X must hold numbers: {error}") from error
+        return as_array(part)
+    except ValueError as error:
+        raise ValueError(f"{error} (in partition {number})") from error
 
 
-def _has_objects(part):
-    """Whether to_numpy() would return objects, as for columns with a type of their own for missing values."""
-    dtypes = list(part.dtypes) if is_table(part) else [part.dtype]
-    return any(not isinstance(dtype, np.dtype) or dtype.kind == "O" for dtype in dtypes)
+def _lengths(tables, partitions):
+    """Numbers of rows of the partitions of each table; None if they need no comparison.
+
+    dask counts those that are not known, all at once.
+    """
+    results = []
+    for table, own in zip(tables, partitions, strict=True):
+        chunks = getattr(table, "chunks", None)
+        if own is None or _by_index(table, tables[0]):
+            results.append(None)
+        elif chunks is not None and not np.isnan(chunks[0]).any():
+            results.append([int(n) for n in chunks[0]])
+        else:
+            results.append([dask.delayed(len)(part) for part in own])
+    return dask.compute(results)[0]
 
 
-def _lengths(table, delayed):
-    """Number of rows of each partition, which dask counts if it does not know them."""
-    chunks = getattr(table, "chunks", None)
-    if chunks is not None and not np.isnan(chunks[0]).any():
-        return [int(n) for n in chunks[0]]
-    return list(dask.compute(*map(dask.delayed(len), delayed)))
-
-
-def _divided(part, ends):
+def _divided(table, ends):
     """A table in memory in the blocks of the others."""
-    if isinstance(part, list):
-        return part
-    table = part.to_numpy() if is_table(part) or is_series(part) else np.asarray(part)
-    if len(table) != ends[-1]:
-        raise ValueError(f"a table beside X must have its {ends[-1]} rows, got {len(table)}")
+    table = as_array(table)
+    if np.shape(table)[:1] != (ends[-1],):
+        raise ValueError(f"a table beside X must have its {ends[-1]} rows, got shape {np.shape(table)}")
     return np.split(table, ends[:-1])
 
 
 @dask.delayed
-def _called(function, start, *parts):
+def _called(function, place, start, *parts):
     """A function of a block, with one thread of BLAS, so that a result does not depend on their number."""
     with in_one_thread():
-        return function(start, *parts)
+        return called(function, place, start, *parts)
 
 
 class DaskBlocks(Blocks):
-    """Blocks that lie where dask keeps them."""
+    """Blocks that lie where dask keeps them. ``numbers`` are those of their partitions."""
+
+    def __init__(self, parts, ends, numbers):
+        super().__init__(parts, ends)
+        self._numbers = numbers
 
     def _tasks(self, function):
         shared = dask.delayed(function, pure=False, traverse=False)  # sent once, and not with every task
-        for k, start in enumerate(self.starts):
-            yield _called(shared, start, *(part[k] for part in self._parts))
+        for k, (number, start) in enumerate(zip(self._numbers, self.starts, strict=True)):
+            place = f"in partition {number}, whose first row is row {start} of X and counts as row 0"
+            yield _called(shared, place, start, *(part[k] for part in self._parts))
 
     def sum(self, function):
         """Add up what the function returns for the blocks, in their order, where they lie."""
         total, add = None, dask.delayed(added)
         for value in self._tasks(function):
             total = value if total is None else add(total, value)
-        return total.compute()
+        with in_one_thread():  # for schedulers whose tasks run in threads of this process
+            return total.compute()
 
     def map(self, function):
         """The results of the function, as the blocks of one table. They stay on the workers."""
-        return DaskBlocks([list(dask.persist(*self._tasks(function)))], self.ends)
+        with in_one_thread():
+            results = list(dask.persist(*self._tasks(function)))
+        return DaskBlocks([results], self.ends, self._numbers)
 
     def take(self, rows):
         """Some rows of each table."""
@@ -124,3 +152,27 @@ class DaskBlocks(Blocks):
                 taken.append([dask.delayed(np.take)(part[k], some, axis=0) for part in self._parts])
         (taken,) = dask.compute(taken)
         return tuple(np.concatenate(of_table) for of_table in zip(*taken, strict=True))
+
+    def beside(self, other):
+        """These tables and those of other blocks with the same ends."""
+        return DaskBlocks([*self._parts, *other._parts], self.ends, self._numbers)
+
+
+def map_lazily(function, X, shape, dtype):
+    """A dask array with the results of a function of each partition."""
+    apply, shared = dask.delayed(_applied), dask.delayed(function, pure=False, traverse=False)
+    parts = _partitions(X)
+    lengths = X.chunks[0] if hasattr(X, "chunks") else [np.nan] * len(parts)
+    arrays = [
+        dask.array.from_delayed(apply(shared, part, shape), (n, *shape), dtype)
+        for part, n in zip(parts, lengths, strict=True)
+    ]
+    return dask.array.concatenate(arrays)
+
+
+def _applied(function, part, shape):
+    """A function of a partition, with one thread of BLAS. An empty partition has no results."""
+    if not len(part):
+        return np.empty((0, *shape))
+    with in_one_thread():
+        return function(part)

@@ -18,7 +18,19 @@ from sk_stormc.portfolio.sums import sums_of
 from sk_stormc.utils.validation import is_word
 from sk_stormc.utils.warnings import warn
 
-__all__ = ["TOL", "BelowLeastRisk", "ExactMethod", "Utility", "WithinRisk", "conclude_exact", "dual_gap", "exact_method", "is_cheap", "run_exact", "slope_gap"]
+__all__ = [
+    "TOL",
+    "BelowLeastRisk",
+    "ExactMethod",
+    "Utility",
+    "WithinRisk",
+    "conclude_exact",
+    "dual_gap",
+    "exact_method",
+    "is_cheap",
+    "run_exact",
+    "slope_gap",
+]
 
 ITERATIONS = 10  # iterations of Newton's method, after which the bound of a gap is usually within a tenth of the gap
 ENDLESS = 30  # iterations if a weight is unbounded, so that every error of a multiplier counts
@@ -341,7 +353,7 @@ class ExactMethod:
         return self.n_iter * sum(self.evaluations.values()) + 3 * self.n_more
 
     def _iterated(self, weights, n_more=0):
-        """Count an iteration, and ``n_more`` evaluations of each kind. Store its weights if they are the best so far."""
+        """Count an iteration and further evaluations of each kind. Store its weights if they are the best so far."""
         self.n_iter, self.n_more = self.n_iter + 1, self.n_more + n_more
         weights = self.objective.last_feasible(weights)
         value = self.objective.value_at(weights)

@@ -14,12 +14,13 @@ from sk_stormc.portfolio.exact.feasible_set import without_costs
 from sk_stormc.portfolio.exact.fit import TOL, BelowLeastRisk, ExactMethod
 from sk_stormc.portfolio.exact.program import COST, LARGEST, MEMORY, Optimum
 from sk_stormc.portfolio.mean_risk import RiskInBlocks
+from sk_stormc.portfolio.returns import LazyReturns
+from sk_stormc.portfolio.risk.semideviation import Semideviation
 from sk_stormc.portfolio.rounds import tables
 from sk_stormc.portfolio.rounds.goals import MeanWithinRisk, RatioOfMean, UtilityOfMean
-from sk_stormc.portfolio.risk.semideviation import Semideviation
 from sk_stormc.utils.validation import is_word
 
-__all__ = ["Rounds", "rounds_method", "takes_rounds"]
+__all__ = ["Rounds", "rounds_method", "score_in_blocks", "takes_rounds"]
 
 TABLES = {"sums": tables.Moments, "sample": tables.CorrectedSample, "rows": tables.AggregatedRows}
 FEWEST, MOST, PART = 1000, 50_000, 20  # rows of a table: limits, and 1 / fraction of all rows
@@ -32,17 +33,41 @@ FASTER = 50_000  # periods in memory from which rounds are faster for a piecewis
 def takes_rounds(solver, measure, returns):
     """Whether a fit with this solver is made by rounds, for returns that need not be in memory."""
     n, d = returns.shape
-    if not is_word(solver, "auto", "newton") or d > LARGEST:
-        return False
+    exact = is_word(solver, "auto", "newton") and d <= LARGEST
+    if isinstance(returns, LazyReturns):
+        if not exact and not (is_word(solver, "moments") and measure.rounds == "sums"):
+            raise ValueError(
+                "X must be an array or a data frame in memory, or a memmap, with this solver or with more than "
+                f"{LARGEST} assets, got a dask collection of {d} assets: use solver='auto', or compute X"
+            )
+        if measure.ordered:
+            raise ValueError(
+                f"risk_measure={measure.name!r} needs all periods in their order, in memory or in a memmap, got a dask "
+                "collection: use X.compute()"
+            )
+        return True
     large = n * d > MEMORY or n * d**2 > COST
-    return type(returns) is not np.ndarray or large or (measure.rounds == "rows" and n >= FASTER)
+    return exact and (type(returns) is not np.ndarray or large or (measure.rounds == "rows" and n >= FASTER))
 
 
 def rounds_method(portfolio, task):
     """The exact method by rounds, with the interface of a solver."""
     goal = portfolio.objective if portfolio.max_risk is None else float(portfolio.max_risk)
     tol = TOL if portfolio.tol is None else portfolio.tol
-    return ExactMethod("newton", lambda: Rounds(task, goal, tol), tol, portfolio.max_iter, "round")
+    name = "moments" if is_word(portfolio.solver, "moments") else "newton"
+    return ExactMethod(name, lambda: Rounds(task, goal, tol), tol, portfolio.max_iter, "round")
+
+
+def score_in_blocks(portfolio, task, weights):
+    """`score` for returns in blocks."""
+    w, rows, measure = np.asarray(weights, float), task.returns, task.measure
+    mean, kept = float(rows.first_sum(lambda start, rows, p: p @ rows) @ w), rows.returns_of(w)
+    if portfolio.max_risk is not None:
+        return mean
+    risk = measure.in_blocks(lambda f: kept.sum(lambda start, kept: f(kept[:, 0], kept[:, 1])), mean).value
+    if portfolio.objective == "ratio":
+        return mean / risk ** (1 / measure.power)
+    return (mean * task.return_weight if measure.power else 0.0) - task.linear_weight * risk
 
 
 @dataclass(eq=False)

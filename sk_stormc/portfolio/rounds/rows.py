@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from sk_stormc.portfolio.returns import benchmark_of
-from sk_stormc.utils.blocks import blocks_of
+from sk_stormc.utils.blocks import blocks_of, check_finite_rows, is_dask
 from sk_stormc.utils.validation import check_weights
 
 __all__ = ["Rows", "uniform"]
@@ -50,28 +50,28 @@ class Rows:
         Of the fitted weights.
     sample_weight : array-like of shape (n_periods,), default=None
     half_life : float, default=None
-    benchmark : (ndarray, bool), default=None
-        The benchmark's weights of shape (n_assets,) and True, or its returns of shape (n_periods,) and False.
+    benchmark : object, default=None
+        As for `CompositionalPortfolio`.
+    columns, labels : list, default=None
+        The labels of columns and rows, if there are any.
     """
 
-    def __init__(self, returns, dtype, sample_weight=None, half_life=None, benchmark=None):
-        value, weighs = benchmark or (None, True)
+    def __init__(self, returns, dtype, sample_weight=None, half_life=None, benchmark=None, columns=None, labels=None):
+        d, self._checked, self.columns = returns.shape[1], not is_dask(returns), columns
+        value, weighs = None, True
+        if is_dask(benchmark):
+            value, weighs = benchmark, False
+        elif benchmark is not None:
+            value, weighs = benchmark_of(benchmark, columns, labels, blocks_of(returns).n_rows, d)
         self._blocks = blocks_of(returns, sample_weight, None if weighs else value)
-        n, d = self._blocks.n_rows, returns.shape[1]
+        n = self._blocks.n_rows
+        if n < 2:
+            raise ValueError(f"X must have at least 2 periods, got {n}")
+        if sample_weight is not None and not is_dask(sample_weight):
+            check_weights(sample_weight, n, "for period")
         self.shape, self.dtype, self.size = (n, d + (value is not None)), dtype, n * d
         self._reader = Reader(n, sample_weight is not None, half_life, value if weighs else None, not weighs)
         self._reader.total = self._total(sample_weight)
-
-    @classmethod
-    def of(cls, portfolio, returns, sample_weight, columns, labels):
-        """The rows of a fit; columns and labels of rows are those of X, or None."""
-        n, d = returns.shape
-        if sample_weight is not None:
-            sample_weight = check_weights(sample_weight, n, "for period")
-        benchmark = None
-        if portfolio.benchmark is not None:
-            benchmark = benchmark_of(portfolio.benchmark, columns, labels, n, d)
-        return cls(returns, returns.dtype, sample_weight, portfolio.half_life, benchmark)
 
     def __len__(self):
         return self.shape[0]
@@ -80,7 +80,7 @@ class Rows:
         reader, n = self._reader, len(self)
         if sample_weight is not None:
             weights = blocks_of(sample_weight)
-            return float(weights.sum(lambda start, p: reader.weights(start, len(p), p).sum()))
+            return float(weights.sum(lambda start, p: reader.weights(start, len(p), checked(p, start)).sum()))
         if reader.half_life is None:
             return float(n)
         ratio = 0.5 ** (1 / reader.half_life)
@@ -96,13 +96,29 @@ class Rows:
 
         return self._beside(kept).sum(of_block)
 
+    def first_sum(self, function):
+        """`sum`, with an error for returns that are not finite."""
+        if self._checked:
+            return self.sum(function)
+        self._checked, columns = True, self.columns
+
+        def of_block(start, rows, p):
+            check_finite_rows("X", rows, None if columns is None else [*columns, "benchmark"])
+            return function(start, rows, p)
+
+        return self.sum(of_block)
+
+    def head(self, n):
+        """The first returns, without the benchmark's, as an array."""
+        return self._blocks.take(np.arange(min(n, len(self))))[0]
+
     def returns_of(self, w):
         """The portfolio's return in each period and the period's weight, as blocks of shape (n_rows, 2)."""
         reader = self._reader
 
         def of_block(start, *tables):
             rows, p = reader(start, *tables)
-            return np.array([rows @ w, p]).T
+            return np.column_stack([rows @ w, p])
 
         return self._blocks.map(of_block)
 
@@ -111,6 +127,15 @@ class Rows:
         for other in kept:
             blocks = blocks.beside(other)
         return blocks
+
+
+def checked(p, start):
+    """Weights of periods. Raises a ValueError unless they are finite and >= 0."""
+    wrong = ~(np.isfinite(p) & (p >= 0))
+    if wrong.any():
+        k = int(np.argmax(wrong))
+        raise ValueError(f"sample_weight must be finite and >= 0, got {p[k]} for period {start + k}")
+    return p
 
 
 def uniform(start, n):

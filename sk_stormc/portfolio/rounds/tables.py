@@ -32,7 +32,7 @@ class Table:
 
     def __init__(self, rows, task, size):
         self.rows, self.task, self.size = rows, task, size
-        sums = rows.sum(lambda start, rows, p: (p @ rows, *drawn(start, rows, p, size)))
+        sums = rows.first_sum(lambda start, rows, p: (p @ rows, *drawn(start, rows, p, size)))
         self.mean, self.sample, self.weights, self.numbers = sums[0], *map(np.concatenate, sums[1:])
 
     def first(self):
@@ -63,7 +63,7 @@ class Moments(Table):
     """A table of 2 n rows with the mean and the covariance of all rows."""
 
     def __init__(self, rows, task, size):
-        self.task, self.sums = task, rows.sum(lambda start, rows, p: Sums.of(rows, p))
+        self.task, self.sums = task, rows.first_sum(lambda start, rows, p: Sums.of(rows, p))
         self.mean = self.sums.mean
 
     def first(self):
@@ -128,8 +128,11 @@ class AggregatedRows(Table):
         if self.sides is None:
             return True
         kink = point.kink
-        n = point.kept.beside(self.sides).sum(lambda start, kept, sides: int((sided(kept, sides, kink) == SINGLE).sum()))
-        if n <= 2 * self.size:
+
+        def n_single(start, kept, sides):
+            return int((sided(kept, sides, kink) == SINGLE).sum())
+
+        if point.kept.beside(self.sides).sum(n_single) <= 2 * self.size:
             return True
         self.sides = None
         return False
