@@ -382,10 +382,10 @@ class CompositionalPortfolio(CompositionalEstimator):
         ndarray of shape (n_periods,)
         """
         check_is_fitted(self)
-        weights, columns = self.weights_, columns_of(X)
+        returns, weights = self._new_returns(X), self.weights_
         if not is_dask(X):
-            return self._new_returns(X) @ weights
-        self._new_returns(X)
+            return returns @ weights
+        columns = columns_of(X)
 
         def of_partition(part):
             rows = as_array(part)
