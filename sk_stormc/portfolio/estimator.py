@@ -271,7 +271,7 @@ class CompositionalPortfolio(CompositionalEstimator):
         validate_data(copy.copy(self), without_rows(X), skip_check_array=True)
         n_assets, dtype = returns.shape[1], returns.dtype
         penalty = penalty_of(self, n_assets, columns_of(X))
-        measure = MEASURES[self.risk_measure]
+        measure = MEASURES[self.risk_measure].of(self)
         check_ascending(X, counts=self.half_life is not None or measure.ordered)
         by_rounds, weights = takes_rounds(solver, measure, returns), None
         if by_rounds:

@@ -23,11 +23,12 @@ from sk_stormc.utils.validation import is_word
 __all__ = ["Rounds", "rounds_method", "score_in_blocks", "takes_rounds"]
 
 TABLES = {"sums": tables.Moments, "sample": tables.CorrectedSample, "rows": tables.AggregatedRows}
-FEWEST, MOST, PART = 1000, 50_000, 20  # rows of a table: limits, and 1 / fraction of all rows
+FEWEST, MOST, PART = 1000, 25_000, 20  # rows of a table: limits, and 1 / fraction of all rows
 ROUNDS, CUTS = 50, 1000  # maximum numbers of rounds, and of cutting planes
 PATIENCE = 5  # 1 / fraction of these, after which rounds end if the gap has not fallen by a tenth
+LAST = 0.01  # factor of tol if the risk of a table is a lower bound: the last round is then usually exact
 SMALLEST = 1e-7  # smallest tolerance of the gap, relative to its scale
-FASTER = 50_000  # periods in memory from which rounds are faster for a piecewise linear risk
+FASTER = 20_000  # periods in memory from which rounds are faster for a piecewise linear risk
 
 
 def takes_rounds(solver, measure, returns):
@@ -195,7 +196,8 @@ class Rounds:
         if not self.gap > 0.9 * self.gaps[0]:
             self.gaps = []
         self.gaps.append(self.gap)
-        return self.gap <= max(self.tol, SMALLEST) * self.spread(best.w) or len(self.gaps) > self.most / PATIENCE
+        tol = self.tol * (LAST if self.table.below else 1.0)
+        return self.gap <= max(tol, SMALLEST) * self.spread(best.w) or len(self.gaps) > self.most / PATIENCE
 
     checked = False  # whether the maximum risk is known to be that of a portfolio
 
