@@ -171,8 +171,12 @@ class Entropic(Measure):
     def in_blocks(self, total, mean):
         """The logarithm of the sum of exponentials, and the slopes as in `subgradient`."""
         rate, lowest = self.risk_aversion, min(total(lambda y, p: [y.min(initial=np.inf, where=p > 0)]))
-        mass = total(lambda y, p: p @ np.exp(rate * (lowest - y)))
-        return RiskInBlocks(float(np.log(mass) / rate - lowest), lambda y, p: -p / mass * np.exp(rate * (lowest - y)))
+
+        def tilts(y, p):
+            return p * np.exp(rate * np.minimum(lowest - y, 0))  # periods of weight 0 may be below the others
+
+        mass = total(lambda y, p: tilts(y, p).sum())
+        return RiskInBlocks(float(np.log(mass) / rate - lowest), lambda y, p: -tilts(y, p) / mass)
 
     def objective(self, task, w):
         """The risk, which contains the mean return."""

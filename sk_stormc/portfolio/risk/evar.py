@@ -263,7 +263,7 @@ class EVaR(Measure):
 
         def sums(t):
             def of_block(y, p):
-                e = (low - y) / t
+                e = np.minimum(low - y, 0) / t  # periods of weight 0 may be below the others
                 q = p * np.exp(e)
                 return np.array([q.sum(), q @ e])
 
@@ -276,7 +276,7 @@ class EVaR(Measure):
         t = self._root(excess, max(LEAST * spread, np.finfo(float).tiny))
         mass = sums(t)[0]
         value = t * (np.log(mass) + self.allowed) - low
-        return RiskInBlocks(float(value), lambda y, p: -p / mass * np.exp((low - y) / t))
+        return RiskInBlocks(float(value), lambda y, p: -p / mass * np.exp(np.minimum(low - y, 0) / t))
 
     def temperature(self, losses, p, least):
         """The t >= least at which the divergence of the reweighting, which decreases in t, is the allowed one."""

@@ -23,10 +23,10 @@ from sk_stormc.utils.validation import is_word
 __all__ = ["Rounds", "rounds_method", "score_in_blocks", "takes_rounds"]
 
 TABLES = {"sums": tables.Moments, "sample": tables.CorrectedSample, "rows": tables.AggregatedRows}
-FEWEST, MOST, PART = 1000, 25_000, 20  # rows of a table: limits, and 1 / fraction of all rows
+FEWEST, MOST, PART = 500, 25_000, 20  # rows of a table: limits, and 1 / fraction of all rows
 ROUNDS, CUTS = 50, 1000  # maximum numbers of rounds, and of cutting planes
-PATIENCE = 5  # 1 / fraction of these, after which rounds end if the gap has not fallen by a tenth
-LAST = 0.01  # factor of tol if the risk of a table is a lower bound: the last round is then usually exact
+PATIENCE = 5  # 1 / fraction of these, after which all rows are taken, or rounds end, if the gap has hardly fallen
+LAST = 0.01  # factor of tol if the last table is usually exact
 SMALLEST = 1e-7  # smallest tolerance of the gap, relative to its scale
 FASTER = 20_000  # periods in memory from which rounds are faster for a piecewise linear risk
 
@@ -121,8 +121,8 @@ class Rounds:
         self.most = CUTS if measure.ordered else ROUNDS
         kind = tables.CuttingPlanes if measure.ordered else TABLES[measure.rounds]
         n, d = self.rows.shape
-        size = int(min(max(n / PART, FEWEST), MOST, MEMORY / d / 2, COST / d**2 / 2))
-        self.table = kind(self.rows, task, size)
+        most = int(min(MEMORY / d, COST / d**2))
+        self.table = kind(self.rows, task, int(min(max(n / PART, FEWEST), MOST, most / 2)), most)
         mean = self.table.mean
         if goal == "utility":
             self.goal = UtilityOfMean(task, mean)
@@ -130,9 +130,10 @@ class Rounds:
             self.goal = RatioOfMean(task, mean)
         else:
             self.goal = MeanWithinRisk(task, mean, goal)
+        self.becomes_exact = kind is tables.AggregatedRows and not isinstance(self.goal, MeanWithinRisk)
         self.first = self.table.first()
         self.start = self.goal.start(self.first)
-        self.gap, self.gaps, self.points = np.inf, [np.inf], []
+        self.gap, self.gaps, self.points = np.inf, [], []
 
     # the interface of objectives
 
@@ -161,7 +162,7 @@ class Rounds:
 
     def minimise(self, callback):
         """Find the weights. ``callback`` is called with the best weights so far after each round."""
-        exact, goal, rows = isinstance(self.table, tables.Moments), self.goal, self.table
+        goal, rows, exact = self.goal, self.table, isinstance(self.table, tables.Moments)
         table, best, lower, unit = self.first, self.at(self.start), -np.inf, 0.0
         point = best
         for k in range(self.most):
@@ -171,8 +172,13 @@ class Rounds:
                 table, slope = rows.next(point)
                 if not rows.below:
                     lower = max(lower, goal.lower(point, slope))
-                    if self._ends(best, lower):
+                    if self._is_small(best, lower):
                         break
+                if len(self.gaps) > self.most / PATIENCE:
+                    if rows.is_large():
+                        break
+                    self.table = rows = tables.AllRows(rows)
+                    table, self.gaps = rows.table, []
             fit = goal.minimised(table, self.start)  # from the last point a small improvement would count as rounding
             if not fit.feasible and not self.checked:
                 point = best = self._of_least_risk()
@@ -186,18 +192,17 @@ class Rounds:
             best = min(best, point, key=lambda point: point.value)
             self.points = [self.at(self.start), best, point]
             callback(best.w, fit.n_evaluated)
-            if self._ends(best, lower):
+            if self._is_small(best, lower):
                 break
         return Optimum(best.w, best.value, self.gap, k, unit)
 
-    def _ends(self, best, lower):
-        """Whether the gap, which is stored, is small enough, or has not fallen for many rounds."""
+    def _is_small(self, best, lower):
+        """Whether the gap is small enough. It is stored, and so are the last ones among which it has hardly fallen."""
         self.gap = best.value - lower
-        if not self.gap > 0.9 * self.gaps[0]:
+        if not (self.gaps and self.gap > 0.9 * self.gaps[0]):
             self.gaps = []
         self.gaps.append(self.gap)
-        tol = self.tol * (LAST if self.table.below else 1.0)
-        return self.gap <= max(tol, SMALLEST) * self.spread(best.w) or len(self.gaps) > self.most / PATIENCE
+        return self.gap <= max(self.tol * (LAST if self.becomes_exact else 1.0), SMALLEST) * self.spread(best.w)
 
     checked = False  # whether the maximum risk is known to be that of a portfolio
 

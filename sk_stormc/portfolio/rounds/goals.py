@@ -12,7 +12,7 @@ from sk_stormc.portfolio.exact.feasible_set import AROUND, FeasibleSet, bounds_a
 from sk_stormc.portfolio.exact.fit import BelowLeastRisk, Utility, WithinRisk
 from sk_stormc.portfolio.exact.linear_programs import minimise_linear
 from sk_stormc.portfolio.exact.program import solve_portfolio
-from sk_stormc.portfolio.exact.ratio import Ratio
+from sk_stormc.portfolio.exact.ratio import Ratio, no_maximum
 
 __all__ = ["MeanWithinRisk", "RatioOfMean", "TableFit", "UtilityOfMean"]
 
@@ -81,19 +81,32 @@ class UtilityOfMean:
 class RatioOfMean(UtilityOfMean):
     """Minus the ratio of mean return to risk."""
 
+    floor, largest = 0.0, 0.0  # the risk that counts as 0, and the largest ratio so far
+
     def value(self, w, risk):
         """The objective of weights whose risk is known."""
-        risk = max(risk, 0.0) ** (1 / self.task.measure.power)
-        return -(float(self.mean @ w) - self.costs(w)) / risk if risk > 0 else np.inf
+        risk, net = max(risk, 0.0) ** (1 / self.task.measure.power), float(self.mean @ w) - self.costs(w)
+        if risk <= self.floor:
+            if net > 0:
+                raise no_maximum("a portfolio has no risk")
+            return np.inf
+        self.largest = max(self.largest, net / risk)
+        return -net / risk
 
     def start(self, table):
         """The initial weights."""
-        return np.asarray(Ratio(table).start, float)
+        ratio = Ratio(table)
+        self.floor = ratio.floor
+        return np.asarray(ratio.start, float)
 
     def minimised(self, table, start):
         """The optimum of a table."""
         n_iter = []
-        best = Ratio(table).minimise(n_iter.append)
+        try:
+            best = Ratio(table).minimise(n_iter.append)
+        except ValueError:  # a portfolio has no risk on the table: a step of Dinkelbach's method has a minimum
+            fit = super().minimised(table.with_aversion(self.largest, self.penalty), start)
+            return TableFit(fit.weights, -np.inf, 0.0, fit.n_evaluated)
         return TableFit(np.asarray(best.weights, float), best.value - best.gap, best.unit, len(n_iter) * len(table.p))
 
     def lower(self, point, slope):

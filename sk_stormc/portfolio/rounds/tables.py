@@ -26,18 +26,21 @@ def drawn(start, rows, p, count):
 
 
 class Table:
-    """Base class. ``size`` is the number of rows of a table, and ``below`` whether its risk is a lower bound."""
+    """Base class. ``below`` is whether the risk of a table is a lower bound.
+
+    ``size`` is about the number of rows of a table, which are never more than ``most``.
+    """
 
     below = True
 
-    def __init__(self, rows, task, size):
-        self.rows, self.task, self.size = rows, task, size
+    def __init__(self, rows, task, size, most):
+        self.rows, self.task, self.size, self.most = rows, task, size, most // 2
         sums = rows.first_sum(lambda start, rows, p: (p @ rows, *drawn(start, rows, p, size)))
         self.mean, self.sample, self.weights, self.numbers = sums[0], *map(np.concatenate, sums[1:])
 
     def first(self):
         """The table of a sample."""
-        return self._table(self.sample, self.weights)
+        return self.made_of(self.sample, self.weights)
 
     def next(self, point):
         """The table for the neighbourhood of a point, and the gradient of the risk there. It takes a pass."""
@@ -51,7 +54,11 @@ class Table:
         """Whether the table can take the rows that the point asks for."""
         return True
 
-    def _table(self, rows, p, measure=None, linear=None):
+    def is_large(self):
+        """Whether all rows are too many for one table."""
+        return len(self.rows) > self.most
+
+    def made_of(self, rows, p, measure=None, linear=None):
         """The task of a table, whose rows are shifted so that their mean is that of all rows."""
         p = p / p.sum()
         rows = rows + (self.mean - p @ rows)
@@ -62,18 +69,22 @@ class Table:
 class Moments(Table):
     """A table of 2 n rows with the mean and the covariance of all rows."""
 
-    def __init__(self, rows, task, size):
+    def __init__(self, rows, task, size, most):
         self.task, self.sums = task, rows.first_sum(lambda start, rows, p: Sums.of(rows, p))
         self.mean = self.sums.mean
 
     def first(self):
         """The table, which is exact."""
         root = np.sqrt(len(self.mean)) * root_of(self.sums.covariance())
-        return self._table(np.concatenate([root, -root]), np.ones(2 * len(root)))
+        return self.made_of(np.concatenate([root, -root]), np.ones(2 * len(root)))
 
     def next(self, point):
         """The same table, and None for the gradient."""
         return self.first(), None
+
+    def is_large(self):
+        """True: no other table is better."""
+        return True
 
 
 class CorrectedSample(Table):
@@ -84,8 +95,8 @@ class CorrectedSample(Table):
 
     below = False
 
-    def __init__(self, rows, task, size):
-        super().__init__(rows, task, size)
+    def __init__(self, rows, task, size, most):
+        super().__init__(rows, task, size, most)
         self.single = self.sample[:0], self.weights[:0], self.numbers[:0]
 
     def next(self, point):
@@ -105,7 +116,7 @@ class CorrectedSample(Table):
         of_rest = self.weights[rest]
         if len(of_rest):
             of_rest = of_rest * (max(1.0 - p.sum(), 0.0) / of_rest.sum())
-        table = self._table(np.concatenate([rows, self.sample[rest]]), np.concatenate([p, of_rest]))
+        table = self.made_of(np.concatenate([rows, self.sample[rest]]), np.concatenate([p, of_rest]))
         table.linear = sums[0] - table.measure.subgradient(table.returns @ point.w, table.p) @ table.returns
         return table, sums[0]
 
@@ -124,7 +135,7 @@ class AggregatedRows(Table):
     sides = None
 
     def has_room(self, point):
-        """Whether the rows that have changed sides can stay single. Otherwise the table begins anew."""
+        """Whether the rows that have changed sides can stay single. Otherwise a larger table begins anew."""
         if self.sides is None:
             return True
         kink = point.kink
@@ -134,7 +145,7 @@ class AggregatedRows(Table):
 
         if point.kept.beside(self.sides).sum(n_single) <= 2 * self.size:
             return True
-        self.sides = None
+        self.sides, self.size = None, min(2 * self.size, self.most)
         return False
 
     def next(self, point):
@@ -160,7 +171,7 @@ class AggregatedRows(Table):
         single, p, sums, mass = self.rows.sum(of_block, self.sides)
         some = mass > 0
         rows = np.concatenate([*single, sums[some] / mass[some, None]])
-        return self._table(rows, np.concatenate([*p, mass[some]])), None
+        return self.made_of(rows, np.concatenate([*p, mass[some]])), None
 
 
 def sided(kept, sides, kink):
@@ -170,19 +181,39 @@ def sided(kept, sides, kink):
     return np.where(crossed, SINGLE, sides).astype(np.int8)
 
 
+class AllRows(Table):
+    """All rows in one table, if they are few enough."""
+
+    def __init__(self, other):
+        rows, p = map(np.concatenate, other.rows.sum(lambda start, rows, p: ([rows[p > 0]], [p[p > 0]])))
+        self.task, self.mean, self.table = other.task, other.mean, other.made_of(rows, p)
+
+    def next(self, point):
+        """The same table, and None for the gradient."""
+        return self.table, None
+
+    def is_large(self):
+        """True: there are no further rows."""
+        return True
+
+
 class CuttingPlanes(Table):
     """Kelley's cutting planes of a risk that depends on the order of the periods: its gradients so far.
 
     The risk is homogeneous, so it is at least slope @ w for each of them. Their maximum is the largest loss of a table.
     """
 
-    def __init__(self, rows, task, size):
-        super().__init__(rows, task, 1)
+    def __init__(self, rows, task, size, most):
+        super().__init__(rows, task, 1, most)
         self.slopes, self.halfway = [], False
 
     def first(self):
         """A table without risk."""
         return self._of_cuts(np.zeros((1, len(self.mean))))
+
+    def is_large(self):
+        """True: the table of all rows is a large linear program."""
+        return True
 
     def next(self, point):
         """The table with a further row, and the gradient."""
@@ -202,7 +233,7 @@ class CuttingPlanes(Table):
 
     def _of_cuts(self, rows):
         shift = self.mean - rows.mean(axis=0)  # which changes the largest loss
-        return self._table(rows, np.ones(len(rows)), CVaR(1 - 0.5 / len(rows)), shift)
+        return self.made_of(rows, np.ones(len(rows)), CVaR(1 - 0.5 / len(rows)), shift)
 
 
 def root_of(B):
