@@ -23,7 +23,7 @@ from sk_stormc.utils.validation import is_word
 __all__ = ["Rounds", "rounds_method", "score_in_blocks", "takes_rounds"]
 
 TABLES = {"sums": tables.Moments, "sample": tables.CorrectedSample, "rows": tables.AggregatedRows}
-FEWEST, MOST, PART = 500, 25_000, 20  # rows of a table: limits, and 1 / fraction of all rows
+FEWEST, EACH, MOST, PART = 500, 40, 25_000, 20  # rows of a table: at least, also for an asset; at most; of how many
 ROUNDS, CUTS = 50, 1000  # maximum numbers of rounds, and of cutting planes
 PATIENCE = 5  # 1 / fraction of these, after which all rows are taken, or rounds end, if the gap has hardly fallen
 LAST = 0.01  # factor of tol if the last table is usually exact
@@ -122,7 +122,7 @@ class Rounds:
         kind = tables.CuttingPlanes if measure.ordered else TABLES[measure.rounds]
         n, d = self.rows.shape
         most = int(min(MEMORY / d, COST / d**2))
-        self.table = kind(self.rows, task, int(min(max(n / PART, FEWEST), MOST, most / 2)), most)
+        self.table = kind(self.rows, task, int(min(max(n / PART, FEWEST, EACH * d), MOST, most / 2)), most)
         mean = self.table.mean
         if goal == "utility":
             self.goal = UtilityOfMean(task, mean)
