@@ -53,8 +53,9 @@ class CompositionalPortfolio(CompositionalEstimator):
     Parameters
     ----------
     solver : str or CompositionalSolver, default="auto"
-        "auto" selects the second-order method, "newton", if the returns are an array in memory of at most 4096 assets,
-        and "storm-c" otherwise. In `partial_fit` it selects sums of products of returns, for at most 2000 assets.
+        "auto" selects the second-order method, "newton", for at most 4096 assets, and "storm-c" otherwise. Returns in a
+        file, of a dask collection or of very many periods are fitted by rounds: passes over all returns, and exact fits
+        of some rows in memory. `n_iter_` then counts rounds. In `partial_fit` it selects sums of products of returns, for at most 2000 assets.
         "newton" is exact: its ``dual_gap_`` is a certificate. It is the only method that supports ratios, `max_risk`
         and "cdar". "moments" keeps sums of products of returns, which determine the variance exactly. Only "newton" and
         "moments" support linear constraints, limits on turnover and benchmarks. The others are iterative: "storm-c",
@@ -233,10 +234,10 @@ class CompositionalPortfolio(CompositionalEstimator):
         ----------
         X : array-like of shape (n_periods, n_assets)
             Returns in any unit, for at least two periods, from the oldest to the latest. A C-contiguous memmap of
-            native float32 or float64 is never loaded into memory as a whole.
+            native float32 or float64 is never loaded into memory as a whole, and neither is a dask array or data frame.
         y : Ignored
         sample_weight : array-like of shape (n_periods,), default=None
-            Weights of the periods, in the order of X. A weight of k is the same as k copies of the period. With "cdar"
+            Weights of the periods, in the order of X. They may be a dask collection if X is one. A weight of k is the same as k copies of the period. With "cdar"
             the weights count in the means, but the path of returns contains each period once.
 
         Returns
