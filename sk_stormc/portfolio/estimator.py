@@ -24,6 +24,7 @@ from sk_stormc.portfolio.metrics import has_failed
 from sk_stormc.portfolio.returns import (
     MOST,
     check_ascending,
+    check_partitions_ascend,
     check_returns,
     faded,
     warn_of_prices,
@@ -55,14 +56,15 @@ class CompositionalPortfolio(CompositionalEstimator):
     solver : str or CompositionalSolver, default="auto"
         "auto" selects the second-order method, "newton", for at most 4096 assets, and "storm-c" otherwise. Returns in a
         file, of a dask collection or of very many periods are fitted by rounds: passes over all returns, and exact fits
-        of some rows in memory. `n_iter_` then counts rounds. In `partial_fit` it selects sums of products of returns, for at most 2000 assets.
-        "newton" is exact: its ``dual_gap_`` is a certificate. It is the only method that supports ratios, `max_risk`
-        and "cdar". "moments" keeps sums of products of returns, which determine the variance exactly. Only "newton" and
-        "moments" support linear constraints, limits on turnover and benchmarks. The others are iterative: "storm-c",
-        which needs no tuning, "storm-c-paper", "sarah-c", "civr", "vrsc-pg", "scvr", "scgd", "acc-scgd", "asc-pg",
-        "sketchy-storm", and "lbfgs". An instance works too, and ``set_params(solver__learning_rate=...)`` works for
-        names and instances; for "auto" it sets parameters of "storm-c". Steps are scaled by the inverse variances of
-        the assets, so a learning rate has no unit. Only "storm-c-paper" uses unscaled steps, as the paper does.
+        of some rows in memory. `n_iter_` then counts rounds. In `partial_fit` it selects sums of products of returns,
+        for at most 2000 assets. "newton" is exact: its ``dual_gap_`` is a certificate. It is the only method that
+        supports ratios, `max_risk` and "cdar". "moments" keeps sums of products of returns, which determine the
+        variance exactly. Only "newton" and "moments" support linear constraints, limits on turnover and benchmarks. The
+        others are iterative: "storm-c", which needs no tuning, "storm-c-paper", "sarah-c", "civr", "vrsc-pg", "scvr",
+        "scgd", "acc-scgd", "asc-pg", "sketchy-storm", and "lbfgs". An instance works too, and
+        ``set_params(solver__learning_rate=...)`` works for names and instances; for "auto" it sets parameters of
+        "storm-c". Steps are scaled by the inverse variances of the assets, so a learning rate has no unit. Only
+        "storm-c-paper" uses unscaled steps, as the paper does.
     risk_measure : str, default="variance"
         One of "variance", "semivariance", "entropic", "cvar", "evar", "semideviation", "downside" and "cdar".
         "variance" is mean (<r_i, w> - u)^2, where u is the mean return. "semivariance" is the same for returns below u
@@ -237,8 +239,9 @@ class CompositionalPortfolio(CompositionalEstimator):
             native float32 or float64 is never loaded into memory as a whole, and neither is a dask array or data frame.
         y : Ignored
         sample_weight : array-like of shape (n_periods,), default=None
-            Weights of the periods, in the order of X. They may be a dask collection if X is one. A weight of k is the same as k copies of the period. With "cdar"
-            the weights count in the means, but the path of returns contains each period once.
+            Weights of the periods, in the order of X. They may be a dask collection if X is one. A weight of k is the
+            same as k copies of the period. With "cdar" the weights count in the means, but the path of returns contains
+            each period once.
 
         Returns
         -------
@@ -267,13 +270,17 @@ class CompositionalPortfolio(CompositionalEstimator):
     def _fit(self, X, y=None, sample_weight=None, before=None):
         """`fit`, or `resume` of the fit whose progress is ``before``."""
         solver = self._make_solver()
-        returns = check_returns(X, ensure_min_samples=2)
+        returns = check_returns(X, lazy=True, ensure_min_samples=2)
         # raises for invalid column names before the run
         validate_data(copy.copy(self), without_rows(X), skip_check_array=True)
         n_assets, dtype = returns.shape[1], returns.dtype
         penalty = penalty_of(self, n_assets, columns_of(X))
         measure = MEASURES[self.risk_measure].of(self)
-        check_ascending(X, counts=self.half_life is not None or measure.ordered)
+        in_order = self.half_life is not None or measure.ordered
+        if not is_dask(X):
+            check_ascending(X, counts=in_order)
+        elif in_order:
+            check_partitions_ascend(X)
         by_rounds, weights = takes_rounds(solver, measure, returns), None
         if by_rounds:
             returns = self._rows(X, returns, sample_weight)
@@ -417,7 +424,7 @@ class CompositionalPortfolio(CompositionalEstimator):
         check_is_fitted(self)
         if has_failed(self):
             return -np.inf
-        if MEASURES[self.risk_measure].ordered:
+        if MEASURES[self.risk_measure].ordered and not is_dask(X):
             check_ascending(X, counts=True)
         returns, weights = self._new_returns(X), self.weights_
         if self.benchmark is not None:
@@ -449,7 +456,7 @@ class CompositionalPortfolio(CompositionalEstimator):
         return series_of(self)
 
     def _new_returns(self, X):
-        returns = check_returns(X)
+        returns = check_returns(X, lazy=True)
         validate_data(self, without_rows(X), reset=False, skip_check_array=True)
         return returns
 

@@ -31,6 +31,7 @@ __all__ = [
     "LazyReturns",
     "benchmark_of",
     "check_ascending",
+    "check_partitions_ascend",
     "check_returns",
     "column_of",
     "faded",
@@ -44,9 +45,12 @@ UNORDERED = {"neither": "are in no order", "unknown": "are texts whose order is 
 FEWEST, MOST = 15, 1000  # smallest and largest number of periods from which prices are recognised
 
 
-def check_returns(X, **kwargs):
-    """Float returns (float32 is kept), or MappedRows. An error names the columns with invalid values."""
-    if is_dask(X):
+def check_returns(X, lazy=False, **kwargs):
+    """Float returns (float32 is kept), or MappedRows. An error names the columns with invalid values.
+
+    With ``lazy``, those of a dask collection are `LazyReturns`; otherwise they are computed.
+    """
+    if lazy and is_dask(X):
         return check_lazy_returns(X)
     names = np.empty(0, object)
     if is_table(X):
@@ -112,14 +116,8 @@ def check_ascending(X, counts, after=None):
     The index must also go on from the label ``after`` of the period before, if there is one. Return the last label, or
     ``after`` if X has no labels that can be ordered. An index that only counts rows is compared, but not returned.
     """
-    index = _ends_of_partitions(X, counts) if is_dask(X) else index_of(X)
-    direction = direction_of(index)
-    if direction == "descending" or (direction in UNORDERED and counts):
-        raise ValueError(
-            f"X must have its periods in ascending order, from the oldest to the latest, but the labels of its rows "
-            f"{UNORDERED.get(direction, 'descend')}. X.sort_index() sorts dates and numbers. Convert texts by "
-            "pandas.to_datetime before"
-        )
+    index = index_of(X)
+    direction = check_direction(index, counts)
     if direction is None:
         return after
     if after is not None:
@@ -133,15 +131,27 @@ def check_ascending(X, counts, after=None):
     return after if counts_rows(index) else index[-1]
 
 
-def _ends_of_partitions(X, counts):
-    """The index of the first and the last row of each partition of a dask frame, or that of one that descends."""
-    if not is_table(X) or X.known_divisions or not counts:
-        return None
+def check_direction(index, counts):
+    """The direction of an index. Raises a ValueError if it descends, or is unordered and the order ``counts``."""
+    direction = direction_of(index)
+    if direction == "descending" or (direction in UNORDERED and counts):
+        raise ValueError(
+            f"X must have its periods in ascending order, from the oldest to the latest, but the labels of its rows "
+            f"{UNORDERED.get(direction, 'descend')}. X.sort_index() sorts dates and numbers. Convert texts by "
+            "pandas.to_datetime before"
+        )
+    return direction
+
+
+def check_partitions_ascend(X):
+    """`check_ascending` for a dask collection, by the first and the last label of each partition of a frame."""
+    if not is_table(X) or X.known_divisions:
+        return
     import dask
 
     parts = [part for part in dask.compute(*map(dask.delayed(_ends), X.to_delayed())) if part is not None]
     unordered = [part for part in parts if len(part) > 2]
-    return unordered[0] if unordered else parts[0].append(parts[1:])
+    check_direction(unordered[0] if unordered else parts[0].append(parts[1:]), True)
 
 
 def _ends(part):

@@ -41,14 +41,19 @@ def takes_rounds(solver, measure, returns):
                 "X must be an array or a data frame in memory, or a memmap, with this solver or with more than "
                 f"{LARGEST} assets, got a dask collection of {d} assets: use solver='auto', or compute X"
             )
-        if measure.ordered:
-            raise ValueError(
-                f"risk_measure={measure.name!r} needs all periods in their order, in memory or in a memmap, got a dask "
-                "collection: use X.compute()"
-            )
+        refuse_ordered(measure)
         return True
     large = n * d > MEMORY or n * d**2 > COST
     return exact and (type(returns) is not np.ndarray or large or (measure.rounds == "rows" and n >= FASTER))
+
+
+def refuse_ordered(measure):
+    """Raise a ValueError for a risk that depends on the order of all periods, which a dask collection divides."""
+    if measure.ordered:
+        raise ValueError(
+            f"risk_measure={measure.name!r} needs all periods in their order, in memory or in a memmap, got a dask "
+            "collection: use X.compute()"
+        )
 
 
 def rounds_method(portfolio, task):
@@ -62,6 +67,7 @@ def rounds_method(portfolio, task):
 def score_in_blocks(portfolio, task, weights):
     """`score` for returns in blocks."""
     w, rows, measure = np.asarray(weights, float), task.returns, task.measure
+    refuse_ordered(measure)
     mean, kept = float(rows.first_sum(lambda start, rows, p: p @ rows) @ w), rows.returns_of(w)
     if portfolio.max_risk is not None:
         return mean
