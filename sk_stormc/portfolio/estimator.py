@@ -22,9 +22,7 @@ from sk_stormc.portfolio.labels import check_row_labels, series_of
 from sk_stormc.portfolio.mean_risk import MeanRisk, check_confidence, check_order
 from sk_stormc.portfolio.metrics import has_failed
 from sk_stormc.portfolio.returns import (
-    MOST,
-    check_ascending,
-    check_partitions_ascend,
+    check_period_order,
     check_returns,
     faded,
     warn_of_prices,
@@ -32,9 +30,9 @@ from sk_stormc.portfolio.returns import (
     without_rows,
 )
 from sk_stormc.portfolio.risk import MEASURES
-from sk_stormc.portfolio.rounds import Rows, rounds_method, score_in_blocks, takes_rounds
+from sk_stormc.portfolio.rounds import Rows, returns_lazily, rounds_method, score_in_blocks, takes_rounds
 from sk_stormc.portfolio.streaming import streams_returns, update_weights
-from sk_stormc.utils.blocks import as_array, check_finite_rows, is_dask, map_lazily
+from sk_stormc.utils.blocks import is_dask
 from sk_stormc.utils.frames import columns_of, rows_of
 from sk_stormc.utils.types import ArrayLike, FloatArray, RandomState, RiskMeasure, SolverName
 from sk_stormc.utils.validation import check_bool, check_choice, check_number
@@ -276,15 +274,11 @@ class CompositionalPortfolio(CompositionalEstimator):
         n_assets, dtype = returns.shape[1], returns.dtype
         penalty = penalty_of(self, n_assets, columns_of(X))
         measure = MEASURES[self.risk_measure].of(self)
-        in_order = self.half_life is not None or measure.ordered
-        if not is_dask(X):
-            check_ascending(X, counts=in_order)
-        elif in_order:
-            check_partitions_ascend(X)
+        check_period_order(X, counts=self.half_life is not None or measure.ordered)
         by_rounds, weights = takes_rounds(solver, measure, returns), None
         if by_rounds:
             returns = self._rows(X, returns, sample_weight)
-            warn_of_prices(returns.head(MOST))
+            warn_of_prices(returns.head())
         else:
             check_row_labels("sample_weight", sample_weight, X)
             warn_of_prices(returns)
@@ -391,16 +385,7 @@ class CompositionalPortfolio(CompositionalEstimator):
         """
         check_is_fitted(self)
         returns, weights = self._new_returns(X), self.weights_
-        if not is_dask(X):
-            return returns @ weights
-        columns = columns_of(X)
-
-        def of_partition(part):
-            rows = as_array(part)
-            check_finite_rows("X", rows, columns)
-            return rows @ weights
-
-        return map_lazily(of_partition, X, dtype=weights.dtype)
+        return returns_lazily(X, weights) if is_dask(X) else returns @ weights
 
     def score(self, X: ArrayLike, y: Any = None, sample_weight: ArrayLike | None = None) -> float:
         """Return the utility on the returns of X: minus the objective without l1 norm and transaction costs.
@@ -424,8 +409,8 @@ class CompositionalPortfolio(CompositionalEstimator):
         check_is_fitted(self)
         if has_failed(self):
             return -np.inf
-        if MEASURES[self.risk_measure].ordered and not is_dask(X):
-            check_ascending(X, counts=True)
+        if MEASURES[self.risk_measure].ordered:
+            check_period_order(X, counts=True)
         returns, weights = self._new_returns(X), self.weights_
         if self.benchmark is not None:
             weights = np.append(weights, weights.dtype.type(-1))
@@ -462,11 +447,11 @@ class CompositionalPortfolio(CompositionalEstimator):
 
     def _rows(self, X, returns, sample_weight):
         """The returns in blocks, with weights of periods and a benchmark."""
-        lazy = is_dask(X)
-        if not lazy:
-            check_row_labels("sample_weight", sample_weight, X)
-        table, labels = (X, None) if lazy else (returns, rows_of(X))
-        return Rows(table, returns.dtype, sample_weight, self.half_life, self.benchmark, columns_of(X), labels)
+        if is_dask(X):
+            return Rows(X, returns.dtype, sample_weight, self.half_life, self.benchmark, columns_of(X))
+        check_row_labels("sample_weight", sample_weight, X)
+        labels = columns_of(X), rows_of(X)
+        return Rows(returns, returns.dtype, sample_weight, self.half_life, self.benchmark, *labels)
 
     def _task(self, returns, sample_weight, penalty=None):
         """The objective as data."""

@@ -27,11 +27,10 @@ from sk_stormc.utils.validation import as_numbers, check_numeric, naming, row_we
 from sk_stormc.utils.warnings import warn
 
 __all__ = [
-    "MOST",
     "LazyReturns",
     "benchmark_of",
     "check_ascending",
-    "check_partitions_ascend",
+    "check_period_order",
     "check_returns",
     "column_of",
     "faded",
@@ -143,9 +142,12 @@ def check_direction(index, counts):
     return direction
 
 
-def check_partitions_ascend(X):
-    """`check_ascending` for a dask collection, by the first and the last label of each partition of a frame."""
-    if not is_table(X) or X.known_divisions:
+def check_period_order(X, counts):
+    """`check_ascending`; for a dask frame by the first and the last label of each partition, if the order counts."""
+    if not is_dask(X):
+        check_ascending(X, counts)
+        return
+    if not (counts and is_table(X)) or X.known_divisions:
         return
     import dask
 

@@ -5,10 +5,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from sk_stormc.portfolio.returns import benchmark_of
-from sk_stormc.utils.blocks import blocks_of, check_finite_rows, is_dask
+from sk_stormc.utils.blocks import as_array, blocks_of, check_finite_rows, is_dask, map_lazily
+from sk_stormc.utils.frames import columns_of
 from sk_stormc.utils.validation import check_weights
 
-__all__ = ["Rows", "uniform"]
+__all__ = ["Rows", "returns_lazily", "uniform"]
 
 
 @dataclass
@@ -108,8 +109,8 @@ class Rows:
 
         return self.sum(of_block)
 
-    def head(self, n):
-        """The first returns, without the benchmark's, as an array."""
+    def head(self, n=1000):
+        """The first n returns, without the benchmark's, as an array."""
         return self._blocks.take(np.arange(min(n, len(self))))[0]
 
     def returns_of(self, w):
@@ -127,6 +128,18 @@ class Rows:
         for other in kept:
             blocks = blocks.beside(other)
         return blocks
+
+
+def returns_lazily(X, weights):
+    """The portfolio's return in each period of a dask collection, as a dask array."""
+    columns = columns_of(X)
+
+    def of_partition(part):
+        rows = as_array(part)
+        check_finite_rows("X", rows, columns)
+        return rows @ weights
+
+    return map_lazily(of_partition, X, dtype=weights.dtype)
 
 
 def checked(p, start):
