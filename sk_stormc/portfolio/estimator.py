@@ -21,10 +21,12 @@ from sk_stormc.portfolio.iterative import conclude_iterative, run_iterative
 from sk_stormc.portfolio.labels import assets_of, check_row_labels, series_of
 from sk_stormc.portfolio.mean_risk import MeanRisk, check_confidence, check_order
 from sk_stormc.portfolio.metrics import has_failed
-from sk_stormc.portfolio.preparation import check_objective, prepared
-from sk_stormc.portfolio.returns import check_ascending, check_returns, with_benchmark
+from sk_stormc.portfolio.preparation import check_objective, prepared, prepared_rows, rows_in_blocks
+from sk_stormc.portfolio.returns import check_period_order, check_returns, with_benchmark
 from sk_stormc.portfolio.risk import MEASURES
+from sk_stormc.portfolio.rounds import returns_lazily, rounds_method, score_in_blocks, takes_rounds
 from sk_stormc.portfolio.streaming import streams_returns, update_weights
+from sk_stormc.utils.blocks import is_dask, without_rows
 from sk_stormc.utils.frames import rows_of
 from sk_stormc.utils.types import ArrayLike, FloatArray, RandomState, RiskMeasure, SolverName
 from sk_stormc.utils.validation import check_bool, check_choice, check_number
@@ -44,11 +46,13 @@ class CompositionalPortfolio(CompositionalEstimator):
     Parameters
     ----------
     solver : str or CompositionalSolver, default="auto"
-        "auto" selects the second-order method, "newton", if the returns are an array in memory of at most 4096 assets,
-        and "storm-c" otherwise. In `partial_fit` it selects sums of products of returns, for at most 2000 assets.
-        "newton" is exact: its ``dual_gap_`` is a certificate. It is the only method that supports ratios, `max_risk`
-        and "cdar". "moments" keeps sums of products of returns, which determine the variance exactly. Only "newton" and
-        "moments" support linear constraints, limits on turnover, gross weight and mean return, and benchmarks. The
+        "auto" selects the second-order method, "newton", for at most 4096 assets, and "storm-c" otherwise. Returns in a
+        file, of a dask collection or of very many periods are fitted by rounds: passes over all returns, and exact fits
+        of some rows in memory. `n_iter_` then counts rounds. In `partial_fit` it selects sums of products of returns,
+        for at most 2000 assets. "newton" is exact: its ``dual_gap_`` is a certificate. It is the only method that
+        supports ratios, `max_risk` and "cdar". "moments" keeps sums of products of returns, which determine the
+        variance exactly. Only "newton" and "moments" support linear constraints, limits on turnover, gross weight and
+        mean return, and benchmarks. The
         others are iterative: "storm-c", which needs no tuning, "storm-c-paper", "sarah-c", "civr", "vrsc-pg", "scvr",
         "scgd", "acc-scgd", "asc-pg", "sketchy-storm", and "lbfgs". An instance works too, and
         ``set_params(solver__learning_rate=...)`` works for names and instances; for "auto" it sets parameters of
@@ -247,11 +251,12 @@ class CompositionalPortfolio(CompositionalEstimator):
         ----------
         X : array-like of shape (n_periods, n_assets)
             Returns in any unit, for at least two periods, from the oldest to the latest. A C-contiguous memmap of
-            native float32 or float64 is never loaded into memory as a whole.
+            native float32 or float64 is never loaded into memory as a whole, and neither is a dask array or data frame.
         y : Ignored
         sample_weight : array-like of shape (n_periods,), default=None
-            Weights of the periods, in the order of X. A weight of k is the same as k copies of the period. With "cdar"
-            the weights count in the means, but the path of returns contains each period once.
+            Weights of the periods, in the order of X. They may be a dask collection if X is one. A weight of k is the
+            same as k copies of the period. With "cdar" the weights count in the means, but the path of returns contains
+            each period once.
 
         Returns
         -------
@@ -280,12 +285,16 @@ class CompositionalPortfolio(CompositionalEstimator):
     def _fit(self, X, y=None, sample_weight=None, before=None):
         """`fit`, or `resume` of the fit whose progress is ``before``."""
         solver = self._make_solver()
-        returns = check_returns(X, ensure_min_samples=2)
-        validate_data(copy.copy(self), X, skip_check_array=True)  # raises for invalid column names before the run
+        returns = check_returns(X, lazy=True, ensure_min_samples=2)
+        columns_only = without_rows(X) if is_dask(X) else X
+        validate_data(copy.copy(self), columns_only, skip_check_array=True)  # raises for invalid names before the run
         n_assets, dtype = returns.shape[1], returns.dtype
-        returns, weights, penalty = prepared(self, X, returns, sample_weight)
+        measure = MEASURES[self.risk_measure].of(self)
+        by_rounds = takes_rounds(solver, measure, returns)
+        returns, weights, penalty = (prepared_rows if by_rounds else prepared)(self, X, returns, sample_weight)
         problem = task = self._task(returns, weights, penalty)
-        method, run, conclude = exact_method(self, solver, task), run_exact, conclude_exact
+        method = rounds_method(self, task) if by_rounds else exact_method(self, solver, task)
+        run, conclude = run_exact, conclude_exact
         if method is None:
             method, run, conclude = self._stepping_solver(), run_iterative, conclude_iterative
             options = {"sample_weight": weights, "penalty": penalty, "metric": "variance"}
@@ -296,7 +305,7 @@ class CompositionalPortfolio(CompositionalEstimator):
             method.accept(problem)
         fit = Fit.of_data(self, method, X, y, before, sample_weight=sample_weight)
         result, weights, self.dual_gap_ = run(self, method, problem, fit)
-        validate_data(self, X, skip_check_array=True)  # stores the names and the number of the assets
+        validate_data(self, columns_only, skip_check_array=True)  # stores the names and the number of the assets
         self.weights_, self._labels = weights[:n_assets].astype(dtype, copy=False), assets_of(X)
         self._keep(getattr(method, "name", method), result, fit)
         fit.end()
@@ -382,7 +391,8 @@ class CompositionalPortfolio(CompositionalEstimator):
         ndarray of shape (n_periods,)
         """
         check_is_fitted(self)
-        return self._new_returns(X) @ self.weights_
+        returns, weights = self._new_returns(X), self.weights_
+        return returns_lazily(X, weights) if is_dask(X) else returns @ weights
 
     def score(self, X: ArrayLike, y: Any = None, sample_weight: ArrayLike | None = None) -> float:
         """Return the utility on the returns of X: minus the objective without l1 norm and transaction costs.
@@ -407,12 +417,14 @@ class CompositionalPortfolio(CompositionalEstimator):
         if has_failed(self):
             return -np.inf
         if MEASURES[self.risk_measure].ordered:
-            check_ascending(X, counts=True)
-        check_row_labels("sample_weight", sample_weight, X)
+            check_period_order(X, counts=True)
         returns, weights = self._new_returns(X), self.weights_
-        returns = with_benchmark(returns, self.benchmark, assets_of(X), rows_of(X))
         if self.benchmark is not None:
             weights = np.append(weights, weights.dtype.type(-1))
+        if is_dask(X):
+            return score_in_blocks(self, self._task(rows_in_blocks(self, X, returns, sample_weight), None), weights)
+        check_row_labels("sample_weight", sample_weight, X)
+        returns = with_benchmark(returns, self.benchmark, assets_of(X), rows_of(X))
         task = self._task(returns, sample_weight)
         if self.max_risk is not None:
             return float(task.mean @ weights)
@@ -436,8 +448,8 @@ class CompositionalPortfolio(CompositionalEstimator):
         return series_of(self)
 
     def _new_returns(self, X):
-        returns = check_returns(X)
-        validate_data(self, X, reset=False, skip_check_array=True)
+        returns = check_returns(X, lazy=True)
+        validate_data(self, without_rows(X) if is_dask(X) else X, reset=False, skip_check_array=True)
         return returns
 
     def _task(self, returns, sample_weight, penalty=None):

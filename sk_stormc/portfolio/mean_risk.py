@@ -1,15 +1,25 @@
 """The task of a portfolio as data (`MeanRisk`), and the base class of the risk measures."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, fields
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from sk_stormc.core.weighted import with_sum_one
 from sk_stormc.utils.validation import check_number, check_weights, is_real
 
-__all__ = ["MeanRisk", "Measure", "check_confidence", "check_order", "deviation_of", "mean_of", "typical_size"]
+__all__ = [
+    "MeanRisk",
+    "Measure",
+    "RiskInBlocks",
+    "check_confidence",
+    "check_order",
+    "deviation_of",
+    "mean_of",
+    "typical_size",
+]
 
 HIGHEST = 10  # largest order; with a higher one only the few largest losses would matter
 CHUNK = 4096  # rows that are converted to float64 at a time
@@ -48,6 +58,14 @@ def typical_size(y, p=None):
 CHECKS = {"confidence": check_confidence, "order": check_order}  # of the parameters of measures
 
 
+class RiskInBlocks(NamedTuple):
+    """The risk of returns that lie in blocks."""
+
+    value: float
+    slope: Callable  # slope(y, p) is the part of the subgradient for the returns y of a block, of weights p
+    kink: float | None = None  # the return at which a piecewise linear risk changes its slope
+
+
 class Measure:
     """A risk measure. Subclasses are dataclasses, whose fields are the parameters of the measure.
 
@@ -84,6 +102,13 @@ class Measure:
         """Slopes g with risk(z) >= risk(y) + g @ (z - y) for all z."""
         raise NotImplementedError
 
+    def in_blocks(self, total, mean):
+        """The `RiskInBlocks` of returns y with weights p, whose sums ``total(f)`` of ``f(y, p)`` over the blocks gives.
+
+        ``mean`` is their mean. Lists that f returns are joined.
+        """
+        raise NotImplementedError
+
     def objective(self, task, w):
         """The objective of a `MeanRisk` at the weights w, without penalty."""
         return task.risk_weight * self.value(task.returns_of(w), task.p) - task.return_weight * float(task.mean @ w)
@@ -113,15 +138,17 @@ class MeanRisk:
     risk_aversion: float = 1.0
     p: np.ndarray | None = None
     penalty: Any = None
+    linear: np.ndarray | None = None  # the risk is the measure's plus linear @ w
 
     def __post_init__(self):
         only_risk = self.risk_aversion == np.inf
         self.return_weight, self.risk_weight = (0.0, 1.0) if only_risk else (1.0, self.risk_aversion)
         self.n_inner = len(self.returns)  # numbers of components, for the count of oracle calls
         self.n_outer = 1 if self.measure.single_outer else self.n_inner
+        self.linear_weight = self.risk_weight if self.measure.power else 1.0
 
     @classmethod
-    def of(cls, returns, measure, risk_aversion, sample_weight=None, penalty=None):
+    def of(cls, returns, measure, risk_aversion, sample_weight=None, penalty=None, linear=None):
         """The task with checked parameters. Periods of weight 0 are dropped, unless the order counts."""
         if not (is_real(risk_aversion) and risk_aversion == np.inf):
             check_number("risk_aversion", risk_aversion, low=0, inclusive=False)
@@ -133,11 +160,11 @@ class MeanRisk:
             p = with_sum_one(p)
         if isinstance(returns, np.ndarray):
             returns = np.ascontiguousarray(returns)  # the same bits for rows of a data frame
-        return cls(returns, measure, float(risk_aversion), p, penalty)
+        return cls(returns, measure, float(risk_aversion), p, penalty, linear)
 
     def with_aversion(self, risk_aversion, penalty=None):
         """The task with the same returns and measure, and another risk aversion and penalty."""
-        return MeanRisk.of(self.returns, self.measure, risk_aversion, self.p, penalty)
+        return MeanRisk.of(self.returns, self.measure, risk_aversion, self.p, penalty, self.linear)
 
     @cached_property
     def mean(self):
@@ -161,6 +188,8 @@ class MeanRisk:
     def value(self, w):
         """The exact objective of the weights w, including the penalty."""
         value = self.measure.objective(self, w)
+        if self.linear is not None:
+            value += self.linear_weight * float(self.linear @ w)
         return value if self.penalty is None else value + self.penalty.value(w)
 
     def _chunks(self):

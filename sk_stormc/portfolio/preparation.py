@@ -4,11 +4,22 @@ import numpy as np
 
 from sk_stormc.portfolio.constraints import penalty_of
 from sk_stormc.portfolio.labels import assets_of, check_row_labels
-from sk_stormc.portfolio.returns import check_ascending, faded, warn_of_prices, with_expected_returns
+from sk_stormc.portfolio.returns import (
+    check_ascending,
+    check_period_order,
+    expected_means,
+    faded,
+    own_forecast,
+    warn_of_prices,
+    with_expected_returns,
+)
 from sk_stormc.portfolio.risk import MEASURES
+from sk_stormc.portfolio.rounds import Rows
+from sk_stormc.utils.blocks import is_dask
+from sk_stormc.utils.frames import rows_of
 from sk_stormc.utils.validation import is_real
 
-__all__ = ["check_objective", "prepared"]
+__all__ = ["check_objective", "prepared", "prepared_rows", "rows_in_blocks"]
 
 
 def check_objective(portfolio):
@@ -47,3 +58,27 @@ def prepared(portfolio, X, returns, sample_weight):
         if portfolio.min_return is not None:
             penalty = penalty.with_min_return(portfolio._task(returns, weights).mean)
     return returns, weights, penalty
+
+
+def prepared_rows(portfolio, X, returns, sample_weight):
+    """`prepared` for rounds: the returns are `Rows`, which contain the weights of the periods."""
+    columns = assets_of(X)
+    penalty = penalty_of(portfolio, returns.shape[1], columns)
+    check_period_order(X, counts=portfolio.half_life is not None or MEASURES[portfolio.risk_measure].ordered)
+    rows = rows_in_blocks(portfolio, X, returns, sample_weight)
+    warn_of_prices(rows.head())
+    if portfolio.expected_returns is not None:
+        means = expected_means(portfolio.expected_returns, columns, returns.shape[1])
+        rows.shift_to(means, own_forecast(portfolio, columns))
+    if portfolio.min_return is not None:
+        penalty = penalty.with_min_return(rows.mean)
+    return rows, None, penalty
+
+
+def rows_in_blocks(portfolio, X, returns, sample_weight):
+    """The returns in blocks, with weights of periods and a benchmark."""
+    if is_dask(X):
+        return Rows(X, returns.dtype, sample_weight, portfolio.half_life, portfolio.benchmark, assets_of(X))
+    check_row_labels("sample_weight", sample_weight, X)
+    labels = assets_of(X), rows_of(X)
+    return Rows(returns, returns.dtype, sample_weight, portfolio.half_life, portfolio.benchmark, *labels)

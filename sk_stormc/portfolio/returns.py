@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from decimal import Decimal
 from numbers import Real
+from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.utils.validation import check_array
@@ -10,6 +11,7 @@ from sklearn.utils.validation import check_array
 from sk_stormc.core.penalties import Box, as_penalty
 from sk_stormc.portfolio.exact.feasible_set import TradingCosts
 from sk_stormc.portfolio.labels import aligned, as_text, assets_of, by_label, rows_of_series
+from sk_stormc.utils.blocks import is_dask
 from sk_stormc.utils.frames import (
     column,
     columns_of,
@@ -25,11 +27,15 @@ from sk_stormc.utils.validation import as_numbers, check_numeric, check_weights,
 from sk_stormc.utils.warnings import warn
 
 __all__ = [
+    "LazyReturns",
+    "benchmark_of",
     "check_ascending",
+    "check_period_order",
     "check_returns",
     "column_of",
     "expected_means",
     "faded",
+    "own_forecast",
     "warn_of_prices",
     "with_benchmark",
     "with_expected_returns",
@@ -40,8 +46,13 @@ UNORDERED = {"neither": "are in no order", "unknown": "are texts whose order is 
 FEWEST, MOST = 15, 1000  # smallest and largest number of periods from which prices are recognised
 
 
-def check_returns(X, **kwargs):
-    """Float returns (float32 is kept), or MappedRows. An error names the columns with invalid values."""
+def check_returns(X, lazy=False, **kwargs):
+    """Float returns (float32 is kept), or MappedRows. An error names the columns with invalid values.
+
+    With ``lazy``, those of a dask collection are `LazyReturns`; otherwise they are computed.
+    """
+    if lazy and is_dask(X):
+        return check_lazy_returns(X)
     names = np.empty(0, object)
     if is_table(X):
         names = np.array([*columns_of(X), None], dtype=object)[:-1]  # None: tuples stay labels
@@ -73,6 +84,28 @@ def check_returns(X, **kwargs):
     return returns
 
 
+class LazyReturns(NamedTuple):
+    """Returns of a dask collection, whose number of periods need not be known."""
+
+    table: Any
+    shape: tuple
+    dtype: Any
+
+
+def check_lazy_returns(X):
+    """The returns of a dask collection. Its numbers are checked in the first pass."""
+    if X.ndim != 2:
+        raise ValueError(f"X must have two dimensions, of periods and assets, got a dask collection of shape {X.shape}")
+    frame = is_table(X)
+    if frame:
+        names = np.array([*columns_of(X), None], dtype=object)[:-1]
+        _check_columns(X._meta, names)
+    elif X.dtype.kind not in "fiub":
+        raise ValueError(f"X must be numbers, got {X.dtype} values")
+    floats = not frame and X.dtype in (np.float32, np.float64)
+    return LazyReturns(X, (None, X.shape[1]), X.dtype if floats else np.dtype(float))
+
+
 def check_ascending(X, counts, after=None):
     """Raise a ValueError if the index of X descends, or if the order ``counts`` and the index does not ascend.
 
@@ -80,13 +113,7 @@ def check_ascending(X, counts, after=None):
     ``after`` if X has no labels that can be ordered. An index that only counts rows is compared, but not returned.
     """
     index = index_of(X)
-    direction = direction_of(index)
-    if direction == "descending" or (direction in UNORDERED and counts):
-        raise ValueError(
-            f"X must have its periods in ascending order, from the oldest to the latest, but the labels of its rows "
-            f"{UNORDERED.get(direction, 'descend')}. X.sort_index() sorts dates and numbers. Convert texts by "
-            "pandas.to_datetime before"
-        )
+    direction = check_direction(index, counts)
     if direction is None:
         return after
     if after is not None:
@@ -98,6 +125,38 @@ def check_ascending(X, counts, after=None):
                 "oldest to the latest, with labels of one kind"
             )
     return after if counts_rows(index) else index[-1]
+
+
+def check_direction(index, counts):
+    """The direction of an index. Raises a ValueError if it descends, or is unordered and the order ``counts``."""
+    direction = direction_of(index)
+    if direction == "descending" or (direction in UNORDERED and counts):
+        raise ValueError(
+            f"X must have its periods in ascending order, from the oldest to the latest, but the labels of its rows "
+            f"{UNORDERED.get(direction, 'descend')}. X.sort_index() sorts dates and numbers. Convert texts by "
+            "pandas.to_datetime before"
+        )
+    return direction
+
+
+def check_period_order(X, counts):
+    """`check_ascending`; for a dask frame by the first and the last label of each partition, if the order counts."""
+    if not is_dask(X):
+        check_ascending(X, counts)
+        return
+    if not (counts and is_table(X)) or X.known_divisions:
+        return
+    import dask
+
+    parts = [part for part in dask.compute(*map(dask.delayed(_ends), X.to_delayed())) if part is not None]
+    unordered = [part for part in parts if len(part) > 2]
+    check_direction(unordered[0] if unordered else parts[0].append(parts[1:]), True)
+
+
+def _ends(part):
+    """The labels of the first and the last row of a partition, or all labels if they are in another order."""
+    index = part.index
+    return None if not len(index) else index if direction_of(index) in UNORDERED else index[[0, -1]]
 
 
 def looks_like_prices(returns):
@@ -186,12 +245,15 @@ def with_benchmark(returns, benchmark, columns, rows=None):
     """The returns with the benchmark's, if any, as a last column; columns and rows are the labels of X, or None."""
     if benchmark is None:
         return returns
-    if type(returns) is not np.ndarray:
-        raise ValueError(f"benchmark needs returns that are an array in memory, got {type(returns).__name__}")
-    n, d = returns.shape
+    value, weighs = benchmark_of(benchmark, columns, rows, *returns.shape)
+    return np.column_stack([returns, returns @ value if weighs else value]).astype(returns.dtype)
+
+
+def benchmark_of(benchmark, columns, rows, n, d):
+    """The benchmark's weights of shape (d,) and True, or its returns of shape (n,) and False."""
     place = column_of(benchmark, columns, d)
     if place is not None:
-        return np.column_stack([returns, returns[:, place]])
+        return np.eye(d)[place], True
     value, weighs = _read(benchmark, columns, rows, n, d)
     value = as_numbers("benchmark", value)
     if value.shape not in ((n,), (d,)):
@@ -210,7 +272,7 @@ def with_benchmark(returns, benchmark, columns, rows=None):
         k, labels = int(np.argmax(wrong)), columns if weighs else rows
         place = f"{'column' if weighs else 'row'} {k if labels is None else as_text(labels[k])}"
         raise ValueError(f"benchmark must be finite, got {value[k]} for {place} of X: leave it out, or fill it in")
-    return np.column_stack([returns, returns @ value if weighs else value]).astype(returns.dtype)
+    return value, weighs
 
 
 def _read(benchmark, columns, rows, n, d):
@@ -233,8 +295,8 @@ def with_expected_returns(returns, portfolio, X, sample_weight):
         return with_benchmark(returns, benchmark, columns, rows)
     if type(returns) is not np.ndarray:
         raise ValueError(
-            f"expected_returns needs returns that are an array in memory, got {type(returns).__name__}: load them, or "
-            "add the differences of the means to the returns of the file"
+            f"expected_returns needs returns that are an array in memory, got {type(returns).__name__}: take "
+            "solver='auto', which fits a file too, or load them"
         )
     n_assets = returns.shape[1]
     means = expected_means(expected, columns, n_assets)
@@ -244,10 +306,19 @@ def with_expected_returns(returns, portfolio, X, sample_weight):
         return returns + (means - np.average(returns, axis=0, weights=p))
 
     table = with_benchmark(shifted(returns.astype(float), means), benchmark, columns, rows)
-    own = by_label(expected).get(getattr(benchmark, "name", None)) if is_series(benchmark) else None
-    if own is not None and set(columns or ()).isdisjoint(benchmark.index):
-        table[:, -1] = shifted(table[:, -1], as_numbers("expected_returns", own))
+    own = own_forecast(portfolio, columns)
+    if own is not None:
+        table[:, -1] = shifted(table[:, -1], own)
     return table
+
+
+def own_forecast(portfolio, columns):
+    """The expected mean of a benchmark whose returns are given as a Series, by its name, or None."""
+    benchmark = portfolio.benchmark
+    if not is_series(benchmark) or not set(columns or ()).isdisjoint(benchmark.index):
+        return None
+    own = by_label(portfolio.expected_returns).get(getattr(benchmark, "name", None))
+    return None if own is None else as_numbers("expected_returns", own)
 
 
 def expected_means(expected, columns, n_assets):

@@ -49,6 +49,8 @@ class Sums:
         scatter = self.scatter + other.scatter + (self.weight * part) * np.outer(way, way)
         return Sums(weight, self.mean + part * way, scatter)
 
+    __add__ = plus
+
     def times(self, factor):
         """The sums of the same rows with all weights multiplied by a factor."""
         return replace(self, weight=factor * self.weight, scatter=factor * self.scatter)

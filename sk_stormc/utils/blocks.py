@@ -15,7 +15,7 @@ import numpy as np
 from sk_stormc.utils.frames import column, columns_of, is_series, is_table
 from sk_stormc.utils.mapped_rows import MappedRows
 
-__all__ = ["Blocks", "blocks_of", "check_finite_rows", "is_dask", "map_lazily", "without_rows"]
+__all__ = ["Blocks", "blocks_of", "check_finite_rows", "in_blocks", "is_dask", "map_lazily", "without_rows"]
 
 BLOCK_BYTES = 2**24  # size of a block of an array or a file
 
@@ -29,6 +29,11 @@ def is_dask(X: Any) -> bool:
     except ImportError as error:
         raise ImportError('dask collections need dask.array: pip install "sk_stormc[dask]"') from error
     return dask.is_dask_collection(X)
+
+
+def in_blocks(X: Any) -> bool:
+    """Whether the rows of X are not in memory: those of a dask collection or of a file."""
+    return isinstance(MappedRows.of(X), MappedRows) or is_dask(X)
 
 
 def blocks_of(*tables: Any, rows: int | None = None) -> Blocks:

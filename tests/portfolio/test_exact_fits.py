@@ -61,7 +61,7 @@ def test_storm_c_stays_storm_c(tmp_path):
         long_only("storm-c", max_iter=3).fit(make_returns(2000))
     file = np.memmap(tmp_path / "returns", dtype=float, mode="w+", shape=(300, 6))
     file[:] = R
-    assert isinstance(long_only().fit(file).solver_, AutomaticSTORM)  # "auto" of returns in a file
+    assert isinstance(long_only("storm-c").fit(file).solver_, AutomaticSTORM)
 
 
 @pytest.mark.parametrize(

@@ -98,11 +98,14 @@ def test_forecasts_that_do_not_fit_the_assets(given, message):
             getattr(CompositionalPortfolio(constraint="long_only", expected_returns=given), run)(TABLE)
 
 
-def test_forecasts_need_an_array_in_memory(tmp_path):
+def test_forecasts_of_returns_in_a_file(tmp_path):
     file = np.memmap(tmp_path / "returns", dtype=float, mode="w+", shape=R.shape)
     file[:] = R
+    for params in ({}, {"risk_measure": "cvar"}, {"risk_aversion": np.inf, "min_return": float(np.mean(EXPECTED))}):
+        params |= {"expected_returns": EXPECTED}
+        np.testing.assert_allclose(fit(file, **params).weights_, fit(R, **params).weights_, atol=1e-3)
     with pytest.raises(ValueError, match="expected_returns needs returns that are an array in memory, got MappedRows"):
-        fit(file, expected_returns=EXPECTED)
+        fit(file, expected_returns=EXPECTED, solver="storm-c")
 
 
 @pytest.mark.parametrize("benchmark", ["C", dict.fromkeys(ASSETS, 0.2)], ids=["column", "weights"])

@@ -20,7 +20,19 @@ from sk_stormc.portfolio.sums import sums_of
 from sk_stormc.utils.validation import is_word
 from sk_stormc.utils.warnings import warn
 
-__all__ = ["conclude_exact", "dual_gap", "exact_method", "is_cheap", "run_exact", "slope_gap"]
+__all__ = [
+    "TOL",
+    "BelowLeastRisk",
+    "ExactMethod",
+    "Utility",
+    "WithinRisk",
+    "conclude_exact",
+    "dual_gap",
+    "exact_method",
+    "is_cheap",
+    "run_exact",
+    "slope_gap",
+]
 
 ITERATIONS = 10  # iterations of Newton's method, after which the bound of a gap is usually within a tenth of the gap
 ENDLESS = 30  # iterations if a weight is unbounded, so that every error of a multiplier counts
@@ -160,6 +172,17 @@ class ByMoments(Utility):
         return solution
 
 
+class BelowLeastRisk(ValueError):
+    """The maximum risk is below that of all portfolios. ``weights`` have the least risk."""
+
+    def __init__(self, max_risk, least, weights):
+        super().__init__(
+            f"max_risk must be at least {least:.6g}, the least risk of a portfolio that meets the constraints, got "
+            f"{max_risk!r}"
+        )
+        self.weights = weights
+
+
 class WithinRisk(Utility):
     """The problem of maximising the mean return after costs subject to risk(w) <= max_risk.
 
@@ -179,11 +202,9 @@ class WithinRisk(Utility):
         self.start = min(np.asarray(least.weights, float), at_limits(task.penalty, least.weights), key=self.risk_at)
         smallest = self.risk_at(self.start)
         if smallest > max_risk + NEGLIGIBLE * least.unit:
-            raise ValueError(
-                f"max_risk must be at least {smallest:.6g}, the least risk of a portfolio that meets the constraints, "
-                f"got {max_risk!r}"
-            )
+            raise BelowLeastRisk(max_risk, smallest, self.start)
         self.risk_limit = max(max_risk, smallest, ROUNDING * least.unit)  # a risk of 0 is one up to rounding
+        self.aversion = 0.0  # that of the best lower bound
 
     def risk_at(self, weights):
         """The risk, in the unit of the returns."""
@@ -217,7 +238,9 @@ class WithinRisk(Utility):
             task = self.task.with_aversion(lam, self.penalty)
             solution = solve_portfolio(task, self.start, lambda _, best=within: callback(best))
             w, unit = at_limits(self.penalty, solution.weights), solution.unit
-            bound = max(bound, solution.value - solution.gap - lam * limit)
+            of_lam = solution.value - solution.gap - lam * limit
+            if not bound >= of_lam:
+                bound, self.aversion = of_lam, lam
             if not solution.gap <= UNBOUNDED * unit:  # both return and risk may be unbounded
                 low = lam
             elif self.risk_at(w) > self.risk_limit:
@@ -326,8 +349,9 @@ class ExactMethod:
 
     begins_again = True  # instead of continuing, in a resumed fit
 
-    def __init__(self, name, make_objective, tol, max_iter):
+    def __init__(self, name, make_objective, tol, max_iter, iteration="iteration"):
         self.name, self.make_objective, self.tol, self.max_iter = name, make_objective, tol, max_iter or np.inf
+        self.iteration = iteration  # its name in messages: an iteration, or a round
 
     def get_params(self, deep=True):
         """The parameters of the method, which must be the same when a fit is resumed."""
@@ -335,11 +359,11 @@ class ExactMethod:
 
     def solve(self, task, x0=None, *, random_state=None, on_record=None, verbose=0):
         """Run the method. Ctrl-C, a callback or the budget ends it at the best feasible weights so far."""
-        times = 2 if self.name == "newton" else 1  # gradient and Hessian
+        times = 2 if self.name == "newton" and self.iteration == "iteration" else 1  # gradient and Hessian
         m, n = times * task.n_inner, times * task.n_outer
         self.evaluations = {"inner": m, "jacobian": m, "outer": n}  # evaluations of an iteration
         self.objective = objective = self.make_objective()
-        self.on_record, self.n_iter, self.records = on_record, 0, []
+        self.on_record, self.n_iter, self.n_more, self.records = on_record, 0, 0, []
         self.report = Report(2 * task.n_inner + task.n_outer) if verbose else None
         self.best, self.value = objective.start, objective.value_at(objective.start)
         gap = np.inf
@@ -353,7 +377,8 @@ class ExactMethod:
                 self.best, self.value = exact, value
             small = max(self.tol, 1e-7) * objective.spread(self.best)
             small += ROUNDING * abs(self.value) + NEGLIGIBLE * solution.unit
-            reason = StopReason.CONVERGED if abs(gap) <= small else StopReason.MAX_ITER
+            good = abs(gap) <= small or (gap == np.inf and solution.done)  # without a bound, not without a minimum
+            reason = StopReason.CONVERGED if good else StopReason.MAX_ITER
         except _Ended as ended:
             reason = ended.args[0]
             gap = objective.gap_at(self.best)
@@ -369,7 +394,7 @@ class ExactMethod:
             loss_curve=curve,
             ifo=ifo,
             record_iterations=iterations,
-            n_evaluations={kind: self.n_iter * count for kind, count in self.evaluations.items()},
+            n_evaluations={kind: self.n_iter * count + self.n_more for kind, count in self.evaluations.items()},
             residual=np.nan,
             n_guarded=0,
             state=None,
@@ -378,11 +403,11 @@ class ExactMethod:
         )
 
     def _ifo(self):
-        return self.n_iter * sum(self.evaluations.values())
+        return self.n_iter * sum(self.evaluations.values()) + 3 * self.n_more
 
-    def _iterated(self, weights):
-        """Count an iteration, and store its weights if they are the best so far."""
-        self.n_iter += 1
+    def _iterated(self, weights, n_more=0):
+        """Count an iteration and further evaluations of each kind. Store its weights if they are the best so far."""
+        self.n_iter, self.n_more = self.n_iter + 1, self.n_more + n_more
         weights = self.objective.last_feasible(weights)
         value = self.objective.value_at(weights)
         if not self.value <= value:
@@ -409,12 +434,12 @@ def conclude_exact(portfolio, method, task, result):
     if result.stop_reason != StopReason.MAX_ITER:
         return
     why = f"may be above its minimum by up to {result.gap:.2g}, where tol={method.tol:g} of its spread was asked for"
-    if task.measure.unbounded_below(task):
+    if method.iteration == "iteration" and task.measure.unbounded_below(task):
         why = "has no minimum, since some combination of assets has a mean return and no risk"
     elif result.gap == np.inf:
         why = "may be far above its minimum, if there is one"
     warn(
-        f"CompositionalPortfolio has not converged: after {result.n_iter} iterations the objective {result.fun:.6g} "
-        f"{why}. Add bounds or a budget, or raise max_iter or tol.",
+        f"CompositionalPortfolio has not converged: after {result.n_iter} {method.iteration}s the objective "
+        f"{result.fun:.6g} {why}. Add bounds or a budget, or raise max_iter or tol.",
         ConvergenceWarning,
     )

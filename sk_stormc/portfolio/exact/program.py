@@ -144,6 +144,8 @@ class Scaled:
             middle = float(np.median(mean[feasible.in_budget > 0]))
             offset, mean = -return_weight * middle * feasible.budget, mean - middle * feasible.in_budget
         expected_return = return_weight * mean / unit
+        if task.linear is not None:
+            expected_return = expected_return - task.linear_weight * task.linear / unit
         of_risk = rate if measure.power else 1.0
         largest = float(np.abs(expected_return).max())
         norm = max(task.return_weight, of_risk, largest, feasible.l1 / unit, float(feasible.cost.max()) / unit)
@@ -218,7 +220,7 @@ class Optimum:
     gap: float  # an upper bound of the objective minus its minimum
     n_iter: int
     unit: float = 0.0  # a typical size of the objective, relative to which rounding is negligible
-    done: bool = True  # whether the method has reached its tolerance
+    done: bool = False  # whether the method has reached its tolerance
 
 
 def can_solve(task):

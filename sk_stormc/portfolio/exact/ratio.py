@@ -15,7 +15,7 @@ from sk_stormc.portfolio.exact.feasible_set import AROUND, FeasibleSet, bounds_a
 from sk_stormc.portfolio.exact.linear_programs import minimise_linear, presolve
 from sk_stormc.portfolio.exact.program import Optimum, Scaled, last_feasible
 
-__all__ = ["Ratio", "ratio_at"]
+__all__ = ["Ratio", "no_maximum", "ratio_at"]
 
 TINY = 1e-9  # risk below which a portfolio counts as riskless, relative to the largest standard deviation of an asset
 FAR = 1e4  # weights that replace missing bounds in the search for the largest mean return
@@ -168,7 +168,7 @@ class Ratio:
             # a vertex is better, and v has another scale there: solve again from a point near it
             self.cone.inside = w + NEAR * (self.cone.inside - w)
         if self.power == 2 and self.solution is not None and self.squared <= RISKLESS:
-            raise _no_maximum("a portfolio has no risk")
+            raise no_maximum("a portfolio has no risk")
         return Optimum(w, value, best + value, 0, abs(value))
 
     def _solve(self, callback):
@@ -193,9 +193,9 @@ class Ratio:
         x = self.solution.x
         w = self.last_feasible(x[:n] / max(x[-1], 1e-300))
         if self._net_return(w) > 0 and self.value_at(w) == np.inf:
-            raise _no_maximum("a portfolio has no risk")
+            raise no_maximum("a portfolio has no risk")
         if np.isinf(feasible.implied_bounds()).any() and np.abs(w).max() > LARGEST * (feasible.size() or 1.0):
-            raise _no_maximum("ever larger weights are better")
+            raise no_maximum("ever larger weights are better")
         return w
 
     def _bounded(self, w):
@@ -218,7 +218,7 @@ class Ratio:
         if self.power == 2:  # a norm: risk(w)^2 >= constant + c @ w holds for all multiples of w
             c = c / (2 * np.sqrt(max(-constant * scaled.unit_of_value, 1e-300)))
         if not 0 < ratio < np.inf:
-            raise _no_maximum("a portfolio has no risk")
+            raise no_maximum("a portfolio has no risk")
         low, high = bounds_around(self.feasible, w, AROUND * np.abs(w).max())
         nu, best, left = 1 / ratio, w, 0.0
         for _ in range(ROUNDS):
@@ -229,7 +229,7 @@ class Ratio:
             s = self.last_feasible(s)
             earned, value = self._net_return(s), self.value_at(s)
             if earned > 0 and value == np.inf:
-                raise _no_maximum("a portfolio has no risk")
+                raise no_maximum("a portfolio has no risk")
             best = s if earned > 0 and value < self.value_at(best) else best
             if left >= -EXACT * float(c @ w) or not 0 < float(c @ s) < nu * earned:
                 break
@@ -240,5 +240,5 @@ class Ratio:
         return best, (1 + max(-left, 0.0) * ratio / self._net_return(w)) / nu, better
 
 
-def _no_maximum(why):
+def no_maximum(why):
     return ValueError(f"objective='ratio' has no maximum: {why}. Add bounds, or drop assets that are riskless")

@@ -10,8 +10,9 @@ from sk_stormc.portfolio.compositional import combine
 from sk_stormc.portfolio.exact.interior_point import Hinges
 from sk_stormc.portfolio.exact.program import Formulation
 from sk_stormc.portfolio.level import TailRiskProblem
-from sk_stormc.portfolio.mean_risk import Measure, mean_of
+from sk_stormc.portfolio.mean_risk import Measure, RiskInBlocks, mean_of
 from sk_stormc.portfolio.moments import Moments
+from sk_stormc.portfolio.quantiles import quantile
 from sk_stormc.portfolio.sums import Sums, mean_row
 
 __all__ = ["CVaR", "worst"]
@@ -222,6 +223,22 @@ class CVaR(Measure):
         q = np.empty(len(y))
         q[order] = -taken / taken.sum()
         return q
+
+    def in_blocks(self, total, mean):
+        """The quantile of the returns, the mean of those below it, and the slopes as in `subgradient`."""
+        tail = 1 - self.confidence
+        kink = quantile(total, tail)
+
+        def sums(y, p):
+            below = np.maximum(kink - y, 0)
+            return np.array([p @ below, p[y < kink].sum(), p[y == kink].sum()])
+
+        excess, below, at_kink = total(sums)
+        share = np.clip((tail - below) / at_kink, 0, 1) if at_kink else 0.0
+        taken = below + share * at_kink
+        return RiskInBlocks(
+            float(excess / tail - kink), lambda y, p: -p / taken * np.where(y == kink, share, y < kink), kink
+        )
 
     def formulation(self, scaled, v):
         """A hinge for each period, and the quantile of the losses as level."""

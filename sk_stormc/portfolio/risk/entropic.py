@@ -10,7 +10,7 @@ from sk_stormc.core.log_mean_exp import LogMeanExpProblem
 from sk_stormc.portfolio.compositional import PortfolioProblem, combine
 from sk_stormc.portfolio.exact.interior_point import interior_point
 from sk_stormc.portfolio.exact.program import Formulation, gram, tilted
-from sk_stormc.portfolio.mean_risk import Measure
+from sk_stormc.portfolio.mean_risk import Measure, RiskInBlocks
 from sk_stormc.portfolio.moments import Moments, Tilted, tilts
 from sk_stormc.portfolio.risk.variance import riskless
 from sk_stormc.portfolio.sums import mean_row
@@ -171,6 +171,16 @@ class Entropic(Measure):
     def subgradient(self, y, p=None):
         """The gradient: minus the weights p_i exp(-lambda y_i), divided by their sum."""
         return -tilted(np.full(len(y), 1 / len(y)) if p is None else p, -self.risk_aversion * y)[0]
+
+    def in_blocks(self, total, mean):
+        """The logarithm of the sum of exponentials, and the slopes as in `subgradient`."""
+        rate, lowest = self.risk_aversion, min(total(lambda y, p: [y.min(initial=np.inf, where=p > 0)]))
+
+        def tilts(y, p):
+            return p * np.exp(rate * np.minimum(lowest - y, 0))  # periods of weight 0 may be below the others
+
+        mass = total(lambda y, p: tilts(y, p).sum())
+        return RiskInBlocks(float(np.log(mass) / rate - lowest), lambda y, p: -tilts(y, p) / mass)
 
     def objective(self, task, w):
         """The risk, which contains the mean return."""

@@ -10,8 +10,9 @@ from scipy.special import logsumexp, xlogy
 from sk_stormc.portfolio.compositional import combine
 from sk_stormc.portfolio.exact.program import COLDEST, Formulation, gram, tilted
 from sk_stormc.portfolio.level import TailRiskProblem
-from sk_stormc.portfolio.mean_risk import Measure
+from sk_stormc.portfolio.mean_risk import Measure, RiskInBlocks
 from sk_stormc.portfolio.moments import Moments, Tilted, tilts
+from sk_stormc.portfolio.quantiles import extremes
 from sk_stormc.portfolio.risk.entropic import ReturnsInExponents
 from sk_stormc.portfolio.sums import mean_row
 
@@ -254,6 +255,30 @@ class EVaR(Measure):
     def _coldest(self, losses):
         return max(LEAST * float(np.ptp(losses)), np.finfo(float).tiny)
 
+    def in_blocks(self, total, mean):
+        """The minimum over all t > 0 by sums of exponentials, and the slopes as in `subgradient`."""
+        lows, highs = np.transpose(total(lambda y, p: [extremes(y[p > 0])]))
+        low, spread = lows.min(), highs.max() - lows.min()
+        if not spread:
+            return RiskInBlocks(-float(low), lambda y, p: -p)
+
+        def sums(t):
+            def of_block(y, p):
+                e = np.minimum(low - y, 0) / t  # periods of weight 0 may be below the others
+                q = p * np.exp(e)
+                return np.array([q.sum(), q @ e])
+
+            return total(of_block)
+
+        def excess(log_t):
+            mass, of_exponent = sums(np.exp(log_t))
+            return float(of_exponent / mass - np.log(mass)) - self.allowed
+
+        t = self._root(excess, max(LEAST * spread, np.finfo(float).tiny))
+        mass = sums(t)[0]
+        value = t * (np.log(mass) + self.allowed) - low
+        return RiskInBlocks(float(value), lambda y, p: -p / mass * np.exp(np.minimum(low - y, 0) / t))
+
     def temperature(self, losses, p, least):
         """The t >= least at which the divergence of the reweighting, which decreases in t, is the allowed one."""
 
@@ -261,6 +286,10 @@ class EVaR(Measure):
             q = reweighted(losses, p, np.exp(log_t))
             return float(xlogy(q, q / p).sum()) - self.allowed
 
+        return self._root(excess, least)
+
+    def _root(self, excess, least):
+        """The t >= least at which a decreasing function of log t is 0, or the least."""
         low = high = np.log(least)
         if excess(low) <= 0:
             return least

@@ -10,7 +10,7 @@ from sk_stormc.portfolio.compositional import combine
 from sk_stormc.portfolio.exact.interior_point import Hinges
 from sk_stormc.portfolio.exact.program import Formulation
 from sk_stormc.portfolio.level import LevelProblem
-from sk_stormc.portfolio.mean_risk import Measure, mean_of
+from sk_stormc.portfolio.mean_risk import Measure, RiskInBlocks, mean_of
 from sk_stormc.utils.types import ArrayLike, RiskMeasure
 
 __all__ = ["Semideviation", "SemideviationPortfolioProblem"]
@@ -147,6 +147,24 @@ class Semideviation(Measure):
         above = np.maximum(self.centred(-y, p), 0)
         t = (above / (self.norm(above, p) or 1.0)) ** (self.order - 1) * (above > 0)
         return -self.centred(t, p) * (1 / len(y) if p is None else p)
+
+    def in_blocks(self, total, mean):
+        """The mean of powers, and the slopes as in `subgradient`."""
+        about_mean, order, centre = self.about_mean, self.order, mean if self.about_mean else 0.0
+
+        def powers(y, p):
+            above = np.maximum(centre - y, 0)
+            return np.array([p @ above**order, p @ (above ** (order - 1) * (above > 0))])
+
+        power, of_slope = total(powers)
+        risk = power ** (1 / order)
+        scale = (risk or 1.0) ** (1 - order)
+
+        def slope(y, p):
+            above = np.maximum(centre - y, 0)
+            return p * scale * (about_mean * of_slope - above ** (order - 1) * (above > 0))
+
+        return RiskInBlocks(float(risk), slope, centre if order == 1 else None)
 
     def centred(self, losses, p=None):
         """The losses minus their mean, or the losses themselves."""

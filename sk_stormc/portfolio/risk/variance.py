@@ -7,7 +7,7 @@ import numpy as np
 from sk_stormc.core.penalties import Box
 from sk_stormc.portfolio.compositional import PortfolioProblem, utility
 from sk_stormc.portfolio.exact.program import Formulation, gram
-from sk_stormc.portfolio.mean_risk import Measure, mean_of
+from sk_stormc.portfolio.mean_risk import Measure, RiskInBlocks, mean_of
 from sk_stormc.portfolio.moments import Moments
 from sk_stormc.portfolio.sums import Sums
 from sk_stormc.utils.mapped_rows import blocks
@@ -87,6 +87,17 @@ class Variance(Measure):
         """The gradient 2 p_i (d_i - mean d)."""
         d = self._deviations(y, p)
         return 2 * (d - mean_of(d, p)) * (1 / len(y) if p is None else p)
+
+    def in_blocks(self, total, mean):
+        """The mean of the squared deviations, and the slopes as in `subgradient`."""
+        most = 0.0 if self.below_mean else np.inf
+
+        def deviations(y, p):
+            d = np.minimum(y - mean, most)
+            return np.array([p @ d**2, p @ d])
+
+        risk, middle = total(deviations)
+        return RiskInBlocks(float(risk), lambda y, p: 2 * p * (np.minimum(y - mean, most) - middle))
 
     def _deviations(self, y, p):
         d = y - mean_of(y, p)

@@ -1,0 +1,176 @@
+"""The returns of all periods in blocks, with the weights of the periods and the returns of a benchmark."""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from sk_stormc.portfolio.returns import benchmark_of
+from sk_stormc.utils.blocks import as_array, blocks_of, check_finite_rows, is_dask, map_lazily
+from sk_stormc.utils.frames import columns_of
+from sk_stormc.utils.validation import check_weights
+
+__all__ = ["Rows", "returns_lazily", "uniform"]
+
+
+@dataclass
+class Reader:
+    """Makes float64 returns and weights of periods, of sum 1, of the tables of a block."""
+
+    n_rows: int
+    weighted: bool  # whether the second table has the weights of the periods
+    half_life: float | None
+    benchmark: np.ndarray | None  # weights of the benchmark, whose return is then the last column
+    has_returns: bool  # whether the last table has the benchmark's returns
+    total: float = 1.0  # of the weights
+    shift: np.ndarray | None = None  # added to the returns of each period, for forecasts of their means
+    own_shift: float = 0.0  # added to the benchmark's returns
+
+    def __call__(self, start, X, *more):
+        """The returns, and the weights."""
+        more, rows = list(more), np.asarray(X, float)
+        if self.shift is not None:
+            rows = rows + self.shift
+        p = self.weights(start, len(rows), more.pop(0) if self.weighted else None)
+        if self.benchmark is not None:
+            rows = np.column_stack([rows, rows @ self.benchmark])
+        elif self.has_returns:
+            rows = np.column_stack([rows, np.asarray(more[0], float) + self.own_shift])
+        return rows, p / self.total
+
+    def weights(self, start, n, of_rows=None):
+        """The weights of the n periods from ``start`` on, not divided by their sum."""
+        p = np.ones(n) if of_rows is None else np.array(of_rows, float)
+        if self.half_life is not None:
+            p *= 0.5 ** ((self.n_rows - 1 - start - np.arange(n)) / self.half_life)
+        return p
+
+
+class Rows:
+    """Returns of periods in blocks of rows.
+
+    Parameters
+    ----------
+    returns : ndarray, MappedRows or dask collection of shape (n_periods, n_assets)
+    dtype : dtype
+        Of the fitted weights.
+    sample_weight : array-like of shape (n_periods,), default=None
+    half_life : float, default=None
+    benchmark : object, default=None
+        As for `CompositionalPortfolio`.
+    columns, labels : list, default=None
+        The labels of columns and rows, if there are any.
+    """
+
+    def __init__(self, returns, dtype, sample_weight=None, half_life=None, benchmark=None, columns=None, labels=None):
+        d, self._checked, self.columns = returns.shape[1], not is_dask(returns), columns
+        value, weighs = None, True
+        if is_dask(benchmark):
+            value, weighs = benchmark, False
+        elif benchmark is not None:
+            value, weighs = benchmark_of(benchmark, columns, labels, blocks_of(returns).n_rows, d)
+        self._blocks = blocks_of(returns, sample_weight, None if weighs else value)
+        n = self._blocks.n_rows
+        if n < 2:
+            raise ValueError(f"X must have at least 2 periods, got {n}")
+        if sample_weight is not None and not is_dask(sample_weight):
+            check_weights(sample_weight, n, "for period")
+        self.shape, self.dtype, self.size = (n, d + (value is not None)), dtype, n * d
+        self._reader = Reader(n, sample_weight is not None, half_life, value if weighs else None, not weighs)
+        self._reader.total = self._total(sample_weight)
+
+    def __len__(self):
+        return self.shape[0]
+
+    def _total(self, sample_weight):
+        reader, n = self._reader, len(self)
+        if sample_weight is not None:
+            weights = blocks_of(sample_weight)
+            return float(weights.sum(lambda start, p: reader.weights(start, len(p), checked(p, start)).sum()))
+        if reader.half_life is None:
+            return float(n)
+        ratio = 0.5 ** (1 / reader.half_life)
+        return float(n) if ratio == 1 else (1 - ratio**n) / (1 - ratio)
+
+    def sum(self, function, *kept):
+        """Add up ``function(start, rows, p, *kept)`` over the blocks."""
+        n_kept, reader = len(kept), self._reader
+
+        def of_block(start, *tables):
+            split = len(tables) - n_kept
+            return function(start, *reader(start, *tables[:split]), *tables[split:])
+
+        return self._beside(kept).sum(of_block)
+
+    def first_sum(self, function):
+        """`sum`, with an error for returns that are not finite."""
+        if self._checked:
+            return self.sum(function)
+        self._checked, columns = True, self.columns
+
+        def of_block(start, rows, p):
+            check_finite_rows("X", rows, None if columns is None else [*columns, "benchmark"])
+            return function(start, rows, p)
+
+        return self.sum(of_block)
+
+    @cached_property
+    def mean(self):
+        """The mean return of each column."""
+        return self.first_sum(lambda start, rows, p: p @ rows)
+
+    def shift_to(self, means, own=None):
+        """Shift the returns of the assets, and those of the benchmark if ``own`` is not None, to these means."""
+        reader, mean = self._reader, self.mean
+        reader.shift = means - mean[: len(means)]
+        reader.own_shift = 0.0 if own is None else own - mean[-1]
+        del self.mean
+
+    def head(self, n=1000):
+        """The first n returns, without the benchmark's, as an array."""
+        return self._blocks.take(np.arange(min(n, len(self))))[0]
+
+    def returns_of(self, w):
+        """The portfolio's return in each period and the period's weight, as blocks of shape (n_rows, 2)."""
+        reader = self._reader
+
+        def of_block(start, *tables):
+            rows, p = reader(start, *tables)
+            return np.column_stack([rows @ w, p])
+
+        return self._blocks.map(of_block)
+
+    def _beside(self, kept):
+        blocks = self._blocks
+        for other in kept:
+            blocks = blocks.beside(other)
+        return blocks
+
+
+def returns_lazily(X, weights):
+    """The portfolio's return in each period of a dask collection, as a dask array."""
+    columns = columns_of(X)
+
+    def of_partition(part):
+        rows = as_array(part)
+        check_finite_rows("X", rows, columns)
+        return rows @ weights
+
+    return map_lazily(of_partition, X, dtype=weights.dtype)
+
+
+def checked(p, start):
+    """Weights of periods. Raises a ValueError unless they are finite and >= 0."""
+    wrong = ~(np.isfinite(p) & (p >= 0))
+    if wrong.any():
+        k = int(np.argmax(wrong))
+        raise ValueError(f"sample_weight must be finite and >= 0, got {p[k]} for period {start + k}")
+    return p
+
+
+def uniform(start, n):
+    """Numbers in [0, 1) that depend on the numbers start, start + 1, ... of rows alone (SplitMix64)."""
+    z = np.arange(start + 1, start + n + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return ((z ^ (z >> np.uint64(31))) >> np.uint64(11)) * 2.0**-53

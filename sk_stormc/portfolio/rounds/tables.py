@@ -1,0 +1,243 @@
+"""The tables of rounds: some rows in memory whose risk approximates that of all rows near a portfolio.
+
+A table is a `MeanRisk` with the mean return of all rows. Its risk is that of all rows ("sums"), a lower bound of it
+("rows", and cutting planes), or an approximation with the same gradient at the portfolio ("sample").
+"""
+
+import numpy as np
+
+from sk_stormc.portfolio.mean_risk import MeanRisk
+from sk_stormc.portfolio.quantiles import quantile
+from sk_stormc.portfolio.risk.cvar import CVaR
+from sk_stormc.portfolio.rounds.rows import uniform
+from sk_stormc.portfolio.sums import Sums
+
+__all__ = ["AggregatedRows", "CorrectedSample", "CuttingPlanes", "Moments"]
+
+WORST = 4  # 1 / fraction of a table's rows that are the worst of a round
+TAIL, REST, SINGLE = 0, 1, 2  # the sides of rows
+
+
+def drawn(start, rows, p, count):
+    """Rows with probabilities min(1, count p), with weights such that sums over them are unbiased."""
+    probability = np.minimum(count * p, 1.0)
+    some = uniform(start, len(rows)) < probability
+    return [rows[some]], [p[some] / probability[some]], [start + np.flatnonzero(some)]
+
+
+class Table:
+    """Base class. ``below`` is whether the risk of a table is a lower bound.
+
+    ``size`` is about the number of rows of a table, which are never more than ``most``.
+    """
+
+    below = True
+
+    def __init__(self, rows, task, size, most):
+        self.rows, self.task, self.size, self.most = rows, task, size, most // 2
+        sums = rows.first_sum(lambda start, rows, p: (p @ rows, *drawn(start, rows, p, size)))
+        self.mean, self.sample, self.weights, self.numbers = sums[0], *map(np.concatenate, sums[1:])
+
+    def first(self):
+        """The table of a sample."""
+        return self.made_of(self.sample, self.weights)
+
+    def next(self, point):
+        """The table for the neighbourhood of a point, and the gradient of the risk there. It takes a pass."""
+        raise NotImplementedError
+
+    def proposed(self, w, best):
+        """The next portfolio, given the optimum of a table and the best point so far."""
+        return w
+
+    def has_room(self, point):
+        """Whether the table can take the rows that the point asks for."""
+        return True
+
+    def is_large(self):
+        """Whether all rows are too many for one table."""
+        return len(self.rows) > self.most
+
+    def made_of(self, rows, p, measure=None, linear=None):
+        """The task of a table, whose rows are shifted so that their mean is that of all rows."""
+        p = p / p.sum()
+        rows = rows + (self.mean - p @ rows)
+        task, measure = self.task, measure or self.task.measure
+        return MeanRisk(rows, measure, task.risk_aversion, p, task.penalty, linear)
+
+
+class Moments(Table):
+    """A table of 2 n rows with the mean and the covariance of all rows."""
+
+    def __init__(self, rows, task, size, most):
+        self.task, self.sums = task, rows.first_sum(lambda start, rows, p: Sums.of(rows, p))
+        self.mean = self.sums.mean
+
+    def first(self):
+        """The table, which is exact."""
+        root = np.sqrt(len(self.mean)) * root_of(self.sums.covariance())
+        return self.made_of(np.concatenate([root, -root]), np.ones(2 * len(root)))
+
+    def next(self, point):
+        """The same table, and None for the gradient."""
+        return self.first(), None
+
+    def is_large(self):
+        """True: no other table is better."""
+        return True
+
+
+class CorrectedSample(Table):
+    """A sample with a linear term, for a smooth risk: the gradient at the point is that over all rows.
+
+    The worst rows of each round stay for good, with their own weights. The sample fills the rest.
+    """
+
+    below = False
+
+    def __init__(self, rows, task, size, most):
+        super().__init__(rows, task, size, most)
+        self.single = self.sample[:0], self.weights[:0], self.numbers[:0]
+
+    def next(self, point):
+        """The table and the gradient."""
+        slope = point.slope
+        worst = quantile(point.counted(), self.size / WORST) if len(self.single[2]) < self.size else -np.inf
+
+        def of_block(start, rows, p, kept):
+            y = kept[:, 0]
+            some = (y < worst) & (p > 0)
+            return slope(y, p) @ rows, [rows[some]], [p[some]], [start + np.flatnonzero(some)]
+
+        sums = self.rows.sum(of_block, point.kept)
+        self._add(*map(np.concatenate, sums[1:]))
+        rows, p, numbers = self.single
+        rest = ~np.isin(self.numbers, numbers)
+        of_rest = self.weights[rest]
+        if len(of_rest):
+            of_rest = of_rest * (max(1.0 - p.sum(), 0.0) / of_rest.sum())
+        table = self.made_of(np.concatenate([rows, self.sample[rest]]), np.concatenate([p, of_rest]))
+        table.linear = sums[0] - table.measure.subgradient(table.returns @ point.w, table.p) @ table.returns
+        return table, sums[0]
+
+    def _add(self, *rows):
+        new = ~np.isin(rows[2], self.single[2])
+        self.single = tuple(np.concatenate([old, add[new]]) for old, add in zip(self.single, rows, strict=True))
+
+
+class AggregatedRows(Table):
+    """Rows near the kink of a piecewise linear risk, and the weighted mean of the others on each side of it.
+
+    By Jensen's inequality the risk of a table is a lower bound of that of all rows. Rows that have changed sides stay
+    single, so that the rounds end.
+    """
+
+    sides = None
+
+    def has_room(self, point):
+        """Whether the rows that have changed sides can stay single. Otherwise a larger table begins anew."""
+        if self.sides is None:
+            return True
+        kink = point.kink
+
+        def n_single(start, kept, sides):
+            return int((sided(kept, sides, kink) == SINGLE).sum())
+
+        if point.kept.beside(self.sides).sum(n_single) <= 2 * self.size:
+            return True
+        self.sides, self.size = None, min(2 * self.size, self.most)
+        return False
+
+    def next(self, point):
+        """The table and None for the gradient."""
+        kink, size = point.kink, self.size
+        if self.sides is None:
+            near = quantile(point.counted(lambda y: np.abs(y - kink)), size)
+
+            def first_sides(start, kept):
+                y, distance = kept[:, 0], np.abs(kept[:, 0] - kink)
+                single = (distance < near) | ((distance == near) & (uniform(start, len(y)) < size / point.n_rows))
+                return np.where(single, SINGLE, np.where(y < kink, TAIL, REST)).astype(np.int8)
+
+            self.sides = point.kept.map(first_sides)
+        else:
+            self.sides = point.kept.beside(self.sides).map(lambda start, kept, sides: sided(kept, sides, kink))
+
+        def of_block(start, rows, p, sides):
+            some = (sides == SINGLE) & (p > 0)
+            tail, rest = p * (sides == TAIL), p * (sides == REST)
+            return [rows[some]], [p[some]], np.array([tail @ rows, rest @ rows]), np.array([tail.sum(), rest.sum()])
+
+        single, p, sums, mass = self.rows.sum(of_block, self.sides)
+        some = mass > 0
+        rows = np.concatenate([*single, sums[some] / mass[some, None]])
+        return self.made_of(rows, np.concatenate([*p, mass[some]])), None
+
+
+def sided(kept, sides, kink):
+    """The sides of rows, after those that have changed sides have become single."""
+    y = kept[:, 0]
+    crossed = ((sides == TAIL) & (y > kink)) | ((sides == REST) & (y < kink))
+    return np.where(crossed, SINGLE, sides).astype(np.int8)
+
+
+class AllRows(Table):
+    """All rows in one table, if they are few enough."""
+
+    def __init__(self, other):
+        rows, p = map(np.concatenate, other.rows.sum(lambda start, rows, p: ([rows[p > 0]], [p[p > 0]])))
+        self.task, self.mean, self.table = other.task, other.mean, other.made_of(rows, p)
+
+    def next(self, point):
+        """The same table, and None for the gradient."""
+        return self.table, None
+
+    def is_large(self):
+        """True: there are no further rows."""
+        return True
+
+
+class CuttingPlanes(Table):
+    """Kelley's cutting planes of a risk that depends on the order of the periods: its gradients so far.
+
+    The risk is homogeneous, so it is at least slope @ w for each of them. Their maximum is the largest loss of a table.
+    """
+
+    def __init__(self, rows, task, size, most):
+        super().__init__(rows, task, 1, most)
+        self.slopes, self.halfway = [], False
+
+    def first(self):
+        """A table without risk."""
+        return self._of_cuts(np.zeros((1, len(self.mean))))
+
+    def is_large(self):
+        """True: the table of all rows is a large linear program."""
+        return True
+
+    def next(self, point):
+        """The table with a further row, and the gradient."""
+        q = point.slope
+
+        def of_block(start, rows, p):
+            return q[start : start + len(rows)] @ rows
+
+        slope = self.rows.sum(of_block)
+        self.slopes.append(-slope)
+        return self._of_cuts(np.array(self.slopes)), slope
+
+    def proposed(self, w, best):
+        """Every second point is halfway to the best one, which steadies the method."""
+        self.halfway = not self.halfway
+        return w if self.halfway or best is None else (w + best.w) / 2
+
+    def _of_cuts(self, rows):
+        shift = self.mean - rows.mean(axis=0)  # which changes the largest loss
+        return self.made_of(rows, np.ones(len(rows)), CVaR(1 - 0.5 / len(rows)), shift)
+
+
+def root_of(B):
+    """A matrix L with L^T L = B."""
+    from sk_stormc.portfolio.exact.quadratic import _root
+
+    return _root(B)

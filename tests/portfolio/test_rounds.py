@@ -1,0 +1,237 @@
+"""Portfolios of files by rounds: equal to fits in memory within the proved gap, and never wrong in silence."""
+
+import re
+import warnings
+
+import numpy as np
+import pytest
+from definitions import INF, make_returns, risk, shares
+from helpers import Callback
+from sklearn.exceptions import ConvergenceWarning
+
+from sk_stormc import CompositionalPortfolio
+from sk_stormc.portfolio.constraints import warn_of_no_constraint
+
+N = 1500
+R = make_returns(N, 5, seed=3)
+EQUAL = np.full(5, 0.2)
+AVERSION = {"variance": 10.0, "semivariance": 20.0, "entropic": 20.0, "cvar": 0.1, "evar": 0.05, "cdar": 0.02}
+KINDS = [*AVERSION, "semideviation", "downside", "semideviation 1", "downside 1"]
+LIMITS = {
+    "costs": {"previous_weights": EQUAL, "transaction_cost": 1e-4},
+    "turnover": {"previous_weights": EQUAL, "max_turnover": 0.3},
+    "linear": {"linear_constraints": (np.eye(5)[:2], [0.0, 0.1], [0.2, 0.3])},
+    "bounds, l1": {"constraint": (-0.3, 0.7), "budget": 1.0, "l1": 1e-4},
+    "benchmark": {"benchmark": EQUAL, "half_life": 1000},
+}
+
+
+def mapped(folder, X, name="x.npy"):
+    np.save(folder / name, X)
+    return np.load(folder / name, mmap_mode="r")
+
+
+def portfolio(kind, **params):
+    measure, _, order = kind.partition(" ")
+    of_kind = {"order": float(order)} if order else {}
+    of_kind |= {} if {"objective", "max_risk"} & params.keys() else {"risk_aversion": AVERSION.get(measure, 0.1)}
+    return CompositionalPortfolio(risk_measure=measure, **{"constraint": "long_only"} | of_kind | params)
+
+
+def fit(X, kind, sample_weight=None, **params):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        warnings.filterwarnings("default", "CompositionalPortfolio has no constraint")
+        return portfolio(kind, **params).fit(X, sample_weight=sample_weight)
+
+
+def same_within_the_gap(rounds, direct, size=1.0):
+    """The objective of rounds is above the least one by at most dual_gap_."""
+    above = rounds.loss_curve_[-1] - direct.loss_curve_[-1]
+    rounding = 1e-8 * size * abs(direct.loss_curve_[-1])
+    assert -direct.dual_gap_ - rounding <= above <= rounds.dual_gap_ + rounding
+    assert rounds.stop_reason_ == "converged" and rounds.solver_ == "newton"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_rounds_give_the_fit_in_memory_within_the_proved_gap(tmp_path, kind):
+    X = R[:500] if kind == "cdar" else R
+    file, weight = mapped(tmp_path, X), np.random.default_rng(0).uniform(size=len(X))
+    rounds, direct = (fit(X, kind, weight) for X in (file, X))
+    same_within_the_gap(rounds, direct)
+    assert len(rounds.loss_curve_) == len(rounds.ifo_) == rounds.n_iter_ + 1
+    assert rounds.n_iter_ == 1 if kind == "variance" else rounds.n_iter_ > 1
+    np.testing.assert_array_equal(rounds.weights_, fit(file, kind, weight, random_state=1).weights_)
+
+
+@pytest.mark.parametrize("limits", LIMITS)
+@pytest.mark.parametrize("kind", ["variance", "semivariance", "cvar", "evar", "semideviation 1"])
+def test_rounds_meet_all_limits(tmp_path, kind, limits):
+    rounds, direct = (fit(X, kind, **LIMITS[limits]) for X in (mapped(tmp_path, R), R))
+    same_within_the_gap(rounds, direct)
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "entropic"])
+def test_rounds_find_ratios(tmp_path, kind):
+    X = R[:600] if kind == "cdar" else R
+    same_within_the_gap(*(fit(X, kind, objective="ratio") for X in (mapped(tmp_path, X), X)))
+
+
+SLOW = [pytest.param(kind, marks=pytest.mark.slow) for kind in (*KINDS[3:5], *KINDS[6:]) if kind != "semideviation 1"]
+
+
+@pytest.mark.parametrize("kind", ["variance", "semivariance", "semideviation 1", *SLOW])
+def test_rounds_find_maximum_risks(tmp_path, kind):
+    file = mapped(tmp_path, R)
+    measure, _, order = kind.partition(" ")
+    order = float(order or 2)
+    limit = 0.98 * risk(R @ EQUAL, measure, order=order)
+    rounds, direct = (fit(X, kind, max_risk=limit) for X in (file, R))
+    same_within_the_gap(rounds, direct)
+    assert risk(R @ rounds.weights_, measure, order=order) <= limit * (1 + 1e-12)
+
+
+@pytest.mark.parametrize("kind", ["variance", "semivariance", "cvar", "evar"])
+def test_a_maximum_risk_below_that_of_all_portfolios_is_refused(tmp_path, kind):
+    least = r"max_risk must be at least (0\.\d{4})"
+    found = []
+    for X in (mapped(tmp_path, R), R):
+        with pytest.raises(ValueError, match=least) as error:
+            fit(X, kind, max_risk=1e-4)
+        found.append(re.match(least, str(error.value))[1])
+    assert found[0] == found[1]
+
+
+@pytest.mark.slow
+def test_cdar_has_a_maximum_risk(tmp_path):
+    X = R[:600]
+    file = mapped(tmp_path, X)
+    limit = 0.9 * risk(X @ EQUAL, "cdar")
+    rounds = fit(file, "cdar", max_risk=limit)
+    same_within_the_gap(rounds, fit(X, "cdar", max_risk=limit))
+    assert risk(X @ rounds.weights_, "cdar") <= limit * (1 + 1e-12)
+
+
+def heavy():
+    return np.random.default_rng(5).standard_t(2.1, size=(2000, 4)) * 0.01 + 2e-4
+
+
+HARD = {
+    "heavy tails": heavy(),
+    "sorted": R[np.argsort(R.mean(axis=1))],
+    "copies": R[np.random.default_rng(0).integers(0, 40, N)],
+    "cash": R * [0, 1, 1, 1, 1],
+    "constant column": np.where(np.arange(5) == 4, 2e-4, R),
+    "one asset": R[:, :1],
+    "another unit": 1e6 * R,
+    "float32": R.astype(np.float32),
+}
+
+
+@pytest.mark.parametrize("kind", ["semivariance", "cvar", "evar", "downside 1"])
+@pytest.mark.parametrize("data", HARD)
+def test_rounds_on_hard_data(tmp_path, data, kind):
+    X = HARD[data]
+    params = {"risk_aversion": 1e-5} if (data, kind) == ("another unit", "semivariance") else {}
+    rounds, direct = fit(mapped(tmp_path, X), kind, **params), fit(X.astype(float), kind, **params)
+    same_within_the_gap(rounds, direct, 100.0)
+    assert rounds.weights_.dtype == X.dtype
+
+
+def test_more_assets_than_rows_of_a_table(tmp_path):
+    X = make_returns(1200, 40, seed=1)
+    for kind in ("semivariance", "cvar"):
+        same_within_the_gap(*(fit(X, kind) for X in (mapped(tmp_path, X), X)))
+
+
+def test_without_limits_the_gap_is_that_of_weights_near_the_largest(tmp_path):
+    warn_of_no_constraint.cache_clear()
+    with pytest.warns(UserWarning, match="no constraint"):
+        rounds = fit(mapped(tmp_path, R), "semivariance", constraint=None, tol=1e-3)
+    direct = fit(R, "semivariance", constraint=None)
+    assert rounds.loss_curve_[-1] - direct.loss_curve_[-1] <= rounds.dual_gap_
+
+
+@pytest.mark.parametrize("kind", ["cvar", "semideviation 1"])
+def test_many_periods_in_memory_take_rounds(kind):
+    """40,000 periods took five to ten times as long."""
+    X = make_returns(40_000, 5, seed=4)
+    rounds = fit(X, kind)
+    assert rounds.n_iter_ <= 5  # of Newton's method there would be twenty
+    w, measure = rounds.weights_, kind.split()[0]
+    order = 1 if " " in kind else 2
+    objective = AVERSION.get(measure, 0.1) * risk(X @ w, measure, order=order) - X.mean(axis=0) @ w
+    assert rounds.loss_curve_[-1] == pytest.approx(objective, rel=1e-9)
+    assert rounds.dual_gap_ < 1e-6 * risk(X @ w, measure, order=order)
+
+
+def test_the_least_risk_of_a_file(tmp_path):
+    file = mapped(tmp_path, R)
+    for kind in ("variance", "cvar", "evar", "downside"):
+        rounds, direct = (fit(X, kind, risk_aversion=INF) for X in (file, R))
+        same_within_the_gap(rounds, direct)
+
+
+class Seen(Callback):
+    """A callback that stores the weights of each record, and acts at one of them."""
+
+    max_subtasks = 0
+
+    def __init__(self, act=lambda: False, at=2):
+        self.act, self.at, self.seen = act, at, []
+
+    def on_fit_task_end(self, estimator, context, *, fitted_estimator=None):
+        if context.task_name != "pass":
+            return False
+        self.seen.append(fitted_estimator.weights_.copy())
+        return self.act() if len(self.seen) == self.at else False
+
+
+def interrupt():
+    raise KeyboardInterrupt
+
+
+def test_callbacks_output_and_budgets_count_rounds(tmp_path, capsys):
+    file = mapped(tmp_path, R)
+    every = Seen()
+    whole = portfolio("semivariance", tol=1e-6, verbose=1).set_callbacks(every).fit(file)
+    assert len(every.seen) == whole.n_iter_ >= 3
+    assert len(capsys.readouterr().out.splitlines()) == whole.n_iter_ + 2
+    with pytest.warns(ConvergenceWarning, match="after 2 rounds"):
+        early = portfolio("semivariance", tol=1e-6, max_iter=2).fit(file)
+    assert early.n_iter_ == 2 and early.stop_reason_ == "max_iter"
+    assert early.loss_curve_[-1] - whole.loss_curve_[-1] <= early.dual_gap_
+    stopped = portfolio("semivariance", tol=1e-6).set_callbacks(Seen(lambda: True)).fit(file)
+    assert stopped.stop_reason_ == "callback"
+    np.testing.assert_array_equal(stopped.weights_, early.weights_)
+    broken = portfolio("semivariance", tol=1e-6).set_callbacks(Seen(interrupt))
+    with pytest.raises(KeyboardInterrupt):
+        broken.fit(file)
+    np.testing.assert_array_equal(broken.weights_, early.weights_)
+
+
+def test_benchmarks_of_files(tmp_path):
+    file = mapped(tmp_path, R)
+    of_column, of_returns = fit(file, "cvar", benchmark=1), fit(file, "cvar", benchmark=R[:, 1])
+    direct = fit(R, "cvar", benchmark=1)
+    for rounds in (of_column, of_returns):
+        assert rounds.loss_curve_[-1] - direct.loss_curve_[-1] <= rounds.dual_gap_ + 1e-12
+    assert of_column.weights_[1] == 0
+
+
+def test_weights_of_periods_of_a_file(tmp_path):
+    """Weights of 0 leave a period out, and whole numbers count copies."""
+    file, weight = mapped(tmp_path, R), np.random.default_rng(1).integers(0, 3, N)
+    X = np.repeat(R, weight, axis=0)
+    for kind in ("semivariance", "cvar", "evar"):
+        same_within_the_gap(fit(file, kind, weight), fit(X, kind))
+    with pytest.raises(ValueError, match="sample_weight must be finite and >= 0, got -1.0 for period 2"):
+        fit(file, "cvar", np.where(np.arange(N) == 2, -1, weight))
+
+
+def test_the_objective_of_a_file_is_that_of_its_weights(tmp_path):
+    p = shares(N, 0.5 ** (np.arange(N)[::-1] / 700))
+    for kind in ("cvar", "evar", "semideviation", "downside"):
+        rounds = fit(mapped(tmp_path, R), kind, half_life=700)
+        w, aversion = rounds.weights_, AVERSION.get(kind, 0.1)
+        assert rounds.loss_curve_[-1] == pytest.approx(aversion * risk(R @ w, kind, p=p) - p @ R @ w, rel=1e-8)

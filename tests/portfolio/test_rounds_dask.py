@@ -1,0 +1,96 @@
+"""Portfolios of dask collections: the same bits for any scheduler, names of columns, and errors that name the place."""
+
+import numpy as np
+import pytest
+from definitions import make_returns
+
+from sk_stormc import CompositionalPortfolio
+
+da = pytest.importorskip("dask.array")
+dd = pytest.importorskip("dask.dataframe")
+dask, pd = pytest.importorskip("dask"), pytest.importorskip("pandas")
+
+N = 1500
+R = make_returns(N, 4, seed=3)
+FRAME = pd.DataFrame(R, columns=list("abcd"), index=pd.bdate_range("2015-01-01", periods=N))
+AVERSION = {"variance": 10.0, "semivariance": 20.0, "entropic": 20.0, "cvar": 0.1, "evar": 0.05, "downside": 0.1}
+
+
+def fit(X, measure="cvar", sample_weight=None, **params):
+    params = {"risk_aversion": AVERSION[measure]} | params
+    portfolio = CompositionalPortfolio(risk_measure=measure, constraint="long_only", **params)
+    return portfolio.fit(X, sample_weight=sample_weight)
+
+
+def same_within_the_gap(rounds, direct):
+    above, rounding = rounds.loss_curve_[-1] - direct.loss_curve_[-1], 1e-9 * abs(direct.loss_curve_[-1])
+    assert -direct.dual_gap_ - rounding <= above <= rounds.dual_gap_ + rounding
+    assert rounds.stop_reason_ == "converged"
+
+
+@pytest.mark.parametrize("measure", AVERSION)
+def test_schedulers_and_arrays_with_the_same_blocks_have_the_same_bits(measure):
+    X = da.from_array(R, chunks=(400, 2))  # several chunks of columns
+    rounds = fit(X, measure)
+    with dask.config.set(scheduler="synchronous"):
+        np.testing.assert_array_equal(fit(X, measure).weights_, rounds.weights_)
+    same_within_the_gap(rounds, fit(R, measure))
+    assert rounds.score(X) == pytest.approx(rounds.score(R), rel=1e-9)
+
+
+def test_a_frame_has_names_and_lazy_predictions():
+    X = dd.from_pandas(FRAME, npartitions=3)
+    params = {"half_life": 500, "groups": {"a": "few", "b": "few"}, "linear_constraints": "few <= 0.4"}
+    rounds = fit(X, "semivariance", **params)
+    same_within_the_gap(rounds, fit(FRAME, "semivariance", **params))
+    assert rounds.feature_names_in_.tolist() == list(rounds.named_weights().index) == list("abcd")
+    earned = rounds.predict(X)
+    assert dask.is_dask_collection(earned)
+    np.testing.assert_allclose(earned.compute(), R @ rounds.weights_, rtol=1e-12)
+    with pytest.raises(ValueError, match="feature names"):
+        rounds.predict(X[list("abdc")])
+
+
+def test_unknown_lengths_empty_partitions_and_few_rows():
+    X = dd.from_pandas(FRAME.reset_index(drop=True), npartitions=6)
+    kept = X[(X["a"] > -0.02) & (X.index > 300)]  # the first partition is empty
+    direct = fit(kept.compute(), "evar")
+    for some in (kept, kept.to_dask_array()):
+        same_within_the_gap(fit(some, "evar"), direct)
+    with pytest.raises(ValueError, match="at least 2 periods, got 1"):
+        fit(da.from_array(R[:1], chunks=(1, 4)))
+
+
+def test_weights_and_benchmarks_beside_the_returns():
+    X, weight = da.from_array(R, chunks=(400, 4)), np.random.default_rng(0).uniform(size=N)
+    rounds = fit(X, "cvar", weight)
+    same_within_the_gap(rounds, fit(R, "cvar", weight))
+    lazy = fit(X, "cvar", da.from_array(weight, chunks=400))
+    np.testing.assert_allclose(lazy.weights_, rounds.weights_, atol=1e-9)
+    direct = fit(R, benchmark=R[:, 0])
+    for benchmark in (R[:, 0], X[:, 0], [1.0, 0, 0, 0]):
+        same_within_the_gap(fit(X, benchmark=benchmark), direct)
+    with pytest.raises(ValueError, match="sample_weight must be finite and >= 0, got -1.0 for period 700"):
+        fit(X, sample_weight=da.from_array(np.where(np.arange(N) == 700, -1, weight), chunks=400))
+
+
+@pytest.mark.parametrize("as_frame", [False, True])
+def test_a_missing_return_is_named(as_frame):
+    X = R.copy()
+    X[1300, 2] = np.nan
+    column, X = 2, da.from_array(X, (400, 4))
+    if as_frame:
+        column, X = "'c'", dd.from_dask_array(X, columns=list("abcd"))
+    with pytest.raises(ValueError, match=f"X must be finite, got nan in column {column}.*in partition 3"):
+        fit(X)
+
+
+def test_what_dask_cannot_take():
+    X = da.from_array(R, chunks=(400, 4))
+    with pytest.raises(ValueError, match="'cdar' needs all periods in their order"):
+        CompositionalPortfolio(risk_measure="cdar", constraint="long_only").fit(X)
+    with pytest.raises(ValueError, match="got a dask collection of 4 assets: use solver='auto'"):
+        fit(X, solver="storm-c")
+    with pytest.raises(ValueError, match="two dimensions"):
+        fit(X[:, 0])
+    assert fit(X, "variance", solver="moments").solver_ == "moments"
