@@ -15,6 +15,7 @@ from sk_stormc.fitting.estimator import CompositionalEstimator, only_if
 from sk_stormc.fitting.runs import Fit, with_fit
 from sk_stormc.portfolio.constraints import penalty_of, warn_of_no_constraint
 from sk_stormc.portfolio.exact.fit import conclude_exact, exact_method, run_exact
+from sk_stormc.portfolio.exact.integer import IntegerLimits
 from sk_stormc.portfolio.exact.program import can_solve
 from sk_stormc.portfolio.exact.ratio import ratio_at
 from sk_stormc.portfolio.iterative import conclude_iterative, run_iterative
@@ -154,7 +155,7 @@ class CompositionalPortfolio(CompositionalEstimator):
     1.0
     """
 
-    own_solvers: tuple[str, ...] = ("auto", "newton", "moments")
+    own_solvers: tuple[str, ...] = ("auto", "newton", "moments", "scip")
     checks = {
         "warm_start": check_bool,
         "risk_measure": partial(check_choice, choices=MEASURES),
@@ -169,7 +170,7 @@ class CompositionalPortfolio(CompositionalEstimator):
 
     def __init__(
         self,
-        solver: Literal["auto", "newton", "moments"] | SolverName | CompositionalSolver = "auto",
+        solver: Literal["auto", "newton", "moments", "scip"] | SolverName | CompositionalSolver = "auto",
         *,
         risk_measure: RiskMeasure = "variance",
         risk_aversion: float = 1.0,
@@ -186,7 +187,10 @@ class CompositionalPortfolio(CompositionalEstimator):
         linear_constraints: Any = None,
         groups: Any = None,
         benchmark: Any = None,
+        max_assets: int | None = None,
+        min_held: float | ArrayLike | None = None,
         half_life: float | None = None,
+        time_limit: float = 60.0,
         max_iter: int | None = None,
         tol: float | None = None,
         warm_start: bool = False,
@@ -209,7 +213,10 @@ class CompositionalPortfolio(CompositionalEstimator):
         self.linear_constraints = linear_constraints
         self.groups = groups
         self.benchmark = benchmark
+        self.max_assets = max_assets
+        self.min_held = min_held
         self.half_life = half_life
+        self.time_limit = time_limit
         self.max_iter = max_iter
         self.tol = tol
         self.warm_start = warm_start
@@ -259,7 +266,7 @@ class CompositionalPortfolio(CompositionalEstimator):
         returns = check_returns(X, ensure_min_samples=2)
         validate_data(copy.copy(self), X, skip_check_array=True)  # raises for invalid column names before the run
         n_assets, dtype = returns.shape[1], returns.dtype
-        penalty = penalty_of(self, n_assets, columns_of(X))
+        penalty, limits = penalty_of(self, n_assets, columns_of(X)), IntegerLimits.of(self, n_assets, columns_of(X))
         measure = MEASURES[self.risk_measure]
         check_ascending(X, counts=self.half_life is not None or measure.ordered)
         check_row_labels("sample_weight", sample_weight, X)
@@ -269,7 +276,7 @@ class CompositionalPortfolio(CompositionalEstimator):
             returns = returns.astype(float, copy=False)  # float32 is too coarse for the duality gap
         weights = faded(sample_weight, len(returns), self.half_life)
         problem = task = self._task(returns, weights, penalty)
-        method, run, conclude = exact_method(self, solver, task), run_exact, conclude_exact
+        method, run, conclude = exact_method(self, solver, task, limits), run_exact, conclude_exact
         if method is None:
             method, run, conclude = self._stepping_solver(), run_iterative, conclude_iterative
             options = {"sample_weight": weights, "penalty": penalty, "metric": "variance"}

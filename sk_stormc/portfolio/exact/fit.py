@@ -9,6 +9,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from sk_stormc.engine.results import Record, Report, SolverResult, StopReason, outcome
 from sk_stormc.portfolio.exact.feasible_set import FeasibleSet, LinearlyConstrained, linear_minimum, without_costs
+from sk_stormc.portfolio.exact.integer import WithIntegerLimits, check_integer_limits
 from sk_stormc.portfolio.exact.interior_point import interior_point
 from sk_stormc.portfolio.exact.program import Scaled, can_solve, last_feasible, on_bounds, solve_portfolio
 from sk_stormc.portfolio.exact.quadratic import solve_quadratic
@@ -225,11 +226,14 @@ class WithinRisk(Utility):
 # fits
 
 
-def exact_method(portfolio, solver, task):
+def exact_method(portfolio, solver, task, limits=None):
     """The exact method of a fit as a solver, or None if the fit uses an iterative solver."""
     needs = ["objective='ratio'"] * (portfolio.objective == "ratio")
     needs += ["max_risk"] * (portfolio.max_risk is not None)
     needs += [f"risk_measure={task.measure.name!r} (the order of the periods counts)"] * task.measure.ordered
+    if limits is not None:
+        check_integer_limits(portfolio, task.measure, limits)
+        needs, solver = limits.names or ["solver='scip'"], "auto"
     if isinstance(task.penalty, LinearlyConstrained) and solver != "moments":  # moments meet all constraints, too
         needs += task.penalty.parameters()
     if not (needs or isinstance(solver, str)):
@@ -248,13 +252,15 @@ def exact_method(portfolio, solver, task):
             f"{task.returns.shape}: " + ("use fewer periods or assets" if needs else "use solver='storm-c'")
         )
     if portfolio.max_risk is not None:
-        objective = partial(WithinRisk, task, float(portfolio.max_risk))
+        objective = partial(WithinRisk, task, max_risk=float(portfolio.max_risk))
     elif portfolio.objective == "ratio":
         objective = partial(Ratio, task)
     else:
         objective = partial(ByMoments if solver == "moments" else Utility, task)
-    name = "newton" if solver == "auto" else solver
-    return ExactMethod(name, objective, TOL if portfolio.tol is None else portfolio.tol, portfolio.max_iter)
+    name, tol = "newton" if solver == "auto" else solver, TOL if portfolio.tol is None else portfolio.tol
+    if limits is not None:
+        name, objective = "scip", partial(WithIntegerLimits, portfolio, objective, limits, tol)
+    return ExactMethod(name, objective, tol, portfolio.max_iter)
 
 
 def run_exact(portfolio, method, task, fit):
@@ -302,7 +308,7 @@ class ExactMethod:
             self.best, self.value, gap = solution.weights, solution.value, solution.gap
             small = max(self.tol, 1e-7) * objective.spread(self.best)
             small += ROUNDING * abs(self.value) + NEGLIGIBLE * solution.unit
-            reason = StopReason.CONVERGED if abs(gap) <= small else StopReason.MAX_ITER
+            reason = solution.reason or (StopReason.CONVERGED if abs(gap) <= small else StopReason.MAX_ITER)
         except _Ended as ended:
             reason = ended.args[0]
             gap = objective.gap_at(self.best)
@@ -355,6 +361,13 @@ def conclude_exact(portfolio, method, task, result):
     """Warn if an exact fit has ended with a gap above tol, or raise KeyboardInterrupt again."""
     if result.stop_reason == StopReason.INTERRUPTED:
         raise KeyboardInterrupt
+    if result.stop_reason == StopReason.TIME_LIMIT:
+        warn(
+            f"CompositionalPortfolio has not converged: after time_limit={portfolio.time_limit:g} seconds the objective "
+            f"{result.fun:.6g} may be above its minimum by up to {result.gap:.2g}, where tol={method.tol:g} of its "
+            "spread was asked for. Raise time_limit or tol.",
+            ConvergenceWarning,
+        )
     if result.stop_reason != StopReason.MAX_ITER:
         return
     why = f"may be above its minimum by up to {result.gap:.2g}, where tol={method.tol:g} of its spread was asked for"

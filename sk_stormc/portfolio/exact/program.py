@@ -216,6 +216,7 @@ class Optimum:
     gap: float  # an upper bound of the objective minus its minimum
     n_iter: int
     unit: float = 0.0  # a typical size of the objective, relative to which rounding is negligible
+    reason: str | None = None  # why the method ended early, if it did
 
 
 def can_solve(task):
