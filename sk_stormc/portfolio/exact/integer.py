@@ -86,6 +86,8 @@ class IntegerLimits:
         linear, previous, turnover = further.linear, further.previous, further.max_turnover
         restricted = LinearlyConstrained(box, linear, previous, turnover, further.has_benchmark)
         feasible = FeasibleSet.of(restricted, n)
+        if not (len(linear.A) or turnover is not None):
+            return restricted
         some, _ = minimise_linear(feasible, np.zeros(n), feasible.low, feasible.high)
         return restricted if np.isfinite(some).all() else None
 
