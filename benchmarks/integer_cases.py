@@ -27,23 +27,25 @@ MEASURES = (
 GOALS = "utility", "ratio", "max_risk"
 FURTHER = "costs", "turnover", "sectors", "benchmark", "sample_weight", "half_life"
 EQUAL, KEPT = 1e-6, 1e-7
-MOST = 250  # choices of assets and signs that are enumerated
+MOST = 130  # choices of assets and signs that are enumerated
 
 
 def draw(seed):
     """The returns, the estimator's parameters, the weights of periods, and the further limits of a case."""
     rng = np.random.default_rng(seed)
-    n, d = int(rng.choice([60, 120, 200])), int(rng.choice([8, 8, 9, 10, 12]))
+    n, d = int(rng.choice([40, 60, 100])), int(rng.choice([8, 8, 9, 10, 12]))
     most = int(rng.choice([2, 3, 4] if d < 10 else [2, 3] if d < 12 else [2]))
     unit = float(rng.choice([1e-9, 1e-4, 1.0, 1.0, 100.0, 1e4]))
     factors, loadings = rng.normal(size=(n, 3)), rng.normal(0.5, 0.5, (3, d))
     R = 0.01 * (rng.normal(0.05, 0.03, d) + 0.6 * factors @ loadings + rng.standard_t(5, size=(n, d)) * 0.8) * unit
-    (measure, order), goal = MEASURES[seed % len(MEASURES)], GOALS[seed // len(MEASURES) % len(GOALS)]
+    (measure, order), goal = MEASURES[seed % len(MEASURES)], str(rng.choice(GOALS, p=[0.6, 0.25, 0.15]))
     scale = 0.01 * unit
     aversion = float(rng.choice([0.3, 1.0, 3.0, 10.0]))
     if measure in ("variance", "semivariance"):
         aversion /= scale
     kind = str(rng.choice(["long_only", "bounded", "short", "unbounded"], p=[0.3, 0.3, 0.3, 0.1]))
+    if goal != "utility" and kind == "unbounded":  # there is often no best portfolio
+        kind = "short"
     bounds = {"long_only": "long_only", "bounded": (0.0, 0.6), "short": (-0.5, 0.8), "unbounded": None}[kind]
     params = {
         "risk_measure": measure, "order": order, "risk_aversion": aversion, "confidence": float(rng.choice([0.8, 0.95])),
@@ -71,7 +73,7 @@ def draw(seed):
         weights = rng.choice([0.0, 1.0, 2.0], n)
     if "half_life" in further:
         params["half_life"] = 60.0
-    while sum(1 for _ in choices(d, params)) > MOST:
+    while params["max_assets"] > 2 and sum(1 for _ in choices(d, params)) > MOST:
         params["max_assets"] -= 1
     if goal == "ratio":
         params["objective"] = "ratio"

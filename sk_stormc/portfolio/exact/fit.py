@@ -233,7 +233,7 @@ def exact_method(portfolio, solver, task, limits=None):
     needs += [f"risk_measure={task.measure.name!r} (the order of the periods counts)"] * task.measure.ordered
     if limits is not None:
         check_integer_limits(portfolio, task.measure, limits)
-        needs, solver = limits.names or ["solver='scip'"], "auto"
+        needs, solver = [*limits.names] or ["solver='scip'"], "auto"
     if isinstance(task.penalty, LinearlyConstrained) and solver != "moments":  # moments meet all constraints, too
         needs += task.penalty.parameters()
     if not (needs or isinstance(solver, str)):

@@ -241,7 +241,7 @@ class WithIntegerLimits:
                 "objective='ratio' needs a portfolio whose mean return, less its costs, is positive, but none that "
                 f"meets {limits} has it"
             )
-        raise ValueError(f"{limits} must leave a portfolio, but no weights meet {self._contradiction()}")
+        raise ValueError(f"the integer limits must leave a portfolio, but no weights meet {self._contradiction()}")
 
     def _is_possible(self, penalty):
         """Whether SCIP finds weights that meet the integer limits and a penalty's constraints."""
