@@ -18,7 +18,7 @@ from benchmarks._measure import DATA
 
 BENCHMARKS = (
     "portfolio", "newer", "methods", "gallery", "autodiff", "iteration_cost", "maps", "large_maps", "bellman",
-    "streams", "values", "value_cases", "desk", "desk_cases", "paper",
+    "streams", "values", "value_cases", "desk", "desk_cases", "integer", "integer_cases", "paper",
 )  # fmt: skip
 
 

@@ -48,8 +48,8 @@ def draw(seed):
         kind = "short"
     bounds = {"long_only": "long_only", "bounded": (0.0, 0.6), "short": (-0.5, 0.8), "unbounded": None}[kind]
     params = {
-        "risk_measure": measure, "order": order, "risk_aversion": aversion, "confidence": float(rng.choice([0.8, 0.95])),
-        "constraint": bounds, "budget": 1.0, "max_assets": most,
+        "risk_measure": measure, "order": order, "risk_aversion": aversion, "constraint": bounds, "budget": 1.0,
+        "confidence": float(rng.choice([0.8, 0.95])), "max_assets": most,
     }  # fmt: skip
     held = str(rng.choice(["none", "number", "array"]))
     if held != "none":

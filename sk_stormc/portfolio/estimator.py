@@ -52,7 +52,9 @@ class CompositionalPortfolio(CompositionalEstimator):
         which needs no tuning, "storm-c-paper", "sarah-c", "civr", "vrsc-pg", "scvr", "scgd", "acc-scgd", "asc-pg",
         "sketchy-storm", and "lbfgs". An instance works too, and ``set_params(solver__learning_rate=...)`` works for
         names and instances; for "auto" it sets parameters of "storm-c". Steps are scaled by the inverse variances of
-        the assets, so a learning rate has no unit. Only "storm-c-paper" uses unscaled steps, as the paper does.
+        the assets, so a learning rate has no unit. Only "storm-c-paper" uses unscaled steps, as the paper does. "scip"
+        is what "auto" selects with `max_assets` or `min_held`: SCIP chooses the assets, and the second-order method
+        fits their weights. It needs pyscipopt (``pip install "sk_stormc[integer]"``).
     risk_measure : str, default="variance"
         One of "variance", "semivariance", "entropic", "cvar", "evar", "semideviation", "downside" and "cdar".
         "variance" is mean (<r_i, w> - u)^2, where u is the mean return. "semivariance" is the same for returns below u
@@ -115,14 +117,24 @@ class CompositionalPortfolio(CompositionalEstimator):
         returns of shape (n_periods,). A Series of returns is aligned with the index of X, and may have more periods
         than X. A Series labelled by the columns contains weights. If n_assets equals n_periods, weights must have
         labels.
+    max_assets : int, default=None
+        Maximum number of weights other than 0. None means no limit. The risk measures "entropic" and "evar", orders
+        above 2, returns in files and `partial_fit` support neither this nor `min_held`.
+    min_held : float or array-like of shape (n_assets,), default=None
+        Smallest weight other than 0, in absolute value: a weight is 0, at least this, or at most minus this. Labels are
+        aligned as for ``constraint``. None means no limit.
     half_life : float, default=None
         Number of periods after which the weight of a period halves. The weight is 0.5 ** (age / half_life) times its
         ``sample_weight``, where age is the number of later periods. The effective sample size is about 2.9 half-lives.
         None gives all periods the same weight.
+    time_limit : float, default=60.0
+        Seconds after which a fit with `max_assets` or `min_held` returns the best portfolio so far, with a warning that
+        contains its gap. A gap of `tol` (default 1e-4) relative to the spread of the objective ends it before.
     warm_start : bool, default=False
         Whether an iterative solver starts from ``weights_`` of the last fit. While the other parameters stay the same,
         tol is relative to the initialization of the first of these fits, so a fit that starts near the optimum stops
-        early. The exact methods, "newton" and "moments", do not use it, because their result depends on no start.
+        early. "scip" starts from the assets of the last portfolio, if they are better than its own start. The other
+        exact methods do not use it, because their result depends on no start.
 
     Attributes
     ----------
@@ -133,7 +145,8 @@ class CompositionalPortfolio(CompositionalEstimator):
     dual_gap_ : float
         An upper bound of the optimality gap, the objective minus its minimum, computed on all periods. If bounds and
         budget do not limit the weights, the minimum is over portfolios whose weights are at most three times the
-        largest weight. It is infinite for a ratio or a `max_risk` that ended early. After `partial_fit` with moments it
+        largest weight, or ten times with integer limits. It is infinite for a ratio or a `max_risk` that ended early
+        without integer limits, whose gap is that of SCIP's bound. After `partial_fit` with moments it
         is computed for the variance only, on the periods that ``weights_`` are based on, and is NaN for the other
         measures. Streams of iterative solvers do not set it.
 
@@ -245,14 +258,15 @@ class CompositionalPortfolio(CompositionalEstimator):
         ValueError
             If a parameter is out of its range, returns are not finite, or sample weights are negative or all zero. Also
             if the dates or numbers in the index of X descend, or if they are unordered or cannot be read and the order
-            matters: with `half_life`, and for "cdar". The attributes of an earlier fit are then unchanged.
+            matters: with `half_life`, and for "cdar". If limits contradict each other, or no portfolio with integer
+            limits was found within `time_limit`. The attributes of an earlier fit are then unchanged.
         KeyboardInterrupt
             On Ctrl-C. The fitted attributes hold the best result so far, if at least one iteration was made.
 
         Warns
         -----
         ConvergenceWarning
-            If the budget was used up before tol was met, and in the cases that `minimize` lists.
+            If the budget or `time_limit` was used up before tol was met, and in the cases that `minimize` lists.
         UserWarning
             If X looks like prices, or logarithms of prices. Also, once, if nothing but `risk_aversion` limits the
             weights.

@@ -187,6 +187,12 @@ ESTIMATORS = {
          "benchmark": np.full(3, 0.3), "objective": "utility"},
         {"max_turnover": "None", "linear_constraints": "None", "groups": "None,dict", "benchmark": "None"},
     ),
+    "CompositionalPortfolio, integer limits": Case(
+        fit_portfolio,
+        {"solver": "scip", "constraint": "long_only", "max_assets": 2, "min_held": 0.1, "time_limit": 5.0},
+        {"constraint": "None", "max_assets": "None", "min_held": "None,fraction,bool", "time_limit": "fraction"},
+        {"constraint": "constraint|low"},
+    ),
     "CompositionalPortfolio.fit": Case(FITTED.fit, {"X": RETURNS} | WEIGHTS, {"sample_weight": "None"}),
     "CompositionalPortfolio.predict": Case(FITTED.predict, {"X": RETURNS}),
     "CompositionalPortfolio.score": Case(FITTED.score, {"X": RETURNS} | WEIGHTS, {"sample_weight": "None"}),

@@ -361,22 +361,17 @@ def conclude_exact(portfolio, method, task, result):
     """Warn if an exact fit has ended with a gap above tol, or raise KeyboardInterrupt again."""
     if result.stop_reason == StopReason.INTERRUPTED:
         raise KeyboardInterrupt
-    if result.stop_reason == StopReason.TIME_LIMIT:
-        warn(
-            f"CompositionalPortfolio has not converged: after time_limit={portfolio.time_limit:g} seconds the objective "
-            f"{result.fun:.6g} may be above its minimum by up to {result.gap:.2g}, where tol={method.tol:g} of its "
-            "spread was asked for. Raise time_limit or tol.",
-            ConvergenceWarning,
-        )
-    if result.stop_reason != StopReason.MAX_ITER:
+    if result.stop_reason not in (StopReason.MAX_ITER, StopReason.TIME_LIMIT):
         return
     why = f"may be above its minimum by up to {result.gap:.2g}, where tol={method.tol:g} of its spread was asked for"
     if task.measure.unbounded_below(task):
         why = "has no minimum, since some combination of assets has a mean return and no risk"
     elif result.gap == np.inf:
         why = "may be far above its minimum, if there is one"
+    after, instead = f"{result.n_iter} iterations", "Add bounds or a budget, or raise max_iter or tol"
+    if result.stop_reason == StopReason.TIME_LIMIT:
+        after, instead = f"time_limit={portfolio.time_limit:g} seconds", "Raise time_limit or tol"
     warn(
-        f"CompositionalPortfolio has not converged: after {result.n_iter} iterations the objective {result.fun:.6g} "
-        f"{why}. Add bounds or a budget, or raise max_iter or tol.",
+        f"CompositionalPortfolio has not converged: after {after} the objective {result.fun:.6g} {why}. {instead}.",
         ConvergenceWarning,
     )

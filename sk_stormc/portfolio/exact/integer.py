@@ -10,8 +10,13 @@ import numpy as np
 
 from sk_stormc.core.penalties import Box, as_penalty
 from sk_stormc.engine.results import StopReason
-from sk_stormc.portfolio.exact.feasible_set import FeasibleSet, LinearlyConstrained, TradingCosts, bounds_around
-from sk_stormc.portfolio.exact.feasible_set import without_costs
+from sk_stormc.portfolio.exact.feasible_set import (
+    FeasibleSet,
+    LinearlyConstrained,
+    TradingCosts,
+    bounds_around,
+    without_costs,
+)
 from sk_stormc.portfolio.exact.integer_program import IntegerProgram, scip
 from sk_stormc.portfolio.exact.linear_programs import minimise_linear
 from sk_stormc.portfolio.exact.program import Optimum, on_bounds, solve_portfolio

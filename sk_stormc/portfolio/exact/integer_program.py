@@ -5,7 +5,6 @@ minimised for a given mean return after costs, and each constraint on w is one o
 """
 
 from dataclasses import replace
-from functools import cached_property
 
 import numpy as np
 from scipy.linalg import LinAlgError, inv
@@ -28,9 +27,7 @@ def scip():
     try:
         import pyscipopt
     except ImportError as error:
-        raise ImportError(
-            'max_assets and min_held need SCIP: pip install "sk_stormc[integer]"'
-        ) from error
+        raise ImportError('max_assets and min_held need SCIP: pip install "sk_stormc[integer]"') from error
     return pyscipopt
 
 
@@ -87,7 +84,7 @@ class IntegerProgram:
             first = min(low[j], 0.0) * most_k, max(high[j], 0.0) * most_k
             (x,) = self._variables(1, *first, at)
             (held,) = self._variables(1, 0, 1, None if v is None else at != 0, "B")
-            long, short = held, None
+            short = None
             if least[j] > 0 and low[j] < 0 < high[j]:
                 (short,) = self._variables(1, 0, 1, None if v is None else at < 0, "B")
                 self._add(short <= held)
@@ -174,14 +171,15 @@ class IntegerProgram:
         return total + common * (feasible.budget or 0.0) * self.k
 
     def risk(self, task, deviation):
-        """The risk of a task at v, divided by deviation ** power, where ``deviation`` is a typical one of portfolios."""
+        """The risk at v divided by deviation ** power, where ``deviation`` is a typical one of portfolios."""
         measure, n = task.measure, self.feasible.n
         scaled = Scaled.of(task.with_aversion(np.inf), FeasibleSet.of(None, n))
         unit = (scaled.unit_of_value * scaled.risk_weight) ** (1 / measure.power)
-        pure = replace(scaled, Q=scaled.Q * (unit * self.size / deviation), risk_weight=1.0, expected_return=np.zeros(n))
+        Q, zero = scaled.Q * (unit * self.size / deviation), np.zeros(n)
+        pure = replace(scaled, Q=Q, risk_weight=1.0, expected_return=zero)
         v = None if self.start is None else self.start / self.size
         self.x, self.at = self.v, v
-        formulation = measure.formulation(pure, np.zeros(n) if v is None else v)
+        formulation = measure.formulation(pure, zero if v is None else v)
         shift = (measure.shift or 0.0) / deviation
         total = shift * self.mean_return(task.mean) if shift else 0.0
         if formulation.quadratic is not None:
@@ -199,7 +197,7 @@ class IntegerProgram:
         return total
 
     def _quadratic(self, H):
-        """x @ H @ x / 2 in perspective form: H = rest + diag(D), and D_j x_j^2 becomes D_j q_j with x_j^2 <= q_j held_j.
+        """x @ H @ x / 2 in perspective form: for H = rest + diag(D) the term D_j x_j^2 is D_j q_j, x_j^2 <= q_j held_j.
 
         The bounds of SCIP's relaxations are far tighter with these terms.
         """
@@ -254,7 +252,7 @@ class IntegerProgram:
 
     def _drawdowns(self, path):
         """The mean of the deepest drawdowns: D_t >= D_{t-1} - y_t, and the tail of these numbers."""
-        depth, values = [], None
+        values = None
         if self.at is not None:
             total = np.cumsum(path.Q @ self.at)
             values = np.maximum(np.maximum.accumulate(total), 0.0) - total
