@@ -128,13 +128,13 @@ class CompositionalPortfolio(CompositionalEstimator):
         ``sample_weight``, where age is the number of later periods. The effective sample size is about 2.9 half-lives.
         None gives all periods the same weight.
     time_limit : float, default=60.0
-        Seconds after which a fit with `max_assets` or `min_held` returns the best portfolio so far, with a warning that
-        contains its gap. A gap of `tol` (default 1e-4) relative to the spread of the objective ends it before.
+        Seconds after which a fit with `max_assets` or `min_held` returns the best portfolio so far and warns of its
+        gap. A gap of `tol` (default 1e-4) relative to the spread of the objective ends it before.
     warm_start : bool, default=False
         Whether an iterative solver starts from ``weights_`` of the last fit. While the other parameters stay the same,
         tol is relative to the initialization of the first of these fits, so a fit that starts near the optimum stops
-        early. "scip" starts from the assets of the last portfolio, if they are better than its own start. The other
-        exact methods do not use it, because their result depends on no start.
+        early. "scip" starts from the assets of the last portfolio, if they are better than its own start. "newton" and
+        "moments" do not use it.
 
     Attributes
     ----------
@@ -145,10 +145,10 @@ class CompositionalPortfolio(CompositionalEstimator):
     dual_gap_ : float
         An upper bound of the optimality gap, the objective minus its minimum, computed on all periods. If bounds and
         budget do not limit the weights, the minimum is over portfolios whose weights are at most three times the
-        largest weight, or ten times with integer limits. It is infinite for a ratio or a `max_risk` that ended early
-        without integer limits, whose gap is that of SCIP's bound. After `partial_fit` with moments it
-        is computed for the variance only, on the periods that ``weights_`` are based on, and is NaN for the other
-        measures. Streams of iterative solvers do not set it.
+        largest weight, or ten times with integer limits. It is infinite for a ratio or a `max_risk` that ended early,
+        except with integer limits. After `partial_fit` with moments it is computed for the variance only, on the
+        periods that ``weights_`` are based on, and is NaN for the other measures. Streams of iterative solvers do not
+        set it.
 
     See Also
     --------

@@ -147,7 +147,7 @@ class WithIntegerLimits:
         if self.best is None:
             self._search_for_a_start(w)
         self.start = self.best
-        self.scale = self.relaxed.spread(w)
+        self.scale = self.relaxed.spread(w) or self.relaxation.unit or 1.0
 
     # the interface of an objective of `ExactMethod`
 
@@ -210,13 +210,13 @@ class WithIntegerLimits:
 
     # SCIP
 
-    def _program(self, between=None):
+    def _program(self, most_k=None):
         """The program without its objective. Missing bounds are replaced by a radius around the weights."""
         w = np.asarray(self.relaxation.weights if self.best is None else self.best, float)
         size = float(np.abs(w[self.there]).max()) or self.feasible.size() or 1.0
         low, high = bounds_around(self.feasible, np.where(self.there, 0.0, w), AROUND * size)
         finite = replace(self.feasible, low=low, high=high)
-        return IntegerProgram(finite, self.limits, size, self.best, between)
+        return IntegerProgram(finite, self.limits, size, self.best, most_k)
 
     def _deviation(self, w):
         """The deviation of the return of a portfolio, in which the program measures risks."""
@@ -326,9 +326,8 @@ class WithIntegerLimits:
                 f"limits, but the least is {least.value:.3g}"
             )
         earned = net_return(w, task.mean, self.feasible)
-        program = self._program((0.0, of_best / smallest * (1 + KEPT)))
-        size = 1 / earned
-        program.model.addCons((program.mean_return(task.mean) - program.costs) * size == 1.0)
+        program = self._program(of_best / smallest * (1 + KEPT))
+        program.model.addCons((program.mean_return(task.mean) - program.costs) * (1 / earned) == 1.0)
         objective = program.risk(task, deviation) * (deviation**power / of_best**power)
         bound, reason = program.minimise(objective, self.tol, self._seconds(), better)
         if bound > 0:

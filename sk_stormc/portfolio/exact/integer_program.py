@@ -16,7 +16,7 @@ from sk_stormc.portfolio.exact.quadratic import root_of, size_of
 
 __all__ = ["IntegerProgram", "scip"]
 
-FEASIBLE = 1e-8  # tolerance of SCIP for constraints, in which weights and risks are of order one
+FEASIBLE = 1e-7  # tolerance of SCIP for constraints, in which weights and risks are of order one
 LARGEST = 1e15  # bounds of SCIP's objective from this number on are infinite
 SHRUNK = 0.999  # factor of the diagonal, so that the rest of the matrix stays positive semidefinite
 REASONS = {"timelimit": StopReason.TIME_LIMIT, "userinterrupt": StopReason.INTERRUPTED}
@@ -34,16 +34,16 @@ def scip():
 class IntegerProgram:
     """Weights with integer limits, other constraints and costs as variables and rows of a SCIP model.
 
-    ``start`` are feasible weights, or None. With ``most_k`` the factor k is a variable between the two numbers.
+    ``start`` are feasible weights, or None. With ``most_k`` the factor k is a variable from 0 to this number.
     """
 
-    def __init__(self, feasible, limits, size, start=None, between=None):
-        self.scip, self.feasible, self.limits, self.size, self.between = scip(), feasible, limits, size, between
+    def __init__(self, feasible, limits, size, start=None, most_k=None):
+        self.scip, self.feasible, self.limits, self.size, self.most_k = scip(), feasible, limits, size, most_k
         self.model, self.values, self.ended, self.error = self.scip.Model(), [], False, None
         self.model.hideOutput()
         self.start = start
         v = None if start is None else start / size
-        self.k = 1.0 if between is None else self._variables(1, *between, None if v is None else np.ones(1))[0]
+        self.k = 1.0 if most_k is None else self._variables(1, 0.0, most_k, None if v is None else np.ones(1))[0]
         self._add_weights(v)
         self._add_constraints()
 
@@ -74,7 +74,7 @@ class IntegerProgram:
         feasible, limits, n, k = self.feasible, self.limits, self.feasible.n, self.k
         low, high = feasible.low / self.size, feasible.high / self.size
         least = np.pad(limits.min_held, (0, n - limits.min_held.size)) / self.size
-        most_k = 1.0 if self.between is None else self.between[1]
+        most_k = self.most_k or 1.0
         self.v, self.held, self.short = [], [], []
         for j in range(n):
             if not feasible.in_budget[j]:  # the benchmark
@@ -112,17 +112,12 @@ class IntegerProgram:
 
     def _times_k(self, binary, value):
         """The product of a binary and k, with the rows that define it."""
-        if self.between is None:
+        if self.most_k is None:
             return binary
-        least, most = self.between
-        (product,) = self._variables(1, 0.0, most, None if value is None else [value])
-        for row in (
-            product <= most * binary,
-            product >= least * binary,
-            product <= self.k - least * (1 - binary),
-            product >= self.k - most * (1 - binary),
-        ):
-            self._add(row)
+        (product,) = self._variables(1, 0.0, self.most_k, None if value is None else [value])
+        self._add(product <= self.most_k * binary)
+        self._add(product <= self.k)
+        self._add(product >= self.k - self.most_k * (1 - binary))
         return product
 
     def _add_constraints(self):
@@ -315,7 +310,7 @@ class IntegerProgram:
     def _weights(self, solution):
         """The weights of a solution, where those that are not held are exactly 0."""
         model = self.model
-        k = 1.0 if self.between is None else model.getSolVal(solution, self.k)
+        k = 1.0 if self.most_k is None else model.getSolVal(solution, self.k)
         w = self.feasible.low.copy()  # the benchmark is fixed
         for j, (x, held, short) in enumerate(zip(self.v, self.held, self.short, strict=False)):
             if model.getSolVal(solution, held) < 0.5:
