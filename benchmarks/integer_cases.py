@@ -7,7 +7,6 @@ are 0. An answer is equal if its objective is within 1e-6 of its risk above the 
 """
 
 import itertools
-import time
 import warnings
 from collections import Counter
 
@@ -142,11 +141,9 @@ def broken(w, R, params, weights):
 def measure_case(seed, tol=1e-6):
     """What became of one case."""
     R, params, weights, further = draw(seed)
-    began = time.perf_counter()
     portfolio, value = fitted(R, params | {"tol": tol, "time_limit": 100.0}, weights)
-    seconds = time.perf_counter() - began
     found = {"seed": seed, "risk": f"{params['risk_measure']}, order {params['order']}", "further": further}
-    found |= {"d": R.shape[1], "seconds": seconds, "refused": None, "broken": []}
+    found |= {"d": R.shape[1], "refused": None, "broken": []}
     values = enumerated(R, params, weights)
     if portfolio is None:
         return found | {"refused": str(value), "equal": not values, "valid": True, "excess": None}
@@ -172,7 +169,7 @@ def run(quick, data):
 
 
 def counts(name, rows):
-    """How many of some cases are equal and so on, and their times."""
+    """How many of some cases are equal and so on."""
     return {
         "name": name,
         "cases": len(rows),
@@ -180,15 +177,12 @@ def counts(name, rows):
         "refused": sum(row["refused"] is not None for row in rows),
         "broken": sum(bool(row["broken"]) for row in rows),
         "not valid": sum(not row["valid"] for row in rows),
-        "median": np.median([row["seconds"] for row in rows]),
-        "largest": max(row["seconds"] for row in rows),
     }
 
 
 COLUMNS = {
     "risk, goal or limits": "{name}", "cases": "{cases}", "equal to the best of all": "{equal}",
     "rightly refused of these": "{refused}", "limit broken": "{broken}", "gap not valid": "{not valid}",
-    "seconds, median": "{median:.2f}", "largest": "{largest:.1f}",
 }  # fmt: skip
 
 
