@@ -43,6 +43,7 @@ class StopReason:
     DIVERGED = "diverged"  #: on a stream, the objective rose above the start, with shorter steps too; x is the best
     EXHAUSTED = "exhausted"  #: the stream has no rows for another iteration
     CALLBACK = "callback"  #: on_record returned a true value
+    TIME_LIMIT = "time_limit"  #: the seconds of a portfolio's time_limit ended
     INTERRUPTED = "interrupted"  #: Ctrl-C; the state is that after the last complete iteration
 
 
@@ -54,6 +55,7 @@ MESSAGES = {  # messages of a SolverResult, whose status is the index here
     StopReason.DIVERGED: "The run went above where it started, with shorter steps too.",
     StopReason.EXHAUSTED: "The stream has no rows for another iteration.",
     StopReason.CALLBACK: "A callback ended the run.",
+    StopReason.TIME_LIMIT: "The time limit ended before tol was met.",
     StopReason.INTERRUPTED: "The run was interrupted.",
 }
 

@@ -22,7 +22,8 @@ from sk_stormc.utils.validation import is_integer, seeded
 
 __all__ = ["FREE", "Fit", "KeepsFits", "Progress", "with_fit"]
 
-FREE = ("max_iter", "max_ifo", "tol", "verbose", "n_jobs", "random_state", "warm_start")  # may change in a resumed fit
+# parameters that may change in a resumed fit
+FREE = ("max_iter", "max_ifo", "tol", "time_limit", "verbose", "n_jobs", "random_state", "warm_start")
 
 
 class KeepsFits:

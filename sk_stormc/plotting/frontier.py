@@ -151,7 +151,7 @@ class FrontierDisplay:
         For ``objective="ratio"``, ``max_risk`` and ``min_return`` the clones maximise the utility with the other
         constraints: the frontier that contains the portfolio of the estimator. The bound `max_risk` is drawn as a line.
         Mean and risk are those of the returns that are shifted to ``expected_returns``, if they are given. An iterative
-        solver starts each fit from the weights of the previous one.
+        solver, and SCIP for integer limits, start each fit from the weights of the previous one.
 
         Parameters
         ----------
@@ -211,7 +211,8 @@ class FrontierDisplay:
         weights, caught = [], []
         for value in aversions:
             warned = _fit(follower.set_params(risk_aversion=float(value)), X)
-            if any(issubclass(w.category, ConvergenceWarning) for w in warned):
+            unsettled = any(issubclass(w.category, ConvergenceWarning) for w in warned)
+            if unsettled and follower.solver_ != "scip":  # whose time limit a fresh start would only use again
                 # tol is relative to the start, and a start at the optimum cannot be improved
                 afresh = clone(follower).set_params(warm_start=False)
                 warned = [*_fit(afresh, X), *(w for w in warned if not issubclass(w.category, ConvergenceWarning))]

@@ -15,6 +15,7 @@ from sk_stormc.fitting.estimator import CompositionalEstimator, only_if
 from sk_stormc.fitting.runs import Fit, with_fit
 from sk_stormc.portfolio.constraints import warn_of_no_constraint
 from sk_stormc.portfolio.exact.fit import conclude_exact, exact_method, run_exact
+from sk_stormc.portfolio.exact.integer import IntegerLimits
 from sk_stormc.portfolio.exact.program import can_solve
 from sk_stormc.portfolio.exact.ratio import ratio_at
 from sk_stormc.portfolio.iterative import conclude_iterative, run_iterative
@@ -26,7 +27,7 @@ from sk_stormc.portfolio.returns import check_period_order, check_returns, with_
 from sk_stormc.portfolio.risk import MEASURES
 from sk_stormc.portfolio.rounds import returns_lazily, rounds_method, score_in_blocks, takes_rounds
 from sk_stormc.portfolio.streaming import streams_returns, update_weights
-from sk_stormc.utils.blocks import is_dask, without_rows
+from sk_stormc.utils.blocks import in_blocks, is_dask, without_rows
 from sk_stormc.utils.frames import rows_of
 from sk_stormc.utils.types import ArrayLike, FloatArray, RandomState, RiskMeasure, SolverName
 from sk_stormc.utils.validation import check_bool, check_choice, check_number
@@ -57,7 +58,9 @@ class CompositionalPortfolio(CompositionalEstimator):
         "scgd", "acc-scgd", "asc-pg", "sketchy-storm", and "lbfgs". An instance works too, and
         ``set_params(solver__learning_rate=...)`` works for names and instances; for "auto" it sets parameters of
         "storm-c". Steps are scaled by the inverse variances of the assets, so a learning rate has no unit. Only
-        "storm-c-paper" uses unscaled steps, as the paper does.
+        "storm-c-paper" uses unscaled steps, as the paper does. "scip"
+        is what "auto" selects with `max_assets` or `min_held`: SCIP chooses the assets, and the second-order method
+        fits their weights. It needs pyscipopt (``pip install "sk_stormc[integer]"``).
     risk_measure : str, default="variance"
         One of "variance", "semivariance", "entropic", "cvar", "evar", "semideviation", "downside" and "cdar".
         "variance" is mean (<r_i, w> - u)^2, where u is the mean return. "semivariance" is the same for returns below u
@@ -131,14 +134,24 @@ class CompositionalPortfolio(CompositionalEstimator):
         returns of shape (n_periods,). A Series of returns is aligned with the index of X, and may have more periods
         than X. A Series labelled by the columns contains weights. If n_assets equals n_periods, weights must have
         labels.
+    max_assets : int, default=None
+        Maximum number of weights other than 0. None means no limit. The risk measures "entropic" and "evar", orders
+        above 2, returns in files and `partial_fit` support neither this nor `min_held`.
+    min_held : float or array-like of shape (n_assets,), default=None
+        Smallest weight other than 0, in absolute value: a weight is 0, at least this, or at most minus this. Labels are
+        aligned as for ``constraint``. None means no limit.
     half_life : float, default=None
         Number of periods after which the weight of a period halves. The weight is 0.5 ** (age / half_life) times its
         ``sample_weight``, where age is the number of later periods. The effective sample size is about 2.9 half-lives.
         None gives all periods the same weight.
+    time_limit : float, default=60.0
+        Seconds after which a fit with `max_assets` or `min_held` returns the best portfolio so far and warns of its
+        gap. A gap of `tol` (default 1e-4) relative to the spread of the objective ends it before.
     warm_start : bool, default=False
         Whether an iterative solver starts from ``weights_`` of the last fit. While the other parameters stay the same,
         tol is relative to the initialization of the first of these fits, so a fit that starts near the optimum stops
-        early. The exact methods, "newton" and "moments", do not use it, because their result depends on no start.
+        early. "scip" starts from the assets of the last portfolio, if they are better than its own start. "newton" and
+        "moments" do not use it.
 
     Attributes
     ----------
@@ -149,9 +162,10 @@ class CompositionalPortfolio(CompositionalEstimator):
     dual_gap_ : float
         An upper bound of the optimality gap, the objective minus its minimum, computed on all periods. If bounds and
         budget do not limit the weights, the minimum is over portfolios whose weights are at most three times the
-        largest weight. It is infinite for a ratio or a `max_risk` that ended early. After `partial_fit` with moments it
-        is computed for the variance only, on the periods that ``weights_`` are based on, and is NaN for the other
-        measures. Streams of iterative solvers do not set it.
+        largest weight, or ten times with integer limits. It is infinite for a ratio or a `max_risk` that ended early,
+        except with integer limits. After `partial_fit` with moments it is computed for the variance only, on the
+        periods that ``weights_`` are based on, and is NaN for the other measures. Streams of iterative solvers do not
+        set it.
 
     See Also
     --------
@@ -171,7 +185,7 @@ class CompositionalPortfolio(CompositionalEstimator):
     1.0
     """
 
-    own_solvers: tuple[str, ...] = ("auto", "newton", "moments")
+    own_solvers: tuple[str, ...] = ("auto", "newton", "moments", "scip")
     checks = {
         "warm_start": check_bool,
         "risk_measure": partial(check_choice, choices=MEASURES),
@@ -189,7 +203,7 @@ class CompositionalPortfolio(CompositionalEstimator):
 
     def __init__(
         self,
-        solver: Literal["auto", "newton", "moments"] | SolverName | CompositionalSolver = "auto",
+        solver: Literal["auto", "newton", "moments", "scip"] | SolverName | CompositionalSolver = "auto",
         *,
         risk_measure: RiskMeasure = "variance",
         risk_aversion: float = 1.0,
@@ -210,7 +224,10 @@ class CompositionalPortfolio(CompositionalEstimator):
         linear_constraints: Any = None,
         groups: Any = None,
         benchmark: Any = None,
+        max_assets: int | None = None,
+        min_held: float | ArrayLike | None = None,
         half_life: float | None = None,
+        time_limit: float = 60.0,
         max_iter: int | None = None,
         tol: float | None = None,
         warm_start: bool = False,
@@ -237,7 +254,10 @@ class CompositionalPortfolio(CompositionalEstimator):
         self.linear_constraints = linear_constraints
         self.groups = groups
         self.benchmark = benchmark
+        self.max_assets = max_assets
+        self.min_held = min_held
         self.half_life = half_life
+        self.time_limit = time_limit
         self.max_iter = max_iter
         self.tol = tol
         self.warm_start = warm_start
@@ -267,14 +287,15 @@ class CompositionalPortfolio(CompositionalEstimator):
         ValueError
             If a parameter is out of its range, returns are not finite, or sample weights are negative or all zero. Also
             if the dates or numbers in the index of X descend, or if they are unordered or cannot be read and the order
-            matters: with `half_life`, and for "cdar". The attributes of an earlier fit are then unchanged.
+            matters: with `half_life`, and for "cdar". If limits contradict each other, or no portfolio with integer
+            limits was found within `time_limit`. The attributes of an earlier fit are then unchanged.
         KeyboardInterrupt
             On Ctrl-C. The fitted attributes hold the best result so far, if at least one iteration was made.
 
         Warns
         -----
         ConvergenceWarning
-            If the budget was used up before tol was met, and in the cases that `minimize` lists.
+            If the budget or `time_limit` was used up before tol was met, and in the cases that `minimize` lists.
         UserWarning
             If X looks like prices, or logarithms of prices. Also, once, if nothing but `risk_aversion` limits the
             weights.
@@ -289,11 +310,13 @@ class CompositionalPortfolio(CompositionalEstimator):
         columns_only = without_rows(X) if is_dask(X) else X
         validate_data(copy.copy(self), columns_only, skip_check_array=True)  # raises for invalid names before the run
         n_assets, dtype = returns.shape[1], returns.dtype
-        measure = MEASURES[self.risk_measure].of(self)
-        by_rounds = takes_rounds(solver, measure, returns)
+        measure, limits = MEASURES[self.risk_measure].of(self), IntegerLimits.of(self, n_assets, assets_of(X))
+        by_rounds = limits is None and takes_rounds(solver, measure, returns)
+        if limits is not None and in_blocks(X):
+            raise ValueError(f"{' and '.join(limits.names)} needs returns in memory, got {type(X).__name__}: load them")
         returns, weights, penalty = (prepared_rows if by_rounds else prepared)(self, X, returns, sample_weight)
         problem = task = self._task(returns, weights, penalty)
-        method = rounds_method(self, task) if by_rounds else exact_method(self, solver, task)
+        method = rounds_method(self, task) if by_rounds else exact_method(self, solver, task, limits)
         run, conclude = run_exact, conclude_exact
         if method is None:
             method, run, conclude = self._stepping_solver(), run_iterative, conclude_iterative

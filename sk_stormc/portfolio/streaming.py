@@ -34,6 +34,10 @@ def streams_returns(portfolio):
     for limit in ("max_risk", "min_return"):
         if getattr(portfolio, limit) is not None:
             raise AttributeError(f"{limit} needs all periods at once; for partial_fit set {limit}=None")
+    integer = [name for name in ("max_assets", "min_held") if getattr(portfolio, name) is not None]
+    if integer or name == "scip":
+        limits = " and ".join(integer) or "solver='scip'"
+        raise AttributeError(f"{limits} cannot be used with partial_fit, which has no integer limits: use fit")
     measure = MEASURES.get(portfolio.risk_measure) if isinstance(portfolio.risk_measure, str) else None
     if measure is not None and measure.moments is None:
         supported = ", ".join(repr(name) for name in MEASURES if MEASURES[name].moments)

@@ -194,6 +194,12 @@ ESTIMATORS = {
         {"expected_returns": "None", "min_return": "None,negative", "max_gross": "None,fraction", "l2": "fraction",
          "risk_aversion": "inf"},
     ),
+    "CompositionalPortfolio, integer limits": Case(
+        fit_portfolio,
+        {"solver": "scip", "constraint": "long_only", "max_assets": 2, "min_held": 0.1, "time_limit": 5.0},
+        {"constraint": "None", "max_assets": "None", "min_held": "None,fraction,bool", "time_limit": "fraction"},
+        {"constraint": "constraint|low"},
+    ),
     "CompositionalPortfolio.fit": Case(FITTED.fit, {"X": RETURNS} | WEIGHTS, {"sample_weight": "None"}),
     "CompositionalPortfolio.predict": Case(FITTED.predict, {"X": RETURNS}),
     "CompositionalPortfolio.score": Case(FITTED.score, {"X": RETURNS} | WEIGHTS, {"sample_weight": "None"}),

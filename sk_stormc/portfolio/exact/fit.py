@@ -9,6 +9,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from sk_stormc.engine.results import Record, Report, SolverResult, StopReason, outcome
 from sk_stormc.portfolio.exact.feasible_set import FeasibleSet, LinearlyConstrained, linear_minimum, without_costs
+from sk_stormc.portfolio.exact.integer import WithIntegerLimits, check_integer_limits
 from sk_stormc.portfolio.exact.interior_point import interior_point
 from sk_stormc.portfolio.exact.linear_programs import minimise_linear
 from sk_stormc.portfolio.exact.program import Optimum, Scaled, can_solve, last_feasible, on_bounds, solve_portfolio
@@ -295,11 +296,14 @@ def at_limits(penalty, weights):
 # fits
 
 
-def exact_method(portfolio, solver, task):
+def exact_method(portfolio, solver, task, limits=None):
     """The exact method of a fit as a solver, or None if the fit uses an iterative solver."""
     needs = ["objective='ratio'"] * (portfolio.objective == "ratio")
     needs += ["max_risk"] * (portfolio.max_risk is not None)
     needs += [f"risk_measure={task.measure.name!r} (the order of the periods counts)"] * task.measure.ordered
+    if limits is not None:
+        check_integer_limits(portfolio, task.measure, limits)
+        needs, solver = [*limits.names] or ["solver='scip'"], "auto"
     if isinstance(task.penalty, LinearlyConstrained) and solver != "moments":  # moments meet all constraints, too
         needs += task.penalty.parameters()
     if not (needs or isinstance(solver, str)):
@@ -318,13 +322,15 @@ def exact_method(portfolio, solver, task):
             f"{task.returns.shape}: " + ("use fewer periods or assets" if needs else "use solver='storm-c'")
         )
     if portfolio.max_risk is not None:
-        objective = partial(WithinRisk, task, float(portfolio.max_risk))
+        objective = partial(WithinRisk, task, max_risk=float(portfolio.max_risk))
     elif portfolio.objective == "ratio":
         objective = partial(Ratio, task)
     else:
         objective = partial(ByMoments if solver == "moments" else Utility, task)
-    name = "newton" if solver == "auto" else solver
-    return ExactMethod(name, objective, TOL if portfolio.tol is None else portfolio.tol, portfolio.max_iter)
+    name, tol = "newton" if solver == "auto" else solver, TOL if portfolio.tol is None else portfolio.tol
+    if limits is not None:
+        name, objective = "scip", partial(WithIntegerLimits, portfolio, objective, limits, tol)
+    return ExactMethod(name, objective, tol, portfolio.max_iter)
 
 
 def run_exact(portfolio, method, task, fit):
@@ -377,8 +383,9 @@ class ExactMethod:
                 self.best, self.value = exact, value
             small = max(self.tol, 1e-7) * objective.spread(self.best)
             small += ROUNDING * abs(self.value) + NEGLIGIBLE * solution.unit
-            good = abs(gap) <= small or (gap == np.inf and solution.done)  # without a bound, not without a minimum
-            reason = StopReason.CONVERGED if good else StopReason.MAX_ITER
+            # without a bound, the gap says nothing about a method that has reached its tolerance
+            good = abs(gap) <= small or (gap == np.inf and solution.done)
+            reason = solution.reason or (StopReason.CONVERGED if good else StopReason.MAX_ITER)
         except _Ended as ended:
             reason = ended.args[0]
             gap = objective.gap_at(self.best)
@@ -431,15 +438,17 @@ def conclude_exact(portfolio, method, task, result):
     """Warn if an exact fit has ended with a gap above tol, or raise KeyboardInterrupt again."""
     if result.stop_reason == StopReason.INTERRUPTED:
         raise KeyboardInterrupt
-    if result.stop_reason != StopReason.MAX_ITER:
+    if result.stop_reason not in (StopReason.MAX_ITER, StopReason.TIME_LIMIT):
         return
     why = f"may be above its minimum by up to {result.gap:.2g}, where tol={method.tol:g} of its spread was asked for"
     if method.iteration == "iteration" and task.measure.unbounded_below(task):
         why = "has no minimum, since some combination of assets has a mean return and no risk"
     elif result.gap == np.inf:
         why = "may be far above its minimum, if there is one"
+    after, instead = f"{result.n_iter} {method.iteration}s", "Add bounds or a budget, or raise max_iter or tol"
+    if result.stop_reason == StopReason.TIME_LIMIT:
+        after, instead = f"time_limit={portfolio.time_limit:g} seconds", "Raise time_limit or tol"
     warn(
-        f"CompositionalPortfolio has not converged: after {result.n_iter} {method.iteration}s the objective "
-        f"{result.fun:.6g} {why}. Add bounds or a budget, or raise max_iter or tol.",
+        f"CompositionalPortfolio has not converged: after {after} the objective {result.fun:.6g} {why}. {instead}.",
         ConvergenceWarning,
     )

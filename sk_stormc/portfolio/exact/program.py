@@ -221,6 +221,7 @@ class Optimum:
     n_iter: int
     unit: float = 0.0  # a typical size of the objective, relative to which rounding is negligible
     done: bool = False  # whether the method has reached its tolerance
+    reason: str | None = None  # why the method ended early, if it did
 
 
 def can_solve(task):

@@ -8,7 +8,7 @@ from sk_stormc.portfolio.exact.program import Optimum, solve_portfolio
 from sk_stormc.portfolio.mean_risk import MeanRisk
 from sk_stormc.portfolio.risk.variance import Variance
 
-__all__ = ["solve_quadratic"]
+__all__ = ["root_of", "size_of", "solve_quadratic"]
 
 SLOPE = 1e-4  # slope, relative to the expected return, up to which unconstrained weights count as a minimum
 GUESSES = 20  # maximum number of active sets that are tried
@@ -30,7 +30,7 @@ def solve_quadratic(expected_return, B, penalty, start):
         return solution
     if not np.isfinite(B).all():
         raise ValueError("X must be returns whose squares are finite: measure them in a larger unit")
-    root = np.sqrt(len(B)) * _root(B)
+    root = np.sqrt(len(B)) * root_of(B)
     rows = np.concatenate([expected_return + root, expected_return - root])
     return solve_portfolio(MeanRisk.of(rows, Variance(), 1.0, penalty=penalty), start)
 
@@ -91,7 +91,7 @@ def size_of(B):
     return np.where(size > 0, size, size.max() or 1.0)
 
 
-def _root(B):
+def root_of(B):
     """A matrix L with L^T L = B, by Cholesky's method or, if B is singular, from eigenvectors of the scaled matrix."""
     size = size_of(B)
     scaled = B / np.outer(size, size)
