@@ -8,7 +8,6 @@ from typing import Any, Literal, Self, overload
 
 import numpy as np
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.utils import check_array
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from sk_stormc.embedding.affinities import check_perplexity
@@ -16,10 +15,17 @@ from sk_stormc.embedding.continuation import Continuation
 from sk_stormc.embedding.convergence import warn_if_not_converged
 from sk_stormc.embedding.defaults import draws_nothing, horizon
 from sk_stormc.embedding.descent import Descent
-from sk_stormc.embedding.initialization import FEATURELESS, check_init, make_start
+from sk_stormc.embedding.initialization import check_init, make_start
 from sk_stormc.embedding.kernel_sums import check_degrees_of_freedom
 from sk_stormc.embedding.neighborhoods import GIVEN, Neighborhoods, refuse_pair
-from sk_stormc.embedding.neighbors.checks import warn_of_memory, warn_of_units
+from sk_stormc.embedding.neighbors.checks import (
+    FEATURELESS,
+    as_points,
+    check_missing,
+    warn_of_distances,
+    warn_of_memory,
+    warn_of_units,
+)
 from sk_stormc.embedding.stages import Lines, further_stages, new_stages
 from sk_stormc.embedding.transform import place, warn_of_far_samples
 from sk_stormc.engine import CompositionalSolver
@@ -274,17 +280,15 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Continuati
         """`fit`, or `resume` of the fit whose progress is ``before``."""
         self._check_parameters()
         refuse_pair(X)
-        check_numeric("X", X)
-        with naming("X"):
-            X_checked = check_array(
-                X, accept_sparse="csr", dtype=[np.float64, np.float32], ensure_min_samples=2, input_name="X"
-            )
+        X_checked = as_points(X, self.metric)
         n, kernel = X_checked.shape[0], self._kernel()
         method = self._method(n)
         fit = Fit.of_data(self, method, X, y, before)
         of_data = copy.copy(self)
         validate_data(of_data, X, skip_check_array=True)  # raises for invalid column names before the run
-        init = check_init(self.init, self.metric, n, self.n_components)
+        rescale = self.early_exaggeration != 1  # otherwise an array is a map, which keeps its width
+        init = check_init(self.init, self.metric, n, self.n_components, rescale)
+        warn_of_distances(X_checked, self.metric)
         warn_of_units(X_checked, getattr(of_data, "feature_names_in_", None), self.metric)
         if self.metric not in ("precomputed", GIVEN):
             warn_of_memory(X_checked, np.max(self.perplexity), self.n_components == 2)
@@ -301,7 +305,7 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Continuati
         lines.done("neighbors")
         P = near.affinities()
         lines.done("affinities")
-        start = make_start(init, X_checked, P, self.n_components, kernel, fit.rng).astype(X_checked.dtype)
+        start = make_start(init, X_checked, P, self.n_components, kernel, fit.rng, rescale).astype(X_checked.dtype)
         lines.done("start")
         attributes = {"perplexity_": near.perplexity, "neighbor_recall_": near.recall, "_near": near}
         result, objective = self._run_stages(fit, method, stages, P, near.joint, start, lines, **attributes)
@@ -383,14 +387,15 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Continuati
         check_number("transform_perplexity", self.transform_perplexity, low=1, words=(None,))
         check_numeric("X", X)
         with naming("X"):
-            X = validate_data(
-                self, X, reset=False, accept_sparse="csr", dtype=[np.float64, np.float32], ensure_all_finite=True
+            points = validate_data(
+                self, X, reset=False, accept_sparse="csr", dtype=[np.float64, np.float32], ensure_all_finite=False
             )
+        check_missing(points, X, self.metric)
         perplexity = self.transform_perplexity
         if perplexity is None:
             perplexity = min(np.max(self.perplexity), NEW_PERPLEXITY)
         near = self._near
-        places, distances = place(X, near.search, self.embedding_, perplexity, near.spacing, self.dof)
+        places, distances = place(points, near.search, self.embedding_, perplexity, near.spacing, self.dof)
         if not return_distance:
             warn_of_far_samples(distances)
         places = places.astype(self.embedding_.dtype)
