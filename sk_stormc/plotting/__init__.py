@@ -3,9 +3,17 @@
 Importing this package imports matplotlib, which importing `sk_stormc` does not.
 """
 
+from sk_stormc.plotting.alignment import align_embedding
 from sk_stormc.plotting.convergence import ConvergenceDisplay
 from sk_stormc.plotting.embedding import EmbeddingDisplay
 from sk_stormc.plotting.frontier import FrontierDisplay
 from sk_stormc.plotting.panels import plot_curves, plot_embeddings
 
-__all__ = ["ConvergenceDisplay", "EmbeddingDisplay", "FrontierDisplay", "plot_curves", "plot_embeddings"]
+__all__ = [
+    "ConvergenceDisplay",
+    "EmbeddingDisplay",
+    "FrontierDisplay",
+    "align_embedding",
+    "plot_curves",
+    "plot_embeddings",
+]
