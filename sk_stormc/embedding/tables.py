@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Hashable
 from decimal import Decimal
 from numbers import Real
@@ -113,7 +114,7 @@ class TableScaler(TransformerMixin, BaseEstimator):
         if len(table) < 2:
             raise ValueError(f"X must have at least two rows, got n_samples={len(table)}")
         cleaner = _cleaner_class()(parse_numbers=True)
-        clean, encoders, left_out, repeated = cleaner.fit_transform(table), {}, {}, []
+        clean, encoders, left_out, repeated = _cleaned(cleaner.fit_transform, table), {}, {}, []
         for j, label in enumerate(labels):
             known = clean[str(j)].dropna() if str(j) in clean else []
             if not len(known):
@@ -168,7 +169,7 @@ class TableScaler(TransformerMixin, BaseEstimator):
         check_is_fitted(self)
         _, table = _frame_of(X)
         validate_data(self, X, reset=False, skip_check_array=True)
-        clean, parts = self._cleaner.transform(table), []
+        clean, parts = _cleaned(self._cleaner.transform, table), []
         for j, encoder in self._encoders.items():
             label, given, there = self._labels[j], table[str(j)], clean[str(j)].notna().to_numpy()
             encoded, unknown = np.zeros((len(table), len(encoder.endings))), _unread(given[~there])
@@ -220,26 +221,34 @@ def _cleaner_class():
 
 def _frame_of(X):
     """The labels of the columns, and X as a DataFrame of pandas whose columns are named by their numbers."""
-    from pandas import DataFrame  # which skrub requires
+    from pandas import DataFrame, Series  # which skrub requires
 
     if is_lazy(X):
         raise ValueError(f"X must be in memory, got a {type(X).__name__}: call its method collect() first")
     if is_table(X):
         X = X.compute() if hasattr(X, "compute") else X  # of dask
         labels = columns_of(X)
-        numbers, twice = [str(j) for j in range(len(labels))], set(labels)
-        if len(twice) < len(labels):
+        if len(set(labels)) < len(labels):
             label = next(label for k, label in enumerate(labels) if label in labels[:k])
             raise ValueError(f"X must have a name of its own for each column, got {label!r} twice")
         if isinstance(X, DataFrame):
-            return labels, X.set_axis(numbers, axis=1)
-        return labels, DataFrame({number: column(X, j).to_numpy() for j, number in enumerate(numbers)})
+            return labels, X.set_axis([str(j) for j in range(len(labels))], axis=1)
+        columns = [column(X, j) for j in range(len(labels))]
+        dtypes = ["category" if str(dtype).startswith(("Categorical", "Enum")) else None for dtype in X.dtypes]
+        return labels, DataFrame({str(j): Series(columns[j].to_numpy(), dtype=dtypes[j]) for j in range(len(labels))})
     if np.ma.isMaskedArray(X):
         X = X.astype(object).filled(None)
     with naming("X"):
         values = check_array(X, dtype=None, ensure_all_finite=False, input_name="X")
     labels = list(range(values.shape[1]))
     return labels, DataFrame(values, columns=[str(j) for j in labels]).infer_objects()
+
+
+def _cleaned(method, table):
+    """The result of a method of a `Cleaner`, without pandas' warnings to skrub."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)
+        return method(table)
 
 
 def _read(values, label):
@@ -278,7 +287,7 @@ def _unread(values):
     texts = values[[isinstance(value, str) for value in values]]
     if not len(texts):
         return []
-    read = _cleaner_class()(drop_null_fraction=None).fit_transform(texts.to_frame())
+    read = _cleaned(_cleaner_class()(drop_null_fraction=None).fit_transform, texts.to_frame())
     return texts[read.iloc[:, 0].notna()].unique()
 
 

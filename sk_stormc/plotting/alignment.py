@@ -56,7 +56,10 @@ def align_embedding(embedding: ArrayLike, reference: ArrayLike, *, rows: Any = N
     """
     check_bool("scale", scale)
     Z, R = _points("embedding", embedding), _points("reference", reference)
-    matched = Z if rows is None else Z[rows if isinstance(rows, slice) else np.asarray(rows)]
+    try:
+        matched = Z if rows is None else Z[rows if isinstance(rows, slice) else np.asarray(rows)]
+    except IndexError as error:
+        raise ValueError(f"rows must be a slice, indices or a mask of {len(Z)} points, got {short(rows)}") from error
     if matched.shape != R.shape:
         raise ValueError(
             f"reference must have the shape of the embedding{'' if rows is None else ' at rows'}, {matched.shape}, got "

@@ -292,9 +292,10 @@ def check_numeric(name, data):
                 values = np.asarray(column(data, j), dtype=object)
                 missing = [type(value).__name__ == "NAType" for value in values]
                 if any(missing):  # NumPy does not convert them
+                    row = (rows_of(data) or range(len(values)))[missing.index(True)]
                     raise ValueError(
-                        f"{name} must have all its values, got <NA> in column {label!r}, first in row "
-                        f"{missing.index(True)}: fill them in, or leave out such rows or columns"
+                        f"{name} must have all its values, got <NA> in column {label!r}, first in row {as_text(row)}: "
+                        "fill them in, or leave out such rows or columns"
                     )
             if not _holds_numbers(dtype, values):
                 raise ValueError(

@@ -219,7 +219,6 @@ def warn_of_distances(X, metric):
 
 def _are_distances(X):
     """Whether a square X may hold distances or affinities of samples."""
-    X = X.copy() if sparse.issparse(X) else X  # some operations sort the rows of a graph in place
     small = ASYMMETRY * float(X.mean(dtype=float))
     if small <= 0 or np.abs(X.diagonal()).max() > small:
         return False
