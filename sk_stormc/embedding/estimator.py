@@ -92,8 +92,8 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Continuati
         metric="precomputed", for which "pca" is not possible. "random" is Gaussian noise with a standard deviation of 1
         for "gaussian" and of 1e-4 for "student-t". All other initializations, including arrays, are centred and
         rescaled: the standard deviation of the widest column becomes 3 for "gaussian" and 1e-4 for "student-t", because
-        other widths lead to worse minima. A constant column is replaced by noise of a tenth of that width. The layout
-        of an earlier ``embedding_`` that is passed as an array is kept.
+        other widths lead to worse minima. A constant column is replaced by noise of a tenth of that width. With
+        early_exaggeration=1 an array keeps its width, so that ``init=old.transform(X)`` keeps the layout of a map.
     metric : str or callable, default="euclidean"
         Metric of the data, as in `sklearn.neighbors.NearestNeighbors`, except "nan_euclidean", since missing values are
         not supported. For a sparse X, only some metrics are supported; the error message describes how to use the
