@@ -11,6 +11,8 @@ from pathlib import Path
 import numpy as np
 
 import sk_stormc
+from sk_stormc.compare import tables
+from sk_stormc.compare.tables import as_markdown
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = Path(__file__).resolve().parent / "results"
@@ -89,9 +91,7 @@ def made_by_others(version, folder=RESULTS):
 
 def table(rows, columns):
     """Records as Markdown: for each column its header, and a format of the record's fields or a function of it."""
-    cells = [[c.format_map(row) if isinstance(c, str) else c(row) for c in columns.values()] for row in rows]
-    first, *others = ("| " + " | ".join(line) + " |" for line in [columns, *cells])
-    return "\n".join([first, "|" + "---|" * len(columns), *others])
+    return as_markdown(*tables.table(rows, columns), rule="---")
 
 
 def tables_of(module, stored):

@@ -18,8 +18,10 @@ from benchmarks._measure import timed
 from benchmarks._tables import table
 from sk_stormc import CompositionalPortfolio
 from sk_stormc.datasets import make_gaussian_returns
-from sk_stormc.portfolio.second_order.ratio import ratio_at
-from sk_stormc.problems import PortfolioProblem
+from sk_stormc.portfolio.constraints import penalty_of
+from sk_stormc.portfolio.exact.ratio import ratio_at
+from sk_stormc.portfolio.mean_risk import MeanRisk
+from sk_stormc.portfolio.risk import MEASURES as RISKS
 
 DURATION = "3 minutes"
 NEEDS_DATA = False
@@ -33,8 +35,6 @@ FURTHER = "none", "sectors", "trades", "benchmark", "all"
 LIMITS = ("linear_constraints", "max_turnover", "benchmark")
 MEASURES = ("variance", "semivariance", "entropic", "cvar", "evar", "semideviation", "downside", "cdar")
 PROPORTIONAL = MEASURES[3:]  # to the size of the portfolio
-PARAMETER = {"cvar": "confidence", "evar": "confidence", "cdar": "confidence", "semideviation": "order",
-             "downside": "order"}  # fmt: skip
 RIGHT = 1e-4
 FEASIBLE = 1e-8  # by how much further constraints may be missed, relative to their size
 ROUNDING = 1e-14  # by which a point may miss further constraints that is compared with the bound of the gap
@@ -102,7 +102,7 @@ def draw(seed):
 def limits(further, params, R, rng):
     """Linear constraints, a limit on trades and a benchmark, put around a portfolio that they leave."""
     n, d = R.shape
-    held = CompositionalPortfolio(**params)._penalty(d).project(rng.dirichlet(np.ones(d)))
+    held = penalty_of(CompositionalPortfolio(**params), d, None).project(rng.dirichlet(np.ones(d)))
     found = {}
     if further in ("sectors", "all"):
         sector = rng.integers(0, 3, d)
@@ -204,26 +204,25 @@ def clarabel(params, R):
 def judge(params, R, weights):
     """The objective of equal weights (0 for a ratio) and of each of some others, by the exact formulas in float64."""
     estimator, measure = CompositionalPortfolio(**params), params["risk_measure"]
-    penalty, ratio = estimator._penalty(R.shape[1]), params.get("objective") == "ratio"
-    own = {PARAMETER[measure]: params[PARAMETER[measure]]} if measure in PARAMETER else {}
+    penalty, ratio = penalty_of(estimator, R.shape[1], None), params.get("objective") == "ratio"
     fixed = "budget" in params or params.get("constraint") == "long_only"
     shifts = fixed and measure not in ("downside", "cdar") and not ratio
     centre = float(np.median(R)) if shifts else 0.0  # a shift changes these objectives by a constant
     if "benchmark" in params:
         R, weights = np.column_stack([R, params["benchmark"]]), [np.append(w, -1.0) for w in weights]
-    problem = PortfolioProblem(R - centre, params["risk_aversion"], risk_measure=measure, penalty=penalty, **own)
+    task = MeanRisk.of(R - centre, RISKS[measure].of(estimator), params["risk_aversion"], penalty=penalty)
     # a point that misses a constraint by a billionth may be better than any that keeps it
     kept = {"kept": ROUNDING} if any(name in params for name in LIMITS) else {}
     equal = np.full(R.shape[1], 1 / R.shape[1])
     equal, *places = [w if penalty is None else penalty.project(w, **kept) for w in [equal, *weights]]
     if ratio:
-        return [0.0, *(-_ratio(problem, penalty, w) for w in places)]
-    return [problem.value_at(w) for w in [equal, *places]]
+        return [0.0, *(-_ratio(task, w) for w in places)]
+    return [task.value(w) for w in [equal, *places]]
 
 
-def _ratio(problem, penalty, w):
+def _ratio(task, w):
     """Mean return after costs over risk."""
-    return ratio_at(problem, w) * (1 - penalty.value(w) / float(problem._mean @ w))
+    return ratio_at(task, w) * (1 - task.penalty.value(w) / float(task.mean @ w))
 
 
 def measure_case(seed, with_clarabel):

@@ -7,7 +7,7 @@ budget and problem by itself. The grid is the product of learning rates and of t
 "auto" is what the library does untuned. A new solver needs nothing here, unless its learning rate has a schedule.
 """
 
-from functools import partial
+from functools import cache, partial
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from benchmarks._tables import table
 from sk_stormc import minimize
 from sk_stormc.datasets import make_bellman_problem, make_gaussian_returns
 from sk_stormc.problems import PortfolioProblem
-from sk_stormc.reproduce.tuning import largest_curvature
+from sk_stormc.reproduce.tuning import KEPT, Setting, largest_curvature, tune
 from sk_stormc.schedules import power
 from sk_stormc.solvers import SOLVERS
 
@@ -24,7 +24,7 @@ DURATION = "8 minutes"
 NEEDS_DATA = True
 PASSES = (10, 30)
 RATES = tuple(2.0**k for k in range(-6, 4))  # times 1/L, L the largest eigenvalue of the Hessian
-TUNING, KEPT, REPORTING = (0, 1), 3, (100, 101, 102, 103, 104)
+TUNING, REPORTING = (0, 1), (100, 101, 102, 103, 104)
 BATCHES = (16, 64)
 # what is tried beside learning rate and batch size; for a solver that is not named, its defaults
 SETTINGS = {
@@ -98,21 +98,16 @@ def compare(problem, best, scale, rates, batches, tuning, reporting, passes):
     for name in SOLVERS:
         settings = grid(name, problem, rates, batches)
 
+        @cache  # a run serves all budgets
         def gaps(i, seed, name=name, settings=settings):
             return gaps_of(problem, best, scale, name, settings[i][1], seed, passes)
 
-        first = np.array([gaps(i, tuning[0]) for i in range(len(settings))])
-        found[name], tuned, reported = [], {}, {}
+        found[name] = []
         for b in range(len(passes)):
-            kept = np.argsort(first[:, b], kind="stable")[:KEPT]
-            for i in kept:
-                if i not in tuned:
-                    tuned[i] = np.median([first[i], *(gaps(i, seed) for seed in tuning[1:])], axis=0)
-            i = min(kept, key=lambda i, b=b: tuned[i][b])
-            if i not in reported:
-                reported[i] = [gaps(i, seed) for seed in reporting]
-            final = [row[b] for row in reported[i]]
-            found[name].append((np.median(final), np.max(final), settings[i][0], settings[i][2]))
+            numbered = [Setting(text, i) for i, (text, *_) in enumerate(settings)]
+            tuned, _ = tune(numbered, lambda i, seed, b=b, gaps=gaps: gaps(i, seed)[b], tuning)
+            final = [gaps(tuned.params, seed)[b] for seed in reporting]
+            found[name].append((np.median(final), np.max(final), tuned.text, settings[tuned.params][2]))
     return found
 
 

@@ -4,20 +4,17 @@ Returns are in percent, runs start at ones, and gaps are Phi - Phi*. For the sma
 taken over three blocks of seeds. The complexity is that of `sk_stormc reproduce complexity`, for three sets of seeds.
 """
 
-import warnings
 from functools import partial
 
 import numpy as np
-from sklearn.exceptions import ConvergenceWarning
 
 from benchmarks._measure import DATA, GAUSSIAN, generated, least_variance, published
 from benchmarks._tables import table
-from sk_stormc import minimize
+from sk_stormc import compare_solvers
 from sk_stormc.problems import PortfolioProblem
-from sk_stormc.reproduce.complexity import EPSILONS, SEEDS, run_complexity
+from sk_stormc.reproduce.complexity import EPSILONS, SEEDS, proposition_ifo, run_complexity
 from sk_stormc.reproduce.portfolio import METHODS as PUBLISHED
-from sk_stormc.reproduce.valley import FallingValley
-from sk_stormc.theory import storm_parameters
+from sk_stormc.solvers import get_solver
 
 DURATION = "9 minutes"
 NEEDS_DATA = True
@@ -30,11 +27,11 @@ REPETITIONS = 3
 
 def gaps(problem, solver, budget, seeds, **parameters):
     """Phi - Phi* of one run for each seed."""
-    parameters = {**PUBLISHED[solver], **parameters, "tol": 0, "max_ifo": budget, "record_every": budget}
     least, x0 = least_variance(problem), np.ones(problem.returns.shape[1])
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        return [minimize(problem, solver, x0, random_state=s, **parameters).fun - least for s in seeds]
+    labelled = solver, get_solver(solver).set_params(**{**PUBLISHED[solver], **parameters, "tol": 0})
+    limits = {"max_ifo": budget, "record_every": budget}
+    runs = compare_solvers(problem, [labelled], n_seeds=seeds, optimum=least, x0=x0, **limits).runs
+    return [run.fun - least for run in runs[solver]]
 
 
 def on_gaussian(R, budgets, n_seeds):
@@ -65,16 +62,10 @@ def complexity(quick):
         for measured in run_complexity(epsilons=epsilons, n_seeds=seeds, first_seed=repetition):
             slope = measured.slope
             rows.append({
-                "method": measured.row.name, "order": measured.row.order, "repetition": repetition,
+                "method": measured.name, "order": measured.order, "repetition": repetition,
                 "slope": [slope.value, slope.low, slope.high], "ifo": measured.ifo,
             })  # fmt: skip
-    constants, asked = FallingValley().constants(), []
-    for eps in epsilons:
-        try:
-            asked.append(storm_parameters(constants, eps).ifo)
-        except ValueError:  # too large for the proposition
-            asked.append(None)
-    return {"epsilons": epsilons, "rows": rows, "asked": asked}
+    return {"epsilons": epsilons, "rows": rows, "asked": proposition_ifo(epsilons)}
 
 
 def run_part(name, quick, images):

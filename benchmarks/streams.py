@@ -94,15 +94,15 @@ def streamed(portfolio, chunks):
 def gaps(X, others, kwargs, ways):
     """Gaps of streams of X as shares of that of equal weights, and the sampling error."""
     exact = CompositionalPortfolio("newton", **kwargs)
-    problem = exact._problem(X, None)
-    least = problem.value_at(exact.fit(X).weights_)
-    spread = problem.value_at(np.full(X.shape[1], 1 / X.shape[1])) - least
+    task = exact._task(X, None)
+    least = task.value(exact.fit(X).weights_)
+    spread = task.value(np.full(X.shape[1], 1 / X.shape[1])) - least
     row = {"error": np.nan}
     if others is not None:
-        row["error"] = (problem.value_at(exact.fit(others).weights_) - least) / (2 * spread)
+        row["error"] = (task.value(exact.fit(others).weights_) - least) / (2 * spread)
     for name, make in ways.items():
         portfolio, warned = streamed(make(**kwargs), np.split(X, range(BLOCK, len(X), BLOCK)))
-        row[name] = (problem.value_at(portfolio.weights_) - least) / spread
+        row[name] = (task.value(portfolio.weights_) - least) / spread
         row[f"{name} warned"] = warned
     return row
 

@@ -6,9 +6,11 @@ import tempfile
 from pathlib import Path
 
 from sk_stormc import __version__
-from sk_stormc.reproduce import EXPERIMENTS, comparison, maps, weights
+from sk_stormc.cli import COMMANDS
+from sk_stormc.cli.arguments import PICTURES, keep_data, names, positive_integer, result_file
+from sk_stormc.reproduce import EXPERIMENTS
 from sk_stormc.reproduce import report as everything
-from sk_stormc.reproduce.files import PICTURES, keep_data, result_file
+from sk_stormc.reproduce.experiment import methods_of
 
 __all__ = ["main"]
 
@@ -18,16 +20,6 @@ class _Parser(argparse.ArgumentParser):
 
     def error(self, message):
         self.exit(2, f"error: {message}\n")
-
-
-def _positive(text):
-    if not (text.replace("_", "").isdecimal() and int(text) > 0):
-        raise argparse.ArgumentTypeError(f"expected an integer >= 1, got {text!r}")
-    return int(text)
-
-
-def _names(text):
-    return list(dict.fromkeys(name.strip() for name in text.split(",")))
 
 
 def _make_parser():
@@ -42,65 +34,39 @@ def _make_parser():
     )
     experiments = reproduce.add_subparsers(required=True, metavar="EXPERIMENT")
     for name, experiment in EXPERIMENTS.items():
-        lines = experiment.__doc__.strip().splitlines()
-        one = experiments.add_parser(name, help=lines[0].rstrip("."), description=experiment.__doc__)
-        one.add_argument(
-            "--ifo",
-            type=_positive,
-            default=experiment.MAX_IFO,
-            metavar="N",
-            help="budget of a run in IFO (default: %(default)s)",
-        )
-        one.add_argument(
-            "--seeds",
-            type=_positive,
-            default=getattr(experiment, "SEEDS", 3),
-            metavar="K",
-            help="number of seeds (default: %(default)s)",
-        )
-        one.add_argument(
-            "--methods",
-            type=_names,
-            default=list(experiment.METHODS),
-            metavar="A,B,...",
-            help=f"some of {','.join(experiment.METHODS)} (default: all)",
-        )
-        one.add_argument(
-            "--out",
-            type=result_file(*PICTURES),
-            metavar="PATH",
-            help="where the picture goes (default: a new temporary directory)",
-        )
+        one = _add_command(experiments, name, experiment, _with_picture(experiment, name))
+        add, methods, default = one.add_argument, experiment.METHODS, "(default: %(default)s)"
+        budget, n_seeds = experiment.MAX_IFO, getattr(experiment, "SEEDS", 3)
+        add("--ifo", type=positive_integer, default=budget, metavar="N", help=f"budget of a run in IFO {default}")
+        add("--seeds", type=positive_integer, default=n_seeds, metavar="K", help=f"number of seeds {default}")
+        some = f"some of {','.join(methods)} (default: all)"
+        add("--methods", type=names, default=list(methods), metavar="A,B,...", help=some)
+        where = "where the picture goes (default: a new temporary directory)"
+        add("--out", type=result_file(*PICTURES), metavar="PATH", help=where)
         experiment.add_arguments(one)
-        one.set_defaults(report=_with_picture(experiment.report, name))
-    lines = everything.__doc__.strip().splitlines()
-    one = experiments.add_parser("all", help=lines[0].rstrip("."), description=everything.__doc__)
-    everything.add_arguments(one)
-    one.set_defaults(report=everything.report)
-    for name, command in (("map", maps), ("portfolio", weights)):
-        lines = command.__doc__.strip().splitlines()
-        one = commands.add_parser(name, help=lines[0].rstrip("."), description=command.__doc__)
-        command.add_arguments(one)
-        one.set_defaults(report=command.report)
-    lines = comparison.__doc__.strip().splitlines()
-    compare = commands.add_parser("compare", help=lines[0].rstrip("."), description=comparison.__doc__)
-    default = f"default: {','.join(comparison.SOLVERS)}"
-    compare.add_argument("--solvers", type=_names, metavar="A,B,...", help=f"names of solvers ({default})")
-    compare.add_argument("--seeds", type=_positive, default=comparison.SEEDS, metavar="K", help="default: %(default)s")
-    compare.add_argument("--ifo", type=_positive, metavar="N", help="budget of a run in IFO (default: solvers' own)")
-    comparison.add_arguments(compare)
-    compare.set_defaults(report=comparison.report)
+    everything.add_arguments(_add_command(experiments, "all", everything, everything.report))
+    for name, command in COMMANDS.items():
+        command.add_arguments(_add_command(commands, name, command, command.report))
     return parser
 
 
-def _with_picture(report, name):
-    """A report whose picture goes to a temporary directory if --out is not given."""
+def _add_command(parsers, name, module, report):
+    """Add the parser of a command, whose help is the docstring of its module."""
+    first = module.__doc__.strip().splitlines()[0]
+    parser = parsers.add_parser(name, help=first.rstrip("."), description=module.__doc__)
+    parser.set_defaults(report=report)
+    return parser
 
-    def run(args):
+
+def _with_picture(experiment, name):
+    """The report of an experiment, whose picture goes to a temporary directory if --out is not given."""
+
+    def report(args):
+        args.methods = methods_of(args.methods, experiment.METHODS)
         args.out = args.out or Path(tempfile.mkdtemp(prefix="sk_stormc-")) / f"{name}.png"
-        report(args)
+        experiment.report(args)
 
-    return run
+    return report
 
 
 def main(argv=None):

@@ -7,7 +7,7 @@ from sk_stormc.embedding.affinities import (
     perplexity_affinities,
     perplexity_search,
 )
-from sk_stormc.embedding.given import check_affinities
+from sk_stormc.embedding.affinity_checks import check_affinities
 
 __all__ = [
     "affinities",

@@ -84,7 +84,7 @@ def check_solver(
 
 def _portfolios():
     from sk_stormc.datasets.gaussian_returns import make_gaussian_returns  # solvers need neither of these modules
-    from sk_stormc.portfolio.risk.mean_risk import PortfolioProblem
+    from sk_stormc.portfolio.compositional import PortfolioProblem
 
     returns = make_gaussian_returns(1100, 5, mean=0.3, random_state=0)
     single = PortfolioProblem(returns.astype(np.float32))

@@ -4,7 +4,7 @@ All runs are measured in the same way, so that methods are compared by the same 
 contains all runs. It can be printed as a table, or plotted.
 """
 
+from sk_stormc.compare.comparison import ComparedRun, SolverComparison
 from sk_stormc.compare.solvers import compare_solvers
-from sk_stormc.compare.table import ComparedRun, SolverComparison
 
 __all__ = ["ComparedRun", "SolverComparison", "compare_solvers"]

@@ -3,19 +3,29 @@
 import math
 import warnings
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 from sklearn.base import clone
 
-from sk_stormc.compare.table import ComparedRun, SolverComparison
-from sk_stormc.compare.watch import Watch
+from sk_stormc.compare.comparison import ComparedRun, SolverComparison
+from sk_stormc.compare.recorder import RunRecorder
 from sk_stormc.core.problem import CompositionalProblem
 from sk_stormc.engine import CompositionalSolver, StopReason
 from sk_stormc.fitting.estimator import CompositionalEstimator
 from sk_stormc.solvers import LBFGS, get_solver, minimize
 from sk_stormc.utils.types import RandomState
-from sk_stormc.utils.validation import check_bool, check_callable, check_int, check_number, is_word, seeded, short
+from sk_stormc.utils.validation import (
+    check_bool,
+    check_callable,
+    check_instance,
+    check_int,
+    check_number,
+    is_word,
+    seeded,
+    short,
+)
 from sk_stormc.utils.warnings import warn_of_an_optimum
 
 __all__ = ["ComparedRun", "SolverComparison", "compare_solvers"]
@@ -30,11 +40,12 @@ def compare_solvers(
     X: Any = None,
     y: Any = None,
     *,
-    n_seeds: int = 5,
+    n_seeds: int | Sequence[int] = 5,
     max_ifo: int | None = None,
     gaps: Sequence[float] = GAPS,
     optimum: float | None = None,
     gradient: bool = False,
+    expectation: CompositionalProblem | None = None,
     random_state: RandomState = None,
     progress: Any = None,
     **fit_params: Any,
@@ -45,15 +56,16 @@ def compare_solvers(
 
     Parameters
     ----------
-    problem_or_estimator : CompositionalProblem or estimator
-        The problem that is minimised, or an estimator of this package, whose clones are fitted with ``solver=...``.
+    problem_or_estimator : CompositionalProblem, estimator or callable
+        The problem that is minimised, or an estimator of this package, whose clones are fitted with ``solver=...``, or
+        a function of a seed that returns a new problem for each run, such as a stream. Streams need ``expectation``.
     solvers : list of str, CompositionalSolver or (label, solver)
         Names, instances, or pairs of a label and one of these. Solvers that only the estimator has, such as "lstd" and
         "newton", are possible too.
     X, y : array-like, default=None
         Data for the estimator. They must be None for a problem.
-    n_seeds : int, default=5
-        Number of runs of each solver.
+    n_seeds : int or sequence of int, default=5
+        Number of runs of each solver, or the seeds of these runs.
     max_ifo : int, default=None
         Maximum number of oracle calls (IFO) of each run. None means each solver's own limit. Methods that only the
         estimator has are not limited.
@@ -67,6 +79,10 @@ def compare_solvers(
     gradient : bool, default=False
         Whether to compute the norm of the exact gradient at all records. This takes as long as a pass for each record,
         and is not included in the seconds.
+    expectation : CompositionalProblem, default=None
+        The problem whose objective and gradient are computed at the records, if it is another one than the problem
+        that is minimised: the expectation of a stream, or the problem of other data. The time is not included in the
+        seconds. It must be None for an estimator.
     random_state : int, RandomState instance or None, default=None
         Determines the seeds of the runs, which are the same for all solvers.
     progress : callable, default=None
@@ -99,27 +115,30 @@ def compare_solvers(
     >>> [row["solver"] for row in found.table if row["reached_0.0001"] == 2]
     ['storm-c', 'sarah-c', 'lbfgs']
     """
-    check_int("n_seeds", n_seeds, low=1)
     check_int("max_ifo", max_ifo, low=1, words=(None,))
     check_number("optimum", optimum, words=(None,))
     check_bool("gradient", gradient)
     gaps = _check_gaps(gaps)
     check_callable("progress", progress, words=(None,))
-    run_one = _runner(problem_or_estimator, X, y, fit_params, gradient)
+    measured = _measured(problem_or_estimator, X, y, expectation)
     labelled = _labelled(solvers, problem_or_estimator, max_ifo)
-    seeds = seeded(random_state).randint(np.iinfo(np.int32).max, size=n_seeds).tolist()
-    done = 0
+    seeds = _seeds(n_seeds, random_state)
+    run_one = partial(_run, problem_or_estimator, X, y, fit_params, gradient, expectation)
     runs: dict[str, list] = {label: [] for label in labelled}
-    for seed in seeds:  # so that errors appear early, and a change of the machine's load affects all solvers
-        for label, solver in labelled.items():
-            if progress is not None:
-                progress(f"{label}, seed {len(runs[label]) + 1} of {n_seeds}", done / (n_seeds * len(labelled)))
-            runs[label].append(run_one(label, solver, seed))
-            done += 1
+    # seed by seed, so that errors appear early, and a change of the machine's load affects all solvers
+    steps = [(seed, label) for seed in seeds for label in labelled]
+    for k, (seed, label) in enumerate(steps):
+        if progress is not None:
+            progress(f"{label}, seed {len(runs[label]) + 1} of {len(seeds)}", k / len(steps))
+        runs[label].append(run_one(label, labelled[label], seed))
+    best, label = min((float(np.nanmin(run.loss_curve)), run.label) for seeds in runs.values() for run in seeds)
+    if optimum is not None:
+        warn_of_an_optimum(optimum, best, f"{label!r} has seen")
+        return SolverComparison(runs, gaps, float(optimum), "what was given")
     if progress is not None:
         progress("the optimum", 1.0)
-    optimum = _optimum(optimum, runs, _has_many_minima(problem_or_estimator), run_one, seeds[0])
-    return SolverComparison(runs, gaps, *optimum)
+    run_lbfgs = None if _many_minima(measured) else partial(_run, measured, X, y, fit_params, False, None, "L-BFGS")
+    return SolverComparison(runs, gaps, *_optimum(runs, best, label, run_lbfgs, seeds[0]))
 
 
 def _check_gaps(gaps):
@@ -130,6 +149,18 @@ def _check_gaps(gaps):
     for gap in gaps:
         check_number("gaps", gap, low=0, high=1, inclusive=False)
     return gaps
+
+
+def _seeds(n_seeds, random_state):
+    """The seeds of the runs: drawn, or those that are given."""
+    if not isinstance(n_seeds, (list, tuple, range)):
+        check_int("n_seeds", n_seeds, low=1)
+        return seeded(random_state).randint(np.iinfo(np.int32).max, size=n_seeds).tolist()
+    if not n_seeds:
+        raise ValueError(f"n_seeds must be an integer >= 1 or a sequence of at least one seed, got {n_seeds}")
+    for seed in n_seeds:
+        check_int("n_seeds", seed, low=0)
+    return list(n_seeds)
 
 
 def _labelled(solvers, target, max_ifo):
@@ -155,87 +186,113 @@ def _labelled(solvers, target, max_ifo):
     return labelled
 
 
-def _runner(target, X, y, fit_params, gradient):
-    """The function of (label, solver, seed) that makes one run."""
+def _measured(target, X, y, expectation):
+    """The problem whose objective is measured, or the estimator. Raise a ValueError for arguments that do not match."""
+    name = type(target).__name__
     if isinstance(target, CompositionalEstimator):
         if X is None:
-            raise ValueError(f"X must be given for {type(target).__name__}, got None")
-        once = _fitted
-    elif isinstance(target, CompositionalProblem):
-        if X is not None or y is not None:
-            raise ValueError(f"X and y must be None for a problem, got {short(X if X is not None else y)}")
-        if not math.isfinite(target.n_inner + target.n_outer):
-            raise ValueError("problem_or_estimator must not be a stream, whose runs have no common optimum")
-        once = _minimized
-    else:
+            raise ValueError(f"X must be given for {name}, got None")
+        if expectation is not None:
+            raise ValueError(f"expectation must be None for {name}, got {short(expectation)}")
+        return target
+    if isinstance(target, type) or not (isinstance(target, CompositionalProblem) or callable(target)):
         got = f"the class: give an instance, {target.__name__}(...)" if isinstance(target, type) else short(target)
         raise ValueError(f"problem_or_estimator must be a problem or an estimator of this package, got {got}")
-
-    def run_one(label, solver, seed):
-        watch = Watch(keep_points=gradient)
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
-            try:
-                curves = once(target, solver, seed, X, y, fit_params, watch)
-            except ValueError as error:
-                raise ValueError(f"solver {label!r}: {error}") from error
-        ifo, seconds = np.asarray(curves["ifo"]), watch.seconds_at(curves["ifo"])
-        return ComparedRun(
-            label=label,
-            seed=seed,
-            seconds=seconds,
-            gradient_norm=watch.gradient_norms_at(ifo) if gradient else None,
-            warnings=tuple(str(w.message) for w in caught),
-            **curves,
-        )
-
-    return run_one
+    if X is not None or y is not None:
+        raise ValueError(f"X and y must be None for a problem, got {short(X if X is not None else y)}")
+    if expectation is None and callable(target):
+        raise ValueError("expectation must be given for a function that returns problems, got None")
+    if expectation is not None:
+        check_instance("expectation", expectation, CompositionalProblem)
+    measured = target if expectation is None else expectation
+    for problem in (measured, *[target] * (not callable(target))):
+        if not math.isfinite(problem.n_inner + problem.n_outer):
+            raise ValueError(
+                "problem_or_estimator must not be a stream, whose runs have no common optimum: give a function of a "
+                "seed that returns a stream, and its expectation"
+            )
+    return measured
 
 
-def _minimized(problem, solver, seed, X, y, params, watch):
-    result = minimize(problem, watch.follow(solver), random_state=seed, **params)
+def _run(target, X, y, params, gradient, expectation, label, solver, seed):
+    """One run of a solver."""
+    recorder = RunRecorder(keep_points=gradient or expectation is not None)
+    solver = solver if isinstance(solver, str) else recorder.recording(solver)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        try:
+            if isinstance(target, CompositionalEstimator):
+                fields = _fitted(target, solver, seed, X, y, params, recorder)
+            else:
+                fields = _minimized(target, solver, seed, params, expectation)
+        except ValueError as error:
+            raise ValueError(f"solver {label!r}: {error}") from error
+    iterations, seconds, points = recorder.at(fields["ifo"])
+    if fields["record_iterations"] is None:
+        fields["record_iterations"] = iterations
+    problem, norms = recorder.problem, None
+    if expectation is not None:
+        problem = expectation
+        fields["loss_curve"] = np.array([problem.objective(x) for x in points])
+    if gradient and points:
+        with np.errstate(over="ignore", invalid="ignore"):
+            norms = np.array([np.linalg.norm(problem.gradient(x)) for x in points])
+    return ComparedRun(
+        label=label,
+        seed=seed,
+        seconds=seconds,
+        gradient_norm=norms,
+        warnings=tuple(str(w.message) for w in caught),
+        x=recorder.x,
+        **fields,
+    )
+
+
+FIELDS = ("loss_curve", "ifo", "n_evaluations", "n_iter", "stop_reason")
+
+
+def _minimized(target, solver, seed, params, expectation):
+    """The fields of a run on a problem, or on the problem of the seed."""
+    problem = target if isinstance(target, CompositionalProblem) else target(seed)
+    result = minimize(problem, solver, random_state=seed, **params)
     if result.stop_reason == StopReason.INTERRUPTED:
         raise KeyboardInterrupt
-    names = ("loss_curve", "ifo", "record_iterations", "n_evaluations", "n_iter", "stop_reason")
-    pass_ifo = 2 * problem.n_inner + problem.n_outer
-    return {name: result[name] for name in names} | {"objective_label": "objective", "pass_ifo": pass_ifo}
+    measured = problem if expectation is None else expectation
+    others = {"objective_label": "objective", "pass_ifo": 2 * measured.n_inner + measured.n_outer}
+    return {name: result[name] for name in (*FIELDS, "record_iterations")} | others
 
 
-def _fitted(estimator, solver, seed, X, y, params, watch):
-    model = clone(estimator).set_params(solver=solver if isinstance(solver, str) else watch.follow(solver))
+def _fitted(estimator, solver, seed, X, y, params, recorder):
+    """The fields of a fit."""
+    model = clone(estimator).set_params(solver=solver)
     if "random_state" in model.get_params(deep=False):
         model.set_params(random_state=seed)
-    with watch.timing():
+    with recorder.timing_fit():
         model.fit(X, y, **params)
-    fitted = {name: vars(model)[f"{name}_"] for name in ("loss_curve", "ifo", "n_evaluations", "n_iter", "stop_reason")}
     recorded = model.recorded()
-    iterations = recorded["iterations"]
-    fitted["record_iterations"] = watch.iterations_at(model.ifo_) if iterations is None else iterations
-    return fitted | {"objective_label": model.objective_label, "pass_ifo": recorded["pass_ifo"]}
+    others = {"record_iterations": recorded["iterations"], "pass_ifo": recorded["pass_ifo"]}
+    fields = {name: vars(model)[f"{name}_"] for name in FIELDS}
+    return fields | others | {"objective_label": model.objective_label}
 
 
-def _has_many_minima(target):
+def _many_minima(target):
     return target.many_minima if isinstance(target, CompositionalEstimator) else target.advice.many_minima
 
 
-def _optimum(given, runs, many_minima, run_one, seed):
-    """The optimum, from which gaps are measured, and a description of how it was determined."""
-    everything = [run for seeds in runs.values() for run in seeds]
-    best, label = min((float(np.nanmin(run.loss_curve)), run.label) for run in everything)
-    if given is not None:
-        warn_of_an_optimum(given, best, f"{label!r} has seen")
-        return float(given), "what was given"
-    if many_minima:  # L-BFGS would find one of them
-        return best, f"the best of the runs, by {label!r}"
-    budget = int(sum(run.ifo[-1] for run in everything))
+def _optimum(runs, best, label, run_lbfgs, seed):
+    """The optimum, from which gaps are measured, and a description of how it was determined.
+
+    ``run_lbfgs`` is None if the objective has many minima, of which L-BFGS would find one.
+    """
+    best_run = f"the best of the runs, by {label!r}"
+    if run_lbfgs is None:
+        return best, best_run
+    budget = int(sum(run.ifo[-1] for seeds in runs.values() for run in seeds))
     try:
-        run = run_one("L-BFGS, for the optimum", LBFGS(tol=EXACT, max_ifo=budget), seed)
+        exact = float(np.nanmin(run_lbfgs(LBFGS(tol=EXACT, max_ifo=budget), seed).loss_curve))
     except ValueError:
-        return best, f"the best of the runs, by {label!r}; L-BFGS cannot take the problem"
-    exact = float(np.nanmin(run.loss_curve))
-    if exact < best:
-        above = f"the best of the runs, by {label!r}, is {best - exact:.1e} above it"
-        return exact, f"that of L-BFGS with tol={EXACT:g}; {above}"
-    if exact == best:
-        return best, f"that of L-BFGS with tol={EXACT:g} and the best of the runs, by {label!r}"
-    return best, f"the best of the runs, by {label!r}; L-BFGS ended {exact - best:.1e} above it"
+        return best, f"{best_run}; L-BFGS cannot take the problem"
+    if exact > best:
+        return best, f"{best_run}; L-BFGS ended {exact - best:.1e} above it"
+    others = f"; {best_run}, is {best - exact:.1e} above it" if exact < best else f" and {best_run}"
+    return exact, f"that of L-BFGS with tol={EXACT:g}{others}"

@@ -8,6 +8,7 @@ from sk_stormc.datasets.environments import collect_transitions
 from sk_stormc.datasets.french import fetch_french_portfolios
 from sk_stormc.datasets.gaussian_returns import make_gaussian_returns
 from sk_stormc.datasets.markov import MarkovRewardProcess, make_bellman_problem
+from sk_stormc.datasets.moments import returns_from_moments
 from sk_stormc.datasets.recorded import transitions_from_arrays, transitions_from_episodes
 
 __all__ = [
@@ -17,6 +18,7 @@ __all__ = [
     "make_augmented_digits",
     "make_bellman_problem",
     "make_gaussian_returns",
+    "returns_from_moments",
     "transitions_from_arrays",
     "transitions_from_episodes",
 ]

@@ -12,7 +12,9 @@ from sklearn.utils import Bunch
 from sk_stormc.datasets.acting import stacked
 from sk_stormc.datasets.spaces import Columns
 from sk_stormc.utils.types import ArrayLike
-from sk_stormc.utils.validation import as_numbers, check_bool, short
+from sk_stormc.utils.validation import as_flags, as_numbers, check_bool, short
+from sk_stormc.utils.warnings import warn
+from sk_stormc.values.episodes import LOST, shares
 
 OTHERS = "done", "dones", "is_terminal", "terminal", "terminals", "terminated"
 PARTS = "observations", "actions", "rewards", "terminations", "truncations", "next_observations"
@@ -49,7 +51,12 @@ def transitions_from_episodes(episodes: Iterable[Any], *, observation_space: Any
     -------
     log : sklearn.utils.Bunch
         X, y, next_X, terminal, time, action and episode, as returned by `collect_transitions`. ``episode`` counts the
-        episodes from 0.
+        episodes from 0. If it contains ``sample_weight``, pass this to `fit`, as for `transitions_from_arrays`.
+
+    Warns
+    -----
+    UserWarning
+        If there is ``sample_weight``.
 
     Raises
     ------
@@ -84,13 +91,12 @@ def transitions_from_episodes(episodes: Iterable[Any], *, observation_space: Any
     parts: list[tuple] = []
     for number, episode in enumerate(episodes):
         parts.append(_rows_of_episode(episode, f"episode {number}", seen))
-    lengths = [len(part[1]) for part in parts]
-    if not sum(lengths):
-        raise ValueError("episodes must have a step that has a successor or ends its episode, got none")
+    if not any(len(part[0]) for part in parts):
+        raise ValueError("episodes must have a step, got none")
     *columns, actions = zip(*parts, strict=True)
-    left, rewards, came, terminal = (np.concatenate(column) for column in columns)
     actions = stacked([action for part in actions for action in part])
-    return _log(seen, one_hot, left, rewards, came, terminal, actions, np.repeat(np.arange(len(lengths)), lengths))
+    episode = np.repeat(np.arange(len(parts)), [len(part[0]) for part in parts])
+    return _log(seen, one_hot, *map(np.concatenate, columns), actions, episode)
 
 
 def transitions_from_arrays(
@@ -110,7 +116,8 @@ def transitions_from_arrays(
     Within an episode the successor of a row is the observation of the next row. If ``next_observations`` is None, the
     last observation of an episode that was cut off is not in the arrays. The last row of such an episode has no
     successor, and is dropped. The last row of the arrays is also dropped, unless it is terminal, because its successor
-    is missing in any case.
+    is missing in any case. If all episodes are cut off at the same step, terminal rows at this step are dropped too:
+    as there are no others, they would show that every episode ends there.
 
     Parameters
     ----------
@@ -140,6 +147,13 @@ def transitions_from_arrays(
     log : sklearn.utils.Bunch
         X, y, next_X, terminal, time, action and episode, as returned by `collect_transitions`, for the rows that are
         kept. The successor of a terminal row without next_observations is its own observation, which has no effect.
+        Ends are in proportion to the other rows of the same step that are kept: with ``sample_weight`` below 1, which
+        is part of the log only if ends would count more than 1 % too much without it, and is to be passed to `fit`.
+
+    Warns
+    -----
+    UserWarning
+        If there is ``sample_weight``.
 
     Raises
     ------
@@ -153,18 +167,19 @@ def transitions_from_arrays(
 
     Examples
     --------
-    The first episode ends after two steps. The second is cut off after two, the last of which has no successor.
+    The first episode ends after two steps. The second is cut off after three, the last of which has no successor.
 
     >>> import numpy as np
     >>> from sk_stormc.datasets import transitions_from_arrays
     >>> log = transitions_from_arrays(
-    ...     observations=np.array([[0.0], [1.0], [5.0], [6.0]]), actions=np.array([1, 1, 0, 1]),
-    ...     rewards=np.array([[0.0], [1.0], [0.0], [0.0]]), terminals=[0, 1, 0, 0], timeouts=[0, 0, 0, 1],
+    ...     observations=np.array([[0.0], [1.0], [5.0], [6.0], [7.0]]), actions=np.array([1, 1, 0, 1, 1]),
+    ...     rewards=np.array([[0.0], [1.0], [0.0], [0.0], [0.0]]), terminals=[0, 1, 0, 0, 0],
+    ...     timeouts=[0, 0, 0, 0, 1],
     ... )
     >>> log.X.ravel(), log.next_X.ravel()
-    (array([0., 1., 5.]), array([1., 1., 6.]))
+    (array([0., 1., 5., 6.]), array([1., 1., 6., 7.]))
     >>> log.terminal, log.episode
-    (array([False,  True, False]), array([0, 0, 1]))
+    (array([False,  True, False, False]), array([0, 0, 1, 1]))
     """
     check_bool("one_hot", one_hot)
     rewards = _one_each(_numbers("rewards", rewards))
@@ -181,27 +196,38 @@ def transitions_from_arrays(
     left = _as_many("observations", seen.rows(observations), n)
     rows = np.arange(n)
     if next_observations is None:
-        kept = terminal | (~cut & (rows < n - 1))
+        known = terminal | (~cut & (rows < n - 1))
         came = left[np.where(terminal, rows, np.minimum(rows + 1, n - 1))]
     else:
-        kept = np.ones(n, dtype=bool)
+        known = np.ones(n, dtype=bool)
         came = _as_many("next_observations", seen.rows(next_observations, "next_observations"), n)
         if timeouts is None:
             cut[:-1] = (abs(came[:-1] - left[1:]) > GOES_ON * abs(left).max(axis=0)).any(axis=1)
-    if not kept.any():
+    episode = np.append(0, np.cumsum(terminal | cut)[:-1])
+    return _log(seen, one_hot, known, left, rewards, came, terminal, actions, episode)
+
+
+def _log(seen, one_hot, known, *columns):
+    """The Bunch of the transitions that are ``known``, with a gap in time after each episode."""
+    terminal, episode, n = columns[3], columns[5], len(known)
+    weights = shares(np.arange(n) - np.searchsorted(episode, episode), known, terminal, np.ones(n))
+    left, rewards, came, terminal, actions, episode, weights = (part[weights > 0] for part in (*columns, weights))
+    if not len(weights):
         raise ValueError(
             f"observations must have a row that has a successor or is terminal, got none in {n} rows: give "
             "next_observations"
         )
-    episode = np.append(0, np.cumsum(terminal | cut)[:-1])
-    return _log(seen, one_hot, *(part[kept] for part in (left, rewards, came, terminal, actions, episode)))
-
-
-def _log(seen, one_hot, left, rewards, came, terminal, actions, episode):
-    """The Bunch of transitions, with a gap in time after each episode."""
     X, next_X = seen.checked(left, one_hot), seen.checked(came, one_hot)
     time = np.arange(len(episode)) + episode
-    return Bunch(X=X, y=rewards, next_X=next_X, terminal=terminal, time=time, action=actions, episode=episode)
+    log = Bunch(X=X, y=rewards, next_X=next_X, terminal=terminal, time=time, action=actions, episode=episode)
+    if (1 - weights).sum() > LOST * terminal.sum():
+        log.sample_weight = weights
+        warn(
+            f"{np.count_nonzero(~known)} steps have no successor, because episodes were cut off, and are dropped. Ends "
+            "at the same steps then count too much: pass sample_weight=log.sample_weight to fit, or give "
+            "next_observations here."
+        )
+    return log
 
 
 class _Observations:
@@ -253,7 +279,7 @@ def _parts_of(name, observations, where, path=()):
 
 
 def _rows_of_episode(episode, where, seen):
-    """States, rewards, successors, terminal flags and actions of the usable steps of an episode."""
+    """Which outcomes are known, states, rewards, successors, terminal flags and actions of the steps of an episode."""
     observations, actions, rewards, terminations, truncations, after = _parts_of_episode(episode, where)
     rewards = _numbers("rewards", rewards, where)
     if rewards.ndim != 1:
@@ -270,10 +296,9 @@ def _rows_of_episode(episode, where, seen):
         raise ValueError(f"observations must be {n + 1}, one more than rewards, or {n}, got {len(states)} in {where}")
     if after is not None:
         came = _as_many("next_observations", seen.rows(after, "next_observations", where), n, where)
-        return states[:n], rewards, came, ends, actions
-    kept = n - (len(states) == n and n > 0 and not ends[-1])
-    came = states[np.minimum(np.arange(1, kept + 1), len(states) - 1)]
-    return states[:kept], rewards[:kept], came, ends[:kept], actions[:kept]
+        return np.ones(n, dtype=bool), states[:n], rewards, came, ends, actions
+    after = np.arange(1, n + 1)
+    return ends | (after < len(states)), states[:n], rewards, states[np.minimum(after, len(states) - 1)], ends, actions
 
 
 def _parts_of_episode(episode, where):
@@ -352,15 +377,10 @@ def _check_actions(actions, where=None):
 
 def _flags(name, values, n, where=None):
     """n booleans, from booleans or from 0 and 1; for an episode also from one for its last step, or from None."""
-    given = _one_each(np.asarray(False if values is None and where else values))
-    kind = given.dtype
-    if given.dtype.kind in "iuf" and np.isin(given, (0, 1)).all():
-        given = given.astype(bool)
-    if given.dtype != bool or given.shape not in ([(), (n,)] if where else [(n,)]):
-        expected = f"booleans, one or {n} of them" if where else f"{n} booleans, or 0 and 1"
-        raise ValueError(
-            f"{name} must be {expected}, got {kind} of shape {given.shape}{f' in {where}' if where else ''}"
-        )
+    given = _one_each(as_flags(name, False if values is None and where else values, where))
+    if given.shape not in ([(), (n,)] if where else [(n,)]):
+        expected = f"one or {n}" if where else f"{n}"
+        raise ValueError(f"{name} must be {expected}, got shape {given.shape}{f' in {where}' if where else ''}")
     ends = np.zeros(n, dtype=bool)
     if given.shape:
         ends |= given

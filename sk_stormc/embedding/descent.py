@@ -27,9 +27,9 @@ from sk_stormc.embedding.defaults import (
 )
 from sk_stormc.embedding.kernel_sums import NearField, StudentT
 from sk_stormc.embedding.mesh import Mesh
-from sk_stormc.embedding.pairs import AllPairs
 from sk_stormc.embedding.preconditioner import Graph, laplacian_direction
 from sk_stormc.embedding.stages import Stage
+from sk_stormc.embedding.sums_over_pairs import AllPairs
 from sk_stormc.engine.results import Record, SolverResult, StopReason, outcome
 from sk_stormc.utils.warnings import warn
 

@@ -10,7 +10,7 @@ import numpy as np
 from scipy import sparse
 
 from sk_stormc.core.source import FiniteSource
-from sk_stormc.embedding.pairs import TASK, AllPairs, column_sums, columns
+from sk_stormc.embedding.sums_over_pairs import TASK, AllPairs, column_sums, columns
 from sk_stormc.utils.threads import each, parts
 from sk_stormc.utils.validation import check_number
 

@@ -7,7 +7,7 @@ from functools import cached_property
 import numpy as np
 
 from sk_stormc.embedding.affinities import graph_affinities, perplexity_search
-from sk_stormc.embedding.given import given_affinities
+from sk_stormc.embedding.affinity_checks import normalised_affinities
 from sk_stormc.embedding.neighbors.graph import neighbor_graph
 from sk_stormc.embedding.transform import spacings
 
@@ -53,7 +53,7 @@ class Neighborhoods:
     def __init__(self, X, per_point, perplexity, metric, **how):
         self.per_point = per_point
         if metric == GIVEN:
-            self._graph, self.search = given_affinities(X, joint=not per_point), None
+            self._graph, self.search = normalised_affinities(X, joint=not per_point), None
             self.perplexity = self.recall = np.nan
             return
         self.search, self.perplexity = perplexity_search(X, perplexity, metric=metric, **how)

@@ -16,7 +16,7 @@ from scipy.sparse.csgraph import connected_components
 
 from sk_stormc.core.metrics import Metric
 from sk_stormc.core.schedules import at
-from sk_stormc.embedding.pairs import TASK, Edges, even_rows
+from sk_stormc.embedding.sums_over_pairs import TASK, Edges, even_rows
 from sk_stormc.utils.threads import each, parts
 
 __all__ = ["Graph", "GraphLaplacian", "laplacian_direction"]

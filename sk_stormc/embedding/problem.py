@@ -7,9 +7,9 @@ from typing import Any, Literal
 import numpy as np
 
 from sk_stormc.core.problem import CompositionalProblem
+from sk_stormc.embedding.affinity_checks import check_affinities
 from sk_stormc.embedding.defaults import CENSUS, CG_ITERATIONS, COMPONENT_FLOOR, EXACT, SMALL, advice, regularization
 from sk_stormc.embedding.dense import check_memory, dense_jacobian
-from sk_stormc.embedding.given import check_affinities
 from sk_stormc.embedding.kernel_sums import (
     Columns,
     ColumnSource,

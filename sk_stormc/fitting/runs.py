@@ -11,7 +11,7 @@ from scipy import sparse
 from sklearn import get_config
 from sklearn.utils.validation import _get_feature_names
 
-from sk_stormc.engine.results import RunState
+from sk_stormc.engine.results import Record, RunState
 from sk_stormc.fitting.compat import callbacks_of, open_context, with_callbacks
 from sk_stormc.solvers import StopReason
 from sk_stormc.streams.mapped import BLOCK_BYTES, MappedRows
@@ -102,8 +102,8 @@ class Fit:
         self.estimator, self.progress, self.rng, self.before = estimator, progress, rng, before
         self.X, self.y, self.metadata = X, y, metadata
         self._states = [] if before is None else list(before.runs)
-        self._context = self._task = self.pass_ifo = None
-        self._opened = False
+        self._context = self._task = self._show = self.pass_ifo = None
+        self._opened, self._losses, self._n_before = False, [], 0
         callbacks = callbacks_of(self.estimator)
         self.has_callbacks = bool(callbacks)
         for callback in callbacks:
@@ -124,7 +124,7 @@ class Fit:
         rng = seeded(seed)
         data = {"X": X, "y": y if estimator.__sklearn_tags__().target_tags.required else None} | metadata
         data["names of X"] = _get_feature_names(X)
-        if getattr(solver, "begins_again", False):  # so that other data are no error
+        if isinstance(solver, str) or getattr(solver, "begins_again", False):  # so that other data are no error
             data = {}
         progress = Progress(
             type(estimator).__name__,
@@ -136,6 +136,13 @@ class Fit:
             before.check(progress)
             rng = copy.deepcopy(rng)  # the saved progress must not change
         return cls(estimator, progress, rng, before, X, y, **metadata)
+
+    @classmethod
+    def watching(cls, estimator, solver, X, y, before, **metadata):
+        """The fit, or None for an exact method that neither callbacks nor `resume` need to know of."""
+        if isinstance(solver, str) and before is None and not callbacks_of(estimator):
+            return None
+        return cls.of_data(estimator, solver, X, y, before, **metadata)
 
     @classmethod
     def further(cls, estimator):
@@ -173,8 +180,16 @@ class Fit:
             raise KeyboardInterrupt
         return result
 
+    def watch(self, iteration, ifo, fun, x, attributes):
+        """Call the callbacks at a record of a method that is no solver. Return whether one of them stops the fit."""
+        self._open()
+        self._attributes = attributes
+        record = Record(iteration, ifo, float(fun), x, lambda: None, lambda: math.inf)
+        return self._context is not None and bool(self._notify(record))
+
     def end(self):
         """Notify the callbacks that the fit has ended and that the estimator has its fitted attributes."""
+        self._close_task()
         if self._context is not None:
             self._context.call_on_fit_task_end(**self._arguments, reconstruction_attributes={})
 
@@ -245,6 +260,8 @@ def _described(estimator, solver):
     free = (*estimator._free_to_resume, "solver")
     parameters = {name: value for name, value in vars(estimator).items() if name[0] != "_" and name[-1] != "_"}
     parameters = {name: value for name, value in parameters.items() if name not in free}
+    if isinstance(solver, str):
+        return {"solver": solver} | {name: in_words(value) for name, value in parameters.items()}
     of_solver = {f"solver__{name}": value for name, value in solver.get_params(deep=False).items() if name not in FREE}
     name = getattr(solver, "name", type(solver).__name__)
     return {"solver": name} | {name: in_words(value) for name, value in (parameters | of_solver).items()}

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+from html import escape
 from typing import TYPE_CHECKING, Any, Self
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from matplotlib.collections import PathCollection
+from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
 from matplotlib.gridspec import GridSpecFromSubplotSpec
 from matplotlib.lines import Line2D
 from matplotlib.patheffects import withStroke
 from scipy.ndimage import uniform_filter
 
-from sk_stormc.plotting._style import BLUE, COLORS, axes_for, check_kwargs
-from sk_stormc.utils.types import ArrayLike
+from sk_stormc.plotting._style import axes_for, check_kwargs
+from sk_stormc.plotting.point_colors import PointColors, point_colors
+from sk_stormc.plotting.point_layers import COLORED, PointLayers
+from sk_stormc.utils.atomic import atomically
+from sk_stormc.utils.types import ArrayLike, FloatArray
 from sk_stormc.utils.validation import as_numbers, check_bool, check_text, short
 
 if TYPE_CHECKING:
@@ -21,17 +27,12 @@ if TYPE_CHECKING:
 
 __all__ = ["EmbeddingDisplay"]
 
-# Petroff's ten colours, which colour-blind people can distinguish; Okabe & Ito's are fewer and more distinct.
-TEN = ("#3f90da", "#ffa90e", "#bd1f01", "#94a4a2", "#832db6", "#a96b59", "#e76300", "#b9ac70", "#717581", "#92dadd")
-SHAPES = "o^sDv*Pp"
-CONTINUOUS = "viridis"
-NUMBERS = 20  # number of distinct integers above which they are a scale and not classes
-CLASSES = len(TEN) * len(SHAPES)
 WRITTEN = 40  # maximum number of classes whose names are written on the map
 LISTED = 20  # number of rows of a legend
+LONGEST = 28  # characters of a name on the map or in the legend
 CELLS = 12  # number of cells along each axis of the map, in which the points of a class are counted
 PAIRED = 5  # number of components shown in pairs
-RASTER = 5000  # number of points from which a vector file contains them as pixels
+_looks_on_axes: WeakKeyDictionary[Any, dict[str, tuple[str, str]]] = WeakKeyDictionary()  # so that classes keep them
 
 
 class EmbeddingDisplay:
@@ -45,10 +46,22 @@ class EmbeddingDisplay:
     ----------
     embedding : array-like of shape (n_points, n_components)
     y : array-like of shape (n_points,), default=None
-        The values that determine the colours. Strings, booleans and up to 20 distinct integers are classes. Other
-        numbers get a colour bar, and NaN is grey. None draws all points in one colour.
+        The values that determine the colours. Strings, booleans, categories and up to 20 distinct integers are classes.
+        The order of the classes is that of the categories, and otherwise ascending. Other numbers and dates get a
+        colour bar. Missing values are grey, and the last entry of a legend. None draws all points in one colour.
     y_label : str, default=""
         Title of the legend or of the colour bar.
+    palette : dict, list of colours or str, default=None
+        Colours of the classes by their names, or in their order, such as a palette of seaborn or scanpy, or the name of
+        a colormap of matplotlib. None means 20 colours, of which colour-blind people can distinguish the first eight.
+        Further classes have other shapes. A scale uses the colormap, or one between the colours of a list.
+    order : list of str, default=None
+        The order of the classes. It may have classes that y does not have.
+    new : array-like of shape (n_new, n_components), default=None
+        Further points, such as those of `SNEEmbedding.transform`. They are drawn larger and with an outline, and the
+        others fainter.
+    y_new : array-like of shape (n_new,), default=None
+        Their values.
 
     Attributes
     ----------
@@ -67,8 +80,8 @@ class EmbeddingDisplay:
     Raises
     ------
     ValueError
-        If points are not finite, if the length of y differs from the number of points, or if there are more than 80
-        classes.
+        If points are not finite, if the length of y differs from the number of points, if there are more than 160
+        classes, or if palette or order lack a class.
 
     Examples
     --------
@@ -84,23 +97,52 @@ class EmbeddingDisplay:
     figure_: Figure
     scatter_: list[Any]
 
-    def __init__(self, embedding: ArrayLike, *, y: ArrayLike | None = None, y_label: str = "") -> None:
+    def __init__(
+        self,
+        embedding: ArrayLike,
+        *,
+        y: ArrayLike | None = None,
+        y_label: str = "",
+        palette: Any = None,
+        order: Any = None,
+        new: ArrayLike | None = None,
+        y_new: ArrayLike | None = None,
+    ) -> None:
         self.embedding = embedding
         self.y = y
         self.y_label = y_label
+        self.palette = palette
+        self.order = order
+        self.new = new
+        self.y_new = y_new
 
     @classmethod
     def from_estimator(
-        cls, estimator: Any, y: ArrayLike | None = None, *, y_label: str = "", ax: Axes | None = None, **kwargs: Any
+        cls,
+        estimator: Any,
+        y: ArrayLike | None = None,
+        *,
+        y_label: str = "",
+        palette: Any = None,
+        order: Any = None,
+        X_new: Any = None,
+        y_new: ArrayLike | None = None,
+        ax: Axes | None = None,
+        **kwargs: Any,
     ) -> Self:
         """Draw the map of a fitted estimator.
 
         Parameters
         ----------
         estimator : fitted estimator
-            An estimator that has the attribute ``embedding_``.
+            An estimator that has the attribute ``embedding_``, or a pipeline that ends with one.
         y : array-like of shape (n_points,), default=None
         y_label : str, default=""
+        palette : dict, list of colours or str, default=None
+        order : list of str, default=None
+        X_new : array-like of shape (n_new, n_features), default=None
+            Further samples, which ``estimator.transform`` places in the map.
+        y_new : array-like of shape (n_new,), default=None
         ax : matplotlib.axes.Axes, default=None
         **kwargs
             Passed to `plot`.
@@ -114,51 +156,150 @@ class EmbeddingDisplay:
         ValueError
             If the estimator is not fitted or has no ``embedding_``, and for the reasons of `EmbeddingDisplay`.
         """
-        if not hasattr(estimator, "embedding_"):
+        last = estimator[-1] if hasattr(estimator, "steps") else estimator
+        if not hasattr(last, "embedding_"):
             raise ValueError(f"estimator must be fitted and have embedding_, got {short(estimator)}")
         check_text("y_label", y_label)
         name = y_label or getattr(y, "name", None)
-        return cls(estimator.embedding_, y=y, y_label="" if name is None else str(name)).plot(ax, **kwargs)
+        new = None if X_new is None else estimator.transform(X_new)
+        y_label = "" if name is None else str(name)
+        display = cls(last.embedding_, y=y, y_label=y_label, palette=palette, order=order, new=new, y_new=y_new)
+        return display.plot(ax, **kwargs)
 
-    def plot(self, ax: Axes | None = None, *, legend: bool = True, **kwargs: Any) -> Self:
+    def plot(self, ax: Axes | None = None, *, legend: bool = True, labels: bool = True, **kwargs: Any) -> Self:
         """Draw the points.
 
         Parameters
         ----------
         ax : matplotlib.axes.Axes, default=None
             None creates a new figure. For three components the axes must have been created with ``projection="3d"``.
-            For more components, the pairs are drawn in place of the axes.
+            For more components, the pairs are drawn in place of the axes. Classes that were drawn on the axes before
+            keep their colours.
         legend : bool, default=True
             Whether to draw a legend or a colour bar.
+        labels : bool, default=True
+            Whether to write the names of the classes on a map in two dimensions.
         **kwargs
-            Passed to `matplotlib.axes.Axes.scatter`, such as ``s``, ``alpha`` and ``cmap``.
+            Passed to `matplotlib.axes.Axes.scatter`, such as ``s``, ``alpha`` and ``norm``. ``s``, ``c``, ``alpha``,
+            ``edgecolors`` and ``linewidths`` may have an entry for each point, first those of the embedding and then
+            the new ones. ``c`` and ``color`` replace the colours of y, and there is no legend.
 
         Returns
         -------
         self : EmbeddingDisplay
         """
         check_bool("legend", legend)
+        check_bool("labels", labels)
         check_text("y_label", self.y_label)
         extra = {"s", "c", "marker", "vmin", "vmax", "edgecolors"}
         check_kwargs("plot", {name: value for name, value in kwargs.items() if name not in extra}, PathCollection)
-        Z = as_numbers("embedding", self.embedding)
-        if Z.ndim != 2 or not Z.size or not np.isfinite(Z).all():
-            raise ValueError(f"embedding must be finite and of shape (n_points, n_components), got {short(Z)}")
-        colours = _Colours(self.y, Z)
+        Z, n_old, colors = self.checked(None if ax is None else _looks_on_axes.get(ax))
+        if any(name in kwargs for name in COLORED):
+            colors = PointColors(np.zeros(len(Z), int))
         self.scatter_, self.labels_, self.legend_, self.colorbar_ = [], [], None, None
         d = Z.shape[1]
+        layers = PointLayers(colors, n_old, self.palette, kwargs)
         if d > 3:
-            self._plot_pairs(ax, Z[:, :PAIRED], d, colours, kwargs)
+            self._plot_pairs(ax, Z[:, :PAIRED], d, layers)
         else:
-            self._plot_one(ax, Z, colours, kwargs)
+            self._plot_one(ax, Z, layers)
         self.figure_ = self.ax_.figure  # type: ignore[assignment]  # a SubFigure only if the caller gave its axes
-        if legend and self.y is not None:
-            self._write_legend(colours, own=ax is None)
-        if d == 2 and colours.names is not None and len(colours.names) <= WRITTEN:
-            self.labels_ = _name_classes(self.ax_, Z, colours)
+        if colors.names is not None:
+            _looks_on_axes.setdefault(self.ax_, {}).update(zip(colors.names, colors.looks, strict=True))
+        if legend:
+            self._write_legend(colors, own=ax is None)
+        if labels and d == 2 and colors.names is not None and len(colors.names) <= WRITTEN:
+            self.labels_ = _name_classes(self.ax_, Z, colors)
         return self
 
-    def _plot_one(self, ax, Z, colours, kwargs):
+    def to_plotly(self, hover: Any = None) -> Any:
+        """The points as an interactive figure: a click on an entry of the legend shows or hides its class.
+
+        Parameters
+        ----------
+        hover : DataFrame, Series or dict of array-like, default=None
+            Columns with a value for each point, first those of the embedding and then the new ones. They are shown at
+            the point under the cursor.
+
+        Returns
+        -------
+        plotly.graph_objects.Figure
+
+        Raises
+        ------
+        ImportError
+            If plotly is not installed.
+        ValueError
+            If hover has another number of values, and for the reasons of `EmbeddingDisplay`.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from sk_stormc.plotting import EmbeddingDisplay
+        >>> points = np.random.default_rng(0).normal(size=(90, 2))
+        >>> display = EmbeddingDisplay(points, y=np.repeat(["a", "b", "c"], 30))
+        >>> figure = display.to_plotly(hover={"row": np.arange(90)})  # doctest: +SKIP
+        """
+        from sk_stormc.plotting.interactive import interactive_figure
+
+        return interactive_figure(self, hover)
+
+    def to_html(self, path: Any, hover: Any = None, title: str = "") -> None:
+        """Write an interactive page to a file, which opens without a network.
+
+        Parameters
+        ----------
+        path : path-like
+            The file. It contains the script of plotly, which takes about 4.5 MB.
+        hover : DataFrame, Series or dict of array-like, default=None
+            As in `to_plotly`.
+        title : str, default=""
+            Title above the map.
+
+        Raises
+        ------
+        ImportError
+            If plotly is not installed.
+        ValueError
+            For the reasons of `to_plotly`.
+        """
+        check_text("title", title)
+        figure = self.to_plotly(hover)
+        if title:
+            figure.update_layout(title={"text": escape(title)}, margin={"t": 60})
+        page = figure.to_html(default_height="97vh", config={"displaylogo": False, "scrollZoom": True})
+        with atomically(path) as file:
+            file.write(page.encode("utf-8"))
+
+    def checked(self, known: dict | None = None) -> tuple[FloatArray, int, PointColors]:
+        """The points, old and new; the number of old ones; and the colours of all.
+
+        Parameters
+        ----------
+        known : dict, default=None
+            The colour and shape of classes that were drawn before.
+
+        Returns
+        -------
+        tuple
+
+        Raises
+        ------
+        ValueError
+            For the reasons of `EmbeddingDisplay`.
+        """
+        Z = _points("embedding", self.embedding)
+        n, new, y_new = len(Z), self.new, self.y_new
+        if new is not None:
+            new = _points("new", new)
+            if new.shape[1] != Z.shape[1]:
+                raise ValueError(f"new must have the {Z.shape[1]} components of embedding, got {new.shape[1]}")
+        elif y_new is not None:
+            raise ValueError("y_new must be None without new points")
+        colors = point_colors(self.y, n, y_new, 0 if new is None else len(new), self.palette, self.order, known)
+        return Z if new is None else np.vstack([Z, new]), n, colors
+
+    def _plot_one(self, ax, Z, layers):
         d = Z.shape[1]
         if ax is None:
             ax = axes_for(None, figsize=(6.4, 5.2))
@@ -171,19 +312,21 @@ class EmbeddingDisplay:
             raise ValueError(
                 f"ax must {'' if d == 3 else 'not '}be made with projection='3d' for {d} components, got {short(ax)}"
             )
-        if d == 1:  # spread along the vertical axis by a low-discrepancy sequence
-            Z = np.column_stack([Z[:, 0], np.arange(len(Z)) * 0.6180339887 % 1])
-        self._scatter(ax, Z, colours, kwargs)
+        if d == 1:
+            Z = spread_out(Z)
+        self.scatter_ += layers.draw(ax, Z)
         second = "(the height has no meaning)" if d == 1 else "component 2"
         ax.set(xlabel="component 1", ylabel=second, xticks=[], yticks=[])
         if d == 3:
             ax.set(zlabel="component 3", zticks=[])
+            for axis in (ax.xaxis, ax.yaxis, ax.zaxis):
+                axis.labelpad = -8  # there are no ticks between an axis and its label
             ax.set_box_aspect(np.ptp(Z, axis=0).clip(1e-3 * np.ptp(Z)))
         elif d == 2:
             ax.set_aspect("equal", "datalim")
         self.ax_, self.axes_ = ax, np.array([ax])
 
-    def _plot_pairs(self, ax, Z, d, colours, kwargs):
+    def _plot_pairs(self, ax, Z, d, layers):
         k = Z.shape[1]
         word = "component " if ax is None else ""  # left out if the caller's axes may be too small
         ax = axes_for(ax, figsize=(1.9 * k, 1.8 * k))
@@ -198,7 +341,7 @@ class EmbeddingDisplay:
         for row in range(1, k):
             for column in range(row):
                 one = ax.figure.add_subplot(grid[row - 1, column])
-                self._scatter(one, Z[:, [column, row]], colours, kwargs, crowd=k - 1)
+                self.scatter_ += layers.draw(one, Z[:, [column, row]], crowd=k - 1)
                 one.set(xticks=[], yticks=[])
                 one.set_aspect("equal", "datalim")
                 one.set_xlabel(f"{word}{column + 1}" if row == k - 1 else "", fontsize="small")
@@ -206,97 +349,71 @@ class EmbeddingDisplay:
                 panels.append(one)
         self.axes_ = np.array(panels)
 
-    def _scatter(self, ax, Z, colours, kwargs, crowd=1):
-        n = len(Z)
-        style = {
-            "s": np.clip(420 / np.sqrt(n), 0.3, 36) / crowd,
-            "alpha": float(np.clip(14 / n**0.32, 0.25, 0.9)),
-            "linewidths": 0,
-            "rasterized": n >= RASTER,
-            **kwargs,
-        }
-        order = np.random.default_rng(0).permutation(n)
-        for marker, rows, colour in colours.groups(order):
-            self.scatter_.append(ax.scatter(*Z[rows].T, **{"marker": marker, **colour, **style}))
-
-    def _write_legend(self, colours, own):
+    def _write_legend(self, colors, own):
         figure = self.ax_.figure
-        if colours.names is None:
-            axes = self.axes_.tolist()
-            pad = 0.14 if self.ax_.name == "3d" else 0.02  # the third axis has its label on this side
-            self.colorbar_ = figure.colorbar(self.scatter_[-1], ax=axes, label=self.y_label, shrink=0.8, pad=pad)
-            self.colorbar_.solids.set(alpha=1)
+        if colors.values is not None:
+            self._write_colorbar(colors)
+        elif colors.names is not None:
+            # also those that were drawn on these axes before
+            looks = dict(_looks_on_axes[self.ax_]) | dict(zip(*colors.with_missing(), strict=True))
+            handles = [
+                Line2D([], [], linestyle="", marker=marker, color=color, markersize=6, label=shortened(name))
+                for name, (color, marker) in looks.items()
+            ]
+            columns = -(-len(handles) // LISTED)
+            style = {"title": self.y_label or None, "fontsize": "small", "ncols": columns, "handletextpad": 0.2}
+            if len(self.axes_) > 1:  # the upper triangle of the pairs is empty
+                self.legend_ = self.ax_.legend(handles=handles, loc="upper right", **style)
+            elif own:
+                self.legend_ = figure.legend(handles=handles, loc="outside right center", **style)
+                figure.draw_without_rendering()
+                # the map keeps its size beside a wide legend
+                figure.set_figwidth(figure.get_figwidth() + self.legend_.get_window_extent().width / figure.dpi)
+            else:
+                self.legend_ = self.ax_.legend(handles=handles, loc="best", framealpha=0.85, **style)
+
+    def _write_colorbar(self, colors):
+        scales = [points for points in self.scatter_ if points.get_array() is not None]
+        if not scales:  # all values are missing
             return
-        handles = [
-            Line2D([], [], linestyle="", marker=marker, color=color, markersize=6, label=name)
-            for name, (color, marker) in zip(colours.names, colours.looks, strict=True)
-        ]
-        columns = -(-len(handles) // LISTED)
-        style = {"title": self.y_label or None, "fontsize": "small", "ncols": columns, "handletextpad": 0.2}
-        if len(self.axes_) > 1:  # the upper triangle of the pairs is empty
-            self.legend_ = self.ax_.legend(handles=handles, loc="upper right", **style)
-        elif own:
-            self.legend_ = figure.legend(handles=handles, loc="outside right center", **style)
-        else:
-            self.legend_ = self.ax_.legend(handles=handles, loc="best", framealpha=0.85, **style)
+        pad = 0.14 if self.ax_.name == "3d" else 0.02  # the third axis has its label on this side
+        bar = self.ax_.figure.colorbar(scales[-1], ax=self.axes_.tolist(), label=self.y_label, shrink=0.8, pad=pad)
+        bar.solids.set(alpha=1)
+        if colors.are_dates:
+            locator = AutoDateLocator()
+            bar.ax.yaxis.set_major_locator(locator)
+            bar.ax.yaxis.set_major_formatter(ConciseDateFormatter(locator))
+        self.colorbar_ = bar
 
 
-class _Colours:
-    """The style of each point: ``names`` and ``looks`` of classes, or ``values`` of a scale."""
-
-    def __init__(self, y, Z):
-        n = len(Z)
-        self.names = self.values = None
-        if y is None:
-            return
-        y = np.asarray(y)
-        if y.shape != (n,):
-            raise ValueError(f"y must be of shape ({n},), one for each point, got {y.shape}")
-        if y.dtype.kind in "fiu" and not self._few_integers(y):
-            self.values = y.astype(float)
-            return
-        if y.dtype.kind not in "biufOUST":
-            raise ValueError(f"y must be numbers or names of classes, got {y.dtype}")
-        names, self.codes = np.unique(y.astype(str) if y.dtype.kind not in "biuf" else y, return_inverse=True)
-        if len(names) > CLASSES:
-            raise ValueError(f"y must have at most {CLASSES} classes, got {len(names)}")
-        is_float = y.dtype.kind == "f"
-        self.names = [f"{name:g}" if is_float else str(name) for name in names]
-        palette = COLORS if len(names) <= len(COLORS) else TEN
-        self.looks = [(palette[k % len(palette)], SHAPES[k // len(palette)]) for k in range(len(names))]
-
-    @staticmethod
-    def _few_integers(y):
-        return np.isfinite(y).all() and (y == np.rint(y)).all() and len(np.unique(y)) <= NUMBERS
-
-    def groups(self, order):
-        """(marker, rows, keywords of scatter) of the points that are drawn by one call."""
-        if self.values is not None:
-            good = np.isfinite(self.values)
-            missing = order[~good[order]]
-            if missing.size:
-                yield "o", missing, {"c": "0.8"}
-            rows, values = order[good[order]], self.values[good]
-            limits = {"vmin": values.min(), "vmax": values.max()} if values.size else {}
-            yield "o", rows, {"c": self.values[rows], "cmap": CONTINUOUS, **limits}
-        elif self.names is None:
-            yield "o", order, {"c": BLUE}
-        else:
-            colour = np.array([look[0] for look in self.looks])
-            shape = np.array([look[1] for look in self.looks])
-            for marker in dict.fromkeys(shape):
-                rows = order[shape[self.codes[order]] == marker]
-                yield marker, rows, {"c": colour[self.codes[rows]].tolist()}
+def _points(name, points):
+    """Finite points, as an array."""
+    Z = as_numbers(name, points)
+    if Z.ndim != 2 or not Z.size or not np.isfinite(Z).all():
+        raise ValueError(f"{name} must be finite and of shape (n_points, n_components), got {short(Z)}")
+    return Z
 
 
-def _name_classes(ax, Z, colours):
+def spread_out(Z):
+    """Points of one component, spread along a second axis by a low-discrepancy sequence."""
+    return np.column_stack([Z[:, 0], np.arange(len(Z)) * 0.6180339887 % 1])
+
+
+def shortened(name):
+    """A name of at most `LONGEST` characters, of which the middle is left out."""
+    return name if len(name) <= LONGEST else f"{name[: LONGEST // 2]}…{name[1 - LONGEST // 2 :]}"
+
+
+def _name_classes(ax, Z, colors):
     """Write the name of each class where its points are densest, unless another name is there."""
     figure = ax.figure.figure
     figure.draw_without_rendering()  # the layout determines how much space there is
     labels, boxes, extent = [], [], np.stack([Z.min(axis=0), Z.max(axis=0)], axis=1)
-    for k in np.argsort(-np.bincount(colours.codes), kind="stable"):  # the largest first
-        x, y = _heart(Z[colours.codes == k], extent)
-        label = ax.text(x, y, colours.names[k], ha="center", va="center", fontsize="medium", fontweight="bold")
+    counts = np.bincount(colors.codes[colors.codes >= 0], minlength=len(colors.names))
+    for k in np.argsort(-counts, kind="stable"):  # the largest first
+        x, y = _heart(Z[colors.codes == k], extent)
+        name = shortened(colors.names[k])
+        label = ax.text(x, y, name, ha="center", va="center", fontsize="medium", fontweight="bold")
         label.set_path_effects([withStroke(linewidth=2.5, foreground="white")])
         label.set(in_layout=False, clip_on=True)
         box = label.get_window_extent()

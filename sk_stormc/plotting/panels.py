@@ -14,6 +14,7 @@ from sk_stormc.utils.validation import check_text, naming, short
 
 __all__ = ["plot_curves", "plot_embeddings"]
 
+
 def plot_curves(panels: dict[str, dict[str, list]], labels: list[str] | tuple[str, ...]) -> Figure:
     """Draw curves against IFO on logarithmic axes, with x_0 at the left edge.
 

@@ -4,41 +4,35 @@ from collections.abc import Mapping, Set
 
 import numpy as np
 from scipy import sparse
-from scipy.optimize import linprog
 
 from sk_stormc.core.penalties import L1, Box, Simplex, as_penalty
+from sk_stormc.portfolio.exact.feasible_set import FeasibleSet, LinearlyConstrained, TradingCosts
+from sk_stormc.portfolio.exact.linear_programs import linear_program, one_sided
 from sk_stormc.portfolio.labels import aligned
 from sk_stormc.portfolio.linear_constraints import Linear, linear_of
 from sk_stormc.portfolio.returns import column_of, without
-from sk_stormc.portfolio.risk.mean_risk import is_proportional
-from sk_stormc.portfolio.second_order.limits import Limited, Limits, Turnover
-from sk_stormc.portfolio.second_order.linear_programs import one_sided
+from sk_stormc.portfolio.risk import MEASURES
 from sk_stormc.utils.validation import as_numbers, check_number, is_real, is_word, short
 from sk_stormc.utils.warnings import warn
 
-__all__ = ["check_feasible", "limited", "make_penalty", "penalty_of", "refuse_limits", "say_what_limits"]
+__all__ = ["penalty_of", "refuse_linear_constraints", "warn_of_no_constraint"]
 
 SAID: list[float] = []  # the sum of weights of the warning, once this process has given it
 
 
 def penalty_of(portfolio, n_assets, columns):
     """The penalty with all constraints and costs of a `CompositionalPortfolio`, or None."""
-    given = portfolio.constraint, portfolio.budget, portfolio.l1, portfolio.previous_weights
-    penalty = make_penalty(*given, portfolio.transaction_cost, n_assets, columns)
+    penalty = _with_proximal_operator(portfolio, n_assets, columns)
     further = portfolio.linear_constraints, portfolio.groups, portfolio.max_turnover, portfolio.benchmark
-    if any(limit is not None for limit in further):
-        linear = linear_of(portfolio.linear_constraints, portfolio.groups, columns, n_assets)
-        previous = held_now(portfolio.previous_weights, n_assets, columns)
-        place = column_of(portfolio.benchmark, columns, n_assets)
-        if place is not None:
-            penalty, previous[place] = without(penalty, place, n_assets), 0.0
-        penalty = limited(penalty, linear, previous, portfolio.max_turnover, portfolio.benchmark is not None)
+    if any(parameter is not None for parameter in further):
+        penalty = _linearly_constrained(portfolio, penalty, n_assets, columns)
     check_size(portfolio, penalty)
     return penalty
 
 
-def make_penalty(constraint, budget, l1, previous_weights, transaction_cost, n_assets, columns):
-    """The penalty for these parameters of `CompositionalPortfolio`, or None; columns label the assets."""
+def _with_proximal_operator(portfolio, n_assets, columns):
+    """The penalty with bounds, budget, l1 norm and transaction costs, or None."""
+    constraint, budget, l1 = portfolio.constraint, portfolio.budget, portfolio.l1
     check_number("l1", l1, low=0)
     check_number("budget", budget, words=(None,))
     long_only = is_word(constraint, "long_only")
@@ -47,7 +41,7 @@ def make_penalty(constraint, budget, l1, previous_weights, transaction_cost, n_a
             raise ValueError(f"l1 must be 0 with constraint='long_only', where |w|_1 is constant; got {l1!r}")
         check_number("budget", budget, low=0, inclusive=False, words=(None,))
         budget = 1.0 if budget is None else budget
-    turnover = _turnover(previous_weights, transaction_cost, n_assets, columns)
+    turnover = _turnover(portfolio.previous_weights, portfolio.transaction_cost, n_assets, columns)
     if long_only and turnover is None:
         return Simplex(budget)
     if constraint is None and budget is None and turnover is None:
@@ -55,7 +49,7 @@ def make_penalty(constraint, budget, l1, previous_weights, transaction_cost, n_a
     low, high = (0.0, np.inf) if long_only else _bounds(constraint, n_assets, columns)
     box = Box(low, high, budget=budget, alpha=l1)
     box.check(n_assets)
-    return box if turnover is None else Turnover(*turnover, box)
+    return box if turnover is None else TradingCosts(*turnover, box)
 
 
 def _bounds(constraint, n_assets, columns):
@@ -96,7 +90,7 @@ def _turnover(previous, cost, n_assets, columns):
         return None
     previous = held_now(previous, n_assets, columns)
     cost = aligned("transaction_cost", cost, columns, n_assets)
-    Turnover(previous, cost).check(n_assets)
+    TradingCosts(previous, cost).check(n_assets)
     return (previous, cost) if np.any(cost) else None
 
 
@@ -104,11 +98,11 @@ def held_now(previous, n_assets, columns):
     """Return ``previous_weights`` as an array of shape (n_assets,). None means zeros."""
     previous = aligned("previous_weights", previous, columns, n_assets)
     previous = as_numbers("previous_weights", np.zeros(n_assets) if previous is None else previous)
-    Turnover(previous, 0.0).check(n_assets)
+    TradingCosts(previous, 0.0).check(n_assets)
     return previous
 
 
-def say_what_limits(weights):
+def warn_of_no_constraint(weights):
     """Warn, once in a process, that only risk_aversion limits the weights."""
     total, largest = float(weights.sum()), float(np.abs(weights).max())
     if not SAID:
@@ -128,14 +122,14 @@ def check_size(portfolio, penalty):
     """
     ratio, within = portfolio.objective == "ratio", portfolio.max_risk is not None
     least = is_real(portfolio.risk_aversion) and portfolio.risk_aversion == np.inf and not (ratio or within)
-    if not (least or ratio or is_proportional(portfolio.risk_measure)):
+    if not (least or ratio or MEASURES[portfolio.risk_measure].power == 1):
         return
     trades = False
-    if isinstance(penalty, Limited):
-        if penalty.active or penalty.missed(np.zeros(penalty.n_assets)) > 0:
+    if isinstance(penalty, LinearlyConstrained):
+        if penalty.has_benchmark or penalty.violation(np.zeros(penalty.n_assets)) > 0:
             return
         trades, penalty = penalty.max_turnover is not None, penalty.penalty
-    if isinstance(penalty, Turnover):  # its costs are proportional to another distance
+    if isinstance(penalty, TradingCosts):  # its costs are proportional to another distance
         return
     box = as_penalty(penalty).as_box()
     bounds = np.broadcast_arrays(box.low, box.high)
@@ -158,62 +152,61 @@ def check_size(portfolio, penalty):
 MISSED = 1e-6  # violation that HiGHS may leave in a feasible constraint, relative to the constraint's size
 
 
-def limited(penalty, linear, previous, max_turnover, active):
-    """Add further limits to a penalty. Return the penalty itself if there are none."""
-    check_number("max_turnover", max_turnover, low=0, words=(None,))
-    if linear is None and max_turnover is None and not active:
+def _linearly_constrained(portfolio, penalty, n_assets, columns):
+    """The penalty with linear constraints, a turnover constraint and a benchmark, if there are any."""
+    linear = linear_of(portfolio.linear_constraints, portfolio.groups, columns, n_assets)
+    previous = held_now(portfolio.previous_weights, n_assets, columns)
+    place = column_of(portfolio.benchmark, columns, n_assets)
+    if place is not None:
+        penalty, previous[place] = without(penalty, place, n_assets), 0.0
+    check_number("max_turnover", portfolio.max_turnover, low=0, words=(None,))
+    if linear is None and portfolio.max_turnover is None and portfolio.benchmark is None:
         return penalty
-    linear = Linear(np.zeros((0, len(previous))), np.zeros(0), np.zeros(0), []) if linear is None else linear
-    restricted = Limited(penalty, linear, previous, max_turnover, active)
-    check_feasible(restricted)
-    return restricted
+    linear = Linear(np.zeros((0, n_assets)), np.zeros(0), np.zeros(0), []) if linear is None else linear
+    has_benchmark = portfolio.benchmark is not None
+    penalty = LinearlyConstrained(penalty, linear, previous, portfolio.max_turnover, has_benchmark)
+    check_feasible(penalty)
+    return penalty
 
 
-def refuse_limits(penalty, what, instead):
-    """Raise a ValueError if the penalty has further limits, which the method ``what`` does not support."""
-    if isinstance(penalty, Limited):
+def refuse_linear_constraints(penalty, what, instead):
+    """Raise a ValueError if the penalty has constraints that the method ``what`` does not support."""
+    if isinstance(penalty, LinearlyConstrained):
         raise ValueError(
             f"{what} cannot be used with {' and '.join(penalty.parameters())}, for which there is no proximal "
             f"operator: {instead}"
         )
 
 
-def check_feasible(limited):
+def check_feasible(penalty):
     """Raise a ValueError if no portfolio meets all constraints, by a linear program.
 
     Bounds and budget are hard constraints. The violations of the other constraints are minimised. Constraints with a
     nonzero multiplier in the solution contradict each other.
     """
-    n, linear, trades = limited.n_assets, limited.linear, limited.max_turnover is not None
-    limits, m = Limits.of(limited.penalty, n), len(linear.A)
-    # variables: w, the violation of each row, and with a turnover limit |w - previous| and the violation of the limit
+    n, linear, trades = penalty.n_assets, penalty.linear, penalty.max_turnover is not None
+    feasible, m = FeasibleSet.of(penalty.penalty, n), len(linear.A)
+    # variables: w, the violation of each row, and with a turnover constraint |w - previous| and its violation
     size = np.abs(linear.A).max(axis=1, initial=0.0)
     size = np.where(size > 0, size, 1.0)
-    rows, limit, index, _ = one_sided(linear.A / size[:, None], linear.lower / size, linear.upper / size)
-    blocks, limit, one = [[rows, -sparse.eye_array(m, format="csr")[index]]], [limit], sparse.eye_array(n)
+    rows, rhs, index, _ = one_sided(linear.A / size[:, None], linear.lower / size, linear.upper / size)
+    blocks, rhs, one = [[rows, -sparse.eye_array(m, format="csr")[index]]], [rhs], sparse.eye_array(n)
     if trades:
         blocks = [[*blocks[0], None, None], [one, None, -one, None], [-one, None, -one, None]]
         blocks.append([None, None, sparse.csr_array(np.ones((1, n))), sparse.csr_array([[-1.0]])])
-        limit += [limited.previous, -limited.previous, [limited.max_turnover]]
-    limit, others = np.concatenate(limit), m + (n + 1) * trades
-    program = linprog(
-        np.r_[np.zeros(n), np.ones(m), np.zeros(n * trades), np.ones(1 * trades)],
-        sparse.block_array(blocks),
-        limit,
-        None if limits.budget is None else sparse.csr_array(np.r_[np.ones(n), np.zeros(others)][None]),
-        None if limits.budget is None else [limits.budget],
-        bounds=np.c_[np.r_[limits.low, np.zeros(others)], np.r_[limits.high, np.full(others, np.inf)]],
-        method="highs",
-    )
-    if program.status != 0 or program.fun <= MISSED * (1.0 + np.abs(limit).max(initial=0.0)):
+        rhs += [penalty.previous, -penalty.previous, [penalty.max_turnover]]
+    cost = np.r_[np.zeros(n), np.ones(m), np.zeros(n * trades), np.ones(1 * trades)]
+    E, e = np.ones((int(feasible.budget is not None), n)), [feasible.budget]
+    program = linear_program(cost, blocks, rhs, E, e, feasible.low, feasible.high)
+    if program.status != 0 or program.fun <= MISSED * (1.0 + np.abs(np.concatenate(rhs)).max(initial=0.0)):
         return
     tight = np.abs(program.ineqlin.marginals) > MISSED
     names = [linear.names[k] for k in index[tight[: len(index)]]]
-    names += [f"max_turnover={limited.max_turnover}"] * bool(trades and tight[-1])
+    names += [f"max_turnover={penalty.max_turnover}"] * bool(trades and tight[-1])
     missing = np.r_[program.x[n : n + m] * size, program.x[-1:] if trades else []]
     worst = int(np.argmax(missing))
     raise ValueError(
-        f"{' and '.join(limited.parameters())} must leave a portfolio, but with the bounds and the budget no weights "
+        f"{' and '.join(penalty.parameters())} must leave a portfolio, but with the bounds and the budget no weights "
         f"meet {' and '.join(map(repr, dict.fromkeys(names)))}: "
         f"{[*linear.names, 'max_turnover'][worst]!r} is missed by {missing[worst]:.3g} at least"
     )

@@ -13,18 +13,19 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from sk_stormc.engine import CompositionalSolver
 from sk_stormc.fitting.estimator import CompositionalEstimator, only_if
 from sk_stormc.fitting.runs import Fit, with_fit
-from sk_stormc.portfolio.constraints import penalty_of, say_what_limits
+from sk_stormc.portfolio.constraints import penalty_of, warn_of_no_constraint
+from sk_stormc.portfolio.exact.fit import conclude_exact, exact_method, run_exact
+from sk_stormc.portfolio.exact.program import can_solve
+from sk_stormc.portfolio.exact.ratio import ratio_at
+from sk_stormc.portfolio.iterative import conclude_iterative, run_iterative
 from sk_stormc.portfolio.labels import check_row_labels, series_of
+from sk_stormc.portfolio.mean_risk import MeanRisk, check_confidence, check_order
 from sk_stormc.portfolio.metrics import has_failed
 from sk_stormc.portfolio.returns import check_ascending, check_returns, faded, warn_of_prices, with_benchmark
-from sk_stormc.portfolio.risk.mean_risk import MEASURES, PortfolioProblem, check_parameters, is_proportional
-from sk_stormc.portfolio.second_order.fit import conclude_exact, exact_method, run_exact
-from sk_stormc.portfolio.second_order.newton import can_solve
-from sk_stormc.portfolio.second_order.ratio import ratio_at
-from sk_stormc.portfolio.steps import conclude_steps, run_steps
-from sk_stormc.portfolio.streaming import go_on, streams_returns
+from sk_stormc.portfolio.risk import MEASURES
+from sk_stormc.portfolio.streaming import streams_returns, update_weights
 from sk_stormc.utils.frames import columns_of, rows_of
-from sk_stormc.utils.types import ArrayLike, Auto, FloatArray, RandomState, RiskMeasure, SolverName
+from sk_stormc.utils.types import ArrayLike, FloatArray, RandomState, RiskMeasure, SolverName
 from sk_stormc.utils.validation import check_bool, check_choice, check_number
 
 if TYPE_CHECKING:
@@ -157,8 +158,8 @@ class CompositionalPortfolio(CompositionalEstimator):
     checks = {
         "warm_start": check_bool,
         "risk_measure": partial(check_choice, choices=MEASURES),
-        "confidence": lambda name, value: check_parameters(confidence=value),
-        "order": lambda name, value: check_parameters(order=value),
+        "confidence": check_confidence,
+        "order": check_order,
         "objective": partial(check_choice, choices=("utility", "ratio")),
         "max_risk": partial(check_number, low=0, inclusive=False, words=(None,)),
         "half_life": partial(check_number, low=0, inclusive=False, words=(None,)),
@@ -186,7 +187,7 @@ class CompositionalPortfolio(CompositionalEstimator):
         groups: Any = None,
         benchmark: Any = None,
         half_life: float | None = None,
-        max_iter: int | Auto | None = None,
+        max_iter: int | None = None,
         tol: float | None = None,
         warm_start: bool = False,
         verbose: int | bool = 0,
@@ -258,32 +259,34 @@ class CompositionalPortfolio(CompositionalEstimator):
         returns = check_returns(X, ensure_min_samples=2)
         validate_data(copy.copy(self), X, skip_check_array=True)  # raises for invalid column names before the run
         n_assets, dtype = returns.shape[1], returns.dtype
-        penalty = self._penalty(n_assets, columns_of(X))
-        check_ascending(X, counts=self.half_life is not None or self.risk_measure == "cdar")
+        penalty = penalty_of(self, n_assets, columns_of(X))
+        measure = MEASURES[self.risk_measure]
+        check_ascending(X, counts=self.half_life is not None or measure.ordered)
         check_row_labels("sample_weight", sample_weight, X)
         warn_of_prices(returns)
-        returns = self._active(returns, X)
-        if isinstance(returns, np.ndarray) and is_proportional(self.risk_measure):
+        returns = with_benchmark(returns, self.benchmark, columns_of(X), rows_of(X))
+        if isinstance(returns, np.ndarray) and measure.power == 1:
             returns = returns.astype(float, copy=False)  # float32 is too coarse for the duality gap
         weights = faded(sample_weight, len(returns), self.half_life)
-        problem = self._problem(returns, weights, penalty, metric="variance")
-        method = exact_method(self, solver, problem, penalty)
+        problem = task = self._task(returns, weights, penalty)
+        method, run, conclude = exact_method(self, solver, task), run_exact, conclude_exact
         if method is None:
-            method, run, conclude = self._stepping_solver(), run_steps, conclude_steps
-            if can_solve(problem.returns, penalty):
+            method, run, conclude = self._stepping_solver(), run_iterative, conclude_iterative
+            options = {"sample_weight": weights, "penalty": penalty, "metric": "variance"}
+            parameters = {"risk_aversion": self.risk_aversion} | vars(task.measure)
+            problem = measure.problem(returns, risk_measure=self.risk_measure, **parameters, **options)
+            if can_solve(task):
                 problem.advice = replace(problem.advice, instead="solver='auto', which is exact")
             method.accept(problem)
-        else:
-            run, conclude = run_exact, conclude_exact
         fit = Fit.of_data(self, method, X, y, before, sample_weight=sample_weight)
-        result, weights, self.dual_gap_ = run(self, method, problem, penalty, fit)
+        result, weights, self.dual_gap_ = run(self, method, problem, fit)
         validate_data(self, X, skip_check_array=True)  # stores the names and the number of the assets
         self.weights_, self._labels = weights[:n_assets].astype(dtype, copy=False), columns_of(X)
         self._keep(getattr(method, "name", method), result, fit)
         fit.end()
         conclude(self, method, problem, result)
         if penalty is None and self.max_risk is None:
-            say_what_limits(self.weights_)
+            warn_of_no_constraint(self.weights_)
         return self
 
     @only_if(streams_returns)
@@ -348,7 +351,7 @@ class CompositionalPortfolio(CompositionalEstimator):
         >>> portfolio.stop_reason_, portfolio.n_evaluations_["outer"]
         ('exhausted', 1260)
         """
-        return self._at_once(lambda new: go_on(new, X, sample_weight))
+        return self._at_once(lambda new: update_weights(new, X, sample_weight))
 
     def predict(self, X: ArrayLike) -> FloatArray:
         """Return the portfolio's return in each period.
@@ -386,16 +389,17 @@ class CompositionalPortfolio(CompositionalEstimator):
         check_is_fitted(self)
         if has_failed(self):
             return -np.inf
-        if self.risk_measure == "cdar":
+        if MEASURES[self.risk_measure].ordered:
             check_ascending(X, counts=True)
         check_row_labels("sample_weight", sample_weight, X)
-        returns, weights = self._active(self._new_returns(X), X), self.weights_
+        returns, weights = self._new_returns(X), self.weights_
+        returns = with_benchmark(returns, self.benchmark, columns_of(X), rows_of(X))
         if self.benchmark is not None:
             weights = np.append(weights, weights.dtype.type(-1))
-        problem = self._problem(returns, sample_weight)
+        task = self._task(returns, sample_weight)
         if self.max_risk is not None:
-            return float(problem._mean @ weights)
-        return ratio_at(problem, weights) if self.objective == "ratio" else -problem.value_at(weights)
+            return float(task.mean @ weights)
+        return ratio_at(task, weights) if self.objective == "ratio" else -task.value(weights)
 
     def named_weights(self) -> pd.Series:
         """Return ``weights_`` as a Series with the labels of the columns.
@@ -419,28 +423,12 @@ class CompositionalPortfolio(CompositionalEstimator):
         validate_data(self, X, reset=False, skip_check_array=True)
         return returns
 
-    def _problem(self, returns, sample_weight, penalty=None, metric=None):
-        parameter = MEASURES[self.risk_measure].parameter
-        return PortfolioProblem(
-            returns,
-            self.risk_aversion,
-            risk_measure=self.risk_measure,
-            sample_weight=sample_weight,
-            penalty=penalty,
-            metric=metric,
-            **({} if parameter is None else {parameter: getattr(self, parameter)}),
-        )
+    def _task(self, returns, sample_weight, penalty=None):
+        """The objective as data."""
+        return MeanRisk.of(returns, MEASURES[self.risk_measure].of(self), self.risk_aversion, sample_weight, penalty)
 
     def _check_parameters(self):
         super()._check_parameters()
         if self.max_risk is not None and self.objective == "ratio":
             raise ValueError(f"max_risk must be None with objective='ratio', got {self.max_risk!r}")
 
-    def _active(self, returns, X):
-        """The returns, with the benchmark's returns as a last column if there is a benchmark."""
-        if self.benchmark is None:
-            return returns
-        return with_benchmark(returns, self.benchmark, columns_of(X), rows_of(X))
-
-    def _penalty(self, n_assets, columns=None):
-        return penalty_of(self, n_assets, columns)

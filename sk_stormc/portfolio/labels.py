@@ -4,9 +4,9 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from sk_stormc.utils.frames import as_text, is_series, is_table, rows_of
+from sk_stormc.utils.frames import is_series, is_table, rows_of
 
-__all__ = ["aligned", "check_row_labels", "default_of", "refuse_no_match", "rows_of_series", "series_of"]
+__all__ = ["aligned", "as_text", "check_row_labels", "default_of", "refuse_no_match", "rows_of_series", "series_of"]
 
 SHOWN = 10  # labels that an error message lists
 
@@ -113,6 +113,11 @@ def _labels_and_values(value):
 def _some(labels):
     more = f" and {len(labels) - SHOWN} more" if len(labels) > SHOWN else ""
     return ", ".join(map(as_text, labels[:SHOWN])) + more
+
+
+def as_text(label):
+    """A label as it is shown in a message: dates as text, without the name of their class."""
+    return f"'{label}'" if hasattr(label, "isoformat") else repr(label)
 
 
 def series_of(portfolio):

@@ -10,10 +10,11 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from sk_stormc.portfolio.risk.mean_risk import PortfolioProblem
-from sk_stormc.portfolio.second_order.limits import Limits
-from sk_stormc.portfolio.second_order.newton import NewtonFit, solve_portfolio
-from sk_stormc.portfolio.second_order.quadratic import Sums, solve_quadratic
+from sk_stormc.portfolio.exact.feasible_set import FeasibleSet
+from sk_stormc.portfolio.exact.program import Optimum, solve_portfolio
+from sk_stormc.portfolio.exact.quadratic import solve_quadratic
+from sk_stormc.portfolio.mean_risk import MeanRisk
+from sk_stormc.portfolio.sums import Sums
 
 __all__ = ["MomentStream"]
 
@@ -52,7 +53,7 @@ class MomentStream:
     counted: int = 0  # number of the dropped rows with a weight above 0
     thin: bool = False  # whether few rows determined the risk when the first were added to the moments
     renewed: int = 0  # row of the last scheduled update
-    fit: NewtonFit | None = None  # the last reported solution
+    fit: Optimum | None = None  # the last reported solution
     at: int = 0  # row of ``fit``
     gained: float = 0.0  # the objective of equal weights minus that of ``fit``, or the risk of ``fit`` if it is larger
     shift: float = 0.0  # mean squared distance between ``fit`` and the weights of ``around``, in units of `size`
@@ -181,12 +182,10 @@ class MomentStream:
     def _exact(self, stop):
         """The optimal weights for all rows up to row ``stop``, by Newton's method."""
         moments, (rows, p) = self.moments, self._there(stop)
-        confidence = 1 - moments.tail if moments.measure == "cvar" else -math.expm1(-moments.allowed)
-        options = {"confidence": confidence, "sample_weight": p, "penalty": self.penalty}
         aversion = moments.risk_weight if moments.return_weight else math.inf
-        problem = PortfolioProblem(rows + self.origin, aversion, risk_measure=moments.measure, **options)
+        task = MeanRisk.of(rows + self.origin, moments.measure, aversion, p, self.penalty)
         start = self.weights if self.penalty is None else self.penalty.project(self.weights)
-        return solve_portfolio(problem, self.penalty, start)
+        return solve_portfolio(task, start)
 
     def _solver(self, w):
         """A function that solves a quadratic program. Each call starts from the solution of the last call."""
@@ -214,9 +213,9 @@ class MomentStream:
 
     def _least(self):
         n = len(self.weights)
-        limits = Limits.of(self.penalty, n)
-        below, above = np.isfinite(limits.low).all(), np.isfinite(limits.high).all()
-        compact = (below and above) or (limits.budget is not None and (below or above))
+        feasible = FeasibleSet.of(self.penalty, n)
+        below, above = np.isfinite(feasible.low).all(), np.isfinite(feasible.high).all()
+        compact = (below and above) or (feasible.budget is not None and (below or above))
         return 2 if compact else n + 2 if self.moments.exact else FREE * n
 
     def counting(self, w):

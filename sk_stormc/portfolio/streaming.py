@@ -8,12 +8,11 @@ from sklearn.utils.validation import validate_data
 
 from sk_stormc.engine.results import SolverResult, outcome
 from sk_stormc.fitting.estimator import streams
-from sk_stormc.portfolio.constraints import refuse_limits
+from sk_stormc.portfolio.constraints import penalty_of, refuse_linear_constraints
 from sk_stormc.portfolio.labels import check_row_labels
 from sk_stormc.portfolio.moment_stream import MomentStream
-from sk_stormc.portfolio.moments import moments_of
 from sk_stormc.portfolio.returns import check_ascending, check_returns, warn_of_prices
-from sk_stormc.portfolio.risk.mean_risk import MEASURES, PortfolioProblem, is_proportional
+from sk_stormc.portfolio.risk import MEASURES
 from sk_stormc.solvers import StopReason
 from sk_stormc.streams.mapped import blocks
 from sk_stormc.streams.problem import WINDOW, StreamingProblem
@@ -21,11 +20,9 @@ from sk_stormc.utils.frames import columns_of
 from sk_stormc.utils.validation import is_word, row_weights
 from sk_stormc.utils.warnings import warn
 
-__all__ = ["go_on", "streams_returns"]
+__all__ = ["streams_returns", "update_weights"]
 
 MOST = 2000  # largest number of assets whose moments are kept
-# squared distance from the weights around which rows were added, relative to the moments' size, that causes a warning
-SHIFT = {"variance": np.inf, "semivariance": 1.5, "entropic": 0.02, "cvar": 0.75, "evar": 0.1}
 FAR = 1e-4  # gap on the moments, relative to the gain over equal weights, that causes a warning
 
 
@@ -37,14 +34,14 @@ def streams_returns(portfolio):
     if portfolio.max_risk is not None:
         raise AttributeError("max_risk needs all periods at once; for partial_fit set max_risk=None")
     measure = MEASURES.get(portfolio.risk_measure) if isinstance(portfolio.risk_measure, str) else None
-    if measure is not None and not measure.streams:
-        supported = ", ".join(repr(name) for name in MEASURES if MEASURES[name].streams)
+    if measure is not None and measure.moments is None:
+        supported = ", ".join(repr(name) for name in MEASURES if MEASURES[name].moments)
         raise AttributeError(
             f"risk_measure={portfolio.risk_measure!r} needs all periods at once; partial_fit has {supported}"
         )
     if name == "newton":
         raise AttributeError("solver='newton' needs all periods at once; for partial_fit set solver='moments'")
-    if is_proportional(portfolio.risk_measure) and not _automatic(portfolio.solver):
+    if measure is not None and measure.power == 1 and not _automatic(portfolio.solver):
         raise AttributeError(
             f"risk_measure={portfolio.risk_measure!r} has partial_fit with solver='auto' and 'moments' only, which "
             f"keep moments: batches of a stream have too few periods of the tail. Got solver={portfolio.solver!r}"
@@ -52,7 +49,7 @@ def streams_returns(portfolio):
     return streams(portfolio)
 
 
-def go_on(portfolio, X, sample_weight):
+def update_weights(portfolio, X, sample_weight):
     """Run `partial_fit` on a copy of the estimator, which is discarded if an exception is raised."""
     returns = check_returns(X)
     last_label = None if vars(portfolio).get("_stream") is None else vars(portfolio).get("_last_label")
@@ -63,11 +60,8 @@ def go_on(portfolio, X, sample_weight):
     portfolio._check_parameters()
     if portfolio.benchmark is not None:
         raise ValueError("benchmark cannot be used with partial_fit: use fit, or give returns in excess of it")
-    penalty = portfolio._penalty(returns.shape[1], columns_of(X))
-    problem = partial(
-        PortfolioProblem, risk_aversion=portfolio.risk_aversion, risk_measure=portfolio.risk_measure
-    )
-    problem(returns[:1])  # checks the parameters
+    penalty = penalty_of(portfolio, returns.shape[1], columns_of(X))
+    task = portfolio._task(returns[:1], None, penalty)
     if vars(portfolio).get("_stream") is None:
         warn_of_prices(returns)
         portfolio._weighted = weights is not None
@@ -81,10 +75,13 @@ def go_on(portfolio, X, sample_weight):
     if stream is not None and isinstance(stream, MomentStream) != by_moments:
         _refuse_another(portfolio)
     if by_moments:
-        _by_moments(portfolio, returns, weights, penalty)
+        _by_moments(portfolio, returns, weights, task)
     else:
-        refuse_limits(penalty, f"partial_fit of solver={portfolio.solver!r}", "use solver='moments', or fit")
-        _by_steps(portfolio, returns, weights, partial(problem, penalty=penalty, metric="variance"))
+        what = f"partial_fit of solver={portfolio.solver!r}"
+        refuse_linear_constraints(penalty, what, "use solver='moments', or fit")
+        options = {"risk_aversion": portfolio.risk_aversion, "penalty": penalty, "metric": "variance"}
+        problem = partial(task.measure.problem, risk_measure=portfolio.risk_measure, **options)
+        _by_steps(portfolio, returns, weights, problem)
     portfolio._labels = columns_of(X)
 
 
@@ -135,7 +132,7 @@ def _goes_by_moments(portfolio, n_assets):
     """Whether this stream uses moments. Raises ValueError if it needs them and there are too many assets."""
     if _automatic(portfolio.solver) and n_assets <= MOST:
         return True
-    needs = [f"risk_measure={portfolio.risk_measure!r}"] * is_proportional(portfolio.risk_measure)
+    needs = [f"risk_measure={portfolio.risk_measure!r}"] * (MEASURES[portfolio.risk_measure].power == 1)
     needs += [f"half_life={portfolio.half_life!r}"] * (portfolio.half_life is not None)
     needs += ["solver='moments'"] * is_word(portfolio.solver, "moments")
     if needs:
@@ -146,11 +143,11 @@ def _goes_by_moments(portfolio, n_assets):
     return False
 
 
-def _by_moments(portfolio, returns, weights, penalty):
+def _by_moments(portfolio, returns, weights, task):
     stream, each = vars(portfolio).get("_stream"), portfolio._make_solver() == "moments"
     first = stream is None
     if first:
-        stream = _opened(portfolio, returns, penalty, each)
+        stream = _opened(portfolio, task, each)
     elif stream.each != each:
         _refuse_another(portfolio)
     before, end = stream.at, stream.n + len(returns)
@@ -170,16 +167,15 @@ def _by_moments(portfolio, returns, weights, penalty):
         )
 
 
-def _opened(portfolio, returns, penalty, each):
+def _opened(portfolio, task, each):
     """The stream before its first row. It starts from the weights of an earlier fit, if there was one."""
-    n_assets = returns.shape[1]
-    moments = moments_of(portfolio.risk_measure, n_assets, portfolio.risk_aversion, portfolio.confidence)
+    n_assets, penalty = task.returns.shape[1], task.penalty
     start = np.asarray(getattr(portfolio, "weights_", np.zeros(n_assets)), float)
     start = start if penalty is None else penalty.project(start)
-    if is_proportional(portfolio.risk_measure) and not start.any():
+    if task.measure.power == 1 and not start.any():
         start = penalty.project(np.full(n_assets, 1 / n_assets))
     half_life = np.inf if portfolio.half_life is None else float(portfolio.half_life)
-    return MomentStream(moments, penalty, start, start, half_life, each)
+    return MomentStream(task.measure.moments.none(task), penalty, start, start, half_life, each)
 
 
 def _keep(portfolio, stream, dtype):
@@ -209,7 +205,7 @@ def _keep(portfolio, stream, dtype):
 
 def _warn_if_far(portfolio, stream):
     """Warn if the weights do not minimise the approximated objective, or if the approximation is poor."""
-    if stream.thin or stream.shift > SHIFT[portfolio.risk_measure]:
+    if stream.thin or stream.shift > stream.moments.far:
         why = "few rows made up the risk" if stream.thin else "the weights have moved far since many rows came"
         warn(
             f"{type(portfolio).__name__} knows the objective over the rows so far roughly only, since {why}: earlier "

@@ -9,11 +9,13 @@ from sk_stormc.core.problem import CompositionalProblem
 from sk_stormc.core.source import FiniteSource, Source
 from sk_stormc.core.unit import InUnit
 from sk_stormc.embedding.problem import SNEProblem
-from sk_stormc.portfolio.risk.drawdown import DrawdownPortfolioProblem
-from sk_stormc.portfolio.risk.entropic import EntropicPortfolioProblem, EVaRPortfolioProblem
-from sk_stormc.portfolio.risk.mean_risk import PortfolioProblem
-from sk_stormc.portfolio.risk.semideviation import DownsidePortfolioProblem, SemideviationPortfolioProblem
-from sk_stormc.portfolio.risk.tail import CVaRPortfolioProblem
+from sk_stormc.portfolio.compositional import PortfolioProblem
+from sk_stormc.portfolio.risk.cdar import DrawdownPortfolioProblem
+from sk_stormc.portfolio.risk.cvar import CVaRPortfolioProblem
+from sk_stormc.portfolio.risk.downside import DownsidePortfolioProblem
+from sk_stormc.portfolio.risk.entropic import EntropicPortfolioProblem
+from sk_stormc.portfolio.risk.evar import EVaRPortfolioProblem
+from sk_stormc.portfolio.risk.semideviation import SemideviationPortfolioProblem
 from sk_stormc.streams.problem import StreamingProblem
 from sk_stormc.values.problems import BellmanProblem
 from sk_stormc.values.projected import ProjectedBellmanProblem

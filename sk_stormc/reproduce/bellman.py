@@ -6,56 +6,58 @@ is the paper's sum. In the published code an epoch of VRSC-PG and SARAH-C begins
 as 100. Here both variants are run, and each is charged for what it samples: one component, or a hundred.
 """
 
-from dataclasses import replace
-
 from sk_stormc.datasets.markov import make_bellman_problem
-from sk_stormc.reproduce.runner import Case, check_methods, draw_runs, progress_line, run_methods, summarize
-
-__all__ = ["MAX_IFO", "METHODS", "bellman_case", "run_bellman"]
+from sk_stormc.reproduce.experiment import Case, Labels, five_methods, run_command, show_results, summarize
+from sk_stormc.reproduce.tuning import variants
 
 MAX_IFO = 144_000  # 360 n
 
-_AVERAGING = {"learning_rate": 1e-5, "batch_size": (100, 100, 1), "beta": 0.9, "tol": 0}
 _EPOCHS = {"checkpoint_batch_size": (100, 100, 1), "batch_size": (5, 5, 1), "epoch_length": 100, "tol": 0}
-METHODS = {
-    "scgd": _AVERAGING,
-    "asc-pg": _AVERAGING,
-    "vrsc-pg": {**_EPOCHS, "learning_rate": 5e-4},
-    "sarah-c": {**_EPOCHS, "learning_rate": 1e-5},
-    "storm-c-paper": {"tol": 0},
-    "storm-c": {"tol": 1e-6},
-    "lbfgs": {"tol": 1e-6},
+PUBLISHED = five_methods(
+    {"learning_rate": 1e-5, "batch_size": (100, 100, 1), "beta": 0.9, "tol": 0}, {**_EPOCHS, "learning_rate": 1e-5}
+) | {"vrsc-pg": {**_EPOCHS, "learning_rate": 5e-4}}
+AUTOMATIC = dict.fromkeys(("storm-c", "lbfgs"), {"tol": 1e-6})  # with the problem's preconditioner
+METHODS = PUBLISHED | AUTOMATIC
+# the published scripts charge a checkpoint for a hundred components of f, and use one
+WITH_100 = {
+    method: {**PUBLISHED[method], "checkpoint_batch_size": (100, 100, 100)} for method in ("vrsc-pg", "sarah-c")
 }
-AUTOMATIC = ("storm-c", "lbfgs")  # with the problem's preconditioner; the published methods have none
+MOMENTUM = {"storm-c-paper": {"momentum": 0.02, "tol": 0}}
+VARIANTS = variants(PUBLISHED | WITH_100, "100, 100 and 1", "checkpoints of 100, 100 steps of 5, 5 and 1")
+VARIANTS["storm-c-paper"] = {
+    "precision .1": {},
+    "precision 10": {"precision": 10.0},
+    "precision 10, momentum .02, batches of 100": {
+        "precision": 10.0,
+        "momentum": 0.02,
+        "batch_size": 100,
+        "init_batch_size": 100,
+    },
+}
+LABELS = Labels(
+    "Bellman",
+    "(Phi - Phi\\*) / (Phi(w_0) - Phi\\*)",
+    ".2e",
+    ["gap / gap at the start", "exact gradient  $|\\nabla\\Phi|$"],
+)
 
 
-def bellman_case(name, model, **params):
+def case(name, methods, model, metric=None):
     """The mean squared Bellman residual of a model, from w = 0."""
-    problem = model.problem(**params)
-    x0 = problem.initial_point(None)
-    optimum = problem.objective(problem.minimizer())
-    return Case(name, problem, x0, optimum, problem.objective(x0) - optimum)
+    problem = model.problem(metric=metric)
+    return Case(name, methods, problem, problem.initial_point(None), problem.objective(problem.minimizer()))
 
 
-def run_bellman(model=None, methods=tuple(METHODS), *, max_ifo=MAX_IFO, n_seeds=3, progress=None):
-    """Run the Bellman experiment: minimise the mean squared Bellman residual from w = 0."""
-    methods = check_methods(methods, METHODS)
-    model = make_bellman_problem(random_state=1) if model is None else model
-    published, automatic = bellman_case("checkpoint f 1", model, metric=None), bellman_case("checkpoint f 1", model)
+def cases(methods, model):
+    """The published constants, two variants of them, and the automatic methods, which have a preconditioner."""
 
-    def some(names, **changes):
-        return {name: {**methods[name], **changes} for name in methods if name in names}
+    def some(parameters):
+        return {method: parameters[method] for method in methods if method in parameters}
 
-    jobs = [
-        (published, some(set(methods) - set(AUTOMATIC))),
-        (automatic, some(AUTOMATIC)),
-        (
-            replace(published, name="checkpoint f 100"),
-            some(("vrsc-pg", "sarah-c"), checkpoint_batch_size=(100, 100, 100)),
-        ),
-        (replace(published, name="momentum .02"), some(("storm-c-paper",), momentum=0.02)),
-    ]
-    return run_methods(jobs, max_ifo=max_ifo, n_seeds=n_seeds, progress=progress)
+    yield case("checkpoint f 1", some(PUBLISHED), model)
+    yield case("checkpoint f 1", some(AUTOMATIC), model, metric="auto")
+    yield case("checkpoint f 100", some(WITH_100), model)
+    yield case("momentum .02", some(MOMENTUM), model)
 
 
 def add_arguments(parser):
@@ -66,15 +68,14 @@ def report(args):
     """Run the experiment, print its table and save its figure."""
     model = make_bellman_problem(random_state=1)
     n, d = model.features.shape
-    with progress_line() as show:
-        runs = run_bellman(model, args.methods, max_ifo=args.ifo, n_seeds=args.seeds, progress=show)
-    case = runs[0].case
-    print(f"The paper's model: {n} states, {d} features, gamma = {model.gamma}; w_0 = 0.")
-    print(
-        f"n Phi: {n * case.optimum:.4f} at the minimum (least squares), {n * (case.optimum + case.scale):.4f} at w_0."
+    results = run_command(cases(args.methods, model), args.ifo, args.seeds)
+    first = next(iter(results.values()))
+    show_results(
+        results,
+        args.out,
+        f"The paper's model: {n} states, {d} features, gamma = {model.gamma}; w_0 = 0.",
+        f"n Phi: {n * first.optimum:.4f} at the minimum (least squares), {n * first.start:.4f} at w_0.",
+        "Published constants; storm-c and lbfgs choose their own steps, in a metric, and stop at tol=1e-6.\n",
+        summarize(results),
+        f"Initial gap: {first.scale:.4e}; the passes are to 1e-3 of it.",
     )
-    print("Published constants; storm-c and lbfgs choose their own steps, in a metric, and stop at tol=1e-6.\n")
-    print(summarize(runs))
-    print(f"Initial gap: {case.scale:.4e}; the passes are to 1e-3 of it.")
-    draw_runs(runs, args.out)
-    print(f"\nPicture written to {args.out}")

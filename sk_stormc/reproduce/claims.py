@@ -1,45 +1,21 @@
 """The paper's claims, and the rules by which measurements decide them."""
 
+from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from sk_stormc.reproduce.tuning import WIDER
-
-__all__ = [
-    "CLAIMS",
-    "METHODS",
-    "NAMES",
-    "PARTS",
-    "RULE",
-    "STORM",
-    "TITLES",
-    "Claim",
-    "Entry",
-    "Results",
-    "name_of",
-    "verdict",
-]
+from sk_stormc.reproduce import bellman, portfolio, sne, streaming
+from sk_stormc.reproduce.tuning import MAX_ADDED
+from sk_stormc.solvers import StopReason
 
 STORM = "storm-c-paper"  # Algorithm 1
 RIVAL = "sarah-c"  # the method with which the effort of tuning is compared
-METHODS = ("scgd", "asc-pg", "vrsc-pg", RIVAL, STORM)
-NAMES = {
-    "scgd": "SCGD",
-    "asc-pg": "ASC-PG",
-    "vrsc-pg": "VRSC-PG",
-    "sarah-c": "SARAH-C",
-    "storm-c-paper": "STORM-C",
-}
+NAMES = {"scgd": "SCGD", "asc-pg": "ASC-PG", "vrsc-pg": "VRSC-PG", RIVAL: "SARAH-C", STORM: "STORM-C"}  # of methods
+METHOD_EXPERIMENTS = {"portfolio": portfolio, "streaming": streaming, "bellman": bellman, "sne": sne}
 PARTS = ("published", "tuned")  # the settings of the methods for which claims are decided
-TITLES = {
-    "portfolio": "Finite-sum portfolio",
-    "streaming": "Streaming portfolio",
-    "bellman": "Bellman",
-    "sne": "SNE",
-}
-CONFIRMED, THERE_ONLY, NOT_CONFIRMED = "confirmed", "confirmed at those constants only", "not confirmed"
+CONFIRMED, PARTLY, NOT_CONFIRMED = "confirmed", "confirmed at those constants only", "not confirmed"
 NOT_CONTRADICTED, UNDECIDED = "not contradicted", "undecided"
 FLOOR = 1e-4  # relative gap, as a part of the possible gain, below which a run has reached the minimum
 STUCK = 0.9  # relative gap, as a part of the possible gain, above which a run has not left the initialization
@@ -54,9 +30,9 @@ For SNE, with its many local minima, the minimum is the lowest divergence of all
 {FLOOR:g} are all alike, and so are those above {STUCK:g}, where next to nothing was gained.
 
 - Ends are compared at the published constants, and again with every method tuned. A claim is **{CONFIRMED}** if it
-  holds both times, **{THERE_ONLY}** if it holds at the published constants only, and **{NOT_CONFIRMED}** if it does not
+  holds both times, **{PARTLY}** if it holds at the published constants only, and **{NOT_CONFIRMED}** if it does not
   hold there (where it holds when tuned, that is said). It is **{UNDECIDED}** if it does not hold when tuned, but
-  STORM-C's best learning rate still stands at an end of its grid after {WIDER} more rates.
+  STORM-C's best learning rate still stands at an end of its grid after {MAX_ADDED} more rates.
 - "Lower than others": on every data set each of its seeds ends lower than all seeds of the others.
 - "At least as good": on every data set its median is at most {ALIKE:g} times the least median of the others.
 - "Simpler to tune": on every data set a larger part of its grid than of SARAH-C's ends within a factor of {GOOD} of the
@@ -75,59 +51,54 @@ def verdict(published, tuned=None, theory=False):
         return UNDECIDED
     if tuned is None or tuned:
         return NOT_CONTRADICTED if theory else CONFIRMED
-    return THERE_ONLY
-
-
-@dataclass
-class Entry:
-    """A method's runs on one case, and the setting that was tuned."""
-
-    runs: list
-    setting: str = ""
-    at_end: bool = False  # whether the best learning rate is at an end of the grid
-    grid: list = field(default_factory=list)  # relative gaps of the settings of the grid
-
-    def gaps(self):
-        """The final relative gaps of the seeds, the mean divergence for SNE; inf where a run overflowed."""
-        return np.array([np.inf if run.failed else run.gap[-1] / run.case.scale for run in self.runs])
+    return PARTLY
 
 
 @dataclass
 class Results:
     """All measurements."""
 
-    entries: dict = field(default_factory=dict)  # by (experiment, part), case and method
+    compared: dict = field(default_factory=lambda: defaultdict(dict))  # of (experiment, part): by case, comparisons
+    tuned: dict = field(default_factory=dict)  # by case and method, the best setting and the values of the grid
     theory: dict = field(default_factory=dict)
     complexity: list = field(default_factory=list)
 
-    def part(self, experiment, part):
-        """The entries of a part, by case and method."""
-        return self.entries.get((experiment, part), {})
-
-    def gained(self, experiment, entry, gaps):
+    def gained(self, experiment, comparison, gaps):
         """Relative gaps as parts of the possible gain, which for SNE ends at the lowest divergence of all runs."""
         least, gain = 0.0, 1.0
         if experiment == "sne":
-            parts = [self.part("sne", part) for part in PARTS]
-            entries = [other for part in parts for methods in part.values() for other in methods.values()]
-            runs = [run for other in entries for run in other.runs if not run.failed]
-            least = min(run.gap.min() / run.case.scale for run in runs)
-            gain = entry.runs[0].gap[0] / entry.runs[0].case.scale - least
+            both = [other for part in PARTS for other in self.compared["sne", part].values()]
+            least = min(
+                other.gap_curve(run).min() / other.scale
+                for other in both
+                for runs in other.runs.values()
+                for run in runs
+                if run.stop_reason != StopReason.NON_FINITE
+            )
+            gain = (comparison.start - comparison.optimum) / comparison.scale - least
         return np.maximum((np.asarray(gaps) - least) / gain, 0.0)
 
-    def ends(self, experiment, entry):
+    def ends(self, experiment, comparison, method):
         """The final gaps of the seeds, as parts of the possible gain."""
-        return self.gained(experiment, entry, entry.gaps())
+        return self.gained(experiment, comparison, final_gaps(comparison, method))
+
+
+def final_gaps(comparison, method):
+    """The final relative gaps of the seeds, the mean divergence for SNE; inf where a run overflowed."""
+    return np.array([
+        np.inf if run.stop_reason == StopReason.NON_FINITE else comparison.gap_curve(run)[-1] / comparison.scale
+        for run in comparison.runs[method]
+    ])  # fmt: skip
 
 
 def ahead(ends, others):
     """Whether each seed of one method ended lower than all seeds of others, with ties at minimum and initialization."""
-    return bool(max(np.max(ends), FLOOR) < min(STUCK, *(np.min(other) for other in others)))
+    return bool(max(np.max(ends), FLOOR) < min(STUCK, *map(np.min, others)))
 
 
 def as_good(ends, others):
     """Whether the median of one method is at most about that of the best of the others."""
-    return bool(np.median(ends) <= max(ALIKE * min(np.median(other) for other in others), FLOOR))
+    return bool(np.median(ends) <= max(ALIKE * min(map(np.median, others)), FLOOR))
 
 
 @dataclass(frozen=True)
@@ -140,98 +111,94 @@ class Claim:
     theory: bool = False  # whether it is a statement about all problems, of which one is tested
 
 
-def name_of(method):
+def name_of(label):
     """The name of a method, whose label may contain a remark in brackets."""
-    base, mark, extra = method.partition(" (")
-    return NAMES[base] + mark + extra
+    method = label.partition(" (")[0]
+    return label.replace(method, NAMES[method])
 
 
 def _compared(experiment, others, text, rule):
     """A claim that STORM-C is better than other methods, by a rule for its final gaps and those of the others."""
 
     def decide(results):
-        holds, words = {}, []
+        holds, numbers = dict.fromkeys(PARTS, True), []
         for part in PARTS:
             cases = []
-            for case, methods in results.part(experiment, part).items():
-                ends = {name: results.ends(experiment, entry) for name, entry in methods.items()}
-                theirs = {name: end for name, end in ends.items() if name.partition(" (")[0] in others}
-                holds[part] = holds.get(part, True) and rule(ends[STORM], list(theirs.values()))
-                best = min(theirs, key=lambda name, theirs=theirs: np.median(theirs[name]))
-                ours, least = _number(np.median(ends[STORM])), _number(np.median(ends[best]))
+            for case, comparison in results.compared[experiment, part].items():
+                ends = {method: results.ends(experiment, comparison, method) for method in comparison.runs}
+                theirs = {method: end for method, end in ends.items() if method.startswith(others)}
+                holds[part] &= rule(ends[STORM], theirs.values())
+                medians = {method: np.median(end) for method, end in ends.items()}
+                best = min(theirs, key=medians.get)
+                ours, least = _number(medians[STORM]), _number(medians[best])
                 cases.append(f"{case}: {ours} against {least} ({name_of(best)})")
-            words.append(f"{part.capitalize()} - {'; '.join(cases)}")
-        tuned = holds["tuned"]
-        if not tuned and any(methods[STORM].at_end for methods in results.part(experiment, "tuned").values()):
-            tuned = UNDECIDED
-        return holds["published"], tuned, ". ".join(words) + "."
+            numbers.append(f"{part.capitalize()} - {'; '.join(cases)}.")
+        at_end = any(results.tuned[case, STORM][0].at_end for case in results.compared[experiment, "tuned"])
+        tuned = UNDECIDED if at_end and not holds["tuned"] else holds["tuned"]
+        return holds["published"], tuned, " ".join(numbers)
 
-    *first, last = (NAMES[name] for name in others)
-    names = f"{', '.join(first)} and {last}"
-    return Claim(f"{TITLES[experiment]} experiment", f"At equal oracle calls STORM-C {text} {names}.", decide)
+    *first, last = map(NAMES.get, others)
+    text = f"At equal oracle calls STORM-C {text} {', '.join(first)} and {last}."
+    return Claim(f"{METHOD_EXPERIMENTS[experiment].LABELS.title} experiment", text, decide)
 
 
 def _simpler(results):
     """The fractions of the grids of STORM-C and SARAH-C that end within a factor of two of the best."""
-    holds, words = True, []
-    for experiment in TITLES:
-        for case, methods in results.part(experiment, "tuned").items():
-            n_good, size = {}, {}
-            for name in (STORM, RIVAL):
-                ends = np.maximum(results.gained(experiment, methods[name], methods[name].grid), FLOOR)
-                n_good[name] = int(np.sum(ends <= GOOD * ends.min())) if np.isfinite(ends.min()) else 0
-                size[name] = len(ends)
-            holds = holds and n_good[STORM] / size[STORM] > n_good[RIVAL] / size[RIVAL]
-            words.append(f"{case}: {n_good[STORM]} of {size[STORM]} against {n_good[RIVAL]} of {size[RIVAL]}")
-    text = "; ".join(words)
+    holds, numbers = True, []
+    for experiment in METHOD_EXPERIMENTS:
+        for case, comparison in results.compared[experiment, "tuned"].items():
+            good = []
+            for method in (STORM, RIVAL):
+                ends = results.gained(experiment, comparison, results.tuned[case, method][1])
+                ends = np.maximum(ends, FLOOR)
+                good.append(np.isfinite(ends) & (ends <= GOOD * ends.min()))
+            ours, theirs = good
+            holds = holds and ours.mean() > theirs.mean()
+            numbers.append(f"{case}: {ours.sum()} of {len(ours)} against {theirs.sum()} of {len(theirs)}")
+    text = "; ".join(numbers)
     return holds, None, f"{text[:1].upper()}{text[1:]}."
 
 
 def _count(results):
-    counts = results.theory["Lemma 3.1"]
+    counts = results.theory["counts"]
     equal = sum(used == predicted for used, predicted in counts)
     return equal == len(counts), None, f"{equal} of {len(counts)} runs with random batch sizes used exactly that many."
 
 
 def _accuracy(results):
-    measured = results.theory["Theorem 1"]
-    mean, eps = float(np.mean(measured["means"])), measured["epsilon"]
-    condition = results.theory["Proposition 3.2"]["corrected"]["condition"]
-    return (
-        condition <= 1 / 16 and mean <= eps,
-        None,
-        f"Left side {_number(condition)} (corrected), at most 1/16 = 0.0625: the mean of |grad Phi| over "
-        f"{measured['iterations']} iterates is {_number(mean)}, eps = {eps:g}; at x_0 it is "
-        f"{_number(measured['start'])}.",
+    theory = results.theory
+    text = (
+        "Left side {corrected[condition]:.3g} (corrected), at most 1/16 = 0.0625: the mean of |grad Phi| over "
+        "{iterations} iterates is {mean:.3g}, eps = {epsilon:g}; at x_0 it is {start:.3g}."
     )
+    holds = theory["corrected"]["condition"] <= 1 / 16 and theory["mean"] <= theory["epsilon"]
+    return holds, None, text.format_map(theory)
 
 
 def _parameters(results):
-    measured = results.theory["Proposition 3.2"]
-    paper, corrected = measured["paper"], measured["corrected"]
-    return (
-        max(paper["condition"], paper["printed_condition"]) <= 1 / 16 and paper["equipartition"] <= 1 + 1e-9,
-        None,
-        f"As printed the left side is {_number(paper['condition'])} ({_number(paper['printed_condition'])} by the "
-        f"theorem as printed), where at most 0.0625 is allowed. With the proposition corrected (see below) it is "
-        f"{_number(corrected['condition'])}.",
+    paper = results.theory["paper"]
+    text = (
+        "As printed the left side is {paper[condition]:.3g} ({paper[printed_condition]:.3g} by the theorem as "
+        "printed), where at most 0.0625 is allowed. With the proposition corrected (see below) it is "
+        "{corrected[condition]:.3g}."
     )
+    holds = max(paper["condition"], paper["printed_condition"]) <= 1 / 16 and paper["equipartition"] <= 1 + 1e-9
+    return holds, None, text.format_map(results.theory)
 
 
 def _closing_formula(results):
-    measured = results.theory["Proposition 3.2"]["corrected"]
-    ratio = measured["closing_formula"] / measured["ifo"]
-    return (
-        abs(ratio - 1) <= 0.01,
-        None,
-        f"{_number(measured['closing_formula'])} by the formula, {_number(measured['ifo'])} by Lemma 3.1, at eps = "
-        f"{results.theory['Proposition 3.2']['epsilon']:g}: the factor (32/3) L_Phi Delta is missing.",
+    corrected = results.theory["corrected"]
+    text = (
+        "{corrected[closing_formula]:.3g} by the formula, {corrected[ifo]:.3g} by Lemma 3.1, at eps = {epsilon:g}: "
+        "the factor (32/3) L_Phi Delta is missing."
     )
+    holds = abs(corrected["closing_formula"] / corrected["ifo"] - 1) <= 0.01
+    return holds, None, text.format_map(results.theory)
 
 
 def _order(results):
-    (slope,) = (measured.slope for measured in results.complexity if measured.row.name == STORM)
-    return slope.high <= ORDER, None, f"Exponent {slope.value:.2f} [{slope.low:.2f}, {slope.high:.2f}]."
+    (slope,) = (measured.slope for measured in results.complexity if measured.name == STORM)
+    return slope.high <= ORDER, None, f"Exponent {slope.value:.2f} {slope.interval}."
 
 
 def _number(value):
@@ -239,7 +206,7 @@ def _number(value):
 
 
 _AVERAGES, _REDUCED = ("scgd", "asc-pg"), ("vrsc-pg", "sarah-c")
-_OTHERS = tuple(name for name in METHODS if name != STORM)
+_OTHERS = tuple(name for name in NAMES if name != STORM)
 CLAIMS = (
     Claim("Lemma 3.1", "T iterations of Algorithm 1 take S_g + S_dg + S_f + T (B_g + B_dg + B_f) calls.", _count),
     Claim("Theorem 1", "Where its condition holds, E|grad Phi(x^)| is at most eps.", _accuracy, theory=True),

@@ -8,47 +8,27 @@ parameters of a method have the order that its theory requires, times constants 
 
 import math
 import warnings
-from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
+from typing import NamedTuple
 
 import numpy as np
+from scipy.stats import linregress
 from scipy.stats import t as student
 from sklearn.exceptions import ConvergenceWarning
 
+from sk_stormc.cli.arguments import progress_line
+from sk_stormc.compare.tables import as_text, finite
 from sk_stormc.core.schedules import power
-from sk_stormc.reproduce.runner import check_methods, format_table, progress_line
-from sk_stormc.reproduce.valley import FallingValley
+from sk_stormc.reproduce.bent_valley import BentValley
 from sk_stormc.solvers import StopReason, minimize
 from sk_stormc.theory import storm_parameters
-from sk_stormc.utils.validation import check_int, check_number
-
-__all__ = [
-    "EPSILONS",
-    "MAX_IFO",
-    "METHODS",
-    "SEEDS",
-    "Measured",
-    "Row",
-    "Slope",
-    "draw_slopes",
-    "fit_slope",
-    "run_complexity",
-]
+from sk_stormc.utils.validation import check_int
 
 EPSILONS = tuple(0.4 * 10 ** (-k / 4) for k in range(7))
 MAX_IFO, MAX_ITER, SEEDS = 10**10, 60_000, 20
 MARGIN = 0.9  # the first seed's run to 0.9 eps determines the length of all runs, which is increased if necessary
 RESAMPLES = 200  # number of bootstrap samples over seeds
-
-
-@dataclass(frozen=True)
-class Row:
-    """A method and its parameters as functions of eps."""
-
-    name: str
-    solver: str
-    order: str  # the theory's exponent of 1/eps
-    parameters: Callable  # function of eps, for `sk_stormc.minimize`
 
 
 def _storm(eps):
@@ -73,45 +53,46 @@ def _scgd(eps):
 
 
 def _scgd_published(eps):
-    return {
-        "batch_size": 4,
-        "learning_rate": power(-3 / 4, 4.0),
-        "beta": power(-1 / 2),
-    }
+    return {"batch_size": 4, "learning_rate": power(-3 / 4, 4.0), "beta": power(-1 / 2)}
 
 
 def _storm_any_time(eps):
     return {"batch_size": 16, "learning_rate": 0.5}
 
 
-# None of the constants was chosen for a particular eps.
+# The theory's exponent of 1/eps, and the parameters as a function of eps. Names begin with that of the method. None of
+# the constants was chosen for a particular eps.
+ROWS = {
+    "storm-c-paper": ("3", _storm),
+    "storm-c-paper, a_t = 1/(t+1)": ("-", _storm_any_time),
+    "sarah-c": ("3", _sarah),
+    "scgd": ("4", _scgd),
+    "scgd, published steps": ("8", _scgd_published),
+}
 METHODS = {
-    "storm-c-paper": (
-        Row("storm-c-paper", "storm-c-paper", "3", _storm),
-        Row("storm-c-paper, a_t = 1/(t+1)", "storm-c-paper", "-", _storm_any_time),
-    ),
-    "sarah-c": (Row("sarah-c", "sarah-c", "3", _sarah),),
-    "scgd": (
-        Row("scgd", "scgd", "4", _scgd),
-        Row("scgd, published steps", "scgd", "8", _scgd_published),
-    ),
+    method: [name for name in ROWS if name.startswith(method)] for method in ("storm-c-paper", "sarah-c", "scgd")
 }
 
 
-@dataclass(frozen=True)
-class Slope:
+class Slope(NamedTuple):
     """A fitted exponent, log IFO against log(1/eps), and its 95 % interval."""
 
     value: float
     low: float
     high: float
 
+    @property
+    def interval(self):
+        """The interval as text."""
+        return f"[{self.low:.2f}, {self.high:.2f}]"
+
 
 @dataclass(frozen=True)
 class Measured:
     """The cost of a method for each eps, in decreasing order down to the last one that was reached."""
 
-    row: Row
+    name: str
+    order: str
     epsilons: np.ndarray
     ifo: np.ndarray  # IFO of the shortest run whose average of |grad Phi(x_t)|, over iterates and seeds, is at most eps
     resampled: np.ndarray  # the same for seeds resampled with replacement, of shape (n_resamples, n_reached)
@@ -119,81 +100,76 @@ class Measured:
 
 
 def run_complexity(
-    methods=tuple(METHODS), epsilons=EPSILONS, *, max_ifo=MAX_IFO, n_seeds=SEEDS, first_seed=0, progress=None
+    methods=METHODS,
+    epsilons=EPSILONS,
+    *,
+    max_ifo=MAX_IFO,
+    n_seeds=SEEDS,
+    first_seed=0,
+    progress=lambda text, fraction: None,
 ):
     """Measure the IFO that each method needs for each eps."""
-    rows = [row for name_rows in check_methods(methods, METHODS).values() for row in name_rows]
-    for name, value, low in (("max_ifo", max_ifo, 1), ("n_seeds", n_seeds, 1), ("first_seed", first_seed, 0)):
-        check_int(name, value, low=low)
-    for eps in epsilons:
-        check_number("epsilons", eps, low=0, inclusive=False)
-    problem, measured = FallingValley(), []
-    for i, row in enumerate(rows):
-        points, every = [], 1
+    check_int("first_seed", first_seed, low=0)
+    measured, names = [], [name for method in methods for name in METHODS[method]]
+    for i, name in enumerate(names):
+        costs, every = [], 1
+        order, parameters = ROWS[name]
         for k, eps in enumerate(epsilons):
-            if progress is not None:
-                progress(f"{row.name}, eps {eps:.4f}", (i + (k / len(epsilons)) ** 2) / len(rows))
+            progress(f"{name}, eps {eps:.4f}", (i + (k / len(epsilons)) ** 2) / len(names))
             seeds = [(first_seed * len(epsilons) + k) * n_seeds + s for s in range(n_seeds)]
-            point = _measure(problem, row, eps, seeds, max_ifo, every)
-            if point is None:
+            run = partial(_run, name.partition(",")[0], every=every, **parameters(eps))
+            cost = _measure(run, eps, seeds, max_ifo)
+            if cost is None:
                 break
-            points.append(point)
-            every = max(1, point[0] // 100)
-        reached = np.array(epsilons[: len(points)])
-        ifo = np.array([p[0] for p in points], dtype=float)
-        resampled = np.array([p[1] for p in points], dtype=float).T
-        measured.append(Measured(row, reached, ifo, resampled, fit_slope(reached, ifo, resampled)))
+            costs.append(cost)
+            every = max(1, cost[0] // 100)
+        reached = np.array(epsilons[: len(costs)])
+        ifo, *resampled = np.array(costs, dtype=float).reshape(-1, 1 + RESAMPLES).T
+        measured.append(Measured(name, order, reached, ifo, np.array(resampled), fit_slope(reached, ifo, resampled)))
     return measured
 
 
-def _measure(problem, row, eps, seeds, max_ifo, every):
+def _measure(run, eps, seeds, max_ifo):
     """IFO at the first record at which the mean over the seeds is at most eps, and that of the resamples; or None."""
     # one run determines the necessary length
-    ifo, average = _run(problem, row, eps, seeds[0], max_ifo, every, stop=MARGIN * eps)
+    ifo, average = run(seeds[0], max_ifo, stop=MARGIN * eps)
     if average[-1] > eps:
         return None  # the other seeds would take as long
     while True:
         horizon = ifo[-1]
-        averages = np.array([_run(problem, row, eps, seed, horizon, every)[1] for seed in seeds])
-        ifo, below = np.array(ifo), np.flatnonzero(averages.mean(axis=0) <= eps)
-        if below.size:
+        averages = np.array([run(seed, horizon)[1] for seed in seeds])
+        reached = averages.mean(axis=0) <= eps
+        if reached.any():
             break
-        ifo, _ = _run(problem, row, eps, seeds[0], min(max_ifo, 3 * horizon // 2), every)
+        ifo, _ = run(seeds[0], min(max_ifo, 3 * horizon // 2))
         if ifo[-1] == horizon:
             return None
     draws = np.random.default_rng(seeds).integers(len(seeds), size=(RESAMPLES, len(seeds)))
     again = averages[draws].mean(axis=1) <= eps
     again[:, -1] = True  # a resample that has not reached eps counts with the whole length
-    return ifo[below[0]], ifo[again.argmax(axis=1)]
+    return ifo[[reached.argmax(), *again.argmax(axis=1)]]
 
 
-def _run(problem, row, eps, seed, max_ifo, every, stop=0.0):
+def _run(solver, seed, max_ifo, every, stop=0.0, **parameters):
     """IFO at the records after x_0, and the average of |grad Phi| over the iterates up to each record."""
-    ifo, average = [], []
-    total, t_old, norm_old = 0.0, 0, None
+    problem, records = BentValley(), []  # (IFO, t, |grad Phi(x_t)|, sum of the norms up to t)
 
     def on_record(record):
-        nonlocal total, t_old, norm_old
-        norm = np.linalg.norm(problem.gradient(record.x))
-        if record.iteration == 0:
-            norm_old = norm
-            return False
-        total += (norm + norm_old) / 2 * (record.iteration - t_old)
-        t_old, norm_old = record.iteration, norm
-        ifo.append(record.ifo)
-        average.append(total / t_old)
-        return average[-1] <= stop
+        t, norm, total = record.iteration, np.linalg.norm(problem.gradient(record.x)), 0.0
+        if records:
+            _, t_old, norm_old, total = records[-1]
+            total += (norm + norm_old) / 2 * (t - t_old)
+        records.append((record.ifo, t, norm, total))
+        return t and total / t <= stop
 
-    limits = {"max_ifo": max_ifo, "max_iter": MAX_ITER, "tol": 0}
-    parameters = row.parameters(eps)
+    limits = {"max_ifo": max_ifo, "max_iter": MAX_ITER, "tol": 0, "record_every": every}
     with warnings.catch_warnings():  # a warning about the Phi of the last point is irrelevant here
         warnings.simplefilter("ignore", ConvergenceWarning)
-        result = minimize(
-            problem, row.solver, random_state=seed, record_every=every, on_record=on_record, **limits, **parameters
-        )
+        result = minimize(problem, solver, random_state=seed, on_record=on_record, **limits, **parameters)
     if result.stop_reason == StopReason.INTERRUPTED:  # Ctrl-C ends the whole experiment
         raise KeyboardInterrupt
-    return (ifo, average) if ifo else ([0], [math.inf])
+    ifo, t, _, total = np.array(records[1:] or [(0, 1, 0, math.inf)]).T
+    return ifo.astype(int), total / t
 
 
 def fit_slope(epsilons, ifo, resampled=None):
@@ -203,61 +179,49 @@ def fit_slope(epsilons, ifo, resampled=None):
     power law, and of the bootstrap variance, if given. The interval is Student's t with n - 2 degrees of freedom for n
     points. The residuals also contain the noise of the seeds, so the interval is too wide rather than too narrow.
     """
-    x = -np.log(np.asarray(epsilons, dtype=float))
-    if x.size < 2:
+    if len(epsilons) < 2:
         return Slope(math.nan, math.nan, math.nan)
-    x = x - x.mean()
-
-    def fit(values):
-        return np.log(values) @ x / (x @ x)
-
-    y = np.log(ifo)
-    p = float(fit(ifo))
-    if x.size < 3:
-        return Slope(p, math.nan, math.nan)
-    residual = y - y.mean() - p * x
-    variance = residual @ residual / (x.size - 2) / (x @ x)
+    x = -np.log(epsilons)
+    fit = linregress(x, np.log(ifo))
+    variance = fit.stderr**2
     if resampled is not None:
-        variance += np.var(fit(np.asarray(resampled)))
-    half = student.ppf(0.975, x.size - 2) * math.sqrt(variance)
-    return Slope(p, float(p - half), float(p + half))
+        variance += np.var(np.polyfit(x, np.log(resampled).T, 1)[0])
+    half = student.ppf(0.975, len(x) - 2) * math.sqrt(variance)  # NaN for two points
+    return Slope(fit.slope, fit.slope - half, fit.slope + half)
+
+
+def proposition_ifo(epsilons=EPSILONS):
+    """The IFO of Proposition 3.2 for each eps, or None where eps is too large for it."""
+    constants, found = BentValley().constants(), []
+    for eps in epsilons:
+        try:
+            found.append(storm_parameters(constants, eps).ifo)
+        except ValueError:
+            found.append(None)
+    return found
 
 
 def summarize(measured, epsilons=EPSILONS):
     """A table: slope, interval, the theory's exponent and the IFO at each eps; then the IFO of Proposition 3.2."""
-    header = ("method", "order", "slope", "95 % interval", *(f"eps {eps:.3g}" for eps in epsilons))
-    rows = []
-    for m in measured:
-        cells = [f"{value:.3g}" for value in m.ifo] + ["-"] * (len(epsilons) - len(m.ifo))
-        s = m.slope
-        rows.append((m.row.name, m.row.order, f"{s.value:.2f}", f"[{s.low:.2f}, {s.high:.2f}]", *cells))
-    constants, cells = FallingValley().constants(), []
-    for eps in epsilons:
-        try:
-            cells.append(f"{storm_parameters(constants, eps).ifo:.3g}")
-        except ValueError:  # too large for the proposition
-            cells.append("-")
-    rows.append(("Proposition 3.2", "3", "", "", *cells))
-    return format_table(header, rows)
+    rows = [(m.name, m.order, f"{m.slope.value:.2f}", m.slope.interval, m.ifo) for m in measured]
+    rows.append(("Proposition 3.2", "3", "", "", proposition_ifo(epsilons)))
+    header, n = ("method", "order", "slope", "95 % interval", *(f"eps {eps:.3g}" for eps in epsilons)), len(epsilons)
+    return as_text(header, [(*row, *(finite(value, ".3g") for value in [*ifo, *[None] * n][:n])) for *row, ifo in rows])
 
 
 def draw_slopes(measured):
     """IFO against eps, with the fitted lines."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
+    from sk_stormc.plotting._style import GRID, styles_of, unmanaged_figure
 
-    from sk_stormc.plotting._style import GRID, styles_of
-
-    figure = Figure(figsize=(6.4, 4.6), layout="constrained")
-    FigureCanvasAgg(figure)
+    figure = unmanaged_figure(6.4, 4.6)
     ax = figure.subplots()
-    styles = styles_of(m.row.name for m in measured)
+    styles = styles_of(m.name for m in measured)
     for m in measured:
         if not m.ifo.size:
             continue
         errors = np.abs(np.percentile(m.resampled, [2.5, 97.5], axis=0) - m.ifo)
-        label = f"{m.row.name}: {m.slope.value:.2f} [{m.slope.low:.2f}, {m.slope.high:.2f}]"
-        color, marker = styles[m.row.name]["color"], styles[m.row.name]["marker"]
+        label = f"{m.name}: {m.slope.value:.2f} {m.slope.interval}"
+        color, marker = styles[m.name]["color"], styles[m.name]["marker"]
         ax.errorbar(m.epsilons, m.ifo, errors, fmt=marker, color=color, ms=5, capsize=3, label=label)
         level = np.mean(np.log(m.ifo) + m.slope.value * np.log(m.epsilons))
         ax.plot(m.epsilons, np.exp(level) * m.epsilons**-m.slope.value, color=color, linewidth=1.2)
@@ -290,9 +254,9 @@ def report(args):
         "\norder: the theory's exponent. Intervals: least squares on logarithms, variance of the residuals plus that of"
         "\na bootstrap over seeds. -: not reached within the budget (or, Proposition 3.2: eps too large for it)."
     )
-    slopes = {m.row.name: m.slope for m in measured}
+    slopes = {m.name: m.slope for m in measured}
     if "storm-c-paper" in slopes and "scgd" in slopes:
-        storm, scgd = slopes["storm-c-paper"], slopes["scgd"]
-        print(f"storm-c-paper's interval ends at {storm.high:.2f}, scgd's begins at {scgd.low:.2f}.")
+        high, low = slopes["storm-c-paper"].high, slopes["scgd"].low
+        print(f"storm-c-paper's interval ends at {high:.2f}, scgd's begins at {low:.2f}.")
     draw_slopes(measured).savefig(args.out, dpi=110)
     print(f"\nPicture written to {args.out}")

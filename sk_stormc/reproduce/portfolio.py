@@ -8,36 +8,31 @@ from pathlib import Path
 
 import numpy as np
 
+from sk_stormc.cli.arguments import add_data_arguments
+from sk_stormc.cli.files import read_returns
 from sk_stormc.datasets.gaussian_returns import make_gaussian_returns
-from sk_stormc.portfolio.risk.mean_risk import PortfolioProblem
-from sk_stormc.reproduce.files import add_data_arguments, read_returns
-from sk_stormc.reproduce.runner import Case, check_methods, draw_runs, progress_line, run_methods, summarize
+from sk_stormc.portfolio.compositional import PortfolioProblem
+from sk_stormc.reproduce.experiment import Case, Labels, five_methods, run_command, show_results, summarize
+from sk_stormc.reproduce.tuning import variants
 from sk_stormc.solvers import minimize
-
-__all__ = ["MAX_IFO", "METHODS", "minimum", "portfolio_case", "published_sets", "run_portfolio"]
 
 MAX_IFO = 3_000_000  # 10,000 iterations of STORM-C at the published batch sizes
 
 # Parameters of the published scripts. Batches of 2000 contain all of the published data. There is no tolerance unless
 # the paper has one.
-_AVERAGING = {"learning_rate": 2e-5, "batch_size": 2000, "beta": 0.9, "tol": 0}
-_EPOCHS = {
-    "learning_rate": 2e-5,
-    "checkpoint_batch_size": 2000,
-    "batch_size": (5, 5, 1),
-    "epoch_length": 20,
-    "tol": 0,
-}
-METHODS = {
-    "scgd": _AVERAGING,
-    "asc-pg": _AVERAGING,
-    "vrsc-pg": _EPOCHS,
-    "sarah-c": _EPOCHS,
-    "storm-c-paper": {"tol": 0},
-    # these have stopping criteria; tol is relative to the gradient at x_0, which is distant for daily returns
-    "storm-c": {"tol": 1e-6},
-    "lbfgs": {"tol": 1e-6},
-}
+PUBLISHED = five_methods(
+    {"learning_rate": 2e-5, "batch_size": 2000, "beta": 0.9, "tol": 0},
+    {"learning_rate": 2e-5, "checkpoint_batch_size": 2000, "batch_size": (5, 5, 1), "epoch_length": 20, "tol": 0},
+)
+# the others have stopping criteria; tol is relative to the gradient at x_0, which is distant for daily returns
+METHODS = PUBLISHED | dict.fromkeys(("storm-c", "lbfgs"), {"tol": 1e-6})
+VARIANTS = variants(PUBLISHED, "2000", "checkpoints of 2000, 20 steps of 5, 5 and 1")
+LABELS = Labels(
+    "Finite-sum portfolio",
+    "(Phi - Phi\\*) / |Phi\\*|",
+    ".2e",
+    ["gap  $(\\Phi(x) - \\Phi^*) / |\\Phi^*|$", "exact gradient  $|\\nabla\\Phi|$"],
+)
 
 
 def published_sets(n_periods=2000, n_assets=200):
@@ -71,19 +66,12 @@ def minimum(problem):
     return min(problem.objective(x), minimize(problem, "lbfgs", x, tol=1e-10).fun)
 
 
-def portfolio_case(name, returns, metric=None):
-    """The mean-variance utility of returns, from x_0 = ones."""
-    problem = PortfolioProblem(returns, metric=metric)
-    optimum = minimum(PortfolioProblem(returns))
-    return Case(name, problem, np.ones(problem.n_variables), optimum, abs(optimum))
-
-
-def run_portfolio(data_sets=None, methods=tuple(METHODS), *, max_ifo=MAX_IFO, n_seeds=3, progress=None):
-    """Run the portfolio experiment with the published constants."""
-    methods = check_methods(methods, METHODS)
-    sets = published_sets() if data_sets is None else data_sets
-    jobs = [(portfolio_case(name, returns), methods) for name, returns in sets.items()]
-    return run_methods(jobs, max_ifo=max_ifo, n_seeds=n_seeds, progress=progress)
+def cases(methods, sets):
+    """The mean-variance utility of each set of returns, from x_0 = ones."""
+    for name, returns in sets.items():
+        problem = PortfolioProblem(returns)
+        optimum = minimum(problem)
+        yield Case(name, methods, problem, np.ones(problem.n_variables), optimum, abs(optimum))
 
 
 def add_arguments(parser):
@@ -95,13 +83,10 @@ def report(args):
     """Run the experiment, print its table and save its figure."""
     lines = ["Published constants; storm-c and lbfgs choose their own steps, and stop at tol=1e-6."]
     if args.data is None:
-        data, about = published_sets(), "generated Gaussian returns of shape (2000, 200)"
+        sets, about = published_sets(), "generated Gaussian returns of shape (2000, 200)"
     else:
         read = read_returns(args.data, args.drop_missing, args.unit)
-        data, about = {Path(args.data).stem: read.values}, read.line()
+        sets, about = {Path(args.data).stem: read.values}, read.line()
         lines.append("The published step sizes were tuned for the paper's Gaussian data (size 4), not for these.")
-    with progress_line() as show:
-        runs = run_portfolio(data, args.methods, max_ifo=args.ifo, n_seeds=args.seeds, progress=show)
-    print(f"{about}; x_0 = ones.", *lines, "", summarize(runs), sep="\n")
-    draw_runs(runs, args.out)
-    print(f"\nPicture written to {args.out}")
+    results = run_command(cases(args.methods, sets), args.ifo, args.seeds)
+    show_results(results, args.out, f"{about}; x_0 = ones.", *lines, "", summarize(results))

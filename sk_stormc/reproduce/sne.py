@@ -7,7 +7,6 @@ step (one length for all points) and initialization (all coordinates i/n) are sh
 """
 
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 from sklearn.datasets import load_digits
@@ -16,50 +15,45 @@ from sklearn.manifold import trustworthiness
 from sklearn.neighbors import NearestNeighbors
 
 from sk_stormc.affinities import perplexity_affinities
+from sk_stormc.cli.arguments import add_points_argument
+from sk_stormc.cli.files import read_points
+from sk_stormc.compare.tables import as_text, table
 from sk_stormc.problems import SNEProblem
-from sk_stormc.reproduce.files import add_points_argument, read_points
-from sk_stormc.reproduce.runner import (
-    Case,
-    check_methods,
-    draw_runs,
-    format_table,
-    group_runs,
-    progress_line,
-    run_methods,
-)
-from sk_stormc.utils.validation import check_int
-
-__all__ = [
-    "LABELS",
-    "MAX_IFO",
-    "METHODS",
-    "affinities_of",
-    "label_accuracy",
-    "run_sne",
-    "scheduled",
-    "sne_case",
-    "starts",
-]
+from sk_stormc.reproduce.experiment import Case, Labels, draw, five_methods, run_command
+from sk_stormc.solvers import STORMCompositional
 
 MAX_IFO = 400_000
 DIMENSION, PERPLEXITY, SPREAD = 5, 30.0, 3.0
-METHODS = {  # parameters; the learning rate decreases to 0 within the budget
-    "scgd": {},
-    "asc-pg": {"beta": 0.9},
-    "vrsc-pg": {},
-    "sarah-c": {},
-    "storm-c": {},
-    "lbfgs": {},
-    "storm-c-paper": {},
+METHODS = {  # the learning rate decreases to 0 within the budget
+    **dict.fromkeys(("scgd", "asc-pg", "vrsc-pg", "sarah-c", "storm-c", "lbfgs", "storm-c-paper"), {"tol": 0}),
+    "asc-pg": {"beta": 0.9, "tol": 0},
+    "lbfgs": {"tol": 1e-8},
 }
-LABELS = ["mean divergence  KL$(P_i\\,\\|\\,Q_i)$", "exact gradient  $|\\nabla\\Phi(x)|$"]  # labels of the figure
 RECORDS = 20  # number of records of a run
 RANK_ONE = "storm-c-paper, x_i = i/n"
 
-
-def affinities_of(X):
-    """The affinities with the perplexity of the experiment."""
-    return perplexity_affinities(X, min(PERPLEXITY, (len(X) - 1) / 3))
+# Parameters of the published scripts. f is sampled like g.
+PUBLISHED = five_methods(
+    {"learning_rate": 1e-5, "batch_size": 1000, "beta": 0.9},
+    {"learning_rate": 1e-5, "checkpoint_batch_size": 1000, "batch_size": 5, "epoch_length": 10},
+) | {"storm-c-paper": {}}
+_BETAS = {"beta .5": {"beta": 0.5}, "beta .9": {"beta": 0.9}}
+_LENGTHS = {"epochs of 3 steps": {"epoch_length": 3}, "epochs of 10 steps": {"epoch_length": 10}}
+VARIANTS = {
+    "scgd": _BETAS,
+    "asc-pg": _BETAS,
+    "vrsc-pg": _LENGTHS,
+    "sarah-c": _LENGTHS,
+    "storm-c-paper": {"momentum .1": {"momentum": 0.1}, "momentum .5": {"momentum": 0.5}},
+}
+LABELS = Labels(
+    "SNE", "KL", ".4f", ["mean divergence  KL$(P_i\\,\\|\\,Q_i)$", "exact gradient  $|\\nabla\\Phi(x)|$"]
+)
+ABOUT = """\
+The paper's SNE of scikit-learn's digits (8 x 8), which take the place of 2000 images of MNIST, perplexity 30.
+KL is the mean divergence over the points, exact. At the published constants runs begin at x_i = i/n in every
+coordinate, without metric and limit to steps but Algorithm 1's; else at principal components, with the Laplacian
+metric, a limit to each point's step, and a rate that falls to 0 with the budget, times a factor."""
 
 
 def starts(X, d):
@@ -70,10 +64,52 @@ def starts(X, d):
     return start, np.repeat(np.arange(1, n + 1)[:, None] / n, d, axis=1)
 
 
-def sne_case(name, problem, x0):
+def affinities_of(X):
+    """The affinities with the perplexity of the experiment."""
+    return perplexity_affinities(X, min(PERPLEXITY, (len(X) - 1) / 3))
+
+
+def case(name, methods, problem, x0, max_ifo):
     """A case whose gap is the exact mean divergence times the number of points."""
-    x0 = x0.ravel()
-    return Case(name, problem, x0, problem.objective(x0) - problem.n_blocks * problem.divergence(x0), problem.n_blocks)
+    n, x0 = problem.n_blocks, x0.ravel()
+    offset = problem.objective(x0) - n * problem.divergence(x0)
+    return Case(name, methods, problem, x0, optimum=offset, scale=n, record_every=max(1, max_ifo // RECORDS))
+
+
+def cases(methods, X, d, max_ifo):
+    """The embedding of points from principal components, and for Algorithm 1 also from x_i = i/n."""
+    name, P, (components, line) = f"d = {d}", affinities_of(X), starts(X, d)
+    for method, params in methods.items():
+        literal, exact = method == "storm-c-paper", method == "lbfgs"
+        problem = SNEProblem(P, d, near_field=not literal, dtype=np.float64 if exact else np.float32)
+        if not (literal or exact):
+            params = {**params, "learning_rate": scheduled(problem, method, max_ifo)}
+        yield case(name, {method: params}, problem, components, max_ifo)
+        if literal:
+            yield case(name, {RANK_ONE: {"solver": method, **params}}, problem, line, max_ifo)
+
+
+def published_case(name, X, d, max_ifo):
+    """Plain steps from x_i = i/n: all pairs are sampled, and only Algorithm 1 clips its steps."""
+    problem = SNEProblem(affinities_of(X), d, near_field=False)
+    problem.metric = None
+    problem.advice = problem.advice.only("max_iter", "record_every", "unbounded_below", "published", "many_minima")
+    methods = {method: {**params, "tol": 0} for method, params in PUBLISHED.items()}
+    return case(name, methods, problem, starts(X, d)[1], max_ifo)
+
+
+def tuned_case(name, X, d, max_ifo):
+    """The problem with its preconditioner, from principal components, and a function for the parameters of methods."""
+    problem = SNEProblem(affinities_of(X), d, dtype=np.float32)
+
+    def params_of(method, factor, variant):
+        """The problem's learning rate, adapted to the budget, times a factor."""
+        rate = scheduled(problem, method, max_ifo, variant.get("epoch_length"))
+        # when tuned, Algorithm 1 uses the problem's preconditioner and step clipping, as the other methods do
+        solver = STORMCompositional() if method == "storm-c-paper" else method
+        return {"solver": solver, "learning_rate": replace(rate, start=factor * rate.start), "tol": 0, **variant}
+
+    return case(name, {}, problem, starts(X, d)[0], max_ifo), params_of
 
 
 def scheduled(problem, method, max_ifo, epoch_length=None):
@@ -90,40 +126,27 @@ def scheduled(problem, method, max_ifo, epoch_length=None):
     return replace(problem.advice.learning_rate, horizon=horizon)
 
 
-def run_sne(X, methods=tuple(METHODS), *, n_components=DIMENSION, max_ifo=MAX_IFO, n_seeds=3, progress=None):
-    """Embed points with each method, from principal components, at equal IFO."""
-    methods = check_methods(methods, METHODS)
-    check_int("max_ifo", max_ifo, low=1)
-    P, name, jobs = affinities_of(X), f"d = {n_components}", []
-    components, line = starts(X, n_components)
-    for method, params in methods.items():
-        literal, exact = method == "storm-c-paper", method == "lbfgs"
-        problem = SNEProblem(P, n_components, near_field=not literal, dtype=np.float64 if exact else np.float32)
-        params = {"tol": 1e-8 if exact else 0, "record_every": max(1, max_ifo // RECORDS), **params}
-        if not (literal or exact):
-            params["learning_rate"] = scheduled(problem, method, max_ifo)
-        jobs.append((sne_case(name, problem, components), {method: params}))
-        if literal:
-            jobs.append((sne_case(name, problem, line), {RANK_ONE: {"solver": method, **params}}))
-    return run_methods(jobs, max_ifo=max_ifo, n_seeds=n_seeds, progress=progress)
-
-
-def embedding_of(run):
+def embedding_of(run, n_points):
     """The points at the end of a run."""
-    return run.x.reshape(run.case.problem.n_blocks, -1)
+    return run.x.reshape(n_points, -1)
 
 
-def summarize(X, y, runs):
+def summarize(X, y, comparison):
     """A table of the runs: medians over the seeds of KL, trustworthiness and label accuracy."""
-    rows = []
-    for methods in group_runs(runs).values():
-        for method, seeds in methods.items():
-            T5 = np.median([trustworthiness(X, embedding_of(run), n_neighbors=5) for run in seeds])
-            accuracy = "-" if y is None else f"{np.median([label_accuracy(embedding_of(run), y) for run in seeds]):.3f}"
-            numbers = [(r.ifo[-1], r.n_iter, r.gap[-1] / r.case.scale, r.seconds) for r in seeds]
-            ifo, n_iter, kl, seconds = np.median(numbers, axis=0)
-            rows.append((method, f"{ifo:.0f}", f"{n_iter:.0f}", f"{kl:.4f}", f"{T5:.4f}", accuracy, f"{seconds:.1f}"))
-    return format_table(("method", "IFO", "iterations", "KL", "T5", "10-NN", "seconds"), rows, left=1)
+
+    def median(row, measure):
+        return np.median([measure(embedding_of(run, len(X))) for run in comparison.runs[row["solver"]]])
+
+    columns = {
+        "method": "{solver}",
+        "IFO": "{ifo_median:.0f}",
+        "iterations": "{n_iter_median:.0f}",
+        "KL": "{gap_median:.4f}",
+        "T5": lambda row: f"{median(row, lambda embedding: trustworthiness(X, embedding, n_neighbors=5)):.4f}",
+        "10-NN": lambda row: "-" if y is None else f"{median(row, lambda embedding: label_accuracy(embedding, y)):.3f}",
+        "seconds": "{seconds_median:.1f}",
+    }
+    return as_text(*table(comparison.table, columns), left=1)
 
 
 def label_accuracy(embedding, y):
@@ -148,21 +171,24 @@ def report(args):
         X, labels = read_points(args.data)
         y = None if labels is None else np.unique(labels, return_inverse=True)[1]
         about = f"{args.data}: points of shape {X.shape}"
-    with progress_line() as show:
-        runs = run_sne(X, args.methods, max_ifo=args.ifo, n_seeds=args.seeds, progress=show)
-        maps = run_sne(X, args.methods, n_components=2, max_ifo=args.ifo, n_seeds=1, progress=show)
+    comparison, plane = (
+        run_command(cases(args.methods, X, d, args.ifo), args.ifo, n_seeds)[f"d = {d}"]
+        for d, n_seeds in ((DIMENSION, args.seeds), (2, 1))
+    )
     print(f"{about}; d = {DIMENSION}, perplexity {PERPLEXITY:.0f}, start at principal components.")
     print("KL: mean over the points, exact. T5: trustworthiness, 5 neighbours. 10-NN: label accuracy.\n")
-    print(summarize(X, y, runs))
+    print(summarize(X, y, comparison))
     if "storm-c-paper" in args.methods:
         print(
             "\nstorm-c-paper is Algorithm 1 to the letter: one normalised step for all points moves them by "
             "eta eps = 0.01 together,\nand from x_i = i/n in every coordinate the embedding stays on a line. The "
             "other methods limit each point's step."
         )
-    draw_runs(runs, args.out, LABELS, relative=True)
-    out = Path(args.out)
-    scatter = out.with_name(f"{out.stem}_embedding{out.suffix}")
-    panels = {f"{run.method}\nKL {run.gap[-1] / run.case.scale:.2f}": embedding_of(run) for run in maps}
+    draw({f"d = {DIMENSION}": comparison}, args.out, LABELS.axes, relative=True)
+    scatter = args.out.with_name(f"{args.out.stem}_embedding{args.out.suffix}")
+    panels = {
+        f"{row['solver']}\nKL {row['gap_median']:.2f}": embedding_of(plane.runs[row["solver"]][0], len(X))
+        for row in plane.table
+    }
     plot_embeddings(panels, y).savefig(scatter, dpi=150)
     print(f"\nPictures written to {args.out} and {scatter}")

@@ -7,144 +7,87 @@ from functools import partial
 
 import numpy as np
 
-__all__ = ["KEPT", "VARIANTS", "WIDER", "Setting", "largest_curvature", "settings_of", "tune"]
+from sk_stormc.core.schedules import power
 
 KEPT = 3  # settings that are run with all tuning seeds; the others are run with the first seed only
-WIDER = 8  # maximum number of learning rates that are added to a grid while the best one is at an end
+MAX_ADDED = 8  # maximum number of learning rates that are added to a grid while the best one is at an end
+EXPONENTS = {"scgd": -3 / 4, "asc-pg": -5 / 9}  # of learning rates that decrease as in the paper of the method
 
 
-# Variants of each method. "exponent": the learning rate decreases as (t + 1)^exponent, and beta decreases as in the
-# paper of the method.
-_EXPONENTS = {"scgd": -3 / 4, "asc-pg": -5 / 9}
+def variants(methods, averages, epochs, large="full checkpoints", **checkpoint):
+    """Variants of each method by their texts: the published parameters, which two texts describe, and others.
 
-
-def _averaging(name, batch_size, words):
-    decreasing = {"exponent": _EXPONENTS[name]}
-    return {
-        f"constant, batches of {words}, beta .9": {"batch_size": batch_size, "beta": 0.9},
-        "decreasing, batches of 64": {"batch_size": 64, **decreasing},
-        "decreasing, batches of 16": {"batch_size": 16, **decreasing},
+    A learning rate is a function of the rate of the grid, if it is not this rate itself.
+    """
+    fixed = ("learning_rate", "tol")
+    published = {name: {k: v for k, v in params.items() if k not in fixed} for name, params in methods.items()}
+    found = {}
+    for method, exponent in EXPONENTS.items():
+        found[method] = {f"constant, batches of {averages}, beta .9": published[method]}
+        for size in (64, 16):
+            decreasing = {"batch_size": size, "learning_rate": partial(power, exponent)}
+            found[method][f"decreasing, batches of {size}"] = decreasing
+    for method in ("vrsc-pg", "sarah-c"):
+        found[method] = {epochs: published[method]}
+        for size in (16, 64):
+            found[method][f"{large}, batches of {size}"] = {"batch_size": size, **checkpoint}
+    found["storm-c-paper"] = {
+        "precision .1": {},
+        "precision 10": {"precision": 10.0},
+        "precision 10, momentum .001": {"precision": 10.0, "momentum": 0.001},
     }
-
-
-def _epochs(published, words, large="full checkpoints", **checkpoint):
-    return {
-        words: published,
-        f"{large}, batches of 16": {"batch_size": 16, **checkpoint},
-        f"{large}, batches of 64": {"batch_size": 64, **checkpoint},
-    }
-
-
-_STORM = {
-    "precision .1": {},
-    "precision 10": {"precision": 10.0},
-    "precision 10, momentum .001": {"precision": 10.0, "momentum": 0.001},
-}
-_FINITE = _epochs(
-    {"checkpoint_batch_size": 2000, "batch_size": (5, 5, 1), "epoch_length": 20},
-    "checkpoints of 2000, 20 steps of 5, 5 and 1",
-)
-# a stream has no full checkpoint
-_STREAM = _epochs(
-    {"checkpoint_batch_size": 2000, "batch_size": 5, "epoch_length": 20},
-    "checkpoints of 2000, 20 steps of 5",
-    "checkpoints of 20,000",
-    checkpoint_batch_size=20_000,
-)
-_BELLMAN = _epochs(
-    {"checkpoint_batch_size": (100, 100, 100), "batch_size": (5, 5, 1), "epoch_length": 100},
-    "checkpoints of 100, 100 steps of 5, 5 and 1",
-)
-VARIANTS = {
-    "portfolio": {
-        **{name: _averaging(name, 2000, "2000") for name in _EXPONENTS},
-        "vrsc-pg": _FINITE,
-        "sarah-c": _FINITE,
-        "storm-c-paper": _STORM,
-    },
-    "streaming": {
-        **{name: _averaging(name, 2000, "2000") for name in _EXPONENTS},
-        "vrsc-pg": _STREAM,
-        "sarah-c": _STREAM,
-        "storm-c-paper": _STORM,
-    },
-    "bellman": {
-        **{name: _averaging(name, (100, 100, 1), "100, 100 and 1") for name in _EXPONENTS},
-        "vrsc-pg": _BELLMAN,
-        "sarah-c": _BELLMAN,
-        "storm-c-paper": {
-            "precision .1": {},
-            "precision 10": {"precision": 10.0},
-            "precision 10, momentum .02, batches of 100": {
-                "precision": 10.0,
-                "momentum": 0.02,
-                "batch_size": 100,
-                "init_batch_size": 100,
-            },
-        },
-    },
-    "sne": {
-        "scgd": {"beta .5": {"beta": 0.5}, "beta .9": {"beta": 0.9}},
-        "asc-pg": {"beta .5": {"beta": 0.5}, "beta .9": {"beta": 0.9}},
-        "vrsc-pg": {"epochs of 3 steps": {"epoch_length": 3}, "epochs of 10 steps": {"epoch_length": 10}},
-        "sarah-c": {"epochs of 3 steps": {"epoch_length": 3}, "epochs of 10 steps": {"epoch_length": 10}},
-        "storm-c-paper": {"momentum .1": {"momentum": 0.1}, "momentum .5": {"momentum": 0.5}},
-    },
-}
+    return found
 
 
 @dataclass(frozen=True)
 class Setting:
-    """A point of a grid, which can generate the next point beyond an end of the learning rates."""
+    """A point of a grid, which can generate the next point, beyond an end of the learning rates."""
 
     text: str
     params: dict
-    beyond: Callable | None = None
+    extend: Callable | None = None
 
     @property
     def at_end(self):
         """Whether the learning rate is the smallest or the largest that was tested."""
-        return self.beyond is not None
+        return self.extend is not None
 
 
-def settings_of(variants, rates, params_of):
+def settings_of(texts, rates, params_of):
     """The grid of a method: all learning rates times its variants, ``params_of(rate, variant)``."""
     step = rates[1] / rates[0] if len(rates) > 1 else 2.0
     factors = {rates[0]: 1 / step, rates[-1]: step}
 
     def setting(text, variant, rate, factor=None):
-        beyond = None if factor is None else partial(setting, text, variant, rate * factor, factor)
-        return Setting(f"{rate:g}, {text}", params_of(rate, variant), beyond)
+        extend = None if factor is None else partial(setting, text, variant, rate * factor, factor)
+        return Setting(f"{rate:g}, {text}", params_of(rate, variant), extend)
 
-    return [setting(text, variant, rate, factors.get(rate)) for text, variant in variants.items() for rate in rates]
+    return [setting(text, variant, rate, factors.get(rate)) for text, variant in texts.items() for rate in rates]
 
 
 def tune(settings, value_of, tuning_seeds):
     """The setting with the smallest median value over the tuning seeds, and the values of all with the first seed.
 
     All settings are run with the first seed, and the best `KEPT` settings also with the others. While the best setting
-    is at an end of the grid, the grid is extended there, by up to `WIDER` rates.
+    is at an end of the grid, the grid is extended there, by up to `MAX_ADDED` rates.
     """
 
-    def value(setting, seeds):
-        values = [value_of(setting.params, seed) for seed in seeds]
-        return [value if math.isfinite(value) else math.inf for value in values]
+    def values(setting, seeds):
+        return np.nan_to_num([value_of(setting.params, seed) for seed in seeds], nan=math.inf, posinf=math.inf)
 
-    first = [value(setting, tuning_seeds[:1])[0] for setting in settings]
-    best, least = settings[int(np.argmin(first))], math.inf
-    for i in np.argsort(first, kind="stable")[:KEPT]:
-        median = float(np.median([first[i], *value(settings[i], tuning_seeds[1:])]))
-        if median < least:
-            best, least = settings[i], median
-    for _ in range(WIDER if math.isfinite(least) else 0):
+    first = [values(setting, tuning_seeds[:1])[0] for setting in settings]
+    kept = np.argsort(first, kind="stable")[:KEPT]
+    medians = [np.median([first[i], *values(settings[i], tuning_seeds[1:])]) for i in kept]
+    least, best = min(medians), settings[kept[np.argmin(medians)]]
+    for _ in range(MAX_ADDED if math.isfinite(least) else 0):
         if not best.at_end:
             break
-        further = best.beyond()
-        median = float(np.median(value(further, tuning_seeds)))
+        wider = best.extend()
+        median = np.median(values(wider, tuning_seeds))
         if median >= least:
-            best = replace(best, beyond=None)
+            best = replace(best, extend=None)
             break
-        best, least = further, median
+        best, least = wider, median
     return best, first
 
 

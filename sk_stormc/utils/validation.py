@@ -13,12 +13,14 @@ from sk_stormc.utils.frames import as_text, column, columns_of, is_lazy, is_tabl
 from sk_stormc.utils.warnings import warn
 
 __all__ = [
+    "as_flags",
     "as_numbers",
     "check_batch_size",
     "check_bool",
     "check_callable",
     "check_choice",
     "check_finite",
+    "check_in_memory",
     "check_instance",
     "check_int",
     "check_metric",
@@ -182,12 +184,37 @@ def check_batch_size(name, value):
 
 def as_numbers(name, value, dtype=float):
     """A copy of value as an array of numbers. Dates, text and complex numbers raise an error."""
+    check_unmasked(name, value)
     try:
         if np.asarray(value).dtype.kind in "fiubO":
             return np.array(value, dtype=dtype)
     except (TypeError, ValueError):
         pass
     _fail(name, value, "numbers")
+
+
+def as_flags(name, value, where=""):
+    """An array of booleans, from booleans or from 0 and 1 of any type of numbers."""
+    given = np.asarray(value)
+    check_unmasked(name, value)
+    if given.dtype == bool:
+        return given
+    if given.dtype.kind in "iuf":
+        right = (given == 0) | (given == 1)
+    else:
+        right = [isinstance(flag, (Real, np.bool_)) and flag in (0, 1) for flag in given.ravel().tolist()]
+        right = np.array(right, dtype=bool).reshape(given.shape)
+    if not right.all():
+        at = np.argwhere(~right)[0]
+        where = f"step {at[0]} of {where}" if where else f"row {at[0] if len(at) else 0}"
+        raise ValueError(f"{name} must be booleans, or 0 and 1, got {short(given[tuple(at)])} in {where}")
+    return given.astype(bool)
+
+
+def check_unmasked(name, value):
+    """Raise a ValueError for masked values, which NumPy and scikit-learn would use."""
+    if np.ma.is_masked(value):
+        raise ValueError(f"{name} must have all its values, got {np.ma.count_masked(value)} that are masked: fill them")
 
 
 def seeded(random_state):
@@ -274,15 +301,19 @@ def row_weights(sample_weight, n, all_zero=False):
     return weights if nothing else check_weights(weights, n, "in row")
 
 
+def check_in_memory(name, data):
+    """Raise a ValueError for queries that have not run yet, and for masked values."""
+    if not isinstance(data, np.ndarray) and is_lazy(data):
+        raise ValueError(f"{name} must be in memory, got a {type(data).__name__}: call its method collect() first")
+    check_unmasked(name, data)
+
+
 def check_numeric(name, data):
     """Raise a ValueError for dates, durations, masked values and columns of text or objects.
 
     NumPy and scikit-learn would silently convert dates to days or microseconds since 1970.
     """
-    if not isinstance(data, np.ndarray) and is_lazy(data):
-        raise ValueError(f"{name} must be in memory, got a {type(data).__name__}: call its method collect() first")
-    if np.ma.is_masked(data):  # NumPy and scikit-learn would use the masked values
-        raise ValueError(f"{name} must have all its values, got {np.ma.count_masked(data)} that are masked: fill them")
+    check_in_memory(name, data)
     if not isinstance(getattr(data, "shape", ()), tuple):  # dask's delayed objects have every attribute
         return
     if not isinstance(data, np.ndarray) and is_table(data):

@@ -13,7 +13,7 @@ from sk_stormc.engine import CompositionalSolver
 from sk_stormc.fitting.estimator import only_if
 from sk_stormc.fitting.runs import Fit, with_fit
 from sk_stormc.solvers import StopReason
-from sk_stormc.utils.types import Array, ArrayLike, Auto, Features, FloatArray, RandomState, SolverName
+from sk_stormc.utils.types import Array, ArrayLike, Features, FloatArray, RandomState, SolverName
 from sk_stormc.utils.warnings import warn
 from sk_stormc.values.fitted_action_values import FittedActionValues
 from sk_stormc.values.log_warnings import warn_of_endless_values, warn_of_no_information
@@ -52,8 +52,7 @@ class ActionValueEstimator(FittedActionValues):
         given policy it selects "lstd" for at most 2000 features of all actions together, including intercepts, and
         "storm-c" for more. With a given policy all other solvers of `BellmanValueEstimator` are supported.
     features : transformer, default=None
-        Transformer that is fitted on X and applied to both X and next_X. None uses X itself. Each action has its own
-        coefficients for all features.
+        As for `BellmanValueEstimator`. Each action has its own coefficients for all features.
     fit_intercept : bool, default=True
         Whether each action has an intercept.
     alpha : float, default=0.0
@@ -84,7 +83,7 @@ class ActionValueEstimator(FittedActionValues):
         The mean squared projected Bellman error at each record. The first record of "lstd" is at coefficients of 0.
         With "greedy" there is an additional record for each policy.
     stop_reason_ : str
-        Why the run ended: "converged", "max_iter", or as for `BellmanValueEstimator`.
+        Why the run ended: "converged", "max_iter", "callback", or as for `BellmanValueEstimator`.
     ifo_, solver_, rank_, condition_number_ : object
         As for `BellmanValueEstimator`. "lstd" counts as one pass over the data for each policy. ``rank_`` and
         ``condition_number_`` are those of the last system of equations.
@@ -140,7 +139,7 @@ class ActionValueEstimator(FittedActionValues):
         features: Any = None,
         fit_intercept: bool = True,
         alpha: float = 0.0,
-        max_iter: int | Auto | None = None,
+        max_iter: int | None = None,
         tol: float | None = None,
         verbose: int | bool = 0,
         random_state: RandomState = None,
@@ -188,8 +187,8 @@ class ActionValueEstimator(FittedActionValues):
             The states before the transitions.
         y : array-like of shape (n_transitions,)
             The rewards of the transitions.
-        action : array-like of shape (n_transitions,), default=None
-            The actions: integers or strings. None means that all rows have the same action.
+        action : array-like of shape (n_transitions,)
+            The actions: integers or strings.
         next_X, terminal, time, episode, sample_weight : array-like, default=None
             As for `BellmanValueEstimator.fit`.
 
@@ -200,14 +199,14 @@ class ActionValueEstimator(FittedActionValues):
         Raises
         ------
         ValueError
-            As for `BellmanValueEstimator.fit`, and if actions are not labels, a solver other than "auto" and "lstd" is
-            used with "greedy", or a policy does not match the states and actions.
+            As for `BellmanValueEstimator.fit`, and if actions are missing or not labels, a solver other than "auto" and
+            "lstd" is used with "greedy", or a policy does not match the states and actions.
 
         Warns
         -----
         UserWarning
-            As for `BellmanValueEstimator`, and if ``action`` is None, if a given policy takes actions that are not in
-            the log, or if the log has no information about which action is better.
+            As for `BellmanValueEstimator`, and if a given policy takes actions that are not in the log, or if the log
+            has no information about which action is better.
         ConvergenceWarning
             If the policy still changes after ``max_iter`` policies.
         """
@@ -220,7 +219,7 @@ class ActionValueEstimator(FittedActionValues):
     def _fit(self, X, y, *, action=None, before=None, **given):
         """`fit`, or `resume` of the fit whose progress is ``before``."""
         given = Given(**given)
-        policy = vars(self)["policy"]
+        names, policy = given.names(), vars(self)["policy"]
         self._make_solver()  # raises if a parameter is wrong
         log = read_log(copy.copy(self), X, y, given)
         check_products(log.Z, log.next_Z, log.y)
@@ -235,13 +234,19 @@ class ActionValueEstimator(FittedActionValues):
             coefs, occurs = np.zeros((2, len(actions), log.n_features))
             coefs[:, log.columns], occurs[:, log.columns] = w, sums.occurs
             values = of_columns(coefs, self.fit_intercept) | {"features_": log.features, "actions_": actions}
-            return values | {"_known": occurs[:, : values["coef_"].shape[1]] > 0}
+            return values | {"_known": occurs[:, : values["coef_"].shape[1]] > 0, "_given": names}
+
+        def watch(w, losses):
+            n = len(losses) - 1
+            return fit is not None and fit.watch(n, n * (2 * sums.n_rows + 1), losses[-1], w, values)
 
         solver = "lstd" if isinstance(policy, str) else self._solver_for(len(actions) * len(log.columns))
         result = changes = None
+        fit = Fit.watching(self, solver, X, y, before, action=action, **given._asdict())
         if isinstance(policy, str):
-            best = iterate_policies(sums, ongoing, self.max_iter or POLICIES)
-            w, changes, reason = best.w, best.changes, warn_if_not_converged(best.changes)
+            best = iterate_policies(sums, ongoing, self.max_iter or POLICIES, watch)
+            w, changes = best.w, best.changes
+            reason = StopReason.CALLBACK if best.stopped and changes[-1] else warn_if_not_converged(changes)
             warn_of_no_information(log.y, log.terminal)
             exact = attributes_of(best.solution, {}, reason) | charged(best.losses, sums.n_rows)
         else:
@@ -254,22 +259,25 @@ class ActionValueEstimator(FittedActionValues):
             w, solution = sums.solution(chances)
             exact = attributes_of(solution, {}, StopReason.CONVERGED)
             exact |= charged([solution.start, solution.fun], sums.n_rows)
+            for k, x in enumerate((0 * w, w)):
+                watch(x, exact["loss_curve_"][: k + 1])
         elif changes is None:
             problem, spread = problem_of(sums, log, done, chances, ridge)
             self._accept(solver, problem)
-            fit = Fit.of_data(self, solver, X, y, before, action=action, **given._asdict())
             result = fit.run(solver, problem, verbose=self.verbose, attributes=lambda x: values(spread(x)))
             w = spread(result.x)
 
         validate_data(self, X, skip_check_array=True)
         forget(self)
         self.__dict__.pop("policy_changes_", None)
-        self.__dict__.update(values(w), _given=given.names(), _stream=None)
+        self.__dict__.update(values(w), _stream=None)
         if changes is not None:
             self.policy_changes_ = np.array(changes)
         if result is None:
-            self.__dict__.update(exact, _progress=None)
+            self.__dict__.update(exact, _progress=fit and fit.progress)
             self._report_result()
+            if fit is not None:
+                fit.end()
         else:
             self._keep(solver, result, fit)
             fit.end()

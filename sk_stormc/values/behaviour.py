@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from scipy import sparse, stats
 from sklearn.base import clone
 from sklearn.model_selection import GroupKFold, StratifiedKFold
 from sklearn.utils import _safe_indexing
@@ -12,8 +13,14 @@ from sklearn.utils.validation import _num_samples
 
 from sk_stormc.utils.types import ArrayLike, Features, FloatArray
 from sk_stormc.utils.validation import as_numbers, check_int, naming, short
+from sk_stormc.utils.warnings import warn
 from sk_stormc.values.episodes import check_episode
-from sk_stormc.values.policies import SUM, check_actions, check_probabilities
+from sk_stormc.values.policies import SUM, chances_of, check_actions, check_policy
+from sk_stormc.values.transitions import HASHED, distinct_rows, rows_of
+
+CHANCE = 1e-3  # probability that a classifier without a misfit causes a warning
+OFTEN = 20  # occurrences of a state from which it is tested
+TINY = 1e-9  # smallest standard error
 
 
 def estimated_ratios(
@@ -31,11 +38,16 @@ def estimated_ratios(
         The states in which the actions were taken.
     action : array-like of shape (n_transitions,)
         The actions: integers or strings.
-    target : array-like of shape (n_transitions, n_actions) or (n_transitions,)
-        The probabilities, under the target policy, of all actions in sorted order, or of the action of the row. Actions
-        that no row has cannot be included.
+    target : array-like or callable
+        The target policy, as for `off_policy_value`: an array of shape (n_transitions, n_actions) contains the
+        probabilities of all actions in the state of each row, in the sorted order of the labels; one of shape
+        (n_transitions,) with labels contains an action for each. A callable receives X, and returns such an array. If
+        X contains numbers or indicators of states, an array of shape (n_states, n_actions) or (n_states,) works too.
+        In addition, floats of shape (n_transitions,) are the probabilities of the actions of the rows. Actions that no
+        row has cannot be included.
     classifier : classifier
-        A scikit-learn classifier with `predict_proba`, which is cloned. Its probabilities should be calibrated.
+        A scikit-learn classifier with `predict_proba`, which is cloned. Its probabilities should be calibrated, and
+        hardly regularised; see the Notes.
     episode : array-like of shape (n_transitions,), default=None
         A label of each row's episode. All rows of an episode are in the same fold. Pass it if the rows of an episode
         are similar, or if the ratios are for `off_policy_value`, whose standard errors assume independent episodes.
@@ -54,6 +66,13 @@ def estimated_ratios(
         an action, a probability of the target is not in [0, 1] or a row of them does not sum to 1, or the probability
         that the classifier estimates for an action that was taken is 0 (the message names the row).
 
+    Warns
+    -----
+    UserWarning
+        If the actions depend on a column of X, or on a state that occurs at least 20 times, by more than the
+        classifier's probabilities do: its features have a small unit, it is regularised too much, or it cannot
+        represent the policy.
+
     See Also
     --------
     off_policy_value : The value of the target policy, from these ratios.
@@ -64,6 +83,13 @@ def estimated_ratios(
     Estimated ratios often give a smaller error than the true ones, because they correct for the actions that were
     taken more often than they are probable, by chance. Their own error is not part of the standard errors of
     `off_policy_value`. States that influence both the actions and the rewards must be columns of X.
+
+    Regularisation of the classifier draws the probabilities of all states to the frequencies of the actions. The ratios
+    are then too close to those of a behaviour policy that ignores the state, so that values are biased, by more than
+    their standard errors show. The bias does not decrease with the number of episodes unless the regularisation does.
+    A logistic regression with C=1 or more on standardised columns is hardly regularised for hundreds of rows, and one
+    with C=0.01 is far too much. Too little regularisation increases the variance only. A warning is raised if the
+    actions show that a classifier misses what they depend on.
 
     Examples
     --------
@@ -98,7 +124,7 @@ def estimated_ratios(
             f"action must have at least two actions, and two rows of each, got {counts[k]} of {labels[k].item()!r} and "
             f"{len(labels)} in all"
         )
-    chances = _target_chances(target, number, labels)
+    chances = _target_chances(target, X, number, labels)
     if episode is None:
         folds = StratifiedKFold(min(cv, counts.min())).split(number, number)
     else:
@@ -107,7 +133,7 @@ def estimated_ratios(
         if n_groups < 2:
             raise ValueError(f"episode must have at least 2 different labels, got {n_groups}")
         folds = GroupKFold(min(cv, n_groups)).split(number, groups=groups)
-    behaviour = np.zeros(n)
+    predicted = np.zeros((n, len(labels)))
     for train, test in folds:
         missing = np.setdiff1d(labels, taken[train])
         if len(missing):
@@ -116,7 +142,8 @@ def estimated_ratios(
                 "fold only: change cv or join rare actions"
             )
         fitted = clone(classifier).fit(_safe_indexing(X, train), taken[train])
-        behaviour[test] = fitted.predict_proba(_safe_indexing(X, test))[np.arange(len(test)), number[test]]
+        predicted[test] = fitted.predict_proba(_safe_indexing(X, test))
+    behaviour = predicted[np.arange(n), number]
     wrong = ~(np.isfinite(behaviour) & (behaviour > 0))
     if wrong.any():
         k = np.argmax(wrong)
@@ -125,19 +152,56 @@ def estimated_ratios(
             f"{taken[k].item()!r} in row {k}: use a smoother one, such as LogisticRegression, trees with a larger "
             "min_samples_leaf, or CalibratedClassifierCV"
         )
+    warn_of_misfit(rows_of(X), number, predicted, labels)
     return chances / behaviour
 
 
-def _target_chances(target, number, labels):
-    """The checked probabilities of the actions with these numbers, under the target policy."""
-    given, n, m = as_numbers("target", target), len(number), len(labels)
-    if given.shape not in ((n,), (n, m)):
-        raise ValueError(
-            f"target must be probabilities of shape ({n}, {m}), of the actions {short(labels.tolist())} in this order, "
-            f"or of shape ({n},), of the actions that were taken, got shape {given.shape}"
+def warn_of_misfit(states, number, predicted, labels):
+    """Warn if actions depend on columns, or on states that occur often, by more than the predicted probabilities."""
+    n, m = predicted.shape
+    missed, variance = (number[:, None] == np.arange(m)) - predicted, predicted * (1 - predicted)
+
+    def squares(tested):
+        return np.square(tested.T @ missed) / np.maximum((tested * tested).T @ variance, TINY)
+
+    columns = np.flatnonzero((states.max(axis=0) < HASHED) & (np.ptp(states, axis=0) > 0))
+    scaled = (states[:, columns] - states[:, columns].mean(axis=0)) / states[:, columns].std(axis=0)
+    of_columns = squares(scaled)
+    first, state = distinct_rows(states)
+    often = np.flatnonzero(np.bincount(state) >= OFTEN)
+    indicators = sparse.csr_array((np.ones(n), (np.arange(n), state)), shape=(n, len(first)))[:, often]
+    of_states = squares(indicators)
+    where = None
+    if of_columns.size and stats.chi2.sf(of_columns.max(), 1) * of_columns.size < CHANCE:
+        j, k = np.unravel_index(of_columns.argmax(), of_columns.shape)
+        where = f"column {columns[j]} of X"
+    elif of_states.size and stats.chi2.sf(of_states.sum(axis=0), len(often)).min() * m < CHANCE:
+        j, k = np.unravel_index(of_states.argmax(), of_states.shape)
+        where = f"the state of row {first[often[j]]}"
+    if where:
+        warn(
+            f"the classifier's probabilities do not fit the log: action {labels[k].item()!r} depends on {where} by "
+            "more than they do, so that values are biased. Scale the columns of X, regularise less, or use a "
+            "classifier that can represent the policy."
         )
-    wrong = ~((given >= 0) & (given <= 1 + SUM)).reshape(n, -1).all(axis=1)
+
+
+def _target_chances(target, X, number, labels):
+    """The checked probabilities of the actions with these numbers, under the target policy."""
+    n, given = len(number), None if callable(target) else np.asarray(target)
+    if given is not None and given.shape == (n,):
+        if given.dtype.kind == "f" or (given.dtype.kind == "O" and all(isinstance(p, float) for p in given)):
+            return _chances_of_taken(as_numbers("target", target))
+        if given.dtype.kind == "b" and labels.dtype.kind != "b":
+            raise ValueError(f"target must be among the actions {short(labels.tolist())}, or floats, got booleans")
+    check_policy(target, "target")
+    return chances_of(target, X, rows_of(X), labels, "target")[np.arange(n), number]
+
+
+def _chances_of_taken(chances):
+    """The checked probabilities of the actions that were taken."""
+    wrong = ~((chances >= 0) & (chances <= 1 + SUM))
     if wrong.any():
         k = np.argmax(wrong)
-        raise ValueError(f"target must be probabilities from 0 to 1, got {short(given[k])} in row {k}")
-    return given if given.ndim == 1 else check_probabilities("target", given)[np.arange(n), number]
+        raise ValueError(f"target must be probabilities from 0 to 1, got {chances[k]} in row {k}")
+    return chances

@@ -11,12 +11,15 @@ from sklearn.utils.validation import _num_samples
 
 from sk_stormc.utils.validation import naming
 from sk_stormc.values.action_values import ActionValueEstimator
+from sk_stormc.values.episodes import Order
+from sk_stormc.values.log_warnings import warn_of_no_ends, warn_of_state_numbers
 from sk_stormc.values.lspi import of_actions
 from sk_stormc.values.lstd import Moments
-from sk_stormc.values.policies import as_chances, check_actions, check_policy, chosen, policy_chances
-from sk_stormc.values.transitions import checked_data, successors, transform, transform_next
+from sk_stormc.values.policies import chances_of, check_actions, check_policy, chosen, policy_chances
+from sk_stormc.values.transitions import Given, checked_data, successors, transform, transform_next
 from sk_stormc.values.uncertainty import RANK
 
+ROUNDED = 1e-3  # relative error of ratios that were rounded
 NEEDED = {
     "X": "the states",
     "action": "the action of each row",
@@ -42,8 +45,8 @@ class QLog:
     after: np.ndarray  # the same in the successors
 
 
-def read_q_log(model, X, y, action, target, next_X, terminal, clock, order):
-    """Check the data of "dr" and "wdr", and sort the rows by episode and time. y must be sorted."""
+def read_q_log(model, X, y, ratios, action, target, next_X, terminal, clock, order):
+    """Check the data of "dr" and "wdr", and sort the rows by episode and time. y and ratios must be sorted."""
     for name, value in {"X": X, "action": action, "target": target}.items():
         if value is None:
             raise ValueError(
@@ -65,28 +68,41 @@ def read_q_log(model, X, y, action, target, next_X, terminal, clock, order):
     X, action, next_X, terminal, rows = (_in_order(name, column, order) for name, column in columns.items())
     states, y = checked_data(model, X, y)
     actions, action = np.unique(action, return_inverse=True)
-    clock, given = clock[order], next_X is not None
-    source, follows, at, kept, terminal = successors(model, X, states, next_X, terminal, None if given else clock)
+    warn_of_state_numbers(model.features, states)
+    clock, given = clock[order], Given(next_X, terminal)
+    rows_in_order = Order(None, None, clock, clock)
+    source, follows, at, kept, terminal = successors(model, X, states, given, rows_in_order)
     if by_row:
         kept = terminal | np.append(np.diff(clock) == 1, False)
-    if not kept.all():  # without these rows, which are not terminal, terminal rows would have too much weight
-        k = order[np.argmin(kept)]
+    if not kept.all():  # the value after such a row is part of the estimate
+        k, hint = order[np.argmin(kept)], ". If episodes end, pass terminal" if given.terminal is None else ""
         raise ValueError(
             "target must be a function of states for the methods 'dr' and 'wdr' where episodes are cut off, which also "
-            f"gets next_X: row {k} is not terminal, and an array of rows has no probabilities for its successor"
-            if by_row and given else
+            f"gets next_X: row {k} is not terminal, and an array of rows has no probabilities for its successor{hint}"
+            if by_row and next_X is not None else
             f"next_X must be given for the methods 'dr' and 'wdr' where episodes are cut off or have gaps: row {k} is "
-            "not terminal and has no successor"
+            f"not terminal and has no successor{hint}"
         )
-    ongoing, now = np.flatnonzero(~terminal), np.zeros((n, len(actions)))
-    after = now.copy()
+    warn_of_no_ends(given, True)
+    ongoing, after = np.flatnonzero(~terminal), np.zeros((n, len(actions)))
+    now = chances_of(rows if by_row else target, X, states, actions, "target")
     if by_row:
-        now = as_chances(rows, n, actions, "target")
         after[ongoing] = now[ongoing + 1]
     else:
-        now = policy_chances(target, X, states, np.arange(n), actions, "target")
         after[ongoing] = policy_chances(target, source, follows[at[ongoing]], at[ongoing], actions, "target")
+    check_agreement(ratios, now[np.arange(n), action], order)
     return QLog(model, X, states, y.astype(float), action, source, follows, at, terminal, now, after)
+
+
+def check_agreement(ratios, chances, order):
+    """Raise a ValueError if ratios are not the target's probabilities divided by some probability."""
+    wrong = (ratios < (1 - ROUNDED) * chances) | ((chances == 0) & (ratios > 0))
+    if wrong.any():
+        k = int(np.argmax(wrong))
+        expected = "0, as target does not take this action" if chances[k] == 0 else (
+            f"at least {chances[k]:.6g}, the probability of the action under target, as it is divided by a probability"
+        )
+        raise ValueError(f"importance_ratio must be {expected}, got {ratios[k]:.6g} in row {order[k]}")
 
 
 def _in_order(name, column, order):

@@ -1,40 +1,58 @@
 """The order of logged rows: labels of episodes, times, ends of episodes, and discounted weights."""
 
+import datetime
 import math
+import warnings
 from math import isnan
+from numbers import Integral, Real
+from typing import NamedTuple
 
 import numpy as np
 
-from sk_stormc.utils.validation import short
+from sk_stormc.utils.validation import as_flags, short
 
+LOST = 0.01  # fraction of rows without a successor, or of ends that count too much, above which there is a warning
 LONGEST = 1000.0  # half-lives after which weights do not decrease further, so that they stay positive
 
 
 def check_terminal(terminal, n):
-    """The checked terminal flags, n booleans."""
-    given = np.asarray(terminal)
-    if given.shape != (n,):
-        raise ValueError(f"terminal must be of shape ({n},), got {given.shape}")
-    if given.dtype == object and all(isinstance(v, (bool, np.bool_)) for v in given):
-        given = given.astype(bool)
-    if given.dtype != bool:
-        raise ValueError(f"terminal must be boolean, got {given.dtype} values such as {given[0]!r}")
-    return given
+    """The checked terminal flags, n booleans. None means that no row ends its episode."""
+    if terminal is None:
+        return np.zeros(n, dtype=bool)
+    flags = as_flags("terminal", terminal)
+    if flags.shape != (n,):
+        raise ValueError(f"terminal must be of shape ({n},), got {flags.shape}")
+    return flags
 
 
-def check_time(time, n, distinct=True):
-    """The n checked times: integers, which must be distinct if ``distinct``."""
+def check_time(time, n):
+    """The n checked times: integers, or dates or durations of NumPy."""
     given = np.asarray(time)
     if given.shape != (n,):
         raise ValueError(f"time must be of shape ({n},), got {given.shape}")
-    if not np.issubdtype(given.dtype, np.integer):
-        raise ValueError(f"time must be integers, got {given.dtype} values such as {given[0]!r}")
-    values, counts = np.unique(given, return_counts=True) if distinct else (given, np.ones(1))
-    if counts.max() > 1:
-        raise ValueError(
-            f"time must have distinct values, got {values[np.argmax(counts)]} {counts.max()} times. If it begins again "
-            "in each episode, give episode=, or continue it from the episode before, with a gap between them."
-        )
+    times = _without_objects(given) if given.dtype.kind == "O" else given
+    kind = times.dtype.kind
+    if kind in "mM":
+        wrong = np.isnat(times)
+    elif kind in "iuf":
+        wrong = (times != np.rint(times)) | ~(abs(times) < 2.0**63)
+    else:
+        wrong = np.ones(n, dtype=bool)
+    if wrong.any():
+        k = int(np.argmax(wrong))
+        raise ValueError(f"time must be whole numbers or dates, got {given[k]} in row {k}")
+    return times if kind in "mM" else times.astype(np.int64)
+
+
+def _without_objects(given):
+    """Numbers and dates that are objects as an array of their own type."""
+    if all(isinstance(value, Integral) and not isinstance(value, bool) for value in given):
+        return given.astype(np.int64)
+    for kind, dtype in ((Real, float), (datetime.date, "M8[us]"), (datetime.timedelta, "m8[us]")):
+        if all(isinstance(value, kind) and not isinstance(value, bool) for value in given):
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", UserWarning)  # NumPy's that dates of a time zone become those of UTC
+                return given.astype(dtype)
     return given
 
 
@@ -74,22 +92,87 @@ def numbers_of_labels(labels):
     return rank[numbers.reshape(-1)]
 
 
-def in_order(episode, time, terminal, n):
-    """The episode numbers and one common time of n rows, from labels of episodes and times within them."""
-    if episode is None:
-        return None, time
-    labels = check_episode(episode, n)
-    ends = np.zeros(n, dtype=bool) if terminal is None else check_terminal(terminal, n)
-    time = None if time is None else check_time(time, n, distinct=False)
+class Order(NamedTuple):
+    """The order of logged rows."""
+
+    numbers: np.ndarray | None  # of the episodes, if there are labels
+    time: np.ndarray | None  # as given, checked
+    clock: np.ndarray  # a common time: the successor of a row is the row with clock + 1
+    step: np.ndarray  # number of steps since the episode began; without labels, since the last gap
+
+    def has_gaps(self):
+        """Whether a row that is not the last one has no successor."""
+        return bool(np.ptp(self.clock) >= len(self.clock))
+
+
+def order_of(episode, time, terminal, n):
+    """The `Order` of n rows from labels of episodes, times or both. None without either."""
+    if episode is None and time is None:
+        return None
+    labels = np.zeros(n, dtype=int) if episode is None else check_episode(episode, n)
     numbers = numbers_of_labels(labels)
-    return numbers, clock_of(numbers, time, ends, labels)
+    time = None if time is None else check_time(time, n)
+    order = np.lexsort((np.arange(n) if time is None else time, numbers))
+    before, after = order[:-1], order[1:]
+    ticks, same = np.arange(n) if time is None else time[order], numbers[before] == numbers[after]
+    unit = _unit_of(np.diff(ticks)[same])
+    twice, late = same & (ticks[1:] == ticks[:-1]), same & terminal[before]
+    if twice.any():
+        k, j = before[twice][0], after[twice][0]
+        raise ValueError(
+            f"time must have distinct values within an episode, got {time[k]} in rows {k} and {j}"
+            + (". If it begins again in each episode, give episode=" if episode is None else "")
+        )
+    if episode is not None and late.any():
+        k, j = before[late][0], after[late][0]
+        raise ValueError(
+            f"terminal must be the last row of an episode, got row {j} after row {k}, which ends episode "
+            f"{labels[k]}: sort the rows, or give later rows another label"
+        )
+    follows = same & (np.diff(ticks) == unit) & ~terminal[before]
+    begins = np.append(True, ~(follows if episode is None else same))
+    first = np.maximum.accumulate(np.where(begins, np.arange(n), 0))
+    clock, step = np.empty((2, n), dtype=np.int64)
+    clock[order] = np.append(0, np.cumsum(np.where(follows, 1, 2)))
+    step[order] = (ticks - ticks[first]) // unit
+    return Order(None if episode is None else numbers, time, clock, step)
 
 
-def in_time(numbers, time, n):
-    """The order in time of n rows for a half-life: their times if these are distinct, or the order of the rows."""
+def _unit_of(later):
+    """The time of a step, from the differences of successive times: 1, or for dates the smallest difference."""
+    if later.dtype.kind not in "mM":
+        return 1
+    none = later.dtype.type(0)
+    later = later[later > none]
+    unit = later.min() if len(later) else later.dtype.type(1)
+    odd = later[later % unit != none]
+    if len(odd):
+        raise ValueError(
+            f"time must be whole numbers, or dates at multiples of a step, got dates that are {unit} and {odd[0]} "
+            "apart: number the steps, or sort the rows of each episode, give episode= and leave time out"
+        )
+    return unit
+
+
+def shares(step, known, terminal, weights):
+    """Factors of the weights of rows, so that no outcome counts too much because others are not in the log.
+
+    Where an episode is cut off, or a row is missing, the successor is not known. An end always is. Ends at a step
+    therefore count in the share of the other rows at this step whose successors are known: the inverse probability
+    weights of censored data, up to a factor for each step. Whether successors are known may depend on the step, but not
+    on the state.
+    """
+    number = np.unique(step, return_inverse=True)[1]
+    ongoing, seen = (np.bincount(number, weights * rows) for rows in (~terminal, known & ~terminal))
+    share = np.divide(seen, ongoing, out=np.ones(len(seen)), where=ongoing > 0)
+    return np.where(terminal, share[number], known)
+
+
+def in_time(rows, n):
+    """The order in time of n rows with an `Order`, for a half-life: distinct times, or the order of the rows."""
+    numbers, time = (None, None) if rows is None else rows[:2]
     if time is None:
         return np.arange(n)
-    time = np.asarray(time)
     if numbers is None or len(np.unique(time)) == n:
         return time
     order = np.argsort(numbers, kind="stable")
@@ -101,31 +184,6 @@ def in_time(numbers, time, n):
             f"each episode, got time {time[k]} in row {k} and {time[j]} in row {j}: sort the rows"
         )
     return np.arange(n)
-
-
-def clock_of(numbers, time, terminal, labels):
-    """One common time for all episodes: it increases by 1 within an episode, with a gap between episodes."""
-    n = len(numbers)
-    order = np.argsort(numbers, kind="stable") if time is None else np.lexsort((time, numbers))
-    same = numbers[order[1:]] == numbers[order[:-1]]
-    step = np.where(same, 1, 2)
-    if time is not None:
-        before, after = time[order[:-1]], time[order[1:]]
-        twice = same & (before == after)
-        if twice.any():
-            k = order[np.argmax(twice)]
-            raise ValueError(f"time must have distinct values within an episode, got {time[k]} twice in {labels[k]}")
-        step = np.where(same & (after == before + 1), 1, 2)
-    late = same & terminal[order[:-1]]
-    if late.any():
-        k, j = order[np.argmax(late)], order[np.argmax(late) + 1]
-        raise ValueError(
-            f"terminal must be the last row of an episode, got row {j} after row {k}, which ends episode "
-            f"{labels[k]}: sort the rows, or give later rows another label"
-        )
-    clock = np.empty(n, dtype=np.int64)
-    clock[order] = np.append(0, np.cumsum(step)) if n else 0
-    return clock
 
 
 def fading(half_life, when):

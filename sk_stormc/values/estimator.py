@@ -12,7 +12,7 @@ from sklearn.utils.validation import validate_data
 from sk_stormc.engine import CompositionalSolver
 from sk_stormc.fitting.estimator import only_if, streams
 from sk_stormc.fitting.runs import Fit, with_fit
-from sk_stormc.utils.types import ArrayLike, Auto, Features, FloatArray, RandomState, SolverName
+from sk_stormc.utils.types import ArrayLike, Features, FloatArray, RandomState, SolverName
 from sk_stormc.utils.validation import check_choice, check_number
 from sk_stormc.values.fitted_values import FittedValues
 from sk_stormc.values.least_squares import check_ends
@@ -51,7 +51,8 @@ class BellmanValueEstimator(FittedValues):
         states or the bias of "bellman" is at most its standard error. Both are estimated from the variance within
         states. ``objective_`` and ``objective_reason_`` store the choice and its reason.
     features : transformer, default=None
-        Transformer that is fitted on X and applied to both X and next_X. None uses X itself. Its parameters are
+        Transformer that is fitted on X and applied to both X and next_X. None uses X itself. The transformer gets X as
+        it is, with text, categories or missing values, or sparse, and must return finite numbers. Its parameters are
         ``features__...``. The Notes describe its use with a Pipeline.
     fit_intercept : bool, default=True
         Whether there is an intercept. Without one, a small Bellman residual does not imply accurate values.
@@ -117,6 +118,12 @@ class BellmanValueEstimator(FittedValues):
     routing enabled, works in its `fit`. As of scikit-learn 1.9 it does not work in its `score`, and hence not in a
     GridSearchCV.
 
+    Without next_X, the last row of an episode that was cut off has no successor, nor has a row before a gap. Such rows
+    are dropped. Rows that end their episodes are known at every step, and would count too much beside them. `fit` and
+    `score` therefore multiply the weights of the terminal rows of a step by the fraction of the other rows of this step
+    whose successors are known: the weights of censored data. Values and their intervals are then right if it depends on
+    the step, and not on the state, where episodes are cut off. If this is not so, pass next_X.
+
     Up to a few thousand features "lstd" is faster than every iterative method. It is also accurate for nearly collinear
     features, such as many radial basis functions, for which the other solvers are not. Up to 2000 features they are
     preconditioned by the inverse Hessian, and "storm-c" uses full batches, so that its iterations are those of Newton's
@@ -159,7 +166,7 @@ class BellmanValueEstimator(FittedValues):
         alpha: float = 0.0,
         trace_decay: float = 0.0,
         half_life: float | None = None,
-        max_iter: int | Auto | None = None,
+        max_iter: int | None = None,
         tol: float | None = None,
         verbose: int | bool = 0,
         random_state: RandomState = None,
@@ -197,12 +204,13 @@ class BellmanValueEstimator(FittedValues):
             The rewards of the transitions.
         next_X : array-like of shape (n_transitions, n_features), default=None
             The successor states, with the columns of X. Rows of terminal transitions are ignored.
-        terminal : array-like of bool of shape (n_transitions,), default=None
-            Whether the episode ends with the transition: Gymnasium's ``terminated``, never ``truncated``. None means
-            that no episode ends.
-        time : array-like of int of shape (n_transitions,), default=None
-            An alternative to next_X: the successor of a row is the row whose time is larger by one. Leave a gap between
-            episodes, or pass ``episode``. Rows that are not terminal and have no successor are dropped.
+        terminal : array-like of shape (n_transitions,), default=None
+            Whether the episode ends with the transition, as booleans or as 0 and 1: Gymnasium's ``terminated``, never
+            ``truncated``. None means that no episode ends.
+        time : array-like of shape (n_transitions,), default=None
+            An alternative to next_X: the successor of a row is the row whose time is larger by one step. Whole numbers,
+            whose step is 1, or dates, whose step is the smallest difference. Leave a gap between episodes, or pass
+            ``episode``. Rows that are not terminal and have no successor are dropped; see the Notes.
         episode : array-like of shape (n_transitions,), default=None
             A label of each row's episode: numbers, strings or anything that can be compared. Traces and successors stay
             within an episode, and ``time`` may start again in each. Without next_X and time, the rows of an episode
@@ -222,20 +230,21 @@ class BellmanValueEstimator(FittedValues):
         Raises
         ------
         ValueError
-            If a parameter is out of its range, values are not finite, shapes or columns disagree, ``terminal`` is not
-            boolean, times are not integers or not distinct, no transition is left, or gamma is 1 and episodes do not
-            end from every state. The attributes of an earlier fit are then unchanged.
+            If a parameter is out of its range, values are not finite, shapes or columns disagree, ``terminal`` has
+            other values than booleans, 0 and 1, times are neither whole numbers nor dates, or not distinct, successors
+            are missing for all rows that are not terminal, or gamma is 1 and episodes do not end from every state. The
+            attributes of an earlier fit are then unchanged.
 
         Warns
         -----
         UserWarning
             If none of next_X, terminal, time and episode is given, because each row is then an episode of one step. If
-            only terminal is given, because all other rows are then dropped. If most successors are far outside the
-            range of X in a column, or have another scale than X. If X is one column of repeated integers, which look
-            like numbers of states. If successors have features that no row of X has. If the values do not exist,
-            because features grow faster from step to step than ``gamma`` discounts them. If importance ratios are far
-            from 1 on average, or their effective sample size is only a few rows. If ``trace_decay`` is set and hardly
-            any row is the successor of the row before it.
+            episode is given, or time has gaps, and terminal is not given, because all episodes then count as cut off.
+            If most successors are far outside the range of X in a column, or have another scale or other values than
+            X. If X is one column of repeated integers, which look like numbers of states. If successors have features
+            that no row of X has. If the values do not exist, because features grow faster from step to step than
+            ``gamma`` discounts them. If importance ratios are far from 1 on average, or their effective sample size is
+            only a few rows. If ``trace_decay`` is set and hardly any row is the successor of the row before it.
         """
         return self._fit(
             X, y, next_X=next_X, terminal=terminal, time=time, episode=episode, sample_weight=sample_weight,
@@ -246,6 +255,7 @@ class BellmanValueEstimator(FittedValues):
     def _fit(self, X, y, *, before=None, **given):
         """`fit`, or `resume` of the fit whose progress is ``before``."""
         given = Given(**given)
+        names = given.names()
         self._make_solver()  # raises if a parameter is wrong
         log = read_log(copy.copy(self), X, y, given, self.half_life)
         check_products(log.Z, log.next_Z, log.y)
@@ -262,11 +272,12 @@ class BellmanValueEstimator(FittedValues):
             w = np.zeros(log.n_features)
             w[log.columns] = x
             coef, intercept = (w[:-1], float(w[-1])) if self.fit_intercept else (w, 0.0)
-            return {"coef_": coef, "intercept_": intercept, "features_": log.features}
+            return {"coef_": coef, "intercept_": intercept, "features_": log.features, "_given": names}
 
         result = keys = None
+        fit = Fit.watching(self, solver, X, y, before, **given._asdict())
         if self.trace_decay:
-            keys = keys_in_order(log.states, log.follows, log.terminal, log.ratios, log.clock, log.kept)
+            keys = keys_in_order(log.states, log.follows, log.terminal, log.ratios, log.order, log.kept)
         if solver == "lstd" and objective == "bellman":
             x, exact = solve_bellman(log.rows, visited, self.gamma, alpha)
         elif solver == "lstd":
@@ -274,11 +285,13 @@ class BellmanValueEstimator(FittedValues):
         else:
             problem = value_problem(objective, log.rows, visited, log.leads_to, self.gamma, alpha)
             self._accept(solver, problem)
-            fit = Fit.of_data(self, solver, X, y, before, **given._asdict())
             result = fit.run(solver, problem, verbose=self.verbose, attributes=values)
             x = result.x
+        if result is None and fit is not None:
+            for k, record in enumerate(zip(exact["ifo_"], exact["loss_curve_"], (0 * x, x), strict=True)):
+                fit.watch(k, *record, values)
         if result is None and not np.any(alpha):
-            warn_if_undetermined(len(first), len(log.columns) - self.fit_intercept)
+            warn_if_undetermined(log.Z, first, len(log.columns) - self.fit_intercept)
 
         spread = None
         if log.episode is not None and len(log.columns) <= LARGEST_METRIC:
@@ -290,11 +303,12 @@ class BellmanValueEstimator(FittedValues):
         self.n_states_ = len(first)
         self.objective_, self.objective_reason_ = objective, reason
         self.__dict__.update(values(x))
-        self._stream = self._pending = self._groups = None
-        self._given = given.names()
+        self._stream = self._pending = self._groups = self._counts = None
         if result is None:
-            self.__dict__.update(exact, _progress=None)
+            self.__dict__.update(exact, _progress=fit and fit.progress)
             self._report_result()
+            if fit is not None:
+                fit.end()
         else:
             forget(self)
             self._keep(solver, result, fit)
@@ -333,14 +347,15 @@ class BellmanValueEstimator(FittedValues):
         Parameters
         ----------
         X, y, next_X, terminal
-            As for `fit`.
+            As for `fit`. Without next_X, terminal rows are not weighted as in `fit` if episodes are cut off.
         sample_weight : array-like of shape (n_transitions,), default=None
             Weights of the transitions, on the same scale for all chunks. Transitions of weight 0 are left out. None
             means weights of 1.
         importance_ratio : array-like of shape (n_transitions,), default=None
             As for `fit`.
-        time : array-like of int of shape (n_transitions,), default=None
-            As for `fit`, and increasing. The last row is kept until its successor arrives in the next chunk.
+        time : array-like of shape (n_transitions,), default=None
+            As for `fit`, but whole numbers, and increasing. The last row is kept until its successor arrives in the
+            next chunk.
         episode : array-like of shape (n_transitions,), default=None
             As for `fit`, in all calls of a stream or in none. Rows of several episodes may alternate. The last row of
             each episode is kept until its successor arrives in the next chunk. An episode without a row in the next
@@ -364,6 +379,9 @@ class BellmanValueEstimator(FittedValues):
 
         Warns
         -----
+        UserWarning
+            As for `fit`, and if more than 1 % of the rows that are not terminal have no successor, although others are
+            terminal.
         ConvergenceWarning
             If the values differ from the solution of the transitions so far by more than sampling noise explains.
 

@@ -8,11 +8,10 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from sk_stormc.utils.types import Array, ArrayLike, Features, FloatArray
-from sk_stormc.utils.validation import row_weights
 from sk_stormc.values.linear_estimator import LinearEstimator
 from sk_stormc.values.lspi import best_actions, unknown_actions
 from sk_stormc.values.policies import check_actions, chosen, numbers_of, policy_chances
-from sk_stormc.values.transitions import checked_data
+from sk_stormc.values.transitions import Given, checked_data
 
 
 class read_as_method:
@@ -91,26 +90,27 @@ class FittedActionValues(LinearEstimator):
         ValueError
             As for `fit`, and if successors are missing, or if an action is not in ``actions_``.
         """
+        return self._errors(X, y, action, Given(next_X, terminal, time, episode))[0]
+
+    def _errors(self, X, y, action, given):
+        """The temporal-difference errors, the terminal flags and the `Order` of the rows."""
         check_is_fitted(self)
         states, y = checked_data(self, X, y, reset=False)
-        if action is None and len(self.actions_) > 1:
-            raise ValueError("action must be given to score and td_error as it was to fit, got None")
-        action = np.full(len(y), self.actions_[0]) if action is None else check_actions(action, len(y))
-        action = numbers_of(action, self.actions_)
-        source, follows, rows, kept, terminal = self._successors(X, states, next_X, terminal, time, episode)
+        action = numbers_of(check_actions(action, len(y)), self.actions_)
+        source, follows, at, known, terminal, order = self._successors(X, states, given)
         left = self._values(X, states)[np.arange(len(y)), action]
-        error = np.where(kept, y - left, np.nan)
-        ongoing = np.flatnonzero(kept & ~terminal)
+        error = np.where(known, y - left, np.nan)
+        ongoing = np.flatnonzero(known & ~terminal)
         if not len(ongoing):
-            return error
-        Z, policy = self._fitted_columns(source, follows, rows[ongoing]), vars(self)["policy"]
+            return error, terminal, order
+        Z, policy = self._fitted_columns(source, follows, at[ongoing]), vars(self)["policy"]
         after = self._linear(Z)
         if isinstance(policy, str):
             chances = chosen(best_actions(after, unknown_actions(Z, self._known)), len(self.actions_))
         else:
-            chances = policy_chances(policy, source, follows[rows[ongoing]], rows[ongoing], self.actions_)
+            chances = policy_chances(policy, source, follows[at[ongoing]], at[ongoing], self.actions_)
         error[ongoing] += self.gamma * (chances * after).sum(axis=1)
-        return error
+        return error, terminal, order
 
     def score(
         self, X: Features, y: ArrayLike, *, action: ArrayLike | None = None, next_X: Features | None = None,
@@ -125,7 +125,8 @@ class FittedActionValues(LinearEstimator):
         Parameters
         ----------
         X, y, action, next_X, terminal, time, episode
-            As for `td_error`. Rows that are not terminal and have no successor are left out.
+            As for `td_error`. Rows that are not terminal and have no successor are left out, with terminal rows of the
+            same step in proportion, as in `fit`.
         sample_weight : array-like of shape (n_transitions,), default=None
             Weights of the squared errors.
 
@@ -133,8 +134,7 @@ class FittedActionValues(LinearEstimator):
         -------
         float
         """
-        error = self.td_error(X, y, action=action, next_X=next_X, terminal=terminal, time=time, episode=episode)
-        return self._score_of(error, row_weights(sample_weight, len(error)))
+        return self._score_of(*self._errors(X, y, action, Given(next_X, terminal, time, episode)), sample_weight)
 
     def _linear(self, Z):
         return Z @ self.coef_.T + self.intercept_

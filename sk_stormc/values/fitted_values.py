@@ -9,11 +9,11 @@ from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
 from sk_stormc.utils.types import ArrayLike, Features, FloatArray
-from sk_stormc.utils.validation import check_bool, check_number, row_weights
+from sk_stormc.utils.validation import check_bool, check_number
 from sk_stormc.utils.warnings import warn
 from sk_stormc.values.linear_estimator import LinearEstimator
 from sk_stormc.values.problems import LARGEST_METRIC
-from sk_stormc.values.transitions import check_ratios, checked_data, transform
+from sk_stormc.values.transitions import Given, check_ratios, checked_data, transform
 from sk_stormc.values.uncertainty import FEW, LARGEST
 
 
@@ -100,7 +100,7 @@ class FittedValues(RegressorMixin, LinearEstimator):
         >>> from sk_stormc import BellmanValueEstimator
         >>> rng = np.random.default_rng(0)  # 50 episodes of 10 steps, whose rewards are 1 on average
         >>> X, y, episode = rng.random((500, 1)), rng.normal(1.0, 1.0, 500), np.arange(500) // 10
-        >>> value = BellmanValueEstimator(gamma=0.5, solver="lstd").fit(X, y, episode=episode)
+        >>> value = BellmanValueEstimator(gamma=0.5).fit(X, y, episode=episode, terminal=np.zeros(500, dtype=bool))
         >>> low, high = value.value_interval([[0.5]], confidence=0.99)[0]
         >>> bool(low < 2.0 < high)
         True
@@ -140,14 +140,18 @@ class FittedValues(RegressorMixin, LinearEstimator):
         ValueError
             As for `fit`, and if successors are missing.
         """
+        return self._errors(X, y, Given(next_X, terminal, time, episode))[0]
+
+    def _errors(self, X, y, given):
+        """The temporal-difference errors, the terminal flags and the `Order` of the rows."""
         check_is_fitted(self)
         states, y = checked_data(self, X, y, reset=False)
-        source, follows, rows, kept, terminal = self._successors(X, states, next_X, terminal, time, episode)
-        error = np.where(kept, y - self._value(X, states), np.nan)
-        ongoing = np.flatnonzero(kept & ~terminal)
+        source, follows, at, known, terminal, order = self._successors(X, states, given)
+        error = np.where(known, y - self._value(X, states), np.nan)
+        ongoing = np.flatnonzero(known & ~terminal)
         if len(ongoing):
-            error[ongoing] += self.gamma * self._value(source, follows, rows[ongoing])
-        return error
+            error[ongoing] += self.gamma * self._value(source, follows, at[ongoing])
+        return error, terminal, order
 
     def score(
         self, X: Features, y: ArrayLike, *, next_X: Features | None = None, terminal: ArrayLike | None = None,
@@ -162,7 +166,8 @@ class FittedValues(RegressorMixin, LinearEstimator):
         Parameters
         ----------
         X, y, next_X, terminal, time, episode
-            As for `td_error`. Rows that are not terminal and have no successor are left out.
+            As for `td_error`. Rows that are not terminal and have no successor are left out, with terminal rows of the
+            same step in proportion, as in `fit`.
         sample_weight : array-like of shape (n_transitions,), default=None
             Weights of the squared errors.
         importance_ratio : array-like of shape (n_transitions,), default=None
@@ -172,9 +177,8 @@ class FittedValues(RegressorMixin, LinearEstimator):
         -------
         float
         """
-        error = self.td_error(X, y, next_X=next_X, terminal=terminal, time=time, episode=episode)
-        weights = row_weights(sample_weight, len(error)) * check_ratios(importance_ratio, len(error))
-        return self._score_of(error, weights)
+        errors = self._errors(X, y, Given(next_X, terminal, time, episode))
+        return self._score_of(*errors, sample_weight, check_ratios(importance_ratio, len(errors[0])))
 
     def _deviations(self, Z, confidence=0.5):
         """Standard deviations of the values for features Z, and the quantile by which an interval multiplies them."""

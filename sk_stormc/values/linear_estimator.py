@@ -3,15 +3,15 @@
 from functools import partial
 
 import numpy as np
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from sk_stormc.fitting.estimator import CompositionalEstimator
-from sk_stormc.utils.validation import check_bool, check_number, check_numeric, naming
-from sk_stormc.values.episodes import check_terminal, in_order
+from sk_stormc.utils.validation import check_bool, check_number, row_weights
+from sk_stormc.values.episodes import check_terminal, order_of, shares
 from sk_stormc.values.least_squares import ridge
 from sk_stormc.values.log_warnings import check_given
 from sk_stormc.values.problems import LARGEST_METRIC
-from sk_stormc.values.transitions import successors, transform
+from sk_stormc.values.transitions import checked_states, successors, transform
 
 __all__ = ["LinearEstimator"]
 
@@ -53,11 +53,9 @@ class LinearEstimator(CompositionalEstimator):
         return ridge(self.alpha, n_columns, self.fit_intercept)
 
     def _states(self, X, name="X"):
-        """The checked states as a float64 array, for a fitted estimator."""
+        """The checked states, as `rows_of`, for a fitted estimator."""
         check_is_fitted(self)
-        check_numeric(name, X)
-        with naming(name):
-            return validate_data(self, X, reset=False, dtype=np.float64)
+        return checked_states(self, X, name)
 
     def _fitted_columns(self, X, states, rows=None):
         """Features without the intercept's column, for ``coef_``."""
@@ -66,24 +64,21 @@ class LinearEstimator(CompositionalEstimator):
             raise ValueError(f"features must give the {d} columns that were fitted, got {Z.shape[1]}")
         return Z
 
-    def _successors(self, X, states, next_X, terminal, time, episode):
-        """`successors` for the transitions of a score. Without next_X and an order, all of them must be terminal."""
-        check_given(self, next_X, terminal, time, episode)
+    def _successors(self, X, states, given):
+        """`successors` for the transitions of a score, and their `Order`. Without any, all must be terminal."""
+        check_given(self, *given[:4])
         n = len(states)
-        clock = in_order(episode, time, terminal, n)[1]
-        time = clock if next_X is None else time
-        if next_X is not None or time is not None:
-            return successors(self, X, states, next_X, terminal, time)
-        terminal = np.ones(n, dtype=bool) if terminal is None else check_terminal(terminal, n)
-        if not terminal.all():
-            missing = np.count_nonzero(~terminal)
-            raise ValueError(
-                f"next_X must be given for transitions that are not terminal, or time; got neither for {missing}"
-            )
-        return X, states, np.arange(n), terminal, terminal
+        order = order_of(given.episode, given.time, check_terminal(given.terminal, n), n)
+        if given.next_X is None and given.terminal is None and order is None:
+            given = given._replace(terminal=np.ones(n, dtype=bool))
+        return *successors(self, X, states, given, order), order
 
-    def _score_of(self, error, weights):
+    def _score_of(self, error, terminal, order, sample_weight, ratios=1.0):
         """Minus the weighted mean square of the errors that are not NaN."""
+        weights = row_weights(sample_weight, len(error))
+        if order is not None:
+            weights *= shares(order.step, ~np.isnan(error), terminal, weights)
+        weights *= ratios
         kept = ~np.isnan(error) & (weights > 0)
         if not kept.any():
             raise ValueError("X must have a transition with a successor or terminal, and of positive weight; got none")

@@ -17,7 +17,7 @@ ROUNDING = 1e-12  # relative difference of numbers that are equal up to rounding
 EQUAL = 1e-4  # difference of equal values, relative to the range of their column
 UNKNOWN = 0.01  # fraction of successors with unknown features above which there is a warning
 FEW = 20  # effective number of rows below which there is a warning
-FAR, OFF = 6, 0.05  # a mean of ratios may differ from 1 by FAR standard errors plus OFF
+FAR, OFF = 4, 0.02  # a mean of ratios may differ from 1 by FAR standard errors plus OFF
 FEWEST = 5  # smallest number of unusual successors for a warning
 
 
@@ -41,11 +41,31 @@ def check_given(estimator, next_X, terminal, time, episode=None):
         )
 
 
+def warn_of_no_ends(given, episodes):
+    """Warn if a log has ``episodes``, and it is not known whether any of them ends."""
+    if given.terminal is None and episodes:
+        then = "the last row of each is dropped" if given.next_X is None else "continue from their last next_X"
+        warn(
+            f"terminal was not given: all episodes count as cut off, and {then}. If episodes end, pass terminal, which "
+            "is True for the transitions that end one; otherwise pass False for all transitions."
+        )
+
+
+def warn_of_gaps(n_gaps):
+    """Warn if rows within episodes are missing, whose ratios and rewards are unknown."""
+    if n_gaps:
+        warn(
+            f"time has {n_gaps} gaps within episodes, and rows that are missing there have neither ratios nor rewards "
+            "in the value: leave such episodes out. If time only gives the order, number the rows of an episode."
+        )
+
+
 def warn_of_ranges(states, follows, terminal):
     """Warn if most successors are far outside the range of X in a column, as if only one of the two was scaled.
 
     A value is far outside if its distance from the range between the 5 % and 95 % quantiles of the column exceeds the
-    width of this range. Columns with a width of 0 are not checked.
+    width of this range. Columns with a width of 0 are not checked. If a column of X has few different values, most of
+    those of next_X must be among them.
     """
     ongoing = np.flatnonzero(~terminal)
     if len(ongoing) < FEWEST:
@@ -55,13 +75,18 @@ def warn_of_ranges(states, follows, terminal):
     low, high = np.quantile(states, [0.05, 0.95], axis=0)
     width = high - low
     beyond = ((follows < low - width) | (follows > high + width)).sum(axis=0) * (width > 0)
+    different = 1 + np.count_nonzero(np.diff(np.sort(states, axis=0), axis=0), axis=0)
+    for j in np.flatnonzero(different <= np.sqrt(len(states))):
+        values = np.unique(states[:, j])
+        near = EQUAL * max(np.ptp(values), EQUAL * abs(values).max())
+        beyond[j] = np.count_nonzero(abs(follows[:, j, None] - values).min(axis=1) > near)
     j = int(np.argmax(beyond))
     if beyond[j] < FEWEST or 2 * beyond[j] <= len(follows):
         return
     warn(
-        f"next_X is far outside the range of X in column {j}: X has {low[j]:.4g} to {high[j]:.4g}, next_X has values "
-        f"such as {np.median(follows[:, j]):.4g}. If X was transformed and next_X was not (in a Pipeline, say), give "
-        "the transformer as features=, which transforms both.",
+        f"next_X is far outside the range of X in column {j}, or has other values: X has {low[j]:.4g} to "
+        f"{high[j]:.4g}, next_X has values such as {np.median(follows[:, j]):.4g}. If X was transformed and next_X was "
+        "not (in a Pipeline, say), give the transformer as features=, which transforms both.",
     )
 
 
@@ -110,20 +135,26 @@ def effective_size(weights):
     return float((weights / largest).sum() ** 2 / np.square(weights / largest).sum()) if largest > 0 else 0.0
 
 
-def warn_of_ratios(ratios):
-    """Warn if the mean of importance ratios differs too much from 1, or if few rows have nearly all the weight."""
+def warn_of_ratios(ratios, name="importance_ratio"):
+    """Warn if the mean of importance ratios differs too much from 1, or if few rows have nearly all the weight.
+
+    Returns whether there was a warning.
+    """
     n, mean, size = len(ratios), ratios.mean(), effective_size(ratios)
-    if 0 < size < min(FEW, n / 5):
+    few = 0 < size < min(FEW, n / 5)
+    off = not few and abs(mean - 1) > FAR * ratios.std() / np.sqrt(n) + OFF
+    if few:
         warn(
             f"importance_ratio gives nearly all weight to few of the {n} rows, whose effective sample size is "
             f"{size:.3g}: the log hardly has the actions of the policy."
         )
-    elif abs(mean - 1) > FAR * ratios.std() / np.sqrt(n) + OFF:
+    elif off:
         warn(
-            f"importance_ratio is {mean:.3g} on average, but should be about 1: it is the probability of the action "
-            "under the target policy, divided by that under the behaviour policy. Are the two swapped, or does the "
-            "target policy take actions that the log lacks?"
+            f"{name} is {mean:.3g} on average, but should be about 1: a ratio is the probability of the action under "
+            "the target policy, divided by that under the behaviour policy. Are the two swapped, or does the target "
+            "policy take actions that the log lacks?"
         )
+    return few or off
 
 
 def warn_of_unknown_successors(next_Z, occurs):

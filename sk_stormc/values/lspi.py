@@ -88,28 +88,33 @@ class Iterated:
     solution: Solution
     losses: list  # the objective at 0 and at each solution
     changes: list  # for each policy, the fraction of successors whose greedy action is another one
+    stopped: bool  # whether ``watch`` has ended the iteration
 
 
-def iterate_policies(sums, ongoing, max_iter):
+def iterate_policies(sums, ongoing, max_iter, watch):
     """Least-squares policy iteration: evaluate a policy, then replace it with the greedy policy for its values.
 
     The first policy is uniform. If the policies form a cycle, the iteration restarts from the policy that always takes
-    the first action. In a second cycle it continues with the mixture of the cycle's policies.
+    the first action. In a second cycle it continues with the mixture of the cycle's policies. ``watch`` is called with
+    the coefficients and the losses after each evaluation, and ends the iteration if it returns True.
     """
     n, m = sums.n_rows, sums.shape[0]
     next_Z = sums.next_Z[ongoing]
     unknown = unknown_actions(next_Z, sums.occurs)
     chances, action, losses, changes = np.full((n, m), 1 / m), None, [], []
     tried, place = [], {}  # the earlier choices of actions in the successors, and their indices
-    restarted = False
-    while len(changes) < max_iter:
+    restarted = stopped = False
+    while len(changes) < max_iter and not stopped:
         w, solution = sums.solution(chances)
-        losses = losses or [solution.start]  # the objective at 0 is the same for all policies
+        if not losses:
+            losses.append(solution.start)  # the objective at 0 is the same for all policies
+            watch(np.zeros_like(w), losses)
         action = best_actions(next_Z @ w.T, unknown, action)
         now = np.zeros((n, m))
         now[ongoing] = chosen(action, m)
         losses.append(solution.fun)
         changes.append(float(np.mean((now != chances)[ongoing].any(axis=1))) if len(ongoing) else 0.0)
+        stopped = watch(w, losses)
         if not changes[-1]:
             break
         start = place.setdefault(action.tobytes(), len(tried))
@@ -123,7 +128,7 @@ def iterate_policies(sums, ongoing, max_iter):
         else:
             tried.append(action)
         chances = now
-    return Iterated(w, solution, losses, changes)
+    return Iterated(w, solution, losses, changes, stopped)
 
 
 def problem_of(sums, log, action, chances, ridge):

@@ -192,8 +192,15 @@ def forget(estimator):
         estimator.__dict__.pop(name, None)
 
 
-def warn_if_undetermined(n_states, n_columns):
-    """Warn if there are fewer distinct states than features, so that other values are not determined."""
+def warn_if_undetermined(Z, first, n_columns):
+    """Warn if there are fewer distinct states than features that differ in them: other values are not determined.
+
+    ``first`` are the first rows of the states, and the first ``n_columns`` of Z are features.
+    """
+    n_states = len(first)
+    if 1 < n_states < n_columns:
+        features = dense(Z[first, :n_columns])
+        n_columns = int(np.count_nonzero(np.ptp(features, axis=0)))
     if n_states < n_columns:
         warn(
             f"{n_states} distinct states do not determine the coefficients of {n_columns} features: the values of "

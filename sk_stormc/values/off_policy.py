@@ -14,13 +14,19 @@ from sk_stormc.utils.validation import as_numbers, check_choice, check_int, chec
 from sk_stormc.utils.warnings import warn
 from sk_stormc.values.action_values import ActionValueEstimator
 from sk_stormc.values.doubly_robust import cross_fitted, folds_of, read_q_log
-from sk_stormc.values.episodes import check_episode, check_terminal, check_time, clock_of, numbers_of_labels
-from sk_stormc.values.log_warnings import effective_size, warn_of_ratios
+from sk_stormc.values.episodes import check_episode, check_terminal, order_of
+from sk_stormc.values.log_warnings import effective_size, warn_of_gaps, warn_of_ratios
 from sk_stormc.values.markov import check_discount
 from sk_stormc.values.transitions import check_ratios
 
 METHODS = ("is", "wis", "pdis", "wpdis", "dr", "wdr")
+LEAST_SIZE = 2.0  # effective number of episodes below which an interval has no meaning
+MOST = 300.0  # largest logarithm of a product whose square is finite
 LEAST = -1e300  # lower bound of the logarithms of nonzero weights
+REMEDY = (
+    "More episodes help, a target policy that is closer to the one that acted, method='wdr' with features that "
+    "represent Q(s, a), or ratios that are clipped, at 10 say, which adds a bias."
+)
 FEW = 20  # effective number of episodes below which a standard error is itself uncertain
 
 
@@ -77,8 +83,18 @@ class PolicyValue:
         ------
         ValueError
             If the confidence is out of its range.
+
+        Warns
+        -----
+        UserWarning
+            If the effective number of episodes is below 2.
         """
         check_number("confidence", confidence, low=0, high=1, inclusive=False)
+        if self.effective_size < LEAST_SIZE:
+            warn(
+                f"the interval is from one episode in effect: their effective number is {self.effective_size:.3g}, and "
+                f"the interval may be far too narrow. {REMEDY}"
+            )
         reach = stats.t.ppf(0.5 + confidence / 2, len(self.contributions) - 1) * self.std_error
         return np.array([self.value - reach, self.value + reach])
 
@@ -130,8 +146,8 @@ def off_policy_value(
         is doubly robust: the value of the first state from a model of Q(s, a), plus the temporal-difference errors of
         the model weighted per decision. Its mean is correct if either the model or the ratios are. "wdr" is "dr"
         divided by the sums of the weights.
-    time : array-like of int of shape (n_transitions,), default=None
-        Time within the episodes. None means that the rows of an episode are in order.
+    time : array-like of shape (n_transitions,), default=None
+        Time within the episodes: whole numbers or dates. None means that the rows of an episode are in order.
     X, next_X, terminal : array-like, default=None
         As for `ActionValueEstimator.fit`, for "dr" and "wdr". Without next_X the next row of the episode is the
         successor, and all episodes must end.
@@ -143,7 +159,7 @@ def off_policy_value(
         order of the labels; one of shape (n_transitions,) contains an action for each. A callable receives rows of X or
         next_X, and returns such an array for them. It is required if episodes were cut off, because an array of rows
         has no probabilities for their last successors. If X contains numbers or indicators of states, an array of shape
-        (n_states, n_actions) or (n_states,) works too.
+        (n_states, n_actions) or (n_states,) works too. The ratios must be possible for these probabilities.
     estimator : ActionValueEstimator, default=None
         The features, the intercept and the ridge of the model of "dr" and "wdr". None means the columns of X and a
         ridge of 1e-6. Its own gamma and policy are not used. The model is the exact solution of LSTDQ.
@@ -161,13 +177,18 @@ def off_policy_value(
     ValueError
         If a parameter is out of its range, lengths disagree, ratios are negative, their products within an episode are
         not finite (except for the weighted methods), there are fewer than 2 episodes, all ratios are 0, or, for "dr"
-        and "wdr", if X, action or target is missing, or the successor of a row that is not terminal.
+        and "wdr", if X, action or target is missing, or the successor of a row that is not terminal, or if a ratio is
+        positive for an action that the target does not take, or below the target's probability of the action.
 
     Warns
     -----
     UserWarning
         If the number of episodes, or their effective number, is below 20, because standard errors are then often too
-        small. If ratios are far from 1 on average, for example because the two policies were swapped.
+        small. Except for "dr" and "wdr" this includes the effective number that ratios of this size give on average,
+        which is smaller than that of the log if the largest products of ratios are missing in it. If ratios, or their
+        products within episodes, are far from 1 on average, for example because the two policies were swapped. If time
+        has gaps within episodes. For "dr" and "wdr", if ``terminal`` is not given, because all episodes then count as
+        cut off, and if X contains numbers of states.
 
     See Also
     --------
@@ -178,7 +199,9 @@ def off_policy_value(
     An episode that was cut off contributes its rewards so far. "dr" and "wdr" add the model's value of its last state.
     Their standard errors then include that of the model, to first order. They do not include the bias of features that
     cannot represent Q. The product of many ratios is almost always near 0 and rarely huge. With few episodes the
-    standard error is then too small, which a small ``effective_size`` indicates.
+    standard error is then too small, which a small ``effective_size`` indicates. If the largest products are missing in
+    the log, ``effective_size`` is too large. The effective number that can be expected is therefore also computed from
+    the mean square of single ratios, as if these were independent.
 
     References
     ----------
@@ -215,21 +238,20 @@ def off_policy_value(
         raise ValueError(f"y must be finite, one reward for each transition, got {short(y)}")
     n = len(y)
     ratios, labels = check_ratios(importance_ratio, n), check_episode(episode, n)
-    numbers = numbers_of_labels(labels)
-    m = int(numbers.max(initial=-1)) + 1
+    rows = order_of(labels, time, check_terminal(terminal, n), n)
+    m = int(rows.numbers.max()) + 1
     if m < 2:
         raise ValueError(f"episode must have at least 2 different labels, got {m}")
-    ends = np.zeros(n, dtype=bool) if terminal is None else check_terminal(terminal, n)
-    clock = clock_of(numbers, None if time is None else check_time(time, n, distinct=False), ends, labels)
-    warn_of_ratios(ratios)
-    order = np.argsort(clock)
-    y, numbers = y[order], numbers[order]
-    weights = Weights(ratios[order], numbers, weighted=method in ("wis", "wpdis", "wdr"))
+    odd = warn_of_ratios(ratios)
+    warn_of_gaps(int(np.ptp(rows.clock)) - (n - 1) - (m - 1))
+    order = np.argsort(rows.clock)
+    y, numbers, ratios = y[order], rows.numbers[order], ratios[order]
+    weights = Weights(ratios, numbers, weighted=method in ("wis", "wpdis", "wdr"))
     if weights.final.max() == -np.inf if method == "wis" else not ratios.any():
         raise ValueError("importance_ratio must be positive, in all rows of one episode for 'wis', got 0 everywhere")
     discount, first, influence = gamma**weights.step, np.zeros(m), np.zeros(m)
     if method in ("dr", "wdr"):
-        log = read_q_log(estimator, X, y, action, target, next_X, terminal, clock, order)
+        log = read_q_log(estimator, X, y, ratios, action, target, next_X, terminal, rows.clock, order)
         cut = weights.last[~log.terminal[weights.last]]
         share = np.zeros(n)
         share[cut] = gamma * discount[cut] * weights.share[cut]
@@ -240,11 +262,16 @@ def off_policy_value(
     returns = discount * y
     value, parts = weights.of_episodes(returns) if method in ("is", "wis") else weights.of_rows(returns)
     size = effective_size(np.exp(weights.final - max(weights.final.max(), LEAST)))
-    if min(m, size) < FEW:
+    expected = np.inf if method in ("dr", "wdr") else weights.expected_size(ratios, discount, method in ("is", "wis"))
+    if min(m, size, expected) < FEW:
+        less = f", and {expected:.3g} on average for ratios of this size" if expected < size else ""
         warn(
             f"the value is from {m} episodes, whose effective number is {size:.3g} if all ratios of an episode are "
-            f"multiplied. With fewer than {FEW} a standard error is itself uncertain, and often too small."
+            f"multiplied{less}. With fewer than {FEW} a standard error is itself uncertain, and often too small. "
+            f"{REMEDY}"
         )
+    elif np.isfinite(expected) and not odd:
+        warn_of_ratios(np.exp(np.minimum(weights.final, MOST)), "the product of the ratios of an episode")
     return _from(value + first.mean(), parts + first + m * (influence - influence.mean()), size)
 
 
@@ -300,6 +327,17 @@ class Weights:
         with np.errstate(divide="ignore"):
             ongoing = np.log(np.bincount(self.step, np.exp(logs - unit[self.step]), n_steps)) + unit
         return np.logaddexp(ongoing, ended)
+
+    def expected_size(self, ratios, discount, whole):
+        """The effective number of episodes on average, if ratios are independent, for ``whole`` products or by step.
+
+        The largest products are often missing in a log, whose own effective number is then too large. The mean square
+        of single ratios is known well, and that of a product of t ratios is its t-th power.
+        """
+        growth, rows = len(ratios) / effective_size(ratios), self.last if whole else slice(None)
+        discount = np.ones(self.m) if whole else discount
+        with np.errstate(over="ignore", invalid="ignore"):
+            return self.m / np.average(growth ** (self.step[rows] + 1.0), weights=discount)
 
     def of_rows(self, values):
         """The estimate from a value of each row, and the contribution of each episode."""

@@ -12,10 +12,9 @@ UNKNOWN = 0.01  # fraction of successors with an action that is not in the log, 
 
 
 def check_actions(action, n):
-    """The n checked action labels. None means the same action for all rows, with a warning."""
+    """The n checked action labels."""
     if action is None:
-        warn("action was not given: all rows are taken to have the same action, 0.")
-        return np.zeros(n, dtype=int)
+        raise ValueError("action must be given, the action of each row, got None")
     given = np.asarray(action)
     if given.shape != (n,):
         raise ValueError(
@@ -61,9 +60,9 @@ def numbers_of(labels, actions, where="action", among="those that fit had", hint
 def check_policy(policy, name="policy"):
     """Raise a ValueError unless the policy is a callable, an array that `policy_chances` accepts, or "greedy"."""
     first = "'greedy', " if name == "policy" else ""
-    if callable(policy) or (first and is_word(policy, "greedy")):
+    if (callable(policy) and not isinstance(policy, type)) or (first and is_word(policy, "greedy")):
         return
-    given = None if isinstance(policy, (str, type(None))) else np.asarray(policy)
+    given = None if isinstance(policy, (str, type, type(None))) else np.asarray(policy)
     if given is None or given.ndim not in (1, 2) or not given.size or given.dtype.kind not in "iubfU":
         raise ValueError(
             f"{name} must be {first}a function of states, or an array of actions (n_states,) or of "
@@ -88,6 +87,14 @@ def policy_chances(policy, source, follows, rows, actions, name="policy"):
         choice = np.asarray(policy)
         choice = choice[_numbers_of_states(follows, len(choice), name)]
     return as_chances(choice, len(rows), actions, name)
+
+
+def chances_of(target, X, states, actions, name):
+    """The probabilities under a policy in the states of all rows, from an array with a row for each, or as above."""
+    n = len(states)
+    if not callable(target) and len(target) == n:
+        return as_chances(np.asarray(target), n, actions, name)
+    return policy_chances(target, X, states, np.arange(n), actions, name)
 
 
 def as_chances(choice, n, actions, name="policy"):

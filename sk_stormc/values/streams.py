@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 from sklearn.base import clone
@@ -14,16 +15,15 @@ from sk_stormc.streams.problem import WINDOW, stack
 from sk_stormc.utils.validation import is_word, row_weights, short
 from sk_stormc.utils.warnings import warn
 from sk_stormc.values.episodes import (
+    LOST,
     check_episode,
     check_terminal,
     check_time,
-    clock_of,
     fading,
-    in_order,
-    numbers_of_labels,
+    order_of,
     remaining,
 )
-from sk_stormc.values.log_warnings import warn_of_state_numbers
+from sk_stormc.values.log_warnings import warn_of_no_ends, warn_of_state_numbers
 from sk_stormc.values.lspi import charged, of_actions, of_columns
 from sk_stormc.values.lstd import ILL_CONDITIONED, Collected, attributes_of, forget
 from sk_stormc.values.markov import scale_rows
@@ -80,13 +80,12 @@ def follow(waiting, rows, terminal):
             )
         clock, last = time, order == len(order) - 1
     else:
-        numbers = numbers_of_labels(labels)
-        clock = clock_of(numbers, time, terminal, labels)
-        order = np.argsort(clock)
-        last = np.append(np.diff(numbers[order]) != 0, True)
+        found = order_of(labels, time, terminal, len(rows))
+        clock, order = found.clock, np.argsort(found.clock)
+        last = np.append(np.diff(found.numbers[order]) != 0, True)
     at = np.flatnonzero(terminal[order] | np.append(np.diff(clock[order]) == 1, False))
     kept = order[at]
-    next_Z = scale_rows(~terminal[kept], rows.Z[order[np.minimum(at + 1, len(order) - 1)]])
+    next_Z = scale_rows(1.0 - terminal[kept], rows.Z[order[np.minimum(at + 1, len(order) - 1)]])
     left = np.zeros((len(kept), 1), dtype=int) if time is None else time[kept, None]
     waits = order[last & ~terminal[order]]
     rest, rows = rows[waits] if len(waits) else None, rows[kept]
@@ -100,25 +99,60 @@ def read_chunk(estimator, features, X, states, y, given):
     ratios = check_ratios(given.importance_ratio, n)
     weights = row_weights(given.sample_weight, n, all_zero=True) * ratios
     labels = None if given.episode is None else check_episode(given.episode, n)
+    ends = check_terminal(given.terminal, n)
     Z = transform(features, X, states, None, estimator.fit_intercept)
     if given.next_X is None and (given.time is not None or labels is not None):
-        ends = np.zeros(n, dtype=bool) if given.terminal is None else check_terminal(given.terminal, n)
-        time = None if given.time is None else check_time(given.time, n, distinct=labels is None)
+        time = None if given.time is None else check_time(given.time, n)
+        if time is not None and time.dtype.kind != "i":
+            raise ValueError(f"time must be whole numbers for partial_fit, got {time[0]}: number the steps")
         rows = Waiting(Z, y.astype(float), weights, ratios, time, labels)
         return follow(vars(estimator).get("_pending"), rows, ends)
-    source, follows, at, kept, terminal = successors(estimator, X, states, given.next_X, given.terminal, given.time)
-    _, clock = in_order(given.episode, None, terminal, n)
-    order = np.flatnonzero(kept)
-    if clock is not None:
-        order = order[np.argsort(clock[order])]
+    rows = order_of(labels, None, ends, n)
+    source, follows, at, _, terminal = successors(estimator, X, states, given, rows)
+    order = np.arange(n) if rows is None else np.argsort(rows.clock)
     Z, at, terminal = Z[order], at[order], terminal[order]
     next_Z = transform_next(features, source, follows, at, terminal, Z, estimator.fit_intercept)
     left, after = states[order], follows[at]
     if labels is not None:
         labels = labels[order]
-        left = after = np.zeros((len(order), 1), dtype=int)  # equal keys: the next row of an episode continues it
+        left = after = np.zeros((n, 1), dtype=int)  # equal keys: the next row of an episode continues it
     keys = left, after, terminal, ratios[order], labels
     return (Z, next_Z, y[order].astype(float), weights[order]), keys, None, order
+
+
+class Counts(NamedTuple):
+    """Numbers of the rows of a stream so far."""
+
+    lost: int = 0  # neither terminal nor with a successor
+    waiting: int = 0  # for a successor
+    ongoing: int = 0  # with a successor
+    ended: int = 0  # terminal
+
+    def plus(self, n, terminal, waiting):
+        """The counts after a chunk of n rows and the transitions with these terminal flags."""
+        left, ended = len(waiting or ()), int(terminal.sum())
+        lost = self.lost + self.waiting + n - len(terminal) - left
+        return Counts(lost, left, self.ongoing + len(terminal) - ended, self.ended + ended)
+
+    def unknown(self):
+        """The fraction of rows that are not terminal whose successors are not known."""
+        return (self.lost + self.waiting) / max(self.lost + self.waiting + self.ongoing, 1)
+
+    def biased(self):
+        """Whether ends count too much beside these rows, for good or by more than the error of the number of ends."""
+        if not self.ended:
+            return self.lost > self.ongoing == 0
+        return self.lost > LOST * (self.lost + self.ongoing) or self.unknown() > 1 / math.sqrt(self.ended)
+
+
+def warn_of_lost(before, now):
+    """Warn when the rows without a successor begin to matter."""
+    if now.biased() and not before.biased():
+        warn(
+            f"{now.unknown():.1%} of the rows that are not terminal have no successor, because episodes were cut off, "
+            "rows are missing or the next row has not come. Terminal rows then count too much. fit corrects this by "
+            "weights, and partial_fit cannot: give next_X."
+        )
 
 
 def faded(estimator, rows, keys, order):
@@ -180,6 +214,11 @@ def continue_stream(estimator, X, y, given):
         warn_of_state_numbers(estimator.features, states)
     features = estimator.features_ if fitted else estimator.features and clone(estimator.features).fit(X, y)
     all_rows, all_keys, waiting, order = read_chunk(estimator, features, X, states, y, given)
+    earlier = vars(estimator).get("_counts") or Counts()
+    counts = earlier.plus(len(y), all_keys[2], waiting)
+    warn_of_lost(earlier, counts)
+    if "terminal" not in names[0]:
+        warn_of_no_ends(given, vars(estimator).get("_counts") is None if labelled else earlier.lost == 0 < counts.lost)
     d = all_rows[0].shape[1]
     exact = estimator._solver_for(0 if estimator.trace_decay else d) == "lstd"
     if estimator.gamma == 1 and not exact:
@@ -212,7 +251,7 @@ def continue_stream(estimator, X, y, given):
     estimator.objective_ = "projected"
     estimator.objective_reason_ = "a stream does not group the transitions of a state"
     estimator.features_, estimator._pending, estimator._given = features, waiting, names
-    estimator._held, estimator._groups, estimator._spread = held, groups, None
+    estimator._held, estimator._groups, estimator._spread, estimator._counts = held, groups, None, counts
     vars(estimator).pop("n_states_", None)  # from an earlier fit
 
 
@@ -287,10 +326,10 @@ def continue_action_stream(estimator, X, y, action, given, actions):
     taken = numbers_of(taken, labels, among="the actions of this stream", hint=": give all of them in the first call")
     features = estimator.features_ if fitted else estimator.features and clone(estimator.features).fit(X, y)
     Z = transform(features, X, states, None, estimator.fit_intercept)
-    source, follows, at, kept, terminal = successors(estimator, X, states, given.next_X, given.terminal, None)
-    weights = np.where(kept, row_weights(given.sample_weight, len(y), all_zero=True), 0.0)
-    next_Z = transform_next(features, source, follows, at, terminal | ~kept, Z, estimator.fit_intercept)
-    ongoing, m, d = np.flatnonzero(kept & ~terminal), len(labels), Z.shape[1]
+    source, follows, at, _, terminal = successors(estimator, X, states, given, None)
+    weights = row_weights(given.sample_weight, len(y), all_zero=True)
+    next_Z = transform_next(features, source, follows, at, terminal, Z, estimator.fit_intercept)
+    ongoing, m, d = np.flatnonzero(~terminal), len(labels), Z.shape[1]
     chances = np.zeros((len(y), m))
     chances[ongoing] = policy_chances(vars(estimator)["policy"], source, follows[at[ongoing]], at[ongoing], labels)
     rows = of_actions(Z, chosen(taken, m)), of_actions(next_Z, chances), y.astype(float), weights

@@ -94,12 +94,12 @@ def same(after, left):
     return (abs(after - left) <= SINGLE * size + decimals).all(axis=1)
 
 
-def keys_in_order(left, after, terminal, ratios, clock, kept):
-    """The order of transitions in time, and the keys for `Collected.plus` in this order."""
-    if clock is None:
+def keys_in_order(left, after, terminal, ratios, rows, kept):
+    """The order of transitions in time, and the keys for `Collected.plus` in this order. ``rows`` is the `Order`."""
+    if rows is None:
         ends = terminal | np.append(np.diff(np.flatnonzero(kept)) > 1, False)  # a trace also ends at a dropped row
         return np.arange(len(left)), (left, after, ends, ratios, None)
-    clock = np.asarray(clock)[kept, None]
+    clock = rows.clock[kept, None]
     order = np.argsort(clock.ravel())
     continues(left[order], after[order], terminal[order] | np.append(np.diff(clock[order, 0]) > 1, False))  # may warn
     return order, (clock[order], clock[order] + 1, terminal[order], ratios[order], None)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import struct
 from dataclasses import dataclass
+from hashlib import blake2b
+from numbers import Real
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,10 +14,12 @@ from sklearn.base import clone
 from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import check_array, check_X_y, validate_data
 
-from sk_stormc.utils.validation import as_numbers, check_numeric, naming, row_weights
+from sk_stormc.utils.frames import column, is_table
+from sk_stormc.utils.validation import as_flags, as_numbers, check_in_memory, check_numeric, naming, row_weights
 from sk_stormc.utils.warnings import warn
-from sk_stormc.values.episodes import check_terminal, check_time, fading, in_order, in_time
+from sk_stormc.values.episodes import check_terminal, fading, in_time, order_of, shares
 from sk_stormc.values.log_warnings import (
+    warn_of_no_ends,
     warn_of_ranges,
     warn_of_ratios,
     warn_of_scales,
@@ -24,6 +29,7 @@ from sk_stormc.values.log_warnings import (
 from sk_stormc.values.markov import largest_values, minus_scaled, normalized_weights
 
 BLOCK = 1024  # rows of a block
+HASHED = 2.0**256  # numbers from this on are hashes of values that are no numbers
 ODD = 0x9E3779B97F4A7C15  # the golden ratio in 64 bits, a multiplier for hashing
 
 
@@ -42,15 +48,52 @@ def check_ratios(importance_ratio, n):
 
 
 def checked_data(estimator, X, y, reset=True):
-    """The checked states and rewards as numbers. Raises ValueError for dates."""
-    check_numeric("X", X)
+    """The checked states, as `rows_of`, and rewards. Raises ValueError for dates."""
     check_numeric("y", y)
-    with naming("X"):
-        states = validate_data(estimator, X, reset=reset, dtype=np.float64)
+    states = checked_states(estimator, X, "X", reset)
     with naming("y"):
         y = _finite("y", y)
         _, y = check_X_y(states, y, dtype=None, ensure_all_finite=False, y_numeric=True, estimator=estimator)
     return states, y
+
+
+def checked_states(estimator, X, name="X", reset=False, finite=True):
+    """The checked states, as `rows_of`. They must be numbers, unless a transformer converts them to numbers."""
+    if estimator.features is None:
+        check_numeric(name, X)
+        with naming(name):
+            return validate_data(estimator, X, reset=reset, dtype=np.float64, ensure_all_finite=finite)
+    check_in_memory(name, X)
+    with naming(name):
+        validate_data(estimator, X, reset=reset, skip_check_array=True)
+        return rows_of(X)
+
+
+def rows_of(X):
+    """Rows of finite numbers that identify the rows of X. Numbers stay as they are; others have hashes as numbers."""
+    if sparse.issparse(X):
+        X = sparse.csr_array(X, dtype=float)
+        return X @ np.random.default_rng(0).normal(size=(X.shape[1], 2))
+    if isinstance(X, np.ndarray) and X.ndim == 2 and X.dtype.kind in "fiub" and np.isfinite(X).all():
+        return X.astype(float, copy=False)
+    columns = [column(X, j) for j in range(X.shape[1])] if is_table(X) else np.asarray(X).reshape(len(X), -1).T
+    return np.column_stack([_numbers_of(np.asarray(values)) for values in columns])
+
+
+def _numbers_of(values):
+    """A finite number for each value of a column."""
+    if values.dtype.kind in "fiub":
+        return np.where(np.isfinite(values), values, [_hash("nan")])
+    values = [float(value) if isinstance(value, Real) else repr(value) for value in values.tolist()]
+    values = ["nan" if value != value else value for value in values]
+    numbers = {value: _hash(value) for value in set(values) if isinstance(value, str)}
+    return np.array([numbers.get(value, value) for value in values], dtype=float)
+
+
+def _hash(text):
+    """The hash of a text as a number between 2^256 and 2^512."""
+    bits = int.from_bytes(blake2b(text.encode(), digest_size=8).digest()) % 2**60
+    return struct.unpack(">d", (bits + (1279 << 52)).to_bytes(8))[0]
 
 
 def _finite(name, values):
@@ -64,10 +107,9 @@ def _finite(name, values):
 
 
 def check_next(estimator, next_X, states, terminal):
-    """The checked successors as finite numbers. Rows of terminal transitions are ignored."""
-    check_numeric("next_X", next_X)
+    """The checked successors, as `rows_of`. Rows of terminal transitions are ignored."""
     try:
-        follows = validate_data(estimator, next_X, reset=False, dtype=np.float64, ensure_all_finite=False)
+        follows = checked_states(estimator, next_X, "next_X", finite=False)
     except (TypeError, ValueError) as error:
         kind = TypeError if isinstance(error, TypeError) else ValueError
         raise kind(f"next_X must have the columns of X: {error}") from error
@@ -83,40 +125,41 @@ def check_next(estimator, next_X, states, terminal):
     return follows
 
 
-def successors(estimator, X, states, next_X, terminal, time):
-    """The successors, as given (with the row of each) and as numbers, and masks of usable and terminal rows."""
+def successors(estimator, X, states, given, rows):
+    """The successors, as given (with the row of each) and as numbers, and masks of known and terminal outcomes.
+
+    ``rows`` is the `Order` of the rows.
+    """
     n = len(states)
-    rows, everything = np.arange(n), np.ones(n, dtype=bool)
-    if next_X is None and terminal is None and time is None:
+    at, everything = np.arange(n), np.ones(n, dtype=bool)
+    terminal = check_terminal(given.terminal, n)
+    if given.next_X is not None:
+        if given.time is not None:
+            raise ValueError("time must be None if next_X is given, which has the successors")
+        follows = check_next(estimator, given.next_X, states, terminal)
+        if estimator.features is None or max(states.max(), follows.max()) < HASHED:
+            warn_of_ranges(states, follows, terminal)
+            warn_of_scales(states, follows, terminal)
+        return given.next_X, follows, at, everything, terminal
+    if rows is not None:
+        order = np.argsort(rows.clock)
+        known, at = terminal.copy(), np.zeros(n, dtype=np.intp)
+        at[order[:-1]] = order[1:]
+        known[order[:-1]] |= np.diff(rows.clock[order]) == 1
+        return X, states, at, known, terminal
+    if given.terminal is None:
         warn(
             "fit was given neither next_X nor terminal nor time nor episode: each row is taken as an episode of one "
             "step, whose value is the expected reward.",
             UserWarning,
         )
-        return X, states, rows, everything, everything.copy()
-    terminal = np.zeros(n, dtype=bool) if terminal is None else check_terminal(terminal, n)
-    if next_X is not None:
-        if time is not None:
-            raise ValueError("time must be None if next_X is given, which has the successors")
-        follows = check_next(estimator, next_X, states, terminal)
-        warn_of_ranges(states, follows, terminal)
-        warn_of_scales(states, follows, terminal)
-        return next_X, follows, rows, everything, terminal
-    if time is None:
-        if not terminal.all():
-            warn(
-                f"fit was given neither next_X nor time: {np.count_nonzero(~terminal)} rows that are not terminal have "
-                "no successor and are dropped.",
-                UserWarning,
-            )
-        return X, states, rows, terminal.copy(), terminal
-    time = check_time(time, n)
-    order = np.argsort(time)
-    rows = np.zeros(n, dtype=np.intp)
-    rows[order[:-1]] = order[1:]
-    consecutive = np.zeros(n, dtype=bool)
-    consecutive[order[:-1]] = time[order[1:]] == time[order[:-1]] + 1
-    return X, states, rows, consecutive | terminal, terminal
+        return X, states, at, everything, everything.copy()
+    if not terminal.all():
+        raise ValueError(
+            f"next_X must be given for transitions that are not terminal, or time or episode; got none of them for "
+            f"{np.count_nonzero(~terminal)} of them"
+        )
+    return X, states, at, everything, terminal
 
 
 def transform(features, X, states, rows, intercept):
@@ -126,7 +169,9 @@ def transform(features, X, states, rows, intercept):
     else:
         Z = features.transform(X if rows is None else _safe_indexing(X, rows))
         Z = check_array(Z, accept_sparse="csr", dtype=np.float64, input_name="features of X")
-        Z = sparse.csr_array(Z) if sparse.issparse(Z) else Z
+        Z, n = sparse.csr_array(Z) if sparse.issparse(Z) else Z, len(states if rows is None else rows)
+        if Z.shape[0] != n:
+            raise ValueError(f"features must give a row for each of {n} states, got {Z.shape[0]}")
     if not intercept:
         return Z
     n, d = Z.shape
@@ -178,7 +223,7 @@ class Given(NamedTuple):
         if ends and self.terminal is None and self.next_X is not None:
             warn("terminal was given before, and is None here: no transition counts as the end of an episode. Give "
                  "terminal, with False for transitions that do not end one.")
-        return names, ends or (self.terminal is not None and bool(np.asarray(self.terminal).any()))
+        return names, ends or (self.terminal is not None and bool(as_flags("terminal", self.terminal).any()))
 
 
 @dataclass
@@ -198,7 +243,7 @@ class Log:
     n_features: int  # number of features, including those that are 0
     kept: np.ndarray  # mask of the usable rows of the data
     episode: np.ndarray | None  # numbers of the episodes
-    clock: Any  # time by which all rows of the data are ordered
+    order: Any  # the `Order` of all rows of the data, or None
     source: Any  # the user's data with the successors: X or next_X
     at: np.ndarray  # row of each successor in ``source``
 
@@ -221,16 +266,25 @@ def read_log(estimator, X, y, given, half_life=None):
     ratios = check_ratios(given.importance_ratio, n)
     if given.importance_ratio is not None:
         warn_of_ratios(ratios)
-    weights = row_weights(given.sample_weight, n) * ratios
-    numbers, clock = in_order(given.episode, given.time, given.terminal, n)
-    time = given.time if given.next_X is not None else clock
-    source, follows, at, kept, terminal = successors(estimator, X, states, given.next_X, given.terminal, time)
+    weights = row_weights(given.sample_weight, n)
+    order = order_of(given.episode, given.time, check_terminal(given.terminal, n), n)
+    source, follows, at, kept, terminal = successors(estimator, X, states, given, order)
+    warn_of_no_ends(given, order is not None and (given.episode is not None or order.has_gaps()))
+    if order is not None:
+        weights *= shares(order.step, kept, terminal, weights)
+    if not (terminal.all() or kept[~terminal].any()):
+        raise ValueError(
+            "X must have a usable transition, with a successor or terminal: got no successor of the "
+            f"{np.count_nonzero(~terminal)} rows that are not terminal. time must increase by 1 in each step, and "
+            "episodes of one row need next_X or terminal"
+        )
+    weights *= ratios
     if half_life is not None:
-        weights[kept] *= fading(half_life, in_time(numbers, given.time, n)[kept])
+        weights[kept] *= fading(half_life, in_time(order, n)[kept])
     kept &= weights > 0
     if not kept.any():
         raise ValueError(
-            "X must have a usable transition: one with a successor or terminal, and of positive weight; got none"
+            "X must have a usable transition, with a successor or terminal, and of positive weight; got none"
         )
     warn_of_state_numbers(estimator.features, states)
     features = None if estimator.features is None else clone(estimator.features).fit(X, y)
@@ -243,10 +297,10 @@ def read_log(estimator, X, y, given, half_life=None):
     if len(columns) < d or not occurs.any():
         warn_of_unknown_successors(next_Z, occurs)
         Z, next_Z = Z[:, columns], next_Z[:, columns] * float(occurs.any())
-    numbers = None if numbers is None else numbers[rows]
+    numbers = None if given.episode is None else order.numbers[rows]
     follows = follows if given.next_X is not None and kept.all() else follows[at]
     columns_of_log = y[rows], weights[rows], ratios[rows], terminal, states[rows], follows
-    return Log(features, Z, next_Z, *columns_of_log, columns, d, kept, numbers, clock, source, at)
+    return Log(features, Z, next_Z, *columns_of_log, columns, d, kept, numbers, order, source, at)
 
 
 def distinct_rows(rows):

@@ -35,7 +35,7 @@ class Spread:
         With a half-life, ``weights`` are the sums of the clusters' weights.
         """
         n = len(scores)
-        share = np.full(n, 1 / n) if half_life is None else weights / weights.sum()
+        share = np.full(n, 1 / max(n, 1)) if half_life is None else weights / weights.sum()
         centred = scores - share[:, None] * scores.sum(axis=0)
         n_clusters = n if half_life is None else 1 / np.square(share).sum()
         return cls(bread, centred.T @ centred, n_clusters, remembered(half_life, n_rows))

@@ -1,6 +1,5 @@
-"""compare_solvers, its results and `python -m sk_stormc compare`."""
+"""compare_solvers and its results."""
 
-import csv
 import html
 import math
 import re
@@ -8,7 +7,6 @@ import warnings
 
 import numpy as np
 import pytest
-from matplotlib import image
 from matplotlib.figure import Figure
 
 from sk_stormc import (
@@ -21,7 +19,6 @@ from sk_stormc import (
     compare_solvers,
     minimize,
 )
-from sk_stormc.__main__ import main
 from sk_stormc.compare import SolverComparison
 from sk_stormc.datasets import make_bellman_problem, make_gaussian_returns
 from sk_stormc.problems import PortfolioProblem, StreamingProblem
@@ -100,6 +97,65 @@ def test_seconds_and_gradients_are_of_the_records(compared):
     result = minimize(PROBLEM, "sarah-c", random_state=run.seed, on_record=lambda r: seen.append(norm(r.x)))
     np.testing.assert_array_equal(run.gradient_norm[: len(seen)], seen)
     assert run.gradient_norm[-1] == norm(result.x)
+
+
+def test_final_gradients_and_points(compared):
+    row, runs = rows(compared)["sarah-c"], compared.runs["sarah-c"]
+    assert row["gradient_median"] == np.median([run.gradient_norm[-1] for run in runs])
+    for run in runs:
+        assert PROBLEM.objective(run.x) == run.fun
+    assert "gradient_median" not in compare_solvers(PROBLEM, ["lbfgs"], n_seeds=1).table[0]
+
+
+def test_given_seeds():
+    found = compare_solvers(PROBLEM, ["sarah-c"], n_seeds=[7, 3], max_ifo=20_000)
+    for seed, run in zip((7, 3), found.runs["sarah-c"], strict=True):
+        result = minimize(PROBLEM, "sarah-c", random_state=seed, max_ifo=20_000)
+        assert run.seed == seed
+        np.testing.assert_array_equal(run.x, result.x)
+
+
+def test_another_scale(compared):
+    other = SolverComparison(compared.runs, (1e-3,), compared.optimum, "")
+    other.scale = 0.5
+    for run in compared.runs["sarah-c"]:
+        gaps = other.gap_curve(run)
+        np.testing.assert_array_equal(gaps, np.maximum(run.loss_curve - compared.optimum, 0))
+    ends = [other.gap_curve(run)[-1] for run in compared.runs["sarah-c"]]
+    row = rows(other)["sarah-c"]
+    assert row["gap_median"] == pytest.approx(np.median(ends) / other.scale)
+    firsts = [int(np.argmax(other.gap_curve(run) <= 1e-3 * other.scale)) for run in compared.runs["sarah-c"]]
+    passes = [run.ifo[k] / 3600 for k, run in zip(firsts, compared.runs["sarah-c"], strict=True)]
+    assert row["passes_to_0.001_median"] == np.median(passes)
+    assert f"Relative gaps are divided by {other.scale:.6g}" in str(other)
+    assert "Relative gaps are 1 at the start" in str(compared)
+
+
+def test_streams_are_measured_on_their_expectation():
+    def stream(seed):
+        rng = np.random.default_rng(seed)
+        return StreamingProblem((RETURNS[rng.integers(1200, size=256)] for _ in range(1000)), PortfolioProblem)
+
+    arguments = {"n_seeds": [0, 1], "max_ifo": 30_000, "x0": np.ones(4), "gradient": True}
+    found = compare_solvers(stream, ["storm-c", "scgd"], expectation=PROBLEM, **arguments)
+    assert found.optimum == pytest.approx(minimize(PROBLEM, "lbfgs", tol=1e-12).fun, abs=1e-12)
+    for run in found.runs["storm-c"]:
+        result = minimize(stream(run.seed), "storm-c", np.ones(4), random_state=run.seed, max_ifo=30_000)
+        np.testing.assert_array_equal(run.x, result.x)
+        np.testing.assert_array_equal(run.ifo, result.ifo)
+        assert run.loss_curve[0] == PROBLEM.objective(np.ones(4)) and run.fun == PROBLEM.objective(run.x)
+        assert run.gradient_norm[-1] == np.linalg.norm(PROBLEM.gradient(run.x)) and run.pass_ifo == 3600
+    first, second = found.runs["storm-c"]
+    assert not np.array_equal(first.x, second.x)
+
+
+def test_another_problem_measures_the_runs():
+    other = PortfolioProblem(make_gaussian_returns(300, 4, mean=0.2, random_state=1))
+    found = compare_solvers(PROBLEM, ["lbfgs"], n_seeds=1, expectation=other, gradient=True)
+    (run,) = found.runs["lbfgs"]
+    np.testing.assert_array_equal(run.x, minimize(PROBLEM, "lbfgs").x)
+    assert run.fun == other.objective(run.x) > found.optimum
+    assert run.gradient_norm[-1] == np.linalg.norm(other.gradient(run.x))
 
 
 def test_a_gap_that_is_not_reached_is_infinite_and_a_dash():
@@ -251,6 +307,12 @@ def test_stages_of_a_tail_risk_are_one_run():
         ((PortfolioProblem, ["scgd"]), {}, r"got the class: give an instance, PortfolioProblem\(...\)"),
         ((PROBLEM, ["scgd"]), {"nonsense": 1}, "nonsense"),
         ((StreamingProblem([RETURNS], PortfolioProblem), ["storm-c"]), {}, "must not be a stream"),
+        ((StreamingProblem([RETURNS], PortfolioProblem), ["scgd"]), {"expectation": PROBLEM}, "must not be a stream"),
+        ((lambda seed: PROBLEM, ["scgd"]), {}, "expectation must be given for a function"),
+        ((PROBLEM, ["scgd"]), {"expectation": RETURNS}, "expectation must be a CompositionalProblem, got array"),
+        ((CompositionalPortfolio(), ["scgd"], RETURNS), {"expectation": PROBLEM}, "expectation must be None for Comp"),
+        ((PROBLEM, ["scgd"]), {"n_seeds": []}, "n_seeds must be an integer >= 1 or a sequence of at least one seed"),
+        ((PROBLEM, ["scgd"]), {"n_seeds": [0, -1]}, "n_seeds must be an integer >= 0, got -1"),
         ((PROBLEM, ["scgd"]), {"gaps": (0.1, 2)}, "gaps must be a finite number"),
         ((PROBLEM, ["scgd"]), {"gaps": (0, 0.1)}, "gaps must be a finite number > 0"),
     ],
@@ -272,20 +334,3 @@ def test_plot(compared):
     display = compared.plot(x="seconds", y="gradient", ax=Figure().add_subplot())
     assert [line.get_label() for line in display.lines_] == ["storm-c", "sarah-c", "lbfgs"]
     assert len(display.bands_) == 3 and np.isfinite(display.lines_[0].get_ydata()).all()
-
-
-# --- the command line ----------------------------------------------------------------------------------
-
-
-def test_the_command(capsys, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    np.savetxt("returns.csv", RETURNS[:300], delimiter=",")
-    args = ["compare", "--data", "returns.csv", "--solvers", "storm-c,lbfgs", "--seeds", "2", "--out", "here"]
-    assert main(args) == 0
-    out = capsys.readouterr().out
-    assert "300 periods, 4 assets, no dates, unit: " in out and re.search(r"^storm-c .*converged", out, re.MULTILINE)
-    with open("here/compare.csv", newline="", encoding="utf-8") as file:
-        table = list(csv.DictReader(file))
-    assert [row["solver"] for row in table] == ["storm-c", "lbfgs"] and float(table[0]["passes_median"]) > 0
-    for name in ("compare_passes.png", "compare_seconds.png"):
-        assert image.imread(tmp_path / "here" / name).std() > 0.02

@@ -6,7 +6,7 @@ from helpers import few_of
 from sklearn.datasets import load_digits
 
 from sk_stormc import SNEEmbedding
-from sk_stormc.embedding import affinities, convolution, mesh, pairs
+from sk_stormc.embedding import affinities, convolution, mesh, sums_over_pairs
 from sk_stormc.embedding.neighbors import inverted_file
 from sk_stormc.utils import threads as module
 
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceW
 def small_parts(monkeypatch):
     """So that a few points are divided among threads as many would be."""
     monkeypatch.setattr(module, "LARGE", 0)
-    monkeypatch.setattr(pairs, "TASK", pairs.EDGES)
+    monkeypatch.setattr(sums_over_pairs, "TASK", sums_over_pairs.EDGES)
     monkeypatch.setattr(mesh, "POINTS", 300)
     monkeypatch.setattr(convolution, "CELLS", 5000)
     monkeypatch.setattr(inverted_file, "BLOCK", 300)

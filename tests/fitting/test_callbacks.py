@@ -16,7 +16,13 @@ from sklearn.datasets import load_digits
 from sklearn.metrics import r2_score
 from sklearn.model_selection import GridSearchCV
 
-from sk_stormc import BellmanValueEstimator, CompositionalPortfolio, SNEEmbedding, STORMCompositional
+from sk_stormc import (
+    ActionValueEstimator,
+    BellmanValueEstimator,
+    CompositionalPortfolio,
+    SNEEmbedding,
+    STORMCompositional,
+)
 from sk_stormc.callbacks import Checkpoint, EarlyStopping, TimeLimit
 from sk_stormc.datasets import make_bellman_problem, make_gaussian_returns
 
@@ -62,6 +68,79 @@ def test_a_scoring_monitor_sees_the_fit_at_each_pass(model, data, fit_params):
     assert len(set(scores)) > 1
     last = [row["r2"] for row in monitor.get_logs().data if row["task_name"] == "fit"]
     assert last == [pytest.approx(r2_score(data[1], fitted.predict(data[0])))]
+
+
+EXACT = {
+    "bellman": BellmanValueEstimator(0.9),
+    "projected": BellmanValueEstimator(0.9, "lstd", objective="projected"),
+    "actions": ActionValueEstimator([0] * 5, 0.9),
+    "greedy": ActionValueEstimator(gamma=0.9),
+}
+ACTIONS = {"action": np.random.default_rng(0).integers(3, size=1500)}
+
+
+def exact(kind):
+    """An exact fit, with its log: of indicators of states for the policy that is an array."""
+    model = EXACT[kind]
+    log = {"X": LOG.X, "y": LOG.y, "next_X": LOG.next_X, "terminal": LOG.terminal}
+    if kind == "actions":
+        rng = np.random.default_rng(0)
+        log |= {name: np.eye(5)[rng.integers(5, size=1500)] for name in ("X", "next_X")}
+    return clone(model), log | (ACTIONS if isinstance(model, ActionValueEstimator) else {})
+
+
+class Seen:
+    """A callback that stores what each record shows."""
+
+    def __init__(self, stops=False):
+        self.stops, self.records, self.ends = stops, [], 0
+
+    def setup(self, estimator, context):
+        pass
+
+    def teardown(self, estimator, context):
+        pass
+
+    def on_fit_task_begin(self, estimator, context):
+        pass
+
+    def on_fit_task_end(self, estimator, context, *, X=None, fitted_estimator=None):
+        if context.max_subtasks == 0:
+            self.records.append((fitted_estimator.predict(X), fitted_estimator.loss_curve_, fitted_estimator.n_iter_))
+        self.ends += context.parent is None
+        return self.stops
+
+
+@pytest.mark.parametrize("kind", EXACT)
+def test_exact_fits_of_values_call_callbacks(kind):
+    model, log = exact(kind)
+    plain, seen = clone(model).fit(**log), Seen()
+    fitted = model.set_callbacks(seen).fit(**log)
+    np.testing.assert_array_equal(fitted.coef_, plain.coef_)
+    assert len(seen.records) == fitted.n_iter_ == len(fitted.loss_curve_) - 1 and seen.ends == 1
+    values, curve, n_iter = seen.records[-1]
+    np.testing.assert_array_equal(values, fitted.predict(log["X"]))
+    np.testing.assert_array_equal(curve, fitted.loss_curve_)
+    assert n_iter == fitted.n_iter_
+
+
+def test_a_callback_ends_policy_iteration():
+    model, log = exact("greedy")
+    plain = clone(model).fit(**log)
+    seen = Seen(stops=True)
+    stopped = model.set_callbacks(seen).fit(**log)
+    assert (stopped.n_iter_, stopped.stop_reason_) == (1, "callback") and plain.n_iter_ > 1
+    np.testing.assert_array_equal(seen.records[0][0], stopped.predict(log["X"]))
+    np.testing.assert_array_equal(stopped.set_callbacks().resume(**log).coef_, plain.coef_)
+
+
+def test_an_exact_fit_of_values_resumes_from_its_file(tmp_path):
+    model, log = exact("projected")
+    saved = Checkpoint(tmp_path / "run.npz")
+    fitted = model.set_callbacks(saved).fit(**log)
+    np.testing.assert_array_equal(clone(model).resume(**log).coef_, fitted.coef_)
+    with pytest.raises(ValueError, match="gamma must stay 0.9 for resume"):
+        clone(model).set_params(gamma=0.5).resume(**log)
 
 
 @pytest.mark.parametrize("n_jobs", few_of([1, 2], 0))

@@ -417,8 +417,10 @@ DATA = {
         plotting.ConvergenceDisplay.from_estimator, {"estimator": FITTED, "pass_ifo": 36}
     ),
     "EmbeddingDisplay": Case(
-        plotted(plotting.EmbeddingDisplay), {"embedding": POINTS[:, :2], "y": np.arange(20) % 2, "y_label": "class"},
-        {"y": "None"} | TEXT,
+        plotted(plotting.EmbeddingDisplay),
+        {"embedding": POINTS[:, :2], "y": np.arange(20) % 2, "y_label": "class", "palette": ["red", "blue"],
+         "order": ["0", "1"], "new": POINTS[:5, :2], "y_new": np.arange(5) % 2},
+        {"y": "None", "palette": "None", "order": "None", "new": "None", "y_new": "None"} | TEXT,
     ),
     "EmbeddingDisplay.from_estimator": Case(
         plotting.EmbeddingDisplay.from_estimator,

@@ -23,12 +23,13 @@ LAYERS = (  # from the bottom up: a package imports from the layers below its ow
     ("compare",),
     ("problems",),  # public names only
     ("__init__",),
+    ("cli",),
     ("reproduce",),
     ("__main__",),
 )
 LEVEL = {name: level for level, layer in enumerate(LAYERS) for name in layer}
 NAMES_ONLY = ("affinities", "estimators", "metrics", "penalties", "preprocessing", "problems", "schedules")
-WITHOUT_HASATTR = ("checks", "compare", "core", "engine", "reproduce", "solvers", "streams", "theory")
+WITHOUT_HASATTR = ("checks", "cli", "compare", "core", "engine", "reproduce", "solvers", "streams", "theory")
 FILES = sorted(PACKAGE.rglob("*.py"))
 
 

@@ -10,7 +10,7 @@ from typing import get_args
 
 import pytest
 
-from sk_stormc.portfolio.risk.mean_risk import RISK_MEASURES
+from sk_stormc.portfolio.risk import MEASURES
 from sk_stormc.solvers import SOLVERS
 from sk_stormc.utils.types import RiskMeasure, SolverName
 
@@ -108,4 +108,4 @@ def test_the_package_is_checked():
 
 def test_type_checkers_know_all_solvers_and_risk_measures():
     assert set(get_args(SolverName)) == set(SOLVERS)
-    assert set(get_args(RiskMeasure)) == set(RISK_MEASURES)
+    assert set(get_args(RiskMeasure)) == set(MEASURES)

@@ -194,7 +194,7 @@ def test_many_classes_differ_in_colour_or_shape_and_too_many_are_refused():
     display = EmbeddingDisplay(POINTS[:, :2], y=names[np.arange(200) % 40]).plot(new_axes())
     looks = {(h.get_color(), h.get_marker()) for h in display.legend_.legend_handles}
     assert len(looks) == 40
-    with pytest.raises(ValueError, match="y must have at most 80 classes, got 200"):
+    with pytest.raises(ValueError, match="y must have at most 160 classes, got 200"):
         EmbeddingDisplay(POINTS[:, :2], y=[f"{k}" for k in range(200)]).plot(new_axes())
 
 

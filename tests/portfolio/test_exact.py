@@ -231,6 +231,17 @@ def test_few_iterations(case):
     assert abs(portfolio.dual_gap_) <= 1e-4 * max((R @ portfolio.weights_).std(), 1e-9)
 
 
+@pytest.mark.parametrize("measure", ["entropic", "semideviation", "downside"])
+def test_near_copies_within_a_turnover(measure):
+    """The Newton system is nearly singular. Without iterative refinement there are 40 iterations and more."""
+    held = {"max_turnover": 0.1, "previous_weights": np.full(7, 1 / 7)}
+    for seed in (0, 6):
+        rng = np.random.default_rng(seed)
+        R = 0.001 + 0.01 * rng.standard_t(4, size=(200, 6))
+        portfolio = fit(np.column_stack([R, R[:, 0] + 1e-7 * rng.normal(size=200)]), risk_measure=measure, **held)
+        assert portfolio.stop_reason_ == "converged" and portfolio.n_iter_ <= 20
+
+
 @pytest.mark.parametrize("measure", ["semideviation", "downside"])
 def test_a_portfolio_without_losses(measure):
     """The root bends without end where nothing is lost; with fewer periods than assets that is the best portfolio."""

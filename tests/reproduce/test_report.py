@@ -1,20 +1,18 @@
 """Tests of `reproduce all`: the rule of the verdicts, tuning, and the report itself."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from sk_stormc.__main__ import main
+from sk_stormc.compare import ComparedRun, SolverComparison
 from sk_stormc.datasets import make_gaussian_returns
 from sk_stormc.problems import PortfolioProblem
 from sk_stormc.reproduce import report, streaming
-from sk_stormc.reproduce.claims import CLAIMS, METHODS, RULE, STORM, Entry, Results, verdict
-from sk_stormc.reproduce.complexity import METHODS as ROWS
+from sk_stormc.reproduce.claims import CLAIMS, NAMES, RULE, STORM, Results, verdict
 from sk_stormc.reproduce.complexity import Measured, fit_slope
-from sk_stormc.reproduce.runner import Case, Run
-from sk_stormc.reproduce.tuning import largest_curvature, settings_of, tune
+from sk_stormc.reproduce.tuning import Setting, largest_curvature, settings_of, tune
 
 TINY = {
     "seeds": 2,
@@ -27,22 +25,28 @@ TINY = {
     "complexity": {"n_epsilons": 2, "seeds": 2},
     "theory": {"epsilon": 0.3, "seeds": 1},
 }
-CASE = Case("a", None, None)
+SETTING = Setting("1, plain", {})
 
 
-def entry(gaps, start=1.0, **changes):
-    values = {"ifo": [0, 9], "gradient_norm": [1, 0.5], "seconds": 0.1, "stop_reason": "max_ifo", "n_iter": 9}
-    values |= {"x": None} | changes
-    return Entry([Run(CASE, "any", k, gap=np.array([start, gap]), **values) for k, gap in enumerate(gaps)])
+def runs(gaps, stop_reason="max_ifo"):
+    """A run from a gap of 1 to each of the gaps."""
+    fields = {"ifo": np.array([0, 9]), "seconds": np.array([0.0, 0.1]), "gradient_norm": np.array([1.0, 0.5])}
+    fields |= {"record_iterations": None, "pass_ifo": 3, "n_evaluations": {}, "n_iter": 9, "warnings": (), "x": None}
+    return [
+        ComparedRun("any", k, np.array([1.0, gap]), stop_reason=stop_reason, objective_label="objective", **fields)
+        for k, gap in enumerate(gaps)
+    ]
 
 
 def results(published, tuned, others=(0.5, 0.6), experiment="portfolio", cases=("a",)):
     """STORM-C's final gaps in two parts, the same gaps for all other methods."""
-    entries = {
-        (experiment, part): {case: {m: entry(gaps if m == STORM else others) for m in METHODS} for case in cases}
-        for part, gaps in (("published", published), ("tuned", tuned))
-    }
-    return Results(entries)
+    measured = Results()
+    for part, gaps in (("published", published), ("tuned", tuned)):
+        for case in cases:
+            compared = {method: runs(gaps if method == STORM else others) for method in NAMES}
+            measured.compared[experiment, part][case] = SolverComparison(compared, (), 0.0, "")
+            measured.tuned[case, STORM] = SETTING, []
+    return measured
 
 
 def claim(text, source):
@@ -82,7 +86,7 @@ def test_equal_ends_and_overflows():
     assert AHEAD.decide(results((0.0, 0.0), (0.0, 1e-6), others=(2e-4, 3e-4)))[:2] == (True, True)
     assert AHEAD.decide(results((0.93, 0.95), (0.8, 0.85), others=(1.0, 1.0)))[:2] == (False, True)
     measured = results((0.1, 0.2), (0.1, 0.2), cases=("a", "b"))
-    measured.entries["portfolio", "tuned"]["b"][STORM] = entry((0.0, 0.0), stop_reason="non_finite")
+    measured.compared["portfolio", "tuned"]["b"].runs[STORM] = runs((0.0, 0.0), "non_finite")
     assert AHEAD.decide(measured)[:2] == (True, False)
     assert "overflow against 0.55" in AHEAD.decide(measured)[2]
 
@@ -92,7 +96,7 @@ def test_bellman_is_compared_with_a_hundred_components_of_f_too():
     reduced = claim("lower than VRSC-PG and SARAH-C", "Bellman")
     measured = results((0.1, 0.2), (0.1, 0.2), experiment="bellman")
     assert decided(reduced, measured) == "confirmed"
-    measured.entries["bellman", "published"]["a"]["vrsc-pg (f 100)"] = entry((0.05, 0.06))
+    measured.compared["bellman", "published"]["a"].runs["vrsc-pg (f 100)"] = runs((0.05, 0.06))
     assert decided(reduced, measured) == "not confirmed"
     assert "0.15 against 0.055 (VRSC-PG (f 100))" in reduced.decide(measured)[2]
 
@@ -106,8 +110,7 @@ def test_on_streams_as_good_is_all_that_is_claimed(ends, holds):
 
 def test_ends_of_sne_are_relative_to_the_lowest_divergence_of_all():
     measured = results((0.5, 0.5), (0.3, 0.3), others=(0.4, 0.4), experiment="sne")
-    published = measured.entries["sne", "published"]["a"]
-    np.testing.assert_allclose(measured.ends("sne", published[STORM]), [2 / 7] * 2)
+    np.testing.assert_allclose(measured.ends("sne", measured.compared["sne", "published"]["a"], STORM), [2 / 7] * 2)
     assert claim("SCGD and ASC-PG", "SNE").decide(measured)[:2] == (False, True)
 
 
@@ -118,7 +121,7 @@ def test_tuning_is_simpler_where_more_of_the_grid_is_nearly_as_good_as_its_best(
         measured = results((0.1,), (0.1,), cases=("a", "b"))
         for case in "ab":
             for method, grid in ((STORM, ours), ("sarah-c", theirs)):
-                measured.entries["portfolio", "tuned"][case][method].grid = grid
+                measured.tuned[case, method] = SETTING, grid
         return simpler.decide(measured)
 
     holds, tuned, words = decide([0.3, 0.5, 0.6, 0.7], [0.01, 0.015, 0.3, np.inf])
@@ -130,10 +133,9 @@ def test_tuning_is_simpler_where_more_of_the_grid_is_nearly_as_good_as_its_best(
 
 def test_a_grid_that_ends_too_early_decides_nothing():
     measured = results((0.1, 0.2), (0.7, 0.8))
-    tuned = measured.entries["portfolio", "tuned"]["a"]
-    tuned[STORM].at_end = True
+    measured.tuned["a", STORM] = Setting("1, plain", {}, extend=SETTING), []
     assert decided(AHEAD, measured) == "undecided"
-    tuned[STORM] = replace(entry((0.1, 0.2)), at_end=True)
+    measured.compared["portfolio", "tuned"]["a"].runs[STORM] = runs((0.1, 0.2))
     assert decided(AHEAD, measured) == "confirmed"  # a wider grid could only make it better
 
 
@@ -141,25 +143,23 @@ def test_a_grid_that_ends_too_early_decides_nothing():
 def test_orders(order, expected):
     eps = 0.4 * 10 ** (-np.arange(5) / 4)
     ifo = eps**-order * np.exp(0.01 * np.cos(np.arange(5)))
-    measured = Measured(ROWS[STORM][0], eps, ifo, np.array([ifo] * 3), fit_slope(eps, ifo, [ifo] * 3))
+    measured = Measured(STORM, "3", eps, ifo, np.array([ifo] * 3), fit_slope(eps, ifo, [ifo] * 3))
     assert decided(claim("at most as eps^-3", "Corollary"), Results(complexity=[measured])) == expected
 
 
 def test_theory():
     lemma = claim("calls", "Lemma 3.1")
-    assert lemma.decide(Results(theory={"Lemma 3.1": [(7, 7), (9, 9)]}))[0]
-    assert lemma.decide(Results(theory={"Lemma 3.1": [(7, 7), (9, 10)]}))[::2] == (
+    assert lemma.decide(Results(theory={"counts": [(7, 7), (9, 9)]}))[0]
+    assert lemma.decide(Results(theory={"counts": [(7, 7), (9, 10)]}))[::2] == (
         False,
         "1 of 2 runs with random batch sizes used exactly that many.",
     )
     good = {"condition": 0.05, "printed_condition": 0.05, "equipartition": 1.0, "ifo": 100, "closing_formula": 100.0}
-    proposition = {"epsilon": 0.3, "paper": dict(good), "corrected": dict(good)}
-    theorem = {"epsilon": 0.3, "means": [0.2, 0.3], "iterations": 9, "start": 1.0}
-    measured = Results(theory={"Proposition 3.2": proposition, "Theorem 1": theorem})
+    theory = {"epsilon": 0.3, "paper": dict(good), "corrected": dict(good), "mean": 0.25, "iterations": 9, "start": 1.0}
+    measured = Results(theory=theory)
     claims = [claim("parameters meet", "Prop"), claim("closing formula", "Prop"), claim("at most eps", "Theorem")]
     assert all(c.decide(measured)[0] for c in claims)
-    proposition["paper"]["condition"], proposition["corrected"]["closing_formula"] = 3.0, 1.0
-    theorem["means"] = [0.5, 0.6]
+    theory["paper"]["condition"], theory["corrected"]["closing_formula"], theory["mean"] = 3.0, 1.0, 0.55
     assert not any(c.decide(measured)[0] for c in claims)
 
 

@@ -15,6 +15,7 @@ from stream_helpers import RETURNS, STREAMING, bits, chunks, fed, portfolio, res
 
 from sk_stormc import BellmanValueEstimator, CompositionalPortfolio, minimize
 from sk_stormc.datasets import make_gaussian_returns
+from sk_stormc.penalties import Simplex
 from sk_stormc.problems import PortfolioProblem, StreamingProblem
 from sk_stormc.solvers import SCGD, SARAHCompositional, STORMCompositional
 
@@ -130,7 +131,7 @@ def test_partial_fit_after_fit_starts_from_its_weights():
     np.testing.assert_allclose(estimator.weights_, start, atol=1e-14)  # projected
     assert estimator.n_iter_ == 0
     fed(estimator, RETURNS[10:], 37)
-    stream = stream_of(RETURNS, penalty=estimator._penalty(4))
+    stream = stream_of(RETURNS, penalty=Simplex())
     assert estimator.weights_.tobytes() == minimize(stream, x0=start, random_state=0).x.tobytes()
 
 

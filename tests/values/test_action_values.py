@@ -209,13 +209,21 @@ def test_sparse_features_have_the_values_of_dense_ones():
         np.testing.assert_allclose(q.coef_, dense.coef_, rtol=1e-6, atol=1e-9)
 
 
-def test_a_fit_without_actions_says_so():
-    log = cart() | {"action": None}
-    with pytest.warns(UserWarning, match="action was not given"):
-        q = ActionValueEstimator(gamma=0.5).fit(**log)
+def test_one_action_has_the_values_of_states():
+    log = cart() | {"action": np.zeros(len(cart()["y"]), dtype=int)}
+    q = ActionValueEstimator(gamma=0.5).fit(**log)
     value = BellmanValueEstimator(0.5, "lstd", objective="projected")
     value.fit(**{name: part for name, part in log.items() if name != "action"})
     np.testing.assert_allclose(q.predict(log["X"])[:, 0], value.predict(log["X"]), rtol=1e-9)
+
+
+def test_actions_are_needed():
+    """They would all be taken for one action, whose values are those of states."""
+    log, q = cart() | {"action": None}, ActionValueEstimator([0, 1], gamma=0.5)
+    fitted = ActionValueEstimator(gamma=0.5).fit(**log | {"action": np.zeros(len(log["y"]), dtype=int)})
+    for call in (ActionValueEstimator(gamma=0.5).fit, q.fit, q.partial_fit, fitted.score, fitted.td_error):
+        with pytest.raises(ValueError, match="action must be given, the action of each row, got None"):
+            call(**log)
 
 
 STATES = 6

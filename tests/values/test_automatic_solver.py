@@ -86,6 +86,18 @@ def test_fewer_states_than_features_warn_and_indicators_do_not():
         visited = np.eye(50)[rng.integers(0, 20, 41)]  # 30 of 50 states are never visited
         last = np.arange(40) == 39
         BellmanValueEstimator(0.9).fit(visited[:-1], rng.normal(size=40), next_X=visited[1:], terminal=last)
+        constant = np.c_[visited, np.full(41, 7.0)]  # determines nothing that indicators do not
+        BellmanValueEstimator(0.9).fit(constant[:-1], rng.normal(size=40), next_X=constant[1:], terminal=last)
+
+
+class OneAction(ActionValueEstimator):
+    """scikit-learn's checks have no actions."""
+
+    def fit(self, X, y, action=None, **given):
+        return super().fit(X, y, action=None if y is None else np.zeros(len(y), dtype=int), **given)
+
+    def score(self, X, y, action=None, **given):
+        return super().score(X, y, action=np.zeros(len(y), dtype=int), **given)
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
@@ -93,7 +105,7 @@ def test_fewer_states_than_features_warn_and_indicators_do_not():
     [
         BellmanValueEstimator(),
         BellmanValueEstimator(solver="storm-c", objective="projected"),
-        ActionValueEstimator(alpha=0.1),
+        OneAction(alpha=0.1),
     ]
 )
 def test_check_estimator(estimator, check):

@@ -49,6 +49,7 @@ def test_traces_go_on_from_chunk_to_chunk():
     np.testing.assert_allclose(coefficients(stream), expected, rtol=1e-9)
 
 
+@pytest.mark.filterwarnings("ignore:.* rows that are not terminal have no successor")
 def test_the_next_row_of_an_episode_is_the_successor():
     parts, episode, step = episodes()
     last = np.append(np.diff(episode) != 0, True)

@@ -52,7 +52,8 @@ def test_rows_of_episodes_that_alternate_fade_as_they_come(solver):
     both = {name: np.repeat(part, 2, axis=0) for name, part in log.items() if name != "terminal"}
     both["y"][1::2] = -7.0
     expected = lstd(trace_decay=0.0).fit(**both)
-    value = fed(lstd().set_params(solver=solver), 800, **both, episode=np.arange(1600) % 2)
+    both |= {"episode": np.arange(1600) % 2, "terminal": np.zeros(1600, dtype=bool)}
+    value = fed(lstd().set_params(solver=solver), 800, **both)
     tolerance = 1e-8 if solver == "lstd" else 0.5
     np.testing.assert_allclose(value.predict(log["X"]), expected.predict(log["X"]), atol=tolerance)
 

@@ -31,6 +31,21 @@ def test_ratios_that_are_swapped_or_miss_actions_warn():
         value().fit(**parts, importance_ratio=np.where(np.arange(len(action)) == 3, 1e200, 1.0))
 
 
+def test_small_differences_of_ratios_from_1_warn():
+    """Ratios that are swapped between near policies, and products in place of ratios, whose mean is 1 in each row."""
+    parts, action = walk_on_states(400)
+    right = np.where(action == 0, 0.6, 0.4) / 0.5
+    assert not messages(value().fit, **parts, importance_ratio=right)
+    with pytest.warns(UserWarning, match="importance_ratio is 1.0. on average, but should be about 1"):
+        value().fit(**parts, importance_ratio=1 / right)
+    rng = np.random.default_rng(0)
+    ratio, episode = rng.choice([0.8, 1.2], size=2000), np.repeat(np.arange(500), 4)
+    products = np.cumprod(ratio.reshape(500, 4), axis=1).ravel()
+    assert not messages(off_policy_value, ratio, ratio, episode)
+    with pytest.warns(UserWarning, match="the product of the ratios of an episode is 1.* on average, but should be"):
+        off_policy_value(ratio, products, episode)
+
+
 def test_a_chunk_without_terminal_after_one_with_it_warns():
     parts, _ = walk_on_states(60)
     stream = value().partial_fit(**some(parts, slice(100)))
@@ -62,7 +77,7 @@ def test_a_log_that_does_not_tell_actions_apart_warns():
     with pytest.warns(UserWarning, match="action is 1 in all rows that count: there is no other action to choose"):
         greedy.fit(**some(parts, action == 1, "episode"), action=action[action == 1])
     assert not messages(greedy.fit, **parts | {"y": ones}, action=action)  # the longer an episode, the better
-    assert not messages(greedy.fit, **some(parts, slice(None), "terminal"), action=action)
+    assert not messages(greedy.fit, **some(parts, slice(None), "terminal", "episode"), action=action)
     assert not messages(greedy.set_params(policy=[1] * N).fit, **endless, y=ones, action=action)
 
 
@@ -105,6 +120,17 @@ def test_indicators_of_which_only_one_side_was_scaled_warn():
     for rows in (slice(None), order, beside):  # the last has ten environments, row by row
         assert not of_scales(X[rows], next_X[rows])
     assert not of_scales(scaler.transform(X), scaler.transform(next_X), ends)
+
+
+def test_successors_with_other_values_than_states_warn():
+    """Rows of episodes of two steps without their last rows, in which no row follows another."""
+    rng = np.random.default_rng(0)
+    X, next_X = np.eye(4)[rng.integers(4, size=300)], np.eye(4)[rng.integers(4, size=300)]
+    scaler, y = StandardScaler().fit(X), rng.normal(size=300)
+    with pytest.warns(UserWarning, match="next_X is far outside the range of X in column ., or has other values"):
+        value(alpha=1e-3).fit(scaler.transform(X), y, next_X=next_X)
+    for before, after in ((X, next_X), (scaler.transform(X), scaler.transform(next_X)), (X, X)):
+        assert not messages(value(alpha=1e-3).fit, before, y, next_X=np.float32(after))
 
 
 @pytest.mark.filterwarnings("ignore:next_X and X have different scales")

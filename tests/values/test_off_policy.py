@@ -143,6 +143,25 @@ def test_few_episodes_of_the_policy_itself_warn():
         assert off_policy_value(**parts).effective_size == 1.0
 
 
+@pytest.mark.parametrize("method", METHODS[:4])
+def test_a_log_without_the_largest_products_warns(method):
+    """Its own effective number is large, and 90 % intervals hold in half of such logs at most."""
+    chances, rewards, target = np.full((1, 2, 1), 0.8), np.array([[1.0, 0.0]]), np.array([0.75, 0.25])
+    exact, errors, said = 0.75 / (1 - 0.99 * 0.8), [], []
+    for seed in range(40):
+        log = draw_from(60, seed, chances, rewards, target, 0.0)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            estimate = off_policy_value(
+                log["y"], log["importance_ratio"], log["episode"], gamma=0.99, method=method
+            )
+        if estimate.effective_size > 20:
+            errors.append(abs(estimate.value - exact) / estimate.std_error)
+            said.append(any("on average for ratios of this size" in str(warning.message) for warning in caught))
+    assert len(errors) > 20 and np.mean(np.array(errors) < 1.67) < 0.6
+    assert np.mean(said) > 0.9
+
+
 @pytest.mark.parametrize("method", ["dr", "wdr"])
 def test_a_right_model_makes_up_for_wrong_ratios(method):
     errors = []

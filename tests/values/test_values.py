@@ -169,10 +169,10 @@ def test_score_without_the_ends_that_fit_was_given_warns():
 
 
 def test_scores_by_time_are_those_by_successors():
-    X, y, next_X, terminal = walk()
-    time = np.arange(400)
+    """The last row has no successor."""
+    X, y, next_X, _ = walk()
+    time, terminal = np.arange(400), np.isin(np.arange(400), [50, 120, 250])
     value = BellmanValueEstimator(0.9, "lstd").fit(X, y, next_X=next_X, terminal=terminal)
-    terminal[-1] = False  # its successor is not among the rows
     error = value.td_error(X, y, terminal=terminal, time=time)
     assert np.isnan(error[-1])
     expected = value.td_error(X[:-1], y[:-1], next_X=next_X[:-1], terminal=terminal[:-1])

@@ -1,19 +1,25 @@
-"""Portfolios of minimum entropic risk and of minimum entropic value at risk (EVaR)."""
+"""The entropic risk, (1 / lambda) log mean exp(-lambda y), which contains the mean return."""
 
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
-from scipy.optimize import brentq
-from scipy.special import logsumexp, xlogy
+from scipy.special import logsumexp
 
 from sk_stormc.core.log_mean_exp import LogMeanExpProblem
-from sk_stormc.portfolio.risk.mean_risk import PortfolioProblem, combine
-from sk_stormc.portfolio.risk.tail import TailRiskProblem
+from sk_stormc.portfolio.compositional import PortfolioProblem, combine
+from sk_stormc.portfolio.exact.interior_point import interior_point
+from sk_stormc.portfolio.exact.program import Formulation, gram, tilted
+from sk_stormc.portfolio.mean_risk import Measure
+from sk_stormc.portfolio.moments import Moments, Tilted, tilts
+from sk_stormc.portfolio.risk.variance import riskless
 from sk_stormc.streams.mapped import blocks
 from sk_stormc.utils.types import ArrayLike
 from sk_stormc.utils.validation import check_choice, is_real
 
-__all__ = ["EVaRPortfolioProblem", "EntropicPortfolioProblem"]
+__all__ = ["Entropic", "ReturnsInExponents"]
+
+GROWTH = 4.0  # factor of the exponent between successive solutions
 
 
 class ReturnsInExponents(LogMeanExpProblem):
@@ -28,7 +34,7 @@ class ReturnsInExponents(LogMeanExpProblem):
         return blocks(self.returns)
 
 
-class EntropicPortfolioProblem(ReturnsInExponents, PortfolioProblem, risk_measure="entropic"):
+class EntropicPortfolioProblem(ReturnsInExponents, PortfolioProblem):
     r"""Minimise the entropic risk of portfolios x.
 
     .. math::
@@ -69,23 +75,8 @@ class EntropicPortfolioProblem(ReturnsInExponents, PortfolioProblem, risk_measur
         metric: Any = None,
     ) -> None:
         check_choice("risk_measure", risk_measure, ("entropic",))
-        if is_real(risk_aversion) and risk_aversion == np.inf:
-            raise ValueError(
-                "risk_aversion must be finite with risk_measure='entropic', where return and risk are one term and the "
-                "limit is the largest loss, got inf. For the least risk take 'variance', 'semivariance' or 'cvar'"
-            )
-        options = {"sample_weight": sample_weight, "penalty": penalty, "metric": metric}
-        super().__init__(returns, risk_aversion, risk_measure=risk_measure, **options)
-        self.n_outer = 1
+        self._set_up(returns, risk_aversion, Entropic(risk_aversion), sample_weight, penalty, metric)
         self.scale = 1 / self.risk_aversion
-
-    def unbounded_below(self):
-        """True if an asset only gains or only loses, because holding or shorting more of it is then always better."""
-        unbounded = super().unbounded_below()
-        if unbounded is not None or self.penalty is not None:
-            return unbounded
-        least, most = (f([f(rows, axis=0) for _, rows in self.blocks()], axis=0) for f in (np.min, np.max))
-        return True if ((least > 0) | (most < 0)).any() else None
 
     def exponents(self, x, rows):
         """-lambda <r_j, x>, in float64."""
@@ -96,125 +87,123 @@ class EntropicPortfolioProblem(ReturnsInExponents, PortfolioProblem, risk_measur
         return -self.risk_aversion * combine(p, rows)
 
 
-LEAST = 1e-9  # lowest temperature t, relative to the range of the losses, at which EVaR is nearly their maximum
+@dataclass(frozen=True, eq=False)
+class EntropicMoments(Moments):
+    """Entropic risk: (1/lambda) log mean exp(-lambda <r_i, w>)."""
+
+    risk_weight: float
+    n_assets: int
+    weight: float = 0.0
+    tilted: Tilted | None = None
+    earned = 1.0
+    far = 0.02
+
+    @classmethod
+    def none(cls, task):
+        """Empty moments."""
+        return cls(task.risk_weight, task.returns.shape[1])
+
+    def plus(self, rows, p, w):
+        """Add rows around w."""
+        return self._plus(rows, p, self.risk_weight * w)
+
+    def _plus(self, rows, p, x):
+        new = Tilted.of(rows, p, x)
+        tilted = new if self.tilted is None else self.tilted.around(x).plus(new)
+        return replace(self, weight=self.weight + (len(rows) if p is None else p.sum()), tilted=tilted)
+
+    def times(self, factor):
+        """Multiply the weights of all rows by a factor."""
+        return replace(self, weight=factor * self.weight, tilted=self.tilted and self.tilted.times(factor))
+
+    def matrix(self):
+        """Half of the covariance of the tilted rows."""
+        return self.tilted.covariance / 2
+
+    def size(self, w):
+        """The squared change at which the exponents change by about 1. Beyond it the expansion is inaccurate."""
+        return 1 / (2 * self.risk_weight**2)
+
+    def minimised(self, solve, w):
+        """The minimiser that ``solve(expected_return, matrix)`` finds, an `Optimum`."""
+        tilted = self.tilted
+        return solve(tilted.mean + tilted.covariance @ tilted.x, self.risk_weight * self.matrix())
+
+    def value(self, w):
+        """The objective without penalty."""
+        return (self.tilted.log_at(self.risk_weight * w) - np.log(self.weight)) / self.risk_weight
+
+    def counts(self, rows, w):
+        """The weight of each row in the matrix."""
+        return tilts(rows, self.risk_weight * w)
 
 
-class EVaRPortfolioProblem(ReturnsInExponents, TailRiskProblem, risk_measure="evar"):
-    r"""Minimise the entropic value at risk minus the mean return, over portfolios w.
+@dataclass
+class Entropic(Measure):
+    """The entropic risk, (1 / lambda) log mean exp(-lambda y), which contains the mean return."""
 
-    .. math::
+    risk_aversion: float = 1.0
+    name = "entropic"
+    power = 0
+    rounds = "sample"
+    single_outer = True
+    moments = EntropicMoments
+    problem = EntropicPortfolioProblem
 
-        \mathrm{EVaR}(w) = \min_{t > 0} \; t \log \Bigl( \frac{1}{n} \sum_i \exp(-r_i^T w / t) \Bigr)
-        - t \log(1 - \beta)
+    def __post_init__(self):
+        if not is_real(self.risk_aversion):
+            return  # `MeanRisk.of` raises an error
+        self.risk_aversion = float(self.risk_aversion)
+        if self.risk_aversion == np.inf:
+            raise ValueError(
+                "risk_aversion must be finite with risk_measure='entropic', where return and risk are one term and the "
+                "limit is the largest loss, got inf. For the least risk take 'variance', 'semivariance' or 'cvar'"
+            )
 
-    Here r_i are the returns of period i, and beta is the confidence. EVaR is the tightest upper bound of CVaR from
-    exponential moments of the loss (Chernoff's inequality). It is convex in the variables x = (w, t). It is also the
-    largest mean loss over reweightings of the periods whose Kullback-Leibler divergence is at most -log(1 -
-    confidence). With fewer than 1 / (1 - confidence) periods, a reweighting may put all weight on one period. EVaR is
-    then the largest loss, and t tends to 0. For this reason the width is a lower bound of t. The inner value is the
-    mean of the exponentials. `sk_stormc.problems.LogMeanExpProblem` describes how overflow is avoided.
+    def value(self, y, p=None):
+        """(1 / lambda) log sum_i p_i exp(-lambda y_i)."""
+        return float(1 / self.risk_aversion * logsumexp(-self.risk_aversion * y, b=1 / len(y) if p is None else p))
 
-    ``PortfolioProblem(returns, risk_measure="evar")`` returns an instance of this class.
+    def subgradient(self, y, p=None):
+        """The gradient: minus the weights p_i exp(-lambda y_i), divided by their sum."""
+        return -tilted(np.full(len(y), 1 / len(y)) if p is None else p, -self.risk_aversion * y)[0]
 
-    Parameters
-    ----------
-    width : float, default=None
-        The lower bound of t, in the unit of the returns. None means the same default as for CVaR.
+    def objective(self, task, w):
+        """The risk, which contains the mean return."""
+        return self.value((task.returns @ w).astype(float, copy=False), task.p)
 
-    Raises
-    ------
-    ValueError
-        As for `PortfolioProblem`, and if the confidence is not between 0 and 1.
+    def unbounded_below(self, task):
+        """True if an asset only gains or only loses, because holding or shorting more of it is then always better."""
+        unbounded = riskless(task)
+        if unbounded is not None or task.penalty is not None:
+            return unbounded
+        least, most = (f([f(rows, axis=0) for _, rows in blocks(task.returns)], axis=0) for f in (np.min, np.max))
+        return True if ((least > 0) | (most < 0)).any() else None
 
-    References
-    ----------
-    Ahmadi-Javid, "Entropic value-at-risk: a new coherent risk measure", 2012.
+    def formulation(self, scaled, v):
+        """A smooth function of the weights."""
+        rate = scaled.rate
 
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from sk_stormc.problems import PortfolioProblem
-    >>> problem = PortfolioProblem(np.array([[-3.0], [-1.0], [2.0], [4.0]]), risk_measure="evar", confidence=0.9)
-    >>> round(problem.value_at(np.array([1.0])), 6)  # a mean return of .5, and a largest loss of 3
-    2.5
-    """
+        def curved(v):
+            q, log_mean = tilted(scaled.p, -rate * (scaled.Q @ v))
+            G = q @ scaled.Q
+            H = rate * (gram(scaled.Q, q) - np.outer(G, G))
+            value = scaled.risk_weight * log_mean / rate - scaled.expected_return @ v
+            return float(value), -scaled.risk_weight * G - scaled.expected_return, scaled.risk_weight * H
 
-    first_width = 0.05
+        return Formulation(curved=curved)
 
-    one_outer = True
+    def solve(self, scaled, start, value_at, callback=None):
+        """If the method does not converge, a large exponent is reached by smaller ones.
 
-    def lowest_level(self):
-        """The lower bound of t, which is the width."""
-        return self.width
-
-    @property
-    def allowed(self):
-        """-log(1 - confidence), the largest allowed divergence of a reweighting."""
-        return -np.log1p(-self.confidence)
-
-    # the methods that `LogMeanExpProblem` requires: exponents e_j(x) = -<r_j, w> / t
-
-    def exponents(self, x, rows):
-        """-<r_j, w> / t, in float64."""
-        return -(rows @ x[:-1]).astype(float, copy=False) / float(x[-1])
-
-    def exponent_gradient(self, x, rows, p):
-        """(-sum_k p_k r_k / t, sum_k p_k <r_k, w> / t^2)."""
-        t, y = float(x[-1]), (rows @ x[:-1]).astype(float, copy=False)
-        return np.append(-combine(p, rows) / t, p @ y / t**2).astype(x.dtype, copy=False)
-
-    # f and its gradient
-
-    def outer_gradient(self, x, u, batch):
-        """f_x = (-mean r, lambda (log u - log(1 - confidence))) and f_u = lambda t / u."""
-        level = self._risk_weight * (self.log_of(u) + self.allowed)
-        f_x = np.append(-self._return_weight * self.mean, level).astype(x.dtype, copy=False)
-        return f_x, self._risk_weight * x[-1] / u
-
-    def outer(self, x, u):
-        """f(x, u) = -<mean r, w> + lambda t (log u - log(1 - confidence))."""
-        return self._value(x, self.log_of(u))
-
-    def objective(self, x):
-        """Phi(x), exact, including R."""
-        value = self._value(x, self.log_mean(x))
-        return value if self.penalty is None else value + self.penalty.value(x)
-
-    def _value(self, x, log_mean):
-        risk = self._risk_weight * float(x[-1]) * (log_mean + self.allowed)
-        return float(risk - self._return_weight * (self._mean @ x[:-1]))
-
-    # the risk
-
-    def risk(self, losses):
-        """EVaR: the minimum over all t > 0. As t goes to 0 it tends to the largest loss."""
-        if not np.ptp(losses):
-            return float(losses[0])
-        t = self._temperature(losses, max(LEAST * float(np.ptp(losses)), np.finfo(float).tiny))
-        return float(t * (logsumexp(losses / t, b=self._period_weights()) + self.allowed))
-
-    def best_level(self, losses):
-        """The t >= width that minimises the objective."""
-        return self._temperature(losses, self.width)
-
-    def reweighting(self, losses):
-        """q_i proportional to exp(loss_i / t) at the best t. Its divergence is at most `allowed`."""
-        return self._tilted(losses, self.best_level(losses))
-
-    def _tilted(self, losses, t):
-        q = np.exp((losses - losses.max()) / t) * self._period_weights()
-        return q / q.sum()
-
-    def _temperature(self, losses, least):
-        """The t >= least at which the divergence of the tilted weights, which decreases in t, is `allowed`."""
-
-        def excess(log_t):
-            q = self._tilted(losses, np.exp(log_t))
-            return float(xlogy(q, q / self._period_weights()).sum()) - self.allowed
-
-        low = high = np.log(least)
-        if excess(low) <= 0:
-            return least
-        while excess(high) > 0:
-            low, high = high, high + 2.0
-        return float(np.exp(brentq(excess, low, high, xtol=1e-12)))
+        Otherwise few periods would determine the risk.
+        """
+        solution = super().solve(scaled, start, value_at, callback)
+        if solution.done:
+            return solution
+        n_iter, (_, x) = solution.n_iter, scaled.program(start, self.formulation)
+        for k in range(int(np.ceil(np.log(max(scaled.rate, 1.0)) / np.log(GROWTH))), -1, -1):
+            program, _ = replace(scaled, rate=scaled.rate / GROWTH**k).program(start, self.formulation)
+            solution = interior_point(program, x, callback=callback)
+            x, n_iter = solution.x, n_iter + solution.n_iter
+        return replace(solution, n_iter=n_iter)

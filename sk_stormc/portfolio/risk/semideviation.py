@@ -1,18 +1,22 @@
-"""Portfolios of minimum semideviation and of minimum downside risk, of any order."""
+"""The semideviation of order p, (mean max(mean y - y, 0)^p)^(1/p)."""
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from scipy.special import expit
 
-from sk_stormc.portfolio.risk.mean_risk import check_parameters, combine
-from sk_stormc.portfolio.risk.tail import LevelProblem
+from sk_stormc.portfolio.compositional import combine
+from sk_stormc.portfolio.exact.interior_point import Hinges
+from sk_stormc.portfolio.exact.program import COLDEST, Formulation, gram
+from sk_stormc.portfolio.level import LevelProblem
+from sk_stormc.portfolio.mean_risk import Measure, mean_of
 from sk_stormc.utils.types import ArrayLike, RiskMeasure
 
-__all__ = ["DownsidePortfolioProblem", "SemideviationPortfolioProblem"]
+__all__ = ["Semideviation", "SemideviationPortfolioProblem"]
 
 
-class SemideviationPortfolioProblem(LevelProblem, risk_measure="semideviation"):
+class SemideviationPortfolioProblem(LevelProblem):
     r"""Minimise the semideviation of order p minus the mean return, over portfolios w.
 
     .. math::
@@ -31,6 +35,9 @@ class SemideviationPortfolioProblem(LevelProblem, risk_measure="semideviation"):
     ----------
     order : float, default=2.0
         The order p: 1, or from 2 to 10.
+    width : float, default=None
+        The smoothing width h, in the unit of the returns. None means 0.01 times the standard deviation of the return
+        of the equally weighted portfolio.
 
     Raises
     ------
@@ -50,8 +57,8 @@ class SemideviationPortfolioProblem(LevelProblem, risk_measure="semideviation"):
     1.5
     """
 
+    own_measure = "semideviation"
     first_width = 0.1
-    about_mean = True  # whether losses are returns below the mean, or below 0
 
     def __init__(
         self,
@@ -65,10 +72,8 @@ class SemideviationPortfolioProblem(LevelProblem, risk_measure="semideviation"):
         penalty: Any = None,
         metric: Any = None,
     ) -> None:
-        check_parameters(order=order)
-        self.order = float(order)
-        options = {"sample_weight": sample_weight, "penalty": penalty, "metric": metric}
-        super().__init__(returns, risk_aversion, risk_measure=risk_measure, width=width, **options)
+        measure = self._measure(risk_measure, order)
+        self._set_up(returns, risk_aversion, measure, sample_weight, penalty, metric, width)
 
     def lowest_level(self):
         """The lower bound of s, which is the width."""
@@ -82,72 +87,125 @@ class SemideviationPortfolioProblem(LevelProblem, risk_measure="semideviation"):
         Here a_i is the smoothed maximum and a_i' its slope. The slope in s is lambda (p - 1) / p (1 - mean b_i^p).
         """
         rows, weight = batch
-        z, s, p = -rows.dot(x[:-1]).astype(float) + self.about_mean * float(u[0]), float(x[-1]), self.order
+        about_mean, p, s = self.measure.about_mean, self.measure.order, float(x[-1])
+        z = -rows.dot(x[:-1]).astype(float) + about_mean * float(u[0])
         b = self._smoothed(z) / s
         t = self._risk_weight * weight * b ** (p - 1) * expit(z / self.width)
         of_s = self._risk_weight * (p - 1) / p * (1 - np.sum(weight * b**p))
         f_x = np.append(-combine(t.astype(x.dtype), rows), of_s)
-        return f_x.astype(x.dtype, copy=False), np.full(1, self.about_mean * t.sum() - self._return_weight, x.dtype)
+        return f_x.astype(x.dtype, copy=False), np.full(1, about_mean * t.sum() - self._return_weight, x.dtype)
 
     def outer(self, x, u):
         """-u + lambda ((p - 1) s + mean a_i^p / s^(p - 1)) / p."""
-        total, s, p = 0.0, float(x[-1]), self.order
+        total, s, p = 0.0, float(x[-1]), self.measure.order
         for rows, weight in self._weighted_blocks():
-            z = -(rows @ x[:-1]).astype(float) + self.about_mean * float(u[0])
+            z = -(rows @ x[:-1]).astype(float) + self.measure.about_mean * float(u[0])
             total += (weight * (self._smoothed(z) / s) ** p).sum()
         return float(-self._return_weight * u[0] + self._risk_weight * s * (p - 1 + total) / p)
 
-    # the risk
-
-    def risk(self, losses):
-        """(mean max(loss - centre, 0)^p)^(1/p)."""
-        return self._norm(np.maximum(self._centred(losses), 0))
+    # the level and the dual weights
 
     def best_level(self, losses):
         """(mean a_i^p)^(1/p), or the width."""
-        return max(self._norm(self._smoothed(self._centred(losses))), self.width)
-
-    def _norm(self, above):
-        size = float(above.max())
-        return size * self._mean_of((above / size) ** self.order) ** (1 / self.order) if size else 0.0
+        return max(self.measure.norm(self._smoothed(self._centred(losses)), self.weights), self.width)
 
     def reweighting(self, losses):
         """The dual weights p_i t_i, with mean t_i^(p / (p - 1)) <= 1. They are centred for the semideviation."""
         z = self._centred(losses)
-        t = (self._smoothed(z) / self.best_level(losses)) ** (self.order - 1) * expit(z / self.width)
-        if self.order > 1:
-            power = self.order / (self.order - 1)
-            t = t / max(1.0, self._mean_of(t**power) ** (1 / power))
-        return (t - self.about_mean * self._mean_of(t)) * self._period_weights()
+        t = (self._smoothed(z) / self.best_level(losses)) ** (self.measure.order - 1) * expit(z / self.width)
+        if self.measure.order > 1:
+            power = self.measure.order / (self.measure.order - 1)
+            t = t / max(1.0, mean_of(t**power, self.weights) ** (1 / power))
+        return (t - self.measure.about_mean * mean_of(t, self.weights)) * self._period_weights()
 
     def _centred(self, losses):
-        return losses - self._mean_of(losses) if self.about_mean else losses
+        return self.measure.centred(losses, self.weights)
 
 
-class DownsidePortfolioProblem(SemideviationPortfolioProblem, risk_measure="downside"):
-    r"""Minimise the downside risk of order p minus the mean return, over portfolios w.
+@dataclass
+class Semideviation(Measure):
+    """The root of the mean of powers of the returns below their mean."""
 
-    .. math::
+    order: float = 2.0
+    name = "semideviation"
+    about_mean = True  # whether losses are returns below the mean, or below 0
+    problem = SemideviationPortfolioProblem
 
-        \Phi(w) = -u + \lambda \Bigl( \frac1n \sum_i \max(-r_i^T w, \, 0)^p \Bigr)^{1/p} + R(w)
+    @property
+    def rounds(self):
+        """A mean of absolute values has kinks, and a root of higher powers is smooth."""
+        return "rows" if self.order == 1 else "sample"
 
-    This is the `SemideviationPortfolioProblem` with returns below 0 in place of returns below the mean. It has the same
-    variable s. The ratio of the mean return to this risk is the Omega ratio minus one for p = 1, and the Sortino ratio
-    for p = 2.
+    def value(self, y, p=None):
+        """(mean max(loss - centre, 0)^order)^(1/order)."""
+        return self.norm(np.maximum(self.centred(-y, p), 0), p)
 
-    ``PortfolioProblem(returns, risk_measure="downside")`` returns an instance of this class.
+    def subgradient(self, y, p=None):
+        """Minus the dual weights p_i t_i, with t_i = (loss_i / risk)^(order - 1). They are centred like the losses."""
+        above = np.maximum(self.centred(-y, p), 0)
+        t = (above / (self.norm(above, p) or 1.0)) ** (self.order - 1) * (above > 0)
+        return -self.centred(t, p) * (1 / len(y) if p is None else p)
 
-    References
-    ----------
-    Keating & Shadwick, "A universal performance measure", 2002.
+    def centred(self, losses, p=None):
+        """The losses minus their mean, or the losses themselves."""
+        return losses - mean_of(losses, p) if self.about_mean else losses
 
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from sk_stormc.problems import PortfolioProblem
-    >>> problem = PortfolioProblem(np.array([[-2.0], [4.0]]), np.inf, risk_measure="downside", order=1)
-    >>> problem.value_at(np.array([1.0]))  # half of 2
-    1.0
-    """
+    def norm(self, above, p=None):
+        """The root of the mean of powers of numbers >= 0."""
+        size = float(above.max())
+        return size * mean_of((above / size) ** self.order, p) ** (1 / self.order) if size else 0.0
 
-    about_mean = False
+    def formulation(self, scaled, v):
+        """A smooth function of the weights and of the risk, which is the level. For order 1 a hinge for each period."""
+        Q, p, order, risk_weight = scaled.Q, scaled.p, self.order, scaled.risk_weight
+        n = Q.shape[1]
+        if order == 1:
+            return self._hinges(scaled, risk_weight * p)
+
+        def curved(x):
+            s = x[-1]
+            if s <= 0:
+                return np.inf, np.zeros(n + 1), np.zeros((n + 1, n + 1))
+            b = np.maximum(-(Q @ x[:-1]) / s, 0)
+            t = p * b ** (order - 1)
+            total = t @ b
+            value = -scaled.expected_return @ x[:-1] + risk_weight * s * (order - 1 + total) / order
+            of_v = -scaled.expected_return - risk_weight * (t @ Q)
+            g = np.append(of_v, risk_weight * (order - 1) / order * (1 - total))
+            bent = p * (b > 0) * b ** (order - 2)
+            H = np.empty((n + 1, n + 1))
+            H[:n, :n] = gram(Q, bent)
+            H[:n, n] = H[n, :n] = t @ Q
+            H[n, n] = total
+            return float(value), g, risk_weight * (order - 1) / s * H
+
+        level = float((p @ np.maximum(-(Q @ v), 0) ** order) ** (1 / order))
+        return Formulation(curved=curved, level=level or 1.0, lowest=COLDEST)
+
+    def _hinges(self, scaled, cost):
+        zero = np.zeros(len(scaled.p))
+        return Formulation(-scaled.expected_return, hinges=[Hinges(-scaled.Q, zero, cost, zero)])
+
+    def without_losses(self, scaled, v):
+        """A sum of hinges that replaces the root of a mean of powers if the optimal portfolio has no losses.
+
+        The root is not differentiable there. Its subgradients are slopes whose dual norm is at most the risk weight, so
+        the slope of a period is at most the cost of its hinge here.
+        """
+        return self._hinges(scaled, scaled.risk_weight * scaled.p * scaled.p.min() ** (1 / self.order - 1))
+
+    def solve(self, scaled, start, value_at, callback=None):
+        """If the method does not converge, the risk may be 0 at the optimum, where the root is not smooth."""
+        solution = super().solve(scaled, start, value_at, callback)
+        if solution.done or self.order == 1:
+            return solution
+        again = scaled.minimise(start, self.without_losses, callback)
+        again.slope[0], again.n_iter = self._in_dual_ball(again.slope[0], scaled), again.n_iter + solution.n_iter
+        return min(solution, again, key=lambda one: scaled.gap(one, value_at(one.x[: len(start)] * scaled.size)))
+
+    def _in_dual_ball(self, slope, scaled):
+        """A slope of `without_losses`, scaled down until it is a subgradient of the root of a mean of powers."""
+        order, zeta = self.order, slope / (scaled.p * scaled.risk_weight)
+        top = float(zeta.max())
+        norm = top * (scaled.p @ (zeta / top) ** (order / (order - 1))) ** (1 - 1 / order) if top > 0 else 0.0
+        return slope / max(1.0, norm)

@@ -1,0 +1,392 @@
+"""A primal-dual interior-point method for a convex function, hinges and linear constraints, with few variables.
+
+Inequalities and hinges have a common interface: each has slacks and multipliers, and contributes to the Newton step.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import sparse
+from scipy.linalg import cho_factor, cho_solve
+
+__all__ = ["Hinges", "Program", "Solution", "interior_point"]
+
+SHORTER = 0.95  # fraction of the step length to the boundary
+ITERATIONS = 100
+EXACT = 1e-9  # tolerance of complementarity and residuals, relative to the size of the objective
+STUCK = 1e-10  # step length below which the iterations stop
+PATIENCE = 15  # iterations without a smaller error after which the method stops, because only rounding errors are left
+SMALL, SOON = 1e-8, 4  # once the error is below SMALL, SOON replaces PATIENCE
+LARGE, SPARSE = 2**16, 0.1  # size above which a matrix with a smaller fraction of nonzeros is stored as a sparse matrix
+
+
+@dataclass
+class Program:
+    """Minimise smooth(x) + hinges(x) subject to low <= x <= high, lower <= A x <= upper and E x = e."""
+
+    smooth: Callable  # value, gradient and Hessian of a convex function; the value is infinite outside its domain
+    hinges: list
+    low: np.ndarray
+    high: np.ndarray
+    A: np.ndarray
+    lower: np.ndarray
+    upper: np.ndarray
+    E: np.ndarray  # its rows are linearly independent
+    e: np.ndarray
+    n_risk_rows: int = 0  # number of the first rows of A that define the risk, with the right-hand side 0
+    formulation: Callable | None = None  # of the risk
+
+
+@dataclass
+class Solution:
+    """The best iterate of the interior-point method."""
+
+    program: Program
+    x: np.ndarray
+    slope: list  # for each `Hinges`, the derivative of its terms with respect to a
+    dual_A: np.ndarray  # multipliers of A x, positive at an upper bound
+    active_rows: np.ndarray  # masks of the rows of A, and of the variables, that attain one of their bounds
+    active_bounds: np.ndarray
+    at_kink: list  # for each `Hinges`, a mask of the terms with a = 0
+    dual_E: np.ndarray  # multipliers of E x = e
+    n_iter: int = 0
+    done: bool = False  # whether residuals and complementarity are below the tolerance
+    at_vertex: bool = False  # whether it is a vertex of a linear program, where weights at bounds are exactly there
+
+
+def product(rows, x):
+    """rows @ x, for coefficients of the first variables, or for the indices of single variables."""
+    return x[rows] if rows.ndim == 1 else rows @ x[: rows.shape[1]]
+
+
+def transposed(rows, v, n):
+    """rows.T @ v, of shape (n,)."""
+    if rows.ndim == 1:
+        return np.bincount(rows, v, n)
+    out = np.zeros(n)
+    out[: rows.shape[1]] = v @ rows
+    return out
+
+
+@dataclass
+class Hinges:
+    """The function sum_k cost_k max(a_k, 0) + quadratic_k max(a_k, 0)^2 with a = rows @ x + shift and costs >= 0."""
+
+    rows: np.ndarray  # coefficients of the first variables, or for each hinge the index of its variable
+    shift: np.ndarray
+    cost: np.ndarray
+    quadratic: np.ndarray
+
+    def at(self, x):
+        """The arguments a of the hinges at x."""
+        return product(self.rows, x) + self.shift
+
+    def bound(self, slope, n):
+        """A linear lower bound of the hinges from slopes >= 0: its constant, and its coefficients of shape (n,)."""
+        over = np.maximum(slope - self.cost, 0)
+        slope = np.where((over > 0) & (self.quadratic == 0), self.cost, slope)
+        over = np.where(self.quadratic > 0, over, 0)
+        constant = slope @ self.shift - (over**2 / np.maximum(4 * self.quadratic, 1e-300)).sum()
+        return constant, transposed(self.rows, slope, n)
+
+    def add_square(self, H, weight):
+        """Add rows.T @ diag(weight) @ rows to H."""
+        if self.rows.ndim == 1:
+            H[np.diag_indices(len(H))] += np.bincount(self.rows, weight, len(H))
+        else:
+            scaled, m = np.sqrt(weight)[:, None] * self.rows, self.rows.shape[1]
+            H[:m, :m] += scaled.T @ scaled
+
+
+class Side:
+    """Inequalities sign * (rows @ x) + slack = bound with slack > 0: the lower or upper bounds of x or of A x."""
+
+    def __init__(self, name, of, rows, sign, bound, x, slope):
+        self.name, self.of, self.rows, self.sign, self.bound = name, of, rows, sign, bound
+        room = bound - sign * product(rows, x)
+        slack = np.maximum(room, np.maximum(1e-2 * np.abs(bound), 1e-2))
+        self.primal, self.dual = [slack], [slope / np.maximum(slack, 1.0)]  # distant bounds must not matter at first
+
+    def transposed(self, v, n):
+        """The gradient of v @ (sign * rows @ x)."""
+        return transposed(self.rows, self.sign * v, n)
+
+    def residual(self, x):
+        """The residual of the equations that define the slacks."""
+        return self.sign * product(self.rows, x) + self.primal[0] - self.bound
+
+    def add(self, K):
+        """Add the inequalities' term to the Newton matrix."""
+        weight = self.dual[0] / self.primal[0]
+        if self.rows.ndim == 1:
+            K[np.diag_indices(len(K))] += np.bincount(self.rows, weight, len(K))
+        elif sparse.issparse(self.rows):
+            K += (self.rows.T @ sparse.diags_array(weight) @ self.rows).toarray()
+        else:
+            K += self.rows.T @ (weight[:, None] * self.rows)
+
+    def right(self, x, target, cross):
+        """The term of the right-hand side of the Newton system, and the quantities that `step` needs."""
+        (slack,), (dual,) = self.primal, self.dual
+        comp, miss = slack * dual - target + cross[0], self.residual(x)
+        return self.transposed((comp - dual * miss) / slack, len(x)), (comp, miss)
+
+    def step(self, dx, rest):
+        """The steps of slacks and of multipliers that correspond to the step of x."""
+        (slack,), (dual,), (comp, miss) = self.primal, self.dual, rest
+        ds = -miss - self.sign * product(self.rows, dx)
+        return [ds], [-(comp + dual * ds) / slack]
+
+
+def sides_of(program, x, slope):
+    """The inequalities of a program, without those whose bound is infinite."""
+    sides, A = [], program.A
+    if A.size > LARGE and np.count_nonzero(A) < SPARSE * A.size:
+        A = sparse.csr_array(A)
+    for name, sign in (("low", -1.0), ("high", 1.0), ("lower", -1.0), ("upper", 1.0)):
+        bound = getattr(program, name)
+        some = np.flatnonzero(np.isfinite(bound))
+        if some.size:
+            rows = some if name in ("low", "high") else A[some]
+            sides.append(Side(name, some, rows, sign, sign * bound[some], x, slope))
+    return sides
+
+
+def multipliers(program, sides):
+    """Multipliers of A x, and masks of the rows and variables that attain a bound (slack below multiplier)."""
+    dual_A, active_rows = np.zeros(len(program.A)), np.zeros(len(program.A), dtype=bool)
+    active_bounds = np.zeros(len(program.low), dtype=bool)
+    for side in sides:
+        if side.name in ("low", "high"):
+            active_bounds[side.of] |= side.primal[0] < side.dual[0]
+        else:
+            dual_A[side.of] += side.sign * side.dual[0]
+            active_rows[side.of] |= side.primal[0] < side.dual[0]
+    return dual_A, active_rows, active_bounds
+
+
+class HingeState:
+    """Hinges as inequalities z >= a and z >= 0 with costs on z, which is eliminated from the Newton step.
+
+    The slacks are s = z - a and z. Their multipliers are ``up`` and ``down``. The methods are those of `Side`.
+    """
+
+    def __init__(self, hinge, x):
+        a = hinge.at(x)
+        room = max(float(np.abs(a).mean()), 0.1)
+        self.hinge, z = hinge, np.maximum(a, 0) + room
+        self.primal = [z - a, z]
+        half = 0.5 * self.slope() + 1e-300
+        self.dual = [half, half]
+
+    def slope(self):
+        """The derivative of the costs with respect to z, which is up + down at the optimum."""
+        return self.hinge.cost + 2 * self.hinge.quadratic * self.primal[1]
+
+    def dual_residual(self):
+        """The largest error of up + down, relative to the costs."""
+        slope = self.slope()
+        error = np.abs(slope - self.dual[0] - self.dual[1]).max(initial=0.0)
+        return float(error / max(slope.max(initial=0.0), 1e-300))
+
+    def transposed(self, v, n):
+        return transposed(self.hinge.rows, v, n)
+
+    def residual(self, x):
+        s, z = self.primal
+        return z - self.hinge.at(x) - s
+
+    def _weights(self):
+        (s, z), (up, down) = self.primal, self.dual
+        return up / s, down / z + 2 * self.hinge.quadratic
+
+    def add(self, K):
+        d1, d2 = self._weights()
+        self.hinge.add_square(K, d1 * d2 / (d1 + d2))
+
+    def right(self, x, target, cross):
+        (s, z), (up, down) = self.primal, self.dual
+        d1, d2 = self._weights()
+        comp_s = s * up - target + cross[0]
+        comp_z = z * down - target + cross[1]
+        miss = self.residual(x)  # s = z - a must hold after the step: ds = dz - da + miss
+        of_z = self.slope() - up - down
+        # up: s dup + up ds = -comp_s ; down: z ddown + down dz = -comp_z ; 2 q dz - dup - ddown = -of_z
+        # dup = -(comp_s + up (dz - da + miss)) / s
+        const_up = -(comp_s + up * miss) / s
+        const_down = -comp_z / z
+        # (d1 + d2) dz = -of_z + const_up + const_down + d1 da
+        c = -of_z + const_up + const_down
+        # dup = const_up - d1 dz + d1 da
+        r = const_up - d1 * c / (d1 + d2)
+        return self.transposed(-r, len(x)), (d1, d2, c, const_up, const_down, miss)
+
+    def step(self, dx, rest):
+        d1, d2, c, const_up, const_down, miss = rest
+        da = product(self.hinge.rows, dx)
+        dz = (c + d1 * da) / (d1 + d2)
+        dup = const_up - d1 * dz + d1 * da
+        ddown = const_down - self.dual[1] / self.primal[1] * dz
+        return [dz - da + miss, dz], [dup, ddown]
+
+
+def products(primal, dual):
+    """The sum of products of slacks and multipliers, which is 0 at the optimum."""
+    return float(sum(p @ d for p, d in zip(primal, dual, strict=True)))
+
+
+def moved(values, changes, length):
+    """The values after a step of this length."""
+    return [value + length * change for value, change in zip(values, changes, strict=True)]
+
+
+def longest_step(values, changes):
+    """The longest step that keeps all values positive."""
+    with np.errstate(all="ignore"):  # the ratio overflows for a tiny change
+        ratios = [np.where(change < 0, value / change, -np.inf) for value, change in zip(values, changes, strict=True)]
+    return -max(float(ratio.max(initial=-np.inf)) for ratio in ratios)
+
+
+def interior_point(program, x, most=ITERATIONS, callback=None):
+    """Minimise a `Program` from a point in the domain of its smooth part. The point need not be feasible.
+
+    This is Mehrotra's predictor-corrector method (1992). The slacks of the inequalities are separate variables, so no
+    feasible point is needed. Each hinge is a pair of inequalities on an auxiliary variable, which is eliminated in
+    closed form.
+    """
+    n, E = len(x), program.E
+    f, g, H0 = program.smooth(x)
+    sides = sides_of(program, x, 0.1 + np.abs(g).max())
+    nu = np.zeros(len(E))
+    hinges = [HingeState(h, x) for h in program.hinges]
+    parts = [*sides, *hinges]
+    total = sum(slack.size for part in parts for slack in part.primal)
+    best, done, k, least = None, False, 0, 1e-8  # least: lower bound of the centring parameter sigma
+    for k in range(1, most + 1):
+        of_x = g + E.T @ nu
+        for part in parts:
+            of_x = of_x + part.transposed(part.dual[0], n)
+        off = E @ x - program.e
+        gap = sum(products(part.primal, part.dual) for part in parts)
+        mu = gap / total if total else 0.0
+        unit = 1.0 + abs(f)
+        infeasible = max([np.abs(off).max(initial=0.0), *(np.abs(part.residual(x)).max(initial=0.0) for part in parts)])
+        size = 1.0 + np.abs(x).max(initial=0.0)
+        error = max(
+            gap / unit,
+            np.abs(of_x).max() / (1.0 + np.abs(g).max()),
+            float(np.abs(of_x) @ np.abs(x)) / unit,
+            infeasible / size,
+            *(h.dual_residual() for h in hinges),
+        )
+        if best is None or error < best[0]:
+            since = k
+            slopes, kinks = [h.dual[0] for h in hinges], [sum(h.primal) < np.minimum(*h.dual) for h in hinges]
+            best = error, Solution(program, x, slopes, *multipliers(program, sides), kinks, nu)
+        if error <= EXACT or k - since > (SOON if best[0] <= SMALL else PATIENCE):
+            done = error <= EXACT
+            break
+        K = H0.copy()
+        for part in parts:
+            part.add(K)
+        solve = _factor(K, E)
+        # predictor, and corrector with the predicted products of the steps
+        dx, _, steps = _direction(parts, solve, of_x, off, x, 0.0, [(0.0, 0.0)] * len(parts))
+        a_p, a_d = _lengths(parts, steps)
+        after = sum(
+            products(moved(part.primal, dp, a_p), moved(part.dual, dd, a_d))
+            for part, (dp, dd) in zip(parts, steps, strict=True)
+        )
+        sigma = min(1.0, max((after / gap) ** 3, least)) if gap > 0 else 0.0
+        crossed = [[p * d for p, d in zip(*step, strict=True)] for step in steps]
+        dx, dnu, steps = _direction(parts, solve, of_x, off, x, sigma * mu, crossed)
+        a_p, a_d = _lengths(parts, steps)
+        a_p, a_d = min(1.0, SHORTER * a_p), min(1.0, SHORTER * a_d)
+        # shorten a step that leaves the domain of the smooth part, or along which its gradient is far from linear
+        curved = a_p
+        while curved > STUCK:
+            f_new, g_new, H_new = program.smooth(x + curved * dx)
+            if np.isfinite(f_new) and np.isfinite(g_new).all():
+                linear = g + curved * (H0 @ dx)
+                miss = np.abs(g_new - linear).max()
+                straight = miss <= 0.5 * max(np.abs(of_x).max(), np.abs(g_new).max() * 0.1, mu) or curved < 1e-4
+                # without inequalities the value must decrease (Armijo's condition)
+                lower = total or f_new <= f + 1e-4 * curved * min(float(of_x @ dx), 0.0) + EXACT * 1e-4 * unit
+                if straight and lower:
+                    break
+            curved *= 0.5
+        else:
+            break
+        # centre more if the step was shortened because of the smooth part's curvature
+        least = min(0.5, 10 * max(least, 1e-3)) if curved < 0.5 * a_p else 1e-8
+        a_d = a_d if curved == a_p else min(a_d, curved)
+        a_p = curved
+        if max(a_p, a_d) < STUCK:
+            break
+        x = x + a_p * dx
+        f, g, H0 = f_new, g_new, H_new
+        if callback is not None:
+            callback(x)
+        nu = nu + a_d * dnu
+        for part, (dp, dd) in zip(parts, steps, strict=True):
+            part.primal, part.dual = moved(part.primal, dp, a_p), moved(part.dual, dd, a_d)
+    best[1].n_iter, best[1].done = k, done
+    return best[1]
+
+
+def _direction(parts, solve, of_x, off, x, target, crossed):
+    """Newton's step for the target complementarity, corrected by the products of the steps that were predicted."""
+    right, rests = -of_x, []
+    for part, cross in zip(parts, crossed, strict=True):
+        of_part, rest = part.right(x, target, cross)
+        right = right + of_part
+        rests.append(rest)
+    dx, dnu = solve(right, -off)
+    return dx, dnu, [part.step(dx, rest) for part, rest in zip(parts, rests, strict=True)]
+
+
+def _lengths(parts, steps):
+    """The longest primal and dual step lengths, of at most 1 / SHORTER, that keep slacks and multipliers positive."""
+    a_p = a_d = 1.0 / SHORTER
+    for part, (dp, dd) in zip(parts, steps, strict=True):
+        a_p, a_d = min(a_p, longest_step(part.primal, dp)), min(a_d, longest_step(part.dual, dd))
+    return a_p, a_d
+
+
+def _factor(K, E):
+    """A function that solves [[K, E.T], [E, 0]] (dx, dnu) = (a, b). A ridge makes K positive definite if it is not."""
+    # augmented Lagrangian: E.T @ E, added on both sides, leaves the solution unchanged and K better conditioned
+    weight = float(np.mean(np.diag(K))) or 1.0
+    K = K + np.finfo(float).eps * weight * np.eye(len(K))
+    K = K + weight * E.T @ E
+    scale = 1.0 / np.sqrt(np.maximum(np.diag(K), 1e-16 * np.diag(K).max()))
+    scaled = K * scale[:, None] * scale
+    ridge = 1e-14
+    while True:
+        try:
+            factor = cho_factor(scaled + ridge * np.eye(len(K)), lower=True, check_finite=False)
+            break
+        except np.linalg.LinAlgError:
+            ridge *= 100
+
+    def apply(v):
+        s = scale if v.ndim == 1 else scale[:, None]
+        first = s * cho_solve(factor, s * v, check_finite=False)
+        # one step of iterative refinement, because of the ridge and of rounding
+        return first + s * cho_solve(factor, s * (v - K @ first), check_finite=False)
+
+    if not len(E):
+        return lambda a, b: (apply(a), np.zeros(0))
+    KE = apply(E.T)
+    values, vectors = np.linalg.eigh(E @ KE)
+    kept = values > 1e-13 * values[-1]
+    values, vectors = values[kept], vectors[:, kept]
+
+    def solve(a, b):
+        a = a + weight * E.T @ b
+        first = apply(a)
+        dnu = vectors @ ((E @ first - b) @ vectors / values)
+        return first - KE @ dnu, dnu
+
+    return solve

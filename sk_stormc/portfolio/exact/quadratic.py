@@ -1,0 +1,103 @@
+"""Mean-variance portfolios from sums of products of the returns, without the returns."""
+
+import numpy as np
+from scipy.linalg import cho_factor, cho_solve
+
+from sk_stormc.core.penalties import Simplex
+from sk_stormc.portfolio.exact.program import Optimum, solve_portfolio
+from sk_stormc.portfolio.mean_risk import MeanRisk
+from sk_stormc.portfolio.risk.variance import Variance
+
+__all__ = ["solve_quadratic"]
+
+SLOPE = 1e-4  # slope, relative to the expected return, up to which unconstrained weights count as a minimum
+GUESSES = 20  # maximum number of active sets that are tried
+EXACT = 1e-9  # gap that ends the search for the active set, relative to risk and return
+WELL = 1e-8  # smallest pivot for a Cholesky solution, which is twenty times faster than least squares
+ROUNDING = 1e-14  # eigenvalues below this fraction of the largest count as 0
+
+
+def solve_quadratic(expected_return, B, penalty, start):
+    """Minimise w^T B w - expected_return^T w + R(w).
+
+    The general case is solved by ``solver="newton"``, on 2 n artificial rows with this mean and covariance, for the
+    same penalties and with the same bound of the gap.
+    """
+    if penalty is None:
+        return _free(expected_return, B)
+    solution = _long_only(expected_return, B, penalty.total, start > 0) if isinstance(penalty, Simplex) else None
+    if solution is not None:
+        return solution
+    if not np.isfinite(B).all():
+        raise ValueError("X must be returns whose squares are finite: measure them in a larger unit")
+    root = np.sqrt(len(B)) * _root(B)
+    rows = np.concatenate([expected_return + root, expected_return - root])
+    return solve_portfolio(MeanRisk.of(rows, Variance(), 1.0, penalty=penalty), start)
+
+
+def _free(expected_return, B):
+    """The optimal unconstrained weights. The gap is infinite if a slope remains, as the objective is then unbounded."""
+    size = size_of(B)
+    scaled, slope = B / np.outer(size, size), expected_return / size
+    w = _solution(2 * scaled, slope)
+    left = slope - 2 * (scaled @ w)
+    gap = float(abs(left @ w)) if np.abs(left).max() <= SLOPE * np.abs(slope).max() else np.inf
+    w = w / size
+    return Optimum(w, float(w @ B @ w - expected_return @ w), gap, 1)
+
+
+def _solution(K, right):
+    """K^-1 right, or the least-squares solution if K is nearly singular. The diagonal of K is 2."""
+    try:
+        factor = cho_factor(K)
+    except np.linalg.LinAlgError:
+        return np.linalg.lstsq(K, right, rcond=ROUNDING)[0]
+    if factor[0].diagonal().min() ** 2 < WELL:
+        return np.linalg.lstsq(K, right, rcond=ROUNDING)[0]
+    w = cho_solve(factor, right)
+    return w + cho_solve(factor, right - K @ w)
+
+
+def _long_only(expected_return, B, total, held):
+    """The optimal weights >= 0 with a given sum, by an active-set method that starts from the mask ``held``.
+
+    Returns None if the active set is not found in a few attempts.
+    """
+    for k in range(GUESSES):
+        n = np.count_nonzero(held)
+        K, right = np.zeros((n + 1, n + 1)), np.append(expected_return[held], total)
+        K[:n, :n], K[:n, n], K[n, :n] = 2 * B[np.ix_(held, held)], -1.0, 1.0
+        try:
+            solution = np.linalg.solve(K, right)
+        except np.linalg.LinAlgError:
+            return None
+        w = np.zeros(len(B))
+        w[held] = solution[:n]
+        if (w < 0).any():
+            held = w > 0
+            continue
+        slope = 2 * (B @ w) - expected_return
+        least, gap = slope.min(), float(slope @ w - total * slope.min())
+        risk = float(w @ B @ w)
+        if gap <= EXACT * (risk + abs(expected_return @ w - total * expected_return.mean())):
+            return Optimum(w, float(risk - expected_return @ w), max(gap, 0.0), k + 1)
+        held = held | (slope < 0.5 * (solution[n] + least))
+    return None
+
+
+def size_of(B):
+    """Square roots of the diagonal of B. Zeros are replaced by the largest."""
+    size = np.sqrt(np.maximum(B.diagonal(), 0.0))
+    return np.where(size > 0, size, size.max() or 1.0)
+
+
+def _root(B):
+    """A matrix L with L^T L = B, by Cholesky's method or, if B is singular, from eigenvectors of the scaled matrix."""
+    size = size_of(B)
+    scaled = B / np.outer(size, size)
+    try:
+        return np.linalg.cholesky(scaled).T * size
+    except np.linalg.LinAlgError:
+        values, vectors = np.linalg.eigh((scaled + scaled.T) / 2)
+        values = np.where(values > ROUNDING * values[-1], values, 0.0)
+        return np.sqrt(values)[:, None] * vectors.T * size

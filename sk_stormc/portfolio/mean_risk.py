@@ -1,0 +1,168 @@
+"""The task of a portfolio as data (`MeanRisk`), and the base class of the risk measures."""
+
+from dataclasses import dataclass, fields
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from sk_stormc.core.weighted import with_sum_one
+from sk_stormc.utils.validation import check_number, check_weights, is_real
+
+__all__ = ["MeanRisk", "Measure", "check_confidence", "check_order", "deviation_of", "mean_of", "typical_size"]
+
+HIGHEST = 10  # largest order; with a higher one only the few largest losses would matter
+CHUNK = 4096  # rows that are converted to float64 at a time
+
+
+def check_confidence(name, value):
+    """Raise a ValueError unless the confidence is between 0 and 1."""
+    check_number(name, value, low=0, high=1, inclusive=False)
+    if value == 1:
+        raise ValueError(f"{name} must be below 1, got {value!r}")
+
+
+def check_order(name, value):
+    """Raise a ValueError unless the order is 1 or from 2 to 10. Other powers have no second derivative at 0."""
+    check_number(name, value, low=1, high=HIGHEST)
+    if 1 < value < 2:
+        raise ValueError(f"{name} must be 1 or from 2 to {HIGHEST}, got {value!r}")
+
+
+def mean_of(values, p=None):
+    """The mean of values with the weights p, of sum 1. None means equal weights."""
+    return float(values.mean() if p is None else p @ values)
+
+
+def deviation_of(y, p=None):
+    """The standard deviation of a portfolio's returns y, with the weights p of the periods."""
+    return float(np.sqrt(np.average((y - np.average(y, weights=p)) ** 2, weights=p)))
+
+
+def typical_size(y, p=None):
+    """The standard deviation of y. If that is 0 up to rounding, the largest |y|, or 1 if y is 0 too."""
+    deviation, size = deviation_of(y, p), float(np.abs(y).max())
+    return deviation if deviation > 1e-9 * size else size or 1.0
+
+
+CHECKS = {"confidence": check_confidence, "order": check_order}  # of the parameters of measures
+
+
+class Measure:
+    """A risk measure. Subclasses are dataclasses, whose fields are the parameters of the measure.
+
+    Its functions of a portfolio's returns y, of shape (n_periods,), have the weights p of the periods as an argument,
+    whose sum is 1. None means equal weights.
+    """
+
+    name: str
+    power = 1  # degree of homogeneity: the risk of k w is k**power times that of w; 0 if it is not homogeneous
+    shift: float | None = 0.0  # change of the risk if the return of each period grows by 1; None if not a constant
+    ordered = False  # whether the risk depends on the order of the periods
+    rounds: str | None = None  # how rounds over blocks of rows can add it up: by "sums", a "sample" or "rows"
+    single_outer = False  # whether the outer function of `problem` is a single one, and not a mean over periods
+    moments: Any = None  # class of the moments for `partial_fit`, or None if all periods are needed at once
+    problem: Any  # class of the compositional problem, for stochastic solvers
+
+    def __post_init__(self):
+        for name, value in vars(self).items():
+            CHECKS[name](name, value)
+            setattr(self, name, float(value))
+
+    @classmethod
+    def of(cls, owner):
+        """The measure whose parameters are attributes of the owner, such as an estimator."""
+        return cls(**{field.name: getattr(owner, field.name) for field in fields(cls)})
+
+    def value(self, y, p=None):
+        """The risk of the returns y."""
+        raise NotImplementedError
+
+    def subgradient(self, y, p=None):
+        """Slopes g with risk(z) >= risk(y) + g @ (z - y) for all z."""
+        raise NotImplementedError
+
+    def objective(self, task, w):
+        """The objective of a `MeanRisk` at the weights w, without penalty."""
+        return task.risk_weight * self.value(task.returns_of(w), task.p) - task.return_weight * float(task.mean @ w)
+
+    def unbounded_below(self, task):
+        """Whether the objective of a `MeanRisk` has no lower bound, or None if this is unknown."""
+        return None
+
+    def formulation(self, scaled, v):
+        """The `Formulation` of a `Scaled` objective for the interior-point method, which starts at v."""
+        raise NotImplementedError
+
+    def solve(self, scaled, start, value_at, callback=None):
+        """The minimiser of a `Scaled` objective, as a `Solution`. ``value_at`` is the objective of weights."""
+        return scaled.minimise(start, self.formulation, callback)
+
+
+@dataclass(eq=False)
+class MeanRisk:
+    """Minimise -return_weight * mean return + risk_weight * risk + penalty over the weights w of the assets.
+
+    The weights p of the periods have the sum 1; None means equal weights. An infinite risk aversion drops the mean.
+    """
+
+    returns: Any  # of shape (n_periods, n_assets): an array, or rows of a file
+    measure: Measure
+    risk_aversion: float = 1.0
+    p: np.ndarray | None = None
+    penalty: Any = None
+
+    def __post_init__(self):
+        only_risk = self.risk_aversion == np.inf
+        self.return_weight, self.risk_weight = (0.0, 1.0) if only_risk else (1.0, self.risk_aversion)
+        self.n_inner = len(self.returns)  # numbers of components, for the count of oracle calls
+        self.n_outer = 1 if self.measure.single_outer else self.n_inner
+
+    @classmethod
+    def of(cls, returns, measure, risk_aversion, sample_weight=None, penalty=None):
+        """The task with checked parameters. Periods of weight 0 are dropped, unless the order counts."""
+        if not (is_real(risk_aversion) and risk_aversion == np.inf):
+            check_number("risk_aversion", risk_aversion, low=0, inclusive=False)
+        p = None
+        if sample_weight is not None:
+            p = check_weights(sample_weight, len(returns), "for period")
+            if not (p.all() or measure.ordered) and isinstance(returns, np.ndarray):
+                returns, p = returns[p > 0], p[p > 0]
+            p = with_sum_one(p)
+        if isinstance(returns, np.ndarray):
+            returns = np.ascontiguousarray(returns)  # the same bits for rows of a data frame
+        return cls(returns, measure, float(risk_aversion), p, penalty)
+
+    def with_aversion(self, risk_aversion, penalty=None):
+        """The task with the same returns and measure, and another risk aversion and penalty."""
+        return MeanRisk.of(self.returns, self.measure, risk_aversion, self.p, penalty)
+
+    @cached_property
+    def mean(self):
+        """The mean return of each asset, in float64."""
+        return sum((weight * rows).sum(0) for rows, weight in self._chunks())
+
+    def inverse_variances(self):
+        """1 / Var(r_j) for each asset, in the dtype of the returns. A constant asset has that of a typical one."""
+        second = variance = 0
+        for rows, weight in self._chunks():  # both in one pass over the data
+            second = second + (weight * rows**2).sum(0)
+            variance = variance + (weight * (rows - self.mean) ** 2).sum(0)
+        varying = variance > 1e-12 * second  # the variance of a constant asset is only rounding error
+        typical = np.median(variance[varying]) if varying.any() else second.max() or 1.0
+        return (1 / np.where(varying, variance, typical)).astype(self.returns.dtype)
+
+    def returns_of(self, w):
+        """The portfolio's return in each period, in float64."""
+        return (self.returns @ np.asarray(w, self.returns.dtype)).astype(float)
+
+    def value(self, w):
+        """The exact objective of the weights w, including the penalty."""
+        value = self.measure.objective(self, w)
+        return value if self.penalty is None else value + self.penalty.value(w)
+
+    def _chunks(self):
+        """Blocks of rows in float64, with their weights as a column."""
+        n = len(self.returns)
+        for i in range(0, n, CHUNK):
+            yield self.returns[i : i + CHUNK].astype(float), 1 / n if self.p is None else self.p[i : i + CHUNK, None]

@@ -1,0 +1,323 @@
+"""The entropic value at risk (EVaR), min over t > 0 of t log mean exp(-y / t) - t log(1 - confidence)."""
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+from scipy.optimize import brentq
+from scipy.special import logsumexp, xlogy
+
+from sk_stormc.portfolio.compositional import combine
+from sk_stormc.portfolio.exact.program import COLDEST, Formulation, gram, tilted
+from sk_stormc.portfolio.level import TailRiskProblem
+from sk_stormc.portfolio.mean_risk import Measure
+from sk_stormc.portfolio.moments import Moments, Tilted, tilts
+from sk_stormc.portfolio.risk.entropic import ReturnsInExponents
+from sk_stormc.portfolio.sums import mean_row
+
+__all__ = ["EVaR"]
+
+LEAST = 1e-9  # lowest temperature t, relative to the range of the losses, at which EVaR is nearly their maximum
+TURNS = 20  # maximum number of alternations between the temperature and the weights of moments
+RANGE = 6.0  # range of the logarithm of the temperature in standard deviations of the return
+WITHIN = 2.0  # factor by which the temperature may differ from the one around which rows were added
+SAME, LONGEST = 1e-4, 1.0  # change of the log-temperature that ends the alternations, and its largest step
+
+
+class EVaRPortfolioProblem(ReturnsInExponents, TailRiskProblem):
+    r"""Minimise the entropic value at risk minus the mean return, over portfolios w.
+
+    .. math::
+
+        \mathrm{EVaR}(w) = \min_{t > 0} \; t \log \Bigl( \frac{1}{n} \sum_i \exp(-r_i^T w / t) \Bigr)
+        - t \log(1 - \beta)
+
+    Here r_i are the returns of period i, and beta is the confidence. EVaR is the tightest upper bound of CVaR from
+    exponential moments of the loss (Chernoff's inequality). It is convex in the variables x = (w, t). It is also the
+    largest mean loss over reweightings of the periods whose Kullback-Leibler divergence is at most -log(1 -
+    confidence). With fewer than 1 / (1 - confidence) periods, a reweighting may put all weight on one period. EVaR is
+    then the largest loss, and t tends to 0. For this reason the width is a lower bound of t. The inner value is the
+    mean of the exponentials. `sk_stormc.problems.LogMeanExpProblem` describes how overflow is avoided.
+
+    ``PortfolioProblem(returns, risk_measure="evar")`` returns an instance of this class.
+
+    Parameters
+    ----------
+    width : float, default=None
+        The lower bound of t, in the unit of the returns. None means the same default as for CVaR.
+
+    Raises
+    ------
+    ValueError
+        As for `PortfolioProblem`, and if the confidence is not between 0 and 1.
+
+    References
+    ----------
+    Ahmadi-Javid, "Entropic value-at-risk: a new coherent risk measure", 2012.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sk_stormc.problems import PortfolioProblem
+    >>> problem = PortfolioProblem(np.array([[-3.0], [-1.0], [2.0], [4.0]]), risk_measure="evar", confidence=0.9)
+    >>> round(problem.value_at(np.array([1.0])), 6)  # a mean return of .5, and a largest loss of 3
+    2.5
+    """
+
+    own_measure = "evar"
+    first_width = 0.05
+
+    def lowest_level(self):
+        """The lower bound of t, which is the width."""
+        return self.width
+
+    # the methods that `LogMeanExpProblem` requires: exponents e_j(x) = -<r_j, w> / t
+
+    def exponents(self, x, rows):
+        """-<r_j, w> / t, in float64."""
+        return -(rows @ x[:-1]).astype(float, copy=False) / float(x[-1])
+
+    def exponent_gradient(self, x, rows, p):
+        """(-sum_k p_k r_k / t, sum_k p_k <r_k, w> / t^2)."""
+        t, y = float(x[-1]), (rows @ x[:-1]).astype(float, copy=False)
+        return np.append(-combine(p, rows) / t, p @ y / t**2).astype(x.dtype, copy=False)
+
+    # f and its gradient
+
+    def outer_gradient(self, x, u, batch):
+        """f_x = (-mean r, lambda (log u - log(1 - confidence))) and f_u = lambda t / u."""
+        level = self._risk_weight * (self.log_of(u) + self.measure.allowed)
+        f_x = np.append(-self._return_weight * self.mean, level).astype(x.dtype, copy=False)
+        return f_x, self._risk_weight * x[-1] / u
+
+    def outer(self, x, u):
+        """f(x, u) = -<mean r, w> + lambda t (log u - log(1 - confidence))."""
+        return self._value(x, self.log_of(u))
+
+    def objective(self, x):
+        """Phi(x), exact, including R."""
+        value = self._value(x, self.log_mean(x))
+        return value if self.penalty is None else value + self.penalty.value(x)
+
+    def _value(self, x, log_mean):
+        risk = self._risk_weight * float(x[-1]) * (log_mean + self.measure.allowed)
+        return float(risk - self._return_weight * (self.task.mean @ x[:-1]))
+
+    # the level and the dual weights
+
+    def best_level(self, losses):
+        """The t >= width that minimises the objective."""
+        return self.measure.temperature(losses, self._period_weights(), self.width)
+
+    def reweighting(self, losses):
+        """q_i proportional to exp(loss_i / t) at the best t. Its divergence is at most the allowed one."""
+        return reweighted(losses, self._period_weights(), self.best_level(losses))
+
+
+@dataclass(frozen=True, eq=False)
+class EVaRMoments(Moments):
+    """EVaR: min_t t log mean exp(-<r_i, w> / t) + t allowed, from the moments of entropic risk around w / t."""
+
+    return_weight: float
+    risk_weight: float
+    allowed: float
+    weight: float
+    mean: np.ndarray
+    tilted: Tilted | None = None
+    t: float = 1.0
+    shift, far = -1.0, 0.1
+
+    @property
+    def measure(self):
+        """EVaR with its confidence."""
+        return EVaR(-math.expm1(-self.allowed))
+
+    @classmethod
+    def none(cls, task):
+        """Empty moments."""
+        return cls(task.return_weight, task.risk_weight, task.measure.allowed, 0.0, np.zeros(task.returns.shape[1]))
+
+    def plus(self, rows, p, w):
+        """Add rows around w / t, where t is the best temperature of w."""
+        new, mean = mean_row(rows, p)
+        weight = self.weight + new
+        t = self._temperature_of(rows, p, w) if self.tilted is None else self.temperature(w)
+        other = Tilted.of(rows, p, w / t)
+        tilted = other if self.tilted is None else self.tilted.around(w / t).plus(other)
+        mean = self.mean + (new / weight) * (mean - self.mean)
+        return replace(self, weight=weight, mean=mean, tilted=tilted, t=t)
+
+    def times(self, factor):
+        """Multiply the weights of all rows by a factor."""
+        return replace(self, weight=factor * self.weight, tilted=self.tilted and self.tilted.times(factor))
+
+    def _temperature_of(self, rows, p, w):
+        """The best t for some rows, at which the divergence of the tilted weights is the allowed one."""
+        p = np.full(len(rows), 1 / len(rows)) if p is None else p / p.sum()
+        deviation = float((rows @ w).std()) or 1.0
+
+        def excess(log_t):
+            q = p * tilts(rows, w / (deviation * np.exp(log_t)))
+            q /= q.sum()
+            return float(xlogy(q, q / p).sum()) - self.allowed
+
+        ends = -RANGE, RANGE
+        if excess(ends[0]) <= 0:
+            return deviation * np.exp(ends[0])
+        return deviation * np.exp(brentq(excess, *ends, xtol=1e-6))
+
+    def _linear(self):
+        """The coefficients c and m of the expansion t (c + allowed) - <m, w> + w^T covariance w / (2 t)."""
+        one = self.tilted
+        Vx = one.covariance @ one.x
+        return one.log_weight - np.log(self.weight) + one.mean @ one.x + 0.5 * one.x @ Vx, one.mean + Vx
+
+    def temperature(self, w):
+        """The best t for w."""
+        c, _ = self._linear()
+        square, slope = float(w @ self.tilted.covariance @ w), 2 * float(c + self.allowed)
+        t = np.sqrt(square / slope) if slope > 0 else np.inf
+        return float(np.clip(t, self.t / WITHIN, self.t * WITHIN))  # the expansion is inaccurate further away
+
+    def matrix(self):
+        """The covariance of the tilted rows, divided by twice the temperature at which rows were last added."""
+        return self.tilted.covariance / (2 * self.t)
+
+    def minimised(self, solve, w):
+        """The minimiser, alternating between the weights for a temperature and the temperature for the weights."""
+        _, m = self._linear()
+        at, before = np.log(self.temperature(w)), None
+        for _ in range(TURNS):
+            t = np.exp(at)
+            fit = solve(
+                self.return_weight * self.mean + self.risk_weight * m,
+                self.risk_weight / (2 * t) * self.tilted.covariance,
+            )
+            off = np.log(self.temperature(fit.weights)) - at
+            if abs(off) <= SAME:
+                break
+            # a secant step, which converges faster than alternation alone
+            way = off if before is None or off == before[1] else -off * (at - before[0]) / (off - before[1])
+            before = at, off
+            at = at + (np.clip(way, -LONGEST, LONGEST) if way * off > 0 else off)
+        return fit
+
+    def value(self, w):
+        """The objective without penalty."""
+        c, m = self._linear()
+        t = self.temperature(w)
+        risk = t * (c + self.allowed) - m @ w + w @ self.tilted.covariance @ w / (2 * t)
+        return float(self.risk_weight * risk - self.return_weight * (self.mean @ w))
+
+    def counts(self, rows, w):
+        """The weight of each row in the matrix."""
+        return tilts(rows, w / self.t)
+
+
+def reweighted(losses, p, t):
+    """Weights proportional to p_i exp(loss_i / t)."""
+    q = np.exp((losses - losses.max()) / t) * p
+    return q / q.sum()
+
+
+@dataclass
+class EVaR(Measure):
+    """The entropic value at risk: the largest mean loss over reweightings of a limited divergence."""
+
+    confidence: float = 0.95
+    name = "evar"
+    shift = -1.0
+    rounds = "sample"
+    single_outer = True
+    moments = EVaRMoments
+    problem = EVaRPortfolioProblem
+
+    @property
+    def allowed(self):
+        """-log(1 - confidence), the largest allowed divergence of a reweighting."""
+        return -np.log1p(-self.confidence)
+
+    def value(self, y, p=None):
+        """The minimum over all t > 0. As t goes to 0 it tends to the largest loss."""
+        losses, p = -y, 1 / len(y) if p is None else p
+        if not np.ptp(losses):
+            return float(losses[0])
+        t = self.temperature(losses, p, self._coldest(losses))
+        return float(t * (logsumexp(losses / t, b=p) + self.allowed))
+
+    def subgradient(self, y, p=None):
+        """Minus the worst allowed reweighting."""
+        losses, p = -y, np.full(len(y), 1 / len(y)) if p is None else p
+        return -reweighted(losses, p, self.temperature(losses, p, self._coldest(losses))) if np.ptp(losses) else -p
+
+    def _coldest(self, losses):
+        return max(LEAST * float(np.ptp(losses)), np.finfo(float).tiny)
+
+    def temperature(self, losses, p, least):
+        """The t >= least at which the divergence of the reweighting, which decreases in t, is the allowed one."""
+
+        def excess(log_t):
+            q = reweighted(losses, p, np.exp(log_t))
+            return float(xlogy(q, q / p).sum()) - self.allowed
+
+        low = high = np.log(least)
+        if excess(low) <= 0:
+            return least
+        while excess(high) > 0:
+            low, high = high, high + 2.0
+        return float(np.exp(brentq(excess, low, high, xtol=1e-12)))
+
+    def formulation(self, scaled, v):
+        """A smooth function of the weights and of the temperature t, which is the level."""
+        Q, p, m, risk_weight = scaled.Q, scaled.p, scaled.expected_return, scaled.risk_weight
+        n, allowed = Q.shape[1], self.allowed
+
+        def curved(x):
+            v, t = x[:-1], x[-1]
+            if t <= 0:
+                return np.inf, np.zeros(n + 1), np.zeros((n + 1, n + 1))
+            e = -(Q @ v) / t
+            q, log_mean = tilted(p, e)
+            G, middle = q @ Q, q @ e
+            value = -m @ v + risk_weight * t * (log_mean + allowed)
+            g = np.append(-m - risk_weight * G, risk_weight * (log_mean + allowed - middle))
+            H = np.empty((n + 1, n + 1))
+            H[:n, :n] = gram(Q, q) - np.outer(G, G)
+            H[:n, n] = H[n, :n] = (q * (e - middle)) @ Q
+            H[n, n] = q @ (e - middle) ** 2
+            return float(value), g, risk_weight / t * H
+
+        deviation = float(np.sqrt(p @ (Q @ v) ** 2)) or 1.0
+        return Formulation(curved=curved, level=deviation, lowest=COLDEST)
+
+    def largest_loss(self, scaled, v):
+        """EVaR at temperature 0: the largest loss, which is the level."""
+        losses = -(scaled.Q @ v)
+        rows = np.column_stack([-scaled.Q, -np.ones(len(losses))])
+        level = float(losses.max() + 0.1 * np.ptp(losses))
+        linear = np.append(-scaled.expected_return, scaled.risk_weight)
+        return Formulation(linear, level=level, lowest=-np.inf, rows=rows)
+
+    def solve(self, scaled, start, value_at, callback=None):
+        """Minimise the largest loss first, if its minimiser can be that of EVaR. Its multipliers show whether it is."""
+        if not self._needs_temperature(scaled.p, len(start)):
+            solution = scaled.minimise(start, self.largest_loss, callback)
+            if self._allows(solution.dual_A[: len(scaled.p)], scaled.p):
+                return solution
+        return super().solve(scaled, start, value_at, callback)
+
+    def _needs_temperature(self, p, n_assets):
+        """Whether the minimiser of the largest loss cannot be that of EVaR.
+
+        A vertex of the dual has weight on at most n_assets + 1 periods. Its divergence is then above the allowed one.
+        """
+        most = min(n_assets + 1, len(p))
+        return float(np.log(np.partition(p, -most)[-most:].sum())) < -self.allowed
+
+    def _allows(self, q, p):
+        """Whether q is a reweighting in the dual representation of EVaR, which bounds its divergence."""
+        total = q.sum()
+        if not total > 0:
+            return False
+        q = np.maximum(q / total, 0)
+        return float(xlogy(q, q / np.maximum(p, 1e-300)).sum()) <= self.allowed

@@ -1,0 +1,128 @@
+"""Tests of the commands for files of users: map and compare, usage, and files of results."""
+
+import csv
+import re
+import sys
+
+import numpy as np
+import pytest
+from matplotlib import image
+from sklearn.datasets import load_iris
+from sklearn.preprocessing import StandardScaler
+
+from sk_stormc import SNEEmbedding, __version__
+from sk_stormc.__main__ import main
+from sk_stormc.datasets import make_gaussian_returns
+
+RETURNS = make_gaussian_returns(60, 3, mean=0.5, random_state=0).round(3)
+IRIS, KINDS = load_iris(return_X_y=True)
+
+
+@pytest.fixture(autouse=True)
+def in_tmp_path(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.mark.parametrize("script, name", [("/usr/bin/sk-stormc", "sk-stormc"), ("__main__.py", "python -m sk_stormc")])
+def test_usage_and_version(monkeypatch, capsys, script, name):
+    monkeypatch.setattr(sys, "argv", [script])
+    for option, begin in (("--help", f"usage: {name} [-h]"), ("--version", f"sk_stormc {__version__}")):
+        with pytest.raises(SystemExit, match="^0$"):
+            main([option])
+        assert capsys.readouterr().out.startswith(begin)
+
+
+# --- files of results ---------------------------------------------------------------------------------
+
+
+def spellings(tmp_path, name):
+    """The paths of a file."""
+    (tmp_path / "folder").mkdir(exist_ok=True)
+    (tmp_path / "symbolic.csv").symlink_to(name)
+    (tmp_path / "hard.csv").hardlink_to(tmp_path / name)
+    return [name, f"./{name}", f"folder/../{name}", str(tmp_path / name), "symbolic.csv", "hard.csv"]
+
+
+def test_the_data_are_not_overwritten(capsys, tmp_path):
+    np.savetxt("mine.csv", RETURNS, delimiter=",")
+    content = (tmp_path / "mine.csv").read_bytes()
+    paths = spellings(tmp_path, "mine.csv")
+    for command in ("portfolio", "map"):
+        for data, out in [("mine.csv", path) for path in paths] + [(path, "mine.csv") for path in paths]:
+            assert main([command, "--data", data, "--out", out]) == 2
+            out, err = capsys.readouterr()
+            assert not out and err.startswith("error: --out must not overwrite the file of --data")
+    (tmp_path / "mine.csv").rename(tmp_path / "compare.csv")
+    assert main(["compare", "--data", "compare.csv", "--out", "."]) == 2
+    (tmp_path / "b.png").symlink_to("compare.csv")
+    assert main(["reproduce", "portfolio", "--data", "compare.csv", "--out", "b.png"]) == 2
+    assert capsys.readouterr().err.count("error: --out must not overwrite") == 2
+    assert (tmp_path / "compare.csv").read_bytes() == content
+
+
+def test_what_cannot_be_written_ends_a_map_before_its_fit(capsys, monkeypatch, tmp_path):
+    monkeypatch.setattr(SNEEmbedding, "fit", lambda *args: pytest.fail("fitted"))
+    points, many = np.tile(IRIS, (4, 1)), np.arange(600).astype(str)
+    for y, message in ((many, "classes, got 600"), (np.full(600, 1j), "names of classes, got complex128")):
+        np.savez("iris.npz", X=points, y=y)
+        assert main(["map", "--data", "iris.npz", "--out", "map.png"]) == 2
+        err = capsys.readouterr().err
+        assert err.startswith("error: iris.npz: ") and message in err and ".csv" in err
+    (tmp_path / "folder.png").mkdir()
+    for out in ("folder.png", "nowhere/a.png", "a.gif"):
+        with pytest.raises(SystemExit, match="^2$"):
+            main(["map", "--data", "iris.npz", "--out", out])
+        assert f"existing directory, got '{out}'" in capsys.readouterr().err
+    (tmp_path / "mine.png").touch()
+    monkeypatch.setattr("os.access", lambda path, mode: str(path) != "mine.png")  # as for a file of another user
+    with pytest.raises(SystemExit, match="^2$"):
+        main(["map", "--data", "iris.npz", "--out", "mine.png"])
+    assert "expected a file that can be written, got 'mine.png'" in capsys.readouterr().err
+
+
+# --- maps ---------------------------------------------------------------------------------------------
+
+
+def test_a_map_of_points_as_a_picture_and_as_a_table(capsys):
+    labels = np.array(["a", "b", "c"])[KINDS]
+    np.savez("iris.npz", X=IRIS, y=labels)
+    for out in ("map.png", "map.csv"):
+        assert main(["map", "--data", "iris.npz", "--out", out, "--perplexity", "10"]) == 0
+    assert "150 points, 4 columns" in capsys.readouterr().out
+    assert image.imread("map.png").std() > 0.05
+    expected = SNEEmbedding(perplexity=10, random_state=0).fit_transform(IRIS)
+    table = np.genfromtxt("map.csv", delimiter=",", names=True, dtype=None, encoding="utf-8")
+    np.testing.assert_array_equal(np.stack([table["x"], table["y"]], axis=1), expected)
+    assert list(table["label"]) == list(labels)
+    np.savez("dated.npz", X=IRIS[:30], y=np.full(30, np.datetime64("2020-05-29", "ns")))
+    assert main(["map", "--data", "dated.npz", "--out", "map.csv", "--perplexity", "5"]) == 0
+    table = np.genfromtxt("map.csv", delimiter=",", names=True, dtype=None, encoding="utf-8")
+    assert set(table["label"]) == {"2020-05-29T00:00:00.000000000"}
+
+
+def test_a_map_of_standardized_columns(capsys):
+    np.save("iris.npy", IRIS[::3])
+    assert main(["map", "--data", "iris.npy", "--out", "iris.csv", "--perplexity", "10", "--standardize"]) == 0
+    points = np.loadtxt("iris.csv", delimiter=",", skiprows=1)
+    expected = SNEEmbedding(perplexity=10, random_state=0).fit_transform(StandardScaler().fit_transform(IRIS[::3]))
+    np.testing.assert_allclose(points, expected, atol=0.1 * np.ptp(expected))
+    for args, message in (([], "--out"), (["--out", "map.bmp"], "expected a .png, .pdf, .svg, .csv file")):
+        with pytest.raises(SystemExit, match="^2$"):
+            main(["map", "--data", "iris.npy", *args])
+        assert message in capsys.readouterr().err
+
+
+# --- comparisons --------------------------------------------------------------------------------------
+
+
+def test_a_comparison_of_solvers(capsys, tmp_path):
+    np.savetxt("returns.csv", make_gaussian_returns(300, 4, mean=0.2, random_state=0), delimiter=",")
+    args = ["compare", "--data", "returns.csv", "--solvers", "storm-c,lbfgs", "--seeds", "2", "--out", "here"]
+    assert main(args) == 0
+    out = capsys.readouterr().out
+    assert "300 periods, 4 assets, no dates, unit: " in out and re.search(r"^storm-c .*converged", out, re.MULTILINE)
+    with open("here/compare.csv", newline="", encoding="utf-8") as file:
+        table = list(csv.DictReader(file))
+    assert [row["solver"] for row in table] == ["storm-c", "lbfgs"] and float(table[0]["passes_median"]) > 0
+    for name in ("compare_passes.png", "compare_seconds.png"):
+        assert image.imread(tmp_path / "here" / name).std() > 0.02
