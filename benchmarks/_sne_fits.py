@@ -81,6 +81,30 @@ def ablated(X, seed, without, **params):
         return embedding(X, seed, **params)
 
 
+def varied(X, seed, hold=0.5, last=0.0, n_neighbors=None):
+    """SNEEmbedding with another schedule of the learning rate, or with affinities to other numbers of neighbours.
+
+    The learning rate is constant over the fraction ``hold`` of the iterations, and falls to ``last`` times itself.
+    """
+    from sklearn.decomposition import PCA
+
+    from sk_stormc import SNEEmbedding
+    from sk_stormc.affinities import perplexity_affinities
+
+    def learning_rate(stage, rate, t):
+        if stage.held is not None:
+            return rate
+        return rate * max(last, min(1.0, (1 - t / stage.n_iter) / (1 - hold)))
+
+    params = {}
+    if n_neighbors is not None:
+        params = {"metric": "affinities", "init": PCA(2, random_state=seed).fit_transform(X)}
+        X = perplexity_affinities(X, 30.0, n_neighbors=n_neighbors)
+    with patch("sk_stormc.embedding.descent.learning_rate", learning_rate):
+        model, seconds = timed(SNEEmbedding(random_state=seed, **params).fit, X)
+    return {"Z": model.embedding_, "seconds": seconds}
+
+
 def scikit_learn(X, seed, n_components=2, algorithm="barnes_hut"):
     """scikit-learn's TSNE."""
     from sklearn.manifold import TSNE
@@ -89,8 +113,8 @@ def scikit_learn(X, seed, n_components=2, algorithm="barnes_hut"):
     return {"Z": Z, "seconds": seconds}
 
 
-def open_tsne(X, seed, new=None, **params):
-    """openTSNE, the affinities apart."""
+def open_tsne(X, seed, new=None, checkpoints=(), **params):
+    """openTSNE, the affinities apart. With checkpoints, the maps and the seconds after so many iterations."""
     from openTSNE import TSNE, initialization
     from openTSNE.affinity import PerplexityBasedNN
 
@@ -98,16 +122,26 @@ def open_tsne(X, seed, new=None, **params):
     TSNE(n_jobs=1, random_state=0, n_iter=5, early_exaggeration_iter=5).fit(few)  # loads what it needs
     P, of_affinities = timed(PerplexityBasedNN, X, perplexity=30, n_jobs=1, random_state=seed)
     start, of_start = timed(initialization.pca, X, random_state=seed)
+    maps, seconds, began = [], [], time.process_time()
+
+    def watch(iteration, error, Z):
+        maps.append(np.array(Z))
+        seconds.append(of_affinities + of_start + time.process_time() - began)
+
+    if checkpoints:
+        params |= {"callbacks": [watch], "callbacks_every_iters": checkpoints[0], "n_iter": checkpoints[-1]}
     model = TSNE(n_jobs=1, random_state=seed, **params)
     Z, of_fit = timed(model.fit, affinities=P, initialization=start)
     found = {"Z": np.asarray(Z), "seconds": of_affinities + of_start + of_fit}
+    if checkpoints:
+        return {"Z": np.stack(maps), "seconds": np.array(seconds)}
     if new is not None:
         placed, found["seconds_new"] = timed(Z.transform, new)
         found["Z_new"] = np.asarray(placed)
     return found
 
 
-METHODS = {"ours": embedding, "ablated": ablated, "sklearn": scikit_learn, "openTSNE": open_tsne}
+METHODS = {"ours": embedding, "ablated": ablated, "varied": varied, "sklearn": scikit_learn, "openTSNE": open_tsne}
 
 
 def fit(method, X, seed, **params):
