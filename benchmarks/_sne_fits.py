@@ -44,12 +44,18 @@ def embedding(X, seed, new=None, path=None, kl=False, **params):
     return found
 
 
-def rescaled_at_once(stages, number, problem, x):
-    """As `stages._after_early_stage`, without a second early stage."""
-    from sk_stormc.embedding import stages as module
+def rescaled_at_once(divergence, state):
+    """As `descent._at_next_stage`, without a second early stage."""
+    from sk_stormc.embedding import descent
 
-    of_following = problem.stage(stages[number + 1].n_iter, stages[number + 1].exaggeration)
-    return module.rescaled(of_following, x) if module.has_tight_groups(of_following, x) else x
+    (stage, *later), x = state.stages, state.x
+    if stage.early and divergence.d <= 2:
+        values = dict(descent._widths(divergence, x))
+        widest = max(values, default=1.0)
+        if widest > 1 and values[widest] < descent.HALF * values[1.0]:
+            x = descent._scaled(x, descent.PART * widest)
+    known = {name: getattr(state, name) for name in ("records", "recorded", "seen")}
+    return descent.State(x, tuple(later), n_before=state.n_iter, ifo_before=state.ifo, **known)
 
 
 def fewer_affinities(near):
@@ -63,12 +69,12 @@ def fewer_affinities(near):
 ABLATIONS = {  # what is taken out: module, name and value
     "nothing": None,
     "neighbours after 2 perplexity + 1": ("neighborhoods", "Neighborhoods.affinities", fewer_affinities),
-    "floor for components": ("problem", "COMPONENT_FLOOR", 0.0),
+    "floor for components": ("descent", "COMPONENT_FLOOR", 0.0),
     "coarse level of the preconditioner": ("preconditioner", "Aggregates.solver", lambda self, c, mu: np.zeros_like),
-    "sampling of the preconditioner's edges": ("problem", "METRIC_EDGES", 2**20),
+    "sampling of the preconditioner's edges": ("preconditioner", "DRAWN", 2**20),
     "early exaggeration": ("estimator", "EARLY", {"gaussian": 1.0, "student-t": 1.0}),
-    "rescaling": ("stages", "has_tight_groups", lambda problem, x: False),
-    "second early stage before rescaling": ("stages", "_after_early_stage", rescaled_at_once),
+    "rescaling": ("descent", "_widths", lambda divergence, x: ()),
+    "second early stage before rescaling": ("descent", "_at_next_stage", rescaled_at_once),
 }
 
 

@@ -2,6 +2,8 @@
 
 from sk_stormc.compare import compare_solvers
 from sk_stormc.embedding.estimator import SNEEmbedding
+from sk_stormc.portfolio.backtest.walk_forward import walk_forward
+from sk_stormc.portfolio.backtest.walk_results import WalkForwardComparison, WalkForwardResult
 from sk_stormc.portfolio.estimator import CompositionalPortfolio
 from sk_stormc.portfolio.metrics import make_sharpe_scorer, sharpe_ratio
 from sk_stormc.solvers import (
@@ -40,10 +42,13 @@ __all__ = [
     "PolicyValue",
     "STORMCompositional",
     "SketchySTORM",
+    "WalkForwardComparison",
+    "WalkForwardResult",
     "compare_solvers",
     "estimated_ratios",
     "make_sharpe_scorer",
     "minimize",
     "off_policy_value",
     "sharpe_ratio",
+    "walk_forward",
 ]

@@ -5,6 +5,7 @@ import importlib.util
 import os
 import signal
 import sys
+import warnings
 
 import pytest
 from threadpoolctl import threadpool_limits
@@ -26,9 +27,11 @@ def pytest_collection(session):
 @pytest.fixture(autouse=True, scope="session")
 def warnings_of_a_process_have_been_given():
     """A warning that is given once in a process would come in another test with every order of the tests."""
-    from sk_stormc.portfolio.constraints import SAID
+    from sk_stormc.portfolio.constraints import warn_of_no_constraint
 
-    SAID.append(1.0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        warn_of_no_constraint()
 
 
 @pytest.fixture(autouse=True)

@@ -116,25 +116,25 @@ def find_points(problem, start, unit, rng, move):
     They are used if F and J change about linearly on the way there.
     """
     size = np.linalg.norm(start) / np.linalg.norm(unit)
-    way = unit * rng.standard_normal(start.size)
-    look = _Slopes(problem, rng.standard_normal(evaluate_g(problem, start).size).astype(start.dtype))
-    tame = look.tame(start, way)
-    typical = look.reach(start, way, look.of_components(start, rng))
+    direction = unit * rng.standard_normal(start.size)
+    slopes = _Slopes(problem, rng.standard_normal(evaluate_g(problem, start).size).astype(start.dtype))
+    linear_reach = slopes.linear_reach(start, direction)
+    typical = slopes.reach(start, direction, slopes.of_components(start, rng))
     # if F is a small difference of large terms, it may seem to vary by rounding, so no point is closer than NEAREST
-    typical = (size or 1.0) if typical is None else max(min(typical, tame or typical), NEAREST * size)
-    reach = look.reach(start, way) or 0.0
+    typical = (size or 1.0) if typical is None else max(min(typical, linear_reach or typical), NEAREST * size)
+    reach = slopes.reach(start, direction) or 0.0
     # if F vanishes, or is a rounding error, the reach is computed from single components
     reach = max(reach if reach > VANISHING * typical else 0.1 * typical, NEAREST * size)
-    line = [(start + c * reach * way).astype(start.dtype) for c in ((1, 0.5, 0) if move else (0, 0.5, 1))]
+    line = [(start + c * reach * direction).astype(start.dtype) for c in ((1, 0.5, 0) if move else (0, 0.5, 1))]
     points = [Point(line[0], reach * unit)]
-    furthest, used = max(reach, typical, tame), [reach]
+    furthest, used = max(reach, typical, linear_reach), [reach]
     for t in sorted({typical, 1.0, size}):
         if t > furthest or any(t < APART * other and other < APART * t for other in used) or t == 0:
             continue
-        way = unit * rng.standard_normal(start.size)
-        x = (start + t * way).astype(start.dtype)
-        if look.finite(x):
-            points.append(Point(x, max(NEAREST * t, min(t, look.reach(x, way) or t)) * unit))
+        direction = unit * rng.standard_normal(start.size)
+        x = (start + t * direction).astype(start.dtype)
+        if slopes.finite(x):
+            points.append(Point(x, max(NEAREST * t, min(t, slopes.reach(x, direction) or t)) * unit))
             used.append(t)
     return points, line
 
@@ -168,7 +168,7 @@ class _Slopes:
             lengths.append([np.linalg.norm(F), np.linalg.norm(problem.vjp(J, self.v))])
         return np.median(lengths, axis=0)
 
-    def reach(self, start, way, least=(0.0, 0.0)):
+    def reach(self, start, direction, least=(0.0, 0.0)):
         """The distance up to which F and J.T v change by at most half of their size, or of ``least`` if that is larger.
 
         None if this holds at all distances that are tried (as they vanish or do not change), or at none of them.
@@ -176,7 +176,7 @@ class _Slopes:
         here, reach = self.at(start), 0.0
         bounds = [0.5 * max(np.linalg.norm(b), floor) for b, floor in zip(here, least, strict=True)]
         for t in LENGTHS:
-            x = (start + t * way).astype(start.dtype)
+            x = (start + t * direction).astype(start.dtype)
             changes = [np.linalg.norm(a - b) for a, b in zip(self.at(x), here, strict=True)]
             near = all(change <= bound or not bound for change, bound in zip(changes, bounds, strict=True))
             if not (near and in_domain(self.problem, x)):
@@ -184,12 +184,12 @@ class _Slopes:
             reach = t
         return None if reach in (0.0, LENGTHS[-1]) else reach
 
-    def tame(self, start, way):
+    def linear_reach(self, start, direction):
         """The distance up to which F and J.T v change about linearly, and neither explode nor level off."""
         here, last, far = self.at(start), None, 0.0
         rounding = [np.sqrt(np.finfo(start.dtype).eps) * np.linalg.norm(b) for b in here]
         for t in LENGTHS:
-            x = (start + t * way).astype(start.dtype)
+            x = (start + t * direction).astype(start.dtype)
             if not self.finite(x):
                 break
             changes = [np.linalg.norm(a - b) for a, b in zip(self.at(x), here, strict=True)]

@@ -8,9 +8,9 @@ import numpy as np
 
 from sk_stormc.checks.differences import RANDOM, differences, directions, worst, wrong_slope
 from sk_stormc.checks.points import f_is_defined, in_power, in_two_units, power_at
-from sk_stormc.checks.returned import BATCH_SIZE, SIDES, Returned
+from sk_stormc.checks.return_values import BATCH_SIZE, SIDES, ReturnValues
+from sk_stormc.core.attribute_checks import check_attributes
 from sk_stormc.core.composition import FiniteSumComposition
-from sk_stormc.core.declared import check_attributes
 from sk_stormc.core.problem import CompositionalProblem, takes_weights
 from sk_stormc.core.source import FiniteSource, source_of
 from sk_stormc.streams.problem import StreamingProblem
@@ -95,7 +95,7 @@ def check_problem(
         check.repeatable()
         check.derivatives()
         check.units()
-        check.declared_jacobian()
+        check.kind_of_jacobian()
         check.batches()
         if repeated is not None:
             repeated = in_power(repeated, check.power)
@@ -103,7 +103,7 @@ def check_problem(
         check.draws(check.problem if repeated is None else repeated, n_draws)
 
 
-class _Check(Returned):
+class _Check(ReturnValues):
     """The checks that compare values of a problem's methods with one another, in the order of `check_problem`."""
 
     # derivatives
@@ -134,7 +134,7 @@ class _Check(Returned):
         """Compare the derivatives of g and f at all points. The last is the main point, at which x then remains."""
         for point in reversed(self.points):
             self.x = point.x
-            self.take_unit()
+            self.evaluate_in_unit()
             self.u = self.g(point.x)
             self.derivatives_of_g(point, on_a_batch=point is self.points[0])
             self.derivatives_of_f(point)
@@ -227,7 +227,7 @@ class _Check(Returned):
             "outer_gradient": np.concatenate([np.zeros_like(self.x) if f_x is None else f_x, f_u]),
         }
 
-    def declared_jacobian(self):
+    def kind_of_jacobian(self):
         """Check that a "constant" Jacobian is constant, and that Jacobians that step 9 tracks can be combined."""
         problem, (x, other), kind = self.problem, self.line[:2], self.problem.jacobian_kind
         batches = [problem.inner_batch(draws) for draws in (None, *self.draw("inner", (2, BATCH_SIZE)))]

@@ -12,7 +12,7 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
-from sk_stormc.checks.ledger import Ledger
+from sk_stormc.checks.independent_counts import IndependentCounts
 from sk_stormc.core.problem import CompositionalProblem
 from sk_stormc.core.schedules import constant, inverse
 from sk_stormc.engine import CompositionalSolver, Estimate, Oracle, StopReason, at
@@ -115,13 +115,13 @@ class _Check:
         self.solver, self.problem, self.max_iter, self.seed = solver, problem, max_iter, seed
         self.points = []  # of the last run: (record, copy of its x)
         self.oracle = None  # of the last run
-        self.lengths = []  # of a watched run, by iteration: s.residual, and the smaller true one before or after
+        self.lengths = []  # of a checked run, by iteration: s.residual, and the smaller true one before or after
 
     def require(self, good, message):
         if not good:
             raise ValueError(f"{type(self.solver).__name__}: {message}")
 
-    def solve(self, ledger=None, stop=lambda record: False, seed=None, state=None, record_every=1, **params):
+    def solve(self, counts=None, stop=lambda record: False, seed=None, state=None, record_every=1, **params):
         """Make a run and check each of its steps. It has max_iter iterations unless a parameter changes that."""
         solver = clone(self.solver).set_params(**{"max_iter": self.max_iter, "max_ifo": None, "tol": 0} | params)
         given, step, init, move = solver.get_params(), solver.step, solver.init_state, solver.move
@@ -131,8 +131,8 @@ class _Check:
             points.append((record, record.x.copy()))
             return stop(record)
 
-        def watched_step(oracle, s):
-            held = [(array, array.copy()) for array in _arrays(vars(s))]
+        def checked_step(oracle, s):
+            arrays = [(array, array.copy()) for array in _arrays(vars(s))]
             x_before = s.x
             before, announced, paid = oracle.ifo, solver.cost(oracle, s), oracle.exact_charged
             step(oracle, s)
@@ -144,17 +144,12 @@ class _Check:
                 f"{getattr(s, 'batch_size', None)}; override cost where a step draws other batches, and take a "
                 "Jacobian's batch from oracle.draw_jacobian",
             )
-            good = all(np.array_equal(array, kept, equal_nan=True) for array, kept in held)
+            good = all(np.array_equal(array, kept, equal_nan=True) for array, kept in arrays)
             self.require(good, "step writes into an array of the state; assign a new array to the field")
-            self.require(
-                oracle.exact or not vars(s).get("at_anchor"),
-                "s.at_anchor says that F is exact where the oracle has not evaluated it on all components; leave that "
-                "to the oracle, and take a full gradient by start(oracle, x, oracle.all_like(size))",
-            )
-            if ledger is not None and s.residual is not None:
+            if counts is not None and s.residual is not None:
                 self.lengths.append((s.residual, min(self.length(s, x) for x in (x_before, s.x))))
 
-        def watched_move(oracle, s, F, x=None, metric=None):
+        def checked_move(oracle, s, F, x=None, metric=None):
             used = [e for e in vars(s).values() if isinstance(e, Estimate) and e.F is F]
             self.require(
                 all(np.array_equal(e.x, s.x if x is None else x) for e in used),
@@ -163,19 +158,19 @@ class _Check:
             )
             return move(oracle, s, F, x, metric)
 
-        def watched_init(oracle, x):
-            if ledger is not None:
-                ledger.watch(oracle)
+        def checked_init(oracle, x):
+            if counts is not None:
+                counts.count_full_batches(oracle)
             self.oracle, kept = oracle, x.copy()
             s = init(oracle, x)
             self.require(np.array_equal(x, kept), "init_state writes into x, which is the start of the run; copy it")
             return s
 
-        solver.step, solver.init_state, solver.move = watched_step, watched_init, watched_move
+        solver.step, solver.init_state, solver.move = checked_step, checked_init, checked_move
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)  # a short run need not converge
             result = solver.solve(
-                self.problem if ledger is None else ledger.problem,
+                self.problem if counts is None else counts.problem,
                 random_state=self.seed if seed is None else seed,
                 state=state,
                 record_every=record_every,
@@ -192,26 +187,27 @@ class _Check:
             self.require(np.array_equal(a, b), f"{what} must give the same {name}, got {a}, not {b}")
 
     def run(self):
-        ledger = Ledger(self.problem)
-        uninterrupted = self.solve(ledger)
-        way = {record.iteration: x for record, x in self.points}
+        counts = IndependentCounts(self.problem)
+        uninterrupted = self.solve(counts)
+        iterates = {record.iteration: x for record, x in self.points}
         self.records(uninterrupted)
-        self.counts(uninterrupted, ledger)
+        self.counts(uninterrupted, counts)
         self.values(uninterrupted)
         self.claims()
-        good = list(way) == list(range(uninterrupted.n_iter + 1))
-        self.require(good, f"every iteration must be offered to the loop's bookkeeping, got records of {list(way)}")
+        recorded = list(iterates)
+        good = recorded == list(range(uninterrupted.n_iter + 1))
+        self.require(good, f"iterate must call loop.after_iteration in every iteration, got records of {recorded}")
         self.same(self.solve(), uninterrupted, "another run with the same random_state")
         rare = self.solve(record_every=10**9)
         self.require(np.array_equal(rare.x, uninterrupted.x), "record_every must not change the iterates, but it does")
-        if ledger.partial:
+        if counts.partial:
             self.solve(seed=self.seed + 1)  # which may end in the same corner of a constraint
-            other = any((x != way.get(record.iteration, x)).any() for record, x in self.points)
+            other = any((x != iterates.get(record.iteration, x)).any() for record, x in self.points)
             self.require(other, "another random_state must give different iterates: draw from the oracle")
 
         k = max(1, uninterrupted.n_iter // 2)
         part = self.solve(max_iter=k)
-        good = all(np.array_equal(x, way[record.iteration]) for record, x in self.points)
+        good = all(np.array_equal(x, iterates[record.iteration]) for record, x in self.points)
         self.require(good, "max_iter must not change the iterates before it")
         self.same(self.solve(state=self.pickled(part.state)), uninterrupted, "a run resumed after max_iter")
         stopped = self.solve(stop=lambda record: record.iteration >= k)
@@ -296,12 +292,12 @@ class _Check:
         last = result.loss_curve[-1], self.problem.reported(result.x)
         self.require(last == (result.fun,) * 2, f"fun must be the objective of x and the last record, got {last}")
 
-    def counts(self, result, ledger):
+    def counts(self, result, counts):
         """Compare the IFO with the draws, and n_evaluations with the evaluations."""
-        for kind, number in ledger.evaluated.items():
+        for kind, number in counts.evaluated.items():
             charged = result.n_evaluations[kind]
             self.require(charged == number, f"n_evaluations[{kind!r}] must be {number} as evaluated, got {charged}")
-        self.require(result.ifo[-1] == ledger.ifo, f"ifo must be {ledger.ifo} as drawn, got {result.ifo[-1]}")
+        self.require(result.ifo[-1] == counts.ifo, f"ifo must be {counts.ifo} as drawn, got {result.ifo[-1]}")
 
     def values(self, result):
         """Check that the result is finite, feasible, better than x_0, and of one float type."""

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from sk_stormc.core.declared import check_attributes
+from sk_stormc.core.attribute_checks import check_attributes
 from sk_stormc.core.problem import CompositionalProblem
 from sk_stormc.core.pytrees import Rows, Structure, check_returned, flatten, import_jax, precision, tracing
 from sk_stormc.core.source import FiniteSource

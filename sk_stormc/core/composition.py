@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from sk_stormc.core.declared import check_attributes
+from sk_stormc.core.attribute_checks import check_attributes
 from sk_stormc.core.problem import CompositionalProblem
 from sk_stormc.utils.types import ArrayLike
 from sk_stormc.utils.validation import as_numbers, check_callable, check_int, check_metric, plain, short

@@ -334,7 +334,7 @@ class CompositionalProblem(ABC):
         -------
         str
         """
-        sizes = ", ".join(f"{name}={getattr(self, name)}" for name in ("n_inner", "n_outer", "n_variables"))
+        sizes = f"n_inner={self.n_inner}, n_outer={self.n_outer}, n_variables={self.n_variables}"
         return f"{type(self).__name__}({sizes})"
 
 

@@ -7,11 +7,10 @@ its Jacobian and F, and `steps.py` the steps. The author of a solver needs only 
 """
 
 from sk_stormc.core.schedules import at
-from sk_stormc.engine.estimates import Estimate, advance, guard, start
 from sk_stormc.engine.oracle import ALL, Oracle
 from sk_stormc.engine.results import MethodState, Record, RunState, SolverResult, StopReason
 from sk_stormc.engine.solver import CompositionalSolver
-from sk_stormc.engine.steps import Inertia, Limit, StepRule
+from sk_stormc.engine.steps import Estimate, Inertia, Limit, StepRule, advance, guard, start
 
 __all__ = [
     "ALL",

@@ -22,10 +22,9 @@ from sk_stormc.utils.words import UNKNOWN, in_words
 
 __all__ = ["read", "write"]
 
-FORMAT = 4
+FORMAT = 5
 DIGEST = 32  # bytes at the end of a file
 PLAIN = (type(None), bool, int, float, str)
-FORMER = (b"run.json", b"json.npy")  # names of the first member of files of versions 0.3 and 0.2
 
 
 def write(path, value):
@@ -45,22 +44,17 @@ def write(path, value):
 def read(path, kind, functions=()):
     """Read the object of class ``kind`` from a file. ``functions`` are the functions that its parameters may name."""
     content, name = Path(path).read_bytes(), os.fspath(path)
-    if content[30:38] in FORMER:
-        raise ValueError(
-            f"{name} was written by version 0.3 of sk_stormc or an earlier one, whose files this version cannot read: "
-            "fit again, or resume the fit with that version"
-        )
     if _digest(content[:-DIGEST]) != content[-DIGEST:]:
         raise ValueError(
             f"{name} must be a complete file of a Checkpoint, but its digest does not match: it was truncated or "
-            "changed, or is another kind of file. Fit again, or restore a copy"
+            "changed, is of another kind, or was written by a version before 0.4. Fit again, or restore a copy"
         )
     try:
         with np.load(io.BytesIO(content[:-DIGEST]), allow_pickle=False) as file:
             arrays = {key: file[key] for key in file.files}
         header = json.loads(arrays["header"].tobytes())
         if header["format"] != FORMAT:
-            raise ValueError(f"it has format {header['format']} of version {header['version']}, not {FORMAT}")
+            raise ValueError(f"version {header['version']} wrote it. Fit again, or resume the fit with that version")
         value = Reader(arrays, functions).value(header["value"])
     except Exception as error:  # only files made by hand cause other errors
         raise ValueError(f"{name} must be a file that a Checkpoint of this version wrote: {error}") from error

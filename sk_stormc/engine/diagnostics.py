@@ -5,9 +5,9 @@ import math
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
-from sk_stormc.engine.estimates import keep_in_domain
 from sk_stormc.engine.oracle import Oracle
 from sk_stormc.engine.results import StopReason
+from sk_stormc.engine.steps import keep_in_domain
 from sk_stormc.utils.warnings import warn
 
 __all__ = ["is_unbounded", "warn_if_clipped", "warn_if_far", "warn_if_unconverged", "warn_of_the_end"]
@@ -167,8 +167,8 @@ def is_unbounded(problem, run, x, fun):
     if abs(displacement).max() <= 16 * np.finfo(x.dtype).eps * abs(x).max():
         return False  # it is a rounding error
 
-    def fall(s):
-        point = x + s * displacement
-        return fun - problem.objective(point if problem.penalty is None else problem.penalty.project(point))
-
-    return fall(1e8) > 0 and fall(1e10) > 10 * fall(1e8)
+    near, far = x + 1e8 * displacement, x + 1e10 * displacement
+    if problem.penalty is not None:
+        near, far = problem.penalty.project(near), problem.penalty.project(far)
+    decrease = fun - problem.objective(near)
+    return decrease > 0 and fun - problem.objective(far) > 10 * decrease

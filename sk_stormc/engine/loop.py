@@ -12,7 +12,7 @@ import numpy as np
 from sk_stormc.core.schedules import at
 from sk_stormc.engine.diagnostics import warn_if_clipped, warn_if_far, warn_of_the_end
 from sk_stormc.engine.oracle import Oracle
-from sk_stormc.engine.results import MethodState, Records, RunState, SolverResult, StopReason, outcome
+from sk_stormc.engine.results import MethodState, Record, Report, RunState, SolverResult, StopReason, outcome
 from sk_stormc.engine.stopping import StoppingRule
 from sk_stormc.utils.validation import as_numbers, is_integer, seeded
 from sk_stormc.utils.words import check_unchanged, in_words
@@ -20,7 +20,7 @@ from sk_stormc.utils.words import check_unchanged, in_words
 __all__ = ["Loop", "run"]
 
 UNBOUNDED_ITERATIONS = 100  # the default budget with full batches if the objective is known to be unbounded below
-FREE = ("max_iter", "max_ifo", "tol", "verbose")  # parameters that may change when a run continues
+MAY_CHANGE = ("max_iter", "max_ifo", "tol", "verbose")  # parameters that may change when a run continues
 KEEP_EVERY = 6000  # IFO after which a stream gets the state of its run, and may drop earlier rows
 RESTARTS = 3  # how often a run on a stream restarts with shorter steps
 SHORTER = 0.25  # factor of the learning rate at each restart
@@ -35,7 +35,8 @@ def run(solver, problem, x0, random_state, state, record_every, on_record, verbo
             oracle.metric = solver.run_metric(oracle, None)
             x = _start_point(problem, oracle, x0)
             run = RunState(type(solver).__name__, problem.description(), MethodState(x), best_x=x, start=x)
-            run.parameters = _described(solver)
+            parameters = solver.get_params(deep=False).items()
+            run.parameters = {name: in_words(value) for name, value in parameters if name not in MAY_CHANGE}
             run.random_state = int(random_state) if is_integer(random_state) else None
             run.stopping.first = first_residual
         else:
@@ -45,24 +46,43 @@ def run(solver, problem, x0, random_state, state, record_every, on_record, verbo
             oracle.metric = solver.run_metric(oracle, run.state)
         loop = Loop(solver, oracle, run, record_every, on_record, verbose)
         if state is None:
-            loop.reason = loop.records.add(run.state.x)
+            loop.record()
             loop.notify()
         elif run.overflowed:
             loop.reason = StopReason.NON_FINITE
-        loop.policy.keep(loop)
+        if loop.stream is not None:
+            loop.stream.store(loop)
         with _ending_by_ctrl_c(loop):
             try:
                 _iterate(solver, oracle, loop)
             finally:
-                if loop.reason is not None:  # keep the state of a stream even if Ctrl-C comes before the result
-                    loop.policy.leave(oracle, loop.run)
+                if loop.stream is not None and loop.reason is not None:  # also if Ctrl-C comes before the result
+                    loop.stream.store_last(oracle, run)
         result = _result(solver, oracle, loop)
-        loop.rule = loop.records = None  # break reference cycles, which would keep a stream's rows
-        warn_of_the_end(solver, oracle, result, loop.policy.comparable, loop.unlimited)
+        loop.rule = None  # break a reference cycle, which would keep a stream's rows
+        warn_of_the_end(solver, oracle, result, loop.stream is None, loop.unlimited)
         warn_if_clipped(solver, oracle)
         if x0 is not None and state is None:
             warn_if_far(solver, oracle, result, _start_point(problem, Oracle(problem, 0), None))
     return result
+
+
+def _iterate(solver, oracle, loop):
+    """Initialise the state of the method if there is none, and iterate until there is a reason to stop."""
+    run, stream = loop.run, loop.stream
+    while True:
+        if loop.reason is None and type(run.state) is MethodState:
+            x = run.state.x
+            run.state = solver.init_state(oracle, x) if stream is None else stream.init_state(loop, x)
+            if not isinstance(run.state, MethodState):
+                raise ValueError(f"init_state must return a MethodState, got {type(run.state).__name__}")
+        if loop.reason is None:
+            solver.iterate(oracle, run.state, loop)
+        if stream is None or not stream.restarts(solver, oracle, run, loop.reason):
+            break
+        loop.reason = None
+    if loop.interrupted and loop.reason == StopReason.EXHAUSTED:
+        loop.reason = StopReason.INTERRUPTED
 
 
 @contextmanager
@@ -99,11 +119,6 @@ def _start_point(problem, oracle, x0):
     return x if problem.penalty is None else problem.penalty.project(x)
 
 
-def _described(solver):
-    """The parameters that a run keeps when it continues, in words."""
-    return {name: in_words(value) for name, value in solver.get_params(deep=False).items() if name not in FREE}
-
-
 def _check_state(solver, problem, state, x0, random_state):
     """Raise a ValueError if a run with these arguments differs from the run of the state."""
     if not isinstance(state, RunState) or state.method != type(solver).__name__:
@@ -114,9 +129,10 @@ def _check_state(solver, problem, state, x0, random_state):
         raise ValueError(f"state is of {state.state.x.size} variables, the problem has {problem.n_variables}")
     if state.problem != problem.description():
         raise ValueError(f"state must come from a run on {problem.description()}, got one on {state.problem}")
-    for name, parameter in _described(solver).items():
-        before = state.parameters.get(name, "nothing")
-        check_unchanged(name, before, parameter, "a run that continues", "other parameters need a new run")
+    for name, value in solver.get_params(deep=False).items():
+        if name not in MAY_CHANGE:
+            before, purpose = state.parameters.get(name, "nothing"), "a run that continues"
+            check_unchanged(name, before, in_words(value), purpose, "other parameters need a new run")
     if random_state is not None and not (is_integer(random_state) and random_state == state.random_state):
         before = "an integer was not given" if state.random_state is None else f"{state.random_state} was given"
         raise ValueError(f"random_state must be None or that of the run of state, where {before}, got {random_state}")
@@ -138,36 +154,6 @@ def _check_state(solver, problem, state, x0, random_state):
 # iterations
 
 
-def _iterate(solver, oracle, loop):
-    """Iterate until there is a reason to stop, with restarts on a stream."""
-    _begin(solver, oracle, loop)
-    while loop.policy.restarts(solver, oracle, loop.run, loop.reason):
-        loop.reason = None
-        _begin(solver, oracle, loop)
-    if loop.interrupted and loop.reason == StopReason.EXHAUSTED:
-        loop.reason = StopReason.INTERRUPTED
-
-
-def _begin(solver, oracle, loop):
-    """Initialise the state of the method if there is none, and iterate."""
-    run = loop.run
-    if loop.reason is None and type(run.state) is MethodState:
-        before = None if oracle.source.finite else oracle.snapshot()
-        try:
-            run.state = solver.init_state(oracle, run.state.x)
-        except EOFError:  # a stream has too few rows so far
-            if before is None:
-                raise
-            oracle.restore(before)
-            loop.reason = StopReason.EXHAUSTED
-        if not isinstance(run.state, MethodState):
-            raise ValueError(f"init_state must return a MethodState, got {type(run.state).__name__}")
-        if run.times and run.state.rule is not None:
-            run.state.rule = _shortened(run.state.rule, run.times)
-    if loop.reason is None:
-        solver.iterate(oracle, run.state, loop)
-
-
 class Loop:
     """The work between iterations. `after_iteration` is called before the first iteration and after each iteration.
 
@@ -184,18 +170,17 @@ class Loop:
     ----------
     reason : str or None
         Why the run stops. None while it continues.
-    policy : Policy
-        The part that differs between finite sums and streams.
+    stream : StreamPolicy or None
+        The part that is specific to streams. None for a finite sum.
     rule : StoppingRule
-    records : Records
     interrupted : bool
         Whether Ctrl-C was pressed.
     """
 
-    def __init__(self, solver, oracle, run, record_every=None, on_record=None, verbose=0):
+    def __init__(self, solver, oracle, run, record_every, on_record, verbose):
         problem = oracle.problem
         self.solver, self.oracle, self.run, self.reason = solver, oracle, run, None
-        self.policy = Policy() if oracle.source.finite else StreamPolicy()
+        self.stream = None if oracle.source.finite else StreamPolicy()
         self.interrupted = False
         self.pass_ifo = 2 * problem.n_inner + problem.n_outer
         max_iter = solver.max_iter
@@ -203,18 +188,18 @@ class Loop:
             max_iter = problem.advice.max_iter
         self.unlimited = max_iter is None and solver.max_ifo is None
         self.max_iter, self.max_ifo = max_iter or math.inf, solver.max_ifo or math.inf
-        self.rule = StoppingRule(solver, oracle, run, self)
-        every = record_every or problem.advice.record_every or self.pass_ifo
-        self.records = Records(self, oracle, every, on_record, verbose)
+        self.rule = StoppingRule(self)
+        self.record_every = record_every or problem.advice.record_every or self.pass_ifo
+        self.on_record, self.report = on_record, Report(self.pass_ifo) if verbose else None
         self._largest = 0.0  # residuals up to this value are not an overflow
         self._eps = float(np.finfo(run.state.x.dtype).eps)
 
     def after_iteration(self):
         """Record, measure and count, and set ``reason`` if the run should end."""
         s, run = self.run.state, self.run
-        if s.t > run.last_checked:
-            run.last_checked = s.t
-            self._process(s)
+        if s.t > run.last_processed:  # otherwise a run continues, whose last iteration was processed before
+            run.last_processed = s.t
+            self._measure_and_record(s)
         if self.reason is None and self.solver.tol and self.rule.converged(s):
             self.reason = StopReason.CONVERGED
         if self.reason is None and self.interrupted:
@@ -226,9 +211,9 @@ class Loop:
             if s.t == UNBOUNDED_ITERATIONS and math.isinf(self.max_ifo) and problem.advice.unbounded_below(problem):
                 self.max_iter = UNBOUNDED_ITERATIONS
         if self.reason is None:
-            if s.t + run.t_before >= self.max_iter:
+            if s.t + run.t_before_restart >= self.max_iter:
                 self.reason = StopReason.MAX_ITER
-            elif self.max_ifo < math.inf or not self.oracle.source.finite:
+            elif self.max_ifo < math.inf or self.stream is not None:
                 self.reserve(self.solver.cost(self.oracle, s))
 
     def reserve(self, ifo):
@@ -238,36 +223,61 @@ class Loop:
         elif not self.oracle.lasts(ifo):
             self.reason = StopReason.EXHAUSTED
 
-    def _process(self, s):
+    def _measure_and_record(self, s):
         """The work that is done once for each iteration."""
-        run, oracle, t = self.run, self.oracle, s.t
+        run, t = self.run, s.t
         if t and s.residual is not None and not s.residual <= self._largest and self._overflows(s.residual):
             self.reason = StopReason.NON_FINITE
             return
         self.rule.measure(s)
-        due = t and oracle.ifo >= run.next_record
-        if due:
-            self.reason = self.records.add(s.x)
-            if self.reason is None and self.policy.has_diverged(oracle, run, s.x):
-                self.reason = StopReason.DIVERGED
         if t & (t - 1) == 0:
             run.milestones = (run.milestones[1], s.x)
-        if self.reason is None:
-            self.policy.keep(self)
+        due = t and self.oracle.ifo >= run.next_record
+        if due:
+            self.record()
+        if self.stream is not None and self.reason is None:
+            if due and self.stream.has_diverged(self.oracle, run, s.x):
+                self.reason = StopReason.DIVERGED
+            else:
+                self.stream.store(self)
         if due:
             self.notify()
 
     def _overflows(self, residual):
-        """Whether a residual is NaN, or 1/eps times the first residual that is not 0."""
+        """Whether a residual is NaN, or 1/eps times the first residual that is not 0.
+
+        A stream may start at the minimum of its first rows, so that its first residual is no scale.
+        """
         run = self.run
         run.first_length = run.first_length or residual
-        largest = self.policy.largest(run.first_length)
+        largest = run.first_length if self.stream is None else math.inf
         self._largest = largest / self._eps
         return not residual * self._eps <= largest
 
+    def record(self):
+        """Record Phi at the current iterate. Set ``reason`` if it is not finite."""
+        run, ifo, x = self.run, self.oracle.ifo, self.run.state.x
+        t, fun = run.t, self.oracle.reported(x)
+        run.records.append((t, ifo, fun))
+        run.next_record = (ifo // self.record_every + 1) * self.record_every
+        if fun < run.best_fun and (self.stream is None or not t):
+            run.best_x, run.best_fun = x, fun
+        if self.report is not None:
+            self.report.line(t, ifo, fun, self.rule.residual())
+        if not math.isfinite(fun):
+            self.reason = StopReason.NON_FINITE
+
     def notify(self):
-        """Call the callback if there is a new record."""
-        self.reason = self.records.notify() or self.reason
+        """Call ``on_record`` with the new record, if it is finite. It may set ``reason``."""
+        t, ifo, fun = self.run.records[-1]
+        if self.on_record is None or not math.isfinite(fun):
+            return
+        record = Record(t, ifo, fun, self.run.state.x.copy(), self.snapshot, self.n_left)
+        try:
+            if self.on_record(record):
+                self.reason = StopReason.CALLBACK
+        except KeyboardInterrupt:
+            self.reason = StopReason.INTERRUPTED
 
     def snapshot(self):
         """A copy of the run that does not change when the run continues."""
@@ -281,53 +291,34 @@ class Loop:
             return math.inf
         cost = self.solver.cost(self.oracle, self.run.state)
         ifo = min((self.max_iter - self.run.t) * cost, self.max_ifo - self.oracle.ifo)
-        return ifo / max(self.records.every, cost)
+        return ifo / max(self.record_every, cost)
 
 
-# finite sums and streams
-
-
-class Policy:
-    """Runs on a finite sum. All components remain available, and all records have the same objective.
-
-    Attributes
-    ----------
-    comparable : bool
-        Whether the objectives of all records are over the same components.
-    """
-
-    comparable = True
-
-    def has_diverged(self, oracle, run, x):
-        """Whether the objective has increased significantly. It is called at each record."""
-        return False
-
-    def largest(self, first_length):
-        """The limit of eps * residual above which a residual is an overflow, from the first nonzero residual."""
-        return first_length
-
-    def restarts(self, solver, oracle, run, reason):
-        """Whether a run that has stopped restarts. If so, its state is reset."""
-        return False
-
-    def keep(self, loop):
-        """Store the state of a run that continues in the problem, from time to time."""
-
-    def leave(self, oracle, run):
-        """Store the state of a run that has ended in the problem."""
-
-
-class StreamPolicy(Policy):
-    """Runs on a stream, whose rows may be exhausted, and whose objective is over its last rows.
+class StreamPolicy:
+    """What differs on a stream, whose rows may be exhausted, and whose objective is over its last rows.
 
     If the objective rises above that at the start, the run restarts with shorter steps. The problem stores a state from
     which the run can continue after an error or an interrupt, and the rows since then.
     """
 
-    comparable = False
-
     def __init__(self):
         self.stored_at = -math.inf  # IFO at which the state was last stored
+
+    def init_state(self, loop, x):
+        """The method's state at x, or none if there are too few rows so far. After a restart, its steps are shorter."""
+        oracle, run = loop.oracle, loop.run
+        before = oracle.snapshot()
+        try:
+            state = loop.solver.init_state(oracle, x)
+        except EOFError:
+            oracle.restore(before)
+            loop.reason = StopReason.EXHAUSTED
+            return run.state
+        if run.n_restarts and state.rule is not None:
+            factor, rate = SHORTER**run.n_restarts, state.rule.learning_rate
+            shorter = Shortened(rate, factor) if callable(rate) else rate * factor
+            state.rule = replace(state.rule, learning_rate=shorter)
+        return state
 
     def has_diverged(self, oracle, run, x):
         """Compare x with the start on the same rows, and store the best x so far."""
@@ -337,22 +328,18 @@ class StreamPolicy(Policy):
             run.best_x, run.best_fun, run.best_gain = x, fun, gain
         return gain < 0 and oracle.source.uphill(x, run.start)
 
-    def largest(self, first_length):
-        """Infinity, because a stream may start at the minimum of its first rows."""
-        return math.inf
-
     def restarts(self, solver, oracle, run, reason):
         """Restart from the best point with shorter steps, unless the user has set the learning rate."""
         automatic = solver.auto("learning_rate", oracle.problem, None) is None
         failed = reason in (StopReason.NON_FINITE, StopReason.DIVERGED)
-        if not (failed and automatic and run.times < RESTARTS):
+        if not (failed and automatic and run.n_restarts < RESTARTS):
             return False
-        run.times, run.t_before = run.times + 1, run.t
+        run.n_restarts, run.t_before_restart = run.n_restarts + 1, run.t
         run.state = MethodState(run.best_x)
-        run.last_checked, run.first_length, run.milestones = -1, 0.0, (None, None)
+        run.last_processed, run.first_length, run.milestones = -1, 0.0, (None, None)
         return True
 
-    def keep(self, loop):
+    def store(self, loop):
         """Store the state by IFO, because rows are kept as long as the state."""
         oracle = loop.oracle
         if oracle.ifo - self.stored_at >= KEEP_EVERY:
@@ -360,16 +347,11 @@ class StreamPolicy(Policy):
             oracle.hold()
             self.stored_at = oracle.ifo
 
-    def leave(self, oracle, run):
+    def store_last(self, oracle, run):
         """Store the last state, even if an exception has ended the run."""
         run.oracle = oracle.snapshot(last=True)
+        oracle.hold()
         oracle.problem.state = run
-
-
-def _shortened(rule, times):
-    """The `StepRule` after ``times`` restarts with shorter steps."""
-    factor, rate = SHORTER**times, rule.learning_rate
-    return replace(rule, learning_rate=Shortened(rate, factor) if callable(rate) else rate * factor)
 
 
 @dataclass(frozen=True)
@@ -390,7 +372,6 @@ def _result(solver, oracle, loop):
     """The result of a run that has ended."""
     run, reason = loop.run, loop.reason
     run.oracle = oracle.snapshot(last=True)
-    oracle.hold()
     records, t = list(run.records), run.t  # the last record is not part of the state
     run.overflowed = reason in (StopReason.NON_FINITE, StopReason.DIVERGED)
     if run.overflowed:

@@ -1,13 +1,16 @@
 """The oracle, through which a solver accesses a problem. It is the only place that samples and counts."""
 
 import copy
+import pickle
 from collections import deque
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 import numpy as np
 
 from sk_stormc.core.metrics import as_metric
 from sk_stormc.core.source import source_of
+from sk_stormc.core.unit import InUnit
 from sk_stormc.utils.validation import plain
 
 __all__ = ["ALL", "KINDS", "Batch", "Oracle"]
@@ -18,6 +21,7 @@ KINDS = ("inner", "jacobian", "outer")
 ALL = (None, None, None)  # (B_g, B_dg, B_f) of a full refresh
 
 
+@dataclass(slots=True, eq=False)
 class Batch:
     """A gathered batch.
 
@@ -33,23 +37,10 @@ class Batch:
         For a Jacobian, whether it is recomputed on each batch of g ("operator"), and not tracked by step 9.
     """
 
-    __slots__ = ("anew", "data", "full", "size")
-
-    def __init__(self, data, size, full=False, anew=False):
-        self.data = data
-        self.size = size
-        self.full = full
-        self.anew = anew
-
-
-class PendingDraws(list):
-    """Up to AHEAD draws of one kind and size, with the function that gathers a batch, and the IFO of a batch."""
-
-    __slots__ = ("gather", "price")
-
-    def __init__(self, oracle, kind, size, draws=()):
-        super().__init__(draws)
-        self.gather, self.price = oracle.gatherer(kind), oracle.price(kind, size)
+    data: object
+    size: int
+    full: bool = False
+    anew: bool = False
 
 
 class Oracle:
@@ -109,18 +100,22 @@ class Oracle:
     def __init__(self, problem, seed):
         self.problem = problem = problem.in_run()
         self.metric = as_metric(problem.metric, problem.n_variables).bound(self)
-        generators = [np.random.default_rng(s) for s in np.random.SeedSequence(seed).spawn(len(KINDS) + 1)]
+        generators = list(map(np.random.default_rng, np.random.SeedSequence(seed).spawn(len(KINDS) + 1)))
         self.rng = generators.pop()
         self.source = source_of(problem)
         self._generators = dict(zip(KINDS, self.source.open(generators), strict=True))
-        self._pending = {}  # (kind, size) -> PendingDraws
+        inner, outer = problem.inner_batch, problem.outer_batch
+        if self.source.weighted:  # a draw is a pair (draws, weights)
+            inner, outer = (lambda draw: problem.inner_batch(*draw)), (lambda draw: problem.outer_batch(*draw))
+        self._gather = {"inner": inner, "jacobian": inner, "outer": outer}
+        self._pending, self._prices = {}, {}  # up to AHEAD draws of a kind and size, and the IFO of each
         self.ifo = 0
         self.n_evaluations = dict.fromkeys(KINDS, 0)
         self.n_guarded = self.n_below = 0
         self._exact = None
         self.exact_charged = False
         self.exact = deque(maxlen=MEMORY)
-        self._evaluated = {}  # values on all components, and their point
+        self._on_all = {}  # the last u, J and (f_x, f_u) on all components, each with its point
         self._full, self._costs = {}, {}
         m, n = plain(problem.n_inner), plain(problem.n_outer)
         self._all = {"inner": m, "jacobian": m, "outer": n}
@@ -145,11 +140,6 @@ class Oracle:
             self._costs[size] = sum(self.price(kind, s) for kind, s in sizes)
         return self._costs[size]
 
-    def gatherer(self, kind):
-        """The function that gathers the batch of a draw. It gets weights if the source is weighted."""
-        gather = self.problem.outer_batch if kind == "outer" else self.problem.inner_batch
-        return (lambda draw: gather(*draw)) if self.source.weighted else gather
-
     def is_full(self, size):
         """Whether batches of these sizes contain all components, so that values are exact."""
         slope = size[0] if self.problem.jacobian_kind == "operator" else size[1]
@@ -172,17 +162,17 @@ class Oracle:
         -------
         Batch
         """
-        pending = self._pending.get((kind, size))
-        if not pending:
+        draws = self._pending.get((kind, size))
+        if not draws:
             if size is None or size == self._all[kind]:
                 return self._draw_all(kind)
-            if pending is None:
-                pending = self._pending[kind, size] = PendingDraws(self, kind, size)
             draw = self.source.draw_outer if kind == "outer" else self.source.draw_inner
             blocks = max(1, min(AHEAD, 2**20 // size)) if self.source.finite else 1
-            pending[:] = list(draw(self._generators[kind], (blocks, size)))[::-1]
-        self.ifo += pending.price
-        return Batch(pending.gather(pending.pop()), pending.price)
+            draws = self._pending[kind, size] = list(draw(self._generators[kind], (blocks, size)))[::-1]
+            self._prices[kind, size] = self.source.price(kind, size)
+        price = self._prices[kind, size]
+        self.ifo += price
+        return Batch(self._gather[kind](draws.pop()), price)
 
     def draw_jacobian(self, size, inner, same=False):
         """Draw the batch on which a Jacobian is evaluated, and count it.
@@ -210,7 +200,7 @@ class Oracle:
         side = "outer" if kind == "outer" else "inner"
         if side not in self._full:
             everything = self.problem.outer_batch(None) if kind == "outer" else self.problem.inner_batch(None)
-            self._full[side] = Batch(everything, self.n_components(kind), True)
+            self._full[side] = Batch(everything, self._all[kind], True)
         batch = self._full[side]
         self.ifo += batch.size
         return batch
@@ -222,7 +212,7 @@ class Oracle:
         self.n_evaluations["inner"] += batch.size
         u = self.problem.inner(x, batch.data)
         if batch.full:
-            self._evaluated = {"x": x, "u": u}
+            self._on_all["u"] = x, u
         return u
 
     def jacobian(self, x, batch):
@@ -231,8 +221,8 @@ class Oracle:
             return None
         self.n_evaluations["jacobian"] += batch.size
         J = self.problem.jacobian(x, batch.data)
-        if batch.full and self._evaluated:
-            self._evaluated["J"] = J
+        if batch.full:
+            self._on_all["J"] = x, J
         return J
 
     def inner_pair(self, x_old, x, batch, slope, u_old=True, J_old=True):
@@ -260,7 +250,7 @@ class Oracle:
     def gradient(self, x, u, J, batch):
         """F = f_x + J.T f_u over an outer batch."""
         self.n_evaluations["outer"] += batch.size
-        exact = batch.full and self._is_exact(x, u) and self._is_exact_jacobian(J)
+        exact = batch.full and self._is_exact("u", x, u) and self._is_exact("J", x, J)
         J = self.exact_jacobian(x) if J is None else J
         F = self.problem.compositional_gradient(x, u, J, batch.data)
         if exact:
@@ -270,52 +260,54 @@ class Oracle:
     def gradient_pair(self, old, new, batch):
         """F at two points (x, u, J) over an outer batch that does not contain all components."""
         self.n_evaluations["outer"] += 2 * batch.size
-        points = ((x, u, self.exact_jacobian(x) if J is None else J) for x, u, J in (old, new))
-        return self.problem.gradient_pair(*points, batch.data)
+        (x_old, u_old, J_old), (x, u, J) = old, new
+        J_old = self.exact_jacobian(x_old) if J_old is None else J_old
+        J = self.exact_jacobian(x) if J is None else J
+        return self.problem.gradient_pair((x_old, u_old, J_old), (x, u, J), batch.data)
 
     def outer_gradient(self, x, u, batch):
         """(f_x, f_u) over an outer batch. f_x is None if f does not depend on x directly."""
         self.n_evaluations["outer"] += batch.size
         v = self.problem.outer_gradient(x, u, batch.data)
-        if batch.full and self._is_exact(x, u):
-            self._evaluated["v"] = v
+        if batch.full and self._is_exact("u", x, u):
+            self._on_all["v"] = x, v
         return v
 
     def chain(self, x, J, v):
         """F = f_x + J.T f_u from v = (f_x, f_u)."""
         f_x, f_u = v
-        exact = self._evaluated.get("v") is v and self._evaluated["x"] is x and self._is_exact_jacobian(J)
+        exact = self._is_exact("v", x, v) and self._is_exact("J", x, J)
         F = self.problem.vjp(self.exact_jacobian(x) if J is None else J, f_u)
         F = F if f_x is None else f_x + F
         if exact:
             self._remember(x, F)
         return F
 
-    # F is exact at x if u, J and the gradient of f were all evaluated there on all components
-
     def follow(self, x, x_0, u_0):
         """u at x by a constant Jacobian, from u_0 at x_0 on all components. It is exact up to rounding."""
         u = u_0 + self.exact_jacobian(x) @ (x - x_0)
-        self._evaluated = {"x": x, "u": u}
+        self._on_all["u"] = x, u
         return u
 
-    def _is_exact(self, x, u):
-        """Whether u is the inner value at x on all components."""
-        return self._evaluated.get("u") is u and self._evaluated["x"] is x
+    # F is exact at x if u, J and the gradient of f were all evaluated there on all components; values are compared, not
+    # objects, so that a method may copy them
 
-    def _is_exact_jacobian(self, J):
-        """Whether J is the Jacobian on all components, at the point of the inner value on all components."""
-        return J is None or J is self._evaluated.get("J")
+    def _is_exact(self, name, x, value):
+        """Whether a value of "u", "J" or "v" = (f_x, f_u) is that at x on all components."""
+        if value is None:  # the constant Jacobian
+            return True
+        x_known, known = self._on_all.get(name, (None, None))
+        return known is not None and _are_equal(x, x_known) and _are_equal(value, known)
 
     def _remember(self, x, F):
         """Store a point at which F is exact."""
         self.exact.append((x, F))
-        self._evaluated = {}
+        self._on_all = {}
 
     def count_guarded(self, u, n_guarded):
         """Count the entries of u that left the domain of f."""
         self.n_guarded += n_guarded
-        if self._evaluated.get("u") is u:
+        if "u" in self._on_all and _are_equal(u, self._on_all["u"][1]):
             self.n_below = n_guarded
 
     def objective(self, x):
@@ -361,14 +353,35 @@ class Oracle:
 
         The ``last`` snapshot is made without copies, because the oracle is not used after it.
         """
-        names = ("rng", "_generators", "ifo", "n_evaluations", "n_guarded", "exact_charged")
-        state = {name: getattr(self, name) for name in names}
+        state = {
+            "rng": self.rng,
+            "_generators": self._generators,
+            "ifo": self.ifo,
+            "n_evaluations": self.n_evaluations,
+            "n_guarded": self.n_guarded,
+            "exact_charged": self.exact_charged,
+        }
         if not last:
             state = copy.deepcopy(state)
-        state["_pending"] = {key: list(draws) for key, draws in self._pending.items()}  # draws are immutable
+        state["_pending"] = _copied(self._pending)
         return state
 
     def restore(self, snapshot):
         """Restore the state of a `snapshot`."""
-        self.__dict__.update(copy.deepcopy({name: value for name, value in snapshot.items() if name != "_pending"}))
-        self._pending = {key: PendingDraws(self, *key, draws) for key, draws in snapshot["_pending"].items()}
+        self.__dict__.update(copy.deepcopy(snapshot | {"_pending": {}}))
+        self._pending = _copied(snapshot["_pending"])
+        self._prices = {key: self.source.price(*key) for key in self._pending}
+
+
+def _copied(pending):
+    """A copy of pending draws, which are themselves immutable."""
+    return dict(zip(pending, map(list, pending.values()), strict=True))
+
+
+def _are_equal(value, other):
+    """Whether two values of u or J are equal: arrays by their entries, and other plain data by their pickles."""
+    if value is other:
+        return True
+    if isinstance(value, (np.ndarray, InUnit)):
+        return type(value) is type(other) and value.shape == other.shape and bool((value == other).all())
+    return type(value) is type(other) and pickle.dumps(value) == pickle.dumps(other)

@@ -16,7 +16,6 @@ __all__ = [
     "MethodState",
     "Record",
     "Recorded",
-    "Records",
     "Report",
     "RunState",
     "SolverResult",
@@ -117,21 +116,21 @@ class RunState:
     best_fun: float = math.inf
     milestones: tuple[np.ndarray | None, np.ndarray | None] = (None, None)  # x_t at the last two powers of two
     next_record: float = 0
-    last_checked: int = -1  # the last iteration that the loop has processed
+    last_processed: int = -1  # the last iteration that the loop has processed
     first_length: float = 0.0  # the first residual that is not 0, the scale for overflow
     stopping: Stopping = field(default_factory=Stopping)  # state of the stopping rule
     overflowed: bool = False  # the run cannot continue
     start: np.ndarray | None = None  # x_0
     best_gain: float = 0.0  # on a stream: Phi at x_0 minus that at best_x, over the same rows
-    times: int = 0  # how often a run on a stream has restarted with shorter steps
-    t_before: int = 0  # iterations before the last restart
+    n_restarts: int = 0  # how often a run on a stream has restarted with shorter steps
+    t_before_restart: int = 0  # iterations before the last restart
     parameters: dict[str, str] = field(default_factory=dict)  # of the solver, without its budgets, by `in_words`
     random_state: int | None = None  # the seed, if the user gave an integer
 
     @property
     def t(self):
         """Number of iterations."""
-        return self.t_before + self.state.t
+        return self.t_before_restart + self.state.t
 
     @property
     def first_residual(self):
@@ -301,51 +300,6 @@ class Record:
     snapshot: Callable | None = field(default=None, repr=False, compare=False)
     n_left: Callable | None = field(default=None, repr=False, compare=False)
     early: bool = field(default=False, repr=False, compare=False)
-
-
-class Records:
-    """Records of Phi at some points of a run, at regular intervals of IFO.
-
-    Parameters
-    ----------
-    loop : Loop
-    oracle : Oracle
-    record_every : int
-        IFO between two records.
-    on_record : callable or None
-    verbose : int
-    """
-
-    def __init__(self, loop, oracle, record_every, on_record, verbose):
-        self.loop, self.oracle, self.every, self.on_record = loop, oracle, record_every, on_record
-        self._pending = None  # a record for which the callback has not been called
-        self._report = Report(loop.pass_ifo) if verbose else None
-
-    def add(self, x):
-        """Record Phi(x) at the current iteration. Return NON_FINITE if it is not finite."""
-        loop, run, ifo, fun = self.loop, self.loop.run, self.oracle.ifo, self.oracle.reported(x)
-        t = run.t
-        run.records.append((t, ifo, fun))
-        run.next_record = (ifo // self.every + 1) * self.every
-        if fun < run.best_fun and (loop.policy.comparable or not t):
-            run.best_x, run.best_fun = x, fun
-        if self._report is not None:
-            self._report.line(t, ifo, fun, loop.rule.residual())
-        if not math.isfinite(fun):
-            return StopReason.NON_FINITE
-        if self.on_record is not None:
-            self._pending = Record(t, ifo, fun, x.copy(), loop.snapshot, loop.n_left)
-        return None
-
-    def notify(self):
-        """Call the callback with a new record. Return a reason to stop, or None."""
-        if self._pending is None:
-            return None
-        record, self._pending = self._pending, None
-        try:
-            return StopReason.CALLBACK if self.on_record(record) else None
-        except KeyboardInterrupt:
-            return StopReason.INTERRUPTED
 
 
 class Report:

@@ -12,15 +12,15 @@ from typing import Any
 import numpy as np
 from sklearn.base import BaseEstimator
 
-from sk_stormc.core.declared import refuse_former
 from sk_stormc.core.metrics import Metric
 from sk_stormc.core.penalties import check_penalty
 from sk_stormc.core.problem import CompositionalProblem
 from sk_stormc.core.schedules import Slowed, at
 from sk_stormc.core.source import source_of
+from sk_stormc.engine.curvature import curvature
 from sk_stormc.engine.loop import run
 from sk_stormc.engine.results import Record, RunState, SolverResult
-from sk_stormc.engine.steps import Inertia, Limit, StepRule, curvature, direction, proximal_point
+from sk_stormc.engine.steps import Inertia, Limit, StepRule, proximal_point, step_direction
 from sk_stormc.utils.docstrings import inherit_parameters
 from sk_stormc.utils.threads import in_one_thread
 from sk_stormc.utils.types import ArrayLike, Auto, RandomState, Schedule, Size
@@ -48,9 +48,9 @@ def check_learning_rate(name, value):
     check_schedule(name, value, low=0, inclusive=callable(value), words=("auto",))
 
 
-def check_prox(penalty, has_prox):
-    """Raise a ValueError if a penalty's proximal step has no closed form in the metric."""
-    if penalty is not None and not has_prox:
+def require_prox(has_prox):
+    """Raise a ValueError unless a penalty's proximal step has a closed form in the metric."""
+    if not has_prox:
         raise ValueError("a penalty needs a diagonal metric (or None): its proximal step has no closed form")
 
 
@@ -201,7 +201,6 @@ class CompositionalSolver(BaseEstimator, ABC):
                 "problem must be a CompositionalProblem, such as PortfolioProblem(returns) or "
                 f"FiniteSumComposition(...), got {type(problem).__name__}"
             )
-        refuse_former(problem)
         if not source_of(problem).finite and self.needed_to_stream():
             raise ValueError(
                 f"{self!r} needs all components at once, which a stream does not have: set {self.needed_to_stream()}"
@@ -210,9 +209,10 @@ class CompositionalSolver(BaseEstimator, ABC):
         check_choice(
             f"{type(problem).__name__}.jacobian_kind", problem.jacobian_kind, ("sampled", "constant", "operator")
         )
-        check_penalty(problem.penalty, problem.n_variables)
-        metric = problem.metric
-        check_prox(problem.penalty, metric.has_prox if isinstance(metric, Metric) else np.ndim(metric) < 2)
+        if problem.penalty is not None:
+            check_penalty(problem.penalty, problem.n_variables)
+            metric = problem.metric
+            require_prox(metric.has_prox if isinstance(metric, Metric) else np.ndim(metric) < 2)
 
     def iterate(self, oracle, s, loop):
         """Iterate until the loop has a reason to stop."""
@@ -251,29 +251,26 @@ class CompositionalSolver(BaseEstimator, ABC):
             (B_g, B_dg, B_f), with None for all components. B_dg = 0 means a constant Jacobian that is computed exactly,
             once.
         """
-        problem = oracle.problem
+        problem, constant = oracle.problem, oracle.problem.jacobian_kind == "constant"
+        m, n = problem.n_inner, problem.n_outer
         value = self.auto(name, problem, "auto")
         if isinstance(value, str):
             if isinstance(rule, tuple):
                 return rule
-            inner = None if problem.n_inner <= SMALL else rule
-            value = (inner, inner, None if problem.n_outer <= SMALL else rule)
-            value = (inner, None, value[2]) if problem.jacobian_kind == "constant" else value
+            B = None if m <= SMALL else rule
+            value = B, None if constant else B, None if n <= SMALL else rule
         B_g, B_dg, B_f = value if is_list(value) else oracle.source.sizes(value)
         oracle.source.accept(name, (B_g, B_dg, B_f))
-
-        def all_or(size, n):
-            return None if size is None or size >= n else int(size)
-
-        if problem.jacobian_kind != "constant":
-            B_dg = all_or(B_dg, problem.n_inner)
+        if not constant:
+            B_dg = None if B_dg is None or B_dg >= m else int(B_dg)
         elif like is not None and like[1] == 0:
             B_dg = 0
         elif B_dg is None:
             B_dg = 0 if like is None else None
         else:  # a number of at least n means all components at each iteration
-            B_dg = min(int(B_dg), problem.n_inner)
-        return all_or(B_g, problem.n_inner), B_dg, all_or(B_f, problem.n_outer)
+            B_dg = min(int(B_dg), m)
+        B_g = None if B_g is None or B_g >= m else int(B_g)
+        return B_g, B_dg, None if B_f is None or B_f >= n else int(B_f)
 
     def step_rule(self, oracle, x, size, factor, schedule=lambda eta: eta, L=None):
         """The rule of steps, from the user's learning rate and limits, the problem's advice, or the method's default.
@@ -347,24 +344,24 @@ class CompositionalSolver(BaseEstimator, ABC):
         if rule is None:
             raise ValueError(f"the state of {type(self).__name__} must have a rule, from step_rule, for move")
         x = s.x if x is None else x
-        eta, default = at(rule.learning_rate, s.t), oracle.metric.at(x, s.t)
-        if metric is None:
-            way = direction(problem, default, x, F, eta)
-            s.residual = way.length
-        else:
-            check_prox(problem.penalty, metric.has_prox)
-            way = direction(problem, metric, x, F, eta)
-            s.residual = direction(problem, default, x, F, eta).length
+        eta, own = at(rule.learning_rate, s.t), metric
+        metric = oracle.metric.at(x, s.t)
+        direction = step_direction(problem, metric, x, F, eta)  # step 5
+        s.residual = direction.length
+        if own is not None:
+            if problem.penalty is not None:
+                require_prox(own.has_prox)
+            metric, direction = own, step_direction(problem, own, x, F, eta)
         if rule.inertia is None:
-            return rule.next_point(problem, metric or default, x, way, eta, s.t)
-        s.velocity = rule.average(problem, metric or default, way, s.velocity, s.t)
+            return rule.next_point(problem, metric, x, direction, eta, s.t)  # step 6
+        s.velocity = rule.average(problem, metric, direction, s.velocity, s.t)
         x = x - eta * s.velocity
         return x if problem.penalty is None else problem.penalty.project(x)
 
     def length(self, oracle, s, x, F):
         """The residual |x~ - x| / eta at x along F, in the norm of the metric's inverse, for the stopping rule."""
         eta = 1.0 if s.rule is None else at(s.rule.learning_rate, s.t)
-        return direction(oracle.problem, oracle.metric.at(x, s.t), x, F, eta).length
+        return step_direction(oracle.problem, oracle.metric.at(x, s.t), x, F, eta).length
 
     def proximal_point(self, oracle, s, F):
         """x~ of step 5 of Algorithm 1: the end of the unshortened step from ``s.x`` along F."""
@@ -431,7 +428,7 @@ class CompositionalSolver(BaseEstimator, ABC):
         solver = copy.copy(self)  # a copy with NumPy scalars as numbers; the user's object does not change
         for name, value in self.get_params(deep=False).items():
             setattr(solver, name, plain(value))
-        solver.validate()
+        check_parameters(solver)
         check_int("record_every", record_every, low=1, words=(None,))
         check_choice("verbose", verbose, (0, 1, False, True))
         check_callable("on_record", on_record, words=(None,))

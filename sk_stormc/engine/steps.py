@@ -1,22 +1,189 @@
-"""The parts of a step along F: steps 5 and 6 of Algorithm 1.
+"""The steps of Algorithm 1, as functions from which the methods are built.
 
-`direction` applies the metric and the proximal step, `Limit` shortens the step, and `Inertia` averages the directions.
-A `StepRule` contains the learning rate, limit and inertia of a run. `curvature` estimates L, from which automatic
-learning rates are set.
+`start` (steps 2 and 3) and `advance` (steps 7 to 10) estimate u, J and F. A `StepRule` moves x along F (steps 5 and 6):
+`step_direction` applies the metric and the proximal step, `Limit` shortens the step, and `Inertia` averages the
+directions. In the paper's notation u is g_t (bold), J is G_t, F is F_t, and a_g, a_dg, a_Phi are the momenta.
 """
 
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from sk_stormc.core.schedules import at
-from sk_stormc.engine.estimates import keep_in_domain
+from sk_stormc.core.unit import InUnit
+from sk_stormc.utils.types import Array
+from sk_stormc.utils.validation import plain
 
-__all__ = ["Direction", "Inertia", "Limit", "StepRule", "curvature", "curvatures", "direction", "proximal_point"]
+__all__ = [
+    "Direction",
+    "Estimate",
+    "Inertia",
+    "Limit",
+    "StepRule",
+    "advance",
+    "advance_inner",
+    "guard",
+    "keep_in_domain",
+    "proximal_point",
+    "start",
+    "step_direction",
+]
 
-N_BATCHES, POWER_ITERATIONS = 16, 6  # minibatches whose curvature is estimated, and iterations for each
+# steps 2, 3 and 7 to 10: the estimates
+
+
+@dataclass
+class Estimate:
+    """The estimates at a point x: the inner value u, its Jacobian J and the compositional gradient F.
+
+    J is the value of `Oracle.jacobian`. None means the exact constant Jacobian, which the oracle stores.
+
+    Examples
+    --------
+    >>> from sk_stormc.datasets import make_gaussian_returns
+    >>> from sk_stormc.problems import PortfolioProblem
+    >>> problem = PortfolioProblem(make_gaussian_returns(500, 3, mean=0.1, random_state=0))
+    >>> from sk_stormc.engine import ALL, Oracle, start
+    >>> import numpy as np
+    >>> start(Oracle(problem, seed=0), np.zeros(3), ALL).F.shape
+    (3,)
+    """
+
+    x: np.ndarray
+    u: np.ndarray | InUnit
+    J: object
+    F: np.ndarray
+
+
+def keep_in_domain(problem, u, u_old):
+    """max(u, 0.8 u_old, floor), because a recursive estimate must not leave the domain of f."""
+    if problem.inner_floor is None:
+        return u
+    floor = plain(problem.inner_floor)
+    return np.maximum(u, floor if u_old is None else np.maximum(0.8 * u_old, floor))
+
+
+def guard(oracle: Any, u: Array | InUnit, u_old: Array | InUnit | None) -> Array | InUnit:
+    """Keep an estimate of u in the domain of f. Entries outside the domain are counted.
+
+    Examples
+    --------
+    An estimate of a mean of exponentials must stay above 0:
+
+    >>> import numpy as np
+    >>> from sk_stormc.engine import Oracle, guard
+    >>> from sk_stormc.problems import EntropicPortfolioProblem
+    >>> oracle = Oracle(EntropicPortfolioProblem(np.ones((4, 2))), seed=0)
+    >>> u_old = oracle.inner(np.zeros(2), oracle.draw("inner", None))
+    >>> bool((guard(oracle, -1 * u_old, u_old) > 0 * u_old).all()), oracle.n_guarded
+    (True, 1)
+    """
+    if oracle.problem.inner_floor is None:
+        return u
+    kept = keep_in_domain(oracle.problem, u, u_old)
+    n_guarded = int(np.count_nonzero(kept != u))
+    oracle.count_guarded(u, n_guarded)
+    return kept if n_guarded else u  # u itself, because the unit of `kept` may differ
+
+
+def start(oracle: Any, x: Array, size: tuple) -> Estimate:
+    """Steps 2 and 3 of Algorithm 1: u, J and F at x from fresh batches.
+
+    Parameters
+    ----------
+    oracle : Oracle
+    x : ndarray of shape (n_variables,)
+    size : tuple
+        The batch sizes (S_g, S_dg, S_f), from `CompositionalSolver.sizes`.
+
+    Returns
+    -------
+    Estimate
+
+    Examples
+    --------
+    >>> from sk_stormc.datasets import make_gaussian_returns
+    >>> from sk_stormc.problems import PortfolioProblem
+    >>> problem = PortfolioProblem(make_gaussian_returns(500, 3, mean=0.1, random_state=0))
+    >>> import numpy as np
+    >>> from sk_stormc.engine import Oracle, start
+    >>> oracle = Oracle(problem, seed=0)
+    >>> first = start(oracle, np.zeros(3), (10, 10, 5))
+    >>> oracle.ifo, first.u.shape
+    (25, (1,))
+    """
+    inner = oracle.draw("inner", size[0])
+    u = guard(oracle, oracle.inner(x, inner), None)
+    J = oracle.jacobian(x, oracle.draw_jacobian(size[1], inner))
+    return Estimate(x, u, J, oracle.gradient(x, u, J, oracle.draw("outer", size[2])))
+
+
+def advance(oracle: Any, old: Any, x: Array, momentum: tuple, size: tuple) -> Estimate:
+    """Steps 7 to 10 of Algorithm 1: u, J and F at x from those at ``old.x`` and one batch of each kind.
+
+    With momentum 0 this is the update of SARAH-C (with the previous iterate as ``old``) and of VRSC-PG (with the
+    checkpoint as ``old``). A batch of all components needs no correction, because its estimate is exact. With momentum
+    1 the old estimate has no weight, and the old point is not evaluated.
+
+    Parameters
+    ----------
+    oracle : Oracle
+    old : Estimate
+    x : ndarray of shape (n_variables,)
+    momentum : tuple of float
+        The momenta (a_g, a_dg, a_Phi).
+    size : tuple
+        The batch sizes (B_g, B_dg, B_f).
+
+    Returns
+    -------
+    Estimate
+
+    Examples
+    --------
+    >>> from sk_stormc.datasets import make_gaussian_returns
+    >>> from sk_stormc.problems import PortfolioProblem
+    >>> problem = PortfolioProblem(make_gaussian_returns(500, 3, mean=0.1, random_state=0))
+    >>> import numpy as np
+    >>> from sk_stormc.engine import Oracle, advance, start
+    >>> oracle = Oracle(problem, seed=0)
+    >>> first = start(oracle, np.zeros(3), (10, 10, 5))
+    >>> second = advance(oracle, first, first.x - 0.1 * first.F, (0.1, 0.1, 0.1), (4, 4, 2))
+    >>> oracle.ifo, second.F.shape
+    (35, (3,))
+    """
+    a_phi = momentum[2]
+    u, J, old_J = advance_inner(oracle, old, x, momentum, size)  # steps 8 and 9
+    batch = oracle.draw("outer", size[2])
+    if batch.full or a_phi == 1:
+        return Estimate(x, u, J, oracle.gradient(x, u, J, batch))
+    before, F = oracle.gradient_pair((old.x, old.u, old_J), (x, u, J), batch)
+    return Estimate(x, u, J, (1 - a_phi) * (old.F - before) + F)  # step 10
+
+
+def advance_inner(oracle, old, x, momentum, size):
+    """The estimates u and J of `advance` (steps 8 and 9), and the J at the old point that step 10 needs."""
+    a_g, a_dg, a_phi = momentum
+    batch = oracle.draw("inner", size[0])
+    slope = oracle.draw_jacobian(size[1], batch)
+    correct_u = not (batch.full or a_g == 1)
+    correct_J = not (slope.full or slope.anew or a_dg == 1)
+    # step 10 with Jacobians of two batches would accumulate their differences
+    needs_old_J = slope.anew and a_phi != 1 and size[2] is not None
+
+    before, (u, J) = oracle.inner_pair(old.x, x, batch, slope, correct_u, correct_J or needs_old_J)
+    if correct_u:
+        u = (1 - a_g) * (old.u - before[0]) + u  # step 8
+    u = guard(oracle, u, old.u if correct_u else None)
+    if correct_J:
+        J = (1 - a_dg) * (old.J - before[1]) + J  # step 9
+    return u, J, before[1] if needs_old_J else old.J
+
+
+# steps 5 and 6: the next point
 
 
 @dataclass(slots=True)
@@ -48,7 +215,7 @@ def proximal_point(problem, metric, x, F, eta):
     return problem.penalty.prox(x_tilde, metric.prox_step(eta))
 
 
-def direction(problem, metric, x, F, eta):
+def step_direction(problem, metric, x, F, eta):
     """The `Direction` of the step from x along F."""
     target = None
     if problem.penalty is None:
@@ -84,14 +251,14 @@ class Limit:
     precision: float | Callable
     by_block: bool = False
 
-    def gamma(self, problem, metric, way, t):
+    def gamma(self, problem, metric, direction, t):
         """The factor of a `Direction` in this metric: a number, or an array with a number for each variable."""
         eps = at(self.precision, t)
         if not self.by_block:
-            return min(0.5, eps / way.length) if way.length else 0.5
-        lengths = metric.block_lengths(way.q, way.p, problem.n_blocks)
+            return min(0.5, eps / direction.length) if direction.length else 0.5
+        lengths = metric.block_lengths(direction.q, direction.p, problem.n_blocks)
         gamma = np.minimum(0.5, eps / np.maximum(lengths, np.finfo(lengths.dtype).tiny))
-        return np.repeat(gamma, way.q.size // problem.n_blocks)
+        return np.repeat(gamma, direction.q.size // problem.n_blocks)
 
 
 @dataclass(frozen=True)
@@ -142,68 +309,18 @@ class StepRule:
     limit: Limit | None = None
     inertia: Inertia | None = None
 
-    def next_point(self, problem, metric, x, way, eta, t):
-        """The end point of a step along ``way``: x~, or a point before it if the limit shortens the step."""
+    def next_point(self, problem, metric, x, direction, eta, t):
+        """The end point of a step along ``direction``: x~, or a point before it if the limit shortens the step."""
         if self.limit is not None:
-            return x - (eta * self.limit.gamma(problem, metric, way, t)) * way.q
-        return x - eta * way.q if way.target is None else way.target  # return x~ itself, for exact zeros
+            return x - (eta * self.limit.gamma(problem, metric, direction, t)) * direction.q
+        # x~ itself has exact zeros
+        return x - eta * direction.q if direction.target is None else direction.target
 
-    def average(self, problem, metric, way, velocity, t):
-        """The average of the directions after ``way`` was added, for a rule with inertia.
+    def average(self, problem, metric, direction, velocity, t):
+        """The average of the directions after ``direction`` was added, for a rule with inertia.
 
         Each direction is shortened before it is added. If the average were shortened instead, the long directions of a
         few iterations would determine it for many more, and blocks would oscillate.
         """
-        q = way.q if self.limit is None else self.limit.gamma(problem, metric, way, t) * way.q
+        q = direction.q if self.limit is None else self.limit.gamma(problem, metric, direction, t) * direction.q
         return self.inertia.average(q, velocity)
-
-
-# the curvature for automatic learning rates; the oracle calls are counted
-
-
-def curvature(oracle, x, size):
-    """The curvature L: the root mean square of `curvatures`. It is 0 for a linear objective."""
-    return math.sqrt(np.mean(np.square(curvatures(oracle, x, size))))
-
-
-def curvatures(oracle, x, size):
-    """Largest eigenvalues of metric @ Hessian of 16 minibatches.
-
-    They are computed by power iterations on finite differences of the minibatch gradient. The first vector for a batch
-    is the last vector for the previous batch. g and f use independent batches. There is one minibatch if batches are
-    full.
-    """
-    problem, metric = oracle.problem, oracle.metric.at(x, 0)
-    v = oracle.rng.standard_normal(x.size).astype(x.dtype)
-    v, start_v = metric.apply(v), v
-    v = v / math.sqrt(float(start_v @ v))  # of length 1 in the norm of the metric's inverse
-    rounding = math.sqrt(np.finfo(x.dtype).eps)
-    h = rounding * (1 + float(np.linalg.norm(x))) / float(np.linalg.norm(v))
-    eigenvalues = []
-    for _ in range(1 if oracle.is_full(size) else N_BATCHES):
-        inner, outer = oracle.draw("inner", size[0]), oracle.draw("outer", size[2])
-        slope = oracle.draw_jacobian(size[1], inner)
-
-        def gradient(x, inner=inner, outer=outer, slope=slope):
-            u = keep_in_domain(problem, oracle.inner(x, inner), None)
-            return oracle.gradient(x, u, oracle.jacobian(x, slope), outer)
-
-        F = gradient(x)
-        length = math.sqrt(float(F @ metric.apply(F)))
-        top = 0.0
-        for k in range(POWER_ITERATIONS + 1):
-            w = (gradient(x + h * v) - F) / h
-            v_new = metric.apply(w)
-            top = math.sqrt(max(float(w @ v_new), 0.0))
-            if not (math.isfinite(top) and top > 0):
-                break
-            if k or not length:
-                v = v_new / top
-            # the step h changes F by a thousandth in any unit, and x by more than rounding; k = 0 only determines h
-            longest = float(np.linalg.norm(x) / np.linalg.norm(v)) or math.inf  # a step of the length of x
-            # a gradient that is constant near x may change farther away
-            step = max(min(1e-3 * length / top, longest), rounding * longest if longest < math.inf else 0.0)
-            if step > 1e-7 * h:  # otherwise F is a rounding error
-                h = step
-        eigenvalues.append(top)
-    return eigenvalues

@@ -16,8 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from sk_stormc.core.schedules import at
-from sk_stormc.engine.estimates import start
-from sk_stormc.engine.steps import direction
+from sk_stormc.engine.steps import start, step_direction
 
 __all__ = ["Stopping", "StoppingRule"]
 
@@ -79,19 +78,13 @@ class StoppingRule:
 
     Parameters
     ----------
-    solver : CompositionalSolver
-    oracle : Oracle
-    run : RunState
-        Its ``stopping`` is the state of the rule.
     loop : Loop
-        Full gradients do not exceed its ``max_ifo``.
+        The loop of the run. Full gradients do not exceed its ``max_ifo``.
     """
 
-    def __init__(self, solver, oracle, run, loop):
-        self.solver, self.oracle, self.run, self.loop = solver, oracle, run, loop
-        problem = oracle.problem
-        self.pass_ifo = 2 * problem.n_inner + problem.n_outer
-        self.eps = float(np.finfo(run.start.dtype).eps)
+    def __init__(self, loop):
+        self.solver, self.oracle, self.run, self.loop = loop.solver, loop.oracle, loop.run, loop
+        self.eps = float(np.finfo(loop.run.start.dtype).eps)
 
     # measuring
 
@@ -106,7 +99,7 @@ class StoppingRule:
         if s.residual is None or oracle.ifo < stopping.average_from:
             return
         if not stopping.number:
-            stopping.average_until = oracle.ifo + self.pass_ifo
+            stopping.average_until = oracle.ifo + self.loop.pass_ifo
         stopping.total += s.residual
         stopping.number += 1
         if oracle.ifo >= stopping.average_until:
@@ -135,7 +128,7 @@ class StoppingRule:
             value = stopping.first if at_start else self.solver.length(self.oracle, s, s.x, F)
         self._store(s, value, exact=True)
         stopping.point = s.x
-        stopping.average_from = self.oracle.ifo + self.pass_ifo if s.t else 0.0
+        stopping.average_from = self.oracle.ifo + self.loop.pass_ifo if s.t else 0.0
         if measures and stopping.first is not None:
             self._store_ratio(s, s.x, stopping.value)
         return True
@@ -266,8 +259,8 @@ class StoppingRule:
         length = math.sqrt(max(float(F_nearby @ metric.apply(F_nearby)), 0.0))
         rate = 1e-3 * metric.size(s.x) / length if length else 0.0
         if not stationary and 0 < rate < math.inf:
-            nearby = direction(problem, metric, y, F_nearby, rate).length
-            stationary = direction(problem, metric, s.x, F, rate).length <= STATIONARY[s.x.dtype.itemsize] * nearby
+            nearby = step_direction(problem, metric, y, F_nearby, rate).length
+            stationary = step_direction(problem, metric, s.x, F, rate).length <= STATIONARY[s.x.dtype.itemsize] * nearby
         if stationary:
             stopping.stationary_at, stopping.point = s.t, s.x
         return stationary

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import warnings
+from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Self
 
@@ -11,12 +13,15 @@ from matplotlib.lines import Line2D
 from matplotlib.transforms import Bbox
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils.validation import check_array
 
+from sk_stormc.core.weighted import with_sum_one
 from sk_stormc.plotting._style import BLUE, COLORS, GRID, axes_for, check_kwargs, place_labels
-from sk_stormc.utils.frames import columns_of
+from sk_stormc.portfolio.returns import check_returns, faded, with_benchmark
+from sk_stormc.portfolio.risk import MEASURES
+from sk_stormc.streams.mapped import blocks
+from sk_stormc.utils.frames import columns_of, rows_of
 from sk_stormc.utils.types import ArrayLike, FloatArray
-from sk_stormc.utils.validation import as_numbers, check_bool, check_numeric, check_text, naming, short
+from sk_stormc.utils.validation import as_numbers, check_bool, check_number, check_text, short
 from sk_stormc.utils.warnings import warn
 
 if TYPE_CHECKING:
@@ -30,19 +35,25 @@ DECADES = 2.0  # decades below and above the middle value of risk_aversion
 ALONG = 200  # number of points of the curve that names must not cover
 WRITTEN = 40  # maximum number of assets whose names are written
 ROOM = 1.25  # upper limit of the risk axis, relative to the risk of the riskiest asset
-LABELS = {
-    "variance": "standard deviation of the return per period",
-    "semivariance": "semideviation (losses below the mean) of the return per period",
-    "entropic": "standard deviation of the return per period",  # the entropic risk changes with risk_aversion
+DEVIATION = "standard deviation of the {}", "tracking error (standard deviation of the {})"
+LABELS = {  # of the risk without and with a benchmark
+    "variance": DEVIATION,
+    "semivariance": ("semideviation (losses below the mean) of the {}",) * 2,
+    "entropic": DEVIATION,  # the entropic risk changes with risk_aversion
 }
+OTHERS = "{} of the loss", "{} of the loss against the benchmark"
+BY_ROOT = (*LABELS, "semideviation")  # measures whose axis grows with the root of the time
+RETURN = "return", "excess return"
 
 
 class FrontierDisplay:
     """Mean return against risk, for portfolios with several values of risk_aversion and for the assets.
 
-    Both axes have the unit of the returns, per period. The risk is the standard deviation for the variance and for the
-    entropic risk (whose own value changes with risk_aversion). It is the semideviation for the semivariance, and
-    otherwise the estimator's risk measure itself.
+    Both axes have the unit of the returns, per period or per year. The risk is the standard deviation for the variance
+    and for the entropic risk (whose own value changes with risk_aversion). It is the semideviation for the
+    semivariance, and otherwise the estimator's risk measure itself. With a ``benchmark``, mean and risk are those of
+    the excess return, so that the standard deviation is the tracking error. With ``half_life``, the periods have its
+    weights.
 
     Parameters
     ----------
@@ -54,8 +65,12 @@ class FrontierDisplay:
         Names of the assets, which are written beside them if there is space.
     chosen : (float, float), default=None
         Risk and mean return of the fitted portfolio.
+    max_risk : float, default=None
+        Upper bound of the risk, which is drawn as a vertical line.
     risk_label : str, default="risk"
         Label of the horizontal axis.
+    mean_label : str, default="mean return per period"
+        Label of the vertical axis.
     name : str, default="portfolios"
         Name of the curve in the legend.
 
@@ -69,6 +84,7 @@ class FrontierDisplay:
     scatter_ : matplotlib.collections.PathCollection or None
         The assets.
     chosen_ : matplotlib.lines.Line2D or None
+    max_risk_ : matplotlib.lines.Line2D or None
     labels_ : list of matplotlib.text.Annotation
     legend_ : matplotlib.legend.Legend or None
     ax_ : matplotlib.axes.Axes
@@ -102,7 +118,9 @@ class FrontierDisplay:
         asset_mean: ArrayLike | None = None,
         asset_names: Sequence[str] | None = None,
         chosen: tuple[float, float] | None = None,
+        max_risk: float | None = None,
         risk_label: str = "risk",
+        mean_label: str = "mean return per period",
         name: str = "portfolios",
     ) -> None:
         self.risk = risk
@@ -111,7 +129,9 @@ class FrontierDisplay:
         self.asset_mean = asset_mean
         self.asset_names = asset_names
         self.chosen = chosen
+        self.max_risk = max_risk
         self.risk_label = risk_label
+        self.mean_label = mean_label
         self.name = name
 
     @classmethod
@@ -121,13 +141,16 @@ class FrontierDisplay:
         X: ArrayLike,
         *,
         risk_aversions: ArrayLike | None = None,
+        periods_per_year: float | None = None,
         name: str = "portfolios",
         ax: Axes | None = None,
         **kwargs: Any,
     ) -> Self:
         """Fit clones of an estimator for several values of risk_aversion, and draw their portfolios.
 
-        An iterative solver starts each fit from the weights of the previous one.
+        For ``objective="ratio"`` and ``max_risk`` the clones maximise the utility with the same constraints: the
+        frontier that contains the portfolio of the estimator. The bound `max_risk` is drawn as a line. An iterative
+        solver starts each fit from the weights of the previous one.
 
         Parameters
         ----------
@@ -138,6 +161,10 @@ class FrontierDisplay:
         risk_aversions : array-like of shape (n_points,), default=None
             Values of risk_aversion. None means 25 values over four decades, centred at the range of the assets' means
             divided by their risk.
+        periods_per_year : float, default=None
+            252 for daily returns, 52 for weekly and 12 for monthly ones. The mean returns are then those of a year, and
+            so are standard deviations and semideviations, which grow with the root of the number of periods. Other
+            risks stay those of a period, because there is no such rule for them. None means per period.
         name : str, default="portfolios"
         ax : matplotlib.axes.Axes, default=None
         **kwargs
@@ -155,49 +182,65 @@ class FrontierDisplay:
         Warns
         -----
         ConvergenceWarning
-            If fits did not converge. It is given once, with the number of these fits.
+            If fits did not converge. It is given once, with the number of these fits. So are other warnings of fits.
         """
-        params = estimator.get_params() if hasattr(estimator, "get_params") else {}
+        is_estimator = hasattr(estimator, "get_params") and not isinstance(estimator, type)
+        params = estimator.get_params() if is_estimator else {}
         if not {"risk_aversion", "risk_measure", "warm_start"} <= set(params):
             raise ValueError(f"estimator must be a CompositionalPortfolio, got {short(estimator)}")
         check_text("name", name)
-        check_numeric("X", X)
-        with naming("X"):
-            returns = check_array(X, dtype=[np.float64, np.float32], ensure_min_samples=2, input_name="X")
+        check_number("periods_per_year", periods_per_year, low=0, inclusive=False, words=(None,))
         measure = estimator.risk_measure
+        returns = np.concatenate([rows.astype(float) for _, rows in blocks(check_returns(X, ensure_min_samples=2))])
+        follower, relative = clone(estimator), estimator.benchmark is not None
+        follower._check_parameters()
+        if estimator.objective == "ratio" or estimator.max_risk is not None:
+            if measure == "entropic":
+                raise ValueError(
+                    "objective='ratio' and max_risk need a risk apart from the mean return, got risk_measure='entropic'"
+                )
+            follower.set_params(objective="utility", max_risk=None)
+        follower.set_params(warm_start=True)
+        subtracted = np.zeros((len(returns), 1))
+        if relative:
+            subtracted = with_benchmark(returns, estimator.benchmark, columns_of(X), rows_of(X))[:, -1:]
         # from the largest aversion on, whose optimum is closest to equal weights; bounds then become active one by one
-        aversions = np.sort(_aversions(risk_aversions, returns, measure))[::-1]
-        follower, weights, unsettled = clone(estimator).set_params(warm_start=True), [], []
+        aversions = np.sort(_aversions(risk_aversions, returns - subtracted, measure))[::-1]
+        weights, caught = [], []
         for value in aversions:
-            warned = _fit_quietly(follower.set_params(risk_aversion=float(value)), X)
-            if warned:  # tol is relative to the start, and a start at the optimum cannot be improved
+            warned = _fit(follower.set_params(risk_aversion=float(value)), X)
+            if any(issubclass(w.category, ConvergenceWarning) for w in warned):
+                # tol is relative to the start, and a start at the optimum cannot be improved
                 afresh = clone(follower).set_params(warm_start=False)
-                warned = _fit_quietly(afresh, X)
+                warned = [*_fit(afresh, X), *(w for w in warned if not issubclass(w.category, ConvergenceWarning))]
                 if afresh.loss_curve_[-1] < follower.loss_curve_[-1]:
                     follower = afresh.set_params(warm_start=True)
             weights.append(follower.weights_)
-            unsettled += warned[:1]
-        if unsettled:
-            warn(
-                f"{len(unsettled)} of the {len(aversions)} portfolios of the frontier have not converged. The first "
-                f"said: {unsettled[0]}",
-                ConvergenceWarning,
-            )
+            caught.append(warned)
+        _warn_of_fits(caught)
         weights = np.array(weights, dtype=float)[::-1]
-        risk, mean = _risk_and_mean(follower, X, returns, weights)
-        asset_risk, asset_mean = _risk_and_mean(follower, X, returns, np.eye(returns.shape[1]))
+        by_root = measure in BY_ROOT
+        periods, span = (1.0, "period") if periods_per_year is None else (periods_per_year, "year")
+        growth = periods**0.5 if by_root else 1.0
+
+        def places(weights):
+            """Risks and mean returns of portfolios, per period or per year."""
+            risk, mean = _risk_and_mean(estimator, returns, subtracted, weights)
+            return growth * risk, periods * mean
+
+        asset_risk, asset_mean = places(np.eye(returns.shape[1]))
         chosen = None
         if hasattr(estimator, "weights_") and len(estimator.weights_) == returns.shape[1]:
-            own_risk, own_mean = _risk_and_mean(follower, X, returns, estimator.weights_[None])
-            chosen = float(own_risk[0]), float(own_mean[0])
+            chosen = tuple(float(value[0]) for value in places(estimator.weights_[None]))
         display = cls(
-            risk,
-            mean,
+            *places(weights),
             asset_risk=asset_risk,
             asset_mean=asset_mean,
             asset_names=_names(X),
             chosen=chosen,
-            risk_label=LABELS.get(measure, f"{measure} of the loss per period"),
+            max_risk=None if estimator.max_risk is None else growth * estimator.max_risk,
+            risk_label=_risk_label(measure, relative) + f" per {span if by_root else 'period'}",
+            mean_label=f"mean {RETURN[relative]} per {span}",
             name=name,
         )
         display.risk_aversions_, display.weights_ = aversions[::-1], weights
@@ -225,7 +268,9 @@ class FrontierDisplay:
         """
         check_bool("legend", legend)
         check_text("risk_label", self.risk_label)
+        check_text("mean_label", self.mean_label)
         check_text("name", self.name)
+        check_number("max_risk", self.max_risk, words=(None,))
         check_kwargs("plot", kwargs, Line2D)
         risk, mean = _pair("risk", self.risk, "mean", self.mean)
         assets = None
@@ -243,14 +288,16 @@ class FrontierDisplay:
         ax = axes_for(ax, figsize=(6.8, 4.8))
         style = {"color": BLUE, "linewidth": 2, "marker": "o", "markersize": 4, "markerfacecolor": "white"}
         (self.line_,) = ax.plot(risk, mean, **{**style, "label": self.name, **kwargs})
-        self.scatter_, self.labels_, self.chosen_ = None, [], None
+        self.scatter_, self.labels_, self.chosen_, self.max_risk_ = None, [], None, None
         if assets is not None:
             label = "single assets" if "single assets" not in ax.get_legend_handles_labels()[1] else None
             self.scatter_ = ax.scatter(*assets, color="0.35", marker="D", s=18, linewidths=0, zorder=2.5, label=label)
         if self.chosen is not None:
             look = {"marker": "*", "markersize": 14, "color": COLORS[1], "markeredgecolor": "white", "zorder": 3}
             (self.chosen_,) = ax.plot(*[[v] for v in self.chosen], linestyle="", label="as fitted", **look)
-        ax.set(xlabel=self.risk_label, ylabel="mean return per period")
+        if self.max_risk is not None:
+            self.max_risk_ = ax.axvline(self.max_risk, color="0.35", linestyle="--", linewidth=1, label="maximum risk")
+        ax.set(xlabel=self.risk_label, ylabel=self.mean_label)
         ax.grid(True, **GRID)
         ax.set_axisbelow(True)
         if own:
@@ -286,16 +333,36 @@ def _pair(name, value, other_name, other):
     return x, y
 
 
-def _fit_quietly(portfolio, X):
-    """Fit, and return the messages of a fit that has not converged. Other warnings are issued."""
+def _risk_label(measure, relative):
+    """What the horizontal axis shows, without the span of time."""
+    if measure in LABELS:
+        return LABELS[measure][relative].format(RETURN[relative])
+    return OTHERS[relative].format(measure)
+
+
+def _fit(portfolio, X):
+    """Fit, and return the warnings."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         portfolio.fit(X)
-    unsettled = [str(w.message) for w in caught if issubclass(w.category, ConvergenceWarning)]
-    for other in caught:
-        if not issubclass(other.category, ConvergenceWarning):
-            warn(other.message)
-    return unsettled
+    return caught
+
+
+def _warn_of_fits(caught):
+    """Issue each warning of the fits once, with the number of these fits. Numbers in its text may differ."""
+    first, counts = {}, Counter()
+    for warned in caught:
+        texts = {}
+        for w in warned:
+            unsettled = issubclass(w.category, ConvergenceWarning)
+            said = "have not converged. The first said" if unsettled else "gave this warning"
+            kind = w.category, said, "" if unsettled else re.sub(r"[-+.\de]", "", str(w.message))
+            texts.setdefault(kind, str(w.message))
+        counts.update(texts.keys())
+        first = texts | first
+    for (category, said, text), message in first.items():
+        number = counts[category, said, text]
+        warn(f"{number} of the {len(caught)} portfolios of the frontier {said}: {message}", category)
 
 
 def _aversions(given, returns, measure):
@@ -311,21 +378,13 @@ def _aversions(given, returns, measure):
     return aversions
 
 
-def _risk_and_mean(fitted, X, returns, weights):
-    """Risk and mean return of some portfolios, in the unit of the returns."""
-    of_portfolios = returns.astype(float) @ weights.T
-    mean = of_portfolios.mean(axis=0)
-    if fitted.risk_measure in LABELS:
-        below = of_portfolios - mean
-        if fitted.risk_measure == "semivariance":
-            below = np.minimum(below, 0.0)
-        return np.sqrt(np.mean(below**2, axis=0)), mean
-    judge, risk = clone(fitted).set_params(risk_aversion=1.0).__dict__, []
-    for w in weights:  # the score is then the mean less the risk
-        one = clone(fitted)
-        one.__dict__.update(fitted.__dict__ | judge, weights_=w)
-        risk.append(w @ returns.mean(axis=0, dtype=float) - one.score(X))
-    return np.array(risk), mean
+def _risk_and_mean(portfolio, returns, subtracted, weights):
+    """Risk and mean of the returns of some portfolios, less those that are subtracted, in the unit of the returns."""
+    series, periods = returns @ weights.T - subtracted, faded(None, len(returns), portfolio.half_life)
+    measure = MEASURES["variance" if portfolio.risk_measure == "entropic" else portfolio.risk_measure].of(portfolio)
+    periods = None if periods is None else with_sum_one(periods)
+    risk = [measure.value(y, periods) for y in series.T]
+    return np.power(risk, 1 / measure.power), np.average(series, axis=0, weights=periods)
 
 
 def _names(X):

@@ -91,8 +91,8 @@ def plot_embeddings(panels: dict[str, ArrayLike], labels: ArrayLike | None = Non
     ----------
     panels : dict of array-like of shape (n_points, 2)
         Embeddings by title. Only the first two components are drawn.
-    labels : array-like of int of shape (n_points,), default=None
-        Class of each point, shown by its colour. None draws all points in one colour.
+    labels : array-like of shape (n_points,), default=None
+        Classes or numbers, shown by colours as in `EmbeddingDisplay`. None draws all points in one colour.
 
     Returns
     -------

@@ -1,6 +1,7 @@
 """Constraints and transaction costs of a portfolio as a penalty, and the check that they are feasible."""
 
 from collections.abc import Mapping, Set
+from functools import cache
 
 import numpy as np
 from scipy import sparse
@@ -17,7 +18,7 @@ from sk_stormc.utils.warnings import warn
 
 __all__ = ["penalty_of", "refuse_linear_constraints", "warn_of_no_constraint"]
 
-SAID: list[float] = []  # the sum of weights of the warning, once this process has given it
+
 
 
 def penalty_of(portfolio, n_assets, columns):
@@ -102,16 +103,14 @@ def held_now(previous, n_assets, columns):
     return previous
 
 
-def warn_of_no_constraint(weights):
+@cache  # Python's own filter for repeated warnings is reset by every use of warnings.catch_warnings
+def warn_of_no_constraint():
     """Warn, once in a process, that only risk_aversion limits the weights."""
-    total, largest = float(weights.sum()), float(np.abs(weights).max())
-    if not SAID:
-        SAID.append(total)
-        warn(
-            f"CompositionalPortfolio has no constraint: its weights sum to {total:.3g}, the largest has the size "
-            f"{largest:.3g}, and only risk_aversion, in the inverse unit of the returns, limits them. Set "
-            "constraint='long_only', or bounds and budget=1.0, for an ordinary portfolio. This warning is raised once."
-        )
+    warn(
+        "CompositionalPortfolio has no constraint: only risk_aversion, in the inverse unit of the returns, limits the "
+        "sum and the size of its weights. Set constraint='long_only', or bounds and budget=1.0, for an ordinary "
+        "portfolio. This warning is raised once."
+    )
 
 
 def check_size(portfolio, penalty):

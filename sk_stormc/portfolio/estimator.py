@@ -286,7 +286,7 @@ class CompositionalPortfolio(CompositionalEstimator):
         fit.end()
         conclude(self, method, problem, result)
         if penalty is None and self.max_risk is None:
-            warn_of_no_constraint(self.weights_)
+            warn_of_no_constraint()
         return self
 
     @only_if(streams_returns)

@@ -92,7 +92,7 @@ def get_solver(solver: SolverName | CompositionalSolver) -> CompositionalSolver:
     return SOLVERS[solver]()
 
 
-INSTEAD = {  # replacements of the arguments of scipy's minimize
+REPLACEMENTS = {  # replacements of the arguments of scipy's minimize
     "method": "solver='storm-c', or another of sk_stormc.solvers.SOLVERS",
     "callback": "on_record=, a function of a record (iteration, ifo, fun, x), which stops the run by returning True",
     "options": "each option by itself: max_iter=, max_ifo=, tol=, verbose=",
@@ -106,7 +106,7 @@ INSTEAD = {  # replacements of the arguments of scipy's minimize
 }
 
 
-def _answer_scipy(problem, solver, params):
+def _refuse_scipy_arguments(problem, solver, params):
     """Raise a TypeError for arguments of `scipy.optimize.minimize`, and name the replacement."""
     if callable(problem) and not isinstance(problem, type):
         raise TypeError(
@@ -116,8 +116,8 @@ def _answer_scipy(problem, solver, params):
     if solver is None or isinstance(solver, (np.ndarray, list, tuple)):
         raise TypeError(f"solver must be a name or a solver, got {solver!r}; a start is given as x0=")
     for name in params:
-        if name in INSTEAD:
-            raise TypeError(f"minimize has no {name}=: give {INSTEAD[name]}")
+        if name in REPLACEMENTS:
+            raise TypeError(f"minimize has no {name}=: give {REPLACEMENTS[name]}")
 
 
 def minimize(
@@ -180,7 +180,7 @@ def minimize(
     >>> bool(result.fun < result.loss_curve[0])
     True
     """
-    _answer_scipy(problem, solver, solver_params)
+    _refuse_scipy_arguments(problem, solver, solver_params)
     solver = get_solver(solver).set_params(**solver_params)
     return solver.solve(
         problem,

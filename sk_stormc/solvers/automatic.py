@@ -3,10 +3,9 @@
 import math
 from dataclasses import dataclass, replace
 
-from sk_stormc.engine import advance, at, start
-from sk_stormc.engine.estimates import advance_outer, guard
-from sk_stormc.engine.steps import Direction, direction
-from sk_stormc.solvers.anchored import Anchor, balance, combine, distance, enlarge, exact_jacobian, first_batches
+from sk_stormc.engine import Estimate, advance, at, guard, start
+from sk_stormc.engine.steps import Direction, step_direction
+from sk_stormc.solvers.anchors import Anchor, balance, combine, distance, enlarge, exact_jacobian, first_batches
 from sk_stormc.solvers.storm import STORMCompositional, StormState
 from sk_stormc.utils.types import Auto, Schedule, Size
 
@@ -26,15 +25,15 @@ class AnchoredState(StormState):
 
     anchored = True
     anchors: list[Anchor] | None = None  # the good anchors since the last failure, newest last
-    way: Direction | None = None  # direction of the step from x
-    own_rate: bool = True  # whether the learning rate is automatic, so that the rule may halve it
-    own_size: bool = True  # whether the batch size is automatic, so that the rule may enlarge it
+    direction: Direction | None = None  # direction of the step from x
+    automatic_rate: bool = True  # whether the learning rate is automatic, so that the rule may halve it
+    automatic_size: bool = True  # whether the batch size is automatic, so that the rule may enlarge it
     since_anchor: int = 0  # iterations since the last anchor
     failures: int = 0  # anchors discarded since the last good one, without those after combinations
     combined: bool = False  # whether the iterations since the last anchor began at a combination
-    refresh: bool = False  # whether the next iteration ends in an anchor
-    stay: bool = False  # whether that anchor is at the current point, without a step
-    origin: tuple | None = None  # (x_0, u_0), if u is computed by a constant Jacobian
+    anchor_next: bool = False  # whether the next iteration ends in an anchor
+    anchor_here: bool = False  # whether that anchor is at the current point, without a step
+    inner_at_start: tuple | None = None  # (x_0, u_0), if u is computed by a constant Jacobian
 
     @property
     def best(self):
@@ -142,28 +141,29 @@ class AutomaticSTORM(STORMCompositional):
         problem = oracle.problem
         if not (oracle.source.finite and problem.advice.tracking):  # no anchors, or nothing that they would correct
             return super().init_state(oracle, x)
-        own_rate, own_size = (self.auto(name, problem, None) is None for name in ("learning_rate", "batch_size"))
+        automatic_rate = self.auto("learning_rate", problem, None) is None
+        automatic_size = self.auto("batch_size", problem, None) is None
         size, L = self.sizes("batch_size", oracle, rule=16), None
-        if own_size:
+        if automatic_size:
             size = balance(oracle, size)
-        if own_rate and own_size:
+        if automatic_rate and automatic_size:
             size, L = first_batches(oracle, x, size)
         rule = self.step_rule(oracle, x, size, self.factor(oracle, size), L=L)
         now = start(oracle, x, oracle.all_like(size))
-        way = direction(problem, oracle.metric.at(x, 0), x, now.F, at(rule.learning_rate, 0))
+        direction = step_direction(problem, oracle.metric.at(x, 0), x, now.F, at(rule.learning_rate, 0))
         follows = problem.n_outer > 1 and exact_jacobian(oracle, x, now.u, size) is not None
         return AnchoredState(
             x,
             rule=rule,
             now=now,
             batch_size=size,
-            anchors=[Anchor(now, way, oracle.value(x, now.u))],
-            way=way,
-            own_rate=own_rate,
-            own_size=own_size,
-            refresh=oracle.is_full(size),
-            origin=(x, now.u) if follows else None,
-            residual=way.length,
+            anchors=[Anchor(now, direction, oracle.value(x, now.u))],
+            direction=direction,
+            automatic_rate=automatic_rate,
+            automatic_size=automatic_size,
+            anchor_next=oracle.is_full(size),
+            inner_at_start=(x, now.u) if follows else None,
+            residual=direction.length,
         )
 
     def factor(self, oracle, size):
@@ -180,66 +180,70 @@ class AutomaticSTORM(STORMCompositional):
             s.combined = len(s.anchors) > 1 and problem.jacobian_kind != "operator" and oracle.metric.stays
             if s.combined:
                 s.now = combine(s.anchors, problem)
-                s.way = direction(problem, metric, s.now.x, s.now.F, eta)
+                s.direction = step_direction(problem, metric, s.now.x, s.now.F, eta)
         x, F = s.now.x, s.now.F
-        if not s.stay:
-            x = rule.next_point(problem, metric, x, s.way, eta, s.t)
+        if not s.anchor_here:
+            x = rule.next_point(problem, metric, x, s.direction, eta, s.t)
         s.now = self._estimate(oracle, s, x)
-        s.way = direction(problem, metric, x, s.now.F, eta)
-        if s.refresh:
-            self._judge(oracle, s, error=distance(s.way, direction(problem, metric, x, F, eta)))
+        s.direction = step_direction(problem, metric, x, s.now.F, eta)
+        if s.anchor_next:
+            self._keep_or_discard(oracle, s, error=distance(s.direction, step_direction(problem, metric, x, F, eta)))
         else:
             s.since_anchor += 1
-            spent = s.since_anchor * self._price(oracle, s, False) / self._price(oracle, s, True)
-            s.stay = not s.way.length < LARGE * s.residual  # make no step along such a large F
-            s.refresh = s.stay or spent >= (SHORT_STRETCH if s.way.length <= SMALL * s.residual else STRETCH)
+            spent = s.since_anchor * self._cost(oracle, s, False) / self._cost(oracle, s, True)
+            s.anchor_here = not s.direction.length < LARGE * s.residual  # make no step along such a large F
+            stretch = SHORT_STRETCH if s.direction.length <= SMALL * s.residual else STRETCH
+            s.anchor_next = s.anchor_here or spent >= stretch
         s.x = s.now.x
 
     def _estimate(self, oracle, s, x):
         """u, J and F at x: exact if an anchor is due, and otherwise by steps 7 to 10 with momentum 0."""
-        size = oracle.all_like(s.batch_size) if s.refresh else s.batch_size
-        if s.origin is not None:
-            x_0, u_0 = s.origin
-            u = guard(oracle, oracle.follow(x, x_0, u_0), None)
-            return advance_outer(oracle, s.now, x, u, None, None, 0, size[2])
-        return start(oracle, x, size) if s.refresh else advance(oracle, s.now, x, (0, 0, 0), size)
+        size = oracle.all_like(s.batch_size) if s.anchor_next else s.batch_size
+        if s.inner_at_start is not None:
+            x_0, u_0 = s.inner_at_start
+            u, batch = guard(oracle, oracle.follow(x, x_0, u_0), None), oracle.draw("outer", size[2])
+            if batch.full:
+                return Estimate(x, u, None, oracle.gradient(x, u, None, batch))
+            before, F = oracle.gradient_pair((s.now.x, s.now.u, None), (x, u, None), batch)
+            return Estimate(x, u, None, s.now.F - before + F)
+        return start(oracle, x, size) if s.anchor_next else advance(oracle, s.now, x, (0, 0, 0), size)
 
-    def _judge(self, oracle, s, error):
+    def _keep_or_discard(self, oracle, s, error):
         """Keep a good anchor. Otherwise return to the best one. ``error`` is the error of the estimate of F."""
-        length, anchor = s.way.length, Anchor(s.now, s.way, oracle.value(s.now.x, s.now.u))
+        length, anchor = s.direction.length, Anchor(s.now, s.direction, oracle.value(s.now.x, s.now.u))
         best = s.anchors[-1].value
         # if two values of Phi are equal up to rounding, compare |F|; a combination may lead back to its anchor
         equal = abs(anchor.value - best) <= ROUNDING * abs(best)
         good = length < (1 if s.combined else 2) * s.residual if equal else anchor.value < best
-        if good or not (s.combined or s.own_rate):
+        if good or not (s.combined or s.automatic_rate):
             misled = s.combined and error > BAD_PREDICTION * s.residual and not oracle.is_full(s.batch_size)
             s.anchors = [anchor] if misled else [*s.anchors[1 - MEMORY :], anchor]
             s.residual, s.failures = length, 0
         else:
             s.anchors = s.anchors[-1:]
             if not s.combined:
-                self._shorten(oracle, s)
+                self._shorten_steps(oracle, s)
             s.now = s.anchors[-1].estimate
             eta, metric = at(s.rule.learning_rate, s.t), oracle.metric.at(s.now.x, s.t)
-            s.way = direction(oracle.problem, metric, s.now.x, s.now.F, eta)
-        s.since_anchor, s.stay, s.refresh = 0, False, oracle.is_full(s.batch_size)
+            s.direction = step_direction(oracle.problem, metric, s.now.x, s.now.F, eta)
+        s.since_anchor, s.anchor_here, s.anchor_next = 0, False, oracle.is_full(s.batch_size)
 
-    def _shorten(self, oracle, s):
+    def _shorten_steps(self, oracle, s):
         """Halve the learning rate. At every second failure in a row, enlarge the batches instead."""
         s.failures += 1
-        if s.failures % 2 or not s.own_size:
+        if s.failures % 2 or not s.automatic_size:
             s.rule = replace(s.rule, learning_rate=s.rule.learning_rate / 2)
         else:
             s.batch_size = enlarge(oracle, s.batch_size, 4)
 
-    def _price(self, oracle, s, anchor):
+    def _cost(self, oracle, s, anchor):
         """IFO of an iteration. If u is computed by a constant Jacobian, no component of g is drawn."""
         size = oracle.all_like(s.batch_size) if anchor else s.batch_size
-        return oracle.cost(size) if s.origin is None else oracle.price("outer", size[2])
+        return oracle.cost(size) if s.inner_at_start is None else oracle.price("outer", size[2])
 
     def cost(self, oracle, s):
         """IFO of the next `step`."""
-        return self._price(oracle, s, s.refresh) if s.anchored else super().cost(oracle, s)
+        return self._cost(oracle, s, s.anchor_next) if s.anchored else super().cost(oracle, s)
 
     def default_budget(self, oracle, s):
         """10,000 iterations with full batches, which are cheap, and otherwise 100 passes."""

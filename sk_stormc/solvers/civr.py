@@ -3,9 +3,8 @@
 from dataclasses import dataclass, replace
 from functools import partial
 
-from sk_stormc.engine import Estimate, Limit, at
-from sk_stormc.engine.estimates import advance_inner, start_inner
-from sk_stormc.engine.steps import direction
+from sk_stormc.engine import Estimate, Limit, at, guard
+from sk_stormc.engine.steps import advance_inner, step_direction
 from sk_stormc.solvers.sarah import EpochState, SARAHCompositional
 from sk_stormc.utils.types import Auto, Schedule, Size
 from sk_stormc.utils.validation import check_schedule
@@ -119,13 +118,15 @@ class CIVR(SARAHCompositional):
         """The step of SARAH-C. The automatic epsilon is updated at a checkpoint."""
         if s.follows_checkpoint and s.since_checkpoint == 0:
             eta, metric = at(s.rule.learning_rate, s.t), oracle.metric.at(s.x, s.t)
-            length = direction(oracle.problem, metric, s.x, s.now.F, eta).length
+            length = step_direction(oracle.problem, metric, s.x, s.now.F, eta).length
             s.rule = replace(s.rule, limit=replace(s.rule.limit, precision=length))
         super().step(oracle, s)
 
     def refresh(self, oracle, x, size):
         """u, J and v at a checkpoint."""
-        u, J = start_inner(oracle, x, size)
+        inner = oracle.draw("inner", size[0])
+        u = guard(oracle, oracle.inner(x, inner), None)
+        J = oracle.jacobian(x, oracle.draw_jacobian(size[1], inner))
         v = oracle.outer_gradient(x, u, oracle.draw("outer", size[2]))
         return NestedEstimate(x, u, J, oracle.chain(x, J, v), v)
 

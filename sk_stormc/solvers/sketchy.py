@@ -7,8 +7,8 @@ from functools import partial
 import numpy as np
 
 from sk_stormc.core.metrics import Diagonal, Identity, LowRank
-from sk_stormc.engine.estimates import guard
-from sk_stormc.solvers.anchored import exact_jacobian
+from sk_stormc.engine import guard
+from sk_stormc.solvers.anchors import exact_jacobian
 from sk_stormc.solvers.automatic import AnchoredState, AutomaticSTORM
 from sk_stormc.utils.types import Auto, Schedule, Size
 from sk_stormc.utils.validation import check_int

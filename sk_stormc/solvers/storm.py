@@ -34,6 +34,8 @@ SYMBOLS = {  # the paper's notation
     "normalization": "gamma",
 }
 
+RUNNING_MEAN = inverse()  # the momentum 1 / (t + 1)
+
 
 def check_momentum(name, value):
     """Raise a ValueError unless the value is a number or a schedule in [0, 1], "auto", or three of them."""
@@ -195,36 +197,36 @@ class STORMCompositional(CompositionalSolver):
         """Steps 1 to 3."""
         size = self.sizes("batch_size", oracle, rule=32)
         first = self.sizes("init_batch_size", oracle, rule=size, like=size)
-        momentum = self.auto("momentum", oracle.problem, inverse())
-        momentum = tuple(momentum) if is_list(momentum) else (momentum,) * 3
+        a = self.auto("momentum", oracle.problem, RUNNING_MEAN)
+        a_g, a_dg, a_phi = a if is_list(a) else (a, a, a)
         return StormState(
             x,
             rule=self.step_rule(oracle, x, size, 0.5),
-            now=start(oracle, x, first),
+            now=start(oracle, x, first),  # steps 2 and 3
             batch_size=size,
-            momentum=momentum,
-            scheduled=any(callable(a) for a in momentum),
+            momentum=(a_g, a_dg, a_phi),
+            scheduled=callable(a_g) or callable(a_dg) or callable(a_phi),
         )
 
     def step(self, oracle, s):
-        """Steps 5 to 10."""
+        """Steps 5 to 12."""
         x = self.move(oracle, s, s.now.F)  # steps 5 and 6
-        if self.anchor is None or not self._refreshes(s):
-            momentum = tuple(at(a, s.t + 1) for a in s.momentum) if s.scheduled else s.momentum
-            s.now = advance(oracle, s.now, x, momentum, s.batch_size)  # steps 7 to 10
-        else:
+        if self._anchor_is_next(s):
             s.now = start(oracle, x, oracle.all_like(s.batch_size))
+        else:
+            a = tuple(at(a, s.t + 1) for a in s.momentum) if s.scheduled else s.momentum
+            s.now = advance(oracle, s.now, x, a, s.batch_size)  # steps 7 to 10
         s.x = x
         if self.output == "random" and oracle.rng.random() * (s.t + 1) < 1:  # step 12
             s.x_hat = x
 
-    def _refreshes(self, s):
+    def _anchor_is_next(self, s):
         """Whether the next iteration ends in an anchor."""
         return self.anchor is not None and (s.t + 1) % self.anchor == 0
 
     def cost(self, oracle, s):
         """IFO of the next `step`."""
-        return oracle.cost(oracle.all_like(s.batch_size) if self._refreshes(s) else s.batch_size)
+        return oracle.cost(oracle.all_like(s.batch_size) if self._anchor_is_next(s) else s.batch_size)
 
     def finish(self, oracle, s):
         """Step 12: x_T, or the x-hat drawn from x_1, ..., x_T."""

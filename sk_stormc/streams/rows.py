@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass
+from itertools import islice
 
 import numpy as np
 from scipy import sparse
@@ -47,7 +48,7 @@ class Rows:
         self.used = 0  # number of rows that f has used
         self.wanted = 0  # number of rows that were requested last and were missing
         self.problem = None  # of all kept rows
-        self._unchecked = None  # a batch that has been read but not checked
+        self._unchecked = []  # the batch that has been read but not checked, if any
 
     def fork(self):
         """A copy that reads, adds and drops rows without effect on this object."""
@@ -66,15 +67,14 @@ class Rows:
     def has(self, stop):
         """Whether the rows before number ``stop`` are available. Batches are read until they are."""
         while self.stop < stop:
-            if self._unchecked is None:
-                # there is no call between the iterator and the assignment, so that Ctrl-C cannot lose a batch
-                for self._unchecked in self._source:  # noqa: B020
-                    break
-            fed = self._unchecked is None
+            if not self._unchecked:
+                # there is no call between reading and the assignment, so that Ctrl-C cannot lose a batch
+                self._unchecked = [*islice(self._source, 1)]
+            fed = not self._unchecked
             if fed and not self._fed:
                 self.wanted = stop
                 return False
-            batch = self._fed[0] if fed else self._unchecked
+            batch = self._fed[0] if fed else self._unchecked[0]
             if not fed:
                 batch = tuple(_rows_of(part) for part in (batch if isinstance(batch, tuple) else (batch,)))
             self._take(batch, fed)
@@ -86,10 +86,10 @@ class Rows:
         lengths, shapes = {part.shape[0] for part in batch}, [part.shape[1:] for part in batch]
         if len(lengths) > 1 or (self._parts and shapes != [part.shape[1:] for part in self._parts[0]]):
             before, got = ([part.shape for part in parts] for parts in ((self._parts or [batch])[0], batch))
-            self._unchecked, self._fed = None, others
+            self._unchecked, self._fed = [], others
             raise ValueError(f"batches must differ in their number of rows only, got shapes {got} after {before}")
         parts, end = [*self._parts, batch], self.stop + lengths.pop()
-        self._parts, self.stop, self.problem, self._unchecked, self._fed = parts, end, None, None, others
+        self._parts, self.stop, self.problem, self._unchecked, self._fed = parts, end, None, [], others
 
     def between(self, start, stop):
         """Rows as a tuple of arrays."""

@@ -13,7 +13,7 @@ from joblib import effective_n_jobs
 from threadpoolctl import ThreadpoolController
 
 from sk_stormc.utils.types import F
-from sk_stormc.utils.validation import is_integer
+from sk_stormc.utils.validation import check_n_jobs
 
 __all__ = ["each", "in_one_thread", "in_threads", "n_threads", "parts", "threads"]
 
@@ -32,9 +32,7 @@ def threads(n_jobs):
     BLAS and OpenMP have one thread in this context. More threads would compete with those of `each` for the cores, and
     their number would affect the rounding of sums.
     """
-    integer = is_integer(n_jobs)
-    if n_jobs is not None and not (integer and n_jobs):
-        raise ValueError(f"n_jobs must be None or an integer other than 0, -1 for all processors, got {n_jobs!r}")
+    check_n_jobs(n_jobs)
     with ExitStack() as stack:
         stack.enter_context(in_one_thread())
         stack.enter_context(np.errstate(under="ignore"))

@@ -24,6 +24,7 @@ __all__ = [
     "check_instance",
     "check_int",
     "check_metric",
+    "check_n_jobs",
     "check_number",
     "check_numeric",
     "check_parameters",
@@ -169,6 +170,12 @@ def check_parameters(owner):
     for name, value in owner.get_params(deep=False).items():
         if name in checks:
             checks[name](name, value)
+
+
+def check_n_jobs(n_jobs):
+    """None, or an integer other than 0."""
+    if n_jobs is not None and not (is_integer(n_jobs) and n_jobs):
+        _fail("n_jobs", n_jobs, "None or an integer other than 0, -1 for all processors")
 
 
 def check_batch_size(name, value):

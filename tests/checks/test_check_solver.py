@@ -70,7 +70,6 @@ AFTER_A_STEP = [  # a breach after each step, and the message
     (go_up, "must lower the objective"),
     (assign("x", lambda oracle, s: s.x * np.inf), "must stay finite"),
     (assign("residual", lambda oracle, s: 1e-6 * s.residual), "s.residual must be about .* the gradient on all data"),
-    (assign("at_anchor", lambda oracle, s: True), "s.at_anchor says that F is exact where the oracle"),
 ]
 
 
@@ -206,7 +205,7 @@ class MovesAfterwards(Recursive):
         (ChangesItsParameters, None, "changes the solver's parameters"),
         (CostsMoreThanItSays, None, "step must draw the 31 IFO that .* announces, got 32"),
         (GoesBeyondTheBudget, None, "must be used and not exceeded"),
-        (AsksNobody, None, "every iteration must be offered"),
+        (AsksNobody, None, "iterate must call loop.after_iteration in every iteration"),
         (LeavesTheBox, BOXED, "must be in the penalty's domain"),
         (EndsByItself, None, "must not end as 'converged' at 1 of its first gradient"),
         (IsWide, SINGLE, "the state must keep the float32 of x, got float64"),

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from sk_stormc.core.declared import check_attributes
+from sk_stormc.core.attribute_checks import check_attributes
 from sk_stormc.metrics import Diagonal, LowRank, Matrix, as_metric
 from sk_stormc.problems import PortfolioProblem
 

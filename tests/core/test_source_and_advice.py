@@ -78,7 +78,7 @@ def test_published_constants_are_those_of_the_paper_method():
     assert found.x.tobytes() == given.x.tobytes()
 
 
-# what is declared is checked
+# attributes are checked
 
 
 @pytest.mark.parametrize(
@@ -88,21 +88,9 @@ def test_published_constants_are_those_of_the_paper_method():
         ({"source": np.random.default_rng(0)}, "source: must be None or a Source"),
         ({"advice": {"batch_size": None}}, "advice: must be an Advice"),
         ({"advice": None}, "advice: must be an Advice"),
-        ({"draw_inner": lambda self, rng, shape: None}, "draw_inner: is not part of the contract any more"),
-        ({"defaults": {"momentum": 1.0}}, "defaults: is not part of the contract any more"),
     ],
 )
-def test_declarations_are_checked(members, message):
+def test_attributes_are_checked(members, message):
     problem = type("Mine", (PortfolioProblem,), members)(RETURNS)
     with pytest.raises(ValueError, match=f"^Mine.{message}"):
         check_problem(problem)
-
-
-def test_runs_refuse_draws_of_version_two():
-    class Mine(PortfolioProblem):
-        def draw_inner(self, rng, shape):
-            return rng.integers(10, size=shape)
-
-    for solver in ("storm-c", "lbfgs"):
-        with pytest.raises(ValueError, match=r"Mine.draw_inner: is not part of the contract any more: its source says"):
-            minimize(Mine(RETURNS), solver, max_iter=3)

@@ -41,7 +41,7 @@ def content(tmp_path_factory):
 def sealed(path, node, **header):
     """Write a file with a tree that was made by hand, and with the digest that belongs to it."""
     content = checkpoint_file.io.BytesIO()
-    text = json.dumps({"format": 4, "version": "0.4.0", "value": node} | header).encode()
+    text = json.dumps({"format": checkpoint_file.FORMAT, "version": "0.5.0", "value": node} | header).encode()
     np.savez(content, header=np.frombuffer(text, np.uint8))
     path.write_bytes(content.getvalue() + checkpoint_file._digest(content.getvalue()))
 
@@ -139,17 +139,11 @@ def test_changed_and_missing_bytes(content, tmp_path):
     check_refused(path, "must be a complete file of a Checkpoint")
 
 
-@pytest.mark.parametrize("member", ["run.json", "json"])
-def test_files_of_earlier_versions(tmp_path, member):
-    np.savez(tmp_path / "run.npz", **{member: np.zeros(3)})
-    content = (tmp_path / "run.npz").read_bytes()
-    (tmp_path / "run.npz").write_bytes(content.replace(b"run.json.npy", b"run.json", 1))
-    check_refused(tmp_path / "run.npz", "was written by version 0.3 of sk_stormc or an earlier one, .* fit again")
-
-
-def test_files_of_other_formats(tmp_path):
-    sealed(tmp_path / "run.npz", None, format=9, version="9.9")
-    check_refused(tmp_path / "run.npz", "it has format 9 of version 9.9, not 4")
+def test_files_of_other_formats_name_the_version_that_wrote_them(tmp_path):
+    sealed(tmp_path / "run.npz", None, format=4, version="0.4.0")
+    check_refused(tmp_path / "run.npz", r"version 0.4.0 wrote it\. Fit again, or resume the fit with that version")
+    np.savez(tmp_path / "run.npz", json=np.zeros(3))  # as version 0.2 did, without a digest
+    check_refused(tmp_path / "run.npz", r"or was written by a version before 0\.4\. Fit again")
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from sklearn.exceptions import ConvergenceWarning
 
-from sk_stormc import SCGD, CompositionalPortfolio, minimize
+from sk_stormc import SCGD, CompositionalPortfolio, STORMCompositional, minimize
 from sk_stormc.datasets import make_gaussian_returns
 from sk_stormc.engine.diagnostics import warn_of_the_end
 from sk_stormc.problems import FiniteSumComposition, PortfolioProblem
@@ -64,6 +64,20 @@ def test_a_budget_below_the_cost_of_the_start():
     assert result.n_iter == 0 and f"the start took {result.ifo[-1]} IFO" in message
     enough = int(message.split()[-1].rstrip("."))
     assert minimize(problem, max_ifo=enough, tol=0, random_state=0).n_iter == 1
+
+
+@pytest.mark.parametrize(("dtype", "n_iter"), [(np.float64, 7), (np.float32, 4)])
+def test_a_gradient_of_1_over_eps_times_the_first_is_an_overflow(dtype, n_iter):
+    """Each step multiplies the gradient by -1000. The first one stays the scale, also where a run continues."""
+    returns = RETURNS[:, :1].astype(dtype)
+    problem = PortfolioProblem(returns, np.inf)
+    solver = STORMCompositional(1001 / (2 * float(returns.var())), batch_size=None, tol=0)
+    whole = minimize(problem, solver, np.ones(1), max_iter=100, random_state=0)
+    assert (whole.stop_reason, whole.n_iter) == ("non_finite", n_iter) and whole.x == 1
+    for k in range(1, n_iter):
+        part = minimize(problem, solver, np.ones(1), max_iter=k, random_state=0)
+        rest = minimize(problem, solver, state=part.state, max_iter=100)
+        assert (part.stop_reason, rest.stop_reason, rest.n_iter) == ("max_iter", "non_finite", n_iter)
 
 
 def test_a_fit_warns_once():

@@ -7,8 +7,8 @@ import pytest
 from helpers import composition, regression
 
 from sk_stormc.engine import ALL, Estimate, MethodState, Oracle, StepRule, advance, start
-from sk_stormc.engine.estimates import keep_in_domain
-from sk_stormc.engine.steps import Limit, curvature, direction, proximal_point
+from sk_stormc.engine.curvature import curvature
+from sk_stormc.engine.steps import Limit, keep_in_domain, proximal_point, step_direction
 from sk_stormc.metrics import as_metric
 from sk_stormc.penalties import L1, Box, Simplex
 from sk_stormc.problems import CompositionalProblem, PortfolioProblem
@@ -85,7 +85,7 @@ def metric_of(problem):
 
 def way_along(problem, x, F, eta):
     """The `Direction` of a step in the problem's metric."""
-    return direction(problem, metric_of(problem), x, F, eta)
+    return step_direction(problem, metric_of(problem), x, F, eta)
 
 
 def target(problem, x, F, eta):

@@ -1,5 +1,6 @@
 """The stopping rule: a run has converged if full gradients at the returned point and at x_0 confirm it."""
 
+import copy
 import math
 import pickle
 import warnings
@@ -13,7 +14,7 @@ from sk_stormc import SCGD, STORMCompositional, minimize
 from sk_stormc.core.metrics import as_metric
 from sk_stormc.datasets import make_gaussian_returns
 from sk_stormc.engine import ALL, CompositionalSolver, MethodState, Oracle, StepRule, advance, start
-from sk_stormc.engine.steps import direction
+from sk_stormc.engine.steps import step_direction
 from sk_stormc.penalties import Box, Simplex
 from sk_stormc.problems import PortfolioProblem, StreamingProblem
 from sk_stormc.solvers import get_solver
@@ -46,7 +47,7 @@ def exact_length(problem, solver, state, x):
     metric = as_metric(problem.metric, problem.n_variables).at(x, state.t)
     eta = state.rule.learning_rate
     eta = eta(state.t) if callable(eta) else eta
-    return direction(problem, metric, x, problem.gradient(x), eta).length
+    return step_direction(problem, metric, x, problem.gradient(x), eta).length
 
 
 @pytest.mark.parametrize("name", METHODS)
@@ -192,6 +193,74 @@ def test_the_oracle_knows_where_F_is_exact(measure):
     advance(oracle, now, x + 0.3, (0.5, 0.5, 0.5), part)
     start(oracle, x, (None, part[1], 32))
     assert len(oracle.exact) == (1 if problem.n_outer > 1 or part[1] else 2)
+
+
+@dataclass
+class GradientState(MethodState):
+    F: np.ndarray | None = None
+
+
+class GradientDescent(CompositionalSolver):
+    """Gradient descent that calls the oracle itself, and changes what it returns by functions of the name and value."""
+
+    def __init__(self, change=lambda name, value: value, max_iter=None, max_ifo=None, tol=1e-4):
+        self.change, self.max_iter, self.max_ifo, self.tol = change, max_iter, max_ifo, tol
+
+    def gradient(self, oracle, x):
+        change = self.change
+        batch = oracle.draw("inner", None)
+        u = change("u", oracle.inner(change("x", x), batch))
+        J = change("J", oracle.jacobian(change("x", x), oracle.draw_jacobian(None, batch)))
+        return oracle.gradient(x, u, J, oracle.draw("outer", None))
+
+    def init_state(self, oracle, x):
+        return GradientState(x, rule=self.step_rule(oracle, x, ALL, factor=0.7), F=self.gradient(oracle, x))
+
+    def step(self, oracle, s):
+        s.x = self.move(oracle, s, s.F)
+        s.F = self.gradient(oracle, s.x)
+
+    def cost(self, oracle, s):
+        return oracle.cost(ALL)
+
+
+KINDS_OF_JACOBIANS = {
+    "constant": lambda: PortfolioProblem(SMALL),
+    "sampled": lambda: composition(*regression(200)),
+    "operator": lambda: composition(*regression(200), way="vjp"),
+    "in a unit": lambda: PortfolioProblem(SMALL, 0.5, risk_measure="entropic"),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS_OF_JACOBIANS)
+def test_a_method_that_copies_keeps_its_anchors(kind):
+    """It paid further full gradients, at the start and where it had converged, and did not say so."""
+    problem = KINDS_OF_JACOBIANS[kind]()
+    plain = minimize(problem, GradientDescent(), random_state=0, tol=0.3)
+    assert plain.success
+    for names in ("u", "J", "x", "uJx"):
+        method = GradientDescent(lambda name, value, names=names: copy.deepcopy(value) if name in names else value)
+        copying = minimize(problem, method, random_state=0, tol=0.3)
+        assert (copying.ifo[-1], copying.n_iter, copying.residual) == (plain.ifo[-1], plain.n_iter, plain.residual)
+        np.testing.assert_array_equal(copying.x, plain.x)
+
+
+@pytest.mark.parametrize("name", "uJx")
+@pytest.mark.parametrize("kind", KINDS_OF_JACOBIANS)
+def test_a_method_that_changes_values_has_no_anchors(kind, name):
+    """Otherwise the residual of another function would end a run as converged."""
+    problem = KINDS_OF_JACOBIANS[kind]()
+    oracle, x = Oracle(problem, 0), problem.initial_point(np.random.default_rng(0)) + 0.1
+
+    def changed(which, value):
+        if which != name:
+            return value
+        return (1.001 * value[0], *value[1:]) if isinstance(value, tuple) else 1.001 * value  # x is in an operator
+
+    GradientDescent(changed).gradient(oracle, x)
+    assert not oracle.exact
+    GradientDescent().gradient(oracle, x)
+    assert len(oracle.exact) == 1
 
 
 def test_u_outside_the_domain_of_f_is_not_exact():

@@ -172,7 +172,7 @@ def test_files_have_no_pickles_and_functions_come_from_the_solver(tmp_path):
     clone(model).set_params(max_iter=300).set_callbacks(Checkpoint(path)).fit(RETURNS)
     with np.load(path, allow_pickle=False) as file:
         assert all(file[name].dtype != object for name in file.files)
-        assert json.loads(file["header"].tobytes())["format"] == 4
+        assert json.loads(file["header"].tobytes())["format"] == 5
     np.testing.assert_array_equal(clone(model).set_callbacks(Checkpoint(path)).resume(RETURNS).weights_, whole.weights_)
     with pytest.raises(ValueError, match=r"solver__learning_rate must stay .*halving for resume, got 0.1"):
         clone(model).set_params(solver__learning_rate=0.1).set_callbacks(Checkpoint(path)).resume(RETURNS)

@@ -34,6 +34,7 @@ WITHOUT_CASE = {
     **dict.fromkeys(("CompositionalProblem", "CompositionalSolver", "LogMeanExpProblem", "Source"), "a base class"),
     **dict.fromkeys(("Metric", "Published", "StopReason", "SOLVERS"), "has no arguments that could be wrong"),
     **dict.fromkeys(("ComparedRun", "SolverResult", "PolicyValue", "Identity", "InUnit"), "made by the package"),
+    **dict.fromkeys(("WalkForwardResult", "WalkForwardComparison"), "made by walk_forward"),
     "FiniteSource": "checked with the problem that has it",
     "at": "called in every iteration, with what solvers have checked",
 }
@@ -134,6 +135,7 @@ FITTED, VALUES, QVALUES, MAP = fit_portfolio(), fit_values(), fit_actions(), fit
 MODEL = datasets.MarkovRewardProcess(P, [1.0, 0.0, 2.0])
 RESULT = quiet(sk.minimize)(portfolio_problem(), max_iter=3, random_state=0)
 COMPARED = quiet(sk.compare_solvers)(portfolio_problem(), ["storm-c"], n_seeds=1, max_iter=2)
+WALKED = quiet(sk.walk_forward)(sk.CompositionalPortfolio(constraint="long_only"), RETURNS / 100, window=6)
 AFFINITIES = affinities.perplexity_affinities(POINTS, 4.0)
 SEARCH = affinities.perplexity_search(POINTS, 4.0)[0]
 
@@ -150,7 +152,7 @@ EPOCHS = SOLVER | {"epoch_length": 3}
 BUDGET = {"max_iter": "None", "tol": "fraction", "verbose": "bool"}
 FITTING = {"max_iter": 2, "random_state": 0}
 ANY_NUMBER = "negative,fraction"
-TEXT = dict.fromkeys(("x_label", "y_label", "risk_label", "name"), "string")
+TEXT = dict.fromkeys(("x_label", "y_label", "risk_label", "mean_label", "name"), "string")
 RISING = {"scale": "negative", "exponent": "negative", "start": "negative", "end": "negative", "horizon": "fraction"}
 SOLVING = {"max_iter": "None", "batch_size": "None", "learning_rate": "class"}
 WEIGHTS = {"sample_weight": np.ones(12)}
@@ -226,6 +228,13 @@ ESTIMATORS = {
     "sharpe_ratio": Case(sk.sharpe_ratio, {"estimator": FITTED, "X": RETURNS}),
     "make_sharpe_scorer": Case(sk.make_sharpe_scorer, {},
                                {"periods_per_year": "fraction", "risk_free": "string,negative"}),
+    "walk_forward": Case(
+        quiet(sk.walk_forward),
+        {"portfolio": sk.CompositionalPortfolio(constraint="long_only"), "returns": RETURNS, "window": 6,
+         "first_window": 5, "refit_every": 4, "benchmark": np.full(12, 0.1), "unit": "fractions"},
+        {"window": "None", "first_window": "None", "benchmark": "None", "unit": "None", "n_jobs": "negative",
+         "verbose": "bool", "periods_per_year": "fraction"},
+    ),
     "off_policy_value": Case(
         sk.off_policy_value,
         {"y": REWARDS, "importance_ratio": np.ones(15), "episode": EPISODES, "gamma": 0.5, "method": "dr", "X": STATES,
@@ -390,6 +399,7 @@ DATA = {
          "next_observations": NEXT},
         {"timeouts": "None", "next_observations": "None"},
     ),
+    "returns_from_moments": Case(datasets.returns_from_moments, {"mean": [0.1, 0.2, 0.1], "covariance": np.eye(3)}),
     "fetch_french_portfolios": Case(offline, {"download_if_missing": False}, {"data_home": "string"},
                                     fails=(OSError,)),
     "make_augmented_digits": Case(datasets.make_augmented_digits, {"n_samples": 10, "random_state": 0}, ANY_SEED),
@@ -426,17 +436,26 @@ DATA = {
         plotting.EmbeddingDisplay.from_estimator,
         {"estimator": MAP, "y": np.arange(20) % 2, "y_label": "class", "legend": True}, {"y": "None"} | TEXT,
     ),
+    "WalkForwardDisplay": Case(
+        plotted(plotting.WalkForwardDisplay),
+        {"returns": {"a": RETURNS[:, 0] / 10}, "weights": {"a": RETURNS}, "dates": np.arange(12),
+         "asset_names": ["x", "y", "z"]},
+        {"weights": "None", "dates": "None", "asset_names": "None,dates", "periods_per_year": "fraction"},
+    ),
+    "WalkForwardDisplay.from_results": Case(
+        plotting.WalkForwardDisplay.from_results, {"results": WALKED}, {"periods_per_year": "fraction"}
+    ),
     "FrontierDisplay": Case(
         plotted(plotting.FrontierDisplay),
         {"risk": [1.0, 2.0], "mean": [0.1, 0.2], "asset_risk": [1.0, 3.0], "asset_mean": [0.1, 0.3],
-         "asset_names": ["a", "b"]},
-        {"asset_names": "None", "asset_risk": "None"} | TEXT,
+         "asset_names": ["a", "b"], "max_risk": 1.5},
+        {"asset_names": "None", "asset_risk": "None", "max_risk": "None,negative,fraction"} | TEXT,
     ),
     "FrontierDisplay.from_estimator": Case(
         plotting.FrontierDisplay.from_estimator,
         {"estimator": sk.CompositionalPortfolio(max_iter=2, constraint="long_only"), "X": RETURNS,
          "risk_aversions": [1.0, 10.0]},
-        {"risk_aversions": "None"} | TEXT,
+        {"risk_aversions": "None", "periods_per_year": "fraction"} | TEXT,
     ),
     "plot_curves": Case(
         plotting.plot_curves, {"panels": {"row": {"scgd": [([0, 1], [2.0, 1.0])]}}, "labels": ["objective"]}

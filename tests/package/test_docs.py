@@ -24,7 +24,7 @@ def skip_without_imports_of(text):
 
 
 LONG = ("guide/embedding", "guide/portfolio", "guide/streams", "guide/values")  # they take seconds
-LONG += ("gallery", "lifting", "streams", "write_a_problem", "write_a_solver")
+LONG += ("guide/walk_forward", "gallery", "lifting", "streams", "write_a_problem", "write_a_solver")
 LONG = [f"docs/{name}.md" for name in LONG]
 
 

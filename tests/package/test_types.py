@@ -31,6 +31,8 @@ GOOD = {  # an expression and what a type checker says of it
     "ActionValueEstimator().fit(X, X[:, 0]).predict(X)": "ndarray",
     "minimize(PortfolioProblem(X), 'lbfgs').x": "ndarray",
     "compare_solvers(PortfolioProblem(X), ['storm-c', SCGD()])": "SolverComparison",
+    "walk_forward(CompositionalPortfolio(), X, window=20)": "WalkForwardResult",
+    "walk_forward({'a': CompositionalPortfolio()}, X, window=20)": "WalkForwardComparison",
     "EmbeddingDisplay.from_estimator(SNEEmbedding().fit(X)).figure_": "Figure",
 }
 WRONG = (
@@ -40,11 +42,13 @@ WRONG = (
     "CompositionalPortfolio(risk_measure='var')",
     "BellmanValueEstimator(gamma='high')",
     "minimize(PortfolioProblem(X), 'storm')",
+    "walk_forward(CompositionalPortfolio(), X, unit='percents')",
 )
 HEAD = """\
 import numpy as np
 from sk_stormc import (
-    SCGD, ActionValueEstimator, BellmanValueEstimator, CompositionalPortfolio, SNEEmbedding, compare_solvers, minimize
+    SCGD, ActionValueEstimator, BellmanValueEstimator, CompositionalPortfolio, SNEEmbedding, compare_solvers, minimize,
+    walk_forward
 )
 from sk_stormc.plotting import EmbeddingDisplay
 from sk_stormc.problems import PortfolioProblem
@@ -95,8 +99,8 @@ def test_a_user_s_script_under_strict_pyright(tmp_path):
         pytest.skip(f"pyright does not run here: {done.stderr[-200:]}")  # it fetches itself when it is first called
     found = json.loads(done.stdout)["generalDiagnostics"]
     revealed = [entry["message"].split('"')[-2] for entry in found if entry["severity"] == "information"]
-    lines = [entry["range"]["start"]["line"] + 1 for entry in found if entry["severity"] == "error"]
-    check(revealed, lines, last_right, done.stdout)
+    lines = {entry["range"]["start"]["line"] + 1 for entry in found if entry["severity"] == "error"}
+    check(revealed, sorted(lines), last_right, done.stdout)
 
 
 @pytest.mark.slow

@@ -7,10 +7,11 @@ import pytest
 from definitions import MEASURES, make_returns
 from helpers import Callback
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.model_selection import GridSearchCV
 
 from sk_stormc import AutomaticSTORM, CompositionalPortfolio
 from sk_stormc.callbacks import Checkpoint, EarlyStopping, TimeLimit
-from sk_stormc.portfolio.constraints import SAID
+from sk_stormc.portfolio.constraints import warn_of_no_constraint
 
 R = make_returns(300)
 LIMITS = {"previous_weights": np.full(6, 1 / 6), "max_turnover": 0.2, "linear_constraints": (np.eye(6)[:1], 0.1, 0.2)}
@@ -137,17 +138,22 @@ def test_what_needs_the_second_order_method_is_refused_by_others(solver, params,
         long_only(solver, **params).fit(R)
 
 
-def test_an_unlimited_portfolio_is_said_once():
-    SAID.clear()
-    with pytest.warns(UserWarning, match=r"weights sum to .* only risk_aversion.*long_only") as said:
-        portfolio = CompositionalPortfolio().fit(R)
-        CompositionalPortfolio().fit(R)
-    assert len(said) == 1 and f"sum to {portfolio.weights_.sum():.3g}" in str(said[0].message)
-    SAID.clear()
+def test_a_portfolio_without_a_constraint_warns_once():
+    """In all of a process, also within a search."""
+    warn_of_no_constraint.cache_clear()
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        for sign in (1, -1):
+            CompositionalPortfolio().fit(sign * R)
+        GridSearchCV(CompositionalPortfolio(), {"risk_aversion": [1.0, 2.0]}, cv=2).fit(R)
+    assert len(found) == 1 and found[0].filename == __file__
+    assert "only risk_aversion" in str(found[0].message) and "long_only" in str(found[0].message)
+
+
+def test_a_portfolio_with_a_constraint_does_not_warn():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         long_only().fit(R)
         # infinite bounds gave NumPy's warnings
         for constraint in ((-np.inf, 0.5), (-np.inf, np.inf), (np.array([-np.inf, 0, 0, 0, 0, 0]), np.inf)):
             CompositionalPortfolio(constraint=constraint, budget=1.0).fit(R)
-    SAID.append(1.0)  # other tests turn warnings into errors

@@ -12,10 +12,10 @@ from sk_stormc import AutomaticSTORM, minimize
 from sk_stormc.core.metrics import as_metric
 from sk_stormc.datasets import make_gaussian_returns
 from sk_stormc.engine import ALL, Estimate, Oracle, start
-from sk_stormc.engine.steps import Direction, direction
+from sk_stormc.engine.steps import Direction, step_direction
 from sk_stormc.penalties import Box, Simplex
 from sk_stormc.problems import PortfolioProblem
-from sk_stormc.solvers.anchored import Anchor, combine
+from sk_stormc.solvers.anchors import Anchor, combine
 
 
 def portfolio(n=3000, d=10, **kwargs):
@@ -34,7 +34,7 @@ def test_parameters_that_are_given_do_not_change(given):
     """Otherwise every kind is sampled if one is."""
     _, _, s = begin(rank_digits(), **given)
     assert s.batch_size == ((16, 16, None) if given.get("batch_size") == (16, 16, None) else (16, 16, 16))
-    assert s.own_size == ("batch_size" not in given) and s.own_rate == ("learning_rate" not in given)
+    assert s.automatic_size == ("batch_size" not in given) and s.automatic_rate == ("learning_rate" not in given)
 
 
 def test_batches_grow_where_few_components_dominate():
@@ -60,10 +60,10 @@ def test_default_budgets_of_full_and_of_sampled_batches(n, budget):
 def test_a_stretch_costs_half_an_anchor_or_a_quarter_if_the_gradient_is_a_tenth(make):
     problem = make()
     oracle, solver, s = begin(problem)
-    anchor, first, ifo, n_stretches = solver._price(oracle, s, True), s.residual, oracle.ifo, 0
+    anchor, first, ifo, n_stretches = solver._cost(oracle, s, True), s.residual, oracle.ifo, 0
     due, values = False, [s.best.value]
     while n_stretches < 12:
-        assert solver.cost(oracle, s) == (anchor if due else solver._price(oracle, s, False))
+        assert solver.cost(oracle, s) == (anchor if due else solver._cost(oracle, s, False))
         before = oracle.ifo
         solver.step(oracle, s)
         s.t += 1
@@ -72,7 +72,7 @@ def test_a_stretch_costs_half_an_anchor_or_a_quarter_if_the_gradient_is_a_tenth(
             first, ifo, due, n_stretches = s.residual, oracle.ifo, False, n_stretches + 1
             values.append(s.best.value)
         else:
-            length = s.way.length / first
+            length = s.direction.length / first
             due = length >= 10 or oracle.ifo - ifo >= (0.25 if length <= 0.1 else 0.5) * anchor
     assert values == sorted(values, reverse=True)
 
@@ -80,7 +80,7 @@ def test_a_stretch_costs_half_an_anchor_or_a_quarter_if_the_gradient_is_a_tenth(
 def test_the_first_step_is_that_of_the_beginning_of_a_schedule():
     problem = portfolio(1100, 3, penalty=Box(-0.1, 0.1))
     _, _, s = begin(problem, np.zeros(3), learning_rate=lambda t: 100.0 if t == 0 else 1e-3)
-    np.testing.assert_array_equal(np.abs(s.way.target), 0.1)  # such a long step ends at the bounds
+    np.testing.assert_array_equal(np.abs(s.direction.target), 0.1)  # such a long step ends at the bounds
 
 
 # which anchors are kept
@@ -103,10 +103,10 @@ def test_phi_decides_on_an_anchor_and_within_its_rounding_the_gradient(monkeypat
     oracle, solver, s = begin(portfolio(1100, 3), np.full(3, 0.1))
     s.anchors = [replace(s.anchors[0]) for _ in range(3)]
     before, rate = s.anchors[-1], s.rule.learning_rate
-    s.combined, s.now, s.refresh = combined, copy.copy(s.now), True
-    s.way = replace(s.way, length=length * s.residual)
+    s.combined, s.now, s.anchor_next = combined, copy.copy(s.now), True
+    s.direction = replace(s.direction, length=length * s.residual)
     monkeypatch.setattr(oracle, "value", lambda x, u: before.value + above * abs(before.value))
-    solver._judge(oracle, s, error=0.0)
+    solver._keep_or_discard(oracle, s, error=0.0)
     assert s.anchors[-1].estimate is s.now
     assert len(s.anchors) == (4 if good else 1) and (s.anchors[-1] is before) != good
     assert s.rule.learning_rate == (rate if good or combined else rate / 2)
@@ -119,14 +119,14 @@ def test_failures_halve_the_learning_rate_and_enlarge_batches_in_turn():
     found = []
     for _ in range(9):
         s.now, s.combined = start(oracle, best.estimate.x + 0.1 * best.estimate.F, ALL), False  # uphill
-        solver._judge(oracle, s, error=0.0)
+        solver._keep_or_discard(oracle, s, error=0.0)
         found.append((s.rule.learning_rate / rate, s.batch_size[2]))
         assert s.anchors == [best] and s.now is best.estimate and s.since_anchor == 0
     halved = [2.0 ** -(k // 2 + 1) for k in range(9)]
     sizes = [size * 4 ** ((k + 1) // 2) for k in range(9)]
     sizes = [b if b < problem.n_outer else None for b in sizes]
     assert found == list(zip(halved, sizes, strict=True))
-    assert s.refresh == (s.batch_size[2] is None)
+    assert s.anchor_next == (s.batch_size[2] is None)
 
 
 @pytest.mark.parametrize(("factor", "kept"), [(0.45, 3), (0.55, 1)])
@@ -138,8 +138,8 @@ def test_anchors_are_discarded_after_a_combination_that_predicted_badly(factor, 
     s.combined = True
     x = s.anchors[-1].estimate.x - 0.1 * s.rule.learning_rate * s.anchors[-1].estimate.F  # downhill
     s.now = start(oracle, x, ALL)
-    s.way = replace(s.way, length=0.9 * s.residual)
-    solver._judge(oracle, s, error=factor * s.residual)
+    s.direction = replace(s.direction, length=0.9 * s.residual)
+    solver._keep_or_discard(oracle, s, error=factor * s.residual)
     assert s.anchors[-1].estimate is s.now and len(s.anchors) == kept
 
 
@@ -162,8 +162,8 @@ def anchors_at(problem, xs, exact_jacobian=True):
     oracle, metric, anchors = Oracle(problem, 0), as_metric(problem.metric, problem.n_variables), []
     for x in xs:
         estimate = start(oracle, x, (None, 0 if exact_jacobian else None, None))
-        way = direction(problem, metric, x, estimate.F, 0.05)
-        anchors.append(Anchor(estimate, way, oracle.value(x, estimate.u)))
+        direction = step_direction(problem, metric, x, estimate.F, 0.05)
+        anchors.append(Anchor(estimate, direction, oracle.value(x, estimate.u)))
     return anchors
 
 
@@ -191,8 +191,8 @@ def test_the_newest_anchors_count_however_far_away_the_oldest_is():
     H, anchors = np.diag([1.0, 2.0, 5.0]), []
     for x in np.array([[1e6, 1e6, -1e6], [1.0, 2.0, 1.0], [1.0, 0.5, -1.0], [-0.5, 1.0, 0.5]]):
         F = H @ x
-        way = Direction(float(np.linalg.norm(F)), F, F)
-        anchors.append(Anchor(Estimate(x, x.copy(), None, F), way, float(x @ F) / 2))
+        direction = Direction(float(np.linalg.norm(F)), F, F)
+        anchors.append(Anchor(Estimate(x, x.copy(), None, F), direction, float(x @ F) / 2))
     combined = combine(anchors, portfolio(30, 3))
     np.testing.assert_allclose(combined.x, 0, atol=1e-6)
     np.testing.assert_allclose(combined.F, 0, atol=1e-6)

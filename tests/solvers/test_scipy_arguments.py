@@ -6,7 +6,7 @@ import pytest
 from sk_stormc import minimize
 from sk_stormc.datasets import make_gaussian_returns
 from sk_stormc.problems import PortfolioProblem
-from sk_stormc.solvers import INSTEAD
+from sk_stormc.solvers import REPLACEMENTS
 
 PROBLEM = PortfolioProblem(make_gaussian_returns(30, 3, random_state=0))
 
@@ -25,7 +25,7 @@ def test_a_start_as_solver(start):
         minimize(PROBLEM, start)
 
 
-@pytest.mark.parametrize("name", INSTEAD)
+@pytest.mark.parametrize("name", REPLACEMENTS)
 def test_arguments_of_scipy(name):
     with pytest.raises(TypeError, match=f"minimize has no {name}=: give "):
         minimize(PROBLEM, **{name: None})

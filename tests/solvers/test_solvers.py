@@ -256,7 +256,7 @@ def test_non_finite(problem, name, too_large):
 
 
 def test_automatic_rate_recovers(problem, returns, monkeypatch):
-    monkeypatch.setattr("sk_stormc.solvers.anchored.curvatures", lambda *args: [0.02])  # 300 times too small
+    monkeypatch.setattr("sk_stormc.solvers.anchors.curvatures", lambda *args: [0.02])  # 300 times too small
     result = minimize(problem, "storm-c", random_state=0)
     assert result.stop_reason == "converged"
     assert result.fun - minimum(returns)[1] < 1e-6

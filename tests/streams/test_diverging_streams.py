@@ -55,7 +55,7 @@ def test_an_entropic_stream_that_runs_away_begins_again_with_shorter_steps():
             stream.partial_fit(X[i : i + size])
         bits.append((stream.weights_.tobytes(), stream.n_iter_, stream.stop_reason_))
         state = stream._stream[1]
-        assert state.times >= 1 and abs(stream.score(X)) < 1  # without the guard: -2e39
+        assert state.n_restarts >= 1 and abs(stream.score(X)) < 1  # without the guard: -2e39
     assert bits[0] == bits[1]
     by_moments = CompositionalPortfolio(risk_measure="entropic").partial_fit(X)
     assert -0.1 <= by_moments.score(X) <= 1
@@ -89,4 +89,4 @@ def test_chance_is_not_uphill():
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             result = minimize(StreamingProblem([X], PortfolioProblem), random_state=seed)
-        assert result.stop_reason == "exhausted" and result.state.times == 0
+        assert result.stop_reason == "exhausted" and result.state.n_restarts == 0

@@ -11,8 +11,8 @@ from stream_helpers import RETURNS, STREAMING, chunks, result_bits, solver_for_s
 
 from sk_stormc import minimize
 from sk_stormc.datasets import make_gaussian_returns
+from sk_stormc.engine.curvature import N_BATCHES
 from sk_stormc.engine.oracle import KINDS
-from sk_stormc.engine.steps import N_BATCHES
 from sk_stormc.penalties import L1, Box
 from sk_stormc.problems import Advice, PortfolioProblem, StreamingProblem, check_problem
 from sk_stormc.solvers import STORMCompositional

@@ -71,24 +71,42 @@ def transposed(rows, v, n):
 
 @dataclass
 class Hinges:
-    """The function sum_k cost_k max(a_k, 0) + quadratic_k max(a_k, 0)^2 with a = rows @ x + shift and costs >= 0."""
+    """The function sum_k cost_k z_k + curved_k z_k^p / t^(p - 1) with z = max(rows @ x + shift, 0), convex in (x, t).
+
+    The costs are not negative. If there is no level t, it is 1.
+    """
 
     rows: np.ndarray  # coefficients of the first variables, or for each hinge the index of its variable
     shift: np.ndarray
     cost: np.ndarray
-    quadratic: np.ndarray
+    curved: np.ndarray
+    order: float = 2.0  # the power p
+    level: int | None = None  # the index of the variable t
 
     def at(self, x):
         """The arguments a of the hinges at x."""
         return product(self.rows, x) + self.shift
 
+    def derivatives(self, z, t):
+        """The derivatives of each term: in z, twice in z, in z and t, in t, and twice in t."""
+        p, b = self.order, z / t
+        bent = self.curved * b ** (p - 2)
+        of_z = self.cost + p * bent * b
+        bent = (p - 1) * bent
+        return of_z, p * bent / t, -p * bent * b / t, -bent * b**2, p * bent * b**2 / t
+
     def bound(self, slope, n):
         """A linear lower bound of the hinges from slopes >= 0: its constant, and its coefficients of shape (n,)."""
         over = np.maximum(slope - self.cost, 0)
-        slope = np.where((over > 0) & (self.quadratic == 0), self.cost, slope)
-        over = np.where(self.quadratic > 0, over, 0)
-        constant = slope @ self.shift - (over**2 / np.maximum(4 * self.quadratic, 1e-300)).sum()
-        return constant, transposed(self.rows, slope, n)
+        slope = np.where((over > 0) & (self.curved == 0), self.cost, slope)
+        p, most = self.order, np.maximum(self.curved, 1e-300)
+        # max over z of over z - curved z^p / t^(p - 1) is proportional to t
+        conjugate = (p - 1) * (np.where(self.curved > 0, over / (p * most), 0) ** (p / (p - 1)) * most).sum()
+        linear, constant = transposed(self.rows, slope, n), float(slope @ self.shift)
+        if self.level is None:
+            return constant - conjugate, linear
+        linear[self.level] -= conjugate
+        return constant, linear
 
     def add_square(self, H, weight):
         """Add rows.T @ diag(weight) @ rows to H."""
@@ -116,7 +134,11 @@ class Side:
         """The residual of the equations that define the slacks."""
         return self.sign * product(self.rows, x) + self.primal[0] - self.bound
 
-    def add(self, K):
+    def gradient(self, x):
+        """The derivative in x of the Lagrangian's term."""
+        return self.transposed(self.dual[0], len(x))
+
+    def add(self, K, x):
         """Add the inequalities' term to the Newton matrix."""
         weight = self.dual[0] / self.primal[0]
         if self.rows.ndim == 1:
@@ -177,55 +199,83 @@ class HingeState:
         room = max(float(np.abs(a).mean()), 0.1)
         self.hinge, z = hinge, np.maximum(a, 0) + room
         self.primal = [z - a, z]
-        half = 0.5 * self.slope() + 1e-300
+        half = 0.5 * self._derivatives(x)[0] + 1e-300
         self.dual = [half, half]
 
-    def slope(self):
-        """The derivative of the costs with respect to z, which is up + down at the optimum."""
-        return self.hinge.cost + 2 * self.hinge.quadratic * self.primal[1]
+    def _derivatives(self, x):
+        return self.hinge.derivatives(self.primal[1], 1.0 if self.hinge.level is None else x[self.hinge.level])
 
-    def dual_residual(self):
+    def straight(self, x, length, dx, dz):
+        """Whether the level stays positive, and the derivatives in z stay nearly linear, for a step of this length."""
+        if self.hinge.level is None:
+            return True
+        t, dt, z = x[self.hinge.level], length * dx[self.hinge.level], self.primal[1]
+        if t + dt <= 0:
+            return False
+        of_z, of_zz, of_zt, _, _ = self._derivatives(x)
+        after = self.hinge.derivatives(z + length * dz, t + dt)[0]
+        return np.abs(after - of_z - length * of_zz * dz - of_zt * dt).max() <= 0.5 * after.max()
+
+    def gradient(self, x):
+        """The derivative in x of the Lagrangian's terms."""
+        of_x = transposed(self.hinge.rows, self.dual[0], len(x))
+        if self.hinge.level is not None:
+            of_x[self.hinge.level] += self._derivatives(x)[3].sum()
+        return of_x
+
+    def dual_residual(self, x):
         """The largest error of up + down, relative to the costs."""
-        slope = self.slope()
+        slope = self._derivatives(x)[0]
         error = np.abs(slope - self.dual[0] - self.dual[1]).max(initial=0.0)
         return float(error / max(slope.max(initial=0.0), 1e-300))
 
-    def transposed(self, v, n):
-        return transposed(self.hinge.rows, v, n)
-
     def residual(self, x):
+        """The residual of the equations that define the slacks."""
         s, z = self.primal
         return z - self.hinge.at(x) - s
 
-    def _weights(self):
+    def _weights(self, x):
         (s, z), (up, down) = self.primal, self.dual
-        return up / s, down / z + 2 * self.hinge.quadratic
+        _, of_zz, of_zt, _, of_tt = self._derivatives(x)
+        d1, d2 = up / s, down / z + of_zz
+        # of_tt - of_zt^2 / (d1 + d2), because of_zz of_tt = of_zt^2
+        return d1, d1 + d2, d1 * d2 / (d1 + d2), of_zt, of_tt * (d1 + down / z) / (d1 + d2)
 
-    def add(self, K):
-        d1, d2 = self._weights()
-        self.hinge.add_square(K, d1 * d2 / (d1 + d2))
+    def add(self, K, x):
+        """Add the hinges' terms to the Newton matrix."""
+        d1, d12, weight, of_zt, of_tt = self._weights(x)
+        self.hinge.add_square(K, weight)
+        if self.hinge.level is not None:
+            t, mixed = self.hinge.level, transposed(self.hinge.rows, d1 * of_zt / d12, len(K))
+            K[t] += mixed
+            K[:, t] += mixed
+            K[t, t] += of_tt.sum()
 
     def right(self, x, target, cross):
+        """The terms of the right-hand side of the Newton system, and the quantities that `step` needs."""
         (s, z), (up, down) = self.primal, self.dual
-        d1, d2 = self._weights()
+        d1, d12, _, of_zt, _ = self._weights(x)
         comp_s = s * up - target + cross[0]
         comp_z = z * down - target + cross[1]
         miss = self.residual(x)  # s = z - a must hold after the step: ds = dz - da + miss
-        of_z = self.slope() - up - down
-        # up: s dup + up ds = -comp_s ; down: z ddown + down dz = -comp_z ; 2 q dz - dup - ddown = -of_z
+        of_z = self._derivatives(x)[0] - up - down
+        # up: s dup + up ds = -comp_s ; down: z ddown + down dz = -comp_z ; of_zz dz + of_zt dt - dup - ddown = -of_z
         # dup = -(comp_s + up (dz - da + miss)) / s
         const_up = -(comp_s + up * miss) / s
         const_down = -comp_z / z
-        # (d1 + d2) dz = -of_z + const_up + const_down + d1 da
+        # d12 dz = -of_z + const_up + const_down + d1 da - of_zt dt
         c = -of_z + const_up + const_down
         # dup = const_up - d1 dz + d1 da
-        r = const_up - d1 * c / (d1 + d2)
-        return self.transposed(-r, len(x)), (d1, d2, c, const_up, const_down, miss)
+        of_x = -transposed(self.hinge.rows, const_up - d1 * c / d12, len(x))
+        if self.hinge.level is not None:
+            of_x[self.hinge.level] -= of_zt @ (c / d12)
+        return of_x, (d1, d12, of_zt, c, const_up, const_down, miss)
 
     def step(self, dx, rest):
-        d1, d2, c, const_up, const_down, miss = rest
-        da = product(self.hinge.rows, dx)
-        dz = (c + d1 * da) / (d1 + d2)
+        """The steps of slacks and of multipliers that correspond to the step of x."""
+        d1, d12, of_zt, c, const_up, const_down, miss = rest
+        da, dt = product(self.hinge.rows, dx), 0.0 if self.hinge.level is None else dx[self.hinge.level]
+        dz = (c + d1 * da - of_zt * dt) / d12
         dup = const_up - d1 * dz + d1 * da
         ddown = const_down - self.dual[1] / self.primal[1] * dz
         return [dz - da + miss, dz], [dup, ddown]
@@ -255,18 +305,18 @@ def interior_point(program, x, most=ITERATIONS, callback=None):
     feasible point is needed. Each hinge is a pair of inequalities on an auxiliary variable, which is eliminated in
     closed form.
     """
-    n, E = len(x), program.E
+    E = program.E
     f, g, H0 = program.smooth(x)
     sides = sides_of(program, x, 0.1 + np.abs(g).max())
     nu = np.zeros(len(E))
     hinges = [HingeState(h, x) for h in program.hinges]
-    parts = [*sides, *hinges]
+    parts, levels = [*sides, *hinges], any(h.hinge.level is not None for h in hinges)
     total = sum(slack.size for part in parts for slack in part.primal)
-    best, done, k, least = None, False, 0, 1e-8  # least: lower bound of the centring parameter sigma
+    best, done, k, smallest, least = None, False, 0, np.inf, 1e-8  # least: lower bound of the centring parameter sigma
     for k in range(1, most + 1):
         of_x = g + E.T @ nu
         for part in parts:
-            of_x = of_x + part.transposed(part.dual[0], n)
+            of_x = of_x + part.gradient(x)
         off = E @ x - program.e
         gap = sum(products(part.primal, part.dual) for part in parts)
         mu = gap / total if total else 0.0
@@ -278,8 +328,10 @@ def interior_point(program, x, most=ITERATIONS, callback=None):
             np.abs(of_x).max() / (1.0 + np.abs(g).max()),
             float(np.abs(of_x) @ np.abs(x)) / unit,
             infeasible / size,
-            *(h.dual_residual() for h in hinges),
+            *(h.dual_residual(x) for h in hinges),
         )
+        if gap < smallest:
+            smallest, since = gap, k
         if best is None or error < best[0]:
             since = k
             slopes, kinks = [h.dual[0] for h in hinges], [sum(h.primal) < np.minimum(*h.dual) for h in hinges]
@@ -289,7 +341,7 @@ def interior_point(program, x, most=ITERATIONS, callback=None):
             break
         K = H0.copy()
         for part in parts:
-            part.add(K)
+            part.add(K, x)
         solve = _factor(K, E)
         # predictor, and corrector with the predicted products of the steps
         dx, _, steps = _direction(parts, solve, of_x, off, x, 0.0, [(0.0, 0.0)] * len(parts))
@@ -303,11 +355,15 @@ def interior_point(program, x, most=ITERATIONS, callback=None):
         dx, dnu, steps = _direction(parts, solve, of_x, off, x, sigma * mu, crossed)
         a_p, a_d = _lengths(parts, steps)
         a_p, a_d = min(1.0, SHORTER * a_p), min(1.0, SHORTER * a_d)
+        if levels:  # the multipliers are a curved function of z / t
+            a_p = a_d = min(a_p, a_d)
         # shorten a step that leaves the domain of the smooth part, or along which its gradient is far from linear
         curved = a_p
         while curved > STUCK:
             f_new, g_new, H_new = program.smooth(x + curved * dx)
-            if np.isfinite(f_new) and np.isfinite(g_new).all():
+            if np.isfinite(f_new) and np.isfinite(g_new).all() and all(
+                h.straight(x, curved, dx, step[0][1]) for h, step in zip(hinges, steps[len(sides):], strict=True)
+            ):
                 linear = g + curved * (H0 @ dx)
                 miss = np.abs(g_new - linear).max()
                 straight = miss <= 0.5 * max(np.abs(of_x).max(), np.abs(g_new).max() * 0.1, mu) or curved < 1e-4

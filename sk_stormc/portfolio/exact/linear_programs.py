@@ -25,9 +25,9 @@ def linear_program(cost, blocks, rhs, E, e, low, high):
 
     The last variables, beyond those that E and the bounds are about, are not negative.
     """
-    m = len(cost)
-    return linprog(
-        cost,
+    m, unit = len(cost), float(np.abs(cost).max()) or 1.0  # the tolerances of HiGHS are absolute
+    program = linprog(
+        cost / unit,
         sparse.block_array(blocks, format="csr"),
         np.concatenate(rhs),
         sparse.csr_array(np.pad(E, ((0, 0), (0, m - E.shape[1])))) if len(E) else None,
@@ -35,6 +35,10 @@ def linear_program(cost, blocks, rhs, E, e, low, high):
         bounds=np.c_[np.pad(low, (0, m - len(low))), np.pad(high, (0, m - len(high)), constant_values=np.inf)],
         method="highs",
     )
+    if program.x is not None:
+        program.ineqlin.marginals *= unit
+        program.eqlin.marginals *= unit
+    return program
 
 
 def presolve(low, high, A, lower, upper, E, e, size):

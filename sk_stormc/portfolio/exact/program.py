@@ -34,6 +34,7 @@ MEMORY = 2**26  # largest number of returns, half a gigabyte
 COST = 2**36  # largest number of products in a Hessian, which take some seconds
 MET = 1e-15  # rounding of a sum of weights, relative to their size
 NEGLIGIBLE = 1e-9  # change of the scaled objective, per scaled weight, for which an asset is not added
+FAINT = 1e-12  # weight of a period, relative to the largest, below which it only disturbs the method
 FAR = 1e8  # weights, relative to a typical one, that count as infinite
 
 
@@ -103,6 +104,8 @@ class Scaled:
         R, measure = np.asarray(task.returns, float), task.measure
         p = np.full(len(R), 1 / len(R)) if task.p is None else np.asarray(task.p, float)
         mean = p @ R
+        if not (measure.ordered or measure.single_outer):  # in exponents even the smallest weight may count
+            R, p = R[p >= FAINT * p.max()], p[p >= FAINT * p.max()]
         Q = R - mean
         deviation = np.sqrt(p @ Q**2)
         varying = deviation > 1e-13 * np.abs(R).max(axis=0)
@@ -127,7 +130,7 @@ class Scaled:
         expected_return = return_weight * mean / unit
         of_risk = rate if measure.power else 1.0
         largest = float(np.abs(expected_return).max())
-        norm = max(1.0, of_risk, largest, feasible.l1 / unit, float(feasible.cost.max()) / unit)
+        norm = max(task.return_weight, of_risk, largest, feasible.l1 / unit, float(feasible.cost.max()) / unit)
         unit_of_value = unit_of_return * norm
         return cls(feasible, Q, p, expected_return / norm, of_risk / norm, rate, size, unit_of_value, offset)
 

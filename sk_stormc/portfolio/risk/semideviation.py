@@ -8,7 +8,7 @@ from scipy.special import expit
 
 from sk_stormc.portfolio.compositional import combine
 from sk_stormc.portfolio.exact.interior_point import Hinges
-from sk_stormc.portfolio.exact.program import COLDEST, Formulation, gram
+from sk_stormc.portfolio.exact.program import Formulation
 from sk_stormc.portfolio.level import LevelProblem
 from sk_stormc.portfolio.mean_risk import Measure, mean_of
 from sk_stormc.utils.types import ArrayLike, RiskMeasure
@@ -156,56 +156,15 @@ class Semideviation(Measure):
         return size * mean_of((above / size) ** self.order, p) ** (1 / self.order) if size else 0.0
 
     def formulation(self, scaled, v):
-        """A smooth function of the weights and of the risk, which is the level. For order 1 a hinge for each period."""
-        Q, p, order, risk_weight = scaled.Q, scaled.p, self.order, scaled.risk_weight
-        n = Q.shape[1]
-        if order == 1:
-            return self._hinges(scaled, risk_weight * p)
+        """A hinge for each period. For an order above 1 the level is the risk, which is the root of a mean of powers.
 
-        def curved(x):
-            s = x[-1]
-            if s <= 0:
-                return np.inf, np.zeros(n + 1), np.zeros((n + 1, n + 1))
-            b = np.maximum(-(Q @ x[:-1]) / s, 0)
-            t = p * b ** (order - 1)
-            total = t @ b
-            value = -scaled.expected_return @ x[:-1] + risk_weight * s * (order - 1 + total) / order
-            of_v = -scaled.expected_return - risk_weight * (t @ Q)
-            g = np.append(of_v, risk_weight * (order - 1) / order * (1 - total))
-            bent = p * (b > 0) * b ** (order - 2)
-            H = np.empty((n + 1, n + 1))
-            H[:n, :n] = gram(Q, bent)
-            H[:n, n] = H[n, :n] = t @ Q
-            H[n, n] = total
-            return float(value), g, risk_weight * (order - 1) / s * H
-
-        level = float((p @ np.maximum(-(Q @ v), 0) ** order) ** (1 / order))
-        return Formulation(curved=curved, level=level or 1.0, lowest=COLDEST)
-
-    def _hinges(self, scaled, cost):
-        zero = np.zeros(len(scaled.p))
-        return Formulation(-scaled.expected_return, hinges=[Hinges(-scaled.Q, zero, cost, zero)])
-
-    def without_losses(self, scaled, v):
-        """A sum of hinges that replaces the root of a mean of powers if the optimal portfolio has no losses.
-
-        The root is not differentiable there. Its subgradients are slopes whose dual norm is at most the risk weight, so
-        the slope of a period is at most the cost of its hinge here.
+        The root is the minimum of ((p - 1) t + mean z_i^p / t^(p - 1)) / p over t.
         """
-        return self._hinges(scaled, scaled.risk_weight * scaled.p * scaled.p.min() ** (1 / self.order - 1))
-
-    def solve(self, scaled, start, value_at, callback=None):
-        """If the method does not converge, the risk may be 0 at the optimum, where the root is not smooth."""
-        solution = super().solve(scaled, start, value_at, callback)
-        if solution.done or self.order == 1:
-            return solution
-        again = scaled.minimise(start, self.without_losses, callback)
-        again.slope[0], again.n_iter = self._in_dual_ball(again.slope[0], scaled), again.n_iter + solution.n_iter
-        return min(solution, again, key=lambda one: scaled.gap(one, value_at(one.x[: len(start)] * scaled.size)))
-
-    def _in_dual_ball(self, slope, scaled):
-        """A slope of `without_losses`, scaled down until it is a subgradient of the root of a mean of powers."""
-        order, zeta = self.order, slope / (scaled.p * scaled.risk_weight)
-        top = float(zeta.max())
-        norm = top * (scaled.p @ (zeta / top) ** (order / (order - 1))) ** (1 - 1 / order) if top > 0 else 0.0
-        return slope / max(1.0, norm)
+        Q, order, costs, zero = scaled.Q, self.order, scaled.risk_weight * scaled.p, np.zeros(len(scaled.p))
+        if order == 1:
+            return Formulation(-scaled.expected_return, hinges=[Hinges(-Q, zero, costs, zero)])
+        linear = np.append(-scaled.expected_return, scaled.risk_weight * (order - 1) / order)
+        above = np.maximum(-(Q @ v), 0)
+        level = self.norm(above + max(float(np.abs(Q @ v).mean()), 0.1), scaled.p)
+        hinges = [Hinges(-Q, zero, zero, costs / order, order, Q.shape[1])]
+        return Formulation(linear, hinges=hinges, level=level, lowest=1e-11)

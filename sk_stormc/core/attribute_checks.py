@@ -14,29 +14,13 @@ from sk_stormc.core.problem import CompositionalProblem
 from sk_stormc.core.source import Source
 from sk_stormc.utils.validation import check_metric, is_integer, is_real, short
 
-__all__ = ["check_attributes", "refuse_former", "require", "require_plain"]
-
-BY_SOURCE = "its source says how components are drawn, which batches there are and what they cost (`Source`)"
-FORMER = dict.fromkeys(("draw_inner", "draw_outer", "batch_sizes", "accept_batch_sizes", "price"), BY_SOURCE) | {
-    "weighted_inner_batch": "inner_batch takes weights as its second argument",
-    "weighted_outer_batch": "outer_batch takes weights as its second argument",
-    "defaults": "its advice says what helps to solve it (`Advice`)",
-    "paper": "advice.published has the paper's constants (`Published`)",
-}
+__all__ = ["check_attributes", "require", "require_plain"]
 
 
 def require(good, problem, name, message):
     """Raise a ValueError that names the problem's class and the method or attribute, unless ``good``."""
     if not good:
         raise ValueError(f"{type(problem).__name__}.{name}: {message}")
-
-
-def refuse_former(problem):
-    """Raise a ValueError for members that version 0.2 used and this version would silently ignore."""
-    for name, now in FORMER.items():
-        member = getattr(problem, name, None)
-        good = not (callable(member) or isinstance(member, dict))
-        require(good, problem, name, f"is not part of the contract any more: {now}")
 
 
 def check_attributes(problem):
@@ -59,7 +43,6 @@ def check_attributes(problem):
     require(good, problem, "source", f"must be None or a Source, such as {example}, got {short(source)}")
     good = isinstance(advice, Advice)
     require(good, problem, "advice", f"must be an Advice, such as Advice(batch_size=None), got {short(advice)}")
-    refuse_former(problem)
     own = type(problem).__name__
     check_penalty(problem.penalty, d, f"{own}.penalty:")
     if problem.metric is not None and not isinstance(problem.metric, Metric):

@@ -7,9 +7,9 @@ import numpy as np
 
 from sk_stormc.core.unit import in_one_unit
 from sk_stormc.engine import Estimate
-from sk_stormc.engine.estimates import keep_in_domain
+from sk_stormc.engine.curvature import curvatures
 from sk_stormc.engine.oracle import KINDS
-from sk_stormc.engine.steps import Direction, curvatures
+from sk_stormc.engine.steps import Direction, keep_in_domain
 
 __all__ = ["Anchor", "balance", "combine", "distance", "enlarge", "exact_jacobian", "first_batches"]
 
@@ -22,13 +22,13 @@ class Anchor:
     """A point at which u, J and F were computed on all data, with the `Direction` of its step and Phi."""
 
     estimate: Estimate
-    way: Direction
+    direction: Direction
     value: float
 
 
-def distance(way, other):
+def distance(direction, other):
     """The norm of the difference of two `Direction`."""
-    return math.sqrt(max(float((way.q - other.q).dot(way.p - other.p)), 0.0))
+    return math.sqrt(max(float((direction.q - other.q).dot(direction.p - other.p)), 0.0))
 
 
 def exact_jacobian(oracle, x, u, size):
@@ -76,12 +76,12 @@ def first_batches(oracle, x, size):
 
 def combine(anchors, problem):
     """Anderson's combination of the last anchors, which minimises the norm of an affine model of the gradient."""
-    last, way = anchors[-1].estimate, anchors[-1].way
+    last, direction = anchors[-1].estimate, anchors[-1].direction
     u, of_u = in_one_unit([anchor.estimate.u for anchor in anchors])
     J, of_J = ([()] * len(anchors), None) if last.J is None else in_one_unit([a.estimate.J for a in anchors])
 
     def pack(anchor, u, J):
-        parts = [anchor.way.q, anchor.way.p, anchor.estimate.x, u, anchor.estimate.F, J]
+        parts = [anchor.direction.q, anchor.direction.p, anchor.estimate.x, u, anchor.estimate.F, J]
         return np.concatenate([np.ravel(part) for part in parts], dtype=float)
 
     *earlier, newest = (pack(*parts) for parts in zip(anchors, u, J, strict=True))
@@ -97,7 +97,8 @@ def combine(anchors, problem):
         for b in basis:
             v = v - dot(v, b) * b
         length = math.sqrt(max(dot(v, v), 0.0))
-        if length > PARALLEL * size and length > FLAT * way.length:  # otherwise it adds no information on the curvature
+        # otherwise it adds no information on the curvature
+        if length > PARALLEL * size and length > FLAT * direction.length:
             basis.append(v / length)
     for b in basis:
         newest = newest - dot(newest, b) * b

@@ -7,19 +7,19 @@ import numpy as np
 
 from sk_stormc.checks.differences import worst
 from sk_stormc.checks.points import evaluate_g, find_points, in_domain, in_power, power_at
-from sk_stormc.core.declared import require, require_plain
+from sk_stormc.core.attribute_checks import require, require_plain
 from sk_stormc.core.metrics import as_metric
 from sk_stormc.core.problem import CompositionalProblem
 from sk_stormc.core.source import source_of
 from sk_stormc.utils.validation import as_numbers, short
 
-__all__ = ["BATCH_SIZE", "SIDES", "Returned"]
+__all__ = ["BATCH_SIZE", "SIDES", "ReturnValues"]
 
 SIDES = ("inner", "outer")
 BATCH_SIZE = 4  # size of the batches that are not single components
 
 
-class Returned:
+class ReturnValues:
     """A problem, a point x, and the checks of return values. Each check relies on those before it.
 
     Parameters
@@ -44,7 +44,7 @@ class Returned:
         if self.x.shape != shape or not np.isfinite(self.x).all():
             raise ValueError(f"x must be finite and of shape {shape}, got {short(x)}")
         self.given = problem
-        self.take_unit()
+        self.evaluate_in_unit()
         problem = self.problem
         metric = as_metric(problem.metric, own.size).at(own, 0)
         dtype, root = metric.apply(own).dtype, metric.root()
@@ -52,7 +52,7 @@ class Returned:
         root = 1.0 if root is None else np.linalg.norm(root, axis=1) if np.ndim(root) == 2 else root
         self.unit = root * np.ones(own.size)  # the scales of the variables, up to one factor
 
-    def take_unit(self):
+    def evaluate_in_unit(self):
         """Evaluate with plain numbers, in the unit of u at x."""
         self.power = power_at(self.given, self.x)
         self.problem = in_power(self.given, self.power)
@@ -81,7 +81,7 @@ class Returned:
         """A bound of the rounding errors of sums of such values, plus the noise of the method ``name``."""
         return 1000 * self.eps * max(float(np.abs(v).max()) for v in values) + self.noise.get(name, 0.0)
 
-    # the returned result
+    # the values
 
     def draw(self, side, shape):
         """Draw inner or outer components."""

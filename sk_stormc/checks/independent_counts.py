@@ -4,7 +4,7 @@ import copy
 
 from sk_stormc.core.source import source_of
 
-__all__ = ["Ledger"]
+__all__ = ["IndependentCounts"]
 
 COUNTED = {  # kinds of the batches in the last arguments of a method, and number of points
     "inner": (("inner",), 1),
@@ -16,7 +16,7 @@ COUNTED = {  # kinds of the batches in the last arguments of a method, and numbe
 }
 
 
-class Ledger:
+class IndependentCounts:
     """Counts the draws and evaluations of a run.
 
     Sampled batches are counted by a copy of the problem. Full batches are counted at the oracle, which stores them.
@@ -36,30 +36,30 @@ class Ledger:
     def __init__(self, problem):
         self.ifo, self.evaluated = 0, dict.fromkeys(("inner", "jacobian", "outer"), 0)
         self.partial = False
-        self._sizes, self._kept, self._inside = {}, [], False
+        self._sizes, self._batches, self._inside = {}, [], False
         problem = copy.copy(problem)
         for side, n in (("inner", problem.n_inner), ("outer", problem.n_outer)):
             setattr(problem, f"{side}_batch", self._gathering(problem, side, n))
-        self.problem = watched = copy.copy(problem)
+        self.problem = counted = copy.copy(problem)
         for name in (*COUNTED, "objective", "reported"):  # the last two are for the records
-            setattr(watched, name, self._evaluating(getattr(problem, name), *COUNTED.get(name, ((), 0))))
+            setattr(counted, name, self._evaluating(getattr(problem, name), *COUNTED.get(name, ((), 0))))
 
-    def watch(self, oracle):
-        """Count the full batches that an oracle returns, and the batches of g that its Jacobian uses too."""
+    def count_full_batches(self, oracle):
+        """Count also the full batches that an oracle returns, and the batches of g that its Jacobian uses too."""
         draw, draw_jacobian = oracle.draw, oracle.draw_jacobian
         sizes = self.problem.n_inner, self.problem.n_outer
 
-        def drawn(kind, size):
+        def draw_and_count(kind, size):
             n = sizes[kind == "outer"]
             self.ifo += n if size in (None, n) else 0
             return draw(kind, size)
 
-        def drawn_jacobian(size, inner, same=False):
+        def draw_jacobian_and_count(size, inner, same=False):
             if same or self.problem.jacobian_kind == "operator":
                 self.ifo += self._sizes["inner", id(inner.data)]
             return draw_jacobian(size, inner, same)
 
-        oracle.draw, oracle.draw_jacobian = drawn, drawn_jacobian
+        oracle.draw, oracle.draw_jacobian = draw_and_count, draw_jacobian_and_count
 
     def _gathering(self, problem, side, n):
         method, price = getattr(problem, f"{side}_batch"), source_of(problem).price
@@ -69,7 +69,7 @@ class Ledger:
             size = n if draws is None else price(side, len(draws))
             if draws is not None:
                 self.ifo, self.partial = self.ifo + size, True
-            self._kept.append(batch)  # a reference, so that its id is not used again
+            self._batches.append(batch)  # a reference, so that its id is not used again
             self._sizes[side, id(batch)] = size
             return batch
 

@@ -1,0 +1,59 @@
+"""The curvature of minibatches, from which automatic learning rates are set. Its oracle calls are counted."""
+
+import math
+
+import numpy as np
+
+from sk_stormc.engine.steps import keep_in_domain
+
+__all__ = ["curvature", "curvatures"]
+
+N_BATCHES, POWER_ITERATIONS = 16, 6  # minibatches whose curvature is estimated, and iterations for each
+
+
+def curvature(oracle, x, size):
+    """The curvature L: the root mean square of `curvatures`. It is 0 for a linear objective."""
+    return math.sqrt(np.mean(np.square(curvatures(oracle, x, size))))
+
+
+def curvatures(oracle, x, size):
+    """Largest eigenvalues of metric @ Hessian of 16 minibatches.
+
+    They are computed by power iterations on finite differences of the minibatch gradient. The first vector for a batch
+    is the last vector for the previous batch. g and f use independent batches. There is one minibatch if batches are
+    full.
+    """
+    problem, metric = oracle.problem, oracle.metric.at(x, 0)
+    v = oracle.rng.standard_normal(x.size).astype(x.dtype)
+    v, start_v = metric.apply(v), v
+    v = v / math.sqrt(float(start_v @ v))  # of length 1 in the norm of the metric's inverse
+    rounding = math.sqrt(np.finfo(x.dtype).eps)
+    h = rounding * (1 + float(np.linalg.norm(x))) / float(np.linalg.norm(v))
+    eigenvalues = []
+    for _ in range(1 if oracle.is_full(size) else N_BATCHES):
+        inner, outer = oracle.draw("inner", size[0]), oracle.draw("outer", size[2])
+        slope = oracle.draw_jacobian(size[1], inner)
+
+        def gradient(x, inner=inner, outer=outer, slope=slope):
+            u = keep_in_domain(problem, oracle.inner(x, inner), None)
+            return oracle.gradient(x, u, oracle.jacobian(x, slope), outer)
+
+        F = gradient(x)
+        length = math.sqrt(float(F @ metric.apply(F)))
+        top = 0.0
+        for k in range(POWER_ITERATIONS + 1):
+            w = (gradient(x + h * v) - F) / h
+            v_new = metric.apply(w)
+            top = math.sqrt(max(float(w @ v_new), 0.0))
+            if not (math.isfinite(top) and top > 0):
+                break
+            if k or not length:
+                v = v_new / top
+            # the step h changes F by a thousandth in any unit, and x by more than rounding; k = 0 only determines h
+            longest = float(np.linalg.norm(x) / np.linalg.norm(v)) or math.inf  # a step of the length of x
+            # a gradient that is constant near x may change farther away
+            step = max(min(1e-3 * length / top, longest), rounding * longest if longest < math.inf else 0.0)
+            if step > 1e-7 * h:  # otherwise F is a rounding error
+                h = step
+        eigenvalues.append(top)
+    return eigenvalues

@@ -1,0 +1,287 @@
+"""Wealth, drawdowns and weights of portfolios over time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import cycle
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+from matplotlib.dates import ConciseDateFormatter
+from matplotlib.lines import Line2D
+from matplotlib.ticker import PercentFormatter
+
+from sk_stormc.plotting._style import COLORS, GRID, axes_for, check_kwargs, log_axis
+from sk_stormc.portfolio.backtest.walk_results import (
+    BENCHMARK,
+    EQUAL,
+    WalkForwardComparison,
+    WalkForwardResult,
+    drawdowns_of,
+    statistics_of,
+)
+from sk_stormc.utils.types import ArrayLike
+from sk_stormc.utils.validation import as_numbers, check_bool, check_number, short
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+__all__ = ["WalkForwardDisplay"]
+
+AREAS = [color for color in COLORS if color != "#000000"]  # of the assets with an area of their own
+OTHERS, REST = "others", "0.8"  # name and colour of the area of the other assets
+STYLES = {EQUAL: {"color": "0.45", "linestyle": "--"}, BENCHMARK: {"color": "0.1", "linestyle": ":"}}
+
+
+class WalkForwardDisplay:
+    """Wealth and drawdowns of portfolios over time as lines, and their weights as areas.
+
+    The wealth is that of an investment of 1, after costs, on a logarithmic axis. The assets with the largest weights on
+    average have areas of their own, in the same colours for all portfolios. The other assets share one area. Short
+    positions are below 0. What is missing to 1 is cash.
+
+    Parameters
+    ----------
+    returns : dict of array-like of shape (n_periods,)
+        Net returns of each portfolio, as fractions.
+    weights : dict of array-like of shape (n_periods, n_assets), default=None
+        Weights of portfolios at the beginning of each period.
+    dates : array-like of shape (n_periods,), default=None
+        Dates or numbers of the periods.
+    asset_names : sequence of str, default=None
+        Names of the assets.
+    periods_per_year : float, default=252
+        252 for daily returns, 52 for weekly and 12 for monthly ones. The legend has the return and the deviation of a
+        year.
+
+    Attributes
+    ----------
+    wealth_lines_, drawdown_lines_ : dict of matplotlib.lines.Line2D
+        The lines of each portfolio.
+    areas_ : dict of dict of matplotlib.collections.PolyCollection
+        The areas of each portfolio by the names of the assets.
+    axes_ : ndarray of matplotlib.axes.Axes
+        Those of the wealth and of the drawdowns, and those of the weights of each portfolio.
+    figure_ : matplotlib.figure.Figure
+
+    See Also
+    --------
+    sk_stormc.walk_forward : Computes the results that are drawn.
+
+    Examples
+    --------
+    >>> from sk_stormc import CompositionalPortfolio, walk_forward
+    >>> from sk_stormc.datasets import make_gaussian_returns
+    >>> from sk_stormc.plotting import WalkForwardDisplay
+    >>> returns = 0.01 * make_gaussian_returns(400, 4, mean=0.05, random_state=0)
+    >>> result = walk_forward(CompositionalPortfolio(constraint="long_only"), returns, window=250)
+    >>> display = WalkForwardDisplay.from_results(result)
+    >>> list(display.wealth_lines_), list(display.areas_)
+    (['portfolio', '1/N'], ['portfolio'])
+    """
+
+    figure_: Figure
+    wealth_lines_: dict[str, Any]
+    drawdown_lines_: dict[str, Any]
+    areas_: dict[str, dict[str, Any]]
+
+    def __init__(
+        self,
+        returns: Mapping[str, ArrayLike],
+        weights: Mapping[str, ArrayLike] | None = None,
+        *,
+        dates: ArrayLike | None = None,
+        asset_names: Sequence[Any] | None = None,
+        periods_per_year: float = 252,
+    ) -> None:
+        self.returns = returns
+        self.weights = weights
+        self.dates = dates
+        self.asset_names = asset_names
+        self.periods_per_year = periods_per_year
+
+    @classmethod
+    def from_results(
+        cls,
+        results: WalkForwardResult | WalkForwardComparison,
+        *,
+        weights: bool = True,
+        periods_per_year: float | None = None,
+        axes: Sequence[Axes] | None = None,
+        **kwargs: Any,
+    ) -> Self:
+        """Draw the results of `sk_stormc.walk_forward`, with equal weights and the benchmark.
+
+        Parameters
+        ----------
+        results : WalkForwardResult or WalkForwardComparison
+        weights : bool, default=True
+            Whether to draw the weights of the portfolios.
+        periods_per_year : float, default=None
+            Number of periods of a year. None means that of `sk_stormc.walk_forward`.
+        axes : sequence of matplotlib.axes.Axes, default=None
+            Axes for the wealth, the drawdowns, and the weights of each portfolio. None means those of a new figure.
+        **kwargs
+            Properties of the lines of the portfolios, see `plot`.
+
+        Returns
+        -------
+        WalkForwardDisplay
+
+        Raises
+        ------
+        ValueError
+            If the results are not those of `sk_stormc.walk_forward`, and for the reasons of `plot`.
+        """
+        check_bool("weights", weights)
+        if isinstance(results, WalkForwardResult):
+            results = WalkForwardComparison({results.name: results})
+        if not isinstance(results, WalkForwardComparison) or not results:
+            raise ValueError(f"results must be those of walk_forward, got {short(results)}")
+        first = next(iter(results.values()))
+        returns = {name: result.returns for name, result in results.items()}
+        if first.equal_weights is not None:
+            returns[EQUAL] = first.equal_weights.returns
+        if first.benchmark_returns is not None:
+            returns[BENCHMARK] = first.benchmark_returns
+        display = cls(
+            returns,
+            {name: result.weights for name, result in results.items()} if weights else None,
+            dates=first.dates,
+            asset_names=getattr(first.weights, "columns", None),
+            periods_per_year=first.periods_per_year if periods_per_year is None else periods_per_year,
+        )
+        return display.plot(axes, **kwargs)
+
+    def plot(self, axes: Sequence[Axes] | None = None, *, legend: bool = True, **kwargs: Any) -> Self:
+        """Draw wealth, drawdowns and weights below each other.
+
+        Parameters
+        ----------
+        axes : sequence of matplotlib.axes.Axes, default=None
+            Axes for the wealth, the drawdowns, and the weights of each portfolio. None means those of a new figure.
+        legend : bool, default=True
+        **kwargs
+            Properties of the lines of the portfolios, such as ``linewidth=2``.
+
+        Returns
+        -------
+        self : WalkForwardDisplay
+
+        Raises
+        ------
+        ValueError
+            If values are not finite, or have different lengths.
+        """
+        check_bool("legend", legend)
+        check_number("periods_per_year", self.periods_per_year, low=0, inclusive=False)
+        check_kwargs("plot", kwargs, Line2D)
+        returns, weights, names = self._checked()
+        dates = _positions(self.dates, len(next(iter(returns.values()))))
+        axes, named = self._axes(axes, list(weights)), _named(weights)
+        colors, (wealth, drawdowns) = cycle(COLORS), axes[:2]
+        self.wealth_lines_, self.drawdown_lines_, self.areas_ = {}, {}, {}
+        for name, values in returns.items():
+            style = STYLES.get(name) or {"color": next(colors), **kwargs}
+            statistics = statistics_of(values, self.periods_per_year)
+            label = f"{name}: {statistics['annual return']:.1%} a year, deviation {statistics['annual deviation']:.1%}"
+            (self.wealth_lines_[name],) = wealth.plot(dates, np.cumprod(1 + values), **{"label": label, **style})
+            (self.drawdown_lines_[name],) = drawdowns.plot(dates, -drawdowns_of(values), **style)
+        wealth.set(ylabel="wealth, after costs")
+        if all(np.cumprod(1 + values).min() > 0 for values in returns.values()):
+            wealth.set_yscale("log")
+            log_axis(wealth.yaxis)
+        drawdowns.set(ylabel="drawdown")
+        drawdowns.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
+        for ax in axes[:2]:
+            ax.grid(True, **GRID)
+        for ax, (name, values) in zip(axes[2:], weights.items(), strict=True):
+            self.areas_[name] = _draw_areas(ax, dates, values, named, names)
+            ax.set(ylabel="weights")
+            ax.set_title(name, loc="left", fontsize="medium")
+        if legend:
+            wealth.legend(loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=2, fontsize="small", frameon=False)
+            areas = {label: area for drawn in self.areas_.values() for label, area in drawn.items()}
+            if areas:
+                labels = [label for label in areas if label != OTHERS] + [OTHERS] * (OTHERS in areas)
+                look = {"loc": "upper left", "bbox_to_anchor": (1.0, 1.0), "fontsize": "small", "frameon": False}
+                axes[2].legend([areas[label] for label in labels], labels, **look)
+        wealth.set_xlim(dates[0], dates[-1])
+        if dates.dtype.kind == "M":
+            wealth.xaxis.set_major_formatter(ConciseDateFormatter(wealth.xaxis.get_major_locator()))
+        self.axes_, self.figure_ = np.array(axes, dtype=object), axes[0].figure
+        return self
+
+    def _checked(self):
+        """The returns and the weights as arrays, and the names of the assets."""
+        if not isinstance(self.returns, Mapping) or not self.returns:
+            raise ValueError(f"returns must be a dict of the returns of each portfolio, got {short(self.returns)}")
+        returns = {name: as_numbers(f"returns[{name!r}]", values) for name, values in self.returns.items()}
+        n = next(iter(returns.values())).size
+        for name, values in returns.items():
+            if values.shape != (n,) or not n or not np.isfinite(values).all():
+                raise ValueError(f"returns must be finite vectors of one length, got {short(values)} for {name!r}")
+        given = {} if self.weights is None else self.weights
+        if not isinstance(given, Mapping):
+            raise ValueError(f"weights must be a dict of the weights of each portfolio, got {short(given)}")
+        weights = {name: as_numbers(f"weights[{name!r}]", values) for name, values in given.items()}
+        for name, values in weights.items():
+            if values.ndim != 2 or len(values) != n or not values.size or not np.isfinite(values).all():
+                raise ValueError(f"weights must be finite arrays with {n} rows, got {short(values)} for {name!r}")
+        names = self.asset_names
+        for values in weights.values():
+            names = range(values.shape[1]) if names is None else names
+            if isinstance(names, str) or np.shape(names) != (values.shape[1],):
+                raise ValueError(f"asset_names must be {values.shape[1]} names, got {short(self.asset_names)}")
+        return returns, weights, [] if names is None else [str(name) for name in names]
+
+    def _axes(self, axes, weights):
+        """The given axes, or new ones below each other."""
+        n = 2 + len(weights)
+        if axes is None:
+            from matplotlib import pyplot as plt  # importing pyplot chooses a backend
+
+            heights = [3.0, 1.5, *[2.0] * len(weights)]
+            size = 8.0, 0.6 + sum(heights)
+            _, axes = plt.subplots(n, figsize=size, sharex=True, layout="constrained", height_ratios=heights)
+        axes = list(np.ravel(np.asarray(axes, dtype=object)))
+        if len(axes) != n:
+            raise ValueError(f"axes must be {n} axes: for the wealth, the drawdowns and {weights}, got {len(axes)}")
+        return [axes_for(ax) for ax in axes]
+
+
+def _positions(dates, n):
+    """The positions of dates on an axis: dates or numbers, or the numbers of the rows of labels that are neither."""
+    dates = np.arange(n) if dates is None else getattr(dates, "to_timestamp", lambda: dates)()
+    if np.shape(dates) != (n,):
+        raise ValueError(f"dates must be {n} dates or numbers, got {short(dates)}")
+    dates = np.asarray(dates)
+    if dates.dtype.kind in "iufM":
+        return dates
+    try:
+        return dates.astype("M8[us]")
+    except ValueError:
+        return np.arange(n)
+
+
+def _named(weights):
+    """The places of the assets with an area of their own: those with the largest weights on average."""
+    if not weights:
+        return []
+    size = np.mean([np.abs(values).mean(axis=0) for values in weights.values()], axis=0)
+    return [k for k in np.argsort(-size, kind="stable")[: len(AREAS)] if size[k] > 0]
+
+
+def _draw_areas(ax, dates, weights, named, names):
+    """Draw the weights as areas, those of short positions below 0. Assets that are not named have one area."""
+    others = [k for k in np.flatnonzero(weights.any(axis=0)) if k not in named]
+    labels = [names[k] for k in named] + [OTHERS] * bool(others)
+    colors = [*AREAS[: len(named)], *[REST] * bool(others)]
+    areas = {}
+    for part in (np.minimum(weights, 0.0), np.maximum(weights, 0.0)):
+        if part.any():
+            rows = [part[:, k] for k in named] + [part[:, others].sum(axis=1)] * bool(others)
+            areas = dict(zip(labels, ax.stackplot(dates, rows, colors=colors, linewidth=0), strict=True))
+    ax.axhline(0.0, color="0.3", linewidth=0.6)
+    return areas
