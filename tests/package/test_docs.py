@@ -15,6 +15,7 @@ IDS = [str(page.relative_to(ROOT)) for page in PAGES]
 BLOCK = re.compile(r"(<!-- not run: [^>]+ -->\n)?```python\n(.*?)```", re.DOTALL)
 LINK = re.compile(r"\]\(([^)#:]+)\)")
 OPTIONAL = ("jax", "gymnasium", "pynndescent", "dask.array", "dask.dataframe", "dask.distributed", "skfolio", "anndata")
+OPTIONAL += ("datamapplot", "skrub")
 
 
 def skip_without_imports_of(text):
