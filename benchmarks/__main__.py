@@ -18,7 +18,7 @@ from benchmarks._measure import DATA
 
 BENCHMARKS = (
     "portfolio", "newer", "methods", "gallery", "autodiff", "iteration_cost", "maps", "large_maps", "bellman",
-    "mixed_tables", "map_updates", "streams", "values", "value_cases", "desk", "desk_cases", "paper",
+    "mixed_tables", "map_updates", "map_limits", "streams", "values", "value_cases", "desk", "desk_cases", "paper",
 )  # fmt: skip
 
 

@@ -131,8 +131,9 @@ def open_tsne(X, seed, new=None, checkpoints=(), **params):
     maps, seconds, began = [], [], time.process_time()
 
     def watch(iteration, error, Z):
-        maps.append(np.array(Z))
-        seconds.append(of_affinities + of_start + time.process_time() - began)
+        if iteration in checkpoints:
+            maps.append(np.array(Z))
+            seconds.append(of_affinities + of_start + time.process_time() - began)
 
     if checkpoints:
         params |= {"callbacks": [watch], "callbacks_every_iters": checkpoints[0], "n_iter": checkpoints[-1]}

@@ -7,19 +7,11 @@ from sklearn.neighbors import KNeighborsClassifier, NearestNeighbors
 from benchmarks._sne_bench import add
 from benchmarks._sne_fits import ABLATIONS
 from benchmarks._sne_kinds import KINDS
-from benchmarks._sne_panel import divergence, panel, trustworthiness
+from benchmarks._sne_panel import panel, trustworthiness
 from sk_stormc.affinities import perplexity_affinities
 
 METHODS = (("SNEEmbedding", "ours"), ("scikit-learn TSNE", "sklearn"), ("openTSNE", "openTSNE"))
 SEEDS = (40, 41, 42)  # of which nothing was chosen on
-CHECKPOINTS = (500, 1000, 1500, 2000)  # iterations of openTSNE after its early stage; the first is its default
-VARIED = {  # what might keep more of the farther neighbours
-    "as it is": {},
-    "rate held over 3/4 of the iterations": {"hold": 0.75},
-    "rate falls to a tenth": {"last": 0.1},
-    "neighbours: 2 perplexity + 1": {"n_neighbors": 61},
-    "neighbours: 5 perplexity + 1": {"n_neighbors": 151},
-}
 SHORT = 2000  # points, up to which a time is the median of three runs
 MOST = 20_000  # points of scikit-learn's maps that are timed
 STUDENT = {"kernel": "student-t"}
@@ -54,38 +46,6 @@ def times(bench, n):
                 found = bench.fit(method, X, SEEDS[0], **({"kl": True} if method == "ours" else {}))
                 add(row, found, "seconds", "search", "of_kl", "peak")
                 print(f"{n} points, {label}: {found['seconds']:.1f} s", flush=True)
-    return list(rows.values())
-
-
-def same_divergence(bench):
-    """The divergence of openTSNE after more and more iterations, beside that of SNEEmbedding."""
-    X, _ = KINDS["augmented digits"](bench.size(20_000), SEEDS[0])
-    P, rows = perplexity_affinities(X, 30.0), {}
-    about = {"data": "augmented digits", "n": len(X)}
-    found = bench.fit("ours", X, SEEDS[0])
-    row = bench.row(rows, "SNEEmbedding", "ours", **about, iterations=int(found["n_iter"]))
-    add(row, {"seconds": found["seconds"], "kl": divergence(P, found["Z"])})
-    checkpoints = (250, 500) if bench.quick else CHECKPOINTS
-    of_peer = [bench.row(rows, "openTSNE", "openTSNE", **about, iterations=k) for k in checkpoints]
-    if None not in of_peer:
-        found = bench.fit("openTSNE", X, SEEDS[0], checkpoints=checkpoints)
-        maps = found["Z"][-len(checkpoints) :]  # the first may be of the early stage
-        for row, Z, seconds in zip(of_peer, maps, found["seconds"][-len(checkpoints) :], strict=True):
-            add(row, {"seconds": seconds, "kl": divergence(P, Z)})
-    return list(rows.values())
-
-
-def farther_neighbors(bench):
-    """Maps by other learning rates and numbers of neighbours, for the recall of 100 and 500 neighbours."""
-    rows = {}
-    for kind, n in [("digits", 1797), ("augmented digits", 20_000), ("counts", 20_000)][: 1 if bench.quick else 3]:
-        X, y = KINDS[kind](bench.size(n), SEEDS[0])
-        P = perplexity_affinities(X, 30.0)
-        for label, params in VARIED.items():
-            row = bench.row(rows, label, "ours", data=kind, n=len(X))
-            found = bench.fit("varied", X, SEEDS[0], **params)
-            add(row, {"seconds": found["seconds"], **panel(X, y, P, found["Z"])})
-            print(f"{kind}, {label}", flush=True)
     return list(rows.values())
 
 
@@ -187,5 +147,5 @@ FURTHER = {
     **{f"times_{n}": lambda bench, n=n: times(bench, n) for n in (1797, 5000, 20_000, 70_000)},
     "ablations": lambda bench: ablations(bench, ABLATED),
     "ablations_70000": lambda bench: ablations(bench, [("augmented digits", 70_000)]),
-    **{part.__name__: part for part in (same_divergence, farther_neighbors, dimensions, gaussian, transform)},
+    **{part.__name__: part for part in (dimensions, gaussian, transform)},
 }

@@ -77,12 +77,6 @@ COLUMNS = {
     "ablations": ABLATIONS,
     "ablations_70000": ABLATIONS,
     "dimensions": DIMENSIONS,
-    "farther_neighbors": {
-        "data": data,
-        "variant": "{method}",
-        "KL": divergence,
-        **{f"recall at {k}": median(f"recall {k}") for k in (10, 100, 500)},
-    },
     "gaussian": {"data": data, "method": "{method}", "CPU s": seconds, **DIMENSIONS},
     "transform": TRANSFORM,
 }
@@ -99,7 +93,6 @@ def tables(results, cases):
     found["shown"] = shown(results.get(SHOWN, []), results.get("times_20000", []))
     found["behind"] = behind([results[part] for part in cases if part in results])
     found["times"] = times(timed)
-    found["same_divergence"] = of_iterations(results.get("same_divergence", []))
     return found | {part: table(results[part], columns) for part, columns in COLUMNS.items() if part in results}
 
 
@@ -132,18 +125,6 @@ def lag(key, ours, peers):
     best = max(sign * float(np.median(peer[key])) for peer in peers)
     found = best - sign * float(np.median(ours[key]))
     return format(found, ".0f" if key.endswith("pieces") else ".4f") if found > 0 else ""
-
-
-def of_iterations(rows):
-    """Seconds and divergences after so many iterations."""
-    ours = rows[0]["seconds"][0] if rows else None
-    return table(rows, {
-        "method": "{method}",
-        "iterations": "{iterations:,}",
-        "CPU s": seconds,
-        "over ours": lambda row: "" if "skipped" in row else format(row["seconds"][0] / ours, ".0f"),
-        "KL": divergence,
-    })  # fmt: skip
 
 
 def times(rows):
