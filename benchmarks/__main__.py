@@ -17,8 +17,9 @@ from benchmarks import _choices, _tables
 from benchmarks._measure import DATA
 
 BENCHMARKS = (
-    "portfolio", "newer", "methods", "gallery", "autodiff", "iteration_cost", "maps", "large_maps", "bellman",
-    "mixed_tables", "map_updates", "map_limits", "streams", "values", "value_cases", "desk", "desk_cases", "paper",
+    "portfolio", "newer", "methods", "gallery", "autodiff", "iteration_cost", "maps", "large_maps", "map_cases",
+    "map_limits", "map_updates", "mixed_tables", "bellman", "streams", "values", "value_cases", "desk", "desk_cases",
+    "paper",
 )  # fmt: skip
 
 

@@ -5,6 +5,7 @@ import importlib.metadata
 import json
 import math
 import re
+from collections import Counter
 from contextlib import suppress
 from pathlib import Path
 
@@ -92,6 +93,20 @@ def made_by_others(version, folder=RESULTS):
 def table(rows, columns):
     """Records as Markdown: for each column its header, and a format of the record's fields or a function of it."""
     return as_markdown(*tables.table(rows, columns), rule="---")
+
+
+OUTCOMES = {
+    "cases": "{cases}", "right": "{right}", "of these with a warning": "{alarms}", "refused": "{refused}",
+    "warned": "{warned}", "wrong in silence": "{silent}",
+}  # fmt: skip
+
+
+def outcome_counts(name, rows, n_fits=1):
+    """A record of how many cases are right, refused and so on; most of the fits of an alarm have warned."""
+    of = Counter(row["outcome"] for row in rows)
+    alarms = sum(row["outcome"] == "right" and row["warned"] > n_fits / 2 for row in rows)
+    of_outcomes = {outcome: of[outcome] for outcome in ("right", "refused", "warned", "silent")}
+    return {"name": name, "cases": len(rows), "alarms": alarms} | of_outcomes
 
 
 def tables_of(module, stored):

@@ -19,7 +19,7 @@ from scipy import sparse
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 
-from benchmarks._tables import table
+from benchmarks._tables import OUTCOMES, outcome_counts, table
 from benchmarks._value_forms import CUTS, FAULTS, ORDERS, STATES, TASKS, Case, form, mixed, represent, spoilt
 from benchmarks._value_logs import ACTIONS
 from sk_stormc import ActionValueEstimator, BellmanValueEstimator, estimated_ratios, off_policy_value
@@ -166,32 +166,20 @@ def run(quick, data):
 # tables
 
 
-def counts(name, rows):
-    """How many of some cases are right, refused and so on."""
-    of = Counter(row["outcome"] for row in rows)
-    alarms = sum(row["outcome"] == "right" and row["warned"] > LOGS / 2 for row in rows)
-    of_outcomes = {outcome: of[outcome] for outcome in ("right", "refused", "warned", "silent")}
-    return {"name": name, "cases": len(rows), "alarms": alarms} | of_outcomes
-
-
-COLUMNS = {
-    "cases": "{cases}", "right": "{right}", "of these with a warning": "{alarms}", "refused": "{refused}",
-    "warned": "{warned}", "wrong in silence": "{silent}",
-}  # fmt: skip
-
-
 def tables(stored):
     """Counts by fault, and without faults by what is estimated and by form."""
     rows = stored["results"]
-    by_fault = [counts(name, [row for row in rows if row["fault"] == name]) for name in ("none", *FAULTS)]
-    by_fault.append(counts("all", rows))
+    by_fault = [outcome_counts(name, [row for row in rows if row["fault"] == name], LOGS) for name in ("none", *FAULTS)]
+    by_fault.append(outcome_counts("all", rows, LOGS))
     clean = [row for row in rows if row["fault"] == "none"]
     by_form = [
-        counts(name if column == "task" else f"{column}: {name}", [row for row in clean if row[column] == name])
+        outcome_counts(
+            name if column == "task" else f"{column}: {name}", [row for row in clean if row[column] == name], LOGS
+        )
         for column, names in {"task": TASKS, "states": STATES, "order": ORDERS, "cut": CUTS}.items()
         for name in names
     ]
     return {
-        "faults": table([row for row in by_fault if row["cases"]], {"fault": "{name}", **COLUMNS}),
-        "forms": table([row for row in by_form if row["cases"]], {"without a fault": "{name}", **COLUMNS}),
+        "faults": table([row for row in by_fault if row["cases"]], {"fault": "{name}", **OUTCOMES}),
+        "forms": table([row for row in by_form if row["cases"]], {"without a fault": "{name}", **OUTCOMES}),
     }

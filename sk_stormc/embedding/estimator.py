@@ -18,15 +18,8 @@ from sk_stormc.embedding.descent import Descent
 from sk_stormc.embedding.initialization import check_init, make_start
 from sk_stormc.embedding.kernel_sums import check_degrees_of_freedom
 from sk_stormc.embedding.neighborhoods import GIVEN, Neighborhoods, refuse_pair
-from sk_stormc.embedding.neighbors.checks import (
-    FEATURELESS,
-    as_points,
-    check_missing,
-    warn_of_distances,
-    warn_of_memory,
-    warn_of_units,
-)
-from sk_stormc.embedding.stages import Lines, further_stages, new_stages
+from sk_stormc.embedding.neighbors.checks import FEATURELESS, as_points, check_missing, warn_of_features, warn_of_memory
+from sk_stormc.embedding.stages import Lines, further_stages, growing, new_stages
 from sk_stormc.embedding.transform import place, warn_of_far_samples
 from sk_stormc.engine import CompositionalSolver
 from sk_stormc.fitting.estimator import CompositionalEstimator
@@ -120,8 +113,9 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Continuati
         decreases to 0 again.
     early_exaggeration : float or "auto", default="auto"
         Factor of the attraction in the first fifth of the iterations, which are at most 30. "auto" is 6 for "student-t"
-        and 1 for "gaussian", but not less than ``exaggeration``. A map in up to two dimensions is rescaled after these
-        iterations, if rescaling alone halves its divergence.
+        and 1 for "gaussian", but not less than ``exaggeration``. It is less than 6 for data in which that factor would
+        contract the map to a line or a point, such as noise, or data with a perplexity near a third of the samples. A
+        map in up to two dimensions is rescaled after these iterations, if rescaling alone halves its divergence.
     exaggeration : float, default=1.0
         Factor of the attraction in the other iterations, at least 1. Larger values make clusters denser and move
         connected clusters closer together. Reported divergences do not include this factor.
@@ -288,17 +282,12 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Continuati
         validate_data(of_data, X, skip_check_array=True)  # raises for invalid column names before the run
         rescale = self.early_exaggeration != 1  # otherwise an array is a map, which keeps its width
         init = check_init(self.init, self.metric, n, self.n_components, rescale)
-        warn_of_distances(X_checked, self.metric)
-        warn_of_units(X_checked, getattr(of_data, "feature_names_in_", None), self.metric)
+        warn_of_features(X_checked, getattr(of_data, "feature_names_in_", None), self.metric)
         if self.metric not in ("precomputed", GIVEN):
             warn_of_memory(X_checked, np.max(self.perplexity), self.n_components == 2)
         every = None if self.record_every == "auto" else self.record_every
-        if before is None:
-            most = LBFGS_ITERATIONS if isinstance(method, LBFGS) else horizon(kernel, n, self.n_components)
-            stages = new_stages(method.max_iter or most, self._early_exaggeration(), self.exaggeration, every)
-        else:
+        if before is not None:
             stages = further_stages(before.plan, method.max_iter, self.exaggeration, every)
-        fit.progress.plan = stages
         lines = Lines(self.verbose)
         how = {"metric_params": self.metric_params, "n_jobs": self.n_jobs, "neighbors": self.neighbors}
         near = Neighborhoods(X_checked, kernel == "gaussian", self.perplexity, self.metric, **how)
@@ -306,6 +295,11 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Continuati
         P = near.affinities()
         lines.done("affinities")
         start = make_start(init, X_checked, P, self.n_components, kernel, fit.rng, rescale).astype(X_checked.dtype)
+        if before is None:
+            most = LBFGS_ITERATIONS if isinstance(method, LBFGS) else horizon(kernel, n, self.n_components)
+            early = self._early_exaggeration(P, start)
+            stages = new_stages(method.max_iter or most, early, self.exaggeration, every)
+        fit.progress.plan = stages
         lines.done("start")
         attributes = {"perplexity_": near.perplexity, "neighbor_recall_": near.recall, "_near": near}
         result, objective = self._run_stages(fit, method, stages, P, near.joint, start, lines, **attributes)
@@ -418,11 +412,12 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Continuati
             check_int("verbose", self.verbose, low=0)
         self._check_solver()
 
-    def _early_exaggeration(self):
+    def _early_exaggeration(self, P, start):
         """The exaggeration of the early stage."""
         if self.early_exaggeration != "auto":
             return self.early_exaggeration
-        return max(EARLY[self._kernel()], self.exaggeration)
+        most = EARLY[self._kernel()]
+        return max(growing(P, start, most) if most > 1 else most, self.exaggeration)
 
     def _kernel(self):
         """The kernel to use."""

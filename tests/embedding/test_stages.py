@@ -55,6 +55,18 @@ def test_data_without_clusters_do_not_become_one_point():
     assert model.embedding_.std() > 1 and model.record_iterations_[1] == 30
 
 
+@pytest.mark.parametrize("seed", [0, 2, 3])
+def test_a_perplexity_near_a_third_of_the_samples_does_not_leave_a_line(seed):
+    """With the full early exaggeration, the map grows in one of its two dimensions only."""
+    rng = np.random.default_rng(seed)
+    data = rng.normal(size=(40, 10)) + rng.normal(0, 4, (6, 10))[np.arange(40) % 6]
+    model = new_map("auto", perplexity=13).fit(data)
+    without = new_map("auto", perplexity=13, early_exaggeration=1).fit(data)
+    wide, narrow = np.linalg.svd(model.embedding_ - model.embedding_.mean(axis=0), compute_uv=False)
+    assert narrow > 0.45 * wide
+    assert model.kl_divergence_ < 1.3 * without.kl_divergence_
+
+
 def test_maps_of_tight_groups_are_rescaled():
     """They have a second early stage, half as long as the others, and are drawn out after it."""
     tight, loose = (new_map(60, perplexity=10).fit(data) for data in (TIGHT, DIGITS[:1100]))

@@ -35,9 +35,8 @@ __all__ = [
     "parameters_of",
     "row_numbers",
     "warn_of_chance",
-    "warn_of_distances",
+    "warn_of_features",
     "warn_of_memory",
-    "warn_of_units",
 ]
 
 BLOCK = 2**22  # entries of a matrix in one block
@@ -187,7 +186,13 @@ def check_coordinates(X):
             )
 
 
-def warn_of_units(X, names, metric):
+def warn_of_features(X, names, metric):
+    """Warn if features look like distances, or if few of them change a distance."""
+    _warn_of_distances(X, metric)
+    _warn_of_units(X, names, metric)
+
+
+def _warn_of_units(X, names, metric):
     """Warn if most of the named columns hardly change a distance, as in a table of centimetres and of a unix time."""
     if names is None or not is_word(metric, *ADDED_UP):
         return
@@ -206,7 +211,7 @@ def warn_of_units(X, names, metric):
         )
 
 
-def warn_of_distances(X, metric):
+def _warn_of_distances(X, metric):
     """Warn if X looks like distances or a graph: square, symmetric, not negative, and 0 on the diagonal."""
     if is_word(metric, "euclidean") and X.shape[0] == X.shape[1] and _are_distances(X):
         warn(
