@@ -18,7 +18,8 @@ from benchmarks._measure import DATA
 
 BENCHMARKS = (
     "portfolio", "newer", "methods", "gallery", "autodiff", "iteration_cost", "maps", "large_maps", "map_cases",
-    "bellman", "streams", "rows", "values", "value_cases", "desk", "desk_cases", "integer", "integer_cases", "paper",
+    "map_limits", "map_updates", "mixed_tables", "bellman", "streams", "rows", "values", "value_cases", "desk",
+    "desk_cases", "integer", "integer_cases", "paper",
 )  # fmt: skip
 
 

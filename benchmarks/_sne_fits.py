@@ -44,12 +44,18 @@ def embedding(X, seed, new=None, path=None, kl=False, **params):
     return found
 
 
-def rescaled_at_once(stages, number, problem, x):
-    """As `stages._after_early_stage`, without a second early stage."""
-    from sk_stormc.embedding import stages as module
+def rescaled_at_once(divergence, state):
+    """As `descent._at_next_stage`, without a second early stage."""
+    from sk_stormc.embedding import descent
 
-    of_following = problem.stage(stages[number + 1].n_iter, stages[number + 1].exaggeration)
-    return module.rescaled(of_following, x) if module.has_tight_groups(of_following, x) else x
+    (stage, *later), x = state.stages, state.x
+    if stage.early and divergence.d <= 2:
+        values = dict(descent._widths(divergence, x))
+        widest = max(values, default=1.0)
+        if widest > 1 and values[widest] < descent.HALF * values[1.0]:
+            x = descent._scaled(x, descent.PART * widest)
+    known = {name: getattr(state, name) for name in ("records", "recorded", "seen")}
+    return descent.State(x, tuple(later), n_before=state.n_iter, ifo_before=state.ifo, **known)
 
 
 def fewer_affinities(near):
@@ -63,12 +69,12 @@ def fewer_affinities(near):
 ABLATIONS = {  # what is taken out: module, name and value
     "nothing": None,
     "neighbours after 2 perplexity + 1": ("neighborhoods", "Neighborhoods.affinities", fewer_affinities),
-    "floor for components": ("problem", "COMPONENT_FLOOR", 0.0),
+    "floor for components": ("descent", "COMPONENT_FLOOR", 0.0),
     "coarse level of the preconditioner": ("preconditioner", "Aggregates.solver", lambda self, c, mu: np.zeros_like),
-    "sampling of the preconditioner's edges": ("problem", "METRIC_EDGES", 2**20),
+    "sampling of the preconditioner's edges": ("preconditioner", "DRAWN", 2**20),
     "early exaggeration": ("estimator", "EARLY", {"gaussian": 1.0, "student-t": 1.0}),
-    "rescaling": ("stages", "has_tight_groups", lambda problem, x: False),
-    "second early stage before rescaling": ("stages", "_after_early_stage", rescaled_at_once),
+    "rescaling": ("descent", "_widths", lambda divergence, x: ()),
+    "second early stage before rescaling": ("descent", "_at_next_stage", rescaled_at_once),
 }
 
 
@@ -81,6 +87,30 @@ def ablated(X, seed, without, **params):
         return embedding(X, seed, **params)
 
 
+def varied(X, seed, hold=0.5, last=0.0, n_neighbors=None):
+    """SNEEmbedding with another schedule of the learning rate, or with affinities to other numbers of neighbours.
+
+    The learning rate is constant over the fraction ``hold`` of the iterations, and falls to ``last`` times itself.
+    """
+    from sklearn.decomposition import PCA
+
+    from sk_stormc import SNEEmbedding
+    from sk_stormc.affinities import perplexity_affinities
+
+    def learning_rate(stage, rate, t):
+        if stage.held is not None:
+            return rate
+        return rate * max(last, min(1.0, (1 - t / stage.n_iter) / (1 - hold)))
+
+    params = {}
+    if n_neighbors is not None:
+        params = {"metric": "affinities", "init": PCA(2, random_state=seed).fit_transform(X)}
+        X = perplexity_affinities(X, 30.0, n_neighbors=n_neighbors)
+    with patch("sk_stormc.embedding.descent.learning_rate", learning_rate):
+        model, seconds = timed(SNEEmbedding(random_state=seed, **params).fit, X)
+    return {"Z": model.embedding_, "seconds": seconds}
+
+
 def scikit_learn(X, seed, n_components=2, algorithm="barnes_hut"):
     """scikit-learn's TSNE."""
     from sklearn.manifold import TSNE
@@ -89,8 +119,8 @@ def scikit_learn(X, seed, n_components=2, algorithm="barnes_hut"):
     return {"Z": Z, "seconds": seconds}
 
 
-def open_tsne(X, seed, new=None, **params):
-    """openTSNE, the affinities apart."""
+def open_tsne(X, seed, new=None, checkpoints=(), **params):
+    """openTSNE, the affinities apart. With checkpoints, the maps and the seconds after so many iterations."""
     from openTSNE import TSNE, initialization
     from openTSNE.affinity import PerplexityBasedNN
 
@@ -98,16 +128,27 @@ def open_tsne(X, seed, new=None, **params):
     TSNE(n_jobs=1, random_state=0, n_iter=5, early_exaggeration_iter=5).fit(few)  # loads what it needs
     P, of_affinities = timed(PerplexityBasedNN, X, perplexity=30, n_jobs=1, random_state=seed)
     start, of_start = timed(initialization.pca, X, random_state=seed)
+    maps, seconds, began = [], [], time.process_time()
+
+    def watch(iteration, error, Z):
+        if iteration in checkpoints:
+            maps.append(np.array(Z))
+            seconds.append(of_affinities + of_start + time.process_time() - began)
+
+    if checkpoints:
+        params |= {"callbacks": [watch], "callbacks_every_iters": checkpoints[0], "n_iter": checkpoints[-1]}
     model = TSNE(n_jobs=1, random_state=seed, **params)
     Z, of_fit = timed(model.fit, affinities=P, initialization=start)
     found = {"Z": np.asarray(Z), "seconds": of_affinities + of_start + of_fit}
+    if checkpoints:
+        return {"Z": np.stack(maps), "seconds": np.array(seconds)}
     if new is not None:
         placed, found["seconds_new"] = timed(Z.transform, new)
         found["Z_new"] = np.asarray(placed)
     return found
 
 
-METHODS = {"ours": embedding, "ablated": ablated, "sklearn": scikit_learn, "openTSNE": open_tsne}
+METHODS = {"ours": embedding, "ablated": ablated, "varied": varied, "sklearn": scikit_learn, "openTSNE": open_tsne}
 
 
 def fit(method, X, seed, **params):

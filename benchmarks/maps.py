@@ -20,7 +20,7 @@ from benchmarks._sne_kinds import KINDS
 from benchmarks._sne_panel import panel
 from benchmarks._sne_parts import FURTHER, METHODS
 from sk_stormc.affinities import perplexity_affinities
-from sk_stormc.plotting import plot_embeddings
+from sk_stormc.plotting import align_embedding, plot_embeddings
 
 DURATION = "40 minutes"  # with kept maps of the other packages, 3 hours without
 NEEDS_DATA = False
@@ -85,8 +85,10 @@ def judged(bench, name, images):
 
 
 def draw_maps(path, maps, labels):
-    """Maps side by side by their titles, coloured by label, with a palette in place of all colours."""
-    figure, file = plot_embeddings(maps, labels), io.BytesIO()
+    """Maps side by side by their titles, aligned with the first, with a palette in place of all colours."""
+    first = next(iter(maps.values()))
+    aligned = {title: align_embedding(Z, first, scale=False) for title, Z in maps.items()}
+    figure, file = plot_embeddings(aligned, labels), io.BytesIO()
     for ax in figure.axes:
         ax.collections[0].set_sizes([0.8])
     figure.savefig(file, format="png", dpi=160)

@@ -73,9 +73,10 @@ def main(argv=None):
     """Run the command line."""
     args = _make_parser().parse_args(argv)
     try:
-        keep_data(getattr(args, "data", None), getattr(args, "out", None))
+        for option in ("--data", "--new"):
+            keep_data(getattr(args, option[2:], None), getattr(args, "out", None), option)
         args.report(args)
-    except (ValueError, OSError) as error:
+    except (ValueError, OSError, ImportError) as error:  # of optional packages
         print(f"error: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:

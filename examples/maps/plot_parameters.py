@@ -12,7 +12,8 @@ have their default values.
 # ``perplexity`` is the effective number of neighbours of each point. A small perplexity shows small structures, a large
 # one shows large structures, and several values show both. ``exaggeration`` makes clusters denser. ``dof`` changes the
 # tails of the kernel: values below 1 split clusters into finer ones, and values above 1 merge them.
-# ``early_exaggeration`` and ``max_iter`` do not change the objective, but determine how well it is minimised.
+# ``early_exaggeration`` and ``max_iter`` do not change the objective, but determine how well it is minimised. All maps
+# are turned by ``align_embedding`` so that they resemble the default one.
 import warnings
 
 import matplotlib.pyplot as plt
@@ -20,9 +21,11 @@ from sklearn.datasets import load_digits
 from sklearn.exceptions import ConvergenceWarning
 
 from sk_stormc import SNEEmbedding
+from sk_stormc.plotting import align_embedding
 
 X, y = load_digits(return_X_y=True)
 X, y = X[:1000], y[:1000]
+default = SNEEmbedding(random_state=0).fit(X)
 rows = {
     "perplexity": [3, 10, 30, 100],
     "several perplexities": [[3, 30], [3, 100], [10, 100], [3, 30, 100]],
@@ -39,7 +42,8 @@ for of_row, (name, values) in zip(axes, rows.items(), strict=True):
             # 15 iterations are too few, and the fit warns
             warnings.simplefilter("ignore", ConvergenceWarning)
             model = SNEEmbedding(**{parameter: value}, random_state=0).fit(X)
-        ax.scatter(*model.embedding_.T, c=y, cmap="tab10", s=3)
+        places = align_embedding(model.embedding_, default.embedding_)
+        ax.scatter(*places.T, c=y, cmap="tab10", s=3)
         ax.set(title=f"{parameter}={value}", xticks=[], yticks=[], aspect="equal")
         width = model.embedding_.std()
         ax.set_xlabel(f"KL {model.kl_divergence_:.2f}, width {width:.0f}", fontsize=8)
@@ -53,7 +57,7 @@ for of_row, (name, values) in zip(axes, rows.items(), strict=True):
 # ----------------------------
 # ``optimize`` adds a stage with its own exaggeration to a finished map. In this example two stages make the clusters
 # denser, and a third one without exaggeration expands them again.
-model = SNEEmbedding(random_state=0).fit(X)
+model = default
 maps = {"fit": model.embedding_}
 for exaggeration in (4, 12, 1):
     model.optimize(60, exaggeration=exaggeration)

@@ -38,17 +38,20 @@ ax.set_title(title)
 # Comparison with scikit-learn
 # ----------------------------
 # The divergence measures how much the neighbourhoods in a map differ from those in the data; smaller is better. It is
-# computed for both maps from the same affinities, of 91 neighbours of each point.
+# computed for both maps from the same affinities, of 91 neighbours of each point. ``align_embedding`` turns the second
+# map so that it resembles the first.
 from sklearn.datasets import load_digits
 from sklearn.manifold import TSNE
 
 from sk_stormc.affinities import perplexity_affinities
+from sk_stormc.plotting import align_embedding
 from sk_stormc.problems import SNEProblem
 
 X, y = load_digits(return_X_y=True)
 objective = SNEProblem(
     perplexity_affinities(X, perplexity=30), n_components=2, kernel="student-t"
 )
+first = None
 figure, axes = plt.subplots(1, 2, figsize=(11, 5.5), layout="constrained")
 for ax, method in zip(
     axes, (SNEEmbedding(random_state=0), TSNE(random_state=0)), strict=True
@@ -59,7 +62,8 @@ for ax, method in zip(
         time.process_time() - began,
         objective.divergence(Z.astype(float).ravel()),
     )
-    EmbeddingDisplay(Z, y=y, y_label="digit").plot(ax, legend=False)
+    first = Z if first is None else first
+    EmbeddingDisplay(align_embedding(Z, first), y=y).plot(ax, legend=False)
     ax.set_title(
         f"{type(method).__name__}, {seconds:.1f} s, divergence {divergence:.3f}"
     )

@@ -70,11 +70,11 @@ def result_file(*suffixes):
     return check
 
 
-def keep_data(data, out):
+def keep_data(data, out, option="--data"):
     """Raise a ValueError if the file of a result is that of the data, however their paths are spelt."""
     both_exist = None not in (data, out) and os.path.exists(data) and os.path.exists(out)
     if both_exist and os.path.samefile(data, out):
-        raise ValueError(f"--out must not overwrite the file of --data, {data}, got {out}")
+        raise ValueError(f"--out must not overwrite the file of {option}, {data}, got {out}")
 
 
 def directory(text):
@@ -89,7 +89,6 @@ def write_csv(path, header, rows):
     """Write a table to a .csv file."""
     with open(path, "w", newline="", encoding="utf-8") as file:
         csv.writer(file).writerows([header, *rows])
-
 
 
 @contextmanager

@@ -8,11 +8,13 @@ from dataclasses import dataclass
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from sk_stormc.portfolio.returns import looks_like_prices
 from sk_stormc.utils.frames import direction_of
+from sk_stormc.utils.validation import short
 
 ARRAYS, FRAMES = (".npz", ".npy"), (".parquet", ".feather", ".xlsx", ".xls")
 SEPARATORS = {".csv": ",", ".tsv": "\t", ".txt": r"\s+"}
@@ -20,6 +22,7 @@ SEPARATED = "commas (.csv), tabs (.tsv) or blanks (.txt)"
 MISSING_CODES = (-99.99, -999.0)  # codes of the French data library
 INDEX = ("", "date", "index", "unnamed: 0", "timestamp", "time", "day", "month", "period")  # no names of assets
 LABELS = ("label", "labels", "target")
+ANY_TYPE = "sk-stormc map --mixed reads tables with columns of any type and missing values"
 UNITS = {"fractions": 1.0, "percent": 1e2, "basis-points": 1e4}
 _GUESSES = ((0.2, "fractions"), (20.0, "percent"), (np.inf, "basis-points"))  # by the assets' median deviation
 _AMOUNT = re.compile(r"[-+]?\d*[.,]?\d*\s*%?")  # such as 5% and 0,5, which pandas does not read as numbers
@@ -81,33 +84,63 @@ def read_returns(path, drop_missing=False, unit=None):
     return data
 
 
-def read_points(path):
-    """Read points and their labels, or None: an array X and optionally y, or columns of numbers and a "label".
+class Points(NamedTuple):
+    """Points, as an array or a DataFrame, their labels or None, and the names of their columns."""
 
-    A first column that numbers the rows is left out.
+    X: Any
+    labels: np.ndarray | None
+    names: list
+
+
+def read_points(path, mixed=False, names=None):
+    """Read points: an array X and optionally y, or a table of columns of numbers and optionally a "label".
+
+    Parameters
+    ----------
+    path : path-like
+    mixed : bool
+        Whether columns of a table may have any type and missing values. X is then a DataFrame.
+    names : list, default=None
+        The columns to read. None means all, except the labels and a first column that numbers the rows.
     """
-    path = _existing(path, (*ARRAYS, *SEPARATORS))
+    path = _existing(path, (*SEPARATORS,) if mixed else (*ARRAYS, *SEPARATORS))
     if path.suffix.lower() in ARRAYS:
         arrays = _arrays(path)
         X, labels = _matrix(path, arrays, ("X",))[1], arrays.get("y")
-        names = [str(k + 1) for k in range(X.shape[1])]
+        found = [str(k + 1) for k in range(X.shape[1])]
         if labels is not None and labels.shape != (len(X),):
             raise ValueError(f"{path}: expected y of shape ({len(X)},), found {_describe(arrays)}")
+        if names not in (None, found):
+            raise ValueError(f"{path}: expected the columns {short(names)}, found an array of {len(found)} columns")
     else:
-        frame = _table(path, LABELS)
-        named = [name for name in frame.columns if name.lower() in LABELS]
-        labels = _labels(frame[named[0]]) if named else None
-        features = frame.drop(columns=named[:1])
-        X = _numbers(path, features)
-        if X.shape[1] > 1 and (np.diff(X[:, 0]) == 1).all() and X[0, 0] in (0, 1):
-            X, features = X[:, 1:], features.iloc[:, 1:]
-        names = list(features.columns)
-    missing = ~np.isfinite(X)
-    if missing.any():
-        _refuse_missing(path, missing, names, "row", "leave such rows out, or fill in their numbers")
-    if len(X) < 10:
+        X, labels = _table_of_points(path, names)
+        found = list(X.columns)
+        X = X if mixed else _numbers(path, X, f"; {ANY_TYPE}")
+    if not mixed:
+        missing = ~np.isfinite(X)
+        if missing.any():
+            _refuse_missing(path, missing, found, "row", f"leave such rows out, or fill in their numbers; {ANY_TYPE}")
+    if names is None and len(X) < 10:
         raise ValueError(f"{path}: expected at least 10 points, found shape {X.shape}")
-    return X, labels
+    return Points(X, labels, found)
+
+
+def _table_of_points(path, names):
+    """The columns of a table with these names, or None for all but row numbers, and the labels or None."""
+    frame = _table(path, LABELS)
+    named = [name for name in frame.columns if name.lower() in LABELS]
+    labels = _labels(frame[named[0]]) if named else None
+    frame = frame.drop(columns=named[:1])
+    if names is not None:
+        lacking = [name for name in names if name not in frame.columns]
+        if lacking:
+            raise ValueError(f"{path}: expected the columns {short(names)}, found no column {lacking[0]!r}")
+        return frame[names], labels
+    if frame.shape[1] > 1 and len(frame) and frame.dtypes.iloc[0].kind in "iuf":
+        first = frame.iloc[:, 0]
+        if (np.diff(first) == 1).all() and first.iloc[0] in (0, 1):  # row numbers
+            frame = frame.iloc[:, 1:]
+    return frame, labels
 
 
 def _labels(texts):
@@ -260,14 +293,14 @@ def _is_number(cell):
     return True
 
 
-def _numbers(path, frame):
+def _numbers(path, frame, remedy=""):
     """The values of a frame, which must all be numbers."""
     for name, column in frame.items():
         if column.size and column.dtype.kind not in "iuf":
             wrong = next((cell for cell in column if not _is_number(cell)), column.dtype)
             raise ValueError(
                 f"{path}: expected numbers such as 0.5, in columns separated by {SEPARATED}, found {wrong!r} in column "
-                f"{name!r}"
+                f"{name!r}{remedy}"
             )
     if not frame.size:
         raise ValueError(f"{path}: expected a column of numbers for each asset, separated by {SEPARATED}, found none")

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy import sparse
-from sklearn.utils import check_array
 
-from sk_stormc.embedding.neighbors.checks import fewest_neighbors, not_negative
+from sk_stormc.embedding.neighbors.checks import as_points, fewest_neighbors, not_negative
 from sk_stormc.embedding.neighbors.graph import as_search, fit_search, neighbor_graph
 from sk_stormc.utils.threads import each, parts, threads
 from sk_stormc.utils.types import ArrayLike, FloatArray, Neighbors, SparseMatrix
@@ -19,9 +18,7 @@ from sk_stormc.utils.validation import (
     check_choice,
     check_int,
     check_number,
-    check_numeric,
     is_word,
-    naming,
     short,
 )
 from sk_stormc.utils.warnings import warn
@@ -151,9 +148,7 @@ def _precisions(D, target, beta):
 
 def _points(X, metric):
     """Points, or distances without negative rounding errors, as floats."""
-    check_numeric("X", X)
-    with naming("X"):
-        X = check_array(X, accept_sparse="csr", dtype=[np.float64, np.float32], ensure_min_samples=2, input_name="X")
+    X = as_points(X, metric)
     if not is_word(metric, "precomputed"):
         return X
     if X.shape[0] != X.shape[1]:

@@ -8,7 +8,6 @@ from typing import Any, Literal, Self, overload
 
 import numpy as np
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.utils import check_array
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from sk_stormc.embedding.affinities import check_perplexity
@@ -16,10 +15,10 @@ from sk_stormc.embedding.continuation import Continuation
 from sk_stormc.embedding.convergence import warn_if_not_converged
 from sk_stormc.embedding.defaults import draws_nothing, horizon
 from sk_stormc.embedding.descent import Descent
-from sk_stormc.embedding.initialization import FEATURELESS, check_init, make_start
+from sk_stormc.embedding.initialization import check_init, make_start
 from sk_stormc.embedding.kernel_sums import check_degrees_of_freedom
 from sk_stormc.embedding.neighborhoods import GIVEN, Neighborhoods, refuse_pair
-from sk_stormc.embedding.neighbors.checks import warn_of_memory, warn_of_units
+from sk_stormc.embedding.neighbors.checks import FEATURELESS, as_points, check_missing, warn_of_features, warn_of_memory
 from sk_stormc.embedding.stages import Lines, further_stages, growing, new_stages
 from sk_stormc.embedding.transform import place, refuse_dask, transform_lazily, warn_of_far_samples
 from sk_stormc.engine import CompositionalSolver
@@ -87,8 +86,8 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Continuati
         metric="precomputed", for which "pca" is not possible. "random" is Gaussian noise with a standard deviation of 1
         for "gaussian" and of 1e-4 for "student-t". All other initializations, including arrays, are centred and
         rescaled: the standard deviation of the widest column becomes 3 for "gaussian" and 1e-4 for "student-t", because
-        other widths lead to worse minima. A constant column is replaced by noise of a tenth of that width. The layout
-        of an earlier ``embedding_`` that is passed as an array is kept.
+        other widths lead to worse minima. A constant column is replaced by noise of a tenth of that width. With
+        early_exaggeration=1 an array keeps its width, so that ``init=old.transform(X)`` keeps the layout of a map.
     metric : str or callable, default="euclidean"
         Metric of the data, as in `sklearn.neighbors.NearestNeighbors`, except "nan_euclidean", since missing values are
         not supported. For a sparse X, only some metrics are supported; the error message describes how to use the
@@ -277,18 +276,15 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Continuati
         self._check_parameters()
         refuse_pair(X)
         refuse_dask(X)
-        check_numeric("X", X)
-        with naming("X"):
-            X_checked = check_array(
-                X, accept_sparse="csr", dtype=[np.float64, np.float32], ensure_min_samples=2, input_name="X"
-            )
+        X_checked = as_points(X, self.metric)
         n, kernel = X_checked.shape[0], self._kernel()
         method = self._method(n)
         fit = Fit.of_data(self, method, X, y, before)
         of_data = copy.copy(self)
         validate_data(of_data, X, skip_check_array=True)  # raises for invalid column names before the run
-        init = check_init(self.init, self.metric, n, self.n_components)
-        warn_of_units(X_checked, getattr(of_data, "feature_names_in_", None), self.metric)
+        rescale = self.early_exaggeration != 1  # otherwise an array is a map, which keeps its width
+        init = check_init(self.init, self.metric, n, self.n_components, rescale)
+        warn_of_features(X_checked, getattr(of_data, "feature_names_in_", None), self.metric)
         if self.metric not in ("precomputed", GIVEN):
             warn_of_memory(X_checked, np.max(self.perplexity), self.n_components == 2)
         every = None if self.record_every == "auto" else self.record_every
@@ -300,7 +296,7 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Continuati
         lines.done("neighbors")
         P = near.affinities()
         lines.done("affinities")
-        start = make_start(init, X_checked, P, self.n_components, kernel, fit.rng).astype(X_checked.dtype)
+        start = make_start(init, X_checked, P, self.n_components, kernel, fit.rng, rescale).astype(X_checked.dtype)
         if before is None:
             most = LBFGS_ITERATIONS if isinstance(method, LBFGS) else horizon(kernel, n, self.n_components)
             early = self._early_exaggeration(P, start)
@@ -390,14 +386,15 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Continuati
             return transform_lazily(self, X, return_distance)
         check_numeric("X", X)
         with naming("X"):
-            X = validate_data(
-                self, X, reset=False, accept_sparse="csr", dtype=[np.float64, np.float32], ensure_all_finite=True
+            points = validate_data(
+                self, X, reset=False, accept_sparse="csr", dtype=[np.float64, np.float32], ensure_all_finite=False
             )
+        check_missing(points, X, self.metric)
         perplexity = self.transform_perplexity
         if perplexity is None:
             perplexity = min(np.max(self.perplexity), NEW_PERPLEXITY)
         near = self._near
-        places, distances = place(X, near.search, self.embedding_, perplexity, near.spacing, self.dof)
+        places, distances = place(points, near.search, self.embedding_, perplexity, near.spacing, self.dof)
         if not return_distance:
             warn_of_far_samples(distances)
         places = places.astype(self.embedding_.dtype)

@@ -6,21 +6,22 @@ from scipy.sparse.csgraph import connected_components
 from scipy.sparse.linalg import ArpackNoConvergence, eigsh
 from sklearn import config_context
 
+from sk_stormc.embedding.neighbors.checks import FEATURELESS
 from sk_stormc.embedding.neighbors.graph import offsets
 from sk_stormc.utils.validation import as_numbers, check_choice, short
 
-__all__ = ["FEATURELESS", "check_init", "make_start", "spectral_coordinates"]
+__all__ = ["check_init", "make_start", "spectral_coordinates"]
 
 ROUNDING = 10  # columns that vary by less, in machine epsilons of the largest number, are constant
 NOISE = 0.1  # width of the noise in additional dimensions, relative to the first column
 DENSE = 500  # number of points up to which eigenvectors are computed densely; also up to two points per vector
 SOLVED = 100  # number of the largest connected components for which eigenvectors are computed
-FEATURELESS = ("precomputed", "affinities")  # metrics of data without features
 SIZE = {"gaussian": 3.0, "student-t": 1e-4}  # standard deviation of the widest column of an initialization
+LARGEST = 1e9  # largest coordinate of an array that is not rescaled; much larger squares overflow in float32
 
 
-def check_init(init, metric, n_samples, n_components):
-    """Check the parameter ``init``, and resolve "auto"."""
+def check_init(init, metric, n_samples, n_components, rescale=True):
+    """Check the parameter ``init``, and resolve "auto". ``rescale`` is as for `make_start`."""
     if isinstance(init, str) or init is None:
         check_choice("init", init, ("auto", "pca", "spectral", "random"))
         if init == "auto":
@@ -39,14 +40,18 @@ def check_init(init, metric, n_samples, n_components):
     wrong = ~np.isfinite(start).all(axis=1)
     if wrong.any():
         raise ValueError(f"init must be finite, got {short(start[wrong][0])} in row {np.argmax(wrong)}")
+    if not rescale and np.abs(start).max() > LARGEST:
+        raise ValueError(
+            f"init must be a map with early_exaggeration=1, which does not rescale it, got {np.abs(start).max():.3g}"
+        )
     return start
 
 
-def make_start(init, X, P, n_components, kernel, rng):
-    """The initial positions, centred and scaled for the kernel."""
+def make_start(init, X, P, n_components, kernel, rng, rescale=True):
+    """The initial positions, centred and scaled for the kernel. Without ``rescale`` an array keeps its width."""
     size = SIZE[kernel]
     if not isinstance(init, str):
-        return _scaled(init, size, rng)
+        return _scaled(init, size if rescale or not _varies(init) else init.std(axis=0).max(), rng)
     if init == "random":
         return min(size, 1.0) * rng.standard_normal((P.shape[0], n_components))
     start = _principal(X, n_components, rng) if init == "pca" else spectral_coordinates(P, n_components, rng)

@@ -3,6 +3,7 @@
 Importing this package imports matplotlib, which importing `sk_stormc` does not.
 """
 
+from sk_stormc.plotting.alignment import align_embedding
 from sk_stormc.plotting.convergence import ConvergenceDisplay
 from sk_stormc.plotting.embedding import EmbeddingDisplay
 from sk_stormc.plotting.frontier import FrontierDisplay
@@ -13,6 +14,7 @@ __all__ = [
     "ConvergenceDisplay",
     "EmbeddingDisplay",
     "FrontierDisplay",
+    "align_embedding",
     "WalkForwardDisplay",
     "plot_curves",
     "plot_embeddings",

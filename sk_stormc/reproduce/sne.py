@@ -168,7 +168,7 @@ def report(args):
     if args.data is None:
         (X, y), about = load_digits(return_X_y=True), "scikit-learn's digits, 1797 x 64, in place of MNIST"
     else:
-        X, labels = read_points(args.data)
+        X, labels, _ = read_points(args.data)
         y = None if labels is None else np.unique(labels, return_inverse=True)[1]
         about = f"{args.data}: points of shape {X.shape}"
     comparison, plane = (

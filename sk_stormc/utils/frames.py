@@ -8,6 +8,7 @@ import warnings
 from contextlib import suppress
 
 __all__ = [
+    "as_text",
     "column",
     "columns_of",
     "counts_rows",
@@ -118,6 +119,11 @@ def _dates(texts):
 def is_series(value):
     """Whether an object holds one value for each of its labels, as a Series of pandas does."""
     return hasattr(value, "index") and not callable(value.index) and hasattr(value, "to_numpy")
+
+
+def as_text(label):
+    """A label as it is shown in a message: dates as text, without the name of their class."""
+    return f"'{label}'" if hasattr(label, "isoformat") else repr(label)
 
 
 def columns_of(X):

@@ -6,9 +6,11 @@ from contextlib import contextmanager
 from numbers import Integral, Real
 
 import numpy as np
+from scipy import sparse
 from sklearn.utils import check_random_state
 
-from sk_stormc.utils.frames import column, columns_of, is_lazy, is_table
+from sk_stormc.utils.frames import as_text, column, columns_of, is_lazy, is_table, rows_of
+from sk_stormc.utils.warnings import warn
 
 __all__ = [
     "as_flags",
@@ -17,6 +19,7 @@ __all__ = [
     "check_bool",
     "check_callable",
     "check_choice",
+    "check_finite",
     "check_in_memory",
     "check_instance",
     "check_int",
@@ -39,7 +42,7 @@ __all__ = [
     "short",
 ]
 
-TEXT = ("str", "string", "String")  # pandas' and polars' names
+TEXT = ("str", "string")  # pandas' names
 
 
 def short(value, length=120):
@@ -321,10 +324,28 @@ def check_numeric(name, data):
     if not isinstance(getattr(data, "shape", ()), tuple):  # dask's delayed objects have every attribute
         return
     if not isinstance(data, np.ndarray) and is_table(data):
-        for j, dtype in enumerate(data.dtypes):
-            if not _holds_numbers(dtype, lambda j=j: column(data, j)):
+        for j, (label, dtype) in enumerate(zip(columns_of(data), data.dtypes, strict=True)):
+            values = None
+            if getattr(dtype, "kind", None) == "O" and str(dtype) not in TEXT:
+                values = np.asarray(column(data, j), dtype=object)
+                missing = [type(value).__name__ == "NAType" for value in values]
+                if any(missing):  # NumPy does not convert them
+                    row = (rows_of(data) or range(len(values)))[missing.index(True)]
+                    raise ValueError(
+                        f"{name} must have all its values, got <NA> in column {label!r}, first in row {as_text(row)}: "
+                        "fill them in, or leave out such rows or columns"
+                    )
+            if not _holds_numbers(dtype, values):
                 raise ValueError(
-                    f"{name} must be numbers, but column {columns_of(data)[j]!r} holds {dtype}: leave it out"
+                    f"{name} must be numbers, but column {label!r} holds {dtype}: leave it out, or encode it. "
+                    "sk_stormc.preprocessing.TableScaler encodes tables with columns of several types"
+                )
+            if getattr(dtype, "ordered", None) is False:
+                warn(
+                    f"column {label!r} of {name} holds categories, which are read as numbers. Encode them, as "
+                    "sklearn.preprocessing.OneHotEncoder and sk_stormc.preprocessing.TableScaler do, or convert the "
+                    "column to numbers if its order has a meaning",
+                    UserWarning,
                 )
         return
     if isinstance(data, (list, tuple)):
@@ -338,14 +359,52 @@ def check_numeric(name, data):
         raise ValueError(f"{name} must be numbers, got {data.dtype} values such as {short(first)}")
 
 
-def _holds_numbers(dtype, values_of):
-    if str(dtype) in TEXT or (hasattr(dtype, "is_temporal") and dtype.is_temporal()):
-        return False
-    kind = getattr(dtype, "kind", "f")  # types of polars have no kind
-    if kind != "O":
-        return kind not in "mM"
-    values = np.asarray(values_of(), dtype=object)
-    values = values[[type(v).__name__ != "NAType" for v in values]]  # a later check reports missing values of pandas
+def check_finite(name, expected, blocks, data, remedy):
+    """Raise a ValueError for missing or infinite numbers, with their columns, the first row and a remedy.
+
+    ``blocks`` yields the number of the first row and the numbers of each block of rows, and ``data`` are the data as
+    the user passed them.
+    """
+    where, first, nan = np.zeros(1, dtype=bool), None, False
+    for start, block in blocks:
+        with np.errstate(all="ignore"):
+            # then all entries are finite; this takes a third of the time
+            if np.isfinite((block.data if sparse.issparse(block) else block).sum()):
+                continue
+        columns, row, has_nan = _not_finite(block)
+        if row is not None:
+            where, nan = where | columns, nan or has_nan
+            first = start + row if first is None else first
+    if first is None:
+        return
+    columns, rows = columns_of(data) if is_table(data) else None, rows_of(data)
+    places = np.flatnonzero(where)
+    names = [int(j) if columns is None else columns[j] for j in places[:10]]
+    more = f" and {len(places) - 10} more" if len(places) > 10 else ""
+    raise ValueError(
+        f"{name} must be {expected}, got {'NaN' if nan else 'infinity (inf)'} in column{'s' * (len(places) > 1)} "
+        f"{names}{more}, first in row {first if rows is None else as_text(rows[first])}. {remedy}"
+    )
+
+
+def _not_finite(block):
+    """Which columns of a block are not finite, the first such row or None, and whether there is NaN."""
+    if sparse.issparse(block):
+        block = block.tocoo()
+        wrong = ~np.isfinite(block.data)
+        columns = np.bincount(block.col[wrong], minlength=block.shape[1]) > 0
+        return columns, min(block.row[wrong], default=None), bool(np.isnan(block.data).any())
+    wrong = ~np.isfinite(block)
+    of_rows = wrong.any(axis=1)
+    return wrong.any(axis=0), int(of_rows.argmax()) if of_rows.any() else None, bool(np.isnan(block).any())
+
+
+def _holds_numbers(dtype, values):
+    """Whether a column holds numbers or booleans. ``values`` are those of a column of objects, which may be numbers."""
+    if hasattr(dtype, "is_numeric"):  # of polars
+        return dtype.is_numeric() or str(dtype) == "Boolean"
+    if values is None:
+        return str(dtype) not in TEXT and getattr(dtype, "kind", "f") not in "mM"
     try:
         values.astype(float)
     except (TypeError, ValueError):

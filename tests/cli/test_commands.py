@@ -5,14 +5,17 @@ import re
 import sys
 
 import numpy as np
+import pandas as pd
 import pytest
 from matplotlib import image
 from sklearn.datasets import load_iris
+from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from sk_stormc import SNEEmbedding, __version__
 from sk_stormc.__main__ import main
 from sk_stormc.datasets import make_gaussian_returns
+from sk_stormc.preprocessing import TableScaler
 
 RETURNS = make_gaussian_returns(60, 3, mean=0.5, random_state=0).round(3)
 IRIS, KINDS = load_iris(return_X_y=True)
@@ -106,10 +109,72 @@ def test_a_map_of_standardized_columns(capsys):
     points = np.loadtxt("iris.csv", delimiter=",", skiprows=1)
     expected = SNEEmbedding(perplexity=10, random_state=0).fit_transform(StandardScaler().fit_transform(IRIS[::3]))
     np.testing.assert_allclose(points, expected, atol=0.1 * np.ptp(expected))
-    for args, message in (([], "--out"), (["--out", "map.bmp"], "expected a .png, .pdf, .svg, .csv file")):
+    for args, message in (([], "--out"), (["--out", "map.bmp"], "expected a .png, .pdf, .svg, .html, .csv file")):
         with pytest.raises(SystemExit, match="^2$"):
             main(["map", "--data", "iris.npy", *args])
         assert message in capsys.readouterr().err
+
+
+MIXED = "id,size,colour,since,weight,label\n" + "".join(
+    f"{k},{k % 7},{('red', 'blue')[k % 2]},2024-01-{1 + k % 28:02},{'' if k % 9 == 0 else k % 5},{'uv'[k % 2]}\n"
+    for k in range(40)
+)
+
+
+@pytest.fixture
+def mixed_tables(tmp_path):
+    """A table with columns of several types, and a file of new rows with the same columns in another order."""
+    pytest.importorskip("skrub")
+    (tmp_path / "mixed.csv").write_text(MIXED)
+    (tmp_path / "new.csv").write_text("since,weight,size,colour\n2024-01-05,3,2,red\n2024-01-06,,1,blue\n")
+
+
+def test_a_map_of_a_mixed_table(capsys, mixed_tables):
+    args = ["map", "--data", "mixed.csv", "--perplexity", "5", "--out"]
+    assert main([*args, "map.csv"]) == 2
+    err = capsys.readouterr().err
+    assert "found 'red' in column 'colour'; sk-stormc map --mixed reads" in err
+    assert main([*args, "map.csv", "--mixed", "--new", "new.csv"]) == 0
+    out = capsys.readouterr().out
+    assert "mixed.csv: 40 points, 4 columns, labels" in out and "new.csv: 2 new points" in out
+    frame = pd.read_csv("mixed.csv").drop(columns=["id", "label"])
+    model = make_pipeline(TableScaler(), SNEEmbedding(perplexity=5, random_state=0)).fit(frame)
+    table = pd.read_csv("map.csv", keep_default_na=False)
+    assert list(table) == ["x", "y", "label", "new"] and table["new"].tolist() == [0] * 40 + [1] * 2
+    assert table["label"].tolist() == ["u", "v"] * 20 + ["", ""]
+    np.testing.assert_allclose(table[["x", "y"]][:40], model[-1].embedding_)
+    np.testing.assert_allclose(table[["x", "y"]][40:], model.transform(pd.read_csv("new.csv")[list(frame)]))
+
+
+def test_a_page_of_a_map_with_new_points(capsys, mixed_tables, tmp_path):
+    pytest.importorskip("plotly")
+    args = ["map", "--data", "mixed.csv", "--mixed", "--new", "new.csv", "--perplexity", "5", "--out"]
+    assert main([*args, "map.html"]) == 0 and main([*args, "map.png"]) == 0
+    page = (tmp_path / "map.html").read_text(encoding="utf-8")
+    assert "colour: %{customdata" in page and "2024-01-06" in page
+    assert image.imread("map.png").std() > 0.05
+
+
+def test_new_points_that_do_not_fit(capsys, mixed_tables, tmp_path):
+    args = ["map", "--data", "mixed.csv", "--mixed", "--out", "new.csv", "--new", "new.csv"]
+    assert main(args) == 2 and "--out must not overwrite the file of --new" in capsys.readouterr().err
+    (tmp_path / "less.csv").write_text("size,colour,weight\n1,red,2\n")
+    assert main(["map", "--data", "mixed.csv", "--mixed", "--out", "a.png", "--new", "less.csv"]) == 2
+    assert "less.csv: expected the columns ['size', 'colour', 'since', 'weight'], found no" in capsys.readouterr().err
+    np.save("iris.npy", IRIS)
+    np.save("two.npy", IRIS[:, :2])
+    assert main(["map", "--data", "iris.npy", "--out", "a.png", "--new", "two.npy"]) == 2
+    assert "two.npy: expected the columns ['1', '2', '3', '4'], found an array of 2" in capsys.readouterr().err
+
+
+def test_optional_packages_are_named_before_the_fit(capsys, mixed_tables, monkeypatch):
+    monkeypatch.setattr(SNEEmbedding, "fit", lambda *args: pytest.fail("fitted"))
+    for package, args in (("skrub", ["--out", "a.png"]), ("plotly", ["--out", "a.html"])):
+        with monkeypatch.context() as hidden:
+            hidden.setitem(sys.modules, package, None)
+            hidden.setitem(sys.modules, f"{package}.graph_objects", None)
+            assert main(["map", "--data", "mixed.csv", "--mixed", *args]) == 2
+        assert f"{package}: pip install" in capsys.readouterr().err
 
 
 # --- comparisons --------------------------------------------------------------------------------------

@@ -194,7 +194,7 @@ def test_points():
     table = pd.DataFrame(X, columns=list("pqr")).assign(Label=letters)
     table.to_csv("c.csv", index=False)
     for name in ("a.npz", "c.csv"):
-        points, labels = read_points(name)
+        points, labels, _ = read_points(name)
         np.testing.assert_array_equal(points, X)
         np.testing.assert_array_equal(labels, letters)
     assert read_points("b.npz")[1] is None
@@ -235,7 +235,7 @@ def test_missing_numbers_of_points(name):
 def test_labels_of_points_that_begin_with_a_zero(header, texts, labels, kind):
     lines = [f"{p},{label},{q}" for (p, q, _), label in zip(RETURNS, texts * 4, strict=False)]
     Path("a.csv").write_text("\n".join([f"p,{header},q", *lines]), encoding="utf-8")
-    X, found = read_points("a.csv")
+    X, found, _ = read_points("a.csv")
     np.testing.assert_array_equal(X, RETURNS[: len(lines), :2])
     assert list(map(str, found)) == 4 * labels.split() and found.dtype.kind == kind
 

@@ -262,7 +262,7 @@ def test_affinities_in_every_form_give_the_same_map():
         (np.ones((5, 4)), "X must be square"),
         (-np.eye(5)[::-1], "X must not be negative"),
         (np.eye(5), "positive affinity of each sample to another, got none in row 0"),
-        (np.full((5, 5), np.nan), "X contains NaN"),
+        (np.full((5, 5), np.nan), "X must be finite numbers, got NaN in columns"),
     ],
 )
 def test_what_are_no_affinities(X, words, layout):

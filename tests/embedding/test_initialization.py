@@ -16,6 +16,7 @@ from sklearn.metrics import pairwise_distances
 
 from sk_stormc import SNEEmbedding, STORMCompositional
 from sk_stormc.affinities import perplexity_affinities
+from sk_stormc.plotting import align_embedding
 
 DIGITS = load_digits().data
 SIZE = {"gaussian": 3.0, "student-t": 1e-4}
@@ -24,10 +25,10 @@ WAYS = ("pca", "spectral", "random")
 pytestmark = pytest.mark.filterwarnings("ignore:the map:sklearn.exceptions.ConvergenceWarning")
 
 
-def start_of(init, X, d=2, kernel="student-t", seed=0, perplexity=5, metric="euclidean"):
+def start_of(init, X, d=2, kernel="student-t", seed=0, perplexity=5, **params):
     """The centred start: the map after one step of hardly any length."""
     still = {"solver": STORMCompositional(learning_rate=1e-12), "max_iter": 1}
-    model = SNEEmbedding(d, kernel=kernel, init=init, perplexity=perplexity, metric=metric, random_state=seed, **still)
+    model = SNEEmbedding(d, kernel=kernel, init=init, perplexity=perplexity, random_state=seed, **still, **params)
     return model.fit(X).embedding_.astype(float)
 
 
@@ -83,6 +84,34 @@ def test_the_layout_of_an_embedding_stays():
     again = clone(first).set_params(init=first.embedding_).fit(DIGITS[:200])
     assert again.kl_divergence_ < first.kl_divergence_ + 0.02
     assert procrustes(first.embedding_, again.embedding_)[2] < 0.1
+
+
+@pytest.mark.parametrize("kernel", SIZE)
+def test_without_early_exaggeration_an_array_is_only_centred(kernel):
+    init = np.random.default_rng(0).normal(3, 7, (200, 2))
+    for width in (1.0, 1e-3, 1e3):
+        start = start_of(width * init, DIGITS[:200], kernel=kernel, early_exaggeration=1)
+        np.testing.assert_allclose(start, width * (init - init.mean(axis=0)), rtol=1e-4, atol=1e-5 * width)
+    start = start_of(np.c_[init[:, 0], np.full(200, 5.0)], DIGITS[:200], kernel=kernel, early_exaggeration=1)
+    assert start.std(axis=0) == pytest.approx(init[:, 0].std() * np.array([1, 0.1]), rel=0.3)
+    assert start_of(np.zeros((200, 2)), DIGITS[:200], kernel=kernel, early_exaggeration=1).std() > 0.5 * SIZE[kernel]
+    expected = start_of("pca", DIGITS[:200], kernel=kernel)
+    np.testing.assert_array_equal(start_of("pca", DIGITS[:200], kernel=kernel, early_exaggeration=1), expected)
+    with pytest.raises(ValueError, match="init must be a map with early_exaggeration=1, .* got 2.45e"):
+        start_of(1e12 * init, DIGITS[:200], kernel=kernel, early_exaggeration=1)
+
+
+def test_a_map_with_new_rows_keeps_the_places_of_the_old_ones():
+    X = np.random.default_rng(0).permutation(DIGITS)[:600]
+    old = SNEEmbedding(perplexity=15, random_state=0).fit(X[:500])
+    moved, divergence = [], []
+    for params in ({}, {"init": old.transform(X)}, {"init": old.transform(X), "early_exaggeration": 1}):
+        model = clone(old).set_params(**params).fit(X)
+        aligned = align_embedding(model.embedding_, old.embedding_, rows=slice(500))
+        moved.append(np.median(np.linalg.norm(aligned[:500] - old.embedding_, axis=1)))
+        divergence.append(model.kl_divergence_)
+    assert moved[2] < 0.8 * min(moved[:2])
+    assert divergence[2] < 1.06 * min(divergence)
 
 
 def test_constant_columns_of_an_array_become_noise():

@@ -3,10 +3,15 @@
 import warnings
 
 import numpy as np
+import pandas as pd
+import polars as pl
 import pytest
+from scipy.sparse import csr_array
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.metrics import pairwise_distances
 
 from sk_stormc import SNEEmbedding, STORMCompositional
+from sk_stormc.affinities import perplexity_affinities
 
 
 def points(n, d=5):
@@ -63,3 +68,46 @@ def test_invalid_arguments(params, words):
 def test_invalid_data(X, words):
     with pytest.raises(ValueError, match=words):
         SNEEmbedding().fit(X)
+
+
+def spoilt(value=np.nan):
+    """A table whose column "c" has a value in the rows 7 and 9 that is missing or infinite."""
+    frame = pd.DataFrame(points(60), columns=list("abcde"))
+    frame.loc[[7, 9], "c"] = value
+    return frame
+
+
+@pytest.mark.parametrize(
+    ("X", "words"),
+    [
+        (spoilt(), r"got NaN in column \['c'\], first in row 7\. Fill in .*SimpleImputer.*TableScaler"),
+        (spoilt(-np.inf), r"got infinity \(inf\) in column \['c'\], first in row 7\."),
+        (spoilt().convert_dtypes(), r"got NaN in column \['c'\], first in row 7\."),
+        (spoilt().astype(object), r"got NaN in column \['c'\], first in row 7\."),
+        (spoilt().astype(object).where(lambda frame: frame.notna(), pd.NA), r"got <NA> in column 'c', first in row 7"),
+        (spoilt().set_index(pd.date_range("2024-02-01", periods=60)), r"in column \['c'\], first in row '2024-02-08"),
+        (pl.DataFrame(spoilt().to_dict("list")), r"got NaN in column \['c'\], first in row 7\."),
+        (spoilt().to_numpy(), r"got NaN in column \[2\], first in row 7\."),
+        (spoilt().to_numpy().tolist(), r"got NaN in column \[2\], first in row 7\."),
+        (spoilt().to_numpy(np.float32), r"got NaN in column \[2\], first in row 7\."),
+        (csr_array(spoilt().to_numpy()), r"got NaN in column \[2\], first in row 7\."),
+        (spoilt().assign(a=np.nan), r"got NaN in columns \['a', 'c'\], first in row 0\."),
+        (np.full((60, 12), np.nan), r"got NaN in columns \[0, 1, 2, 3, 4, 5, 6, 7, 8, 9\] and 2 more, first in row 0"),
+    ],
+)
+def test_missing_values_name_column_row_and_remedy(X, words):
+    for call in (SNEEmbedding().fit, lambda X: perplexity_affinities(X, 5)):
+        with pytest.raises(ValueError, match="X must (be finite numbers|have all its values), .*" + words):
+            call(X)
+    model = SNEEmbedding(perplexity=5, max_iter=3).fit(points(60, getattr(X, "shape", (60, 5))[1]))
+    with warnings.catch_warnings(), pytest.raises(ValueError, match=words):
+        warnings.filterwarnings("ignore", "X has feature names")
+        model.transform(X)
+
+
+@pytest.mark.parametrize("metric", ["precomputed", "affinities"])
+def test_missing_distances_and_affinities(metric):
+    D = pairwise_distances(points(60))
+    D[3, 5] = np.nan
+    with pytest.raises(ValueError, match=r"X must be finite numbers, got NaN in column \[5\], first in row 3\. Leave"):
+        SNEEmbedding(metric=metric).fit(D)

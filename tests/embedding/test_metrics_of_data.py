@@ -3,11 +3,14 @@
 import warnings
 
 import numpy as np
+import pandas as pd
+import polars as pl
 import pytest
 from scipy import sparse
 from sklearn.base import clone
 from sklearn.datasets import load_digits, load_iris
 from sklearn.decomposition import PCA
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import pairwise_distances
 from sklearn.neighbors import KNeighborsTransformer, NearestNeighbors
 from sklearn.preprocessing import StandardScaler
@@ -229,6 +232,57 @@ def test_indices_and_distances_name_the_graph():
             SNEEmbedding().fit(pair)
     with pytest.raises(ValueError, match=r"must be square, got shape \(120, 15\): .*KNeighborsTransformer"):
         SNEEmbedding(metric="precomputed").fit(distances)
+
+
+@pytest.mark.parametrize("metric", ["euclidean", "sqeuclidean", "cosine", "correlation"])
+@pytest.mark.parametrize("noise", [0, 1e-6])
+def test_distances_that_are_read_as_features_warn(metric, noise):
+    D = pairwise_distances(NORMAL, metric=metric)
+    D += noise * np.random.default_rng(0).random(D.shape)
+    for X in (D, pd.DataFrame(D).add_prefix("row "), D.astype(np.float32)):
+        with pytest.warns(UserWarning, match="X is square with 120 rows and columns, .* Use metric='precomputed' for"):
+            SNEEmbedding(**QUICK).fit(X)
+
+
+def test_graphs_that_are_read_as_features_warn():
+    graph = KNeighborsTransformer(n_neighbors=20).fit_transform(NORMAL)
+    for G in (graph, graph + graph.T, sparse.csr_array(graph).astype(np.float32)):
+        with pytest.warns(UserWarning, match="X is square .* or metric='affinities' for similarities"):
+            SNEEmbedding(**QUICK).fit(G)
+
+
+def test_square_features_do_not_warn():
+    """Nor does another metric than the default, which a user has chosen for the features."""
+    rng, D = np.random.default_rng(0), pairwise_distances(NORMAL)
+    links = np.triu(rng.random((120, 120)) < 0.1, 1)
+    squares = [rng.normal(size=(120, 120)), np.cov(NORMAL), np.corrcoef(NORMAL), rng.poisson(0.1, (120, 120)) * 1.0]
+    squares += [sparse.csr_array(squares[-1]), 1.0 * (links | links.T), -D, np.zeros((120, 120))]
+    for X, params in [(X, {}) for X in squares] + [(D, {"metric": "manhattan"}), (D, {"metric": "precomputed"})]:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("error", "X is square")
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            SNEEmbedding(**QUICK, **params).fit(X)
+
+
+def test_categories_that_are_numbers_warn():
+    table = load_iris(as_frame=True).data
+    kinds = table.assign(kind=pd.Categorical(np.arange(150) % 3))
+    with pytest.warns(UserWarning, match="column 'kind' of X holds categories, .*TableScaler"):
+        SNEEmbedding(**QUICK).fit(kinds)
+    grades = table.assign(kind=pd.Categorical(np.arange(150) % 3, ordered=True))
+    for X in (grades, kinds.astype({"kind": int}), kinds.astype(float), pl.DataFrame(table.to_dict("list"))):
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", UserWarning)
+            warnings.filterwarnings("ignore", "the map was still")
+            SNEEmbedding(**QUICK).fit(X)
+
+
+@pytest.mark.parametrize("dtype", [pl.String, pl.Categorical, pl.Enum([str(k) for k in range(40)]), pl.Date, pl.Object])
+def test_columns_of_polars_that_are_no_numbers(dtype):
+    values = list(range(40)) if dtype in (pl.Date, pl.Object) else [str(k) for k in range(40)]
+    frame = pl.DataFrame({"a": np.arange(40.0), "b": pl.Series(values, dtype=dtype, strict=False)})
+    with pytest.raises(ValueError, match="X must be numbers, but column 'b' holds"):
+        SNEEmbedding(**QUICK).fit(frame)
 
 
 def test_named_columns_in_very_different_units_warn():

@@ -45,7 +45,7 @@ def test_maps_of_float32():
 def test_an_error_in_a_partition(embedding):
     rows = ROWS.copy()
     rows[350, 2] = np.nan
-    with pytest.raises(ValueError, match="X contains NaN"):
+    with pytest.raises(ValueError, match="got NaN in column"):
         embedding.transform(da.from_array(rows, chunks=100)).compute()
 
 

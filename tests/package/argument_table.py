@@ -20,14 +20,15 @@ from sk_stormc import (
     metrics,
     penalties,
     plotting,
+    preprocessing,
     problems,
     schedules,
     solvers,
     theory,
 )
 
-MODULES = [sk, affinities, callbacks, checks, compare, datasets, metrics, penalties, plotting, problems, schedules]
-MODULES += [solvers, theory]
+MODULES = [sk, affinities, callbacks, checks, compare, datasets, metrics, penalties, plotting, preprocessing, problems]
+MODULES += [schedules, solvers, theory]
 
 WITHOUT_CASE = {
     **dict.fromkeys(("CompositionalProblem", "CompositionalSolver", "LogMeanExpProblem", "Source"), "a base class"),
@@ -472,6 +473,12 @@ DATA = {
     "plot_curves": Case(
         plotting.plot_curves, {"panels": {"row": {"scgd": [([0, 1], [2.0, 1.0])]}}, "labels": ["objective"]}
     ),
+    "align_embedding": Case(
+        plotting.align_embedding, {"embedding": POINTS, "reference": POINTS[::-1]}, {"rows": "None"},
+        names={"rows": "rows|reference"},
+    ),
+    "TableScaler": Case(lambda **a: preprocessing.TableScaler(**a).fit(POINTS), {"max_categories": 40}),
+    "TableScaler.fit": Case(lambda **a: preprocessing.TableScaler().fit(**a), {"X": POINTS}),
     "plot_embeddings": Case(
         plotting.plot_embeddings, {"panels": {"map": POINTS[:, :2]}, "labels": np.arange(20) % 2}, {"labels": "None"}
     ),

@@ -14,7 +14,8 @@ LINKING = [*PAGES, ROOT / "CHANGELOG.md", ROOT / "CONTRIBUTING.md"]
 IDS = [str(page.relative_to(ROOT)) for page in PAGES]
 BLOCK = re.compile(r"(<!-- not run: [^>]+ -->\n)?```python\n(.*?)```", re.DOTALL)
 LINK = re.compile(r"\]\(([^)#:]+)\)")
-OPTIONAL = ("jax", "gymnasium", "pynndescent", "dask.array", "dask.dataframe", "dask.distributed", "skfolio")
+OPTIONAL = ("jax", "gymnasium", "pynndescent", "dask.array", "dask.dataframe", "dask.distributed", "skfolio", "anndata")
+OPTIONAL += ("datamapplot", "skrub")
 
 
 def skip_without_imports_of(text):
@@ -43,7 +44,7 @@ def test_page(page, tmp_path, monkeypatch):
             exec(compile(block, str(page), "exec"), vars(module))
 
 
-HIDDEN = ("pandas", "polars", "gymnasium", "rich", "skfolio", "dask", "pynndescent")
+HIDDEN = ("pandas", "polars", "gymnasium", "rich", "skfolio", "dask", "pynndescent", "skrub", "anndata")
 
 
 class Hide:

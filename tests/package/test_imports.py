@@ -17,7 +17,7 @@ LAYERS = (  # from the bottom up: a package imports from the layers below its ow
     ("solvers",),
     ("fitting",),
     ("portfolio", "embedding", "values"),
-    ("affinities", "estimators", "metrics", "penalties", "schedules"),  # public names only
+    ("affinities", "estimators", "metrics", "penalties", "preprocessing", "schedules"),  # public names only
     ("datasets",),
     ("callbacks", "checks", "plotting"),
     ("compare",),
@@ -28,7 +28,7 @@ LAYERS = (  # from the bottom up: a package imports from the layers below its ow
     ("__main__",),
 )
 LEVEL = {name: level for level, layer in enumerate(LAYERS) for name in layer}
-NAMES_ONLY = ("affinities", "estimators", "metrics", "penalties", "problems", "schedules")
+NAMES_ONLY = ("affinities", "estimators", "metrics", "penalties", "preprocessing", "problems", "schedules")
 WITHOUT_HASATTR = ("checks", "cli", "compare", "core", "engine", "reproduce", "solvers", "streams", "theory")
 FILES = sorted(PACKAGE.rglob("*.py"))
 

@@ -13,7 +13,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 REFERENCE = sorted((ROOT / "docs" / "api").glob("*.rst"))
 MODULES = ["affinities", "callbacks", "checks", "compare", "datasets", "engine", "metrics", "penalties", "plotting"]
-MODULES += ["problems", "schedules", "solvers", "theory"]
+MODULES += ["preprocessing", "problems", "schedules", "solvers", "theory"]
 
 
 def documented():

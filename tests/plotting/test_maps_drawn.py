@@ -107,6 +107,9 @@ def test_values_for_each_point_go_to_their_points():
     np.testing.assert_allclose(of_each(display, "linewidths"), width)
     np.testing.assert_allclose(of_each(display, "facecolors")[:, 3], alpha)
     assert [to_hex(color) for color in of_each(display, "edgecolors")] == edges.tolist()
+    by_alias = shown(y, lw=width, ec=list(edges))
+    np.testing.assert_allclose(of_each(by_alias, "linewidths"), width)
+    assert [to_hex(color) for color in of_each(by_alias, "edgecolors")] == edges.tolist()
     many = shown([f"c{k % 30}" for k in range(N)], s=s)  # of several shapes
     assert len(many.scatter_) > 1
     np.testing.assert_allclose(of_each(many, "sizes"), s)
@@ -132,6 +135,19 @@ def test_norms_and_limits():
     values[0] = np.inf
     assert shown(values).scatter_[-1].get_clim() == (values[1:].min(), values[1:].max())
     assert shown(np.full(N, np.nan) + 0.5 * (KIND == 9)).colorbar_ is None
+
+
+def test_two_scales_on_the_same_axes_have_a_bar_each():
+    figure = Figure()
+    ax = figure.add_subplot()
+    first, second = (
+        EmbeddingDisplay(PLACE, y=factor * POINTS[:, 2], y_label=f"times {factor}").plot(ax) for factor in (1, 100)
+    )
+    for display, factor in ((first, 1), (second, 100)):
+        limits = factor * POINTS[:, 2].min(), factor * POINTS[:, 2].max()
+        assert display.scatter_[0].get_clim() == display.colorbar_.mappable.get_clim() == limits
+        assert display.colorbar_.ax.get_ylabel() == f"times {factor}"
+    assert len(figure.axes) == 3
 
 
 def test_classes_keep_their_colours_on_the_same_axes():

@@ -5,17 +5,28 @@ from contextlib import contextmanager
 
 import numpy as np
 from scipy import sparse
-from sklearn.utils import gen_batches
+from sklearn.utils import check_array, gen_batches
 
 from sk_stormc.utils.machine import machine_memory
-from sk_stormc.utils.validation import check_choice, check_instance, is_word, short
+from sk_stormc.utils.validation import (
+    check_choice,
+    check_finite,
+    check_instance,
+    check_numeric,
+    is_word,
+    naming,
+    short,
+)
 from sk_stormc.utils.warnings import warn
 
 __all__ = [
+    "FEATURELESS",
+    "as_points",
     "check_coordinates",
     "check_directions",
     "check_distances",
     "check_metric_of_data",
+    "check_missing",
     "check_squares",
     "fewest_neighbors",
     "largest_of_columns",
@@ -24,8 +35,8 @@ __all__ = [
     "parameters_of",
     "row_numbers",
     "warn_of_chance",
+    "warn_of_features",
     "warn_of_memory",
-    "warn_of_units",
 ]
 
 BLOCK = 2**22  # entries of a matrix in one block
@@ -34,6 +45,7 @@ BLOCK = 2**22  # entries of a matrix in one block
 BELOW_ZERO = 1e-4
 ASYMMETRY = 1e-3  # tolerance of the symmetry, relative to the mean distance
 ROUNDED = 0.01  # relative rounding error of squared or cosine distances above which there is a warning
+FEATURELESS = ("precomputed", "affinities")  # metrics of data without features
 ADDED_UP = ("euclidean", "l2", "sqeuclidean", "minkowski", "manhattan", "cityblock", "l1", "chebyshev", "cosine")
 UNSEEN = 1e-4  # part of the variance below which columns hardly change a distance
 ROUNDING = 4  # rounding error, in machine epsilons, of distances computed from scalar products
@@ -51,6 +63,29 @@ COPIES = 3  # copies of the data during the search
 OF_NODE, NODES = 40, 4096  # for each node of the mesh for the reported divergence, and its largest side
 WIDTH = 12  # number of nodes of a side, divided by the square root of the number of points
 PLENTY = 2**30  # memory that every machine is assumed to have
+
+
+def as_points(X, metric):
+    """At least two samples as floats, dense or CSR. Raises ValueError unless they are finite numbers."""
+    check_numeric("X", X)
+    dtypes = [np.float64, np.float32]
+    with naming("X"):
+        points = check_array(
+            X, accept_sparse="csr", dtype=dtypes, ensure_min_samples=2, ensure_all_finite=False, input_name="X"
+        )
+    check_missing(points, X, metric)
+    return points
+
+
+def check_missing(points, X, metric):
+    """Raise a ValueError for missing or infinite values. ``points`` are X as floats."""
+    remedy = "Leave out such samples"
+    if not is_word(metric, *FEATURELESS):
+        remedy = (
+            "Fill in missing values, as sklearn.impute.SimpleImputer does, and sk_stormc.preprocessing.TableScaler for "
+            "tables, or leave out such rows or columns"
+        )
+    check_finite("X", "finite numbers", [(0, points)], X, remedy)
 
 
 def check_metric_of_data(metric, metric_params, X):
@@ -151,7 +186,13 @@ def check_coordinates(X):
             )
 
 
-def warn_of_units(X, names, metric):
+def warn_of_features(X, names, metric):
+    """Warn if features look like distances, or if few of them change a distance."""
+    _warn_of_distances(X, metric)
+    _warn_of_units(X, names, metric)
+
+
+def _warn_of_units(X, names, metric):
     """Warn if most of the named columns hardly change a distance, as in a table of centimetres and of a unix time."""
     if names is None or not is_word(metric, *ADDED_UP):
         return
@@ -168,6 +209,27 @@ def warn_of_units(X, names, metric):
             "as sklearn.preprocessing.StandardScaler does",
             UserWarning,
         )
+
+
+def _warn_of_distances(X, metric):
+    """Warn if X looks like distances or a graph: square, symmetric, not negative, and 0 on the diagonal."""
+    if is_word(metric, "euclidean") and X.shape[0] == X.shape[1] and _are_distances(X):
+        warn(
+            f"X is square with {X.shape[0]} rows and columns, and has zeros on its diagonal, as distances of samples "
+            "have, but it is read as features. Use metric='precomputed' for distances, or metric='affinities' for "
+            "similarities",
+            UserWarning,
+        )
+
+
+def _are_distances(X):
+    """Whether a square X may hold distances or affinities of samples."""
+    small = ASYMMETRY * float(X.mean(dtype=float))
+    if small <= 0 or np.abs(X.diagonal()).max() > small:
+        return False
+    if sparse.issparse(X):
+        return np.ptp(np.diff(X.indptr)) == 0 or abs(X - X.T).max() <= small
+    return X.min() >= -small and np.count_nonzero(X) > X.size / 2 and _asymmetry(X)[0] <= small
 
 
 def fewest_neighbors(X, metric):
@@ -249,12 +311,7 @@ def check_squares(X):
 
 def _check_symmetry(X):
     """Raise a ValueError unless distances are symmetric and 0 on the diagonal, up to rounding."""
-    n, largest, mean = X.shape[0], 0.0, float(X.mean(dtype=float))
-    for rows in gen_batches(n, max(1, BLOCK // n)):
-        difference = np.abs(X[rows] - X[:, rows].T)
-        if difference.max() > largest:
-            i, j = (int(k) for k in np.unravel_index(difference.argmax(), difference.shape))
-            i, largest = i + rows.start, float(difference.max())
+    mean, (largest, i, j) = float(X.mean(dtype=float)), _asymmetry(X)
     if largest > ASYMMETRY * mean:
         raise ValueError(
             f"with metric='precomputed' X must be symmetric; the largest asymmetry is {largest:.3g}, with X[{i}, {j}] "
@@ -267,6 +324,16 @@ def _check_symmetry(X):
             "with metric='precomputed' X must hold distances, 0 from each sample to itself; got "
             f"X[{k}, {k}] = {own[k]:.6g}"
         )
+
+
+def _asymmetry(X):
+    """The largest |X[i, j] - X[j, i]|, with its i and j."""
+    n, largest = X.shape[0], (0.0, 0, 0)
+    for rows in gen_batches(n, max(1, BLOCK // n)):
+        difference = np.abs(X[rows] - X[:, rows].T)
+        i, j = (int(k) for k in np.unravel_index(difference.argmax(), difference.shape))
+        largest = max(largest, (float(difference[i, j]), i + rows.start, j), key=lambda found: found[0])
+    return largest
 
 
 def row_numbers(X):

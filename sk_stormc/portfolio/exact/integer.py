@@ -85,7 +85,7 @@ class IntegerLimits:
             box.check(m)
         except ValueError:  # the budget is out of reach
             return None
-        box = TradingCosts(inner.previous, inner.cost, box) if costly else box
+        box = TradingCosts(inner.previous, inner.cost, box, inner.l2) if costly else box
         if further is None:
             return box
         restricted = further.changed(penalty=box)
