@@ -9,6 +9,7 @@ import pytest
 from helpers import composition, regression
 
 from sk_stormc import minimize
+from sk_stormc.core.evaluations import BLOCK
 from sk_stormc.penalties import L1
 from sk_stormc.problems import DifferentiableComposition, check_problem
 
@@ -84,11 +85,12 @@ def test_trajectories_and_counts_are_those_of_derivatives_by_hand(solver, jacobi
 
 @pytest.mark.parametrize("jacobian", ["sampled", "operator"])
 def test_blocks_give_the_same_values(jacobian, monkeypatch):
-    whole, x, u, v = pytrees(jacobian=jacobian), np.full(4, 0.3), np.full(7, 0.2), np.arange(7.0)
+    x, u, v = np.full(4, 0.3), np.full(7, 0.2), np.arange(7.0)
     draws, every = np.arange(200) % 150, np.arange(200)
-    weighted = problem_of(sample_weight=1.0 + np.arange(1500))
 
-    def values():
+    def values(device_bytes):
+        whole = pytrees(jacobian=jacobian, device_bytes=device_bytes)
+        weighted = problem_of(sample_weight=1.0 + np.arange(1500), device_bytes=device_bytes)
         parts = [whole.inner(x, batch) for batch in (None, draws)]
         parts += [whole.vjp(whole.jacobian(x, batch), v) for batch in (None, draws)]
         parts += [*whole.outer_gradient(x, u, None), [whole.outer(x, u), weighted.objective(x[:3])], whole.gradient(x)]
@@ -97,10 +99,12 @@ def test_blocks_give_the_same_values(jacobian, monkeypatch):
         parts += whole.gradient_pair((x, u, J_old), (2 * x, 2 * u, J), draws[:60])
         return parts
 
-    at_once = values()
-    monkeypatch.setattr("sk_stormc.core.autodiff.BLOCK", 200)
-    for part, expected in zip(values(), at_once, strict=True):
-        assert np.allclose(part, expected, rtol=1e-12, atol=1e-13)
+    at_once = values(2**32)
+    for name in (True, False):
+        monkeypatch.setitem(BLOCK, name, 3000)
+    for device_bytes in (2**32, 0):
+        for part, expected in zip(values(device_bytes), at_once, strict=True):
+            assert np.allclose(part, expected, rtol=1e-12, atol=1e-13)
 
 
 # precision
