@@ -223,6 +223,10 @@ class DifferentiableComposition(CompositionalProblem):
         known = self._known(x, u)
         return float(known["f"][0] if known else self._mean("outer", None, x, u)[0])
 
+    def outer_mean(self, x, u, batch):
+        """f(x, u) over a batch."""
+        return self.outer(x, u) if batch is None else float(self._mean("outer", batch, x, u)[0])
+
     def objective(self, x):
         """Phi(x), exact, with the penalty R."""
         known = self._known(x)

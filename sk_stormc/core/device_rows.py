@@ -159,12 +159,13 @@ class Placement:
                 raise ValueError(
                     f"arrays on several devices must have a NamedSharding that divides only their rows, got {sharding}"
                 )
-        kept = several or [leaf.sharding for leaf in arrays]
-        self._devices = kept[0].device_set if kept else set()
-        self.mesh = kept[0].mesh if several else None
-        for sharding in kept:
-            if sharding.device_set != self._devices or (several and sharding.mesh != self.mesh):
-                raise ValueError(f"arrays must lie on the same devices, got {kept[0]} and {sharding}")
+        self.mesh = several[0].mesh if several else None
+        self._devices = arrays[0].sharding.device_set if arrays else set()
+        for leaf in arrays:
+            if leaf.sharding.device_set != self._devices or (several and leaf.sharding.mesh != self.mesh):
+                raise ValueError(
+                    f"arrays must lie on the same devices, got {arrays[0].sharding} and {leaf.sharding}"
+                )
 
     def _axes_of(self, rows):
         """The axes of the mesh over which rows are divided: as they are, or like the others if they are in memory."""

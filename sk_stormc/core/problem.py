@@ -285,6 +285,24 @@ class CompositionalProblem(ABC):
         float
         """
 
+    def outer_mean(self, x: FloatArray, u: FloatArray, batch: Any) -> float:
+        """The mean of f(x, u) over an outer batch, without R, which "corrected-sample" needs.
+
+        The default is `outer`, for problems with a single outer component.
+
+        Parameters
+        ----------
+        x : ndarray of shape (n_variables,)
+        u : ndarray of shape (l,)
+        batch : object
+            The result of `outer_batch`.
+
+        Returns
+        -------
+        float
+        """
+        return self.outer(x, u)
+
     def objective(self, x: FloatArray) -> float:
         """Phi(x), exact, with the penalty R.
 

@@ -17,6 +17,7 @@ from sk_stormc.engine import CompositionalSolver, Record, RunState, SolverResult
 from sk_stormc.solvers.asc_pg import ASCPG, accelerated_scgd
 from sk_stormc.solvers.automatic import AutomaticSTORM
 from sk_stormc.solvers.civr import CIVR
+from sk_stormc.solvers.corrected_sample import CorrectedSample
 from sk_stormc.solvers.lbfgs import LBFGS
 from sk_stormc.solvers.sarah import SARAHCompositional
 from sk_stormc.solvers.scgd import SCGD
@@ -36,6 +37,7 @@ __all__ = [
     "VRSCPG",
     "AutomaticSTORM",
     "CompositionalSolver",
+    "CorrectedSample",
     "SARAHCompositional",
     "STORMCompositional",
     "SketchySTORM",
@@ -56,6 +58,7 @@ SOLVERS: dict[str, Callable[[], CompositionalSolver]] = {
     "acc-scgd": accelerated_scgd,
     "asc-pg": ASCPG,
     "lbfgs": LBFGS,
+    "corrected-sample": CorrectedSample,
     "sketchy-storm": SketchySTORM,
 }
 
@@ -139,7 +142,7 @@ def minimize(
     problem : CompositionalProblem
     solver : str or CompositionalSolver, default="storm-c"
         A name ("storm-c", "storm-c-paper", "sarah-c", "civr", "vrsc-pg", "scvr", "scgd", "acc-scgd", "asc-pg",
-        "lbfgs", "sketchy-storm") or an instance, which is cloned.
+        "lbfgs", "corrected-sample", "sketchy-storm") or an instance, which is cloned.
     x0 : array-like of shape (n_variables,), default=None
         Starting point. None means the problem's own starting point.
     random_state : int, RandomState instance or None, default=None
