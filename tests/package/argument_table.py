@@ -106,6 +106,10 @@ def run(solver):
     return lambda **parameters: sk.minimize(portfolio_problem(), solver(**parameters), random_state=0)
 
 
+def run_corrected(**parameters):
+    return sk.minimize(problems.EntropicPortfolioProblem(RETURNS), sk.CorrectedSample(**parameters), random_state=0)
+
+
 def run_problem(problem, **solver):
     """A function that runs a problem with its arguments."""
     return lambda **arguments: sk.minimize(problem(**arguments), max_iter=2, random_state=0, **solver)
@@ -261,6 +265,7 @@ SOLVERS = {
     "SCGD": solver_case(sk.SCGD, {"beta": 0.5, "exponents": (-0.5, -0.5)}),
     "ASCPG": solver_case(sk.ASCPG, {"beta": 0.5, "exponents": (-0.5, -0.5)}),
     "LBFGS": Case(run(sk.LBFGS), {"memory": 3, "max_iter": 2}, SOLVING),
+    "CorrectedSample": Case(run_corrected, {"sample_size": 5, "solver": "lbfgs", "max_iter": 2}, SOLVING),
     "get_solver": Case(solvers.get_solver, {"solver": "storm-c"}),
     "minimize": Case(
         sk.minimize, {"problem": portfolio_problem(), "x0": np.zeros(3), "random_state": 0, "record_every": 10,
