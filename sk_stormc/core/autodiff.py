@@ -1,5 +1,6 @@
 """A compositional problem from two functions of single rows, which JAX differentiates and compiles."""
 
+import inspect
 import math
 from collections.abc import Callable
 from functools import cached_property
@@ -14,7 +15,7 @@ from sk_stormc.core.problem import CompositionalProblem
 from sk_stormc.core.pytrees import Structure, check_returned, flatten, import_jax, precision, tracing
 from sk_stormc.core.source import FiniteSource
 from sk_stormc.core.weighted import with_sum_one
-from sk_stormc.utils.types import ArrayLike
+from sk_stormc.utils.types import ArrayLike, FloatArray
 from sk_stormc.utils.validation import (
     check_callable,
     check_choice,
@@ -48,10 +49,12 @@ class DifferentiableComposition(CompositionalProblem):
         ``inner(x, row)``: g for one row of inner_data, a number, an array or a pytree of them.
     outer : callable
         ``outer(x, u, row)``: f for one row of outer_data, a number. u has the structure of the value of ``inner``.
+        Without data, a function may leave out its last argument, as ``outer(x, u)``. It is None otherwise.
     inner_data, outer_data : array-like, DataFrame or pytree of these, default=None
-        Arrays with the same length of the first axis, which is the number of components. Memory maps stay in their
-        files. Numbers are converted to the float type of x0, and integers and booleans keep their types. None means one
-        component, whose row is None.
+        Arrays with the same length of the first axis, which is the number of components. A `jax.Array` stays on its
+        devices, and may be sharded over several by its rows. Other arrays are copied to the default device once, also
+        if they occur several times, and must not change. Numbers are converted to the float type of x0, and integers
+        and booleans keep their types. None means one component, whose row is None.
     x0 : array-like or pytree of these
         Starting point. ``inner`` and ``outer`` are called with an x of its structure. Runs use float32 if all its
         numbers are float32, and otherwise float64, regardless of the configuration of JAX.
@@ -69,6 +72,9 @@ class DifferentiableComposition(CompositionalProblem):
         Approximation of the inverse Hessian. None means unscaled steps.
     inner_floor : float, default=None
         Lower bound of the domain of f, which is then only defined for u > inner_floor.
+    device_bytes : int, default=2**32
+        Number of bytes up to which arrays that are not of JAX are copied to the device. Larger ones stay in memory or,
+        as memory maps, in their files, and are evaluated block by block.
 
     Raises
     ------
@@ -81,12 +87,14 @@ class DifferentiableComposition(CompositionalProblem):
     See Also
     --------
     FiniteSumComposition : The same problem with your own derivatives, without JAX.
+    DifferentiableLogMeanExp : The logarithm of a mean of exponentials, which does not overflow.
 
     Notes
     -----
-    Functions are compiled for a few sizes of batches: those of the method, and at most two for all components, which
-    are evaluated in blocks so that memory does not grow with their number. The first fit therefore takes about a second
-    longer.
+    Functions are compiled for each size of the method's batches, and once for all components, whose values and
+    gradient are one compiled call. It evaluates them in blocks so that memory does not grow with their number. The
+    first fit therefore takes about a second longer. Batches are taken from memory on a CPU, and are gathered in the
+    compiled call on an accelerator or on several devices.
 
     A problem can be pickled if its functions can be pickled, which is done by name.
 
@@ -112,6 +120,7 @@ class DifferentiableComposition(CompositionalProblem):
     ('converged', ())
     """
 
+    _inner_name = "inner"  # in errors
     _last, _remembers = None, False  # in a run: (x, the values at x over all rows)
 
     def __init__(
@@ -141,7 +150,7 @@ class DifferentiableComposition(CompositionalProblem):
         data = {"inner": inner_data, "outer": outer_data}
         self._rows = {side: Rows(f"{side}_data", tree, dtype, checked) for side, tree in data.items()}
         self.n_inner, self.n_outer = self._rows["inner"].n, self._rows["outer"].n
-        self.penalty, self.inner_floor = penalty, plain(inner_floor)
+        self.penalty, self.inner_floor = self._structure.flat_penalty(penalty), plain(inner_floor)
         if metric is not None:
             self.metric = check_metric("metric", metric, self.n_variables).astype(dtype)
         self._weights = dict.fromkeys(self._rows)
@@ -160,16 +169,41 @@ class DifferentiableComposition(CompositionalProblem):
 
         Parameters
         ----------
-        x : array-like of shape (n_variables,)
+        x : array-like of shape (..., n_variables)
+            One x, or several, such as a trajectory of shape (n_records, n_variables).
 
         Returns
         -------
         ndarray or pytree of ndarray
+            Leaves have the leading axes of x.
         """
         flat = np.array(x)
-        if flat.shape != (self.n_variables,):
-            raise ValueError(f"x must be of shape ({self.n_variables},), got shape {flat.shape}")
+        if flat.shape[-1:] != (self.n_variables,):
+            raise ValueError(f"x must be of shape (..., {self.n_variables}), got shape {flat.shape}")
         return self._structure.unravel(flat)
+
+    def ravel(self, x: Any) -> FloatArray:
+        """Make an x of the structure of x0 flat.
+
+        Parameters
+        ----------
+        x : pytree, or array-like of shape (n_variables,)
+
+        Returns
+        -------
+        ndarray of shape (n_variables,)
+
+        Raises
+        ------
+        ValueError
+            If x has another structure than x0.
+        """
+        structure, flat = Structure.of("x0", x)
+        if structure.shapes == [(self.n_variables,)]:
+            return x
+        if structure != self._structure:
+            raise ValueError(f"x0 must have the structure of the problem's x0, {self._structure}, got {structure}")
+        return flat
 
     def in_run(self):
         """A copy that remembers the values at the last point at which it was evaluated on all rows."""
@@ -318,17 +352,23 @@ class DifferentiableComposition(CompositionalProblem):
         """g of one row, a pytree."""
         row = self._rows["inner"].tree(leaves)
         x = self._structure.unravel(x)
-        with tracing("inner", x=x, row=row):
-            value = self._inner(x, row)
-        check_returned("inner", value)
+        arguments = {"x": x, "row": row}
+        if row is None and not _takes(self._inner, 2):
+            del arguments["row"]
+        with tracing(self._inner_name, **arguments):
+            value = self._inner(*arguments.values())
+        check_returned(self._inner_name, value)
         return value
 
     def _f(self, x, u, leaves):
         """f of one row."""
         row = self._rows["outer"].tree(leaves)
         x, u = self._structure.unravel(x), self._u_structure.unravel(u)
-        with tracing("outer", x=x, u=u, row=row):
-            value = self._outer(x, u, row)
+        arguments = {"x": x, "u": u, "row": row}
+        if row is None and not _takes(self._outer, 3):
+            del arguments["row"]
+        with tracing("outer", **arguments):
+            value = self._outer(*arguments.values())
         check_returned("outer", value, single=True)
         return value
 
@@ -358,7 +398,10 @@ class DifferentiableComposition(CompositionalProblem):
         every = self._everything(self._x0)
         u, value, F = every["u"], float(every["f"][0]), self._gradient(every, self._x0)
         if not np.isfinite(u).all():
-            raise ValueError(f"inner must be finite at x0, got the mean {short(u)}")
+            raise ValueError(
+                f"{self._inner_name} must be finite at x0, got the mean {short(u)}. For the logarithm of a mean of "
+                "exponentials, as in KL-robust losses, DifferentiableLogMeanExp does not overflow"
+            )
         if not math.isfinite(value):
             raise ValueError(f"outer must be finite at x0, got {value} with u the mean of inner, {short(u)}")
         if not np.isfinite(F).all():
@@ -366,3 +409,14 @@ class DifferentiableComposition(CompositionalProblem):
                 f"inner and outer must have finite gradients at x0, got {short(F)}: square roots and norms have none "
                 "at 0, nor has jnp.where if the branch that is not chosen has none"
             )
+
+
+def _takes(function, number):
+    """Whether a function can be called with a number of arguments. Unknown signatures can."""
+    try:
+        inspect.signature(function).bind(*range(number))
+    except TypeError:
+        return False
+    except ValueError:
+        return True
+    return True

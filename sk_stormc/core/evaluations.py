@@ -184,6 +184,11 @@ class Evaluations:
         jax = import_jax()
         if name in SIDES:
             return self._mean(name, *args, rows)
+        if name == "values":  # of g, for each row
+            return jax.vmap(lambda row: self._sums["inner"](*args, tuple(leaf[None] for leaf in row), None))(rows)
+        if name == "weighted_vjp":
+            x, v, p = args
+            return self._sums["vjp"](x, v, rows, p)
         points = args[0].reshape(2, -1)  # vmap would take three times as long
         return jax.numpy.stack([getattr(self, f"_{name}")(point, rows, *others) for point in points])
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from sk_stormc.core.advice import Advice
-from sk_stormc.utils.types import Array, FloatArray
+from sk_stormc.utils.types import Array, ArrayLike, FloatArray
 
 __all__ = ["CompositionalProblem", "takes_weights"]
 
@@ -105,6 +105,32 @@ class CompositionalProblem(ABC):
         ndarray of shape (n_variables,)
         """
         return np.zeros(self.n_variables)
+
+    def ravel(self, x: Any) -> ArrayLike:
+        """A starting point that a user gives, as a flat x. A problem with structured variables overrides it.
+
+        Parameters
+        ----------
+        x : array-like of shape (n_variables,) or object
+
+        Returns
+        -------
+        array-like of shape (n_variables,)
+        """
+        return x
+
+    def unravel(self, x: FloatArray) -> Any:
+        """The inverse of `ravel`.
+
+        Parameters
+        ----------
+        x : ndarray of shape (n_variables,)
+
+        Returns
+        -------
+        object
+        """
+        return x
 
     def in_run(self):
         """The problem for one run: itself, or a shallow copy with a cache of values at the last point.

@@ -136,7 +136,29 @@ class Structure:
         return self._ends[-1]
 
     def unravel(self, flat):
-        """The pytree of a flat array, of NumPy or JAX."""
-        starts = [0, *self._ends[:-1]]
+        """The pytree of a flat array, of NumPy or JAX, whose leading axes stay."""
+        starts, before = [0, *self._ends[:-1]], flat.shape[:-1]
         parts = zip(starts, self._ends, self.shapes, strict=True)
-        return fill(self.template, [flat[a:b].reshape(shape) for a, b, shape in parts])
+        return fill(self.template, [flat[..., a:b].reshape(before + tuple(shape)) for a, b, shape in parts])
+
+    def flat_penalty(self, penalty):
+        """A penalty with the weights of leaves, such as ``L1({"weight": 0.1, "bias": 0.0})``, for the flat array."""
+        alpha = getattr(penalty, "alpha", None)
+        if not isinstance(alpha, (dict, tuple)):
+            return penalty
+        leaves, _, template = flatten("alpha", alpha)
+        if template != self.template:
+            raise ValueError(f"alpha must have the structure of x0, {self}, got {_shapes(alpha)}")
+        try:
+            parts = [np.broadcast_to(leaf, shape).ravel() for leaf, shape in zip(leaves, self.shapes, strict=True)]
+        except ValueError:
+            raise ValueError(f"alpha must have leaves of the shapes of x0's, {self}, got {_shapes(alpha)}") from None
+        return type(penalty)(np.concatenate(parts).astype(float))
+
+    def __eq__(self, other):
+        return (self.template, self.shapes) == (other.template, other.shapes)
+
+    __hash__ = None
+
+    def __repr__(self):
+        return _shapes(fill(self.template, [np.empty(shape) for shape in self.shapes]))
