@@ -191,8 +191,10 @@ class Placement:
             target = next(iter(self._devices)) if self._devices else None
             if self.mesh is not None:
                 target = jax.sharding.NamedSharding(self.mesh, jax.sharding.PartitionSpec(axes or None))
-            with precision(self._dtype if not isinstance(leaf, jax.Array) else np.dtype(float)):
-                self.pool.append(jax.device_put(leaf, target))
+            if not isinstance(leaf, jax.Array) or self.mesh is not None:
+                with precision(self._dtype):
+                    leaf = jax.device_put(leaf, target)
+            self.pool.append(leaf)
         return self._positions[key]
 
     def _in_memory(self, positions):

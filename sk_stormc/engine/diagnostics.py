@@ -127,8 +127,8 @@ def warn_if_clipped(solver, oracle):
 def warn_if_flat(solver, oracle, result):
     """Warn if the gradient is exactly zero at x_0, which is returned."""
     problem, run = oracle.problem, result.state
-    stays = result.stop_reason == StopReason.CONVERGED and run.first_residual == 0 and problem.penalty is None
-    if stays and not problem.gradient(run.start).any():
+    stays = result.stop_reason == StopReason.CONVERGED and np.array_equal(result.x, run.start)
+    if stays and problem.penalty is None and not problem.gradient(run.start).any():
         _warn(
             solver,
             "returns its starting point, where the gradient is exactly 0. It may be a minimum or another stationary "
