@@ -64,8 +64,9 @@ class CorrectedSample(CompositionalSolver):
 
     Notes
     -----
-    A sample's objective needs values of f on a sample, by the problem's `outer_mean`. `DifferentiableComposition`
-    and problems with ``n_outer = 1``, such as `LogMeanExpProblem`, have it.
+    A sample of f needs values of f on it, by the problem's `outer_mean`. `DifferentiableComposition` has this method,
+    and problems with ``n_outer = 1``, such as `LogMeanExpProblem`, need none. For others only g is sampled, and every
+    evaluation uses all components of f.
 
     References
     ----------
@@ -105,11 +106,6 @@ class CorrectedSample(CompositionalSolver):
         """Raise a ValueError if the method, or its solver of the samples, cannot run on the problem."""
         super().accept(problem)
         self._inner_solver().accept(problem)
-        if problem.n_outer > 1 and type(problem).outer_mean is CompositionalProblem.outer_mean:
-            raise ValueError(
-                f"solver='corrected-sample' needs values of f on a sample, and {type(problem).__name__} has no "
-                "outer_mean(x, u, batch). Use a DifferentiableComposition, or solver='storm-c'"
-            )
 
     def needed_to_stream(self):
         """The parameters to set so that the method can run on a stream."""
@@ -122,11 +118,13 @@ class CorrectedSample(CompositionalSolver):
             sample = [min(max(n // SHARE, LEAST), MOST) for n in sizes]
         else:
             sample = [self.sample_size, self.sample_size]
+        if type(oracle.problem).outer_mean is CompositionalProblem.outer_mean:
+            sample[1] = sizes[1]
         return CorrectedSampleState(
             x,
             anchor=anchor,
             value=oracle.value(x, anchor.u),
-            batch_size=tuple(min(pair) for pair in zip(sample, sizes, strict=True)),
+            batch_size=tuple(map(min, sample, sizes)),
             residual=self.length(oracle, None, x, anchor.F),
         )
 

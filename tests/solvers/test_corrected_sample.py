@@ -217,12 +217,18 @@ def test_an_objective_with_kinks_ends_or_warns_and_is_not_worse():
 
 
 def test_the_contract():
-    check_solver(CorrectedSample(200), Robust(1.0))
+    check_solver(CorrectedSample(200))
+
+
+def test_a_problem_without_values_on_a_sample_uses_all_of_f():
+    problem = composition(*regression(300), "jacobian")
+    result = minimize(problem, "corrected-sample", sample_size=100, tol=1e-6, random_state=0)
+    expected = minimize(problem, "lbfgs", tol=1e-8)
+    assert result.success and np.isclose(result.fun, expected.fun, rtol=1e-10)
+    assert result.state.state.batch_size == (100, 300)
 
 
 def test_what_is_refused():
-    with pytest.raises(ValueError, match=r"FiniteSumComposition has no outer_mean.*DifferentiableComposition"):
-        minimize(composition(*regression(300), "jacobian"), "corrected-sample")
     with pytest.raises(ValueError, match="solver='lbfgs' takes bounds or an l1 norm"):
         minimize(EntropicPortfolioProblem(RETURNS, penalty=Simplex()), "corrected-sample")
     with pytest.raises(ValueError, match="sample_size must be"):
