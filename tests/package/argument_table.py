@@ -120,6 +120,11 @@ def run_differentiable(**arguments):
     return run_problem(problems.DifferentiableComposition)(**arguments)
 
 
+def run_robust(**arguments):
+    pytest.importorskip("jax", reason="needs JAX")
+    return run_problem(problems.DifferentiableLogMeanExp)(**arguments)
+
+
 def run_stream(batches, problem, window=4, **arguments):
     stream = problems.StreamingProblem(batches, problem, window=window, **arguments)
     return sk.minimize(stream, "scgd", random_state=0, batch_size=2)
@@ -336,6 +341,10 @@ PROBLEMS = {
          "outer_data": RETURNS, "x0": np.zeros(3)},
         {"inner": "class", "outer": "class", "inner_data": "None,3-d", "outer_data": "None,3-d",
          "x0": "negative,fraction,bool,3-d,dict", "inner_floor": f"bool,{ANY_NUMBER}"},
+    ),
+    "DifferentiableLogMeanExp": Case(
+        run_robust, {"exponent": lambda x, row: row @ x, "data": RETURNS, "x0": np.zeros(3)} | WEIGHTS,
+        {"exponent": "class", "data": "3-d", "x0": "negative,fraction,bool,3-d,dict", "sample_weight": "None"},
     ),
     "StreamingProblem": Case(
         run_stream, {"batches": [RETURNS], "problem": problems.PortfolioProblem, "window": 4},
