@@ -10,7 +10,7 @@ import numpy as np
 
 from sk_stormc.core.attribute_checks import check_attributes
 from sk_stormc.core.device_rows import Placement, Rows
-from sk_stormc.core.evaluations import SIDES, Evaluations
+from sk_stormc.core.evaluations import Evaluations
 from sk_stormc.core.problem import CompositionalProblem
 from sk_stormc.core.pytrees import Structure, check_returned, flatten, import_jax, precision, tracing
 from sk_stormc.core.source import FiniteSource
@@ -307,14 +307,13 @@ class DifferentiableComposition(CompositionalProblem):
         return batch is not None and len(batch) <= self._evaluations.block(name)
 
     def _mean(self, name, batch, *args):
-        """The mean over a batch. A large one is evaluated in parts of nearly equal size, so that few are compiled."""
+        """The mean over a batch, by parts if it is large."""
         evaluations = self._evaluations
         if batch is None:
             return evaluations.over_all(name, *args)
-        side, n = SIDES[name], len(batch)
-        ends = np.linspace(0, n, -(-n // evaluations.block(name)) + 1).astype(int).tolist()
-        parts = [batch[first:end] for first, end in zip(ends[:-1], ends[1:], strict=True)]
-        return sum(len(part) / n * evaluations.over_batches(name, args, (side, part)) for part in parts)
+        shares = [(cut.stop - cut.start) / len(batch) for cut, _ in evaluations.parts(name, batch)]
+        values = [evaluations.over_batches(name, args, part) for _, part in evaluations.parts(name, batch)]
+        return sum(map(np.multiply, shares, values))
 
     def _everything(self, x):
         """The values at x over all rows, by name. In a run those of the last point are remembered."""

@@ -125,19 +125,17 @@ class DifferentiableLogMeanExp(LogMeanExpProblem):
         return sum(self._call("weighted_vjp", part, x, one, p[cut]) for cut, part in self._parts(rows))
 
     def _call(self, name, part, *args):
-        return self._exponents._evaluations.over_batches(name, args, ("inner", part))
+        return self._exponents._evaluations.over_batches(name, args, part)
 
     def _parts(self, rows):
-        """Blocks of at most two sizes: their positions among the rows, and their slices or indices."""
+        """Blocks of at most two sizes: their positions among the rows, and pairs of the side and their rows."""
         evaluations = self._exponents._evaluations
-        n = self.n_inner if rows is None else len(rows)
-        ends = np.linspace(0, n, -(-n // evaluations.block("inner")) + 1).astype(int).tolist()
-        for first, end in zip(ends[:-1], ends[1:], strict=True):
-            cut = slice(first, end)
-            if rows is not None:
-                yield cut, rows[cut]
-            else:
-                yield cut, cut if evaluations.placement.host["inner"] is not None else np.arange(first, end)
+        if rows is not None:
+            return evaluations.parts("inner", rows)
+        ends = np.linspace(0, self.n_inner, -(-self.n_inner // evaluations.block("inner")) + 1).astype(int).tolist()
+        cuts = list(map(slice, ends[:-1], ends[1:]))
+        in_memory = evaluations.placement.host["inner"] is not None
+        return [(cut, ("inner", cut if in_memory else np.arange(cut.start, cut.stop))) for cut in cuts]
 
 
 def _mean(x, u):

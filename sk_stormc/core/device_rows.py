@@ -68,6 +68,11 @@ def _checked(name, leaf, dtype):
     """A leaf as an array. Arrays of NumPy and JAX are not copied."""
     jax = import_jax()
     array = leaf
+    if type(leaf).__module__.startswith("dask."):  # NumPy would compute all of it in silence
+        raise ValueError(
+            f"{name} must be in memory, in a memory map or in a jax.Array, got a {type(leaf).__name__} of dask: call "
+            "compute(), or write it to a file and give numpy.memmap, with solver='corrected-sample' or 'lbfgs'"
+        )
     if not isinstance(leaf, jax.Array):
         check_numeric(name, leaf)
         with naming(name):
@@ -145,7 +150,9 @@ class Placement:
         self.on_cpu = all(device.platform == "cpu" for device in self._devices or import_jax().devices()[:1])
 
     def take(self, side, draws):
-        """The leaves of some rows in memory. Draws are indices or a slice."""
+        """The leaves of some rows in memory. Draws are indices, a slice, or the leaves themselves."""
+        if isinstance(draws, tuple):
+            return draws
         parts = (leaf[draws] if isinstance(draws, slice) else leaf.take(draws, 0) for leaf in self.host[side])
         return tuple(part.astype(self._dtype, copy=False) if part.dtype.kind == "f" else part for part in parts)
 

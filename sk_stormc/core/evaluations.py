@@ -36,7 +36,7 @@ class Evaluations:
     def __init__(self, problem, placement):
         self._rows, self._weights, self.placement = problem._rows, problem._weights, placement
         self._dtype, self._n_u, self._d = problem._x0.dtype, problem._u_structure.size, problem.n_variables
-        self._kind, self._functions = problem.jacobian_kind, {}
+        self._kind, self._functions, self._parts = problem.jacobian_kind, {}, {}
         self._sums = sums_over_rows(problem)
         self._numbers = {"inner": self._numbers_of_a_row("inner"), "outer": self._numbers_of_a_row("outer", self._n_u)}
 
@@ -150,8 +150,25 @@ class Evaluations:
 
     # batches
 
+    def parts(self, name, batch):
+        """A batch in parts of at most two sizes: pairs of a slice and of (side, draws or rows).
+
+        The rows of the last batch are kept, because a sample of rows in a file is evaluated many times.
+        """
+        side = SIDES[name]
+        n_parts = -(-len(batch) // self.block(name))
+        last, parts = self._parts.get((side, n_parts), (None, None))
+        if last is not batch:
+            ends = np.linspace(0, len(batch), n_parts + 1).astype(int).tolist()
+            cuts = list(map(slice, ends[:-1], ends[1:]))
+            in_memory = self.placement.host[side] is not None
+            draws = [self.placement.take(side, batch[cut]) if in_memory else batch[cut] for cut in cuts]
+            parts = [(cut, (side, some)) for cut, some in zip(cuts, draws, strict=True)]
+            self._parts[side, n_parts] = batch, parts
+        return parts
+
     def over_batches(self, name, args, *batches):
-        """A function of the rows of one or two batches, which are pairs (side, draws)."""
+        """A function of the rows of one or two batches, which are pairs (side, draws), or (side, rows) from `parts`."""
         placement, function = self.placement, partial(self._on_rows, name)
         if all(placement.host[side] is not None for side, _ in batches):
             return self._call(("rows", name), function, args, *[placement.take(*batch) for batch in batches])
