@@ -46,8 +46,8 @@ class CorrectedSample(CompositionalSolver):
     The linear term makes the gradient at the anchor that of all data, so that each round reduces the error by a factor
     that grows with the sample. If Phi at x is not below that at the anchor, x is discarded, and the next sample is
     twice as large. A sample of all components is L-BFGS, or the other solver of the samples. A round reads all data
-    once and a sample once. It is suited for data that are far away, in a file or on other machines. For data in memory
-    "storm-c" needs fewer evaluations.
+    once and a sample once. It is suited for data that are far away, in a file or on other machines, and for many more
+    components than variables.
 
     Parameters
     ----------
