@@ -15,7 +15,7 @@ from sk_stormc.core.pytrees import import_jax, precision
 
 __all__ = ["BLOCK", "SIDES", "Evaluations"]
 
-BLOCK = {True: 2**20, False: 2**24}  # intermediate numbers of a block, by whether it is on a CPU
+BLOCK = {True: 2**21, False: 2**24}  # intermediate numbers of a block, by whether it is on a CPU
 SIDES = {  # the side over whose rows each function is a mean
     "inner": "inner",
     "jacobian": "inner",
