@@ -124,9 +124,9 @@ def warn_if_clipped(solver, oracle):
         )
 
 
-def warn_if_flat(solver, oracle, result):
+def warn_if_flat(solver, problem, result):
     """Warn if the gradient is exactly zero at x_0, which is returned."""
-    problem, run = oracle.problem, result.state
+    run = result.state
     stays = result.stop_reason == StopReason.CONVERGED and np.array_equal(result.x, run.start)
     if stays and problem.penalty is None and not problem.gradient(run.start).any():
         _warn(

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from sk_stormc.core.schedules import at
-from sk_stormc.engine.diagnostics import warn_if_clipped, warn_if_far, warn_if_flat, warn_of_the_end
+from sk_stormc.engine.diagnostics import warn_if_clipped, warn_if_far, warn_of_the_end
 from sk_stormc.engine.oracle import Oracle
 from sk_stormc.engine.results import MethodState, Record, Report, RunState, SolverResult, StopReason, outcome
 from sk_stormc.engine.stopping import StoppingRule
@@ -62,7 +62,6 @@ def run(solver, problem, x0, random_state, state, record_every, on_record, verbo
         loop.rule = None  # break a reference cycle, which would keep a stream's rows
         warn_of_the_end(solver, oracle, result, loop.stream is None, loop.unlimited)
         warn_if_clipped(solver, oracle)
-        warn_if_flat(solver, oracle, result)
         if x0 is not None and state is None:
             far = warn_if_far(solver, oracle, result, _start_point(problem, Oracle(problem, 0), None))
             result.success = result.success and not far

@@ -14,6 +14,7 @@ from sklearn.base import clone
 
 from sk_stormc.core.problem import CompositionalProblem
 from sk_stormc.engine import CompositionalSolver, Record, RunState, SolverResult, StopReason
+from sk_stormc.engine.diagnostics import warn_if_flat
 from sk_stormc.solvers.asc_pg import ASCPG, accelerated_scgd
 from sk_stormc.solvers.automatic import AutomaticSTORM
 from sk_stormc.solvers.civr import CIVR
@@ -200,6 +201,7 @@ def minimize(
         on_record=_with_callbacks(on_record, callbacks),
         verbose=verbose,
     )
+    warn_if_flat(solver, problem, result)
     if x0 is not None and problem.ravel(x0) is not x0:
         result.x = problem.unravel(result.x)
     return result

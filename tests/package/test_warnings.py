@@ -68,7 +68,7 @@ def test_unbounded_objective(solver, case):
     if solver in ("storm-c", "sketchy-storm") and len(R) <= 1024:  # full batches, whose budget is in iterations
         assert (portfolio.stop_reason_, portfolio.n_iter_) == ("max_iter", 100)
     else:
-        assert portfolio.stop_reason_ == "max_ifo" and portfolio.ifo_[-1] <= 101 * 3 * len(R)
+        assert portfolio.stop_reason_ == "max_ifo" and portfolio.ifo_[-1] <= 110 * 3 * len(R)
 
 
 @pytest.mark.parametrize("solver", slow_but(SOLVERS, "storm-c", "scgd"))
