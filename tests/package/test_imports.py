@@ -88,7 +88,8 @@ NUMBERS = {"n_inner", "n_outer", "n_variables"}
 FUNCTIONS = {"inner_batch", "outer_batch", "inner", "jacobian", "outer_gradient", "outer"}
 CAPABILITIES = {
     *("source", "advice", "penalty", "metric", "n_blocks", "inner_floor", "jacobian_kind", "vjp", "initial_point"),
-    *("ravel", "unravel", "outer_mean", "in_run", "compositional_gradient", "inner_pair", "gradient_pair", "reported", "description"),
+    *("in_run", "compositional_gradient", "inner_pair", "gradient_pair", "reported", "description"),
+    *("outer_mean", "ravel", "unravel"),
 }
 FOR_USERS = {"objective", "gradient"}
 
