@@ -81,7 +81,7 @@ second = tuple(jax.device_put(table.astype(np.float32), devices[1]) for table in
 close(problem(second).inner(x, np.arange(9)), here.inner(x, np.arange(9)), 1e-5)
 
 for wrong, message in (
-    (lambda: problem((jax.device_put(A, NamedSharding(explicit, PartitionSpec(None, "rows"))), b, kind)),
+    (lambda: problem((place(A, NamedSharding(explicit, PartitionSpec(None, "rows"))), b, kind)),
      "divides only their rows"),
     (lambda: problem(data, second), "must lie on the same devices"),
     (lambda: problem(data, on(both, "rows")), "same devices"),
