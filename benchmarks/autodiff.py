@@ -1,4 +1,4 @@
-"""Derivatives by JAX beside derivatives by hand: an iteration, and four objectives beside L-BFGS on all data.
+"""Derivatives by JAX beside derivatives by hand: iterations, gradients over all rows, four objectives, and rounds.
 
 An iteration of Algorithm 1 on the mean loss of a linear regression and its deviation above the mean, of 5,000 rows, by
 `FiniteSumComposition` with NumPy and by `DifferentiableComposition`. Both take turns in one process, once with JAX as
@@ -6,12 +6,14 @@ it is and once with its setting jax_cpu_enable_async_dispatch off. The table has
 of each turn.
 
 The four objectives are run twice, and the second CPU time is kept, so that no compilation is in it. L-BFGS is SciPy's,
-on one compiled function for Phi and its gradient.
+on one compiled function for Phi and its gradient, with the rows on the device. Gradients over all rows are compared
+with this function, by turns.
 """
 
 import json
 import subprocess
 import sys
+import time
 from functools import partial
 
 import numpy as np
@@ -20,7 +22,7 @@ from scipy.optimize import minimize as scipy_minimize
 from benchmarks._measure import timed
 from benchmarks._tables import table
 from sk_stormc import STORMCompositional, minimize
-from sk_stormc.problems import DifferentiableComposition, FiniteSumComposition
+from sk_stormc.problems import DifferentiableComposition, DifferentiableLogMeanExp, FiniteSumComposition
 
 DURATION = "1 minute"
 NEEDS_DATA = False
@@ -116,11 +118,69 @@ def objectives(quick):
     return results
 
 
+def gradients(quick):
+    """By the problem: microseconds of a gradient over all rows by a jitted function, and the ratio to it.
+
+    They are CPU times, or wall times on another device.
+    """
+    from benchmarks.autodiff_problems import FULL, logistic_of, on_all_data
+
+    results, clock = {}, time.process_time if device() == "cpu" else time.perf_counter
+    for name, make in {"linear, 200 x 3": lambda: logistic_of(200, 3)}.items() if quick else FULL.items():
+        parts = make()
+        problem, by_hand = DifferentiableComposition(**parts), on_all_data(**parts)
+        ways = partial(by_hand, parts["x0"]), partial(problem.gradient, parts["x0"])
+        times = []
+        for _ in range(3 if quick else 61):  # in the first, JAX compiles
+            times.append([])
+            for way in ways:
+                began = clock()
+                way()
+                times[-1].append(clock() - began)
+        times = np.array(times[1:]) * 1e6
+        results[name] = {"by hand": np.median(times[:, 0]), "ratio": np.median(times[:, 1] / times[:, 0])}
+    return results
+
+
+def rounds(quick):
+    """By the objective and the solver: to a gap of 1e-6, times that all rows are read, and evaluations in passes."""
+    from benchmarks.autodiff_problems import logistic, logistic_of
+
+    n = 2000 if quick else 200_000
+    parts, results = logistic_of(n, 20), {}
+
+    def with_ridge(x, row):
+        return logistic(x, row) + 5e-4 * x @ x
+
+    robust = DifferentiableLogMeanExp(with_ridge, parts["inner_data"], x0=np.zeros(20))
+    for name, problem in {"KL-robust": robust, "mean and semideviation": DifferentiableComposition(**parts)}.items():
+        best = minimize(problem, "lbfgs", tol=1e-9).fun
+        goal = best + 1e-6 * (problem.objective(problem.initial_point(None)) - best)
+        a_pass = 2 * problem.n_inner + problem.n_outer
+        results[name] = {}
+        for solver in ("corrected-sample", "lbfgs", "storm-c"):
+            result = minimize(
+                problem, solver, random_state=0, tol=0, max_iter=10**6, record_every=a_pass // 4,
+                on_record=lambda record, goal=goal: record.fun <= goal,
+            )  # fmt: skip
+            reads = {"corrected-sample": result.n_iter + 1, "lbfgs": result.ifo[-1] // a_pass, "storm-c": None}[solver]
+            results[name][solver] = [reads, sum(result.n_evaluations.values()) / a_pass]
+    return results
+
+
 def run(quick, data):
-    """Measure: iterations in both settings of JAX, and the four objectives."""
+    """Measure: iterations in both settings of JAX, the four objectives, gradients over all rows, and rounds."""
     settings = {"asynchronous": True, "synchronous": False}
     results = {name: in_a_process(asynchronous, quick) for name, asynchronous in settings.items()}
-    return {"settings": {"rows": ROWS, "rounds": ROUNDS}, "results": {**results, "objectives": objectives(quick)}}
+    results |= {"objectives": objectives(quick), "gradients": gradients(quick), "rounds": rounds(quick)}
+    return {"settings": {"rows": ROWS, "rounds": ROUNDS, "device": device()}, "results": results}
+
+
+def device():
+    """The kind of the default device, such as "cpu"."""
+    import jax
+
+    return jax.devices()[0].device_kind
 
 
 ITERATIONS = {
@@ -143,6 +203,16 @@ OBJECTIVES = {
     "L-BFGS, s": "{L-BFGS[1]:.3g}",
 }
 
+GRADIENTS = {"problem": "{name}", "by hand, us": "{by hand:.0f}", "ratio": "{ratio:.2f}"}
+READS = {
+    "objective": "{name}",
+    "corrected-sample, reads of all rows": "{corrected-sample[0]}",
+    "passes": "{corrected-sample[1]:.0f}",
+    "lbfgs, reads": "{lbfgs[0]}",
+    "lbfgs, passes": "{lbfgs[1]:.0f}",
+    "storm-c, passes": "{storm-c[1]:.0f}",
+}
+
 
 def tables(stored):
     """Microseconds an iteration and their ratios; the four objectives."""
@@ -150,4 +220,12 @@ def tables(stored):
     settings = ("asynchronous", "synchronous")
     sizes = [{"size": size, **{s: results[s][size] for s in settings}} for size in results["asynchronous"]]
     objectives = [{"name": name, **row} for name, row in results["objectives"].items()]
-    return {"iterations": table(sizes, ITERATIONS), "objectives": table(objectives, OBJECTIVES)}
+    gradients, rounds = (
+        [{"name": name, **row} for name, row in results[part].items()] for part in ("gradients", "rounds")
+    )
+    return {
+        "iterations": table(sizes, ITERATIONS),
+        "objectives": table(objectives, OBJECTIVES),
+        "gradients": table(gradients, GRADIENTS),
+        "rounds": table(rounds, READS),
+    }

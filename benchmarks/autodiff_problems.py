@@ -99,6 +99,43 @@ def one_step_meta_learning(n=5000, n_tasks=10, d=5, rate=0.3):
     }
 
 
+def semideviation_of(loss, n, d, x0):
+    """The mean of a loss of rows and its mean deviation above the mean, smoothed, on generated rows."""
+    rng = np.random.default_rng(0)
+    A = rng.normal(size=(n, d))
+    y = np.sign(A @ rng.normal(size=d) + rng.normal(size=n))
+
+    def outer(x, u, row):
+        above = loss(x, row) - u
+        return loss(x, row) + (above + jnp.hypot(above, 0.1)) / 2 + 1e-3 * (x @ x) / 2
+
+    return {"inner": loss, "outer": outer, "inner_data": (A, y), "outer_data": (A, y), "x0": x0}
+
+
+def logistic_of(n, d):
+    """A linear classifier."""
+    return semideviation_of(logistic, n, d, np.zeros(d))
+
+
+def network_of(n, d, width):
+    """A network with one hidden layer, whose weights are one flat array."""
+
+    def loss(x, row):
+        features, y = row
+        W, v = x[: d * width].reshape(d, width), x[d * width :]
+        return (jnp.tanh(features @ W) @ v - y) ** 2
+
+    x0 = np.random.default_rng(1).normal(size=(d + 1) * width) / np.sqrt(d)
+    return semideviation_of(loss, n, d, x0)
+
+
+FULL = {
+    "linear, 5,000 x 20": lambda: logistic_of(5000, 20),
+    "linear, 200,000 x 20": lambda: logistic_of(200_000, 20),
+    "linear, 2,000 x 500": lambda: logistic_of(2000, 500),
+    "network, 40,000 x 64, 2,080 variables": lambda: network_of(40_000, 64, 32),
+}
+
 GALLERY = {
     "robust logistic": robust_logistic,
     "mean and semideviation": mean_and_semideviation,
@@ -122,6 +159,10 @@ def on_all_data(inner, outer, inner_data=None, outer_data=None, x0=None, **kwarg
         return mean(lambda row: outer(x, u, row), outer_data)
 
     compiled = jax.jit(jax.value_and_grad(phi))
+    with jax.enable_x64(True):
+        same = outer_data is inner_data
+        inner_data = jax.device_put(inner_data)
+        outer_data = inner_data if same else jax.device_put(outer_data)
 
     def value_and_gradient(flat):
         with jax.enable_x64(True):

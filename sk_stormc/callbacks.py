@@ -2,7 +2,7 @@
 
 They follow scikit-learn's protocol. Set them with ``estimator.set_callbacks(...)``, together with scikit-learn's own
 (`sklearn.callback.ProgressBar`, `sklearn.callback.ScoringMonitor`). Clones of an estimator share its callbacks,
-so each callback keeps a separate state for each fit.
+so each callback keeps a separate state for each fit. `minimize` takes them as ``callbacks=[...]``.
 """
 
 import math
@@ -12,6 +12,7 @@ from pathlib import Path
 
 from sklearn.metrics import check_scoring, get_scorer_names
 
+from sk_stormc.engine import RunState
 from sk_stormc.engine import checkpoint_file as _checkpoint_file
 from sk_stormc.fitting.estimator import CompositionalEstimator
 from sk_stormc.fitting.runs import KeepsFits, Progress
@@ -36,6 +37,10 @@ class _PerFit:
 
     def on_fit_task_begin(self, estimator, context):
         """Do nothing; scikit-learn's protocol requires this method."""
+
+    def start_run(self):
+        """Create the state for a run of `minimize`."""
+        self._fits["run"] = self._begin(None, None)
 
     def __getstate__(self):
         return self.__dict__ | {"_fits": {}}
@@ -77,6 +82,8 @@ class EarlyStopping(_PerFit):
         self.monitor, self.patience, self.min_delta = monitor, patience, min_delta
 
     def _begin(self, estimator, context):
+        if estimator is None and self.monitor != "loss":
+            raise ValueError(f"monitor must be 'loss' in minimize, which scores no estimator, got {self.monitor!r}")
         scorer = None if self.monitor == "loss" else check_scoring(estimator, self.monitor)
         return {"scorer": scorer, "best": math.inf, "waited": 0, "seen": 0}
 
@@ -94,6 +101,19 @@ class EarlyStopping(_PerFit):
             return False  # not the end of a pass: the end of the fit, or of an earlier stage with another objective
         fit["seen"] = len(curve)
         value = curve[-1] if fit["scorer"] is None else -fit["scorer"](fitted_estimator, X, y, **(metadata or {}))
+        return self._has_waited(fit, value)
+
+    def on_record(self, record):
+        """Compare the objective of a record of `minimize` with its best value so far.
+
+        Returns
+        -------
+        bool
+            True if the run should stop.
+        """
+        return self._has_waited(self._fits["run"], record.fun)
+
+    def _has_waited(self, fit, value):
         if value < fit["best"] - self.min_delta * (abs(fit["best"]) if math.isfinite(fit["best"]) else 0.0):
             fit["best"], fit["waited"] = value, 0
             return False
@@ -140,6 +160,16 @@ class TimeLimit(_PerFit):
         """
         return time.monotonic() >= self._fits[id(estimator)]
 
+    def on_record(self, record):
+        """Compare the elapsed time of a run of `minimize` with the limit.
+
+        Returns
+        -------
+        bool
+            True if the run should stop.
+        """
+        return time.monotonic() >= self._fits["run"]
+
 
 class Checkpoint(_PerFit, KeepsFits):
     """Write the state of a fit to a file, so that `resume` can continue the fit after the process has died.
@@ -184,6 +214,8 @@ class Checkpoint(_PerFit, KeepsFits):
         self.path, self.every = path, every
 
     def _begin(self, estimator, context):
+        if estimator is None:
+            return {"path": Path(self.path), "passes": 0}
         if not isinstance(estimator, CompositionalEstimator):
             raise ValueError(f"a Checkpoint needs an estimator of sk_stormc, got {type(estimator).__name__}")
         numbers = []
@@ -200,6 +232,50 @@ class Checkpoint(_PerFit, KeepsFits):
         fit["passes"] += 1
         if fit["passes"] % self.every == 0:
             _checkpoint_file.write(fit["path"], fitted_estimator._progress)
+
+    def on_record(self, record):
+        """Write the state of a run of `minimize` after every `every`-th pass."""
+        fit = self._fits["run"]
+        if record.iteration:
+            fit["passes"] += 1
+            if fit["passes"] % self.every == 0:
+                _checkpoint_file.write(fit["path"], record.snapshot())
+
+    def load_run(self, *functions):
+        """Read the state of a run of `minimize`, for its argument ``state``.
+
+        Parameters
+        ----------
+        *functions : callable
+            The functions among the solver's parameters, such as your own schedules.
+
+        Returns
+        -------
+        RunState or None
+            None if there is no file.
+
+        Raises
+        ------
+        ValueError
+            If the file was written by another version or by a fit, or was truncated or changed.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> from pathlib import Path
+        >>> from sk_stormc import minimize
+        >>> from sk_stormc.callbacks import Checkpoint
+        >>> from sk_stormc.datasets import make_gaussian_returns
+        >>> from sk_stormc.problems import PortfolioProblem
+        >>> problem = PortfolioProblem(make_gaussian_returns(2000, 5, random_state=0))
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     saved = Checkpoint(Path(folder) / "run.npz")
+        ...     part = minimize(problem, "scgd", random_state=0, max_iter=400, tol=0, callbacks=[saved])
+        ...     rest = minimize(problem, "scgd", max_iter=600, tol=0, state=saved.load_run(), callbacks=[saved])
+        >>> bool((rest.x == minimize(problem, "scgd", random_state=0, max_iter=600, tol=0).x).all())
+        True
+        """
+        return _checkpoint_file.read(self.path, RunState, functions) if Path(self.path).exists() else None
 
     def load(self, estimator):
         """Read the file. `resume` calls this method.

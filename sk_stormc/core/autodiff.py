@@ -1,5 +1,6 @@
 """A compositional problem from two functions of single rows, which JAX differentiates and compiles."""
 
+import inspect
 import math
 from collections.abc import Callable
 from functools import cached_property
@@ -8,16 +9,25 @@ from typing import Any, Literal
 import numpy as np
 
 from sk_stormc.core.attribute_checks import check_attributes
+from sk_stormc.core.device_rows import Placement, Rows
+from sk_stormc.core.evaluations import Evaluations
 from sk_stormc.core.problem import CompositionalProblem
-from sk_stormc.core.pytrees import Rows, Structure, check_returned, flatten, import_jax, precision, tracing
+from sk_stormc.core.pytrees import Structure, check_returned, flatten, import_jax, precision, tracing
 from sk_stormc.core.source import FiniteSource
 from sk_stormc.core.weighted import with_sum_one
-from sk_stormc.utils.types import ArrayLike
-from sk_stormc.utils.validation import check_callable, check_choice, check_metric, check_weights, plain, short
+from sk_stormc.utils.types import ArrayLike, FloatArray
+from sk_stormc.utils.validation import (
+    check_callable,
+    check_choice,
+    check_int,
+    check_metric,
+    check_weights,
+    plain,
+    short,
+)
 
 __all__ = ["DifferentiableComposition"]
 
-BLOCK = 2**20  # maximum number of array entries in a call, above which a batch is split
 TRACKED = 2**14  # maximum number of entries of a Jacobian that is an array with "auto"
 
 
@@ -39,10 +49,12 @@ class DifferentiableComposition(CompositionalProblem):
         ``inner(x, row)``: g for one row of inner_data, a number, an array or a pytree of them.
     outer : callable
         ``outer(x, u, row)``: f for one row of outer_data, a number. u has the structure of the value of ``inner``.
+        Without data, a function may leave out its last argument, as ``outer(x, u)``. It is None otherwise.
     inner_data, outer_data : array-like, DataFrame or pytree of these, default=None
-        Arrays with the same length of the first axis, which is the number of components. Memory maps stay in their
-        files. Numbers are converted to the float type of x0, and integers and booleans keep their types. None means one
-        component, whose row is None.
+        Arrays with the same length of the first axis, which is the number of components. A `jax.Array` stays on its
+        devices, and may be sharded over several by its rows. Other arrays are copied to the default device once, also
+        if they occur several times, and must not change. Numbers are converted to the float type of x0, and integers
+        and booleans keep their types. None means one component, whose row is None.
     x0 : array-like or pytree of these
         Starting point. ``inner`` and ``outer`` are called with an x of its structure. Runs use float32 if all its
         numbers are float32, and otherwise float64, regardless of the configuration of JAX.
@@ -60,6 +72,9 @@ class DifferentiableComposition(CompositionalProblem):
         Approximation of the inverse Hessian. None means unscaled steps.
     inner_floor : float, default=None
         Lower bound of the domain of f, which is then only defined for u > inner_floor.
+    device_bytes : int, default=2**32
+        Number of bytes up to which arrays that are not of JAX are copied to the device. Larger ones stay in memory or,
+        as memory maps, in their files, and are evaluated block by block.
 
     Raises
     ------
@@ -72,12 +87,14 @@ class DifferentiableComposition(CompositionalProblem):
     See Also
     --------
     FiniteSumComposition : The same problem with your own derivatives, without JAX.
+    DifferentiableLogMeanExp : The logarithm of a mean of exponentials, which does not overflow.
 
     Notes
     -----
-    Functions are compiled for a few sizes of batches: those of the method, and at most two for all components, which
-    are evaluated in blocks so that memory does not grow with their number. The first fit therefore takes about a second
-    longer.
+    Functions are compiled for each size of the method's batches, and once for all components, whose values and
+    gradient are one compiled call. It evaluates them in blocks so that memory does not grow with their number. The
+    first fit therefore takes about a second longer. Batches are taken from memory on a CPU, and are gathered in the
+    compiled call on an accelerator or on several devices.
 
     A problem can be pickled if its functions can be pickled, which is done by name.
 
@@ -103,6 +120,9 @@ class DifferentiableComposition(CompositionalProblem):
     ('converged', ())
     """
 
+    _inner_name = "inner"  # in errors
+    _last, _remembers = None, False  # in a run: (x, the values at x over all rows)
+
     def __init__(
         self,
         inner: Callable,
@@ -116,6 +136,7 @@ class DifferentiableComposition(CompositionalProblem):
         penalty: Any = None,
         metric: Any = None,
         inner_floor: float | None = None,
+        device_bytes: int = 2**32,
     ) -> None:
         import_jax()
         check_callable("inner", inner)
@@ -124,9 +145,12 @@ class DifferentiableComposition(CompositionalProblem):
         self._inner, self._outer = inner, outer
         self._structure, self._x0 = Structure.of("x0", x0)
         dtype, self.n_variables = self._x0.dtype, self._x0.size
-        self._rows = {"inner": Rows("inner_data", inner_data, dtype), "outer": Rows("outer_data", outer_data, dtype)}
+        check_int("device_bytes", device_bytes, low=0)
+        self._device_bytes, checked = device_bytes, {}
+        data = {"inner": inner_data, "outer": outer_data}
+        self._rows = {side: Rows(f"{side}_data", tree, dtype, checked) for side, tree in data.items()}
         self.n_inner, self.n_outer = self._rows["inner"].n, self._rows["outer"].n
-        self.penalty, self.inner_floor = penalty, plain(inner_floor)
+        self.penalty, self.inner_floor = self._structure.flat_penalty(penalty), plain(inner_floor)
         if metric is not None:
             self.metric = check_metric("metric", metric, self.n_variables).astype(dtype)
         self._weights = dict.fromkeys(self._rows)
@@ -145,16 +169,47 @@ class DifferentiableComposition(CompositionalProblem):
 
         Parameters
         ----------
-        x : array-like of shape (n_variables,)
+        x : array-like of shape (..., n_variables)
+            One x, or several, such as a trajectory of shape (n_records, n_variables).
 
         Returns
         -------
         ndarray or pytree of ndarray
+            Leaves have the leading axes of x.
         """
         flat = np.array(x)
-        if flat.shape != (self.n_variables,):
-            raise ValueError(f"x must be of shape ({self.n_variables},), got shape {flat.shape}")
+        if flat.shape[-1:] != (self.n_variables,):
+            raise ValueError(f"x must be of shape (..., {self.n_variables}), got shape {flat.shape}")
         return self._structure.unravel(flat)
+
+    def ravel(self, x: Any) -> FloatArray:
+        """Make an x of the structure of x0 flat.
+
+        Parameters
+        ----------
+        x : pytree, or array-like of shape (n_variables,)
+
+        Returns
+        -------
+        ndarray of shape (n_variables,)
+
+        Raises
+        ------
+        ValueError
+            If x has another structure than x0.
+        """
+        structure, flat = Structure.of("x0", x)
+        if structure.shapes == [(self.n_variables,)]:
+            return x
+        if structure != self._structure:
+            raise ValueError(f"x0 must have the structure of the problem's x0, {self._structure}, got {structure}")
+        return flat
+
+    def in_run(self):
+        """A copy that remembers the values at the last point at which it was evaluated on all rows."""
+        run = object.__new__(type(self))
+        vars(run).update(vars(self), _evaluations=self._evaluations, _last=None, _remembers=True)
+        return run
 
     def initial_point(self, rng):
         """x0, flat."""
@@ -170,104 +225,149 @@ class DifferentiableComposition(CompositionalProblem):
 
     def inner(self, x, batch):
         """u, of shape (l,)."""
-        return self._mean("inner", "inner", batch, x)
+        if batch is None and self._remembers:
+            return self._everything(x)["u"]
+        return self._mean("inner", batch, x)
 
     def jacobian(self, x, batch):
         """J, of shape (l, n_variables). For the kind "operator", it is the pair (a copy of x, batch)."""
-        return (x.copy(), batch) if self.jacobian_kind == "operator" else self._mean("jacobian", "inner", batch, x)
+        if self.jacobian_kind == "operator":
+            return x.copy(), batch
+        known = self._known(x) if batch is None else {}
+        return known["J"] if "J" in known else self._mean("jacobian", batch, x).reshape(-1, self.n_variables)
 
     def vjp(self, J, v):
         """J.T @ v."""
         if self.jacobian_kind != "operator":
             return super().vjp(J, v)
         x, batch = J
-        return self._mean("vjp", "inner", batch, x, v)
+        known = self._known(x) if batch is None else {}
+        return known["F_u"] if known and np.array_equal(v, known["f_u"]) else self._mean("vjp", batch, x, v)
 
     def outer_gradient(self, x, u, batch):
         """f_x and f_u."""
-        gradient = self._mean("outer_gradient", "outer", batch, x, u)
+        known = self._known(x, u) if batch is None else {}
+        if known:
+            return known["f_x"], known["f_u"]
+        gradient = self._mean("gradient", batch, x, u)[1:]
         return gradient[: self.n_variables], gradient[self.n_variables :]
 
     def outer(self, x, u):
         """f(x, u) over all components."""
-        return float(self._mean("outer", "outer", None, x, u))
+        known = self._known(x, u)
+        return float(known["f"][0] if known else self._mean("outer", None, x, u)[0])
+
+    def outer_mean(self, x, u, batch):
+        """f(x, u) over a batch."""
+        return self.outer(x, u) if batch is None else float(self._mean("outer", batch, x, u)[0])
+
+    def objective(self, x):
+        """Phi(x), exact, with the penalty R."""
+        known = self._known(x)
+        value = float(known["f"][0] if known else self._evaluations.value(x)[0])
+        return value if self.penalty is None else value + self.penalty.value(x)
+
+    def gradient(self, x):
+        """The exact gradient of Phi without R, by one call."""
+        return self._gradient(self._everything(x), x)
 
     def inner_pair(self, x_old, x, batch, slope_batch):
         """u and J at two points, by one call."""
-        if not (self._fits("inner", batch) and self._fits("inner", slope_batch)):
+        if not (self._fits("inner", batch) and self._fits("jacobian", slope_batch)):
             return super().inner_pair(x_old, x, batch, slope_batch)
-        points, rows = np.concatenate((x_old, x)), self._rows["inner"]
+        points = (np.concatenate((x_old, x)),)
         if self.jacobian_kind == "operator":
-            values = self._call("inner_pair", points, rows.take(batch))
+            values = self._evaluations.over_batches("inner_pair", points, ("inner", batch))
             return tuple((u, (z.copy(), slope_batch)) for u, z in zip(values, (x_old, x), strict=True))
         n_u = self._u_structure.size
-        values = self._call("inner_pair", points, rows.take(batch), rows.take(slope_batch))
+        values = self._evaluations.over_batches("inner_pair", points, ("inner", batch), ("inner", slope_batch))
         return tuple((value[:n_u], value[n_u:].reshape(n_u, -1)) for value in values)
 
     def gradient_pair(self, old, new, batch):
         """F at two points, by one call."""
-        parts, fits = [*old, *new], self._fits("outer", batch)
-        rows = ()
+        parts, batches = [*old, *new], [("outer", batch)]
+        fits = self._fits("gradient", batch)
         if self.jacobian_kind == "operator":
             (parts[2], draws), (parts[5], other) = parts[2], parts[5]
-            fits = fits and draws is other and self._fits("inner", draws)
-            rows = (self._rows["inner"].take(draws),) if fits else ()
+            fits = fits and draws is other and self._fits("vjp", draws)
+            batches.append(("inner", draws))
         if not fits:
             return super().gradient_pair(old, new, batch)
-        points = np.concatenate([part.ravel() for part in parts])
-        return tuple(self._call("gradient_pair", points, self._rows["outer"].take(batch), *rows))
+        points = (np.concatenate([part.ravel() for part in parts]),)
+        return tuple(self._evaluations.over_batches("gradient_pair", points, *batches))
 
-    # calls of compiled functions
-
-    def _call(self, name, *args):
-        with precision(self._x0.dtype):
-            return np.asarray(self._compiled[name](*args))
-
-    def _fits(self, side, batch):
-        return batch is not None and len(batch) <= self._block(side)
-
-    def _block(self, side):
-        """Number of rows that are evaluated at once. The array of a Jacobian takes several sweeps over them."""
-        n_u, array = self._u_structure.size, self.jacobian_kind != "operator"
-        sweeps = min(n_u, self.n_variables) if side == "inner" and array else 1
-        return max(1, BLOCK // ((self._rows[side].width + n_u) * sweeps))
-
-    def _mean(self, name, side, batch, *args):
-        """The mean over a batch, in blocks of nearly equal size, so that few sizes are compiled."""
-        weights = self._weights[side] if batch is None else None
-        n = self._rows[side].n if batch is None else len(batch)
-        ends = np.linspace(0, n, -(-n // self._block(side)) + 1).astype(int)
-        total = 0
-        for first, end in zip(ends[:-1].tolist(), ends[1:].tolist(), strict=True):
-            part = slice(first, end) if batch is None else batch[first:end]
-            p = None if weights is None else weights[first:end]
-            value = self._call(name, *args, self._rows[side].take(part), p)
-            total = total + (value if p is not None or len(ends) == 2 else (end - first) / n * value)
-        return total
+    # evaluations by compiled functions
 
     @cached_property
-    def _compiled(self):
-        """The functions that JAX compiles when they are first called, by name."""
-        return compiled(self)
+    def _evaluations(self):
+        placement = Placement(self._rows, self._weights, self._x0.dtype, self._device_bytes)
+        return Evaluations(self, placement)
+
+    def _fits(self, name, batch):
+        return batch is not None and len(batch) <= self._evaluations.block(name)
+
+    def _mean(self, name, batch, *args):
+        """The mean over a batch, by parts if it is large."""
+        evaluations = self._evaluations
+        if batch is None:
+            return evaluations.over_all(name, *args)
+        shares = [(cut.stop - cut.start) / len(batch) for cut, _ in evaluations.parts(name, batch)]
+        values = [evaluations.over_batches(name, args, part) for _, part in evaluations.parts(name, batch)]
+        return sum(map(np.multiply, shares, values))
+
+    def _everything(self, x):
+        """The values at x over all rows, by name. In a run those of the last point are remembered."""
+        if known := self._known(x):
+            return known
+        d, n_u, kind = self.n_variables, self._u_structure.size, self.jacobian_kind
+        names = {"u": n_u, "J": n_u * d if kind == "sampled" else 0, "f": 1, "f_x": d, "f_u": n_u}
+        values = np.split(self._evaluations.everything(x), np.cumsum(list(names.values())))
+        every = dict(zip((*names, "F_u"), values, strict=True))
+        if kind == "sampled":
+            every["J"] = every["J"].reshape(n_u, d)
+        else:
+            del every["J"]
+        if self._remembers:
+            self._last = x.copy(), every
+        return every
+
+    def _gradient(self, every, x):
+        """F from the values at x over all rows."""
+        if self.jacobian_kind == "operator":
+            return every["f_x"] + every["F_u"]
+        return every["f_x"] + every["f_u"] @ (every["J"] if "J" in every else self.jacobian(x, None))
+
+    def _known(self, x, u=None):
+        """The remembered values, if they are those at x, and at u if it is not None."""
+        if self._last is None or not np.array_equal(self._last[0], x):
+            return {}
+        every = self._last[1]
+        return every if u is None or u is every["u"] or np.array_equal(u, every["u"]) else {}
 
     def __getstate__(self):
-        return {name: value for name, value in vars(self).items() if name != "_compiled"}
+        return {name: value for name, value in vars(self).items() if name not in ("_evaluations", "_last")}
 
     def _g(self, x, leaves):
         """g of one row, a pytree."""
         row = self._rows["inner"].tree(leaves)
         x = self._structure.unravel(x)
-        with tracing("inner", x=x, row=row):
-            value = self._inner(x, row)
-        check_returned("inner", value)
+        arguments = {"x": x, "row": row}
+        if row is None and not _takes(self._inner, 2):
+            del arguments["row"]
+        with tracing(self._inner_name, **arguments):
+            value = self._inner(*arguments.values())
+        check_returned(self._inner_name, value)
         return value
 
     def _f(self, x, u, leaves):
         """f of one row."""
         row = self._rows["outer"].tree(leaves)
         x, u = self._structure.unravel(x), self._u_structure.unravel(u)
-        with tracing("outer", x=x, u=u, row=row):
-            value = self._outer(x, u, row)
+        arguments = {"x": x, "u": u, "row": row}
+        if row is None and not _takes(self._outer, 3):
+            del arguments["row"]
+        with tracing("outer", **arguments):
+            value = self._outer(*arguments.values())
         check_returned("outer", value, single=True)
         return value
 
@@ -275,7 +375,7 @@ class DifferentiableComposition(CompositionalProblem):
 
     def _take_weights(self, sample_weight):
         """Weights with sum 1 of the rows of both data, and draws by them."""
-        sides = [side for side, rows in self._rows.items() if rows.width]
+        sides = [side for side, rows in self._rows.items() if rows.leaves]
         if not sides:
             raise ValueError("sample_weight must be None where inner_data and outer_data are None")
         for side in sides:
@@ -286,22 +386,23 @@ class DifferentiableComposition(CompositionalProblem):
     def _check_functions(self):
         """Trace both functions on one row, and determine the structure of u."""
         jax, dtype = import_jax(), self._x0.dtype
-        first = {side: rows.take(slice(0, 1)) for side, rows in self._rows.items()}
         with precision(dtype):
-            rows = {side: tuple(leaf[0] for leaf in leaves) for side, leaves in first.items()}
+            rows = {side: rows.one(dtype) for side, rows in self._rows.items()}
             leaves, _, template = flatten("u", jax.eval_shape(self._g, self._x0, rows["inner"]))
             self._u_structure = Structure(template, [leaf.shape for leaf in leaves])
             jax.eval_shape(self._f, self._x0, np.zeros(self._u_structure.size, dtype), rows["outer"])
 
     def _check_values(self):
-        """Evaluate both functions and the gradient at x0 on all data."""
-        u = self.inner(self._x0, None)
+        """Evaluate both functions and the gradient at x0 on all data, by one call."""
+        every = self._everything(self._x0)
+        u, value, F = every["u"], float(every["f"][0]), self._gradient(every, self._x0)
         if not np.isfinite(u).all():
-            raise ValueError(f"inner must be finite at x0, got the mean {short(u)}")
-        value = self.outer(self._x0, u)
+            raise ValueError(
+                f"{self._inner_name} must be finite at x0, got the mean {short(u)}. For the logarithm of a mean of "
+                "exponentials, as in KL-robust losses, DifferentiableLogMeanExp does not overflow"
+            )
         if not math.isfinite(value):
             raise ValueError(f"outer must be finite at x0, got {value} with u the mean of inner, {short(u)}")
-        F = self.gradient(self._x0)
         if not np.isfinite(F).all():
             raise ValueError(
                 f"inner and outer must have finite gradients at x0, got {short(F)}: square roots and norms have none "
@@ -309,57 +410,12 @@ class DifferentiableComposition(CompositionalProblem):
             )
 
 
-def compiled(problem):
-    """The functions of a problem that JAX compiles when they are first called, by name.
-
-    The last arguments are rows of data, and their weights or None.
-    """
-    jax = import_jax()
-    jnp, dtype = jax.numpy, problem._x0.dtype
-    d, n_u = problem.n_variables, problem._u_structure.size
-
-    def flat(value):
-        return jnp.concatenate([jnp.ravel(leaf).astype(dtype) for leaf in jax.tree.leaves(value)])
-
-    def mean(h, rows, p):
-        if not rows:
-            return h(rows)
-        values = jax.vmap(h)(rows)
-        return values.mean(0) if p is None else p @ values
-
-    def g(x, rows, p=None):
-        return mean(lambda row: flat(problem._g(x, row)), rows, p)
-
-    def f(x, u, rows, p=None):
-        return mean(lambda row: flat(problem._f(x, u, row))[0], rows, p)
-
-    def vjp(x, v, rows, p=None):
-        return jax.vjp(lambda z: g(z, rows, p), x)[1](v)[0]
-
-    def inner_pair(points, rows, slope_rows=None):
-        def both(x):
-            u = g(x, rows)
-            return u if slope_rows is None else jnp.concatenate([u, slope(x, slope_rows).ravel()])
-
-        return jnp.stack([both(x) for x in points.reshape(2, d)])  # vmap would take three times as long
-
-    def gradient_pair(points, rows, inner_rows=None):
-        def F(point):
-            x, u, J = jnp.split(point, (d, d + n_u))
-            f_x, f_u = gradient(x, u, rows)
-            return f_x + (f_u @ J.reshape(n_u, d) if inner_rows is None else vjp(J, f_u, inner_rows))
-
-        return jnp.stack([F(point) for point in points.reshape(2, -1)])
-
-    slope = jax.jacrev(g) if n_u <= d else jax.jacfwd(g)
-    gradient = jax.grad(f, (0, 1))
-    functions = {
-        "inner": g,
-        "jacobian": slope,
-        "vjp": vjp,
-        "outer": f,
-        "outer_gradient": lambda *args: jnp.concatenate(gradient(*args)),
-        "inner_pair": inner_pair,
-        "gradient_pair": gradient_pair,
-    }
-    return {name: jax.jit(function) for name, function in functions.items()}
+def _takes(function, number):
+    """Whether a function can be called with a number of arguments. Unknown signatures can."""
+    try:
+        inspect.signature(function).bind(*range(number))
+    except TypeError:
+        return False
+    except ValueError:
+        return True
+    return True

@@ -141,13 +141,25 @@ class _OfUser(Penalty):
         self.check = getattr(given, "check", super().check)
 
 
+def check_alpha(alpha):
+    """The weights of an l1 norm: a number, or an array of one for each variable."""
+    if np.ndim(alpha) == 0:
+        check_number("alpha", alpha, low=0)
+        return float(alpha)
+    weights = np.array(as_numbers("alpha", alpha))  # a copy: the caller's array may change
+    if weights.ndim != 1 or not (np.isfinite(weights) & (weights >= 0)).all():
+        raise ValueError(f"alpha must be a number or a vector of numbers >= 0, got {short(alpha)}")
+    return weights
+
+
 class L1(Penalty):
-    """The l1 norm, R(x) = alpha |x|_1.
+    """The l1 norm, R(x) = alpha |x|_1, or sum_j alpha_j |x_j|.
 
     Parameters
     ----------
-    alpha : float
-        Weight of the norm, >= 0.
+    alpha : float, array-like of shape (n_variables,) or pytree
+        Weight of the norm, >= 0, or that of each variable, with 0 for those without a penalty. For a
+        `DifferentiableComposition` it may have the structure of x0, with a number or an array for each leaf.
 
     Examples
     --------
@@ -157,16 +169,34 @@ class L1(Penalty):
     array([ 2.5, -0. , -1.5])
     """
 
-    def __init__(self, alpha: float):
-        check_number("alpha", alpha, low=0)
-        self.alpha = float(alpha)
+    def __init__(self, alpha: Any):
+        self.alpha = alpha if isinstance(alpha, (dict, tuple)) else check_alpha(alpha)
 
     def __repr__(self):
-        return f"L1(alpha={self.alpha})"
+        return f"L1(alpha={short(self.alpha) if np.ndim(self.alpha) else self.alpha})"
 
     def value(self, x: ArrayLike) -> float:
         """R(x)."""
+        if np.ndim(self.alpha):
+            return float(np.abs(x).astype(float) @ self.alpha)
         return self.alpha * float(np.abs(x).sum(dtype=np.float64))
+
+    def check(self, n_variables: int) -> None:
+        """Check that alpha has ``n_variables`` entries, if it is not a number.
+
+        Parameters
+        ----------
+        n_variables : int
+
+        Raises
+        ------
+        ValueError
+            If it has another length, or is a pytree for a problem without one.
+        """
+        if isinstance(self.alpha, (dict, tuple)):
+            raise ValueError(f"alpha must be a number or of shape ({n_variables},), got {short(self.alpha)}")
+        if np.ndim(self.alpha) and self.alpha.shape != (n_variables,):
+            raise ValueError(f"alpha must be a number or of shape ({n_variables},), got shape {self.alpha.shape}")
 
     def prox(self, x: ArrayLike, step: float | FloatArray) -> FloatArray:
         """Soft thresholding at ``alpha * step``."""
@@ -191,8 +221,8 @@ class Box(Penalty):
         Bounds, which may be infinite.
     budget : float, default=None
         Required sum of the coordinates. None means any sum.
-    alpha : float, default=0.0
-        Weight of an additional l1 norm.
+    alpha : float or array-like of shape (n_variables,), default=0.0
+        Weight of an additional l1 norm, or that of each variable.
 
     Raises
     ------
@@ -207,7 +237,7 @@ class Box(Penalty):
     array([0.6, 0.4, 0. ])
     """
 
-    def __init__(self, low: ArrayLike, high: ArrayLike, budget: float | None = None, alpha: float = 0.0):
+    def __init__(self, low: ArrayLike, high: ArrayLike, budget: float | None = None, alpha: Any = 0.0):
         given = f"got low={low!r}, high={high!r}"
         low, high = as_numbers("low", low), as_numbers("high", high)  # copies: the caller's arrays may change
         if low.ndim > 1 or high.ndim > 1 or (low.ndim and high.ndim and low.shape != high.shape):
@@ -232,7 +262,8 @@ class Box(Penalty):
     def __repr__(self):
         low, high = (short(bound) if bound.ndim else f"{float(bound)}" for bound in (self.low, self.high))
         budget = "" if self.budget is None else f", budget={self.budget}"
-        return f"Box(low={low}, high={high}{budget}{f', alpha={self.alpha}' if self.alpha else ''})"
+        alpha = f", alpha={short(self.alpha) if np.ndim(self.alpha) else self.alpha}" if np.any(self.alpha) else ""
+        return f"Box(low={low}, high={high}{budget}{alpha})"
 
     def value(self, x: ArrayLike) -> float:
         """alpha |x|_1. It is finite outside the bounds too, because `prox` keeps the bounds."""
@@ -254,6 +285,7 @@ class Box(Penalty):
         ValueError
             If the bounds have another length, or the budget cannot be reached.
         """
+        self._l1.check(n_variables)
         if self.low.ndim and self.low.shape != (n_variables,):
             raise ValueError(
                 f"low and high must be scalars or of shape ({n_variables},), got {self.low.shape}"
@@ -279,7 +311,7 @@ class Box(Penalty):
         threshold = alpha * step
 
         def shrink(z):
-            return soft(z, threshold) if alpha else z
+            return soft(z, threshold) if np.any(alpha) else z
 
         bends = [self.low - threshold, self.low + threshold, self.high - threshold, self.high + threshold]
         return within(self, x, step, shrink, [*bends, threshold, -threshold])

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from sk_stormc.core.advice import Advice
-from sk_stormc.utils.types import Array, FloatArray
+from sk_stormc.utils.types import Array, ArrayLike, FloatArray
 
 __all__ = ["CompositionalProblem", "takes_weights"]
 
@@ -105,6 +105,32 @@ class CompositionalProblem(ABC):
         ndarray of shape (n_variables,)
         """
         return np.zeros(self.n_variables)
+
+    def ravel(self, x: Any) -> ArrayLike:
+        """A starting point that a user gives, as a flat x. A problem with structured variables overrides it.
+
+        Parameters
+        ----------
+        x : array-like of shape (n_variables,) or object
+
+        Returns
+        -------
+        array-like of shape (n_variables,)
+        """
+        return x
+
+    def unravel(self, x: FloatArray) -> Any:
+        """The inverse of `ravel`.
+
+        Parameters
+        ----------
+        x : ndarray of shape (n_variables,)
+
+        Returns
+        -------
+        object
+        """
+        return x
 
     def in_run(self):
         """The problem for one run: itself, or a shallow copy with a cache of values at the last point.
@@ -284,6 +310,24 @@ class CompositionalProblem(ABC):
         -------
         float
         """
+
+    def outer_mean(self, x: FloatArray, u: FloatArray, batch: Any) -> float:
+        """The mean of f(x, u) over an outer batch, without R, which "corrected-sample" needs.
+
+        The default is `outer`, for problems with a single outer component.
+
+        Parameters
+        ----------
+        x : ndarray of shape (n_variables,)
+        u : ndarray of shape (l,)
+        batch : object
+            The result of `outer_batch`.
+
+        Returns
+        -------
+        float
+        """
+        return self.outer(x, u)
 
     def objective(self, x: FloatArray) -> float:
         """Phi(x), exact, with the penalty R.

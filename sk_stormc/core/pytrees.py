@@ -1,4 +1,4 @@
-"""Pytrees of numbers for JAX: a starting point, rows of data, and errors of functions that JAX cannot trace."""
+"""Pytrees of numbers for JAX: a starting point, and errors of functions that JAX cannot trace."""
 
 import importlib
 import os
@@ -8,12 +8,11 @@ from numbers import Number
 
 import numpy as np
 
-from sk_stormc.utils.validation import as_numbers, check_numeric, naming, short
+from sk_stormc.utils.validation import as_numbers, short
 
-__all__ = ["Rows", "Structure", "check_returned", "flatten", "import_jax", "precision", "tracing"]
+__all__ = ["Structure", "check_finite", "check_returned", "fill", "flatten", "import_jax", "precision", "tracing"]
 
 CHECKED = 2**20  # numbers that are checked at once, so that a memory map stays in its file
-INT32 = np.iinfo(np.int32)
 
 
 def import_jax():
@@ -137,64 +136,29 @@ class Structure:
         return self._ends[-1]
 
     def unravel(self, flat):
-        """The pytree of a flat array, of NumPy or JAX."""
-        starts = [0, *self._ends[:-1]]
+        """The pytree of a flat array, of NumPy or JAX, whose leading axes stay."""
+        starts, before = [0, *self._ends[:-1]], flat.shape[:-1]
         parts = zip(starts, self._ends, self.shapes, strict=True)
-        return fill(self.template, [flat[a:b].reshape(shape) for a, b, shape in parts])
+        return fill(self.template, [flat[..., a:b].reshape(before + tuple(shape)) for a, b, shape in parts])
 
+    def flat_penalty(self, penalty):
+        """A penalty with the weights of leaves, such as ``L1({"weight": 0.1, "bias": 0.0})``, for the flat array."""
+        alpha = getattr(penalty, "alpha", None)
+        if not isinstance(alpha, (dict, tuple)):
+            return penalty
+        leaves, _, template = flatten("alpha", alpha)
+        if template != self.template:
+            raise ValueError(f"alpha must have the structure of x0, {self}, got {_shapes(alpha)}")
+        try:
+            parts = [np.broadcast_to(leaf, shape).ravel() for leaf, shape in zip(leaves, self.shapes, strict=True)]
+        except ValueError:
+            raise ValueError(f"alpha must have leaves of the shapes of x0's, {self}, got {_shapes(alpha)}") from None
+        return type(penalty)(np.concatenate(parts).astype(float))
 
-class Rows:
-    """The rows of a pytree of arrays with a common first axis, or of None, which has one row.
+    def __eq__(self, other):
+        return (self.template, self.shapes) == (other.template, other.shapes)
 
-    Attributes
-    ----------
-    n : int
-        Number of rows.
-    width : int
-        Number of entries of a row.
-    """
+    __hash__ = None
 
-    def __init__(self, name, data, dtype):
-        self._dtype, self._leaves, self._template = dtype, [], None
-        self.n, self.width = 1, 0
-        if data is None:
-            return
-        leaves, names, self._template = flatten(name, data)
-        self._leaves = [self._checked(*pair) for pair in zip(names, leaves, strict=True)]
-        self.n = len(self._leaves[0])
-        for part, leaf in zip(names, self._leaves, strict=True):
-            if len(leaf) != self.n:
-                raise ValueError(
-                    f"{name} must have arrays of the same length, got {self.n} rows in {names[0]} and {len(leaf)} in "
-                    f"{part}"
-                )
-        if not self.n:
-            raise ValueError(f"{name} must have at least one row, got none")
-        self.width = sum(leaf[0].size for leaf in self._leaves)
-
-    def _checked(self, name, leaf):
-        """A leaf as an array, which is not copied if it is an array already."""
-        check_numeric(name, leaf)
-        with naming(name):
-            array = leaf if isinstance(leaf, np.ndarray) else np.asarray(leaf)
-        if array.dtype.kind not in "fiub":
-            array = as_numbers(name, leaf)
-        if not array.ndim:
-            raise ValueError(f"{name} must have an axis of rows, got the number {array}")
-        if array.dtype.kind == "f":
-            check_finite(name, array)
-        elif self._dtype == np.float32 and array.size and not INT32.min <= array.min() <= array.max() <= INT32.max:
-            raise ValueError(f"{name} must be within the range of int32 where x0 is float32, got up to {array.max()}")
-        return array
-
-    def take(self, draws):
-        """The leaves of these rows. Draws are indices or a slice."""
-        parts = (leaf[draws] if isinstance(draws, slice) else leaf.take(draws, 0) for leaf in self._leaves)
-        return tuple(self._converted(part) for part in parts)
-
-    def _converted(self, part):
-        return part.astype(self._dtype, copy=False) if part.dtype.kind == "f" else part
-
-    def tree(self, leaves):
-        """The pytree of the leaves of some rows, or None if there are no data."""
-        return fill(self._template, leaves) if leaves else None
+    def __repr__(self):
+        return _shapes(fill(self.template, [np.empty(shape) for shape in self.shapes]))

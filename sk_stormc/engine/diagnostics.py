@@ -10,7 +10,7 @@ from sk_stormc.engine.results import StopReason
 from sk_stormc.engine.steps import keep_in_domain
 from sk_stormc.utils.warnings import warn
 
-__all__ = ["is_unbounded", "warn_if_clipped", "warn_if_far", "warn_if_unconverged", "warn_of_the_end"]
+__all__ = ["is_unbounded", "warn_if_clipped", "warn_if_far", "warn_if_flat", "warn_if_unconverged", "warn_of_the_end"]
 
 NOTABLE = 1e-4  # smallest excess over the best recorded value for a warning, relative to the total decrease
 COMPONENTS = 16  # single components that give the scale of gradients at the problem's own starting point
@@ -124,8 +124,21 @@ def warn_if_clipped(solver, oracle):
         )
 
 
+def warn_if_flat(solver, problem, result):
+    """Warn if the gradient is exactly zero at x_0, which is returned."""
+    run = result.state
+    stays = result.stop_reason == StopReason.CONVERGED and np.array_equal(result.x, run.start)
+    if stays and problem.penalty is None and not problem.gradient(run.start).any():
+        _warn(
+            solver,
+            "returns its starting point, where the gradient is exactly 0. It may be a minimum or another stationary "
+            "point, or the functions may have no slope there, as counts, comparisons, jnp.sign and ReLUs of negative "
+            "numbers have none. Start elsewhere to see which.",
+        )
+
+
 def warn_if_far(solver, oracle, result, default):
-    """Warn if a run from a given x0 has "converged" although gradients are still large for the problem.
+    """Warn if a run from a given x0 has "converged" although gradients are still large for the problem, and return it.
 
     The objective is then above that at ``default``, the starting point of the problem, and so is the residual. If
     ``default`` is a minimum, the residual is compared with its standard error there. ``tol`` is relative to the
@@ -133,7 +146,7 @@ def warn_if_far(solver, oracle, result, default):
     """
     first = result.state.first_residual
     if result.stop_reason != StopReason.CONVERGED or not first or not result.fun > (fun := oracle.reported(default)):
-        return
+        return False
     problem, uncounted, s, components = oracle.problem, Oracle(oracle.problem, 0), result.state.state, []
     u = keep_in_domain(problem, uncounted.inner(default, uncounted.draw("inner", None)), None)
     for _ in range(COMPONENTS):
@@ -148,6 +161,8 @@ def warn_if_far(solver, oracle, result, default):
             f"{solver.tol:g} is relative to |x~ - x| / learning_rate at x0, which is far away. Leave out x0, or lower "
             "tol.",
         )
+        return True
+    return False
 
 
 def _warn(solver, message):

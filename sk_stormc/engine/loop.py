@@ -63,7 +63,8 @@ def run(solver, problem, x0, random_state, state, record_every, on_record, verbo
         warn_of_the_end(solver, oracle, result, loop.stream is None, loop.unlimited)
         warn_if_clipped(solver, oracle)
         if x0 is not None and state is None:
-            warn_if_far(solver, oracle, result, _start_point(problem, Oracle(problem, 0), None))
+            far = warn_if_far(solver, oracle, result, _start_point(problem, Oracle(problem, 0), None))
+            result.success = result.success and not far
     return result
 
 
@@ -111,7 +112,7 @@ def _ending_by_ctrl_c(loop):
 def _start_point(problem, oracle, x0):
     """The starting point: x0, or by default that of the problem, within the domain of the penalty."""
     default = problem.initial_point(oracle.rng)
-    x = default if x0 is None else as_numbers("x0", x0, default.dtype)
+    x = default if x0 is None else as_numbers("x0", problem.ravel(x0), default.dtype)
     if x.shape != (problem.n_variables,):
         raise ValueError(f"x0 must have shape ({problem.n_variables},), got {x.shape}")
     if not np.isfinite(x).all():

@@ -185,7 +185,7 @@ class SolverResult(OptimizeResult, Recorded):
     stop_reason : str
         Why the run ended, a value of `StopReason`.
     success : bool
-        Whether the run converged.
+        Whether the run converged, and not only in comparison with a start far away, of which a run warns.
     status : int
         The stop reason as a number; 0 is "converged".
     message : str

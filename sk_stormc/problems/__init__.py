@@ -3,6 +3,7 @@
 from sk_stormc.checks.problem import check_problem
 from sk_stormc.core.advice import Advice, Published
 from sk_stormc.core.autodiff import DifferentiableComposition
+from sk_stormc.core.autodiff_exponents import DifferentiableLogMeanExp
 from sk_stormc.core.composition import FiniteSumComposition
 from sk_stormc.core.log_mean_exp import LogMeanExpProblem
 from sk_stormc.core.problem import CompositionalProblem
@@ -26,6 +27,7 @@ __all__ = [
     "CVaRPortfolioProblem",
     "CompositionalProblem",
     "DifferentiableComposition",
+    "DifferentiableLogMeanExp",
     "DownsidePortfolioProblem",
     "DrawdownPortfolioProblem",
     "EVaRPortfolioProblem",

@@ -14,9 +14,11 @@ from sklearn.base import clone
 
 from sk_stormc.core.problem import CompositionalProblem
 from sk_stormc.engine import CompositionalSolver, Record, RunState, SolverResult, StopReason
+from sk_stormc.engine.diagnostics import warn_if_flat
 from sk_stormc.solvers.asc_pg import ASCPG, accelerated_scgd
 from sk_stormc.solvers.automatic import AutomaticSTORM
 from sk_stormc.solvers.civr import CIVR
+from sk_stormc.solvers.corrected_sample import CorrectedSample
 from sk_stormc.solvers.lbfgs import LBFGS
 from sk_stormc.solvers.sarah import SARAHCompositional
 from sk_stormc.solvers.scgd import SCGD
@@ -24,7 +26,8 @@ from sk_stormc.solvers.scvr import SCVR
 from sk_stormc.solvers.sketchy import SketchySTORM
 from sk_stormc.solvers.storm import PaperSTORMCompositional, STORMCompositional
 from sk_stormc.solvers.vrsc_pg import VRSCPG
-from sk_stormc.utils.types import ArrayLike, RandomState, SolverName
+from sk_stormc.utils.types import RandomState, SolverName
+from sk_stormc.utils.validation import check_callable
 
 __all__ = [
     "ASCPG",
@@ -36,6 +39,7 @@ __all__ = [
     "VRSCPG",
     "AutomaticSTORM",
     "CompositionalSolver",
+    "CorrectedSample",
     "SARAHCompositional",
     "STORMCompositional",
     "SketchySTORM",
@@ -56,6 +60,7 @@ SOLVERS: dict[str, Callable[[], CompositionalSolver]] = {
     "acc-scgd": accelerated_scgd,
     "asc-pg": ASCPG,
     "lbfgs": LBFGS,
+    "corrected-sample": CorrectedSample,
     "sketchy-storm": SketchySTORM,
 }
 
@@ -123,12 +128,13 @@ def _refuse_scipy_arguments(problem, solver, params):
 def minimize(
     problem: CompositionalProblem,
     solver: SolverName | CompositionalSolver = "storm-c",
-    x0: ArrayLike | None = None,
+    x0: Any = None,
     *,
     random_state: RandomState = None,
     state: RunState | None = None,
     record_every: int | None = None,
     on_record: Callable[[Record], object] | None = None,
+    callbacks: Any = (),
     verbose: int = 0,
     **solver_params: Any,
 ) -> SolverResult:
@@ -139,9 +145,10 @@ def minimize(
     problem : CompositionalProblem
     solver : str or CompositionalSolver, default="storm-c"
         A name ("storm-c", "storm-c-paper", "sarah-c", "civr", "vrsc-pg", "scvr", "scgd", "acc-scgd", "asc-pg",
-        "lbfgs", "sketchy-storm") or an instance, which is cloned.
-    x0 : array-like of shape (n_variables,), default=None
-        Starting point. None means the problem's own starting point.
+        "lbfgs", "corrected-sample", "sketchy-storm") or an instance, which is cloned.
+    x0 : array-like of shape (n_variables,) or pytree, default=None
+        Starting point. None means the problem's own starting point. For a `DifferentiableComposition` it may have the
+        structure of the problem's x0, and ``result.x`` has it then too.
     random_state : int, RandomState instance or None, default=None
         Seed for drawing batches. Results are bit-for-bit reproducible for a given seed.
     state : RunState, default=None
@@ -152,6 +159,9 @@ def minimize(
     on_record : callable, default=None
         Function that is called with each record, which has the attributes iteration, ifo, fun and x. The run stops
         when it returns a true value.
+    callbacks : list of object, default=()
+        Objects of `sk_stormc.callbacks`, or others with a method ``on_record(record)``, which may stop the run as
+        ``on_record`` does, and optionally ``start_run()``.
     verbose : {0, 1}, default=0
         If 1, print a line for each record: iteration, passes, objective, the quantity that is compared with tol, and
         seconds.
@@ -182,12 +192,30 @@ def minimize(
     """
     _refuse_scipy_arguments(problem, solver, solver_params)
     solver = get_solver(solver).set_params(**solver_params)
-    return solver.solve(
+    result = solver.solve(
         problem,
         x0,
         random_state=random_state,
         state=state,
         record_every=record_every,
-        on_record=on_record,
+        on_record=_with_callbacks(on_record, callbacks),
         verbose=verbose,
     )
+    warn_if_flat(solver, problem, result)
+    if x0 is not None and problem.ravel(x0) is not x0:
+        result.x = problem.unravel(result.x)
+    return result
+
+
+def _with_callbacks(on_record, callbacks):
+    """``on_record`` and the callbacks as one function of a record."""
+    for callback in callbacks:
+        if not callable(getattr(callback, "on_record", None)):
+            raise ValueError(f"callbacks must have a method on_record(record), got {callback!r}")
+    if not callbacks:
+        return on_record
+    check_callable("on_record", on_record, words=(None,))
+    for callback in callbacks:
+        getattr(callback, "start_run", bool)()
+    functions = [callback.on_record for callback in callbacks] + ([] if on_record is None else [on_record])
+    return lambda record: sum(bool(function(record)) for function in functions)  # all are called

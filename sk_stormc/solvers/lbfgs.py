@@ -16,6 +16,7 @@ from sk_stormc.utils.validation import check_int
 
 __all__ = ["LBFGS"]
 
+PASSES = 1000  # the default budget, about the iterations that an objective of many variables needs
 LEVEL = {8: 1e-6, 4: 1e-3}  # relative |F| below which rounding hides the decrease of Phi, by the bytes of a float
 NO_LIMIT = 10**9  # scipy's own budgets, which the loop replaces
 FAR, STEEP = 1e4, 30  # an objective with a minimum and a condition number below 1e4 does not reach both
@@ -45,6 +46,8 @@ class LBFGS(CompositionalSolver):
     ----------
     memory : int, default=10
         Number of gradient differences that are kept (scipy's ``maxcor``).
+    max_iter, max_ifo : int or None, default=None
+        Limits on the iterations and on the oracle calls (IFO). If both are None, the limit is 1,000 passes.
     tol : float, default=1e-4
         Stop when the projected gradient, in the preconditioner's norm, has fallen to tol times its first value.
 
@@ -77,6 +80,10 @@ class LBFGS(CompositionalSolver):
         self.max_iter = max_iter
         self.max_ifo = max_ifo
         self.tol = tol
+
+    def default_budget(self, oracle, s):
+        """1,000 passes: a line search makes one or two of them an iteration, where other methods make many steps."""
+        return math.inf, PASSES
 
     def needed_to_stream(self):
         """The parameters to set so that the method can run on a stream."""
@@ -197,11 +204,12 @@ class _Variables:
         root = 1.0 if root is None else root
         self.scale = root if np.ndim(root) == 2 else np.broadcast_to(root, problem.n_variables)
         self.box = as_penalty(problem.penalty).as_box()
-        self.alpha = self.box.alpha
+        self.alpha = self.box.alpha  # a number, or one for each variable
+        self.is_split = bool(np.any(self.alpha))
         self.bounds = None
         if problem.penalty is not None:
             low, high = (np.broadcast_to(b, problem.n_variables) / self.scale for b in (self.box.low, self.box.high))
-            if self.alpha:
+            if self.is_split:
                 low, high = (
                     np.concatenate([np.maximum(low, 0), np.maximum(-high, 0)]),
                     np.concatenate([np.maximum(high, 0), np.maximum(-low, 0)]),
@@ -209,7 +217,7 @@ class _Variables:
             self.bounds = Bounds(low, high)
 
     def to_x(self, z):
-        if self.alpha:
+        if self.is_split:
             z = np.subtract(*np.split(z, 2))
         x = self.scale * z if self.scale.ndim == 1 else self.scale @ z
         return np.clip(x, self.box.low, self.box.high)  # scaling may violate the bounds by rounding
@@ -217,19 +225,21 @@ class _Variables:
     def to_z(self, x):
         x = x.astype(float)
         z = x / self.scale if self.scale.ndim == 1 else solve_triangular(self.scale, x, lower=True)
-        return np.concatenate([np.maximum(z, 0), np.maximum(-z, 0)]) if self.alpha else z
+        return np.concatenate([np.maximum(z, 0), np.maximum(-z, 0)]) if self.is_split else z
 
     def gradient(self, F):
         F = F.astype(float)
         slope = self.scale * F if self.scale.ndim == 1 else self.scale.T @ F
-        if self.alpha:
+        if self.is_split:
             slope = np.concatenate([self.alpha * self.scale + slope, self.alpha * self.scale - slope])
         return slope
 
     def excess(self, z, x):
         """The l1 norm of the parts minus that of x, which is positive while both parts of a coordinate are."""
-        if not self.alpha:
+        if not self.is_split:
             return 0.0
+        if np.ndim(self.alpha):
+            return float(np.tile(self.alpha * self.scale, 2) @ z - self.alpha @ np.abs(x.astype(float)))
         return self.alpha * float(np.tile(self.scale, 2) @ z - np.abs(x).sum(dtype=float))
 
     def projected_length(self, z, slope):

@@ -41,6 +41,6 @@ RiskMeasure: TypeAlias = Literal[
 ]
 SolverName: TypeAlias = Literal[
     "storm-c", "storm-c-paper", "sarah-c", "civr", "vrsc-pg", "scvr", "scgd", "acc-scgd", "asc-pg", "lbfgs",
-    "sketchy-storm",
+    "corrected-sample", "sketchy-storm",
 ]  # fmt: skip
 F = TypeVar("F", bound=Callable[..., Any])  # a function that is decorated

@@ -20,6 +20,7 @@ from sk_stormc.problems import (
     BellmanProblem,
     CompositionalProblem,
     DifferentiableComposition,
+    DifferentiableLogMeanExp,
     PortfolioProblem,
     ProjectedBellmanProblem,
     SNEProblem,
@@ -66,6 +67,12 @@ def differentiable(dtype=float, **kwargs):
 
     data = regression(1100)
     return DifferentiableComposition(loss, outer, data, data, x0=np.array([1.0, -0.5, 0.5], dtype), **kwargs)
+
+
+def exponents():
+    pytest.importorskip("jax", reason="needs JAX")
+    rows = regression(1100)
+    return DifferentiableLogMeanExp(lambda x, row: (row[0] @ x - row[1]) ** 2 / 2, rows, x0=np.zeros(3), scale=2.0)
 
 
 EXAMPLES = {
@@ -135,12 +142,14 @@ EXAMPLES = {
         "operator": lambda: differentiable(jacobian="operator"),
         "float32": lambda: differentiable(np.float32),
     },
+    "DifferentiableLogMeanExp": {"robust": exponents},
 }
 MAY_BE_REFUSED = {"budget", "simplex", "matrix metric and penalty"}  # by some solver
 PLAIN_STEPS = {"sketchy-storm"}  # these also refuse operator Jacobians, and problems that limit the steps
 EXCLUDED = {  # class: reason; may name a class that is still to come
     "StreamingProblem": "has no number of components, and draws from an iterator once: its own tests",
     "TransitionStream": "the same",
+    "_Exponents": "a part of DifferentiableLogMeanExp",
     "DrawdownPortfolioProblem": "has values but no samples: its own tests",
 }
 
@@ -174,7 +183,7 @@ def pairs():
         first = example[1] == next(iter(EXAMPLES[example[0]]))
         for j, way in enumerate(ways):
             default = way == ("storm-c", "auto")
-            if example[0] == "DifferentiableComposition" and not default:
+            if example[0].startswith("Differentiable") and not default:
                 continue  # JAX compiles for each; the trajectories are those of FiniteSumComposition: test_autodiff.py
             quick = (default and first) or (i + j) % 29 == 0
             if quick or default or first or (i + j) % 11 == 0:

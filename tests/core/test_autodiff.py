@@ -7,10 +7,13 @@ from collections import namedtuple
 import numpy as np
 import pytest
 from helpers import composition, regression
+from scipy.special import logsumexp, softmax
+from sklearn.exceptions import ConvergenceWarning
 
 from sk_stormc import minimize
+from sk_stormc.core.evaluations import BLOCK
 from sk_stormc.penalties import L1
-from sk_stormc.problems import DifferentiableComposition, check_problem
+from sk_stormc.problems import DifferentiableComposition, DifferentiableLogMeanExp, check_problem
 
 jax = pytest.importorskip("jax", reason="needs JAX")
 jnp = jax.numpy
@@ -84,11 +87,12 @@ def test_trajectories_and_counts_are_those_of_derivatives_by_hand(solver, jacobi
 
 @pytest.mark.parametrize("jacobian", ["sampled", "operator"])
 def test_blocks_give_the_same_values(jacobian, monkeypatch):
-    whole, x, u, v = pytrees(jacobian=jacobian), np.full(4, 0.3), np.full(7, 0.2), np.arange(7.0)
+    x, u, v = np.full(4, 0.3), np.full(7, 0.2), np.arange(7.0)
     draws, every = np.arange(200) % 150, np.arange(200)
-    weighted = problem_of(sample_weight=1.0 + np.arange(1500))
 
-    def values():
+    def values(device_bytes):
+        whole = pytrees(jacobian=jacobian, device_bytes=device_bytes)
+        weighted = problem_of(sample_weight=1.0 + np.arange(1500), device_bytes=device_bytes)
         parts = [whole.inner(x, batch) for batch in (None, draws)]
         parts += [whole.vjp(whole.jacobian(x, batch), v) for batch in (None, draws)]
         parts += [*whole.outer_gradient(x, u, None), [whole.outer(x, u), weighted.objective(x[:3])], whole.gradient(x)]
@@ -97,10 +101,12 @@ def test_blocks_give_the_same_values(jacobian, monkeypatch):
         parts += whole.gradient_pair((x, u, J_old), (2 * x, 2 * u, J), draws[:60])
         return parts
 
-    at_once = values()
-    monkeypatch.setattr("sk_stormc.core.autodiff.BLOCK", 200)
-    for part, expected in zip(values(), at_once, strict=True):
-        assert np.allclose(part, expected, rtol=1e-12, atol=1e-13)
+    at_once = values(2**32)
+    for name in (True, False):
+        monkeypatch.setitem(BLOCK, name, 3000)
+    for device_bytes in (2**32, 0):
+        for part, expected in zip(values(device_bytes), at_once, strict=True):
+            assert np.allclose(part, expected, rtol=1e-12, atol=1e-13)
 
 
 # precision
@@ -151,6 +157,51 @@ def test_a_run_compiles_for_few_sizes_and_a_second_one_for_none():
 # forms of x0 and of data
 
 
+def test_a_start_and_a_solution_in_the_structure_of_x0():
+    problem, options = pytrees(), {"solver": "scgd", "random_state": 0, "max_iter": 10}
+    start = Line(np.array([0.1, 0.2, 0.3]), -0.5)
+    result = minimize(problem, x0=start, **options)
+    flat = minimize(problem, x0=[0.1, 0.2, 0.3, -0.5], **options)
+    assert isinstance(result.x, Line) and result.x.bias == flat.x[3] and isinstance(flat.x, np.ndarray)
+    seen = []
+    minimize(problem, x0=start, **options, record_every=1, on_record=lambda record: seen.append(record.x))
+    trajectory = problem.unravel(seen)
+    assert trajectory.weight.shape == (len(seen), 3) and np.array_equal(trajectory.bias[-1], result.x.bias)
+    with pytest.raises(ValueError, match=r"x0 must have the structure of the problem's x0, Line\(weight=shape"):
+        minimize(problem, x0={"weight": np.zeros(3), "bias": 0.0})
+
+
+def test_penalties_of_leaves():
+    by_leaf = pytrees(penalty=L1(Line(0.3, 0.0)))
+    flat = pytrees(penalty=L1([0.3, 0.3, 0.3, 0.0]))
+    results = [minimize(problem, "lbfgs", tol=1e-6) for problem in (by_leaf, flat)]
+    assert results[0].success and np.array_equal(results[0].x, results[1].x)
+    same = minimize(flat, "storm-c", tol=1e-6, random_state=0)
+    assert np.allclose(same.x, results[0].x, atol=1e-5)
+    weight, bias = by_leaf.unravel(results[0].x)
+    assert (weight == 0).any() and bias != 0  # all of both would be penalised to 0
+    with pytest.raises(ValueError, match="alpha must have the structure of x0"):
+        pytrees(penalty=L1({"weight": 0.3}))
+    with pytest.raises(ValueError, match=r"alpha must be a number or of shape \(4,\), got shape \(3,\)"):
+        pytrees(penalty=L1([0.1, 0.1, 0.1]))
+
+
+def test_functions_without_data_may_leave_out_the_row():
+    problem = problem_of(lambda x: x - 1, lambda x, u: u @ u, None, None)
+    assert np.isclose(problem.objective(np.array([2.0, 3.0, 1.0])), 5)
+    with pytest.raises(TypeError) as caught:
+        problem_of(lambda x, row: row[0] @ x, lambda u: u**2, (A, b), None)
+    assert "outer was called with x of shape (3,), u of a number" in caught.value.__notes__
+
+
+def test_one_table_on_both_sides_is_there_once():
+    pool = problem_of()._evaluations.placement.pool
+    assert sorted(array.shape for array in pool) == [(1500,), (1500, 3)]
+    rows = jnp.asarray(A.astype(np.float32))
+    pool = problem_of(inner_data=(rows, b), outer_data=(rows, b))._evaluations.placement.pool
+    assert any(array is rows for array in pool) and len(pool) == 2
+
+
 def test_structures_of_x0_and_of_u():
     problem = pytrees()
     x = problem.unravel(np.arange(4.0))
@@ -159,7 +210,7 @@ def test_structures_of_x0_and_of_u():
     result = np.arange(4.0)
     problem.unravel(result).weight[0] = 9
     assert result[0] == 0
-    with pytest.raises(ValueError, match=r"x must be of shape \(4,\), got shape \(3,\)"):
+    with pytest.raises(ValueError, match=r"x must be of shape \(..., 4\), got shape \(3,\)"):
         problem.unravel(np.zeros(3))
 
 
@@ -264,6 +315,7 @@ REFUSED = [
     ({"outer": lambda x, u, row: x}, r"outer must return a number for each row, got shape \(3,\)"),
     ({"inner": lambda x, row: jnp.log(row[0] @ x)}, "inner must be finite at x0"),
     ({"outer": lambda x, u, row: jnp.log(-u)}, "outer must be finite at x0, got nan with u the mean of inner"),
+    ({"device_bytes": -1}, "device_bytes must be an integer >= 0, got -1"),
     ({"outer": lambda x, u, row: jnp.sqrt((0 * x) @ x)}, "inner and outer must have finite gradients at x0"),
 ]
 
@@ -281,7 +333,83 @@ def test_errors_of_functions_tell_what_these_were_called_with(inner):
     assert "inner was called with x of shape (3,), row of (shape (3,), a number)" in caught.value.__notes__
 
 
+def test_gradients_that_are_zero_are_reported():
+    counted = problem_of(lambda x, row: jnp.sign(row[0] @ x - row[1]), lambda x, u: u**2, (A, b), None)
+    for solver in ("storm-c", "lbfgs", "scgd"):
+        with pytest.warns(ConvergenceWarning, match="starting point, where the gradient is exactly 0.*jnp.sign"):
+            result = minimize(counted, solver, random_state=0)
+        assert result.success and np.array_equal(result.x, START)
+
+
+# exponentials
+
+
+def test_a_mean_of_exponentials_that_overflows_names_the_problem_that_does_not():
+    def huge(x, row):
+        return jnp.exp(loss(x, row) / 1e-4)
+
+    with pytest.raises(ValueError, match="inner must be finite at x0, got the mean .*DifferentiableLogMeanExp"):
+        problem_of(huge, lambda x, u: 1e-4 * jnp.log(u), (A, b), None)
+
+
+@pytest.mark.parametrize("scale", [1e-4, 1.0])
+def test_logarithms_of_means_of_exponentials(scale):
+    problem = DifferentiableLogMeanExp(lambda x, row: loss(x, row) / scale, (A, b), x0=START, scale=scale)
+    if scale == 1:
+        check_problem(problem, n_draws=50)
+    x = np.array([0.4, 0.1, -0.7])
+    losses = (np.tanh(A @ x) - b) ** 2
+    assert np.isclose(problem.objective(x), scale * logsumexp(losses / scale, b=1 / 1500), rtol=1e-12)
+    weights = softmax(losses / scale) * 2 * (np.tanh(A @ x) - b) * (1 - np.tanh(A @ x) ** 2)
+    assert np.allclose(problem.gradient(x), weights @ A, rtol=1e-10, atol=1e-12)
+    in_blocks = DifferentiableLogMeanExp(
+        lambda x, row: loss(x["w"], row) / scale, (A, b), x0={"w": START}, scale=scale, device_bytes=0,
+        sample_weight=np.ones(1500),
+    )  # fmt: skip
+    assert np.allclose(in_blocks.gradient(x), problem.gradient(x), rtol=1e-10) and in_blocks.unravel(x)["w"][0] == 0.4
+    assert minimize(problem, "lbfgs", tol=1e-3).fun < problem.objective(np.array(START))
+    with pytest.raises(ValueError, match="exponent must be finite at x0"):
+        DifferentiableLogMeanExp(lambda x, row: jnp.log(row[0] @ x), (A, b), x0=START)
+
+
 def test_without_jax(monkeypatch):
     monkeypatch.setitem(sys.modules, "jax", None)
     with pytest.raises(ImportError, match=r'pip install "sk_stormc\[autodiff\]"'):
         problem_of()
+
+
+# files and other collections
+
+
+def test_rows_in_a_file_are_read_block_by_block_and_a_sample_once(tmp_path, monkeypatch):
+    monkeypatch.setitem(BLOCK, True, 3000)
+    reads = []
+
+    class Read(np.memmap):
+        def __getitem__(self, rows):
+            reads.append(rows)
+            return np.asarray(super().__getitem__(rows))
+
+        def take(self, rows, axis):
+            reads.append(rows)
+            return np.asarray(self).take(rows, axis)
+
+    np.memmap(tmp_path / "rows", float, "w+", shape=A.shape)[:] = A
+    mapped = Read(tmp_path / "rows", float, "r", shape=A.shape)
+    options = {"random_state": 0, "tol": 1e-6}
+    problem = problem_of(inner_data=(mapped, b), outer_data=(mapped, b), device_bytes=0)
+    assert not problem._evaluations.placement.pool
+    reads.clear()
+    result = minimize(problem, "corrected-sample", sample_size=300, **options)
+    slices = [rows for rows in reads if isinstance(rows, slice)]
+    assert max(rows.stop - rows.start for rows in slices) < 300
+    drawn = sum(len(rows) for rows in reads if not isinstance(rows, slice))
+    assert drawn <= 4 * 300 * result.n_iter  # by as many evaluations as the runs on a sample need
+    whole = minimize(problem_of(), "corrected-sample", sample_size=300, **options)
+    assert result.success and np.allclose(result.x, whole.x, atol=1e-6)
+
+
+def test_collections_of_dask_are_refused():
+    array = pytest.importorskip("dask.array")
+    with pytest.raises(ValueError, match=r"inner_data\[0\] must be in memory.* dask: call compute.*'corrected-sample'"):
+        problem_of(inner_data=(array.from_array(A), b))

@@ -22,9 +22,11 @@ from sk_stormc import (
     CompositionalPortfolio,
     SNEEmbedding,
     STORMCompositional,
+    minimize,
 )
 from sk_stormc.callbacks import Checkpoint, EarlyStopping, TimeLimit
 from sk_stormc.datasets import make_bellman_problem, make_gaussian_returns
+from sk_stormc.problems import PortfolioProblem
 
 callback = pytest.importorskip("sklearn.callback", reason="callbacks need scikit-learn 1.9")
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
@@ -242,3 +244,29 @@ def test_without_the_experimental_module_fits_go_on_and_say_so_once():
     done = subprocess.run([sys.executable, "-c", HIDDEN], capture_output=True, text=True, check=True)
     assert done.stdout.startswith("converged ['callbacks are off: ")
     assert done.stdout.count("callbacks are off") == 1
+
+
+# minimize
+
+
+def test_callbacks_of_minimize(tmp_path):
+    problem = PortfolioProblem(RETURNS)
+    options = {"solver": "scgd", "random_state": 0, "tol": 0}
+    whole = minimize(problem, **options, max_iter=600)
+    saved = Checkpoint(tmp_path / "run.npz")
+    assert saved.load_run() is None
+    minimize(problem, **options, max_iter=400, callbacks=[saved])
+    rest = minimize(problem, **options, max_iter=600, state=saved.load_run(), callbacks=[saved])
+    assert np.array_equal(rest.x, whole.x) and np.array_equal(rest.loss_curve, whole.loss_curve)
+
+    seen = []
+    look = {"on_record": lambda record: seen.append(record.ifo), "callbacks": [TimeLimit(0)]}
+    stopped = minimize(problem, **options, max_iter=10**9, **look)
+    assert stopped.stop_reason == "callback" and seen == [0]
+    early = EarlyStopping(patience=2, min_delta=0.5)
+    runs = [minimize(problem, **options, max_iter=10**9, callbacks=[early]) for _ in range(2)]
+    assert runs[0].stop_reason == "callback" and np.array_equal(runs[0].x, runs[1].x)
+    with pytest.raises(ValueError, match="monitor must be 'loss' in minimize"):
+        minimize(problem, callbacks=[EarlyStopping(monitor="r2")])
+    with pytest.raises(ValueError, match=r"callbacks must have a method on_record\(record\)"):
+        minimize(problem, callbacks=[print])

@@ -107,6 +107,10 @@ def run(solver):
     return lambda **parameters: sk.minimize(portfolio_problem(), solver(**parameters), random_state=0)
 
 
+def run_corrected(**parameters):
+    return sk.minimize(problems.EntropicPortfolioProblem(RETURNS), sk.CorrectedSample(**parameters), random_state=0)
+
+
 def run_problem(problem, **solver):
     """A function that runs a problem with its arguments."""
     return lambda **arguments: sk.minimize(problem(**arguments), max_iter=2, random_state=0, **solver)
@@ -115,6 +119,11 @@ def run_problem(problem, **solver):
 def run_differentiable(**arguments):
     pytest.importorskip("jax", reason="needs JAX")
     return run_problem(problems.DifferentiableComposition)(**arguments)
+
+
+def run_robust(**arguments):
+    pytest.importorskip("jax", reason="needs JAX")
+    return run_problem(problems.DifferentiableLogMeanExp)(**arguments)
 
 
 def run_stream(batches, problem, window=4, **arguments):
@@ -275,6 +284,7 @@ SOLVERS = {
     "SCGD": solver_case(sk.SCGD, {"beta": 0.5, "exponents": (-0.5, -0.5)}),
     "ASCPG": solver_case(sk.ASCPG, {"beta": 0.5, "exponents": (-0.5, -0.5)}),
     "LBFGS": Case(run(sk.LBFGS), {"memory": 3, "max_iter": 2}, SOLVING),
+    "CorrectedSample": Case(run_corrected, {"sample_size": 5, "solver": "lbfgs", "max_iter": 2}, SOLVING),
     "get_solver": Case(solvers.get_solver, {"solver": "storm-c"}),
     "minimize": Case(
         sk.minimize, {"problem": portfolio_problem(), "x0": np.zeros(3), "random_state": 0, "record_every": 10,
@@ -345,6 +355,10 @@ PROBLEMS = {
          "outer_data": RETURNS, "x0": np.zeros(3)},
         {"inner": "class", "outer": "class", "inner_data": "None,3-d", "outer_data": "None,3-d",
          "x0": "negative,fraction,bool,3-d,dict", "inner_floor": f"bool,{ANY_NUMBER}"},
+    ),
+    "DifferentiableLogMeanExp": Case(
+        run_robust, {"exponent": lambda x, row: row @ x, "data": RETURNS, "x0": np.zeros(3)} | WEIGHTS,
+        {"exponent": "class", "data": "3-d", "x0": "negative,fraction,bool,3-d,dict", "sample_weight": "None"},
     ),
     "StreamingProblem": Case(
         run_stream, {"batches": [RETURNS], "problem": problems.PortfolioProblem, "window": 4},

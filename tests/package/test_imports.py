@@ -89,6 +89,7 @@ FUNCTIONS = {"inner_batch", "outer_batch", "inner", "jacobian", "outer_gradient"
 CAPABILITIES = {
     *("source", "advice", "penalty", "metric", "n_blocks", "inner_floor", "jacobian_kind", "vjp", "initial_point"),
     *("in_run", "compositional_gradient", "inner_pair", "gradient_pair", "reported", "description"),
+    *("outer_mean", "ravel", "unravel"),
 }
 FOR_USERS = {"objective", "gradient"}
 

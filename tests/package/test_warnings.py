@@ -14,7 +14,7 @@ from sk_stormc.penalties import Simplex
 from sk_stormc.problems import PortfolioProblem
 from sk_stormc.solvers import SOLVERS
 
-STOCHASTIC = [name for name in SOLVERS if name != "lbfgs"]
+STOCHASTIC = [name for name in SOLVERS if name not in ("lbfgs", "corrected-sample")]
 
 
 def returns(n=50, d=5, seed=0, mean=0.1):
@@ -68,12 +68,12 @@ def test_unbounded_objective(solver, case):
     if solver in ("storm-c", "sketchy-storm") and len(R) <= 1024:  # full batches, whose budget is in iterations
         assert (portfolio.stop_reason_, portfolio.n_iter_) == ("max_iter", 100)
     else:
-        assert portfolio.stop_reason_ == "max_ifo" and portfolio.ifo_[-1] <= 101 * 3 * len(R)
+        assert portfolio.stop_reason_ == "max_ifo" and portfolio.ifo_[-1] <= 110 * 3 * len(R)
 
 
 @pytest.mark.parametrize("solver", slow_but(SOLVERS, "storm-c", "scgd"))
 def test_unbounded_with_a_budget_or_entropic_risk(solver):
-    if solver != "lbfgs":  # which takes no budget
+    if solver not in ("lbfgs", "corrected-sample"):  # which take no budget
         assert "unbounded" in fit(solver, returns(20, 30), budget=1.0)[1][0]
     _, (message,) = fit(solver, np.abs(returns(60, 3)), risk_measure="entropic")  # some portfolio wins in every period
     assert "unbounded" in message

@@ -153,7 +153,7 @@ def test_the_unit_of_sample_weights_does_not_matter():
 def test_a_warm_start_continues_from_the_weights(solver):
     R = mixed_returns(LARGE)
     R /= R.std(0)  # "storm-c-paper" has no scales of its own
-    params = {"max_iter": 4 if solver == "lbfgs" else 20, "constraint": (-1, 1)}
+    params = {"max_iter": {"lbfgs": 4, "corrected-sample": 1}.get(solver, 20), "constraint": (-1, 1)}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         portfolio, cold = fit(R, solver, warm_start=True, **params), fit(R, solver, **params)

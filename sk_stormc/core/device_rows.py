@@ -1,0 +1,218 @@
+"""The rows of a problem for JAX, and where they lie: in arrays on devices, each once, or in memory and in files."""
+
+import numpy as np
+
+from sk_stormc.core.pytrees import check_finite, fill, flatten, import_jax, precision
+from sk_stormc.utils.validation import as_numbers, check_numeric, naming
+
+__all__ = ["Placement", "Rows"]
+
+INT32 = np.iinfo(np.int32)
+
+
+class Rows:
+    """The rows of a pytree of arrays with a common first axis, or of None, which has one row.
+
+    Attributes
+    ----------
+    n : int
+        Number of rows.
+    leaves : list of ndarray or jax.Array
+        An array that ``checked`` has under the id of a leaf is taken from there, and others are added to it.
+    """
+
+    def __init__(self, name, data, dtype, checked):
+        self.n, self.leaves, self._template = 1, [], None
+        if data is None:
+            return
+        leaves, names, self._template = flatten(name, data)
+        for part, leaf in zip(names, leaves, strict=True):
+            if id(leaf) not in checked:
+                checked[id(leaf)] = _checked(part, leaf, dtype)
+            self.leaves.append(checked[id(leaf)])
+        self.n = len(self.leaves[0])
+        for part, leaf in zip(names, self.leaves, strict=True):
+            if len(leaf) != self.n:
+                raise ValueError(
+                    f"{name} must have arrays of the same length, got {self.n} rows in {names[0]} and {len(leaf)} in "
+                    f"{part}"
+                )
+        if not self.n:
+            raise ValueError(f"{name} must have at least one row, got none")
+
+    def some(self, n, dtype):
+        """The shapes and types of the leaves of n rows, for tracing."""
+        kinds = (dtype if is_floating(leaf) else leaf.dtype for leaf in self.leaves)
+        shape_of = import_jax().ShapeDtypeStruct
+        return tuple(shape_of((n, *leaf.shape[1:]), kind) for leaf, kind in zip(self.leaves, kinds, strict=True))
+
+    def one(self, dtype):
+        """The shapes and types of the leaves of one row."""
+        shape_of = import_jax().ShapeDtypeStruct
+        return tuple(shape_of(leaf.shape[1:], leaf.dtype) for leaf in self.some(1, dtype))
+
+    def tree(self, leaves):
+        """The pytree of the leaves of some rows, or None if there are no data."""
+        return fill(self._template, leaves) if leaves else None
+
+    def __getstate__(self):  # a jax.Array would lose float64 where it is read
+        return vars(self) | {"leaves": [np.asarray(leaf) for leaf in self.leaves]}
+
+
+def is_floating(array):
+    """Whether an array has floats, also of a type that NumPy does not have."""
+    return bool(import_jax().numpy.issubdtype(array.dtype, np.floating))
+
+
+def _checked(name, leaf, dtype):
+    """A leaf as an array. Arrays of NumPy and JAX are not copied."""
+    jax = import_jax()
+    array = leaf
+    if type(leaf).__module__.startswith("dask."):  # NumPy would compute all of it in silence
+        raise ValueError(
+            f"{name} must be in memory, in a memory map or in a jax.Array, got a {type(leaf).__name__} of dask: call "
+            "compute(), or write it to a file and give numpy.memmap, with solver='corrected-sample' or 'lbfgs'"
+        )
+    if not isinstance(leaf, jax.Array):
+        check_numeric(name, leaf)
+        with naming(name):
+            array = leaf if isinstance(leaf, np.ndarray) else np.asarray(leaf)
+        if array.dtype.kind not in "fiub":
+            array = as_numbers(name, leaf)
+    elif not is_floating(array) and array.dtype.kind not in "iub":
+        raise ValueError(f"{name} must be real numbers, got a jax.Array of {array.dtype}")
+    if not array.ndim:
+        raise ValueError(f"{name} must have an axis of rows, got the number {array}")
+    if is_floating(array):
+        _check_finite(name, array)
+    elif dtype == np.float32 and array.size:
+        with precision(np.dtype(float)):
+            low, high = int(array.min()), int(array.max())
+        if not INT32.min <= low <= high <= INT32.max:
+            raise ValueError(f"{name} must be within the range of int32 where x0 is float32, got up to {high}")
+    return array
+
+
+def _check_finite(name, array):
+    """Raise a ValueError for numbers that are not finite. Of a jax.Array, only one number leaves its devices."""
+    jax = import_jax()
+    if isinstance(array, jax.Array):
+        with precision(np.dtype(float)):
+            if bool(jax.jit(lambda a: jax.numpy.isfinite(a).all())(array)):
+                return
+    check_finite(name, np.asarray(array) if isinstance(array, jax.Array) else array)
+
+
+class Placement:
+    """Where the rows and their weights lie.
+
+    Attributes
+    ----------
+    pool : list of jax.Array
+        Each array on devices once.
+    where : dict
+        For each side, the positions of its leaves in the pool, or None if its rows stay in memory or in a file.
+    weight_at : dict
+        For each side, the position of its weights in the pool, or None.
+    mesh : jax.sharding.Mesh or None
+        The mesh of sharded rows.
+    axes : dict
+        For each side, the axes of the mesh over which its rows are divided.
+    host : dict
+        For each side, its leaves in memory, from which batches are taken, or None if they are gathered on devices.
+
+    Parameters
+    ----------
+    rows, weights : dict
+        The rows and the weights of each side.
+    dtype : dtype
+        The float type of the copies on devices.
+    limit : int
+        Number of bytes up to which arrays in memory and in files are copied to devices.
+    """
+
+    def __init__(self, rows, weights, dtype, limit):
+        self.pool, self._positions, self._dtype = [], {}, dtype
+        self._devices_of([leaf for side in rows.values() for leaf in side.leaves])
+        self.where, self.weight_at, self.host, self.axes = {}, {}, {}, {}
+        left = limit
+        for side, given in rows.items():
+            self.axes[side] = axes = self._axes_of(given)
+            new = {id(leaf): leaf for leaf in given.leaves if (id(leaf), axes) not in self._positions}.values()
+            size = sum(leaf.size * (dtype.itemsize if is_floating(leaf) else leaf.itemsize) for leaf in new)
+            stays = size > left and not any(isinstance(leaf, import_jax().Array) for leaf in given.leaves)
+            self.where[side] = self.weight_at[side] = None
+            if not stays:
+                left -= size
+                self.where[side] = [self._put(leaf, axes) for leaf in given.leaves]
+                self.weight_at[side] = None if weights[side] is None else self._put(weights[side], axes)
+            self.host[side] = given.leaves if stays else self._in_memory(self.where[side])
+        self.on_cpu = all(device.platform == "cpu" for device in self._devices or import_jax().devices()[:1])
+
+    def take(self, side, draws):
+        """The leaves of some rows in memory. Draws are indices, a slice, or the leaves themselves."""
+        if isinstance(draws, tuple):
+            return draws
+        parts = (leaf[draws] if isinstance(draws, slice) else leaf.take(draws, 0) for leaf in self.host[side])
+        return tuple(part.astype(self._dtype, copy=False) if part.dtype.kind == "f" else part for part in parts)
+
+    def _devices_of(self, leaves):
+        """The devices, and the mesh if they are several, of the leaves that are jax.Arrays."""
+        jax = import_jax()
+        arrays = [leaf for leaf in leaves if isinstance(leaf, jax.Array)]
+        several = [leaf.sharding for leaf in arrays if len(leaf.sharding.device_set) > 1]
+        for sharding in several:
+            if not isinstance(sharding, jax.sharding.NamedSharding) or any(sharding.spec[1:]):
+                raise ValueError(
+                    f"arrays on several devices must have a NamedSharding that divides only their rows, got {sharding}"
+                )
+        self.mesh = several[0].mesh if several else None
+        self._devices = arrays[0].sharding.device_set if arrays else set()
+        for leaf in arrays:
+            if leaf.sharding.device_set != self._devices or (several and leaf.sharding.mesh != self.mesh):
+                raise ValueError(
+                    f"arrays must lie on the same devices, got {arrays[0].sharding} and {leaf.sharding}"
+                )
+
+    def _axes_of(self, rows):
+        """The axes of the mesh over which rows are divided: as they are, or like the others if they are in memory."""
+        if self.mesh is None:
+            return ()
+        jax = import_jax()
+        axes = [_divided(leaf) for leaf in rows.leaves if isinstance(leaf, jax.Array)]
+        if any(axes) or axes or not rows.leaves:
+            return max(axes, key=len, default=())
+        n_devices = int(np.prod([self.mesh.shape[axis] for axis in self.mesh.axis_names]))
+        return tuple(self.mesh.axis_names) if rows.n % n_devices == 0 else ()
+
+    def _put(self, leaf, axes):
+        """The position of a leaf in the pool, into which it is put if it is not there."""
+        jax, key = import_jax(), (id(leaf), axes)
+        if key not in self._positions:
+            self._positions[key] = len(self.pool)
+            if self._dtype == np.float32 and leaf.dtype.itemsize == 8:
+                with precision(np.dtype(float)):
+                    leaf = leaf.astype(self._dtype if is_floating(leaf) else f"{leaf.dtype.kind}4")
+            elif not isinstance(leaf, jax.Array) and leaf.dtype.kind == "f":
+                leaf = leaf.astype(self._dtype, copy=False)
+            target = next(iter(self._devices)) if self._devices else None
+            if self.mesh is not None:
+                target = jax.sharding.NamedSharding(self.mesh, jax.sharding.PartitionSpec(axes or None))
+            if not isinstance(leaf, jax.Array) or self.mesh is not None:
+                with precision(self._dtype):
+                    leaf = jax.device_put(leaf, target)
+            self.pool.append(leaf)
+        return self._positions[key]
+
+    def _in_memory(self, positions):
+        """The arrays of the pool in memory, without a copy, if they lie there, and otherwise None."""
+        jax = import_jax()
+        alone = self._devices in (set(), set(jax.devices()[:1])) and jax.devices()[0].platform == "cpu"
+        return [np.asarray(self.pool[k]) for k in positions] if alone else None
+
+
+def _divided(array):
+    """The axes of a mesh over which the rows of an array are divided."""
+    spec = getattr(array.sharding, "spec", ())
+    first = spec[0] if len(spec) else None
+    return () if first is None else first if isinstance(first, tuple) else (first,)
