@@ -120,6 +120,7 @@ class DifferentiableComposition(CompositionalProblem):
     ('converged', ())
     """
 
+    _data_names = {"inner": "inner_data", "outer": "outer_data"}  # in messages
     _inner_name = "inner"  # in errors
     _last, _remembers = None, False  # in a run: (x, the values at x over all rows)
 
@@ -148,7 +149,7 @@ class DifferentiableComposition(CompositionalProblem):
         check_int("device_bytes", device_bytes, low=0)
         self._device_bytes, checked = device_bytes, {}
         data = {"inner": inner_data, "outer": outer_data}
-        self._rows = {side: Rows(f"{side}_data", tree, dtype, checked) for side, tree in data.items()}
+        self._rows = {side: Rows(self._data_names[side], tree, dtype, checked) for side, tree in data.items()}
         self.n_inner, self.n_outer = self._rows["inner"].n, self._rows["outer"].n
         self.penalty, self.inner_floor = self._structure.flat_penalty(penalty), plain(inner_floor)
         if metric is not None:

@@ -18,6 +18,7 @@ class _Exponents(DifferentiableComposition):
     """The exponents as inner values, which are never averaged in a run."""
 
     _inner_name = "exponent"
+    _data_names = {"inner": "data", "outer": "outer_data"}
 
 
 class DifferentiableLogMeanExp(LogMeanExpProblem):

@@ -147,7 +147,7 @@ def check_alpha(alpha):
         check_number("alpha", alpha, low=0)
         return float(alpha)
     weights = np.array(as_numbers("alpha", alpha))  # a copy: the caller's array may change
-    if weights.ndim != 1 or not (np.isfinite(weights) & (weights >= 0)).all():
+    if weights.ndim != 1 or not weights.size or not (np.isfinite(weights) & (weights >= 0)).all():
         raise ValueError(f"alpha must be a number or a vector of numbers >= 0, got {short(alpha)}")
     return weights
 

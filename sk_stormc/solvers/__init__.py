@@ -27,7 +27,7 @@ from sk_stormc.solvers.sketchy import SketchySTORM
 from sk_stormc.solvers.storm import PaperSTORMCompositional, STORMCompositional
 from sk_stormc.solvers.vrsc_pg import VRSCPG
 from sk_stormc.utils.types import RandomState, SolverName
-from sk_stormc.utils.validation import check_callable
+from sk_stormc.utils.validation import check_callable, short
 
 __all__ = [
     "ASCPG",
@@ -209,6 +209,8 @@ def minimize(
 
 def _with_callbacks(on_record, callbacks):
     """``on_record`` and the callbacks as one function of a record."""
+    if not isinstance(callbacks, (list, tuple)):
+        raise ValueError(f"callbacks must be a list, got {short(callbacks)}")
     for callback in callbacks:
         if not callable(getattr(callback, "on_record", None)):
             raise ValueError(f"callbacks must have a method on_record(record), got {callback!r}")

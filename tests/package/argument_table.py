@@ -373,9 +373,9 @@ PROBLEMS = {
     "check_problem": Case(problems.check_problem, {"problem": portfolio_problem(), "x": np.ones(3), "n_draws": 30},
                           {"x": "None"} | ANY_SEED),
     # penalties, metrics, schedules
-    "L1": Case(penalties.L1, {"alpha": 0.1}),
+    "L1": Case(penalties.L1, {"alpha": 0.1}, {"alpha": "dict"}),
     "Box": Case(penalties.Box, {"low": 0.0, "high": 1.0},
-                {"low": "negative,empty,bool", "high": "inf,empty,bool", "budget": ANY_NUMBER}),
+                {"low": "negative,empty,bool", "high": "inf,empty,bool", "budget": ANY_NUMBER, "alpha": "dict"}),
     "Simplex": Case(penalties.Simplex, {}),
     "check_penalty": Case(penalties.check_penalty, {"penalty": penalties.Simplex(), "n_variables": 3},
                           {"penalty": "None", "name": "all"}),

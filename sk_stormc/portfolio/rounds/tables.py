@@ -6,6 +6,7 @@ A table is a `MeanRisk` with the mean return of all rows. Its risk is that of al
 
 import numpy as np
 
+from sk_stormc.portfolio.exact.quadratic import root_of
 from sk_stormc.portfolio.mean_risk import MeanRisk
 from sk_stormc.portfolio.quantiles import quantile
 from sk_stormc.portfolio.risk.cvar import CVaR
@@ -234,10 +235,3 @@ class CuttingPlanes(Table):
     def _of_cuts(self, rows):
         shift = self.mean - rows.mean(axis=0)  # which changes the largest loss
         return self.made_of(rows, np.ones(len(rows)), CVaR(1 - 0.5 / len(rows)), shift)
-
-
-def root_of(B):
-    """A matrix L with L^T L = B."""
-    from sk_stormc.portfolio.exact.quadratic import _root
-
-    return _root(B)
