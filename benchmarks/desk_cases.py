@@ -1,12 +1,14 @@
 """Random portfolios with the faults of real data, beside Clarabel: right, warned, wrong in silence, and how long.
 
 A case is drawn from its seed: 3 to 2,500 periods, 1 to 60 assets (one case in forty has 503 or 1,000), one of fifteen
-kinds of returns, a risk measure, a risk aversion and constraints. Of those with bounds, four fifths have linear
-constraints, a limit on turnover, a benchmark or all three, and every third is the largest ratio. Clarabel is given the
-problem as a cone program (by cvxpy) whose returns are centred and of size one, since it fails on many of these as they
-are, and its time is that of its solver alone. An answer is right if its objective is within 1e-4 of the spread above
-the best that was found, the spread being from equal weights to the best. A refusal that no portfolio has a positive
-mean return, or that one has no risk, counts as right. The seeds are those of the benchmark only.
+kinds of returns, a unit between 1e-9 and 1e4, a risk measure, a risk aversion and constraints. Of those with bounds,
+four fifths have linear constraints, a limit on turnover, a benchmark or all three, and every third is the largest
+ratio. Some have a half-life, forecasts, a least mean return, a limit of the gross weight, or squares of weights.
+Clarabel is given the problem as a cone program (by cvxpy) whose returns are centred and of size one, since it fails on
+many of these as they are, and its time is that of its solver alone. An answer is right if its objective is within 1e-4
+of the spread above the best that was found, the spread being from equal weights to the best. A refusal that no
+portfolio has a positive mean return, or that one has no risk, counts as right. The seeds are those of the benchmark
+only.
 """
 
 import importlib.util
@@ -19,20 +21,23 @@ from benchmarks._tables import table
 from sk_stormc import CompositionalPortfolio
 from sk_stormc.datasets import make_gaussian_returns
 from sk_stormc.portfolio.constraints import penalty_of
+from sk_stormc.portfolio.exact.feasible_set import LinearlyConstrained
 from sk_stormc.portfolio.exact.ratio import ratio_at
 from sk_stormc.portfolio.mean_risk import MeanRisk
 from sk_stormc.portfolio.risk import MEASURES as RISKS
 
-DURATION = "3 minutes"
+DURATION = "half an hour"
 NEEDS_DATA = False
 PACKAGES = ("skfolio", "clarabel")
-FIRST, CASES = 70_000, 400
+FIRST, CASES = 80_000, 3000
 KINDS = (
     "normal", "cash", "two copies", "near copies", "shifted", "gross", "tiny unit", "large unit", "heavy tails",
     "skewed", "regimes", "constant asset", "changing volatility", "cash of minutes", "nearly cash",
 )  # fmt: skip
 FURTHER = "none", "sectors", "trades", "benchmark", "all"
-LIMITS = ("linear_constraints", "max_turnover", "benchmark")
+LIMITS = ("linear_constraints", "max_turnover", "benchmark", "max_gross", "min_return")
+OTHERS = ("half_life", "expected_returns", "l2")
+UNITS = 10.0 ** np.array([-9, -6, -3, 2, 4])  # of every third case
 MEASURES = ("variance", "semivariance", "entropic", "cvar", "evar", "semideviation", "downside", "cdar")
 PROPORTIONAL = MEASURES[3:]  # to the size of the portfolio
 RIGHT = 1e-4
@@ -96,7 +101,50 @@ def draw(seed):
         params |= limits(further, params, R, rng)
     if seed % 3 == 0 and measure != "entropic" and chosen != "free":
         params["objective"] = "ratio"
-    return kind, R, params
+    return kind, *varied(kind, R, params, np.random.default_rng([seed, 1]))
+
+
+def varied(kind, R, params, rng):
+    """Returns and parameters in another unit, or with weights of periods, forecasts and further limits."""
+    n, d = R.shape
+    unit = float(rng.choice(UNITS)) if rng.random() < 1 / 3 and kind not in ("tiny unit", "large unit") else 1.0
+    R, params = R * unit, dict(params)
+    if params["risk_measure"] not in PROPORTIONAL:
+        params["risk_aversion"] /= unit
+    for name in ("l1", "transaction_cost", "benchmark"):
+        if name in params:
+            params[name] = params[name] * unit
+    deviation, ratio = float(np.median(R.std(axis=0))) or unit, params.get("objective") == "ratio"
+    bounded = params.get("constraint") is not None
+    if rng.random() < 0.2 and n >= 20:
+        params["half_life"] = float(rng.choice([3, 10, 100]))
+    if rng.random() < 0.15:
+        params["expected_returns"] = R.mean(axis=0) + 0.1 * deviation * rng.normal(size=d)
+    if rng.random() < 0.15 and not ratio:
+        scale = params["risk_aversion"] * deviation ** (1 if params["risk_measure"] in PROPORTIONAL else 2)
+        params["l2"] = float(rng.choice([0.1, 1.0])) * scale
+    held = params.get("previous_weights", np.full(d, 1 / d))
+    if rng.random() < 0.2 and bounded and params["constraint"] != "long_only":
+        params["max_gross"] = float(np.abs(held).sum()) * float(rng.choice([1.05, 1.5])) + 0.5
+    fixed = "budget" in params or params.get("constraint") == "long_only"
+    if rng.random() < 0.15 and fixed and not ratio and params["risk_measure"] != "entropic":
+        params |= {"risk_aversion": np.inf}
+        mean = reference(params, R)[0].mean(axis=0) if "half_life" not in params else None
+        if mean is not None and "benchmark" not in params and "linear_constraints" not in params:
+            start = penalty_of(CompositionalPortfolio(**params), d, None).project(np.full(d, 1 / d))
+            params["min_return"] = float(mean @ start)
+    return R, params
+
+
+def reference(params, R):
+    """The returns with forecasts as means, and the weights of the periods."""
+    p = np.full(len(R), 1 / len(R))
+    if "half_life" in params:
+        p = 0.5 ** (np.arange(len(R))[::-1] / params["half_life"])
+        p /= p.sum()
+    if "expected_returns" in params:
+        R = R - p @ R + params["expected_returns"]
+    return R, p
 
 
 def limits(further, params, R, rng):
@@ -137,13 +185,15 @@ def clarabel(params, R):
     """Clarabel's weights and seconds; None where it fails. A ratio by the transformation of Charnes and Cooper."""
     import cvxpy as cp
 
-    n, d = R.shape
+    (n, d), (R, p) = R.shape, reference(params, R)
     ratio, measure = params.get("objective") == "ratio", params["risk_measure"]
-    mean, against = R.mean(axis=0), params.get("benchmark", np.zeros(n))
-    unit = float(np.median((R - mean).std(axis=0))) or 1.0
+    mean, against = p @ R, params.get("benchmark", np.zeros(n))
+    unit = float(np.median(np.sqrt(p @ (R - mean) ** 2))) or 1.0
     v, k = cp.Variable(d), cp.Variable() if ratio else 1.0
     Q, aversion = (R - mean) / unit, params["risk_aversion"]
-    y = Q @ v - k * (against - against.mean()) / unit
+    only_risk = not np.isfinite(aversion)
+    aversion = 1.0 if only_risk else aversion
+    y = Q @ v - k * (against - p @ against) / unit
     raw = (R / unit) @ v - k * against / unit
     constraints, constraint = [k >= 0] if ratio else [], params.get("constraint")
     if isinstance(constraint, str):
@@ -159,37 +209,44 @@ def clarabel(params, R):
     previous = params.get("previous_weights", np.zeros(d))
     if "max_turnover" in params:
         constraints.append(cp.norm1(v - k * previous) <= k * params["max_turnover"])
-    tail, order = 1 - params["confidence"], params["order"]
+    if "max_gross" in params:
+        constraints.append(cp.norm1(v) <= k * params["max_gross"])
+    tail, order, roots = 1 - params["confidence"], params["order"], np.sqrt(p)
     if measure == "variance":
-        risk = cp.sum_squares(y) * unit / n
+        risk = cp.sum_squares(cp.multiply(roots, y)) * unit
     elif measure == "semivariance":
-        risk = cp.sum_squares(cp.neg(y)) * unit / n
+        risk = cp.sum_squares(cp.multiply(roots, cp.neg(y))) * unit
     elif measure == "entropic":
         rate = aversion * unit
-        risk = (cp.log_sum_exp(-rate * y) - np.log(n)) / rate / aversion
+        risk = cp.log_sum_exp(-rate * y + np.log(p)) / rate / aversion
     elif measure == "cvar":
         level = cp.Variable()
-        risk = level + cp.sum(cp.pos(-raw - level)) / n / tail
+        risk = level + p @ cp.pos(-raw - level) / tail
     elif measure in ("semideviation", "downside"):
-        risk = cp.pnorm(cp.pos(-(y if measure == "semideviation" else raw)), order) / n ** (1 / order)
+        risk = cp.pnorm(cp.multiply(p ** (1 / order), cp.pos(-(y if measure == "semideviation" else raw))), order)
     elif measure == "cdar":
         depth, level = cp.Variable(n), cp.Variable()
         before = cp.hstack([0, depth[:-1]])
         constraints += [depth >= before - raw, depth >= 0]
-        risk = level + cp.sum(cp.pos(depth - level)) / n / tail
+        risk = level + p @ cp.pos(depth - level) / tail
     else:
         t, level, u = cp.Variable(), cp.Variable(), cp.Variable(n)
-        constraints += [cp.sum(u) <= n * t, cp.constraints.ExpCone(-raw - level, t * np.ones(n), u)]
+        constraints += [p @ u <= t, cp.constraints.ExpCone(-raw - level, t * np.ones(n), u)]
         risk = level - t * np.log(tail)
-    earned, costs = (mean / unit) @ v - k * against.mean() / unit, 0.0
+    earned, costs = (mean / unit) @ v - k * (p @ against) / unit, 0.0
     if "l1" in params:
         costs += params["l1"] / unit * cp.norm1(v)
     if "transaction_cost" in params:
         costs += params["transaction_cost"] / unit * cp.norm1(v - k * previous)
+    if "l2" in params:
+        costs += params["l2"] / unit * cp.sum_squares(v)
+    if "min_return" in params:
+        constraints.append(earned >= params["min_return"] / unit)
+    gain = 0.0 if only_risk else earned
     if ratio:
         largest = float(np.abs(mean).max()) / unit
         constraints.append((earned - costs) / largest >= 1)
-    program = cp.Problem(cp.Minimize(risk if ratio else aversion * risk - earned + costs), constraints)
+    program = cp.Problem(cp.Minimize(risk if ratio else aversion * risk - gain + costs), constraints)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -203,16 +260,17 @@ def clarabel(params, R):
 
 def judge(params, R, weights):
     """The objective of equal weights (0 for a ratio) and of each of some others, by the exact formulas in float64."""
-    estimator, measure = CompositionalPortfolio(**params), params["risk_measure"]
+    R, p = reference(params, R)
+    estimator, measure = CompositionalPortfolio(**params | {"min_return": None}), params["risk_measure"]
     penalty, ratio = penalty_of(estimator, R.shape[1], None), params.get("objective") == "ratio"
     fixed = "budget" in params or params.get("constraint") == "long_only"
     shifts = fixed and measure not in ("downside", "cdar") and not ratio
     centre = float(np.median(R)) if shifts else 0.0  # a shift changes these objectives by a constant
     if "benchmark" in params:
         R, weights = np.column_stack([R, params["benchmark"]]), [np.append(w, -1.0) for w in weights]
-    task = MeanRisk.of(R - centre, RISKS[measure].of(estimator), params["risk_aversion"], penalty=penalty)
+    task = MeanRisk.of(R - centre, RISKS[measure].of(estimator), params["risk_aversion"], p, penalty)
     # a point that misses a constraint by a billionth may be better than any that keeps it
-    kept = {"kept": ROUNDING} if any(name in params for name in LIMITS) else {}
+    kept = {"kept": ROUNDING} if isinstance(penalty, LinearlyConstrained) else {}
     equal = np.full(R.shape[1], 1 / R.shape[1])
     equal, *places = [w if penalty is None else penalty.project(w, **kept) for w in [equal, *weights]]
     if ratio:
@@ -229,7 +287,7 @@ def measure_case(seed, with_clarabel):
     """What became of one case."""
     kind, R, params = draw(seed)
     ratio = params.get("objective") == "ratio"
-    further = [name for name in LIMITS if name in params]
+    further = [name for name in (*LIMITS, *OTHERS) if name in params]
     found = {"seed": seed, "kind": kind, "risk": params["risk_measure"], "n": R.shape[0], "d": R.shape[1]}
     w, seconds, warned, gap = ours(params, R)
     their, their_seconds = clarabel(params, R) if with_clarabel else (None, None)
@@ -288,7 +346,7 @@ COLUMNS = {
 def tables(stored):
     """Counts by risk measure and by further constraints."""
     rows = []
-    for name in (*MEASURES, *LIMITS, "ratio", "all"):
+    for name in (*MEASURES, *LIMITS, *OTHERS, "ratio", "all"):
         chosen = [row for row in stored["results"] if name in (row["risk"], "all", *row["further"])]
         rows += [counts(name, chosen)] if chosen else []
     return {"counts": table(rows, COLUMNS)}
