@@ -58,7 +58,7 @@ def of_portfolio(R):
 
 def grid(name, problem, rates, batches):
     """Settings of a solver, as (a short text, parameters, whether the learning rate is at an end of the grid)."""
-    if name == "lbfgs":  # a line search, full gradients: nothing to choose
+    if name in ("lbfgs", "corrected-sample"):  # a line search, full gradients: nothing to choose
         return [("-", {}, False)]
     # the rates of "sketchy-storm" are those of a preconditioner that is about the inverse Hessian
     L = 1.0 if name == "sketchy-storm" else largest_curvature(problem, np.zeros(problem.n_variables))

@@ -147,7 +147,8 @@ class DifferentiableComposition(CompositionalProblem):
         self._structure, self._x0 = Structure.of("x0", x0)
         dtype, self.n_variables = self._x0.dtype, self._x0.size
         check_int("device_bytes", device_bytes, low=0)
-        self._device_bytes, checked = device_bytes, {}
+        self._device_bytes = device_bytes
+        checked: dict[int, Any] = {}
         data = {"inner": inner_data, "outer": outer_data}
         self._rows = {side: Rows(self._data_names[side], tree, dtype, checked) for side, tree in data.items()}
         self.n_inner, self.n_outer = self._rows["inner"].n, self._rows["outer"].n

@@ -170,7 +170,7 @@ class L1(Penalty):
     """
 
     def __init__(self, alpha: Any):
-        self.alpha = alpha if isinstance(alpha, (dict, tuple)) else check_alpha(alpha)
+        self.alpha: Any = alpha if isinstance(alpha, (dict, tuple)) else check_alpha(alpha)
 
     def __repr__(self):
         return f"L1(alpha={short(self.alpha) if np.ndim(self.alpha) else self.alpha})"

@@ -158,7 +158,7 @@ class Structure:
     def __eq__(self, other):
         return (self.template, self.shapes) == (other.template, other.shapes)
 
-    __hash__ = None
+    __hash__ = None  # type: ignore[assignment]
 
     def __repr__(self):
         return _shapes(fill(self.template, [np.empty(shape) for shape in self.shapes]))

@@ -109,7 +109,8 @@ def returns_from_moments(mean: ArrayLike, covariance: ArrayLike) -> Any:
     returns = np.vstack([mu + steps, mu - steps])
     if not is_table(covariance):
         return returns
-    return type(covariance)(returns, columns=covariance.columns) if hasattr(covariance, "iloc") else returns
+    frame: Any = covariance
+    return type(frame)(returns, columns=frame.columns) if hasattr(frame, "iloc") else returns
 
 
 def _labels(covariance):

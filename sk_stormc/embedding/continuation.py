@@ -103,7 +103,7 @@ class Continuation:
         check_number("exaggeration", exaggeration, low=1)
         check_number("learning_rate", learning_rate, low=0, inclusive=False, words=(None,))
         check_int("record_every", record_every, low=1, words=("auto",))
-        every = None if record_every == "auto" else record_every
+        every = None if isinstance(record_every, str) else record_every
         rate = None if learning_rate is None else float(learning_rate)
         stage = Stage(int(n_iter), float(exaggeration), on=True, asked=True, learning_rate=rate, record_every=every)
         method = self._method(len(self.embedding_))

@@ -70,7 +70,8 @@ class Divergence:
         self.weight = self.edges.weight.sum() / self.n  # of a point
         self.mesh = Mesh(dof=self.dof) if d <= 2 and self.n > SMALL else None
         self.pairs = AllPairs(self.n)
-        p = self.edges.weight[self.edges.weight > 0] / 2  # the smallest may have underflowed
+        p = self.edges.weight / 2
+        p = p[p > 0]  # the smallest may have underflowed
         self.negentropy = 2 * float(p @ np.log(p))
 
     def near_field(self, exaggeration):

@@ -19,7 +19,7 @@ from sk_stormc.plotting.point_colors import PointColors, point_colors
 from sk_stormc.plotting.point_layers import COLORED, PointLayers
 from sk_stormc.utils.atomic import atomically
 from sk_stormc.utils.types import ArrayLike, FloatArray
-from sk_stormc.utils.validation import as_numbers, check_bool, check_text, short
+from sk_stormc.utils.validation import as_numbers, check_bool, check_text, naming, short
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -161,7 +161,8 @@ class EmbeddingDisplay:
             raise ValueError(f"estimator must be fitted and have embedding_, got {short(estimator)}")
         check_text("y_label", y_label)
         name = y_label or getattr(y, "name", None)
-        new = None if X_new is None else estimator.transform(X_new)
+        with naming("X_new"):
+            new = None if X_new is None else estimator.transform(X_new)
         y_label = "" if name is None else str(name)
         display = cls(last.embedding_, y=y, y_label=y_label, palette=palette, order=order, new=new, y_new=y_new)
         return display.plot(ax, **kwargs)
@@ -193,7 +194,7 @@ class EmbeddingDisplay:
         check_text("y_label", self.y_label)
         extra = {"s", "c", "marker", "vmin", "vmax", "edgecolors"}
         check_kwargs("plot", {name: value for name, value in kwargs.items() if name not in extra}, PathCollection)
-        Z, n_old, colors = self.checked(None if ax is None else _looks_on_axes.get(ax))
+        Z, n_old, colors = self.checked(_looks_on_axes.get(ax) if hasattr(ax, "get_xaxis") else None)
         if any(name in kwargs for name in COLORED):
             colors = PointColors(np.zeros(len(Z), int))
         self.scatter_, self.labels_, self.legend_, self.colorbar_ = [], [], None, None
@@ -204,7 +205,7 @@ class EmbeddingDisplay:
         else:
             self._plot_one(ax, Z, layers)
         self.figure_ = self.ax_.figure  # type: ignore[assignment]  # a SubFigure only if the caller gave its axes
-        if colors.names is not None:
+        if colors.names is not None and colors.looks is not None:
             _looks_on_axes.setdefault(self.ax_, {}).update(zip(colors.names, colors.looks, strict=True))
         if legend:
             self._write_legend(colors, own=ax is None)

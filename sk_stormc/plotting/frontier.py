@@ -234,7 +234,8 @@ class FrontierDisplay:
         asset_risk, asset_mean = places(np.eye(returns.shape[1]))
         chosen = None
         if hasattr(estimator, "weights_") and len(estimator.weights_) == returns.shape[1]:
-            chosen = tuple(float(value[0]) for value in places(estimator.weights_[None]))
+            (risk,), (mean,) = places(estimator.weights_[None])
+            chosen = float(risk), float(mean)
         display = cls(
             *places(weights),
             asset_risk=asset_risk,

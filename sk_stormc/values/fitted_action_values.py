@@ -235,7 +235,8 @@ class FittedActionValues(LinearEstimator):
         -------
         float
         """
-        return self._score_of(*self._errors(X, y, action, LogColumns(next_X, terminal, time, episode)), sample_weight)
+        error, terminal, order = self._errors(X, y, action, LogColumns(next_X, terminal, time, episode))
+        return self._score_of(error, terminal, order, sample_weight)
 
     def _deviations(self, Z, confidence=0.5):
         """Standard deviations of the values of all actions for features Z, and the quantile of an interval."""

@@ -170,8 +170,8 @@ class FittedValues(RegressorMixin, LinearEstimator):
         -------
         float
         """
-        errors = self._errors(X, y, LogColumns(next_X, terminal, time, episode))
-        return self._score_of(*errors, sample_weight, check_ratios(importance_ratio, len(errors[0])))
+        error, terminal, order = self._errors(X, y, LogColumns(next_X, terminal, time, episode))
+        return self._score_of(error, terminal, order, sample_weight, check_ratios(importance_ratio, len(error)))
 
     def _deviations(self, Z, confidence=0.5):
         """Standard deviations of the values for features Z, and the quantile by which an interval multiplies them."""

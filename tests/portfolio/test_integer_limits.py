@@ -40,7 +40,7 @@ LIMITS = {
 
 def fit(X=R, sample_weight=None, **params):
     """A fit to a small gap, whose warnings are errors."""
-    given = {"constraint": (0.0, 0.7), "budget": 1.0, "tol": 1e-6, "time_limit": 300.0} | params
+    given = {"constraint": (0.0, 0.7), "budget": 1.0, "tol": 1e-5, "time_limit": 300.0} | params
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         return CompositionalPortfolio(**given).fit(X, sample_weight=sample_weight)

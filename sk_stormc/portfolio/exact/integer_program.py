@@ -7,7 +7,7 @@ minimised for a given mean return after costs, and each constraint on w is one o
 from dataclasses import replace
 
 import numpy as np
-from scipy.linalg import LinAlgError, inv
+from numpy.linalg import LinAlgError, inv
 
 from sk_stormc.engine.results import StopReason
 from sk_stormc.portfolio.exact.feasible_set import FeasibleSet

@@ -59,7 +59,7 @@ class SemideviationPortfolioProblem(LevelProblem):
     1.5
     """
 
-    own_measure = "semideviation"
+    own_measure: RiskMeasure = "semideviation"
     first_width = 0.1
 
     def __init__(

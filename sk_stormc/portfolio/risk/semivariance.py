@@ -66,7 +66,7 @@ class Semivariance(Variance):
     name = "semivariance"
     rounds = "sample"
     below_mean = True
-    moments = SemivarianceMoments
+    moments = SemivarianceMoments  # type: ignore[assignment]
 
     def formulation(self, scaled, v):
         """A quadratic hinge for each period."""

@@ -37,7 +37,8 @@ class Table:
     def __init__(self, rows, task, size, most):
         self.rows, self.task, self.size, self.most = rows, task, size, most // 2
         sums = rows.first_sum(lambda start, rows, p: (p @ rows, *drawn(start, rows, p, size)))
-        self.mean, self.sample, self.weights, self.numbers = sums[0], *map(np.concatenate, sums[1:])
+        self.mean = sums[0]
+        self.sample, self.weights, self.numbers = map(np.concatenate, sums[1:])
 
     def first(self):
         """The table of a sample."""
