@@ -13,7 +13,8 @@ from sk_stormc.portfolio.exact.program import FAR, Formulation
 __all__ = ["minimise_by_cuts", "of_cuts"]
 
 MOST = 1000  # cuts; some hundred are enough for hundreds of assets
-CLOSE = 1e-9  # gap that ends the method, relative to the terms of the objective
+CLOSE = 1e-11  # gap that ends the method, relative to the terms of the objective, which may cancel
+DONE, PATIENCE = 1e-9, 30  # gap that is small enough if that many further cuts have not made it smaller
 FREE = 10.0  # first distance of the minimiser's weights from the initial ones, in units of a typical weight
 WIDER = 10.0  # factor of this distance if it keeps the minimiser back
 SLOPE = 1e-9  # multiplier above which it does
@@ -36,6 +37,7 @@ def minimise_by_cuts(scaled, cut_at, start, callback=None):
     below. Every second cut is made halfway between its minimiser and the best weights.
     """
     n, x, cuts, least, distance = scaled.feasible.n, None, [], np.inf, FREE
+    smallest, since = np.inf, 0
     for k in range(1, MOST + 1):
         v = start / scaled.size if x is None else x[:n]
         cuts.append(cut_at(v))
@@ -47,7 +49,7 @@ def minimise_by_cuts(scaled, cut_at, start, callback=None):
             least, best = value, x
         if callback is not None:
             callback(x)
-        close = CLOSE * (np.abs(program.smooth(best)[1]) @ np.abs(best))
+        terms = np.abs(program.smooth(best)[1]) @ np.abs(best)
         while True:
             if scaled.feasible.l2:  # a quadratic program
                 solution, kept_near = interior_point(program, x), False
@@ -55,11 +57,14 @@ def minimise_by_cuts(scaled, cut_at, start, callback=None):
                 solution, kept_near = _solve(program, start / scaled.size, distance)
             if solution is None:
                 return None
-            solution.done = least - _value(program, solution.x) <= close
-            if not (solution.done and kept_near and distance < FAR):
+            gap = least - _value(program, solution.x)
+            if not (gap <= CLOSE * terms and kept_near and distance < FAR):
                 break
             distance *= WIDER
-        if solution.done:
+        if gap < 0.9 * smallest:
+            smallest, since = gap, k
+        solution.done = gap <= DONE * terms
+        if gap <= CLOSE * terms or (solution.done and k - since >= PATIENCE):
             break
         x = solution.x.copy() if k % 2 else (solution.x + best) / 2
     at_bounds, at_kink = _at_bounds(program, best), _at_kinks(program, best)
