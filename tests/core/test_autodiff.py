@@ -6,7 +6,7 @@ from collections import namedtuple
 
 import numpy as np
 import pytest
-from helpers import composition, regression
+from helpers import composition, regression, slow_but
 from scipy.special import logsumexp, softmax
 from sklearn.exceptions import ConvergenceWarning
 
@@ -85,7 +85,7 @@ def test_trajectories_and_counts_are_those_of_derivatives_by_hand(solver, jacobi
     assert by_jax.n_evaluations == by_hand.n_evaluations and np.array_equal(by_jax.ifo, by_hand.ifo)
 
 
-@pytest.mark.parametrize("jacobian", ["sampled", "operator"])
+@pytest.mark.parametrize("jacobian", slow_but(["sampled", "operator"], "sampled"))
 def test_blocks_give_the_same_values(jacobian, monkeypatch):
     x, u, v = np.full(4, 0.3), np.full(7, 0.2), np.arange(7.0)
     draws, every = np.arange(200) % 150, np.arange(200)

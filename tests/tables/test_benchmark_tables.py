@@ -36,7 +36,7 @@ def test_a_release_shows_its_own_tables():
 
 
 SLOW = ("maps", "large_maps", "values", "streams", "methods", "newer", "desk", "desk_cases", "portfolio", "gallery")
-SLOW += ("paper", "integer_cases")
+SLOW += ("paper", "integer_cases", "autodiff", "rows", "map_limits", "map_updates", "map_cases")
 OF_MAPS = "digits_500,augmented_digits_20000,counts_500,swiss_roll_1000,times_20000,ablations,dimensions,transform"
 
 
