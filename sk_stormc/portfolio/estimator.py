@@ -53,12 +53,11 @@ class CompositionalPortfolio(CompositionalEstimator):
         for at most 2000 assets. "newton" is exact: its ``dual_gap_`` is a certificate. It is the only method that
         supports ratios, `max_risk` and "cdar". "moments" keeps sums of products of returns, which determine the
         variance exactly. Only "newton" and "moments" support linear constraints, limits on turnover, gross weight and
-        mean return, and benchmarks. The
-        others are iterative: "storm-c", which needs no tuning, "storm-c-paper", "sarah-c", "civr", "vrsc-pg", "scvr",
-        "scgd", "acc-scgd", "asc-pg", "sketchy-storm", and "lbfgs". An instance works too, and
-        ``set_params(solver__learning_rate=...)`` works for names and instances; for "auto" it sets parameters of
-        "storm-c". Steps are scaled by the inverse variances of the assets, so a learning rate has no unit. Only
-        "storm-c-paper" uses unscaled steps, as the paper does. "scip"
+        mean return, and benchmarks. The others are iterative: "storm-c", which needs no tuning, "storm-c-paper",
+        "sarah-c", "civr", "vrsc-pg", "scvr", "scgd", "acc-scgd", "asc-pg", "sketchy-storm", and "lbfgs". An instance
+        works too, and ``set_params(solver__learning_rate=...)`` works for names and instances; for "auto" it sets
+        parameters of "storm-c". Steps are scaled by the inverse variances of the assets, so a learning rate has no
+        unit. Only "storm-c-paper" uses unscaled steps, as the paper does. "scip"
         is what "auto" selects with `max_assets` or `min_held`: SCIP chooses the assets, and the second-order method
         fits their weights. It needs pyscipopt (``pip install "sk_stormc[integer]"``).
     risk_measure : str, default="variance"
@@ -160,12 +159,13 @@ class CompositionalPortfolio(CompositionalEstimator):
     loss_curve_ : ndarray of shape (n_records,)
         The objective at each record, including the l1 norm and the transaction costs.
     dual_gap_ : float
-        An upper bound of the optimality gap, the objective minus its minimum, computed on all periods. If bounds and
-        budget do not limit the weights, the minimum is over portfolios whose weights are at most three times the
-        largest weight, or ten times with integer limits. It is infinite for a ratio or a `max_risk` that ended early,
-        except with integer limits. After `partial_fit` with moments it is computed for the variance only, on the
-        periods that ``weights_`` are based on, and is NaN for the other measures. Streams of iterative solvers do not
-        set it.
+        An upper bound of the optimality gap, the objective minus its minimum, computed on all periods. With "newton" it
+        holds for weights of any size, and is infinite if nothing proves a bound, which alone is no warning. If bounds
+        and budget do not limit the weights, ratios, rounds and iterative solvers compare with portfolios whose weights
+        are at most three times the largest weight, and integer limits with ten times. It is infinite for a ratio or a
+        `max_risk` that ended early, except with integer limits. After `partial_fit` with moments it is computed for the
+        variance only, on the periods that ``weights_`` are based on, and is NaN for the other measures. Streams of
+        iterative solvers do not set it.
 
     See Also
     --------
