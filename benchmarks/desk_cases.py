@@ -280,6 +280,8 @@ def judge(params, R, weights):
 
 def _ratio(task, w):
     """Mean return after costs over risk."""
+    if not task.with_aversion(np.inf).value(w):
+        return np.inf
     return ratio_at(task, w) * (1 - task.penalty.value(w) / float(task.mean @ w))
 
 
