@@ -4,15 +4,15 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from sk_stormc.utils.frames import columns_of, is_series, is_table, rows_of
+from sk_stormc.utils.frames import as_text, columns_of, is_series, is_table, rows_of
 
 __all__ = [
     "aligned",
-    "as_text",
     "assets_of",
     "by_label",
     "check_row_labels",
     "default_of",
+    "listed",
     "refuse_no_match",
     "rows_of_series",
     "series_of",
@@ -54,8 +54,8 @@ def aligned(name, value, columns, n_assets, extra=True):
     missing = [] if default else [column for column in columns if column not in by_label]
     unknown = [label for label in labels if label not in assets]
     if missing or (unknown and not extra):
-        wrong = [f"has nothing for {_some(missing)}"] * bool(missing)
-        wrong += [f"is labelled {_some(unknown)}, which X does not have"] * bool(unknown)
+        wrong = [f"has nothing for {listed(missing)}"] * bool(missing)
+        wrong += [f"is labelled {listed(unknown)}, which X does not have"] * bool(unknown)
         raise ValueError(
             f"{name} must have the columns of X as its labels, but {' and '.join(wrong)}. "
             "An array without labels is taken by position"
@@ -68,7 +68,7 @@ def refuse_no_match(name, labels, assets):
     """Raise a ValueError if there are labels and none of them is a column: they are then probably misspelt."""
     if labels and not any(label in assets for label in labels):
         raise ValueError(
-            f"{name} must be labelled by columns of X, but is labelled {_some(labels)}, which X does not have"
+            f"{name} must be labelled by columns of X, but is labelled {listed(labels)}, which X does not have"
         )
 
 
@@ -84,7 +84,7 @@ def rows_of_series(name, series, columns, n_assets, rows, n_rows):
     by_row = len(labels) == n_rows if rows is None else set(rows) <= set(labels)
     if by_column and by_row:
         raise ValueError(
-            f"{name} has labels that can be read as rows and as columns of X, here {_some(labels)}: use names for the "
+            f"{name} has labels that can be read as rows and as columns of X, here {listed(labels)}: use names for the "
             "columns, or dates for the rows"
         )
     if by_column or (columns is not None and not set(columns).isdisjoint(labels)):
@@ -101,8 +101,8 @@ def rows_of_series(name, series, columns, n_assets, rows, n_rows):
     if not by_row:
         missing = [label for label in dict.fromkeys(rows) if label not in place]
         raise ValueError(
-            f"{name} is a Series, which is aligned with the index of X, but has nothing for the rows {_some(missing)}. "
-            "An array without labels is taken by position"
+            f"{name} is a Series, which is aligned with the index of X, but has nothing for the rows "
+            f"{listed(missing)}. An array without labels is taken by position"
         )
     return series.to_numpy()[[place[label] for label in rows]]
 
@@ -124,7 +124,7 @@ def check_row_labels(name, value, X):
 def _refuse_twice(name, what, *several):
     twice = [label for labels in several for label in _repeated(labels)]
     if twice:
-        raise ValueError(f"{name} has labels, so that no {what} may be there twice, got {_some(twice)}")
+        raise ValueError(f"{name} has labels, so that no {what} may be there twice, got {listed(twice)}")
 
 
 def _repeated(labels):
@@ -142,14 +142,10 @@ def _labels_and_values(value):
     return None, None
 
 
-def _some(labels):
-    more = f" and {len(labels) - SHOWN} more" if len(labels) > SHOWN else ""
-    return ", ".join(map(as_text, labels[:SHOWN])) + more
-
-
-def as_text(label):
-    """A label as it is shown in a message: dates as text, without the name of their class."""
-    return f"'{label}'" if hasattr(label, "isoformat") else repr(label)
+def listed(labels, most=SHOWN):
+    """The first labels as text, and the number of the others."""
+    more = f" and {len(labels) - most} more" if len(labels) > most else ""
+    return ", ".join(map(as_text, labels[:most])) + more
 
 
 def series_of(portfolio):

@@ -10,9 +10,10 @@ from sklearn.utils.validation import check_array
 
 from sk_stormc.core.penalties import Box, as_penalty
 from sk_stormc.portfolio.exact.feasible_set import TradingCosts
-from sk_stormc.portfolio.labels import aligned, as_text, assets_of, by_label, rows_of_series
+from sk_stormc.portfolio.labels import aligned, assets_of, by_label, rows_of_series
 from sk_stormc.utils.blocks import is_dask
 from sk_stormc.utils.frames import (
+    as_text,
     column,
     columns_of,
     counts_rows,
@@ -23,7 +24,15 @@ from sk_stormc.utils.frames import (
     rows_of,
 )
 from sk_stormc.utils.mapped_rows import MappedRows, blocks
-from sk_stormc.utils.validation import as_numbers, check_numeric, check_weights, naming, row_weights, short
+from sk_stormc.utils.validation import (
+    as_numbers,
+    check_finite,
+    check_numeric,
+    check_weights,
+    naming,
+    row_weights,
+    short,
+)
 from sk_stormc.utils.warnings import warn
 
 __all__ = [
@@ -53,34 +62,15 @@ def check_returns(X, lazy=False, **kwargs):
     """
     if lazy and is_dask(X):
         return check_lazy_returns(X)
-    names = np.empty(0, object)
     if is_table(X):
-        names = np.array([*columns_of(X), None], dtype=object)[:-1]  # None: tuples stay labels
-        _check_columns(X, names)
+        _check_columns(X)
     returns = MappedRows.of(X)
     if not isinstance(returns, MappedRows) or len(returns) < kwargs.get("ensure_min_samples", 1):
         check_numeric("X", X)
         with naming("X"):
             returns = check_array(X, dtype=[np.float64, np.float32], ensure_all_finite=False, input_name="X", **kwargs)
-    missing, nan, first = np.zeros(1, dtype=bool), False, None
-    for start, block in blocks(returns):
-        with np.errstate(all="ignore"):
-            if np.isfinite(block.sum()):  # then all entries are finite; this takes a third of the time
-                continue
-        wrong = ~np.isfinite(block)
-        if not wrong.any():
-            continue
-        missing, nan = missing | wrong.any(axis=0), nan or np.isnan(block).any()
-        first = start + int(np.argmax(wrong.any(axis=1))) if first is None else first
-    if first is not None:
-        places, rows = np.flatnonzero(missing), rows_of(X)
-        where = [names[j] if len(names) else int(j) for j in places[:10]]
-        more = f" and {len(places) - 10} more" if len(places) > 10 else ""
-        raise ValueError(
-            f"X must be finite returns, got {'NaN' if nan else 'infinity (inf)'} in column{'s' * (len(places) > 1)} "
-            f"{where}{more}, first in row {first if rows is None else as_text(rows[first])}. Leave out such periods "
-            "(X[numpy.isfinite(X).all(axis=1)], or X.dropna() for NaN in a DataFrame) or such columns"
-        )
+    remedy = "(X[numpy.isfinite(X).all(axis=1)], or X.dropna() for NaN in a DataFrame) or such columns"
+    check_finite("X", "finite returns", blocks(returns), X, f"Leave out such periods {remedy}")
     return returns
 
 
@@ -98,8 +88,7 @@ def check_lazy_returns(X):
         raise ValueError(f"X must have two dimensions, of periods and assets, got a dask collection of shape {X.shape}")
     frame = is_table(X)
     if frame:
-        names = np.array([*columns_of(X), None], dtype=object)[:-1]
-        _check_columns(X._meta, names)
+        _check_columns(X._meta)
     elif X.dtype.kind not in "fiub":
         raise ValueError(f"X must be numbers, got {X.dtype} values")
     floats = not frame and X.dtype in (np.float32, np.float64)
@@ -191,7 +180,7 @@ def warn_of_prices(returns):
         )
 
 
-def _check_columns(X, names):
+def _check_columns(X):
     """Raise a ValueError for the first column of a frame that is not numeric. Dates are not converted to numbers."""
     for j, dtype in enumerate(X.dtypes):
         if _is_number(dtype):
@@ -200,8 +189,8 @@ def _check_columns(X, names):
         if strange or getattr(dtype, "kind", "O") != "O":
             types = f" of {strange[0].__name__}" if strange and str(dtype) == "object" else ""
             raise ValueError(
-                f"X must be returns, all numbers, but column {names[j]!r} holds {dtype}{types}. Drop it, or keep it as "
-                "the index, before the fit"
+                f"X must be returns, all numbers, but column {columns_of(X)[j]!r} holds {dtype}{types}. Drop it, or "
+                "keep it as the index, before the fit"
             )
 
 

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_array
 
-from sk_stormc.portfolio.labels import as_text, assets_of
+from sk_stormc.portfolio.labels import assets_of
 from sk_stormc.portfolio.returns import check_ascending, with_benchmark
-from sk_stormc.utils.frames import has_row_labels, index_of
+from sk_stormc.utils.frames import as_text, has_row_labels, index_of
 from sk_stormc.utils.types import FloatArray
 from sk_stormc.utils.validation import check_numeric, naming
 

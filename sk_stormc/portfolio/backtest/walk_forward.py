@@ -19,8 +19,9 @@ from sk_stormc.portfolio.backtest.walk_results import (
     WalkForwardComparison,
     WalkForwardResult,
 )
-from sk_stormc.portfolio.labels import aligned, as_text
+from sk_stormc.portfolio.labels import aligned, listed
 from sk_stormc.portfolio.returns import column_of
+from sk_stormc.utils.frames import as_text
 from sk_stormc.utils.types import ArrayLike
 from sk_stormc.utils.validation import as_numbers, check_choice, check_int, check_n_jobs, check_number, short
 from sk_stormc.utils.warnings import warn
@@ -329,7 +330,7 @@ def _warn_of(result):
         row, labels = next(iter(result.missing.items()))
         warn(
             f"{name}: missing returns of assets that were held were taken as 0, after {len(result.missing)} of {n} "
-            f"trades, first after row {as_text(row)} in {_some(labels)}"
+            f"trades, first after row {as_text(row)} in {listed(labels, SHOWN)}"
         )
     if result.lost_in is not None:
         warn(f"{name}: everything was lost in row {as_text(result.lost_in)}, and nothing was held after it")
@@ -342,7 +343,7 @@ def _warn_of_left_out(result):
         warn(
             "assets with missing returns in a window have the weight 0 after it: this holds for "
             f"{len(result.left_out)} of {len(result.trade_dates)} fits, first for row {as_text(row)} and "
-            f"{_some(labels)}. left_out of the result has all of them"
+            f"{listed(labels, SHOWN)}. left_out of the result has all of them"
         )
 
 
@@ -350,9 +351,3 @@ def _cut(text):
     """The beginning of a text on one line."""
     text = " ".join(text.split())
     return text if len(text) <= LONGEST else f"{text[:LONGEST]} ..."
-
-
-def _some(labels):
-    """The first labels, and the number of the others."""
-    more = f" and {len(labels) - SHOWN} more" if len(labels) > SHOWN else ""
-    return ", ".join(map(as_text, labels[:SHOWN])) + more
