@@ -121,8 +121,8 @@ class Measure:
         """The `Formulation` of a `Scaled` objective for the interior-point method, which starts at v."""
         raise NotImplementedError
 
-    def solve(self, scaled, start, value_at, callback=None):
-        """The minimiser of a `Scaled` objective, as a `Solution`. ``value_at`` is the objective of weights."""
+    def solve(self, scaled, start, callback=None):
+        """The minimiser of a `Scaled` objective, as a `Solution`."""
         return scaled.minimise(start, self.formulation, callback)
 
 

@@ -289,13 +289,18 @@ def check_weights(sample_weight, n, where):
     weights = as_numbers("sample_weight", sample_weight)
     if weights.shape != (n,):
         raise ValueError(f"sample_weight must be of shape ({n},), got {weights.shape}")
-    wrong = ~(np.isfinite(weights) & (weights >= 0))
-    if wrong.any():
-        k = np.argmax(wrong)
-        raise ValueError(f"sample_weight must be finite and >= 0, got {weights[k]} {where} {k}")
+    check_not_negative(weights, where)
     if not weights.any():
         raise ValueError("sample_weight must have a positive entry, got only zeros")
     return weights
+
+
+def check_not_negative(weights, where, start=0):
+    """Raise a ValueError unless weights of rows, of which the first has the number ``start``, are finite and >= 0."""
+    wrong = ~(np.isfinite(weights) & (weights >= 0))
+    if wrong.any():
+        k = int(np.argmax(wrong))
+        raise ValueError(f"sample_weight must be finite and >= 0, got {weights[k]} {where} {start + k}")
 
 
 def row_weights(sample_weight, n, all_zero=False):

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from sk_stormc.portfolio.exact.interior_point import product, transposed
+from sk_stormc.portfolio.exact.interior_point import product
 
 __all__ = ["lower_bound", "risk_bound"]
 
@@ -78,12 +78,7 @@ def _corrected(solution, some, enough):
         K += program.A.T @ (weight_of_A[:, None] * program.A)
         weights = [_sensitivity(hinge, slope, x) for hinge, slope in zip(program.hinges, solution.slope, strict=True)]
         for hinge, (of_z, of_t, of_tt) in zip(program.hinges, weights, strict=True):
-            hinge.add_square(K, of_z)
-            if hinge.level is not None:
-                mixed = transposed(hinge.rows, of_t, len(K))
-                K[hinge.level] += mixed
-                K[:, hinge.level] += mixed
-                K[hinge.level, hinge.level] += of_tt
+            hinge.add_curvature(K, of_z, of_t, of_tt)
         matrix = np.block([[K[np.ix_(some, some)], E.T], [E, np.zeros((len(E), len(E)))]])
         step = np.linalg.lstsq(matrix, np.r_[-c[some], np.zeros(len(E))])[0]
         dx = np.zeros(len(x))
@@ -91,14 +86,12 @@ def _corrected(solution, some, enough):
         if any(hinge.level is not None and x[hinge.level] + dx[hinge.level] <= 0 for hinge in program.hinges):
             break
         slopes = [
-            np.maximum(slope + of_z * product(hinge.rows, dx) + of_t * (dx[hinge.level] if hinge.level else 0.0), 0.0)
+            np.maximum(slope + of_z * product(hinge.rows, dx) + of_t * hinge.of_level(dx, 0.0), 0.0)
             for hinge, slope, (of_z, of_t, _) in zip(program.hinges, solution.slope, weights, strict=True)
         ]
         change = weight_of_A * (program.A @ dx)
         dual_A = np.where(solution.dual_A * (solution.dual_A + change) >= 0, solution.dual_A + change, 0.0)
-        solution = replace(
-            solution, x=x + dx, slope=slopes, dual_A=dual_A, dual_E=solution.dual_E + step[n:]
-        )
+        solution = replace(solution, x=x + dx, slope=slopes, dual_A=dual_A, dual_E=solution.dual_E + step[n:])
     return solution
 
 
@@ -106,8 +99,7 @@ def _sensitivity(hinge, slope, x):
     """The derivatives of a hinge's slopes in their arguments and in the level, and the second one in the level."""
     if not hinge.curved.any():
         most = np.maximum(hinge.cost, 1e-300)
-        return np.clip(slope * (1 - slope / most), 0.0, None), 0.0, 0.0
-    t = 1.0 if hinge.level is None else x[hinge.level]
+        return np.clip(slope * (1 - slope / most), 0.0, None), 0.0, np.zeros(0)
     above = hinge.at(x)
-    _, of_zz, of_zt, _, of_tt = hinge.derivatives(np.maximum(above, 0.0), t)
-    return np.where(above > 0, of_zz, 0.0), np.where(above > 0, of_zt, 0.0), float(of_tt[above > 0].sum())
+    _, of_zz, of_zt, _, of_tt = hinge.derivatives(np.maximum(above, 0.0), hinge.of_level(x, 1.0))
+    return tuple(np.where(above > 0, part, 0.0) for part in (of_zz, of_zt, of_tt))

@@ -19,6 +19,7 @@ __all__ = [
     "TradingCosts",
     "bounds_around",
     "linear_minimum",
+    "minimise_around",
     "without_costs",
 ]
 
@@ -431,10 +432,18 @@ def linear_minimum(penalty, c, w):
     """
     if not isinstance(penalty, (TradingCosts, LinearlyConstrained)) and as_penalty(penalty).as_box() is None:
         return np.nan
-    feasible = FeasibleSet.of(penalty, len(w))
-    of_w = feasible.l2 * feasible.in_budget * w  # l2 |s|^2 >= 2 of_w @ s - of_w @ w
-    least = minimise_linear(feasible, c + 2 * of_w, *bounds_around(feasible, w, AROUND * np.abs(w).max()))[1]
-    return least - float(of_w @ w)
+    return minimise_around(FeasibleSet.of(penalty, len(w)), c, w)[1]
+
+
+def minimise_around(feasible, c, w, weight=1.0):
+    """The minimiser of c @ s + weight * costs(s), with squares linearised at w, and the minimum.
+
+    Unbounded weights are restricted to twice the largest weight around w.
+    """
+    squares = weight * feasible.l2 * feasible.in_budget * w  # l2 |s|^2 >= (2 s - w) @ squares
+    low, high = bounds_around(feasible, w, AROUND * np.abs(w).max())
+    s, value = minimise_linear(feasible, c + 2 * squares, low, high, weight)
+    return s, value - float(w @ squares)
 
 
 def without_costs(penalty):

@@ -37,6 +37,7 @@ class Program:
     e: np.ndarray
     n_risk_rows: int = 0  # number of the first rows of A that define the risk, with the right-hand side 0
     formulation: Callable | None = None  # of the risk
+    reach: float = np.inf  # of its level, as in `Formulation`
 
 
 @dataclass
@@ -88,6 +89,10 @@ class Hinges:
         """The arguments a of the hinges at x."""
         return product(self.rows, x) + self.shift
 
+    def of_level(self, x, otherwise):
+        """The entry of x for the level, or another number if there is no level."""
+        return otherwise if self.level is None else x[self.level]
+
     def derivatives(self, z, t):
         """The derivatives of each term: in z, twice in z, in z and t, in t, and twice in t."""
         p, b = self.order, z / t
@@ -109,7 +114,16 @@ class Hinges:
         linear[self.level] -= conjugate
         return constant, linear
 
-    def add_square(self, H, weight):
+    def add_curvature(self, H, of_a, of_t, of_tt):
+        """Add second derivatives in the arguments a, in a and the level, and in the level, to those in x."""
+        self._add_square(H, of_a)
+        if self.level is not None:
+            mixed = transposed(self.rows, of_t, len(H))
+            H[self.level] += mixed
+            H[:, self.level] += mixed
+            H[self.level, self.level] += of_tt.sum()
+
+    def _add_square(self, H, weight):
         """Add rows.T @ diag(weight) @ rows to H."""
         if self.rows.ndim == 1:
             H[np.diag_indices(len(H))] += np.bincount(self.rows, weight, len(H))
@@ -210,7 +224,7 @@ class HingeState:
         self.share = cost / (cost.mean() or 1.0) + TINY
 
     def _derivatives(self, x):
-        return self.hinge.derivatives(self.primal[1], 1.0 if self.hinge.level is None else x[self.hinge.level])
+        return self.hinge.derivatives(self.primal[1], self.hinge.of_level(x, 1.0))
 
     def straight(self, x, length, dx, dz):
         """Whether the level stays positive, and the derivatives in z stay nearly linear, for a step of this length."""
@@ -250,12 +264,7 @@ class HingeState:
     def add(self, K, x):
         """Add the hinges' terms to the Newton matrix."""
         d1, d12, weight, of_zt, of_tt = self._weights(x)
-        self.hinge.add_square(K, weight)
-        if self.hinge.level is not None:
-            t, mixed = self.hinge.level, transposed(self.hinge.rows, d1 * of_zt / d12, len(K))
-            K[t] += mixed
-            K[:, t] += mixed
-            K[t, t] += of_tt.sum()
+        self.hinge.add_curvature(K, weight, d1 * of_zt / d12, of_tt)
 
     def right(self, x, target, cross):
         """The terms of the right-hand side of the Newton system, and the quantities that `step` needs."""
@@ -280,7 +289,7 @@ class HingeState:
     def step(self, dx, rest):
         """The steps of slacks and of multipliers that correspond to the step of x."""
         d1, d12, of_zt, c, const_up, const_down, miss = rest
-        da, dt = product(self.hinge.rows, dx), 0.0 if self.hinge.level is None else dx[self.hinge.level]
+        da, dt = product(self.hinge.rows, dx), self.hinge.of_level(dx, 0.0)
         dz = (c + d1 * da - of_zt * dt) / d12
         dup = const_up - d1 * dz + d1 * da
         ddown = const_down - self.dual[1] / self.primal[1] * dz

@@ -18,7 +18,6 @@ from sk_stormc.portfolio.exact.interior_point import Hinges, Program, interior_p
 
 __all__ = [
     "FAR",
-    "COLDEST",
     "Formulation",
     "Optimum",
     "Scaled",
@@ -30,7 +29,6 @@ __all__ = [
     "tilted",
 ]
 
-COLDEST = 1e-7  # lower bound of the level of "evar" and of roots, in standard deviations of the portfolio's return
 LARGEST = 4096  # number of assets above which a Hessian needs more than 128 MB
 MEMORY = 2**26  # largest number of returns, half a gigabyte
 COST = 2**36  # largest number of products in a Hessian, which take some seconds
@@ -184,7 +182,8 @@ class Scaled:
                 g, H = np.r_[g, np.zeros(n_others)], np.pad(H, (0, n_others))
             return f + slope @ x, g + slope, H
 
-        return Program(smooth, risk.hinges + kinks, low, high, A, lower, upper, E, e, n_rows, formulation), x
+        terms = smooth, risk.hinges + kinks, low, high, A, lower, upper, E, e
+        return Program(*terms, n_rows, formulation, risk.reach), x
 
     def minimise(self, start, formulation, callback=None):
         """The solution that the interior-point method finds for one of the formulations of a risk."""
@@ -200,10 +199,9 @@ class Scaled:
         n, program = self.feasible.n, solution.program
         low, high = (bound / self.size for bound in self.feasible.implied_bounds())
         rest, most = np.minimum(program.low[n:], 0.0), program.high[n:].copy()  # a level may be 0
-        risk = program.formulation(self, solution.x[:n])
-        if risk.level is not None:
-            largest = np.maximum(np.abs(low), np.abs(high))
-            reach = risk.reach * float((np.abs(self.Q) @ largest).max()) if np.isfinite(largest).all() else np.inf
+        largest = np.maximum(np.abs(low), np.abs(high))
+        if np.isfinite(program.reach) and np.isfinite(largest).all():
+            reach = program.reach * float((np.abs(self.Q) @ largest).max())
             rest[0], most[0] = max(rest[0], -reach), min(most[0], reach)
         bound = lower_bound(solution, np.r_[low, rest], np.r_[high, most])
         # constant term of |v - at| = 2 max(v - at, 0) - (v - at)
@@ -276,9 +274,6 @@ def _solve_from_nonzero(task, scaled, start, callback):
         all_assets[used] = v[: used.sum()]
         return all_assets
 
-    def value_at(w):
-        return task.value(expanded(w))
-
     def report(x):
         callback(expanded(x) * scaled.size)
 
@@ -286,7 +281,7 @@ def _solve_from_nonzero(task, scaled, start, callback):
         if not used.any() or 2 * used.sum() > feasible.n:
             used[:] = True
         part = scaled if used.all() else scaled.restricted(used)
-        solution = task.measure.solve(part, start[used], value_at, callback and report)
+        solution = task.measure.solve(part, start[used], callback and report)
         if solution is None:
             return None
         n_iter += solution.n_iter

@@ -187,7 +187,7 @@ class Ratio:
         def report(x):
             callback(x[:n] / max(x[-1], 1e-300))
 
-        self.solution = self.task.measure.solve(self.scaled, start, self.risk.value, report)
+        self.solution = self.task.measure.solve(self.scaled, start, report)
         if self.solution is None:
             return self.start
         x = self.solution.x

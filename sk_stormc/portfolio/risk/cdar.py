@@ -129,7 +129,7 @@ class CDaR(Measure):
         """The mean of the drawdowns that are the deepest ones at v: for other weights a lower bound of CDaR."""
         return of_cuts(scaled, v, [self._cut(scaled, v)])
 
-    def solve(self, scaled, start, value_at, callback=None):
+    def solve(self, scaled, start, callback=None):
         """Minimise by cutting planes."""
         return minimise_by_cuts(scaled, partial(self._cut, scaled), start, callback)
 

@@ -207,12 +207,12 @@ class Entropic(Measure):
 
         return Formulation(curved=curved)
 
-    def solve(self, scaled, start, value_at, callback=None):
+    def solve(self, scaled, start, callback=None):
         """If the method does not converge, a large exponent is reached by smaller ones.
 
         Otherwise few periods would determine the risk.
         """
-        solution = super().solve(scaled, start, value_at, callback)
+        solution = super().solve(scaled, start, callback)
         if solution.done:
             return solution
         n_iter, (_, x) = solution.n_iter, scaled.program(start, self.formulation)

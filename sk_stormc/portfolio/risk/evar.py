@@ -8,7 +8,7 @@ from scipy.optimize import brentq
 from scipy.special import logsumexp, xlogy
 
 from sk_stormc.portfolio.compositional import combine
-from sk_stormc.portfolio.exact.program import COLDEST, Formulation, gram, tilted
+from sk_stormc.portfolio.exact.program import Formulation, gram, tilted
 from sk_stormc.portfolio.level import TailRiskProblem
 from sk_stormc.portfolio.mean_risk import Measure, RiskInBlocks
 from sk_stormc.portfolio.moments import Moments, Tilted, tilts
@@ -18,6 +18,7 @@ from sk_stormc.portfolio.sums import mean_row
 
 __all__ = ["EVaR"]
 
+COLDEST = 1e-7  # lower bound of the level, in standard deviations of an asset
 LEAST = 1e-9  # lowest temperature t, relative to the range of the losses, at which EVaR is nearly their maximum
 TURNS = 20  # maximum number of alternations between the temperature and the weights of moments
 RANGE = 6.0  # range of the logarithm of the temperature in standard deviations of the return
@@ -328,13 +329,13 @@ class EVaR(Measure):
         linear = np.append(-scaled.expected_return, scaled.risk_weight)
         return Formulation(linear, level=level, lowest=-np.inf, reach=1.0, rows=rows)
 
-    def solve(self, scaled, start, value_at, callback=None):
+    def solve(self, scaled, start, callback=None):
         """Minimise the largest loss first, if its minimiser can be that of EVaR. Its multipliers show whether it is."""
         if not self._needs_temperature(scaled.p, len(start)):
             solution = scaled.minimise(start, self.largest_loss, callback)
             if self._allows(solution.dual_A[: len(scaled.p)], scaled.p):
                 return solution
-        return super().solve(scaled, start, value_at, callback)
+        return super().solve(scaled, start, callback)
 
     def _needs_temperature(self, p, n_assets):
         """Whether the minimiser of the largest loss cannot be that of EVaR.

@@ -8,9 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sk_stormc.portfolio.exact.feasible_set import AROUND, FeasibleSet, bounds_around, without_costs
+from sk_stormc.portfolio.exact.feasible_set import FeasibleSet, minimise_around, without_costs
 from sk_stormc.portfolio.exact.fit import BelowLeastRisk, Utility, WithinRisk
-from sk_stormc.portfolio.exact.linear_programs import minimise_linear
 from sk_stormc.portfolio.exact.program import solve_portfolio
 from sk_stormc.portfolio.exact.ratio import Ratio, no_maximum
 
@@ -71,10 +70,7 @@ class UtilityOfMean:
 
     def _minimum(self, c, w, weight=1.0):
         """The minimiser and the minimum of c @ s + weight * costs(s). Missing bounds are replaced around w."""
-        low, high = bounds_around(self.feasible, w, AROUND * np.abs(w).max())
-        squares = self.feasible.l2 * self.feasible.in_budget * w  # l2 |s|^2 >= (2 s - w) @ squares
-        s, value = minimise_linear(self.feasible, c + 2 * weight * squares, low, high, weight)
-        value -= weight * float(w @ squares)
+        s, value = minimise_around(self.feasible, c, w, weight)
         if len(self.feasible.A) or self.feasible.norms:
             value -= ROUNDING * np.abs(c).max() * (np.abs(s).max() + np.abs(w).max())
         return s, (value if np.isfinite(value) else -np.inf)

@@ -8,7 +8,7 @@ import numpy as np
 from sk_stormc.portfolio.returns import benchmark_of
 from sk_stormc.utils.blocks import as_array, blocks_of, check_finite_rows, is_dask, map_lazily
 from sk_stormc.utils.frames import columns_of
-from sk_stormc.utils.validation import check_weights
+from sk_stormc.utils.validation import check_not_negative, check_weights
 
 __all__ = ["Rows", "returns_lazily", "uniform"]
 
@@ -85,8 +85,12 @@ class Rows:
     def _total(self, sample_weight):
         reader, n = self._reader, len(self)
         if sample_weight is not None:
-            weights = blocks_of(sample_weight)
-            return float(weights.sum(lambda start, p: reader.weights(start, len(p), checked(p, start)).sum()))
+
+            def total(start, p):
+                check_not_negative(p, "for period", start)
+                return reader.weights(start, len(p), p).sum()
+
+            return float(blocks_of(sample_weight).sum(total))
         if reader.half_life is None:
             return float(n)
         ratio = 0.5 ** (1 / reader.half_life)
@@ -157,15 +161,6 @@ def returns_lazily(X, weights):
         return rows @ weights
 
     return map_lazily(of_partition, X, dtype=weights.dtype)
-
-
-def checked(p, start):
-    """Weights of periods. Raises a ValueError unless they are finite and >= 0."""
-    wrong = ~(np.isfinite(p) & (p >= 0))
-    if wrong.any():
-        k = int(np.argmax(wrong))
-        raise ValueError(f"sample_weight must be finite and >= 0, got {p[k]} for period {start + k}")
-    return p
 
 
 def uniform(start, n):
