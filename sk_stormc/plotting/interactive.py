@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import re
 from typing import Any
 
 import numpy as np
@@ -128,7 +129,7 @@ def _text(value):
     if isinstance(value, (float, np.floating)):
         return f"{value:.6g}"
     if isinstance(value, np.datetime64):
-        return str(value).removesuffix("T00:00:00.000000000")
+        return re.sub(r"T00:00:00(\.0*)?$", "", str(value))  # of nanoseconds, and of microseconds with pandas 3
     return html.escape(str(value))
 
 
