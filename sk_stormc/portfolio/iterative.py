@@ -8,7 +8,7 @@ from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
 from sk_stormc.engine.results import changed, joined
-from sk_stormc.portfolio.exact.fit import dual_gap, is_cheap, slope_gap
+from sk_stormc.portfolio.exact.objectives import dual_gap, is_cheap, slope_gap
 from sk_stormc.portfolio.level import LevelProblem
 from sk_stormc.solvers import StopReason
 from sk_stormc.utils.warnings import warn

@@ -11,7 +11,8 @@ import numpy as np
 from scipy.optimize import minimize_scalar
 
 from sk_stormc.portfolio.exact.feasible_set import without_costs
-from sk_stormc.portfolio.exact.fit import TOL, BelowLeastRisk, ExactMethod
+from sk_stormc.portfolio.exact.fit import TOL, ExactMethod
+from sk_stormc.portfolio.exact.objectives import BelowLeastRisk
 from sk_stormc.portfolio.exact.program import COST, LARGEST, MEMORY, Optimum
 from sk_stormc.portfolio.mean_risk import RiskInBlocks
 from sk_stormc.portfolio.returns import LazyReturns

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from sk_stormc.portfolio.exact.feasible_set import FeasibleSet, minimise_around, without_costs
-from sk_stormc.portfolio.exact.fit import BelowLeastRisk, Utility, WithinRisk
+from sk_stormc.portfolio.exact.objectives import BelowLeastRisk, Utility, WithinRisk
 from sk_stormc.portfolio.exact.program import solve_portfolio
 from sk_stormc.portfolio.exact.ratio import Ratio, no_maximum
 
