@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from sk_stormc.portfolio.exact.interior_point import product
+from sk_stormc.portfolio.exact.convex_program import product
 
 __all__ = ["lower_bound", "risk_bound"]
 

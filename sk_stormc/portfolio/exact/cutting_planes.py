@@ -6,7 +6,8 @@ from functools import partial
 import numpy as np
 from scipy import sparse
 
-from sk_stormc.portfolio.exact.interior_point import Solution, interior_point
+from sk_stormc.portfolio.exact.convex_program import Solution
+from sk_stormc.portfolio.exact.interior_point import interior_point
 from sk_stormc.portfolio.exact.linear_programs import linear_program, one_sided
 from sk_stormc.portfolio.exact.program import FAR, Formulation
 

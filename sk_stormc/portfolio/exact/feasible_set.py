@@ -8,7 +8,8 @@ import numpy as np
 
 from sk_stormc.core.box_projection import within
 from sk_stormc.core.penalties import L1, Box, Penalty, as_penalty
-from sk_stormc.portfolio.exact.interior_point import Program, interior_point
+from sk_stormc.portfolio.exact.convex_program import Program
+from sk_stormc.portfolio.exact.interior_point import interior_point
 from sk_stormc.portfolio.exact.linear_programs import minimise_linear, presolve
 from sk_stormc.utils.validation import as_numbers, short
 

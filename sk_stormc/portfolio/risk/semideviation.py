@@ -7,7 +7,7 @@ import numpy as np
 from scipy.special import expit
 
 from sk_stormc.portfolio.compositional import combine
-from sk_stormc.portfolio.exact.interior_point import Hinges
+from sk_stormc.portfolio.exact.convex_program import Hinges
 from sk_stormc.portfolio.exact.program import Formulation
 from sk_stormc.portfolio.level import LevelProblem
 from sk_stormc.portfolio.mean_risk import Measure, RiskInBlocks, mean_of

@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from sk_stormc.portfolio.exact.interior_point import Hinges
+from sk_stormc.portfolio.exact.convex_program import Hinges
 from sk_stormc.portfolio.exact.program import Formulation
 from sk_stormc.portfolio.moments import Moments
 from sk_stormc.portfolio.risk.variance import Variance
