@@ -1,4 +1,5 @@
-"""Odd data for maps: structureless and regular data, tables and metrics as users have them, and data with faults."""
+"""Odd data for maps: structureless and regular data, tables and metrics as users have
+them, and data with faults."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -27,7 +28,9 @@ class Case(NamedTuple):
 
     def points(self, quick, draw=0):
         """A draw of the data, of few points in a quick run."""
-        return self.make(min(self.n, 100) if quick else self.n, np.random.default_rng(SEED + draw))
+        return self.make(
+            min(self.n, 100) if quick else self.n, np.random.default_rng(SEED + draw)
+        )
 
 
 # data without structure
@@ -45,7 +48,9 @@ def shuffled(n, rng):
 
 def weak_clusters(n, rng):
     """Clusters that overlap."""
-    return rng.normal(size=(n, 50)) + rng.normal(0, 0.35, (8, 50))[rng.integers(0, 8, n)]
+    return (
+        rng.normal(size=(n, 50)) + rng.normal(0, 0.35, (8, 50))[rng.integers(0, 8, n)]
+    )
 
 
 NOISE = {
@@ -68,14 +73,18 @@ def grid(n, rng):
 def torus(n, rng):
     """A torus with radii 3 and 1."""
     a, b = 2 * np.pi * rng.random((2, n))
-    return np.stack([(3 + np.cos(a)) * np.cos(b), (3 + np.cos(a)) * np.sin(b), np.sin(a)], axis=1)
+    return np.stack(
+        [(3 + np.cos(a)) * np.cos(b), (3 + np.cos(a)) * np.sin(b), np.sin(a)], axis=1
+    )
 
 
 def moebius(n, rng):
     """A Moebius strip."""
     a, across = 2 * np.pi * rng.random(n), rng.uniform(-0.4, 0.4, n)
     radius = 1 + across * np.cos(a / 2)
-    return np.stack([radius * np.cos(a), radius * np.sin(a), across * np.sin(a / 2)], axis=1)
+    return np.stack(
+        [radius * np.cos(a), radius * np.sin(a), across * np.sin(a / 2)], axis=1
+    )
 
 
 def branches(n, rng):
@@ -92,8 +101,12 @@ def branches(n, rng):
 SHAPES = {
     "line": lambda n, rng: np.arange(n)[:, None] * np.array([1.0, 2.0, -1.0]),
     "grid": grid,
-    "circle": lambda n, rng: np.exp(2j * np.pi * rng.random(n)).view(float).reshape(-1, 2),
-    "random walks": lambda n, rng: rng.normal(size=(10, n // 10, 20)).cumsum(axis=1).reshape(-1, 20),
+    "circle": lambda n, rng: (
+        np.exp(2j * np.pi * rng.random(n)).view(float).reshape(-1, 2)
+    ),
+    "random walks": lambda n, rng: (
+        rng.normal(size=(10, n // 10, 20)).cumsum(axis=1).reshape(-1, 20)
+    ),
     "torus": torus,
     "Moebius strip": moebius,
     "tree": branches,
@@ -104,12 +117,17 @@ SHAPES = {
 
 def blobs(n, rng, kinds=6, d=10, apart=6):
     """Clusters of equal size."""
-    return rng.normal(size=(n, d)) + rng.normal(0, apart / np.sqrt(2), (kinds, d))[np.arange(n) % kinds]
+    return (
+        rng.normal(size=(n, d))
+        + rng.normal(0, apart / np.sqrt(2), (kinds, d))[np.arange(n) % kinds]
+    )
 
 
 def sized(n, rng, sizes):
     """Clusters of the given shares of the points."""
-    cluster = np.searchsorted(np.cumsum(sizes) / np.sum(sizes), (np.arange(n) + 0.5) / n)
+    cluster = np.searchsorted(
+        np.cumsum(sizes) / np.sum(sizes), (np.arange(n) + 0.5) / n
+    )
     return rng.normal(size=(n, 10)) + rng.normal(0, 5, (len(sizes), 10))[cluster]
 
 
@@ -120,14 +138,18 @@ def some_of(places, n, rng):
 
 def answers(n, rng):
     """Answers from 1 to 5 to twelve questions about three traits."""
-    traits = rng.normal(size=(n, 3)) @ rng.normal(size=(3, 12)) + rng.normal(size=(n, 12))
+    traits = rng.normal(size=(n, 3)) @ rng.normal(size=(3, 12)) + rng.normal(
+        size=(n, 12)
+    )
     return np.clip(np.round(3 + 0.7 * traits), 1, 5)
 
 
 def categories(n, rng):
     """Eight categories of six clusters as numbers, a third of them at random."""
     values = rng.integers(0, 5, (6, 8))[np.arange(n) % 6]
-    return np.where(rng.random(values.shape) < 1 / 3, rng.integers(0, 5, values.shape), values).astype(float)
+    return np.where(
+        rng.random(values.shape) < 1 / 3, rng.integers(0, 5, values.shape), values
+    ).astype(float)
 
 
 def changed(X, rows, columns, value):
@@ -154,16 +176,42 @@ TABLES = [
     ("copies of 40 rows", 600, lambda n, rng: some_of(blobs(40, rng), n, rng)),
     ("each row twice", 600, lambda n, rng: np.repeat(blobs(n // 2, rng), 2, axis=0)),
     ("answers from 1 to 5", 600, answers),
-    ("integers in two columns", 600, lambda n, rng: rng.integers(0, 10, (n, 2)).astype(float)),
-    ("corners of a cube", 1024, lambda n, rng: (np.arange(n)[:, None] >> np.arange(10) & 1).astype(float)),
-    ("one-hot categories", 600, lambda n, rng: (categories(n, rng)[:, :, None] == range(5)).reshape(n, -1) * 1.0),
+    (
+        "integers in two columns",
+        600,
+        lambda n, rng: rng.integers(0, 10, (n, 2)).astype(float),
+    ),
+    (
+        "corners of a cube",
+        1024,
+        lambda n, rng: (np.arange(n)[:, None] >> np.arange(10) & 1).astype(float),
+    ),
+    (
+        "one-hot categories",
+        600,
+        lambda n, rng: (
+            (categories(n, rng)[:, :, None] == range(5)).reshape(n, -1) * 1.0
+        ),
+    ),
     ("one column", 600, lambda n, rng: rng.normal(size=(n, 1))),
     ("one column of clusters", 600, lambda n, rng: blobs(n, rng, d=1, apart=30)),
     ("two columns", 600, lambda n, rng: blobs(n, rng, d=2, apart=10)),
     ("more columns than rows", 300, lambda n, rng: blobs(n, rng, d=2000, apart=0.5)),
-    ("an outlier at 1e6", 600, lambda n, rng: changed(blobs(n, rng), n // 2, slice(None), 1e6)),
-    ("very unequal clusters", 1500, lambda n, rng: sized(n, rng, [1500, 300, 100, 50, 30, 15, 5])),
-    ("a giant and many tiny clusters", 1500, lambda n, rng: sized(n, rng, [1000, *[5] * 100])),
+    (
+        "an outlier at 1e6",
+        600,
+        lambda n, rng: changed(blobs(n, rng), n // 2, slice(None), 1e6),
+    ),
+    (
+        "very unequal clusters",
+        1500,
+        lambda n, rng: sized(n, rng, [1500, 300, 100, 50, 30, 15, 5]),
+    ),
+    (
+        "a giant and many tiny clusters",
+        1500,
+        lambda n, rng: sized(n, rng, [1000, *[5] * 100]),
+    ),
     ("many tiny clusters", 1000, lambda n, rng: sized(n, rng, [1] * 200)),
     ("far from zero", 600, lambda n, rng: 1e7 + blobs(n, rng)),
     ("tiny unit", 600, lambda n, rng: 1e-100 * blobs(n, rng)),
@@ -173,7 +221,10 @@ TABLES = [
     ("proportions", 600, lambda n, rng: rng.dirichlet(np.full(8, 0.3), n)),
     ("windows of a time series", 600, windows),
     ("a sphere and its centre", 600, sphere_with_centre),
-    *[("clusters", 500, blobs, "euclidean", perplexity) for perplexity in (1.0, 2.0, 150.0)],
+    *[
+        ("clusters", 500, blobs, "euclidean", perplexity)
+        for perplexity in (1.0, 2.0, 150.0)
+    ],
 ]
 
 # metrics
@@ -186,14 +237,23 @@ def counts(n, rng):
 
 def cities(n, rng):
     """Latitudes and longitudes about thirty centres, in radians."""
-    centres = np.stack([np.arcsin(rng.uniform(-0.9, 0.9, 30)), rng.uniform(-3, 3, 30)], axis=1)
-    return np.clip(some_of(centres, n, rng) + 0.03 * rng.normal(size=(n, 2)), [-1.57, -3.14], [1.57, 3.14])
+    centres = np.stack(
+        [np.arcsin(rng.uniform(-0.9, 0.9, 30)), rng.uniform(-3, 3, 30)], axis=1
+    )
+    return np.clip(
+        some_of(centres, n, rng) + 0.03 * rng.normal(size=(n, 2)),
+        [-1.57, -3.14],
+        [1.57, 3.14],
+    )
 
 
 def paths(n, rng):
     """Numbers of steps between the nodes of a random tree."""
     parents = np.array([rng.integers(max(0, k - 20), k) for k in range(1, n)])
-    return shortest_path(sparse.coo_array((np.ones(n - 1), (np.arange(1, n), parents)), shape=(n, n)), directed=False)
+    return shortest_path(
+        sparse.coo_array((np.ones(n - 1), (np.arange(1, n), parents)), shape=(n, n)),
+        directed=False,
+    )
 
 
 def communities(n, rng):
@@ -214,13 +274,23 @@ METRICS = [
     ("counts", 600, counts, "braycurtis"),
     ("counts", 600, counts, "canberra"),
     ("normal noise", 600, NOISE["normal noise"], "chebyshev"),
-    ("time series", 600, lambda n, rng: rng.normal(size=(n, 40)).cumsum(axis=1), "correlation"),
+    (
+        "time series",
+        600,
+        lambda n, rng: rng.normal(size=(n, 40)).cumsum(axis=1),
+        "correlation",
+    ),
     ("cities", 600, cities, "haversine"),
     ("distances", 600, lambda n, rng: cdist(*[blobs(n, rng)] * 2), "precomputed"),
     ("steps in a tree", 600, paths, "precomputed"),
     ("graph of 91 neighbours", 600, near, "precomputed"),
     ("communities", 600, communities, "affinities"),
-    ("lattice", 900, lambda n, rng: sparse.csr_array((cdist(*[grid(n, rng)] * 2) == 1) * 1.0), "affinities"),
+    (
+        "lattice",
+        900,
+        lambda n, rng: sparse.csr_array((cdist(*[grid(n, rng)] * 2) == 1) * 1.0),
+        "affinities",
+    ),
 ]
 
 # faults, which an error or a warning should name
@@ -238,7 +308,8 @@ def dates(days):
 
 
 def baskets(n, rng):
-    """Baskets of 60 items in four kinds; some have only one item, which no other has."""
+    """Baskets of 60 items in four kinds; some have only one item, which no other
+    has."""
     often = rng.random((4, 60)) < 0.25
     X = rng.random((n, 60)) < np.where(often[np.arange(n) % 4], 0.5, 0.03)
     lonely = np.arange(0, n, n // 20)
@@ -249,7 +320,9 @@ def baskets(n, rng):
 def words(n, rng):
     """Sparse counts of 300 words about ten subjects; some texts have none."""
     rates = rng.gamma(0.15, 1.0, (10, 300))
-    X = rng.poisson(0.3 * rates[np.arange(n) % 10] * rng.lognormal(0, 0.5, (n, 1))).astype(float)
+    X = rng.poisson(
+        0.3 * rates[np.arange(n) % 10] * rng.lognormal(0, 0.5, (n, 1))
+    ).astype(float)
     return sparse.csr_array(changed(X, slice(None, None, n // 10), slice(None), 0))
 
 
@@ -257,27 +330,41 @@ FAULTS = [
     ("copies of 3 rows", 300, lambda n, rng: some_of(blobs(3, rng, 3), n, rng)),
     ("equal rows", 300, lambda n, rng: np.full((n, 5), 2.5)),
     ("one-hot rows", 300, lambda n, rng: np.eye(n)),
-    ("float32 far from zero", 300, lambda n, rng: (1e8 + blobs(n, rng)).astype(np.float32)),
-    ("iris and a unix time", 150, lambda n, rng: iris(n, rng, "time", lambda k: 1.7e9 + 3600 * k)),
+    ("float32 far from zero", 300, lambda n, rng: (1e8 + blobs(n,
+    rng)).astype(np.float32)),
+    ("iris and a unix time", 150, lambda n, rng: iris(n, rng, "time",
+    lambda k: 1.7e9 + 3600 * k)),
     ("iris and dates", 150, lambda n, rng: iris(n, rng, "day", dates)),
     ("a missing value", 300, lambda n, rng: changed(blobs(n, rng), n // 2, 1, np.nan)),
-    ("an infinite value", 300, lambda n, rng: changed(blobs(n, rng), n // 2, 1, np.inf)),
+    ("an infinite value", 300, lambda n, rng: changed(blobs(n, rng), n // 2, 1,
+    np.inf)),
     ("unit of 1e200", 300, lambda n, rng: 1e200 * blobs(n, rng)),
     ("baskets", 600, baskets, "jaccard"),
     ("words", 600, words, "cosine"),
     ("cities in degrees", 300, lambda n, rng: np.degrees(cities(n, rng)), "haversine"),
-    ("not symmetric", 300, lambda n, rng: changed(cdist(*[blobs(n, rng)] * 2), 0, slice(1, None), 9.0), "precomputed"),
+    ("not symmetric", 300, lambda n, rng: changed(cdist(*[blobs(n, rng)] * 2), 0,
+    slice(1, None), 9.0), "precomputed"),
     ("graph of 30 neighbours", 600, lambda n, rng: near(n, rng, 30), "precomputed"),
-    ("graph within a radius", 600, lambda n, rng: radius_neighbors_graph(rng.random((n, 2)), 0.2, mode="distance"),
+    ("graph within a radius", 600, lambda n, rng: radius_neighbors_graph(rng.random((n,
+    2)), 0.2, mode="distance"),
      "precomputed"),
-    ("graph of ones", 600, lambda n, rng: near(n, rng, mode="connectivity"), "precomputed"),
+    ("graph of ones", 600, lambda n, rng: near(n, rng, mode="connectivity"),
+    "precomputed"),
     *[("few points", n, blobs) for n in (2, 3, 5, 10, 40)],
     ("normal noise", 300, NOISE["normal noise"], "euclidean", 200.0),
 ]  # fmt: skip
 
 CASES = [
-    *[Case("noise", data, 1200, make, "euclidean", p) for data, make in NOISE.items() for p in (15.0, 100.0)],
-    *[Case("shapes", data, 1200, make, "euclidean", p) for data, make in SHAPES.items() for p in (30.0, 120.0)],
+    *[
+        Case("noise", data, 1200, make, "euclidean", p)
+        for data, make in NOISE.items()
+        for p in (15.0, 100.0)
+    ],
+    *[
+        Case("shapes", data, 1200, make, "euclidean", p)
+        for data, make in SHAPES.items()
+        for p in (30.0, 120.0)
+    ],
     *[Case("tables", *of) for of in TABLES],
     *[Case("metrics", *of) for of in METRICS],
     *[Case("faults", *of) for of in FAULTS],

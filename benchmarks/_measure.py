@@ -1,4 +1,5 @@
-"""What several benchmarks share: times, the published return sets, reference minima, passes to a gap."""
+"""What several benchmarks share: times, the published return sets, reference minima,
+passes to a gap."""
 
 import math
 import time
@@ -12,41 +13,62 @@ from sk_stormc import minimize
 from sk_stormc.datasets import make_gaussian_returns
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
-REGIONS = ("Asia Pacific ex Japan", "Europe", "Global", "Global ex US", "Japan", "North America")
+REGIONS = (
+    "Asia Pacific ex Japan",
+    "Europe",
+    "Global",
+    "Global ex US",
+    "Japan",
+    "North America",
+)
 GAUSSIAN = ("gaussian_cov_20", "gaussian_cov_4")
 GAPS, GAP_NAMES = (1e-3, 1e-4), ("1e-3", "1e-4")
 SEEDS, LIMIT = (0, 1, 2, 3, 4), 100  # LIMIT in passes
 
 
 def timed(function, *args, **kwargs):
-    """CPU seconds of a call, what it returns, and whether it warned that something has not converged."""
+    """CPU seconds of a call, what it returns, and whether it warned that something has
+    not converged."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         began = time.process_time()
         value = function(*args, **kwargs)
         seconds = time.process_time() - began
-    return seconds, value, any(issubclass(warning.category, ConvergenceWarning) for warning in caught)
+    return (
+        seconds,
+        value,
+        any(issubclass(warning.category, ConvergenceWarning) for warning in caught),
+    )
 
 
 def published(data):
     """The eight published return sets by name; daily returns as fractions."""
-    files = {**{r: f"french25_{r.replace(' ', '_')}_OP" for r in REGIONS}, **{name: name for name in GAUSSIAN}}
+    files = {
+        **{r: f"french25_{r.replace(' ', '_')}_OP" for r in REGIONS},
+        **{name: name for name in GAUSSIAN},
+    }
     sets = {}
     for name, stem in files.items():
         with np.load(data / f"{stem}.npz") as file:
-            sets[name] = file["returns"] if "returns" in file else file["returns_bp"] / 1e4
+            sets[name] = (
+                file["returns"] if "returns" in file else file["returns_bp"] / 1e4
+            )
     return sets
 
 
 def generated():
     """Two small sets in place of the published ones, for quick runs."""
     return {
-        f"generated {k}": make_gaussian_returns(1100, 5, mean=0.2, condition_number=k, random_state=0) for k in (4, 20)
+        f"generated {k}": make_gaussian_returns(
+            1100, 5, mean=0.2, condition_number=k, random_state=0
+        )
+        for k in (4, 20)
     }
 
 
 def returns_and_seeds(quick, data):
-    """The return sets and the seeds of a run: the published ones, or for quick runs generated ones and few seeds."""
+    """The return sets and the seeds of a run: the published ones, or for quick runs
+    generated ones and few seeds."""
     return (generated(), SEEDS[:2]) if quick else (published(data), SEEDS)
 
 
@@ -61,7 +83,8 @@ def a_pass(problem):
 
 
 def least_variance(problem):
-    """The minimum of the mean-variance objective without a penalty, by its closed form."""
+    """The minimum of the mean-variance objective without a penalty, by its closed
+    form."""
     R = problem.returns
     return problem.objective(np.linalg.solve(2 * np.cov(R.T, bias=True), R.mean(0)))
 
@@ -69,8 +92,8 @@ def least_variance(problem):
 def least_penalised_variance(problem, iterations=200_000):
     """The minimum of the mean-variance objective with a penalty.
 
-    By accelerated proximal gradient steps on the covariance matrix, restarted where they turn back. It shares nothing
-    with the methods that are compared.
+    By accelerated proximal gradient steps on the covariance matrix, restarted where
+    they turn back. It shares nothing with the methods that are compared.
     """
     R, penalty = problem.returns, problem.penalty
     mean, hessian = R.mean(0), 2 * problem.risk_aversion * np.cov(R.T, bias=True)
@@ -109,9 +132,17 @@ def passes_to_gaps(problem, solver, best, scale, seed, limit=LIMIT):
 
 
 def median_and_worst(problem, solver, best, scale=None, seeds=SEEDS):
-    """Over the seeds, of shape (2 gaps, 3): IFO median, IFO worst, evaluations median, in passes."""
-    runs = np.array([passes_to_gaps(problem, solver, best, scale or abs(best), seed) for seed in seeds])
-    return np.column_stack([np.median(runs, 0)[:, 0], runs.max(0)[:, 0], np.median(runs, 0)[:, 1]])
+    """Over the seeds, of shape (2 gaps, 3): IFO median, IFO worst, evaluations median,
+    in passes."""
+    runs = np.array(
+        [
+            passes_to_gaps(problem, solver, best, scale or abs(best), seed)
+            for seed in seeds
+        ]
+    )
+    return np.column_stack(
+        [np.median(runs, 0)[:, 0], runs.max(0)[:, 0], np.median(runs, 0)[:, 1]]
+    )
 
 
 # Cells
@@ -139,23 +170,33 @@ def cell(entry, evaluations=True):
 
 
 def summary(entries):
-    """Of several problems: the mean of the medians, or on how many there is none, / the worst run of all."""
+    """Of several problems: the mean of the medians, or on how many there is none, / the
+    worst run of all."""
     if not entries:
         return ""
     medians, worst = ([reached_at(entry[k]) for entry in entries] for k in (0, 1))
     mean, missing = number(sum(medians) / len(medians)), medians.count(math.inf)
-    return f"{mean} on {missing} of {len(medians)}" if missing else f"{mean} / {number(max(worst))}"
+    return (
+        f"{mean} on {missing} of {len(medians)}"
+        if missing
+        else f"{mean} / {number(max(worst))}"
+    )
 
 
 def spread(entries):
-    """Of several problems: the least to the largest median, and in brackets those of the evaluations."""
+    """Of several problems: the least to the largest median, and in brackets those of
+    the evaluations."""
     passes, evaluations = ([reached_at(entry[k]) for entry in entries] for k in (0, 2))
-    texts = [once(number(min(values)), number(max(values)), " to ") for values in (passes, evaluations)]
+    texts = [
+        once(number(min(values)), number(max(values)), " to ")
+        for values in (passes, evaluations)
+    ]
     return f"{texts[0]} ({texts[1]})"
 
 
 def by_gap(solvers, text):
-    """Columns of each gap and solver, whose cells are ``text(row, solver, number of the gap)``."""
+    """Columns of each gap and solver, whose cells are ``text(row, solver, number of the
+    gap)``."""
     return {
         f"{solver}, to {gap}": lambda row, solver=solver, k=k: text(row, solver, k)
         for k, gap in enumerate(GAP_NAMES)

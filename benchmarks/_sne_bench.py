@@ -1,4 +1,5 @@
-"""Where the fits of maps run: each in a fresh process with one thread; those of other packages may be kept on disk."""
+"""Where the fits of maps run: each in a fresh process with one thread; those of other
+packages may be kept on disk."""
 
 import importlib.metadata
 import importlib.util
@@ -17,8 +18,16 @@ from benchmarks._tables import ROOT
 from sk_stormc.utils.atomic import atomically
 
 FOLDER = "BENCHMARK_MAPS"  # the variable that names the folder of kept maps
-THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
-PACKAGES = {"sklearn": "scikit-learn", "openTSNE": "openTSNE"}  # by method, which is what is imported
+THREADS = (
+    "OMP_NUM_THREADS",
+    "OPENBLAS_NUM_THREADS",
+    "MKL_NUM_THREADS",
+    "NUMBA_NUM_THREADS",
+)
+PACKAGES = {
+    "sklearn": "scikit-learn",
+    "openTSNE": "openTSNE",
+}  # by method, which is what is imported
 LOOKED_AT = 20  # last rows of the data that a kept map must be of
 TINY = {}  # fits of quick runs, in which all sizes of a kind of data are the same
 
@@ -38,7 +47,8 @@ class Bench:
         return max(200, n // 5000) if self.quick else n
 
     def row(self, rows, label, method, **about):
-        """The record of a method among those of some data; None where it cannot be run, as the record then says."""
+        """The record of a method among those of some data; None where it cannot be run,
+        as the record then says."""
         row = rows.setdefault((*about.values(), label), {**about, "method": label})
         if method in PACKAGES and importlib.util.find_spec(method) is None:
             row["skipped"] = f"{PACKAGES[method]} is not installed"
@@ -46,7 +56,8 @@ class Bench:
         return row
 
     def fit(self, method, X, seed=0, **params):
-        """One fit of `_sne_fits.METHODS`, in a process of its own; arrays among the parameters only as ``new``."""
+        """One fit of `_sne_fits.METHODS`, in a process of its own; arrays among the
+        parameters only as ``new``."""
         if self.quick:
             return _sne_fits.fit(method, X, seed, **params)
         with tempfile.TemporaryDirectory() as name:
@@ -60,14 +71,20 @@ class Bench:
             subprocess.run(
                 [sys.executable, "-P", _sne_fits.__file__, folder],
                 check=True,
-                env={**os.environ, **dict.fromkeys(THREADS, "1"), "PYTHONPATH": str(ROOT)},
+                env={
+                    **os.environ,
+                    **dict.fromkeys(THREADS, "1"),
+                    "PYTHONPATH": str(ROOT),
+                },
             )
             return read(folder / "found.npz")
 
     def kept_fit(self, method, name, X, seed, **params):
-        """A fit of data of this name and seed, taken from the folder of kept maps where it is by another package.
+        """A fit of data of this name and seed, taken from the folder of kept maps where
+        it is by another package.
 
-        Its seconds are then those of the run that was kept, which cannot be compared with others.
+        Its seconds are then those of the run that was kept, which cannot be compared
+        with others.
         """
         if self.quick:
             key = method, name, seed, *params.items()
@@ -89,7 +106,13 @@ class Bench:
         """Where the map of another package is kept; None where it is not."""
         if self.kept is None or method not in PACKAGES:
             return None
-        parts = [name, n, f"seed {seed}", method, importlib.metadata.version(PACKAGES[method])]
+        parts = [
+            name,
+            n,
+            f"seed {seed}",
+            method,
+            importlib.metadata.version(PACKAGES[method]),
+        ]
         parts += [f"{key} {value}" for key, value in sorted(params.items())]
         return self.kept / (re.sub(r"[^\w.]+", "_", "-".join(map(str, parts))) + ".npz")
 
@@ -104,4 +127,6 @@ def add(row, found, *keys):
 def read(path):
     """Arrays and numbers of a file."""
     with np.load(path) as found:
-        return {key: value if value.ndim else value.item() for key, value in found.items()}
+        return {
+            key: value if value.ndim else value.item() for key, value in found.items()
+        }

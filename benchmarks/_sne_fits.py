@@ -1,7 +1,9 @@
-"""The fits that the benchmarks of maps measure, and one in a process of its own: `python -P _sne_fits.py FOLDER`.
+"""The fits that the benchmarks of maps measure, and one in a process of its own:
+`python -P _sne_fits.py FOLDER`.
 
-The folder holds job.json and X.npy, and new.npy where new samples are to be placed. The file stands alone, with nothing
-of `benchmarks`, so that the process loads what its fit needs and no more.
+The folder holds job.json and X.npy, and new.npy where new samples are to be placed. The
+file stands alone, with nothing of `benchmarks`, so that the process loads what its fit
+needs and no more.
 """
 
 import json
@@ -21,7 +23,8 @@ def timed(function, *args, **params):
 
 
 def embedding(X, seed, new=None, path=None, kl=False, **params):
-    """SNEEmbedding of the data, or of a file that is mapped into memory; its search for neighbours apart."""
+    """SNEEmbedding of the data, or of a file that is mapped into memory; its search for
+    neighbours apart."""
     from sk_stormc import SNEEmbedding
     from sk_stormc.embedding import neighborhoods
 
@@ -35,7 +38,12 @@ def embedding(X, seed, new=None, path=None, kl=False, **params):
     X, began = np.load(path, mmap_mode="r") if path else X, time.perf_counter()
     with patch.object(neighborhoods, "neighbor_graph", watched):
         model, seconds = timed(SNEEmbedding(random_state=seed, **params).fit, X)
-    found = {"Z": model.embedding_, "seconds": seconds, "wall": time.perf_counter() - began, "search": of_search[0]}
+    found = {
+        "Z": model.embedding_,
+        "seconds": seconds,
+        "wall": time.perf_counter() - began,
+        "search": of_search[0],
+    }
     found |= {"recall": model.neighbor_recall_, "n_iter": model.n_iter_}
     if kl:
         found["kl"], found["of_kl"] = timed(getattr, model, "kl_divergence_")
@@ -55,7 +63,9 @@ def rescaled_at_once(divergence, state):
         if widest > 1 and values[widest] < descent.HALF * values[1.0]:
             x = descent._scaled(x, descent.PART * widest)
     known = {name: getattr(state, name) for name in ("records", "recorded", "seen")}
-    return descent.State(x, tuple(later), n_before=state.n_iter, ifo_before=state.ifo, **known)
+    return descent.State(
+        x, tuple(later), n_before=state.n_iter, ifo_before=state.ifo, **known
+    )
 
 
 def fewer_affinities(near):
@@ -63,18 +73,32 @@ def fewer_affinities(near):
     from sk_stormc.embedding.affinities import graph_affinities
     from sk_stormc.embedding.neighbors.graph import first_of_rows
 
-    return graph_affinities(first_of_rows(near._graph, int(2 * near.perplexity) + 1), near.perplexity)
+    return graph_affinities(
+        first_of_rows(near._graph, int(2 * near.perplexity) + 1), near.perplexity
+    )
 
 
 ABLATIONS = {  # what is taken out: module, name and value
     "nothing": None,
-    "neighbours after 2 perplexity + 1": ("neighborhoods", "Neighborhoods.affinities", fewer_affinities),
+    "neighbours after 2 perplexity + 1": (
+        "neighborhoods",
+        "Neighborhoods.affinities",
+        fewer_affinities,
+    ),
     "floor for components": ("descent", "COMPONENT_FLOOR", 0.0),
-    "coarse level of the preconditioner": ("preconditioner", "Aggregates.solver", lambda self, c, mu: np.zeros_like),
+    "coarse level of the preconditioner": (
+        "preconditioner",
+        "Aggregates.solver",
+        lambda self, c, mu: np.zeros_like,
+    ),
     "sampling of the preconditioner's edges": ("preconditioner", "DRAWN", 2**20),
     "early exaggeration": ("estimator", "EARLY", {"gaussian": 1.0, "student-t": 1.0}),
     "rescaling": ("descent", "_widths", lambda divergence, x: ()),
-    "second early stage before rescaling": ("descent", "_at_next_stage", rescaled_at_once),
+    "second early stage before rescaling": (
+        "descent",
+        "_at_next_stage",
+        rescaled_at_once,
+    ),
 }
 
 
@@ -88,9 +112,11 @@ def ablated(X, seed, without, **params):
 
 
 def varied(X, seed, hold=0.5, last=0.0, n_neighbors=None):
-    """SNEEmbedding with another schedule of the learning rate, or with affinities to other numbers of neighbours.
+    """SNEEmbedding with another schedule of the learning rate, or with affinities to
+    other numbers of neighbours.
 
-    The learning rate is constant over the fraction ``hold`` of the iterations, and falls to ``last`` times itself.
+    The learning rate is constant over the fraction ``hold`` of the iterations, and
+    falls to ``last`` times itself.
     """
     from sklearn.decomposition import PCA
 
@@ -104,7 +130,10 @@ def varied(X, seed, hold=0.5, last=0.0, n_neighbors=None):
 
     params = {}
     if n_neighbors is not None:
-        params = {"metric": "affinities", "init": PCA(2, random_state=seed).fit_transform(X)}
+        params = {
+            "metric": "affinities",
+            "init": PCA(2, random_state=seed).fit_transform(X),
+        }
         X = perplexity_affinities(X, 30.0, n_neighbors=n_neighbors)
     with patch("sk_stormc.embedding.descent.learning_rate", learning_rate):
         model, seconds = timed(SNEEmbedding(random_state=seed, **params).fit, X)
@@ -115,18 +144,25 @@ def scikit_learn(X, seed, n_components=2, algorithm="barnes_hut"):
     """scikit-learn's TSNE."""
     from sklearn.manifold import TSNE
 
-    Z, seconds = timed(TSNE(n_components, random_state=seed, method=algorithm).fit_transform, X)
+    Z, seconds = timed(
+        TSNE(n_components, random_state=seed, method=algorithm).fit_transform, X
+    )
     return {"Z": Z, "seconds": seconds}
 
 
 def open_tsne(X, seed, new=None, checkpoints=(), **params):
-    """openTSNE, the affinities apart. With checkpoints, the maps and the seconds after so many iterations."""
+    """openTSNE, the affinities apart. With checkpoints, the maps and the seconds after
+    so many iterations."""
     from openTSNE import TSNE, initialization
     from openTSNE.affinity import PerplexityBasedNN
 
     few = np.random.default_rng(0).normal(size=(1200, 5))
-    TSNE(n_jobs=1, random_state=0, n_iter=5, early_exaggeration_iter=5).fit(few)  # loads what it needs
-    P, of_affinities = timed(PerplexityBasedNN, X, perplexity=30, n_jobs=1, random_state=seed)
+    TSNE(n_jobs=1, random_state=0, n_iter=5, early_exaggeration_iter=5).fit(
+        few
+    )  # loads what it needs
+    P, of_affinities = timed(
+        PerplexityBasedNN, X, perplexity=30, n_jobs=1, random_state=seed
+    )
     start, of_start = timed(initialization.pca, X, random_state=seed)
     maps, seconds, began = [], [], time.process_time()
 
@@ -136,7 +172,11 @@ def open_tsne(X, seed, new=None, checkpoints=(), **params):
             seconds.append(of_affinities + of_start + time.process_time() - began)
 
     if checkpoints:
-        params |= {"callbacks": [watch], "callbacks_every_iters": checkpoints[0], "n_iter": checkpoints[-1]}
+        params |= {
+            "callbacks": [watch],
+            "callbacks_every_iters": checkpoints[0],
+            "n_iter": checkpoints[-1],
+        }
     model = TSNE(n_jobs=1, random_state=seed, **params)
     Z, of_fit = timed(model.fit, affinities=P, initialization=start)
     found = {"Z": np.asarray(Z), "seconds": of_affinities + of_start + of_fit}
@@ -148,17 +188,25 @@ def open_tsne(X, seed, new=None, checkpoints=(), **params):
     return found
 
 
-METHODS = {"ours": embedding, "ablated": ablated, "varied": varied, "sklearn": scikit_learn, "openTSNE": open_tsne}
+METHODS = {
+    "ours": embedding,
+    "ablated": ablated,
+    "varied": varied,
+    "sklearn": scikit_learn,
+    "openTSNE": open_tsne,
+}
 
 
 def fit(method, X, seed, **params):
-    """A fit by the name of its method, with the process' largest memory so far in GB."""
+    """A fit by the name of its method, with the process' largest memory so far in
+    GB."""
     found = METHODS[method](X, seed, **params)
     return {**found, "peak": peak()}
 
 
 def peak():
-    """The largest resident memory of this process so far, in GB (from /proc: this needs Linux)."""
+    """The largest resident memory of this process so far, in GB (from /proc: this needs
+    Linux)."""
     status = Path("/proc/self/status").read_text(encoding="ascii")
     return int(status.split("VmHWM:")[1].split()[0]) / 2**20
 
@@ -169,11 +217,16 @@ def main(folder):
     if job["package"]:
         import sk_stormc
 
-        assert Path(sk_stormc.__file__).is_relative_to(job["package"]), "another version of sk_stormc was imported"
+        assert Path(sk_stormc.__file__).is_relative_to(job["package"]), (
+            "another version of sk_stormc was imported"
+        )
     params = job["params"]
     if (folder / "new.npy").exists():
         params["new"] = np.load(folder / "new.npy")
-    np.savez(folder / "found.npz", **fit(job["method"], np.load(folder / "X.npy"), job["seed"], **params))
+    np.savez(
+        folder / "found.npz",
+        **fit(job["method"], np.load(folder / "X.npy"), job["seed"], **params),
+    )
 
 
 if __name__ == "__main__":

@@ -1,4 +1,5 @@
-"""Kinds of data for maps: images, counts with clusters and a continuum, texts, clusters and surfaces."""
+"""Kinds of data for maps: images, counts with clusters and a continuum, texts, clusters
+and surfaces."""
 
 import ast
 import functools
@@ -29,15 +30,19 @@ def augmented_digits(n, seed):
 
 
 def counts(n, seed):
-    """Counts of 500 features: ten clusters of uneven size, and a path with two branches that joins three of them.
+    """Counts of 500 features: ten clusters of uneven size, and a path with two branches
+    that joins three of them.
 
-    Each point has a size of its own (log-normal), and its counts are negative binomial, as those of single cells are.
-    Features are divided by the point's size, their logarithms taken, and 50 principal components kept.
+    Each point has a size of its own (log-normal), and its counts are negative binomial,
+    as those of single cells are. Features are divided by the point's size, their
+    logarithms taken, and 50 principal components kept.
     """
     rng = np.random.default_rng(seed)
     genes, kinds = 500, 10
     base = rng.normal(0, 1.0, genes)
-    centres = base + rng.normal(0, 0.9, (kinds, genes)) * (rng.random((kinds, genes)) < 0.25)
+    centres = base + rng.normal(0, 0.9, (kinds, genes)) * (
+        rng.random((kinds, genes)) < 0.25
+    )
     share = rng.dirichlet(np.full(kinds, 2.0)) * 0.7
     y = rng.choice(kinds + 2, n, p=[*share, 0.2, 0.1])
     log_mean = centres[np.minimum(y, kinds - 1)].copy()
@@ -53,14 +58,18 @@ def counts(n, seed):
 
 
 def texts(n, seed):
-    """Pieces of the source texts of Python's standard library: TF-IDF of words, 50 components, rows of length one.
+    """Pieces of the source texts of Python's standard library: TF-IDF of words, 50
+    components, rows of length one.
 
-    A label is the package or the module that a piece is of; the twenty with the most text are taken. There are about
-    20,000 pieces of eight lines.
+    A label is the package or the module that a piece is of; the twenty with the most
+    text are taken. There are about 20,000 pieces of eight lines.
     """
     X, y = _all_texts()
     if n > len(y):
-        raise ValueError(f"n must be at most {len(y)}, the pieces of text that Python {sys.version_info[:2]} ships")
+        raise ValueError(
+            f"n must be at most {len(y)}, the pieces of text that Python "
+            f"{sys.version_info[:2]} ships"
+        )
     chosen = np.random.default_rng(seed).permutation(len(y))[:n]
     return X[chosen], y[chosen]
 
@@ -78,13 +87,19 @@ def _all_texts():
             ast.parse(text)
         except (SyntaxError, UnicodeDecodeError, ValueError):
             continue
-        label = "/".join(parts[:2]) if parts[0] == "test" else parts[0].removesuffix(".py")
+        label = (
+            "/".join(parts[:2]) if parts[0] == "test" else parts[0].removesuffix(".py")
+        )
         lines = [line for line in text.splitlines() if line.strip()]
-        found.setdefault(label, []).extend("\n".join(lines[k : k + 8]) for k in range(0, len(lines) - 7, 8))
+        found.setdefault(label, []).extend(
+            "\n".join(lines[k : k + 8]) for k in range(0, len(lines) - 7, 8)
+        )
     largest = sorted(found, key=lambda label: (-len(found[label]), label))[:20]
     pieces = [piece for label in largest for piece in found[label]]
     y = np.repeat(np.arange(len(largest)), [len(found[label]) for label in largest])
-    words = TfidfVectorizer(sublinear_tf=True, min_df=5, max_df=0.2, max_features=20_000).fit_transform(pieces)
+    words = TfidfVectorizer(
+        sublinear_tf=True, min_df=5, max_df=0.2, max_features=20_000
+    ).fit_transform(pieces)
     X = normalize(TruncatedSVD(COMPONENTS, random_state=0).fit_transform(words))
     # pieces with the same words, such as tables, would be one point many times
     _, first = np.unique(X.round(6), axis=0, return_index=True)
@@ -99,14 +114,16 @@ def swiss_roll(n, seed):
 
 
 def far_clusters(n, seed):
-    """Ten clusters in 20 dimensions, so far from each other that the graph of neighbours falls apart."""
+    """Ten clusters in 20 dimensions, so far from each other that the graph of
+    neighbours falls apart."""
     rng = np.random.default_rng(seed)
     y = np.arange(n) % 10
     return (100 * rng.standard_normal((10, 20)))[y] + rng.standard_normal((n, 20)), y
 
 
 def uneven_clusters(n, seed):
-    """Six clusters in 20 dimensions, of 2000, 1000, 500, 300, 150 and 50 of 4000 points."""
+    """Six clusters in 20 dimensions, of 2000, 1000, 500, 300, 150 and 50 of 4000
+    points."""
     rng = np.random.default_rng(seed)
     first = np.array([0, 2000, 3000, 3500, 3800, 3950]) / 4000 * n
     y = np.searchsorted(first, np.arange(n), side="right") - 1
@@ -122,7 +139,9 @@ def hierarchy(n, seed):
     """Twenty clusters in four groups of five, in 30 dimensions."""
     rng = np.random.default_rng(seed)
     y = np.arange(n) % 20
-    centres = np.repeat(rng.normal(0, 20, (4, 30)), 5, axis=0) + rng.normal(0, 4, (20, 30))
+    centres = np.repeat(rng.normal(0, 20, (4, 30)), 5, axis=0) + rng.normal(
+        0, 4, (20, 30)
+    )
     return centres[y] + rng.standard_normal((n, 30)), y
 
 
@@ -133,13 +152,15 @@ def s_curve(n, seed):
 
 
 def uniform_noise(n, seed):
-    """No structure, in eight dimensions; a label is a quarter of the first coordinate's range."""
+    """No structure, in eight dimensions; a label is a quarter of the first coordinate's
+    range."""
     X = np.random.default_rng(seed).random((n, 8))
     return X, (4 * X[:, 0]).astype(int)
 
 
 def tree(n, seed):
-    """Twelve branches in 40 dimensions, each a line that begins at a random point of an earlier one."""
+    """Twelve branches in 40 dimensions, each a line that begins at a random point of an
+    earlier one."""
     rng = np.random.default_rng(seed)
     branches, first = [], np.zeros(40)
     for _ in range(12):
@@ -148,7 +169,9 @@ def tree(n, seed):
         first = start + rng.random() * (end - start)
     y = np.arange(n) % 12
     start, end = (np.array(points)[y] for points in zip(*branches, strict=True))
-    return start + rng.random((n, 1)) * (end - start) + 0.3 * rng.standard_normal((n, 40)), y
+    return start + rng.random((n, 1)) * (end - start) + 0.3 * rng.standard_normal(
+        (n, 40)
+    ), y
 
 
 def rings(n, seed):
@@ -160,6 +183,15 @@ def rings(n, seed):
     return np.pad(circles, ((0, 0), (0, 7))) + 0.03 * rng.standard_normal((n, 10)), y
 
 
-FUNCTIONS = digits, augmented_digits, counts, texts, far_clusters, uneven_clusters, blobs, hierarchy
+FUNCTIONS = (
+    digits,
+    augmented_digits,
+    counts,
+    texts,
+    far_clusters,
+    uneven_clusters,
+    blobs,
+    hierarchy,
+)
 FUNCTIONS += swiss_roll, s_curve, uniform_noise, tree, rings
 KINDS = {function.__name__.replace("_", " "): function for function in FUNCTIONS}

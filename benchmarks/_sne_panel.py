@@ -1,6 +1,8 @@
-"""A map by several measures, since one that is better by one of them may be worse by what that one does not see.
+"""A map by several measures, since one that is better by one of them may be worse by
+what that one does not see.
 
-Recall, trustworthiness and the correlation of distances are of a sample of points; the labels' measures are of all.
+Recall, trustworthiness and the correlation of distances are of a sample of points; the
+labels' measures are of all.
 """
 
 import numpy as np
@@ -16,18 +18,25 @@ PAIRS = 200_000  # whose distances are correlated
 NEAR = 10  # neighbours in the map, of labels
 LEAST = 10  # points of a piece, at least
 OF_LABELS = "accuracy", "silhouette", "pieces", "all pieces", "class radius"
-MEASURES = ("kl", "t5", *(f"recall {k}" for k in DEPTHS), *OF_LABELS, "rank correlation")
+MEASURES = (
+    "kl",
+    "t5",
+    *(f"recall {k}" for k in DEPTHS),
+    *OF_LABELS,
+    "rank correlation",
+)
 K = 5  # of trustworthiness
 ALL, FEW = 6000, 1000  # above so many points trustworthiness is of a sample of so many
 BLOCK = 2**22  # pairs looked at together
 
 
 def panel(X, y, P, Z, kernel="student-t"):
-    """All measures of a map, by the names of `MEASURES`; P has conditional probabilities, the same for all maps.
+    """All measures of a map, by the names of `MEASURES`; P has conditional
+    probabilities, the same for all maps.
 
-    "pieces" counts the pieces of labels that have at least n / 500 points, and "all pieces" those that have at least
-    ten. Of these and of "kl" less is better, and of all others more. "class radius" shows clusters that have become
-    dots.
+    "pieces" counts the pieces of labels that have at least n / 500 points, and "all
+    pieces" those that have at least ten. Of these and of "kl" less is better, and of
+    all others more. "class radius" shows clusters that have become dots.
     """
     n, rng = len(X), np.random.default_rng(0)
     chosen = np.sort(rng.choice(n, min(SAMPLED, n), replace=False))
@@ -52,13 +61,16 @@ def panel(X, y, P, Z, kernel="student-t"):
 
 
 def divergence(P, Z, kernel="student-t"):
-    """KL(P || Q) over all pairs: of the joint probabilities, or for "gaussian" the mean over the points."""
+    """KL(P || Q) over all pairs: of the joint probabilities, or for "gaussian" the mean
+    over the points."""
     n, Z = P.shape[0], np.asarray(Z, float)
     i, j, p = find(P if kernel == "gaussian" else (P + P.T) / (2 * n))
     squares, sums = np.square(Z[i] - Z[j]).sum(axis=1), normalisers(Z, kernel)
     if kernel == "gaussian":
         tiny = np.finfo(float).tiny
-        return float(p @ (np.log(p) + squares) + np.log(np.maximum(sums, tiny)).sum()) / n
+        return (
+            float(p @ (np.log(p) + squares) + np.log(np.maximum(sums, tiny)).sum()) / n
+        )
     return float(p @ (np.log(p) + np.log1p(squares)) + np.log(sums.sum()))
 
 
@@ -79,14 +91,20 @@ def blocks(rows, n):
 
 
 def trustworthiness(X, Z, new=None):
-    """scikit-learn's with 5 neighbours, its outer mean over a sample where the points are many.
+    """scikit-learn's with 5 neighbours, its outer mean over a sample where the points
+    are many.
 
-    Of ``new``, other samples and their places, the neighbours among X and Z are looked at.
+    Of ``new``, other samples and their places, the neighbours among X and Z are looked
+    at.
     """
     n = len(X)
     search = NearestNeighbors(n_neighbors=K + (new is None)).fit(Z)
     if new is None:
-        chosen = np.arange(n) if n <= ALL else np.random.default_rng(0).choice(n, FEW, replace=False)
+        chosen = (
+            np.arange(n)
+            if n <= ALL
+            else np.random.default_rng(0).choice(n, FEW, replace=False)
+        )
         near = search.kneighbors(Z[chosen], return_distance=False)
         itself = near == chosen[:, None]
         itself[~itself.any(axis=1), -1] = True  # hidden by others at its place
@@ -106,7 +124,8 @@ def trustworthiness(X, Z, new=None):
 
 
 def recall(X, Z, chosen):
-    """Share of the k nearest points of the data that are among the k nearest in the map, by k; of the chosen points."""
+    """Share of the k nearest points of the data that are among the k nearest in the
+    map, by k; of the chosen points."""
     depths = [k for k in DEPTHS if k < len(X) // 2]
     found = dict.fromkeys(depths, 0)
     for rows in blocks(chosen, len(X)):
@@ -124,20 +143,28 @@ def recall(X, Z, chosen):
 
 
 def class_radius(Z, y):
-    """Median distance of a point to the mean of its class, over that of all points to the mean of the map."""
+    """Median distance of a point to the mean of its class, over that of all points to
+    the mean of the map."""
     apart = np.empty(len(Z))
     for label in np.unique(y):
-        apart[y == label] = np.linalg.norm(Z[y == label] - Z[y == label].mean(axis=0), axis=1)
-    return float(np.median(apart) / np.median(np.linalg.norm(Z - Z.mean(axis=0), axis=1)))
+        apart[y == label] = np.linalg.norm(
+            Z[y == label] - Z[y == label].mean(axis=0), axis=1
+        )
+    return float(
+        np.median(apart) / np.median(np.linalg.norm(Z - Z.mean(axis=0), axis=1))
+    )
 
 
 def pieces(near, same, least=LEAST):
-    """Pieces of labels: groups of at least ``least`` points that neighbours of the same label connect.
+    """Pieces of labels: groups of at least ``least`` points that neighbours of the same
+    label connect.
 
     A label that lies in one place is one piece, and one that is torn apart is several.
     """
     n = len(near)
     rows = np.repeat(np.arange(n), near.shape[1])[same.ravel()]
-    graph = coo_array((np.ones(len(rows), dtype=np.int8), (rows, near[same])), shape=(n, n))
+    graph = coo_array(
+        (np.ones(len(rows), dtype=np.int8), (rows, near[same])), shape=(n, n)
+    )
     _, group = connected_components(graph, directed=False)
     return int(np.sum(np.bincount(group) >= least))

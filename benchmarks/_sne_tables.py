@@ -1,4 +1,5 @@
-"""The tables of the benchmark of maps. A record has a list over the seeds for each measure."""
+"""The tables of the benchmark of maps. A record has a list over the seeds for each
+measure."""
 
 import numpy as np
 
@@ -24,12 +25,17 @@ def median(key, spec=".4f"):
 
 
 def divergence(row):
-    """The median of KL, and the least and largest where there are several; or why there is none."""
+    """The median of KL, and the least and largest where there are several; or why there
+    is none."""
     if "skipped" in row:
         return f"({row['skipped']})"
     values = row["kl"]
     middle = f"{np.median(values):.3f}"
-    return middle if len(set(values)) == 1 else f"{middle} ({min(values):.3f} to {max(values):.3f})"
+    return (
+        middle
+        if len(set(values)) == 1
+        else f"{middle} ({min(values):.3f} to {max(values):.3f})"
+    )
 
 
 def seconds(row):
@@ -39,7 +45,9 @@ def seconds(row):
 
 def data(row):
     """The data of a record."""
-    return f"{row['data']}, n = {row['n']:,}" + (f", d = {row['d']}" if "d" in row else "")
+    return f"{row['data']}, n = {row['n']:,}" + (
+        f", d = {row['d']}" if "d" in row else ""
+    )
 
 
 RECALLS = {f"recall at {k}": median(f"recall {k}") for k in DEPTHS}
@@ -64,10 +72,18 @@ ABLATIONS = {
     "pieces": PANEL["pieces"],
     "class radius": PANEL["class radius"],
 }
-DIMENSIONS = {"data": data, "method": "{method}", "KL": median("kl"), "T5": median("t5"), "10-NN": median("accuracy")}
+DIMENSIONS = {
+    "data": data,
+    "method": "{method}",
+    "KL": median("kl"),
+    "T5": median("t5"),
+    "10-NN": median("accuracy"),
+}
 TRANSFORM = {
     "data": lambda row: f"{data(row)}, {row['new']} new",
-    "method": lambda row: row["method"] + (f" ({row['skipped']})" if "skipped" in row else ""),
+    "method": lambda row: (
+        row["method"] + (f" ({row['skipped']})" if "skipped" in row else "")
+    ),
     "10-NN": lambda row: f"{np.mean(row['accuracy']):.4f}" if "accuracy" in row else "",
     "T5": lambda row: f"{np.mean(row['t5']):.4f}" if "t5" in row else "",
     "largest radius over the training data's": median("radius", ".2f"),
@@ -83,17 +99,35 @@ COLUMNS = {
 
 
 def tables(results, cases):
-    """All tables of what was measured, by their names; the kind of data of a case comes first."""
+    """All tables of what was measured, by their names; the kind of data of a case comes
+    first."""
     parts = {}
     for part, (kind, *_) in cases.items():
-        parts.setdefault("shapes" if kind in SHAPES else kind.split()[-1], []).append(part)
-    rows = {name: [row for part in of_kind for row in results.get(part, ())] for name, of_kind in parts.items()}
-    found = {name: table(of_kind, {"points": points, "method": "{method}", **PANEL}) for name, of_kind in rows.items()}
-    timed = [row for part, rows in results.items() if part.startswith("times_") for row in rows]
+        parts.setdefault("shapes" if kind in SHAPES else kind.split()[-1], []).append(
+            part
+        )
+    rows = {
+        name: [row for part in of_kind for row in results.get(part, ())]
+        for name, of_kind in parts.items()
+    }
+    found = {
+        name: table(of_kind, {"points": points, "method": "{method}", **PANEL})
+        for name, of_kind in rows.items()
+    }
+    timed = [
+        row
+        for part, rows in results.items()
+        if part.startswith("times_")
+        for row in rows
+    ]
     found["shown"] = shown(results.get(SHOWN, []), results.get("times_20000", []))
     found["behind"] = behind([results[part] for part in cases if part in results])
     found["times"] = times(timed)
-    return found | {part: table(results[part], columns) for part, columns in COLUMNS.items() if part in results}
+    return found | {
+        part: table(results[part], columns)
+        for part, columns in COLUMNS.items()
+        if part in results
+    }
 
 
 def points(row):
@@ -105,16 +139,33 @@ def shown(rows, timed):
     """Four measures of one data set, with the times of all methods."""
     by_method = {row["method"]: seconds(row) for row in timed}
     measures = {name: PANEL[name] for name in ("KL", "T5", "10-NN", "pieces")}
-    return table(rows, {"method": "{method}", "CPU s": lambda row: by_method.get(row["method"], ""), **measures})
+    return table(
+        rows,
+        {
+            "method": "{method}",
+            "CPU s": lambda row: by_method.get(row["method"], ""),
+            **measures,
+        },
+    )
 
 
 def behind(parts):
-    """By how much SNEEmbedding is behind the better peer, for each data set and measure; empty where it is not."""
+    """By how much SNEEmbedding is behind the better peer, for each data set and
+    measure; empty where it is not."""
     rows = []
     for ours, *peers in parts:
         peers = [row for row in peers if "skipped" not in row]
-        rows.append({"data": f"{ours['data']}, {ours['n']:,}"} | {key: lag(key, ours, peers) for key in MEASURES})
-    return table(rows, {"data": "{data}", **{name: f"{{{key}}}" for name, key in zip(PANEL, MEASURES, strict=True)}})
+        rows.append(
+            {"data": f"{ours['data']}, {ours['n']:,}"}
+            | {key: lag(key, ours, peers) for key in MEASURES}
+        )
+    return table(
+        rows,
+        {
+            "data": "{data}",
+            **{name: f"{{{key}}}" for name, key in zip(PANEL, MEASURES, strict=True)},
+        },
+    )
 
 
 def lag(key, ours, peers):
@@ -124,12 +175,19 @@ def lag(key, ours, peers):
     sign = -1 if key in LESS else 1
     best = max(sign * float(np.median(peer[key])) for peer in peers)
     found = best - sign * float(np.median(ours[key]))
-    return format(found, ".0f" if key.endswith("pieces") else ".4f") if found > 0 else ""
+    return (
+        format(found, ".0f" if key.endswith("pieces") else ".4f") if found > 0 else ""
+    )
 
 
 def times(rows):
-    """Seconds of all methods at each size, over those of SNEEmbedding, and the largest memory."""
-    ours = {row["n"]: np.median(row["seconds"]) for row in rows if row["method"] == "SNEEmbedding"}
+    """Seconds of all methods at each size, over those of SNEEmbedding, and the largest
+    memory."""
+    ours = {
+        row["n"]: np.median(row["seconds"])
+        for row in rows
+        if row["method"] == "SNEEmbedding"
+    }
 
     def over(row):
         if row["method"] == "SNEEmbedding" or "skipped" in row:

@@ -1,4 +1,5 @@
-"""Logs in the forms in which people have them: what a seed draws, and the faults that users make."""
+"""Logs in the forms in which people have them: what a seed draws, and the faults that
+users make."""
 
 import numpy as np
 import pandas as pd
@@ -12,15 +13,24 @@ from sk_stormc.datasets import transitions_from_arrays
 
 ROWS = 1500
 TASKS = (
-    "values", "values in chunks", "values of another policy", "values of actions", "best policy", "is", "wis", "pdis",
+    "values", "values in chunks", "values of another policy", "values of actions",
+    "best policy", "is", "wis", "pdis",
     "wpdis", "dr", "wdr", "wpdis, estimated ratios",
 )  # fmt: skip
 OFF_POLICY = TASKS[5:]
 STATES = (
-    "indicators", "text", "categories", "encoded numbers", "nullable", "sparse", "missing values", "constant column",
+    "indicators", "text", "categories", "encoded numbers", "nullable", "sparse",
+    "missing values", "constant column",
     "large unit", "small unit", "linear features",
 )  # fmt: skip
-ORDERS = "next_X", "rows in order", "alternating rows", "shuffled, with time", "one clock", "flat arrays"
+ORDERS = (
+    "next_X",
+    "rows in order",
+    "alternating rows",
+    "shuffled, with time",
+    "one clock",
+    "flat arrays",
+)
 CUTS = "no", "at one step", "at random", "missing rows"
 FLAGS = "booleans", "integers", "floats", "nullable"
 CLOCKS = "integers", "floats", "dates", "nullable"
@@ -31,21 +41,32 @@ class Case:
 
     def __init__(self, seed):
         self.seed, rng = seed, np.random.default_rng(seed)
-        self.kind, self.task, self.states = (str(rng.choice(names)) for names in (MODELS, TASKS, STATES))
-        self.order, self.flags, self.clock = (str(rng.choice(names)) for names in (ORDERS, FLAGS, CLOCKS))
+        self.kind, self.task, self.states = (
+            str(rng.choice(names)) for names in (MODELS, TASKS, STATES)
+        )
+        self.order, self.flags, self.clock = (
+            str(rng.choice(names)) for names in (ORDERS, FLAGS, CLOCKS)
+        )
         self.cut = str(rng.choice(CUTS, p=[0.4, 0.3, 0.15, 0.15]))
         if self.task in OFF_POLICY:
             self.kind = str(rng.choice(MODELS[:3]))
             self.cut = "no" if self.cut in CUTS[2:] else self.cut
         if self.order == "flat arrays":  # has no states of other kinds
             self.states = "indicators"
-        self.faults, self.fault = list(rng.permutation(list(FAULTS))) if seed % 2 else [], "none"
+        self.faults, self.fault = (
+            list(rng.permutation(list(FAULTS))) if seed % 2 else [],
+            "none",
+        )
         self.unit = float(rng.choice([1.0, 1.0, 1.0, 1e9, 1e-9]))
         self.model = draw_model(self.kind, rng)
         self.steps = int(rng.integers(2, 7)) if self.cut == "at one step" else None
         self.params = {"fit_intercept": bool(rng.random() < 0.5)}
         self.objective = str(rng.choice(["auto", "auto", "bellman", "projected"]))
-        self.trace_decay = float(rng.choice([0.0, 0.0, 0.5, 1.0])) if self.objective != "bellman" else 0.0
+        self.trace_decay = (
+            float(rng.choice([0.0, 0.0, 0.5, 1.0]))
+            if self.objective != "bellman"
+            else 0.0
+        )
         self.half_life = None if rng.random() < 0.8 else float(2 * ROWS)
 
     def log(self, number):
@@ -54,12 +75,20 @@ class Case:
         model, longest = self.model, 10_000 if self.model.ends else 40
         length = 1 / (1 - model.P.sum(axis=2).mean()) if model.ends else 40
         kept = self.steps or (3 if self.cut == "at random" else longest)
-        m = int(np.clip(ROWS * (4 if self.task == "best policy" else 1) / min(length, kept), 25, 4000))
+        m = int(
+            np.clip(
+                ROWS * (4 if self.task == "best policy" else 1) / min(length, kept),
+                25,
+                4000,
+            )
+        )
         limit = self.steps or longest
         if self.cut == "at random":
             limit = np.minimum(rng.geometric(0.3, m), longest)
         log = draw_log(model, m, rng, limit, 0.2 if self.cut == "missing rows" else 0.0)
-        chances = (policy[log["state"], log["action"]] for policy in (model.target, model.acts))
+        chances = (
+            policy[log["state"], log["action"]] for policy in (model.target, model.acts)
+        )
         log["ratio"] = np.divide(*chances)
         self.best = learnt(model, log).best()
         return log, rng
@@ -77,7 +106,10 @@ def represent(kind, states, n):
         "text": lambda: (names[:, None].astype(object), one_hot),
         "categories": lambda: (pd.DataFrame({"state": pd.Categorical(names)}), one_hot),
         "encoded numbers": lambda: (states[:, None], one_hot),
-        "nullable": lambda: (pd.DataFrame(indicators).astype("Float64").rename(columns=str), None),
+        "nullable": lambda: (
+            pd.DataFrame(indicators).astype("Float64").rename(columns=str),
+            None,
+        ),
         "sparse": lambda: (sparse.csr_array(indicators), MaxAbsScaler()),
         "missing values": lambda: (
             np.where(states == 0, np.nan, states)[:, None],
@@ -98,31 +130,61 @@ def mixed(n):
 def flags_of(kind, flags):
     """Flags in some type."""
     types = {"integers": int, "floats": float}
-    return pd.Series(flags, dtype="boolean") if kind == "nullable" else flags.astype(types.get(kind, bool))
+    return (
+        pd.Series(flags, dtype="boolean")
+        if kind == "nullable"
+        else flags.astype(types.get(kind, bool))
+    )
 
 
 def clock_of(kind, time):
     """Times in some type."""
     if kind == "dates":
         return np.datetime64("2020-01-01T00:00") + 15 * time
-    return pd.Series(time, dtype="Int64") if kind == "nullable" else time.astype({"floats": float}.get(kind, int))
+    return (
+        pd.Series(time, dtype="Int64")
+        if kind == "nullable"
+        else time.astype({"floats": float}.get(kind, int))
+    )
 
 
 def form(case, log, rng):
     """The arguments of a fit, and its transformer."""
-    n, by_row = len(case.model.P), {"action": log["action"], "importance_ratio": log["ratio"]}
+    n, by_row = (
+        len(case.model.P),
+        {"action": log["action"], "importance_ratio": log["ratio"]},
+    )
     by_row |= {"y": case.unit * log["y"], "episode": log["episode"]}
-    state, after, ends, step = (log[name] for name in ("state", "after", "terminal", "step"))
+    state, after, ends, step = (
+        log[name] for name in ("state", "after", "terminal", "step")
+    )
     order = np.arange(len(state))
     if case.order == "flat arrays":
-        last = np.append(np.diff(log["episode"]) > 0, True) | np.append(np.diff(step) != 1, True)
+        last = np.append(np.diff(log["episode"]) > 0, True) | np.append(
+            np.diff(step) != 1, True
+        )
         given = {name: log[name] for name in ("action", "ratio")}
-        numbers = np.c_[np.eye(n)[state], np.arange(len(state))]  # the last column finds the rows again
-        flat = transitions_from_arrays(numbers, given["action"], by_row["y"], ends, last & ~ends)
+        numbers = np.c_[
+            np.eye(n)[state], np.arange(len(state))
+        ]  # the last column finds the rows again
+        flat = transitions_from_arrays(
+            numbers, given["action"], by_row["y"], ends, last & ~ends
+        )
         rows = flat.X[:, -1].astype(int)
-        given = {"X": flat.X[:, :-1], "next_X": flat.next_X[:, :-1], "y": flat.y, "episode": flat.episode}
-        given |= {"terminal": flat.terminal, "action": flat.action, "importance_ratio": log["ratio"][rows]}
-        weights = {"sample_weight": flat.sample_weight} if "sample_weight" in flat else {}
+        given = {
+            "X": flat.X[:, :-1],
+            "next_X": flat.next_X[:, :-1],
+            "y": flat.y,
+            "episode": flat.episode,
+        }
+        given |= {
+            "terminal": flat.terminal,
+            "action": flat.action,
+            "importance_ratio": log["ratio"][rows],
+        }
+        weights = (
+            {"sample_weight": flat.sample_weight} if "sample_weight" in flat else {}
+        )
         return given | weights, None
     given = dict(by_row)
     if case.order == "next_X":
@@ -137,14 +199,25 @@ def form(case, log, rng):
         given["time"] = step + 100_000 * log["episode"]
         if case.task not in OFF_POLICY:
             del given["episode"]
-    if case.cut == "missing rows" and case.order in ("rows in order", "alternating rows"):
+    if case.cut == "missing rows" and case.order in (
+        "rows in order",
+        "alternating rows",
+    ):
         given["time"] = step
     given["terminal"] = ends
     X, features = represent(case.states, state, n)
-    given = {name: column[order] for name, column in given.items() if not hasattr(column, "iloc")} | {
-        name: column.iloc[order].reset_index(drop=True) for name, column in given.items() if hasattr(column, "iloc")
+    given = {
+        name: column[order]
+        for name, column in given.items()
+        if not hasattr(column, "iloc")
+    } | {
+        name: column.iloc[order].reset_index(drop=True)
+        for name, column in given.items()
+        if hasattr(column, "iloc")
     }
-    given["X"] = X.iloc[order].reset_index(drop=True) if hasattr(X, "iloc") else X[order]
+    given["X"] = (
+        X.iloc[order].reset_index(drop=True) if hasattr(X, "iloc") else X[order]
+    )
     given["terminal"] = flags_of(case.flags, given["terminal"])
     if "time" in given:
         given["time"] = clock_of(case.clock, given["time"])
@@ -157,7 +230,10 @@ def form(case, log, rng):
 def spoilt(case, given, rng):
     """The arguments with the first fault that applies."""
     if case.fault == "none":
-        case.fault = next((str(name) for name in case.faults if FAULTS[name](case, given, rng)), "none")
+        case.fault = next(
+            (str(name) for name in case.faults if FAULTS[name](case, given, rng)),
+            "none",
+        )
     else:
         FAULTS[case.fault](case, given, rng)
     return given
@@ -206,7 +282,9 @@ def multiply_ratios(case, given, rng):
         return False
     logs = np.log(given["importance_ratio"])
     begins = np.flatnonzero(np.append(True, np.diff(given["episode"]) != 0))
-    before = np.repeat(np.append(0.0, np.cumsum(logs))[begins], np.diff(np.append(begins, len(logs))))
+    before = np.repeat(
+        np.append(0.0, np.cumsum(logs))[begins], np.diff(np.append(begins, len(logs)))
+    )
     given["importance_ratio"] = np.exp(np.cumsum(logs) - before)
     return True
 
@@ -238,7 +316,11 @@ def shuffle_rows(case, given, rng):
         return False
     order = rng.permutation(len(given["y"]))
     for name, column in given.items():
-        given[name] = column.iloc[order].reset_index(drop=True) if hasattr(column, "iloc") else column[order]
+        given[name] = (
+            column.iloc[order].reset_index(drop=True)
+            if hasattr(column, "iloc")
+            else column[order]
+        )
     return True
 
 
@@ -254,21 +336,31 @@ def jitter_time(case, given, rng):
     """Times of a clock in seconds."""
     if "time" not in given or case.clock != "dates":
         return False
-    given["time"] = given["time"].astype("M8[s]") + rng.integers(0, 20, len(given["time"]))
+    given["time"] = given["time"].astype("M8[s]") + rng.integers(
+        0, 20, len(given["time"])
+    )
     return True
 
 
 def zero_weights(case, given, rng):
     """A third of the rows have the weight 0, which is no fault."""
-    given["sample_weight"] = (rng.random(len(given["y"])) < 0.67).astype(float) * given.get("sample_weight", 1.0)
+    given["sample_weight"] = (rng.random(len(given["y"])) < 0.67).astype(
+        float
+    ) * given.get("sample_weight", 1.0)
     return True
 
 
 def repeat_rows(case, given, rng):
     """A fifth of the rows occur twice, as after two downloads."""
-    order = np.append(np.arange(len(given["y"])), np.flatnonzero(rng.random(len(given["y"])) < 0.2))
+    order = np.append(
+        np.arange(len(given["y"])), np.flatnonzero(rng.random(len(given["y"])) < 0.2)
+    )
     for name, column in given.items():
-        given[name] = column.iloc[order].reset_index(drop=True) if hasattr(column, "iloc") else column[order]
+        given[name] = (
+            column.iloc[order].reset_index(drop=True)
+            if hasattr(column, "iloc")
+            else column[order]
+        )
     return True
 
 
@@ -282,16 +374,24 @@ def single_rows(case, given, rng):
 
 def text_flags(case, given, rng):
     """Ends as text."""
-    given["terminal"] = np.where(np.asarray(given["terminal"], float) > 0, "True", "False")
+    given["terminal"] = np.where(
+        np.asarray(given["terminal"], float) > 0, "True", "False"
+    )
     return True
 
 
 FAULTS = {
     "ends forgotten": forget_ends, "action forgotten": forget("action"),
-    "episode forgotten": forget("episode"), "next_X forgotten": forget("next_X"), "time forgotten": forget("time"),
-    "numbers of states": number_states, "X scaled alone": scale_one_side, "ratios swapped": swap_ratios,
-    "ratios multiplied": multiply_ratios, "target reversed": reverse_target, "NaN in X": spoil("X", np.nan),
-    "NaN in y": spoil("y", np.nan), "infinite next_X": spoil("next_X", np.inf), "text in time": spoil("time", "soon"),
-    "rows shuffled": shuffle_rows, "time in tens": stretch_time, "time of a clock": jitter_time,
-    "weights of 0": zero_weights, "rows twice": repeat_rows, "labels of rows": single_rows, "text flags": text_flags,
+    "episode forgotten": forget("episode"), "next_X forgotten": forget("next_X"),
+    "time forgotten": forget("time"),
+    "numbers of states": number_states, "X scaled alone": scale_one_side,
+    "ratios swapped": swap_ratios,
+    "ratios multiplied": multiply_ratios, "target reversed": reverse_target,
+    "NaN in X": spoil("X", np.nan),
+    "NaN in y": spoil("y", np.nan), "infinite next_X": spoil("next_X", np.inf),
+    "text in time": spoil("time", "soon"),
+    "rows shuffled": shuffle_rows, "time in tens": stretch_time,
+    "time of a clock": jitter_time,
+    "weights of 0": zero_weights, "rows twice": repeat_rows,
+    "labels of rows": single_rows, "text flags": text_flags,
 }  # fmt: skip

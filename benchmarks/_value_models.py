@@ -20,7 +20,8 @@ class Episodes(NamedTuple):
 
 
 class Model:
-    """States with two actions; every step ends the episode with a probability of 1 - ``goes_on``."""
+    """States with two actions; every step ends the episode with a probability of 1 -
+    ``goes_on``."""
 
     def __init__(self, n_states, goes_on, seed):
         rng = np.random.default_rng(seed)
@@ -29,7 +30,8 @@ class Model:
         self.rewards = rng.normal(size=(n_states, 2))
 
     def values(self, first):
-        """Exact values of the policy that takes the first action with this probability."""
+        """Exact values of the policy that takes the first action with this
+        probability."""
         policy = np.array([first, 1 - first])
         P = np.einsum("a,sat->st", policy, self.P)
         return np.linalg.solve(np.eye(self.n_states) - GAMMA * P, self.rewards @ policy)
@@ -38,10 +40,15 @@ class Model:
         """Episodes that begin anywhere, of the policy that takes both actions alike."""
         rng, rows = np.random.default_rng(seed), []
         cumulative = np.cumsum(self.P, axis=2)
-        state, episode = rng.integers(self.n_states, size=n_episodes), np.arange(n_episodes)
+        state, episode = (
+            rng.integers(self.n_states, size=n_episodes),
+            np.arange(n_episodes),
+        )
         while len(state):
             action = (rng.random(len(state)) >= ACTED).astype(int)
-            after = (rng.random((len(state), 1)) > cumulative[state, action]).sum(axis=1)
+            after = (rng.random((len(state), 1)) > cumulative[state, action]).sum(
+                axis=1
+            )
             ends = after == self.n_states
             y = self.rewards[state, action] + 0.5 * rng.normal(size=len(state))
             rows.append((state, action, y, np.where(ends, 0, after), ends, episode))
@@ -57,7 +64,8 @@ def ratios(log, first):
 
 
 def numpy_lstd(log, ratio, n_states):
-    """Values of all states by LSTD, and their standard errors by the plain sandwich over episodes."""
+    """Values of all states by LSTD, and their standard errors by the plain sandwich
+    over episodes."""
     Z = np.eye(n_states)[log.state]
     D = Z - GAMMA * ~log.terminal[:, None] * np.eye(n_states)[log.after]
     A, b = Z.T @ (ratio[:, None] * D), Z.T @ (ratio * log.y)
@@ -69,13 +77,18 @@ def numpy_lstd(log, ratio, n_states):
 
 
 def drives(n_episodes, seed, at_random=0.3):
-    """States of episodes of MountainCar's dynamics: pushes along the speed, and at random with a probability."""
+    """States of episodes of MountainCar's dynamics: pushes along the speed, and at
+    random with a probability."""
     rng, episodes = np.random.default_rng(seed), []
     for _ in range(n_episodes):
         x, v = rng.uniform(-0.6, -0.4), 0.0
         states = [(x, v)]
         while x < 0.5:
-            push = (1 if v >= 0 else -1) if rng.random() > at_random else rng.integers(-1, 2)
+            push = (
+                (1 if v >= 0 else -1)
+                if rng.random() > at_random
+                else rng.integers(-1, 2)
+            )
             v = min(max(v + 0.001 * push - 0.0025 * np.cos(3 * x), -0.07), 0.07)
             x = min(max(x + v, -1.2), 0.6)
             v = 0.0 if x <= -1.2 and v < 0 else v

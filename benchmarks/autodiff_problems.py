@@ -1,4 +1,5 @@
-"""Four objectives in a few lines each, with derivatives by JAX: ``GALLERY`` maps names to makers of their parts.
+"""Four objectives in a few lines each, with derivatives by JAX: ``GALLERY`` maps names
+to makers of their parts.
 
 A maker takes a number of rows and returns the arguments of `DifferentiableComposition`.
 """
@@ -18,7 +19,8 @@ def logistic(x, row):
 
 
 def robust_logistic(n=20_000, temperature=1.0):
-    """Logistic regression that is robust in a Kullback-Leibler ball: T log mean exp(loss_j / T)."""
+    """Logistic regression that is robust in a Kullback-Leibler ball: T log mean
+    exp(loss_j / T)."""
     rows = labels(0, n)
     return {
         "inner": lambda x, row: jnp.exp(logistic(x, row) / temperature),
@@ -30,11 +32,16 @@ def robust_logistic(n=20_000, temperature=1.0):
 
 
 def mean_and_semideviation(n=20_000, width=0.1):
-    """The mean of a loss, and its mean deviation above the mean, smoothed within a width."""
+    """The mean of a loss, and its mean deviation above the mean, smoothed within a
+    width."""
 
     def outer(x, u, row):
         above = logistic(x, row) - u
-        return logistic(x, row) + (above + jnp.hypot(above, width)) / 2 + 1e-3 * (x @ x) / 2
+        return (
+            logistic(x, row)
+            + (above + jnp.hypot(above, width)) / 2
+            + 1e-3 * (x @ x) / 2
+        )
 
     rows = labels(0, n)
     return {
@@ -47,10 +54,11 @@ def mean_and_semideviation(n=20_000, width=0.1):
 
 
 def neighbourhood_components(n=1200, n_components=2):
-    """The mean probability that a digit is assigned its class by a soft neighbour, negative.
+    """The mean probability that a digit is assigned its class by a soft neighbour,
+    negative.
 
-    A row j of g is one digit, compared with all. Of each digit i, u has the mean of its kernel to those of its class
-    and to all, without itself.
+    A row j of g is one digit, compared with all. Of each digit i, u has the mean of its
+    kernel to those of its class and to all, without itself.
     """
     A, y = load_digits(return_X_y=True)
     A, y = PCA(16, whiten=True, random_state=0).fit_transform(A[:n]), y[:n]
@@ -66,20 +74,26 @@ def neighbourhood_components(n=1200, n_components=2):
     index = np.arange(len(A))
     x0 = 0.3 * np.eye(16)[:, :n_components]
     return {
-        "inner": inner, "outer": outer, "inner_data": (A, y, index), "outer_data": index, "x0": x0, "inner_floor": 0.0
+        "inner": inner, "outer": outer, "inner_data": (A, y, index),
+        "outer_data": index, "x0": x0, "inner_floor": 0.0
     }  # fmt: skip
 
 
 def one_step_meta_learning(n=5000, n_tasks=10, d=5, rate=0.3):
-    """A start x from which one gradient step serves each of ten tasks, of one tanh neuron each.
+    """A start x from which one gradient step serves each of ten tasks, of one tanh
+    neuron each.
 
-    u has the points after the step, of shape (n_tasks, d). A row is one sample of every task.
+    u has the points after the step, of shape (n_tasks, d). A row is one sample of every
+    task.
     """
     rng = np.random.default_rng(0)
     truth = rng.normal(size=d) + 0.4 * rng.normal(size=(n_tasks, d))
     support, query = rng.normal(size=(2, n, n_tasks, d))
     noise = 0.2 * rng.normal(size=(2, n, n_tasks))
-    support_y, query_y = (np.tanh((rows * truth).sum(-1)) + e for rows, e in zip((support, query), noise, strict=True))
+    support_y, query_y = (
+        np.tanh((rows * truth).sum(-1)) + e
+        for rows, e in zip((support, query), noise, strict=True)
+    )
 
     def loss(w, a, y):
         return (jnp.tanh(a @ w) - y) ** 2 / 2
@@ -100,7 +114,8 @@ def one_step_meta_learning(n=5000, n_tasks=10, d=5, rate=0.3):
 
 
 def semideviation_of(loss, n, d, x0):
-    """The mean of a loss of rows and its mean deviation above the mean, smoothed, on generated rows."""
+    """The mean of a loss of rows and its mean deviation above the mean, smoothed, on
+    generated rows."""
     rng = np.random.default_rng(0)
     A = rng.normal(size=(n, d))
     y = np.sign(A @ rng.normal(size=d) + rng.normal(size=n))
@@ -109,7 +124,13 @@ def semideviation_of(loss, n, d, x0):
         above = loss(x, row) - u
         return loss(x, row) + (above + jnp.hypot(above, 0.1)) / 2 + 1e-3 * (x @ x) / 2
 
-    return {"inner": loss, "outer": outer, "inner_data": (A, y), "outer_data": (A, y), "x0": x0}
+    return {
+        "inner": loss,
+        "outer": outer,
+        "inner_data": (A, y),
+        "outer_data": (A, y),
+        "x0": x0,
+    }
 
 
 def logistic_of(n, d):
@@ -145,15 +166,22 @@ GALLERY = {
 
 
 def on_all_data(inner, outer, inner_data=None, outer_data=None, x0=None, **kwargs):
-    """Phi and its gradient as one compiled function of the flat x, as one would write it for L-BFGS.
+    """Phi and its gradient as one compiled function of the flat x, as one would write
+    it for L-BFGS.
 
     x0 is an array here.
     """
 
     def mean(function, data):
-        return function(None) if data is None else jax.tree.map(lambda v: v.mean(0), jax.vmap(function)(data))
+        return (
+            function(None)
+            if data is None
+            else jax.tree.map(lambda v: v.mean(0), jax.vmap(function)(data))
+        )
 
-    def phi(flat, inner_data, outer_data):  # data that are no arguments would be folded into constants
+    def phi(
+        flat, inner_data, outer_data
+    ):  # data that are no arguments would be folded into constants
         x = flat.reshape(x0.shape)
         u = mean(lambda row: inner(x, row), inner_data)
         return mean(lambda row: outer(x, u, row), outer_data)

@@ -1,9 +1,12 @@
-"""CPU times of skfolio and of this library on the same portfolios, long only, to a gap of 1e-4 or less.
+"""CPU times of skfolio and of this library on the same portfolios, long only, to a gap
+of 1e-4 or less.
 
-Returns are Student t with three degrees of freedom, with a market in them, in percent: in fractions skfolio's solver
-fails on some of them. Both have their default settings, and skfolio its default solver. The risk aversion is 1 for the
-tail risks, and .05 for the others. Gaps are those of the objective, evaluated by this library, above the smaller of the
-two. Times are medians of three fits, or one fit where that takes more than two seconds. skfolio has no entropic risk.
+Returns are Student t with three degrees of freedom, with a market in them, in percent:
+in fractions skfolio's solver fails on some of them. Both have their default settings,
+and skfolio its default solver. The risk aversion is 1 for the tail risks, and .05 for
+the others. Gaps are those of the objective, evaluated by this library, above the
+smaller of the two. Times are medians of three fits, or one fit where that takes more
+than two seconds. skfolio has no entropic risk.
 """
 
 import importlib.util
@@ -38,7 +41,12 @@ def heavy_tailed(n, d):
 
 def ours(risk, aversion):
     """This library's estimator."""
-    return CompositionalPortfolio(risk_measure=risk, risk_aversion=aversion, constraint="long_only", random_state=0)
+    return CompositionalPortfolio(
+        risk_measure=risk,
+        risk_aversion=aversion,
+        constraint="long_only",
+        random_state=0,
+    )
 
 
 def theirs(risk, aversion):
@@ -47,7 +55,9 @@ def theirs(risk, aversion):
     from skfolio.optimization import MeanRisk, ObjectiveFunction
 
     return MeanRisk(
-        objective_function=ObjectiveFunction.MAXIMIZE_UTILITY, risk_measure=RiskMeasure[risk], risk_aversion=aversion
+        objective_function=ObjectiveFunction.MAXIMIZE_UTILITY,
+        risk_measure=RiskMeasure[risk],
+        risk_aversion=aversion,
     )
 
 
@@ -57,14 +67,21 @@ def fitted(estimator, R):
     while len(seconds) < 3 and (not seconds or seconds[0] < 2):
         used, _, warned = timed(estimator.fit, R)
         seconds.append(used)
-    return {"weights": estimator.weights_, "seconds": statistics.median(seconds), "warned": warned}
+    return {
+        "weights": estimator.weights_,
+        "seconds": statistics.median(seconds),
+        "warned": warned,
+    }
 
 
 def run(quick, data):
     """Measure: for each size and risk the seconds and the gap of both."""
     results, installed = [], importlib.util.find_spec("skfolio") is not None
     if not (installed or quick):
-        raise ImportError("skfolio is what this library is compared with: pip install 'sk_stormc[benchmarks]'")
+        raise ImportError(
+            "skfolio is what this library is compared with: pip install "
+            "'sk_stormc[benchmarks]'"
+        )
     for n, d in ((200, 5), (400, 10)) if quick else SIZES:
         R = heavy_tailed(n, d)
         for risk, (name, aversion) in RISKS.items():
@@ -88,7 +105,13 @@ def seconds(library, row):
     if library not in row:
         return ""
     value = row[library]["seconds"]
-    return f"{value:.0f}" if value >= 10 else f"{value:.1f}" if value >= 1 else f"{value:.2g}"
+    return (
+        f"{value:.0f}"
+        if value >= 10
+        else f"{value:.1f}"
+        if value >= 1
+        else f"{value:.2g}"
+    )
 
 
 def gap(library, row):

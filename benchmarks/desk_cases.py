@@ -1,14 +1,17 @@
-"""Random portfolios with the faults of real data, beside Clarabel: right, warned, wrong in silence, and how long.
+"""Random portfolios with the faults of real data, beside Clarabel: right, warned, wrong
+in silence, and how long.
 
-A case is drawn from its seed: 3 to 2,500 periods, 1 to 60 assets (one case in forty has 503 or 1,000), one of fifteen
-kinds of returns, a unit between 1e-9 and 1e4, a risk measure, a risk aversion and constraints. Of those with bounds,
-four fifths have linear constraints, a limit on turnover, a benchmark or all three, and every third is the largest
-ratio. Some have a half-life, forecasts, a least mean return, a limit of the gross weight, or squares of weights.
-Clarabel is given the problem as a cone program (by cvxpy) whose returns are centred and of size one, since it fails on
-many of these as they are, and its time is that of its solver alone. An answer is right if its objective is within 1e-4
-of the spread above the best that was found, the spread being from equal weights to the best. A refusal that no
-portfolio has a positive mean return, or that one has no risk, counts as right. The seeds are those of the benchmark
-only.
+A case is drawn from its seed: 3 to 2,500 periods, 1 to 60 assets (one case in forty has
+503 or 1,000), one of fifteen kinds of returns, a unit between 1e-9 and 1e4, a risk
+measure, a risk aversion and constraints. Of those with bounds, four fifths have linear
+constraints, a limit on turnover, a benchmark or all three, and every third is the
+largest ratio. Some have a half-life, forecasts, a least mean return, a limit of the
+gross weight, or squares of weights. Clarabel is given the problem as a cone program (by
+cvxpy) whose returns are centred and of size one, since it fails on many of these as
+they are, and its time is that of its solver alone. An answer is right if its objective
+is within 1e-4 of the spread above the best that was found, the spread being from equal
+weights to the best. A refusal that no portfolio has a positive mean return, or that one
+has no risk, counts as right. The seeds are those of the benchmark only.
 """
 
 import importlib.util
@@ -31,28 +34,47 @@ NEEDS_DATA = False
 PACKAGES = ("skfolio", "clarabel")
 FIRST, CASES = 80_000, 3000
 KINDS = (
-    "normal", "cash", "two copies", "near copies", "shifted", "gross", "tiny unit", "large unit", "heavy tails",
-    "skewed", "regimes", "constant asset", "changing volatility", "cash of minutes", "nearly cash",
+    "normal", "cash", "two copies", "near copies", "shifted", "gross", "tiny unit",
+    "large unit", "heavy tails",
+    "skewed", "regimes", "constant asset", "changing volatility", "cash of minutes",
+    "nearly cash",
 )  # fmt: skip
 FURTHER = "none", "sectors", "trades", "benchmark", "all"
 LIMITS = ("linear_constraints", "max_turnover", "benchmark", "max_gross", "min_return")
 OTHERS = ("half_life", "expected_returns", "l2")
 UNITS = 10.0 ** np.array([-9, -6, -3, 2, 4])  # of every third case
-MEASURES = ("variance", "semivariance", "entropic", "cvar", "evar", "semideviation", "downside", "cdar")
+MEASURES = (
+    "variance",
+    "semivariance",
+    "entropic",
+    "cvar",
+    "evar",
+    "semideviation",
+    "downside",
+    "cdar",
+)
 PROPORTIONAL = MEASURES[3:]  # to the size of the portfolio
 RIGHT = 1e-4
 FEASIBLE = 1e-8  # by how much further constraints may be missed, relative to their size
-ROUNDING = 1e-14  # by which a point may miss further constraints that is compared with the bound of the gap
+# by which a point may miss further constraints that is compared with the bound of the
+# gap
+ROUNDING = 1e-14
 SMALL = 1e-6  # of the objective's typical size: a smaller spread is rounding
 
 
 def draw(seed):
     """The kind, the returns and the estimator's parameters of a case."""
     rng = np.random.default_rng(seed)
-    n, d = int(rng.choice([3, 8, 20, 60, 250, 500, 1000, 2500])), int(rng.choice([1, 2, 5, 10, 25, 60]))
+    n, d = (
+        int(rng.choice([3, 8, 20, 60, 250, 500, 1000, 2500])),
+        int(rng.choice([1, 2, 5, 10, 25, 60])),
+    )
     if seed % 40 == 0:
         n, d = 1000, int(rng.choice([503, 1000]))
-    kind, mixed = KINDS[seed % len(KINDS)], np.eye(d) + 0.3 * rng.normal(size=(d, d)) / max(1.0, np.sqrt(d / 10))
+    kind, mixed = (
+        KINDS[seed % len(KINDS)],
+        np.eye(d) + 0.3 * rng.normal(size=(d, d)) / max(1.0, np.sqrt(d / 10)),
+    )
     R = 0.01 * rng.normal(size=(n, d)) @ mixed + rng.normal(0.0004, 0.0005, d)
     if kind == "cash":
         R[:, -1] = 0.0
@@ -81,21 +103,39 @@ def draw(seed):
     aversion = float(rng.choice([0.1, 1, 3, 10, 100]))
     if measure not in PROPORTIONAL:
         aversion /= 10 * unit
-    chosen = str(rng.choice(["long only", "bounds", "bounds and budget", "l1", "cost", "budget", "free"]))
+    chosen = str(
+        rng.choice(
+            ["long only", "bounds", "bounds and budget", "l1", "cost", "budget", "free"]
+        )
+    )
     if (chosen in ("budget", "free")) and (n <= 2 * d or measure in PROPORTIONAL):
-        chosen = "bounds and budget"  # without more periods than assets there is no minimum
+        chosen = (
+            "bounds and budget"  # without more periods than assets there is no minimum
+        )
     constraints = {
         "long only": {"constraint": "long_only"},
         "bounds": {"constraint": (-0.3, 0.6)},
-        "bounds and budget": {"constraint": (-1.0, 1.0), "budget": 1.0 if d > 1 else 0.5},
+        "bounds and budget": {
+            "constraint": (-1.0, 1.0),
+            "budget": 1.0 if d > 1 else 0.5,
+        },
         "l1": {"constraint": (-0.5, 0.5), "l1": 0.05 * unit},
-        "cost": {"constraint": "long_only", "previous_weights": np.full(d, 1 / d), "transaction_cost": 0.02 * unit},
+        "cost": {
+            "constraint": "long_only",
+            "previous_weights": np.full(d, 1 / d),
+            "transaction_cost": 0.02 * unit,
+        },
         "budget": {"budget": 1.0},
         "free": {},
     }[chosen]
     confidence = float(rng.choice([0.9, 0.95, 0.99]))
     shape = {"confidence": confidence, "order": int(rng.choice([1, 2, 3]))}
-    params = {"risk_measure": measure, "risk_aversion": aversion, **shape, **constraints}
+    params = {
+        "risk_measure": measure,
+        "risk_aversion": aversion,
+        **shape,
+        **constraints,
+    }
     further = FURTHER[seed // len(KINDS) % len(FURTHER)]
     if chosen not in ("cost", "free", "budget"):
         params |= limits(further, params, R, rng)
@@ -105,33 +145,60 @@ def draw(seed):
 
 
 def varied(kind, R, params, rng):
-    """Returns and parameters in another unit, or with weights of periods, forecasts and further limits."""
+    """Returns and parameters in another unit, or with weights of periods, forecasts and
+    further limits."""
     n, d = R.shape
-    unit = float(rng.choice(UNITS)) if rng.random() < 1 / 3 and kind not in ("tiny unit", "large unit") else 1.0
+    unit = (
+        float(rng.choice(UNITS))
+        if rng.random() < 1 / 3 and kind not in ("tiny unit", "large unit")
+        else 1.0
+    )
     R, params = R * unit, dict(params)
     if params["risk_measure"] not in PROPORTIONAL:
         params["risk_aversion"] /= unit
     for name in ("l1", "transaction_cost", "benchmark"):
         if name in params:
             params[name] = params[name] * unit
-    deviation, ratio = float(np.median(R.std(axis=0))) or unit, params.get("objective") == "ratio"
+    deviation, ratio = (
+        float(np.median(R.std(axis=0))) or unit,
+        params.get("objective") == "ratio",
+    )
     bounded = params.get("constraint") is not None
     if rng.random() < 0.2 and n >= 20:
         params["half_life"] = float(rng.choice([3, 10, 100]))
     if rng.random() < 0.15:
-        params["expected_returns"] = R.mean(axis=0) + 0.1 * deviation * rng.normal(size=d)
+        params["expected_returns"] = R.mean(axis=0) + 0.1 * deviation * rng.normal(
+            size=d
+        )
     if rng.random() < 0.15 and not ratio:
-        scale = params["risk_aversion"] * deviation ** (1 if params["risk_measure"] in PROPORTIONAL else 2)
+        scale = params["risk_aversion"] * deviation ** (
+            1 if params["risk_measure"] in PROPORTIONAL else 2
+        )
         params["l2"] = float(rng.choice([0.1, 1.0])) * scale
     held = params.get("previous_weights", np.full(d, 1 / d))
     if rng.random() < 0.2 and bounded and params["constraint"] != "long_only":
-        params["max_gross"] = float(np.abs(held).sum()) * float(rng.choice([1.05, 1.5])) + 0.5
+        params["max_gross"] = (
+            float(np.abs(held).sum()) * float(rng.choice([1.05, 1.5])) + 0.5
+        )
     fixed = "budget" in params or params.get("constraint") == "long_only"
-    if rng.random() < 0.15 and fixed and not ratio and params["risk_measure"] != "entropic":
+    if (
+        rng.random() < 0.15
+        and fixed
+        and not ratio
+        and params["risk_measure"] != "entropic"
+    ):
         params |= {"risk_aversion": np.inf}
-        mean = reference(params, R)[0].mean(axis=0) if "half_life" not in params else None
-        if mean is not None and "benchmark" not in params and "linear_constraints" not in params:
-            start = penalty_of(CompositionalPortfolio(**params), d, None).project(np.full(d, 1 / d))
+        mean = (
+            reference(params, R)[0].mean(axis=0) if "half_life" not in params else None
+        )
+        if (
+            mean is not None
+            and "benchmark" not in params
+            and "linear_constraints" not in params
+        ):
+            start = penalty_of(CompositionalPortfolio(**params), d, None).project(
+                np.full(d, 1 / d)
+            )
             params["min_return"] = float(mean @ start)
     return R, params
 
@@ -148,9 +215,12 @@ def reference(params, R):
 
 
 def limits(further, params, R, rng):
-    """Linear constraints, a limit on trades and a benchmark, put around a portfolio that they leave."""
+    """Linear constraints, a limit on trades and a benchmark, put around a portfolio
+    that they leave."""
     n, d = R.shape
-    held = penalty_of(CompositionalPortfolio(**params), d, None).project(rng.dirichlet(np.ones(d)))
+    held = penalty_of(CompositionalPortfolio(**params), d, None).project(
+        rng.dirichlet(np.ones(d))
+    )
     found = {}
     if further in ("sectors", "all"):
         sector = rng.integers(0, 3, d)
@@ -160,14 +230,20 @@ def limits(further, params, R, rng):
         lower[rng.random(len(A)) < 0.3] = -np.inf
         found["linear_constraints"] = A, lower, upper
     if further in ("trades", "all"):
-        found |= {"previous_weights": held, "max_turnover": float(rng.choice([0.01, 0.2, 0.6]))}
+        found |= {
+            "previous_weights": held,
+            "max_turnover": float(rng.choice([0.01, 0.2, 0.6])),
+        }
     if further in ("benchmark", "all") and n != d:  # else it might be of weights
-        found["benchmark"] = R @ rng.dirichlet(np.ones(d)) + 0.1 * R.std() * rng.normal(size=n)
+        found["benchmark"] = R @ rng.dirichlet(np.ones(d)) + 0.1 * R.std() * rng.normal(
+            size=n
+        )
     return found
 
 
 def ours(params, R):
-    """A fit: weights, seconds, whether it warned, the gap that it states; for a refused one, no weights and why."""
+    """A fit: weights, seconds, whether it warned, the gap that it states; for a refused
+    one, no weights and why."""
 
     def fit():
         try:
@@ -182,7 +258,8 @@ def ours(params, R):
 
 
 def clarabel(params, R):
-    """Clarabel's weights and seconds; None where it fails. A ratio by the transformation of Charnes and Cooper."""
+    """Clarabel's weights and seconds; None where it fails. A ratio by the
+    transformation of Charnes and Cooper."""
     import cvxpy as cp
 
     (n, d), (R, p) = R.shape, reference(params, R)
@@ -204,7 +281,9 @@ def clarabel(params, R):
         constraints.append(cp.sum(v) == k * params["budget"])
     if "linear_constraints" in params:
         A, lower, upper = params["linear_constraints"]
-        constraints += [A[j] @ v >= k * lower[j] for j in range(len(A)) if lower[j] > -np.inf]
+        constraints += [
+            A[j] @ v >= k * lower[j] for j in range(len(A)) if lower[j] > -np.inf
+        ]
         constraints += [A @ v <= k * upper]
     previous = params.get("previous_weights", np.zeros(d))
     if "max_turnover" in params:
@@ -223,7 +302,12 @@ def clarabel(params, R):
         level = cp.Variable()
         risk = level + p @ cp.pos(-raw - level) / tail
     elif measure in ("semideviation", "downside"):
-        risk = cp.pnorm(cp.multiply(p ** (1 / order), cp.pos(-(y if measure == "semideviation" else raw))), order)
+        risk = cp.pnorm(
+            cp.multiply(
+                p ** (1 / order), cp.pos(-(y if measure == "semideviation" else raw))
+            ),
+            order,
+        )
     elif measure == "cdar":
         depth, level = cp.Variable(n), cp.Variable()
         before = cp.hstack([0, depth[:-1]])
@@ -231,7 +315,10 @@ def clarabel(params, R):
         risk = level + p @ cp.pos(depth - level) / tail
     else:
         t, level, u = cp.Variable(), cp.Variable(), cp.Variable(n)
-        constraints += [p @ u <= t, cp.constraints.ExpCone(-raw - level, t * np.ones(n), u)]
+        constraints += [
+            p @ u <= t,
+            cp.constraints.ExpCone(-raw - level, t * np.ones(n), u),
+        ]
         risk = level - t * np.log(tail)
     earned, costs = (mean / unit) @ v - k * (p @ against) / unit, 0.0
     if "l1" in params:
@@ -246,7 +333,9 @@ def clarabel(params, R):
     if ratio:
         largest = float(np.abs(mean).max()) / unit
         constraints.append((earned - costs) / largest >= 1)
-    program = cp.Problem(cp.Minimize(risk if ratio else aversion * risk - gain + costs), constraints)
+    program = cp.Problem(
+        cp.Minimize(risk if ratio else aversion * risk - gain + costs), constraints
+    )
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -259,20 +348,37 @@ def clarabel(params, R):
 
 
 def judge(params, R, weights):
-    """The objective of equal weights (0 for a ratio) and of each of some others, by the exact formulas in float64."""
+    """The objective of equal weights (0 for a ratio) and of each of some others, by the
+    exact formulas in float64."""
     R, p = reference(params, R)
-    estimator, measure = CompositionalPortfolio(**params | {"min_return": None}), params["risk_measure"]
-    penalty, ratio = penalty_of(estimator, R.shape[1], None), params.get("objective") == "ratio"
+    estimator, measure = (
+        CompositionalPortfolio(**params | {"min_return": None}),
+        params["risk_measure"],
+    )
+    penalty, ratio = (
+        penalty_of(estimator, R.shape[1], None),
+        params.get("objective") == "ratio",
+    )
     fixed = "budget" in params or params.get("constraint") == "long_only"
     shifts = fixed and measure not in ("downside", "cdar") and not ratio
-    centre = float(np.median(R)) if shifts else 0.0  # a shift changes these objectives by a constant
+    centre = (
+        float(np.median(R)) if shifts else 0.0
+    )  # a shift changes these objectives by a constant
     if "benchmark" in params:
-        R, weights = np.column_stack([R, params["benchmark"]]), [np.append(w, -1.0) for w in weights]
-    task = MeanRisk.of(R - centre, RISKS[measure].of(estimator), params["risk_aversion"], p, penalty)
-    # a point that misses a constraint by a billionth may be better than any that keeps it
+        R, weights = (
+            np.column_stack([R, params["benchmark"]]),
+            [np.append(w, -1.0) for w in weights],
+        )
+    task = MeanRisk.of(
+        R - centre, RISKS[measure].of(estimator), params["risk_aversion"], p, penalty
+    )
+    # a point that misses a constraint by a billionth may be better than any that keeps
+    # it
     kept = {"kept": ROUNDING} if isinstance(penalty, LinearlyConstrained) else {}
     equal = np.full(R.shape[1], 1 / R.shape[1])
-    equal, *places = [w if penalty is None else penalty.project(w, **kept) for w in [equal, *weights]]
+    equal, *places = [
+        w if penalty is None else penalty.project(w, **kept) for w in [equal, *weights]
+    ]
     if ratio:
         return [0.0, *(-_ratio(task, w) for w in places)]
     return [task.value(w) for w in [equal, *places]]
@@ -290,31 +396,66 @@ def measure_case(seed, with_clarabel):
     kind, R, params = draw(seed)
     ratio = params.get("objective") == "ratio"
     further = [name for name in (*LIMITS, *OTHERS) if name in params]
-    found = {"seed": seed, "kind": kind, "risk": params["risk_measure"], "n": R.shape[0], "d": R.shape[1]}
+    found = {
+        "seed": seed,
+        "kind": kind,
+        "risk": params["risk_measure"],
+        "n": R.shape[0],
+        "d": R.shape[1],
+    }
     w, seconds, warned, gap = ours(params, R)
     their, their_seconds = clarabel(params, R) if with_clarabel else (None, None)
-    found |= {"further": further + ["ratio"] * ratio, "seconds": seconds, "clarabel": their_seconds}
-    if w is None:  # refused: no portfolio has a positive mean return, or one has no risk
-        return found | {"refused": warned, "right": True, "warned": True, "valid": True, "clarabel_right": None}
+    found |= {
+        "further": further + ["ratio"] * ratio,
+        "seconds": seconds,
+        "clarabel": their_seconds,
+    }
+    if (
+        w is None
+    ):  # refused: no portfolio has a positive mean return, or one has no risk
+        return found | {
+            "refused": warned,
+            "right": True,
+            "warned": True,
+            "valid": True,
+            "clarabel_right": None,
+        }
     others = [their] if their is not None and np.isfinite(their).all() else []
     equal, own, *others = judge(params, R, [w, *others])
     best = min([own, *others])
-    size = max(equal - best, (FEASIBLE / RIGHT if further else SMALL) * abs(equal), 1e-300)
-    slack = max((FEASIBLE if further else 1e-9) * max(size, abs(own)), 1e-12 * np.abs(R).max())  # of rounding
-    theirs = bool(others and others[-1] - best <= RIGHT * size) if with_clarabel else None
+    size = max(
+        equal - best, (FEASIBLE / RIGHT if further else SMALL) * abs(equal), 1e-300
+    )
+    slack = max(
+        (FEASIBLE if further else 1e-9) * max(size, abs(own)), 1e-12 * np.abs(R).max()
+    )  # of rounding
+    theirs = (
+        bool(others and others[-1] - best <= RIGHT * size) if with_clarabel else None
+    )
     return found | {
-        "gap": (own - best) / size, "right": bool(own - best <= RIGHT * size), "warned": bool(warned),
-        "clarabel_right": theirs, "stated": gap / size, "valid": bool(gap >= own - best - slack),
+        "gap": (own - best) / size, "right": bool(own - best <= RIGHT * size),
+        "warned": bool(warned),
+        "clarabel_right": theirs, "stated": gap / size,
+        "valid": bool(gap >= own - best - slack),
     }  # fmt: skip
 
 
 def run(quick, data):
     """Measure all cases."""
-    there = importlib.util.find_spec("cvxpy") is not None and importlib.util.find_spec("clarabel") is not None
+    there = (
+        importlib.util.find_spec("cvxpy") is not None
+        and importlib.util.find_spec("clarabel") is not None
+    )
     if not (there or quick):
-        raise ImportError("Clarabel is what this library is compared with: pip install 'sk_stormc[benchmarks]'")
+        raise ImportError(
+            "Clarabel is what this library is compared with: pip install "
+            "'sk_stormc[benchmarks]'"
+        )
     make_gaussian_returns(10, 2)  # loads what a first call loads
-    results = [measure_case(seed, there and not quick) for seed in range(FIRST, FIRST + (13 if quick else CASES))]
+    results = [
+        measure_case(seed, there and not quick)
+        for seed in range(FIRST, FIRST + (13 if quick else CASES))
+    ]
     return {"settings": {"first": FIRST, "cases": len(results)}, "results": results}
 
 
@@ -333,14 +474,19 @@ def counts(name, rows):
         "largest": max(row["seconds"] for row in rows),
         "slow": sum(row["seconds"] > 0.1 + 5 * row["clarabel"] for row in timed_too),
         "clarabel": f"{np.median(theirs):.3f}" if theirs else "",
-        "clarabel not right": sum(not row["clarabel_right"] for row in rows) if theirs else "",
+        "clarabel not right": sum(not row["clarabel_right"] for row in rows)
+        if theirs
+        else "",
     }
 
 
 COLUMNS = {
-    "risk, or further constraint": "{name}", "cases": "{cases}", "right": "{right}", "warned or refused": "{warned}",
-    "wrong in silence": "{silent}", "gap not valid": "{not valid}", "seconds, median": "{median:.3f}",
-    "largest": "{largest:.2f}", "slower than .1 s + 5 Clarabel": "{slow}", "Clarabel, median": "{clarabel}",
+    "risk, or further constraint": "{name}", "cases": "{cases}", "right": "{right}",
+    "warned or refused": "{warned}",
+    "wrong in silence": "{silent}", "gap not valid": "{not valid}",
+    "seconds, median": "{median:.3f}",
+    "largest": "{largest:.2f}", "slower than .1 s + 5 Clarabel": "{slow}",
+    "Clarabel, median": "{clarabel}",
     "Clarabel not right": "{clarabel not right}",
 }  # fmt: skip
 
@@ -349,6 +495,10 @@ def tables(stored):
     """Counts by risk measure and by further constraints."""
     rows = []
     for name in (*MEASURES, *LIMITS, *OTHERS, "ratio", "all"):
-        chosen = [row for row in stored["results"] if name in (row["risk"], "all", *row["further"])]
+        chosen = [
+            row
+            for row in stored["results"]
+            if name in (row["risk"], "all", *row["further"])
+        ]
         rows += [counts(name, chosen)] if chosen else []
     return {"counts": table(rows, COLUMNS)}

@@ -1,7 +1,8 @@
-"""Eight compositional problems of the literature: ``GALLERY`` maps names to makers. `docs/gallery.md` describes them.
+"""Eight compositional problems of the literature: ``GALLERY`` maps names to makers.
+`docs/gallery.md` describes them.
 
-Each maker takes the seed of its data. The data are scikit-learn's or made here; each Phi has more than 1024 components,
-so that the default samples.
+Each maker takes the seed of its data. The data are scikit-learn's or made here; each
+Phi has more than 1024 components, so that the default samples.
 """
 
 from functools import cache, partial
@@ -13,7 +14,11 @@ from sklearn.decomposition import PCA
 from sklearn.preprocessing import StandardScaler
 
 from sk_stormc import minimize
-from sk_stormc.problems import FiniteSumComposition, PortfolioProblem, ProjectedBellmanProblem
+from sk_stormc.problems import (
+    FiniteSumComposition,
+    PortfolioProblem,
+    ProjectedBellmanProblem,
+)
 
 
 def start(problem):
@@ -25,9 +30,16 @@ def start(problem):
 def reference(problem):
     """Phi at the best point of L-BFGS from x_0 and from two points near it."""
     x_0 = problem.initial_point(np.random.default_rng(0))
-    away = np.random.default_rng(1).normal(size=(2, x_0.size)) * 0.1 * (1 + np.abs(x_0)) / np.sqrt(x_0.size)
+    away = (
+        np.random.default_rng(1).normal(size=(2, x_0.size))
+        * 0.1
+        * (1 + np.abs(x_0))
+        / np.sqrt(x_0.size)
+    )
     points = x_0, x_0 + away[0], x_0 + away[1]
-    return min(minimize(problem, "lbfgs", x0=x, tol=1e-9, max_iter=5000).fun for x in points)
+    return min(
+        minimize(problem, "lbfgs", x0=x, tol=1e-9, max_iter=5000).fun for x in points
+    )
 
 
 def shortfall(problem, fun):
@@ -36,10 +48,12 @@ def shortfall(problem, fun):
 
 
 def average_precision(A, positive, ridge=1e-3):
-    """Minus the smoothed average precision of the scores <a, x>, -mean_i u_i1 / u_i2 over positives, + ridge |x|^2 / 2.
+    """Minus the smoothed average precision of the scores <a, x>, -mean_i u_i1 / u_i2
+    over positives, + ridge |x|^2 / 2.
 
-    u_i1 is the mean over all samples j of h_ij where j is positive and 0 where not, u_i2 the mean of all h_ij, with the
-    squared hinge h_ij = max(1 - <a_i - a_j, x>, 0)^2 (Qi, Luo, Xu, Ji & Yang 2021, SOAP).
+    u_i1 is the mean over all samples j of h_ij where j is positive and 0 where not,
+    u_i2 the mean of all h_ij, with the squared hinge h_ij = max(1 - <a_i - a_j, x>,
+    0)^2 (Qi, Luo, Xu, Ji & Yang 2021, SOAP).
     """
     P, y = A[positive], positive.astype(float)
     m = len(P)
@@ -61,13 +75,24 @@ def average_precision(A, positive, ridge=1e-3):
 
     def outer_gradient(x, u, i):
         u, f_u = u.reshape(m, 2), np.zeros((m, 2))
-        np.add.at(f_u, i, np.stack([-1 / u[i, 1], u[i, 0] / u[i, 1] ** 2], axis=1) / len(i))
+        np.add.at(
+            f_u, i, np.stack([-1 / u[i, 1], u[i, 0] / u[i, 1] ** 2], axis=1) / len(i)
+        )
         return ridge * x, f_u.ravel()
 
     def outer(x, u):
         return -np.mean(u[::2] / u[1::2]) + ridge * (x @ x) / 2
 
-    return FiniteSumComposition(inner, inner_jacobian, outer_gradient, outer, len(A), m, A.shape[1], inner_floor=1e-12)
+    return FiniteSumComposition(
+        inner,
+        inner_jacobian,
+        outer_gradient,
+        outer,
+        len(A),
+        m,
+        A.shape[1],
+        inner_floor=1e-12,
+    )
 
 
 def digits(digit=8):
@@ -77,22 +102,26 @@ def digits(digit=8):
 
 
 def rank_digits(digit=8):
-    """Average precision of one digit against the rest: n_inner 1797, n_outer 174 and a Jacobian of (348, 16).
+    """Average precision of one digit against the rest: n_inner 1797, n_outer 174 and a
+    Jacobian of (348, 16).
 
-    Qi, Luo, Xu, Ji & Yang, "Stochastic Optimization of Areas Under Precision-Recall Curves with Provable
-    Convergence", NeurIPS 2021.
+    Qi, Luo, Xu, Ji & Yang, "Stochastic Optimization of Areas Under Precision-Recall
+    Curves with Provable Convergence", NeurIPS 2021.
     """
     return average_precision(*digits(digit))
 
 
 def labels(seed, n=3000, d=20):
     """Features with an intercept, scaled, and labels of which a twentieth is wrong."""
-    X, y = make_classification(n, d, n_informative=8, flip_y=0.1, class_sep=1.0, random_state=seed)
+    X, y = make_classification(
+        n, d, n_informative=8, flip_y=0.1, class_sep=1.0, random_state=seed
+    )
     return np.c_[StandardScaler().fit_transform(X), np.ones(n)], 2.0 * y - 1
 
 
 def robust_logistic(A, y, temperature, ridge=1e-3):
-    """temperature log mean exp(loss_j / temperature) + ridge |x|^2 / 2 of logistic losses, f of one component.
+    """temperature log mean exp(loss_j / temperature) + ridge |x|^2 / 2 of logistic
+    losses, f of one component.
 
     u = mean exp((loss_j - log 2) / temperature), which is 1 at x_0 = 0.
     """
@@ -118,10 +147,11 @@ def robust_logistic(A, y, temperature, ridge=1e-3):
 
 
 def robust_classification(temperature, seed=0):
-    """Logistic regression, robust in a Kullback-Leibler ball; at temperature 0.1 a few samples weigh almost all.
+    """Logistic regression, robust in a Kullback-Leibler ball; at temperature 0.1 a few
+    samples weigh almost all.
 
-    Qi, Guo, Xu, Jin & Yang, "An Online Method for a Class of Distributionally Robust Optimization with Non-Convex
-    Objectives", NeurIPS 2021.
+    Qi, Guo, Xu, Jin & Yang, "An Online Method for a Class of Distributionally Robust
+    Optimization with Non-Convex Objectives", NeurIPS 2021.
     """
     return robust_logistic(*labels(seed), temperature)
 
@@ -142,7 +172,8 @@ def of_mean_loss(losses, slopes, outer_gradient, outer, A, metric=None):
 
 
 def deviation(A, b, weight=1.0, width=0.1):
-    """Mean of the squared losses plus a weight times their mean deviation above the mean, smoothed within a width."""
+    """Mean of the squared losses plus a weight times their mean deviation above the
+    mean, smoothed within a width."""
 
     def losses(x, j):
         return (A[j] @ x - b[j]) ** 2
@@ -164,10 +195,12 @@ def deviation(A, b, weight=1.0, width=0.1):
 
 
 def semideviation(seed=0):
-    """Risk-averse regression: mean-upper-semideviation (of order 1, smoothed) of squared losses, heavy-tailed noise.
+    """Risk-averse regression: mean-upper-semideviation (of order 1, smoothed) of
+    squared losses, heavy-tailed noise.
 
-    Ruszczynski & Shapiro, "Optimization of convex risk functions", Math. Oper. Res. 31, 2006; as a composition in
-    Wang, Fang & Liu, "Stochastic compositional gradient descent", Math. Program. 161, 2017.
+    Ruszczynski & Shapiro, "Optimization of convex risk functions", Math. Oper. Res. 31,
+    2006; as a composition in Wang, Fang & Liu, "Stochastic compositional gradient
+    descent", Math. Program. 161, 2017.
     """
     X, b = make_friedman1(2000, 10, noise=0.0, random_state=seed)
     b = b + np.random.default_rng(seed).standard_t(4, size=len(b))
@@ -176,23 +209,32 @@ def semideviation(seed=0):
 
 
 def entropic(seed=0):
-    """Entropic risk of 15 assets with common factors and Student returns in percent (4000 days, 5 degrees of freedom).
+    """Entropic risk of 15 assets with common factors and Student returns in percent
+    (4000 days, 5 degrees of freedom).
 
-    Follmer & Schied, "Stochastic Finance", 2002; as a composition in Yuan & Hu, section 4.
+    Follmer & Schied, "Stochastic Finance", 2002; as a composition in Yuan & Hu, section
+    4.
     """
     rng = np.random.default_rng(seed)
     factors, loadings = rng.standard_t(5, size=(4000, 3)), rng.normal(size=(3, 15))
-    R = 0.1 * rng.random(15) + 0.5 * factors @ loadings + rng.standard_t(5, size=(4000, 15))
+    R = (
+        0.1 * rng.random(15)
+        + 0.5 * factors @ loadings
+        + rng.standard_t(5, size=(4000, 15))
+    )
     return PortfolioProblem(R, risk_measure="entropic", metric="variance")
 
 
 def maml(seed=0, n_tasks=10, d=5, n=1500, rate=0.3):
-    """One step of MAML: x such that w_k = x - rate grad L_k(x) is good for every task k, one tanh neuron a task.
+    """One step of MAML: x such that w_k = x - rate grad L_k(x) is good for every task
+    k, one tanh neuron a task.
 
-    u stacks the w_k (50 numbers), g's components are a sample of every task, f's another, of query losses.
+    u stacks the w_k (50 numbers), g's components are a sample of every task, f's
+    another, of query losses.
 
-    Finn, Abbeel & Levine, "Model-Agnostic Meta-Learning", ICML 2017; as a composition in Chen, Sun & Yin, "Solving
-    Stochastic Compositional Optimization is Nearly as Easy as Solving Stochastic Optimization", 2021.
+    Finn, Abbeel & Levine, "Model-Agnostic Meta-Learning", ICML 2017; as a composition
+    in Chen, Sun & Yin, "Solving Stochastic Compositional Optimization is Nearly as Easy
+    as Solving Stochastic Optimization", 2021.
     """
     rng = np.random.default_rng(seed)
     truth = rng.normal(size=d) + 0.4 * rng.normal(size=(n_tasks, d))
@@ -226,16 +268,19 @@ def maml(seed=0, n_tasks=10, d=5, n=1500, rate=0.3):
 
 
 class SampledBellman(ProjectedBellmanProblem):
-    """The projected Bellman error with its Jacobian sampled and tracked, as the methods' papers have it."""
+    """The projected Bellman error with its Jacobian sampled and tracked, as the
+    methods' papers have it."""
 
     jacobian_kind = "sampled"
 
 
 def policy_evaluation(seed=0, n=3000, d=8, gamma=0.9):
-    """Projected Bellman error of a noisy walk on a ring, d radial features, the Jacobian sampled, no preconditioner.
+    """Projected Bellman error of a noisy walk on a ring, d radial features, the
+    Jacobian sampled, no preconditioner.
 
-    Sutton et al., "Fast gradient-descent methods for temporal-difference learning with linear function approximation",
-    ICML 2009; as a composition in Wang, Liu & Fang, "Accelerating stochastic composition optimization", JMLR 18, 2017.
+    Sutton et al., "Fast gradient-descent methods for temporal-difference learning with
+    linear function approximation", ICML 2009; as a composition in Wang, Liu & Fang,
+    "Accelerating stochastic composition optimization", JMLR 18, 2017.
     """
     rng = np.random.default_rng(seed)
     place = 2 * np.pi * rng.random(n)
@@ -246,11 +291,14 @@ def policy_evaluation(seed=0, n=3000, d=8, gamma=0.9):
         return np.exp(2 * (np.cos(angle[:, None] - centres) - 1))
 
     rewards = np.sin(place) + 0.5 * np.cos(3 * place) + 0.5 * rng.normal(size=n)
-    return SampledBellman(features(place), features(successor), rewards, gamma, metric=None)
+    return SampledBellman(
+        features(place), features(successor), rewards, gamma, metric=None
+    )
 
 
 def scaled_columns(seed=0, n=2000, d=10, spread=3.0):
-    """Normal features whose columns have sizes from 1 to 10^-spread, and targets that all columns matter to."""
+    """Normal features whose columns have sizes from 1 to 10^-spread, and targets that
+    all columns matter to."""
     rng = np.random.default_rng(seed)
     A, scale = rng.normal(size=(n, d)), 10 ** -np.linspace(0, spread, d)
     b = np.tanh(A @ rng.normal(size=d) / np.sqrt(d)) + 0.3 * rng.normal(size=n)
@@ -258,7 +306,8 @@ def scaled_columns(seed=0, n=2000, d=10, spread=3.0):
 
 
 def bounded_deviation(A, b, metric=None):
-    """Mean of the losses (tanh(<a, x>) - b)^2 plus the mean square of what of them is above the mean."""
+    """Mean of the losses (tanh(<a, x>) - b)^2 plus the mean square of what of them is
+    above the mean."""
 
     def losses(x, j):
         return (np.tanh(A[j] @ x) - b[j]) ** 2
@@ -279,10 +328,12 @@ def bounded_deviation(A, b, metric=None):
 
 
 def badly_scaled(seed=0):
-    """Risk-averse regression through tanh with columns of sizes from 1 to 1e-3, a condition number of about 1e6.
+    """Risk-averse regression through tanh with columns of sizes from 1 to 1e-3, a
+    condition number of about 1e6.
 
-    The objective is close to that of `semideviation`, of residuals that tanh bounds, so g is not linear or quadratic in
-    x. Nocedal & Wright, "Numerical Optimization", 2006, section 2.2, on scaling.
+    The objective is close to that of `semideviation`, of residuals that tanh bounds, so
+    g is not linear or quadratic in x. Nocedal & Wright, "Numerical Optimization", 2006,
+    section 2.2, on scaling.
     """
     return bounded_deviation(*scaled_columns(seed))
 

@@ -1,8 +1,10 @@
-"""Portfolios of at most so many assets, by this library and by skfolio with SCIP: seconds and gaps.
+"""Portfolios of at most so many assets, by this library and by skfolio with SCIP:
+seconds and gaps.
 
-500 returns of a factor model, bounds of 0 and .4, weights of 0 or at least .02. Both have the same time limit and stop
-at a gap of 1e-4. Gaps are relative to the best objective found. The gap of this library is `dual_gap_`, and that of
-skfolio the distance of its objective from the same lower bound.
+500 returns of a factor model, bounds of 0 and .4, weights of 0 or at least .02. Both
+have the same time limit and stop at a gap of 1e-4. Gaps are relative to the best
+objective found. The gap of this library is `dual_gap_`, and that of skfolio the
+distance of its objective from the same lower bound.
 """
 
 import importlib.util
@@ -33,8 +35,16 @@ def returns(n, d):
 
 def ours(R, measure, most, seconds):
     """A fit of this library."""
-    limits = {"constraint": (0.0, MOST), "budget": 1.0, "max_assets": most, "min_held": LEAST, "time_limit": seconds}
-    return CompositionalPortfolio(risk_measure=measure, risk_aversion=MEASURES[measure], **limits).fit(R)
+    limits = {
+        "constraint": (0.0, MOST),
+        "budget": 1.0,
+        "max_assets": most,
+        "min_held": LEAST,
+        "time_limit": seconds,
+    }
+    return CompositionalPortfolio(
+        risk_measure=measure, risk_aversion=MEASURES[measure], **limits
+    ).fit(R)
 
 
 def skfolio(R, measure, most, seconds):
@@ -45,7 +55,8 @@ def skfolio(R, measure, most, seconds):
     kind = {"semivariance": "SEMI_VARIANCE"}.get(measure, measure.upper())
     aversion = MEASURES[measure] * (1.0 if measure == "cvar" else (len(R) - 1) / len(R))
     return MeanRisk(
-        objective_function=ObjectiveFunction.MAXIMIZE_UTILITY, risk_measure=RiskMeasure[kind], risk_aversion=aversion,
+        objective_function=ObjectiveFunction.MAXIMIZE_UTILITY,
+        risk_measure=RiskMeasure[kind], risk_aversion=aversion,
         max_weights=MOST, cardinality=most, threshold_long=LEAST, solver="SCIP",
         solver_params={"scip_params": {"limits/time": seconds, "limits/gap": 1e-4}},
     ).fit(R)  # fmt: skip
@@ -57,8 +68,15 @@ def measure_case(measure, d, most, n, seconds, with_skfolio):
     value_at = PortfolioProblem(R, MEASURES[measure], risk_measure=measure).value_at
     took, portfolio, _ = timed(lambda: ours(R, measure, most, seconds))
     value = float(portfolio.loss_curve_[-1])
-    bound, found = value - portfolio.dual_gap_, {"measure": measure, "d": d, "most": most, "seconds": took}
-    found |= {"reason": portfolio.stop_reason_, "value": value, "first": (portfolio.loss_curve_[0] - bound)}
+    bound, found = (
+        value - portfolio.dual_gap_,
+        {"measure": measure, "d": d, "most": most, "seconds": took},
+    )
+    found |= {
+        "reason": portfolio.stop_reason_,
+        "value": value,
+        "first": (portfolio.loss_curve_[0] - bound),
+    }
     their, their_seconds = np.inf, None
     if with_skfolio:
         their_seconds, model, _ = timed(lambda: skfolio(R, measure, most, seconds))
@@ -66,7 +84,8 @@ def measure_case(measure, d, most, n, seconds, with_skfolio):
         their = value_at(w / w.sum())
     size = abs(min(value, their))
     return found | {
-        "gap": (value - bound) / size, "first": found["first"] / size, "skfolio": their_seconds,
+        "gap": (value - bound) / size, "first": found["first"] / size,
+        "skfolio": their_seconds,
         "skfolio_gap": (their - bound) / size if with_skfolio else None,
     }  # fmt: skip
 
@@ -75,7 +94,10 @@ def run(quick, data):
     """Measure all sizes and risk measures."""
     there = importlib.util.find_spec("skfolio") is not None
     if not (there or quick):
-        raise ImportError("skfolio is what this library is compared with: pip install 'sk_stormc[benchmarks]'")
+        raise ImportError(
+            "skfolio is what this library is compared with: pip install "
+            "'sk_stormc[benchmarks]'"
+        )
     n, seconds = (60, 1.0) if quick else (PERIODS, SECONDS)
     results = [
         measure_case(measure, d, most, n, seconds, there and not quick)
@@ -86,8 +108,10 @@ def run(quick, data):
 
 
 COLUMNS = {
-    "risk": "{measure}", "assets": "{d}", "at most": "{most}", "seconds": "{seconds:.1f}", "gap": "{gap:.1e}",
-    "gap of the start": "{first:.1e}", "skfolio, seconds": "{theirs}", "skfolio, gap": "{their_gap}",
+    "risk": "{measure}", "assets": "{d}", "at most": "{most}",
+    "seconds": "{seconds:.1f}", "gap": "{gap:.1e}",
+    "gap of the start": "{first:.1e}", "skfolio, seconds": "{theirs}",
+    "skfolio, gap": "{their_gap}",
 }  # fmt: skip
 
 

@@ -1,10 +1,12 @@
 """What one iteration of Algorithm 1 costs over the algebra it cannot do without.
 
-The algebra is three gathers of a batch (g, dg, f) and four products: the mean row of the g and of the dg batch
-and, on the f batch, the returns at x_t and x_{t+1} together and both gradients together; once with the operator @
-and once with the method dot, which numpy runs faster on small arrays. It and the solver (Algorithm 1, B = 100,
-problem built outside the clock) alternate in one process; the table holds medians and their ratios. The loop's own
-share is what an iteration costs on a problem that computes nothing.
+The algebra is three gathers of a batch (g, dg, f) and four products: the mean row of
+the g and of the dg batch and, on the f batch, the returns at x_t and x_{t+1} together
+and both gradients together; once with the operator @ and once with the method dot,
+which numpy runs faster on small arrays. It and the solver (Algorithm 1, B = 100,
+problem built outside the clock) alternate in one process; the table holds medians and
+their ratios. The loop's own share is what an iteration costs on a problem that computes
+nothing.
 """
 
 import operator
@@ -25,7 +27,8 @@ SIZES = (25, 200, 2000)  # assets
 
 
 class Nothing(CompositionalProblem):
-    """A problem of no cost: what is left is the loop, the oracle and the arithmetic of the steps."""
+    """A problem of no cost: what is left is the loop, the oracle and the arithmetic of
+    the steps."""
 
     jacobian_kind = "constant"
 
@@ -66,12 +69,18 @@ def algebra(R, draws, ones, product):
 
 
 def measure(n_assets, iterations=ITERATIONS, rounds=ROUNDS, n_periods=2500):
-    """Microseconds an iteration of the solver, its loop and the algebra, and ratios of the first to the last."""
+    """Microseconds an iteration of the solver, its loop and the algebra, and ratios of
+    the first to the last."""
     R = make_gaussian_returns(n_periods, n_assets, random_state=0)
     # one record at the start and one at the end: records are not part of an iteration
-    solver = STORMCompositional(0.1, 0.1, 0.01, B, B, "global", max_iter=iterations, tol=0)
+    solver = STORMCompositional(
+        0.1, 0.1, 0.01, B, B, "global", max_iter=iterations, tol=0
+    )
     draws = np.random.default_rng(0).integers(n_periods, size=(iterations, 3, B))
-    run_it, ones = partial(solver.solve, random_state=0, record_every=10**9), np.full(B, 1 / B)
+    run_it, ones = (
+        partial(solver.solve, random_state=0, record_every=10**9),
+        np.full(B, 1 / B),
+    )
     jobs = [
         partial(run_it, PortfolioProblem(R)),
         partial(run_it, Nothing(n_periods, n_assets)),
@@ -81,14 +90,21 @@ def measure(n_assets, iterations=ITERATIONS, rounds=ROUNDS, n_periods=2500):
     times = np.array([[timed(job)[0] for job in jobs] for _ in range(rounds)])[2:]
     microseconds = np.median(times, axis=0) / iterations * 1e6
     to_at, to_dot = np.median(times[:, :1] / times[:, 2:], axis=0)
-    return {**dict(zip(("solver", "loop", "@", "dot"), microseconds, strict=True)), "to @": to_at, "to dot": to_dot}
+    return {
+        **dict(zip(("solver", "loop", "@", "dot"), microseconds, strict=True)),
+        "to @": to_at,
+        "to dot": to_dot,
+    }
 
 
 def run(quick, data):
     """Measure: by the number of assets, what `measure` returns."""
     sizes, effort = ((5, 10), {"iterations": 20, "rounds": 4}) if quick else (SIZES, {})
     results = {n_assets: measure(n_assets, **effort) for n_assets in sizes}
-    return {"settings": {"B": B, "iterations": ITERATIONS, "rounds": ROUNDS, **effort}, "results": results}
+    return {
+        "settings": {"B": B, "iterations": ITERATIONS, "rounds": ROUNDS, **effort},
+        "results": results,
+    }
 
 
 COLUMNS = {
@@ -104,5 +120,7 @@ COLUMNS = {
 
 def tables(stored):
     """Microseconds an iteration, and their ratios."""
-    rows = [{"n_assets": n_assets, **row} for n_assets, row in stored["results"].items()]
+    rows = [
+        {"n_assets": n_assets, **row} for n_assets, row in stored["results"].items()
+    ]
     return {"ratios": table(rows, COLUMNS)}

@@ -1,4 +1,5 @@
-"""Maps of up to a million points in 50 columns of a float32 file, in one call; and what a second thread saves."""
+"""Maps of up to a million points in 50 columns of a float32 file, in one call; and what
+a second thread saves."""
 
 import tempfile
 from pathlib import Path
@@ -38,18 +39,34 @@ def large(bench, n, perplexity):
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "roll.npy"
         write_roll(path, n, SEED)
-        found = bench.fit("ours", np.zeros(1), path=str(path), perplexity=perplexity, kl=True)
+        found = bench.fit(
+            "ours", np.zeros(1), path=str(path), perplexity=perplexity, kl=True
+        )
         Z = found.pop("Z")
         print(f"{n} points, perplexity {perplexity}: {found}", flush=True)
-        return {"n": n, "perplexity": perplexity, **found, "t5": trustworthiness(np.load(path, mmap_mode="r"), Z)}
+        return {
+            "n": n,
+            "perplexity": perplexity,
+            **found,
+            "t5": trustworthiness(np.load(path, mmap_mode="r"), Z),
+        }
 
 
 def threads(bench, n):
     """The wall time of a fit with two threads over that with one, in turn."""
-    X = make_augmented_digits(bench.size(n), random_state=SEED)[0].astype(np.float32)  # nothing was chosen on this seed
-    fits = [[bench.fit("ours", X, n_jobs=k) for k in (1, 2)] for _ in range(1 if bench.quick else ROUNDS)]
+    X = make_augmented_digits(bench.size(n), random_state=SEED)[0].astype(
+        np.float32
+    )  # nothing was chosen on this seed
+    fits = [
+        [bench.fit("ours", X, n_jobs=k) for k in (1, 2)]
+        for _ in range(1 if bench.quick else ROUNDS)
+    ]
     ratios = [two["wall"] / one["wall"] for one, two in fits]
-    return {"n": len(X), "seconds": np.median([one["seconds"] for one, _ in fits]), "measured": np.median(ratios)}
+    return {
+        "n": len(X),
+        "seconds": np.median([one["seconds"] for one, _ in fits]),
+        "measured": np.median(ratios),
+    }
 
 
 def write_roll(path, n, seed):
@@ -76,11 +93,18 @@ MAPS = {
     "T5": "{t5:.4f}",
     "peak GB": "{peak:.1f}",
 }
-OF_THREADS = {"n": "{n:,}", "CPU s with one thread": "{seconds:.1f}", "time with two threads": "{measured:.0%}"}
+OF_THREADS = {
+    "n": "{n:,}",
+    "CPU s with one thread": "{seconds:.1f}",
+    "time with two threads": "{measured:.0%}",
+}
 
 
 def tables(stored):
     """A table of large maps, and one of threads."""
     results = stored["results"]
     rows = [row for part in CASES for row in results.get(part, [])]
-    return {"maps": table(rows, MAPS), "threads": table(results.get("threads", []), OF_THREADS)}
+    return {
+        "maps": table(rows, MAPS),
+        "threads": table(results.get("threads", []), OF_THREADS),
+    }

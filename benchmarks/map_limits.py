@@ -1,4 +1,5 @@
-"""Limits of maps: the time to the same divergence by openTSNE, and what might keep more of the farther neighbours.
+"""Limits of maps: the time to the same divergence by openTSNE, and what might keep more
+of the farther neighbours.
 
 The data, the measures and the fresh processes are those of `maps`.
 """
@@ -16,7 +17,12 @@ DURATION = "5 minutes"
 NEEDS_DATA = False
 PACKAGES = ("scikit-learn", "openTSNE")
 SEED = 40
-CHECKPOINTS = (500, 1000, 2000, 3000)  # iterations of openTSNE after its early stage; the first is its default
+CHECKPOINTS = (
+    500,
+    1000,
+    2000,
+    3000,
+)  # iterations of openTSNE after its early stage; the first is its default
 VARIED = {
     "as it is": {},
     "rate held over 3/4 of the iterations": {"hold": 0.75},
@@ -32,27 +38,38 @@ def run_part(name, quick, images):
 
 
 def same_divergence(bench):
-    """The divergence of openTSNE after more and more iterations, beside that of SNEEmbedding."""
+    """The divergence of openTSNE after more and more iterations, beside that of
+    SNEEmbedding."""
     X, _ = KINDS["augmented digits"](bench.size(5000), SEED)
     P, rows = perplexity_affinities(X, 30.0), {}
     about = {"data": "augmented digits", "n": len(X)}
     found = bench.fit("ours", X, SEED)
-    row = bench.row(rows, "SNEEmbedding", "ours", **about, iterations=int(found["n_iter"]))
+    row = bench.row(
+        rows, "SNEEmbedding", "ours", **about, iterations=int(found["n_iter"])
+    )
     add(row, {"seconds": found["seconds"], "kl": divergence(P, found["Z"])})
     checkpoints = (250, 500) if bench.quick else CHECKPOINTS
-    of_peer = [bench.row(rows, "openTSNE", "openTSNE", **about, iterations=k) for k in checkpoints]
+    of_peer = [
+        bench.row(rows, "openTSNE", "openTSNE", **about, iterations=k)
+        for k in checkpoints
+    ]
     if None not in of_peer:
         found = bench.fit("openTSNE", X, SEED, checkpoints=checkpoints)
         maps = found["Z"][-len(checkpoints) :]  # the first may be of the early stage
-        for row, Z, took in zip(of_peer, maps, found["seconds"][-len(checkpoints) :], strict=True):
+        for row, Z, took in zip(
+            of_peer, maps, found["seconds"][-len(checkpoints) :], strict=True
+        ):
             add(row, {"seconds": took, "kl": divergence(P, Z)})
     return list(rows.values())
 
 
 def farther_neighbors(bench):
-    """Maps by other learning rates and numbers of neighbours, for the recall of 100 and 500 neighbours."""
+    """Maps by other learning rates and numbers of neighbours, for the recall of 100 and
+    500 neighbours."""
     rows = {}
-    for kind, n in [("digits", 1797), ("augmented digits", 5000), ("counts", 5000)][: 1 if bench.quick else None]:
+    for kind, n in [("digits", 1797), ("augmented digits", 5000), ("counts", 5000)][
+        : 1 if bench.quick else None
+    ]:
         X, y = KINDS[kind](bench.size(n), SEED)
         P = perplexity_affinities(X, 30.0)
         for label, params in VARIED.items():
@@ -76,7 +93,9 @@ def tables(stored):
             "method": "{method}",
             "iterations": "{iterations:,}",
             "CPU s": seconds,
-            "over ours": lambda row: "" if "skipped" in row else format(row["seconds"][0] / ours, ".0f"),
+            "over ours": lambda row: (
+                "" if "skipped" in row else format(row["seconds"][0] / ours, ".0f")
+            ),
             "KL": kl,
         }
         found["same_divergence"] = table(rows, columns)

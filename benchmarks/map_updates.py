@@ -1,9 +1,11 @@
-"""Maps fitted again with new rows: how far the old points move, and the divergence beside that of a map fitted anew.
+"""Maps fitted again with new rows: how far the old points move, and the divergence
+beside that of a map fitted anew.
 
-The new rows are a tenth of all, or one of the classes, of the median size. The old points are aligned with those of the
-old map by `align_embedding`. A distance that they have moved is a share of the old map's radius, the root of the mean
-squared distance from its centre. Numbers are means over the seeds of the median distance, and of the divergence
-relative to that of the map fitted anew.
+The new rows are a tenth of all, or one of the classes, of the median size. The old
+points are aligned with those of the old map by `align_embedding`. A distance that they
+have moved is a share of the old map's radius, the root of the mean squared distance
+from its centre. Numbers are means over the seeds of the median distance, and of the
+divergence relative to that of the map fitted anew.
 """
 
 import numpy as np
@@ -18,7 +20,12 @@ DURATION = "5 minutes"
 NEEDS_DATA = False
 PACKAGES = ("scikit-learn",)
 FIRST_SEED, SEEDS = 80, 3  # neither the library nor these ways were chosen on them
-DATA = {"digits": 1797, "augmented digits": 5000, "counts": 5000, "texts": 5000}  # kinds, and numbers of points
+DATA = {
+    "digits": 1797,
+    "augmented digits": 5000,
+    "counts": 5000,
+    "texts": 5000,
+}  # kinds, and numbers of points
 SHARE = 0.1  # of new rows
 CASES = ("a tenth", "a class")
 ANEW = "fitted anew"
@@ -26,7 +33,10 @@ WAYS = {  # parameters, for the positions Z in the old map
     ANEW: lambda Z: {},
     "`init=Z`": lambda Z: {"init": Z},
     "`init=Z, early_exaggeration=1`": lambda Z: {"init": Z, "early_exaggeration": 1},
-    "`init=Z / 10, early_exaggeration=1`": lambda Z: {"init": Z / 10, "early_exaggeration": 1},
+    "`init=Z / 10, early_exaggeration=1`": lambda Z: {
+        "init": Z / 10,
+        "early_exaggeration": 1,
+    },
 }
 
 
@@ -50,7 +60,10 @@ def updated(X, n_old, seed):
     for way, params in WAYS.items():
         _, new, _ = timed(SNEEmbedding(random_state=seed, **params(start)).fit, X)
         Z = align_embedding(new.embedding_, R, rows=slice(n_old))[:n_old]
-        found[way] = np.median(np.linalg.norm(Z - R, axis=1)) / radius, new.kl_divergence_
+        found[way] = (
+            np.median(np.linalg.norm(Z - R, axis=1)) / radius,
+            new.kl_divergence_,
+        )
     return {way: (moved, kl / found[ANEW][1] - 1) for way, (moved, kl) in found.items()}
 
 
@@ -63,7 +76,9 @@ def run(quick, data):
             found = [updated(*divided(kind, n, seed, case), seed) for seed in seeds]
             for way in WAYS:
                 moved, kl = np.mean([of_seed[way] for of_seed in found], axis=0)
-                rows.append({"data": kind, "new": case, "way": way, "moved": moved, "kl": kl})
+                rows.append(
+                    {"data": kind, "new": case, "way": way, "moved": moved, "kl": kl}
+                )
                 print(rows[-1], flush=True)
     return {"results": rows}
 
@@ -75,9 +90,13 @@ def tables(stored):
     rows = [{"new": new, "way": way} for new in CASES for way in WAYS]
     columns = {"new rows": "{new}", "map": "{way}"}
     for kind in kinds:
-        columns[kind] = lambda row, kind=kind: _cell(by_place[row["new"], row["way"], kind])
+        columns[kind] = lambda row, kind=kind: _cell(
+            by_place[row["new"], row["way"], kind]
+        )
     return {"updates": table(rows, columns)}
 
 
 def _cell(row):
-    return f"{row['moved']:.2f}" + ("" if row["way"] == ANEW else f" ({row['kl']:+.1%})")
+    return f"{row['moved']:.2f}" + (
+        "" if row["way"] == ANEW else f" ({row['kl']:+.1%})"
+    )

@@ -1,13 +1,15 @@
-"""Maps of several kinds of data by SNEEmbedding, scikit-learn's TSNE and openTSNE, judged by several measures.
+"""Maps of several kinds of data by SNEEmbedding, scikit-learn's TSNE and openTSNE,
+judged by several measures.
 
-Each fit has a fresh process with one thread. KL is on a P of its own that is the same for all (perplexity 30, 91
-neighbours), with exact normalisers. The seeds are those of the data and of the methods, and nothing in the library was
-chosen on them.
+Each fit has a fresh process with one thread. KL is on a P of its own that is the same
+for all (perplexity 30, 91 neighbours), with exact normalisers. The seeds are those of
+the data and of the methods, and nothing in the library was chosen on them.
 
-Parts can be run one at a time: each is stored when it ends, beside those that were stored before. The maps of the other
-packages take most of the time, and do not depend on this one. Where the variable BENCHMARK_MAPS names a folder, they
-are kept there, one file each, so that a part that was broken off goes on where it was. Seconds are never taken from
-there: the parts "times_..." run all methods in turn.
+Parts can be run one at a time: each is stored when it ends, beside those that were
+stored before. The maps of the other packages take most of the time, and do not depend
+on this one. Where the variable BENCHMARK_MAPS names a folder, they are kept there, one
+file each, so that a part that was broken off goes on where it was. Seconds are never
+taken from there: the parts "times_..." run all methods in turn.
 """
 
 import io
@@ -58,12 +60,18 @@ COLOURS = 64  # of pictures, as small files
 
 
 def run_part(name, quick, images):
-    """Measure one part, and put pictures into a folder: a record for each method, of lists over the seeds."""
-    return FURTHER[name](Bench(quick)) if name in FURTHER else judged(Bench(quick), name, images)
+    """Measure one part, and put pictures into a folder: a record for each method, of
+    lists over the seeds."""
+    return (
+        FURTHER[name](Bench(quick))
+        if name in FURTHER
+        else judged(Bench(quick), name, images)
+    )
 
 
 def judged(bench, name, images):
-    """The panel of all methods, and a picture of the maps of the first seed where a page shows it."""
+    """The panel of all methods, and a picture of the maps of the first seed where a
+    page shows it."""
     kind, n, n_seeds, with_sklearn = CASES[name]
     rows = {}
     for seed in range(FIRST_SEED, FIRST_SEED + (1 if bench.quick else n_seeds)):
@@ -85,9 +93,12 @@ def judged(bench, name, images):
 
 
 def draw_maps(path, maps, labels):
-    """Maps side by side by their titles, aligned with the first, with a palette in place of all colours."""
+    """Maps side by side by their titles, aligned with the first, with a palette in
+    place of all colours."""
     first = next(iter(maps.values()))
-    aligned = {title: align_embedding(Z, first, scale=False) for title, Z in maps.items()}
+    aligned = {
+        title: align_embedding(Z, first, scale=False) for title, Z in maps.items()
+    }
     figure, file = plot_embeddings(aligned, labels), io.BytesIO()
     for ax in figure.axes:
         ax.collections[0].set_sizes([0.8])
@@ -99,5 +110,6 @@ def draw_maps(path, maps, labels):
 
 
 def tables(stored):
-    """The tables of all parts, of each kind of data, and of where SNEEmbedding is behind the better of the others."""
+    """The tables of all parts, of each kind of data, and of where SNEEmbedding is
+    behind the better of the others."""
     return _sne_tables.tables(stored["results"], CASES)

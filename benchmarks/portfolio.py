@@ -1,15 +1,24 @@
 """Passes to relative gaps of 1e-3 and 1e-4 on the eight published return sets.
 
-Constraints and the l1 norm are tried with returns in percent, the other objectives with fractions. Gaps are
-(Phi - Phi*) / |Phi*|; steps are in the assets' own scales; all solvers have their automatic parameters. L-BFGS takes no
-simplex and no budget. On the Gaussian sets some portfolios gain in every period, so that entropic risk has no minimum:
-it is tried on the daily returns only.
+Constraints and the l1 norm are tried with returns in percent, the other objectives with
+fractions. Gaps are (Phi - Phi*) / |Phi*|; steps are in the assets' own scales; all
+solvers have their automatic parameters. L-BFGS takes no simplex and no budget. On the
+Gaussian sets some portfolios gain in every period, so that entropic risk has no
+minimum: it is tried on the daily returns only.
 """
 
 import numpy as np
 
 from benchmarks import _measure
-from benchmarks._measure import GAP_NAMES, GAUSSIAN, by_gap, cell, least_by_lbfgs, least_variance, summary
+from benchmarks._measure import (
+    GAP_NAMES,
+    GAUSSIAN,
+    by_gap,
+    cell,
+    least_by_lbfgs,
+    least_variance,
+    summary,
+)
 from benchmarks._tables import table
 from sk_stormc.penalties import L1, Box, Simplex
 from sk_stormc.problems import PortfolioProblem
@@ -35,11 +44,17 @@ def problems(name, R):
     for objective, returns in (("variance", R), ("few periods", R[-PERIODS:])):
         problem = PortfolioProblem(returns, metric="variance")
         yield objective, problem, least_variance(problem)
-    for objective in ("semivariance",) if name in GAUSSIAN else ("semivariance", "entropic"):
+    for objective in (
+        ("semivariance",) if name in GAUSSIAN else ("semivariance", "entropic")
+    ):
         problem = PortfolioProblem(R, risk_measure=objective, metric="variance")
         yield objective, problem, least_by_lbfgs(problem)
     l1 = L1(0.3 * np.abs(percent.mean(0)).max())
-    for objective, penalty in (("long only", Simplex()), ("box and budget", Box(-0.1, 0.3, budget=1.0)), ("l1", l1)):
+    for objective, penalty in (
+        ("long only", Simplex()),
+        ("box and budget", Box(-0.1, 0.3, budget=1.0)),
+        ("l1", l1),
+    ):
         problem = PortfolioProblem(percent, penalty=penalty, metric="variance")
         yield objective, problem, _measure.least_penalised_variance(problem)
 
@@ -50,25 +65,42 @@ def run(quick, data):
     results = {objective: {} for objective in OBJECTIVES}
     for name, R in sets.items():
         for objective, problem, best in problems(name, R):
-            solvers = [s for s in SOLVERS if s != "lbfgs" or objective not in ("long only", "box and budget")]
-            found = {solver: _measure.median_and_worst(problem, solver, best, seeds=seeds) for solver in solvers}
+            solvers = [
+                s
+                for s in SOLVERS
+                if s != "lbfgs" or objective not in ("long only", "box and budget")
+            ]
+            found = {
+                solver: _measure.median_and_worst(problem, solver, best, seeds=seeds)
+                for solver in solvers
+            }
             results[objective][name] = found
         print(f"{name}: done", flush=True)
     return {"settings": _measure.settings(seeds), "results": results}
 
 
 def tables(stored):
-    """By set with the variance, IFO median / worst; and over the sets for all objectives."""
+    """By set with the variance, IFO median / worst; and over the sets for all
+    objectives."""
     results = stored["results"]
     sets = [{"name": name, **row} for name, row in results["variance"].items()]
-    of_sets = by_gap(SOLVERS, lambda row, solver, k: cell(row[solver][k], evaluations=False))
+    of_sets = by_gap(
+        SOLVERS, lambda row, solver, k: cell(row[solver][k], evaluations=False)
+    )
     objectives = []
     for objective, rows in results.items():
         for k, gap in enumerate(GAP_NAMES):
-            found = {solver: [row[solver][k] for row in rows.values() if solver in row] for solver in SOLVERS}
+            found = {
+                solver: [row[solver][k] for row in rows.values() if solver in row]
+                for solver in SOLVERS
+            }
             objectives.append({"objective": OBJECTIVES[objective], "gap": gap, **found})
-    of_objectives = {solver: lambda row, solver=solver: summary(row[solver]) for solver in SOLVERS}
+    of_objectives = {
+        solver: lambda row, solver=solver: summary(row[solver]) for solver in SOLVERS
+    }
     return {
         "variance": table(sets, {"returns": "{name}", **of_sets}),
-        "objectives": table(objectives, {"objective": "{objective}", "gap": "{gap}", **of_objectives}),
+        "objectives": table(
+            objectives, {"objective": "{objective}", "gap": "{gap}", **of_objectives}
+        ),
     }

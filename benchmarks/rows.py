@@ -1,7 +1,9 @@
-"""Portfolios of a file of 1,000,000 x 50 returns by rounds: CPU time, rounds, proved gap and memory.
+"""Portfolios of a file of 1,000,000 x 50 returns by rounds: CPU time, rounds, proved
+gap and memory.
 
-Returns are three factors and noise, both of Student's t with four degrees of freedom. Each fit has a process of its
-own, whose peak of resident memory is read. `numpy` is the CPU time in which numpy reads the file and sums all products.
+Returns are three factors and noise, both of Student's t with four degrees of freedom.
+Each fit has a process of its own, whose peak of resident memory is read. `numpy` is the
+CPU time in which numpy reads the file and sums all products.
 """
 
 import json
@@ -20,13 +22,23 @@ from sk_stormc import CompositionalPortfolio
 DURATION = "5 minutes"
 NEEDS_DATA = False
 N_ROWS, N_ASSETS, BLOCK = 1_000_000, 50, 40_000
-AVERSIONS = {"variance": 5.0, "semivariance": 20.0, "entropic": 10.0, "cvar": 0.3, "evar": 0.1, "semideviation": 0.3}
+AVERSIONS = {
+    "variance": 5.0,
+    "semivariance": 20.0,
+    "entropic": 10.0,
+    "cvar": 0.3,
+    "evar": 0.1,
+    "semideviation": 0.3,
+}
 
 
 def write(path, n):
     """The file of returns."""
     rng = np.random.default_rng(3)
-    loadings, spread = rng.normal(0.6, 0.4, (3, N_ASSETS)), rng.uniform(0.5, 1.5, N_ASSETS)
+    loadings, spread = (
+        rng.normal(0.6, 0.4, (3, N_ASSETS)),
+        rng.uniform(0.5, 1.5, N_ASSETS),
+    )
     mean = 0.0003 + 0.00025 * rng.normal(size=N_ASSETS)
     X = np.lib.format.open_memmap(path, "w+", float, (n, N_ASSETS))
     for i in range(0, n, BLOCK):
@@ -51,7 +63,9 @@ def sums(path):
 def fitted(path, measure):
     """A fit, in a process of its own."""
     X = np.load(path, mmap_mode="r")
-    portfolio = CompositionalPortfolio(risk_measure=measure, risk_aversion=AVERSIONS[measure], constraint="long_only")
+    portfolio = CompositionalPortfolio(
+        risk_measure=measure, risk_aversion=AVERSIONS[measure], constraint="long_only"
+    )
     seconds, _, warned = timed(portfolio.fit, X)
     assert not warned
     return {
@@ -73,7 +87,9 @@ def run(quick, data):
         numpy = sums(path)
         for measure in AVERSIONS:
             call = [sys.executable, "-m", "benchmarks.rows", str(path), measure]
-            output = subprocess.run(call, cwd=ROOT, check=True, capture_output=True, text=True).stdout
+            output = subprocess.run(
+                call, cwd=ROOT, check=True, capture_output=True, text=True
+            ).stdout
             rows.append(json.loads(output))
             print(rows[-1], flush=True)
     return {"numpy": numpy, "results": rows}
@@ -92,7 +108,9 @@ COLUMNS = {
 
 def tables(stored):
     """The table of all fits."""
-    rows = [{"passes": row["seconds"] / stored["numpy"], **row} for row in stored["results"]]
+    rows = [
+        {"passes": row["seconds"] / stored["numpy"], **row} for row in stored["results"]
+    ]
     return {"file": table(rows, COLUMNS)}
 
 

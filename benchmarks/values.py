@@ -1,7 +1,9 @@
-"""Values of states to decide with: how often intervals hold, what policies are worth off policy, and the time of a fit.
+"""Values of states to decide with: how often intervals hold, what policies are worth
+off policy, and the time of a fit.
 
-Intervals of 90 % are of 500 logs of small models whose values are known. Seeds of the logs are used for nothing else.
-Beside the intervals are those of plain numpy, with the normal quantile and no correction.
+Intervals of 90 % are of 500 logs of small models whose values are known. Seeds of the
+logs are used for nothing else. Beside the intervals are those of plain numpy, with the
+normal quantile and no correction.
 """
 
 import warnings
@@ -22,7 +24,10 @@ NEEDS_DATA = False
 PACKAGES = ("numpy", "scikit-learn")
 LOGS, SEED = 500, 1_000_000
 NORMAL = 1.6448536269514722  # its .95 quantile
-MODELS = {"8 states, steps to the end 10": (8, 0.9, 11), "20 states, steps to the end 5": (20, 0.8, 12)}
+MODELS = {
+    "8 states, steps to the end 10": (8, 0.9, 11),
+    "20 states, steps to the end 5": (20, 0.8, 12),
+}
 EPISODES = (25, 50, 200)
 TARGETS = {"the policy that acted": 0.5, "another, .7 for .5": 0.7}
 ALPHAS = (0.0, 1e-9, 1e-7, 1e-5, 1e-3)
@@ -32,13 +37,21 @@ SIZES = ((5000, 20), (20_000, 10), (20_000, 50), (20_000, 100), (100_000, 100))
 
 def lstd(**params):
     """The estimator of the tables."""
-    return BellmanValueEstimator(models.GAMMA, "lstd", objective="projected", fit_intercept=False, **params)
+    return BellmanValueEstimator(
+        models.GAMMA, "lstd", objective="projected", fit_intercept=False, **params
+    )
 
 
 def columns(log, n_states):
     """A log as `fit` takes it."""
     X, next_X = np.eye(n_states)[log.state], np.eye(n_states)[log.after]
-    return {"X": X, "y": log.y, "next_X": next_X, "terminal": log.terminal, "episode": log.episode}
+    return {
+        "X": X,
+        "y": log.y,
+        "next_X": next_X,
+        "terminal": log.terminal,
+        "episode": log.episode,
+    }
 
 
 def coverage(quick):
@@ -51,17 +64,29 @@ def coverage(quick):
             for n in EPISODES:
                 logs = [model.draw(n, SEED + k) for k in range(8 if quick else LOGS)]
                 found = [in_intervals(log, n_states, first, truth) for log in logs]
-                means = {key: np.nanmean([of_log[key] for of_log in found]) for key in found[0]}
-                errors = {key: np.sqrt(means.pop(key)) for key in ("rmse", "numpy_rmse")}
-                rows.append({"model": name, "policy": policy, "episodes": n, **means, **errors})
+                means = {
+                    key: np.nanmean([of_log[key] for of_log in found])
+                    for key in found[0]
+                }
+                errors = {
+                    key: np.sqrt(means.pop(key)) for key in ("rmse", "numpy_rmse")
+                }
+                rows.append(
+                    {"model": name, "policy": policy, "episodes": n, **means, **errors}
+                )
     return rows
 
 
 def in_intervals(log, n_states, first, truth):
-    """Shares of values within their intervals, and mean squared errors, of one log; of states that it leaves."""
+    """Shares of values within their intervals, and mean squared errors, of one log; of
+    states that it leaves."""
     ratio, parts = models.ratios(log, first), columns(log, n_states)
     seen, states = np.unique(log.state), np.eye(n_states)
-    value, stream, fading = lstd().fit(**parts, importance_ratio=ratio), lstd(), lstd(half_life=len(log.y) / 4)
+    value, stream, fading = (
+        lstd().fit(**parts, importance_ratio=ratio),
+        lstd(),
+        lstd(half_life=len(log.y) / 4),
+    )
     for rows in np.array_split(np.arange(len(log.y)), 4):
         part = {name: column[rows] for name, column in parts.items()}
         for of_parts in (stream, fading):
@@ -98,8 +123,10 @@ def off_policy(quick):
                 errors = np.array([value.value for value in values]) - truth
                 std_errors = np.array([value.std_error for value in values])
                 rows.append({
-                    "first": first, "episodes": n, "method": method, "truth": truth, "bias": errors.mean(),
-                    "coverage": np.mean((low < truth) & (truth < high)), "rmse": np.sqrt(np.mean(errors**2)),
+                    "first": first, "episodes": n, "method": method, "truth": truth,
+                    "bias": errors.mean(),
+                    "coverage": np.mean((low < truth) & (truth < high)),
+                    "rmse": np.sqrt(np.mean(errors**2)),
                     "std_error": np.sqrt(np.mean(std_errors**2)),
                     "size": np.median([value.effective_size for value in values]),
                 })  # fmt: skip
@@ -109,14 +136,17 @@ def off_policy(quick):
 def worth(method, log, n_states, first):
     """The value of the policy that takes the first action with this probability."""
     return off_policy_value(
-        importance_ratio=models.ratios(log, first), gamma=models.GAMMA, method=method, action=log.action, cv=2,
+        importance_ratio=models.ratios(log, first), gamma=models.GAMMA, method=method,
+        action=log.action, cv=2,
         target=np.tile([first, 1 - first], (n_states, 1)),
-        estimator=ActionValueEstimator(fit_intercept=False, alpha=1e-6), **columns(log, n_states),
+        estimator=ActionValueEstimator(fit_intercept=False, alpha=1e-6), **columns(log,
+        n_states),
     )  # fmt: skip
 
 
 def cpu(quick):
-    """CPU of fits over that of LSTD's products and solution in plain numpy, in turns."""
+    """CPU of fits over that of LSTD's products and solution in plain numpy, in
+    turns."""
     rows = []
     for n, d in SIZES[:1] if quick else SIZES:
         rng = np.random.default_rng(0)
@@ -124,38 +154,63 @@ def cpu(quick):
         X, next_X, terminal = X[:-1], 0.5 * X[:-1] + X[1:], rng.random(n) < 0.01
         log = X, next_X, X @ rng.normal(size=d) + rng.normal(size=n), terminal
         ways = (plain_products, *log), (fit, "auto", *log), (fit, "storm-c", *log)
-        seconds = np.array([[timed(*way)[0] for way in ways] for _ in range(2 if quick else 7)])
+        seconds = np.array(
+            [[timed(*way)[0] for way in ways] for _ in range(2 if quick else 7)]
+        )
         lstd_over, storm_over = np.median(seconds[:, 1:] / seconds[:, :1], axis=0)
-        rows.append({"n": n, "d": d, "numpy": np.median(seconds[:, 0]), "lstd": lstd_over, "storm-c": storm_over})
+        rows.append(
+            {
+                "n": n,
+                "d": d,
+                "numpy": np.median(seconds[:, 0]),
+                "lstd": lstd_over,
+                "storm-c": storm_over,
+            }
+        )
     return rows
 
 
 def plain_products(X, next_X, y, terminal):
     """LSTD in numpy, with C as for the ridge's scale, and an intercept."""
     Z = np.column_stack([X, np.ones(len(X))])
-    D = Z - models.GAMMA * np.where(terminal[:, None], 0.0, np.column_stack([next_X, np.ones(len(X))]))
+    D = Z - models.GAMMA * np.where(
+        terminal[:, None], 0.0, np.column_stack([next_X, np.ones(len(X))])
+    )
     return Z.T @ Z, np.linalg.solve(Z.T @ D, Z.T @ y)
 
 
 def fit(solver, X, next_X, y, terminal):
     """A fit of values."""
-    BellmanValueEstimator(models.GAMMA, solver, random_state=0).fit(X, y, next_X=next_X, terminal=terminal)
+    BellmanValueEstimator(models.GAMMA, solver, random_state=0).fit(
+        X, y, next_X=next_X, terminal=terminal
+    )
 
 
 def ridge(quick):
     """Errors of values against the best linear fit to returns, by gamma and alpha."""
-    train, test = (models.drives(n, SEED + k) for k, n in enumerate((6, 6) if quick else (60, 200)))
-    X, next_X = np.vstack([states[:-1] for states in train]), np.vstack([states[1:] for states in train])
-    terminal = np.concatenate([np.arange(len(states) - 1) == len(states) - 2 for states in train])
+    train, test = (
+        models.drives(n, SEED + k) for k, n in enumerate((6, 6) if quick else (60, 200))
+    )
+    X, next_X = (
+        np.vstack([states[:-1] for states in train]),
+        np.vstack([states[1:] for states in train]),
+    )
+    terminal = np.concatenate(
+        [np.arange(len(states) - 1) == len(states) - 2 for states in train]
+    )
     held_out = np.vstack([states[:-1] for states in test])
     steps = np.concatenate([np.arange(len(states) - 1, 0, -1) for states in test])
-    radial = make_pipeline(StandardScaler(), RBFSampler(n_components=100, gamma=0.5, random_state=0)).fit(X)
+    radial = make_pipeline(
+        StandardScaler(), RBFSampler(n_components=100, gamma=0.5, random_state=0)
+    ).fit(X)
     Z, rows = np.column_stack([radial.transform(held_out), np.ones(len(held_out))]), []
     for gamma in (0.95, 0.99, 0.999):
         best = Z @ np.linalg.lstsq(Z, -(1 - gamma**steps) / (1 - gamma), rcond=None)[0]
         row = {"gamma": gamma, "size": np.sqrt(np.mean(best**2))}
         for alpha in ALPHAS:
-            value = BellmanValueEstimator(gamma, "lstd", objective="projected", features=radial, alpha=alpha)
+            value = BellmanValueEstimator(
+                gamma, "lstd", objective="projected", features=radial, alpha=alpha
+            )
             value.fit(X, -np.ones(len(X)), next_X=next_X, terminal=terminal)
             row[f"{alpha:g}"] = np.sqrt(np.mean((value.predict(held_out) - best) ** 2))
         rows.append(row)
@@ -168,29 +223,40 @@ PARTS = {part.__name__: part for part in (coverage, off_policy, cpu, ridge)}
 def run_part(name, quick, images):
     """Measure one part."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # features that are nearly collinear
-        warnings.filterwarnings("ignore", "the (uncertainty of values|value) is")  # of few episodes, on purpose
+        warnings.simplefilter(
+            "ignore", ConvergenceWarning
+        )  # features that are nearly collinear
+        warnings.filterwarnings(
+            "ignore", "the (uncertainty of values|value) is"
+        )  # of few episodes, on purpose
         return PARTS[name](quick)
 
 
 COLUMNS = {
     "coverage": {
-        "": "{model}", "policy": "{policy}", "episodes": "{episodes}", "values": "{states:.1%}",
-        "their mean": "{mean:.1%}", "streams": "{stream:.1%}", "that forget": "{fading:.1%}",
-        "numpy, normal": "{numpy:.1%}", "RMSE": "{rmse:.3g}", "numpy's": "{numpy_rmse:.3g}",
+        "": "{model}", "policy": "{policy}", "episodes": "{episodes}",
+        "values": "{states:.1%}",
+        "their mean": "{mean:.1%}", "streams": "{stream:.1%}",
+        "that forget": "{fading:.1%}",
+        "numpy, normal": "{numpy:.1%}", "RMSE": "{rmse:.3g}",
+        "numpy's": "{numpy_rmse:.3g}",
     },
     "off_policy": {
-        "probability, for .5": "{first:g}", "episodes": "{episodes}", "method": '"{method}"',
+        "probability, for .5": "{first:g}", "episodes": "{episodes}",
+        "method": '"{method}"',
         "90 % intervals hold": "{coverage:.1%}", "RMSE": "{rmse:.3g}",
-        "bias": "{bias:.2g}", "standard error": "{std_error:.3g}", "effective size": "{size:.0f}",
+        "bias": "{bias:.2g}", "standard error": "{std_error:.3g}",
+        "effective size": "{size:.0f}",
     },
     "cpu": {
-        "transitions": "{n:,}", "features": "{d}", "numpy's LSTD, ms": lambda row: f"{1e3 * row['numpy']:.0f}",
+        "transitions": "{n:,}", "features": "{d}",
+        "numpy's LSTD, ms": lambda row: f"{1e3 * row['numpy']:.0f}",
         '"lstd" over it': "{lstd:.2f}", '"storm-c" over it': "{storm-c:.2f}",
     },
     "ridge": {
         "gamma": "{gamma:g}", "values, RMS": "{size:.3g}",
-        **{f"alpha = {alpha:g}": lambda row, alpha=alpha: f"{row[f'{alpha:g}']:.3g}" for alpha in ALPHAS},
+        **{f"alpha = {alpha:g}": lambda row,
+        alpha=alpha: f"{row[f'{alpha:g}']:.3g}" for alpha in ALPHAS},
     },
 }  # fmt: skip
 
@@ -198,4 +264,8 @@ COLUMNS = {
 def tables(stored):
     """A table for each part that was measured."""
     results = stored["results"]
-    return {part: table(results[part], columns) for part, columns in COLUMNS.items() if part in results}
+    return {
+        part: table(results[part], columns)
+        for part, columns in COLUMNS.items()
+        if part in results
+    }

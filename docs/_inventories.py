@@ -1,4 +1,5 @@
-"""Addresses in other packages' documentation, of the names that this one refers to; no network is needed."""
+"""Addresses in other packages' documentation, of the names that this one refers to; no
+network is needed."""
 
 import zlib
 
@@ -12,14 +13,16 @@ PACKAGES = {  # the site, and the path of a name's page
 }
 NAMES = {
     "class": """
-        numpy.ndarray numpy.errstate numpy.random.Generator scipy.optimize.OptimizeResult sklearn.callback.ProgressBar
-        sklearn.callback.ScoringMonitor sklearn.frozen.FrozenEstimator sklearn.manifold.TSNE
-        sklearn.neighbors.KNeighborsTransformer sklearn.neighbors.NearestNeighbors sklearn.utils.Bunch pandas.DataFrame
+        numpy.ndarray numpy.errstate numpy.random.Generator
+        scipy.optimize.OptimizeResult sklearn.callback.ProgressBar
+        sklearn.callback.ScoringMonitor sklearn.frozen.FrozenEstimator
+        sklearn.manifold.TSNE sklearn.neighbors.KNeighborsTransformer
+        sklearn.neighbors.NearestNeighbors sklearn.utils.Bunch pandas.DataFrame
         pandas.Series gymnasium.Env
     """,
     "function": """
-        numpy.load numpy.log numpy.maximum numpy.minimum scipy.optimize.minimize sklearn.datasets.get_data_home
-        sklearn.utils.check_random_state
+        numpy.load numpy.log numpy.maximum numpy.minimum scipy.optimize.minimize
+        sklearn.datasets.get_data_home sklearn.utils.check_random_state
     """,
     "method": "matplotlib.axes.Axes.scatter",
 }
@@ -37,7 +40,9 @@ def write_inventories(folder):
             if name.startswith(f"{package}.")
         ]
         head = f"# Sphinx inventory version 2\n# Project: {package}\n# Version: \n"
-        text = f"{head}# The remainder of this file is compressed using zlib.\n".encode()
+        text = (
+            f"{head}# The remainder of this file is compressed using zlib.\n".encode()
+        )
         file = folder / f"{package}.inv"
         file.write_bytes(text + zlib.compress("".join(lines).encode()))
         mapping[package] = (site, str(file))

@@ -45,11 +45,18 @@ extensions = [
     "numpydoc",
     "sphinx_gallery.gen_gallery",
 ]
-exclude_patterns = ["_build", "_templates", "auto_examples/**/*.ipynb", "auto_examples/**/*.py"]
+exclude_patterns = [
+    "_build",
+    "_templates",
+    "auto_examples/**/*.ipynb",
+    "auto_examples/**/*.py",
+]
 templates_path = ["_templates"]
 default_role = "py:obj"
 
-URLS = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["urls"]
+URLS = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"][
+    "urls"
+]
 html_theme = "pydata_sphinx_theme"
 html_title = f"sk_stormc {version}"
 html_logo = html_favicon = "_static/logo.svg"
@@ -57,14 +64,18 @@ html_static_path = ["_static"]
 html_css_files = ["site.css"]
 html_search_scorer = str(Path(__file__).parent / "_static" / "search_scorer.js")
 html_show_sourcelink = False
-html_context = {"edit_page_url_template": URLS["Source"] + "/edit/main/docs/{{ file_name }}"}
+html_context = {
+    "edit_page_url_template": URLS["Source"] + "/edit/main/docs/{{ file_name }}"
+}
 html_theme_options = {
     "logo": {"text": html_title, "alt_text": "sk_stormc, to the landing page"},
     "use_edit_page_button": True,
     "show_toc_level": 2,
     "navigation_with_keys": False,
     "secondary_sidebar_items": {"**": ["page-toc", "edit-this-page"], "index": []},
-    "icon_links": [{"name": "Source", "url": URLS["Source"], "icon": "fa-solid fa-code-branch"}],
+    "icon_links": [
+        {"name": "Source", "url": URLS["Source"], "icon": "fa-solid fa-code-branch"}
+    ],
 }
 html_sidebars = {name: [] for name in ("index", "install", "api/index")}
 ogp_site_url = URLS["Documentation"]
@@ -75,17 +86,23 @@ myst_enable_extensions = ["colon_fence", "deflist", "dollarmath"]
 myst_heading_anchors = 3
 nb_custom_formats = {".md": "_pages.read_page"}
 nb_execution_mode = "force"
-nb_execution_excludepatterns = pages_without_code(ROOT / "docs")  # no process is started for them
+nb_execution_excludepatterns = pages_without_code(
+    ROOT / "docs"
+)  # no process is started for them
 nb_execution_in_temp = True
 nb_execution_raise_on_error = True
 nb_execution_timeout = 300
 nb_output_stderr = "remove"  # progress bars, and warnings that the text explains
 nb_merge_streams = True  # what a block prints is one box
-if hasattr(KernelManager, "transport_encryption"):  # without it, each kernel that runs a page prints a warning
+if hasattr(
+    KernelManager, "transport_encryption"
+):  # without it, each kernel that runs a page prints a warning
     KernelManager.transport_encryption.default_value = "auto"
 
 # the sections of the reference are one page, which includes them
-SECTIONS_OF_REFERENCE = sorted(f"api/{path.name}" for path in (ROOT / "docs" / "api").glob("*.rst"))
+SECTIONS_OF_REFERENCE = sorted(
+    f"api/{path.name}" for path in (ROOT / "docs" / "api").glob("*.rst")
+)
 SECTIONS_OF_REFERENCE.remove("api/index.rst")
 exclude_patterns += SECTIONS_OF_REFERENCE
 autosummary_generate = SECTIONS_OF_REFERENCE
@@ -113,7 +130,8 @@ sphinx_gallery_conf = {
     "write_computation_times": False,
     "abort_on_example_error": True,
 }
-# sphinx-gallery keeps classes and functions in its configuration, which cannot be pickled
+# sphinx-gallery keeps classes and functions in its configuration, which cannot be
+# pickled
 suppress_warnings = ["config.cache"]
 warnings.filterwarnings("ignore", category=ConvergenceWarning)
 
@@ -121,17 +139,28 @@ FORMULA = re.compile(r"(``.+?``|`[^`]+`)|(\||(?<=\w)_(?!\w)|\*+(?=\w))")
 
 
 def escape_formulas(app, what, name, obj, options, lines):
-    """Docstrings have |x|, w_ and the like as plain text, where reStructuredText means something else by them."""
+    """Docstrings have |x|, w_ and the like as plain text, where reStructuredText means
+    something else by them."""
     in_example = in_math = False
     for number, line in enumerate(lines):
-        in_example = line.lstrip().startswith(">>>") or (in_example and bool(line.strip()))
+        in_example = line.lstrip().startswith(">>>") or (
+            in_example and bool(line.strip())
+        )
         in_math = line.startswith(".. math::") or (in_math and line[:1] in ("", " "))
         if not (in_example or in_math):
-            names = re.match(r"(\s*[\w, *]+ : )?", line)[0]  # of parameters, which numpydoc escapes itself
-            lines[number] = names + FORMULA.sub(lambda found: found[1] or "\\" + found[2], line[len(names) :])
+            names = re.match(r"(\s*[\w, *]+ : )?", line)[
+                0
+            ]  # of parameters, which numpydoc escapes itself
+            lines[number] = names + FORMULA.sub(
+                lambda found: found[1] or "\\" + found[2], line[len(names) :]
+            )
 
 
-OF_A_SOLVER = ("get_params", "set_params", "from_theory")  # what its users call; the rest are hooks for authors
+OF_A_SOLVER = (
+    "get_params",
+    "set_params",
+    "from_theory",
+)  # what its users call; the rest are hooks for authors
 HOOKS_OF_ESTIMATORS = ("recorded", "solves_itself")  # which `compare_solvers` asks for
 
 
@@ -140,7 +169,10 @@ def hide_hooks(app, what, name, obj, skip, options):
     thing = getattr(sk_stormc, app.env.docname.rpartition(".")[2], None)
     if not isinstance(thing, type):
         return None
-    is_method = issubclass(thing, sk_stormc.engine.CompositionalSolver) and name not in OF_A_SOLVER
+    is_method = (
+        issubclass(thing, sk_stormc.engine.CompositionalSolver)
+        and name not in OF_A_SOLVER
+    )
     return True if is_method or name in HOOKS_OF_ESTIMATORS else None
 
 
@@ -151,7 +183,8 @@ def show_arguments(app, what, name, obj, options, signature, returns):
 
 
 def setup(app):
-    """Draw the landing page's pictures first, and escape before numpydoc reads the docstrings."""
+    """Draw the landing page's pictures first, and escape before numpydoc reads the
+    docstrings."""
     app.connect("builder-inited", lambda app: draw_all(f"{app.srcdir}/images/cards"))
     app.connect("autodoc-process-docstring", escape_formulas, priority=100)
     app.connect("autodoc-skip-member", hide_hooks)

@@ -3,7 +3,10 @@
 from sk_stormc.compare import compare_solvers
 from sk_stormc.embedding.estimator import SNEEmbedding
 from sk_stormc.portfolio.backtest.walk_forward import walk_forward
-from sk_stormc.portfolio.backtest.walk_results import WalkForwardComparison, WalkForwardResult
+from sk_stormc.portfolio.backtest.walk_results import (
+    WalkForwardComparison,
+    WalkForwardResult,
+)
 from sk_stormc.portfolio.estimator import CompositionalPortfolio
 from sk_stormc.portfolio.metrics import make_sharpe_scorer, sharpe_ratio
 from sk_stormc.solvers import (

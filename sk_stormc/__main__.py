@@ -7,7 +7,13 @@ from pathlib import Path
 
 from sk_stormc import __version__
 from sk_stormc.cli import COMMANDS
-from sk_stormc.cli.arguments import PICTURES, keep_data, names, positive_integer, result_file
+from sk_stormc.cli.arguments import (
+    PICTURES,
+    keep_data,
+    names,
+    positive_integer,
+    result_file,
+)
 from sk_stormc.reproduce import EXPERIMENTS
 from sk_stormc.reproduce import report as everything
 from sk_stormc.reproduce.experiment import methods_of
@@ -25,26 +31,52 @@ class _Parser(argparse.ArgumentParser):
 def _make_parser():
     own_script = Path(sys.argv[0]).stem == "sk-stormc"
     parser = _Parser(
-        prog="sk-stormc" if own_script else "python -m sk_stormc", description="Stochastic compositional optimisation."
+        prog="sk-stormc" if own_script else "python -m sk_stormc",
+        description="Stochastic compositional optimisation.",
     )
-    parser.add_argument("--version", action="version", version=f"sk_stormc {__version__}")
+    parser.add_argument(
+        "--version", action="version", version=f"sk_stormc {__version__}"
+    )
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     reproduce = commands.add_parser(
-        "reproduce", help="run an experiment of the paper: prints a table, writes a picture"
+        "reproduce",
+        help="run an experiment of the paper: prints a table, writes a picture",
     )
     experiments = reproduce.add_subparsers(required=True, metavar="EXPERIMENT")
     for name, experiment in EXPERIMENTS.items():
-        one = _add_command(experiments, name, experiment, _with_picture(experiment, name))
-        add, methods, default = one.add_argument, experiment.METHODS, "(default: %(default)s)"
+        one = _add_command(
+            experiments, name, experiment, _with_picture(experiment, name)
+        )
+        add, methods, default = (
+            one.add_argument,
+            experiment.METHODS,
+            "(default: %(default)s)",
+        )
         budget, n_seeds = experiment.MAX_IFO, getattr(experiment, "SEEDS", 3)
-        add("--ifo", type=positive_integer, default=budget, metavar="N", help=f"budget of a run in IFO {default}")
-        add("--seeds", type=positive_integer, default=n_seeds, metavar="K", help=f"number of seeds {default}")
+        add(
+            "--ifo",
+            type=positive_integer,
+            default=budget,
+            metavar="N",
+            help=f"budget of a run in IFO {default}",
+        )
+        add(
+            "--seeds",
+            type=positive_integer,
+            default=n_seeds,
+            metavar="K",
+            help=f"number of seeds {default}",
+        )
         some = f"some of {','.join(methods)} (default: all)"
-        add("--methods", type=names, default=list(methods), metavar="A,B,...", help=some)
+        add(
+            "--methods", type=names, default=list(methods), metavar="A,B,...", help=some
+        )
         where = "where the picture goes (default: a new temporary directory)"
         add("--out", type=result_file(*PICTURES), metavar="PATH", help=where)
         experiment.add_arguments(one)
-    everything.add_arguments(_add_command(experiments, "all", everything, everything.report))
+    everything.add_arguments(
+        _add_command(experiments, "all", everything, everything.report)
+    )
     for name, command in COMMANDS.items():
         command.add_arguments(_add_command(commands, name, command, command.report))
     return parser
@@ -53,17 +85,22 @@ def _make_parser():
 def _add_command(parsers, name, module, report):
     """Add the parser of a command, whose help is the docstring of its module."""
     first = module.__doc__.strip().splitlines()[0]
-    parser = parsers.add_parser(name, help=first.rstrip("."), description=module.__doc__)
+    parser = parsers.add_parser(
+        name, help=first.rstrip("."), description=module.__doc__
+    )
     parser.set_defaults(report=report)
     return parser
 
 
 def _with_picture(experiment, name):
-    """The report of an experiment, whose picture goes to a temporary directory if --out is not given."""
+    """The report of an experiment, whose picture goes to a temporary directory if --out
+    is not given."""
 
     def report(args):
         args.methods = methods_of(args.methods, experiment.METHODS)
-        args.out = args.out or Path(tempfile.mkdtemp(prefix="sk_stormc-")) / f"{name}.png"
+        args.out = (
+            args.out or Path(tempfile.mkdtemp(prefix="sk_stormc-")) / f"{name}.png"
+        )
         experiment.report(args)
 
     return report
@@ -74,7 +111,9 @@ def main(argv=None):
     args = _make_parser().parse_args(argv)
     try:
         for option in ("--data", "--new"):
-            keep_data(getattr(args, option[2:], None), getattr(args, "out", None), option)
+            keep_data(
+                getattr(args, option[2:], None), getattr(args, "out", None), option
+            )
         args.report(args)
     except (ValueError, OSError, ImportError) as error:  # of optional packages
         print(f"error: {error}", file=sys.stderr)

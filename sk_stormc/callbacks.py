@@ -1,8 +1,11 @@
-"""Callbacks for fits: early stopping, a time limit, and checkpoint files from which a fit can be resumed.
+"""Callbacks for fits: early stopping, a time limit, and checkpoint files from which a
+fit can be resumed.
 
-They follow scikit-learn's protocol. Set them with ``estimator.set_callbacks(...)``, together with scikit-learn's own
-(`sklearn.callback.ProgressBar`, `sklearn.callback.ScoringMonitor`). Clones of an estimator share its callbacks,
-so each callback keeps a separate state for each fit. `minimize` takes them as ``callbacks=[...]``.
+They follow scikit-learn's protocol. Set them with ``estimator.set_callbacks(...)``,
+together with scikit-learn's own (`sklearn.callback.ProgressBar`,
+`sklearn.callback.ScoringMonitor`). Clones of an estimator share its callbacks, so each
+callback keeps a separate state for each fit. `minimize` takes them as
+``callbacks=[...]``.
 """
 
 import math
@@ -22,7 +25,8 @@ __all__ = ["Checkpoint", "EarlyStopping", "TimeLimit"]
 
 
 class _PerFit:
-    """The state that a callback keeps for each running fit. The keys are the ids of the fitted estimators."""
+    """The state that a callback keeps for each running fit. The keys are the ids of the
+    fitted estimators."""
 
     def __init__(self):
         self._fits = {}
@@ -52,13 +56,15 @@ class EarlyStopping(_PerFit):
     Parameters
     ----------
     monitor : "loss", str or callable, default="loss"
-        The quantity that is monitored after each pass over the data. "loss" is the last value of ``loss_curve_``, which
-        should fall. Any other value is a scorer, given by its name in scikit-learn or as a callable. It scores the
-        fitted estimator on the training data, and its value should rise.
+        The quantity that is monitored after each pass over the data. "loss" is the last
+        value of ``loss_curve_``, which should fall. Any other value is a scorer, given
+        by its name in scikit-learn or as a callable. It scores the fitted estimator on
+        the training data, and its value should rise.
     patience : int, default=5
         Number of passes without an improvement after which the fit stops.
     min_delta : float, default=1e-4
-        Smallest change that counts as an improvement, as a fraction of the best value so far.
+        Smallest change that counts as an improvement, as a fraction of the best value
+        so far.
 
     Examples
     --------
@@ -66,28 +72,56 @@ class EarlyStopping(_PerFit):
     >>> from sk_stormc.callbacks import EarlyStopping
     >>> from sk_stormc.datasets import make_gaussian_returns
     >>> returns = make_gaussian_returns(5000, 20, mean=0.1, random_state=0)
-    >>> portfolio = CompositionalPortfolio("storm-c", max_iter=10_000, tol=0, random_state=0)
+    >>> portfolio = CompositionalPortfolio(
+    ...     "storm-c", max_iter=10_000, tol=0, random_state=0
+    ... )
     >>> portfolio.set_callbacks(EarlyStopping(patience=3)).fit(returns).stop_reason_
     'callback'
     """
 
-    def __init__(self, monitor: str = "loss", patience: int = 5, min_delta: float = 1e-4) -> None:
+    def __init__(
+        self, monitor: str = "loss", patience: int = 5, min_delta: float = 1e-4
+    ) -> None:
         check_int("patience", patience, low=1)
         check_number("min_delta", min_delta, low=0)
         if not callable(monitor) and not isinstance(monitor, str):
-            raise ValueError(f"monitor must be 'loss', or a scorer by name or as a callable, got {monitor!r}")
-        if isinstance(monitor, str) and monitor != "loss" and monitor not in get_scorer_names():
-            raise ValueError(f"monitor must be 'loss' or the name of a scorer of scikit-learn, got {monitor!r}")
+            raise ValueError(
+                "monitor must be 'loss', or a scorer by name or as a callable, got "
+                f"{monitor!r}"
+            )
+        if (
+            isinstance(monitor, str)
+            and monitor != "loss"
+            and monitor not in get_scorer_names()
+        ):
+            raise ValueError(
+                "monitor must be 'loss' or the name of a scorer of scikit-learn, got "
+                f"{monitor!r}"
+            )
         super().__init__()
         self.monitor, self.patience, self.min_delta = monitor, patience, min_delta
 
     def _begin(self, estimator, context):
         if estimator is None and self.monitor != "loss":
-            raise ValueError(f"monitor must be 'loss' in minimize, which scores no estimator, got {self.monitor!r}")
-        scorer = None if self.monitor == "loss" else check_scoring(estimator, self.monitor)
+            raise ValueError(
+                "monitor must be 'loss' in minimize, which scores no estimator, got "
+                f"{self.monitor!r}"
+            )
+        scorer = (
+            None if self.monitor == "loss" else check_scoring(estimator, self.monitor)
+        )
         return {"scorer": scorer, "best": math.inf, "waited": 0, "seen": 0}
 
-    def on_fit_task_end(self, estimator, context, *, X=None, y=None, metadata=None, fitted_estimator=None):
+    def on_fit_task_end(
+        self,
+        estimator,
+        context,
+        *,
+        X=None,
+        y=None,
+        metadata=None,
+        fitted_estimator=None,
+    ):
         """Compare the monitored quantity after a pass with its best value so far.
 
         Returns
@@ -98,9 +132,15 @@ class EarlyStopping(_PerFit):
         fit = self._fits[id(estimator)]
         curve = getattr(fitted_estimator, "loss_curve_", ())
         if len(curve) <= fit["seen"] or context.max_subtasks != 0:
-            return False  # not the end of a pass: the end of the fit, or of an earlier stage with another objective
+            # not the end of a pass: the end of the fit, or of an earlier stage with
+            # another objective
+            return False
         fit["seen"] = len(curve)
-        value = curve[-1] if fit["scorer"] is None else -fit["scorer"](fitted_estimator, X, y, **(metadata or {}))
+        value = (
+            curve[-1]
+            if fit["scorer"] is None
+            else -fit["scorer"](fitted_estimator, X, y, **(metadata or {}))
+        )
         return self._has_waited(fit, value)
 
     def on_record(self, record):
@@ -114,7 +154,9 @@ class EarlyStopping(_PerFit):
         return self._has_waited(self._fits["run"], record.fun)
 
     def _has_waited(self, fit, value):
-        if value < fit["best"] - self.min_delta * (abs(fit["best"]) if math.isfinite(fit["best"]) else 0.0):
+        if value < fit["best"] - self.min_delta * (
+            abs(fit["best"]) if math.isfinite(fit["best"]) else 0.0
+        ):
             fit["best"], fit["waited"] = value, 0
             return False
         fit["waited"] += 1
@@ -129,7 +171,8 @@ class TimeLimit(_PerFit):
     Parameters
     ----------
     seconds : float
-        Time limit. The clock is read after each pass, so a fit may take one pass longer.
+        Time limit. The clock is read after each pass, so a fit may take one pass
+        longer.
 
     Examples
     --------
@@ -137,7 +180,9 @@ class TimeLimit(_PerFit):
     >>> from sk_stormc.callbacks import TimeLimit
     >>> from sk_stormc.datasets import make_gaussian_returns
     >>> returns = make_gaussian_returns(5000, 20, mean=0.1, random_state=0)
-    >>> portfolio = CompositionalPortfolio("storm-c", max_iter=10**9, tol=0, random_state=0)
+    >>> portfolio = CompositionalPortfolio(
+    ...     "storm-c", max_iter=10**9, tol=0, random_state=0
+    ... )
     >>> portfolio.set_callbacks(TimeLimit(0.1)).fit(returns).stop_reason_
     'callback'
     """
@@ -172,17 +217,19 @@ class TimeLimit(_PerFit):
 
 
 class Checkpoint(_PerFit, KeepsFits):
-    """Write the state of a fit to a file, so that `resume` can continue the fit after the process has died.
+    """Write the state of a fit to a file, so that `resume` can continue the fit after
+    the process has died.
 
-    The file is written atomically. It contains arrays and JSON, and reading it executes no code. Functions, such as
-    your own schedules, are stored by name, and are taken from the estimator that resumes the fit. They must be defined
-    at the top level of a module. Only the version of the library that wrote the file can read it.
+    The file is written atomically. It contains arrays and JSON, and reading it executes
+    no code. Functions, such as your own schedules, are stored by name, and are taken
+    from the estimator that resumes the fit. They must be defined at the top level of a
+    module. Only the version of the library that wrote the file can read it.
 
     Parameters
     ----------
     path : path-like
-        The file to write, by convention with the suffix ".npz". Fits within a search append the numbers of their
-        task to the name, as in "run-0-3.npz".
+        The file to write, by convention with the suffix ".npz". Fits within a search
+        append the numbers of their task to the name, as in "run-0-3.npz".
     every : int, default=1
         Number of passes over the data between two writes.
 
@@ -194,11 +241,19 @@ class Checkpoint(_PerFit, KeepsFits):
     >>> from sk_stormc.callbacks import Checkpoint
     >>> from sk_stormc.datasets import make_gaussian_returns
     >>> returns = make_gaussian_returns(5000, 20, mean=0.1, random_state=0)
-    >>> whole = CompositionalPortfolio("storm-c", max_iter=60, tol=0, random_state=0).fit(returns)
+    >>> whole = CompositionalPortfolio(
+    ...     "storm-c", max_iter=60, tol=0, random_state=0
+    ... ).fit(returns)
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     saved = Checkpoint(Path(folder) / "run.npz")
-    ...     _ = CompositionalPortfolio("storm-c", max_iter=40, tol=0, random_state=0).set_callbacks(saved).fit(returns)
-    ...     portfolio = CompositionalPortfolio("storm-c", max_iter=60, tol=0, random_state=0).set_callbacks(saved)
+    ...     _ = (
+    ...         CompositionalPortfolio("storm-c", max_iter=40, tol=0, random_state=0)
+    ...         .set_callbacks(saved)
+    ...         .fit(returns)
+    ...     )
+    ...     portfolio = CompositionalPortfolio(
+    ...         "storm-c", max_iter=60, tol=0, random_state=0
+    ...     ).set_callbacks(saved)
     ...     portfolio = portfolio.resume(returns)  # in another process, say
     >>> bool((portfolio.weights_ == whole.weights_).all())
     True
@@ -209,7 +264,9 @@ class Checkpoint(_PerFit, KeepsFits):
             raise ValueError(f"path must be the path of a file, got {path!r}")
         check_int("every", every, low=1)
         if not Path(path).absolute().parent.is_dir():
-            raise ValueError(f"path must be in a folder that exists, got {os.fspath(path)!r}")
+            raise ValueError(
+                f"path must be in a folder that exists, got {os.fspath(path)!r}"
+            )
         super().__init__()
         self.path, self.every = path, every
 
@@ -217,12 +274,18 @@ class Checkpoint(_PerFit, KeepsFits):
         if estimator is None:
             return {"path": Path(self.path), "passes": 0}
         if not isinstance(estimator, CompositionalEstimator):
-            raise ValueError(f"a Checkpoint needs an estimator of sk_stormc, got {type(estimator).__name__}")
+            raise ValueError(
+                "a Checkpoint needs an estimator of sk_stormc, got "
+                f"{type(estimator).__name__}"
+            )
         numbers = []
         while context.parent is not None:
             numbers, context = [str(context.task_id), *numbers], context.parent
         path = Path(self.path)
-        return {"path": path.with_name("-".join([path.stem, *numbers]) + path.suffix), "passes": 0}
+        return {
+            "path": path.with_name("-".join([path.stem, *numbers]) + path.suffix),
+            "passes": 0,
+        }
 
     def on_fit_task_end(self, estimator, context, *, fitted_estimator=None):
         """Write the file after every `every`-th pass."""
@@ -257,7 +320,8 @@ class Checkpoint(_PerFit, KeepsFits):
         Raises
         ------
         ValueError
-            If the file was written by another version or by a fit, or was truncated or changed.
+            If the file was written by another version or by a fit, or was truncated or
+            changed.
 
         Examples
         --------
@@ -270,12 +334,35 @@ class Checkpoint(_PerFit, KeepsFits):
         >>> problem = PortfolioProblem(make_gaussian_returns(2000, 5, random_state=0))
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     saved = Checkpoint(Path(folder) / "run.npz")
-        ...     part = minimize(problem, "scgd", random_state=0, max_iter=400, tol=0, callbacks=[saved])
-        ...     rest = minimize(problem, "scgd", max_iter=600, tol=0, state=saved.load_run(), callbacks=[saved])
-        >>> bool((rest.x == minimize(problem, "scgd", random_state=0, max_iter=600, tol=0).x).all())
+        ...     part = minimize(
+        ...         problem,
+        ...         "scgd",
+        ...         random_state=0,
+        ...         max_iter=400,
+        ...         tol=0,
+        ...         callbacks=[saved],
+        ...     )
+        ...     rest = minimize(
+        ...         problem,
+        ...         "scgd",
+        ...         max_iter=600,
+        ...         tol=0,
+        ...         state=saved.load_run(),
+        ...         callbacks=[saved],
+        ...     )
+        >>> bool(
+        ...     (
+        ...         rest.x
+        ...         == minimize(problem, "scgd", random_state=0, max_iter=600, tol=0).x
+        ...     ).all()
+        ... )
         True
         """
-        return _checkpoint_file.read(self.path, RunState, functions) if Path(self.path).exists() else None
+        return (
+            _checkpoint_file.read(self.path, RunState, functions)
+            if Path(self.path).exists()
+            else None
+        )
 
     def load(self, estimator):
         """Read the file. `resume` calls this method.
@@ -292,10 +379,15 @@ class Checkpoint(_PerFit, KeepsFits):
         Raises
         ------
         ValueError
-            If the file was written by another version, or was truncated or changed after it was written.
+            If the file was written by another version, or was truncated or changed
+            after it was written.
         """
         if not Path(self.path).exists():
             return None
         parameters = estimator.get_params(deep=True).values()
-        parts = [part for value in parameters for part in (value if isinstance(value, (list, tuple)) else [value])]
+        parts = [
+            part
+            for value in parameters
+            for part in (value if isinstance(value, (list, tuple)) else [value])
+        ]
         return _checkpoint_file.read(self.path, Progress, filter(callable, parts))

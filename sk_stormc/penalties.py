@@ -1,4 +1,5 @@
-"""Regularisers R that are added to a composition: constraints and penalties with a proximal operator."""
+"""Regularisers R that are added to a composition: constraints and penalties with a
+proximal operator."""
 
 from sk_stormc.core.penalties import (
     L1,

@@ -10,14 +10,19 @@ import warnings
 import pytest
 from threadpoolctl import threadpool_limits
 
-for library in ("OMP", "OPENBLAS", "MKL"):  # a thread for each worker of pytest-xdist, and for processes of tests
+for library in (
+    "OMP",
+    "OPENBLAS",
+    "MKL",
+):  # a thread for each worker of pytest-xdist, and for processes of tests
     os.environ.setdefault(f"{library}_NUM_THREADS", "1")
 threadpool_limits(1)  # pytest has imported NumPy to read the filters of warnings
 
 
 @pytest.hookimpl(hookwrapper=True)
 def pytest_collection(session):
-    """All of the thousands of tests are kept: to look for garbage among them takes seconds of each worker."""
+    """All of the thousands of tests are kept: to look for garbage among them takes
+    seconds of each worker."""
     gc.disable()
     yield
     gc.freeze()
@@ -26,7 +31,8 @@ def pytest_collection(session):
 
 @pytest.fixture(autouse=True, scope="session")
 def warnings_of_a_process_have_been_given():
-    """A warning that is given once in a process would come in another test with every order of the tests."""
+    """A warning that is given once in a process would come in another test with every
+    order of the tests."""
     from sk_stormc.portfolio.constraints import warn_of_no_constraint
 
     with warnings.catch_warnings():
@@ -36,7 +42,8 @@ def warnings_of_a_process_have_been_given():
 
 @pytest.fixture(autouse=True)
 def default_handler_of_ctrl_c():
-    """Workers of pytest-xdist leave SIGINT to their parent; tests of Ctrl-C need Python's own handler."""
+    """Workers of pytest-xdist leave SIGINT to their parent; tests of Ctrl-C need
+    Python's own handler."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
@@ -47,12 +54,16 @@ if importlib.util.find_spec("sklearn.callback") is None:  # before scikit-learn 
     @pytest.fixture(autouse=True)
     def skip_tests_of_callbacks(monkeypatch):
         """Where a fit would warn that callbacks are off, there is nothing to test."""
-        monkeypatch.setattr("sk_stormc.fitting.compat.say_that_they_are_off", lambda: pytest.skip("no callbacks"))
+        monkeypatch.setattr(
+            "sk_stormc.fitting.compat.say_that_they_are_off",
+            lambda: pytest.skip("no callbacks"),
+        )
 
 
 @pytest.fixture(autouse=True)
 def close_figures():
-    """Workers of pytest-xdist run tests of many files, and pyplot warns at more than twenty open figures."""
+    """Workers of pytest-xdist run tests of many files, and pyplot warns at more than
+    twenty open figures."""
     yield
     if "matplotlib.pyplot" in sys.modules:
         sys.modules["matplotlib.pyplot"].close("all")

@@ -13,17 +13,25 @@ SEED = 3
 
 def slow_but(values, *quick):
     """Cases of a parametrisation, all but a few of which are slow."""
-    return [value if value in quick else pytest.param(value, marks=pytest.mark.slow) for value in values]
+    return [
+        value if value in quick else pytest.param(value, marks=pytest.mark.slow)
+        for value in values
+    ]
 
 
 def few_of(rows, *quick):
-    """Cases of a parametrisation, all but those at a few places of which are slow; a tuple has several arguments."""
+    """Cases of a parametrisation, all but those at a few places of which are slow; a
+    tuple has several arguments."""
     rows = [row if isinstance(row, tuple) else (row,) for row in rows]
-    return [pytest.param(*row, marks=() if k in quick else pytest.mark.slow) for k, row in enumerate(rows)]
+    return [
+        pytest.param(*row, marks=() if k in quick else pytest.mark.slow)
+        for k, row in enumerate(rows)
+    ]
 
 
 def draws_of(problem, seed=SEED):
-    """The oracle that `minimize(..., random_state=seed)` draws from, for transcriptions to draw from too."""
+    """The oracle that `minimize(..., random_state=seed)` draws from, for transcriptions
+    to draw from too."""
     return Oracle(problem, np.random.RandomState(seed).randint(np.iinfo(np.int32).max))
 
 
@@ -34,7 +42,8 @@ def regression(n):
 
 
 def composition(A, b, way="jacobian", dtype=float, **kwargs):
-    """A nonconvex regression: the loss and its deviation above the mean, of residuals bounded by tanh."""
+    """A nonconvex regression: the loss and its deviation above the mean, of residuals
+    bounded by tanh."""
 
     def losses(x, j):
         return (np.tanh(A[j] @ x) - b[j]) ** 2
@@ -53,7 +62,9 @@ def composition(A, b, way="jacobian", dtype=float, **kwargs):
 
     return FiniteSumComposition(
         lambda x, j: losses(x, j).mean(keepdims=True),
-        (lambda x, j: slopes(x, j).mean(0, keepdims=True)) if way == "jacobian" else None,
+        (lambda x, j: slopes(x, j).mean(0, keepdims=True))
+        if way == "jacobian"
+        else None,
         outer_gradient,
         outer,
         len(b),
@@ -64,13 +75,26 @@ def composition(A, b, way="jacobian", dtype=float, **kwargs):
     )
 
 
-def ratio_of_moments(mean, scale, n=100, seed=0, x0=(0.25,) * 4, differences=True, summed=False, **factors):
-    """-u_1 / sqrt(u_2 - u_1^2), u the first two moments of returns; ``factors`` are mistakes in the derivatives.
+def ratio_of_moments(
+    mean,
+    scale,
+    n=100,
+    seed=0,
+    x0=(0.25,) * 4,
+    differences=True,
+    summed=False,
+    **factors,
+):
+    """-u_1 / sqrt(u_2 - u_1^2), u the first two moments of returns; ``factors`` are
+    mistakes in the derivatives.
 
     Of a single period the root is that of 0, so that f is not defined there.
     """
     R = mean + scale * np.random.default_rng(seed).normal(size=(n, 4))
-    of_f, of_g = (np.ones(2) * factors.get(name, 1.0) for name in ("outer_gradient", "inner_jacobian"))
+    of_f, of_g = (
+        np.ones(2) * factors.get(name, 1.0)
+        for name in ("outer_gradient", "inner_jacobian")
+    )
 
     def inner(x, j):
         y = R[j] @ x
@@ -81,16 +105,29 @@ def ratio_of_moments(mean, scale, n=100, seed=0, x0=(0.25,) * 4, differences=Tru
 
     def outer_gradient(x, u, i):
         s = math.sqrt(u[1] - u[0] ** 2)
-        return (len(i) if summed else 1) * of_f * np.array([-1 / s - u[0] ** 2 / s**3, u[0] / (2 * s**3)])
+        return (
+            (len(i) if summed else 1)
+            * of_f
+            * np.array([-1 / s - u[0] ** 2 / s**3, u[0] / (2 * s**3)])
+        )
 
     def outer(x, u):
         return -u[0] / math.sqrt(u[1] - u[0] ** 2)
 
-    return FiniteSumComposition(inner, None if differences else inner_jacobian, outer_gradient, outer, n, 1, x0=x0)
+    return FiniteSumComposition(
+        inner,
+        None if differences else inner_jacobian,
+        outer_gradient,
+        outer,
+        n,
+        1,
+        x0=x0,
+    )
 
 
 class Stacked(CompositionalProblem):
-    """The portfolio as the paper has it: g_j(x) = (x, <r_j, x>), f_i(y) a function of y = g(x) alone."""
+    """The portfolio as the paper has it: g_j(x) = (x, <r_j, x>), f_i(y) a function of y
+    = g(x) alone."""
 
     def __init__(self, returns, risk_aversion=1.0):
         self.returns, self.risk_aversion = returns, risk_aversion

@@ -1,4 +1,5 @@
-"""Streams of returns, and the bits of what is learned from them, for the tests of streams."""
+"""Streams of returns, and the bits of what is learned from them, for the tests of
+streams."""
 
 from functools import partial
 
@@ -10,17 +11,26 @@ from sk_stormc.problems import PortfolioProblem, StreamingProblem
 from sk_stormc.solvers import SOLVERS, get_solver
 
 RETURNS = make_gaussian_returns(1500, 4, mean=0.1, random_state=0)
-FOR_STREAMS = {"checkpoint_batch_size": 128, "epoch_length": 10}  # if a solver has these parameters
+FOR_STREAMS = {
+    "checkpoint_batch_size": 128,
+    "epoch_length": 10,
+}  # if a solver has these parameters
 
 
 def solver_for_streams(name):
     solver = get_solver(name)
     if name == "storm-c":
-        return solver.set_params(batch_size=32)  # with automatic batches a portfolio's stream goes by moments
-    return solver.set_params(**{k: v for k, v in FOR_STREAMS.items() if k in solver.get_params()})
+        return solver.set_params(
+            batch_size=32
+        )  # with automatic batches a portfolio's stream goes by moments
+    return solver.set_params(
+        **{k: v for k, v in FOR_STREAMS.items() if k in solver.get_params()}
+    )
 
 
-STREAMING = [name for name in SOLVERS if not solver_for_streams(name).needed_to_stream()]
+STREAMING = [
+    name for name in SOLVERS if not solver_for_streams(name).needed_to_stream()
+]
 
 
 def portfolio(solver="storm-c", **kwargs):
@@ -44,17 +54,29 @@ def fed(estimator, X, size):
 
 
 def stream_of(X, size=None, **kwargs):
-    return StreamingProblem(chunks(X, size or len(X)), partial(PortfolioProblem, metric="variance", **kwargs))
+    return StreamingProblem(
+        chunks(X, size or len(X)),
+        partial(PortfolioProblem, metric="variance", **kwargs),
+    )
 
 
 def bits(estimator):
     """The fitted attributes, as bytes."""
     names = ("weights_", "coef_", "intercept_", "loss_curve_", "ifo_", "n_iter_")
-    arrays = [np.asarray(getattr(estimator, name)) for name in names if hasattr(estimator, name)]
+    arrays = [
+        np.asarray(getattr(estimator, name))
+        for name in names
+        if hasattr(estimator, name)
+    ]
     reason, counts = estimator.stop_reason_, sorted(estimator.n_evaluations_.items())
     return [(array.dtype, array.tobytes()) for array in arrays], reason, counts
 
 
 def result_bits(result):
     parts = (result.x, result.loss_curve, result.ifo)
-    return [(p.dtype, p.tobytes()) for p in parts], result.n_iter, result.stop_reason, result.n_evaluations
+    return (
+        [(p.dtype, p.tobytes()) for p in parts],
+        result.n_iter,
+        result.stop_reason,
+        result.n_evaluations,
+    )

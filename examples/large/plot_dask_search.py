@@ -2,14 +2,14 @@
 A search on a dask cluster
 ==========================
 
-joblib sends the fits of a search to the workers of a cluster. The results are bit-for-bit those of one machine. The
-cluster of this example consists of two processes on this computer. It needs ``pip install "sk_stormc[dask]"``.
+joblib sends the fits of a search to the workers of a cluster. The results are
+bit-for-bit those of one machine. The cluster of this example consists of two processes
+on this computer. It needs ``pip install "sk_stormc[dask]"``.
 """
 
 # %%
-# The search
-# ----------
-# The program is within ``if __name__ == "__main__"``, because the workers import this file.
+# The search ---------- The program is within ``if __name__ == "__main__"``, because the
+# workers import this file.
 import joblib
 import numpy as np
 from dask.distributed import Client, LocalCluster
@@ -36,7 +36,8 @@ def make_search():
 
 if __name__ == "__main__":
     returns = make_gaussian_returns(4000, 10, mean=0.1, random_state=0)
-    # the workers of dask use one BLAS thread each, on which the rounding of sums depends
+    # the workers of dask use one BLAS thread each, on which the rounding of sums
+    # depends
     with (
         threadpool_limits(1),
         LocalCluster(
@@ -58,9 +59,8 @@ if __name__ == "__main__":
     print(f"best on the cluster and in this process: {far.best_params_}")
 
 # %%
-# The scores
-# ----------
-# The circles are the candidates' scores on the cluster, and the crosses are those in this process.
+# The scores ---------- The circles are the candidates' scores on the cluster, and the
+# crosses are those in this process.
 if __name__ == "__main__":
     names = [
         f"{p['solver__learning_rate']}\n{p['solver__batch_size']}"

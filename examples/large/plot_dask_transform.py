@@ -2,15 +2,16 @@
 A map of rows on a cluster
 ==========================
 
-A map is fitted on a sample, and all rows are placed in it where they lie. The cluster of this example consists of two
-processes on this computer. It needs ``pip install "sk_stormc[dask]"``.
+A map is fitted on a sample, and all rows are placed in it where they lie. The cluster
+of this example consists of two processes on this computer. It needs ``pip install
+"sk_stormc[dask]"``.
 """
 
 # %%
-# Fit a sample, transform all rows
-# --------------------------------
-# ``transform`` of a dask array returns a lazy dask array. Each row is placed on its own, so that the places have the
-# bits of rows in memory. The program is within ``if __name__ == "__main__"``, because the workers import this file.
+# Fit a sample, transform all rows -------------------------------- ``transform`` of a
+# dask array returns a lazy dask array. Each row is placed on its own, so that the
+# places have the bits of rows in memory. The program is within ``if __name__ ==
+# "__main__"``, because the workers import this file.
 import dask.array as da
 import numpy as np
 from dask.distributed import Client, LocalCluster
@@ -21,7 +22,9 @@ from sk_stormc import SNEEmbedding
 
 if __name__ == "__main__":
     rows, label = make_blobs(6000, 20, centers=8, random_state=0)
-    X = da.from_array(rows, chunks=(1500, 20))  # or da.from_zarr, dask.dataframe.read_parquet
+    X = da.from_array(
+        rows, chunks=(1500, 20)
+    )  # or da.from_zarr, dask.dataframe.read_parquet
     embedding = SNEEmbedding(random_state=0).fit(X[::6].compute())
     places = embedding.transform(X)
     with (

@@ -2,9 +2,10 @@
 Returns that do not fit in memory
 =================================
 
-A numpy memmap is an array in a file. ``fit`` runs "storm-c", which reads batches of rows and never loads the whole
-file. ``partial_fit`` takes chunks from any source, and uses each row once. The file of this example has 16 MB. Files of
-many GB are read in the same way.
+A numpy memmap is an array in a file. ``fit`` runs "storm-c", which reads batches of
+rows and never loads the whole file. ``partial_fit`` takes chunks from any source, and
+uses each row once. The file of this example has 16 MB. Files of many GB are read in the
+same way.
 """
 
 # %%
@@ -29,11 +30,11 @@ returns.flush()
 print(f"{file.stat().st_size / 1e6:.0f} MB")
 
 # %%
-# One pass in chunks
-# ------------------
-# The chunks could also come from a generator, a database or a message queue. The result does not depend on their sizes.
-# This example minimises the semivariance. The estimator keeps the first 4,096 rows, and approximates the losses of the
-# later rows by sums of products of the returns. For the variance such sums are exact.
+# One pass in chunks ------------------ The chunks could also come from a generator, a
+# database or a message queue. The result does not depend on their sizes. This example
+# minimises the semivariance. The estimator keeps the first 4,096 rows, and approximates
+# the losses of the later rows by sums of products of the returns. For the variance such
+# sums are exact.
 settings = {
     "risk_measure": "semivariance",
     "constraint": "long_only",
@@ -54,16 +55,15 @@ passes = whole.ifo_[-1] / (3 * n_periods)
 print(f"{type(whole.solver_).__name__}: {passes:.1f} passes, {whole.stop_reason_}")
 
 # %%
-# The plot shows the relative difference between the scores of the stream's weights and of those of ``fit``. It is small
-# after one pass. If the data are in a file, ``fit`` is more accurate.
+# The plot shows the relative difference between the scores of the stream's weights and
+# of those of ``fit``. It is small after one pass. If the data are in a file, ``fit`` is
+# more accurate.
 from matplotlib import pyplot as plt
 
 gap = [1 - stream.score(returns) / whole.score(returns) for stream.weights_ in weights]
 figure, ax = plt.subplots(figsize=(7, 4), layout="constrained")
 ax.loglog(seen, gap, "o-", markersize=4)
-ax.set(
-    xlabel="rows passed to partial_fit", ylabel="relative gap to the score of fit"
-)
+ax.set(xlabel="rows passed to partial_fit", ylabel="relative gap to the score of fit")
 ax.grid(alpha=0.3)
 del returns  # closes the file
 folder.cleanup()

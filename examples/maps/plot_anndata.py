@@ -2,9 +2,9 @@
 Cells in an AnnData object
 ==========================
 
-AnnData is the format of scanpy and of most packages for single cells. A map needs its principal components or its graph
-of neighbours, and its positions are stored in ``obsm["X_tsne"]``, where scanpy's plots find them
-(``pip install anndata``).
+AnnData is the format of scanpy and of most packages for single cells. A map needs its
+principal components or its graph of neighbours, and its positions are stored in
+``obsm["X_tsne"]``, where scanpy's plots find them (``pip install anndata``).
 """
 
 # %%
@@ -40,10 +40,9 @@ adata = anndata.AnnData(
 print(adata)
 
 # %%
-# From counts to principal components
-# -----------------------------------
-# Counts are divided by the sum of their cell, and transformed by ``log1p``. scanpy does this by ``normalize_total``,
-# ``log1p`` and ``pca``.
+# From counts to principal components ----------------------------------- Counts are
+# divided by the sum of their cell, and transformed by ``log1p``. scanpy does this by
+# ``normalize_total``, ``log1p`` and ``pca``.
 from sklearn.decomposition import PCA
 from sklearn.preprocessing import normalize
 
@@ -52,10 +51,10 @@ normalized = (1e4 * normalize(adata.X, norm="l1")).log1p().toarray()
 adata.obsm["X_pca"] = PCA(30, random_state=0).fit_transform(normalized)
 
 # %%
-# A map of the principal components
-# ---------------------------------
-# The map is stored beside them. Its colours are columns of ``obs``. Within each type the map orders the cells by their
-# total counts, because dividing does not remove all effects of the depth.
+# A map of the principal components --------------------------------- The map is stored
+# beside them. Its colours are columns of ``obs``. Within each type the map orders the
+# cells by their total counts, because dividing does not remove all effects of the
+# depth.
 import matplotlib.pyplot as plt
 
 from sk_stormc import SNEEmbedding
@@ -70,11 +69,11 @@ for ax, column in zip(axes, ("cell_type", "time", "total counts"), strict=True):
     ax.set_title(column)
 
 # %%
-# A map of the graph of neighbours
-# --------------------------------
-# ``obsp["distances"]`` is a sparse graph of distances, which scanpy's ``neighbors`` writes. A map with perplexity 30
-# needs 91 neighbours of each cell. With scanpy's default of 15 neighbours, ``fit`` lowers the perplexity to a third of
-# their number, with a warning. Here scikit-learn makes the graph.
+# A map of the graph of neighbours --------------------------------
+# ``obsp["distances"]`` is a sparse graph of distances, which scanpy's ``neighbors``
+# writes. A map with perplexity 30 needs 91 neighbours of each cell. With scanpy's
+# default of 15 neighbours, ``fit`` lowers the perplexity to a third of their number,
+# with a warning. Here scikit-learn makes the graph.
 from sklearn.neighbors import kneighbors_graph
 
 adata.obsp["distances"] = kneighbors_graph(adata.obsm["X_pca"], 91, mode="distance")
@@ -84,14 +83,13 @@ of_graph = SNEEmbedding(metric="precomputed", random_state=0).fit(
 print(of_graph.kl_divergence_, embedding.kl_divergence_)
 
 # %%
-# The two maps show the same groups. Their orientation is arbitrary, so that ``align_embedding`` turns the second one.
-# The places of separate groups have little meaning, and differ. ``obsp["connectivities"]`` holds similarities. Their
-# metric is "affinities".
+# The two maps show the same groups. Their orientation is arbitrary, so that
+# ``align_embedding`` turns the second one. The places of separate groups have little
+# meaning, and differ. ``obsp["connectivities"]`` holds similarities. Their metric is
+# "affinities".
 from sk_stormc.plotting import align_embedding
 
-adata.obsm["X_tsne_graph"] = align_embedding(
-    of_graph.embedding_, adata.obsm["X_tsne"]
-)
+adata.obsm["X_tsne_graph"] = align_embedding(of_graph.embedding_, adata.obsm["X_tsne"])
 figure, axes = plt.subplots(1, 2, figsize=(10, 4.5), layout="constrained")
 for ax, key in zip(axes, ("X_tsne", "X_tsne_graph"), strict=True):
     EmbeddingDisplay(adata.obsm[key], y=adata.obs["cell_type"]).plot(ax, legend=False)

@@ -2,15 +2,17 @@
 A map from approximate neighbours
 =================================
 
-Above 10,000 samples ``SNEEmbedding`` searches for the nearest neighbours approximately if the metric is Euclidean or
-cosine. For other metrics the search is exact, and its time grows with the square of the number of samples. From a
-hundred thousand samples on it takes most of the time. ``pynndescent`` finds nearly all neighbours faster, with many
-metrics (``pip install "sk_stormc[neighbors]"``). Its transformer precedes the embedding in a pipeline.
+Above 10,000 samples ``SNEEmbedding`` searches for the nearest neighbours approximately
+if the metric is Euclidean or cosine. For other metrics the search is exact, and its
+time grows with the square of the number of samples. From a hundred thousand samples on
+it takes most of the time. ``pynndescent`` finds nearly all neighbours faster, with many
+metrics (``pip install "sk_stormc[neighbors]"``). Its transformer precedes the embedding
+in a pipeline.
 """
 
 # %%
-# The embedding needs 3 perplexity + 1 neighbours of each sample. The pipeline searches for some more, because an
-# approximate search misses a few.
+# The embedding needs 3 perplexity + 1 neighbours of each sample. The pipeline searches
+# for some more, because an approximate search misses a few.
 import pynndescent
 from sklearn.pipeline import make_pipeline
 

@@ -2,8 +2,9 @@
 A page with search and images by datamapplot
 ============================================
 
-``EmbeddingDisplay.to_html`` writes a page that shows a text at each point. datamapplot writes pages with a search and
-with images (``pip install datamapplot``). It takes the positions and the names of the classes.
+``EmbeddingDisplay.to_html`` writes a page that shows a text at each point. datamapplot
+writes pages with a search and with images (``pip install datamapplot``). It takes the
+positions and the names of the classes.
 """
 
 # %%
@@ -36,10 +37,9 @@ def as_source(pixels):
 
 
 # %%
-# The page
-# --------
-# The names of the classes are written on the map, and grow as the page is enlarged. The search shows the points whose
-# text contains the words. Open the file in a browser: it loads its scripts from the network.
+# The page -------- The names of the classes are written on the map, and grow as the
+# page is enlarged. The search shows the points whose text contains the words. Open the
+# file in a browser: it loads its scripts from the network.
 import datamapplot
 import pandas as pd
 

@@ -2,14 +2,15 @@
 Five dimensions before a classifier
 ===================================
 
-An embedding needs no labels. It can therefore be fitted on many images, while a classifier that uses the embedding
-needs labels for only a few of them. The embedding of this example has five dimensions, since it need not be plotted.
+An embedding needs no labels. It can therefore be fitted on many images, while a
+classifier that uses the embedding needs labels for only a few of them. The embedding of
+this example has five dimensions, since it need not be plotted.
 """
 
 # %%
-# Four representations of the same digits
-# ---------------------------------------
-# All of them are fitted on 1,297 images without labels, and then transform the other 500 images.
+# Four representations of the same digits --------------------------------------- All of
+# them are fitted on 1,297 images without labels, and then transform the other 500
+# images.
 from sklearn.datasets import load_digits
 from sklearn.decomposition import PCA
 from sklearn.model_selection import train_test_split
@@ -56,9 +57,10 @@ for name, (train, new) in representations.items():
     print(f"{name:36}" + "".join(f"{value:8.3f}" for value in accuracy[name]))
 
 # %%
-# With few labels both embeddings are more accurate than the 64 pixels, although they have only five components. The
-# kernel of t-SNE separates the clusters, so that the nearest labelled image mostly has the correct label. With all
-# labels the pixels are as accurate.
+# With few labels both embeddings are more accurate than the 64 pixels, although they
+# have only five components. The kernel of t-SNE separates the clusters, so that the
+# nearest labelled image mostly has the correct label. With all labels the pixels are as
+# accurate.
 from matplotlib import pyplot as plt
 
 figure, ax = plt.subplots(figsize=(7, 4.5), layout="constrained")

@@ -2,18 +2,18 @@
 The effects of the parameters of a map
 ======================================
 
-This example embeds the same 1,000 images of digits with several values of one parameter at a time. The other parameters
-have their default values.
+This example embeds the same 1,000 images of digits with several values of one parameter
+at a time. The other parameters have their default values.
 """
 
 # %%
-# Six parameters
-# --------------
-# ``perplexity`` is the effective number of neighbours of each point. A small perplexity shows small structures, a large
-# one shows large structures, and several values show both. ``exaggeration`` makes clusters denser. ``dof`` changes the
-# tails of the kernel: values below 1 split clusters into finer ones, and values above 1 merge them.
-# ``early_exaggeration`` and ``max_iter`` do not change the objective, but determine how well it is minimised. All maps
-# are turned by ``align_embedding`` so that they resemble the default one.
+# Six parameters -------------- ``perplexity`` is the effective number of neighbours of
+# each point. A small perplexity shows small structures, a large one shows large
+# structures, and several values show both. ``exaggeration`` makes clusters denser.
+# ``dof`` changes the tails of the kernel: values below 1 split clusters into finer
+# ones, and values above 1 merge them. ``early_exaggeration`` and ``max_iter`` do not
+# change the objective, but determine how well it is minimised. All maps are turned by
+# ``align_embedding`` so that they resemble the default one.
 import warnings
 
 import matplotlib.pyplot as plt
@@ -49,14 +49,15 @@ for of_row, (name, values) in zip(axes, rows.items(), strict=True):
         ax.set_xlabel(f"KL {model.kl_divergence_:.2f}, width {width:.0f}", fontsize=8)
 
 # %%
-# KL is the divergence. It can be compared within the rows of ``exaggeration``, ``early_exaggeration`` and ``max_iter``,
-# but not within the others, because each perplexity has its own affinities, and each ``dof`` its own kernel. KL does
-# not include the exaggeration, so that the third row shows by how much denser clusters increase the divergence.
+# KL is the divergence. It can be compared within the rows of ``exaggeration``,
+# ``early_exaggeration`` and ``max_iter``, but not within the others, because each
+# perplexity has its own affinities, and each ``dof`` its own kernel. KL does not
+# include the exaggeration, so that the third row shows by how much denser clusters
+# increase the divergence.
 #
-# Continue from a finished map
-# ----------------------------
-# ``optimize`` adds a stage with its own exaggeration to a finished map. In this example two stages make the clusters
-# denser, and a third one without exaggeration expands them again.
+# Continue from a finished map ---------------------------- ``optimize`` adds a stage
+# with its own exaggeration to a finished map. In this example two stages make the
+# clusters denser, and a third one without exaggeration expands them again.
 model = default
 maps = {"fit": model.embedding_}
 for exaggeration in (4, 12, 1):

@@ -2,16 +2,16 @@
 Efficient frontiers with different constraints
 ==============================================
 
-The efficient frontier consists of the portfolios with the largest mean return at a given risk. This example compares
-long-only portfolios with those that hold at most 30 percent of each asset, and with a risk measure that takes only
-returns below the mean into account.
+The efficient frontier consists of the portfolios with the largest mean return at a
+given risk. This example compares long-only portfolios with those that hold at most 30
+percent of each asset, and with a risk measure that takes only returns below the mean
+into account.
 """
 
 # %%
-# Four values of risk_aversion
-# ----------------------------
-# As the risk aversion increases, the mean return and the standard deviation decrease, and the portfolio holds more
-# assets.
+# Four values of risk_aversion ---------------------------- As the risk aversion
+# increases, the mean return and the standard deviation decrease, and the portfolio
+# holds more assets.
 import numpy as np
 
 from sk_stormc import CompositionalPortfolio
@@ -37,10 +37,10 @@ for name, params in portfolios.items():
         print(f"{name:14}{risk_aversion:8}{r.mean():8.3f}{r.std():8.3f}{held:8}")
 
 # %%
-# The frontiers
-# -------------
-# ``FrontierDisplay`` fits the portfolios of the curve. The points are the assets. The limit of 30 percent reduces the
-# mean return of portfolios with a high risk. It does not change those with a low risk, which are diversified anyway.
+# The frontiers ------------- ``FrontierDisplay`` fits the portfolios of the curve. The
+# points are the assets. The limit of 30 percent reduces the mean return of portfolios
+# with a high risk. It does not change those with a low risk, which are diversified
+# anyway.
 from matplotlib import pyplot as plt
 
 from sk_stormc.plotting import FrontierDisplay

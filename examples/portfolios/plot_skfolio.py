@@ -2,9 +2,10 @@
 Use with skfolio
 ================
 
-skfolio provides many kinds of portfolios, splits and reports. This example chooses the ``risk_aversion`` of a
-``CompositionalPortfolio`` with skfolio's walk-forward splits, and evaluates the weights on later returns with its
-``Portfolio``. It needs ``pip install skfolio``.
+skfolio provides many kinds of portfolios, splits and reports. This example chooses the
+``risk_aversion`` of a ``CompositionalPortfolio`` with skfolio's walk-forward splits,
+and evaluates the weights on later returns with its ``Portfolio``. It needs ``pip
+install skfolio``.
 """
 
 # %%
@@ -24,10 +25,9 @@ X = pd.DataFrame(mean + 0.01 * market, columns=names, index=days)
 past, future = X[:750], X[750:]
 
 # %%
-# A search with skfolio's splits
-# ------------------------------
-# The score is the annualised Sharpe ratio on the days after each training window. ``numpy.inf`` minimises the risk
-# alone.
+# A search with skfolio's splits ------------------------------ The score is the
+# annualised Sharpe ratio on the days after each training window. ``numpy.inf``
+# minimises the risk alone.
 from sklearn.model_selection import GridSearchCV
 
 from sk_stormc import CompositionalPortfolio, make_sharpe_scorer

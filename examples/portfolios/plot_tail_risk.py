@@ -2,13 +2,14 @@
 Rare large losses: entropic risk, CVaR and EVaR
 ===============================================
 
-Two assets vary moderately every day. A third asset varies less on most days, but loses 12 percent on one
-day in two hundred. The variance does not distinguish such crashes from many small deviations. Measures of tail risk
-give more weight to them:
+Two assets vary moderately every day. A third asset varies less on most days, but loses
+12 percent on one day in two hundred. The variance does not distinguish such crashes
+from many small deviations. Measures of tail risk give more weight to them:
 
-- CVaR, the conditional value at risk, is the mean of the worst five percent of the losses.
-- EVaR, the entropic value at risk, is an upper bound of CVaR from exponential moments, and gives more weight to the
-  largest losses.
+- CVaR, the conditional value at risk, is the mean of the worst five percent of the
+  losses.
+- EVaR, the entropic value at risk, is an upper bound of CVaR from exponential moments,
+  and gives more weight to the largest losses.
 - Entropic risk is the logarithm of a mean of exponentials of the losses.
 """
 
@@ -29,10 +30,9 @@ print(
 )
 
 # %%
-# Minimum-risk portfolios
-# -----------------------
-# With ``risk_aversion=numpy.inf`` the estimator minimises the risk alone. The entropic risk includes the mean return,
-# and needs a finite value.
+# Minimum-risk portfolios ----------------------- With ``risk_aversion=numpy.inf`` the
+# estimator minimises the risk alone. The entropic risk includes the mean return, and
+# needs a finite value.
 from sk_stormc import CompositionalPortfolio
 
 risks = {
@@ -48,11 +48,11 @@ portfolios = {
 }
 
 # %%
-# Weights and losses
-# ------------------
-# CVaR is a mean over one day in twenty, while crashes occur on one day in two hundred. Its portfolio holds nearly as
-# much of the third asset as that of the variance. The portfolio of EVaR holds the least. Its largest loss is less than
-# half of that of the variance's portfolio, and its losses on ordinary days are larger.
+# Weights and losses ------------------ CVaR is a mean over one day in twenty, while
+# crashes occur on one day in two hundred. Its portfolio holds nearly as much of the
+# third asset as that of the variance. The portfolio of EVaR holds the least. Its
+# largest loss is less than half of that of the variance's portfolio, and its losses on
+# ordinary days are larger.
 from matplotlib import pyplot as plt
 
 figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4.2), layout="constrained")

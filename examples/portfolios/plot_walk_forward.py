@@ -2,12 +2,15 @@
 Walk-forward evaluation with sectors and trades
 ===============================================
 
-Each portfolio is fitted on the last four years and held for half a year, and the window then advances by half a year.
-The evaluation thus uses only returns that were unknown when the weights were chosen. One of the portfolios holds at
-most a third in each sector. It also limits its trades, since it is expensive to replace most of a portfolio each time.
+Each portfolio is fitted on the last four years and held for half a year, and the window
+then advances by half a year. The evaluation thus uses only returns that were unknown
+when the weights were chosen. One of the portfolios holds at most a third in each
+sector. It also limits its trades, since it is expensive to replace most of a portfolio
+each time.
 
-The returns are those of 20 large American companies from 1990 to 2022, from a data set of skfolio. If skfolio is not
-installed, the example generates returns with common factors, volatile periods and large losses.
+The returns are those of 20 large American companies from 1990 to 2022, from a data set
+of skfolio. If skfolio is not installed, the example generates returns with common
+factors, volatile periods and large losses.
 """
 
 # %%
@@ -53,14 +56,17 @@ try:
     returns, source = real_returns()
 except ImportError:
     returns, source = generated_returns()
-print(f"{source}: {len(returns)} days from {returns.index[0]:%Y} to {returns.index[-1]:%Y}")
+print(
+    f"{source}: {len(returns)} days from {returns.index[0]:%Y} to "
+    f"{returns.index[-1]:%Y}"
+)
 
 # %%
-# Three portfolios
-# ----------------
-# "least variance" minimises the risk alone. The other two balance the mean return against CVaR. The second of them has
-# constraints: each sector is at most a third, and the turnover of each half-year is at most 0.4, which is a fifth sold
-# and a fifth bought. Each trade costs 0.1 percent of what is traded. The result of equal weights, "1/N", is added.
+# Three portfolios ---------------- "least variance" minimises the risk alone. The other
+# two balance the mean return against CVaR. The second of them has constraints: each
+# sector is at most a third, and the turnover of each half-year is at most 0.4, which is
+# a fifth sold and a fifth bought. Each trade costs 0.1 percent of what is traded. The
+# result of equal weights, "1/N", is added.
 from sk_stormc import CompositionalPortfolio, walk_forward
 
 tail = {
@@ -98,9 +104,8 @@ display = WalkForwardDisplay.from_results(results, linewidth=1.2)
 plt.show()
 
 # %%
-# The largest sector
-# ------------------
-# The limit of a third holds when the portfolio is bought. Until the next trade the weights drift with the returns.
+# The largest sector ------------------ The limit of a third holds when the portfolio is
+# bought. Until the next trade the weights drift with the returns.
 figure, ax = plt.subplots(figsize=(8, 3), layout="constrained")
 for name in ("mean and CVaR", "sectors, few trades"):
     by_sector = results[name].weights.T.groupby(sector).sum().T

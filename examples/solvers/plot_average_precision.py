@@ -2,19 +2,20 @@
 A problem of your own: average precision
 ========================================
 
-Average precision measures how well scores rank positive samples before negative ones. The precision at a sample is a
-ratio of two averages over all samples, so that the objective is an average of a function of averages. It is smooth if
-two samples are compared by a squared hinge (Qi, Luo, Xu, Ji & Yang 2021).
+Average precision measures how well scores rank positive samples before negative ones.
+The precision at a sample is a ratio of two averages over all samples, so that the
+objective is an average of a function of averages. It is smooth if two samples are
+compared by a squared hinge (Qi, Luo, Xu, Ji & Yang 2021).
 
 This example classifies which of the handwritten digits are an eight.
 """
 
 # %%
-# The problem as functions
-# ------------------------
-# Each function returns the mean over the components whose indices are passed. The scores are linear, <a, x>. The inner
-# value u has two averages over all samples j for each positive sample i: that of the squared hinges of positive
-# samples, and that of all squared hinges. The outer function is minus the mean ratio of the two.
+# The problem as functions ------------------------ Each function returns the mean over
+# the components whose indices are passed. The scores are linear, <a, x>. The inner
+# value u has two averages over all samples j for each positive sample i: that of the
+# squared hinges of positive samples, and that of all squared hinges. The outer function
+# is minus the mean ratio of the two.
 import numpy as np
 from sklearn.datasets import load_digits
 from sklearn.decomposition import PCA
@@ -65,10 +66,9 @@ problem = FiniteSumComposition(
 check_problem(problem)
 
 # %%
-# The minimisation
-# ----------------
-# ``check_problem`` has compared the derivatives with finite differences, and the batches with their components. The
-# default solver needs no further information. Logistic regression, which minimises another loss, is fitted for
+# The minimisation ---------------- ``check_problem`` has compared the derivatives with
+# finite differences, and the batches with their components. The default solver needs no
+# further information. Logistic regression, which minimises another loss, is fitted for
 # comparison.
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import average_precision_score

@@ -2,13 +2,14 @@
 Four solvers on one portfolio
 =============================
 
-All solvers have the same interface, and measure their cost in the same unit: oracle calls, which are evaluations of
-sampled components. Their convergence curves can therefore be compared independently of the computer.
+All solvers have the same interface, and measure their cost in the same unit: oracle
+calls, which are evaluations of sampled components. Their convergence curves can
+therefore be compared independently of the computer.
 """
 
 # %%
-# The next block fits the same estimator with each solver. "asc-pg" warns that its budget is used up before the
-# tolerance is met.
+# The next block fits the same estimator with each solver. "asc-pg" warns that its
+# budget is used up before the tolerance is met.
 import warnings
 
 from sk_stormc import CompositionalPortfolio
@@ -25,8 +26,8 @@ for name, fit in fits.items():
     print(f"{name:8} {fit.stop_reason_}, {fit.ifo_[-1]} oracle calls")
 
 # %%
-# Three of the solvers converge to the limit of double precision. "asc-pg" has no variance reduction, and its noise
-# slows the convergence.
+# Three of the solvers converge to the limit of double precision. "asc-pg" has no
+# variance reduction, and its noise slows the convergence.
 from matplotlib import pyplot as plt
 
 from sk_stormc.plotting import ConvergenceDisplay

@@ -2,16 +2,16 @@
 The paper's portfolio experiment
 ================================
 
-Yuan and Hu (2020) compare STORM-Compositional with four methods on 2,000 Gaussian returns of 200 assets. This example
-repeats the experiment on returns that are generated in the same way. ``python -m sk_stormc reproduce portfolio`` runs
-the complete experiment. ``python -m sk_stormc reproduce all --out DIR`` runs all experiments of the paper, and writes a
-report on which of its claims are confirmed.
+Yuan and Hu (2020) compare STORM-Compositional with four methods on 2,000 Gaussian
+returns of 200 assets. This example repeats the experiment on returns that are generated
+in the same way. ``python -m sk_stormc reproduce portfolio`` runs the complete
+experiment. ``python -m sk_stormc reproduce all --out DIR`` runs all experiments of the
+paper, and writes a report on which of its claims are confirmed.
 """
 
 # %%
-# Published constants
-# -------------------
-# All methods are initialized at weights of one. Their step sizes are those of the published programs.
+# Published constants ------------------- All methods are initialized at weights of one.
+# Their step sizes are those of the published programs.
 import numpy as np
 
 from sk_stormc import minimize
@@ -30,20 +30,19 @@ def run(method, **params):
 published = {name: run(name, **params) for name, params in METHODS.items()}
 
 # %%
-# Automatic step sizes
-# --------------------
-# The published step size of SARAH-C and VRSC-PG is 2e-5, which is far too small for this problem. In the next block
-# each method chooses its own step size: "auto" estimates the curvature and uses 0.7 divided by it, or less in later
-# iterations.
+# Automatic step sizes -------------------- The published step size of SARAH-C and
+# VRSC-PG is 2e-5, which is far too small for this problem. In the next block each
+# method chooses its own step size: "auto" estimates the curvature and uses 0.7 divided
+# by it, or less in later iterations.
 automatic = {
     name: run(name, tol=0) for name in ("scgd", "asc-pg", "vrsc-pg", "sarah-c")
 }
 automatic |= {name: published[name] for name in ("storm-c", "storm-c-paper", "lbfgs")}
 
 # %%
-# With the published constants STORM-C reaches a lower objective than the four other methods. With automatic step sizes
-# the methods with checkpoints converge to the minimum. STORM-C with the constants of the paper does not within this
-# budget.
+# With the published constants STORM-C reaches a lower objective than the four other
+# methods. With automatic step sizes the methods with checkpoints converge to the
+# minimum. STORM-C with the constants of the paper does not within this budget.
 from matplotlib import pyplot as plt
 
 from sk_stormc.plotting import ConvergenceDisplay

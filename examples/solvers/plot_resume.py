@@ -2,8 +2,9 @@
 Stop and resume a run
 =====================
 
-The state of a run is a small object. It can be pickled, and does not contain the data. A run that is resumed from a
-state has the same result, to the last bit, as a run that was not stopped.
+The state of a run is a small object. It can be pickled, and does not contain the data.
+A run that is resumed from a state has the same result, to the last bit, as a run that
+was not stopped.
 """
 
 # %%
@@ -58,8 +59,6 @@ ax.plot(
     color="#D55E00",
     label="resumed",
 )
-ax.set(
-    yscale="log", xlabel="oracle calls", ylabel="objective minus its final value"
-)
+ax.set(yscale="log", xlabel="oracle calls", ylabel="objective minus its final value")
 ax.legend(frameon=False)
 plt.show()

@@ -2,14 +2,16 @@
 A search over the parameters of a solver
 ========================================
 
-The parameters of a solver are nested parameters of the estimator, with names such as ``solver__learning_rate``. This
-also holds for a solver that is given by its name. scikit-learn's searches can therefore find the best learning rate and
-batch size for a problem.
+The parameters of a solver are nested parameters of the estimator, with names such as
+``solver__learning_rate``. This also holds for a solver that is given by its name.
+scikit-learn's searches can therefore find the best learning rate and batch size for a
+problem.
 """
 
 # %%
-# The score is minus the objective on held-out periods. All candidates have the same budget of 20,000 oracle calls,
-# which are a few passes over the data. Most of them do not converge within this budget, so their warnings are ignored.
+# The score is minus the objective on held-out periods. All candidates have the same
+# budget of 20,000 oracle calls, which are a few passes over the data. Most of them do
+# not converge within this budget, so their warnings are ignored.
 import warnings
 
 import numpy as np
@@ -35,8 +37,9 @@ with np.errstate(invalid="ignore"):
 print(search.best_params_)
 
 # %%
-# Larger batches allow larger steps, but fewer of them within the budget. "storm-c" needs no such search; the title
-# contains its score with the same budget. A run that overflowed has the score -inf, so that no search selects it.
+# Larger batches allow larger steps, but fewer of them within the budget. "storm-c"
+# needs no such search; the title contains its score with the same budget. A run that
+# overflowed has the score -inf, so that no search selects it.
 from matplotlib import pyplot as plt
 from sklearn.model_selection import cross_val_score
 

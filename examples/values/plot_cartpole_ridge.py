@@ -2,17 +2,17 @@
 CartPole: the choice of the ridge penalty
 =========================================
 
-The states of CartPole consist of four numbers and never repeat. In this example their values are linear in 200 random
-features of a Gaussian kernel. The features are nearly collinear, so that the values depend on the ridge penalty
-``alpha``. The example compares a search over ``alpha`` by the TD error with the errors of the values.
+The states of CartPole consist of four numbers and never repeat. In this example their
+values are linear in 200 random features of a Gaussian kernel. The features are nearly
+collinear, so that the values depend on the ridge penalty ``alpha``. The example
+compares a search over ``alpha`` by the TD error with the errors of the values.
 """
 
 # %%
-# A log, and the true values of some states
-# -----------------------------------------
-# The cart is pushed to the left or to the right at random. Each step has the reward 1, so that the value of a state
-# measures how long the pole will stay up. The true values of 40 other states are means over 40 episodes from each
-# state.
+# A log, and the true values of some states -----------------------------------------
+# The cart is pushed to the left or to the right at random. Each step has the reward 1,
+# so that the value of a state measures how long the pole will stay up. The true values
+# of 40 other states are means over 40 episodes from each state.
 import gymnasium
 import numpy as np
 
@@ -44,8 +44,8 @@ print(f"{len(log.X)} transitions; true values of {min(truth):.1f} to {max(truth)
 
 # %%
 # A search by the TD error, and the errors of the values
-# ------------------------------------------------------
-# The search passes ``next_X`` and ``terminal`` to ``fit`` and ``score`` by scikit-learn's metadata routing.
+# ------------------------------------------------------ The search passes ``next_X``
+# and ``terminal`` to ``fit`` and ``score`` by scikit-learn's metadata routing.
 import sklearn
 from sklearn.kernel_approximation import RBFSampler
 from sklearn.model_selection import GridSearchCV
@@ -79,8 +79,9 @@ for solver in ("lstd", "storm-c"):
     )
 
 # %%
-# Both solvers give the same values. The search by the TD error does not select the best penalty. Most of the TD error
-# is the noise of the next state, so that it is a poor measure of the errors of the values.
+# Both solvers give the same values. The search by the TD error does not select the best
+# penalty. Most of the TD error is the noise of the next state, so that it is a poor
+# measure of the errors of the values.
 from matplotlib import pyplot as plt
 
 figure, ax = plt.subplots(figsize=(7, 4.5), layout="constrained")

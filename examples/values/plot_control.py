@@ -2,16 +2,16 @@
 Policies learned from logs of random actions
 ============================================
 
-`ActionValueEstimator` learns the value of each action in each state, and the best policy, from a log. The actions in
-the log may be random. This example has two problems of the literature.
+`ActionValueEstimator` learns the value of each action in each state, and the best
+policy, from a log. The actions in the log may be random. This example has two problems
+of the literature.
 """
 
 # %%
-# A chain walk
-# ------------
-# The chain has 50 states in a row. States 10 and 41 have a reward. The actions move to the left or to the right, but
-# one step in ten moves in the opposite direction. The log has 10,000 steps with random states and actions. The values
-# of each action are linear in ten radial basis functions along the chain.
+# A chain walk ------------ The chain has 50 states in a row. States 10 and 41 have a
+# reward. The actions move to the left or to the right, but one step in ten moves in the
+# opposite direction. The log has 10,000 steps with random states and actions. The
+# values of each action are linear in ten radial basis functions along the chain.
 import numpy as np
 from sklearn.preprocessing import FunctionTransformer
 
@@ -31,9 +31,10 @@ print(f"{q.n_iter_} policies, which changed in these fractions of the next state
 print(q.policy_changes_.round(2))
 
 # %%
-# The model is known, so that value iteration computes the exact values. The learned values are lower and smoother,
-# because ten basis functions cannot represent the peaks. Nearly all actions are nevertheless the best ones. The strip
-# below the plot shows the actions of both policies.
+# The model is known, so that value iteration computes the exact values. The learned
+# values are lower and smoother, because ten basis functions cannot represent the peaks.
+# Nearly all actions are nevertheless the best ones. The strip below the plot shows the
+# actions of both policies.
 chain = np.arange(50)
 best = np.zeros((50, 2))
 for _ in range(500):
@@ -68,10 +69,9 @@ axes[1].set(xlabel="state", yticks=(0, 1), yticklabels=("exact", "learned"))
 plt.show()
 
 # %%
-# A pole
-# ------
-# A cart is pushed to the left or to the right to balance a pole on it. Under random pushes the pole soon falls. The log
-# therefore contains many short episodes, and none in which the pole is balanced. The values are linear in splines of
+# A pole ------ A cart is pushed to the left or to the right to balance a pole on it.
+# Under random pushes the pole soon falls. The log therefore contains many short
+# episodes, and none in which the pole is balanced. The values are linear in splines of
 # the four components of a state.
 import gymnasium
 from sklearn.pipeline import make_pipeline
@@ -103,8 +103,9 @@ def steps_up(choose, n_episodes=20):
 
 
 # %%
-# The next block fits policies to three logs of each length, and lets each policy act in 20 episodes. The first
-# policy is greedy for the values of random pushes. The last policy is that after all iterations of policy iteration.
+# The next block fits policies to three logs of each length, and lets each policy act in
+# 20 episodes. The first policy is greedy for the values of random pushes. The last
+# policy is that after all iterations of policy iteration.
 import warnings
 
 from sklearn.exceptions import ConvergenceWarning
@@ -137,8 +138,9 @@ for n_transitions in LENGTHS:
         print(f"{n_transitions:6} transitions, {name}: up for {steps} steps")
 
 # %%
-# With 20,000 transitions the pole stays up until the episode is cut off at 500 steps. With few transitions the result
-# depends on the log, and further iterations do not help: the first policy makes most of the improvement.
+# With 20,000 transitions the pole stays up until the episode is cut off at 500 steps.
+# With few transitions the result depends on the log, and further iterations do not
+# help: the first policy makes most of the improvement.
 at_random = n_transitions / (log.episode[-1] + 1)  # steps of an episode of the last log
 figure, ax = plt.subplots(figsize=(7, 4), layout="constrained")
 for (name, means), shift in zip(mean.items(), (0.95, 1.05), strict=True):

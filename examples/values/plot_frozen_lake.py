@@ -2,15 +2,15 @@
 Values on the frozen lake
 =========================
 
-In Gymnasium's FrozenLake an agent crosses slippery ice. A step moves in the chosen direction with probability 1/3. An
-episode ends in a hole or at the goal, and only the goal has a reward, which is 1. This example estimates the value of
-each square for an agent that chooses its directions at random.
+In Gymnasium's FrozenLake an agent crosses slippery ice. A step moves in the chosen
+direction with probability 1/3. An episode ends in a hole or at the goal, and only the
+goal has a reward, which is 1. This example estimates the value of each square for an
+agent that chooses its directions at random.
 """
 
 # %%
-# Exact values from the model
-# ---------------------------
-# FrozenLake publishes its transition probabilities, from which the exact values are computed.
+# Exact values from the model --------------------------- FrozenLake publishes its
+# transition probabilities, from which the exact values are computed.
 import numpy as np
 
 from sk_stormc import BellmanValueEstimator, minimize
@@ -25,9 +25,8 @@ error = np.abs(result.x - exact).max()
 print(f"{model}: largest error {error:.1e} after {result.ifo[-1]} oracle calls")
 
 # %%
-# Values from logged transitions
-# ------------------------------
-# The estimator learns from transitions alone. A log has no information about squares that were never left.
+# Values from logged transitions ------------------------------ The estimator learns
+# from transitions alone. A log has no information about squares that were never left.
 maps = {"exact": exact}
 for n_transitions in (1000, 20_000):
     log = collect_transitions("FrozenLake-v1", n_transitions=n_transitions, seed=0)
@@ -41,10 +40,8 @@ for n_transitions in (1000, 20_000):
     print(f"{n_transitions:6} transitions: root mean square error {error:.4f}")
 
 # %%
-# The values on the grid
-# ----------------------
-# S is the start, G the goal and H a hole. The values decrease with the distance from the goal, and are lower beside
-# holes.
+# The values on the grid ---------------------- S is the start, G the goal and H a hole.
+# The values decrease with the distance from the goal, and are lower beside holes.
 import gymnasium
 from matplotlib import pyplot as plt
 

@@ -2,15 +2,16 @@
 Off-policy comparison of two policies
 =====================================
 
-The actions in a log of FrozenLake were chosen by one policy. This example estimates the values of two other policies
-from the log, with confidence intervals, and determines which of the two is better.
+The actions in a log of FrozenLake were chosen by one policy. This example estimates the
+values of two other policies from the log, with confidence intervals, and determines
+which of the two is better.
 """
 
 # %%
-# A log of one policy, and two candidates
-# ---------------------------------------
-# The lake is slippery: a step moves in the chosen direction with probability 1/3. The policy that acted chooses the
-# best action with probability .6. One candidate chooses it with probability .7, the other with probability .5.
+# A log of one policy, and two candidates --------------------------------------- The
+# lake is slippery: a step moves in the chosen direction with probability 1/3. The
+# policy that acted chooses the best action with probability .6. One candidate chooses
+# it with probability .7, the other with probability .5.
 import numpy as np
 
 from sk_stormc.datasets import MarkovRewardProcess, collect_transitions
@@ -21,7 +22,8 @@ BEST = np.array([0, 3, 0, 3, 0, 0, 0, 0, 3, 1, 0, 0, 0, 2, 1, 0])
 
 
 def prefers(chance):
-    """A policy with this probability of the best action, and equal ones of the others."""
+    """A policy with this probability of the best action, and equal ones of the
+    others."""
     policy = np.full((16, 4), (1 - chance) / 3)
     policy[np.arange(16), BEST] = chance
     return policy
@@ -37,11 +39,11 @@ truth = {
 print({name: round(float(value), 4) for name, value in truth.items()})
 
 # %%
-# Estimates and intervals
-# -----------------------
-# With ``target``, ``collect_transitions`` logs the importance ratios: the probability of each action under the target
-# policy, divided by that under the policy that acted. The method "wpdis" uses the ratios alone. "wdr" also fits a model
-# of the values of actions under the target policy, and usually has smaller errors.
+# Estimates and intervals ----------------------- With ``target``,
+# ``collect_transitions`` logs the importance ratios: the probability of each action
+# under the target policy, divided by that under the policy that acted. The method
+# "wpdis" uses the ratios alone. "wdr" also fits a model of the values of actions under
+# the target policy, and usually has smaller errors.
 import warnings
 
 from sk_stormc import ActionValueEstimator, off_policy_value
@@ -87,9 +89,10 @@ for (n, method), found in results.items():
     )
 
 # %%
-# Both candidates are evaluated on the same episodes, so that their errors are correlated. The error of their
-# difference, in the right plot, is therefore smaller than that of either value. If its interval does not contain 0, the
-# log is sufficient for choosing the better candidate.
+# Both candidates are evaluated on the same episodes, so that their errors are
+# correlated. The error of their difference, in the right plot, is therefore smaller
+# than that of either value. If its interval does not contain 0, the log is sufficient
+# for choosing the better candidate.
 from matplotlib import pyplot as plt
 
 figure, axes = plt.subplots(1, 2, figsize=(9, 4.2), layout="constrained")

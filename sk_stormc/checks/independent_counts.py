@@ -1,4 +1,5 @@
-"""Counts of draws and evaluations that do not depend on the oracle, for `check_solver`."""
+"""Counts of draws and evaluations that do not depend on the oracle, for
+`check_solver`."""
 
 import copy
 
@@ -6,7 +7,8 @@ from sk_stormc.core.source import source_of
 
 __all__ = ["IndependentCounts"]
 
-COUNTED = {  # kinds of the batches in the last arguments of a method, and number of points
+# kinds of the batches in the last arguments of a method, and number of points
+COUNTED = {
     "inner": (("inner",), 1),
     "jacobian": (("jacobian",), 1),
     "inner_pair": (("inner", "jacobian"), 2),
@@ -19,7 +21,8 @@ COUNTED = {  # kinds of the batches in the last arguments of a method, and numbe
 class IndependentCounts:
     """Counts the draws and evaluations of a run.
 
-    Sampled batches are counted by a copy of the problem. Full batches are counted at the oracle, which stores them.
+    Sampled batches are counted by a copy of the problem. Full batches are counted at
+    the oracle, which stores them.
 
     Attributes
     ----------
@@ -41,11 +44,20 @@ class IndependentCounts:
         for side, n in (("inner", problem.n_inner), ("outer", problem.n_outer)):
             setattr(problem, f"{side}_batch", self._gathering(problem, side, n))
         self.problem = counted = copy.copy(problem)
-        for name in (*COUNTED, "objective", "reported"):  # the last two are for the records
-            setattr(counted, name, self._evaluating(getattr(problem, name), *COUNTED.get(name, ((), 0))))
+        for name in (
+            *COUNTED,
+            "objective",
+            "reported",
+        ):  # the last two are for the records
+            setattr(
+                counted,
+                name,
+                self._evaluating(getattr(problem, name), *COUNTED.get(name, ((), 0))),
+            )
 
     def count_full_batches(self, oracle):
-        """Count also the full batches that an oracle returns, and the batches of g that its Jacobian uses too."""
+        """Count also the full batches that an oracle returns, and the batches of g that
+        its Jacobian uses too."""
         draw, draw_jacobian = oracle.draw, oracle.draw_jacobian
         sizes = self.problem.n_inner, self.problem.n_outer
 
@@ -84,8 +96,12 @@ class IndependentCounts:
                 return method(*args)
             finally:
                 self._inside = False
-                for kind, batch in zip(kinds, args[len(args) - len(kinds) :], strict=True):
+                for kind, batch in zip(
+                    kinds, args[len(args) - len(kinds) :], strict=True
+                ):
                     side = "outer" if kind == "outer" else "inner"
-                    self.evaluated[kind] += points * self._sizes.get((side, id(batch)), 0)
+                    self.evaluated[kind] += points * self._sizes.get(
+                        (side, id(batch)), 0
+                    )
 
         return evaluate

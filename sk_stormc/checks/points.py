@@ -8,26 +8,44 @@ import numpy as np
 from sk_stormc.core.source import source_of
 from sk_stormc.core.unit import InUnit, as_array
 
-__all__ = ["Point", "evaluate_g", "f_is_defined", "find_points", "in_domain", "in_power", "in_two_units", "power_at"]
+__all__ = [
+    "Point",
+    "evaluate_g",
+    "f_is_defined",
+    "find_points",
+    "in_domain",
+    "in_power",
+    "in_two_units",
+    "power_at",
+]
 
 LENGTHS = 10.0 ** np.arange(-10, 11)  # distances from the start that are tried
-COMPONENTS = 8  # single components that give the size of gradients if the mean of all may vanish
-# Bounds of the growth of a change from one length to the next. A linear change grows tenfold.
+COMPONENTS = (
+    8  # single components that give the size of gradients if the mean of all may vanish
+)
+# Bounds of the growth of a change from one length to the next. A linear change grows
+# tenfold.
 FLAT, STEEP = 3, 30
-VANISHING = 1e-6  # relative to the reach of single components; if the reach is shorter, F is a rounding error
-NEAREST = 1e-3  # smallest distance from the start, and smallest scale at a point, relative to its size
+# relative to the reach of single components; if the reach is shorter, F is a rounding
+# error
+VANISHING = 1e-6
+# smallest distance from the start, and smallest scale at a point, relative to its size
+NEAREST = 1e-3
 APART = 3  # smallest ratio of the sizes of two points
 
 
 @dataclass
 class Point:
-    """A point x with the scales of its variables, and with the scales of u, which are computed when g is checked."""
+    """A point x with the scales of its variables, and with the scales of u, which are
+    computed when g is checked."""
 
     x: np.ndarray
     scale: np.ndarray
     u: np.ndarray | None = None
     spread: np.ndarray | None = None  # the scale of u
-    beside: np.ndarray | None = None  # a value of u near g(x), because f_u of a variance vanishes at g(x)
+    beside: np.ndarray | None = (
+        None  # a value of u near g(x), because f_u of a variance vanishes at g(x)
+    )
 
 
 def evaluate_g(problem, x):
@@ -36,13 +54,15 @@ def evaluate_g(problem, x):
 
 
 def power_at(problem, x, draws=None):
-    """The exponent of the unit of u at x on these draws (None means all), or None if u has no unit."""
+    """The exponent of the unit of u at x on these draws (None means all), or None if u
+    has no unit."""
     u = problem.inner(x, problem.inner_batch(draws))
     return u.power if isinstance(u, InUnit) else None
 
 
 def in_power(problem, power):
-    """The problem with plain arrays u and J in units of 2**power, and plain f_u. For power None, the problem itself."""
+    """The problem with plain arrays u and J in units of 2**power, and plain f_u. For
+    power None, the problem itself."""
     if power is None:
         return problem
     plain = copy.copy(problem)
@@ -61,7 +81,9 @@ def in_power(problem, power):
         return f_x, as_array(f_u, -power)
 
     def compositional_gradient(x, u, J, batch):
-        return problem.compositional_gradient(x, InUnit(u, power), _times(J, power), batch)
+        return problem.compositional_gradient(
+            x, InUnit(u, power), _times(J, power), batch
+        )
 
     def outer(x, u):
         return problem.outer(x, InUnit(u, power))
@@ -72,24 +94,37 @@ def in_power(problem, power):
 
 
 def _times(J, power):
-    """The value of an array in units of 2**power. A Jacobian of kind "operator" is returned unchanged."""
+    """The value of an array in units of 2**power. A Jacobian of kind "operator" is
+    returned unchanged."""
     return InUnit(J, power) if isinstance(J, np.ndarray) else J
 
 
 def in_two_units(problem, x):
-    """Yield (name, value with u and J in a unit twice as large, expected value, terms whose sum it is)."""
+    """Yield (name, value with u and J in a unit twice as large, expected value, terms
+    whose sum it is)."""
     everything, outer = problem.inner_batch(None), problem.outer_batch(None)
     u, J = problem.inner(x, everything), problem.jacobian(x, everything)
     if not isinstance(u, InUnit):
         return
     other, J_other = (_doubled(value) for value in (u, J))
-    F, f, f_u = problem.gradient(x), problem.outer(x, u), problem.outer_gradient(x, u, outer)[1]
-    yield "compositional_gradient", problem.compositional_gradient(x, other, J_other, outer), F, ()
+    F, f, f_u = (
+        problem.gradient(x),
+        problem.outer(x, u),
+        problem.outer_gradient(x, u, outer)[1],
+    )
+    yield (
+        "compositional_gradient",
+        problem.compositional_gradient(x, other, J_other, outer),
+        F,
+        (),
+    )
     yield "outer", problem.outer(x, other), f, (problem.objective(x), (f_u * u).plain())
 
 
 def _doubled(value):
-    return InUnit(value.array / 2, value.power + 1) if isinstance(value, InUnit) else value
+    return (
+        InUnit(value.array / 2, value.power + 1) if isinstance(value, InUnit) else value
+    )
 
 
 def in_domain(problem, x):
@@ -99,9 +134,13 @@ def in_domain(problem, x):
 
 
 def f_is_defined(problem, x, u):
-    """Whether f and its gradient over all components are finite at (x, u). It is False after an arithmetic error."""
+    """Whether f and its gradient over all components are finite at (x, u). It is False
+    after an arithmetic error."""
     try:
-        values = problem.outer(x, u), *problem.outer_gradient(x, u, problem.outer_batch(None))
+        values = (
+            problem.outer(x, u),
+            *problem.outer_gradient(x, u, problem.outer_batch(None)),
+        )
     except (ArithmeticError, ValueError):  # such as those of math.sqrt
         return False
     return all(value is None or np.isfinite(value).all() for value in values)
@@ -110,31 +149,52 @@ def f_is_defined(problem, x, u):
 def find_points(problem, start, unit, rng, move):
     """Choose points at several distances from the start. The main point is the first.
 
-    At the main point, F or J has changed by about half. If F nearly vanishes at the start, that distance is so short
-    that rounding would hide a wrong derivative. Therefore there are further points: one where the change is half as
-    large as F and J of single components, one as far from the start as the start is from 0, and one at the distance 1.
-    They are used if F and J change about linearly on the way there.
+    At the main point, F or J has changed by about half. If F nearly vanishes at the
+    start, that distance is so short that rounding would hide a wrong derivative.
+    Therefore there are further points: one where the change is half as large as F and J
+    of single components, one as far from the start as the start is from 0, and one at
+    the distance 1. They are used if F and J change about linearly on the way there.
     """
     size = np.linalg.norm(start) / np.linalg.norm(unit)
     direction = unit * rng.standard_normal(start.size)
-    slopes = _Slopes(problem, rng.standard_normal(evaluate_g(problem, start).size).astype(start.dtype))
+    slopes = _Slopes(
+        problem,
+        rng.standard_normal(evaluate_g(problem, start).size).astype(start.dtype),
+    )
     linear_reach = slopes.linear_reach(start, direction)
     typical = slopes.reach(start, direction, slopes.of_components(start, rng))
-    # if F is a small difference of large terms, it may seem to vary by rounding, so no point is closer than NEAREST
-    typical = (size or 1.0) if typical is None else max(min(typical, linear_reach or typical), NEAREST * size)
+    # if F is a small difference of large terms, it may seem to vary by rounding, so no
+    # point is closer than NEAREST
+    typical = (
+        (size or 1.0)
+        if typical is None
+        else max(min(typical, linear_reach or typical), NEAREST * size)
+    )
     reach = slopes.reach(start, direction) or 0.0
-    # if F vanishes, or is a rounding error, the reach is computed from single components
+    # if F vanishes, or is a rounding error, the reach is computed from single
+    # components
     reach = max(reach if reach > VANISHING * typical else 0.1 * typical, NEAREST * size)
-    line = [(start + c * reach * direction).astype(start.dtype) for c in ((1, 0.5, 0) if move else (0, 0.5, 1))]
+    line = [
+        (start + c * reach * direction).astype(start.dtype)
+        for c in ((1, 0.5, 0) if move else (0, 0.5, 1))
+    ]
     points = [Point(line[0], reach * unit)]
     furthest, used = max(reach, typical, linear_reach), [reach]
     for t in sorted({typical, 1.0, size}):
-        if t > furthest or any(t < APART * other and other < APART * t for other in used) or t == 0:
+        if (
+            t > furthest
+            or any(t < APART * other and other < APART * t for other in used)
+            or t == 0
+        ):
             continue
         direction = unit * rng.standard_normal(start.size)
         x = (start + t * direction).astype(start.dtype)
         if slopes.finite(x):
-            points.append(Point(x, max(NEAREST * t, min(t, slopes.reach(x, direction) or t)) * unit))
+            points.append(
+                Point(
+                    x, max(NEAREST * t, min(t, slopes.reach(x, direction) or t)) * unit
+                )
+            )
             used.append(t)
     return points, line
 
@@ -148,7 +208,10 @@ class _Slopes:
     def at(self, x):
         problem = self.problem
         J = problem.jacobian(x, problem.inner_batch(None))
-        return [np.asarray(problem.gradient(x), float), np.asarray(problem.vjp(J, self.v), float)]
+        return [
+            np.asarray(problem.gradient(x), float),
+            np.asarray(problem.vjp(J, self.v), float),
+        ]
 
     def finite(self, x):
         """Whether f is defined at x, and F and J.T v are finite."""
@@ -161,7 +224,10 @@ class _Slopes:
     def of_components(self, x, rng):
         """Median lengths of F and J.T v over single components."""
         problem, u, lengths = self.problem, evaluate_g(self.problem, x), []
-        draws = (getattr(source_of(problem), f"draw_{side}")(rng, (COMPONENTS, 1)) for side in ("inner", "outer"))
+        draws = (
+            getattr(source_of(problem), f"draw_{side}")(rng, (COMPONENTS, 1))
+            for side in ("inner", "outer")
+        )
         for inner, outer in zip(*draws, strict=True):
             J = problem.jacobian(x, problem.inner_batch(inner))
             F = problem.compositional_gradient(x, u, J, problem.outer_batch(outer))
@@ -169,30 +235,45 @@ class _Slopes:
         return np.median(lengths, axis=0)
 
     def reach(self, start, direction, least=(0.0, 0.0)):
-        """The distance up to which F and J.T v change by at most half of their size, or of ``least`` if that is larger.
+        """The distance up to which F and J.T v change by at most half of their size, or
+        of ``least`` if that is larger.
 
-        None if this holds at all distances that are tried (as they vanish or do not change), or at none of them.
+        None if this holds at all distances that are tried (as they vanish or do not
+        change), or at none of them.
         """
         here, reach = self.at(start), 0.0
-        bounds = [0.5 * max(np.linalg.norm(b), floor) for b, floor in zip(here, least, strict=True)]
+        bounds = [
+            0.5 * max(np.linalg.norm(b), floor)
+            for b, floor in zip(here, least, strict=True)
+        ]
         for t in LENGTHS:
             x = (start + t * direction).astype(start.dtype)
-            changes = [np.linalg.norm(a - b) for a, b in zip(self.at(x), here, strict=True)]
-            near = all(change <= bound or not bound for change, bound in zip(changes, bounds, strict=True))
+            changes = [
+                np.linalg.norm(a - b) for a, b in zip(self.at(x), here, strict=True)
+            ]
+            near = all(
+                change <= bound or not bound
+                for change, bound in zip(changes, bounds, strict=True)
+            )
             if not (near and in_domain(self.problem, x)):
                 break
             reach = t
         return None if reach in (0.0, LENGTHS[-1]) else reach
 
     def linear_reach(self, start, direction):
-        """The distance up to which F and J.T v change about linearly, and neither explode nor level off."""
+        """The distance up to which F and J.T v change about linearly, and neither
+        explode nor level off."""
         here, last, far = self.at(start), None, 0.0
-        rounding = [np.sqrt(np.finfo(start.dtype).eps) * np.linalg.norm(b) for b in here]
+        rounding = [
+            np.sqrt(np.finfo(start.dtype).eps) * np.linalg.norm(b) for b in here
+        ]
         for t in LENGTHS:
             x = (start + t * direction).astype(start.dtype)
             if not self.finite(x):
                 break
-            changes = [np.linalg.norm(a - b) for a, b in zip(self.at(x), here, strict=True)]
+            changes = [
+                np.linalg.norm(a - b) for a, b in zip(self.at(x), here, strict=True)
+            ]
             if last is not None and any(
                 old > small and not FLAT * old < new < STEEP * old
                 for new, old, small in zip(changes, last, rounding, strict=True)

@@ -36,24 +36,39 @@ def positive_number(text):
     return value
 
 
-def add_data_arguments(parser, about="returns (periods x assets)", required=False, unit=None):
-    """Add --data, --unit and --drop-missing to a command; ``unit`` is the default, None or "guess"."""
+def add_data_arguments(
+    parser, about="returns (periods x assets)", required=False, unit=None
+):
+    """Add --data, --unit and --drop-missing to a command; ``unit`` is the default, None
+    or "guess"."""
     kinds = ".csv, .tsv, .txt, .npz, .npy, or .parquet, .feather and .xlsx with pandas"
-    parser.add_argument("--data", metavar="FILE", required=required, help=f"{about}: {kinds}")
+    parser.add_argument(
+        "--data", metavar="FILE", required=required, help=f"{about}: {kinds}"
+    )
     otherwise = "they stay as they are" if unit is None else "guessed from their size"
-    meaning = f"unit of the returns of FILE, which then become fractions (default: {otherwise})"
+    meaning = (
+        "unit of the returns of FILE, which then become fractions (default: "
+        f"{otherwise})"
+    )
     parser.add_argument("--unit", choices=list(UNITS), default=unit, help=meaning)
-    parser.add_argument("--drop-missing", action="store_true", help="leave out periods of FILE with missing returns")
+    parser.add_argument(
+        "--drop-missing",
+        action="store_true",
+        help="leave out periods of FILE with missing returns",
+    )
 
 
 def add_points_argument(parser, about, required=False):
     """Add --data of points to a command."""
     kinds = ".npz (X, perhaps y), .npy, or .csv, .tsv, .txt (perhaps a column 'label')"
-    parser.add_argument("--data", metavar="FILE", required=required, help=f"{about}: {kinds}")
+    parser.add_argument(
+        "--data", metavar="FILE", required=required, help=f"{about}: {kinds}"
+    )
 
 
 def result_file(*suffixes):
-    """An argument type: a file with one of the suffixes, by default the first, in an existing directory."""
+    """An argument type: a file with one of the suffixes, by default the first, in an
+    existing directory."""
 
     def check(text):
         path = Path(text)
@@ -61,27 +76,38 @@ def result_file(*suffixes):
         # checked before the run, which can take hours
         if path.suffix not in suffixes or not path.parent.is_dir() or path.is_dir():
             raise argparse.ArgumentTypeError(
-                f"expected a {', '.join(suffixes)} file in an existing directory, got {text!r}"
+                f"expected a {', '.join(suffixes)} file in an existing directory, got "
+                f"{text!r}"
             )
         if not os.access(path if path.exists() else path.parent, os.W_OK):
-            raise argparse.ArgumentTypeError(f"expected a file that can be written, got {text!r}")
+            raise argparse.ArgumentTypeError(
+                f"expected a file that can be written, got {text!r}"
+            )
         return path
 
     return check
 
 
 def keep_data(data, out, option="--data"):
-    """Raise a ValueError if the file of a result is that of the data, however their paths are spelt."""
-    both_exist = None not in (data, out) and os.path.exists(data) and os.path.exists(out)
+    """Raise a ValueError if the file of a result is that of the data, however their
+    paths are spelt."""
+    both_exist = (
+        None not in (data, out) and os.path.exists(data) and os.path.exists(out)
+    )
     if both_exist and os.path.samefile(data, out):
-        raise ValueError(f"--out must not overwrite the file of {option}, {data}, got {out}")
+        raise ValueError(
+            f"--out must not overwrite the file of {option}, {data}, got {out}"
+        )
 
 
 def directory(text):
-    """An argument type: an existing directory, or a new one in an existing directory."""
+    """An argument type: an existing directory, or a new one in an existing
+    directory."""
     path = Path(text)
     if not text or not (path.is_dir() or (not path.exists() and path.parent.is_dir())):
-        raise argparse.ArgumentTypeError(f"expected a directory, or a new one in an existing one, got {text!r}")
+        raise argparse.ArgumentTypeError(
+            f"expected a directory, or a new one in an existing one, got {text!r}"
+        )
     return path
 
 
@@ -93,7 +119,8 @@ def write_csv(path, header, rows):
 
 @contextmanager
 def progress_line():
-    """A progress line on stderr for the duration of the block, rewritten in place on a terminal."""
+    """A progress line on stderr for the duration of the block, rewritten in place on a
+    terminal."""
     stream, width = sys.stderr, 0
     terminal = stream.isatty()
 

@@ -1,7 +1,8 @@
 """Compare solvers on your own returns.
 
-Each solver fits a portfolio with several seeds. Each run stops at convergence or at its budget. The table of results
-and costs is printed, and saved with figures if --out is given.
+Each solver fits a portfolio with several seeds. Each run stops at convergence or at its
+budget. The table of results and costs is printed, and saved with figures if --out is
+given.
 """
 
 from sk_stormc.cli.arguments import (
@@ -19,20 +20,50 @@ from sk_stormc.compare import compare_solvers
 from sk_stormc.compare.comparison import stop_reasons
 from sk_stormc.portfolio.estimator import CompositionalPortfolio
 
-SOLVERS = ("storm-c", "sarah-c", "vrsc-pg", "lbfgs")  # default solvers; L-BFGS only without a simplex
+SOLVERS = (
+    "storm-c",
+    "sarah-c",
+    "vrsc-pg",
+    "lbfgs",
+)  # default solvers; L-BFGS only without a simplex
 
 
 def add_arguments(parser):
     """Add the command's options."""
     add = parser.add_argument
-    add("--solvers", type=names, metavar="A,B,...", help=f"names of solvers (default: {','.join(SOLVERS)})")
-    add("--seeds", type=positive_integer, default=5, metavar="K", help="default: %(default)s")
-    add("--ifo", type=positive_integer, metavar="N", help="budget of a run in IFO (default: solvers' own)")
+    add(
+        "--solvers",
+        type=names,
+        metavar="A,B,...",
+        help=f"names of solvers (default: {','.join(SOLVERS)})",
+    )
+    add(
+        "--seeds",
+        type=positive_integer,
+        default=5,
+        metavar="K",
+        help="default: %(default)s",
+    )
+    add(
+        "--ifo",
+        type=positive_integer,
+        metavar="N",
+        help="budget of a run in IFO (default: solvers' own)",
+    )
     add_data_arguments(parser, required=True, unit="guess")
     default = "of the variance (default: %(default)s)"
     add("--risk-aversion", type=positive_number, default=1.0, metavar="L", help=default)
-    add("--long-only", action="store_true", help="weights >= 0 that sum to one; not for lbfgs")
-    add("--out", type=directory, metavar="DIR", help="where compare.csv, compare_passes.png and compare_seconds.png go")
+    add(
+        "--long-only",
+        action="store_true",
+        help="weights >= 0 that sum to one; not for lbfgs",
+    )
+    add(
+        "--out",
+        type=directory,
+        metavar="DIR",
+        help="where compare.csv, compare_passes.png and compare_seconds.png go",
+    )
 
 
 def report(args):
@@ -41,17 +72,27 @@ def report(args):
         keep_data(args.data, args.out / "compare.csv")
     read = read_returns(args.data, args.drop_missing, args.unit)
     portfolio = CompositionalPortfolio(
-        risk_aversion=args.risk_aversion, constraint="long_only" if args.long_only else None
+        risk_aversion=args.risk_aversion,
+        constraint="long_only" if args.long_only else None,
     )
     solvers = args.solvers or SOLVERS[: 3 if args.long_only else 4]
     with progress_line() as show:
         results = compare_solvers(
-            portfolio, list(solvers), read.values, n_seeds=args.seeds, max_ifo=args.ifo, random_state=0, progress=show
+            portfolio,
+            list(solvers),
+            read.values,
+            n_seeds=args.seeds,
+            max_ifo=args.ifo,
+            random_state=0,
+            progress=show,
         )
     if args.ifo is not None:
         check_budget(results, args.ifo)
     print(read.line())
-    print(f"Mean-variance, risk_aversion = {args.risk_aversion:g}, {'long only' if args.long_only else 'no bounds'}.\n")
+    print(
+        f"Mean-variance, risk_aversion = {args.risk_aversion:g}, "
+        f"{'long only' if args.long_only else 'no bounds'}.\n"
+    )
     print(results)
     if args.out is not None:
         _write(results, args.out)
@@ -61,7 +102,10 @@ def check_budget(comparison, max_ifo):
     """Raise a ValueError if the budget does not pay for the first batch of a solver."""
     for label, (first, *_) in comparison.runs.items():
         if not first.n_iter and first.ifo[-1] > max_ifo:
-            raise ValueError(f"--ifo must pay for the first batch of {label}, {first.ifo[-1]}; got {max_ifo}")
+            raise ValueError(
+                f"--ifo must pay for the first batch of {label}, {first.ifo[-1]}; got "
+                f"{max_ifo}"
+            )
 
 
 def _write(results, directory):

@@ -1,7 +1,7 @@
 """Draw a map of your own points.
 
-Points with many columns are embedded in the plane by t-SNE, so that neighbours stay close. A column "label" determines
-the colours.
+Points with many columns are embedded in the plane by t-SNE, so that neighbours stay
+close. A column "label" determines the colours.
 """
 
 import time
@@ -10,7 +10,12 @@ import numpy as np
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from sk_stormc.cli.arguments import PICTURES, add_points_argument, result_file, write_csv
+from sk_stormc.cli.arguments import (
+    PICTURES,
+    add_points_argument,
+    result_file,
+    write_csv,
+)
 from sk_stormc.cli.files import read_points
 from sk_stormc.embedding.estimator import SNEEmbedding
 from sk_stormc.embedding.tables import TableScaler
@@ -27,20 +32,41 @@ def add_arguments(parser):
         type=result_file(*PICTURES, ".html", ".csv"),
         required=True,
         metavar="FILE",
-        help="a picture (.png, .pdf, .svg), an interactive page (.html), or a .csv file for the positions",
+        help="a picture (.png, .pdf, .svg), an interactive page (.html), or a .csv "
+        "file for the positions",
     )
-    add("--perplexity", type=float, default=30.0, metavar="P", help="number of neighbours (default: %(default)s)")
+    add(
+        "--perplexity",
+        type=float,
+        default=30.0,
+        metavar="P",
+        help="number of neighbours (default: %(default)s)",
+    )
     scaling = parser.add_mutually_exclusive_group()
     scaling.add_argument(
-        "--standardize", action="store_true", help="divide columns by their deviations, for columns of several units"
+        "--standardize",
+        action="store_true",
+        help="divide columns by their deviations, for columns of several units",
     )
     scaling.add_argument(
         "--mixed",
         action="store_true",
-        help="columns of any type, with the same weight for each, and missing values, in a .csv, .tsv or .txt file",
+        help="columns of any type, with the same weight for each, and missing values, "
+        "in a .csv, .tsv or .txt file",
     )
-    add("--new", metavar="FILE", help="further points with the same columns, which are placed in the finished map")
-    add("--jobs", type=int, default=1, metavar="N", help="number of threads, -1 for all (default: %(default)s)")
+    add(
+        "--new",
+        metavar="FILE",
+        help="further points with the same columns, which are placed in the finished "
+        "map",
+    )
+    add(
+        "--jobs",
+        type=int,
+        default=1,
+        metavar="N",
+        help="number of threads, -1 for all (default: %(default)s)",
+    )
 
 
 def report(args):
@@ -50,22 +76,51 @@ def report(args):
     if args.out.suffix != ".csv":
         try:  # before the fit, which can take long
             anywhere = np.random.default_rng(0).normal(size=(len(data.X), 2))
-            _draw(anywhere, data, None if new is None else np.zeros((len(new.X), 2)), new, args.out, save=False)
+            _draw(
+                anywhere,
+                data,
+                None if new is None else np.zeros((len(new.X), 2)),
+                new,
+                args.out,
+                save=False,
+            )
         except ValueError as error:
-            raise ValueError(f"{args.data}: no colours for these labels, {error}; a .csv file takes any") from error
-    embedding = SNEEmbedding(perplexity=args.perplexity, random_state=0, n_jobs=args.jobs)
-    scaler = [TableScaler()] if args.mixed else [StandardScaler()] if args.standardize else []
+            raise ValueError(
+                f"{args.data}: no colours for these labels, {error}; a .csv file "
+                "takes any"
+            ) from error
+    embedding = SNEEmbedding(
+        perplexity=args.perplexity, random_state=0, n_jobs=args.jobs
+    )
+    scaler = (
+        [TableScaler()]
+        if args.mixed
+        else [StandardScaler()]
+        if args.standardize
+        else []
+    )
     model, began = make_pipeline(*scaler, embedding), time.perf_counter()
     model.fit(data.X)
     placed = None if new is None else model.transform(new.X)
     seconds = time.perf_counter() - began
     n, d = data.X.shape
-    print(f"{args.data}: {n} points, {d} columns, {'no labels' if data.labels is None else 'labels'}")
+    print(
+        f"{args.data}: {n} points, {d} columns, "
+        f"{'no labels' if data.labels is None else 'labels'}"
+    )
     if args.mixed and scaler[0].left_out_:
-        print("left out: " + ", ".join(f"{name} ({reason})" for name, reason in scaler[0].left_out_.items()))
+        print(
+            "left out: "
+            + ", ".join(
+                f"{name} ({reason})" for name, reason in scaler[0].left_out_.items()
+            )
+        )
     if new is not None:
         print(f"{args.new}: {len(new.X)} new points")
-    print(f"divergence {embedding.kl_divergence_:.4g}, perplexity {embedding.perplexity_:g}, {seconds:.1f} seconds")
+    print(
+        f"divergence {embedding.kl_divergence_:.4g}, perplexity "
+        f"{embedding.perplexity_:g}, {seconds:.1f} seconds"
+    )
     if args.out.suffix == ".csv":
         _write(embedding.embedding_, data, placed, new, args.out)
     else:
@@ -74,9 +129,12 @@ def report(args):
 
 
 def _write(positions, data, placed, new, path):
-    """Write a table of the positions, with a column of the labels, and one that is 1 for new points."""
+    """Write a table of the positions, with a column of the labels, and one that is 1
+    for new points."""
     names, rows = ["x", "y"], []
-    with_labels = data.labels is not None or (new is not None and new.labels is not None)
+    with_labels = data.labels is not None or (
+        new is not None and new.labels is not None
+    )
     names += ["label"] * with_labels + ["new"] * (new is not None)
     for is_new, (Z, points) in enumerate([(positions, data), (placed, new)]):
         if points is None:
@@ -84,7 +142,9 @@ def _write(positions, data, placed, new, path):
         columns = [Z[:, 0].tolist(), Z[:, 1].tolist()]
         if with_labels:
             labels = np.full(len(Z), "") if points.labels is None else points.labels
-            columns.append((labels.astype(str) if labels.dtype.kind in "mM" else labels).tolist())
+            columns.append(
+                (labels.astype(str) if labels.dtype.kind in "mM" else labels).tolist()
+            )
         if new is not None:
             columns.append([is_new] * len(Z))
         rows += zip(*columns, strict=True)
@@ -93,10 +153,14 @@ def _write(positions, data, placed, new, path):
 
 def _draw(positions, data, placed, new, path, save=True):
     """Draw the map, and save it as a picture or as a page."""
-    from sk_stormc.plotting import EmbeddingDisplay  # imports matplotlib, which --help does not need
+    from sk_stormc.plotting import (
+        EmbeddingDisplay,
+    )  # imports matplotlib, which --help does not need
     from sk_stormc.plotting._style import unmanaged_figure
 
-    display = EmbeddingDisplay(positions, y=data.labels, new=placed, y_new=None if new is None else new.labels)
+    display = EmbeddingDisplay(
+        positions, y=data.labels, new=placed, y_new=None if new is None else new.labels
+    )
     if path.suffix == ".html":
         hover = _hover(data, new)
         display.to_html(path, hover) if save else display.to_plotly(hover)
@@ -110,8 +174,15 @@ def _draw(positions, data, placed, new, path, save=True):
 def _hover(data, new):
     """The number of the row of each point, and its columns if there are few."""
     tables = [points for points in (data, new) if points is not None]
-    columns = {"row": np.concatenate([np.arange(len(points.X)) + 1 for points in tables])}
+    columns = {
+        "row": np.concatenate([np.arange(len(points.X)) + 1 for points in tables])
+    }
     for k, name in enumerate(data.names if len(data.names) <= HOVER else ()):
-        values = [p.X[:, k] if isinstance(p.X, np.ndarray) else p.X.iloc[:, k].to_numpy(object) for p in tables]
+        values = [
+            p.X[:, k]
+            if isinstance(p.X, np.ndarray)
+            else p.X.iloc[:, k].to_numpy(object)
+            for p in tables
+        ]
         columns[name] = np.concatenate(values)
     return columns

@@ -1,4 +1,5 @@
-"""The results of `compare_solvers`: the runs of several solvers, and a table of them."""
+"""The results of `compare_solvers`: the runs of several solvers, and a table of
+them."""
 
 from __future__ import annotations
 
@@ -43,9 +44,10 @@ class ComparedRun(Recorded):
     record_iterations : ndarray of shape (n_records,) or None
         Iteration of each record.
     seconds : ndarray of shape (n_records,)
-        Wall time of the solver up to each record, with the time for the objective at the records. The time that an
-        estimator takes before and after the solver is not included. For an estimator's own methods, such as "newton"
-        and "lstd", it is the time of the whole fit at all records but the first.
+        Wall time of the solver up to each record, with the time for the objective at
+        the records. The time that an estimator takes before and after the solver is not
+        included. For an estimator's own methods, such as "newton" and "lstd", it is the
+        time of the whole fit at all records but the first.
     gradient_norm : ndarray of shape (n_records,) or None
         Norm of the exact gradient without the penalty, if it was requested.
     pass_ifo : int
@@ -59,7 +61,8 @@ class ComparedRun(Recorded):
     warnings : tuple of str
         Messages of the warnings of the run.
     x : ndarray of shape (n_variables,) or None
-        The point that the solver returned. None for "lstd" and other solvers that only the estimator has.
+        The point that the solver returned. None for "lstd" and other solvers that only
+        the estimator has.
     objective_label : str
         Name of the quantity in ``loss_curve``.
 
@@ -68,7 +71,9 @@ class ComparedRun(Recorded):
     >>> from sk_stormc import compare_solvers
     >>> from sk_stormc.datasets import make_gaussian_returns
     >>> from sk_stormc.problems import PortfolioProblem
-    >>> problem = PortfolioProblem(make_gaussian_returns(500, 3, mean=0.1, random_state=0))
+    >>> problem = PortfolioProblem(
+    ...     make_gaussian_returns(500, 3, mean=0.1, random_state=0)
+    ... )
     >>> found = compare_solvers(problem, ["storm-c"], n_seeds=1, random_state=0)
     >>> found.runs["storm-c"][0].stop_reason
     'converged'
@@ -122,32 +127,46 @@ class SolverComparison:
     optimum_from : str
         How ``optimum`` was determined.
     start : float
-        The objective at the start. If runs start from several points, it is the highest.
+        The objective at the start. If runs start from several points, it is the
+        highest.
     scale : float
-        The gap that relative gaps are divided by: that at the start, unless you set another one, such as
-        ``abs(comparison.optimum)``.
+        The gap that relative gaps are divided by: that at the start, unless you set
+        another one, such as ``abs(comparison.optimum)``.
 
     Examples
     --------
     >>> from sk_stormc import compare_solvers
     >>> from sk_stormc.datasets import make_gaussian_returns
     >>> from sk_stormc.problems import PortfolioProblem
-    >>> problem = PortfolioProblem(make_gaussian_returns(500, 3, mean=0.1, random_state=0))
-    >>> found = compare_solvers(problem, ["storm-c", "lbfgs"], n_seeds=1, random_state=0)
+    >>> problem = PortfolioProblem(
+    ...     make_gaussian_returns(500, 3, mean=0.1, random_state=0)
+    ... )
+    >>> found = compare_solvers(
+    ...     problem, ["storm-c", "lbfgs"], n_seeds=1, random_state=0
+    ... )
     >>> sorted(found.runs), found.table[0]["solver"]
     (['lbfgs', 'storm-c'], 'storm-c')
     """
 
-    def __init__(self, runs: dict[str, list[ComparedRun]], gaps: tuple, optimum: float, optimum_from: str) -> None:
+    def __init__(
+        self,
+        runs: dict[str, list[ComparedRun]],
+        gaps: tuple,
+        optimum: float,
+        optimum_from: str,
+    ) -> None:
         self.runs = runs
         self.gaps = gaps
         self.optimum = optimum
         self.optimum_from = optimum_from
-        self.start = max(float(run.loss_curve[0]) for seeds in runs.values() for run in seeds)
+        self.start = max(
+            float(run.loss_curve[0]) for seeds in runs.values() for run in seeds
+        )
         self.scale = self.start - optimum
 
     def gap_curve(self, run: ComparedRun) -> np.ndarray:
-        """The objective minus ``optimum`` at the records of a run, or 0 where it is lower.
+        """The objective minus ``optimum`` at the records of a run, or 0 where it is
+        lower.
 
         Parameters
         ----------
@@ -160,7 +179,8 @@ class SolverComparison:
         return np.maximum(run.loss_curve - self.optimum, 0.0)
 
     def _reached(self, run, gap):
-        """Passes and seconds at the first record with such a gap, or infinity if there is none."""
+        """Passes and seconds at the first record with such a gap, or infinity if there
+        is none."""
         near = np.flatnonzero(run.loss_curve - self.optimum <= gap * self.scale)
         if not near.size:
             return math.inf, math.inf
@@ -170,34 +190,47 @@ class SolverComparison:
     def table(self) -> list[dict[str, Any]]:
         """The table as a list of dicts, one for each solver.
 
-        The keys are ``solver`` and ``runs``; ``objective``, ``gap`` (relative), ``ifo``, ``passes``, ``seconds``,
-        ``n_iter`` and, if it was requested, ``gradient`` (the norm) at the end of the runs, each with the suffixes
-        ``_median``, ``_q1`` and ``_q3`` over the seeds; for each gap, ``reached_0.01`` (the number of runs that reached
-        it), and ``passes_to_0.01`` and ``seconds_to_0.01`` with the same suffixes, which are infinite if too few runs
+        The keys are ``solver`` and ``runs``; ``objective``, ``gap`` (relative),
+        ``ifo``, ``passes``, ``seconds``, ``n_iter`` and, if it was requested,
+        ``gradient`` (the norm) at the end of the runs, each with the suffixes
+        ``_median``, ``_q1`` and ``_q3`` over the seeds; for each gap, ``reached_0.01``
+        (the number of runs that reached it), and ``passes_to_0.01`` and
+        ``seconds_to_0.01`` with the same suffixes, which are infinite if too few runs
         reached it; ``stop_reasons`` (a dict of counts) and ``warnings`` (their number).
         """
         rows = []
         for label, runs in self.runs.items():
             final = {
                 "objective": [run.fun for run in runs],
-                "gap": [self.gap_curve(run)[-1] / self.scale if self.scale > 0 else 0.0 for run in runs],
+                "gap": [
+                    self.gap_curve(run)[-1] / self.scale if self.scale > 0 else 0.0
+                    for run in runs
+                ],
                 "ifo": [run.ifo[-1] for run in runs],
                 "passes": [run.ifo[-1] / run.pass_ifo for run in runs],
                 "seconds": [run.seconds[-1] for run in runs],
                 "n_iter": [run.n_iter for run in runs],
             }
-            norms = [run.gradient_norm[-1] for run in runs if run.gradient_norm is not None]
+            norms = [
+                run.gradient_norm[-1] for run in runs if run.gradient_norm is not None
+            ]
             if len(norms) == len(runs):
                 final["gradient"] = norms
             row = {"solver": label, "runs": len(runs)}
             for name, values in final.items():
                 row |= _quartiles(name, values)
             for gap in self.gaps:
-                passes, seconds = zip(*(self._reached(run, gap) for run in runs), strict=True)
+                passes, seconds = zip(
+                    *(self._reached(run, gap) for run in runs), strict=True
+                )
                 row[f"reached_{gap:g}"] = int(np.isfinite(passes).sum())
-                row |= _quartiles(f"passes_to_{gap:g}", passes) | _quartiles(f"seconds_to_{gap:g}", seconds)
+                row |= _quartiles(f"passes_to_{gap:g}", passes) | _quartiles(
+                    f"seconds_to_{gap:g}", seconds
+                )
             reasons = [run.stop_reason for run in runs]
-            row["stop_reasons"] = {reason: reasons.count(reason) for reason in dict.fromkeys(reasons)}
+            row["stop_reasons"] = {
+                reason: reasons.count(reason) for reason in dict.fromkeys(reasons)
+            }
             row["warnings"] = sum(len(run.warnings) for run in runs)
             rows.append(row)
         return rows
@@ -208,7 +241,9 @@ class SolverComparison:
         counts = {}
         for label, runs in self.runs.items():
             messages = [message for run in runs for message in run.warnings]
-            counts[label] = {message: messages.count(message) for message in dict.fromkeys(messages)}
+            counts[label] = {
+                message: messages.count(message) for message in dict.fromkeys(messages)
+            }
         return counts
 
     def to_frame(self) -> pd.DataFrame:
@@ -253,15 +288,26 @@ class SolverComparison:
         """
         from sk_stormc.plotting import ConvergenceDisplay  # matplotlib
 
-        best = min(float(np.nanmin(run.loss_curve)) for seeds in self.runs.values() for run in seeds)
+        best = min(
+            float(np.nanmin(run.loss_curve))
+            for seeds in self.runs.values()
+            for run in seeds
+        )
         gap = is_word(y, "gap")
-        optimum = self.optimum if gap and self.optimum != best else None  # None: the best value, labelled so
+        optimum = (
+            self.optimum if gap and self.optimum != best else None
+        )  # None: the best value, labelled so
         with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "optimum=")  # compare_solvers has given this warning already
-            return ConvergenceDisplay.from_results(self.runs, x=x, y=y, optimum=optimum, ax=ax, **kwargs)
+            warnings.filterwarnings(
+                "ignore", "optimum="
+            )  # compare_solvers has given this warning already
+            return ConvergenceDisplay.from_results(
+                self.runs, x=x, y=y, optimum=optimum, ax=ax, **kwargs
+            )
 
     def _tables(self):
-        """Headers and rows of the tables that are shown: the results of the runs, and their costs up to the gaps."""
+        """Headers and rows of the tables that are shown: the results of the runs, and
+        their costs up to the gaps."""
         ends = {
             "solver": "{solver}",
             "objective": partial(_spread, name="objective", digits=8),
@@ -273,18 +319,34 @@ class SolverComparison:
             "warnings": "{warnings}",
         }
         costs = {
-            f"{what} to {gap:g}": partial(_cost, name=f"{what}_to_{gap:g}", digits=digits, reached=f"reached_{gap:g}")
+            f"{what} to {gap:g}": partial(
+                _cost,
+                name=f"{what}_to_{gap:g}",
+                digits=digits,
+                reached=f"reached_{gap:g}",
+            )
             for what, digits in (("passes", 3), ("seconds", 2))
             for gap in self.gaps
         }
-        return [table(self.table, ends), *[table(self.table, {"solver": "{solver}", **costs})] * bool(costs)]
+        return [
+            table(self.table, ends),
+            *[table(self.table, {"solver": "{solver}", **costs})] * bool(costs),
+        ]
 
     def _notes(self):
         """The lines below the tables."""
         n_seeds = max(map(len, self.runs.values()))
-        seeds = f"Medians over {n_seeds} seeds [and quartiles]" if n_seeds > 1 else "One seed"
+        seeds = (
+            f"Medians over {n_seeds} seeds [and quartiles]"
+            if n_seeds > 1
+            else "One seed"
+        )
         own = self.scale == self.start - self.optimum
-        unit = f"1 at the start, {self.start:.6g}" if own else f"divided by {self.scale:.6g}"
+        unit = (
+            f"1 at the start, {self.start:.6g}"
+            if own
+            else f"divided by {self.scale:.6g}"
+        )
         lines = [
             f"{seeds}; - where a gap was not reached.",
             f"Relative gaps are {unit}, and 0 at the optimum, {self.optimum:.10g}.",
@@ -295,15 +357,25 @@ class SolverComparison:
             alike = {}  # messages that differ in their numbers only
             for text, count in counts.items():
                 alike.setdefault(NUMBER.sub("0", text), []).append((text, count))
-            messages += [f"{label}, {sum(n for _, n in group)} x: {group[0][0]}" for group in alike.values()]
+            messages += [
+                f"{label}, {sum(n for _, n in group)} x: {group[0][0]}"
+                for group in alike.values()
+            ]
         return lines + (["", "Warnings:", *messages] if messages else [])
 
     def __str__(self):
-        return "\n\n".join([*(as_text(*shown, left=1) for shown in self._tables()), "\n".join(self._notes())])
+        return "\n\n".join(
+            [
+                *(as_text(*shown, left=1) for shown in self._tables()),
+                "\n".join(self._notes()),
+            ]
+        )
 
     def _repr_html_(self):
         notes = [f"<p>{html.escape(line)}</p>" for line in self._notes() if line]
-        return "\n".join([*(as_html(*shown, left=1) for shown in self._tables()), *notes])
+        return "\n".join(
+            [*(as_html(*shown, left=1) for shown in self._tables()), *notes]
+        )
 
     __repr__ = __str__
 
@@ -313,22 +385,34 @@ def _quartiles(name, values):
     # there is no value between a number and infinity, so use that of the next run
     method = "linear" if np.isfinite(values).all() else "higher"
     quartiles = np.quantile(values, list(QUARTILES.values()), method=method)
-    return {f"{name}_{part}": float(value) for part, value in zip(QUARTILES, quartiles, strict=True)}
+    return {
+        f"{name}_{part}": float(value)
+        for part, value in zip(QUARTILES, quartiles, strict=True)
+    }
 
 
 def _spread(row, name, digits):
     """A cell with the median and the quartiles."""
-    low, middle, high = (finite(row[f"{name}_{part}"], f".{digits}g") for part in QUARTILES)
+    low, middle, high = (
+        finite(row[f"{name}_{part}"], f".{digits}g") for part in QUARTILES
+    )
     return middle if row["runs"] == 1 else f"{middle} [{low}, {high}]"
 
 
 def _cost(row, name, digits, reached):
-    """A cell with the cost of the runs that reached a gap, and their number if there are others."""
+    """A cell with the cost of the runs that reached a gap, and their number if there
+    are others."""
     n, cell = row[reached], _spread(row, name, digits)
-    return "-" if not n else cell if n == row["runs"] else f"{cell} ({n} of {row['runs']})"
+    return (
+        "-" if not n else cell if n == row["runs"] else f"{cell} ({n} of {row['runs']})"
+    )
 
 
 def stop_reasons(row):
-    """The stop reasons of a row of the table as text, with their counts if they differ."""
+    """The stop reasons of a row of the table as text, with their counts if they
+    differ."""
     reasons = row["stop_reasons"]
-    return ", ".join(name if len(reasons) == 1 else f"{name} {count}" for name, count in reasons.items())
+    return ", ".join(
+        name if len(reasons) == 1 else f"{name} {count}"
+        for name, count in reasons.items()
+    )

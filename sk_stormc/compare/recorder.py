@@ -9,10 +9,12 @@ __all__ = ["RunRecorder"]
 
 
 class RunRecorder:
-    """Stores the iterations, the time and the points at the records of successive runs of one solver.
+    """Stores the iterations, the time and the points at the records of successive runs
+    of one solver.
 
-    Seconds are measured within the solver's ``solve``, and include the objectives at the records. An estimator may make
-    several runs with clones of its solver. Their seconds, IFO and iterations are added up.
+    Seconds are measured within the solver's ``solve``, and include the objectives at
+    the records. An estimator may make several runs with clones of its solver. Their
+    seconds, IFO and iterations are added up.
 
     Parameters
     ----------
@@ -32,17 +34,23 @@ class RunRecorder:
         self.problem = self.x = None
         self._records = []  # (IFO, iteration, seconds, x or None)
         self._ifo = self._iterations = 0
-        self._seconds = self._fit_seconds = 0.0  # of the runs of the solver, and of a whole fit
+        self._seconds = self._fit_seconds = (
+            0.0  # of the runs of the solver, and of a whole fit
+        )
 
     def recording(self, solver):
-        """A solver with the same parameters, whose runs and those of its clones are recorded."""
+        """A solver with the same parameters, whose runs and those of its clones are
+        recorded."""
         recorder = self
 
         class Recording(type(solver)):
             def solve(self, problem, *args, on_record=None, **kwargs):
                 return recorder._solve(super().solve, problem, args, on_record, kwargs)
 
-        Recording.__name__, Recording.__qualname__ = type(solver).__name__, type(solver).__qualname__
+        Recording.__name__, Recording.__qualname__ = (
+            type(solver).__name__,
+            type(solver).__qualname__,
+        )
         return Recording(**solver.get_params(deep=False))
 
     @contextmanager
@@ -60,7 +68,12 @@ class RunRecorder:
             nonlocal away
             now = time.perf_counter()
             seconds = before + now - began - away
-            self._keep(self._ifo + record.ifo, self._iterations + record.iteration, seconds, record.x)
+            self._keep(
+                self._ifo + record.ifo,
+                self._iterations + record.iteration,
+                seconds,
+                record.x,
+            )
             stop = on_record is not None and on_record(record)
             away += time.perf_counter() - now
             return stop
@@ -77,12 +90,19 @@ class RunRecorder:
         self._records.append((ifo, iteration, seconds, x if self.keep_points else None))
 
     def at(self, ifo):
-        """Iterations, seconds and points at these IFO. Without a run, only the seconds of the whole fit are known."""
+        """Iterations, seconds and points at these IFO. Without a run, only the seconds
+        of the whole fit are known."""
         iterations, seconds, points = None, np.full(len(ifo), self._fit_seconds), None
         if self._records:
             seen, *values = zip(*self._records, strict=True)
-            rows = np.searchsorted(seen, ifo).clip(max=len(seen) - 1)  # the first record at or after each IFO
+            rows = np.searchsorted(seen, ifo).clip(
+                max=len(seen) - 1
+            )  # the first record at or after each IFO
             rows[-1] = len(seen) - 1  # that of the returned point
-            iterations, seconds, points = ([column[row] for row in rows] for column in values)
-        seconds = np.where(np.asarray(ifo) == 0, 0.0, seconds)  # evaluating Phi(x_0) is not part of a method
+            iterations, seconds, points = (
+                [column[row] for row in rows] for column in values
+            )
+        seconds = np.where(
+            np.asarray(ifo) == 0, 0.0, seconds
+        )  # evaluating Phi(x_0) is not part of a method
         return iterations and np.array(iterations), seconds, points

@@ -36,7 +36,9 @@ EXACT = 1e-12  # tol of the run of L-BFGS that computes the optimum
 
 def compare_solvers(
     problem_or_estimator: Any,
-    solvers: Sequence[str | CompositionalSolver | tuple[str, str | CompositionalSolver]],
+    solvers: Sequence[
+        str | CompositionalSolver | tuple[str, str | CompositionalSolver]
+    ],
     X: Any = None,
     y: Any = None,
     *,
@@ -52,43 +54,50 @@ def compare_solvers(
 ) -> SolverComparison:
     """Run several solvers on one problem, or within one estimator, for several seeds.
 
-    For each seed, all solvers are run one after the other. Their warnings are collected and shown with the table.
+    For each seed, all solvers are run one after the other. Their warnings are collected
+    and shown with the table.
 
     Parameters
     ----------
     problem_or_estimator : CompositionalProblem, estimator or callable
-        The problem that is minimised, or an estimator of this package, whose clones are fitted with ``solver=...``, or
-        a function of a seed that returns a new problem for each run, such as a stream. Streams need ``expectation``.
+        The problem that is minimised, or an estimator of this package, whose clones are
+        fitted with ``solver=...``, or a function of a seed that returns a new problem
+        for each run, such as a stream. Streams need ``expectation``.
     solvers : list of str, CompositionalSolver or (label, solver)
-        Names, instances, or pairs of a label and one of these. Solvers that only the estimator has, such as "lstd" and
-        "newton", are possible too.
+        Names, instances, or pairs of a label and one of these. Solvers that only the
+        estimator has, such as "lstd" and "newton", are possible too.
     X, y : array-like, default=None
         Data for the estimator. They must be None for a problem.
     n_seeds : int or sequence of int, default=5
         Number of runs of each solver, or the seeds of these runs.
     max_ifo : int, default=None
-        Maximum number of oracle calls (IFO) of each run. None means each solver's own limit. Methods that only the
-        estimator has are not limited.
+        Maximum number of oracle calls (IFO) of each run. None means each solver's own
+        limit. Methods that only the estimator has are not limited.
     gaps : sequence of float, default=(1e-2, 1e-3, 1e-4)
-        Gaps to the optimum, relative to the gap at the start. The table has the passes and the seconds to the first
-        record with such a gap.
+        Gaps to the optimum, relative to the gap at the start. The table has the passes
+        and the seconds to the first record with such a gap.
     optimum : float, default=None
-        The smallest value of the objective. None means the best objective of all runs and of a run of L-BFGS with
-        tol=1e-12, if L-BFGS can solve the problem. The budget of that run is the IFO of all other runs. If the problem
-        is not convex, this is only the best known value. For embeddings, it is the best value of the runs.
+        The smallest value of the objective. None means the best objective of all runs
+        and of a run of L-BFGS with tol=1e-12, if L-BFGS can solve the problem. The
+        budget of that run is the IFO of all other runs. If the problem is not convex,
+        this is only the best known value. For embeddings, it is the best value of the
+        runs.
     gradient : bool, default=False
-        Whether to compute the norm of the exact gradient at all records. This takes as long as a pass for each record,
-        and is not included in the seconds.
+        Whether to compute the norm of the exact gradient at all records. This takes as
+        long as a pass for each record, and is not included in the seconds.
     expectation : CompositionalProblem, default=None
-        The problem whose objective and gradient are computed at the records, if it is another one than the problem
-        that is minimised: the expectation of a stream, or the problem of other data. The time is not included in the
-        seconds. It must be None for an estimator.
+        The problem whose objective and gradient are computed at the records, if it is
+        another one than the problem that is minimised: the expectation of a stream, or
+        the problem of other data. The time is not included in the seconds. It must be
+        None for an estimator.
     random_state : int, RandomState instance or None, default=None
         Determines the seeds of the runs, which are the same for all solvers.
     progress : callable, default=None
-        Function that is called with a description of the next step and the fraction of the work that is done.
+        Function that is called with a description of the next step and the fraction of
+        the work that is done.
     **fit_params
-        Further arguments of ``fit``, such as ``next_X``, or of `minimize` for a problem, such as ``x0`` or ``tol``.
+        Further arguments of ``fit``, such as ``next_X``, or of `minimize` for a
+        problem, such as ``x0`` or ``tol``.
 
     Returns
     -------
@@ -98,7 +107,8 @@ def compare_solvers(
     Raises
     ------
     ValueError
-        If a parameter is out of its range, or if a solver cannot solve the problem. The message names the solver.
+        If a parameter is out of its range, or if a solver cannot solve the problem. The
+        message names the solver.
 
     Warns
     -----
@@ -111,7 +121,13 @@ def compare_solvers(
     >>> from sk_stormc.datasets import make_gaussian_returns
     >>> returns = make_gaussian_returns(1500, 8, mean=0.2, random_state=0)
     >>> portfolio = CompositionalPortfolio(tol=1e-6)
-    >>> found = compare_solvers(portfolio, ["storm-c", "sarah-c", "lbfgs"], returns, n_seeds=2, random_state=0)
+    >>> found = compare_solvers(
+    ...     portfolio,
+    ...     ["storm-c", "sarah-c", "lbfgs"],
+    ...     returns,
+    ...     n_seeds=2,
+    ...     random_state=0,
+    ... )
     >>> [row["solver"] for row in found.table if row["reached_0.0001"] == 2]
     ['storm-c', 'sarah-c', 'lbfgs']
     """
@@ -123,29 +139,46 @@ def compare_solvers(
     measured = _measured(problem_or_estimator, X, y, expectation)
     labelled = _labelled(solvers, problem_or_estimator, max_ifo)
     seeds = _seeds(n_seeds, random_state)
-    run_one = partial(_run, problem_or_estimator, X, y, fit_params, gradient, expectation)
+    run_one = partial(
+        _run, problem_or_estimator, X, y, fit_params, gradient, expectation
+    )
     runs: dict[str, list] = {label: [] for label in labelled}
-    # seed by seed, so that errors appear early, and a change of the machine's load affects all solvers
+    # seed by seed, so that errors appear early, and a change of the machine's load
+    # affects all solvers
     steps = [(seed, label) for seed in seeds for label in labelled]
     for k, (seed, label) in enumerate(steps):
         if progress is not None:
-            progress(f"{label}, seed {len(runs[label]) + 1} of {len(seeds)}", k / len(steps))
+            progress(
+                f"{label}, seed {len(runs[label]) + 1} of {len(seeds)}", k / len(steps)
+            )
         runs[label].append(run_one(label, labelled[label], seed))
-    best, label = min((float(np.nanmin(run.loss_curve)), run.label) for seeds in runs.values() for run in seeds)
+    best, label = min(
+        (float(np.nanmin(run.loss_curve)), run.label)
+        for seeds in runs.values()
+        for run in seeds
+    )
     if optimum is not None:
         warn_of_an_optimum(optimum, best, f"{label!r} has seen")
         return SolverComparison(runs, gaps, float(optimum), "what was given")
     if progress is not None:
         progress("the optimum", 1.0)
-    run_lbfgs = None if _many_minima(measured) else partial(_run, measured, X, y, fit_params, False, None, "L-BFGS")
-    return SolverComparison(runs, gaps, *_optimum(runs, best, label, run_lbfgs, seeds[0]))
+    run_lbfgs = (
+        None
+        if _many_minima(measured)
+        else partial(_run, measured, X, y, fit_params, False, None, "L-BFGS")
+    )
+    return SolverComparison(
+        runs, gaps, *_optimum(runs, best, label, run_lbfgs, seeds[0])
+    )
 
 
 def _check_gaps(gaps):
     try:
         gaps = tuple(float(gap) for gap in gaps)
     except (TypeError, ValueError):
-        raise ValueError(f"gaps must be a sequence of numbers between 0 and 1, got {short(gaps)}") from None
+        raise ValueError(
+            f"gaps must be a sequence of numbers between 0 and 1, got {short(gaps)}"
+        ) from None
     for gap in gaps:
         check_number("gaps", gap, low=0, high=1, inclusive=False)
     return gaps
@@ -155,9 +188,14 @@ def _seeds(n_seeds, random_state):
     """The seeds of the runs: drawn, or those that are given."""
     if not isinstance(n_seeds, (list, tuple, range)):
         check_int("n_seeds", n_seeds, low=1)
-        return seeded(random_state).randint(np.iinfo(np.int32).max, size=n_seeds).tolist()
+        return (
+            seeded(random_state).randint(np.iinfo(np.int32).max, size=n_seeds).tolist()
+        )
     if not n_seeds:
-        raise ValueError(f"n_seeds must be an integer >= 1 or a sequence of at least one seed, got {n_seeds}")
+        raise ValueError(
+            "n_seeds must be an integer >= 1 or a sequence of at least one seed, got "
+            f"{n_seeds}"
+        )
     for seed in n_seeds:
         check_int("n_seeds", seed, low=0)
     return list(n_seeds)
@@ -165,21 +203,39 @@ def _seeds(n_seeds, random_state):
 
 def _labelled(solvers, target, max_ifo):
     """New solvers by label."""
-    if isinstance(solvers, (str, CompositionalSolver)) or not isinstance(solvers, (list, tuple)) or not solvers:
+    if (
+        isinstance(solvers, (str, CompositionalSolver))
+        or not isinstance(solvers, (list, tuple))
+        or not solvers
+    ):
         raise ValueError(
-            f"solvers must be a list of names, solvers or pairs (label, solver), got {short(solvers)}"
+            "solvers must be a list of names, solvers or pairs (label, solver), got "
+            f"{short(solvers)}"
         )
-    labelled, own = {}, target.own_solvers if isinstance(target, CompositionalEstimator) else ()
+    labelled, own = (
+        {},
+        target.own_solvers if isinstance(target, CompositionalEstimator) else (),
+    )
     for one in solvers:
         pair = isinstance(one, tuple) and len(one) == 2 and isinstance(one[0], str)
-        label, solver = one if pair else (one if isinstance(one, str) else " ".join(repr(one).split()), one)
+        label, solver = (
+            one
+            if pair
+            else (one if isinstance(one, str) else " ".join(repr(one).split()), one)
+        )
         if label in labelled:
-            raise ValueError(f"solvers must have labels that differ, got {label!r} twice: give pairs (label, solver)")
+            raise ValueError(
+                f"solvers must have labels that differ, got {label!r} twice: give "
+                "pairs (label, solver)"
+            )
         if not is_word(solver, *own):
             solver = get_solver(solver)
             if max_ifo is not None:
                 if "max_ifo" not in solver.get_params(deep=False):
-                    raise ValueError(f"max_ifo must be None for {label!r}, which has no such parameter, got {max_ifo}")
+                    raise ValueError(
+                        f"max_ifo must be None for {label!r}, which has no such "
+                        f"parameter, got {max_ifo}"
+                    )
                 solver.set_params(max_ifo=max_ifo)
             solver.validate()
         labelled[label] = solver
@@ -187,28 +243,46 @@ def _labelled(solvers, target, max_ifo):
 
 
 def _measured(target, X, y, expectation):
-    """The problem whose objective is measured, or the estimator. Raise a ValueError for arguments that do not match."""
+    """The problem whose objective is measured, or the estimator. Raise a ValueError for
+    arguments that do not match."""
     name = type(target).__name__
     if isinstance(target, CompositionalEstimator):
         if X is None:
             raise ValueError(f"X must be given for {name}, got None")
         if expectation is not None:
-            raise ValueError(f"expectation must be None for {name}, got {short(expectation)}")
+            raise ValueError(
+                f"expectation must be None for {name}, got {short(expectation)}"
+            )
         return target
-    if isinstance(target, type) or not (isinstance(target, CompositionalProblem) or callable(target)):
-        got = f"the class: give an instance, {target.__name__}(...)" if isinstance(target, type) else short(target)
-        raise ValueError(f"problem_or_estimator must be a problem or an estimator of this package, got {got}")
+    if isinstance(target, type) or not (
+        isinstance(target, CompositionalProblem) or callable(target)
+    ):
+        got = (
+            f"the class: give an instance, {target.__name__}(...)"
+            if isinstance(target, type)
+            else short(target)
+        )
+        raise ValueError(
+            "problem_or_estimator must be a problem or an estimator of this package, "
+            f"got {got}"
+        )
     if X is not None or y is not None:
-        raise ValueError(f"X and y must be None for a problem, got {short(X if X is not None else y)}")
+        raise ValueError(
+            "X and y must be None for a problem, got "
+            f"{short(X if X is not None else y)}"
+        )
     if expectation is None and callable(target):
-        raise ValueError("expectation must be given for a function that returns problems, got None")
+        raise ValueError(
+            "expectation must be given for a function that returns problems, got None"
+        )
     if expectation is not None:
         check_instance("expectation", expectation, CompositionalProblem)
     measured = target if expectation is None else expectation
     for problem in (measured, *[target] * (not callable(target))):
         if not math.isfinite(problem.n_inner + problem.n_outer):
             raise ValueError(
-                "problem_or_estimator must not be a stream, whose runs have no common optimum: give a function of a "
+                "problem_or_estimator must not be a stream, whose runs have no common "
+                "optimum: give a function of a "
                 "seed that returns a stream, and its expectation"
             )
     return measured
@@ -258,7 +332,10 @@ def _minimized(target, solver, seed, params, expectation):
     if result.stop_reason == StopReason.INTERRUPTED:
         raise KeyboardInterrupt
     measured = problem if expectation is None else expectation
-    others = {"objective_label": "objective", "pass_ifo": 2 * measured.n_inner + measured.n_outer}
+    others = {
+        "objective_label": "objective",
+        "pass_ifo": 2 * measured.n_inner + measured.n_outer,
+    }
     return {name: result[name] for name in (*FIELDS, "record_iterations")} | others
 
 
@@ -270,29 +347,44 @@ def _fitted(estimator, solver, seed, X, y, params, recorder):
     with recorder.timing_fit():
         model.fit(X, y, **params)
     recorded = model.recorded()
-    others = {"record_iterations": recorded["iterations"], "pass_ifo": recorded["pass_ifo"]}
+    others = {
+        "record_iterations": recorded["iterations"],
+        "pass_ifo": recorded["pass_ifo"],
+    }
     fields = {name: vars(model)[f"{name}_"] for name in FIELDS}
     return fields | others | {"objective_label": model.objective_label}
 
 
 def _many_minima(target):
-    return target.many_minima if isinstance(target, CompositionalEstimator) else target.advice.many_minima
+    return (
+        target.many_minima
+        if isinstance(target, CompositionalEstimator)
+        else target.advice.many_minima
+    )
 
 
 def _optimum(runs, best, label, run_lbfgs, seed):
-    """The optimum, from which gaps are measured, and a description of how it was determined.
+    """The optimum, from which gaps are measured, and a description of how it was
+    determined.
 
-    ``run_lbfgs`` is None if the objective has many minima, of which L-BFGS would find one.
+    ``run_lbfgs`` is None if the objective has many minima, of which L-BFGS would find
+    one.
     """
     best_run = f"the best of the runs, by {label!r}"
     if run_lbfgs is None:
         return best, best_run
     budget = int(sum(run.ifo[-1] for seeds in runs.values() for run in seeds))
     try:
-        exact = float(np.nanmin(run_lbfgs(LBFGS(tol=EXACT, max_ifo=budget), seed).loss_curve))
+        exact = float(
+            np.nanmin(run_lbfgs(LBFGS(tol=EXACT, max_ifo=budget), seed).loss_curve)
+        )
     except ValueError:
         return best, f"{best_run}; L-BFGS cannot take the problem"
     if exact > best:
         return best, f"{best_run}; L-BFGS ended {exact - best:.1e} above it"
-    others = f"; {best_run}, is {best - exact:.1e} above it" if exact < best else f" and {best_run}"
+    others = (
+        f"; {best_run}, is {best - exact:.1e} above it"
+        if exact < best
+        else f" and {best_run}"
+    )
     return exact, f"that of L-BFGS with tol={EXACT:g}{others}"

@@ -1,6 +1,7 @@
 """Tables as plain text, as HTML for notebooks, and as Markdown.
 
-A table has a header and rows of cells, which are texts. `table` makes both from records.
+A table has a header and rows of cells, which are texts. `table` makes both from
+records.
 """
 
 import html
@@ -10,8 +11,15 @@ __all__ = ["as_html", "as_markdown", "as_text", "finite", "table"]
 
 
 def table(records, columns):
-    """Header and rows of records: a column is a format of the record's fields, or a function of the record."""
-    rows = [[c.format_map(record) if isinstance(c, str) else c(record) for c in columns.values()] for record in records]
+    """Header and rows of records: a column is a format of the record's fields, or a
+    function of the record."""
+    rows = [
+        [
+            c.format_map(record) if isinstance(c, str) else c(record)
+            for c in columns.values()
+        ]
+        for record in records
+    ]
     return list(columns), rows
 
 
@@ -21,22 +29,28 @@ def finite(value, spec):
 
 
 def as_text(header, rows, left=2):
-    """Text with aligned columns, the first ones on the left and the others on the right."""
+    """Text with aligned columns, the first ones on the left and the others on the
+    right."""
     widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
     sides = "<" * left + ">" * (len(header) - left)
     lines = [
-        "  ".join(f"{cell:{side}{width}}" for cell, side, width in zip(row, sides, widths, strict=True))
+        "  ".join(
+            f"{cell:{side}{width}}"
+            for cell, side, width in zip(row, sides, widths, strict=True)
+        )
         for row in (header, *rows)
     ]
     return "\n".join([lines[0], "-" * len(lines[0]), *lines[1:]])
 
 
 def as_html(header, rows, left=2):
-    """An HTML table, whose first columns are aligned on the left and the others on the right."""
+    """An HTML table, whose first columns are aligned on the left and the others on the
+    right."""
     lines = []
     for tag, row in (("th", header), *(("td", row) for row in rows)):
         cells = [
-            f'<{tag} style="text-align: {"left" if k < left else "right"}">{html.escape(cell)}</{tag}>'
+            f'<{tag} style="text-align: '
+            f'{"left" if k < left else "right"}">{html.escape(cell)}</{tag}>'
             for k, cell in enumerate(row)
         ]
         lines.append(f"<tr>{''.join(cells)}</tr>")
@@ -45,5 +59,8 @@ def as_html(header, rows, left=2):
 
 def as_markdown(header, rows, rule=" --- "):
     """A table in Markdown. ``rule`` is what stands below the header of a column."""
-    first, *others = ("| " + " | ".join(cell.replace("|", r"\|") for cell in line) + " |" for line in (header, *rows))
+    first, *others = (
+        "| " + " | ".join(cell.replace("|", r"\|") for cell in line) + " |"
+        for line in (header, *rows)
+    )
     return "\n".join([first, "|" + f"{rule}|" * len(header), *others])

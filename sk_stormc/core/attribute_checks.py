@@ -1,4 +1,5 @@
-"""Validation of a problem's attributes before it is evaluated, and of Jacobians, which must be plain data."""
+"""Validation of a problem's attributes before it is evaluated, and of Jacobians, which
+must be plain data."""
 
 import copyreg
 import io
@@ -18,7 +19,8 @@ __all__ = ["check_attributes", "require", "require_plain"]
 
 
 def require(good, problem, name, message):
-    """Raise a ValueError that names the problem's class and the method or attribute, unless ``good``."""
+    """Raise a ValueError that names the problem's class and the method or attribute,
+    unless ``good``."""
     if not good:
         raise ValueError(f"{type(problem).__name__}.{name}: {message}")
 
@@ -26,28 +28,61 @@ def require(good, problem, name, message):
 def check_attributes(problem):
     """Check the attributes of a problem before it is evaluated."""
     if not isinstance(problem, CompositionalProblem):
-        raise ValueError(f"problem must be a CompositionalProblem, got {short(problem)}")
+        raise ValueError(
+            f"problem must be a CompositionalProblem, got {short(problem)}"
+        )
     for name in ("n_inner", "n_outer", "n_variables", "n_blocks"):
         value = getattr(problem, name, None)
         good = is_integer(value) and value > 0
         require(good, problem, name, f"must be a positive int, got {short(value)}")
-    d, k, kind, floor = problem.n_variables, problem.n_blocks, problem.jacobian_kind, problem.inner_floor
+    d, k, kind, floor = (
+        problem.n_variables,
+        problem.n_blocks,
+        problem.jacobian_kind,
+        problem.inner_floor,
+    )
     require(d % k == 0, problem, "n_blocks", f"must divide n_variables={d}, got {k}")
     good = kind in ("sampled", "constant", "operator")
-    require(good, problem, "jacobian_kind", f"must be sampled, constant or operator, got {short(kind)}")
+    require(
+        good,
+        problem,
+        "jacobian_kind",
+        f"must be sampled, constant or operator, got {short(kind)}",
+    )
     good = floor is None or (is_real(floor) and math.isfinite(floor))
-    require(good, problem, "inner_floor", f"must be a finite number or None, got {short(floor)}")
+    require(
+        good,
+        problem,
+        "inner_floor",
+        f"must be a finite number or None, got {short(floor)}",
+    )
     source, advice = problem.source, problem.advice
     good = source is None or isinstance(source, Source)
     example = "FiniteSource(n_inner, n_outer)"
-    require(good, problem, "source", f"must be None or a Source, such as {example}, got {short(source)}")
+    require(
+        good,
+        problem,
+        "source",
+        f"must be None or a Source, such as {example}, got {short(source)}",
+    )
     good = isinstance(advice, Advice)
-    require(good, problem, "advice", f"must be an Advice, such as Advice(batch_size=None), got {short(advice)}")
+    require(
+        good,
+        problem,
+        "advice",
+        f"must be an Advice, such as Advice(batch_size=None), got {short(advice)}",
+    )
     own = type(problem).__name__
     check_penalty(problem.penalty, d, f"{own}.penalty:")
     if problem.metric is not None and not isinstance(problem.metric, Metric):
         good = isinstance(problem.metric, np.ndarray)
-        require(good, problem, "metric", f"must be None, an array of numbers or a Metric, got {short(problem.metric)}")
+        require(
+            good,
+            problem,
+            "metric",
+            "must be None, an array of numbers or a Metric, got "
+            f"{short(problem.metric)}",
+        )
         check_metric(f"{own}.metric:", problem.metric, d)
 
 
@@ -63,4 +98,6 @@ def require_plain(problem, J):
         pickler.dump(J)
         pickle.loads(file.getvalue())
     except Exception as error:  # the user's objects may raise anything
-        raise ValueError(f"{type(problem).__name__}.jacobian: must return plain data, {error}") from error
+        raise ValueError(
+            f"{type(problem).__name__}.jacobian: must return plain data, {error}"
+        ) from error

@@ -1,4 +1,5 @@
-"""A compositional problem from two functions of single rows, which JAX differentiates and compiles."""
+"""A compositional problem from two functions of single rows, which JAX differentiates
+and compiles."""
 
 import inspect
 import math
@@ -12,7 +13,14 @@ from sk_stormc.core.attribute_checks import check_attributes
 from sk_stormc.core.device_rows import Placement, Rows
 from sk_stormc.core.evaluations import Evaluations
 from sk_stormc.core.problem import CompositionalProblem
-from sk_stormc.core.pytrees import Structure, check_returned, flatten, import_jax, precision, tracing
+from sk_stormc.core.pytrees import (
+    Structure,
+    check_returned,
+    flatten,
+    import_jax,
+    precision,
+    tracing,
+)
 from sk_stormc.core.source import FiniteSource
 from sk_stormc.core.weighted import with_sum_one
 from sk_stormc.utils.types import ArrayLike, FloatArray
@@ -36,71 +44,88 @@ class DifferentiableComposition(CompositionalProblem):
 
     .. math::
 
-        \min_x \; \frac{1}{n} \sum_i f(x, u; b_i) + R(x), \qquad u = \frac{1}{m} \sum_j g(x; a_j)
+        \min_x \; \frac{1}{n} \sum_i f(x, u; b_i) + R(x), \qquad u = \frac{1}{m} \sum_j
+        g(x; a_j)
 
-    The functions are written with `jax.numpy`, for a single row a_j or b_i of the data. JAX maps them over batches,
-    differentiates and compiles them. JAX is an optional dependency: ``pip install "sk_stormc[autodiff]"``.
+    The functions are written with `jax.numpy`, for a single row a_j or b_i of the data.
+    JAX maps them over batches, differentiates and compiles them. JAX is an optional
+    dependency: ``pip install "sk_stormc[autodiff]"``.
 
-    A pytree is an array, or a tuple, dict or named tuple of pytrees. A list of numbers counts as an array.
+    A pytree is an array, or a tuple, dict or named tuple of pytrees. A list of numbers
+    counts as an array.
 
     Parameters
     ----------
     inner : callable
-        ``inner(x, row)``: g for one row of inner_data, a number, an array or a pytree of them.
+        ``inner(x, row)``: g for one row of inner_data, a number, an array or a pytree
+        of them.
     outer : callable
-        ``outer(x, u, row)``: f for one row of outer_data, a number. u has the structure of the value of ``inner``.
-        Without data, a function may leave out its last argument, as ``outer(x, u)``. It is None otherwise.
+        ``outer(x, u, row)``: f for one row of outer_data, a number. u has the structure
+        of the value of ``inner``. Without data, a function may leave out its last
+        argument, as ``outer(x, u)``. It is None otherwise.
     inner_data, outer_data : array-like, DataFrame or pytree of these, default=None
-        Arrays with the same length of the first axis, which is the number of components. A `jax.Array` stays on its
-        devices, and may be sharded over several by its rows. Other arrays are copied to the default device once, also
-        if they occur several times, and must not change. Numbers are converted to the float type of x0, and integers
-        and booleans keep their types. None means one component, whose row is None.
+        Arrays with the same length of the first axis, which is the number of
+        components. A `jax.Array` stays on its devices, and may be sharded over several
+        by its rows. Other arrays are copied to the default device once, also if they
+        occur several times, and must not change. Numbers are converted to the float
+        type of x0, and integers and booleans keep their types. None means one
+        component, whose row is None.
     x0 : array-like or pytree of these
-        Starting point. ``inner`` and ``outer`` are called with an x of its structure. Runs use float32 if all its
-        numbers are float32, and otherwise float64, regardless of the configuration of JAX.
+        Starting point. ``inner`` and ``outer`` are called with an x of its structure.
+        Runs use float32 if all its numbers are float32, and otherwise float64,
+        regardless of the configuration of JAX.
     jacobian : {"auto", "sampled", "operator", "constant"}, default="auto"
-        The kind of the Jacobian of g, of shape (l, n_variables), where l is the number of inner values. "sampled" is an
-        array, computed by forward or backward differentiation, whichever needs fewer sweeps. Step 9 of Algorithm 1
-        tracks it. "operator" needs one backward sweep on each inner batch, for any l. "constant" is an array that does
-        not depend on x, because ``inner`` is linear in x, and is computed once. "auto" is "sampled" if l is 1 or l
-        times n_variables is at most 16,384, and otherwise "operator".
+        The kind of the Jacobian of g, of shape (l, n_variables), where l is the number
+        of inner values. "sampled" is an array, computed by forward or backward
+        differentiation, whichever needs fewer sweeps. Step 9 of Algorithm 1 tracks it.
+        "operator" needs one backward sweep on each inner batch, for any l. "constant"
+        is an array that does not depend on x, because ``inner`` is linear in x, and is
+        computed once. "auto" is "sampled" if l is 1 or l times n_variables is at most
+        16,384, and otherwise "operator".
     sample_weight : array-like of shape (n,), default=None
-        Weights of the rows of inner_data and of outer_data. Rows are drawn with these probabilities.
+        Weights of the rows of inner_data and of outer_data. Rows are drawn with these
+        probabilities.
     penalty : object of `sk_stormc.penalties`, default=None
         The penalty or constraint R. It acts on the flat x.
-    metric : array-like of shape (n_variables,) or (n_variables, n_variables), default=None
+    metric : array-like of shape (n_variables,) or (n_variables, n_variables), \
+            default=None
         Approximation of the inverse Hessian. None means unscaled steps.
     inner_floor : float, default=None
         Lower bound of the domain of f, which is then only defined for u > inner_floor.
     device_bytes : int, default=2**32
-        Number of bytes up to which arrays that are not of JAX are copied to the device. Larger ones stay in memory or,
-        as memory maps, in their files, and are evaluated block by block.
+        Number of bytes up to which arrays that are not of JAX are copied to the device.
+        Larger ones stay in memory or, as memory maps, in their files, and are evaluated
+        block by block.
 
     Raises
     ------
     ImportError
         If JAX is not installed.
     ValueError
-        If an argument is out of its range, if a function is not written with `jax.numpy` or returns a value of another
-        form, or if its values or gradients at x0 are not finite.
+        If an argument is out of its range, if a function is not written with
+        `jax.numpy` or returns a value of another form, or if its values or gradients at
+        x0 are not finite.
 
     See Also
     --------
     FiniteSumComposition : The same problem with your own derivatives, without JAX.
-    DifferentiableLogMeanExp : The logarithm of a mean of exponentials, which does not overflow.
+    DifferentiableLogMeanExp : The logarithm of a mean of exponentials, which does not
+        overflow.
 
     Notes
     -----
-    Functions are compiled for each size of the method's batches, and once for all components, whose values and
-    gradient are one compiled call. It evaluates them in blocks so that memory does not grow with their number. The
-    first fit therefore takes about a second longer. Batches are taken from memory on a CPU, and are gathered in the
-    compiled call on an accelerator or on several devices.
+    Functions are compiled for each size of the method's batches, and once for all
+    components, whose values and gradient are one compiled call. It evaluates them in
+    blocks so that memory does not grow with their number. The first fit therefore takes
+    about a second longer. Batches are taken from memory on a CPU, and are gathered in
+    the compiled call on an accelerator or on several devices.
 
     A problem can be pickled if its functions can be pickled, which is done by name.
 
     Examples
     --------
-    The mean loss and its deviation above the mean, mean (l_i - u)_+^2 with u = mean l_j, of a line through points:
+    The mean loss and its deviation above the mean, mean (l_i - u)_+^2 with u = mean
+    l_j, of a line through points:
 
     >>> import numpy as np
     >>> from sk_stormc import minimize
@@ -114,7 +139,9 @@ class DifferentiableComposition(CompositionalProblem):
     >>> def outer(x, u, row):
     ...     return loss(x, row) + jnp.maximum(loss(x, row) - u, 0) ** 2
     >>> x0 = {"weight": np.zeros(3), "bias": 0.0}
-    >>> problem = DifferentiableComposition(loss, outer, (A, b), (A, b), x0=x0)  # doctest: +SKIP
+    >>> problem = DifferentiableComposition(
+    ...     loss, outer, (A, b), (A, b), x0=x0
+    ... )  # doctest: +SKIP
     >>> result = minimize(problem, random_state=0)  # doctest: +SKIP
     >>> result.stop_reason, problem.unravel(result.x)["bias"].shape  # doctest: +SKIP
     ('converged', ())
@@ -150,9 +177,15 @@ class DifferentiableComposition(CompositionalProblem):
         self._device_bytes = device_bytes
         checked: dict[int, Any] = {}
         data = {"inner": inner_data, "outer": outer_data}
-        self._rows = {side: Rows(self._data_names[side], tree, dtype, checked) for side, tree in data.items()}
+        self._rows = {
+            side: Rows(self._data_names[side], tree, dtype, checked)
+            for side, tree in data.items()
+        }
         self.n_inner, self.n_outer = self._rows["inner"].n, self._rows["outer"].n
-        self.penalty, self.inner_floor = self._structure.flat_penalty(penalty), plain(inner_floor)
+        self.penalty, self.inner_floor = (
+            self._structure.flat_penalty(penalty),
+            plain(inner_floor),
+        )
         if metric is not None:
             self.metric = check_metric("metric", metric, self.n_variables).astype(dtype)
         self._weights = dict.fromkeys(self._rows)
@@ -161,7 +194,11 @@ class DifferentiableComposition(CompositionalProblem):
         self._check_functions()
         if jacobian == "auto":
             n_u = self._u_structure.size
-            jacobian = "sampled" if n_u == 1 or n_u * self.n_variables <= TRACKED else "operator"
+            jacobian = (
+                "sampled"
+                if n_u == 1 or n_u * self.n_variables <= TRACKED
+                else "operator"
+            )
         self.jacobian_kind = jacobian
         check_attributes(self)
         self._check_values()
@@ -181,7 +218,9 @@ class DifferentiableComposition(CompositionalProblem):
         """
         flat = np.array(x)
         if flat.shape[-1:] != (self.n_variables,):
-            raise ValueError(f"x must be of shape (..., {self.n_variables}), got shape {flat.shape}")
+            raise ValueError(
+                f"x must be of shape (..., {self.n_variables}), got shape {flat.shape}"
+            )
         return self._structure.unravel(flat)
 
     def ravel(self, x: Any) -> FloatArray:
@@ -204,13 +243,19 @@ class DifferentiableComposition(CompositionalProblem):
         if structure.shapes == [(self.n_variables,)]:
             return x
         if structure != self._structure:
-            raise ValueError(f"x0 must have the structure of the problem's x0, {self._structure}, got {structure}")
+            raise ValueError(
+                f"x0 must have the structure of the problem's x0, {self._structure}, "
+                f"got {structure}"
+            )
         return flat
 
     def in_run(self):
-        """A copy that remembers the values at the last point at which it was evaluated on all rows."""
+        """A copy that remembers the values at the last point at which it was evaluated
+        on all rows."""
         run = object.__new__(type(self))
-        vars(run).update(vars(self), _evaluations=self._evaluations, _last=None, _remembers=True)
+        vars(run).update(
+            vars(self), _evaluations=self._evaluations, _last=None, _remembers=True
+        )
         return run
 
     def initial_point(self, rng):
@@ -218,7 +263,8 @@ class DifferentiableComposition(CompositionalProblem):
         return self._x0.copy()
 
     def inner_batch(self, draws):
-        """The indices. None stays None, for all components, so that saved states do not contain them."""
+        """The indices. None stays None, for all components, so that saved states do not
+        contain them."""
         return draws
 
     def outer_batch(self, draws):
@@ -232,11 +278,16 @@ class DifferentiableComposition(CompositionalProblem):
         return self._mean("inner", batch, x)
 
     def jacobian(self, x, batch):
-        """J, of shape (l, n_variables). For the kind "operator", it is the pair (a copy of x, batch)."""
+        """J, of shape (l, n_variables). For the kind "operator", it is the pair (a copy
+        of x, batch)."""
         if self.jacobian_kind == "operator":
             return x.copy(), batch
         known = self._known(x) if batch is None else {}
-        return known["J"] if "J" in known else self._mean("jacobian", batch, x).reshape(-1, self.n_variables)
+        return (
+            known["J"]
+            if "J" in known
+            else self._mean("jacobian", batch, x).reshape(-1, self.n_variables)
+        )
 
     def vjp(self, J, v):
         """J.T @ v."""
@@ -244,7 +295,11 @@ class DifferentiableComposition(CompositionalProblem):
             return super().vjp(J, v)
         x, batch = J
         known = self._known(x) if batch is None else {}
-        return known["F_u"] if known and np.array_equal(v, known["f_u"]) else self._mean("vjp", batch, x, v)
+        return (
+            known["F_u"]
+            if known and np.array_equal(v, known["f_u"])
+            else self._mean("vjp", batch, x, v)
+        )
 
     def outer_gradient(self, x, u, batch):
         """f_x and f_u."""
@@ -261,7 +316,11 @@ class DifferentiableComposition(CompositionalProblem):
 
     def outer_mean(self, x, u, batch):
         """f(x, u) over a batch."""
-        return self.outer(x, u) if batch is None else float(self._mean("outer", batch, x, u)[0])
+        return (
+            self.outer(x, u)
+            if batch is None
+            else float(self._mean("outer", batch, x, u)[0])
+        )
 
     def objective(self, x):
         """Phi(x), exact, with the penalty R."""
@@ -279,10 +338,17 @@ class DifferentiableComposition(CompositionalProblem):
             return super().inner_pair(x_old, x, batch, slope_batch)
         points = (np.concatenate((x_old, x)),)
         if self.jacobian_kind == "operator":
-            values = self._evaluations.over_batches("inner_pair", points, ("inner", batch))
-            return tuple((u, (z.copy(), slope_batch)) for u, z in zip(values, (x_old, x), strict=True))
+            values = self._evaluations.over_batches(
+                "inner_pair", points, ("inner", batch)
+            )
+            return tuple(
+                (u, (z.copy(), slope_batch))
+                for u, z in zip(values, (x_old, x), strict=True)
+            )
         n_u = self._u_structure.size
-        values = self._evaluations.over_batches("inner_pair", points, ("inner", batch), ("inner", slope_batch))
+        values = self._evaluations.over_batches(
+            "inner_pair", points, ("inner", batch), ("inner", slope_batch)
+        )
         return tuple((value[:n_u], value[n_u:].reshape(n_u, -1)) for value in values)
 
     def gradient_pair(self, old, new, batch):
@@ -302,7 +368,9 @@ class DifferentiableComposition(CompositionalProblem):
 
     @cached_property
     def _evaluations(self):
-        placement = Placement(self._rows, self._weights, self._x0.dtype, self._device_bytes)
+        placement = Placement(
+            self._rows, self._weights, self._x0.dtype, self._device_bytes
+        )
         return Evaluations(self, placement)
 
     def _fits(self, name, batch):
@@ -313,17 +381,32 @@ class DifferentiableComposition(CompositionalProblem):
         evaluations = self._evaluations
         if batch is None:
             return evaluations.over_all(name, *args)
-        shares = [(cut.stop - cut.start) / len(batch) for cut, _ in evaluations.parts(name, batch)]
-        values = [evaluations.over_batches(name, args, part) for _, part in evaluations.parts(name, batch)]
+        shares = [
+            (cut.stop - cut.start) / len(batch)
+            for cut, _ in evaluations.parts(name, batch)
+        ]
+        values = [
+            evaluations.over_batches(name, args, part)
+            for _, part in evaluations.parts(name, batch)
+        ]
         return sum(map(np.multiply, shares, values))
 
     def _everything(self, x):
-        """The values at x over all rows, by name. In a run those of the last point are remembered."""
+        """The values at x over all rows, by name. In a run those of the last point are
+        remembered."""
         if known := self._known(x):
             return known
         d, n_u, kind = self.n_variables, self._u_structure.size, self.jacobian_kind
-        names = {"u": n_u, "J": n_u * d if kind == "sampled" else 0, "f": 1, "f_x": d, "f_u": n_u}
-        values = np.split(self._evaluations.everything(x), np.cumsum(list(names.values())))
+        names = {
+            "u": n_u,
+            "J": n_u * d if kind == "sampled" else 0,
+            "f": 1,
+            "f_x": d,
+            "f_u": n_u,
+        }
+        values = np.split(
+            self._evaluations.everything(x), np.cumsum(list(names.values()))
+        )
         every = dict(zip((*names, "F_u"), values, strict=True))
         if kind == "sampled":
             every["J"] = every["J"].reshape(n_u, d)
@@ -337,17 +420,27 @@ class DifferentiableComposition(CompositionalProblem):
         """F from the values at x over all rows."""
         if self.jacobian_kind == "operator":
             return every["f_x"] + every["F_u"]
-        return every["f_x"] + every["f_u"] @ (every["J"] if "J" in every else self.jacobian(x, None))
+        return every["f_x"] + every["f_u"] @ (
+            every["J"] if "J" in every else self.jacobian(x, None)
+        )
 
     def _known(self, x, u=None):
         """The remembered values, if they are those at x, and at u if it is not None."""
         if self._last is None or not np.array_equal(self._last[0], x):
             return {}
         every = self._last[1]
-        return every if u is None or u is every["u"] or np.array_equal(u, every["u"]) else {}
+        return (
+            every
+            if u is None or u is every["u"] or np.array_equal(u, every["u"])
+            else {}
+        )
 
     def __getstate__(self):
-        return {name: value for name, value in vars(self).items() if name not in ("_evaluations", "_last")}
+        return {
+            name: value
+            for name, value in vars(self).items()
+            if name not in ("_evaluations", "_last")
+        }
 
     def _g(self, x, leaves):
         """g of one row, a pytree."""
@@ -379,7 +472,9 @@ class DifferentiableComposition(CompositionalProblem):
         """Weights with sum 1 of the rows of both data, and draws by them."""
         sides = [side for side, rows in self._rows.items() if rows.leaves]
         if not sides:
-            raise ValueError("sample_weight must be None where inner_data and outer_data are None")
+            raise ValueError(
+                "sample_weight must be None where inner_data and outer_data are None"
+            )
         for side in sides:
             weights = check_weights(sample_weight, self._rows[side].n, "in row")
             self._weights[side] = with_sum_one(weights).astype(self._x0.dtype)
@@ -390,9 +485,16 @@ class DifferentiableComposition(CompositionalProblem):
         jax, dtype = import_jax(), self._x0.dtype
         with precision(dtype):
             rows = {side: rows.one(dtype) for side, rows in self._rows.items()}
-            leaves, _, template = flatten("u", jax.eval_shape(self._g, self._x0, rows["inner"]))
+            leaves, _, template = flatten(
+                "u", jax.eval_shape(self._g, self._x0, rows["inner"])
+            )
             self._u_structure = Structure(template, [leaf.shape for leaf in leaves])
-            jax.eval_shape(self._f, self._x0, np.zeros(self._u_structure.size, dtype), rows["outer"])
+            jax.eval_shape(
+                self._f,
+                self._x0,
+                np.zeros(self._u_structure.size, dtype),
+                rows["outer"],
+            )
 
     def _check_values(self):
         """Evaluate both functions and the gradient at x0 on all data, by one call."""
@@ -400,20 +502,27 @@ class DifferentiableComposition(CompositionalProblem):
         u, value, F = every["u"], float(every["f"][0]), self._gradient(every, self._x0)
         if not np.isfinite(u).all():
             raise ValueError(
-                f"{self._inner_name} must be finite at x0, got the mean {short(u)}. For the logarithm of a mean of "
-                "exponentials, as in KL-robust losses, DifferentiableLogMeanExp does not overflow"
+                f"{self._inner_name} must be finite at x0, got the mean {short(u)}. "
+                "For the logarithm of a mean of "
+                "exponentials, as in KL-robust losses, DifferentiableLogMeanExp does "
+                "not overflow"
             )
         if not math.isfinite(value):
-            raise ValueError(f"outer must be finite at x0, got {value} with u the mean of inner, {short(u)}")
+            raise ValueError(
+                f"outer must be finite at x0, got {value} with u the mean of inner, "
+                f"{short(u)}"
+            )
         if not np.isfinite(F).all():
             raise ValueError(
-                f"inner and outer must have finite gradients at x0, got {short(F)}: square roots and norms have none "
+                f"inner and outer must have finite gradients at x0, got {short(F)}: "
+                "square roots and norms have none "
                 "at 0, nor has jnp.where if the branch that is not chosen has none"
             )
 
 
 def _takes(function, number):
-    """Whether a function can be called with a number of arguments. Unknown signatures can."""
+    """Whether a function can be called with a number of arguments. Unknown signatures
+    can."""
     try:
         inspect.signature(function).bind(*range(number))
     except TypeError:

@@ -28,14 +28,16 @@ class DifferentiableLogMeanExp(LogMeanExpProblem):
 
         \Phi(x) = \mathrm{scale} \cdot \log \sum_j w_j \exp(e(x; a_j)) + R(x)
 
-    Exponents may be of any size, as in `LogMeanExpProblem`. A composition of exp and log would overflow. With the
-    exponent loss / T and scale T it is the loss that is robust in a Kullback-Leibler ball. A ridge r(x) may be added to
-    the loss, since log mean exp(e + r) = r + log mean exp(e).
+    Exponents may be of any size, as in `LogMeanExpProblem`. A composition of exp and
+    log would overflow. With the exponent loss / T and scale T it is the loss that is
+    robust in a Kullback-Leibler ball. A ridge r(x) may be added to the loss, since log
+    mean exp(e + r) = r + log mean exp(e).
 
     Parameters
     ----------
     exponent : callable
-        ``exponent(x, row)``: the exponent of one row, a number, written with `jax.numpy`.
+        ``exponent(x, row)``: the exponent of one row, a number, written with
+        `jax.numpy`.
     data : array-like, DataFrame or pytree of these
         As ``inner_data`` of `DifferentiableComposition`.
     x0 : array-like or pytree of these
@@ -58,7 +60,8 @@ class DifferentiableLogMeanExp(LogMeanExpProblem):
 
     Examples
     --------
-    Logistic regression that is robust in a Kullback-Leibler ball, at a small temperature:
+    Logistic regression that is robust in a Kullback-Leibler ball, at a small
+    temperature:
 
     >>> import numpy as np
     >>> from sk_stormc import minimize
@@ -70,7 +73,9 @@ class DifferentiableLogMeanExp(LogMeanExpProblem):
     >>> def exponent(x, row):
     ...     a, y = row
     ...     return jnp.logaddexp(0, -y * (a @ x)) / 0.001
-    >>> problem = DifferentiableLogMeanExp(exponent, (A, y), x0=np.zeros(3), scale=0.001)  # doctest: +SKIP
+    >>> problem = DifferentiableLogMeanExp(
+    ...     exponent, (A, y), x0=np.zeros(3), scale=0.001
+    ... )  # doctest: +SKIP
     >>> minimize(problem, "lbfgs").success  # doctest: +SKIP
     True
     """
@@ -91,14 +96,26 @@ class DifferentiableLogMeanExp(LogMeanExpProblem):
         if data is None:
             raise ValueError("data must hold at least one array, got None")
         self._exponents = problem = _Exponents(
-            exponent, _mean, data, x0=x0, penalty=penalty, jacobian="sampled", device_bytes=device_bytes
+            exponent,
+            _mean,
+            data,
+            x0=x0,
+            penalty=penalty,
+            jacobian="sampled",
+            device_bytes=device_bytes,
         )
         if problem.inner(problem.initial_point(None), None).size != 1:
             raise ValueError("exponent must return a number for each row, got several")
-        self.n_inner, self.n_variables, self.penalty = problem.n_inner, problem.n_variables, problem.penalty
+        self.n_inner, self.n_variables, self.penalty = (
+            problem.n_inner,
+            problem.n_variables,
+            problem.penalty,
+        )
         self.scale = float(scale)
         if sample_weight is not None:
-            self.weights = with_sum_one(check_weights(sample_weight, self.n_inner, "in row"))
+            self.weights = with_sum_one(
+                check_weights(sample_weight, self.n_inner, "in row")
+            )
 
     def initial_point(self, rng):
         """x0, flat."""
@@ -118,25 +135,40 @@ class DifferentiableLogMeanExp(LogMeanExpProblem):
 
     def exponents(self, x, rows):
         """The exponents of these rows, by blocks."""
-        return np.concatenate([self._call("values", part, x).ravel() for _, part in self._parts(rows)])
+        return np.concatenate(
+            [self._call("values", part, x).ravel() for _, part in self._parts(rows)]
+        )
 
     def exponent_gradient(self, x, rows, p):
         """sum_k p_k grad e_k(x) over these rows, by blocks."""
         one = np.ones(1, x.dtype)
-        return sum(self._call("weighted_vjp", part, x, one, p[cut]) for cut, part in self._parts(rows))
+        return sum(
+            self._call("weighted_vjp", part, x, one, p[cut])
+            for cut, part in self._parts(rows)
+        )
 
     def _call(self, name, part, *args):
         return self._exponents._evaluations.over_batches(name, args, part)
 
     def _parts(self, rows):
-        """Blocks of at most two sizes: their positions among the rows, and pairs of the side and their rows."""
+        """Blocks of at most two sizes: their positions among the rows, and pairs of the
+        side and their rows."""
         evaluations = self._exponents._evaluations
         if rows is not None:
             return evaluations.parts("inner", rows)
-        ends = np.linspace(0, self.n_inner, -(-self.n_inner // evaluations.block("inner")) + 1).astype(int).tolist()
+        ends = (
+            np.linspace(
+                0, self.n_inner, -(-self.n_inner // evaluations.block("inner")) + 1
+            )
+            .astype(int)
+            .tolist()
+        )
         cuts = list(map(slice, ends[:-1], ends[1:]))
         in_memory = evaluations.placement.host["inner"] is not None
-        return [(cut, ("inner", cut if in_memory else np.arange(cut.start, cut.stop))) for cut in cuts]
+        return [
+            (cut, ("inner", cut if in_memory else np.arange(cut.start, cut.stop)))
+            for cut in cuts
+        ]
 
 
 def _mean(x, u):

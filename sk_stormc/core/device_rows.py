@@ -1,4 +1,5 @@
-"""The rows of a problem for JAX, and where they lie: in arrays on devices, each once, or in memory and in files."""
+"""The rows of a problem for JAX, and where they lie: in arrays on devices, each once,
+or in memory and in files."""
 
 import numpy as np
 
@@ -11,14 +12,16 @@ INT32 = np.iinfo(np.int32)
 
 
 class Rows:
-    """The rows of a pytree of arrays with a common first axis, or of None, which has one row.
+    """The rows of a pytree of arrays with a common first axis, or of None, which has
+    one row.
 
     Attributes
     ----------
     n : int
         Number of rows.
     leaves : list of ndarray or jax.Array
-        An array that ``checked`` has under the id of a leaf is taken from there, and others are added to it.
+        An array that ``checked`` has under the id of a leaf is taken from there, and
+        others are added to it.
     """
 
     def __init__(self, name, data, dtype, checked):
@@ -34,7 +37,8 @@ class Rows:
         for part, leaf in zip(names, self.leaves, strict=True):
             if len(leaf) != self.n:
                 raise ValueError(
-                    f"{name} must have arrays of the same length, got {self.n} rows in {names[0]} and {len(leaf)} in "
+                    f"{name} must have arrays of the same length, got {self.n} rows "
+                    f"in {names[0]} and {len(leaf)} in "
                     f"{part}"
                 )
         if not self.n:
@@ -44,12 +48,17 @@ class Rows:
         """The shapes and types of the leaves of n rows, for tracing."""
         kinds = (dtype if is_floating(leaf) else leaf.dtype for leaf in self.leaves)
         shape_of = import_jax().ShapeDtypeStruct
-        return tuple(shape_of((n, *leaf.shape[1:]), kind) for leaf, kind in zip(self.leaves, kinds, strict=True))
+        return tuple(
+            shape_of((n, *leaf.shape[1:]), kind)
+            for leaf, kind in zip(self.leaves, kinds, strict=True)
+        )
 
     def one(self, dtype):
         """The shapes and types of the leaves of one row."""
         shape_of = import_jax().ShapeDtypeStruct
-        return tuple(shape_of(leaf.shape[1:], leaf.dtype) for leaf in self.some(1, dtype))
+        return tuple(
+            shape_of(leaf.shape[1:], leaf.dtype) for leaf in self.some(1, dtype)
+        )
 
     def tree(self, leaves):
         """The pytree of the leaves of some rows, or None if there are no data."""
@@ -68,10 +77,14 @@ def _checked(name, leaf, dtype):
     """A leaf as an array. Arrays of NumPy and JAX are not copied."""
     jax = import_jax()
     array = leaf
-    if type(leaf).__module__.startswith("dask."):  # NumPy would compute all of it in silence
+    if type(leaf).__module__.startswith(
+        "dask."
+    ):  # NumPy would compute all of it in silence
         raise ValueError(
-            f"{name} must be in memory, in a memory map or in a jax.Array, got a {type(leaf).__name__} of dask: call "
-            "compute(), or write it to a file and give numpy.memmap, with solver='corrected-sample' or 'lbfgs'"
+            f"{name} must be in memory, in a memory map or in a jax.Array, got a "
+            f"{type(leaf).__name__} of dask: call "
+            "compute(), or write it to a file and give numpy.memmap, with "
+            "solver='corrected-sample' or 'lbfgs'"
         )
     if not isinstance(leaf, jax.Array):
         check_numeric(name, leaf)
@@ -80,7 +93,9 @@ def _checked(name, leaf, dtype):
         if array.dtype.kind not in "fiub":
             array = as_numbers(name, leaf)
     elif not is_floating(array) and array.dtype.kind not in "iub":
-        raise ValueError(f"{name} must be real numbers, got a jax.Array of {array.dtype}")
+        raise ValueError(
+            f"{name} must be real numbers, got a jax.Array of {array.dtype}"
+        )
     if not array.ndim:
         raise ValueError(f"{name} must have an axis of rows, got the number {array}")
     if is_floating(array):
@@ -89,12 +104,16 @@ def _checked(name, leaf, dtype):
         with precision(np.dtype(float)):
             low, high = int(array.min()), int(array.max())
         if not INT32.min <= low <= high <= INT32.max:
-            raise ValueError(f"{name} must be within the range of int32 where x0 is float32, got up to {high}")
+            raise ValueError(
+                f"{name} must be within the range of int32 where x0 is float32, got "
+                f"up to {high}"
+            )
     return array
 
 
 def _check_finite(name, array):
-    """Raise a ValueError for numbers that are not finite. Of a jax.Array, only one number leaves its devices."""
+    """Raise a ValueError for numbers that are not finite. Of a jax.Array, only one
+    number leaves its devices."""
     jax = import_jax()
     if isinstance(array, jax.Array):
         with precision(np.dtype(float)):
@@ -111,7 +130,8 @@ class Placement:
     pool : list of jax.Array
         Each array on devices once.
     where : dict
-        For each side, the positions of its leaves in the pool, or None if its rows stay in memory or in a file.
+        For each side, the positions of its leaves in the pool, or None if its rows stay
+        in memory or in a file.
     weight_at : dict
         For each side, the position of its weights in the pool, or None.
     mesh : jax.sharding.Mesh or None
@@ -119,7 +139,8 @@ class Placement:
     axes : dict
         For each side, the axes of the mesh over which its rows are divided.
     host : dict
-        For each side, its leaves in memory, from which batches are taken, or None if they are gathered on devices.
+        For each side, its leaves in memory, from which batches are taken, or None if
+        they are gathered on devices.
 
     Parameters
     ----------
@@ -138,66 +159,106 @@ class Placement:
         left = limit
         for side, given in rows.items():
             self.axes[side] = axes = self._axes_of(given)
-            new = {id(leaf): leaf for leaf in given.leaves if (id(leaf), axes) not in self._positions}.values()
-            size = sum(leaf.size * (dtype.itemsize if is_floating(leaf) else leaf.itemsize) for leaf in new)
-            stays = size > left and not any(isinstance(leaf, import_jax().Array) for leaf in given.leaves)
+            new = {
+                id(leaf): leaf
+                for leaf in given.leaves
+                if (id(leaf), axes) not in self._positions
+            }.values()
+            size = sum(
+                leaf.size * (dtype.itemsize if is_floating(leaf) else leaf.itemsize)
+                for leaf in new
+            )
+            stays = size > left and not any(
+                isinstance(leaf, import_jax().Array) for leaf in given.leaves
+            )
             self.where[side] = self.weight_at[side] = None
             if not stays:
                 left -= size
                 self.where[side] = [self._put(leaf, axes) for leaf in given.leaves]
-                self.weight_at[side] = None if weights[side] is None else self._put(weights[side], axes)
-            self.host[side] = given.leaves if stays else self._in_memory(self.where[side])
-        self.on_cpu = all(device.platform == "cpu" for device in self._devices or import_jax().devices()[:1])
+                self.weight_at[side] = (
+                    None if weights[side] is None else self._put(weights[side], axes)
+                )
+            self.host[side] = (
+                given.leaves if stays else self._in_memory(self.where[side])
+            )
+        self.on_cpu = all(
+            device.platform == "cpu"
+            for device in self._devices or import_jax().devices()[:1]
+        )
 
     def take(self, side, draws):
-        """The leaves of some rows in memory. Draws are indices, a slice, or the leaves themselves."""
+        """The leaves of some rows in memory. Draws are indices, a slice, or the leaves
+        themselves."""
         if isinstance(draws, tuple):
             return draws
-        parts = (leaf[draws] if isinstance(draws, slice) else leaf.take(draws, 0) for leaf in self.host[side])
-        return tuple(part.astype(self._dtype, copy=False) if part.dtype.kind == "f" else part for part in parts)
+        parts = (
+            leaf[draws] if isinstance(draws, slice) else leaf.take(draws, 0)
+            for leaf in self.host[side]
+        )
+        return tuple(
+            part.astype(self._dtype, copy=False) if part.dtype.kind == "f" else part
+            for part in parts
+        )
 
     def _devices_of(self, leaves):
-        """The devices, and the mesh if they are several, of the leaves that are jax.Arrays."""
+        """The devices, and the mesh if they are several, of the leaves that are
+        jax.Arrays."""
         jax = import_jax()
         arrays = [leaf for leaf in leaves if isinstance(leaf, jax.Array)]
-        several = [leaf.sharding for leaf in arrays if len(leaf.sharding.device_set) > 1]
+        several = [
+            leaf.sharding for leaf in arrays if len(leaf.sharding.device_set) > 1
+        ]
         for sharding in several:
-            if not isinstance(sharding, jax.sharding.NamedSharding) or any(sharding.spec[1:]):
+            if not isinstance(sharding, jax.sharding.NamedSharding) or any(
+                sharding.spec[1:]
+            ):
                 raise ValueError(
-                    f"arrays on several devices must have a NamedSharding that divides only their rows, got {sharding}"
+                    "arrays on several devices must have a NamedSharding that "
+                    f"divides only their rows, got {sharding}"
                 )
         self.mesh = several[0].mesh if several else None
         self._devices = arrays[0].sharding.device_set if arrays else set()
         for leaf in arrays:
-            if leaf.sharding.device_set != self._devices or (several and leaf.sharding.mesh != self.mesh):
+            if leaf.sharding.device_set != self._devices or (
+                several and leaf.sharding.mesh != self.mesh
+            ):
                 raise ValueError(
-                    f"arrays must lie on the same devices, got {arrays[0].sharding} and {leaf.sharding}"
+                    f"arrays must lie on the same devices, got {arrays[0].sharding} "
+                    f"and {leaf.sharding}"
                 )
 
     def _axes_of(self, rows):
-        """The axes of the mesh over which rows are divided: as they are, or like the others if they are in memory."""
+        """The axes of the mesh over which rows are divided: as they are, or like the
+        others if they are in memory."""
         if self.mesh is None:
             return ()
         jax = import_jax()
         axes = [_divided(leaf) for leaf in rows.leaves if isinstance(leaf, jax.Array)]
         if any(axes) or axes or not rows.leaves:
             return max(axes, key=len, default=())
-        n_devices = int(np.prod([self.mesh.shape[axis] for axis in self.mesh.axis_names]))
+        n_devices = int(
+            np.prod([self.mesh.shape[axis] for axis in self.mesh.axis_names])
+        )
         return tuple(self.mesh.axis_names) if rows.n % n_devices == 0 else ()
 
     def _put(self, leaf, axes):
-        """The position of a leaf in the pool, into which it is put if it is not there."""
+        """The position of a leaf in the pool, into which it is put if it is not
+        there."""
         jax, key = import_jax(), (id(leaf), axes)
         if key not in self._positions:
             self._positions[key] = len(self.pool)
             if self._dtype == np.float32 and leaf.dtype.itemsize == 8:
                 with precision(np.dtype(float)):
-                    leaf = leaf.astype(self._dtype if is_floating(leaf) else f"{leaf.dtype.kind}4")
+                    leaf = leaf.astype(
+                        self._dtype if is_floating(leaf) else f"{leaf.dtype.kind}4"
+                    )
             elif not isinstance(leaf, jax.Array) and leaf.dtype.kind == "f":
                 leaf = leaf.astype(self._dtype, copy=False)
             target = next(iter(self._devices)) if self._devices else None
             if self.mesh is not None:
-                target = jax.sharding.NamedSharding(self.mesh, jax.sharding.PartitionSpec(axes or None))
+                target = jax.sharding.NamedSharding(
+                    self.mesh, jax.sharding.PartitionSpec(axes or None)
+                )
             if not isinstance(leaf, jax.Array) or self.mesh is not None:
                 with precision(self._dtype):
                     leaf = jax.device_put(leaf, target)
@@ -205,9 +266,13 @@ class Placement:
         return self._positions[key]
 
     def _in_memory(self, positions):
-        """The arrays of the pool in memory, without a copy, if they lie there, and otherwise None."""
+        """The arrays of the pool in memory, without a copy, if they lie there, and
+        otherwise None."""
         jax = import_jax()
-        alone = self._devices in (set(), set(jax.devices()[:1])) and jax.devices()[0].platform == "cpu"
+        alone = (
+            self._devices in (set(), set(jax.devices()[:1]))
+            and jax.devices()[0].platform == "cpu"
+        )
         return [np.asarray(self.pool[k]) for k in positions] if alone else None
 
 

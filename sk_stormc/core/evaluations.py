@@ -1,9 +1,11 @@
-"""Means over rows of the functions of a DifferentiableComposition and of their derivatives, compiled by JAX.
+"""Means over rows of the functions of a DifferentiableComposition and of their
+derivatives, compiled by JAX.
 
-All rows are evaluated by one compiled call, in blocks within which derivatives are taken, so that memory does not grow
-with the number of rows. Rows that stay in memory or in a file go through such blocks one by one. A batch of a run is
-taken from memory if the rows lie there, and is gathered in the compiled call if they lie on an accelerator or on
-several devices.
+All rows are evaluated by one compiled call, in blocks within which derivatives are
+taken, so that memory does not grow with the number of rows. Rows that stay in memory or
+in a file go through such blocks one by one. A batch of a run is taken from memory if
+the rows lie there, and is gathered in the compiled call if they lie on an accelerator
+or on several devices.
 """
 
 from functools import partial
@@ -15,7 +17,10 @@ from sk_stormc.core.pytrees import import_jax, precision
 
 __all__ = ["BLOCK", "SIDES", "Evaluations"]
 
-BLOCK = {True: 2**21, False: 2**24}  # intermediate numbers of a block, by whether it is on a CPU
+BLOCK = {
+    True: 2**21,
+    False: 2**24,
+}  # intermediate numbers of a block, by whether it is on a CPU
 SIDES = {  # the side over whose rows each function is a mean
     "inner": "inner",
     "jacobian": "inner",
@@ -29,27 +34,46 @@ SIDES = {  # the side over whose rows each function is a mean
 class Evaluations:
     """The compiled functions of a problem.
 
-    The functions have names: u ("inner"), J ("jacobian"), u and J ("both"), J.T v ("vjp"), f ("outer"), and f with its
-    gradients in x and u ("gradient"). Their values are flat arrays.
+    The functions have names: u ("inner"), J ("jacobian"), u and J ("both"), J.T v
+    ("vjp"), f ("outer"), and f with its gradients in x and u ("gradient"). Their values
+    are flat arrays.
     """
 
     def __init__(self, problem, placement):
-        self._rows, self._weights, self.placement = problem._rows, problem._weights, placement
-        self._dtype, self._n_u, self._d = problem._x0.dtype, problem._u_structure.size, problem.n_variables
+        self._rows, self._weights, self.placement = (
+            problem._rows,
+            problem._weights,
+            placement,
+        )
+        self._dtype, self._n_u, self._d = (
+            problem._x0.dtype,
+            problem._u_structure.size,
+            problem.n_variables,
+        )
         self._kind, self._functions, self._parts = problem.jacobian_kind, {}, {}
         self._sums = sums_over_rows(problem)
-        self._numbers = {"inner": self._numbers_of_a_row("inner"), "outer": self._numbers_of_a_row("outer", self._n_u)}
+        self._numbers = {
+            "inner": self._numbers_of_a_row("inner"),
+            "outer": self._numbers_of_a_row("outer", self._n_u),
+        }
 
     # all rows
 
     def over_all(self, name, *args):
-        """A mean over all rows, by one call, or by a call for each block of rows in memory or in a file."""
+        """A mean over all rows, by one call, or by a call for each block of rows in
+        memory or in a file."""
         if self.placement.where[SIDES[name]] is None:
             return self._in_blocks(name, *args)
-        return self._call(name, lambda pool, *args: self._on_devices(pool, name, *args), self.placement.pool, *args)
+        return self._call(
+            name,
+            lambda pool, *args: self._on_devices(pool, name, *args),
+            self.placement.pool,
+            *args,
+        )
 
     def everything(self, x):
-        """u, then J if it is sampled, f, f_x, f_u, and J.T f_u if J is an operator, over all rows."""
+        """u, then J if it is sampled, f, f_x, f_u, and J.T f_u if J is an operator,
+        over all rows."""
         return self._composed("everything", self._everything, x)
 
     def value(self, x):
@@ -62,20 +86,26 @@ class Evaluations:
             return function(np.concatenate, self.over_all, x)
         joined = import_jax().numpy.concatenate
         return self._call(
-            name, lambda pool, x: function(joined, partial(self._on_devices, pool), x), self.placement.pool, x
+            name,
+            lambda pool, x: function(joined, partial(self._on_devices, pool), x),
+            self.placement.pool,
+            x,
         )
 
     def _everything(self, joined, mean, x):
         first = mean("both" if self._kind == "sampled" else "inner", x)
         second = mean("gradient", x, first[: self._n_u])
-        last = [mean("vjp", x, second[1 + self._d :])] if self._kind == "operator" else []
+        last = (
+            [mean("vjp", x, second[1 + self._d :])] if self._kind == "operator" else []
+        )
         return joined([first, second, *last])
 
     def _value(self, joined, mean, x):
         return mean("outer", x, mean("inner", x))
 
     def _in_blocks(self, name, *args):
-        """The mean over rows in memory or in a file, in blocks of at most two lengths."""
+        """The mean over rows in memory or in a file, in blocks of at most two
+        lengths."""
         side = SIDES[name]
         n, weights, total = self._rows[side].n, self._weights[side], 0
         ends = np.linspace(0, n, -(-n // self.block(name)) + 1).astype(int).tolist()
@@ -86,7 +116,8 @@ class Evaluations:
         return total / n if weights is None else total
 
     def _on_devices(self, pool, name, *args):
-        """The mean over all rows of the pool, traced: a loop over blocks on each device."""
+        """The mean over all rows of the pool, traced: a loop over blocks on each
+        device."""
         jax, side = import_jax(), SIDES[name]
         where, weight_at = self.placement.where[side], self.placement.weight_at[side]
         if not where:
@@ -98,21 +129,34 @@ class Evaluations:
             size = m // n_blocks
 
             def part(first, size):
-                cut = partial(jax.lax.dynamic_slice_in_dim, start_index=first, slice_size=size)
-                return self._sums[name](*args, self._converted(map(cut, leaves)), None if p is None else cut(p))
+                cut = partial(
+                    jax.lax.dynamic_slice_in_dim, start_index=first, slice_size=size
+                )
+                return self._sums[name](
+                    *args,
+                    self._converted(map(cut, leaves)),
+                    None if p is None else cut(p),
+                )
 
             if n_blocks == 1:
                 return part(0, m)
-            zero = jax.numpy.zeros(jax.eval_shape(lambda: part(0, size)).shape, self._dtype)
-            total = jax.lax.fori_loop(0, n_blocks, lambda k, total: total + part(k * size, size), zero)
-            return total + part(n_blocks * size, m % n_blocks) if m % n_blocks else total
+            zero = jax.numpy.zeros(
+                jax.eval_shape(lambda: part(0, size)).shape, self._dtype
+            )
+            total = jax.lax.fori_loop(
+                0, n_blocks, lambda k, total: total + part(k * size, size), zero
+            )
+            return (
+                total + part(n_blocks * size, m % n_blocks) if m % n_blocks else total
+            )
 
         p = None if weight_at is None else pool[weight_at]
         total = self._over_devices(side, summed, [pool[k] for k in where], p, *args)
         return total / self._rows[side].n if p is None else total
 
     def _over_devices(self, side, function, leaves, p, *args):
-        """The sum over devices of a function of the rows and weights that lie on each, traced."""
+        """The sum over devices of a function of the rows and weights that lie on each,
+        traced."""
         if self.placement.mesh is None:
             return function(leaves, p, *args)
         jax, axes = import_jax(), self.placement.axes[side]
@@ -121,29 +165,49 @@ class Evaluations:
             value = function(leaves, p, *args)
             return jax.lax.psum(value, axes) if axes else value
 
-        same, divided = jax.sharding.PartitionSpec(), jax.sharding.PartitionSpec(axes or None)
+        same, divided = (
+            jax.sharding.PartitionSpec(),
+            jax.sharding.PartitionSpec(axes or None),
+        )
         specs = divided, divided, *[same] * len(args)
-        mapped = jax.shard_map(on_each, mesh=self.placement.mesh, in_specs=specs, out_specs=same, check_vma=False)
+        mapped = jax.shard_map(
+            on_each,
+            mesh=self.placement.mesh,
+            in_specs=specs,
+            out_specs=same,
+            check_vma=False,
+        )
         return mapped(leaves, p, *args)
 
     # blocks
 
     def block(self, name):
-        """Number of rows that are evaluated at once. The array of a Jacobian takes several sweeps over them."""
+        """Number of rows that are evaluated at once. The array of a Jacobian takes
+        several sweeps over them."""
         sweeps = min(self._n_u, self._d) if name in ("jacobian", "both") else 1
-        return max(1, BLOCK[self.placement.on_cpu] // (self._numbers[SIDES[name]] * sweeps))
+        return max(
+            1, BLOCK[self.placement.on_cpu] // (self._numbers[SIDES[name]] * sweeps)
+        )
 
     def _numbers_of_a_row(self, side, *sizes):
-        """Numbers of a row, and those that are kept of it for its derivatives, by the difference of two and one."""
+        """Numbers of a row, and those that are kept of it for its derivatives, by the
+        difference of two and one."""
         jax, name = import_jax(), "outer" if sizes else "inner"
-        args = [jax.ShapeDtypeStruct((size,), self._dtype) for size in (self._d, *sizes)]
+        args = [
+            jax.ShapeDtypeStruct((size,), self._dtype) for size in (self._d, *sizes)
+        ]
 
         def pulled_back(rows, *args):
             return jax.vjp(lambda *args: self._sums[name](*args, rows, None), *args)
 
         def numbers(n):
             rows = self._rows[side].some(n, self._dtype)
-            return sum(leaf.size for leaf in jax.tree.leaves((rows, jax.eval_shape(pulled_back, rows, *args))))
+            return sum(
+                leaf.size
+                for leaf in jax.tree.leaves(
+                    (rows, jax.eval_shape(pulled_back, rows, *args))
+                )
+            )
 
         with precision(self._dtype):
             return self._n_u + numbers(2) - numbers(1)
@@ -151,9 +215,11 @@ class Evaluations:
     # batches
 
     def parts(self, name, batch):
-        """A batch in parts of at most two sizes: pairs of a slice and of (side, draws or rows).
+        """A batch in parts of at most two sizes: pairs of a slice and of (side, draws
+        or rows).
 
-        The rows of the last batch are kept, because a sample of rows in a file is evaluated many times.
+        The rows of the last batch are kept, because a sample of rows in a file is
+        evaluated many times.
         """
         side = SIDES[name]
         n_parts = -(-len(batch) // self.block(name))
@@ -162,26 +228,42 @@ class Evaluations:
             ends = np.linspace(0, len(batch), n_parts + 1).astype(int).tolist()
             cuts = list(map(slice, ends[:-1], ends[1:]))
             in_memory = self.placement.host[side] is not None
-            draws = [self.placement.take(side, batch[cut]) if in_memory else batch[cut] for cut in cuts]
+            draws = [
+                self.placement.take(side, batch[cut]) if in_memory else batch[cut]
+                for cut in cuts
+            ]
             parts = [(cut, (side, some)) for cut, some in zip(cuts, draws, strict=True)]
             self._parts[side, n_parts] = batch, parts
         return parts
 
     def over_batches(self, name, args, *batches):
-        """A function of the rows of one or two batches, which are pairs (side, draws), or (side, rows) from `parts`."""
+        """A function of the rows of one or two batches, which are pairs (side, draws),
+        or (side, rows) from `parts`."""
         placement, function = self.placement, partial(self._on_rows, name)
         if all(placement.host[side] is not None for side, _ in batches):
-            return self._call(("rows", name), function, args, *[placement.take(*batch) for batch in batches])
+            return self._call(
+                ("rows", name),
+                function,
+                args,
+                *[placement.take(*batch) for batch in batches],
+            )
         sides = tuple(side for side, _ in batches)
 
         def of_draws(pool, args, *draws):
-            return function(args, *[self._gathered(pool, *batch) for batch in zip(sides, draws, strict=True)])
+            return function(
+                args,
+                *[
+                    self._gathered(pool, *batch)
+                    for batch in zip(sides, draws, strict=True)
+                ],
+            )
 
         draws = [draws.astype(np.int32) for _, draws in batches]
         return self._call((name, sides), of_draws, placement.pool, args, *draws)
 
     def _gathered(self, pool, side, draws):
-        """The rows of these draws, traced. Rows on other devices are zeros until they are added up."""
+        """The rows of these draws, traced. Rows on other devices are zeros until they
+        are added up."""
         jax, axes = import_jax(), self.placement.axes[side]
 
         def gathered(leaves, p, draws):
@@ -189,37 +271,58 @@ class Evaluations:
                 return [leaf.at[draws].get(mode="promise_in_bounds") for leaf in leaves]
             local = draws - len(leaves[0]) * jax.lax.axis_index(axes)
             here = (local >= 0) & (local < len(leaves[0]))
-            rows = [leaf.at[jax.numpy.where(here, local, 0)].get(mode="promise_in_bounds") for leaf in leaves]
-            return [jax.numpy.where(here.reshape(-1, *[1] * (row.ndim - 1)), row, 0) for row in rows]
+            rows = [
+                leaf.at[jax.numpy.where(here, local, 0)].get(mode="promise_in_bounds")
+                for leaf in leaves
+            ]
+            return [
+                jax.numpy.where(here.reshape(-1, *[1] * (row.ndim - 1)), row, 0)
+                for row in rows
+            ]
 
         leaves = [pool[k] for k in self.placement.where[side]]
         rows = self._over_devices(side, gathered, leaves, None, draws) if leaves else []
-        return self._converted(row.astype(leaf.dtype) for row, leaf in zip(rows, leaves, strict=True))
+        return self._converted(
+            row.astype(leaf.dtype) for row, leaf in zip(rows, leaves, strict=True)
+        )
 
     def _on_rows(self, name, args, rows, *others):
-        """The value of a function on batches, traced. Functions of pairs have the arguments of both points joined."""
+        """The value of a function on batches, traced. Functions of pairs have the
+        arguments of both points joined."""
         jax = import_jax()
         if name in SIDES:
             return self._mean(name, *args, rows)
         if name == "values":  # of g, for each row
-            return jax.vmap(lambda row: self._sums["inner"](*args, tuple(leaf[None] for leaf in row), None))(rows)
+            return jax.vmap(
+                lambda row: self._sums["inner"](
+                    *args, tuple(leaf[None] for leaf in row), None
+                )
+            )(rows)
         if name == "weighted_vjp":
             x, v, p = args
             return self._sums["vjp"](x, v, rows, p)
         points = args[0].reshape(2, -1)  # vmap would take three times as long
-        return jax.numpy.stack([getattr(self, f"_{name}")(point, rows, *others) for point in points])
+        return jax.numpy.stack(
+            [getattr(self, f"_{name}")(point, rows, *others) for point in points]
+        )
 
     def _inner_pair(self, x, rows, slope_rows=None):
         u = self._mean("inner", x, rows)
         if slope_rows is None:
             return u
-        return import_jax().numpy.concatenate([u, self._mean("jacobian", x, slope_rows)])
+        return import_jax().numpy.concatenate(
+            [u, self._mean("jacobian", x, slope_rows)]
+        )
 
     def _gradient_pair(self, point, rows, inner_rows=None):
         x, u, J = import_jax().numpy.split(point, (self._d, self._d + self._n_u))
         gradient = self._mean("gradient", x, u, rows)
         f_x, f_u = gradient[1 : 1 + self._d], gradient[1 + self._d :]
-        back = f_u @ J.reshape(self._n_u, self._d) if inner_rows is None else self._mean("vjp", J, f_u, inner_rows)
+        back = (
+            f_u @ J.reshape(self._n_u, self._d)
+            if inner_rows is None
+            else self._mean("vjp", J, f_u, inner_rows)
+        )
         return f_x + back
 
     def _mean(self, name, *args):
@@ -230,7 +333,9 @@ class Evaluations:
 
     def _converted(self, leaves):
         """Rows with floats of the type of x0, traced."""
-        return tuple(leaf.astype(self._dtype) if is_floating(leaf) else leaf for leaf in leaves)
+        return tuple(
+            leaf.astype(self._dtype) if is_floating(leaf) else leaf for leaf in leaves
+        )
 
     def _call(self, key, function, *args):
         """Call a function, which JAX compiles for each key and shape."""
@@ -241,12 +346,15 @@ class Evaluations:
 
 
 def sums_over_rows(problem):
-    """By name, functions of the leaves of some rows, and of their weights or None: the sums of single rows' values."""
+    """By name, functions of the leaves of some rows, and of their weights or None: the
+    sums of single rows' values."""
     jax = import_jax()
     jnp, dtype = jax.numpy, problem._x0.dtype
 
     def flat(tree):
-        return jnp.concatenate([jnp.ravel(leaf).astype(dtype) for leaf in jax.tree.leaves(tree)])
+        return jnp.concatenate(
+            [jnp.ravel(leaf).astype(dtype) for leaf in jax.tree.leaves(tree)]
+        )
 
     def summed(h, rows, p):
         if not rows:
@@ -264,7 +372,11 @@ def sums_over_rows(problem):
         return jax.vjp(lambda x: g(x, rows, p), x)[1](v)[0]
 
     def slope(x, rows, p):
-        direction = jax.jacrev if problem._u_structure.size <= problem.n_variables else jax.jacfwd
+        direction = (
+            jax.jacrev
+            if problem._u_structure.size <= problem.n_variables
+            else jax.jacfwd
+        )
         return direction(g)(x, rows, p).ravel()
 
     def f_and_gradient(x, u, rows, p):
@@ -276,4 +388,11 @@ def sums_over_rows(problem):
         J = back(jnp.ones_like(u))[0] if u.size == 1 else slope(x, rows, p)
         return jnp.concatenate([u, J])
 
-    return {"inner": g, "jacobian": slope, "both": both, "vjp": vjp, "outer": f, "gradient": f_and_gradient}
+    return {
+        "inner": g,
+        "jacobian": slope,
+        "both": both,
+        "vjp": vjp,
+        "outer": f,
+        "gradient": f_and_gradient,
+    }

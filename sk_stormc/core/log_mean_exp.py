@@ -1,4 +1,5 @@
-"""The logarithm of a mean of exponentials: entropic risks, KL-robust losses, soft maxima."""
+"""The logarithm of a mean of exponentials: entropic risks, KL-robust losses, soft
+maxima."""
 
 from abc import abstractmethod
 
@@ -18,23 +19,27 @@ class LogMeanExpProblem(WeightedComponents):
 
         \Phi(x) = \mathrm{scale} \cdot \log \sum_j w_j \exp(e_j(x)) + R(x)
 
-    The inner value u is the sum, and f(u) = scale * log u has a single component. Exponents may be of any size: u, its
-    Jacobian and f_u are scaled numbers (`sk_stormc.problems.InUnit`), so that errors are of the size of an exponent
-    times the machine epsilon, and a long step does not overflow.
+    The inner value u is the sum, and f(u) = scale * log u has a single component.
+    Exponents may be of any size: u, its Jacobian and f_u are scaled numbers
+    (`sk_stormc.problems.InUnit`), so that errors are of the size of an exponent times
+    the machine epsilon, and a long step does not overflow.
 
-    A subclass defines `gather`, `exponents` and `exponent_gradient`, and sets ``n_inner`` and ``n_variables``.
+    A subclass defines `gather`, `exponents` and `exponent_gradient`, and sets
+    ``n_inner`` and ``n_variables``.
 
     Attributes
     ----------
     scale : float, default=1.0
         A positive number.
     weights : None or ndarray of shape (n_inner,), default=None
-        The weights w_j >= 0 with sum 1, which are also the probabilities of draws. None means 1 / n_inner each.
+        The weights w_j >= 0 with sum 1, which are also the probabilities of draws. None
+        means 1 / n_inner each.
 
     Examples
     --------
-    Distributionally robust regression: the largest mean loss over reweightings of the rows, minus tau times the
-    Kullback-Leibler divergence of the reweighting, is tau log mean exp(loss_j / tau).
+    Distributionally robust regression: the largest mean loss over reweightings of the
+    rows, minus tau times the Kullback-Leibler divergence of the reweighting, is tau log
+    mean exp(loss_j / tau).
 
     >>> import numpy as np
     >>> from sk_stormc import minimize
@@ -43,17 +48,26 @@ class LogMeanExpProblem(WeightedComponents):
     ...     def __init__(self, A, b, tau):
     ...         self.A, self.b, self.scale = A, b, tau
     ...         self.n_inner, self.n_variables = A.shape
+    ...
     ...     def gather(self, draws):
-    ...         return (self.A, self.b) if draws is None else (self.A[draws], self.b[draws])
+    ...         return (
+    ...             (self.A, self.b)
+    ...             if draws is None
+    ...             else (self.A[draws], self.b[draws])
+    ...         )
+    ...
     ...     def exponents(self, x, rows):
     ...         A, b = rows
     ...         return (A @ x - b) ** 2 / self.scale
+    ...
     ...     def exponent_gradient(self, x, rows, p):
     ...         A, b = rows
     ...         return 2 / self.scale * (p * (A @ x - b)) @ A
     >>> rng = np.random.default_rng(0)
     >>> A = rng.normal(size=(500, 3))
-    >>> problem = RobustRegression(A, A @ [1.0, -1.0, 0.5] + 0.3 * rng.normal(size=500), tau=2.0)
+    >>> problem = RobustRegression(
+    ...     A, A @ [1.0, -1.0, 0.5] + 0.3 * rng.normal(size=500), tau=2.0
+    ... )
     >>> check_problem(problem)
     >>> minimize(problem, random_state=0).x.round(1)
     array([ 1. , -1. ,  0.5])
@@ -112,7 +126,8 @@ class LogMeanExpProblem(WeightedComponents):
         """
 
     def blocks(self):
-        """All rows, as pairs (index of the first row, rows). Override it if they do not fit into memory.
+        """All rows, as pairs (index of the first row, rows). Override it if they do not
+        fit into memory.
 
         Returns
         -------
@@ -123,9 +138,12 @@ class LogMeanExpProblem(WeightedComponents):
     # batches are pairs of rows and their weights
 
     def inner_batch(self, draws, weights=None):
-        """The rows, and the weight of each. ``weights`` are factors of the draws with a mean of about one."""
+        """The rows, and the weight of each. ``weights`` are factors of the draws with a
+        mean of about one."""
         if draws is None:
-            return self.gather(None), 1.0 / self.n_inner if self.weights is None else self.weights
+            return self.gather(
+                None
+            ), 1.0 / self.n_inner if self.weights is None else self.weights
         return self.gather(draws), (1.0 if weights is None else weights) / len(draws)
 
     def outer_batch(self, draws, weights=None):
@@ -144,7 +162,10 @@ class LogMeanExpProblem(WeightedComponents):
         """sum_j w_j exp(e_j(x)) grad e_j(x), of shape (1, n_variables)."""
         rows, weight = batch
         p = self._exponentials(x, rows, weight)
-        return InUnit(self.exponent_gradient(x, rows, p.array.astype(x.dtype, copy=False))[None], p.power)
+        return InUnit(
+            self.exponent_gradient(x, rows, p.array.astype(x.dtype, copy=False))[None],
+            p.power,
+        )
 
     def outer_gradient(self, x, u, batch):
         """f_x = None and f_u = scale / u."""
@@ -161,7 +182,9 @@ class LogMeanExpProblem(WeightedComponents):
     def _exponentials(self, x, rows, weight):
         e = self.exponents(x, rows).astype(float, copy=False)
         if type(weight) is not float:
-            e = np.where(weight, e, -np.inf)  # components of weight 0 must not determine the unit
+            e = np.where(
+                weight, e, -np.inf
+            )  # components of weight 0 must not determine the unit
         return InUnit.exp(e, weight)
 
     # exact at any x
@@ -171,7 +194,11 @@ class LogMeanExpProblem(WeightedComponents):
         parts = []
         for start, rows in self.blocks():
             e = self.exponents(x, rows).astype(float)
-            weight = 1.0 / self.n_inner if self.weights is None else self.weights[start : start + len(e)]
+            weight = (
+                1.0 / self.n_inner
+                if self.weights is None
+                else self.weights[start : start + len(e)]
+            )
             if np.any(weight):  # logsumexp of a block of weight 0 would be -inf
                 parts.append(logsumexp(e, b=weight))
         return float(logsumexp(parts))

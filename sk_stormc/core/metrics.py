@@ -2,9 +2,9 @@
 
 Steps are along ``metric.apply(F)``, so a good metric approximates the inverse Hessian.
 
-A problem's ``metric`` is None (unscaled steps), an array (a vector is a diagonal, a square array a matrix), or an
-object of this module. For a metric that changes with x or t, derive a class that overrides `Metric.at` and sets
-``stays`` to False.
+A problem's ``metric`` is None (unscaled steps), an array (a vector is a diagonal, a
+square array a matrix), or an object of this module. For a metric that changes with x or
+t, derive a class that overrides `Metric.at` and sets ``stays`` to False.
 """
 
 from __future__ import annotations
@@ -21,21 +21,25 @@ __all__ = ["Diagonal", "Identity", "LowRank", "Matrix", "Metric", "as_metric"]
 
 
 class Metric:
-    """A symmetric positive definite matrix M, given by the operations that a step needs.
+    """A symmetric positive definite matrix M, given by the operations that a step
+    needs.
 
     Attributes
     ----------
     stays : bool
-        Whether `at` returns the same metric for every x and t. Gradients measured in different metrics cannot be
-        combined.
+        Whether `at` returns the same metric for every x and t. Gradients measured in
+        different metrics cannot be combined.
     curvature : float or None
-        The curvature L of the problem in this metric, if known. If it is None, methods estimate it.
+        The curvature L of the problem in this metric, if known. If it is None, methods
+        estimate it.
     has_prox : bool
-        Whether a penalty's proximal step has a closed form, as for a diagonal M. The metric then has the methods
-        ``apply_inverse(q)``, which returns M^-1 q, and ``prox_step(learning_rate)``, which returns the ``step`` for a
-        penalty's ``prox``.
+        Whether a penalty's proximal step has a closed form, as for a diagonal M. The
+        metric then has the methods ``apply_inverse(q)``, which returns M^-1 q, and
+        ``prox_step(learning_rate)``, which returns the ``step`` for a penalty's
+        ``prox``.
     mixes : bool
-        Whether M is a full matrix by which the problem approximates its inverse Hessian.
+        Whether M is a full matrix by which the problem approximates its inverse
+        Hessian.
 
     Examples
     --------
@@ -50,7 +54,8 @@ class Metric:
     mixes = False
 
     def bound(self, oracle):
-        """The metric for one run with this oracle. It is another object if it depends on the draws of the run.
+        """The metric for one run with this oracle. It is another object if it depends
+        on the draws of the run.
 
         Parameters
         ----------
@@ -90,7 +95,8 @@ class Metric:
         raise NotImplementedError
 
     def size(self, x: FloatArray) -> float:
-        """sqrt(x^T M^-1 x), or a lower bound if it is expensive. It is used to detect steps that are rounding errors.
+        """sqrt(x^T M^-1 x), or a lower bound if it is expensive. It is used to detect
+        steps that are rounding errors.
 
         Parameters
         ----------
@@ -103,7 +109,8 @@ class Metric:
         raise NotImplementedError
 
     def block_lengths(self, q: FloatArray, p: FloatArray, n_blocks: int) -> FloatArray:
-        """Lengths of the blocks of a direction. Step 6 of Algorithm 1 can limit each of them separately.
+        """Lengths of the blocks of a direction. Step 6 of Algorithm 1 can limit each of
+        them separately.
 
         Parameters
         ----------
@@ -116,10 +123,13 @@ class Metric:
         -------
         ndarray of shape (n_blocks,)
         """
-        return np.sqrt(np.einsum("ij,ij->i", q.reshape(n_blocks, -1), p.reshape(n_blocks, -1)))
+        return np.sqrt(
+            np.einsum("ij,ij->i", q.reshape(n_blocks, -1), p.reshape(n_blocks, -1))
+        )
 
     def root(self) -> float | FloatArray | None:
-        """R with R R^T = M, a vector for a diagonal M and otherwise a lower triangular matrix.
+        """R with R R^T = M, a vector for a diagonal M and otherwise a lower triangular
+        matrix.
 
         Returns
         -------
@@ -286,8 +296,8 @@ def as_metric(metric: Metric | ArrayLike | None, n_variables: int) -> Metric:
     Raises
     ------
     ValueError
-        If an array has a wrong shape or is not finite, symmetric and positive definite, or if a `LowRank` metric has a
-        wrong shape.
+        If an array has a wrong shape or is not finite, symmetric and positive definite,
+        or if a `LowRank` metric has a wrong shape.
 
     Examples
     --------
@@ -301,9 +311,16 @@ def as_metric(metric: Metric | ArrayLike | None, n_variables: int) -> Metric:
     if isinstance(metric, Metric):
         if type(metric) is Diagonal or type(metric) is Matrix:
             dimensions = 1 if type(metric) is Diagonal else 2
-            checked = check_metric(f"values of the metric {type(metric).__name__}", metric.values, n_variables)
+            checked = check_metric(
+                f"values of the metric {type(metric).__name__}",
+                metric.values,
+                n_variables,
+            )
             if checked.ndim != dimensions:
-                raise ValueError(f"values of the metric {type(metric).__name__} must have {dimensions} dimension(s)")
+                raise ValueError(
+                    f"values of the metric {type(metric).__name__} must have "
+                    f"{dimensions} dimension(s)"
+                )
         if type(metric) is LowRank:
             _check_low_rank(metric, n_variables)
         return metric
@@ -313,9 +330,22 @@ def as_metric(metric: Metric | ArrayLike | None, n_variables: int) -> Metric:
 
 def _check_low_rank(metric, n_variables):
     scale, W = np.asarray(metric.scale), np.asarray(metric.W)
-    if scale.dtype.kind not in "fiu" or scale.shape != (n_variables,) or not (np.isfinite(scale) & (scale > 0)).all():
-        raise ValueError(f"scale of the metric LowRank must be {n_variables} finite numbers > 0, got {short(scale)}")
-    if W.dtype.kind not in "fiu" or W.ndim != 2 or len(W) != n_variables or not np.isfinite(W).all():
+    if (
+        scale.dtype.kind not in "fiu"
+        or scale.shape != (n_variables,)
+        or not (np.isfinite(scale) & (scale > 0)).all()
+    ):
         raise ValueError(
-            f"W of the metric LowRank must be finite numbers of shape ({n_variables}, rank), got {short(W)}"
+            f"scale of the metric LowRank must be {n_variables} finite numbers > 0, "
+            f"got {short(scale)}"
+        )
+    if (
+        W.dtype.kind not in "fiu"
+        or W.ndim != 2
+        or len(W) != n_variables
+        or not np.isfinite(W).all()
+    ):
+        raise ValueError(
+            f"W of the metric LowRank must be finite numbers of shape ({n_variables}, "
+            f"rank), got {short(W)}"
         )

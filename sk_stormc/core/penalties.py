@@ -1,7 +1,9 @@
-"""Penalties and constraints R(x): their value, their proximal operator, and the projection on their domain.
+"""Penalties and constraints R(x): their value, their proximal operator, and the
+projection on their domain.
 
-The step of a solver is x~ = prox_{eta R}(x - eta D F), with a diagonal metric D. The argument ``step`` is therefore a
-number, or an array with a number for each coordinate. For an array, the operator uses the norm sum_j z_j^2 / step_j.
+The step of a solver is x~ = prox_{eta R}(x - eta D F), with a diagonal metric D. The
+argument ``step`` is therefore a number, or an array with a number for each coordinate.
+For an array, the operator uses the norm sum_j z_j^2 / step_j.
 """
 
 from __future__ import annotations
@@ -19,7 +21,8 @@ __all__ = ["Box", "L1", "Simplex", "as_penalty", "check_penalty"]
 
 
 def check_penalty(penalty: Any, n_variables: int, name: str = "penalty") -> None:
-    """Check that an object is a penalty, and has a feasible point with this number of variables.
+    """Check that an object is a penalty, and has a feasible point with this number of
+    variables.
 
     Parameters
     ----------
@@ -31,8 +34,8 @@ def check_penalty(penalty: Any, n_variables: int, name: str = "penalty") -> None
     Raises
     ------
     ValueError
-        If the object lacks one of the methods value, prox and project, if it is a class and not an instance, or if its
-        bounds do not fit.
+        If the object lacks one of the methods value, prox and project, if it is a class
+        and not an instance, or if its bounds do not fit.
 
     Examples
     --------
@@ -41,16 +44,20 @@ def check_penalty(penalty: Any, n_variables: int, name: str = "penalty") -> None
     >>> check_penalty("l1", 3)
     Traceback (most recent call last):
         ...
-    ValueError: penalty must be None or have value, prox and project, as L1(0.1), Box(0, 1) and Simplex() of \
-sk_stormc.penalties have, got 'l1'
+    ValueError: penalty must be None or have value, prox and project, \
+as L1(0.1), Box(0, 1) and Simplex() of sk_stormc.penalties have, got 'l1'
     """
     check_int("n_variables", n_variables, low=1)
     if penalty is None:
         return
-    methods = all(callable(getattr(penalty, method, None)) for method in ("value", "prox", "project"))
+    methods = all(
+        callable(getattr(penalty, method, None))
+        for method in ("value", "prox", "project")
+    )
     if isinstance(penalty, type) or not methods:
         raise ValueError(
-            f"{name} must be None or have value, prox and project, as L1(0.1), Box(0, 1) and Simplex() of "
+            f"{name} must be None or have value, prox and project, as L1(0.1), Box(0, "
+            "1) and Simplex() of "
             f"sk_stormc.penalties have, got {short(penalty)}"
         )
     as_penalty(penalty).check(n_variables)
@@ -134,7 +141,8 @@ class Penalty:
 
 
 class _OfUser(Penalty):
-    """A wrapper of a user's penalty with the methods value, prox and project, and perhaps check."""
+    """A wrapper of a user's penalty with the methods value, prox and project, and
+    perhaps check."""
 
     def __init__(self, given):
         self.value, self.prox, self.project = given.value, given.prox, given.project
@@ -146,9 +154,17 @@ def check_alpha(alpha):
     if np.ndim(alpha) == 0:
         check_number("alpha", alpha, low=0)
         return float(alpha)
-    weights = np.array(as_numbers("alpha", alpha))  # a copy: the caller's array may change
-    if weights.ndim != 1 or not weights.size or not (np.isfinite(weights) & (weights >= 0)).all():
-        raise ValueError(f"alpha must be a number or a vector of numbers >= 0, got {short(alpha)}")
+    weights = np.array(
+        as_numbers("alpha", alpha)
+    )  # a copy: the caller's array may change
+    if (
+        weights.ndim != 1
+        or not weights.size
+        or not (np.isfinite(weights) & (weights >= 0)).all()
+    ):
+        raise ValueError(
+            f"alpha must be a number or a vector of numbers >= 0, got {short(alpha)}"
+        )
     return weights
 
 
@@ -158,8 +174,9 @@ class L1(Penalty):
     Parameters
     ----------
     alpha : float, array-like of shape (n_variables,) or pytree
-        Weight of the norm, >= 0, or that of each variable, with 0 for those without a penalty. For a
-        `DifferentiableComposition` it may have the structure of x0, with a number or an array for each leaf.
+        Weight of the norm, >= 0, or that of each variable, with 0 for those without a
+        penalty. For a `DifferentiableComposition` it may have the structure of x0, with
+        a number or an array for each leaf.
 
     Examples
     --------
@@ -170,7 +187,9 @@ class L1(Penalty):
     """
 
     def __init__(self, alpha: Any):
-        self.alpha: Any = alpha if isinstance(alpha, (dict, tuple)) else check_alpha(alpha)
+        self.alpha: Any = (
+            alpha if isinstance(alpha, (dict, tuple)) else check_alpha(alpha)
+        )
 
     def __repr__(self):
         return f"L1(alpha={short(self.alpha) if np.ndim(self.alpha) else self.alpha})"
@@ -194,9 +213,15 @@ class L1(Penalty):
             If it has another length, or is a pytree for a problem without one.
         """
         if isinstance(self.alpha, (dict, tuple)):
-            raise ValueError(f"alpha must be a number or of shape ({n_variables},), got {short(self.alpha)}")
+            raise ValueError(
+                f"alpha must be a number or of shape ({n_variables},), got "
+                f"{short(self.alpha)}"
+            )
         if np.ndim(self.alpha) and self.alpha.shape != (n_variables,):
-            raise ValueError(f"alpha must be a number or of shape ({n_variables},), got shape {self.alpha.shape}")
+            raise ValueError(
+                f"alpha must be a number or of shape ({n_variables},), got shape "
+                f"{self.alpha.shape}"
+            )
 
     def prox(self, x: ArrayLike, step: float | FloatArray) -> FloatArray:
         """Soft thresholding at ``alpha * step``."""
@@ -237,16 +262,34 @@ class Box(Penalty):
     array([0.6, 0.4, 0. ])
     """
 
-    def __init__(self, low: ArrayLike, high: ArrayLike, budget: float | None = None, alpha: Any = 0.0):
+    def __init__(
+        self,
+        low: ArrayLike,
+        high: ArrayLike,
+        budget: float | None = None,
+        alpha: Any = 0.0,
+    ):
         given = f"got low={low!r}, high={high!r}"
-        low, high = as_numbers("low", low), as_numbers("high", high)  # copies: the caller's arrays may change
-        if low.ndim > 1 or high.ndim > 1 or (low.ndim and high.ndim and low.shape != high.shape):
-            raise ValueError(f"low and high must be scalars or of one length, got shapes {low.shape} and {high.shape}")
+        low, high = (
+            as_numbers("low", low),
+            as_numbers("high", high),
+        )  # copies: the caller's arrays may change
+        if (
+            low.ndim > 1
+            or high.ndim > 1
+            or (low.ndim and high.ndim and low.shape != high.shape)
+        ):
+            raise ValueError(
+                "low and high must be scalars or of one length, got shapes "
+                f"{low.shape} and {high.shape}"
+            )
         self.low, self.high = (np.array(b) for b in np.broadcast_arrays(low, high))
         if np.isnan(low).any() or np.isnan(high).any():
             raise ValueError(f"low and high must not be NaN or None, {given}")
         if (low == np.inf).any() or (high == -np.inf).any():
-            raise ValueError(f"low must be below infinity and high above -infinity, {given}")
+            raise ValueError(
+                f"low must be below infinity and high above -infinity, {given}"
+            )
         wrong = np.flatnonzero(np.atleast_1d(self.low > self.high))
         if wrong.size:
             j = wrong[0]
@@ -260,13 +303,21 @@ class Box(Penalty):
         self.alpha = self._l1.alpha
 
     def __repr__(self):
-        low, high = (short(bound) if bound.ndim else f"{float(bound)}" for bound in (self.low, self.high))
+        low, high = (
+            short(bound) if bound.ndim else f"{float(bound)}"
+            for bound in (self.low, self.high)
+        )
         budget = "" if self.budget is None else f", budget={self.budget}"
-        alpha = f", alpha={short(self.alpha) if np.ndim(self.alpha) else self.alpha}" if np.any(self.alpha) else ""
+        alpha = (
+            f", alpha={short(self.alpha) if np.ndim(self.alpha) else self.alpha}"
+            if np.any(self.alpha)
+            else ""
+        )
         return f"Box(low={low}, high={high}{budget}{alpha})"
 
     def value(self, x: ArrayLike) -> float:
-        """alpha |x|_1. It is finite outside the bounds too, because `prox` keeps the bounds."""
+        """alpha |x|_1. It is finite outside the bounds too, because `prox` keeps the
+        bounds."""
         return self._l1.value(x)
 
     def as_box(self) -> Box:
@@ -288,19 +339,27 @@ class Box(Penalty):
         self._l1.check(n_variables)
         if self.low.ndim and self.low.shape != (n_variables,):
             raise ValueError(
-                f"low and high must be scalars or of shape ({n_variables},), got {self.low.shape}"
+                f"low and high must be scalars or of shape ({n_variables},), got "
+                f"{self.low.shape}"
             )
         if self.budget is not None:
-            least, most = (float(np.broadcast_to(b, n_variables).sum()) for b in (self.low, self.high))
-            slack = 1e-10 * max(1.0, abs(self.budget))  # tolerance for rounding of the sums
+            least, most = (
+                float(np.broadcast_to(b, n_variables).sum())
+                for b in (self.low, self.high)
+            )
+            slack = 1e-10 * max(
+                1.0, abs(self.budget)
+            )  # tolerance for rounding of the sums
             if not least - slack <= self.budget <= most + slack:
                 raise ValueError(
-                    f"budget={self.budget} is unreachable: between the bounds the {n_variables} coordinates "
+                    f"budget={self.budget} is unreachable: between the bounds the "
+                    f"{n_variables} coordinates "
                     f"sum to a value from {least} to {most}"
                 )
 
     def prox(self, x: ArrayLike, step: float | FloatArray) -> FloatArray:
-        """Soft thresholding and clipping. With a budget, x is shifted by the multiplier that meets it."""
+        """Soft thresholding and clipping. With a budget, x is shifted by the multiplier
+        that meets it."""
         return self._solve(x, step, self.alpha)
 
     def project(self, x: ArrayLike) -> FloatArray:
@@ -313,7 +372,12 @@ class Box(Penalty):
         def shrink(z):
             return soft(z, threshold) if np.any(alpha) else z
 
-        bends = [self.low - threshold, self.low + threshold, self.high - threshold, self.high + threshold]
+        bends = [
+            self.low - threshold,
+            self.low + threshold,
+            self.high - threshold,
+            self.high + threshold,
+        ]
         return within(self, x, step, shrink, [*bends, threshold, -threshold])
 
 
@@ -345,17 +409,24 @@ class Simplex(Penalty):
         return 0.0
 
     def prox(self, x: ArrayLike, step: float | FloatArray) -> FloatArray:
-        """The weighted projection max(x - nu step, 0), with nu such that the sum is met, exactly by sorting."""
+        """The weighted projection max(x - nu step, 0), with nu such that the sum is
+        met, exactly by sorting."""
         x = floating(x)
         step = np.broadcast_to(near_one(step), x.shape)
-        z = x - step * (x / step).max()  # shifts nu to the size of the total, for less rounding if x is large
+        z = (
+            x - step * (x / step).max()
+        )  # shifts nu to the size of the total, for less rounding if x is large
         order = np.argsort(-z / step)
         nu = (np.cumsum(z[order]) - self.total) / np.cumsum(step[order])
         positive = np.flatnonzero(z[order] > nu * step[order])
         if not positive.size:  # entries of extreme sizes: put the total on the largest
-            return np.where(np.arange(x.size) == np.argmax(x), self.total, 0.0).astype(x.dtype)
+            return np.where(np.arange(x.size) == np.argmax(x), self.total, 0.0).astype(
+                x.dtype
+            )
         solution = z - nu[positive[-1]] * step
-        solution[solution < 8 * np.finfo(float).eps * self.total] = 0.0  # remove rounding errors
+        solution[solution < 8 * np.finfo(float).eps * self.total] = (
+            0.0  # remove rounding errors
+        )
         return solution.astype(x.dtype, copy=False)
 
     def project(self, x: ArrayLike) -> FloatArray:

@@ -1,4 +1,5 @@
-"""The interface of a compositional problem, which defines the objective but not the method."""
+"""The interface of a compositional problem, which defines the objective but not the
+method."""
 
 from __future__ import annotations
 
@@ -15,44 +16,50 @@ __all__ = ["CompositionalProblem", "takes_weights"]
 
 
 class CompositionalProblem(ABC):
-    r"""Base class of compositional problems: an average of functions of an average, and a penalty.
+    r"""Base class of compositional problems: an average of functions of an average, and
+    a penalty.
 
     .. math::
 
-        \Phi(x) = \frac{1}{n} \sum_i f_i(x, u) + R(x), \qquad u = g(x) = \frac{1}{m} \sum_j g_j(x)
+        \Phi(x) = \frac{1}{n} \sum_i f_i(x, u) + R(x), \qquad u = g(x) = \frac{1}{m}
+        \sum_j g_j(x)
 
-    A problem gathers batches and evaluates them. The oracle draws the batches and counts evaluations, and the solvers
-    iterate. The compositional gradient is F = f_x + J.T @ f_u, where J is the Jacobian of g and f_x and f_u are the
-    gradients of f. If g(x) can leave the range of floats, it and its Jacobian are of the class
+    A problem gathers batches and evaluates them. The oracle draws the batches and
+    counts evaluations, and the solvers iterate. The compositional gradient is F = f_x +
+    J.T @ f_u, where J is the Jacobian of g and f_x and f_u are the gradients of f. If
+    g(x) can leave the range of floats, it and its Jacobian are of the class
     `sk_stormc.problems.InUnit`.
 
-    Every problem must define nine members: n_inner, n_outer, n_variables, `inner_batch`, `outer_batch`, `inner`,
-    `jacobian`, `outer_gradient` and `outer`. All other members have defaults here. No method uses a member that is not
-    declared here. `objective` and `gradient` are for users.
+    Every problem must define nine members: n_inner, n_outer, n_variables,
+    `inner_batch`, `outer_batch`, `inner`, `jacobian`, `outer_gradient` and `outer`. All
+    other members have defaults here. No method uses a member that is not declared here.
+    `objective` and `gradient` are for users.
 
     Attributes
     ----------
     n_inner, n_outer, n_variables : int
         The numbers of components m and n, and the length of the flat array x.
     n_blocks : int, default=1
-        Number of blocks of x, whose steps step 6 of Algorithm 1 can limit separately. The blocks are the rows of x
-        reshaped to (n_blocks, n_variables // n_blocks).
+        Number of blocks of x, whose steps step 6 of Algorithm 1 can limit separately.
+        The blocks are the rows of x reshaped to (n_blocks, n_variables // n_blocks).
     jacobian_kind : {"sampled", "constant", "operator"}
-        "sampled" is an array, which step 9 of Algorithm 1 tracks. "constant" is an array that does not depend on x. It
-        is computed exactly, once, if the solver's B_dg is None. "operator" is any plain data. It is only used through
-        `vjp`, and is recomputed on each inner batch.
-    metric : None, ndarray of shape (n_variables,) or (n_variables, n_variables), or a `sk_stormc.metrics.Metric`
+        "sampled" is an array, which step 9 of Algorithm 1 tracks. "constant" is an
+        array that does not depend on x. It is computed exactly, once, if the solver's
+        B_dg is None. "operator" is any plain data. It is only used through `vjp`, and
+        is recomputed on each inner batch.
+    metric : None, ndarray of shape (n_variables,) or (n_variables, n_variables), or a \
+            `sk_stormc.metrics.Metric`
         Approximation of the inverse Hessian. Steps are along ``metric @ F``.
     inner_floor : None or float
         Lower bound of the domain of f, which is then only defined for u > inner_floor.
     penalty : None or an object of `sk_stormc.penalties`
         The penalty or constraint R.
     source : None or `sk_stormc.problems.Source`
-        How components are drawn, which batches are possible, and what they cost. None means that n_inner and n_outer
-        components are drawn uniformly, with replacement.
+        How components are drawn, which batches are possible, and what they cost. None
+        means that n_inner and n_outer components are drawn uniformly, with replacement.
     advice : `sk_stormc.problems.Advice`
-        Recommended settings for any method that solves the problem, such as batches of all components or steps of
-        limited length.
+        Recommended settings for any method that solves the problem, such as batches of
+        all components or steps of limited length.
 
     Examples
     --------
@@ -64,18 +71,25 @@ class CompositionalProblem(ABC):
     >>> class Distance(CompositionalProblem):
     ...     n_outer = n_variables = 1
     ...     jacobian_kind = "constant"
+    ...
     ...     def __init__(self, a):
     ...         self.a, self.n_inner = a, len(a)
+    ...
     ...     def inner_batch(self, draws, weights=None):
     ...         return self.a if draws is None else self.a[draws]
+    ...
     ...     def inner(self, x, batch):
     ...         return batch.mean() * x
+    ...
     ...     def jacobian(self, x, batch):
     ...         return np.array([[batch.mean()]])
+    ...
     ...     def outer_batch(self, draws, weights=None):
     ...         return None
+    ...
     ...     def outer(self, x, u, batch=None):
     ...         return float((u[0] - 2) ** 2)
+    ...
     ...     def outer_gradient(self, x, u, batch):
     ...         return None, 2 * (u - 2)
     >>> minimize(Distance(np.array([1.0, 3.0])), "lbfgs").x.round(6)
@@ -107,7 +121,8 @@ class CompositionalProblem(ABC):
         return np.zeros(self.n_variables)
 
     def ravel(self, x: Any) -> ArrayLike:
-        """A starting point that a user gives, as a flat x. A problem with structured variables overrides it.
+        """A starting point that a user gives, as a flat x. A problem with structured
+        variables overrides it.
 
         Parameters
         ----------
@@ -133,10 +148,11 @@ class CompositionalProblem(ABC):
         return x
 
     def in_run(self):
-        """The problem for one run: itself, or a shallow copy with a cache of values at the last point.
+        """The problem for one run: itself, or a shallow copy with a cache of values at
+        the last point.
 
-        A cache belongs to a run, so that runs on the same problem do not disturb each other, and calls of a problem
-        outside of a run do not depend on earlier calls.
+        A cache belongs to a run, so that runs on the same problem do not disturb each
+        other, and calls of a problem outside of a run do not depend on earlier calls.
 
         Returns
         -------
@@ -145,17 +161,21 @@ class CompositionalProblem(ABC):
         return self
 
     @abstractmethod
-    def inner_batch(self, draws: Array | None, weights: FloatArray | None = None) -> Any:
+    def inner_batch(
+        self, draws: Array | None, weights: FloatArray | None = None
+    ) -> Any:
         """Gather a batch of inner components, to be evaluated at x_t and at x_{t+1}.
 
         Parameters
         ----------
         draws : ndarray or None
-            Draws from the source's `draw_inner`. None means all components, without a copy.
+            Draws from the source's `draw_inner`. None means all components, without a
+            copy.
         weights : ndarray of shape (len(draws),) or None, default=None
-            Weights of the draws: the batch's mean is ``sum_k weights[k] g_k / len(draws)``, where g_k is the component
-            of ``draws[k]``. They are about one on average. Only a weighted source, such as a weighted stream, passes
-            them. A problem for other sources may omit the argument.
+            Weights of the draws: the batch's mean is ``sum_k weights[k] g_k /
+            len(draws)``, where g_k is the component of ``draws[k]``. They are about one
+            on average. Only a weighted source, such as a weighted stream, passes them.
+            A problem for other sources may omit the argument.
 
         Returns
         -------
@@ -164,7 +184,9 @@ class CompositionalProblem(ABC):
         """
 
     @abstractmethod
-    def outer_batch(self, draws: Array | None, weights: FloatArray | None = None) -> Any:
+    def outer_batch(
+        self, draws: Array | None, weights: FloatArray | None = None
+    ) -> Any:
         """Gather a batch of outer components.
 
         Parameters
@@ -196,7 +218,8 @@ class CompositionalProblem(ABC):
 
     @abstractmethod
     def jacobian(self, x: FloatArray, batch: Any) -> Any:
-        """dg(x, B), the batch's mean. It is plain data, without a reference to the problem.
+        """dg(x, B), the batch's mean. It is plain data, without a reference to the
+        problem.
 
         Parameters
         ----------
@@ -228,7 +251,8 @@ class CompositionalProblem(ABC):
     def outer_gradient(
         self, x: FloatArray, u: FloatArray, batch: Any
     ) -> tuple[FloatArray | None, FloatArray]:
-        """The batch's mean of the gradients of f in its direct argument and in the inner value.
+        """The batch's mean of the gradients of f in its direct argument and in the
+        inner value.
 
         Parameters
         ----------
@@ -245,7 +269,8 @@ class CompositionalProblem(ABC):
         """
 
     def compositional_gradient(self, x, u, J, batch):
-        """F = f_x + J.T f_u over an outer batch. Override it if both parts share computations.
+        """F = f_x + J.T f_u over an outer batch. Override it if both parts share
+        computations.
 
         Parameters
         ----------
@@ -265,7 +290,8 @@ class CompositionalProblem(ABC):
         return F if f_x is None else f_x + F
 
     def inner_pair(self, x_old, x, batch, slope_batch):
-        """g and its Jacobian at two points on the same batches. Override it if both points share computations.
+        """g and its Jacobian at two points on the same batches. Override it if both
+        points share computations.
 
         Parameters
         ----------
@@ -282,7 +308,8 @@ class CompositionalProblem(ABC):
         return before, (self.inner(x, batch), self.jacobian(x, slope_batch))
 
     def gradient_pair(self, old, new, batch):
-        """F at two points on the same outer batch. Override it if both points share computations.
+        """F at two points on the same outer batch. Override it if both points share
+        computations.
 
         Parameters
         ----------
@@ -295,7 +322,9 @@ class CompositionalProblem(ABC):
         -------
         tuple of ndarray of shape (n_variables,)
         """
-        return self.compositional_gradient(*old, batch), self.compositional_gradient(*new, batch)
+        return self.compositional_gradient(*old, batch), self.compositional_gradient(
+            *new, batch
+        )
 
     @abstractmethod
     def outer(self, x: FloatArray, u: FloatArray) -> float:
@@ -312,7 +341,8 @@ class CompositionalProblem(ABC):
         """
 
     def outer_mean(self, x: FloatArray, u: FloatArray, batch: Any) -> float:
-        """The mean of f(x, u) over an outer batch, without R, which "corrected-sample" needs.
+        """The mean of f(x, u) over an outer batch, without R, which "corrected-sample"
+        needs.
 
         The default is `outer`, for problems with a single outer component.
 
@@ -344,7 +374,8 @@ class CompositionalProblem(ABC):
         return value if self.penalty is None else value + self.penalty.value(x)
 
     def reported(self, x: FloatArray) -> float:
-        """The value at x in records and results: Phi(x), or the objective that Phi smooths.
+        """The value at x in records and results: Phi(x), or the objective that Phi
+        smooths.
 
         Parameters
         ----------
@@ -372,17 +403,24 @@ class CompositionalProblem(ABC):
         return self.compositional_gradient(x, u, J, self.outer_batch(None))
 
     def description(self):
-        """A text that distinguishes the problem from others, so that a run is not resumed on another problem.
+        """A text that distinguishes the problem from others, so that a run is not
+        resumed on another problem.
 
         Returns
         -------
         str
         """
-        sizes = f"n_inner={self.n_inner}, n_outer={self.n_outer}, n_variables={self.n_variables}"
+        sizes = (
+            f"n_inner={self.n_inner}, n_outer={self.n_outer}, "
+            f"n_variables={self.n_variables}"
+        )
         return f"{type(self).__name__}({sizes})"
 
 
 def takes_weights(problem):
-    """Whether a problem supports weighted batches: `inner_batch` and `outer_batch` have an argument ``weights``."""
+    """Whether a problem supports weighted batches: `inner_batch` and `outer_batch` have
+    an argument ``weights``."""
     gathering = problem.inner_batch, problem.outer_batch
-    return all("weights" in inspect.signature(gather).parameters for gather in gathering)
+    return all(
+        "weights" in inspect.signature(gather).parameters for gather in gathering
+    )

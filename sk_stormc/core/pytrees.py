@@ -1,4 +1,5 @@
-"""Pytrees of numbers for JAX: a starting point, and errors of functions that JAX cannot trace."""
+"""Pytrees of numbers for JAX: a starting point, and errors of functions that JAX cannot
+trace."""
 
 import importlib
 import os
@@ -10,9 +11,20 @@ import numpy as np
 
 from sk_stormc.utils.validation import as_numbers, short
 
-__all__ = ["Structure", "check_finite", "check_returned", "fill", "flatten", "import_jax", "precision", "tracing"]
+__all__ = [
+    "Structure",
+    "check_finite",
+    "check_returned",
+    "fill",
+    "flatten",
+    "import_jax",
+    "precision",
+    "tracing",
+]
 
-CHECKED = 2**20  # numbers that are checked at once, so that a memory map stays in its file
+CHECKED = (
+    2**20
+)  # numbers that are checked at once, so that a memory map stays in its file
 
 
 def import_jax():
@@ -21,67 +33,104 @@ def import_jax():
         return importlib.import_module("jax")
     except ImportError as error:
         raise ImportError(
-            'DifferentiableComposition needs JAX: pip install "sk_stormc[autodiff]". FiniteSumComposition takes '
+            'DifferentiableComposition needs JAX: pip install "sk_stormc[autodiff]". '
+            "FiniteSumComposition takes "
             "derivatives by hand"
         ) from error
 
 
 def precision(dtype):
-    """A context in which JAX uses 64-bit types exactly if dtype is float64, regardless of its configuration."""
+    """A context in which JAX uses 64-bit types exactly if dtype is float64, regardless
+    of its configuration."""
     return import_jax().enable_x64(dtype == np.float64)
 
 
 def _shapes(value):
     """The shapes of the leaves of a pytree, in words."""
-    words = import_jax().tree.map(lambda leaf: f"shape {np.shape(leaf)}" if np.shape(leaf) else "a number", value)
+    words = import_jax().tree.map(
+        lambda leaf: f"shape {np.shape(leaf)}" if np.shape(leaf) else "a number", value
+    )
     return str(words).replace("'", "")
 
 
 @contextmanager
 def tracing(name, **arguments):
-    """A context in which JAX traces a user's function. Errors name the function, and the line or the arguments."""
+    """A context in which JAX traces a user's function. Errors name the function, and
+    the line or the arguments."""
     jax = import_jax()
     try:
         yield
     except (jax.errors.JAXTypeError, jax.errors.JAXIndexError) as error:
-        libraries = os.path.dirname(jax.__file__), os.path.dirname(np.__file__), __file__
-        frames = [f for f in traceback.extract_tb(error.__traceback__) if not f.filename.startswith(libraries)]
+        libraries = (
+            os.path.dirname(jax.__file__),
+            os.path.dirname(np.__file__),
+            __file__,
+        )
+        frames = [
+            f
+            for f in traceback.extract_tb(error.__traceback__)
+            if not f.filename.startswith(libraries)
+        ]
         line, file = frames[-1], os.path.basename(frames[-1].filename)
         raise ValueError(
-            f"{name} must be written with jax.numpy, without NumPy's functions, float(), int() or `if` on the numbers "
-            f"that it is given (jnp.where chooses), got in line {line.lineno} of {file}: {line.line}"
+            f"{name} must be written with jax.numpy, without NumPy's functions, "
+            "float(), int() or `if` on the numbers "
+            f"that it is given (jnp.where chooses), got in line {line.lineno} of "
+            f"{file}: {line.line}"
         ) from error
     except Exception as error:
-        called = ", ".join(f"{argument} of {_shapes(value)}" for argument, value in arguments.items())
+        called = ", ".join(
+            f"{argument} of {_shapes(value)}" for argument, value in arguments.items()
+        )
         error.add_note(f"{name} was called with {called}")
         raise
 
 
 def check_returned(name, value, single=False):
-    """Raise a ValueError unless a function returned real numbers: a pytree of them, or a ``single`` one."""
+    """Raise a ValueError unless a function returned real numbers: a pytree of them, or
+    a ``single`` one."""
     jax = import_jax()
     leaves = jax.tree.leaves(value)
-    kinds = {(leaf if isinstance(leaf, jax.Array) else np.asarray(leaf)).dtype.kind for leaf in leaves}
+    kinds = {
+        (leaf if isinstance(leaf, jax.Array) else np.asarray(leaf)).dtype.kind
+        for leaf in leaves
+    }
     size = sum(np.size(leaf) for leaf in leaves)
     if not (size and kinds <= set("fiub")) or (single and size != 1):
-        expected = "a number for each row" if single else "a number, an array or a pytree of them for each row"
+        expected = (
+            "a number for each row"
+            if single
+            else "a number, an array or a pytree of them for each row"
+        )
         real = leaves and kinds <= set("fiub")
-        raise ValueError(f"{name} must return {expected}, got {_shapes(value) if real else short(value)}")
+        raise ValueError(
+            f"{name} must return {expected}, got "
+            f"{_shapes(value) if real else short(value)}"
+        )
 
 
 def _is_array_like(value):
     """Whether a list is an array of numbers, and not a pytree of its entries."""
-    return isinstance(value, list) and all(isinstance(leaf, Number) for leaf in import_jax().tree.leaves(value))
+    return isinstance(value, list) and all(
+        isinstance(leaf, Number) for leaf in import_jax().tree.leaves(value)
+    )
 
 
 def flatten(name, tree):
-    """The leaves of a pytree, their names, and the pytree with each leaf replaced by its position."""
+    """The leaves of a pytree, their names, and the pytree with each leaf replaced by
+    its position."""
     jax = import_jax()
-    paths, structure = jax.tree_util.tree_flatten_with_path(tree, is_leaf=_is_array_like)
+    paths, structure = jax.tree_util.tree_flatten_with_path(
+        tree, is_leaf=_is_array_like
+    )
     if not paths:
         raise ValueError(f"{name} must hold at least one array, got {short(tree)}")
     names = [name + jax.tree_util.keystr(path) for path, _ in paths]
-    return [leaf for _, leaf in paths], names, jax.tree.unflatten(structure, range(len(paths)))
+    return (
+        [leaf for _, leaf in paths],
+        names,
+        jax.tree.unflatten(structure, range(len(paths))),
+    )
 
 
 def fill(template, leaves):
@@ -97,7 +146,11 @@ def check_finite(name, array):
         if not np.isfinite(part).all():
             k = np.argwhere(~np.isfinite(part))[0].tolist()
             value = part[tuple(k)]
-            where = f" at {(first + k[0], *k[1:]) if len(k) > 1 else first + k[0]}" if k else ""
+            where = (
+                f" at {(first + k[0], *k[1:]) if len(k) > 1 else first + k[0]}"
+                if k
+                else ""
+            )
             raise ValueError(f"{name} must be finite, got {value}{where}")
 
 
@@ -118,7 +171,8 @@ class Structure:
 
     @classmethod
     def of(cls, name, tree):
-        """The structure of a checked pytree of numbers, and its flat array of float32 or float64."""
+        """The structure of a checked pytree of numbers, and its flat array of float32
+        or float64."""
         leaves, names, template = flatten(name, tree)
         single = all(getattr(leaf, "dtype", None) == np.float32 for leaf in leaves)
         arrays = []
@@ -139,20 +193,32 @@ class Structure:
         """The pytree of a flat array, of NumPy or JAX, whose leading axes stay."""
         starts, before = [0, *self._ends[:-1]], flat.shape[:-1]
         parts = zip(starts, self._ends, self.shapes, strict=True)
-        return fill(self.template, [flat[..., a:b].reshape(before + tuple(shape)) for a, b, shape in parts])
+        return fill(
+            self.template,
+            [flat[..., a:b].reshape(before + tuple(shape)) for a, b, shape in parts],
+        )
 
     def flat_penalty(self, penalty):
-        """A penalty with the weights of leaves, such as ``L1({"weight": 0.1, "bias": 0.0})``, for the flat array."""
+        """A penalty with the weights of leaves, such as ``L1({"weight": 0.1, "bias":
+        0.0})``, for the flat array."""
         alpha = getattr(penalty, "alpha", None)
         if not isinstance(alpha, (dict, tuple)):
             return penalty
         leaves, _, template = flatten("alpha", alpha)
         if template != self.template:
-            raise ValueError(f"alpha must have the structure of x0, {self}, got {_shapes(alpha)}")
+            raise ValueError(
+                f"alpha must have the structure of x0, {self}, got {_shapes(alpha)}"
+            )
         try:
-            parts = [np.broadcast_to(leaf, shape).ravel() for leaf, shape in zip(leaves, self.shapes, strict=True)]
+            parts = [
+                np.broadcast_to(leaf, shape).ravel()
+                for leaf, shape in zip(leaves, self.shapes, strict=True)
+            ]
         except ValueError:
-            raise ValueError(f"alpha must have leaves of the shapes of x0's, {self}, got {_shapes(alpha)}") from None
+            raise ValueError(
+                f"alpha must have leaves of the shapes of x0's, {self}, got "
+                f"{_shapes(alpha)}"
+            ) from None
         return type(penalty)(np.concatenate(parts).astype(float))
 
     def __eq__(self, other):

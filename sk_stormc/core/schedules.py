@@ -1,7 +1,8 @@
-"""Schedules: functions of the iteration number, for the learning rate, the momentum, beta and the precision.
+"""Schedules: functions of the iteration number, for the learning rate, the momentum,
+beta and the precision.
 
-They can be pickled, compared and printed, so that GridSearchCV can search over them. Any other picklable callable can
-be used as a schedule too.
+They can be pickled, compared and printed, so that GridSearchCV can search over them.
+Any other picklable callable can be used as a schedule too.
 """
 
 from __future__ import annotations
@@ -12,12 +13,23 @@ from dataclasses import dataclass
 from sk_stormc.utils.types import Schedule
 from sk_stormc.utils.validation import check_callable, check_number
 
-__all__ = ["Decay", "Geometric", "Power", "Slowed", "at", "constant", "decay_to", "inverse", "power"]
+__all__ = [
+    "Decay",
+    "Geometric",
+    "Power",
+    "Slowed",
+    "at",
+    "constant",
+    "decay_to",
+    "inverse",
+    "power",
+]
 
 
 @dataclass(frozen=True, repr=False)
 class Power:
-    """The class of the schedules that `constant`, `inverse` and `power` return: scale * (t + 1) ** exponent."""
+    """The class of the schedules that `constant`, `inverse` and `power` return: scale *
+    (t + 1) ** exponent."""
 
     scale: float
     exponent: float
@@ -48,19 +60,26 @@ class Decay:
         check_number("horizon", self.horizon, low=1)
         check_number("hold", self.hold, low=0, high=1)
         if self.hold == 1:
-            raise ValueError(f"hold must be below 1, because 1 leaves no time for the decay, got {self.hold!r}")
+            raise ValueError(
+                "hold must be below 1, because 1 leaves no time for the decay, got "
+                f"{self.hold!r}"
+            )
 
     def __call__(self, t: int) -> float:
         left = min(1.0, max(0.0, (1 - t / self.horizon) / (1 - self.hold)))
         return self.end + (self.start - self.end) * left
 
     def __repr__(self):
-        return f"decay_to({self.end!r}, start={self.start!r}, horizon={self.horizon!r}, hold={self.hold!r})"
+        return (
+            f"decay_to({self.end!r}, start={self.start!r}, horizon={self.horizon!r}, "
+            f"hold={self.hold!r})"
+        )
 
 
 @dataclass(frozen=True)
 class Geometric:
-    """Geometric decay or growth from ``start`` to ``end``. The value then stays at ``end``.
+    """Geometric decay or growth from ``start`` to ``end``. The value then stays at
+    ``end``.
 
     Parameters
     ----------
@@ -102,7 +121,8 @@ class Slowed:
     ----------
     schedule : callable
     times : float
-        Factor > 0 of the slowdown: the value at iteration t is that of ``schedule`` at t / times.
+        Factor > 0 of the slowdown: the value at iteration t is that of ``schedule`` at
+        t / times.
 
     Raises
     ------
@@ -149,7 +169,8 @@ def constant(value: float) -> Schedule:
 
 
 def inverse(scale: float = 1.0) -> Schedule:
-    """scale / (t + 1). With scale 1 it is the momentum of a running mean, which is the value of "auto" for streams.
+    """scale / (t + 1). With scale 1 it is the momentum of a running mean, which is the
+    value of "auto" for streams.
 
     Parameters
     ----------
@@ -196,8 +217,8 @@ def decay_to(end: float, start: float, horizon: int, hold: float = 0.0) -> Sched
     ----------
     end, start : float
     horizon : int
-        Iteration at which the end is reached. It does not depend on max_iter, so that a longer run begins with the same
-        iterates.
+        Iteration at which the end is reached. It does not depend on max_iter, so that a
+        longer run begins with the same iterates.
     hold : float, default=0.0
         Fraction of the horizon, in [0, 1), for which the value first stays at start.
 

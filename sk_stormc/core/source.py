@@ -1,4 +1,5 @@
-"""Sources, from which a problem's components are drawn. The source of a stream is in `sk_stormc.streams`."""
+"""Sources, from which a problem's components are drawn. The source of a stream is in
+`sk_stormc.streams`."""
 
 from __future__ import annotations
 
@@ -14,19 +15,23 @@ __all__ = ["FiniteSource", "Source", "source_of"]
 
 
 class Source:
-    """How the components of a problem are drawn, which batches of them are possible, and what they cost.
+    """How the components of a problem are drawn, which batches of them are possible,
+    and what they cost.
 
-    A run draws from a place: a random number generator for a finite sum, and a position for a stream. Each kind of
-    batch (g, its Jacobian, f) has its own place, which belongs to the run and is saved with it. In this base class,
-    components are never exhausted.
+    A run draws from a place: a random number generator for a finite sum, and a position
+    for a stream. Each kind of batch (g, its Jacobian, f) has its own place, which
+    belongs to the run and is saved with it. In this base class, components are never
+    exhausted.
 
     Attributes
     ----------
     finite : bool
-        Whether all components are available, so that there are full batches and gradients without noise.
+        Whether all components are available, so that there are full batches and
+        gradients without noise.
     weighted : bool
-        Whether a draw is a pair (draws, weights), from which the problem's ``inner_batch(draws, weights)`` and
-        ``outer_batch(draws, weights)`` gather a batch.
+        Whether a draw is a pair (draws, weights), from which the problem's
+        ``inner_batch(draws, weights)`` and ``outer_batch(draws, weights)`` gather a
+        batch.
     cumulative : bool
         Whether a draw represents all components so far, and not only new ones.
     instead : str
@@ -117,7 +122,8 @@ class Source:
         """
 
     def price(self, kind: str, size: int) -> int:
-        """The cost (IFO) of a batch: the number of its components, plus those that are always evaluated with them.
+        """The cost (IFO) of a batch: the number of its components, plus those that are
+        always evaluated with them.
 
         Parameters
         ----------
@@ -148,7 +154,8 @@ class Source:
         return True
 
     def hold(self, places: Iterable) -> None:
-        """Keep the components that a run needs if it continues from these places. Earlier components may be dropped.
+        """Keep the components that a run needs if it continues from these places.
+        Earlier components may be dropped.
 
         Parameters
         ----------
@@ -164,7 +171,8 @@ class Source:
         """
 
     def aside(self, places: dict[str, Any]) -> dict[str, Any]:
-        """Places for the draws of a curvature estimate, after which the run continues from the given places.
+        """Places for the draws of a curvature estimate, after which the run continues
+        from the given places.
 
         Parameters
         ----------
@@ -179,7 +187,8 @@ class Source:
         return places
 
     def uphill(self, x: FloatArray, start: FloatArray) -> bool:
-        """Whether the objective is higher at x than at the start by more than sampling noise explains.
+        """Whether the objective is higher at x than at the start by more than sampling
+        noise explains.
 
         Parameters
         ----------
@@ -198,9 +207,11 @@ class FiniteSource(Source):
     Parameters
     ----------
     n_inner, n_outer : int
-        Numbers of components, m and n. If f has a single component, its draws are zeros.
+        Numbers of components, m and n. If f has a single component, its draws are
+        zeros.
     weights, outer_weights : ndarray of shape (n_inner,) and (n_outer,), default=None
-        Numbers >= 0, to which the probabilities of the components are proportional. None means equal probabilities.
+        Numbers >= 0, to which the probabilities of the components are proportional.
+        None means equal probabilities.
 
     Examples
     --------
@@ -239,11 +250,16 @@ class FiniteSource(Source):
 
     @cached_property
     def _outer_table(self):
-        return self._inner_table if self.outer_weights is self.weights else table(self.outer_weights)
+        return (
+            self._inner_table
+            if self.outer_weights is self.weights
+            else table(self.outer_weights)
+        )
 
 
 def table(weights):
-    """The table of `by_weight`: cumulative weights, and the last component of positive weight."""
+    """The table of `by_weight`: cumulative weights, and the last component of positive
+    weight."""
     return np.cumsum(weights), np.flatnonzero(weights)[-1]
 
 
@@ -255,4 +271,8 @@ def by_weight(rng, shape, sums, last):
 
 def source_of(problem):
     """A problem's source. None means uniform draws of its components."""
-    return FiniteSource(problem.n_inner, problem.n_outer) if problem.source is None else problem.source
+    return (
+        FiniteSource(problem.n_inner, problem.n_outer)
+        if problem.source is None
+        else problem.source
+    )

@@ -1,4 +1,5 @@
-"""Arrays with a common exponent (scaled numbers), for values beyond the range of floats."""
+"""Arrays with a common exponent (scaled numbers), for values beyond the range of
+floats."""
 
 import math
 from collections.abc import Callable
@@ -8,8 +9,11 @@ import numpy as np
 
 __all__ = ["InUnit", "as_array", "in_one_unit"]
 
-STEP = 32  # units are powers of 2**STEP, so that values of similar size mostly have the same unit
-FAR = 60  # arrays beyond 2**FAR or 2**-FAR get another unit, so that squares stay in the range of float32
+# units are powers of 2**STEP, so that values of similar size mostly have the same unit
+STEP = 32
+# arrays beyond 2**FAR or 2**-FAR get another unit, so that squares stay in the range of
+# float32
+FAR = 60
 LOG_2 = math.log(2.0)
 FURTHEST = 10_000  # a power of two that maps any float to 0 or infinity
 
@@ -18,15 +22,18 @@ FURTHEST = 10_000  # a power of two that maps any float to 0 or infinity
 class InUnit:
     """An array with a common exponent, which represents ``array * 2**power``.
 
-    Exponentials overflow if their exponents are above 709 (in float32, 88). A problem whose u and Jacobian consist of
-    exponentials returns values of this class. They support the operations of methods on u and J: ``+``, ``-``, ``*``,
-    ``/``, ``@``, ``abs``, ``numpy.maximum`` and ``numpy.minimum``, comparisons, indexing and `dot`. The unit is a power
-    of two, so these operations round as floats with an unlimited range of exponents would. A sum has the larger unit of
-    the two, and a product far from 1 gets a unit that fits. ``numpy.log`` returns plain numbers, and so do `dot` and
-    ``@`` of two such values, such as f_u and J, whose units cancel. All other operations raise a TypeError.
+    Exponentials overflow if their exponents are above 709 (in float32, 88). A problem
+    whose u and Jacobian consist of exponentials returns values of this class. They
+    support the operations of methods on u and J: ``+``, ``-``, ``*``, ``/``, ``@``,
+    ``abs``, ``numpy.maximum`` and ``numpy.minimum``, comparisons, indexing and `dot`.
+    The unit is a power of two, so these operations round as floats with an unlimited
+    range of exponents would. A sum has the larger unit of the two, and a product far
+    from 1 gets a unit that fits. ``numpy.log`` returns plain numbers, and so do `dot`
+    and ``@`` of two such values, such as f_u and J, whose units cancel. All other
+    operations raise a TypeError.
 
-    All entries share one unit. Entries below about 2**-1000 of the largest (in float32, 2**-100) become 0. Values of
-    this class are not changed in place.
+    All entries share one unit. Entries below about 2**-1000 of the largest (in float32,
+    2**-100) become 0. Values of this class are not changed in place.
 
     Parameters
     ----------
@@ -61,7 +68,8 @@ class InUnit:
 
     @classmethod
     def exp(cls, exponents, factor=1.0):
-        """factor * exp(e) for exponents of any size. Values far below the largest become 0.
+        """factor * exp(e) for exponents of any size. Values far below the largest
+        become 0.
 
         Parameters
         ----------
@@ -82,13 +90,16 @@ class InUnit:
         return cls((factor * math.exp(rest)) * np.exp(exponents - top), power)
 
     def plain(self):
-        """The values as a plain array. They are infinite or 0 beyond the range of floats.
+        """The values as a plain array. They are infinite or 0 beyond the range of
+        floats.
 
         Returns
         -------
         ndarray
         """
-        return self.array if not self.power else np.ldexp(self.array, _bounded(self.power))
+        return (
+            self.array if not self.power else np.ldexp(self.array, _bounded(self.power))
+        )
 
     # attributes and methods of arrays
 
@@ -128,7 +139,8 @@ class InUnit:
         return InUnit(self.array.min(), self.power)
 
     def dot(self, other):
-        """The same as ``@``. The result is a plain number or array if ``other`` is an `InUnit` too."""
+        """The same as ``@``. The result is a plain number or array if ``other`` is an
+        `InUnit` too."""
         return _contracted(self, other)
 
     # numbers
@@ -136,23 +148,33 @@ class InUnit:
     def __float__(self):
         number = float(self.plain())
         if (not number or math.isinf(number)) and number != self.array:
-            raise OverflowError(f"{self!r} is beyond the range of floats; numpy.log of it is not")
+            raise OverflowError(
+                f"{self!r} is beyond the range of floats; numpy.log of it is not"
+            )
         return number
 
     def __bool__(self):
         return bool(self.array)
 
     def __array__(self, dtype=None, copy=None):
-        raise TypeError(f"an InUnit is not converted to an array; use numpy.log, or plain(): {self!r}")
+        raise TypeError(
+            "an InUnit is not converted to an array; use numpy.log, or plain(): "
+            f"{self!r}"
+        )
 
     # arithmetic
 
     def __array_ufunc__(self, ufunc, method, *inputs, **kwargs):
         rule = RULES.get(ufunc)
         if method != "__call__" or kwargs or rule is None:
-            name = ufunc.__name__ if method == "__call__" else f"{ufunc.__name__}.{method}"
+            name = (
+                ufunc.__name__ if method == "__call__" else f"{ufunc.__name__}.{method}"
+            )
             options = f" with {', '.join(kwargs)}" if kwargs else ""
-            raise TypeError(f"numpy.{name}{options} is not defined for values that carry their own unit, got {self!r}")
+            raise TypeError(
+                f"numpy.{name}{options} is not defined for values that carry their "
+                f"own unit, got {self!r}"
+            )
         return rule(ufunc, *inputs)
 
     def __add__(self, other):
@@ -210,17 +232,24 @@ class InUnit:
 
 
 def in_one_unit(values):
-    """Convert several values to arrays in one common unit, for linear combinations of them."""
+    """Convert several values to arrays in one common unit, for linear combinations of
+    them."""
     if not any(isinstance(value, InUnit) for value in values):
         return values, _itself
     values = [_fitting(*_parts(value)) for value in values]
     power = _largest(values)
-    return [_shifted(value, power) for value in values], lambda array: _fitting(array, power)
+    return [_shifted(value, power) for value in values], lambda array: _fitting(
+        array, power
+    )
 
 
 def as_array(value, power=0):
     """A value as an array in units of 2**power. Plain arrays stay unchanged."""
-    return InUnit(value.array, value.power - power).plain() if isinstance(value, InUnit) else value
+    return (
+        InUnit(value.array, value.power - power).plain()
+        if isinstance(value, InUnit)
+        else value
+    )
 
 
 def _itself(array):
@@ -254,7 +283,11 @@ def _largest(values):
 
 
 def _shifted(value, power):
-    return value.array if value.power == power else np.ldexp(value.array, _bounded(value.power - power))
+    return (
+        value.array
+        if value.power == power
+        else np.ldexp(value.array, _bounded(value.power - power))
+    )
 
 
 def _in_larger(a, b):
@@ -262,7 +295,9 @@ def _in_larger(a, b):
     (x, p), (y, q) = _parts(a), _parts(b)
     if p == q:
         return x, y, p
-    if type(a) is type(b) and abs(p - q) == STEP:  # as of two batches, whose sizes need not be compared
+    if (
+        type(a) is type(b) and abs(p - q) == STEP
+    ):  # as of two batches, whose sizes need not be compared
         return (x, y * 2.0**-STEP, p) if p > q else (x * 2.0**-STEP, y, q)
     if type(b) is float and not b:
         return x, b, p
@@ -270,7 +305,11 @@ def _in_larger(a, b):
     power = _largest(values)
     x, y = (_shifted(value, power) for value in values)
     # a Python number has no float type of its own
-    return float(x) if type(a) in (int, float) else x, float(y) if type(b) in (int, float) else y, power
+    return (
+        float(x) if type(a) in (int, float) else x,
+        float(y) if type(b) in (int, float) else y,
+        power,
+    )
 
 
 def _sum(ufunc, a, b):
@@ -294,8 +333,13 @@ def _contracted(a, b):
     return product.plain() if type(a) is type(b) else product
 
 
-RULES: dict[np.ufunc, Callable] = dict.fromkeys((np.add, np.subtract, np.maximum, np.minimum), _sum)
-RULES |= dict.fromkeys((np.less, np.less_equal, np.greater, np.greater_equal, np.equal, np.not_equal), _comparison)
+RULES: dict[np.ufunc, Callable] = dict.fromkeys(
+    (np.add, np.subtract, np.maximum, np.minimum), _sum
+)
+RULES |= dict.fromkeys(
+    (np.less, np.less_equal, np.greater, np.greater_equal, np.equal, np.not_equal),
+    _comparison,
+)
 RULES |= {
     np.multiply: _product,
     np.divide: _product,

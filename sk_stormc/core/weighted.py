@@ -1,4 +1,5 @@
-"""Inner components with weights, which are the weights of means and the probabilities of draws."""
+"""Inner components with weights, which are the weights of means and the probabilities
+of draws."""
 
 from sk_stormc.core.problem import CompositionalProblem
 from sk_stormc.core.source import FiniteSource

@@ -1,4 +1,5 @@
-"""Data sets: returns, augmented digits, Markov reward processes, and logged transitions of environments.
+"""Data sets: returns, augmented digits, Markov reward processes, and logged transitions
+of environments.
 
 This package contains readers, generators, exact models, and logs of environments.
 """
@@ -9,7 +10,10 @@ from sk_stormc.datasets.french import fetch_french_portfolios
 from sk_stormc.datasets.gaussian_returns import make_gaussian_returns
 from sk_stormc.datasets.markov import MarkovRewardProcess, make_bellman_problem
 from sk_stormc.datasets.moments import returns_from_moments
-from sk_stormc.datasets.recorded import transitions_from_arrays, transitions_from_episodes
+from sk_stormc.datasets.recorded import (
+    transitions_from_arrays,
+    transitions_from_episodes,
+)
 
 __all__ = [
     "MarkovRewardProcess",

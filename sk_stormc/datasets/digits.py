@@ -14,9 +14,10 @@ def make_augmented_digits(
 ) -> tuple[FloatArray, Array]:
     """Augment scikit-learn's 1797 digits with shifted, scaled and noisy copies.
 
-    The first 1797 samples are the digits themselves. Each further sample is a digit drawn at random. With probability
-    0.35 it is rolled by -1, 0 or 1 pixels along both axes. It is then multiplied by a number between 0.85 and 1.1.
-    Normal noise with a standard deviation of 1 is added, and the result is clipped to [0, 17].
+    The first 1797 samples are the digits themselves. Each further sample is a digit
+    drawn at random. With probability 0.35 it is rolled by -1, 0 or 1 pixels along both
+    axes. It is then multiplied by a number between 0.85 and 1.1. Normal noise with a
+    standard deviation of 1 is added, and the result is clipped to [0, 17].
 
     Parameters
     ----------
@@ -56,6 +57,8 @@ def make_augmented_digits(
     row = (np.arange(8) - down[:, None]) % 8
     column = (np.arange(8) - right[:, None]) % 8
     more = more[np.arange(n_more)[:, None, None], row[:, :, None], column[:, None, :]]
-    more = more * rng.uniform(0.85, 1.1, size=(n_more, 1, 1)) + rng.standard_normal(more.shape)
+    more = more * rng.uniform(0.85, 1.1, size=(n_more, 1, 1)) + rng.standard_normal(
+        more.shape
+    )
     X = np.vstack([images, np.clip(more, 0, 17).reshape(n_more, 64)])
     return X[:n_samples], np.concatenate([y, y[which]])[:n_samples]

@@ -19,7 +19,11 @@ from sk_stormc.datasets.acting import (
 from sk_stormc.datasets.spaces import Columns, log_of
 from sk_stormc.utils.validation import check_bool, check_int, short
 
-NEXT_STEP, SAME_STEP, DISABLED = "NextStep", "SameStep", "Disabled"  # Gymnasium's modes of automatic resets
+NEXT_STEP, SAME_STEP, DISABLED = (
+    "NextStep",
+    "SameStep",
+    "Disabled",
+)  # Gymnasium's modes of automatic resets
 
 
 def collect_transitions(
@@ -31,75 +35,88 @@ def collect_transitions(
     one_hot: bool | None = True,
     target: Any = None,
 ) -> Bunch:
-    """Run a policy in a Gymnasium environment, and log the transitions for `BellmanValueEstimator.fit`.
+    """Run a policy in a Gymnasium environment, and log the transitions for
+    `BellmanValueEstimator.fit`.
 
     Parameters
     ----------
     env : gymnasium.Env, gymnasium.vector.VectorEnv or str
-        An environment, which is reset first, or an id such as "CartPole-v1". Its observation space must be Box,
-        Discrete, MultiDiscrete or MultiBinary, or a Tuple or Dict of such spaces. With a vector environment each row is
-        a transition of one of its environments. Steps that only begin a new episode are left out.
+        An environment, which is reset first, or an id such as "CartPole-v1". Its
+        observation space must be Box, Discrete, MultiDiscrete or MultiBinary, or a
+        Tuple or Dict of such spaces. With a vector environment each row is a transition
+        of one of its environments. Steps that only begin a new episode are left out.
     policy : callable, array-like or None, default=None
-        None means random actions, as the action space samples them: uniformly, if there are finitely many. A callable
-        receives the observation and returns the action; for a vector environment it receives the observations and
-        returns the actions of all its environments. If observations and actions are both Discrete, an array can be
-        passed: integers of shape (n_states,) are actions, numbers of shape (n_states, n_actions) are their
-        probabilities.
+        None means random actions, as the action space samples them: uniformly, if there
+        are finitely many. A callable receives the observation and returns the action;
+        for a vector environment it receives the observations and returns the actions of
+        all its environments. If observations and actions are both Discrete, an array
+        can be passed: integers of shape (n_states,) are actions, numbers of shape
+        (n_states, n_actions) are their probabilities.
     n_transitions : int, default=10000
         Number of rows. The last episode ends with the last row.
     seed : int or None, default=None
-        Seed of the environment and of the random actions, which have separate generators. Results are bit-for-bit
-        reproducible for a given seed. None means a different seed each time. NumPy's global generator is not used.
+        Seed of the environment and of the random actions, which have separate
+        generators. Results are bit-for-bit reproducible for a given seed. None means a
+        different seed each time. NumPy's global generator is not used.
     one_hot : bool, default=True
-        Whether Discrete and MultiDiscrete observations are encoded as one indicator for each value. If False, they are
-        kept as numbers, for ``features=OneHotEncoder(...)``. With hundreds of states or more this needs far less
-        memory.
+        Whether Discrete and MultiDiscrete observations are encoded as one indicator for
+        each value. If False, they are kept as numbers, for
+        ``features=OneHotEncoder(...)``. With hundreds of states or more this needs far
+        less memory.
     target : callable, array-like or None, default=None
-        A target policy, whose probabilities of the logged actions are also logged. An array is interpreted as for
-        ``policy``. A callable receives X of the log, and returns an action or a row of probabilities for each row.
-        Actions must be Discrete, and ``policy`` must be None or an array.
+        A target policy, whose probabilities of the logged actions are also logged. An
+        array is interpreted as for ``policy``. A callable receives X of the log, and
+        returns an action or a row of probabilities for each row. Actions must be
+        Discrete, and ``policy`` must be None or an array.
 
     Returns
     -------
     log : sklearn.utils.Bunch
-        Rows are in chronological order. The rows of a vector environment are sorted by environment.
+        Rows are in chronological order. The rows of a vector environment are sorted by
+        environment.
 
         X : ndarray of shape (n_transitions, n_features)
-            The observations before the transitions. The parts of a Tuple or Dict are concatenated, and arrays are
-            flattened. The dtype is float64, or float32 if all observations are float32.
+            The observations before the transitions. The parts of a Tuple or Dict are
+            concatenated, and arrays are flattened. The dtype is float64, or float32 if
+            all observations are float32.
         y : ndarray of shape (n_transitions,)
             The rewards.
         next_X : ndarray of shape (n_transitions, n_features)
-            The observations after the transitions. At the end of a truncated episode this is the last observation of
-            the episode, not the first of the next one.
+            The observations after the transitions. At the end of a truncated episode
+            this is the last observation of the episode, not the first of the next one.
         terminal : ndarray of bool of shape (n_transitions,)
-            Gymnasium's ``terminated``. A truncated episode would have continued, so it is not terminal.
+            Gymnasium's ``terminated``. A truncated episode would have continued, so it
+            is not terminal.
         time : ndarray of int of shape (n_transitions,)
-            Time that increases by 1 within an episode, with a gap after it. It can replace next_X: the last row of a
-            truncated episode is then dropped, because its successor is not a row of X.
+            Time that increases by 1 within an episode, with a gap after it. It can
+            replace next_X: the last row of a truncated episode is then dropped, because
+            its successor is not a row of X.
         action : ndarray of shape (n_transitions, ...)
             The actions.
         episode : ndarray of int of shape (n_transitions,)
             The number of each row's episode, from 0.
         probability : ndarray of shape (n_transitions,)
-            The probability of the action under ``policy``. It is NaN (unknown) if ``policy`` is a callable, or if
-            actions are not Discrete.
+            The probability of the action under ``policy``. It is NaN (unknown) if
+            ``policy`` is a callable, or if actions are not Discrete.
         target_probability, importance_ratio : ndarray of shape (n_transitions,)
-            Only with ``target``: the probability of the action under it, and the ratio of this to ``probability``.
+            Only with ``target``: the probability of the action under it, and the ratio
+            of this to ``probability``.
 
     Raises
     ------
     ImportError
         If gymnasium is not installed.
     ValueError
-        If env is not an environment or has an unsupported observation space (which the message names), its steps do not
-        return the five values of Gymnasium, the policy does not match the environment, an action or observation is not
-        in its space, an observation or reward is not finite, n_transitions, seed or one_hot is out of range, or a
-        target does not match or its ratios are unknown.
+        If env is not an environment or has an unsupported observation space (which the
+        message names), its steps do not return the five values of Gymnasium, the policy
+        does not match the environment, an action or observation is not in its space, an
+        observation or reward is not finite, n_transitions, seed or one_hot is out of
+        range, or a target does not match or its ratios are unknown.
 
     See Also
     --------
-    sk_stormc.datasets.MarkovRewardProcess.from_gymnasium : The exact model, if an environment publishes it.
+    sk_stormc.datasets.MarkovRewardProcess.from_gymnasium : The exact model, if an
+        environment publishes it.
 
     Examples
     --------
@@ -118,7 +135,9 @@ def collect_transitions(
     env = environment(env, vector=True)
     from gymnasium.vector import VectorEnv
 
-    collect, kind = (collect_vector, "single_") if isinstance(env, VectorEnv) else (_collect, "")
+    collect, kind = (
+        (collect_vector, "single_") if isinstance(env, VectorEnv) else (_collect, "")
+    )
     try:
         check_target(policy, target, getattr(env, f"{kind}action_space"))
         log = collect(env, policy, int(n_transitions), seed, one_hot)
@@ -134,11 +153,18 @@ def _collect(env, policy, n, seed, one_hot):
     of_env, of_policy = seeds_of(seed)
     act = acting(policy, env, of_policy)
     left, came = columns.empty(n), columns.empty(n)
-    rewards, terminal, episodes, actions = np.empty(n), np.zeros(n, bool), np.empty(n, np.int64), []
+    rewards, terminal, episodes, actions = (
+        np.empty(n),
+        np.zeros(n, bool),
+        np.empty(n, np.int64),
+        [],
+    )
 
     observation, episode = first_observation(env, seed=of_env), 0
     for i in range(n):
-        left[i] = columns.row(observation)  # before the step, which may change the observation in place
+        left[i] = columns.row(
+            observation
+        )  # before the step, which may change the observation in place
         action = act(observation)
         observation, reward, terminated, truncated, _ = step(env, action)
         came[i], rewards[i] = columns.row(observation), reward_of(reward)
@@ -146,18 +172,26 @@ def _collect(env, policy, n, seed, one_hot):
         actions.append(action)
         if (terminated or truncated) and i + 1 < n:
             observation, episode = first_observation(env), episode + 1
-    return log_of(left, rewards, came, terminal, episodes, stacked(actions), columns, one_hot)
+    return log_of(
+        left, rewards, came, terminal, episodes, stacked(actions), columns, one_hot
+    )
 
 
 def collect_vector(env, policy, n, seed, one_hot):
-    """The Bunch of `collect_transitions` for a vector environment, sorted by environment.
+    """The Bunch of `collect_transitions` for a vector environment, sorted by
+    environment.
 
-    Depending on the mode, an environment is reset within the step that ends an episode (the last observation is then in
-    ``info``), by the next step (which is not a transition), or only on request.
+    Depending on the mode, an environment is reset within the step that ends an episode
+    (the last observation is then in ``info``), by the next step (which is not a
+    transition), or only on request.
     """
     from gymnasium.vector.utils import iterate
 
-    mode, columns, k = autoreset_mode(env), Columns(env.single_observation_space), env.num_envs
+    mode, columns, k = (
+        autoreset_mode(env),
+        Columns(env.single_observation_space),
+        env.num_envs,
+    )
     of_env, of_policy = seeds_of(seed)
     act = acting(policy, env, of_policy, "single_")
     steps, n_rows = [], 0
@@ -183,12 +217,21 @@ def collect_vector(env, policy, n, seed, one_hot):
             came = columns.rows(observations)
         seen = came
     *parts, actions = zip(*steps, strict=True)
-    which, began, left, rewards, after, terminal = (np.concatenate(part) for part in parts)
+    which, began, left, rewards, after, terminal = (
+        np.concatenate(part) for part in parts
+    )
     order = np.argsort(which, kind="stable")
     first = np.append(True, (np.diff(which[order]) != 0) | (np.diff(began[order]) != 0))
     actions = stacked([action for part in actions for action in part])[order]
     return log_of(
-        left[order], rewards[order], after[order], terminal[order], np.cumsum(first) - 1, actions, columns, one_hot
+        left[order],
+        rewards[order],
+        after[order],
+        terminal[order],
+        np.cumsum(first) - 1,
+        actions,
+        columns,
+        one_hot,
     )
 
 
@@ -198,7 +241,8 @@ def autoreset_mode(env):
     name = getattr(mode, "value", mode)
     if name not in (NEXT_STEP, SAME_STEP, DISABLED):
         raise ValueError(
-            f"env must have the mode of automatic resets in metadata['autoreset_mode'], as in Gymnasium 1.1, "
+            "env must have the mode of automatic resets in "
+            "metadata['autoreset_mode'], as in Gymnasium 1.1, "
             f"got {short(mode)}"
         )
     return name

@@ -25,7 +25,8 @@ BASE_URL = "https://mba.tuck.dartmouth.edu/pages/faculty/ken.french/ftp/"
 TIMEOUT = 60  # seconds
 
 Region: TypeAlias = Literal[
-    "Europe", "Japan", "Asia_Pacific_ex_Japan", "North_America", "Developed", "Global", "Developed_ex_US",
+    "Europe", "Japan", "Asia_Pacific_ex_Japan", "North_America", "Developed", "Global",
+    "Developed_ex_US",
     "Global_ex_US", "US",
 ]  # fmt: skip
 
@@ -41,7 +42,11 @@ _REGIONS = {
     "Global_ex_US": "Developed_ex_US",
     "US": "US",
 }
-_SORTS = {"OP": "operating profitability", "BE-ME": "book-to-market", "INV": "investment"}
+_SORTS = {
+    "OP": "operating profitability",
+    "BE-ME": "book-to-market",
+    "INV": "investment",
+}
 # The library spells both "daily" and "Daily".
 _FILES = {
     "OP": "{}_25_Portfolios_ME_OP_Daily_CSV.zip",
@@ -89,7 +94,8 @@ def _download(url, path):
             os.replace(partial, path)
     except (OSError, HTTPException) as error:
         raise OSError(
-            f"Could not download {url} ({error}). Try again later, or download the file by other means and "
+            f"Could not download {url} ({error}). Try again later, or download the "
+            "file by other means and "
             f"place it, as it is, in {data_home}."
         ) from error
 
@@ -100,7 +106,8 @@ def _read_zip(path):
             return archive.read(archive.namelist()[0]).decode("latin-1")
     except (zipfile.BadZipFile, zlib.error, EOFError, IndexError) as error:
         raise OSError(
-            f"{path} is not a zip file with a CSV file in it ({error}). Delete it and fetch again."
+            f"{path} is not a zip file with a CSV file in it ({error}). Delete it and "
+            "fetch again."
         ) from error
 
 
@@ -114,22 +121,29 @@ def fetch_french_portfolios(
 ) -> Bunch:
     """Load daily returns of 25 portfolios of the data library of Kenneth French.
 
-    The value-weighted portfolios are the intersections of five size classes and five classes of another characteristic.
-    The zip file is downloaded once and kept unchanged in `data_home`. Without network access, download it by other
-    means and place it there under its own name, such as ``Europe_25_Portfolios_ME_OP_Daily_CSV.zip``.
+    The value-weighted portfolios are the intersections of five size classes and five
+    classes of another characteristic. The zip file is downloaded once and kept
+    unchanged in `data_home`. Without network access, download it by other means and
+    place it there under its own name, such as
+    ``Europe_25_Portfolios_ME_OP_Daily_CSV.zip``.
 
     Parameters
     ----------
-    region : {"Europe", "Japan", "Asia_Pacific_ex_Japan", "North_America", "Developed", "Global", \
-            "Developed_ex_US", "Global_ex_US", "US"}, default="Europe"
-        The region in which the firms are listed. "Global" and "Global_ex_US" are the library's older names of
-        "Developed" and "Developed_ex_US" and give the same data.
+    region : {"Europe", "Japan", "Asia_Pacific_ex_Japan", "North_America", \
+            "Developed", "Global", "Developed_ex_US", "Global_ex_US", "US"}, \
+            default="Europe"
+        The region in which the firms are listed. "Global" and "Global_ex_US" are the
+        library's older names of "Developed" and "Developed_ex_US" and give the same
+        data.
     sort : {"OP", "BE-ME", "INV"}, default="OP"
-        The characteristic in addition to size: operating profitability, book-to-market or investment.
+        The characteristic in addition to size: operating profitability, book-to-market
+        or investment.
     data_home : str or path-like, default=None
-        The folder of the zip file. None means the folder of :func:`sklearn.datasets.get_data_home`.
+        The folder of the zip file. None means the folder of
+        :func:`sklearn.datasets.get_data_home`.
     download_if_missing : bool, default=True
-        If False and the file is not in `data_home`, raise an OSError instead of downloading it.
+        If False and the file is not in `data_home`, raise an OSError instead of
+        downloading it.
     as_frame : bool, default=False
         If True, `returns` is a pandas DataFrame.
 
@@ -139,29 +153,31 @@ def fetch_french_portfolios(
         Dictionary-like object with the following attributes.
 
         returns : ndarray of shape (n_days, 25) or DataFrame
-            The returns as fractions (0.01 is one percent), NaN where missing. The DataFrame has `dates`
-            as its DatetimeIndex and `names` as its columns.
+            The returns as fractions (0.01 is one percent), NaN where missing. The
+            DataFrame has `dates` as its DatetimeIndex and `names` as its columns.
         dates : ndarray of shape (n_days,)
             The trading days, datetime64[D].
         names : list of str of length 25
             The names of the portfolios.
         description, DESCR : str
-            A description of the data and their source, including the header of the file. Both names hold the same text.
+            A description of the data and their source, including the header of the
+            file. Both names hold the same text.
 
     Raises
     ------
     ValueError
-        If `region` or `sort` is unknown, or the file has no daily table of 25 portfolios.
+        If `region` or `sort` is unknown, or the file has no daily table of 25
+        portfolios.
     OSError
-        If the file is missing and `download_if_missing` is False, the download fails, or the file is not a valid zip
-        file.
+        If the file is missing and `download_if_missing` is False, the download fails,
+        or the file is not a valid zip file.
     ImportError
         If `as_frame` is True and pandas is not installed.
 
     Notes
     -----
-    The library revises past returns at its monthly updates, so files fetched at different times may differ.
-    Delete the zip file to fetch the current one.
+    The library revises past returns at its monthly updates, so files fetched at
+    different times may differ. Delete the zip file to fetch the current one.
 
     References
     ----------
@@ -177,16 +193,22 @@ def fetch_french_portfolios(
     """
     for name, value, choices in (("region", region, _REGIONS), ("sort", sort, _SORTS)):
         if not isinstance(value, str) or value not in choices:
-            raise ValueError(f"{name}={value!r} is unknown; expected one of {list(choices)}.")
+            raise ValueError(
+                f"{name}={value!r} is unknown; expected one of {list(choices)}."
+            )
     check_bool("download_if_missing", download_if_missing)
     check_bool("as_frame", as_frame)
     if data_home is not None and not isinstance(data_home, (str, os.PathLike)):
-        raise ValueError(f"data_home must be the path of a folder or None, got {short(data_home)}")
+        raise ValueError(
+            f"data_home must be the path of a folder or None, got {short(data_home)}"
+        )
     if as_frame:
         try:
             import pandas as pd
         except ImportError as error:
-            raise ImportError("fetch_french_portfolios with as_frame=True requires pandas.") from error
+            raise ImportError(
+                "fetch_french_portfolios with as_frame=True requires pandas."
+            ) from error
 
     region = _REGIONS[region]
     filename = _US_FILES[sort] if region == "US" else _FILES[sort].format(region)
@@ -200,14 +222,24 @@ def fetch_french_portfolios(
         header, tables = parse_french_csv(_read_zip(path))
     except ValueError as error:
         raise ValueError(f"{path} is not in the library's format: {error}") from error
-    daily = [table for table in tables if table.dates.dtype == "datetime64[D]" and len(table.names) == 25]
+    daily = [
+        table
+        for table in tables
+        if table.dates.dtype == "datetime64[D]" and len(table.names) == 25
+    ]
     if not daily:
         raise ValueError(f"{path} has no daily table of 25 portfolios.")
-    table = next((table for table in daily if _VALUE_WEIGHTED.search(table.title)), daily[0])
+    table = next(
+        (table for table in daily if _VALUE_WEIGHTED.search(table.title)), daily[0]
+    )
 
     returns = table.values / 100
     if as_frame:
-        returns = pd.DataFrame(returns, index=pd.DatetimeIndex(table.dates, name="date"), columns=table.names)
+        returns = pd.DataFrame(
+            returns,
+            index=pd.DatetimeIndex(table.dates, name="date"),
+            columns=table.names,
+        )
     descr = _DESCR.format(
         sort=_SORTS[sort],
         region=region.replace("_", " "),
@@ -216,23 +248,33 @@ def fetch_french_portfolios(
         url=BASE_URL + filename,
         header=header,
     )
-    return Bunch(returns=returns, dates=table.dates, names=table.names, description=descr, DESCR=descr)
+    return Bunch(
+        returns=returns,
+        dates=table.dates,
+        names=table.names,
+        description=descr,
+        DESCR=descr,
+    )
 
 
 class FrenchTable(NamedTuple):
     """One table of a file of the library."""
 
-    title: str  # the line above the table, such as "Average Value Weighted Returns -- Daily"
+    # the line above the table, such as "Average Value Weighted Returns -- Daily"
+    title: str
     dates: np.ndarray  # datetime64, with the unit D, M or Y of the file
     names: list
-    values: np.ndarray  # in the file's own unit (percent for returns), NaN where missing
+    values: (
+        np.ndarray
+    )  # in the file's own unit (percent for returns), NaN where missing
 
 
 def parse_french_csv(text):
-    """The header and the tables, if any, of a CSV file of the Kenneth R. French data library.
+    """The header and the tables, if any, of a CSV file of the Kenneth R. French data
+    library.
 
-    The file contains free text, followed by tables. Each table has a title line, a line of column names that begins
-    with a comma, and rows that begin with a date.
+    The file contains free text, followed by tables. Each table has a title line, a line
+    of column names that begins with a comma, and rows that begin with a date.
     """
     lines = text.splitlines()
     header, title, sections = [], "", []
@@ -242,7 +284,9 @@ def parse_french_csv(text):
             rows.append(match.groups())
         elif match := _COLUMNS.match(line):
             rows = []
-            sections.append((title, [name.strip() for name in match[1].split(",")], rows))
+            sections.append(
+                (title, [name.strip() for name in match[1].split(",")], rows)
+            )
             title = ""
         else:
             if not sections:
@@ -257,7 +301,10 @@ def _make_table(title, names, rows):
     dates, numbers = zip(*rows, strict=True)
     values = np.loadtxt(numbers, delimiter=",", ndmin=2)
     if values.shape[1] != len(names):
-        raise ValueError(f"{values.shape[1]} numbers a row for {len(names)} columns, table {title!r}.")
+        raise ValueError(
+            f"{values.shape[1]} numbers a row for {len(names)} columns, table "
+            f"{title!r}."
+        )
     values[np.isin(values, _MISSING)] = np.nan
     unit = {4: "Y", 6: "M", 8: "D"}[len(dates[0])]
     iso = ["-".join(filter(None, (date[:4], date[4:6], date[6:]))) for date in dates]

@@ -16,12 +16,13 @@ def make_gaussian_returns(
     condition_number: float = 20.0,
     random_state: RandomState = None,
 ) -> FloatArray:
-    """Draw independent Gaussian returns whose covariance has one eigenvalue that differs from 1.
+    """Draw independent Gaussian returns whose covariance has one eigenvalue that
+    differs from 1.
 
     Each row is drawn from the normal distribution with mean ``mean`` and covariance
-    :math:`I + (\\kappa - 1) q q^\\top`, where :math:`\\kappa` is `condition_number` and :math:`q` a unit
-    vector drawn uniformly at random. The eigenvalue along :math:`q` is :math:`\\kappa`, all the others
-    are 1.
+    :math:`I + (\\kappa - 1) q q^\\top`, where :math:`\\kappa` is `condition_number` and
+    :math:`q` a unit vector drawn uniformly at random. The eigenvalue along :math:`q` is
+    :math:`\\kappa`, all the others are 1.
 
     Parameters
     ----------
@@ -32,8 +33,9 @@ def make_gaussian_returns(
     mean : float or array-like of shape (n_assets,), default=4.0
         Expected return, one for all assets or one for each asset.
     condition_number : float, default=20.0
-        The eigenvalue :math:`\\kappa` > 0. It is the condition number of the covariance if it is at least
-        1 and `n_assets` is at least 2. Below 1 the condition number is its inverse.
+        The eigenvalue :math:`\\kappa` > 0. It is the condition number of the covariance
+        if it is at least 1 and `n_assets` is at least 2. Below 1 the condition number
+        is its inverse.
     random_state : int, RandomState instance or None, default=None
         Pass an int for reproducible output across calls.
 
@@ -59,7 +61,9 @@ def make_gaussian_returns(
     check_number("condition_number", condition_number, low=0, inclusive=False)
     mean = as_numbers("mean", mean)
     if mean.shape not in ((), (n_assets,)):
-        raise ValueError(f"mean must be a scalar or of shape ({n_assets},), got shape {mean.shape}")
+        raise ValueError(
+            f"mean must be a scalar or of shape ({n_assets},), got shape {mean.shape}"
+        )
     if not np.isfinite(mean).all():
         raise ValueError(f"mean must be finite, got {mean}")
 
@@ -67,7 +71,10 @@ def make_gaussian_returns(
     direction = rng.standard_normal(n_assets)
     direction /= np.linalg.norm(direction)
     returns = rng.standard_normal((n_periods, n_assets))
-    # Stretching the component along the direction avoids the n_assets x n_assets covariance matrix.
-    returns += np.outer(returns @ direction, (np.sqrt(condition_number) - 1) * direction)
+    # Stretching the component along the direction avoids the n_assets x n_assets
+    # covariance matrix.
+    returns += np.outer(
+        returns @ direction, (np.sqrt(condition_number) - 1) * direction
+    )
     returns += mean
     return returns

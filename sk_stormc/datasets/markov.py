@@ -1,4 +1,5 @@
-"""Markov reward processes: exact models for policy evaluation, random ones, and those of environments."""
+"""Markov reward processes: exact models for policy evaluation, random ones, and those
+of environments."""
 
 from __future__ import annotations
 
@@ -18,7 +19,8 @@ BRANCHING = 10  # successors of each state of a Garnet
 
 
 class Transitions(NamedTuple):
-    """Transitions in the order of `BellmanValueEstimator.fit`'s arguments; ``fit(**transitions._asdict())``."""
+    """Transitions in the order of `BellmanValueEstimator.fit`'s arguments;
+    ``fit(**transitions._asdict())``."""
 
     X: np.ndarray
     y: np.ndarray
@@ -48,13 +50,17 @@ class MarkovRewardProcess:
     Raises
     ------
     ValueError
-        If rows of P are negative or do not sum to one (the message names the first), shapes disagree, values are not
-        finite, or gamma is outside [0, 1).
+        If rows of P are negative or do not sum to one (the message names the first),
+        shapes disagree, values are not finite, or gamma is outside [0, 1).
 
     Examples
     --------
     >>> from sk_stormc.datasets import MarkovRewardProcess
-    >>> walk = MarkovRewardProcess([[0.5, 0.5, 0.0], [0.5, 0.0, 0.5], [0.0, 0.0, 1.0]], [1.0, 1.0, 0.0], gamma=0.5)
+    >>> walk = MarkovRewardProcess(
+    ...     [[0.5, 0.5, 0.0], [0.5, 0.0, 0.5], [0.0, 0.0, 1.0]],
+    ...     [1.0, 1.0, 0.0],
+    ...     gamma=0.5,
+    ... )
     >>> walk
     MarkovRewardProcess(n_states=3, n_features=3, gamma=0.5)
     >>> walk.exact_value().round(4)
@@ -74,47 +80,65 @@ class MarkovRewardProcess:
         problem = BellmanProblem(transition_matrix, rewards, features, gamma)
         if gamma == 1:
             raise ValueError(
-                f"gamma must be < 1 for a model, got {gamma!r}: an end is a state that leads only to itself, and the "
-                "equations of the model do not determine its value without a discount. If all episodes end, 1 - 1e-9 "
-                "gives undiscounted values up to rounding; BellmanValueEstimator takes 1 for their logs."
+                f"gamma must be < 1 for a model, got {gamma!r}: an end is a state "
+                "that leads only to itself, and the "
+                "equations of the model do not determine its value without a "
+                "discount. If all episodes end, 1 - 1e-9 "
+                "gives undiscounted values up to rounding; BellmanValueEstimator "
+                "takes 1 for their logs."
             )
-        self.transition_matrix, self.features, self.gamma = problem.transition_matrix, problem.features, gamma
+        self.transition_matrix, self.features, self.gamma = (
+            problem.transition_matrix,
+            problem.features,
+            gamma,
+        )
         self.rewards, self.n_states, self._problem = rewards, problem.n_outer, problem
 
     @classmethod
     def from_gymnasium(
-        cls, env: Any, policy: Any = None, gamma: float = 0.95, *, features: ArrayLike | None = None
+        cls,
+        env: Any,
+        policy: Any = None,
+        gamma: float = 0.95,
+        *,
+        features: ArrayLike | None = None,
     ) -> Self:
-        """The exact model, under a policy, of a Gymnasium environment that publishes it as ``unwrapped.P``.
+        """The exact model, under a policy, of a Gymnasium environment that publishes it
+        as ``unwrapped.P``.
 
-        FrozenLake, CliffWalking and Taxi publish their models. A terminal state leads only to itself, without reward,
-        so its value is 0. A limit on the number of steps in an episode is not part of the model, because a truncated
-        episode would have continued.
+        FrozenLake, CliffWalking and Taxi publish their models. A terminal state leads
+        only to itself, without reward, so its value is 0. A limit on the number of
+        steps in an episode is not part of the model, because a truncated episode would
+        have continued.
 
         Parameters
         ----------
         env : gymnasium.Env or str
             The environment or its id, such as "FrozenLake-v1".
         policy : array-like or None, default=None
-            Integers of shape (n_states,) are the action in each state. Numbers of shape (n_states, n_actions) are the
-            probabilities of the actions. None means the uniform policy.
+            Integers of shape (n_states,) are the action in each state. Numbers of shape
+            (n_states, n_actions) are the probabilities of the actions. None means the
+            uniform policy.
         gamma : float, default=0.95
             Discount factor in [0, 1).
-        features : array-like or sparse matrix of shape (n_states, n_features), default=None
+        features : array-like or sparse matrix of shape (n_states, n_features), \
+                default=None
             Features of the states. None means one indicator for each state.
 
         Returns
         -------
         MarkovRewardProcess
-            ``rewards`` contains the mean reward of each transition, over the actions that may have caused it.
+            ``rewards`` contains the mean reward of each transition, over the actions
+            that may have caused it.
 
         Raises
         ------
         ImportError
             If gymnasium is not installed.
         ValueError
-            If the environment has no ``unwrapped.P``, has a state that ends only some of the episodes that enter it, or
-            has probabilities that do not sum to one, or if the policy does not match the environment.
+            If the environment has no ``unwrapped.P``, has a state that ends only some
+            of the episodes that enter it, or has probabilities that do not sum to one,
+            or if the policy does not match the environment.
 
         See Also
         --------
@@ -132,7 +156,10 @@ class MarkovRewardProcess:
 
     def __repr__(self):
         n_states, n_features = self.features.shape
-        return f"{type(self).__name__}(n_states={n_states}, n_features={n_features}, gamma={self.gamma!r})"
+        return (
+            f"{type(self).__name__}(n_states={n_states}, n_features={n_features}, "
+            f"gamma={self.gamma!r})"
+        )
 
     def exact_value(self) -> FloatArray:
         """Return the value of each state: V = (I - gamma P)^-1 E[r | s].
@@ -141,14 +168,20 @@ class MarkovRewardProcess:
         -------
         ndarray of shape (n_states,)
         """
-        expected = self._problem.inner(np.zeros(self.features.shape[1]), self._problem.inner_batch(None))
+        expected = self._problem.inner(
+            np.zeros(self.features.shape[1]), self._problem.inner_batch(None)
+        )
         P, n = self.gamma * self.transition_matrix, int(self.n_states)
         if sparse.issparse(P):
-            value = np.atleast_1d(spsolve(sparse.csc_array(sparse.eye_array(n) - P), expected))
+            value = np.atleast_1d(
+                spsolve(sparse.csc_array(sparse.eye_array(n) - P), expected)
+            )
         else:
             value = np.linalg.solve(np.eye(n) - P, expected)
         stays = self.transition_matrix.diagonal() == 1
-        value[stays] = expected[stays] / (1 - self.gamma)  # exact, so that terminal states have the value 0
+        value[stays] = expected[stays] / (
+            1 - self.gamma
+        )  # exact, so that terminal states have the value 0
         return value
 
     def problem(self, **params: Any) -> BellmanProblem:
@@ -163,13 +196,18 @@ class MarkovRewardProcess:
         -------
         BellmanProblem
         """
-        return BellmanProblem(self.transition_matrix, self.rewards, self.features, self.gamma, **params)
+        return BellmanProblem(
+            self.transition_matrix, self.rewards, self.features, self.gamma, **params
+        )
 
-    def transitions(self, n_transitions: int, random_state: RandomState = None) -> Transitions:
+    def transitions(
+        self, n_transitions: int, random_state: RandomState = None
+    ) -> Transitions:
         """Draw independent transitions, for `BellmanValueEstimator.fit`.
 
-        A state that leads only to itself, without reward, is terminal. Transitions into it are terminal, and no
-        transition starts in it (unless all states are terminal). The states are drawn uniformly from the other states.
+        A state that leads only to itself, without reward, is terminal. Transitions into
+        it are terminal, and no transition starts in it (unless all states are
+        terminal). The states are drawn uniformly from the other states.
 
         Parameters
         ----------
@@ -181,14 +219,20 @@ class MarkovRewardProcess:
         Returns
         -------
         Transitions
-            A named tuple (X, y, next_X, terminal) of arrays with n_transitions rows: the features of the states, the
-            rewards, the features of the successors, and whether the episode ended.
+            A named tuple (X, y, next_X, terminal) of arrays with n_transitions rows:
+            the features of the states, the rewards, the features of the successors, and
+            whether the episode ended.
         """
         check_int("n_transitions", n_transitions, low=1)
         rng, problem = seeded(random_state), self._problem
         P, n = self.transition_matrix, self.n_states
         ends = np.array(P.diagonal()) == 1
-        ends[ends] = problem.inner(np.zeros(self.features.shape[1]), problem.inner_batch(None))[ends] == 0
+        ends[ends] = (
+            problem.inner(np.zeros(self.features.shape[1]), problem.inner_batch(None))[
+                ends
+            ]
+            == 0
+        )
         alive = np.flatnonzero(~ends) if not ends.all() else np.arange(n)
         states = alive[rng.randint(len(alive), size=n_transitions)]
         entries = problem.entries_of(states, rng.random_sample(n_transitions))
@@ -204,12 +248,14 @@ def make_bellman_problem(
     kind: Literal["dense", "garnet"] = "dense",
     random_state: RandomState = None,
 ) -> MarkovRewardProcess:
-    """Make a random Markov reward process: the model of the paper's experiment, or a Garnet.
+    """Make a random Markov reward process: the model of the paper's experiment, or a
+    Garnet.
 
-    With ``random_state=1`` and the other defaults the result is bit-for-bit the paper's model. P, the rewards of the
-    transitions and the features are drawn uniformly from (0, 1), in this order, and filled column by column. The rows
-    of P are then normalised. There is no intercept. n_states times the objective has the minimum 47.8389, and the value
-    100.0195 at w = 0.
+    With ``random_state=1`` and the other defaults the result is bit-for-bit the paper's
+    model. P, the rewards of the transitions and the features are drawn uniformly from
+    (0, 1), in this order, and filled column by column. The rows of P are then
+    normalised. There is no intercept. n_states times the objective has the minimum
+    47.8389, and the value 100.0195 at w = 0.
 
     Parameters
     ----------
@@ -220,15 +266,17 @@ def make_bellman_problem(
     gamma : float, default=0.95
         Discount factor in [0, 1).
     kind : {"dense", "garnet"}, default="dense"
-        With "garnet" each state has 10 successors (or n_states, if there are fewer), with probabilities from uniform
-        cuts of [0, 1], and a standard normal reward. P is then sparse.
+        With "garnet" each state has 10 successors (or n_states, if there are fewer),
+        with probabilities from uniform cuts of [0, 1], and a standard normal reward. P
+        is then sparse.
     random_state : int, RandomState instance or None, default=None
         Pass an int for reproducible output across calls.
 
     Returns
     -------
     MarkovRewardProcess
-        Use its ``problem()`` for `minimize`, and its ``transitions(n)`` for `BellmanValueEstimator.fit`.
+        Use its ``problem()`` for `minimize`, and its ``transitions(n)`` for
+        `BellmanValueEstimator.fit`.
 
     Raises
     ------
@@ -237,8 +285,9 @@ def make_bellman_problem(
 
     References
     ----------
-    Yuan & Hu, "Stochastic Recursive Momentum Method for Non-Convex Compositional Optimization"; Archibald, McKinnon &
-    Thomas, "On the generation of Markov decision processes", 1995 (Garnets).
+    Yuan & Hu, "Stochastic Recursive Momentum Method for Non-Convex Compositional
+    Optimization"; Archibald, McKinnon & Thomas, "On the generation of Markov decision
+    processes", 1995 (Garnets).
 
     Examples
     --------
@@ -264,26 +313,34 @@ def make_bellman_problem(
         successors = rng.random_sample((n, n)).argpartition(b - 1, axis=1)[:, :b]
         cuts = np.sort(rng.random_sample((n, b - 1)), axis=1)
         data = np.diff(cuts, axis=1, prepend=0.0, append=1.0)
-        P = sparse.csr_array((data.ravel(), successors.ravel(), np.arange(0, n * b + 1, b)), shape=(n, n))
+        P = sparse.csr_array(
+            (data.ravel(), successors.ravel(), np.arange(0, n * b + 1, b)), shape=(n, n)
+        )
         rewards = rng.standard_normal(n)
-    return MarkovRewardProcess(P, rewards, None if n_features is None else uniform(n_features), gamma)
+    return MarkovRewardProcess(
+        P, rewards, None if n_features is None else uniform(n_features), gamma
+    )
 
 
 # Models
 
 
 def model_of(env, policy):
-    """Transition matrix and mean rewards (both CSR) of a published model. Terminal states lead to themselves."""
+    """Transition matrix and mean rewards (both CSR) of a published model. Terminal
+    states lead to themselves."""
     env = environment(env)
     model = getattr(env.unwrapped, "P", None)
     if model is None:
         raise ValueError(
-            f"env must publish its model as unwrapped.P, as FrozenLake, CliffWalking and Taxi do, got {short(env)}; "
+            "env must publish its model as unwrapped.P, as FrozenLake, CliffWalking "
+            f"and Taxi do, got {short(env)}; "
             "collect_transitions logs the transitions of any environment"
         )
     n, n_actions = discrete_sizes(env.unwrapped, "a model")
     if callable(policy):
-        raise ValueError(f"policy must be None or an array for a model, got {short(policy)}")
+        raise ValueError(
+            f"policy must be None or an array for a model, got {short(policy)}"
+        )
     chances = action_probabilities(policy, n, n_actions)
     moves = _moves(model, n, n_actions)
     state, action, successor = moves[:, [0, 1, 3]].astype(int).T
@@ -294,29 +351,45 @@ def model_of(env, policy):
     weight = (probability * chances[state, action])[ongoing]
     last = np.flatnonzero(ends)
     rows, columns = np.append(state[ongoing], last), np.append(successor[ongoing], last)
-    P = sparse.csr_array((np.append(weight, np.ones(len(last))), (rows, columns)), shape=(n, n))
-    total = sparse.csr_array((np.append(weight * reward[ongoing], np.zeros(len(last))), (rows, columns)), shape=(n, n))
+    P = sparse.csr_array(
+        (np.append(weight, np.ones(len(last))), (rows, columns)), shape=(n, n)
+    )
+    total = sparse.csr_array(
+        (np.append(weight * reward[ongoing], np.zeros(len(last))), (rows, columns)),
+        shape=(n, n),
+    )
     for summed in (P, total):
-        summed.sum_duplicates()  # scipy 1.13 does not add up duplicate entries by itself
+        # scipy 1.13 does not add up duplicate entries by itself
+        summed.sum_duplicates()
     P.eliminate_zeros()
     i, j = P.nonzero()
     return P, sparse.csr_array((total[i, j] / P[i, j], (i, j)), shape=(n, n))
 
 
 def _moves(model, n, n_actions):
-    """The model as rows of state, action, probability, successor, reward, and whether the episode ends."""
+    """The model as rows of state, action, probability, successor, reward, and whether
+    the episode ends."""
     try:
-        moves = [(s, a, *move) for s in range(n) for a in range(n_actions) for move in model[s][a]]
+        moves = [
+            (s, a, *move)
+            for s in range(n)
+            for a in range(n_actions)
+            for move in model[s][a]
+        ]
         moves = np.array(moves, dtype=float).reshape(-1, 6)
     except (LookupError, TypeError, ValueError) as error:
         raise ValueError(
-            "env.unwrapped.P must have a list of (probability, next state, reward, terminated) for each state and "
+            "env.unwrapped.P must have a list of (probability, next state, reward, "
+            "terminated) for each state and "
             f"action, got {short(model)}"
         ) from error
     wrong = ~np.isin(moves[:, 3], np.arange(n))
     if wrong.any():
         state, _, _, successor = moves[np.argmax(wrong), :4]
-        raise ValueError(f"env.unwrapped.P must lead to states from 0 to {n - 1}, got {successor:g} from {state:g}")
+        raise ValueError(
+            f"env.unwrapped.P must lead to states from 0 to {n - 1}, got "
+            f"{successor:g} from {state:g}"
+        )
     return moves[moves[:, 2] > 0]
 
 
@@ -327,14 +400,17 @@ def _ends(env, n, state, successor, ended):
     # a terminal state must end the episode from every reachable state that leads to it
     starts = np.asarray(getattr(env.unwrapped, "initial_state_distrib", ~ends)) > 0
     onward = ~ended & ~(ends[state] & ends[successor])
-    steps = sparse.csr_array((np.ones(onward.sum()), (successor[onward], state[onward])), shape=(n, n))
+    steps = sparse.csr_array(
+        (np.ones(onward.sum()), (successor[onward], state[onward])), shape=(n, n)
+    )
     occurs, before = starts, np.zeros(n, dtype=bool)
     while (occurs != before).any():
         before, occurs = occurs, occurs | (steps @ occurs.astype(float) > 0)
     both = np.flatnonzero(occurs & ends)
     if len(both):
         raise ValueError(
-            f"env must end the episode whenever it enters a state or never, got state {both[0]}, which it enters in "
+            "env must end the episode whenever it enters a state or never, got state "
+            f"{both[0]}, which it enters in "
             "both ways or starts from"
         )
     return ends

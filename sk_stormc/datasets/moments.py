@@ -13,49 +13,60 @@ from sk_stormc.utils.warnings import warn
 
 __all__ = ["returns_from_moments"]
 
-ROUNDING = 1e-10  # negative eigenvalues, relative to the largest, that are rounding errors of a singular covariance
-INDEFINITE = 0.1  # negative eigenvalues, relative to the largest, of a matrix that is no covariance
-ASYMMETRY = 1e-8  # difference of two entries that should be equal, relative to the largest
+# negative eigenvalues, relative to the largest, that are rounding errors of a singular
+# covariance
+ROUNDING = 1e-10
+# negative eigenvalues, relative to the largest, of a matrix that is no covariance
+INDEFINITE = 0.1
+ASYMMETRY = (
+    1e-8  # difference of two entries that should be equal, relative to the largest
+)
 
 
 def returns_from_moments(mean: ArrayLike, covariance: ArrayLike) -> Any:
-    r"""Make returns with exactly this mean and covariance, for `CompositionalPortfolio` to fit.
+    r"""Make returns with exactly this mean and covariance, for `CompositionalPortfolio`
+    to fit.
 
-    The n assets have 2 n periods, :math:`\mu \pm \sqrt{n \lambda_k} \, v_k`. Here :math:`\lambda_k` and :math:`v_k` are
-    the eigenvalues and eigenvectors of the covariance. Shrunken covariances, those of factor models, and your own
-    forecasts can therefore be used with all constraints, costs and ratios.
+    The n assets have 2 n periods, :math:`\mu \pm \sqrt{n \lambda_k} \, v_k`. Here
+    :math:`\lambda_k` and :math:`v_k` are the eigenvalues and eigenvectors of the
+    covariance. Shrunken covariances, those of factor models, and your own forecasts can
+    therefore be used with all constraints, costs and ratios.
 
-    The returns are meant for ``risk_measure="variance"``, which mean and covariance determine. They say nothing about
-    tails: the other measures of these returns depend on the arbitrary choice of the periods.
+    The returns are meant for ``risk_measure="variance"``, which mean and covariance
+    determine. They say nothing about tails: the other measures of these returns depend
+    on the arbitrary choice of the periods.
 
     Parameters
     ----------
     mean : array-like of shape (n_assets,)
-        Mean return of each asset per period. A Series or dict is aligned with the labels of the covariance.
+        Mean return of each asset per period. A Series or dict is aligned with the
+        labels of the covariance.
     covariance : array-like of shape (n_assets, n_assets)
         Covariance of the returns per period. It may be singular.
 
     Returns
     -------
     ndarray of shape (2 * n_assets, n_assets), or DataFrame
-        The returns, in the unit of the mean. Their covariance with divisor 2 n_assets, and not one less, is
-        ``covariance``. If it is a data frame, so are the returns, with its columns.
+        The returns, in the unit of the mean. Their covariance with divisor 2 n_assets,
+        and not one less, is ``covariance``. If it is a data frame, so are the returns,
+        with its columns.
 
     Raises
     ------
     ValueError
-        If the shapes do not match, if the covariance is not symmetric, has an eigenvalue that is far below 0, or labels
-        that differ from those of the mean.
+        If the shapes do not match, if the covariance is not symmetric, has an
+        eigenvalue that is far below 0, or labels that differ from those of the mean.
 
     Warns
     -----
     UserWarning
-        If eigenvalues are slightly below 0, as for covariances that were estimated from different periods. They are
-        replaced by 0, which gives the nearest covariance.
+        If eigenvalues are slightly below 0, as for covariances that were estimated from
+        different periods. They are replaced by 0, which gives the nearest covariance.
 
     See Also
     --------
-    CompositionalPortfolio : Its ``expected_returns`` replaces the mean only, and keeps the returns of the history.
+    CompositionalPortfolio : Its ``expected_returns`` replaces the mean only, and keeps
+        the returns of the history.
 
     Examples
     --------
@@ -75,32 +86,43 @@ def returns_from_moments(mean: ArrayLike, covariance: ArrayLike) -> Any:
     mu, C = as_numbers("mean", mean), as_numbers("covariance", covariance)
     n = len(C) if C.ndim else 0
     if C.ndim != 2 or C.shape != (n, n) or not n:
-        raise ValueError(f"covariance must be of shape (n_assets, n_assets), got {C.shape}")
+        raise ValueError(
+            f"covariance must be of shape (n_assets, n_assets), got {C.shape}"
+        )
     if mu.shape != (n,):
-        raise ValueError(f"mean must be of shape ({n},), as covariance has {n} assets, got {mu.shape}")
+        raise ValueError(
+            f"mean must be of shape ({n},), as covariance has {n} assets, got "
+            f"{mu.shape}"
+        )
     for name, values in (("mean", mu), ("covariance", C)):
         if not np.isfinite(values).all():
-            raise ValueError(f"{name} must be finite, got {values[~np.isfinite(values)][0]}")
+            raise ValueError(
+                f"{name} must be finite, got {values[~np.isfinite(values)][0]}"
+            )
     scale = np.abs(C).max()
     apart = np.abs(C - C.T)
     if apart.max() > ASYMMETRY * scale:
         i, j = (int(k) for k in np.unravel_index(apart.argmax(), C.shape))
         raise ValueError(
-            f"covariance must be symmetric, got {C[i, j]:.6g} for [{i}, {j}] and {C[j, i]:.6g} for [{j}, {i}]"
+            f"covariance must be symmetric, got {C[i, j]:.6g} for [{i}, {j}] and "
+            f"{C[j, i]:.6g} for [{j}, {i}]"
         )
-    # in units of the standard deviations, so that assets of any unit have the same precision
+    # in units of the standard deviations, so that assets of any unit have the same
+    # precision
     unit = np.sqrt(np.maximum(np.diagonal(C), 0))
     unit[unit == 0] = 1.0
     values, vectors = np.linalg.eigh((C + C.T) / 2 / np.outer(unit, unit))
     lowest = values[0] / max(values[-1], np.finfo(float).tiny)
     if values[0] < 0 and lowest < -INDEFINITE:
         raise ValueError(
-            f"covariance must not have negative eigenvalues, got one that is {-lowest:.2g} of the largest: is it a "
+            "covariance must not have negative eigenvalues, got one that is "
+            f"{-lowest:.2g} of the largest: is it a "
             "correlation of another sign, or are its entries in another order?"
         )
     if lowest < -ROUNDING:
         warn(
-            f"covariance has eigenvalues below 0, of up to {-lowest:.2g} of the largest. They are replaced by 0, as no "
+            f"covariance has eigenvalues below 0, of up to {-lowest:.2g} of the "
+            "largest. They are replaced by 0, as no "
             "portfolio has a negative variance",
             UserWarning,
         )
@@ -110,15 +132,24 @@ def returns_from_moments(mean: ArrayLike, covariance: ArrayLike) -> Any:
     if not is_table(covariance):
         return returns
     frame: Any = covariance
-    return type(frame)(returns, columns=frame.columns) if hasattr(frame, "iloc") else returns
+    return (
+        type(frame)(returns, columns=frame.columns)
+        if hasattr(frame, "iloc")
+        else returns
+    )
 
 
 def _labels(covariance):
     """The labels of the assets, or None. Those of rows and columns must be the same."""
     labels = columns_of(covariance) if is_table(covariance) else None
-    if labels is not None and hasattr(covariance, "index") and list(covariance.index) != labels:
+    if (
+        labels is not None
+        and hasattr(covariance, "index")
+        and list(covariance.index) != labels
+    ):
         raise ValueError(
-            f"covariance must have the same labels for rows and columns, got {short(list(covariance.index)[:5])} and "
+            "covariance must have the same labels for rows and columns, got "
+            f"{short(list(covariance.index)[:5])} and "
             f"{short(labels[:5])}"
         )
     return labels
@@ -126,12 +157,18 @@ def _labels(covariance):
 
 def _aligned(mean, labels):
     """The mean returns in the order of the labels, if they have labels."""
-    by_label = dict(zip(mean.index, mean.to_numpy(), strict=True)) if is_series(mean) else mean
+    by_label = (
+        dict(zip(mean.index, mean.to_numpy(), strict=True)) if is_series(mean) else mean
+    )
     if not isinstance(by_label, dict):
         return mean
     if labels is None:
-        raise ValueError("mean must have no labels if covariance has none, got a Series or a dict")
+        raise ValueError(
+            "mean must have no labels if covariance has none, got a Series or a dict"
+        )
     missing = [label for label in labels if label not in by_label]
     if missing:
-        raise ValueError(f"mean must have the assets of covariance, got nothing for {missing[:10]}")
+        raise ValueError(
+            f"mean must have the assets of covariance, got nothing for {missing[:10]}"
+        )
     return [by_label[label] for label in labels]

@@ -7,19 +7,27 @@ from sk_stormc.utils.validation import short
 
 
 class Columns:
-    """The numbers of an observation, one column each. ``whose`` names the space in error messages."""
+    """The numbers of an observation, one column each. ``whose`` names the space in
+    error messages."""
 
     def __init__(self, space, whose="env"):
         from gymnasium.spaces.utils import flatten_space
 
         self.plain = _plain(space, whose)
-        self.bounds = flatten_space(self.plain)  # one Box, bounded where a column is discrete
+        self.bounds = flatten_space(
+            self.plain
+        )  # one Box, bounded where a column is discrete
         self.discrete = np.isfinite(self.bounds.low)
-        own = "env must give observations of its own space" if whose == "env" else "observations must be of their space"
+        own = (
+            "env must give observations of its own space"
+            if whose == "env"
+            else "observations must be of their space"
+        )
         self.wrong = f"{own}, {space}; got "
 
     def empty(self, n):
-        """An empty array for n observations. It is float32 if all parts of the space are float32."""
+        """An empty array for n observations. It is float32 if all parts of the space
+        are float32."""
         return np.empty((n, *self.bounds.shape), self.bounds.dtype)
 
     def row(self, observation):
@@ -35,33 +43,47 @@ class Columns:
         return row
 
     def rows(self, batch):
-        """The rows of several observations: a list, or the batched form of Gymnasium with an array for each part."""
+        """The rows of several observations: a list, or the batched form of Gymnasium
+        with an array for each part."""
         from gymnasium.spaces import Box
         from gymnasium.vector.utils import batch_space, iterate
 
         if isinstance(self.plain, Box):
             try:
-                return np.array(batch, self.bounds.dtype).reshape(len(batch), *self.bounds.shape)
+                return np.array(batch, self.bounds.dtype).reshape(
+                    len(batch), *self.bounds.shape
+                )
             except (TypeError, ValueError) as error:
                 raise ValueError(self.wrong + short(batch)) from error
         try:
-            each = batch if isinstance(batch, list) else list(iterate(batch_space(self.plain), batch))
+            each = (
+                batch
+                if isinstance(batch, list)
+                else list(iterate(batch_space(self.plain), batch))
+            )
         except (LookupError, TypeError, ValueError) as error:
             raise ValueError(self.wrong + short(batch)) from error
-        return np.array([self.row(one) for one in each], self.bounds.dtype).reshape(len(each), -1)
+        return np.array([self.row(one) for one in each], self.bounds.dtype).reshape(
+            len(each), -1
+        )
 
     def checked(self, rows, one_hot):
-        """The rows, with discrete columns validated, and with ``one_hot`` encoded as one indicator for each value."""
+        """The rows, with discrete columns validated, and with ``one_hot`` encoded as
+        one indicator for each value."""
         at = np.flatnonzero(self.discrete)
         if not len(at):
             return rows
         low, high, numbers = self.bounds.low, self.bounds.high, rows[:, at]
-        wrong = ~((numbers >= low[at]) & (numbers <= high[at]) & (numbers == np.rint(numbers)))
+        wrong = ~(
+            (numbers >= low[at]) & (numbers <= high[at]) & (numbers == np.rint(numbers))
+        )
         if wrong.any():
             raise ValueError(f"{self.wrong}{numbers[wrong][0]:g}")
         if not one_hot:
             return rows
-        parts = np.split(rows, np.unique([at, at + 1]), axis=1)  # each discrete column is a separate part
+        parts = np.split(
+            rows, np.unique([at, at + 1]), axis=1
+        )  # each discrete column is a separate part
         begins = np.cumsum([0, *(part.shape[1] for part in parts)])
         for k, j in enumerate(begins[:-1]):
             if parts[k].shape[1] and self.discrete[j]:
@@ -70,33 +92,53 @@ class Columns:
 
 
 def _plain(space, whose, where=""):
-    """The space with a Box of floats in place of each part. For a discrete part it has the bounds of the part."""
+    """The space with a Box of floats in place of each part. For a discrete part it has
+    the bounds of the part."""
     from gymnasium import spaces
 
     if isinstance(space, spaces.Tuple):
-        return spaces.Tuple([_plain(part, whose, f"{where}[{k}]") for k, part in enumerate(space.spaces)])
+        return spaces.Tuple(
+            [
+                _plain(part, whose, f"{where}[{k}]")
+                for k, part in enumerate(space.spaces)
+            ]
+        )
     if isinstance(space, spaces.Dict):
-        return spaces.Dict([(key, _plain(part, whose, f"{where}[{key!r}]")) for key, part in space.spaces.items()])
+        return spaces.Dict(
+            [
+                (key, _plain(part, whose, f"{where}[{key!r}]"))
+                for key, part in space.spaces.items()
+            ]
+        )
     if isinstance(space, (spaces.Discrete, spaces.MultiDiscrete)):
         first = np.asarray(space.start, dtype=float)
         number = space.nvec if isinstance(space, spaces.MultiDiscrete) else space.n
         return spaces.Box(first, first + number - 1, dtype=np.float64)
     if isinstance(space, (spaces.Box, spaces.MultiBinary)):
         single = space.dtype == np.float32
-        return spaces.Box(-np.inf, np.inf, space.shape, np.float32 if single else np.float64)
+        return spaces.Box(
+            -np.inf, np.inf, space.shape, np.float32 if single else np.float64
+        )
     raise ValueError(
-        f"{whose} must have observations of Box, Discrete, MultiDiscrete or MultiBinary, or a Tuple or Dict of them, "
+        f"{whose} must have observations of Box, Discrete, MultiDiscrete or "
+        "MultiBinary, or a Tuple or Dict of them, "
         f"got {short(space)}{where and f' at {where}'}"
     )
 
 
 def log_of(left, rewards, came, terminal, episode, actions, columns, one_hot):
     """The Bunch of `collect_transitions`, from rows in the order of their episodes."""
-    for name, numbers in (("rewards", rewards[:, None]), ("observations", left), ("observations", came)):
+    for name, numbers in (
+        ("rewards", rewards[:, None]),
+        ("observations", left),
+        ("observations", came),
+    ):
         wrong = ~np.isfinite(numbers)
         if wrong.any():
             k = np.argmax(wrong.any(axis=1))
-            raise ValueError(f"env must give finite {name}, got {numbers[wrong][0]} in row {k}")
+            raise ValueError(
+                f"env must give finite {name}, got {numbers[wrong][0]} in row {k}"
+            )
     return Bunch(
         X=columns.checked(left, one_hot),
         y=rewards,

@@ -1,4 +1,5 @@
-"""Affinities of a neighbour embedding: conditional probabilities of a given perplexity."""
+"""Affinities of a neighbour embedding: conditional probabilities of a given
+perplexity."""
 
 from __future__ import annotations
 
@@ -9,7 +10,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy import sparse
 
-from sk_stormc.embedding.neighbors.checks import as_points, fewest_neighbors, not_negative
+from sk_stormc.embedding.neighbors.checks import (
+    as_points,
+    fewest_neighbors,
+    not_negative,
+)
 from sk_stormc.embedding.neighbors.graph import as_search, fit_search, neighbor_graph
 from sk_stormc.utils.threads import each, parts, threads
 from sk_stormc.utils.types import ArrayLike, FloatArray, Neighbors, SparseMatrix
@@ -36,17 +41,24 @@ __all__ = [
     "perplexity_search",
 ]
 
-TOLERANCE = 1e-4  # tolerance of log(perplexity) before the last Newton step, which squares the error
+# tolerance of log(perplexity) before the last Newton step, which squares the error
+TOLERANCE = 1e-4
 MAX_ITER = 100
 BLOCK = 2**15  # distances of one block, which fits in the cache
 TINY = np.finfo(float).tiny
 
 
 def check_perplexity(perplexity):
-    """The checked perplexity as a float, or several as a tuple of floats. Raises ValueError if it is neither."""
-    if isinstance(perplexity, (list, tuple)) or (isinstance(perplexity, np.ndarray) and perplexity.ndim == 1):
+    """The checked perplexity as a float, or several as a tuple of floats. Raises
+    ValueError if it is neither."""
+    if isinstance(perplexity, (list, tuple)) or (
+        isinstance(perplexity, np.ndarray) and perplexity.ndim == 1
+    ):
         if not len(perplexity):
-            raise ValueError(f"perplexity must be a number or a sequence of some, got {short(perplexity)}")
+            raise ValueError(
+                "perplexity must be a number or a sequence of some, got "
+                f"{short(perplexity)}"
+            )
         for value in perplexity:
             check_number("perplexity", value, low=1)
         return tuple(float(value) for value in perplexity)
@@ -55,15 +67,16 @@ def check_perplexity(perplexity):
 
 
 def conditional_probabilities(distances: ArrayLike, perplexity: float) -> FloatArray:
-    """Convert distances to probabilities proportional to exp(-beta D^2), with the beta of each row for its perplexity.
+    """Convert distances to probabilities proportional to exp(-beta D^2), with the beta
+    of each row for its perplexity.
 
     Parameters
     ----------
     distances : array-like of shape (n_points, n_neighbors)
         Distances D, not squared.
     perplexity : float
-        The exponential of the entropy of each row, at least 1. If it cannot be attained because of ties among the
-        distances, the nearest possible value is used.
+        The exponential of the entropy of each row, at least 1. If it cannot be attained
+        because of ties among the distances, the nearest possible value is used.
 
     Returns
     -------
@@ -86,7 +99,10 @@ def conditional_probabilities(distances: ArrayLike, perplexity: float) -> FloatA
     check_number("perplexity", perplexity, low=1)
     P = as_numbers("distances", distances)
     if P.ndim != 2 or not P.size or not (np.isfinite(P) & (P >= 0)).all():
-        raise ValueError(f"distances must be finite, >= 0 and of shape (n_points, n_neighbors), got {short(distances)}")
+        raise ValueError(
+            "distances must be finite, >= 0 and of shape (n_points, n_neighbors), "
+            f"got {short(distances)}"
+        )
     _to_probabilities(P, perplexity)
     return P
 
@@ -100,10 +116,14 @@ def _to_probabilities(D, perplexity):
 
     def block(rows):
         d = D[rows]
-        d /= np.maximum(d.max(axis=1, keepdims=True), TINY)  # before the square, which could overflow
+        d /= np.maximum(
+            d.max(axis=1, keepdims=True), TINY
+        )  # before the square, which could overflow
         np.square(d, out=d)
         d -= d.min(axis=1, keepdims=True)
-        d /= np.maximum(d.mean(axis=1, keepdims=True), TINY)  # scale each row to a mean of 1
+        d /= np.maximum(
+            d.mean(axis=1, keepdims=True), TINY
+        )  # scale each row to a mean of 1
         d *= -_precisions(d.astype(np.float32), target, np.full(len(d), guess))[:, None]
         np.exp(d, out=d)
         d /= d.sum(axis=1, keepdims=True)
@@ -113,12 +133,16 @@ def _to_probabilities(D, perplexity):
 
 @lru_cache(8)
 def _guess(k, target):
-    """A first guess of the precision beta: the beta of k evenly spaced squared distances, which are typical of data."""
-    return _precisions(np.linspace(0, 2, k, dtype=np.float32)[None], target, np.ones(1))[0]
+    """A first guess of the precision beta: the beta of k evenly spaced squared
+    distances, which are typical of data."""
+    return _precisions(
+        np.linspace(0, 2, k, dtype=np.float32)[None], target, np.ones(1)
+    )[0]
 
 
 def _precisions(D, target, beta):
-    """The beta of each row for which the entropy of exp(-beta D) is the target, in float32, from a first guess."""
+    """The beta of each row for which the entropy of exp(-beta D) is the target, in
+    float32, from a first guess."""
     space, betas = np.empty_like(D), beta
     rows, going = np.arange(len(D)), np.ones(len(D), bool)
     low, high = np.zeros(len(D)), np.full(len(D), np.inf)
@@ -129,7 +153,9 @@ def _precisions(D, target, beta):
         total = p.sum(axis=1).astype(float)
         p *= D
         mean, square = p.sum(axis=1) / total, np.einsum("ij,ij->i", p, D) / total
-        excess = np.log(total) + beta * mean - target  # excess of the entropy, which decreases in beta
+        excess = (
+            np.log(total) + beta * mean - target
+        )  # excess of the entropy, which decreases in beta
         low, high = np.where(excess > 0, beta, low), np.where(excess > 0, high, beta)
         slope = beta * beta * (square - mean * mean)  # -d entropy / d log beta
         with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
@@ -138,8 +164,16 @@ def _precisions(D, target, beta):
         beta = np.where((newton > low) & (newton < high), newton, middle)
         betas[rows[going]] = beta[going]
         going &= (np.abs(excess) > TOLERANCE) & (beta < 1e12)
-        if 2 * going.sum() < len(going):  # drop the finished rows once they are the majority
-            D, beta, low, high, rows = D[going], beta[going], low[going], high[going], rows[going]
+        if 2 * going.sum() < len(
+            going
+        ):  # drop the finished rows once they are the majority
+            D, beta, low, high, rows = (
+                D[going],
+                beta[going],
+                low[going],
+                high[going],
+                rows[going],
+            )
             going = going[going]
             if not rows.size:
                 break
@@ -153,8 +187,10 @@ def _points(X, metric):
         return X
     if X.shape[0] != X.shape[1]:
         raise ValueError(
-            f"with metric='precomputed' X must be square, got shape {X.shape}: for distances to some neighbours only, "
-            "pass a sparse graph, as sklearn.neighbors.KNeighborsTransformer(mode='distance') creates it"
+            f"with metric='precomputed' X must be square, got shape {X.shape}: for "
+            "distances to some neighbours only, "
+            "pass a sparse graph, as "
+            "sklearn.neighbors.KNeighborsTransformer(mode='distance') creates it"
         )
     return not_negative(X)
 
@@ -168,14 +204,17 @@ def nearest_neighbors(
     n_jobs: int | None = None,
     neighbors: Neighbors = "exact",
 ) -> NearestNeighbors:
-    """Fit a search for the nearest neighbours of the points of X, and of new points among them.
+    """Fit a search for the nearest neighbours of the points of X, and of new points
+    among them.
 
     Parameters
     ----------
     X : ndarray or CSR matrix of shape (n_points, n_features)
-        With metric="precomputed" distances or a sparse neighbour graph, (n_points, n_points).
+        With metric="precomputed" distances or a sparse neighbour graph, (n_points,
+        n_points).
     n_neighbors : int
-        Number of neighbours. If the data have fewer, all are used. For a graph, at most the length of its shortest row.
+        Number of neighbours. If the data have fewer, all are used. For a graph, at most
+        the length of its shortest row.
     metric, metric_params, n_jobs
         Parameters of `sklearn.neighbors.NearestNeighbors`.
     neighbors : {"exact", "approximate", "auto"}, default="exact"
@@ -188,8 +227,8 @@ def nearest_neighbors(
     Raises
     ------
     ValueError
-        If squares of the data overflow or underflow, if distances are negative, not square or not symmetric, or if a
-        row of a graph has no neighbours.
+        If squares of the data overflow or underflow, if distances are negative, not
+        square or not symmetric, or if a row of a graph has no neighbours.
 
     Examples
     --------
@@ -202,7 +241,14 @@ def nearest_neighbors(
     check_int("n_neighbors", n_neighbors, low=1)
     X = _points(X, metric)
     fewest_neighbors(X, metric)
-    return fit_search(X, n_neighbors, metric=metric, metric_params=metric_params, n_jobs=n_jobs, neighbors=neighbors)
+    return fit_search(
+        X,
+        n_neighbors,
+        metric=metric,
+        metric_params=metric_params,
+        n_jobs=n_jobs,
+        neighbors=neighbors,
+    )
 
 
 def perplexity_search(
@@ -215,17 +261,21 @@ def perplexity_search(
     n_jobs: int | None = None,
     neighbors: Neighbors = "exact",
 ) -> tuple[NearestNeighbors, float | tuple[float, ...]]:
-    """Fit a search for the neighbours that a perplexity needs, and return the largest perplexity that the data allow.
+    """Fit a search for the neighbours that a perplexity needs, and return the largest
+    perplexity that the data allow.
 
     Parameters
     ----------
     X : ndarray or CSR matrix of shape (n_points, n_features)
-        With metric="precomputed" distances or a sparse neighbour graph, (n_points, n_points).
+        With metric="precomputed" distances or a sparse neighbour graph, (n_points,
+        n_points).
     perplexity : float or sequence of float
-        At least 1. If it is above a third of the smallest number of neighbours that a point has (n_points - 1, or the
-        length of the shortest row of a graph), it is lowered to this third, but not below 1, with a UserWarning.
+        At least 1. If it is above a third of the smallest number of neighbours that a
+        point has (n_points - 1, or the length of the shortest row of a graph), it is
+        lowered to this third, but not below 1, with a UserWarning.
     factor : {2, 3}, default=3
-        The search is for factor * perplexity + 1 neighbours, for the largest of several perplexities.
+        The search is for factor * perplexity + 1 neighbours, for the largest of several
+        perplexities.
     metric, metric_params, n_jobs
         Parameters of `sklearn.neighbors.NearestNeighbors`.
     neighbors : {"exact", "approximate", "auto"}, default="exact"
@@ -256,29 +306,46 @@ def perplexity_search(
     X = _points(X, metric)
     fewest = fewest_neighbors(X, metric)
     most, largest = max(1.0, fewest / 3), np.max(asked)
-    used = min(asked, most) if not isinstance(asked, tuple) else tuple(value for value in asked if value <= most)
+    used = (
+        min(asked, most)
+        if not isinstance(asked, tuple)
+        else tuple(value for value in asked if value <= most)
+    )
     if isinstance(asked, tuple) and most < largest and most not in used:
         used += (most,)  # only once, even if several are lowered to it
     if most < largest:
         warn(
-            f"perplexity={perplexity} is too large for data in which a sample has {fewest} neighbours: lowered to "
-            f"{most:.4g}, a third of that (but at least 1), as the probabilities would be nearly equal otherwise",
+            f"perplexity={perplexity} is too large for data in which a sample has "
+            f"{fewest} neighbours: lowered to "
+            f"{most:.4g}, a third of that (but at least 1), as the probabilities "
+            "would be nearly equal otherwise",
             UserWarning,
         )
     k = int(factor * np.max(used)) + 1
-    search = fit_search(X, k, metric=metric, metric_params=metric_params, n_jobs=n_jobs, neighbors=neighbors)
+    search = fit_search(
+        X,
+        k,
+        metric=metric,
+        metric_params=metric_params,
+        n_jobs=n_jobs,
+        neighbors=neighbors,
+    )
     return search, used
 
 
-def affinities(search: NearestNeighbors, perplexity: float | Sequence[float]) -> SparseMatrix:
-    """Compute sparse conditional probabilities p_{j|i} over each point's nearest neighbours.
+def affinities(
+    search: NearestNeighbors, perplexity: float | Sequence[float]
+) -> SparseMatrix:
+    """Compute sparse conditional probabilities p_{j|i} over each point's nearest
+    neighbours.
 
     Parameters
     ----------
     search : sklearn.neighbors.NearestNeighbors
         A search returned by `nearest_neighbors` or `perplexity_search`.
     perplexity : float or sequence of float
-        At least 1. With a sequence, the affinities of all its perplexities are averaged.
+        At least 1. With a sequence, the affinities of all its perplexities are
+        averaged.
 
     Returns
     -------
@@ -304,8 +371,11 @@ def affinities(search: NearestNeighbors, perplexity: float | Sequence[float]) ->
         return graph_affinities(neighbor_graph(search), perplexity)
 
 
-def graph_affinities(graph: SparseMatrix, perplexity: float | tuple[float, ...]) -> SparseMatrix:
-    """Sparse conditional probabilities p_{j|i} from a graph of the distances of each point to its neighbours."""
+def graph_affinities(
+    graph: SparseMatrix, perplexity: float | tuple[float, ...]
+) -> SparseMatrix:
+    """Sparse conditional probabilities p_{j|i} from a graph of the distances of each
+    point to its neighbours."""
     if isinstance(perplexity, tuple):
         several = [graph_affinities(graph, value) for value in perplexity]
         several[0].data = sum(P.data for P in several) / len(several)
@@ -332,18 +402,21 @@ def perplexity_affinities(
     n_jobs: int | None = None,
     neighbors: Neighbors = "exact",
 ) -> SparseMatrix:
-    """Compute sparse conditional probabilities p_{j|i} over each point's nearest neighbours, from the points.
+    """Compute sparse conditional probabilities p_{j|i} over each point's nearest
+    neighbours, from the points.
 
     Parameters
     ----------
     X : array-like or sparse matrix of shape (n_points, n_features)
-        With metric="precomputed" distances or a sparse neighbour graph, (n_points, n_points).
+        With metric="precomputed" distances or a sparse neighbour graph, (n_points,
+        n_points).
     perplexity : float or sequence of float, default=30.0
-        At least 1. It is lowered with a UserWarning if it is above a third of the number of neighbours. With a
-        sequence, the affinities of all its perplexities are averaged, all with the neighbours of the largest.
+        At least 1. It is lowered with a UserWarning if it is above a third of the
+        number of neighbours. With a sequence, the affinities of all its perplexities
+        are averaged, all with the neighbours of the largest.
     n_neighbors : int, default=None
-        Number of neighbours. None means 3 perplexity + 1, for the largest perplexity. If the data have fewer, all are
-        used.
+        Number of neighbours. None means 3 perplexity + 1, for the largest perplexity.
+        If the data have fewer, all are used.
     metric, metric_params, n_jobs
         Parameters of `sklearn.neighbors.NearestNeighbors`.
     neighbors : {"exact", "approximate", "auto"}, default="exact"
@@ -357,19 +430,26 @@ def perplexity_affinities(
     Raises
     ------
     ValueError
-        If squares of the data overflow, if distances are negative, not square or not symmetric, or if a row of a graph
-        has no neighbours.
+        If squares of the data overflow, if distances are negative, not square or not
+        symmetric, or if a row of a graph has no neighbours.
 
     Examples
     --------
     >>> import numpy as np
     >>> from sk_stormc.affinities import perplexity_affinities
-    >>> P = perplexity_affinities(np.random.default_rng(0).normal(size=(50, 3)), perplexity=5)
+    >>> P = perplexity_affinities(
+    ...     np.random.default_rng(0).normal(size=(50, 3)), perplexity=5
+    ... )
     >>> P.shape, P.nnz, bool(np.allclose(P.sum(axis=1), 1))
     ((50, 50), 800, True)
     """
     X = _points(X, metric)
-    how: dict[str, Any] = {"metric": metric, "metric_params": metric_params, "n_jobs": n_jobs, "neighbors": neighbors}
+    how: dict[str, Any] = {
+        "metric": metric,
+        "metric_params": metric_params,
+        "n_jobs": n_jobs,
+        "neighbors": neighbors,
+    }
     if n_neighbors is None:
         return affinities(*perplexity_search(X, perplexity, **how))
     check_int("n_neighbors", n_neighbors, low=1)

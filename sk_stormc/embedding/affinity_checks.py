@@ -15,12 +15,16 @@ __all__ = ["check_affinities", "normalised_affinities"]
 def normalised_affinities(X: Array | SparseMatrix, joint: bool) -> SparseMatrix:
     """Normalise affinities that the user passed in place of data."""
     if X.ndim != 2 or X.shape[0] != X.shape[1]:
-        raise ValueError(f"with metric='affinities' X must be square, got shape {X.shape}")
+        raise ValueError(
+            f"with metric='affinities' X must be square, got shape {X.shape}"
+        )
     P = sparse.csr_array(X, dtype=float, copy=True)
     P.sum_duplicates()
     lowest = P.data.min(initial=0)
     if lowest < 0:
-        raise ValueError(f"with metric='affinities' X must not be negative, got {lowest:.6g}")
+        raise ValueError(
+            f"with metric='affinities' X must not be negative, got {lowest:.6g}"
+        )
     P.data[row_numbers(P) == P.indices] = 0
     top = P.data.max(initial=0)
     if top > 0:
@@ -32,7 +36,8 @@ def normalised_affinities(X: Array | SparseMatrix, joint: bool) -> SparseMatrix:
     sums = P.sum(axis=1)
     if not sums.all():
         raise ValueError(
-            "with metric='affinities' X must have a positive affinity of each sample to another, got none in row "
+            "with metric='affinities' X must have a positive affinity of each sample "
+            "to another, got none in row "
             f"{int(np.argmin(sums))}"
         )
     P.data /= sums.sum() if joint else np.repeat(sums, np.diff(P.indptr))
@@ -40,7 +45,8 @@ def normalised_affinities(X: Array | SparseMatrix, joint: bool) -> SparseMatrix:
 
 
 def check_affinities(P: SparseMatrix, joint: bool = False) -> SparseMatrix:
-    """Check that P contains probabilities and has an empty diagonal, and return it as a float CSR array.
+    """Check that P contains probabilities and has an empty diagonal, and return it as a
+    float CSR array.
 
     Parameters
     ----------
@@ -55,8 +61,8 @@ def check_affinities(P: SparseMatrix, joint: bool = False) -> SparseMatrix:
     Raises
     ------
     ValueError
-        If P is not square, not sparse or not finite, has negative or diagonal entries, or does not sum to 1. The
-        message names the row.
+        If P is not square, not sparse or not finite, has negative or diagonal entries,
+        or does not sum to 1. The message names the row.
 
     Examples
     --------
@@ -67,9 +73,15 @@ def check_affinities(P: SparseMatrix, joint: bool = False) -> SparseMatrix:
     (50, 50)
     """
     check_bool("joint", joint)
-    if not sparse.issparse(P) or P.ndim != 2 or P.shape[0] != P.shape[1] or P.shape[0] < 2:
+    if (
+        not sparse.issparse(P)
+        or P.ndim != 2
+        or P.shape[0] != P.shape[1]
+        or P.shape[0] < 2
+    ):
         raise ValueError(
-            f"affinities must be a square sparse matrix of at least two points, got {getattr(P, 'shape', type(P))}"
+            "affinities must be a square sparse matrix of at least two points, got "
+            f"{getattr(P, 'shape', type(P))}"
         )
     P = sparse.csr_array(P, dtype=float)
     P.sum_duplicates()
@@ -81,7 +93,11 @@ def check_affinities(P: SparseMatrix, joint: bool = False) -> SparseMatrix:
         raise ValueError(f"joint affinities must sum to 1, got {sums.sum():.6g}")
     row = int(np.argmax(np.abs(sums - 1)))
     if not joint and abs(sums[row] - 1) > 1e-5:
-        raise ValueError(f"the rows of affinities must sum to 1, row {row} sums to {sums[row]:.6g}")
+        raise ValueError(
+            f"the rows of affinities must sum to 1, row {row} sums to {sums[row]:.6g}"
+        )
     if P.diagonal().any():
-        raise ValueError(f"the diagonal of affinities must be empty, got {P.diagonal().max():.3g}")
+        raise ValueError(
+            f"the diagonal of affinities must be empty, got {P.diagonal().max():.3g}"
+        )
     return P

@@ -1,4 +1,5 @@
-"""Methods of `SNEEmbedding` that run the stages of a map, and further ones from a fitted map."""
+"""Methods of `SNEEmbedding` that run the stages of a map, and further ones from a
+fitted map."""
 
 from __future__ import annotations
 
@@ -24,13 +25,28 @@ from sk_stormc.utils.validation import check_int, check_number, short
 
 __all__ = ["Continuation", "as_map"]
 
-SAME = ("n_components", "perplexity", "kernel", "dof", "metric")  # parameters that `optimize` may not change
-FIRST = 10  # number of affinities by which the samples are ordered, of the nearest neighbours if there was a search
-CURVES = ("loss_curve", "ifo", "record_iterations", "n_evaluations", "n_iter")  # extended from stage to stage
+SAME = (
+    "n_components",
+    "perplexity",
+    "kernel",
+    "dof",
+    "metric",
+)  # parameters that `optimize` may not change
+# number of affinities by which the samples are ordered, of the nearest neighbours if
+# there was a search
+FIRST = 10
+CURVES = (
+    "loss_curve",
+    "ifo",
+    "record_iterations",
+    "n_evaluations",
+    "n_iter",
+)  # extended from stage to stage
 
 
 def as_map(x, order, dtype):
-    """The centred embedding in the order of the samples, from the variables of a problem in another order."""
+    """The centred embedding in the order of the samples, from the variables of a
+    problem in another order."""
     points = x.reshape(len(order), -1)
     embedding = np.empty(points.shape, dtype)
     embedding[order] = points - points.mean(axis=0, dtype=float)
@@ -61,24 +77,26 @@ class Continuation:
         learning_rate: float | None = None,
         record_every: int | str = "auto",
     ) -> Self:
-        """Continue the optimisation of the fitted map by one more stage, after those of `fit` and of earlier calls.
+        """Continue the optimisation of the fitted map by one more stage, after those of
+        `fit` and of earlier calls.
 
-        ``embedding_`` and ``kl_divergence_`` are replaced, and ``loss_curve_``, ``record_iterations_``, ``ifo_``,
-        ``n_evaluations_`` and ``n_iter_`` are extended. Callbacks are called at the records, and `resume` continues a
-        stage that ended early.
+        ``embedding_`` and ``kl_divergence_`` are replaced, and ``loss_curve_``,
+        ``record_iterations_``, ``ifo_``, ``n_evaluations_`` and ``n_iter_`` are
+        extended. Callbacks are called at the records, and `resume` continues a stage
+        that ended early.
 
         Parameters
         ----------
         n_iter : int, default=100
-            Number of iterations of the stage. The learning rate decreases to 0 over the second half of them, and in a
-            long stage over a larger part.
+            Number of iterations of the stage. The learning rate decreases to 0 over the
+            second half of them, and in a long stage over a larger part.
         exaggeration : float, default=1.0
             Factor of the attraction, at least 1.
         learning_rate : float, default=None
             The learning rate of the stage. None means the learning rate of the solver.
         record_every : int or "auto", default="auto"
-            Approximate number of iterations between two records. 1 records every iteration, and "auto" creates about
-            twenty records.
+            Approximate number of iterations between two records. 1 records every
+            iteration, and "auto" creates about twenty records.
 
         Returns
         -------
@@ -87,48 +105,73 @@ class Continuation:
         Raises
         ------
         ValueError
-            If an argument is out of its range, or if n_components, perplexity, kernel, dof or metric has changed since
-            `fit`. The map is then unchanged.
+            If an argument is out of its range, or if n_components, perplexity, kernel,
+            dof or metric has changed since `fit`. The map is then unchanged.
 
         Examples
         --------
         >>> from sklearn.datasets import load_digits
         >>> from sk_stormc import SNEEmbedding
-        >>> embedding = SNEEmbedding(max_iter=70, random_state=0).fit(load_digits().data[:500])
+        >>> embedding = SNEEmbedding(max_iter=70, random_state=0).fit(
+        ...     load_digits().data[:500]
+        ... )
         >>> embedding.optimize(30, exaggeration=4).optimize(50).n_iter_
         150
         """
         check_is_fitted(self)
         check_int("n_iter", n_iter, low=1)
         check_number("exaggeration", exaggeration, low=1)
-        check_number("learning_rate", learning_rate, low=0, inclusive=False, words=(None,))
+        check_number(
+            "learning_rate", learning_rate, low=0, inclusive=False, words=(None,)
+        )
         check_int("record_every", record_every, low=1, words=("auto",))
         every = None if isinstance(record_every, str) else record_every
         rate = None if learning_rate is None else float(learning_rate)
-        stage = Stage(int(n_iter), float(exaggeration), on=True, asked=True, learning_rate=rate, record_every=every)
+        stage = Stage(
+            int(n_iter),
+            float(exaggeration),
+            on=True,
+            asked=True,
+            learning_rate=rate,
+            record_every=every,
+        )
         method = self._method(len(self.embedding_))
         if learning_rate is not None and isinstance(method, LBFGS):
-            raise ValueError(f"learning_rate must be None for {method!r}, which has none; got {short(learning_rate)}")
+            raise ValueError(
+                f"learning_rate must be None for {method!r}, which has none; got "
+                f"{short(learning_rate)}"
+            )
         for name in SAME:
             before, now = self._progress.parameters[name], describe(getattr(self, name))
-            check_unchanged(name, before, now, "optimize", "another map needs a new fit")
+            check_unchanged(
+                name, before, now, "optimize", "another map needs a new fit"
+            )
         fit = Fit.further(self)
         fit.progress.plan.append(stage)
-        before = SolverResult({name: vars(self)[f"{name}_"] for name in CURVES}, n_guarded=0)
+        before = SolverResult(
+            {name: vars(self)[f"{name}_"] for name in CURVES}, n_guarded=0
+        )
         P, lines = self._near.affinities(), Lines(self.verbose)
-        result, _ = self._run_stages(fit, method, [stage], P, self._near.joint, self.embedding_, lines, before)
+        result, _ = self._run_stages(
+            fit, method, [stage], P, self._near.joint, self.embedding_, lines, before
+        )
         self._finish(result, method, fit)
         if result.stop_reason == StopReason.INTERRUPTED:
             raise KeyboardInterrupt
         return self
 
-    def _run_stages(self, fit, method, stages, P, joint, start, lines, before=None, **attributes):
-        """Run stages from a map, after the iterations of the result ``before``, if there are any.
+    def _run_stages(
+        self, fit, method, stages, P, joint, start, lines, before=None, **attributes
+    ):
+        """Run stages from a map, after the iterations of the result ``before``, if
+        there are any.
 
-        Return the result of all iterations, with divergences as losses, and the objective of the last stage. The
-        estimator, and callbacks during the run, get the map and the further attributes.
+        Return the result of all iterations, with divergences as losses, and the
+        objective of the last stage. The estimator, and callbacks during the run, get
+        the map and the further attributes.
         """
-        # if neighbours are close in memory, sums over the edges of many points take 3/5 of the time
+        # if neighbours are close in memory, sums over the edges of many points take 3/5
+        # of the time
         order = reverse_cuthill_mckee(first_of_rows(P, FIRST))
         P, dtype, kernel = P[order][:, order], start.dtype, self._kernel()
 
@@ -137,14 +180,35 @@ class Continuation:
 
         if isinstance(method, Descent):
             objective = Divergence(P, self.n_components, self.dof, joint)
-            result = method.run(fit, objective, stages, start[order], fitted, lines, before)
+            result = method.run(
+                fit, objective, stages, start[order], fitted, lines, before
+            )
         else:
             # L-BFGS is the exact reference, for which float32 is too coarse
             precision = np.float64 if isinstance(method, LBFGS) else np.float32
-            objective = SNEProblem(P, self.n_components, kernel=kernel, dof=self.dof, joint=joint, dtype=precision)
-            objective, result = run_stages(stages, fit, objective, start[order].ravel(), method, fitted, lines, before)
+            objective = SNEProblem(
+                P,
+                self.n_components,
+                kernel=kernel,
+                dof=self.dof,
+                joint=joint,
+                dtype=precision,
+            )
+            objective, result = run_stages(
+                stages,
+                fit,
+                objective,
+                start[order].ravel(),
+                method,
+                fitted,
+                lines,
+                before,
+            )
         vars(self).update(fitted(result.x))
-        self.kernel_, self._of_map = kernel, {"kernel": kernel, "dof": self.dof, "dtype": result.x.dtype.name}
+        self.kernel_, self._of_map = (
+            kernel,
+            {"kernel": kernel, "dof": self.dof, "dtype": result.x.dtype.name},
+        )
         return result, objective
 
     def _finish(self, result, method, fit):
@@ -156,9 +220,12 @@ class Continuation:
 
     @property
     def kl_divergence_(self) -> float:
-        """The divergence of the map from the affinities of 3 perplexity + 1 neighbours, computed when first read."""
+        """The divergence of the map from the affinities of 3 perplexity + 1 neighbours,
+        computed when first read."""
         if "_of_map" not in vars(self):
-            raise AttributeError(f"this {type(self).__name__} is not fitted, so it has no kl_divergence_")
+            raise AttributeError(
+                f"this {type(self).__name__} is not fitted, so it has no kl_divergence_"
+            )
         if "_divergence" not in vars(self):
             self._divergence = self._final_divergence()
         return self._divergence
@@ -166,5 +233,7 @@ class Continuation:
     @in_threads
     def _final_divergence(self):
         points, near = self.embedding_, self._near
-        problem = SNEProblem(near.affinities(), points.shape[1], joint=near.joint, **self._of_map)
+        problem = SNEProblem(
+            near.affinities(), points.shape[1], joint=near.joint, **self._of_map
+        )
         return problem.divergence(points.ravel().astype(problem.dtype))

@@ -7,30 +7,46 @@ from sk_stormc.utils.warnings import warn
 
 __all__ = ["warn_if_not_converged"]
 
-WORSE = 0.01  # allowed excess over the best divergence, and least decrease, relative to the initial divergence
-PROBE, MOVING = 3, 5.5e-3  # number of additional iterations, and their allowed relative decrease of the divergence
+# allowed excess over the best divergence, and least decrease, relative to the initial
+# divergence
+WORSE = 0.01
+PROBE, MOVING = (
+    3,
+    5.5e-3,
+    # number of additional iterations, and their allowed relative decrease of the
+    # divergence
+)
 DOT = 0.01  # width below which the kernel does not distinguish the distances in a map
-NARROW = 0.1  # allowed relative decrease of the divergence by distances that halve the kernel far away
+# allowed relative decrease of the divergence by distances that halve the kernel far
+# away
+NARROW = 0.1
 NOTHING = 3e-4  # a divergence, or a difference of two, that is not visible in a map
 
 
 def warn_if_not_converged(model, method, objective, result):
-    """Warn if a map has not left its initialization, is worse than a recorded one, or has not converged.
+    """Warn if a map has not left its initialization, is worse than a recorded one, or
+    has not converged.
 
-    A map has not converged if a few more iterations at the full learning rate would lower the divergence notably.
+    A map has not converged if a few more iterations at the full learning rate would
+    lower the divergence notably.
 
     Parameters
     ----------
     model : SNEEmbedding
     method : Descent or CompositionalSolver
     objective : Divergence or OfProblem
-        Its ``exaggeration`` is that of the last stage. An exaggerated map does not minimise the divergence.
+        Its ``exaggeration`` is that of the last stage. An exaggerated map does not
+        minimise the divergence.
     result : SolverResult
     """
     message, reason = _worse(model, objective), result.stop_reason
     if message is None and reason == StopReason.MAX_ITER and method.tol == 0:
         message = _moving(model, objective, result)
-    if message is None and reason in (StopReason.MAX_ITER, StopReason.MAX_IFO, StopReason.CONVERGED):
+    if message is None and reason in (
+        StopReason.MAX_ITER,
+        StopReason.MAX_IFO,
+        StopReason.CONVERGED,
+    ):
         message = _stuck(model, method, objective, result) or _narrow(objective, result)
     if message is not None:
         warn(message, ConvergenceWarning)
@@ -40,11 +56,16 @@ def warn_if_not_converged(model, method, objective, result):
 
 
 def _worse(model, objective):
-    start, last, best = model.loss_curve_[0], model.loss_curve_[-1], model.loss_curve_.min()
+    start, last, best = (
+        model.loss_curve_[0],
+        model.loss_curve_[-1],
+        model.loss_curve_.min(),
+    )
     if objective.exaggeration != 1 or last <= best + max(WORSE * start, NOTHING):
         return None
     return (
-        f"the map's divergence, {last:.4g}, is above one that was recorded, {best:.4g}. Use a smaller "
+        f"the map's divergence, {last:.4g}, is above one that was recorded, "
+        f"{best:.4g}. Use a smaller "
         "learning_rate or larger batches."
     )
 
@@ -56,39 +77,58 @@ def _moving(model, objective, result):
     if before - after <= max(MOVING * before, NOTHING):
         return None
     return (
-        f"the map was still moving after {model.n_iter_} iterations: {PROBE} more would lower its divergence, "
+        f"the map was still moving after {model.n_iter_} iterations: {PROBE} more "
+        "would lower its divergence, "
         f"{before:.4g}, by {(before - after) / before:.1%}. Increase max_iter."
     )
 
 
 def _stuck(model, method, objective, result):
-    start, last, width = model.loss_curve_[0], model.loss_curve_[-1], model.embedding_.std(axis=0).max()
+    start, last, width = (
+        model.loss_curve_[0],
+        model.loss_curve_[-1],
+        model.embedding_.std(axis=0).max(),
+    )
     exaggerated = objective.exaggeration != 1
-    if last <= NOTHING or (width > DOT if exaggerated else start - last > WORSE * start):
+    if last <= NOTHING or (
+        width > DOT if exaggerated else start - last > WORSE * start
+    ):
         return None
     advice = (
-        f"Steps of {type(method).__name__} as set are too short or too few: use solver='auto', a larger learning_rate "
+        f"Steps of {type(method).__name__} as set are too short or too few: use "
+        "solver='auto', a larger learning_rate "
         "or a larger max_iter."
     )
     if exaggerated:
-        advice = f"Use a smaller exaggeration: {objective.exaggeration:g} draws all points together."
+        advice = (
+            f"Use a smaller exaggeration: {objective.exaggeration:g} draws all points "
+            "together."
+        )
     elif result.stop_reason == StopReason.CONVERGED:
         advice = f"Use a smaller tol: with {method.tol:g} the fit ended there."
     return (
-        f"the map has hardly left its start: its divergence was {start:.4g} there and is {last:.4g} after "
-        f"{model.n_iter_} iterations, and its points have a standard deviation of {width:.2g}. {advice}"
+        f"the map has hardly left its start: its divergence was {start:.4g} there and "
+        f"is {last:.4g} after "
+        f"{model.n_iter_} iterations, and its points have a standard deviation of "
+        f"{width:.2g}. {advice}"
     )
 
 
 def _narrow(objective, result):
-    """With few degrees of freedom the best map is so wide that steps of a limited length do not reach its width."""
+    """With few degrees of freedom the best map is so wide that steps of a limited
+    length do not reach its width."""
     if objective.dof >= 1 or objective.exaggeration != 1:
         return None
     factor = 2 ** (1 / objective.dof)
-    before, after = objective.at(result.x), objective.at((factor * result.x).astype(result.x.dtype))
+    before, after = (
+        objective.at(result.x),
+        objective.at((factor * result.x).astype(result.x.dtype)),
+    )
     if before - after <= max(NARROW * before, NOTHING):
         return None
     return (
-        f"the map is too narrow for dof={objective.dof:g}: with all distances times {factor:.3g}, its divergence of "
-        f"{before:.4g} would be {after:.4g}. Use a larger dof. solver='lbfgs' reaches larger distances."
+        f"the map is too narrow for dof={objective.dof:g}: with all distances times "
+        f"{factor:.3g}, its divergence of "
+        f"{before:.4g} would be {after:.4g}. Use a larger dof. solver='lbfgs' reaches "
+        "larger distances."
     )

@@ -1,11 +1,14 @@
-"""Convolution with the Student-t kernel on a mesh, with a short-range part, and a long-range part on a coarser mesh.
+"""Convolution with the Student-t kernel on a mesh, with a short-range part, and a
+long-range part on a coarser mesh.
 
-The kernel decays slowly, so its periodic convolution on one mesh would wrap around unless the mesh were padded to twice
-its length. Therefore the kernel is split, as in Ewald summation of the Coulomb potential. With a degrees of freedom and
-s = 1 + D / a, the kernel s^-a is the integral of t^(a - 1) exp(-t s) / Gamma(a). The part with t > t0 decays as fast as
-exp(-t0 s), so a few empty nodes as padding are enough. The part with t < t0 is smooth. It is summed on a mesh with a
-quarter of the nodes along each axis, padded to twice the length of the map. Cubic B-splines on the coarser mesh are
-sums of those on the finer mesh, so the transfer between the meshes is exact.
+The kernel decays slowly, so its periodic convolution on one mesh would wrap around
+unless the mesh were padded to twice its length. Therefore the kernel is split, as in
+Ewald summation of the Coulomb potential. With a degrees of freedom and s = 1 + D / a,
+the kernel s^-a is the integral of t^(a - 1) exp(-t s) / Gamma(a). The part with t > t0
+decays as fast as exp(-t0 s), so a few empty nodes as padding are enough. The part with
+t < t0 is smooth. It is summed on a mesh with a quarter of the nodes along each axis,
+padded to twice the length of the map. Cubic B-splines on the coarser mesh are sums of
+those on the finer mesh, so the transfer between the meshes is exact.
 """
 
 from functools import lru_cache
@@ -18,20 +21,27 @@ from sk_stormc.utils.threads import each, n_threads, parts
 
 __all__ = ["EMPTY", "Convolution"]
 
-EMPTY = 30  # padding in nodes, over which the short-range part decays by about exp(-CUT * EMPTY**2)
+# padding in nodes, over which the short-range part decays by about exp(-CUT * EMPTY**2)
+EMPTY = 30
 CUT = 0.006  # t0 / a in units of the mesh
-REACH = 72  # distance in nodes beyond which the short-range part is below the rounding error of single precision
+# distance in nodes beyond which the short-range part is below the rounding error of
+# single precision
+REACH = 72
 COARSER = 4  # ratio of the node spacings of the two meshes
-MARGIN = 8  # coarse nodes between the largest distance in a map and half the mesh length, where the kernel wraps around
-TWICE = np.array([1, 4, 6, 4, 1]) / 8  # coefficients of a cubic B-spline of twice the width in those of single width
+# coarse nodes between the largest distance in a map and half the mesh length, where the
+# kernel wraps around
+MARGIN = 8
+TWICE = (
+    np.array([1, 4, 6, 4, 1]) / 8
+)  # coefficients of a cubic B-spline of twice the width in those of single width
 CELLS = 2**18  # mesh cells of a thread's task
 
 
 class Convolution:
     """Convolution of a density on the nodes of a mesh with the kernel.
 
-    Splines spread the points on the nodes and interpolate the potential. The transform of the kernel compensates for
-    the smoothing by both.
+    Splines spread the points on the nodes and interpolate the potential. The transform
+    of the kernel compensates for the smoothing by both.
 
     Parameters
     ----------
@@ -47,8 +57,9 @@ class Convolution:
     Attributes
     ----------
     taken_off : float
-        A constant that is subtracted from the kernel. On a small map the kernel is nearly 1 everywhere, and the
-        rounding error of this constant would be larger than the forces.
+        A constant that is subtracted from the kernel. On a small map the kernel is
+        nearly 1 everywhere, and the rounding error of this constant would be larger
+        than the forces.
     """
 
     def __init__(self, shape, spacing, dof, dtype):
@@ -59,11 +70,15 @@ class Convolution:
             """The kernel on a quarter of a mesh, and its short-range part there."""
             D = 0.0
             for axis, length in enumerate(of_shape):
-                D = D + _along(axis, np.square(np.arange(length // 2 + 1) * apart), len(of_shape))
+                D = D + _along(
+                    axis, np.square(np.arange(length // 2 + 1) * apart), len(of_shape)
+                )
             student_t, near = StudentT(dof), np.zeros_like(D)
             some = tuple(slice(int(REACH * spacing / apart) + 1) for _ in of_shape)
             value = student_t.value(student_t.base(D))
-            near[some] = value[some] * special.gammaincc(dof, CUT * dof / spacing**2 * value[some] ** (-1 / dof))
+            near[some] = value[some] * special.gammaincc(
+                dof, CUT * dof / spacing**2 * value[some] ** (-1 / dof)
+            )
             return value, near
 
         _, near = kernel(shape, spacing)
@@ -75,7 +90,8 @@ class Convolution:
         self._coarse = coarse
 
     def __call__(self, density):
-        """Spline coefficients of the potential sum_j (k(D_ij) - taken_off), which includes j = i."""
+        """Spline coefficients of the potential sum_j (k(D_ij) - taken_off), which
+        includes j = i."""
         far = _product(self._lift[0], density)
         if len(self.shape) == 2:
             far = _product(self._lift[1], far.T).T
@@ -87,27 +103,38 @@ class Convolution:
         return _product(self._lay[0], far, potential)
 
 
-@lru_cache(32)  # a map that expands has meshes of the same few shapes, with other spacings
+@lru_cache(
+    32
+)  # a map that expands has meshes of the same few shapes, with other spacings
 def _transfer(shape, dtype):
-    """The matrices from the coarser to the finer mesh along each axis, those back, and the coarser mesh's shape."""
+    """The matrices from the coarser to the finer mesh along each axis, those back, and
+    the coarser mesh's shape."""
     lay = [_subdivision(length, length - EMPTY, dtype) for length in shape]
-    others = [1] if len(shape) == 1 else [shape[1], lay[0].shape[1]]  # columns that are multiplied
+    others = (
+        [1] if len(shape) == 1 else [shape[1], lay[0].shape[1]]
+    )  # columns that are multiplied
     coarse = tuple(2 * fft.next_fast_len(U.shape[1] + MARGIN, real=True) for U in lay)
     back = [_by_rows(U.T.tocsr(), k) for U, k in zip(lay, others, strict=True)]
     return [_by_rows(U, k) for U, k in zip(lay, others, strict=True)], back, coarse
 
 
 def _subdivision(n, used, dtype):
-    """The matrix from splines of the coarser mesh to the first ``used`` of n nodes of the finer mesh."""
+    """The matrix from splines of the coarser mesh to the first ``used`` of n nodes of
+    the finer mesh."""
     wider = np.zeros(2 * len(TWICE) - 1)
     wider[::2] = TWICE
-    taps = np.convolve(TWICE, wider)  # coefficients of splines of four times the width (COARSER)
+    taps = np.convolve(
+        TWICE, wider
+    )  # coefficients of splines of four times the width (COARSER)
     middle = COARSER * np.arange(-1, -(-(used + len(taps) // 2) // COARSER))
     node = middle[:, None] + np.arange(len(taps)) - len(taps) // 2
     inside = (node >= 0) & (node < used)
     column = np.broadcast_to(np.arange(len(middle))[:, None], node.shape)[inside]
     entries = np.broadcast_to(taps, node.shape)[inside].astype(dtype)
-    return sparse.csr_array((entries, (node[inside].astype(np.int32), column.astype(np.int32))), (n, len(middle)))
+    return sparse.csr_array(
+        (entries, (node[inside].astype(np.int32), column.astype(np.int32))),
+        (n, len(middle)),
+    )
 
 
 def _by_rows(U, n_columns):
@@ -135,11 +162,15 @@ def _along(axis, values, d):
 
 
 def _transformed(kernel, shape, dtype):
-    """The Fourier transform of a kernel on a quarter of the mesh, divided by the squared transform of the splines.
+    """The Fourier transform of a kernel on a quarter of the mesh, divided by the
+    squared transform of the splines.
 
-    The kernel is even, so the cosine transform of a quarter is the Fourier transform of the whole.
+    The kernel is even, so the cosine transform of a quarter is the Fourier transform of
+    the whole.
     """
-    kernel = fft.dctn(kernel.astype(dtype), type=1, overwrite_x=True, workers=n_threads())
+    kernel = fft.dctn(
+        kernel.astype(dtype), type=1, overwrite_x=True, workers=n_threads()
+    )
     for axis, length in enumerate(shape):
         smooth = (2 + np.cos(2 * np.pi * np.arange(kernel.shape[axis]) / length)) / 3
         kernel /= _along(axis, np.square(smooth).astype(dtype), len(shape))
@@ -147,21 +178,26 @@ def _transformed(kernel, shape, dtype):
 
 
 def _convolved(density, kernel, shape):
-    """The convolution of a density with a kernel, from the kernel's Fourier transform."""
+    """The convolution of a density with a kernel, from the kernel's Fourier
+    transform."""
     workers = n_threads()
     waves = fft.rfft(density, shape[-1], axis=-1, workers=workers)
     if len(shape) == 2:
         waves = fft.fft(waves, shape[0], axis=0, overwrite_x=True, workers=workers)
     waves = _filtered(waves, kernel)
     if len(shape) == 2:
-        waves = fft.ifft(waves, axis=0, overwrite_x=True, workers=workers)[: density.shape[0]]
+        waves = fft.ifft(waves, axis=0, overwrite_x=True, workers=workers)[
+            : density.shape[0]
+        ]
     return fft.irfft(waves, shape[-1], axis=-1, workers=workers)
 
 
 def _filtered(waves, kernel):
-    """The product of two Fourier transforms, in place, because allocating memory would cost as much as the product.
+    """The product of two Fourier transforms, in place, because allocating memory would
+    cost as much as the product.
 
-    Along the first of two axes, the positive frequencies are followed by the negative ones.
+    Along the first of two axes, the positive frequencies are followed by the negative
+    ones.
     """
     half, size = kernel.shape[0], CELLS // kernel[0].size
 
@@ -169,7 +205,9 @@ def _filtered(waves, kernel):
         waves[rows] *= kernel[rows]
         if waves.ndim == 2:
             first, last = rows.start, max(rows.start, min(rows.stop, half - 2))
-            waves[half + first : half + last] *= kernel[half - 2 - first : half - 2 - last : -1]
+            waves[half + first : half + last] *= kernel[
+                half - 2 - first : half - 2 - last : -1
+            ]
 
     each(multiply, parts(half, size))
     return waves

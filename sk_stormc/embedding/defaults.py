@@ -1,4 +1,5 @@
-"""Defaults of neighbour embedding: rates, limits, batches and numbers of iterations. docs/sne.md has measurements."""
+"""Defaults of neighbour embedding: rates, limits, batches and numbers of iterations.
+docs/sne.md has measurements."""
 
 import math
 
@@ -20,29 +21,46 @@ __all__ = [
     "step_limit",
 ]
 
-# Numbers of points at which the defaults change. Up to SMALL, batches contain all pairs. Above, maps in up to two
-# dimensions have a mesh.
+# Numbers of points at which the defaults change. Up to SMALL, batches contain all
+# pairs. Above, maps in up to two dimensions have a mesh.
 SMALL = 1024
-CENSUS = 2048  # columns from which the normalisers of a recorded Phi are estimated without a mesh
-EXACT = 10_000  # points up to which the reported divergence sums over all pairs, without a mesh
+# columns from which the normalisers of a recorded Phi are estimated without a mesh
+CENSUS = 2048
+# points up to which the reported divergence sums over all pairs, without a mesh
+EXACT = 10_000
 
-LARGE = 35_000  # points from which maps have fewer iterations, since their neighbours are closer to each other
+# points from which maps have fewer iterations, since their neighbours are closer to
+# each other
+LARGE = 35_000
 
-MESHED, FEWER, SAMPLED = 140, 110, 120  # iterations with all pairs or a mesh, of a large map, and with sampled pairs
-CG_ITERATIONS = {"gaussian": 2, "student-t": 5}  # conjugate-gradient iterations of the preconditioner
-# learning rates of "student-t" with a mesh, with all or sampled pairs, and from a finished map
+MESHED, FEWER, SAMPLED = (
+    140,
+    110,
+    120,
+)  # iterations with all pairs or a mesh, of a large map, and with sampled pairs
+CG_ITERATIONS = {
+    "gaussian": 2,
+    "student-t": 5,
+}  # conjugate-gradient iterations of the preconditioner
+# learning rates of "student-t" with a mesh, with all or sampled pairs, and from a
+# finished map
 RATES = {"mesh": 8.0, "pairs": 6.0, "further": 4.0}
-# last regularisation of the preconditioner, in units of the weight of a point: for "gaussian", for "student-t", and for
-# the motion of a component of the graph as a whole
+# last regularisation of the preconditioner, in units of the weight of a point: for
+# "gaussian", for "student-t", and for the motion of a component of the graph as a whole
 LAST = {"gaussian": 0.1, "student-t": 1e-3}
 COMPONENT_FLOOR = 0.03
-FURTHER = 0.1  # regularisation of the few iterations that show whether a map has converged
+FURTHER = (
+    0.1  # regularisation of the few iterations that show whether a map has converged
+)
 
-PUBLISHED = Published(eta=0.1, epsilon=0.1, a=0.01, B=(100, 100, 100), S=(100, 100, 100))
+PUBLISHED = Published(
+    eta=0.1, epsilon=0.1, a=0.01, B=(100, 100, 100), S=(100, 100, 100)
+)
 
 
 def draws_nothing(kernel, n, d):
-    """Whether the default of a map sums over all pairs, or over a mesh, instead of sampled pairs."""
+    """Whether the default of a map sums over all pairs, or over a mesh, instead of
+    sampled pairs."""
     return kernel == "student-t" and (d <= 2 or n <= SMALL)
 
 
@@ -54,20 +72,24 @@ def horizon(kernel, n, d):
 
 
 def step_limit(n, d):
-    """The longest step of a point: short steps cannot reach the width of a large map, which more dimensions reduce."""
+    """The longest step of a point: short steps cannot reach the width of a large map,
+    which more dimensions reduce."""
     return 5.0 * max(1.0, math.sqrt(n / 10_000)) if d <= 2 else 7.0
 
 
 def regularization(kernel, held, n_iter, weight, further=False):
-    """The regularisation mu of the preconditioner, a number or a schedule. ``weight`` is the weight of a point.
+    """The regularisation mu of the preconditioner, a number or a schedule. ``weight``
+    is the weight of a point.
 
-    ``held`` is a constant in units of the weight, or None. ``further`` is whether the map was finished before.
+    ``held`` is a constant in units of the weight, or None. ``further`` is whether the
+    map was finished before.
     """
     if held is not None:
         return held * weight
     if further:
         return LAST[kernel] * weight
-    # 1 at first, because with a smaller mu only the relative positions of separate clusters would change
+    # 1 at first, because with a smaller mu only the relative positions of separate
+    # clusters would change
     return Geometric(weight, LAST[kernel] * weight, max(1, n_iter / 2))
 
 
@@ -82,17 +104,26 @@ def advice(kernel, n, d, constant, n_iter, n_near, meshed, further=False):
     if kernel == "gaussian":
         rate, inertia, limit, columns = 2 * 4.0, 0.7, 1.0, min(1000, max(300, n // 10))
     else:
-        rate, inertia = RATES["further" if further else "mesh" if meshed else "pairs"], 0.8
+        rate, inertia = (
+            RATES["further" if further else "mesh" if meshed else "pairs"],
+            0.8,
+        )
         limit, columns = step_limit(n, d), min(2000, max(600, n // 5))
     batch = None if n <= SMALL or meshed else columns
     sampled = n if batch is None else batch + n_near
-    # records should take less than a twentieth of the time. With all pairs, an iteration reuses the sums of a record.
-    # Otherwise a record needs up to 2048 columns.
-    affordable = n_iter if batch is None else 0.05 * n_iter * (sampled + 2 * n_near * d) / min(n, CENSUS)
+    # records should take less than a twentieth of the time. With all pairs, an
+    # iteration reuses the sums of a record. Otherwise a record needs up to 2048
+    # columns.
+    affordable = (
+        n_iter
+        if batch is None
+        else 0.05 * n_iter * (sampled + 2 * n_near * d) / min(n, CENSUS)
+    )
     records = min(20, max(4, int(affordable)))
     return Advice(
         batch_size=(batch, batch, None),
-        tracking=False,  # tracking would double the cost of the sampled sums without an improvement
+        # tracking would double the cost of the sampled sums without an improvement
+        tracking=False,
         learning_rate=rate if constant else decay_to(0.0, rate, n_iter, hold=0.5),
         normalization="block",
         precision=limit / rate,

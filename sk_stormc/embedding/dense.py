@@ -1,4 +1,5 @@
-"""The Jacobian of the normalisers as a dense array, which step 9 of Algorithm 1 can track. For few points only."""
+"""The Jacobian of the normalisers as a dense array, which step 9 of Algorithm 1 can
+track. For few points only."""
 
 import numpy as np
 
@@ -10,23 +11,32 @@ SHARE = 0.25  # largest fraction of the machine's memory that the Jacobian may u
 
 
 def check_memory(size, n, d):
-    """Raise a ValueError if a tracked Jacobian of ``size`` bytes would use too much of the machine's memory."""
-    # in memory at the same time: the estimate, the batch's Jacobians at both points, and a product
+    """Raise a ValueError if a tracked Jacobian of ``size`` bytes would use too much of
+    the machine's memory."""
+    # in memory at the same time: the estimate, the batch's Jacobians at both points,
+    # and a product
     needed, there = 4 * size, machine_memory()
     if needed > SHARE * there:
         raise ValueError(
-            f"jacobian='dense' of {n} points in {d} dimensions needs about {needed / 1e9:.1f} GB, more than "
-            f"{SHARE:.0%} of this machine's {there / 1e9:.1f} GB; use jacobian='operator'"
+            f"jacobian='dense' of {n} points in {d} dimensions needs about "
+            f"{needed / 1e9:.1f} GB, more than "
+            f"{SHARE:.0%} of this machine's {there / 1e9:.1f} GB; use "
+            "jacobian='operator'"
         )
 
 
 def dense_jacobian(points, W, kernel, per_point):
-    """The Jacobian of the normalisers Z_k = sum_i W_ki k(D_ki), or of their sum, with respect to all points."""
+    """The Jacobian of the normalisers Z_k = sum_i W_ki k(D_ki), or of their sum, with
+    respect to all points."""
     n = len(points)
     difference = points[:, None] - points[None]
     w = kernel.base(np.einsum("kid,kid->ki", difference, difference))
     towards = (2 * W * kernel.repulsion(w))[:, :, None] * difference  # d Z_k / d x_i
     if not per_point:
-        return (towards.sum(axis=0) - towards.sum(axis=1)).reshape(1, -1).astype(points.dtype)
+        return (
+            (towards.sum(axis=0) - towards.sum(axis=1))
+            .reshape(1, -1)
+            .astype(points.dtype)
+        )
     towards[np.arange(n), np.arange(n)] -= towards.sum(axis=1)
     return towards.reshape(n, -1).astype(points.dtype)

@@ -1,11 +1,15 @@
-"""The default method of maps: a preconditioned gradient descent with momentum, which draws nothing.
+"""The default method of maps: a preconditioned gradient descent with momentum, which
+draws nothing.
 
-A map x of n points in d dimensions minimises the divergence of t-SNE with a degrees of freedom,
+A map x of n points in d dimensions minimises the divergence of t-SNE with a degrees of
+freedom,
 
-    KL(P || Q) = sum_ij p_ij log p_ij + a sum_ij p_ij log(1 + D_ij / a) + log Z,   Z = sum_ij (1 + D_ij / a)^-a,
+    KL(P || Q) = sum_ij p_ij log p_ij + a sum_ij p_ij log(1 + D_ij / a) + log Z,   Z =
+    sum_ij (1 + D_ij / a)^-a,
 
-where D_ij = |x_i - x_j|^2. The attraction is a sum over the edges of P's graph. The repulsion is a sum over all pairs,
-on a mesh in one and two dimensions (`Mesh`). `descend` is the whole method.
+where D_ij = |x_i - x_j|^2. The attraction is a sum over the edges of P's graph. The
+repulsion is a sum over all pairs, on a mesh in one and two dimensions (`Mesh`).
+`descend` is the whole method.
 """
 
 from __future__ import annotations
@@ -40,9 +44,12 @@ RECORDS = 4, 20  # fewest and most records of a stage
 
 # rescaling of maps with tight groups
 STEP = 2**0.5  # ratio of successive factors that are tried
-PART = 0.8  # fraction of the best factor that is used: the map still expands, and a wider one has a larger mesh
+# fraction of the best factor that is used: the map still expands, and a wider one has a
+# larger mesh
+PART = 0.8
 ROOM = 6.0  # largest width of a map, divided by the square root of the number of points
-HALF = 0.5  # the divergence, relative to that of the map as it is, below which the map is rescaled
+# the divergence, relative to that of the map as it is, below which the map is rescaled
+HALF = 0.5
 
 
 class Divergence:
@@ -51,7 +58,8 @@ class Divergence:
     Parameters
     ----------
     P : CSR array of shape (n, n)
-        Affinities, of which the entries of each row sum to 1, or with ``joint`` all entries together.
+        Affinities, of which the entries of each row sum to 1, or with ``joint`` all
+        entries together.
     d : int
         Dimension of the map.
     dof : float
@@ -88,14 +96,19 @@ class Divergence:
 
     def value(self, Z, w):
         """The divergence, from Z and the kernel w of each edge."""
-        return -self.dof * self.edges.log_sum(w) + float(np.log(Z, dtype=float)) + self.negentropy
+        return (
+            -self.dof * self.edges.log_sum(w)
+            + float(np.log(Z, dtype=float))
+            + self.negentropy
+        )
 
     def at(self, x):
         """The divergence of a map, as records have it."""
         return self.value(self.repulsion(x)[0], self.near_field(1.0).at(x.ravel())[1])
 
     def further(self, x, n_iter):
-        """The divergence of a map, and after a few more iterations at the full learning rate."""
+        """The divergence of a map, and after a few more iterations at the full learning
+        rate."""
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
             state, _ = descend(self, State(x, stages=(Stage(n_iter, held=FURTHER),)))
         return state.records[0][2], state.records[-1][2]
@@ -103,7 +116,8 @@ class Divergence:
 
 @dataclass(frozen=True, repr=False)
 class State:
-    """All that a descent needs to continue. Every iteration replaces it at once, so that Ctrl-C leaves it complete.
+    """All that a descent needs to continue. Every iteration replaces it at once, so
+    that Ctrl-C leaves it complete.
 
     Attributes
     ----------
@@ -124,7 +138,8 @@ class State:
     seen : int
         The last iteration that was recorded, or only shown to callbacks.
     first, last : float or None
-        The length of the gradient at the beginning of the stage, to which tol is relative, and the last one.
+        The length of the gradient at the beginning of the stage, to which tol is
+        relative, and the last one.
     finished : State or None
         The finished map from which a further stage continues.
     """
@@ -149,23 +164,37 @@ class State:
 
     @property
     def ifo(self):
-        """Number of oracle calls: all components of g, its Jacobian and f, at the start and in each iteration."""
+        """Number of oracle calls: all components of g, its Jacobian and f, at the start
+        and in each iteration."""
         return self.ifo_before + (3 * len(self.x) * (self.t + 1) if self.t else 0)
 
 
 def descend(divergence, state, tol=0.0, on_record=None):
-    """Iterate until the last stage ends. Return the last state, and why the descent stopped.
+    """Iterate until the last stage ends. Return the last state, and why the descent
+    stopped.
 
-    An iteration is x <- x - eta v. v is an average of the steps q = (L + mu I)^-1 F, where F is the gradient and L the
-    graph Laplacian of the attraction. Before a step is averaged, it is shortened so that no point moves too far.
+    An iteration is x <- x - eta v. v is an average of the steps q = (L + mu I)^-1 F,
+    where F is the gradient and L the graph Laplacian of the attraction. Before a step
+    is averaged, it is shortened so that no point moves too far.
     """
-    n, d, weight, graph = divergence.n, divergence.d, divergence.weight, divergence.graph
+    n, d, weight, graph = (
+        divergence.n,
+        divergence.d,
+        divergence.weight,
+        divergence.graph,
+    )
     iterations, floor = CG_ITERATIONS["student-t"], COMPONENT_FLOOR * weight
     try:
         while state.stages:
             stage, later = state.stages[0], state.stages[1:]
             near = divergence.near_field(stage.exaggeration)
-            rate = RATES["further" if stage.on else "pairs" if divergence.mesh is None else "mesh"]
+            rate = RATES[
+                "further"
+                if stage.on
+                else "pairs"
+                if divergence.mesh is None
+                else "mesh"
+            ]
             longest = step_limit(n, d) / rate
             if stage.on and state.finished is None:
                 state = replace(state, finished=replace(state, stages=()))
@@ -179,21 +208,44 @@ def descend(divergence, state, tol=0.0, on_record=None):
                     if not math.isfinite(value):
                         return state, StopReason.NON_FINITE
                     state = _recorded(state, value, kept=kind == "kept")
-                    if on_record is not None and on_record(_record(state, value)) and (later or t < stage.n_iter):
+                    if (
+                        on_record is not None
+                        and on_record(_record(state, value))
+                        and (later or t < stage.n_iter)
+                    ):
                         return state, StopReason.CALLBACK
                 if t == stage.n_iter:
                     break
                 c, degree, attraction = near.forces(x.ravel())
                 F = attraction.T + forces * (-4 / Z)
-                q = laplacian_direction(graph, c, degree, weight * regularization(stage, t), F, iterations, floor)
+                q = laplacian_direction(
+                    graph,
+                    c,
+                    degree,
+                    weight * regularization(stage, t),
+                    F,
+                    iterations,
+                    floor,
+                )
                 if tol and not stage.early:
                     length = math.sqrt(max(float(np.vdot(F, q)), 0.0))
-                    state = replace(state, first=length if state.first is None else state.first, last=length)
+                    state = replace(
+                        state,
+                        first=length if state.first is None else state.first,
+                        last=length,
+                    )
                     if length <= tol * state.first:
                         return state, StopReason.CONVERGED
                 lengths = np.sqrt(np.einsum("ij,ij->i", q, q))[:, None]
-                velocity = (1 - MOMENTUM) * (np.minimum(0.5, longest / lengths) * q) + MOMENTUM * state.velocity
-                state = replace(state, x=x - learning_rate(stage, rate, t) * velocity, velocity=velocity, t=t + 1)
+                velocity = (1 - MOMENTUM) * (
+                    np.minimum(0.5, longest / lengths) * q
+                ) + MOMENTUM * state.velocity
+                state = replace(
+                    state,
+                    x=x - learning_rate(stage, rate, t) * velocity,
+                    velocity=velocity,
+                    t=t + 1,
+                )
             state = _at_next_stage(divergence, state)
     except KeyboardInterrupt:
         return state, StopReason.INTERRUPTED
@@ -203,8 +255,8 @@ def descend(divergence, state, tol=0.0, on_record=None):
 def regularization(stage, t):
     """The regularisation mu of iteration t, in units of the weight of a point.
 
-    It falls over the first half of a stage that no other follows. With a small mu at first, only the relative positions
-    of separate clusters would change.
+    It falls over the first half of a stage that no other follows. With a small mu at
+    first, only the relative positions of separate clusters would change.
     """
     if stage.held is not None:
         return stage.held
@@ -213,10 +265,15 @@ def regularization(stage, t):
 
 
 def learning_rate(stage, rate, t):
-    """The learning rate of iteration t, which falls to 0 in the second half of a stage that no other follows."""
+    """The learning rate of iteration t, which falls to 0 in the second half of a stage
+    that no other follows."""
     if stage.learning_rate is not None:
         return stage.learning_rate
-    return rate if stage.held is not None else rate * min(1.0, (1 - t / stage.n_iter) / 0.5)
+    return (
+        rate
+        if stage.held is not None
+        else rate * min(1.0, (1 - t / stage.n_iter) / 0.5)
+    )
 
 
 # records
@@ -225,11 +282,14 @@ def learning_rate(stage, rate, t):
 def _interval(stage, n):
     """Oracle calls between two records."""
     every = 3 * n * (stage.record_every or 0)
-    return every or stage.n_iter * 3 * n // min(RECORDS[1], max(RECORDS[0], stage.n_iter))
+    return every or stage.n_iter * 3 * n // min(
+        RECORDS[1], max(RECORDS[0], stage.n_iter)
+    )
 
 
 def _kind_of_record(state, is_watched):
-    """Whether the map is to be recorded: "kept" or, in an early stage, only "shown". None if it is not recorded."""
+    """Whether the map is to be recorded: "kept" or, in an early stage, only "shown".
+    None if it is not recorded."""
     stage, t, a_pass = state.stages[0], state.t, 3 * len(state.x)
     if state.seen == state.n_iter:
         return None
@@ -248,7 +308,9 @@ def _recorded(state, value, kept):
     if not kept:
         return replace(state, seen=state.n_iter)
     record = state.n_iter, state.ifo, value
-    return replace(state, seen=state.n_iter, records=(*state.records, record), recorded=state.x)
+    return replace(
+        state, seen=state.n_iter, records=(*state.records, record), recorded=state.x
+    )
 
 
 def _record(state, value):
@@ -257,7 +319,9 @@ def _record(state, value):
     left = sum(3 * n * stage.n_iter // _interval(stage, n) for stage in state.stages)
     left -= 3 * n * state.t // _interval(state.stages[0], n)
     early = state.stages[0].early
-    return Record(state.n_iter, state.ifo, value, state.x, lambda: state, lambda: left, early)
+    return Record(
+        state.n_iter, state.ifo, value, state.x, lambda: state, lambda: left, early
+    )
 
 
 # stages
@@ -266,28 +330,48 @@ def _record(state, value):
 def _at_next_stage(divergence, state):
     """The state at the beginning of the next stage, or at the end of the descent.
 
-    If rescaling alone would halve the divergence of the map that the early stage leaves, the map has tight groups of
-    points. They have found their places in it, from which they would push each other while the map expands slowly. Half
-    of the iterations of the next stage then become a second early stage, after which the map is rescaled at once, to
-    somewhat less than its best width.
+    If rescaling alone would halve the divergence of the map that the early stage
+    leaves, the map has tight groups of points. They have found their places in it, from
+    which they would push each other while the map expands slowly. Half of the
+    iterations of the next stage then become a second early stage, after which the map
+    is rescaled at once, to somewhat less than its best width.
     """
     (stage, *later), x = state.stages, state.x
-    worse = state.finished is not None and state.records[-1][2] > state.finished.records[-1][2]
+    worse = (
+        state.finished is not None
+        and state.records[-1][2] > state.finished.records[-1][2]
+    )
     if worse and stage.exaggeration == 1 and not stage.asked:
-        return replace(state.finished, stages=tuple(later))  # the further iterations are left out
+        return replace(
+            state.finished, stages=tuple(later)
+        )  # the further iterations are left out
     if stage.early and divergence.d <= 2 and later[0].exaggeration == 1:
         values = dict(_widths(divergence, x))
         widest, half = max(values, default=1.0), later[0].n_iter // 2
         if widest > 1 and state.n_before:
             x = _scaled(x, PART * widest)
         elif widest > 1 and half and values[widest] < HALF * values[1.0]:
-            second, rest = replace(stage, n_iter=half), replace(later[0], n_iter=later[0].n_iter - half)
+            second, rest = (
+                replace(stage, n_iter=half),
+                replace(later[0], n_iter=later[0].n_iter - half),
+            )
             later = [second, rest, *later[1:]]
-    return State(x, tuple(later), 0, 0.0, state.n_iter, state.ifo, state.records, state.recorded, state.seen)
+    return State(
+        x,
+        tuple(later),
+        0,
+        0.0,
+        state.n_iter,
+        state.ifo,
+        state.records,
+        state.recorded,
+        state.seen,
+    )
 
 
 def _widths(divergence, x):
-    """Yield factors, starting with 1, and the divergence of the map times the factor, while it decreases."""
+    """Yield factors, starting with 1, and the divergence of the map times the factor,
+    while it decreases."""
     widest, factor, best = float(np.ptp(x, axis=0).max()), 1.0, math.inf
     while True:
         value = divergence.at(_scaled(x, factor))
@@ -312,8 +396,8 @@ class Descent:
     max_iter : int, default=None
         Number of iterations, if the user has set it.
     tol : float, default=0.0
-        A stage ends when the length of the gradient, in the norm of the preconditioner, is at most tol times its first
-        value. 0 means that all iterations are made.
+        A stage ends when the length of the gradient, in the norm of the preconditioner,
+        is at most tol times its first value. 0 means that all iterations are made.
     """
 
     name, max_ifo = "descent", None
@@ -326,30 +410,66 @@ class Descent:
         return {}
 
     def run(self, fit, divergence, stages, start, fitted, lines, before=None):
-        """Run the stages of a fit from a map, after the iterations of the result ``before``, if there are any.
+        """Run the stages of a fit from a map, after the iterations of the result
+        ``before``, if there are any.
 
-        Return the result of all iterations. ``fitted`` returns the attributes of the estimator for a map.
+        Return the result of all iterations. ``fitted`` returns the attributes of the
+        estimator for a map.
         """
         state = State(start.astype(np.float32))
         if before is not None:
-            fit.progress.runs.clear()  # the state of this run contains the earlier records
-            records = zip(*(before[name].tolist() for name in ("record_iterations", "ifo", "loss_curve")), strict=True)
+            # the state of this run contains the earlier records
+            fit.progress.runs.clear()
+            records = zip(
+                *(
+                    before[name].tolist()
+                    for name in ("record_iterations", "ifo", "loss_curve")
+                ),
+                strict=True,
+            )
             n, ifo = before.n_iter, int(before.ifo[-1])
-            state = replace(state, n_before=n, ifo_before=ifo, records=tuple(records), recorded=state.x, seen=n)
+            state = replace(
+                state,
+                n_before=n,
+                ifo_before=ifo,
+                records=tuple(records),
+                recorded=state.x,
+                seen=n,
+            )
         stages_of_fit = stages
         if fit.before is not None:
-            stages = stages[len(fit.before.plan) :]  # those that the resumed state does not have
-        show = (lambda record: lines.record(record.iteration, record.fun, record.early)) if lines.shown else None
-        result = fit.run(self, divergence, state, stages=stages, attributes=fitted, show=show)
+            stages = stages[
+                len(fit.before.plan) :
+            ]  # those that the resumed state does not have
+        show = (
+            (lambda record: lines.record(record.iteration, record.fun, record.early))
+            if lines.shown
+            else None
+        )
+        result = fit.run(
+            self, divergence, state, stages=stages, attributes=fitted, show=show
+        )
         ended = result.state.stages or stages_of_fit[-1:]
         divergence.exaggeration = ended[0].exaggeration
         if before is not None:
             added = (int(result.ifo[-1]) - ifo) // 3
-            result.n_evaluations = {kind: count + added for kind, count in before.n_evaluations.items()}
+            result.n_evaluations = {
+                kind: count + added for kind, count in before.n_evaluations.items()
+            }
         return result
 
-    def solve(self, divergence, start=None, *, state=None, stages=(), on_record=None, random_state=None):
-        """Continue from the state of an earlier run, or from the start, and return the result of all iterations."""
+    def solve(
+        self,
+        divergence,
+        start=None,
+        *,
+        state=None,
+        stages=(),
+        on_record=None,
+        random_state=None,
+    ):
+        """Continue from the state of an earlier run, or from the start, and return the
+        result of all iterations."""
         state = start if state is None else state
         state = replace(state, stages=(*state.stages, *stages))
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
@@ -361,7 +481,8 @@ class Descent:
                 x = state.recorded
                 records.append((state.n_iter, state.ifo, records[-1][2]))
                 warn(
-                    f"the map is not finite at iteration {state.n_iter}; the last one that was recorded is kept. Use a "
+                    f"the map is not finite at iteration {state.n_iter}; the last one "
+                    "that was recorded is kept. Use a "
                     "smaller learning_rate, or rescale the data.",
                     ConvergenceWarning,
                 )

@@ -1,4 +1,5 @@
-"""The estimator `SNEEmbedding`: stochastic neighbour embedding with scikit-learn's interface."""
+"""The estimator `SNEEmbedding`: stochastic neighbour embedding with scikit-learn's
+interface."""
 
 from __future__ import annotations
 
@@ -18,16 +19,36 @@ from sk_stormc.embedding.descent import Descent
 from sk_stormc.embedding.initialization import check_init, make_start
 from sk_stormc.embedding.kernel_sums import check_degrees_of_freedom
 from sk_stormc.embedding.neighborhoods import GIVEN, Neighborhoods, refuse_pair
-from sk_stormc.embedding.neighbors.checks import FEATURELESS, as_points, check_missing, warn_of_features, warn_of_memory
+from sk_stormc.embedding.neighbors.checks import (
+    FEATURELESS,
+    as_points,
+    check_missing,
+    warn_of_features,
+    warn_of_memory,
+)
 from sk_stormc.embedding.stages import Lines, further_stages, growing, new_stages
-from sk_stormc.embedding.transform import place, refuse_dask, transform_lazily, warn_of_far_samples
+from sk_stormc.embedding.transform import (
+    place,
+    refuse_dask,
+    transform_lazily,
+    warn_of_far_samples,
+)
 from sk_stormc.engine import CompositionalSolver
 from sk_stormc.fitting.estimator import CompositionalEstimator
 from sk_stormc.fitting.runs import Fit, with_fit
 from sk_stormc.solvers import LBFGS, get_solver
 from sk_stormc.utils.blocks import is_dask
 from sk_stormc.utils.threads import in_threads
-from sk_stormc.utils.types import ArrayLike, Auto, Features, FloatArray, Kernel, Neighbors, RandomState, SolverName
+from sk_stormc.utils.types import (
+    ArrayLike,
+    Auto,
+    Features,
+    FloatArray,
+    Kernel,
+    Neighbors,
+    RandomState,
+    SolverName,
+)
 from sk_stormc.utils.validation import (
     check_bool,
     check_choice,
@@ -46,140 +67,180 @@ LBFGS_ITERATIONS = 1000  # upper limit; it usually converges earlier
 NEW_PERPLEXITY = 15.0  # largest default of transform_perplexity
 
 
-class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Continuation, CompositionalEstimator):
-    """Embed points in few dimensions so that neighbours stay close: SNE and t-SNE, by compositional optimisation.
+class SNEEmbedding(
+    ClassNamePrefixFeaturesOutMixin,
+    TransformerMixin,
+    Continuation,
+    CompositionalEstimator,
+):
+    """Embed points in few dimensions so that neighbours stay close: SNE and t-SNE, by
+    compositional optimisation.
 
-    The embedding minimises the Kullback-Leibler divergence KL(P || Q). P are the affinities of the data at a given
-    perplexity, and Q are those of the embedding. Each iteration computes the terms of pairs that are neighbours in the
-    data exactly. The sums over the other pairs are computed on a mesh for "student-t" in one and two dimensions, and
-    otherwise estimated from a sample of pairs. The cost is therefore proportional to the number of points.
+    The embedding minimises the Kullback-Leibler divergence KL(P || Q). P are the
+    affinities of the data at a given perplexity, and Q are those of the embedding. Each
+    iteration computes the terms of pairs that are neighbours in the data exactly. The
+    sums over the other pairs are computed on a mesh for "student-t" in one and two
+    dimensions, and otherwise estimated from a sample of pairs. The cost is therefore
+    proportional to the number of points.
 
     Parameters
     ----------
     n_components : int, default=2
         Dimension of the embedding.
     perplexity : float or sequence of float, default=30.0
-        Effective number of neighbours, at least 1. With a sequence, the affinities of all its perplexities are
-        averaged, so that a map shows small and large structures (openTSNE's `Multiscale`). A perplexity that is too
-        large for the data is lowered with a UserWarning, to a third of the smallest number of neighbours that a sample
-        has. That number is n_samples - 1, or the length of the shortest row of a graph. Values of a sequence that are
-        lowered to the same number count once. ``perplexity_`` stores the result.
+        Effective number of neighbours, at least 1. With a sequence, the affinities of
+        all its perplexities are averaged, so that a map shows small and large
+        structures (openTSNE's `Multiscale`). A perplexity that is too large for the
+        data is lowered with a UserWarning, to a third of the smallest number of
+        neighbours that a sample has. That number is n_samples - 1, or the length of the
+        shortest row of a graph. Values of a sequence that are lowered to the same
+        number count once. ``perplexity_`` stores the result.
     kernel : {"auto", "student-t", "gaussian"}, default="auto"
-        Kernel of the embedding. "student-t" gives t-SNE. "gaussian" gives the paper's SNE, which crowds points together
-        in two dimensions. "auto" is "student-t" up to three dimensions, and "gaussian" above.
+        Kernel of the embedding. "student-t" gives t-SNE. "gaussian" gives the paper's
+        SNE, which crowds points together in two dimensions. "auto" is "student-t" up to
+        three dimensions, and "gaussian" above.
     dof : float, default=1.0
-        Degrees of freedom of "student-t", at most 10,000, which is nearly the Gaussian kernel. As in openTSNE, the
-        kernel of a distance d is (1 + d^2 / dof)^-dof. (scikit-learn's kernel has the power (dof + 1) / 2 instead. The
-        two agree for dof = 1.) Values below 1 split clusters into finer ones. With values below 0.5 the best map
-        can be so wide that the steps do not reach its width; the fit then warns.
+        Degrees of freedom of "student-t", at most 10,000, which is nearly the Gaussian
+        kernel. As in openTSNE, the kernel of a distance d is (1 + d^2 / dof)^-dof.
+        (scikit-learn's kernel has the power (dof + 1) / 2 instead. The two agree for
+        dof = 1.) Values below 1 split clusters into finer ones. With values below 0.5
+        the best map can be so wide that the steps do not reach its width; the fit then
+        warns.
     solver : str or CompositionalSolver, default="auto"
-        "auto" is a preconditioned gradient descent with momentum, whose sums over all pairs of points are exact, or
-        computed on a mesh. It draws nothing, so that all seeds give the same map. For "gaussian", and for more than
-        1024 points in three or more dimensions, it is "storm-c", which samples pairs. The other values are solvers of
-        compositional problems: "storm-c", "storm-c-paper", "sarah-c", "civr", "vrsc-pg", "scvr", "scgd", "acc-scgd",
-        "asc-pg" and "lbfgs", or an instance. "storm-c-paper" uses the paper's unscaled steps, which hardly move the
-        points. "lbfgs" uses the exact gradient and is suitable for up to a few thousand points.
-        ``set_params(solver__...)`` replaces "auto" by "storm-c".
-    init : {"auto", "pca", "spectral", "random"} or ndarray of shape (n_samples, n_components), default="auto"
-        Initial positions of the points. "pca" uses principal components. "spectral" uses the leading nontrivial
-        eigenvectors of the random walk on the neighbour graph. "auto" is "pca" for features, and "spectral" for
-        metric="precomputed", for which "pca" is not possible. "random" is Gaussian noise with a standard deviation of 1
-        for "gaussian" and of 1e-4 for "student-t". All other initializations, including arrays, are centred and
-        rescaled: the standard deviation of the widest column becomes 3 for "gaussian" and 1e-4 for "student-t", because
-        other widths lead to worse minima. A constant column is replaced by noise of a tenth of that width. With
-        early_exaggeration=1 an array keeps its width, so that ``init=old.transform(X)`` keeps the layout of a map.
+        "auto" is a preconditioned gradient descent with momentum, whose sums over all
+        pairs of points are exact, or computed on a mesh. It draws nothing, so that all
+        seeds give the same map. For "gaussian", and for more than 1024 points in three
+        or more dimensions, it is "storm-c", which samples pairs. The other values are
+        solvers of compositional problems: "storm-c", "storm-c-paper", "sarah-c",
+        "civr", "vrsc-pg", "scvr", "scgd", "acc-scgd", "asc-pg" and "lbfgs", or an
+        instance. "storm-c-paper" uses the paper's unscaled steps, which hardly move the
+        points. "lbfgs" uses the exact gradient and is suitable for up to a few thousand
+        points. ``set_params(solver__...)`` replaces "auto" by "storm-c".
+    init : {"auto", "pca", "spectral", "random"} or ndarray of shape (n_samples, \
+            n_components), default="auto"
+        Initial positions of the points. "pca" uses principal components. "spectral"
+        uses the leading nontrivial eigenvectors of the random walk on the neighbour
+        graph. "auto" is "pca" for features, and "spectral" for metric="precomputed",
+        for which "pca" is not possible. "random" is Gaussian noise with a standard
+        deviation of 1 for "gaussian" and of 1e-4 for "student-t". All other
+        initializations, including arrays, are centred and rescaled: the standard
+        deviation of the widest column becomes 3 for "gaussian" and 1e-4 for
+        "student-t", because other widths lead to worse minima. A constant column is
+        replaced by noise of a tenth of that width. With early_exaggeration=1 an array
+        keeps its width, so that ``init=old.transform(X)`` keeps the layout of a map.
     metric : str or callable, default="euclidean"
-        Metric of the data, as in `sklearn.neighbors.NearestNeighbors`, except "nan_euclidean", since missing values are
-        not supported. For a sparse X, only some metrics are supported; the error message describes how to use the
-        others. "mahalanobis" requires metric_params={"VI": ...} or {"V": ...}. With "precomputed", X contains
-        distances, which are not squared, or a sparse graph of them. Negative distances due to rounding are replaced by
-        0. `sklearn.neighbors.KNeighborsTransformer` creates such a graph with mode="distance". A row of a graph may
-        list any number of neighbours; three times the perplexity is best. It may or may not include the sample itself.
-        If it lists more neighbours than needed, the nearest are used. Stored zeros are distances of 0. With
-        "affinities", X contains the affinities themselves, dense or sparse, none negative. For "student-t" they are
-        symmetrised and scaled to a sum of 1, and for "gaussian" each row is scaled. The perplexity is then not used,
-        and `transform` is not available.
+        Metric of the data, as in `sklearn.neighbors.NearestNeighbors`, except
+        "nan_euclidean", since missing values are not supported. For a sparse X, only
+        some metrics are supported; the error message describes how to use the others.
+        "mahalanobis" requires metric_params={"VI": ...} or {"V": ...}. With
+        "precomputed", X contains distances, which are not squared, or a sparse graph of
+        them. Negative distances due to rounding are replaced by
+        0. `sklearn.neighbors.KNeighborsTransformer` creates such a graph with
+           mode="distance". A row of a graph may
+        list any number of neighbours; three times the perplexity is best. It may or may
+        not include the sample itself. If it lists more neighbours than needed, the
+        nearest are used. Stored zeros are distances of 0. With "affinities", X contains
+        the affinities themselves, dense or sparse, none negative. For "student-t" they
+        are symmetrised and scaled to a sum of 1, and for "gaussian" each row is scaled.
+        The perplexity is then not used, and `transform` is not available.
     metric_params : dict, default=None
         Further arguments of the metric.
     neighbors : {"auto", "exact", "approximate"}, default="auto"
-        Method of finding the nearest neighbours of the samples. "approximate" is an inverted file: it divides the data
-        into cells by k-means, and searches only the nearest cells, enough of them to find about 99 % of the neighbours.
-        It supports dense data with the Euclidean or the cosine metric. "auto" is "approximate" for such data with more
-        than 10,000 samples and more than five features, and "exact" otherwise. ``neighbor_recall_`` is the fraction of
-        the neighbours that was found.
+        Method of finding the nearest neighbours of the samples. "approximate" is an
+        inverted file: it divides the data into cells by k-means, and searches only the
+        nearest cells, enough of them to find about 99 % of the neighbours. It supports
+        dense data with the Euclidean or the cosine metric. "auto" is "approximate" for
+        such data with more than 10,000 samples and more than five features, and "exact"
+        otherwise. ``neighbor_recall_`` is the fraction of the neighbours that was
+        found.
     max_iter : int or "auto", default="auto"
-        Number of iterations, including those of early exaggeration. The automatic learning rate decreases to 0 at the
-        last one. "auto" is 110 to 140, depending on the number of samples, the kernel and the dimension. For "lbfgs" it
-        is at most 1000. `resume` with a larger number continues from the finished map, with a learning rate that
-        decreases to 0 again.
+        Number of iterations, including those of early exaggeration. The automatic
+        learning rate decreases to 0 at the last one. "auto" is 110 to 140, depending on
+        the number of samples, the kernel and the dimension. For "lbfgs" it is at most
+        1000. `resume` with a larger number continues from the finished map, with a
+        learning rate that decreases to 0 again.
     early_exaggeration : float or "auto", default="auto"
-        Factor of the attraction in the first fifth of the iterations, which are at most 30. "auto" is 6 for "student-t"
-        and 1 for "gaussian", but not less than ``exaggeration``. It is less than 6 for data in which that factor would
-        contract the map to a line or a point, such as noise, or data with a perplexity near a third of the samples. A
-        map in up to two dimensions is rescaled after these iterations, if rescaling alone halves its divergence.
+        Factor of the attraction in the first fifth of the iterations, which are at most
+        30. "auto" is 6 for "student-t" and 1 for "gaussian", but not less than
+        ``exaggeration``. It is less than 6 for data in which that factor would contract
+        the map to a line or a point, such as noise, or data with a perplexity near a
+        third of the samples. A map in up to two dimensions is rescaled after these
+        iterations, if rescaling alone halves its divergence.
     exaggeration : float, default=1.0
-        Factor of the attraction in the other iterations, at least 1. Larger values make clusters denser and move
-        connected clusters closer together. Reported divergences do not include this factor.
+        Factor of the attraction in the other iterations, at least 1. Larger values make
+        clusters denser and move connected clusters closer together. Reported
+        divergences do not include this factor.
     tol : float, "auto" or None, default="auto"
-        Tolerance, relative to the length of the gradient at the beginning of a stage. "auto" runs all iterations, since
-        the learning rate must decrease to 0, except for L-BFGS, which uses its default. None means the default of the
-        solver, and for solver="auto" the same as "auto".
+        Tolerance, relative to the length of the gradient at the beginning of a stage.
+        "auto" runs all iterations, since the learning rate must decrease to 0, except
+        for L-BFGS, which uses its default. None means the default of the solver, and
+        for solver="auto" the same as "auto".
     transform_perplexity : float, default=None
-        Perplexity of new samples in `transform`, which uses 3 transform_perplexity + 1 of their nearest neighbours. It
-        is lowered if there are fewer neighbours. None means 15, or `perplexity` if that is smaller.
+        Perplexity of new samples in `transform`, which uses 3 transform_perplexity + 1
+        of their nearest neighbours. It is lowered if there are fewer neighbours. None
+        means 15, or `perplexity` if that is smaller.
     record_every : int or "auto", default="auto"
-        Approximate number of iterations between two records. ``loss_curve_`` contains the records, and callbacks are
-        called at them. 1 records every iteration. "auto" is about a twentieth of the iterations after early
-        exaggeration; callbacks are also called at some of the earlier iterations.
+        Approximate number of iterations between two records. ``loss_curve_`` contains
+        the records, and callbacks are called at them. 1 records every iteration. "auto"
+        is about a twentieth of the iterations after early exaggeration; callbacks are
+        also called at some of the earlier iterations.
     verbose : int, default=0
-        If positive, print a line with the divergence at each record, including the early stage, and a line when the
-        neighbours, the affinities and the initialization have been computed. All lines show the seconds since the
+        If positive, print a line with the divergence at each record, including the
+        early stage, and a line when the neighbours, the affinities and the
+        initialization have been computed. All lines show the seconds since the
         beginning.
     random_state : int, RandomState instance or None, default=None
-        Seed of the batches of a solver, and of a random initialization. Results are bit-for-bit reproducible for a
-        given seed.
+        Seed of the batches of a solver, and of a random initialization. Results are
+        bit-for-bit reproducible for a given seed.
     n_jobs : int, default=None
-        Number of threads of `fit` and `transform`. None means 1, and -1 means all processors. The result does not
-        depend on it. BLAS is limited to one thread during these calls.
+        Number of threads of `fit` and `transform`. None means 1, and -1 means all
+        processors. The result does not depend on it. BLAS is limited to one thread
+        during these calls.
 
     Attributes
     ----------
     embedding_ : ndarray of shape (n_samples, n_components)
         The positions of the samples. They are float32 for float32 data.
     kl_divergence_ : float
-        The final divergence. For "gaussian" it is (1/n) sum_i KL(P_i || Q_i), and for "student-t" the KL divergence of
-        the joint probabilities. P has 3 perplexity + 1 neighbours of each sample, as in `sklearn.manifold.TSNE`. The
-        divergence is computed on first access, which takes about a tenth of the time of `fit`.
+        The final divergence. For "gaussian" it is (1/n) sum_i KL(P_i || Q_i), and for
+        "student-t" the KL divergence of the joint probabilities. P has 3 perplexity + 1
+        neighbours of each sample, as in `sklearn.manifold.TSNE`. The divergence is
+        computed on first access, which takes about a tenth of the time of `fit`.
     kernel_ : {"student-t", "gaussian"}
         The kernel that was used.
     loss_curve_ : ndarray of shape (n_records,)
-        The divergence at the initialization, at up to 20 records of each stage after the early one, and at the end. The
-        normalisers of ``kl_divergence_`` are more accurate, so that the last value differs slightly from it. The loss
-        curves of `minimize` contain Phi instead. Up to a constant, Phi is the divergence for "student-t" and n times
-        the divergence for "gaussian".
+        The divergence at the initialization, at up to 20 records of each stage after
+        the early one, and at the end. The normalisers of ``kl_divergence_`` are more
+        accurate, so that the last value differs slightly from it. The loss curves of
+        `minimize` contain Phi instead. Up to a constant, Phi is the divergence for
+        "student-t" and n times the divergence for "gaussian".
     record_iterations_ : ndarray of shape (n_records,)
         Iterations at the records.
     ifo_ : ndarray of shape (n_records,)
-        Number of oracle calls (IFO, Lemma 3.1) up to each record. Pairs that are summed exactly count as their fraction
-        of all pairs.
+        Number of oracle calls (IFO, Lemma 3.1) up to each record. Pairs that are summed
+        exactly count as their fraction of all pairs.
     solver_ : str or CompositionalSolver
         The method that was run: "descent", which is that of solver="auto", or a solver.
-    stop_reason_ : {"converged", "max_iter", "max_ifo", "non_finite", "interrupted", "callback"}
+    stop_reason_ : {"converged", "max_iter", "max_ifo", "non_finite", "interrupted", \
+            "callback"}
         Why the run ended. "callback" means that a callback ended it.
     neighbor_recall_ : float
-        The fraction of the true neighbours that the search found, estimated on a sample of the data. It is 1 if the
-        search was exact, and NaN if X is a graph or contains affinities.
+        The fraction of the true neighbours that the search found, estimated on a sample
+        of the data. It is 1 if the search was exact, and NaN if X is a graph or
+        contains affinities.
     perplexity_ : float
         The perplexity that was used.
 
     See Also
     --------
-    sklearn.manifold.TSNE : scikit-learn's t-SNE. For more than three dimensions it has only an exact method.
+    sklearn.manifold.TSNE : scikit-learn's t-SNE. For more than three dimensions it has
+        only an exact method.
 
     References
     ----------
-    Yuan & Hu, "Stochastic Recursive Momentum Method for Non-Convex Compositional Optimization"; Hinton & Roweis,
-    "Stochastic neighbor embedding", 2002; van der Maaten & Hinton, "Visualizing data using t-SNE", 2008.
+    Yuan & Hu, "Stochastic Recursive Momentum Method for Non-Convex Compositional
+    Optimization"; Hinton & Roweis, "Stochastic neighbor embedding", 2002; van der
+    Maaten & Hinton, "Visualizing data using t-SNE", 2008.
 
     Examples
     --------
@@ -253,8 +314,8 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Continuati
         Parameters
         ----------
         X : array-like or sparse matrix of shape (n_samples, n_features)
-            With metric="precomputed" distances or a sparse neighbour graph, with "affinities" affinities, (n_samples,
-            n_samples).
+            With metric="precomputed" distances or a sparse neighbour graph, with
+            "affinities" affinities, (n_samples, n_samples).
         y : Ignored
 
         Returns
@@ -264,8 +325,9 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Continuati
         Raises
         ------
         ValueError
-            If a parameter is out of its range, or if the data are not finite, are so large that their squares overflow,
-            are not distances if distances are expected, or are a dask collection. An earlier fit is then unchanged.
+            If a parameter is out of its range, or if the data are not finite, are so
+            large that their squares overflow, are not distances if distances are
+            expected, or are a dask collection. An earlier fit is then unchanged.
         """
         return self._fit(X, y)
 
@@ -281,30 +343,58 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Continuati
         method = self._method(n)
         fit = Fit.of_data(self, method, X, y, before)
         of_data = copy.copy(self)
-        validate_data(of_data, X, skip_check_array=True)  # raises for invalid column names before the run
-        rescale = self.early_exaggeration != 1  # otherwise an array is a map, which keeps its width
+        validate_data(
+            of_data, X, skip_check_array=True
+        )  # raises for invalid column names before the run
+        rescale = (
+            self.early_exaggeration != 1
+        )  # otherwise an array is a map, which keeps its width
         init = check_init(self.init, self.metric, n, self.n_components, rescale)
-        warn_of_features(X_checked, getattr(of_data, "feature_names_in_", None), self.metric)
+        warn_of_features(
+            X_checked, getattr(of_data, "feature_names_in_", None), self.metric
+        )
         if self.metric not in ("precomputed", GIVEN):
             warn_of_memory(X_checked, np.max(self.perplexity), self.n_components == 2)
         every = None if self.record_every == "auto" else self.record_every
         if before is not None:
-            stages = further_stages(before.plan, method.max_iter, self.exaggeration, every)
+            stages = further_stages(
+                before.plan, method.max_iter, self.exaggeration, every
+            )
         lines = Lines(self.verbose)
-        how = {"metric_params": self.metric_params, "n_jobs": self.n_jobs, "neighbors": self.neighbors}
-        near = Neighborhoods(X_checked, kernel == "gaussian", self.perplexity, self.metric, **how)
+        how = {
+            "metric_params": self.metric_params,
+            "n_jobs": self.n_jobs,
+            "neighbors": self.neighbors,
+        }
+        near = Neighborhoods(
+            X_checked, kernel == "gaussian", self.perplexity, self.metric, **how
+        )
         lines.done("neighbors")
         P = near.affinities()
         lines.done("affinities")
-        start = make_start(init, X_checked, P, self.n_components, kernel, fit.rng, rescale).astype(X_checked.dtype)
+        start = make_start(
+            init, X_checked, P, self.n_components, kernel, fit.rng, rescale
+        ).astype(X_checked.dtype)
         if before is None:
-            most = LBFGS_ITERATIONS if isinstance(method, LBFGS) else horizon(kernel, n, self.n_components)
+            most = (
+                LBFGS_ITERATIONS
+                if isinstance(method, LBFGS)
+                else horizon(kernel, n, self.n_components)
+            )
             early = self._early_exaggeration(P, start)
-            stages = new_stages(method.max_iter or most, early, self.exaggeration, every)
+            stages = new_stages(
+                method.max_iter or most, early, self.exaggeration, every
+            )
         fit.progress.plan = stages
         lines.done("start")
-        attributes = {"perplexity_": near.perplexity, "neighbor_recall_": near.recall, "_near": near}
-        result, objective = self._run_stages(fit, method, stages, P, near.joint, start, lines, **attributes)
+        attributes = {
+            "perplexity_": near.perplexity,
+            "neighbor_recall_": near.recall,
+            "_near": near,
+        }
+        result, objective = self._run_stages(
+            fit, method, stages, P, near.joint, start, lines, **attributes
+        )
         validate_data(self, X, skip_check_array=True)
         self._n_features_out = self.n_components
         self._finish(result, method, fit)
@@ -327,41 +417,54 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Continuati
         return self.fit(X).embedding_
 
     @overload
-    def transform(self, X: Features, return_distance: Literal[False] = False) -> FloatArray: ...
+    def transform(
+        self, X: Features, return_distance: Literal[False] = False
+    ) -> FloatArray: ...
 
     @overload
-    def transform(self, X: Features, return_distance: Literal[True]) -> tuple[FloatArray, FloatArray]: ...
+    def transform(
+        self, X: Features, return_distance: Literal[True]
+    ) -> tuple[FloatArray, FloatArray]: ...
 
     @overload
-    def transform(self, X: Features, return_distance: bool) -> FloatArray | tuple[FloatArray, FloatArray]: ...
+    def transform(
+        self, X: Features, return_distance: bool
+    ) -> FloatArray | tuple[FloatArray, FloatArray]: ...
 
     @in_threads
-    def transform(self, X: Features, return_distance: bool = False) -> FloatArray | tuple[FloatArray, FloatArray]:
+    def transform(
+        self, X: Features, return_distance: bool = False
+    ) -> FloatArray | tuple[FloatArray, FloatArray]:
         """Place new samples in the embedding, independently of each other.
 
-        A new sample has affinities p_j to its nearest training samples, whose embedded points are x_j. Its position z
-        minimises sum_j p_j log(1 + |z - x_j|^2), for both kernels. It lies in the convex hull of these points. As the
-        distance of the sample to a training sample tends to 0, its position tends to the point of that sample. Training
-        samples are placed at their own points. A sample that occurs several times in the training data is placed at the
-        mean of its points if these are close together, and otherwise near the first of them.
+        A new sample has affinities p_j to its nearest training samples, whose embedded
+        points are x_j. Its position z minimises sum_j p_j log(1 + |z - x_j|^2), for
+        both kernels. It lies in the convex hull of these points. As the distance of the
+        sample to a training sample tends to 0, its position tends to the point of that
+        sample. Training samples are placed at their own points. A sample that occurs
+        several times in the training data is placed at the mean of its points if these
+        are close together, and otherwise near the first of them.
 
         Parameters
         ----------
         X : array-like or sparse matrix of shape (n_new, n_features)
-            With metric="precomputed" distances to the training data, or a sparse graph, (n_new, n_samples), whose rows
-            may list any number of training samples.
+            With metric="precomputed" distances to the training data, or a sparse graph,
+            (n_new, n_samples), whose rows may list any number of training samples.
         return_distance : bool, default=False
-            Whether to also return the relative distance of each sample from the training data.
+            Whether to also return the relative distance of each sample from the
+            training data.
 
         Returns
         -------
         places : ndarray of shape (n_new, n_components)
-            A lazy array of dask for a dask collection, whose partitions are transformed where they lie.
+            A lazy array of dask for a dask collection, whose partitions are transformed
+            where they lie.
         distances : ndarray of shape (n_new,)
-            Only with ``return_distance=True``. The distance of a sample to its tenth nearest training sample, divided
-            by the median distance of these ten to their own tenth neighbours. It is about 1 within the training data.
-            Only this number shows that a sample is far from the training data, because every sample is placed among the
-            points of its nearest training samples.
+            Only with ``return_distance=True``. The distance of a sample to its tenth
+            nearest training sample, divided by the median distance of these ten to
+            their own tenth neighbours. It is about 1 within the training data. Only
+            this number shows that a sample is far from the training data, because every
+            sample is placed among the points of its nearest training samples.
 
         Warns
         -----
@@ -371,30 +474,40 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Continuati
         Raises
         ------
         ValueError
-            If the data are not finite or too large, if a distance is negative, if a row of a graph is empty, and for
-            metric="affinities".
+            If the data are not finite or too large, if a distance is negative, if a row
+            of a graph is empty, and for metric="affinities".
         """
         check_is_fitted(self)
         if self._near.search is None:
             raise ValueError(
-                "metric must have distances for transform, such as 'euclidean' or 'precomputed'; got 'affinities', "
+                "metric must have distances for transform, such as 'euclidean' or "
+                "'precomputed'; got 'affinities', "
                 "which contain no distances to new samples"
             )
         check_bool("return_distance", return_distance)
-        check_number("transform_perplexity", self.transform_perplexity, low=1, words=(None,))
+        check_number(
+            "transform_perplexity", self.transform_perplexity, low=1, words=(None,)
+        )
         if is_dask(X):
             return transform_lazily(self, X, return_distance)
         check_numeric("X", X)
         with naming("X"):
             points = validate_data(
-                self, X, reset=False, accept_sparse="csr", dtype=[np.float64, np.float32], ensure_all_finite=False
+                self,
+                X,
+                reset=False,
+                accept_sparse="csr",
+                dtype=[np.float64, np.float32],
+                ensure_all_finite=False,
             )
         check_missing(points, X, self.metric)
         perplexity = self.transform_perplexity
         if perplexity is None:
             perplexity = min(np.max(self.perplexity), NEW_PERPLEXITY)
         near = self._near
-        places, distances = place(points, near.search, self.embedding_, perplexity, near.spacing, self.dof)
+        places, distances = place(
+            points, near.search, self.embedding_, perplexity, near.spacing, self.dof
+        )
         if not return_distance:
             warn_of_far_samples(distances)
         places = places.astype(self.embedding_.dtype)
@@ -403,10 +516,16 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Continuati
     def _check_parameters(self):
         check_int("n_components", self.n_components, low=1)
         if not isinstance(self.metric, str) and not callable(self.metric):
-            raise ValueError(f"metric must be a name or a callable, got {short(self.metric)}")
+            raise ValueError(
+                f"metric must be a name or a callable, got {short(self.metric)}"
+            )
         check_choice("kernel", self.kernel, ("auto", "student-t", "gaussian"))
-        check_number("transform_perplexity", self.transform_perplexity, low=1, words=(None,))
-        check_number("early_exaggeration", self.early_exaggeration, low=1, words=("auto",))
+        check_number(
+            "transform_perplexity", self.transform_perplexity, low=1, words=(None,)
+        )
+        check_number(
+            "early_exaggeration", self.early_exaggeration, low=1, words=("auto",)
+        )
         check_number("exaggeration", self.exaggeration, low=1)
         check_int("record_every", self.record_every, low=1, words=("auto",))
         check_perplexity(self.perplexity)
@@ -431,11 +550,16 @@ class SNEEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Continuati
         return "student-t" if self.n_components <= 3 else "gaussian"
 
     def _method(self, n):
-        """The method for n samples: the descent, or a solver with the estimator's parameters.
+        """The method for n samples: the descent, or a solver with the estimator's
+        parameters.
 
-        With tol="auto" all iterations are made, because the learning rate must decrease to 0.
+        With tol="auto" all iterations are made, because the learning rate must decrease
+        to 0.
         """
-        max_iter, tol = None if self.max_iter == "auto" else self.max_iter, None if self.tol == "auto" else self.tol
+        max_iter, tol = (
+            None if self.max_iter == "auto" else self.max_iter,
+            None if self.tol == "auto" else self.tol,
+        )
         if self.solves_itself() and draws_nothing(self._kernel(), n, self.n_components):
             return Descent(max_iter, tol or 0.0)
         solver = get_solver("storm-c" if self.solves_itself() else self.solver)

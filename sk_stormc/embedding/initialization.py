@@ -1,4 +1,5 @@
-"""Initialization of an embedding: principal components, eigenvectors of the neighbour graph, noise, or an array."""
+"""Initialization of an embedding: principal components, eigenvectors of the neighbour
+graph, noise, or an array."""
 
 import numpy as np
 from scipy import linalg, sparse
@@ -12,58 +13,84 @@ from sk_stormc.utils.validation import as_numbers, check_choice, short
 
 __all__ = ["check_init", "make_start", "spectral_coordinates"]
 
-ROUNDING = 10  # columns that vary by less, in machine epsilons of the largest number, are constant
+# columns that vary by less, in machine epsilons of the largest number, are constant
+ROUNDING = 10
 NOISE = 0.1  # width of the noise in additional dimensions, relative to the first column
-DENSE = 500  # number of points up to which eigenvectors are computed densely; also up to two points per vector
-SOLVED = 100  # number of the largest connected components for which eigenvectors are computed
-SIZE = {"gaussian": 3.0, "student-t": 1e-4}  # standard deviation of the widest column of an initialization
-LARGEST = 1e9  # largest coordinate of an array that is not rescaled; much larger squares overflow in float32
+# number of points up to which eigenvectors are computed densely; also up to two points
+# per vector
+DENSE = 500
+# number of the largest connected components for which eigenvectors are computed
+SOLVED = 100
+SIZE = {
+    "gaussian": 3.0,
+    "student-t": 1e-4,
+}  # standard deviation of the widest column of an initialization
+# largest coordinate of an array that is not rescaled; much larger squares overflow in
+# float32
+LARGEST = 1e9
 
 
 def check_init(init, metric, n_samples, n_components, rescale=True):
-    """Check the parameter ``init``, and resolve "auto". ``rescale`` is as for `make_start`."""
+    """Check the parameter ``init``, and resolve "auto". ``rescale`` is as for
+    `make_start`."""
     if isinstance(init, str) or init is None:
         check_choice("init", init, ("auto", "pca", "spectral", "random"))
         if init == "auto":
             return "spectral" if metric in FEATURELESS else "pca"
         if init == "pca" and metric in FEATURELESS:
             raise ValueError(
-                f"init must be 'auto', 'spectral', 'random' or an array with metric={metric!r}, which has no features; "
+                "init must be 'auto', 'spectral', 'random' or an array with "
+                f"metric={metric!r}, which has no features; "
                 "got 'pca'"
             )
         return init
     start = as_numbers("init", init)
     if start.shape != (n_samples, n_components):
         raise ValueError(
-            f"init must be an array of shape ({n_samples}, {n_components}), got one of shape {start.shape}"
+            f"init must be an array of shape ({n_samples}, {n_components}), got one "
+            f"of shape {start.shape}"
         )
     wrong = ~np.isfinite(start).all(axis=1)
     if wrong.any():
-        raise ValueError(f"init must be finite, got {short(start[wrong][0])} in row {np.argmax(wrong)}")
+        raise ValueError(
+            f"init must be finite, got {short(start[wrong][0])} in row "
+            f"{np.argmax(wrong)}"
+        )
     if not rescale and np.abs(start).max() > LARGEST:
         raise ValueError(
-            f"init must be a map with early_exaggeration=1, which does not rescale it, got {np.abs(start).max():.3g}"
+            "init must be a map with early_exaggeration=1, which does not rescale "
+            f"it, got {np.abs(start).max():.3g}"
         )
     return start
 
 
 def make_start(init, X, P, n_components, kernel, rng, rescale=True):
-    """The initial positions, centred and scaled for the kernel. Without ``rescale`` an array keeps its width."""
+    """The initial positions, centred and scaled for the kernel. Without ``rescale`` an
+    array keeps its width."""
     size = SIZE[kernel]
     if not isinstance(init, str):
-        return _scaled(init, size if rescale or not _varies(init) else init.std(axis=0).max(), rng)
+        return _scaled(
+            init, size if rescale or not _varies(init) else init.std(axis=0).max(), rng
+        )
     if init == "random":
         return min(size, 1.0) * rng.standard_normal((P.shape[0], n_components))
-    start = _principal(X, n_components, rng) if init == "pca" else spectral_coordinates(P, n_components, rng)
+    start = (
+        _principal(X, n_components, rng)
+        if init == "pca"
+        else spectral_coordinates(P, n_components, rng)
+    )
     return _scaled(start, size, rng)
 
 
 def _scaled(start, size, rng):
-    """Centre the columns, and scale the widest to a standard deviation of ``size``. Noise replaces constant columns."""
+    """Centre the columns, and scale the widest to a standard deviation of ``size``.
+    Noise replaces constant columns."""
     if not _varies(start):
         return size * rng.standard_normal(start.shape)
     start = start - start.mean(axis=0)
-    start /= max(np.abs(start).max(), np.finfo(float).tiny)  # avoids overflow and underflow of the squares
+    start /= max(
+        np.abs(start).max(), np.finfo(float).tiny
+    )  # avoids overflow and underflow of the squares
     deviation = start.std(axis=0)
     widest = deviation.max()
     start *= size / widest
@@ -87,19 +114,25 @@ def _principal(X, n_components, rng):
     if sparse.issparse(X) and n_found == min(X.shape):
         X = X.toarray()  # sparse PCA cannot return all components
     if not sparse.issparse(X):
-        X = X - offsets(X)  # its covariance is computed from products, in which large means would cause cancellation
-    # the ratio of explained variance may be undefined, and users may have configured data frames as output
+        X = (
+            X - offsets(X)
+            # its covariance is computed from products, in which large means would cause
+            # cancellation
+        )
+    # the ratio of explained variance may be undefined, and users may have configured
+    # data frames as output
     with np.errstate(invalid="ignore"), config_context(transform_output="default"):
         components = PCA(n_found, random_state=rng).fit_transform(X)
     return np.pad(components.astype(float), ((0, 0), (0, n_components - n_found)))
 
 
 def spectral_coordinates(P, n_components, rng):
-    """Leading nontrivial eigenvectors of the random walk on the neighbour graph, for each connected component.
+    """Leading nontrivial eigenvectors of the random walk on the neighbour graph, for
+    each connected component.
 
-    They correspond to the smallest nonzero eigenvalues of the normalised Laplacian of P + P.T. Their width is
-    proportional to the inverse square root of these eigenvalues. Each connected component has its own eigenvectors and
-    its own position on a grid.
+    They correspond to the smallest nonzero eigenvalues of the normalised Laplacian of P
+    + P.T. Their width is proportional to the inverse square root of these eigenvalues.
+    Each connected component has its own eigenvectors and its own position on a grid.
     """
     S = sparse.csr_array(P, dtype=float)
     S = (S + S.T).tocsr()
@@ -115,22 +148,31 @@ def spectral_coordinates(P, n_components, rng):
     for k in largest_first[:SOLVED]:
         rows = members[k]
         if len(rows) > 2:
-            start[rows] = _filled(*_leading(S[rows][:, rows], n_components, rng), n_components, rng)
-    return start * width[part][:, None] + 5 * width.max() * _grid(n_parts, n_components)[rank[part]]
+            start[rows] = _filled(
+                *_leading(S[rows][:, rows], n_components, rng), n_components, rng
+            )
+    return (
+        start * width[part][:, None]
+        + 5 * width.max() * _grid(n_parts, n_components)[rank[part]]
+    )
 
 
 def _filled(vectors, values, n_components, rng):
-    """The first vectors, scaled to a standard deviation of at most 1. Noise is added if a small graph has too few."""
+    """The first vectors, scaled to a standard deviation of at most 1. Noise is added if
+    a small graph has too few."""
     start = NOISE * rng.standard_normal((len(vectors), n_components))
     wide = (vectors / np.sqrt(np.maximum(1 - values, 1e-12)))[:, :n_components]
     # fix the arbitrary sign: the largest entry is positive
     top = np.take_along_axis(wide, np.abs(wide).argmax(axis=0)[None], axis=0)
-    start[:, : wide.shape[1]] = wide * np.sign(top) / max(wide.std(axis=0).max(initial=0), np.finfo(float).tiny)
+    start[:, : wide.shape[1]] = (
+        wide * np.sign(top) / max(wide.std(axis=0).max(initial=0), np.finfo(float).tiny)
+    )
     return start
 
 
 def _grid(n_cells, d):
-    """The coordinates of n_cells cells of a grid in d dimensions with about equal sides."""
+    """The coordinates of n_cells cells of a grid in d dimensions with about equal
+    sides."""
     side = int(np.ceil(n_cells ** (1 / d) - 1e-9))
     rest, cells = np.arange(n_cells), np.zeros((n_cells, d))
     for k in range(d):
@@ -139,15 +181,20 @@ def _grid(n_cells, d):
 
 
 def _leading(S, m, rng):
-    """At most m leading nontrivial eigenvectors of a connected graph's random walk, and their eigenvalues."""
+    """At most m leading nontrivial eigenvectors of a connected graph's random walk, and
+    their eigenvalues."""
     n, root = S.shape[0], np.sqrt(S.sum(axis=1))
     A = sparse.diags_array(1 / root) @ S @ sparse.diags_array(1 / root)
     if n <= max(DENSE, 2 * m):
-        values, vectors = linalg.eigh(A.toarray(), subset_by_index=(max(0, n - 1 - m), n - 1))
+        values, vectors = linalg.eigh(
+            A.toarray(), subset_by_index=(max(0, n - 1 - m), n - 1)
+        )
     else:
         try:
             values, vectors = eigsh(A, m + 1, which="LA", v0=rng.random_sample(n))
-        except ArpackNoConvergence as error:  # noise replaces the eigenvectors that are missing
+        except (
+            ArpackNoConvergence
+        ) as error:  # noise replaces the eigenvectors that are missing
             values, vectors = error.eigenvalues, error.eigenvectors
         ascending = np.argsort(values)
         values, vectors = values[ascending], vectors[:, ascending]

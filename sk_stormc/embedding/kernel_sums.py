@@ -1,7 +1,9 @@
-"""Sums of the kernel over pairs of points: exact sums over the edges of the graph, and sums over all other pairs.
+"""Sums of the kernel over pairs of points: exact sums over the edges of the graph, and
+sums over all other pairs.
 
-The near field is the kernel along the edges. The far field is estimated from sampled columns of the matrix of all
-pairs, or computed from all columns or on a mesh. For an edge of squared length D, only w (a function of D) is stored.
+The near field is the kernel along the edges. The far field is estimated from sampled
+columns of the matrix of all pairs, or computed from all columns or on a mesh. For an
+edge of squared length D, only w (a function of D) is stored.
 """
 
 from functools import cached_property
@@ -14,10 +16,24 @@ from sk_stormc.embedding.sums_over_pairs import TASK, AllPairs, column_sums, col
 from sk_stormc.utils.threads import each, parts
 from sk_stormc.utils.validation import check_number
 
-__all__ = ["ColumnSource", "Columns", "FarField", "Gaussian", "NearField", "StudentT", "check_degrees_of_freedom"]
+__all__ = [
+    "ColumnSource",
+    "Columns",
+    "FarField",
+    "Gaussian",
+    "NearField",
+    "StudentT",
+    "check_degrees_of_freedom",
+]
 
-MOST_DOF = 1e4  # for much larger values 1 + D / a rounds to 1 in float32; the kernel is then nearly exp(-D)
-KEPT = 2**27  # largest size in bytes of the kernel values that a full batch stores between its two uses
+# for much larger values 1 + D / a rounds to 1 in float32; the kernel is then nearly
+# exp(-D)
+MOST_DOF = 1e4
+KEPT = (
+    2**27
+    # largest size in bytes of the kernel values that a full batch stores between its
+    # two uses
+)
 
 
 class Gaussian:
@@ -41,11 +57,13 @@ class Gaussian:
 
 
 class StudentT:
-    """The kernel k(D) = (1 + D / a)^-a with a degrees of freedom. Here w = 1 / (1 + D / a).
+    """The kernel k(D) = (1 + D / a)^-a with a degrees of freedom. Here w = 1 / (1 + D /
+    a).
 
-    The attraction is phi(D) = a log(1 + D / a). For a = 1 this is t-SNE's kernel, and for large a it is nearly exp(-D).
-    openTSNE uses the same kernel, after Kobak et al., "Heavy-tailed kernels reveal a finer cluster structure in t-SNE
-    visualisations", 2019. scikit-learn uses the power (a + 1) / 2 in place of a.
+    The attraction is phi(D) = a log(1 + D / a). For a = 1 this is t-SNE's kernel, and
+    for large a it is nearly exp(-D). openTSNE uses the same kernel, after Kobak et al.,
+    "Heavy-tailed kernels reveal a finer cluster structure in t-SNE visualisations",
+    2019. scikit-learn uses the power (a + 1) / 2 in place of a.
 
     Parameters
     ----------
@@ -76,22 +94,28 @@ class StudentT:
 
 
 def check_degrees_of_freedom(dof, kernel):
-    """Raise a ValueError if ``dof`` is not positive, is too large, or is not 1 for the Gaussian kernel."""
+    """Raise a ValueError if ``dof`` is not positive, is too large, or is not 1 for the
+    Gaussian kernel."""
     check_number("dof", dof, low=0, high=MOST_DOF, inclusive=False)
     if kernel == "gaussian" and dof != 1:
-        raise ValueError(f"dof must be 1 for kernel='gaussian', because only kernel='student-t' uses it; got {dof}")
+        raise ValueError(
+            "dof must be 1 for kernel='gaussian', because only kernel='student-t' "
+            f"uses it; got {dof}"
+        )
 
 
 def same_point(x, y):
-    """Whether two arrays hold the same point. They are compared by value, because arrays may be changed in place."""
+    """Whether two arrays hold the same point. They are compared by value, because
+    arrays may be changed in place."""
     return x is not None and x.dtype == y.dtype and bool((x == y).all())
 
 
 class NearField:
-    """The kernel along the edges, and the weights of the attraction, cached for the last point.
+    """The kernel along the edges, and the weights of the attraction, cached for the
+    last point.
 
-    One iteration needs them several times at the same point. Buffers are reused. Each run has its own near field, so
-    that runs are independent.
+    One iteration needs them several times at the same point. Buffers are reused. Each
+    run has its own near field, so that runs are independent.
 
     Parameters
     ----------
@@ -110,23 +134,34 @@ class NearField:
     def at(self, x):
         """The coordinates as rows, and the w of each edge."""
         if not same_point(self._x, x):
-            self._x = self._attraction = None  # the cache stays empty if the following code is interrupted
+            self._x = self._attraction = (
+                None  # the cache stays empty if the following code is interrupted
+            )
             self._rows = np.ascontiguousarray(x.reshape(self.edges.n, -1).T)
-            self._w = self.edges.squares(self._rows, self.buffer("w", x.dtype), self.kernel.base)
+            self._w = self.edges.squares(
+                self._rows, self.buffer("w", x.dtype), self.kernel.base
+            )
             self._x = x.copy()
         return self._rows, self._w
 
     def attraction(self, x):
-        """The weights c_ij = 2 alpha s_ij phi'(D_ij) of the edges, s = P + P.T, and their sums for each point."""
+        """The weights c_ij = 2 alpha s_ij phi'(D_ij) of the edges, s = P + P.T, and
+        their sums for each point."""
         return self.forces(x)[:2]
 
     def forces(self, x):
-        """`attraction`, and the gradient of the attraction as rows, sum_j c_ij (x_i - x_j) for each point i."""
+        """`attraction`, and the gradient of the attraction as rows, sum_j c_ij (x_i -
+        x_j) for each point i."""
         rows, w = self.at(x)
         if self._attraction is None:
             if w.dtype not in self._weight:
-                self._weight[w.dtype] = (2 * self.exaggeration * self.edges.weight).astype(w.dtype)
-            c, weight = np.empty_like(w), self._weight[w.dtype]  # not in a buffer, because a preconditioner stores it
+                self._weight[w.dtype] = (
+                    2 * self.exaggeration * self.edges.weight
+                ).astype(w.dtype)
+            c, weight = (
+                np.empty_like(w),
+                self._weight[w.dtype],
+            )  # not in a buffer, because a preconditioner stores it
 
             def task(some):
                 c[some] = self.kernel.attraction(weight[some], w[some])
@@ -136,7 +171,8 @@ class NearField:
         return self._attraction
 
     def buffer(self, name, dtype):
-        """A reused vector over the edges. Allocating a new one would take longer than the computation."""
+        """A reused vector over the edges. Allocating a new one would take longer than
+        the computation."""
         key = name, np.dtype(dtype)
         if key not in self._buffers:
             self._buffers[key] = np.empty(len(self.edges.i), dtype)
@@ -170,15 +206,23 @@ class FarField:
     near_field : bool
         Whether the edges are left out, because the near field contains them.
     per_point : bool
-        Whether each point has its own normaliser, as for the Gaussian kernel, or there is one for all pairs.
+        Whether each point has its own normaliser, as for the Gaussian kernel, or there
+        is one for all pairs.
     mesh : Mesh or None
-        The mesh for sums over all pairs, which is used if it costs less than direct summation.
+        The mesh for sums over all pairs, which is used if it costs less than direct
+        summation.
     dof : float, default=1.0
         Degrees of freedom of the Student-t kernel.
     """
 
     def __init__(self, edges, near_field, per_point, mesh, dof=1.0):
-        self.edges, self.near_field, self.per_point, self.mesh, self.dof = edges, near_field, per_point, mesh, dof
+        self.edges, self.near_field, self.per_point, self.mesh, self.dof = (
+            edges,
+            near_field,
+            per_point,
+            mesh,
+            dof,
+        )
 
     @cached_property
     def itself(self):
@@ -187,14 +231,18 @@ class FarField:
 
     @cached_property
     def left_out(self):
-        """The pairs that are left out of sampled columns: each point's pair with itself, and the near field."""
+        """The pairs that are left out of sampled columns: each point's pair with
+        itself, and the near field."""
         if not self.near_field:
             return self.itself
-        return (self.itself + self.edges.symmetric().astype(bool).astype(np.int8)).tocsr()
+        return (
+            self.itself + self.edges.symmetric().astype(bool).astype(np.int8)
+        ).tocsr()
 
     @cached_property
     def pairs(self):
-        """The sums of a full batch without a mesh, unless each point has a normaliser."""
+        """The sums of a full batch without a mesh, unless each point has a
+        normaliser."""
         return AllPairs(self.edges.n)
 
     def at(self, x, points, batch):
@@ -214,7 +262,8 @@ class FarField:
         return batch.sums
 
     def columns(self, points, chosen, left_out):
-        """Sums over some columns without the pairs that are left out, and the terms for their forces."""
+        """Sums over some columns without the pairs that are left out, and the terms for
+        their forces."""
         if not self.per_point:
             return column_sums(points, chosen, left_out, self.dof)
         E, sums = columns(points, chosen, left_out)
@@ -230,20 +279,26 @@ class FarField:
             return self.pairs(points, self.dof)
         if self.edges.n**2 * points.dtype.itemsize <= KEPT:
             return self.columns(points, np.arange(self.edges.n), self.itself)
-        return sum(self.columns(points, block, self.itself)[0] for block in self._blocks()), None
+        return sum(
+            self.columns(points, block, self.itself)[0] for block in self._blocks()
+        ), None
 
     def forces(self, points, J, v):
-        """-2 sum_j (v_l + v_j) (-k') (x_l - x_j) for each point l, over the pairs of the batch of J."""
+        """-2 sum_j (v_l + v_j) (-k') (x_l - x_j) for each point l, over the pairs of
+        the batch of J."""
         _, weight, far, _ = J
         if not self.per_point:
             return far * (-4 * weight * v[0])
         if far is None:
-            of_blocks = (self.columns(points, block, self.itself)[1] for block in self._blocks())
+            of_blocks = (
+                self.columns(points, block, self.itself)[1] for block in self._blocks()
+            )
             return sum(self._block_forces(points, v, *far) for far in of_blocks)
         return self._block_forces(points, v, *far) * weight
 
     def _block_forces(self, points, v, chosen, E):
-        """-2 sum_b (v_l + v_b) e_lb (x_l - x_b), by one product with [1, x_b, v_b, v_b x_b]."""
+        """-2 sum_b (v_l + v_b) e_lb (x_l - x_b), by one product with [1, x_b, v_b, v_b
+        x_b]."""
         d, v_b, x_b = points.shape[1], v[chosen][:, None], points[chosen]
         T = E @ np.hstack([np.ones_like(v_b), x_b, v_b, v_b * x_b])
         of_l = v[:, None] * (points * T[:, :1] - T[:, 1 : d + 1])
@@ -251,15 +306,17 @@ class FarField:
 
 
 class ColumnSource(FiniteSource):
-    """Columns of n points. f is never sampled, because it is one sparse product and sampling it would cause most noise.
+    """Columns of n points. f is never sampled, because it is one sparse product and
+    sampling it would cause most noise.
 
     Parameters
     ----------
     n : int
         Number of points.
     n_near : int or None
-        Cost of the near field of a batch, in components. With a near field, draws are stratified: one from each of
-        batch_size equal intervals. None means that there is no near field, and that draws are independent.
+        Cost of the near field of a batch, in components. With a near field, draws are
+        stratified: one from each of batch_size equal intervals. None means that there
+        is no near field, and that draws are independent.
     """
 
     def __init__(self, n, n_near):
@@ -271,7 +328,8 @@ class ColumnSource(FiniteSource):
         return size, size, None
 
     def price(self, kind, size):
-        """The cost of a batch: the draws, and for g and its Jacobian also the near field."""
+        """The cost of a batch: the draws, and for g and its Jacobian also the near
+        field."""
         return size if kind == "outer" or self.n_near is None else size + self.n_near
 
     def draw_inner(self, rng, shape):

@@ -1,8 +1,10 @@
-"""Sums of the Student-t kernel over all pairs of points in one or two dimensions, on a mesh, by Fourier transforms.
+"""Sums of the Student-t kernel over all pairs of points in one or two dimensions, on a
+mesh, by Fourier transforms.
 
-Cubic B-splines spread the points over the nodes of a mesh. The sums at the nodes are a convolution with the kernel, and
-the same splines interpolate them at the points. This is the particle-mesh method of molecular dynamics (Essmann et al.,
-"A smooth particle mesh Ewald method", 1995).
+Cubic B-splines spread the points over the nodes of a mesh. The sums at the nodes are a
+convolution with the kernel, and the same splines interpolate them at the points. This
+is the particle-mesh method of molecular dynamics (Essmann et al., "A smooth particle
+mesh Ewald method", 1995).
 """
 
 import math
@@ -15,7 +17,9 @@ from sk_stormc.utils.threads import each, parts
 
 __all__ = ["Mesh"]
 
-SPACING = 0.5  # distance of nodes in units of the kernel's width, for a relative error of Z of about 1e-3
+# distance of nodes in units of the kernel's width, for a relative error of Z of about
+# 1e-3
+SPACING = 0.5
 LEAST, MOST = 64, 4096  # smallest and largest number of cells along a side
 RUNGS = 4  # number of allowed spacings for each factor of two
 # cost of a mesh cell and of a point on the mesh, relative to the cost of a pair
@@ -25,14 +29,17 @@ SHARES = 4  # largest number of parts of the points that are spread in parallel
 
 
 class Mesh:
-    """Sums over all pairs of points of k(D) = (1 + D / a)^-a, D = |x_i - x_j|^2, in one or two dimensions.
+    """Sums over all pairs of points of k(D) = (1 + D / a)^-a, D = |x_i - x_j|^2, in one
+    or two dimensions.
 
     Parameters
     ----------
     spacing : float, default=0.5
-        Largest distance between two nodes. A map too wide for 4096 cells along a side has a coarser mesh.
+        Largest distance between two nodes. A map too wide for 4096 cells along a side
+        has a coarser mesh.
     dof : float, default=1.0
-        Degrees of freedom a. With a < 1 the kernel is narrower near 0, and the mesh is finer.
+        Degrees of freedom a. With a < 1 the kernel is narrower near 0, and the mesh is
+        finer.
 
     Examples
     --------
@@ -45,7 +52,9 @@ class Mesh:
 
     def __init__(self, spacing=SPACING, dof=1.0):
         self.spacing, self.dof = spacing * min(1.0, math.sqrt(dof)), dof
-        self._known = None  # shape, spacing and precision of the last mesh, and its kernel
+        self._known = (
+            None  # shape, spacing and precision of the last mesh, and its kernel
+        )
 
     def __call__(self, x):
         """The sum over all pairs i != j, and the repulsive forces on the points."""
@@ -55,7 +64,8 @@ class Mesh:
         return total, points.slopes(potential) * x.dtype.type(-0.5)
 
     def pays(self, x):
-        """Whether sums on the mesh cost less than direct sums. They cost more for wide maps of few points."""
+        """Whether sums on the mesh cost less than direct sums. They cost more for wide
+        maps of few points."""
         if not np.isfinite(x).all():
             return True  # on the mesh the result is NaN at no cost
         low, high = _bounds(x)
@@ -77,34 +87,43 @@ class Mesh:
         points, convolution = Spread(x, low, spacing, shape), cached[1]
         density = points.density()
         potential = convolution(density)
-        total = float(np.vdot(density, potential))  # equal to interpolation at the points, with the same splines
+        total = float(
+            np.vdot(density, potential)
+        )  # equal to interpolation at the points, with the same splines
         return points, total + len(x) * (len(x) * convolution.taken_off - 1), potential
 
 
 def _bounds(x):
     """The minimum and the maximum of each column."""
-    return np.array([(c.min(), c.max()) for c in x.T]).T  # faster than axis=0 for a narrow array
+    return np.array(
+        [(c.min(), c.max()) for c in x.T]
+    ).T  # faster than axis=0 for a narrow array
 
 
 def _layout(extent, spacing):
     """Spacing and shape of the mesh for a map of a given extent.
 
-    Only some spacings are allowed, so that the transform of the kernel can be reused in several iterations.
+    Only some spacings are allowed, so that the transform of the kernel can be reused in
+    several iterations.
     """
     widest = float(extent.max()) or 1.0
-    steps = RUNGS * math.log2(max(min(spacing, widest / LEAST), widest / MOST) / spacing)
+    steps = RUNGS * math.log2(
+        max(min(spacing, widest / LEAST), widest / MOST) / spacing
+    )
     spacing *= 2 ** ((math.floor(steps) if steps < 0 else math.ceil(steps)) / RUNGS)
     return spacing, tuple(_length(int(side / spacing) + 4 + EMPTY) for side in extent)
 
 
 def _length(least):
-    """An even length with a fast transform. Few lengths are allowed, so that the kernel's transform can be reused."""
+    """An even length with a fast transform. Few lengths are allowed, so that the
+    kernel's transform can be reused."""
     step = 2 ** max(2, least.bit_length() - 5)
     return 2 * fft.next_fast_len(-(-least // (2 * step)) * step, real=True)
 
 
 class Spread:
-    """Points in one or two dimensions, each spread over its four nearest nodes along each axis.
+    """Points in one or two dimensions, each spread over its four nearest nodes along
+    each axis.
 
     Parameters
     ----------
@@ -120,15 +139,23 @@ class Spread:
     def __init__(self, x, low, spacing, shape):
         (self.n, d), self.dtype = x.shape, x.dtype
         self.spacing, self.shape = spacing, shape
-        self._splines = np.empty((d, 2, 4, self.n), x.dtype)  # for each axis, the weights and their derivatives
+        self._splines = np.empty(
+            (d, 2, 4, self.n), x.dtype
+        )  # for each axis, the weights and their derivatives
         self._first = np.zeros(self.n, np.intp)  # index of the first node of each point
-        self._steps = (1,) if d == 1 else (shape[1], 1)  # distance in memory of neighbouring nodes along each axis
+        self._steps = (
+            (1,) if d == 1 else (shape[1], 1)
+        )  # distance in memory of neighbouring nodes along each axis
 
         def lay(rows):
-            for column, least, step, both in zip(x.T, low, self._steps, self._splines, strict=True):
+            for column, least, step, both in zip(
+                x.T, low, self._steps, self._splines, strict=True
+            ):
                 place = (column[rows] - least) / x.dtype.type(spacing)
                 corner = place.astype(np.int32)
-                place -= corner.astype(x.dtype)  # without the cast, float32 would become float64
+                place -= corner.astype(
+                    x.dtype
+                )  # without the cast, float32 would become float64
                 both[:, :, rows] = _splines(place)
                 self._first[rows] += corner.astype(np.intp) * step
 
@@ -137,7 +164,8 @@ class Spread:
     def density(self):
         """The density of the points at the nodes."""
         d, size = len(self.shape), int(np.prod(self.shape))
-        # each parallel part needs its own mesh, which is efficient if there are few nodes compared with the points
+        # each parallel part needs its own mesh, which is efficient if there are few
+        # nodes compared with the points
         shares = max(1, min(SHARES, self.n * 4**d // (4 * size)))
         ahead = [np.arange(4) * step for step in self._steps]
         ahead = (ahead[0] if d == 1 else np.add.outer(*ahead)).reshape(-1, 1)
@@ -157,8 +185,12 @@ class Spread:
         return density.reshape(self.shape)
 
     def slopes(self, potential):
-        """The derivatives at the points of a potential at the nodes, of shape (n, d)."""
-        values, slopes = potential.reshape(-1), np.empty((self.n, len(self.shape)), self.dtype)
+        """The derivatives at the points of a potential at the nodes, of shape (n,
+        d)."""
+        values, slopes = (
+            potential.reshape(-1),
+            np.empty((self.n, len(self.shape)), self.dtype),
+        )
 
         def gather(rows):
             first = self._first[rows]
@@ -172,7 +204,8 @@ class Spread:
 
 
 def _interpolated(values, first, steps, splines):
-    """The interpolated value at each point and its derivatives. ``first`` is the index of each point's first node."""
+    """The interpolated value at each point and its derivatives. ``first`` is the index
+    of each point's first node."""
     (weights, slopes), *others = splines
     total = None
     for k in range(4):
@@ -181,7 +214,11 @@ def _interpolated(values, first, steps, splines):
             value, *along = _interpolated(ahead, first, steps[1:], others)
         else:
             value, along = ahead.take(first, mode="clip"), []
-        parts_of = [weights[k] * value, slopes[k] * value, *(weights[k] * slope for slope in along)]
+        parts_of = [
+            weights[k] * value,
+            slopes[k] * value,
+            *(weights[k] * slope for slope in along),
+        ]
         if total is None:
             total = parts_of
         else:

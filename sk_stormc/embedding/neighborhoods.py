@@ -1,4 +1,5 @@
-"""The neighbours of the samples and their affinities, from a search or from affinities that the user passed."""
+"""The neighbours of the samples and their affinities, from a search or from affinities
+that the user passed."""
 
 from __future__ import annotations
 
@@ -17,10 +18,16 @@ GIVEN = "affinities"  # the metric of data that are affinities
 
 
 def refuse_pair(X):
-    """Raise a ValueError for indices and distances of neighbours, as umap-learn and openTSNE take them."""
-    if isinstance(X, (tuple, list)) and len(X) == 2 and all(getattr(part, "ndim", 0) == 2 for part in X):
+    """Raise a ValueError for indices and distances of neighbours, as umap-learn and
+    openTSNE take them."""
+    if (
+        isinstance(X, (tuple, list))
+        and len(X) == 2
+        and all(getattr(part, "ndim", 0) == 2 for part in X)
+    ):
         raise ValueError(
-            f"X must be one table, got two arrays, of shapes {X[0].shape} and {X[1].shape}. Pass known neighbours as a "
+            f"X must be one table, got two arrays, of shapes {X[0].shape} and "
+            f"{X[1].shape}. Pass known neighbours as a "
             "sparse graph of their distances with metric='precomputed', as "
             "sklearn.neighbors.KNeighborsTransformer(mode='distance') creates it"
         )
@@ -34,7 +41,8 @@ class Neighborhoods:
     X : ndarray or CSR array
         The checked data.
     per_point : bool
-        Whether each sample has its own distribution ("gaussian"), or there is one for all pairs ("student-t").
+        Whether each sample has its own distribution ("gaussian"), or there is one for
+        all pairs ("student-t").
     perplexity : float or sequence of float
     metric : str or callable
     **how
@@ -47,16 +55,22 @@ class Neighborhoods:
     perplexity : float or tuple of float
         The perplexity that is used. NaN with metric="affinities".
     recall : float
-        Fraction of the true neighbours that the search found. NaN with metric="affinities".
+        Fraction of the true neighbours that the search found. NaN with
+        metric="affinities".
     """
 
     def __init__(self, X, per_point, perplexity, metric, **how):
         self.per_point = per_point
         if metric == GIVEN:
-            self._graph, self.search = normalised_affinities(X, joint=not per_point), None
+            self._graph, self.search = (
+                normalised_affinities(X, joint=not per_point),
+                None,
+            )
             self.perplexity = self.recall = np.nan
             return
-        self.search, self.perplexity = perplexity_search(X, perplexity, metric=metric, **how)
+        self.search, self.perplexity = perplexity_search(
+            X, perplexity, metric=metric, **how
+        )
         self._graph = neighbor_graph(self.search)
         self.recall = self.search.recall_
 
@@ -72,4 +86,8 @@ class Neighborhoods:
 
     def affinities(self):
         """The affinities of the samples, to 3 perplexity + 1 neighbours of each."""
-        return self._graph if self.search is None else graph_affinities(self._graph, self.perplexity)
+        return (
+            self._graph
+            if self.search is None
+            else graph_affinities(self._graph, self.perplexity)
+        )

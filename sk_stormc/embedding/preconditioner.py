@@ -1,8 +1,11 @@
-"""The preconditioner of neighbour embedding: the graph Laplacian of the attraction at a point.
+"""The preconditioner of neighbour embedding: the graph Laplacian of the attraction at a
+point.
 
-The Hessian of the attraction is about L_c, the graph Laplacian with the edge weights c_ij of the attraction's gradient.
-A step along (L_c + mu I)^-1 F moves whole clusters as easily as the points within them (the "spectral direction" of
-Vladymyrov & Carreira-Perpinan, "Partial-Hessian strategies for fast learning of nonlinear embeddings", 2012).
+The Hessian of the attraction is about L_c, the graph Laplacian with the edge weights
+c_ij of the attraction's gradient. A step along (L_c + mu I)^-1 F moves whole clusters
+as easily as the points within them (the "spectral direction" of Vladymyrov &
+Carreira-Perpinan, "Partial-Hessian strategies for fast learning of nonlinear
+embeddings", 2012).
 """
 
 import copy
@@ -21,16 +24,26 @@ from sk_stormc.utils.threads import each, parts
 
 __all__ = ["Graph", "GraphLaplacian", "laplacian_direction"]
 
-FEW, AGGREGATE, MOST = 300, 40, 600  # number of aggregates without notable cost, points per aggregate, largest number
-WEAK = 0.01  # relative to the weight of a group: groups with less weight between them are not connected
+FEW, AGGREGATE, MOST = (
+    300,
+    40,
+    600,
+)  # number of aggregates without notable cost, points per aggregate, largest number
+# relative to the weight of a group: groups with less weight between them are not
+# connected
+WEAK = 0.01
 EDGES = 2**18  # edges of a thread's task
-MULTIPLIER, DROPPED = 2654435761, 11  # 2**32 over the golden ratio; ignored binary digits of a weight, of 23
+MULTIPLIER, DROPPED = (
+    2654435761,
+    11,
+)  # 2**32 over the golden ratio; ignored binary digits of a weight, of 23
 ROUNDS = 5  # iterations of the scaling that corrects the sums of the points
 DRAWN = 15  # edges of a point after sparsification, if it has at least twice as many
 
 
 class Graph:
-    """The symmetric graph of affinities, with what the preconditioner derives from it when it is first needed.
+    """The symmetric graph of affinities, with what the preconditioner derives from it
+    when it is first needed.
 
     Parameters
     ----------
@@ -56,10 +69,12 @@ class Graph:
 
 
 class Aggregates:
-    """Groups (aggregates) of points that are close in a graph: the coarse level of the preconditioner's linear system.
+    """Groups (aggregates) of points that are close in a graph: the coarse level of the
+    preconditioner's linear system.
 
-    Seeds are evenly spaced among the points sorted by weight. Every other point joins the group to which its edges are
-    strongest. Points that are not connected to any seed form one additional group.
+    Seeds are evenly spaced among the points sorted by weight. Every other point joins
+    the group to which its edges are strongest. Points that are not connected to any
+    seed form one additional group.
 
     Parameters
     ----------
@@ -73,7 +88,8 @@ class Aggregates:
     label : ndarray of shape (n_points,)
         The group of each point.
     component : ndarray of shape (n_points,)
-        The connected component of each point in the graph of the groups, without its weakest edges.
+        The connected component of each point in the graph of the groups, without its
+        weakest edges.
     """
 
     def __init__(self, edges, summed):
@@ -82,12 +98,16 @@ class Aggregates:
         label = np.full(n, -1, np.int32)
         S = edges.symmetric()
         weight = S.sum(axis=1)
-        order = np.argsort(weight, kind="stable")  # independent of the order of the points
+        order = np.argsort(
+            weight, kind="stable"
+        )  # independent of the order of the points
         label[order[(np.arange(m) * n) // m]] = np.arange(m)
         newly = np.flatnonzero(label >= 0)
         while newly.size:  # the groups grow along edges of the points that joined last
             free = np.flatnonzero(label < 0)
-            groups = sparse.csr_array((np.ones(newly.size, S.dtype), (newly, label[newly])), shape=(n, m))
+            groups = sparse.csr_array(
+                (np.ones(newly.size, S.dtype), (newly, label[newly])), shape=(n, m)
+            )
             pull = (S[free] @ groups).tocsr()
             reached = np.flatnonzero(np.diff(pull.indptr))
             newly = free[reached]
@@ -98,29 +118,42 @@ class Aggregates:
         self.size = np.bincount(label, minlength=m)
         a, b = label[summed.i], label[summed.j]
         cell = np.maximum(a, b).astype(np.intp) * m + np.minimum(a, b)
-        joined = np.bincount(cell, minlength=m * m) > 0  # pairs of groups that are connected by edges
+        joined = (
+            np.bincount(cell, minlength=m * m) > 0
+        )  # pairs of groups that are connected by edges
         self._one, self._other = np.divmod(np.flatnonzero(joined), m)
         cell = (np.cumsum(joined, dtype=np.int32) - 1)[cell]
         shape, size = len(self._one), min(EDGES, len(cell))
         ones, pointer = np.ones(size, np.float32), np.arange(size + 1, dtype=np.int32)
-        self._cells = [  # matrices that sum the weights of some edges for each pair of groups
-            (some, sparse.csc_array((ones[:k], cell[some], pointer[: k + 1]), shape=(shape, k)))
+        # matrices that sum the weights of some edges for each pair of groups
+        self._cells = [
+            (
+                some,
+                sparse.csc_array(
+                    (ones[:k], cell[some], pointer[: k + 1]), shape=(shape, k)
+                ),
+            )
             for some in parts(len(cell), EDGES)
             for k in (some.stop - some.start,)
         ]
-        self._sum = sparse.csr_array((np.ones(n, np.float32), label, np.arange(n + 1)), shape=(n, m)).T.tocsr()
+        self._sum = sparse.csr_array(
+            (np.ones(n, np.float32), label, np.arange(n + 1)), shape=(n, m)
+        ).T.tocsr()
         self.component = _components(self._sum, S)[label]
         self._component_size = np.bincount(self.component)
 
     def solver(self, c, mu):
-        """A solver of the coarse system, in which all points of a group move together."""
+        """A solver of the coarse system, in which all points of a group move
+        together."""
         factor = self._factor(c, mu)
 
         def solve(r):
             sums, out = np.empty((self.m, len(r)), r.dtype), np.empty_like(r)
             for k, row in enumerate(r):
                 sums[:, k] = self._sum @ row
-            coarse = np.ascontiguousarray(cho_solve(factor, sums, check_finite=False).T, r.dtype)
+            coarse = np.ascontiguousarray(
+                cho_solve(factor, sums, check_finite=False).T, r.dtype
+            )
             for row, of_groups in zip(out, coarse, strict=True):
                 of_groups.take(self.label, out=row, mode="clip")
             return out
@@ -128,11 +161,16 @@ class Aggregates:
         return solve
 
     def component_means(self, q):
-        """The mean of each row of q over the component of each point, or 0 if there is only one component."""
+        """The mean of each row of q over the component of each point, or 0 if there is
+        only one component."""
         if len(self._component_size) == 1:
             return 0
-        of_components = (np.bincount(self.component, row) / self._component_size for row in q)
-        return np.stack([mean[self.component] for mean in of_components]).astype(q.dtype)
+        of_components = (
+            np.bincount(self.component, row) / self._component_size for row in q
+        )
+        return np.stack([mean[self.component] for mean in of_components]).astype(
+            q.dtype
+        )
 
     def _factor(self, c, mu):
         """The Cholesky factor of the coarse matrix. Only its lower half is built."""
@@ -141,8 +179,15 @@ class Aggregates:
             weight += of_some
         apart = self._one != self._other
         one, other, weight = self._one[apart], self._other[apart], weight[apart]
-        diagonal = mu * self.size + np.bincount(one, weight, self.m) + np.bincount(other, weight, self.m)
-        for dtype in (c.dtype, float):  # single precision takes half the time, and is sufficient unless mu is tiny
+        diagonal = (
+            mu * self.size
+            + np.bincount(one, weight, self.m)
+            + np.bincount(other, weight, self.m)
+        )
+        for dtype in (
+            c.dtype,
+            float,
+        ):  # single precision takes half the time, and is sufficient unless mu is tiny
             L = np.zeros((self.m, self.m), dtype, order="F")
             L[one, other] = -weight
             np.fill_diagonal(L, diagonal)
@@ -154,14 +199,17 @@ class Aggregates:
 
 
 def laplacian_direction(graph, c, degree, mu, F, iterations, floor=0.0):
-    """An approximation of (L_c + mu I)^-1 F for each coordinate, by conjugate-gradient iterations from zero.
+    """An approximation of (L_c + mu I)^-1 F for each coordinate, by conjugate-gradient
+    iterations from zero.
 
-    The linear system itself has a two-level preconditioner: the diagonal, and aggregates of points. A component of the
-    graph moves as a whole by 1 / mu times its mean force. Components repel each other at any distance, so that they
-    would drift apart until each of them is a dot on the map. Therefore ``floor`` is the smallest mu of these motions.
+    The linear system itself has a two-level preconditioner: the diagonal, and
+    aggregates of points. A component of the graph moves as a whole by 1 / mu times its
+    mean force. Components repel each other at any distance, so that they would drift
+    apart until each of them is a dot on the map. Therefore ``floor`` is the smallest mu
+    of these motions.
 
-    Starting the iterations from the last step instead of zero would be unstable, because stopping early from zero is
-    part of the regularisation.
+    Starting the iterations from the last step instead of zero would be unstable,
+    because stopping early from zero is part of the regularisation.
 
     Parameters
     ----------
@@ -210,7 +258,8 @@ def laplacian_direction(graph, c, degree, mu, F, iterations, floor=0.0):
 
 
 class GraphLaplacian(Metric):
-    """The preconditioner (L_c + mu I)^-1 of a problem's steps, by `laplacian_direction`.
+    """The preconditioner (L_c + mu I)^-1 of a problem's steps, by
+    `laplacian_direction`.
 
     Parameters
     ----------
@@ -223,18 +272,25 @@ class GraphLaplacian(Metric):
     floor : float, default=0.0
         Smallest regularisation of the motion of a component as a whole.
     near : object, default=None
-        The near field of a run. Its ``attraction(x)`` returns the edge weights c and their sums for each point. None
-        creates a new one each time.
+        The near field of a run. Its ``attraction(x)`` returns the edge weights c and
+        their sums for each point. None creates a new one each time.
     """
 
     stays = False
 
     def __init__(self, problem, mu, iterations, floor=0.0, near=None):
-        self.problem, self.mu, self.iterations, self.floor, self.near = problem, mu, iterations, floor, near
+        self.problem, self.mu, self.iterations, self.floor, self.near = (
+            problem,
+            mu,
+            iterations,
+            floor,
+            near,
+        )
         self.c = self.degree = None
 
     def at(self, x, t):
-        """The preconditioner at x: the weights of the edges at x, and mu for iteration t."""
+        """The preconditioner at x: the weights of the edges at x, and mu for iteration
+        t."""
         metric = copy.copy(self)
         metric.mu = at(self.mu, t)
         near = self.problem.new_near() if self.near is None else self.near
@@ -244,31 +300,40 @@ class GraphLaplacian(Metric):
     def apply(self, F):
         """An approximation of (L_c + mu I)^-1 F."""
         graph, F = self.problem.graph, F.reshape(self.problem.n_inner, -1)
-        return laplacian_direction(graph, self.c, self.degree, self.mu, F, self.iterations, self.floor).ravel()
+        return laplacian_direction(
+            graph, self.c, self.degree, self.mu, F, self.iterations, self.floor
+        ).ravel()
 
     def block_lengths(self, q, p, n_blocks):
-        """Euclidean step lengths of the points, because the preconditioner's norm is not defined for a single point."""
+        """Euclidean step lengths of the points, because the preconditioner's norm is
+        not defined for a single point."""
         q = q.reshape(n_blocks, -1)
         return np.sqrt(np.einsum("ij,ij->i", q, q))
 
     def size(self, x):
         """sqrt(x^T (L_c + mu I) x)."""
         X = np.ascontiguousarray(x.reshape(self.problem.edges.n, -1).T)
-        A_x = (self.degree + x.dtype.type(self.mu)) * X - self.problem.edges.matrix(self.c)(X)
+        A_x = (self.degree + x.dtype.type(self.mu)) * X - self.problem.edges.matrix(
+            self.c
+        )(X)
         return math.sqrt(max(float(np.vdot(X, A_x)), 0.0))
 
 
 def _components(groups, S):
-    """The connected component of each group, in the graph of groups without edges that are weak for both of them."""
+    """The connected component of each group, in the graph of groups without edges that
+    are weak for both of them."""
     between = (groups @ S @ groups.T).tocoo()
     weight = between.sum(axis=1)
     strong = between.data > WEAK * np.minimum(weight[between.row], weight[between.col])
     row, col = between.row[strong], between.col[strong]
-    return connected_components(sparse.csr_array((np.ones(len(row)), (row, col)), between.shape), directed=False)[1]
+    return connected_components(
+        sparse.csr_array((np.ones(len(row)), (row, col)), between.shape), directed=False
+    )[1]
 
 
 def _strongest(pull):
-    """The column of the largest entry in each row, the first among ties. scipy's argmax loops over rows."""
+    """The column of the largest entry in each row, the first among ties. scipy's argmax
+    loops over rows."""
     pull.sort_indices()
     count = np.diff(pull.indptr)
     some = np.flatnonzero(count)
@@ -280,18 +345,21 @@ def _strongest(pull):
 
 
 def _ratio(a, b):
-    """a / b as a column, and 0 if b is not positive, so that a coordinate whose system is solved does not change."""
+    """a / b as a column, and 0 if b is not positive, so that a coordinate whose system
+    is solved does not change."""
     return np.divide(a, b, out=np.zeros_like(a), where=b > 0)[:, None]
 
 
 class SparsifiedEdges(Edges):
-    """Sparsified edges: edges drawn in proportion to their weight, about a given number of them.
+    """Sparsified edges: edges drawn in proportion to their weight, about a given number
+    of them.
 
-    The value of a drawn edge is divided by the probability that it was drawn. The digits of the weight determine
-    whether an edge is drawn. The result is therefore not random, and does not depend on the order of the points unless
-    weights are equal. If none of a point's edges was drawn, all of them are kept. The values are then scaled until each
-    point's sum of weights is nearly that of all its edges, since a point whose sum is too small would take steps that
-    are too long.
+    The value of a drawn edge is divided by the probability that it was drawn. The
+    digits of the weight determine whether an edge is drawn. The result is therefore not
+    random, and does not depend on the order of the points unless weights are equal. If
+    none of a point's edges was drawn, all of them are kept. The values are then scaled
+    until each point's sum of weights is nearly that of all its edges, since a point
+    whose sum is too small would take steps that are too long.
 
     Parameters
     ----------
@@ -319,16 +387,22 @@ class SparsifiedEdges(Edges):
         for _ in range(ROUNDS):
             now = _sums(i, j, weight * self._times, edges.n)
             self._times *= np.sqrt(sums[i] / now[i] * sums[j] / now[j])
-        half = sparse.csr_array((weight * self._times, (i, j)), shape=(edges.n, edges.n))
+        half = sparse.csr_array(
+            (weight * self._times, (i, j)), shape=(edges.n, edges.n)
+        )
         super().__init__(half)
 
     def _lay_out(self, upper):
-        """All entries of the symmetric matrix, in blocks of rows, each with the edge of every entry.
+        """All entries of the symmetric matrix, in blocks of rows, each with the edge of
+        every entry.
 
-        For several products with the same values, these are faster than the halves that all edges have. They need the
-        values of the edges twice, in another order.
+        For several products with the same values, these are faster than the halves that
+        all edges have. They need the values of the edges twice, in another order.
         """
-        both = sparse.csr_array((np.arange(1, upper.nnz + 1, dtype=np.int32), upper.indices, upper.indptr), upper.shape)
+        both = sparse.csr_array(
+            (np.arange(1, upper.nnz + 1, dtype=np.int32), upper.indices, upper.indptr),
+            upper.shape,
+        )
         both = (both + both.T).tocsr()
         self._entries = []
         for rows in even_rows(both, TASK):
@@ -350,7 +424,11 @@ class SparsifiedEdges(Edges):
                 k, (rows, entries) = task
                 out[k, rows] = entries @ X[k]
 
-            each(multiply, [(k, block) for k in range(len(X)) for block in blocks], len(c))
+            each(
+                multiply,
+                [(k, block) for k in range(len(X)) for block in blocks],
+                len(c),
+            )
             return out
 
         return product
@@ -361,11 +439,16 @@ class SparsifiedEdges(Edges):
 
 
 def _scattered(weight):
-    """A pseudo-random number between 0 and 1 for each weight (multiplicative hashing)."""
+    """A pseudo-random number between 0 and 1 for each weight (multiplicative
+    hashing)."""
     digits = weight.astype(np.float32).view(np.uint32)
-    # the last digits are ignored, because they change if the points are reordered or given in single precision
-    hashed = ((digits >> DROPPED) * np.uint32(MULTIPLIER) + 0.5) / 2**32  # not 0, or weights near 0 could be drawn
-    # some edges of the same weight, as between copies of points, should be drawn, so the nth is moved n times
+    # the last digits are ignored, because they change if the points are reordered or
+    # given in single precision
+    hashed = (
+        (digits >> DROPPED) * np.uint32(MULTIPLIER) + 0.5
+    ) / 2**32  # not 0, or weights near 0 could be drawn
+    # some edges of the same weight, as between copies of points, should be drawn, so
+    # the nth is moved n times
     edges = np.arange(len(digits), dtype=np.uint64)
     ordered = np.sort((digits.astype(np.uint64) << 32) | edges)
     weights = ordered >> 32

@@ -1,4 +1,5 @@
-"""Stochastic neighbour embedding: the paper's compositional SNE, and t-SNE in the same form."""
+"""Stochastic neighbour embedding: the paper's compositional SNE, and t-SNE in the same
+form."""
 
 import copy
 from functools import cached_property
@@ -8,7 +9,15 @@ import numpy as np
 
 from sk_stormc.core.problem import CompositionalProblem
 from sk_stormc.embedding.affinity_checks import check_affinities
-from sk_stormc.embedding.defaults import CENSUS, CG_ITERATIONS, COMPONENT_FLOOR, EXACT, SMALL, advice, regularization
+from sk_stormc.embedding.defaults import (
+    CENSUS,
+    CG_ITERATIONS,
+    COMPONENT_FLOOR,
+    EXACT,
+    SMALL,
+    advice,
+    regularization,
+)
 from sk_stormc.embedding.dense import check_memory, dense_jacobian
 from sk_stormc.embedding.kernel_sums import (
     Columns,
@@ -27,76 +36,90 @@ from sk_stormc.utils.validation import check_bool, check_choice, check_int, chec
 __all__ = ["SNEProblem"]
 
 FINE = 0.25  # spacing of the mesh for the reported divergence
-LONELY = 0.03  # lower bound of an estimated normaliser; with a smaller one, maps with few neighbours diverge
+# lower bound of an estimated normaliser; with a smaller one, maps with few neighbours
+# diverge
+LONELY = 0.03
 FLOOR = 1e-15  # lower bound of a normaliser, whose inverse square is still a float32
 
 
 class SNEProblem(CompositionalProblem):
-    r"""Embed points by minimising KL(P || Q), with the normalisers of Q as the inner value.
+    r"""Embed points by minimising KL(P || Q), with the normalisers of Q as the inner
+    value.
 
     .. math::
 
-        \Phi(x) = \sum_{i, j} p_{ij} \bigl( \alpha \, \varphi(D_{ij}) + \log u_i \bigr), \qquad D_{ij} = |x_i - x_j|^2
+        \Phi(x) = \sum_{i, j} p_{ij} \bigl( \alpha \, \varphi(D_{ij}) + \log u_i \bigr),
+        \qquad D_{ij} = |x_i - x_j|^2
 
     This is the divergence up to a constant. The kernel determines p, phi and u:
 
-    - "gaussian" is the paper's SNE. It has the conditional probabilities p_{j|i}, phi(D) = D, and for each point
-      u_i = sum_{j != i} exp(-D_ij).
-    - "student-t" is t-SNE. It has the joint probabilities, phi(D) = log(1 + D), and one u = sum_{i != j} 1 / (1 + D_ij)
-      for all points. With a degrees of freedom, phi(D) = a log(1 + D / a), and u is a sum of (1 + D / a)^-a.
+    - "gaussian" is the paper's SNE. It has the conditional probabilities p_{j|i},
+      phi(D) = D, and for each point u_i = sum_{j != i} exp(-D_ij).
+    - "student-t" is t-SNE. It has the joint probabilities, phi(D) = log(1 + D), and one
+      u = sum_{i != j} 1 / (1 + D_ij) for all points. With a degrees of freedom, phi(D)
+      = a log(1 + D / a), and u is a sum of (1 + D / a)^-a.
 
-    The inner component g_j is n times column j of the kernel matrix, without the diagonal (the paper includes its 1 and
-    subtracts it again). The outer component f_j is n times column j of P. In a sampled batch, pairs that are edges of
-    P's graph are summed exactly, and the sampled columns estimate the sum over all other pairs (``near_field``). A full
-    batch sums over all pairs directly. For "student-t" in one or two dimensions and more than 1024 points, it uses a
-    mesh instead (embedding/mesh.py) if that costs less; the cost is proportional to n plus the map's area. Steps are
-    preconditioned by the graph Laplacian of the attraction (embedding/preconditioner.py).
+    The inner component g_j is n times column j of the kernel matrix, without the
+    diagonal (the paper includes its 1 and subtracts it again). The outer component f_j
+    is n times column j of P. In a sampled batch, pairs that are edges of P's graph are
+    summed exactly, and the sampled columns estimate the sum over all other pairs
+    (``near_field``). A full batch sums over all pairs directly. For "student-t" in one
+    or two dimensions and more than 1024 points, it uses a mesh instead
+    (embedding/mesh.py) if that costs less; the cost is proportional to n plus the map's
+    area. Steps are preconditioned by the graph Laplacian of the attraction
+    (embedding/preconditioner.py).
 
     Parameters
     ----------
     affinities : sparse matrix of shape (n_points, n_points)
-        The conditional probabilities P = (p_{j|i}): rows sum to 1, the diagonal is empty
-        (`sk_stormc.affinities.perplexity_affinities`). "student-t" symmetrises and scales them. With ``joint`` all
-        entries of P together sum to 1.
+        The conditional probabilities P = (p_{j|i}): rows sum to 1, the diagonal is
+        empty (`sk_stormc.affinities.perplexity_affinities`). "student-t" symmetrises
+        and scales them. With ``joint`` all entries of P together sum to 1.
     n_components : int, default=2
-        Dimension d of the embedding. The variable x is the flattened array of shape (n_points, d).
+        Dimension d of the embedding. The variable x is the flattened array of shape
+        (n_points, d).
     kernel : {"gaussian", "student-t"}, default="gaussian"
         Kernel of the embedding.
     exaggeration : float, default=1.0
-        Factor alpha >= 1 of the attraction. If it is above 1, the learning rate is constant, as for an early stage that
-        is followed by another `solve`. Recorded values of Phi do not include this factor.
+        Factor alpha >= 1 of the attraction. If it is above 1, the learning rate is
+        constant, as for an early stage that is followed by another `solve`. Recorded
+        values of Phi do not include this factor.
     n_iter : int or None, default=None
-        Horizon of the automatic learning rate. None means 110 to 140, depending on the number of points, the kernel
-        and the dimension (see the problem's ``advice.max_iter``).
+        Horizon of the automatic learning rate. None means 110 to 140, depending on the
+        number of points, the kernel and the dimension (see the problem's
+        ``advice.max_iter``).
     dof : float, default=1.0
         Degrees of freedom a of "student-t".
     joint : bool, default=False
         Whether P contains joint probabilities, for "student-t" only.
     near_field : bool, default=True
-        Whether the edges are summed exactly. False samples all pairs, as the paper does.
+        Whether the edges are summed exactly. False samples all pairs, as the paper
+        does.
     jacobian : {"operator", "dense"}, default="operator"
-        With "operator" J is only multiplied by vectors, on the batch with which it was sampled. With "dense" J is an
-        array that step 9 of Algorithm 1 can track, of shape (n_points, n_points d) for "gaussian". A dense J of more
-        than a quarter of the memory raises an error.
+        With "operator" J is only multiplied by vectors, on the batch with which it was
+        sampled. With "dense" J is an array that step 9 of Algorithm 1 can track, of
+        shape (n_points, n_points d) for "gaussian". A dense J of more than a quarter of
+        the memory raises an error.
     dtype : dtype, default=numpy.float32
         Dtype of the embedding in a run.
 
     Raises
     ------
     ValueError
-        If affinities are not square, have a diagonal or rows that do not sum to 1, a parameter is out of range, or a
-        dense Jacobian is too large for this machine.
+        If affinities are not square, have a diagonal or rows that do not sum to 1, a
+        parameter is out of range, or a dense Jacobian is too large for this machine.
 
     Notes
     -----
-    The mesh's Z has a relative error of about 1e-3. For "gaussian", normalisers that are estimated from sampled columns
-    are at least .03. Without a mesh, and with more than 2048 points, the normalisers of the recorded Phi are estimated
-    from 2048 evenly spaced columns. `divergence` is more accurate.
+    The mesh's Z has a relative error of about 1e-3. For "gaussian", normalisers that
+    are estimated from sampled columns are at least .03. Without a mesh, and with more
+    than 2048 points, the normalisers of the recorded Phi are estimated from 2048 evenly
+    spaced columns. `divergence` is more accurate.
 
     References
     ----------
-    Yuan & Hu, section on SNE, with the Jacobian corrected (docs/paper.md); van der Maaten & Hinton, "Visualizing data
-    using t-SNE", 2008.
+    Yuan & Hu, section on SNE, with the Jacobian corrected (docs/paper.md); van der
+    Maaten & Hinton, "Visualizing data using t-SNE", 2008.
 
     Examples
     --------
@@ -105,7 +128,9 @@ class SNEProblem(CompositionalProblem):
     >>> from sk_stormc.affinities import perplexity_affinities
     >>> from sk_stormc.problems import SNEProblem
     >>> points = np.random.default_rng(0).normal(size=(100, 5))
-    >>> problem = SNEProblem(perplexity_affinities(points, perplexity=10), n_components=2)
+    >>> problem = SNEProblem(
+    ...     perplexity_affinities(points, perplexity=10), n_components=2
+    ... )
     >>> result = minimize(problem, random_state=0)
     >>> result.x.reshape(100, 2).shape, bool(result.fun < result.loss_curve[0])
     ((100, 2), True)
@@ -134,13 +159,22 @@ class SNEProblem(CompositionalProblem):
         check_degrees_of_freedom(dof, kernel)
         check_bool("joint", joint)
         if joint and kernel == "gaussian":
-            raise ValueError("joint must be False for kernel='gaussian', whose rows sum to 1 each; got True")
+            raise ValueError(
+                "joint must be False for kernel='gaussian', whose rows sum to 1 each; "
+                "got True"
+            )
         check_bool("near_field", near_field)
         check_choice("jacobian", jacobian, ("operator", "dense"))
-        check_choice("dtype", getattr(dtype, "__name__", str(dtype)), ("float32", "float64"))
+        check_choice(
+            "dtype", getattr(dtype, "__name__", str(dtype)), ("float32", "float64")
+        )
         P = check_affinities(affinities, joint)
         n, d = P.shape[0], n_components
-        self.kernel, self.exaggeration, self.dtype = kernel, float(exaggeration), np.dtype(dtype)
+        self.kernel, self.exaggeration, self.dtype = (
+            kernel,
+            float(exaggeration),
+            np.dtype(dtype),
+        )
         self.per_point = kernel == "gaussian"
         self.dof = float(dof)
         self._kernel = Gaussian() if self.per_point else StudentT(self.dof)
@@ -148,7 +182,9 @@ class SNEProblem(CompositionalProblem):
         self.n_components, self.n_variables = d, n * d
         self.jacobian_kind = "sampled" if jacobian == "dense" else jacobian
         if jacobian == "dense":
-            check_memory(n * (d * n if self.per_point else d) * self.dtype.itemsize, n, d)
+            check_memory(
+                n * (d * n if self.per_point else d) * self.dtype.itemsize, n, d
+            )
 
         self.P = P if self.per_point or joint else P / n  # joint probabilities sum to 1
         self.near_field = bool(near_field)
@@ -157,14 +193,18 @@ class SNEProblem(CompositionalProblem):
         mesh = Mesh(dof=self.dof) if meshed and self.dtype == np.float32 else self._fine
         self.graph = Graph(self.P, sparsified=not self.per_point)
         self.edges = self.graph.edges
-        # cost of the edges, which are evaluated in each sampled batch, in components of n evaluations
+        # cost of the edges, which are evaluated in each sampled batch, in components of
+        # n evaluations
         self.n_near = -(-2 * len(self.edges.weight) // n) if self.near_field else 0
-        self._far_field = FarField(self.edges, self.near_field, self.per_point, mesh, self.dof)
+        self._far_field = FarField(
+            self.edges, self.near_field, self.per_point, mesh, self.dof
+        )
         self.inner_floor = FLOOR
         self._set_steps(n_iter, 1.0 if self.exaggeration > 1 else None)
 
     def stage(self, n_iter, exaggeration=1.0, held=None, further=False):
-        """Return the same problem with another horizon and exaggeration. Both share the graph.
+        """Return the same problem with another horizon and exaggeration. Both share the
+        graph.
 
         Parameters
         ----------
@@ -172,10 +212,12 @@ class SNEProblem(CompositionalProblem):
             Horizon of the stage.
         exaggeration : float, default=1.0
         held : float, default=None
-            A constant regularisation of the preconditioner, in units of the weight of a point, with a constant learning
-            rate, as for an early stage. None means that both follow their schedules.
+            A constant regularisation of the preconditioner, in units of the weight of a
+            point, with a constant learning rate, as for an early stage. None means that
+            both follow their schedules.
         further : bool, default=False
-            Whether the stage continues from a finished map. The regularisation then stays at its final value.
+            Whether the stage continues from a finished map. The regularisation then
+            stays at its final value.
 
         Returns
         -------
@@ -213,18 +255,27 @@ class SNEProblem(CompositionalProblem):
     def iteration_ifo(self):
         """Oracle calls (IFO) of an iteration with the problem's advice."""
         batch = self.advice.batch_size[0]
-        return self.n_inner + 2 * (self.n_inner if batch is None else batch + self.n_near)
+        return self.n_inner + 2 * (
+            self.n_inner if batch is None else batch + self.n_near
+        )
 
     def _set_steps(self, n_iter, held=None, further=False):
         n, d = self.n_inner, self.n_components
-        total = self.edges.weight.sum() / n  # weight of P per point: 1, or 1 / n for joint probabilities
+        total = (
+            self.edges.weight.sum() / n
+        )  # weight of P per point: 1, or 1 / n for joint probabilities
         meshed = self._fine is not None
-        self.advice = advice(self.kernel, n, d, held is not None, n_iter, self.n_near, meshed, further)
+        self.advice = advice(
+            self.kernel, n, d, held is not None, n_iter, self.n_near, meshed, further
+        )
         mu = regularization(self.kernel, held, self.advice.max_iter, total, further)
-        self.metric = GraphLaplacian(self, mu, CG_ITERATIONS[self.kernel], floor=COMPONENT_FLOOR * total)
+        self.metric = GraphLaplacian(
+            self, mu, CG_ITERATIONS[self.kernel], floor=COMPONENT_FLOOR * total
+        )
 
     def initial_point(self, rng):
-        """Normal random points with a standard deviation of 1 for "gaussian" and 1e-4 for "student-t"."""
+        """Normal random points with a standard deviation of 1 for "gaussian" and 1e-4
+        for "student-t"."""
         x = rng.standard_normal(self.n_variables) * (1.0 if self.per_point else 1e-4)
         return x.astype(self.dtype)
 
@@ -238,7 +289,8 @@ class SNEProblem(CompositionalProblem):
         return self._all if draws is None and self._all is not None else Columns(draws)
 
     def outer_batch(self, draws):
-        """Columns of P as (rows, columns, weighted probabilities). None means all columns."""
+        """Columns of P as (rows, columns, weighted probabilities). None means all
+        columns."""
         if draws is None:
             return None
         part = self.P[:, draws].tocoo()
@@ -259,27 +311,37 @@ class SNEProblem(CompositionalProblem):
         return self._far_field.at(x, self._points(x), batch)
 
     def inner(self, x, batch):
-        """The inner value u: the normalisers Z_i of the points, or the normaliser Z of all pairs."""
+        """The inner value u: the normalisers Z_i of the points, or the normaliser Z of
+        all pairs."""
         far, (_, _, _, complete) = self._far(x, batch)
         u = self._all_pairs(x, far, complete)
-        return np.maximum(u, u.dtype.type(LONELY)) if self.per_point and self.near_field and not complete else u
+        return (
+            np.maximum(u, u.dtype.type(LONELY))
+            if self.per_point and self.near_field and not complete
+            else u
+        )
 
     def _all_pairs(self, x, far, complete):
-        """The inner value u from the sums over the far field, plus the near field if they do not include it."""
+        """The inner value u from the sums over the far field, plus the near field if
+        they do not include it."""
         near = self.near_field and not complete
         k = self._kernel.value(self._near().at(x)[1]) if near else None
         if self.per_point:
             return far + self.edges.sums(k) if near else far
-        return np.array([far + (2 * float(k.sum(dtype=float)) if near else 0.0)], x.dtype)
+        return np.array(
+            [far + (2 * float(k.sum(dtype=float)) if near else 0.0)], x.dtype
+        )
 
     def jacobian(self, x, batch):
-        """The Jacobian of the batch: an array if "dense", and otherwise a tuple that `vjp` takes."""
+        """The Jacobian of the batch: an array if "dense", and otherwise a tuple that
+        `vjp` takes."""
         if self.jacobian_kind == "operator":
             return self._far(x, batch)[1]
         return self._dense_jacobian(x, batch)
 
     def vjp(self, J, v):
-        """J.T v = -2 sum_j (v_l + v_j) (-k') (x_l - x_j) for each point l, or an estimate of it from a batch."""
+        """J.T v = -2 sum_j (v_l + v_j) (-k') (x_l - x_j) for each point l, or an
+        estimate of it from a batch."""
         if self.jacobian_kind != "operator":
             return super().vjp(J, v)
         F = self._far_field.forces(self._points(J[0]), J, v)
@@ -287,12 +349,15 @@ class SNEProblem(CompositionalProblem):
             near = self._near()
             rows, w = near.at(J[0])
             slopes = -2 * self.edges.ends(v) if self.per_point else -4 * v[0]
-            c = np.multiply(self._kernel.repulsion(w), slopes, out=near.buffer("force", w.dtype))
+            c = np.multiply(
+                self._kernel.repulsion(w), slopes, out=near.buffer("force", w.dtype)
+            )
             F += self.edges.forces(c, rows)[1].T
         return F.ravel()
 
     def outer_gradient(self, x, u, batch):
-        """f_x = alpha sum_j 2 s_ij phi' (x_i - x_j), s = P + P.T; f_u = 1 / u, since P's rows sum to 1."""
+        """f_x = alpha sum_j 2 s_ij phi' (x_i - x_j), s = P + P.T; f_u = 1 / u, since
+        P's rows sum to 1."""
         if batch is not None:
             return self._sampled_outer_gradient(x, u, batch)
         return self._near().forces(x)[2].T.ravel(), 1 / u
@@ -302,7 +367,9 @@ class SNEProblem(CompositionalProblem):
         points = self._points(x)
         difference = points[i] - points[j]
         w = self._kernel.base(np.einsum("ij,ij->i", difference, difference))
-        force = self._kernel.attraction(2 * self.exaggeration * p, w)[:, None] * difference
+        force = (
+            self._kernel.attraction(2 * self.exaggeration * p, w)[:, None] * difference
+        )
         f_x = np.zeros(points.shape)
         np.add.at(f_x, i, force)
         np.subtract.at(f_x, j, force)
@@ -322,10 +389,13 @@ class SNEProblem(CompositionalProblem):
         rows, w = near.at(x)
         if not self.per_point:
             return -self.dof * self.edges.log_sum(w)
-        return float(self.edges.weight @ self.edges.squares(rows, near.buffer("phi", x.dtype)))
+        return float(
+            self.edges.weight @ self.edges.squares(rows, near.buffer("phi", x.dtype))
+        )
 
     def gradient(self, x):
-        """Return the full gradient of Phi. It is exact, or computed on the mesh if there is one.
+        """Return the full gradient of Phi. It is exact, or computed on the mesh if
+        there is one.
 
         Parameters
         ----------
@@ -338,17 +408,23 @@ class SNEProblem(CompositionalProblem):
         return super(SNEProblem, self._remembering()).gradient(x)
 
     def objective(self, x):
-        """Phi(x). Z is computed on the mesh. Without a mesh, normalisers are estimated from at most 2048 columns."""
+        """Phi(x). Z is computed on the mesh. Without a mesh, normalisers are estimated
+        from at most 2048 columns."""
         own = self._remembering()
         return float(own.outer(x, own._normalisers(x, self._far_field.mesh, CENSUS)))
 
     def reported(self, x):
-        """The recorded value: Phi(x) without exaggeration, so that the values of all stages can be compared."""
+        """The recorded value: Phi(x) without exaggeration, so that the values of all
+        stages can be compared."""
         own = self._remembering()
-        return float(own._attraction(x) + own._log_sum(own._normalisers(x, self._far_field.mesh, CENSUS)))
+        return float(
+            own._attraction(x)
+            + own._log_sum(own._normalisers(x, self._far_field.mesh, CENSUS))
+        )
 
     def _normalisers(self, x, mesh, exact):
-        """The normalisers u for reports: from the mesh, or for more than ``exact`` points from 2048 columns."""
+        """The normalisers u for reports: from the mesh, or for more than ``exact``
+        points from 2048 columns."""
         n, points = self.n_inner, self._points(x)
         if mesh is not None and mesh is not self._far_field.mesh:
             if mesh.pays(points):
@@ -357,7 +433,10 @@ class SNEProblem(CompositionalProblem):
         if mesh is None and n > exact and self.near_field:
             chosen = ((np.arange(CENSUS) + 0.5) * (n / CENSUS)).astype(int)
             blocks = np.array_split(chosen, -(-n * CENSUS // 2**23))
-            sums = sum(self._far_field.columns(points, block, self._far_field.left_out)[0] for block in blocks)
+            sums = sum(
+                self._far_field.columns(points, block, self._far_field.left_out)[0]
+                for block in blocks
+            )
             return self._all_pairs(x, x.dtype.type(n / CENSUS) * sums, complete=False)
         return self.inner(x, self.inner_batch(None))  # cached for the next iteration
 
@@ -371,15 +450,19 @@ class SNEProblem(CompositionalProblem):
         Returns
         -------
         float
-            (1/n) sum_i KL(P_i || Q_i) for "gaussian", and the KL divergence of the joint probabilities for "student-t".
+            (1/n) sum_i KL(P_i || Q_i) for "gaussian", and the KL divergence of the
+            joint probabilities for "student-t".
 
         Notes
         -----
-        The result is more accurate than the recorded Phi: Z is computed on a finer mesh. Without a mesh, and with at
-        most 10,000 points, the normalisers are sums over all pairs.
+        The result is more accurate than the recorded Phi: Z is computed on a finer
+        mesh. Without a mesh, and with at most 10,000 points, the normalisers are sums
+        over all pairs.
         """
         own = self._remembering()
-        return self.divergence_of(own._attraction(x) + own._log_sum(own._normalisers(x, self._fine, EXACT)))
+        return self.divergence_of(
+            own._attraction(x) + own._log_sum(own._normalisers(x, self._fine, EXACT))
+        )
 
     def divergence_of(self, fun):
         """Return KL(P || Q) from the value of Phi without exaggeration.
@@ -404,7 +487,11 @@ class SNEProblem(CompositionalProblem):
     def _dense_jacobian(self, x, batch):
         n, left_out = self.n_inner, self._far_field.left_out.toarray()
         chosen = np.arange(n) if batch.chosen is None else batch.chosen
-        W = np.bincount(chosen, minlength=n)[None, :] * (n / len(chosen)) * (1 - left_out)
+        W = (
+            np.bincount(chosen, minlength=n)[None, :]
+            * (n / len(chosen))
+            * (1 - left_out)
+        )
         if self.near_field:
             W += left_out - np.eye(n)
         return dense_jacobian(self._points(x), W, self._kernel, self.per_point)

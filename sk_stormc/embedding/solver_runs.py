@@ -13,27 +13,45 @@ from sk_stormc.solvers import StopReason, STORMCompositional
 
 __all__ = ["run_stages"]
 
-UNRECORDED = 2**62  # number of oracle calls between two records, so large that there are none
+UNRECORDED = (
+    2**62
+)  # number of oracle calls between two records, so large that there are none
 
 
 def run_stages(stages, fit, problem, x, solver, attributes, lines, before=None):
-    """Run the stages, each from the previous map, after the iterations of the result ``before``, if there are any.
+    """Run the stages, each from the previous map, after the iterations of the result
+    ``before``, if there are any.
 
-    Return the objective of the last stage, and the result of all iterations, with divergences as losses.
+    Return the objective of the last stage, and the result of all iterations, with
+    divergences as losses.
     """
     result, last, n_before = None, None, 0 if before is None else before.n_iter
     for stage in stages:
-        of_stage = problem.stage(stage.n_iter, stage.exaggeration, stage.held, further=stage.on)
-        # `warn_if_not_converged` warns for a fit, and an exaggerated stage does not minimise the recorded values
+        of_stage = problem.stage(
+            stage.n_iter, stage.exaggeration, stage.held, further=stage.on
+        )
+        # `warn_if_not_converged` warns for a fit, and an exaggerated stage does not
+        # minimise the recorded values
         with nullcontext() if stage.asked and stage.exaggeration == 1 else quiet():
-            of_this = _run(fit, of_stage, x, stage, solver, attributes, result, lines, n_before)
-        ended_early = of_this.stop_reason in (StopReason.INTERRUPTED, StopReason.CALLBACK)
-        may_be_left = stage.on and stage.exaggeration == 1 and not (stage.asked or ended_early)
+            of_this = _run(
+                fit, of_stage, x, stage, solver, attributes, result, lines, n_before
+            )
+        ended_early = of_this.stop_reason in (
+            StopReason.INTERRUPTED,
+            StopReason.CALLBACK,
+        )
+        may_be_left = (
+            stage.on and stage.exaggeration == 1 and not (stage.asked or ended_early)
+        )
         if may_be_left and of_this.fun > result.fun:
             continue  # the stage made the map worse, so the earlier map is kept
         last, result = of_stage, of_this if result is None else joined(result, of_this)
         x = result.x
-        lines.record(n_before + result.n_iter, last.divergence_of(result.loss_curve[-1]), stage.early)
+        lines.record(
+            n_before + result.n_iter,
+            last.divergence_of(result.loss_curve[-1]),
+            stage.early,
+        )
         if ended_early:
             break
     result = changed(result, loss_curve=problem.divergence_of(result.loss_curve))
@@ -41,20 +59,28 @@ def run_stages(stages, fit, problem, x, solver, attributes, lines, before=None):
 
 
 class OfProblem:
-    """The divergence that a problem of a stage minimises, for `warn_if_not_converged`."""
+    """The divergence that a problem of a stage minimises, for
+    `warn_if_not_converged`."""
 
     def __init__(self, problem):
-        self.problem, self.exaggeration, self.dof = problem, problem.exaggeration, problem.dof
+        self.problem, self.exaggeration, self.dof = (
+            problem,
+            problem.exaggeration,
+            problem.dof,
+        )
 
     def at(self, x):
         """The divergence of a map, as records have it."""
         return self.problem.divergence_of(self.problem.reported(x))
 
     def further(self, x, n_iter):
-        """The divergence of a map, and after a few more iterations at the full learning rate."""
+        """The divergence of a map, and after a few more iterations at the full learning
+        rate."""
         with quiet():
             probe = STORMCompositional(max_iter=n_iter, tol=0)
-            further = probe.solve(self.problem.stage(n_iter, held=FURTHER), x, random_state=0)
+            further = probe.solve(
+                self.problem.stage(n_iter, held=FURTHER), x, random_state=0
+            )
         return self.problem.divergence_of(further.loss_curve[[0, -1]])
 
 
@@ -62,13 +88,20 @@ class OfProblem:
 def quiet():
     """Ignore the warning that a run's last point is not the best that it recorded."""
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", ".*returns its last point", ConvergenceWarning)
+        warnings.filterwarnings(
+            "ignore", ".*returns its last point", ConvergenceWarning
+        )
         yield
 
 
 def _run(fit, problem, x, stage, solver, attributes, before, lines, n_before):
-    """Run one stage. ``before`` is the result of the earlier stages, which began after ``n_before`` iterations."""
-    n_before, used = (n_before, 0) if before is None else (n_before + before.n_iter, int(before.ifo[-1]))
+    """Run one stage. ``before`` is the result of the earlier stages, which began after
+    ``n_before`` iterations."""
+    n_before, used = (
+        (n_before, 0)
+        if before is None
+        else (n_before + before.n_iter, int(before.ifo[-1]))
+    )
     own = clone(solver).set_params(max_iter=stage.n_iter)
     if stage.learning_rate is not None:
         own.set_params(learning_rate=stage.learning_rate)
@@ -77,15 +110,37 @@ def _run(fit, problem, x, stage, solver, attributes, before, lines, n_before):
     every, silent = None, stage.early and stage.record_every is None
 
     def show(record):
-        lines.record(n_before + record.iteration, problem.divergence_of(record.fun), stage.early)
+        lines.record(
+            n_before + record.iteration, problem.divergence_of(record.fun), stage.early
+        )
 
     if stage.record_every is not None:
         every = stage.record_every * problem.iteration_ifo
-    elif silent and not (fit.has_callbacks or lines.shown):  # only these use the records of an early stage
+    elif silent and not (
+        fit.has_callbacks or lines.shown
+    ):  # only these use the records of an early stage
         every = UNRECORDED
-    seen = (lambda x: attributes(x) | {"loss_curve_": np.empty(0)}) if stage.early else attributes
+    seen = (
+        (lambda x: attributes(x) | {"loss_curve_": np.empty(0)})
+        if stage.early
+        else attributes
+    )
     shown = show if lines.shown else None
-    result = fit.run(own, problem, x, record_every=every, show=shown, attributes=seen, n_before=n_before)
+    result = fit.run(
+        own,
+        problem,
+        x,
+        record_every=every,
+        show=shown,
+        attributes=seen,
+        n_before=n_before,
+    )
     if not silent:
         return result
-    return changed(result, **{name: result[name][[0, -1]] for name in ("loss_curve", "ifo", "record_iterations")})
+    return changed(
+        result,
+        **{
+            name: result[name][[0, -1]]
+            for name in ("loss_curve", "ifo", "record_iterations")
+        },
+    )

@@ -1,4 +1,5 @@
-"""The stages of a map: early exaggeration, the main stage, and further stages from a finished map; and their output."""
+"""The stages of a map: early exaggeration, the main stage, and further stages from a
+finished map; and their output."""
 
 from __future__ import annotations
 
@@ -11,26 +12,33 @@ import numpy as np
 __all__ = ["Lines", "Stage", "further_stages", "growing", "new_stages"]
 
 EARLY_PART = 5  # the early stage has a fifth of the iterations
-EARLY_MOST = 30  # maximum of its iterations: exaggeration contracts data without clusters, eventually to one point
+# maximum of its iterations: exaggeration contracts data without clusters, eventually to
+# one point
+EARLY_MOST = 30
 
 
 WALKS = 20  # steps of the search for the directions in which a narrow map grows fastest
 
 
 def growing(P, start, most):
-    """The largest exaggeration, at most ``most``, with which a narrow map grows in all its dimensions at half speed.
+    """The largest exaggeration, at most ``most``, with which a narrow map grows in all
+    its dimensions at half speed.
 
-    A narrow map x has the gradient 4 (e L x - x / (n - 1)), where e is the exaggeration and L the Laplacian of the
-    joint affinities. It grows along an eigenvector v of L at a rate proportional to 1 - e (n - 1) lambda_v, and with a
-    larger e it contracts. If it grew along some directions only, a line would be left of a map in two dimensions. The
-    eigenvectors are estimated by orthogonal iteration of the random walk on the graph, which stops at ``most``.
+    A narrow map x has the gradient 4 (e L x - x / (n - 1)), where e is the exaggeration
+    and L the Laplacian of the joint affinities. It grows along an eigenvector v of L at
+    a rate proportional to 1 - e (n - 1) lambda_v, and with a larger e it contracts. If
+    it grew along some directions only, a line would be left of a map in two dimensions.
+    The eigenvectors are estimated by orthogonal iteration of the random walk on the
+    graph, which stops at ``most``.
     """
     n, X = len(start), start.astype(float)
     degree = (P.sum(axis=1) + P.sum(axis=0))[:, None]
     for _ in range(WALKS):
         X = np.linalg.qr(X - X.mean(axis=0))[0]
         Y = P @ X + P.T @ X
-        slowest = np.linalg.eigvalsh(X.T @ (degree * X - Y))[-1] * (n - 1) / degree.sum()
+        slowest = (
+            np.linalg.eigvalsh(X.T @ (degree * X - Y))[-1] * (n - 1) / degree.sum()
+        )
         if 2 * most * slowest <= 1:
             return most
         X = X + Y / degree
@@ -49,17 +57,20 @@ class Stage:
     early : bool
         Whether another stage with another exaggeration follows.
     held : float or None
-        A constant regularisation of the preconditioner, in units of the weight of a point, with a constant learning
-        rate. None means that both follow their schedules.
+        A constant regularisation of the preconditioner, in units of the weight of a
+        point, with a constant learning rate. None means that both follow their
+        schedules.
     on : bool
-        Whether the stage continues from a finished map. If its final objective is higher, the earlier map is kept.
+        Whether the stage continues from a finished map. If its final objective is
+        higher, the earlier map is kept.
     asked : bool
-        Whether the stage was requested by `SNEEmbedding.optimize`. Its map is kept in any case.
+        Whether the stage was requested by `SNEEmbedding.optimize`. Its map is kept in
+        any case.
     learning_rate : float or None
         None means the automatic learning rate.
     record_every : int or None
-        Iterations between two records. None means about a twentieth of the iterations, and no records in an early
-        stage.
+        Iterations between two records. None means about a twentieth of the iterations,
+        and no records in an early stage.
     """
 
     n_iter: int
@@ -74,28 +85,44 @@ class Stage:
 
 def new_stages(n_iter, early, exaggeration=1.0, record_every=None):
     """The stages of a new fit."""
-    n_iter, early, exaggeration = int(n_iter), float(early), float(exaggeration)  # NumPy's would widen float32 arrays
+    n_iter, early, exaggeration = (
+        int(n_iter),
+        float(early),
+        float(exaggeration),
+    )  # NumPy's would widen float32 arrays
     n_early = min(n_iter // EARLY_PART, EARLY_MOST) if early > 1 else 0
-    first = [Stage(n_early, early, early=True, held=1.0, record_every=record_every)] if n_early else []
+    first = (
+        [Stage(n_early, early, early=True, held=1.0, record_every=record_every)]
+        if n_early
+        else []
+    )
     return [*first, Stage(n_iter - n_early, exaggeration, record_every=record_every)]
 
 
 def further_stages(before, max_iter, exaggeration=1.0, record_every=None):
-    """The stages of a resumed fit: its earlier stages, and an additional one if ``max_iter`` has increased."""
+    """The stages of a resumed fit: its earlier stages, and an additional one if
+    ``max_iter`` has increased."""
     stages = [copy.copy(stage) for stage in before]
     had = sum(stage.n_iter for stage in stages if not stage.asked)
     if max_iter is None or max_iter == had:
         return stages
     if max_iter < had:
         raise ValueError(
-            f"max_iter must be at least {had} for resume, got {max_iter}: the fit had so many iterations, and its "
+            f"max_iter must be at least {had} for resume, got {max_iter}: the fit had "
+            "so many iterations, and its "
             "learning rate is 0 at the last of them"
         )
-    return [*stages, Stage(int(max_iter - had), float(exaggeration), on=True, record_every=record_every)]
+    return [
+        *stages,
+        Stage(
+            int(max_iter - had), float(exaggeration), on=True, record_every=record_every
+        ),
+    ]
 
 
 class Lines:
-    """The output for ``verbose=1``: one line per part of the preparation, and one with the divergence of each record.
+    """The output for ``verbose=1``: one line per part of the preparation, and one with
+    the divergence of each record.
 
     Parameters
     ----------
@@ -120,4 +147,7 @@ class Lines:
 
     def _print(self, first, second):
         if self.shown:
-            print(f"{first:>10}{second:>16}{time.perf_counter() - self.began:10.2f}", flush=True)
+            print(
+                f"{first:>10}{second:>16}{time.perf_counter() - self.began:10.2f}",
+                flush=True,
+            )

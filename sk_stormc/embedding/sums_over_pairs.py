@@ -1,4 +1,5 @@
-"""Sums over pairs of points: over the edges of a graph, and over columns of the matrix of all pairs."""
+"""Sums over pairs of points: over the edges of a graph, and over columns of the matrix
+of all pairs."""
 
 import copy
 import itertools
@@ -9,24 +10,39 @@ from scipy import sparse
 
 from sk_stormc.utils.threads import each, parts
 
-__all__ = ["AllPairs", "Edges", "column_sums", "columns", "even_rows", "masked_positions"]
+__all__ = [
+    "AllPairs",
+    "Edges",
+    "column_sums",
+    "columns",
+    "even_rows",
+    "masked_positions",
+]
 
-COARSE = 0.02  # rounding error of squared distances above which negative values are clipped
+COARSE = (
+    0.02  # rounding error of squared distances above which negative values are clipped
+)
 ROWS, EDGES = 256, 2**15  # size of a chunk that fits in the processor's cache
 TILE = 2**17  # pairs of a block of `AllPairs`, which fits in the processor's cache
-TASK, BLOCKS = 2**18, 8  # edges of a thread's task, and the largest number of row blocks of a sum over edges
+TASK, BLOCKS = (
+    2**18,
+    8,
+)  # edges of a thread's task, and the largest number of row blocks of a sum over edges
 
 
 class Edges:
-    """The edges i < j of a symmetric graph: their lengths in an embedding, and sums over the edges of each point.
+    """The edges i < j of a symmetric graph: their lengths in an embedding, and sums
+    over the edges of each point.
 
-    A value of an edge represents the two entries ij and ji of a symmetric matrix. Coordinates are rows, because a
-    product with a contiguous vector is faster than with a column of an array.
+    A value of an edge represents the two entries ij and ji of a symmetric matrix.
+    Coordinates are rows, because a product with a contiguous vector is faster than with
+    a column of an array.
 
     Parameters
     ----------
     P : CSR array of shape (n, n)
-        A matrix with positive entries and an empty diagonal, in canonical format. The edges are the entries of P + P^T.
+        A matrix with positive entries and an empty diagonal, in canonical format. The
+        edges are the entries of P + P^T.
 
     Attributes
     ----------
@@ -41,7 +57,10 @@ class Edges:
     def __init__(self, P):
         upper = _upper_half(P)
         if len(upper.indices) < 2**31:  # half the memory traffic
-            upper.indices, upper.indptr = upper.indices.astype(np.int32), upper.indptr.astype(np.int32)
+            upper.indices, upper.indptr = (
+                upper.indices.astype(np.int32),
+                upper.indptr.astype(np.int32),
+            )
         self.n = P.shape[0]
         self._upper, self._chunks = upper, even_rows(upper, EDGES)
         self._lay_out(upper)
@@ -52,10 +71,14 @@ class Edges:
 
     def _lay_out(self, upper):
         """Prepare the entries for `matrix`."""
-        self._blocks = [_block(upper, rows) for rows in even_rows(upper, max(TASK, upper.nnz // BLOCKS))]
+        self._blocks = [
+            _block(upper, rows)
+            for rows in even_rows(upper, max(TASK, upper.nnz // BLOCKS))
+        ]
 
     def squares(self, X, out, change=None):
-        """|x_i - x_j|^2 for each edge, from X of shape (d, n), written to out. ``change`` is then applied in place."""
+        """|x_i - x_j|^2 for each edge, from X of shape (d, n), written to out.
+        ``change`` is then applied in place."""
         columns, pointer = _in_pairs(X), self.pointer
 
         def task(chunks):
@@ -68,18 +91,26 @@ class Edges:
                     difference -= x.take(self.j[some], mode="clip")
                     squares = difference.view(X.dtype)
                     squares *= squares
-                    total += squares if x.dtype == X.dtype else squares[::2] + squares[1::2]
+                    total += (
+                        squares if x.dtype == X.dtype else squares[::2] + squares[1::2]
+                    )
                 if change is not None:
                     change(total)
 
-        each(task, [self._chunks[some] for some in parts(len(self._chunks), TASK // EDGES)], len(out))
+        each(
+            task,
+            [self._chunks[some] for some in parts(len(self._chunks), TASK // EDGES)],
+            len(out),
+        )
         return out
 
     def matrix(self, c):
-        """A function that multiplies rows by the symmetric matrix C of the edge values c."""
+        """A function that multiplies rows by the symmetric matrix C of the edge values
+        c."""
         blocks = []
         for rows, edges, upper, lower in self._blocks:
-            # shallow copies share the indices; new matrices would take as long as the sums for few points
+            # shallow copies share the indices; new matrices would take as long as the
+            # sums for few points
             by_row, by_column = copy.copy(upper), copy.copy(lower)
             by_row.data = by_column.data = c[edges]
             blocks.append((rows, by_row, by_column))
@@ -111,7 +142,12 @@ class Edges:
 
     def log_sum(self, w):
         """The sum over all edges of their weight times log(w)."""
-        return sum(each(lambda some: float(self.weight[some] @ np.log(w[some])), parts(len(self.weight), TASK)))
+        return sum(
+            each(
+                lambda some: float(self.weight[some] @ np.log(w[some])),
+                parts(len(self.weight), TASK),
+            )
+        )
 
     def ends(self, v):
         """v_i + v_j for each edge."""
@@ -129,17 +165,22 @@ class Edges:
 def _upper_half(P):
     """The upper half of P + P^T."""
     n = P.shape[0]
-    above = P.indices > np.repeat(np.arange(n, dtype=P.indices.dtype), np.diff(P.indptr))
+    above = P.indices > np.repeat(
+        np.arange(n, dtype=P.indices.dtype), np.diff(P.indptr)
+    )
     halves = []
     for half in (above, ~above):
         starts = np.concatenate([[0], np.cumsum(half, dtype=P.indptr.dtype)])[P.indptr]
-        halves.append(sparse.csr_array((P.data[half], P.indices[half], starts), shape=(n, n)))
+        halves.append(
+            sparse.csr_array((P.data[half], P.indices[half], starts), shape=(n, n))
+        )
     upper, lower = halves
     return upper + lower.T.tocsr()
 
 
 def _in_pairs(X):
-    """The rows of X, in pairs as complex numbers, which can be gathered in the time of real numbers."""
+    """The rows of X, in pairs as complex numbers, which can be gathered in the time of
+    real numbers."""
     columns = []
     for k in range(0, len(X), 2):
         pair = X[k : k + 2]
@@ -151,29 +192,40 @@ def _in_pairs(X):
 def even_rows(matrix, size):
     """Slices of a CSR matrix's rows with about ``size`` entries each."""
     count = max(1, matrix.nnz // size)
-    ends = np.searchsorted(matrix.indptr, np.linspace(0, matrix.nnz, count + 1)[1:-1]).tolist()
+    ends = np.searchsorted(
+        matrix.indptr, np.linspace(0, matrix.nnz, count + 1)[1:-1]
+    ).tolist()
     bounds = [0, *ends, matrix.shape[0]]
-    return [slice(*pair) for pair in zip(bounds, bounds[1:], strict=False) if pair[0] < pair[1]]
+    return [
+        slice(*pair)
+        for pair in zip(bounds, bounds[1:], strict=False)
+        if pair[0] < pair[1]
+    ]
 
 
 def _block(upper, rows):
-    """A block of rows of the upper half: the rows, the slice of their edges, their matrix and its transpose."""
+    """A block of rows of the upper half: the rows, the slice of their edges, their
+    matrix and its transpose."""
     edges = slice(int(upper.indptr[rows.start]), int(upper.indptr[rows.stop]))
     pointer = upper.indptr[rows.start : rows.stop + 1] - upper.indptr[rows.start]
     shape = rows.stop - rows.start, upper.shape[1]
-    half = sparse.csr_array((upper.data[edges], upper.indices[edges], pointer), shape=shape)
+    half = sparse.csr_array(
+        (upper.data[edges], upper.indices[edges], pointer), shape=shape
+    )
     return rows, edges, half, half.T
 
 
 def masked_positions(pattern, chosen):
-    """Positions of a pattern's entries in the flattened (n, B) matrix of its ``chosen`` columns."""
+    """Positions of a pattern's entries in the flattened (n, B) matrix of its ``chosen``
+    columns."""
     part = pattern[chosen].tocsc()
     row = np.repeat(np.arange(part.shape[1]), np.diff(part.indptr))
     return row * len(chosen) + part.indices, part.indptr
 
 
 def _factors(x, chosen, constant, sign):
-    """M (n, d + 2) and C (d + 2, B) with M @ C = constant + sign |x_i - x_b|^2, and whether rounding is notable."""
+    """M (n, d + 2) and C (d + 2, B) with M @ C = constant + sign |x_i - x_b|^2, and
+    whether rounding is notable."""
     n, d = x.shape
     x = x - x.mean(axis=0)
     M = np.ones((n, d + 2), x.dtype)
@@ -188,7 +240,8 @@ def _factors(x, chosen, constant, sign):
 
 
 def columns(x, chosen, pattern):
-    """exp(-|x_i - x_b|^2) for all points i and chosen columns b, with zeros on the pattern, and its row sums."""
+    """exp(-|x_i - x_b|^2) for all points i and chosen columns b, with zeros on the
+    pattern, and its row sums."""
     n, B = len(x), len(chosen)
     M, C, coarse = _factors(x, chosen, 0, -1)
     positions, pointer = masked_positions(pattern, chosen)
@@ -205,9 +258,12 @@ def columns(x, chosen, pattern):
 
 
 def column_sums(x, chosen, pattern, dof=1.0):
-    """Sums of w = 1 / (1 + |x_i - x_b|^2 / a) over the chosen columns b without the pattern. a is ``dof``."""
+    """Sums of w = 1 / (1 + |x_i - x_b|^2 / a) over the chosen columns b without the
+    pattern. a is ``dof``."""
     n, d = x.shape
-    M, C, coarse = _factors(x if dof == 1 else x / x.dtype.type(math.sqrt(dof)), chosen, 1, 1)
+    M, C, coarse = _factors(
+        x if dof == 1 else x / x.dtype.type(math.sqrt(dof)), chosen, 1, 1
+    )
     B = len(chosen)
     V = np.ones((B, d + 1), x.dtype)
     V[:, 1:] = x[chosen]
@@ -235,7 +291,8 @@ def _inverse(D, coarse):
 
 
 class AllPairs:
-    """Sums of w = 1 / (1 + |x_i - x_j|^2 / a) over all pairs i != j. Each pair is computed once.
+    """Sums of w = 1 / (1 + |x_i - x_j|^2 / a) over all pairs i != j. Each pair is
+    computed once.
 
     Parameters
     ----------
@@ -248,7 +305,9 @@ class AllPairs:
 
     def __call__(self, x, dof=1.0):
         """The sums."""
-        M, C, coarse = _factors(x if dof == 1 else x / x.dtype.type(math.sqrt(dof)), slice(None), 1, 1)
+        M, C, coarse = _factors(
+            x if dof == 1 else x / x.dtype.type(math.sqrt(dof)), slice(None), 1, 1
+        )
         V = np.hstack([np.ones((self.n, 1), x.dtype), x])
         sums, total = np.zeros_like(V), 0.0
         largest = self._blocks[0].stop * self.n
@@ -261,7 +320,9 @@ class AllPairs:
             flat[:: width + 1] = 0  # pairs i = j
             k = flat if dof == 1 else flat**dof
             # the square block on the diagonal contains both halves
-            total += 2 * float(k @ ones[: flat.size]) - float(k.reshape(w.shape)[:, :size].sum())
+            total += 2 * float(k @ ones[: flat.size]) - float(
+                k.reshape(w.shape)[:, :size].sum()
+            )
             np.multiply(flat, k, out=flat)
             sums[rows] += w @ V[rows.start :]
             sums[rows.stop :] += w[:, size:].T @ V[rows]

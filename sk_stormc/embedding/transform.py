@@ -18,10 +18,18 @@ from sk_stormc.embedding.neighbors.checks import (
 from sk_stormc.utils.blocks import is_dask, map_lazily, without_rows
 from sk_stormc.utils.warnings import warn
 
-__all__ = ["place", "refuse_dask", "spacings", "transform_lazily", "warn_of_far_samples"]
+__all__ = [
+    "place",
+    "refuse_dask",
+    "spacings",
+    "transform_lazily",
+    "warn_of_far_samples",
+]
 
 CHUNK = 2**20  # entries of an array in one chunk
-CANDIDATES = 50  # number of nearest neighbours that are candidates for the initial position
+CANDIDATES = (
+    50  # number of nearest neighbours that are candidates for the initial position
+)
 LARGEST = 1e150  # larger numbers have squares, or sums of squares, that overflow
 REACH = 4.0  # neighbours more than REACH times farther than the nearest lose weight
 ITERATIONS = 10
@@ -32,10 +40,12 @@ FAR = 10.0  # relative distance above which there is a warning
 def place(X, search, embedding, perplexity, spacing=None, dof=1.0):
     """Place new samples in an embedding, independently of each other.
 
-    The position z of a sample minimises sum_j w_j log(1 + |z - x_j|^2 / dof), where x_j are the embedded points of its
-    nearest training samples and w_j its affinities to them. This is the attraction of t-SNE. Unlike a mean it is robust
-    against a neighbour whose point is far from the others. There can be several minima. Fixed-point iterations start
-    from the best of the x_j. Each iterate is a weighted mean of the x_j, so z stays in their convex hull.
+    The position z of a sample minimises sum_j w_j log(1 + |z - x_j|^2 / dof), where x_j
+    are the embedded points of its nearest training samples and w_j its affinities to
+    them. This is the attraction of t-SNE. Unlike a mean it is robust against a
+    neighbour whose point is far from the others. There can be several minima.
+    Fixed-point iterations start from the best of the x_j. Each iterate is a weighted
+    mean of the x_j, so z stays in their convex hull.
     """
     x, k = embedding.astype(float), int(3 * perplexity) + 1
     Z, distances = np.empty((X.shape[0], x.shape[1])), np.empty(X.shape[0])
@@ -50,7 +60,9 @@ def place(X, search, embedding, perplexity, spacing=None, dof=1.0):
             distances[rows] = _distances(D[:, :NEAREST], spacing, near[:, :NEAREST])
         D, near = D[:, :k], near[:, :k]
         w = _weights(D, min(perplexity, max(1.0, D.shape[1] / 3)))
-        for batch in gen_batches(len(w), max(1, CHUNK // (D.shape[1] * max(CANDIDATES, x.shape[1])))):
+        for batch in gen_batches(
+            len(w), max(1, CHUNK // (D.shape[1] * max(CANDIDATES, x.shape[1])))
+        ):
             Z[rows[batch]] = _lowest(w[batch], x.T[:, near[batch]], dof)
     return Z if spacing is None else (Z, distances)
 
@@ -59,36 +71,51 @@ def refuse_dask(X):
     """Raise a ValueError for a dask collection, which only `transform` takes."""
     if is_dask(X):
         raise ValueError(
-            f"X must be in memory for fit, got a {type(X).__name__} of dask: fit a random sample of at most about a "
+            f"X must be in memory for fit, got a {type(X).__name__} of dask: fit a "
+            "random sample of at most about a "
             "million rows, and transform all rows, which gives a lazy array"
         )
 
 
 def transform_lazily(estimator, X, return_distance):
-    """``transform`` of a dask collection: lazy arrays of the places and, if desired, of the distances."""
+    """``transform`` of a dask collection: lazy arrays of the places and, if desired, of
+    the distances."""
     validate_data(estimator, without_rows(X), reset=False, skip_check_array=True)
     light, n_components = copy.copy(estimator), estimator.embedding_.shape[1]
-    light._progress, light._of_map = None, {}  # what transform does not need does not travel
+    light._progress, light._of_map = (
+        None,
+        {},
+    )  # what transform does not need does not travel
     dtype = estimator.embedding_.dtype
     if not return_distance:
         return map_lazily(light.transform, X, (n_components,), dtype)
-    both = map_lazily(lambda part: np.column_stack(light.transform(part, True)), X, (n_components + 1,))
+    both = map_lazily(
+        lambda part: np.column_stack(light.transform(part, True)),
+        X,
+        (n_components + 1,),
+    )
     return both[:, :-1].astype(dtype), both[:, -1]
 
 
 def spacings(graph, search):
-    """The distance of each sample to its tenth neighbour, or to the farthest if there are fewer."""
+    """The distance of each sample to its tenth neighbour, or to the farthest if there
+    are fewer."""
     count = np.diff(graph.indptr)
-    distance = graph.data[graph.indptr[:-1] + np.minimum(count, NEAREST) - 1].astype(float)
+    distance = graph.data[graph.indptr[:-1] + np.minimum(count, NEAREST) - 1].astype(
+        float
+    )
     if distance.any():
         return np.where(distance > 0, distance, distance[distance > 0].mean())
     return np.full(len(distance), np.median(search.to_nearest_unlike()))
 
 
 def _distances(D, spacing, near):
-    """The largest distance in each row of D, divided by the median spacing of the row's neighbours."""
+    """The largest distance in each row of D, divided by the median spacing of the row's
+    neighbours."""
     unit = np.median(spacing[near], axis=1)
-    return np.divide(D[:, -1], unit, out=np.where(D[:, -1] > 0, np.inf, 0.0), where=unit > 0)
+    return np.divide(
+        D[:, -1], unit, out=np.where(D[:, -1] > 0, np.inf, 0.0), where=unit > 0
+    )
 
 
 def warn_of_far_samples(distances):
@@ -96,18 +123,24 @@ def warn_of_far_samples(distances):
     count = int((distances > FAR).sum())
     if count:
         row = int(distances.argmax())
-        how = f"is {distances[row]:.3g} times as far from its nearest training samples as these are from theirs"
+        how = (
+            f"is {distances[row]:.3g} times as far from its nearest training samples "
+            "as these are from theirs"
+        )
         if np.isinf(distances[row]):
             how = "differs from them, and they are all alike"
         warn(
-            f"{count} of {len(distances)} samples are far from the training data: row {row} {how}. The places of "
-            "such samples have little meaning. transform(X, return_distance=True) returns this number for each sample",
+            f"{count} of {len(distances)} samples are far from the training data: row "
+            f"{row} {how}. The places of "
+            "such samples have little meaning. transform(X, return_distance=True) "
+            "returns this number for each sample",
             UserWarning,
         )
 
 
 def _found(X, search, k):
-    """Yield blocks of rows, the distances to their k nearest training samples, and the indices of these samples."""
+    """Yield blocks of rows, the distances to their k nearest training samples, and the
+    indices of these samples."""
     from sk_stormc.embedding.neighbors.search import (
         NeighborSearch,  # imported here, because sklearn.neighbors takes long to import
     )
@@ -127,20 +160,28 @@ def _found(X, search, k):
     distances, neighbors = search.kneighbors(X, n_neighbors=k)
     finite = np.isfinite(distances).all(axis=1)
     if not finite.all():
-        raise ValueError(f"distances to the training data must be finite, got inf or NaN in row {np.argmin(finite)}")
+        raise ValueError(
+            "distances to the training data must be finite, got inf or NaN in row "
+            f"{np.argmin(finite)}"
+        )
     if isinstance(search, NeighborSearch):
         X = search.moved(X)
     for batch in gen_batches(X.shape[0], max(1, CHUNK // (k * features))):
         D, near = np.maximum(distances[batch], 0, dtype=float), neighbors[batch]
         if exact:
-            D = exact(X[batch][np.repeat(np.arange(len(near)), k)], trained[near.ravel()]).reshape(near.shape)
+            D = exact(
+                X[batch][np.repeat(np.arange(len(near)), k)], trained[near.ravel()]
+            ).reshape(near.shape)
         yield np.arange(batch.start, batch.stop), D, near
 
 
 def _listed(graph, k):
-    """As `_found`, for a graph, grouped by the number of neighbours of a row: the k nearest, or all if fewer."""
+    """As `_found`, for a graph, grouped by the number of neighbours of a row: the k
+    nearest, or all if fewer."""
     count = np.diff(graph.indptr)
-    order = np.lexsort((graph.indices, graph.data, np.repeat(np.arange(len(count)), count)))
+    order = np.lexsort(
+        (graph.indices, graph.data, np.repeat(np.arange(len(count)), count))
+    )
     for size in np.unique(np.minimum(count, k)):
         rows = np.flatnonzero(np.minimum(count, k) == size)
         chosen = order[graph.indptr[rows][:, None] + np.arange(size)]
@@ -148,10 +189,12 @@ def _listed(graph, k):
 
 
 def _weights(D, perplexity):
-    """Weights of neighbours at distances D, sorted: affinities of the given perplexity, made continuous in D.
+    """Weights of neighbours at distances D, sorted: affinities of the given perplexity,
+    made continuous in D.
 
-    The farthest neighbour has weight 0, so the result does not depend on which of several equally distant ones was
-    found. As the nearest distance tends to 0, only the nearest neighbour keeps its weight.
+    The farthest neighbour has weight 0, so the result does not depend on which of
+    several equally distant ones was found. As the nearest distance tends to 0, only the
+    nearest neighbour keeps its weight.
     """
     p = conditional_probabilities(D, perplexity)
     w = p - p[:, -1:]
@@ -163,17 +206,20 @@ def _weights(D, perplexity):
 
 
 def _lowest(w, x, dof=1.0):
-    """The minimiser of sum_j w_j log(1 + |z - x_j|^2 / dof) for each row of w (n, k) and its points x (d, n, k).
+    """The minimiser of sum_j w_j log(1 + |z - x_j|^2 / dof) for each row of w (n, k)
+    and its points x (d, n, k).
 
-    Sums are over the last axis, or over dimensions one at a time, so that rounding does not depend on the number of
-    rows.
+    Sums are over the last axis, or over dimensions one at a time, so that rounding does
+    not depend on the number of rows.
     """
     squares = sum(np.square(c[:, :CANDIDATES, None] - c[:, None]) for c in x)
     value = (w[:, None] * np.log1p(squares / dof)).sum(axis=2)
     best = np.where(w[:, :CANDIDATES] > 0, value, np.inf).argmin(axis=1)
     z = x[:, np.arange(len(w)), best]
     for _ in range(ITERATIONS):
-        pull = w / (1 + sum(np.square(c - a[:, None]) for c, a in zip(x, z, strict=True)) / dof)
+        pull = w / (
+            1 + sum(np.square(c - a[:, None]) for c, a in zip(x, z, strict=True)) / dof
+        )
         pull /= pull.sum(axis=1, keepdims=True)
         z = (pull * x).sum(axis=2)
     return z.T
@@ -186,13 +232,15 @@ def _squared(a, b):
 
 
 def _cosine(a, b):
-    """Cosine distances of the rows of a to those of b. Distances that are 0 up to rounding get the same small value."""
+    """Cosine distances of the rows of a to those of b. Distances that are 0 up to
+    rounding get the same small value."""
     product = (normalize(a.astype(float)) * normalize(b.astype(float))).sum(axis=1)
     return np.maximum(1 - product, 4 * np.finfo(float).eps)
 
 
-# The search computes these distances from matrix products. Their last bits depend on the batch, and equal rows do not
-# have the distance 0. The distances are therefore computed again, from differences.
+# The search computes these distances from matrix products. Their last bits depend on
+# the batch, and equal rows do not have the distance 0. The distances are therefore
+# computed again, from differences.
 EXACT = {
     "euclidean": lambda a, b: np.sqrt(_squared(a, b)),
     "l2": lambda a, b: np.sqrt(_squared(a, b)),
@@ -206,12 +254,19 @@ def _check_size(X):
     largest = largest_of_columns(X)
     if largest.max() > LARGEST:
         column = np.argmax(largest)
-        raise ValueError(f"the values of X must not be above {LARGEST:g}, got {largest[column]:.3g} in column {column}")
+        raise ValueError(
+            f"the values of X must not be above {LARGEST:g}, got "
+            f"{largest[column]:.3g} in column {column}"
+        )
 
 
 def _distances_to_trained(X):
-    """The distances without negative rounding errors. Raises ValueError for negative ones and empty rows of a graph."""
+    """The distances without negative rounding errors. Raises ValueError for negative
+    ones and empty rows of a graph."""
     if sparse.issparse(X) and not np.diff(X.indptr).all():
         row = np.argmin(np.diff(X.indptr))
-        raise ValueError(f"the neighbour graph X must list a training sample in each row, got none in row {row}")
+        raise ValueError(
+            "the neighbour graph X must list a training sample in each row, got none "
+            f"in row {row}"
+        )
     return not_negative(X)

@@ -1,9 +1,12 @@
-"""Checkpoint files: arrays, and a header in JSON that describes the objects that contain them.
+"""Checkpoint files: arrays, and a header in JSON that describes the objects that
+contain them.
 
-A file is an ``.npz`` archive that `numpy.load` opens, followed by a digest of all its bytes. Its array "header"
-contains the number of the format, the version that wrote it, and a tree of the saved objects. A node of the tree is a
-plain value, or a list of its kind and its content. Objects are dataclasses, for which the header contains the module
-and the name of the class, and the fields. Reading a file imports nothing and calls nothing that it names.
+A file is an ``.npz`` archive that `numpy.load` opens, followed by a digest of all its
+bytes. Its array "header" contains the number of the format, the version that wrote it,
+and a tree of the saved objects. A node of the tree is a plain value, or a list of its
+kind and its content. Objects are dataclasses, for which the header contains the module
+and the name of the class, and the fields. Reading a file imports nothing and calls
+nothing that it names.
 """
 
 import hashlib
@@ -35,31 +38,43 @@ def write(path, value):
     header = {"format": FORMAT, "version": __version__, "value": writer.node(value)}
     archive = io.BytesIO()
     text = np.frombuffer(json.dumps(header).encode(), np.uint8)
-    np.savez(archive, header=text, **{f"array_{k}": a for k, a in enumerate(writer.arrays)})
+    np.savez(
+        archive, header=text, **{f"array_{k}": a for k, a in enumerate(writer.arrays)}
+    )
     content = archive.getvalue()
     with atomically(path) as file:
         file.write(content + _digest(content))
 
 
 def read(path, kind, functions=()):
-    """Read the object of class ``kind`` from a file. ``functions`` are the functions that its parameters may name."""
+    """Read the object of class ``kind`` from a file. ``functions`` are the functions
+    that its parameters may name."""
     content, name = Path(path).read_bytes(), os.fspath(path)
     if _digest(content[:-DIGEST]) != content[-DIGEST:]:
         raise ValueError(
-            f"{name} must be a complete file of a Checkpoint, but its digest does not match: it was truncated or "
-            "changed, is of another kind, or was written by a version before 0.4. Fit again, or restore a copy"
+            f"{name} must be a complete file of a Checkpoint, but its digest does not "
+            "match: it was truncated or "
+            "changed, is of another kind, or was written by a version before 0.4. Fit "
+            "again, or restore a copy"
         )
     try:
         with np.load(io.BytesIO(content[:-DIGEST]), allow_pickle=False) as file:
             arrays = {key: file[key] for key in file.files}
         header = json.loads(arrays["header"].tobytes())
         if header["format"] != FORMAT:
-            raise ValueError(f"version {header['version']} wrote it. Fit again, or resume the fit with that version")
+            raise ValueError(
+                f"version {header['version']} wrote it. Fit again, or resume the fit "
+                "with that version"
+            )
         value = Reader(arrays, functions).value(header["value"])
     except Exception as error:  # only files made by hand cause other errors
-        raise ValueError(f"{name} must be a file that a Checkpoint of this version wrote: {error}") from error
+        raise ValueError(
+            f"{name} must be a file that a Checkpoint of this version wrote: {error}"
+        ) from error
     if not isinstance(value, kind):
-        raise ValueError(f"{name} must have a {kind.__name__}, got a {type(value).__name__}")
+        raise ValueError(
+            f"{name} must have a {kind.__name__}, got a {type(value).__name__}"
+        )
     return value
 
 
@@ -79,7 +94,10 @@ class Writer:
             return value
         if id(value) not in self.numbers:
             node = self._make(value)
-            self.numbers[id(value)] = len(self.numbers), value  # a reference, so that the id is not used again
+            self.numbers[id(value)] = (
+                len(self.numbers),
+                value,
+            )  # a reference, so that the id is not used again
             return node
         return ["same", self.numbers[id(value)][0]]
 
@@ -87,26 +105,48 @@ class Writer:
         kind = type(value)
         if isinstance(value, (np.ndarray, np.generic)):
             if value.dtype.hasobject:
-                raise ValueError(f"a file must have arrays of numbers, got {value.dtype} of shape {value.shape}")
+                raise ValueError(
+                    f"a file must have arrays of numbers, got {value.dtype} of shape "
+                    f"{value.shape}"
+                )
             self.arrays.append(value)
-            return ["array" if isinstance(value, np.ndarray) else "scalar", f"array_{len(self.arrays) - 1}"]
+            return [
+                "array" if isinstance(value, np.ndarray) else "scalar",
+                f"array_{len(self.arrays) - 1}",
+            ]
         if sparse.issparse(value):
             rows = value.tocsr()
-            return ["sparse", [self.node(part) for part in (rows.data, rows.indices, rows.indptr, rows.shape)]]
+            return [
+                "sparse",
+                [
+                    self.node(part)
+                    for part in (rows.data, rows.indices, rows.indptr, rows.shape)
+                ],
+            ]
         if kind in (list, tuple):
             return [kind.__name__, [self.node(part) for part in value]]
         if kind is dict:
-            return ["dict", [[self.node(key), self.node(part)] for key, part in value.items()]]
+            return [
+                "dict",
+                [[self.node(key), self.node(part)] for key, part in value.items()],
+            ]
         if isinstance(value, np.random.Generator):
             return ["generator", self.node(value.bit_generator.state)]
         if isinstance(value, np.random.RandomState):
             return ["random_state", self.node(value.get_state(legacy=False))]
         if is_dataclass(kind):
-            return ["object", [_name(kind), {name: self.node(part) for name, part in _parts(value).items()}]]
+            return [
+                "object",
+                [
+                    _name(kind),
+                    {name: self.node(part) for name, part in _parts(value).items()},
+                ],
+            ]
         if callable(value) and UNKNOWN not in describe(value):
             return ["function", describe(value)]
         raise ValueError(
-            f"a file cannot have a value of class {kind.__name__}: a state must have numbers, arrays, dataclasses and "
+            f"a file cannot have a value of class {kind.__name__}: a state must have "
+            "numbers, arrays, dataclasses and "
             "functions that are defined at the top of a module"
         )
 
@@ -153,17 +193,24 @@ class Reader:
                 return generator
             case "object":
                 return self._object(*content)
-            case "function":  # if it is missing, the parameters differ, which raises an error before it is called
+            # if it is missing, the parameters differ, which raises an error before it
+            # is called
+            case "function":
                 return self.functions.get(content, content)
         raise ValueError(f"it has a node of an unknown kind, {kind!r}")
 
     def _object(self, name, parts):
         cls = _class(name)
         if cls is None or parts.keys() != {field.name for field in fields(cls)}:
-            raise ValueError(f"its objects must be of dataclasses that are imported here, got {name} of {list(parts)}")
+            raise ValueError(
+                "its objects must be of dataclasses that are imported here, got "
+                f"{name} of {list(parts)}"
+            )
         value = object.__new__(cls)
         for field, part in parts.items():
-            object.__setattr__(value, field, self.value(part))  # some classes are frozen
+            object.__setattr__(
+                value, field, self.value(part)
+            )  # some classes are frozen
         return value
 
 
@@ -171,7 +218,10 @@ def _name(cls):
     """Module and name of a dataclass, by which `_class` finds it."""
     name = f"{cls.__module__}:{cls.__qualname__}"
     if _class(name) is not cls:
-        raise ValueError(f"a file cannot have a {cls.__name__}: its class must be defined at the top of a module")
+        raise ValueError(
+            f"a file cannot have a {cls.__name__}: its class must be defined at the "
+            "top of a module"
+        )
     return name
 
 
@@ -187,5 +237,8 @@ def _parts(value):
     parts = {field.name: getattr(value, field.name) for field in fields(value)}
     extra = getattr(value, "__dict__", {}).keys() - parts.keys()
     if extra:
-        raise ValueError(f"{type(value).__name__} must declare what it has as fields, got also {sorted(extra)}")
+        raise ValueError(
+            f"{type(value).__name__} must declare what it has as fields, got also "
+            f"{sorted(extra)}"
+        )
     return parts

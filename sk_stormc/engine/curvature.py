@@ -1,4 +1,5 @@
-"""The curvature of minibatches, from which automatic learning rates are set. Its oracle calls are counted."""
+"""The curvature of minibatches, from which automatic learning rates are set. Its oracle
+calls are counted."""
 
 import math
 
@@ -8,25 +9,31 @@ from sk_stormc.engine.steps import keep_in_domain
 
 __all__ = ["curvature", "curvatures"]
 
-N_BATCHES, POWER_ITERATIONS = 16, 6  # minibatches whose curvature is estimated, and iterations for each
+N_BATCHES, POWER_ITERATIONS = (
+    16,
+    6,
+)  # minibatches whose curvature is estimated, and iterations for each
 
 
 def curvature(oracle, x, size):
-    """The curvature L: the root mean square of `curvatures`. It is 0 for a linear objective."""
+    """The curvature L: the root mean square of `curvatures`. It is 0 for a linear
+    objective."""
     return math.sqrt(np.mean(np.square(curvatures(oracle, x, size))))
 
 
 def curvatures(oracle, x, size):
     """Largest eigenvalues of metric @ Hessian of 16 minibatches.
 
-    They are computed by power iterations on finite differences of the minibatch gradient. The first vector for a batch
-    is the last vector for the previous batch. g and f use independent batches. There is one minibatch if batches are
-    full.
+    They are computed by power iterations on finite differences of the minibatch
+    gradient. The first vector for a batch is the last vector for the previous batch. g
+    and f use independent batches. There is one minibatch if batches are full.
     """
     problem, metric = oracle.problem, oracle.metric.at(x, 0)
     v = oracle.rng.standard_normal(x.size).astype(x.dtype)
     v, start_v = metric.apply(v), v
-    v = v / math.sqrt(float(start_v @ v))  # of length 1 in the norm of the preconditioner's inverse
+    v = v / math.sqrt(
+        float(start_v @ v)
+    )  # of length 1 in the norm of the preconditioner's inverse
     rounding = math.sqrt(np.finfo(x.dtype).eps)
     h = rounding * (1 + float(np.linalg.norm(x))) / float(np.linalg.norm(v))
     eigenvalues = []
@@ -49,10 +56,16 @@ def curvatures(oracle, x, size):
                 break
             if k or not length:
                 v = v_new / top
-            # the step h changes F by a thousandth in any unit, and x by more than rounding; k = 0 only determines h
-            longest = float(np.linalg.norm(x) / np.linalg.norm(v)) or math.inf  # a step of the length of x
+            # the step h changes F by a thousandth in any unit, and x by more than
+            # rounding; k = 0 only determines h
+            longest = (
+                float(np.linalg.norm(x) / np.linalg.norm(v)) or math.inf
+            )  # a step of the length of x
             # a gradient that is constant near x may change farther away
-            step = max(min(1e-3 * length / top, longest), rounding * longest if longest < math.inf else 0.0)
+            step = max(
+                min(1e-3 * length / top, longest),
+                rounding * longest if longest < math.inf else 0.0,
+            )
             if step > 1e-7 * h:  # otherwise F is a rounding error
                 h = step
         eigenvalues.append(top)

@@ -12,31 +12,68 @@ import numpy as np
 from sk_stormc.core.schedules import at
 from sk_stormc.engine.diagnostics import warn_if_clipped, warn_if_far, warn_of_the_end
 from sk_stormc.engine.oracle import Oracle
-from sk_stormc.engine.results import MethodState, Record, Report, RunState, SolverResult, StopReason, outcome
+from sk_stormc.engine.results import (
+    MethodState,
+    Record,
+    Report,
+    RunState,
+    SolverResult,
+    StopReason,
+    outcome,
+)
 from sk_stormc.engine.stopping import StoppingRule
 from sk_stormc.utils.descriptions import check_unchanged, describe
 from sk_stormc.utils.validation import as_numbers, is_integer, seeded
 
 __all__ = ["Loop", "run"]
 
-UNBOUNDED_ITERATIONS = 100  # the default budget with full batches if the objective is known to be unbounded below
-MAY_CHANGE = ("max_iter", "max_ifo", "tol", "verbose")  # parameters that may change when a run continues
-KEEP_EVERY = 6000  # IFO after which a stream gets the state of its run, and may drop earlier rows
+# the default budget with full batches if the objective is known to be unbounded below
+UNBOUNDED_ITERATIONS = 100
+MAY_CHANGE = (
+    "max_iter",
+    "max_ifo",
+    "tol",
+    "verbose",
+)  # parameters that may change when a run continues
+# IFO after which a stream gets the state of its run, and may drop earlier rows
+KEEP_EVERY = 6000
 RESTARTS = 3  # how often a run on a stream restarts with shorter steps
 SHORTER = 0.25  # factor of the learning rate at each restart
 
 
-def run(solver, problem, x0, random_state, state, record_every, on_record, verbose, first_residual):
+def run(
+    solver,
+    problem,
+    x0,
+    random_state,
+    state,
+    record_every,
+    on_record,
+    verbose,
+    first_residual,
+):
     """`CompositionalSolver.solve` with checked parameters."""
     # the loop detects overflow, and reports it once
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         if state is None:
-            oracle = Oracle(problem, seeded(random_state).randint(np.iinfo(np.int32).max))
+            oracle = Oracle(
+                problem, seeded(random_state).randint(np.iinfo(np.int32).max)
+            )
             oracle.metric = solver.run_metric(oracle, None)
             x = _start_point(problem, oracle, x0)
-            run = RunState(type(solver).__name__, problem.description(), MethodState(x), best_x=x, start=x)
+            run = RunState(
+                type(solver).__name__,
+                problem.description(),
+                MethodState(x),
+                best_x=x,
+                start=x,
+            )
             parameters = solver.get_params(deep=False).items()
-            run.parameters = {name: describe(value) for name, value in parameters if name not in MAY_CHANGE}
+            run.parameters = {
+                name: describe(value)
+                for name, value in parameters
+                if name not in MAY_CHANGE
+            }
             run.random_state = int(random_state) if is_integer(random_state) else None
             run.stopping.first = first_residual
         else:
@@ -56,27 +93,39 @@ def run(solver, problem, x0, random_state, state, record_every, on_record, verbo
             try:
                 _iterate(solver, oracle, loop)
             finally:
-                if loop.stream is not None and loop.reason is not None:  # also if Ctrl-C comes before the result
+                if (
+                    loop.stream is not None and loop.reason is not None
+                ):  # also if Ctrl-C comes before the result
                     loop.stream.store_last(oracle, run)
         result = _result(solver, oracle, loop)
         loop.rule = None  # break a reference cycle, which would keep a stream's rows
         warn_of_the_end(solver, oracle, result, loop.stream is None, loop.unlimited)
         warn_if_clipped(solver, oracle)
         if x0 is not None and state is None:
-            far = warn_if_far(solver, oracle, result, _start_point(problem, Oracle(problem, 0), None))
+            far = warn_if_far(
+                solver, oracle, result, _start_point(problem, Oracle(problem, 0), None)
+            )
             result.success = result.success and not far
     return result
 
 
 def _iterate(solver, oracle, loop):
-    """Initialise the state of the method if there is none, and iterate until there is a reason to stop."""
+    """Initialise the state of the method if there is none, and iterate until there is a
+    reason to stop."""
     run, stream = loop.run, loop.stream
     while True:
         if loop.reason is None and type(run.state) is MethodState:
             x = run.state.x
-            run.state = solver.init_state(oracle, x) if stream is None else stream.init_state(loop, x)
+            run.state = (
+                solver.init_state(oracle, x)
+                if stream is None
+                else stream.init_state(loop, x)
+            )
             if not isinstance(run.state, MethodState):
-                raise ValueError(f"init_state must return a MethodState, got {type(run.state).__name__}")
+                raise ValueError(
+                    "init_state must return a MethodState, got "
+                    f"{type(run.state).__name__}"
+                )
         if loop.reason is None:
             solver.iterate(oracle, run.state, loop)
         if stream is None or not stream.restarts(solver, oracle, run, loop.reason):
@@ -88,14 +137,17 @@ def _iterate(solver, oracle, loop):
 
 @contextmanager
 def _ending_by_ctrl_c(loop):
-    """Let the first Ctrl-C end the run after its iteration. A second one raises KeyboardInterrupt at once."""
+    """Let the first Ctrl-C end the run after its iteration. A second one raises
+    KeyboardInterrupt at once."""
     main = threading.current_thread() is threading.main_thread()
     if not main or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
         yield
         return
 
     def note(signum, frame):
-        if loop.interrupted and loop.reason is None:  # do not disturb a run that is already ending
+        if (
+            loop.interrupted and loop.reason is None
+        ):  # do not disturb a run that is already ending
             raise KeyboardInterrupt
         loop.interrupted = True
 
@@ -110,44 +162,82 @@ def _ending_by_ctrl_c(loop):
 
 
 def _start_point(problem, oracle, x0):
-    """The starting point: x0, or by default that of the problem, within the domain of the penalty."""
+    """The starting point: x0, or by default that of the problem, within the domain of
+    the penalty."""
     default = problem.initial_point(oracle.rng)
     x = default if x0 is None else as_numbers("x0", problem.ravel(x0), default.dtype)
     if x.shape != (problem.n_variables,):
         raise ValueError(f"x0 must have shape ({problem.n_variables},), got {x.shape}")
     if not np.isfinite(x).all():
-        raise ValueError(f"x0 must be finite, got {x[~np.isfinite(x)][0]} at {np.argmin(np.isfinite(x))}")
+        raise ValueError(
+            f"x0 must be finite, got {x[~np.isfinite(x)][0]} at "
+            f"{np.argmin(np.isfinite(x))}"
+        )
     return x if problem.penalty is None else problem.penalty.project(x)
 
 
 def _check_state(solver, problem, state, x0, random_state):
-    """Raise a ValueError if a run with these arguments differs from the run of the state."""
+    """Raise a ValueError if a run with these arguments differs from the run of the
+    state."""
     if not isinstance(state, RunState) or state.method != type(solver).__name__:
         method = getattr(state, "method", type(state).__name__)
         hint = ": give its state" if isinstance(state, SolverResult) else ""
-        raise ValueError(f"state must come from a run of {type(solver).__name__}, got one of {method}{hint}")
+        raise ValueError(
+            f"state must come from a run of {type(solver).__name__}, got one of "
+            f"{method}{hint}"
+        )
     if state.state.x.shape != (problem.n_variables,):
-        raise ValueError(f"state is of {state.state.x.size} variables, the problem has {problem.n_variables}")
+        raise ValueError(
+            f"state is of {state.state.x.size} variables, the problem has "
+            f"{problem.n_variables}"
+        )
     if state.problem != problem.description():
-        raise ValueError(f"state must come from a run on {problem.description()}, got one on {state.problem}")
+        raise ValueError(
+            f"state must come from a run on {problem.description()}, got one on "
+            f"{state.problem}"
+        )
     for name, value in solver.get_params(deep=False).items():
         if name not in MAY_CHANGE:
-            before, purpose = state.parameters.get(name, "nothing"), "a run that continues"
-            check_unchanged(name, before, describe(value), purpose, "other parameters need a new run")
-    if random_state is not None and not (is_integer(random_state) and random_state == state.random_state):
-        before = "an integer was not given" if state.random_state is None else f"{state.random_state} was given"
-        raise ValueError(f"random_state must be None or that of the run of state, where {before}, got {random_state}")
+            before, purpose = (
+                state.parameters.get(name, "nothing"),
+                "a run that continues",
+            )
+            check_unchanged(
+                name,
+                before,
+                describe(value),
+                purpose,
+                "other parameters need a new run",
+            )
+    if random_state is not None and not (
+        is_integer(random_state) and random_state == state.random_state
+    ):
+        before = (
+            "an integer was not given"
+            if state.random_state is None
+            else f"{state.random_state} was given"
+        )
+        raise ValueError(
+            f"random_state must be None or that of the run of state, where {before}, "
+            f"got {random_state}"
+        )
     if x0 is not None:
         x = _start_point(problem, Oracle(problem, 0), x0)
         k = int(np.argmax(x != state.start))
         if x[k] != state.start[k]:
-            raise ValueError(f"x0 must be None or that of the run of state, {state.start[k]} at {k}, got {x[k]}")
+            raise ValueError(
+                f"x0 must be None or that of the run of state, {state.start[k]} at "
+                f"{k}, got {x[k]}"
+            )
     if math.isfinite(state.best_fun) and math.isfinite(problem.n_inner):
         fun = problem.reported(state.best_x)
         sizes = [abs(fun) for _, _, fun in state.records if math.isfinite(fun)]
-        if not abs(fun - state.best_fun) <= math.sqrt(np.finfo(state.best_x.dtype).eps) * max(sizes):
+        if not abs(fun - state.best_fun) <= math.sqrt(
+            np.finfo(state.best_x.dtype).eps
+        ) * max(sizes):
             raise ValueError(
-                f"state must come from a run on the same data: the objective at its best point is {fun:.9g} here, "
+                "state must come from a run on the same data: the objective at its "
+                f"best point is {fun:.9g} here, "
                 f"and was {state.best_fun:.9g}"
             )
 
@@ -156,7 +246,8 @@ def _check_state(solver, problem, state, x0, random_state):
 
 
 class Loop:
-    """The work between iterations. `after_iteration` is called before the first iteration and after each iteration.
+    """The work between iterations. `after_iteration` is called before the first
+    iteration and after each iteration.
 
     Parameters
     ----------
@@ -191,14 +282,19 @@ class Loop:
         self.max_iter, self.max_ifo = max_iter or math.inf, solver.max_ifo or math.inf
         self.rule = StoppingRule(self)
         self.record_every = record_every or problem.advice.record_every or self.pass_ifo
-        self.on_record, self.report = on_record, Report(self.pass_ifo) if verbose else None
+        self.on_record, self.report = (
+            on_record,
+            Report(self.pass_ifo) if verbose else None,
+        )
         self._largest = 0.0  # residuals up to this value are not an overflow
         self._eps = float(np.finfo(run.state.x.dtype).eps)
 
     def after_iteration(self):
         """Record, measure and count, and set ``reason`` if the run should end."""
         s, run = self.run.state, self.run
-        if s.t > run.last_processed:  # otherwise a run continues, whose last iteration was processed before
+        if (
+            s.t > run.last_processed
+        ):  # otherwise a run continues, whose last iteration was processed before
             run.last_processed = s.t
             self._measure_and_record(s)
         if self.reason is None and self.solver.tol and self.rule.converged(s):
@@ -209,7 +305,11 @@ class Loop:
             self.max_iter, passes = self.solver.default_budget(self.oracle, s)
             self.max_ifo = passes * self.pass_ifo
             problem = self.oracle.problem
-            if s.t == UNBOUNDED_ITERATIONS and math.isinf(self.max_ifo) and problem.advice.unbounded_below(problem):
+            if (
+                s.t == UNBOUNDED_ITERATIONS
+                and math.isinf(self.max_ifo)
+                and problem.advice.unbounded_below(problem)
+            ):
                 self.max_iter = UNBOUNDED_ITERATIONS
         if self.reason is None:
             if s.t + run.t_before_restart >= self.max_iter:
@@ -218,7 +318,8 @@ class Loop:
                 self.reserve(self.solver.cost(self.oracle, s))
 
     def reserve(self, ifo):
-        """Set ``reason`` if this additional IFO would exceed max_ifo, or the rows that a stream has left."""
+        """Set ``reason`` if this additional IFO would exceed max_ifo, or the rows that
+        a stream has left."""
         if self.oracle.ifo + ifo > self.max_ifo:
             self.reason = StopReason.MAX_IFO
         elif not self.oracle.lasts(ifo):
@@ -227,7 +328,12 @@ class Loop:
     def _measure_and_record(self, s):
         """The work that is done once for each iteration."""
         run, t = self.run, s.t
-        if t and s.residual is not None and not s.residual <= self._largest and self._overflows(s.residual):
+        if (
+            t
+            and s.residual is not None
+            and not s.residual <= self._largest
+            and self._overflows(s.residual)
+        ):
             self.reason = StopReason.NON_FINITE
             return
         self.rule.measure(s)
@@ -247,7 +353,8 @@ class Loop:
     def _overflows(self, residual):
         """Whether a residual is NaN, or 1/eps times the first residual that is not 0.
 
-        A stream may start at the minimum of its first rows, so that its first residual is no scale.
+        A stream may start at the minimum of its first rows, so that its first residual
+        is no scale.
         """
         run = self.run
         run.first_length = run.first_length or residual
@@ -269,11 +376,14 @@ class Loop:
             self.reason = StopReason.NON_FINITE
 
     def notify(self):
-        """Call ``on_record`` with the new record, if it is finite. It may set ``reason``."""
+        """Call ``on_record`` with the new record, if it is finite. It may set
+        ``reason``."""
         t, ifo, fun = self.run.records[-1]
         if self.on_record is None or not math.isfinite(fun):
             return
-        record = Record(t, ifo, fun, self.run.state.x.copy(), self.snapshot, self.n_left)
+        record = Record(
+            t, ifo, fun, self.run.state.x.copy(), self.snapshot, self.n_left
+        )
         try:
             if self.on_record(record):
                 self.reason = StopReason.CALLBACK
@@ -287,7 +397,8 @@ class Loop:
         return run
 
     def n_left(self):
-        """The approximate number of records that the budgets allow. Infinite at the start, before costs are known."""
+        """The approximate number of records that the budgets allow. Infinite at the
+        start, before costs are known."""
         if type(self.run.state) is MethodState:
             return math.inf
         cost = self.solver.cost(self.oracle, self.run.state)
@@ -296,17 +407,20 @@ class Loop:
 
 
 class StreamPolicy:
-    """What differs on a stream, whose rows may be exhausted, and whose objective is over its last rows.
+    """What differs on a stream, whose rows may be exhausted, and whose objective is
+    over its last rows.
 
-    If the objective rises above that at the start, the run restarts with shorter steps. The problem stores a state from
-    which the run can continue after an error or an interrupt, and the rows since then.
+    If the objective rises above that at the start, the run restarts with shorter steps.
+    The problem stores a state from which the run can continue after an error or an
+    interrupt, and the rows since then.
     """
 
     def __init__(self):
         self.stored_at = -math.inf  # IFO at which the state was last stored
 
     def init_state(self, loop, x):
-        """The method's state at x, or none if there are too few rows so far. After a restart, its steps are shorter."""
+        """The method's state at x, or none if there are too few rows so far. After a
+        restart, its steps are shorter."""
         oracle, run = loop.oracle, loop.run
         before = oracle.snapshot()
         try:
@@ -330,7 +444,8 @@ class StreamPolicy:
         return gain < 0 and oracle.source.uphill(x, run.start)
 
     def restarts(self, solver, oracle, run, reason):
-        """Restart from the best point with shorter steps, unless the user has set the learning rate."""
+        """Restart from the best point with shorter steps, unless the user has set the
+        learning rate."""
         automatic = solver.auto("learning_rate", oracle.problem, None) is None
         failed = reason in (StopReason.NON_FINITE, StopReason.DIVERGED)
         if not (failed and automatic and run.n_restarts < RESTARTS):

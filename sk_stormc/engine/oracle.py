@@ -1,4 +1,5 @@
-"""The oracle, through which a solver accesses a problem. It is the only place that samples and counts."""
+"""The oracle, through which a solver accesses a problem. It is the only place that
+samples and counts."""
 
 import copy
 import pickle
@@ -15,8 +16,11 @@ from sk_stormc.utils.validation import plain
 
 __all__ = ["ALL", "KINDS", "Batch", "Oracle"]
 
-MEMORY = 32  # number of points whose exact F is remembered, more than a line search evaluates
-AHEAD = 64  # batches drawn at once, because a call of the generator costs as much as gathering a small batch
+# number of points whose exact F is remembered, more than a line search evaluates
+MEMORY = 32
+# batches drawn at once, because a call of the generator costs as much as gathering a
+# small batch
+AHEAD = 64
 KINDS = ("inner", "jacobian", "outer")
 ALL = (None, None, None)  # (B_g, B_dg, B_f) of a full refresh
 
@@ -34,7 +38,8 @@ class Batch:
     full : bool
         Whether it contains all components, so that values on it are exact.
     anew : bool
-        For a Jacobian, whether it is recomputed on each batch of g ("operator"), and not tracked by step 9.
+        For a Jacobian, whether it is recomputed on each batch of g ("operator"), and
+        not tracked by step 9.
     """
 
     data: object
@@ -46,20 +51,23 @@ class Batch:
 class Oracle:
     """Draws batches, evaluates them and counts both.
 
-    An incremental first-order oracle call (IFO) is one sampled index of g, of dg or of grad f. It is counted when
-    it is drawn, as in Lemma 3.1. Component evaluations are counted separately, so a batch that is evaluated
-    at x_t and x_{t+1} adds twice its size to `n_evaluations` and once to `ifo`.
+    An incremental first-order oracle call (IFO) is one sampled index of g, of dg or of
+    grad f. It is counted when it is drawn, as in Lemma 3.1. Component evaluations are
+    counted separately, so a batch that is evaluated at x_t and x_{t+1} adds twice its
+    size to `n_evaluations` and once to `ifo`.
 
     Parameters
     ----------
     problem : CompositionalProblem
     seed : int
-        Seed of the independent generators: one for each kind of batch, and one for the solver's own use (`rng`).
+        Seed of the independent generators: one for each kind of batch, and one for the
+        solver's own use (`rng`).
 
     Attributes
     ----------
     metric : sk_stormc.metrics.Metric
-        The preconditioner of steps: that of the problem, unless the solver sets its own.
+        The preconditioner of steps: that of the problem, unless the solver sets its
+        own.
     ifo : int
         IFO so far.
     n_evaluations : dict
@@ -67,28 +75,33 @@ class Oracle:
     source : sk_stormc.core.source.Source
         The source of the components.
     n_guarded : int
-        Number of entries of estimates of u so far that left the domain of f and were moved back into it.
+        Number of entries of estimates of u so far that left the domain of f and were
+        moved back into it.
     n_below : int
         Number of entries of the last u on all components that left the domain of f.
     exact_charged : bool
         Whether the constant Jacobian has been computed exactly, which is counted once.
     rng : numpy.random.Generator
-        Generator for random numbers that a solver draws itself. It is never used for batches.
+        Generator for random numbers that a solver draws itself. It is never used for
+        batches.
     exact : deque of tuple
-        Pairs (x, F) of points at which u, J and F were evaluated on all components. The stopping rule uses them, and
-        empties the deque after each iteration.
+        Pairs (x, F) of points at which u, J and F were evaluated on all components. The
+        stopping rule uses them, and empties the deque after each iteration.
 
     Notes
     -----
-    Only the oracle distinguishes the three kinds of Jacobian. `draw_jacobian` draws the batch for a Jacobian,
-    `jacobian` evaluates it and `gradient` uses it. A constant Jacobian that was computed exactly is stored in the
-    oracle, and methods use None in its place.
+    Only the oracle distinguishes the three kinds of Jacobian. `draw_jacobian` draws the
+    batch for a Jacobian, `jacobian` evaluates it and `gradient` uses it. A constant
+    Jacobian that was computed exactly is stored in the oracle, and methods use None in
+    its place.
 
     Examples
     --------
     >>> from sk_stormc.datasets import make_gaussian_returns
     >>> from sk_stormc.problems import PortfolioProblem
-    >>> problem = PortfolioProblem(make_gaussian_returns(500, 3, mean=0.1, random_state=0))
+    >>> problem = PortfolioProblem(
+    ...     make_gaussian_returns(500, 3, mean=0.1, random_state=0)
+    ... )
     >>> import numpy as np
     >>> from sk_stormc.engine import Oracle
     >>> oracle = Oracle(problem, seed=0)
@@ -100,22 +113,34 @@ class Oracle:
     def __init__(self, problem, seed):
         self.problem = problem = problem.in_run()
         self.metric = as_metric(problem.metric, problem.n_variables).bound(self)
-        generators = list(map(np.random.default_rng, np.random.SeedSequence(seed).spawn(len(KINDS) + 1)))
+        generators = list(
+            map(
+                np.random.default_rng,
+                np.random.SeedSequence(seed).spawn(len(KINDS) + 1),
+            )
+        )
         self.rng = generators.pop()
         self.source = source_of(problem)
         self._generators = dict(zip(KINDS, self.source.open(generators), strict=True))
         inner, outer = problem.inner_batch, problem.outer_batch
         if self.source.weighted:  # a draw is a pair (draws, weights)
-            inner, outer = (lambda draw: problem.inner_batch(*draw)), (lambda draw: problem.outer_batch(*draw))
+            inner, outer = (
+                (lambda draw: problem.inner_batch(*draw)),
+                (lambda draw: problem.outer_batch(*draw)),
+            )
         self._gather = {"inner": inner, "jacobian": inner, "outer": outer}
-        self._pending, self._prices = {}, {}  # up to AHEAD draws of a kind and size, and the IFO of each
+        self._pending, self._prices = (
+            {},
+            {},
+        )  # up to AHEAD draws of a kind and size, and the IFO of each
         self.ifo = 0
         self.n_evaluations = dict.fromkeys(KINDS, 0)
         self.n_guarded = self.n_below = 0
         self._exact = None
         self.exact_charged = False
         self.exact = deque(maxlen=MEMORY)
-        self._on_all = {}  # the last u, J and (f_x, f_u) on all components, each with its point
+        # the last u, J and (f_x, f_u) on all components, each with its point
+        self._on_all = {}
         self._full, self._costs = {}, {}
         m, n = plain(problem.n_inner), plain(problem.n_outer)
         self._all = {"inner": m, "jacobian": m, "outer": n}
@@ -127,26 +152,35 @@ class Oracle:
         return self._all[kind]
 
     def price(self, kind, size):
-        """IFO of a batch of ``size`` draws. None means all, and 0 the constant Jacobian that is computed once."""
+        """IFO of a batch of ``size`` draws. None means all, and 0 the constant Jacobian
+        that is computed once."""
         if size in (None, self._all[kind]):
             return self._all[kind]
         return self.source.price(kind, size) if size else 0
 
     def cost(self, size):
         """IFO of batches of the sizes (B_g, B_dg, B_f)."""
-        if size not in self._costs:  # cached, because it is needed before every iteration
+        if (
+            size not in self._costs
+        ):  # cached, because it is needed before every iteration
             slope = size[0] if self.problem.jacobian_kind == "operator" else size[1]
             sizes = zip(KINDS, (size[0], slope, size[2]), strict=True)
             self._costs[size] = sum(self.price(kind, s) for kind, s in sizes)
         return self._costs[size]
 
     def is_full(self, size):
-        """Whether batches of these sizes contain all components, so that values are exact."""
+        """Whether batches of these sizes contain all components, so that values are
+        exact."""
         slope = size[0] if self.problem.jacobian_kind == "operator" else size[1]
-        return size[0] is None and size[2] is None and slope in (None, 0, self.problem.n_inner)
+        return (
+            size[0] is None
+            and size[2] is None
+            and slope in (None, 0, self.problem.n_inner)
+        )
 
     def all_like(self, size):
-        """The sizes of a full refresh for steps with batches of these sizes. An exact Jacobian is not recomputed."""
+        """The sizes of a full refresh for steps with batches of these sizes. An exact
+        Jacobian is not recomputed."""
         return None, 0 if size[1] == 0 else None, None
 
     def draw(self, kind, size):
@@ -156,7 +190,8 @@ class Oracle:
         ----------
         kind : {"inner", "jacobian", "outer"}
         size : int or None
-            Number of components. None, or the number of all components, means all of them.
+            Number of components. None, or the number of all components, means all of
+            them.
 
         Returns
         -------
@@ -168,7 +203,9 @@ class Oracle:
                 return self._draw_all(kind)
             draw = self.source.draw_outer if kind == "outer" else self.source.draw_inner
             blocks = max(1, min(AHEAD, 2**20 // size)) if self.source.finite else 1
-            draws = self._pending[kind, size] = list(draw(self._generators[kind], (blocks, size)))[::-1]
+            draws = self._pending[kind, size] = list(
+                draw(self._generators[kind], (blocks, size))
+            )[::-1]
             self._prices[kind, size] = self.source.price(kind, size)
         price = self._prices[kind, size]
         self.ifo += price
@@ -180,7 +217,8 @@ class Oracle:
         Parameters
         ----------
         size : int or None
-            B_dg. None means all components, and 0 means the constant Jacobian, which is computed exactly, once.
+            B_dg. None means all components, and 0 means the constant Jacobian, which is
+            computed exactly, once.
         inner : Batch
             The batch of g, on which a Jacobian of kind "operator" is evaluated.
         same : bool, default=False
@@ -199,7 +237,11 @@ class Oracle:
         """The batch of all components, which is gathered once."""
         side = "outer" if kind == "outer" else "inner"
         if side not in self._full:
-            everything = self.problem.outer_batch(None) if kind == "outer" else self.problem.inner_batch(None)
+            everything = (
+                self.problem.outer_batch(None)
+                if kind == "outer"
+                else self.problem.inner_batch(None)
+            )
             self._full[side] = Batch(everything, self._all[kind], True)
         batch = self._full[side]
         self.ifo += batch.size
@@ -216,7 +258,8 @@ class Oracle:
         return u
 
     def jacobian(self, x, batch):
-        """The Jacobian at x on a batch of `draw_jacobian`. None means the constant one that the oracle stores."""
+        """The Jacobian at x on a batch of `draw_jacobian`. None means the constant one
+        that the oracle stores."""
         if not batch.size:
             return None
         self.n_evaluations["jacobian"] += batch.size
@@ -226,19 +269,25 @@ class Oracle:
         return J
 
     def inner_pair(self, x_old, x, batch, slope, u_old=True, J_old=True):
-        """g(x, B) and dg(x, B') at two points, ((u_old, J_old), (u, J)). u_old and J_old are None if not needed.
+        """g(x, B) and dg(x, B') at two points, ((u_old, J_old), (u, J)). u_old and
+        J_old are None if not needed.
 
-        The old point is evaluated first, so that a batch that caches values at its last x is used efficiently.
+        The old point is evaluated first, so that a batch that caches values at its last
+        x is used efficiently.
         """
         if u_old and J_old:
             self.n_evaluations["inner"] += 2 * batch.size
             self.n_evaluations["jacobian"] += 2 * slope.size
             return self.problem.inner_pair(x_old, x, batch.data, slope.data)
-        before = self.inner(x_old, batch) if u_old else None, self.jacobian(x_old, slope) if J_old else None
+        before = (
+            self.inner(x_old, batch) if u_old else None,
+            self.jacobian(x_old, slope) if J_old else None,
+        )
         return before, (self.inner(x, batch), self.jacobian(x, slope))
 
     def exact_jacobian(self, x):
-        """The constant Jacobian over all components. It is counted at its first use only, also in resumed runs."""
+        """The constant Jacobian over all components. It is counted at its first use
+        only, also in resumed runs."""
         if self._exact is None:
             charged, evaluated = self.ifo, self.n_evaluations["jacobian"]
             self._exact = self.jacobian(x, self.draw("jacobian", None))
@@ -258,7 +307,8 @@ class Oracle:
         return F
 
     def gradient_pair(self, old, new, batch):
-        """F at two points (x, u, J) over an outer batch that does not contain all components."""
+        """F at two points (x, u, J) over an outer batch that does not contain all
+        components."""
         self.n_evaluations["outer"] += 2 * batch.size
         (x_old, u_old, J_old), (x, u, J) = old, new
         J_old = self.exact_jacobian(x_old) if J_old is None else J_old
@@ -266,7 +316,8 @@ class Oracle:
         return self.problem.gradient_pair((x_old, u_old, J_old), (x, u, J), batch.data)
 
     def outer_gradient(self, x, u, batch):
-        """(f_x, f_u) over an outer batch. f_x is None if f does not depend on x directly."""
+        """(f_x, f_u) over an outer batch. f_x is None if f does not depend on x
+        directly."""
         self.n_evaluations["outer"] += batch.size
         v = self.problem.outer_gradient(x, u, batch.data)
         if batch.full and self._is_exact("u", x, u):
@@ -284,16 +335,18 @@ class Oracle:
         return F
 
     def follow(self, x, x_0, u_0):
-        """u at x by a constant Jacobian, from u_0 at x_0 on all components. It is exact up to rounding."""
+        """u at x by a constant Jacobian, from u_0 at x_0 on all components. It is exact
+        up to rounding."""
         u = u_0 + self.exact_jacobian(x) @ (x - x_0)
         self._on_all["u"] = x, u
         return u
 
-    # F is exact at x if u, J and the gradient of f were all evaluated there on all components; values are compared, not
-    # objects, so that a method may copy them
+    # F is exact at x if u, J and the gradient of f were all evaluated there on all
+    # components; values are compared, not objects, so that a method may copy them
 
     def _is_exact(self, name, x, value):
-        """Whether a value of "u", "J" or "v" = (f_x, f_u) is that at x on all components."""
+        """Whether a value of "u", "J" or "v" = (f_x, f_u) is that at x on all
+        components."""
         if value is None:  # the constant Jacobian
             return True
         x_known, known = self._on_all.get(name, (None, None))
@@ -316,19 +369,24 @@ class Oracle:
         return self.problem.objective(x)
 
     def reported(self, x):
-        """The value of a record at x: Phi(x), or the objective that Phi smooths. It is not counted."""
+        """The value of a record at x: Phi(x), or the objective that Phi smooths. It is
+        not counted."""
         self.source.look_at(self._generators.values())
         return self.problem.reported(x)
 
     def value(self, x, u):
-        """Phi(x) after u and the gradient of f were evaluated on all data, so that it needs no further oracle calls."""
+        """Phi(x) after u and the gradient of f were evaluated on all data, so that it
+        needs no further oracle calls."""
         penalty = self.problem.penalty
-        return float(self.problem.outer(x, u)) + (0.0 if penalty is None else penalty.value(x))
+        return float(self.problem.outer(x, u)) + (
+            0.0 if penalty is None else penalty.value(x)
+        )
 
     # the position of a run in its source
 
     def place(self, kind):
-        """The place from which a kind is drawn: a generator, or a position in a stream."""
+        """The place from which a kind is drawn: a generator, or a position in a
+        stream."""
         return self._generators[kind]
 
     def hold(self):
@@ -341,7 +399,8 @@ class Oracle:
 
     @contextmanager
     def looking_ahead(self):
-        """A context in which draws are counted, but do not use up the rows of a stream."""
+        """A context in which draws are counted, but do not use up the rows of a
+        stream."""
         places, self._generators = self._generators, self.source.aside(self._generators)
         yield
         self._generators = places
@@ -349,9 +408,11 @@ class Oracle:
     # resuming
 
     def snapshot(self, last=False):
-        """The state that a resumed run needs, without the problem: generators, pending draws and counters.
+        """The state that a resumed run needs, without the problem: generators, pending
+        draws and counters.
 
-        The ``last`` snapshot is made without copies, because the oracle is not used after it.
+        The ``last`` snapshot is made without copies, because the oracle is not used
+        after it.
         """
         state = {
             "rng": self.rng,
@@ -379,9 +440,14 @@ def _copied(pending):
 
 
 def _are_equal(value, other):
-    """Whether two values of u or J are equal: arrays by their entries, and other plain data by their pickles."""
+    """Whether two values of u or J are equal: arrays by their entries, and other plain
+    data by their pickles."""
     if value is other:
         return True
     if isinstance(value, (np.ndarray, InUnit)):
-        return type(value) is type(other) and value.shape == other.shape and bool((value == other).all())
+        return (
+            type(value) is type(other)
+            and value.shape == other.shape
+            and bool((value == other).all())
+        )
     return type(value) is type(other) and pickle.dumps(value) == pickle.dumps(other)

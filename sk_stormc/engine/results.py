@@ -36,22 +36,31 @@ class StopReason:
     'converged'
     """
 
-    CONVERGED = "converged"  #: |x~ - x| / eta from full gradients fell to tol times its first value, or to rounding
+    # : |x~ - x| / eta from full gradients fell to tol times its first value, or to
+    # rounding
+    CONVERGED = "converged"
     MAX_ITER = "max_iter"  #: max_iter iterations were made
     MAX_IFO = "max_ifo"  #: the next iteration would have exceeded max_ifo
-    NON_FINITE = "non_finite"  #: a value was not finite, or |F| above 1/eps times the first; x is the best record
-    DIVERGED = "diverged"  #: on a stream, the objective rose above the start, with shorter steps too; x is the best
+    # : a value was not finite, or |F| above 1/eps times the first; x is the best record
+    NON_FINITE = "non_finite"
+    # : on a stream, the objective rose above the start, with shorter steps too; x is
+    # the best
+    DIVERGED = "diverged"
     EXHAUSTED = "exhausted"  #: the stream has no rows for another iteration
     CALLBACK = "callback"  #: on_record returned a true value
     TIME_LIMIT = "time_limit"  #: the seconds of a portfolio's time_limit ended
-    INTERRUPTED = "interrupted"  #: Ctrl-C; the state is that after the last complete iteration
+    INTERRUPTED = (
+        "interrupted"  #: Ctrl-C; the state is that after the last complete iteration
+    )
 
 
 MESSAGES = {  # messages of a SolverResult, whose status is the index here
-    StopReason.CONVERGED: "Converged: the step's length fell to tol times its first value, or to rounding.",
+    StopReason.CONVERGED: "Converged: the step's length fell to tol times its first "
+    "value, or to rounding.",
     StopReason.MAX_ITER: "The budget of iterations ended before tol was met.",
     StopReason.MAX_IFO: "The budget of oracle calls ended before tol was met.",
-    StopReason.NON_FINITE: "A value was not finite; x is the best point that was recorded.",
+    StopReason.NON_FINITE: "A value was not finite; x is the best point that was "
+    "recorded.",
     StopReason.DIVERGED: "The run went above where it started, with shorter steps too.",
     StopReason.EXHAUSTED: "The stream has no rows for another iteration.",
     StopReason.CALLBACK: "A callback ended the run.",
@@ -62,7 +71,8 @@ MESSAGES = {  # messages of a SolverResult, whose status is the index here
 
 @dataclass
 class MethodState:
-    """The common part of the states of all methods, which assign new arrays and do not change arrays in place.
+    """The common part of the states of all methods, which assign new arrays and do not
+    change arrays in place.
 
     Attributes
     ----------
@@ -75,8 +85,8 @@ class MethodState:
     velocity : ndarray of shape (n_variables,) or None
         The average of earlier directions, if the steps have inertia.
     residual : float or None
-        The last value of |x~ - x| / eta from the method's own F. The stopping rule uses it as a hint, and decides by
-        full gradients.
+        The last value of |x~ - x| / eta from the method's own F. The stopping rule uses
+        it as a hint, and decides by full gradients.
 
     Examples
     --------
@@ -95,14 +105,17 @@ class MethodState:
 
 @dataclass(repr=False)
 class RunState:
-    """The state of a run, which can be pickled and resumed: states of the method and the oracle, and the records.
+    """The state of a run, which can be pickled and resumed: states of the method and
+    the oracle, and the records.
 
     Examples
     --------
     >>> from sk_stormc import minimize
     >>> from sk_stormc.datasets import make_gaussian_returns
     >>> from sk_stormc.problems import PortfolioProblem
-    >>> problem = PortfolioProblem(make_gaussian_returns(500, 3, mean=0.1, random_state=0))
+    >>> problem = PortfolioProblem(
+    ...     make_gaussian_returns(500, 3, mean=0.1, random_state=0)
+    ... )
     >>> part = minimize(problem, max_iter=2, tol=0, random_state=0)
     >>> whole = minimize(problem, state=part.state, max_iter=4, tol=0)
     >>> bool((whole.x == minimize(problem, max_iter=4, tol=0, random_state=0).x).all())
@@ -113,20 +126,31 @@ class RunState:
     problem: str = ""  # description of the problem
     state: MethodState | None = None
     oracle: dict | None = None
-    records: list[tuple[int, int, float]] = field(default_factory=list)  # (iteration, ifo, fun)
+    records: list[tuple[int, int, float]] = field(
+        default_factory=list
+    )  # (iteration, ifo, fun)
     best_x: np.ndarray | None = None
     best_fun: float = math.inf
-    milestones: tuple[np.ndarray | None, np.ndarray | None] = (None, None)  # x_t at the last two powers of two
+    milestones: tuple[np.ndarray | None, np.ndarray | None] = (
+        None,
+        None,
+    )  # x_t at the last two powers of two
     next_record: float = 0
     last_processed: int = -1  # the last iteration that the loop has processed
-    first_length: float = 0.0  # the first residual that is not 0, the scale for overflow
+    first_length: float = (
+        0.0  # the first residual that is not 0, the scale for overflow
+    )
     stopping: Stopping = field(default_factory=Stopping)  # state of the stopping rule
     overflowed: bool = False  # the run cannot continue
     start: np.ndarray | None = None  # x_0
-    best_gain: float = 0.0  # on a stream: Phi at x_0 minus that at best_x, over the same rows
+    best_gain: float = (
+        0.0  # on a stream: Phi at x_0 minus that at best_x, over the same rows
+    )
     n_restarts: int = 0  # how often a run on a stream has restarted with shorter steps
     t_before_restart: int = 0  # iterations before the last restart
-    parameters: dict[str, str] = field(default_factory=dict)  # of the solver, without its budgets, by `describe`
+    parameters: dict[str, str] = field(
+        default_factory=dict
+    )  # of the solver, without its budgets, by `describe`
     random_state: int | None = None  # the seed, if the user gave an integer
 
     @property
@@ -136,22 +160,30 @@ class RunState:
 
     @property
     def first_residual(self):
-        """|x~ - x| / eta at x_0 from a full gradient, to which tol is relative. None if it was not computed."""
+        """|x~ - x| / eta at x_0 from a full gradient, to which tol is relative. None if
+        it was not computed."""
         return self.stopping.first
 
     def copy(self):
-        """A copy of the run, without its oracle, that does not change when the run continues."""
-        run = copy.copy(self)  # a shallow copy is enough for arrays, because they are not changed in place
+        """A copy of the run, without its oracle, that does not change when the run
+        continues."""
+        run = copy.copy(
+            self
+        )  # a shallow copy is enough for arrays, because they are not changed in place
         run.state, run.stopping = copy.deepcopy(self.state), copy.copy(self.stopping)
         run.records = list(self.records)
         return run
 
     def __repr__(self):
-        return f"<state of {self.method} on {self.problem} after {self.state.t} iterations>"
+        return (
+            f"<state of {self.method} on {self.problem} after {self.state.t} "
+            "iterations>"
+        )
 
 
 class Recorded:
-    """Base class of objects with records of a run that can be plotted: results, compared runs and estimators."""
+    """Base class of objects with records of a run that can be plotted: results,
+    compared runs and estimators."""
 
     def recorded(self):
         """The records, for plots.
@@ -159,8 +191,9 @@ class Recorded:
         Returns
         -------
         dict
-            "label" (the class of the solver, or the user's name for the run), "ifo" and "objective"; optionally
-            "iterations", "seconds", "gradient", "pass_ifo" (the IFO of one pass) and "objective_label".
+            "label" (the class of the solver, or the user's name for the run), "ifo" and
+            "objective"; optionally "iterations", "seconds", "gradient", "pass_ifo" (the
+            IFO of one pass) and "objective_label".
         """
         raise NotImplementedError
 
@@ -177,7 +210,8 @@ class SolverResult(OptimizeResult, Recorded):
     loss_curve : ndarray of shape (n_records,)
         Phi at the records. The first is at x_0 and the last at the returned x.
     ifo : ndarray of shape (n_records,)
-        Number of oracle calls (IFO) up to each record. The first is 0 and the last the total.
+        Number of oracle calls (IFO) up to each record. The first is 0 and the last the
+        total.
     n_evaluations : dict
         Number of component evaluations by kind: "inner", "jacobian", "outer".
     n_iter, nit : int
@@ -185,20 +219,23 @@ class SolverResult(OptimizeResult, Recorded):
     stop_reason : str
         Why the run ended, a value of `StopReason`.
     success : bool
-        Whether the run converged, and not only in comparison with a start far away, of which a run warns.
+        Whether the run converged, and not only in comparison with a start far away, of
+        which a run warns.
     status : int
         The stop reason as a number; 0 is "converged".
     message : str
         The stop reason in words.
     residual : float
-        The quantity that is compared with tol: the last value of |x~ - x| / eta, relative to its first value. NaN if it
-        was never computed. For a run that has converged, it is the value at x relative to that at x_0, both from full
+        The quantity that is compared with tol: the last value of |x~ - x| / eta,
+        relative to its first value. NaN if it was never computed. For a run that has
+        converged, it is the value at x relative to that at x_0, both from full
         gradients.
     n_guarded : int
-        Number of entries of estimates of u that left the domain of f and were moved back into it.
+        Number of entries of estimates of u that left the domain of f and were moved
+        back into it.
     state : RunState
-        The state of the run, from which another run can continue (argument ``state``). It can be pickled and does not
-        contain the data.
+        The state of the run, from which another run can continue (argument ``state``).
+        It can be pickled and does not contain the data.
     record_iterations : ndarray of shape (n_records,)
         Iteration of each record.
 
@@ -207,7 +244,9 @@ class SolverResult(OptimizeResult, Recorded):
     >>> from sk_stormc import minimize
     >>> from sk_stormc.datasets import make_gaussian_returns
     >>> from sk_stormc.problems import PortfolioProblem
-    >>> problem = PortfolioProblem(make_gaussian_returns(500, 3, mean=0.1, random_state=0))
+    >>> problem = PortfolioProblem(
+    ...     make_gaussian_returns(500, 3, mean=0.1, random_state=0)
+    ... )
     >>> result = minimize(problem, random_state=0)
     >>> result.success, result.stop_reason, bool(result.fun < result.loss_curve[0])
     (True, 'converged', True)
@@ -233,7 +272,8 @@ class SolverResult(OptimizeResult, Recorded):
 
 
 def outcome(n_iter, reason):
-    """The entries of a `SolverResult` about the number of iterations and the stop reason."""
+    """The entries of a `SolverResult` about the number of iterations and the stop
+    reason."""
     return {
         "n_iter": n_iter,
         "nit": n_iter,
@@ -245,14 +285,19 @@ def outcome(n_iter, reason):
 
 
 def changed(result, **entries):
-    """A `SolverResult` with some entries changed, and with the entries that depend on them."""
+    """A `SolverResult` with some entries changed, and with the entries that depend on
+    them."""
     entries = result | entries
     return SolverResult(entries | outcome(entries["n_iter"], entries["stop_reason"]))
 
 
 def joined(first, last):
-    """Join two runs. The second begins at the point at which the first ended, so its first record is left out."""
-    n_evaluations = {kind: count + first.n_evaluations[kind] for kind, count in last.n_evaluations.items()}
+    """Join two runs. The second begins at the point at which the first ended, so its
+    first record is left out."""
+    n_evaluations = {
+        kind: count + first.n_evaluations[kind]
+        for kind, count in last.n_evaluations.items()
+    }
     return changed(
         last,
         n_evaluations=n_evaluations,
@@ -260,7 +305,9 @@ def joined(first, last):
         n_guarded=first.n_guarded + last.n_guarded,
         loss_curve=np.append(first.loss_curve, last.loss_curve[1:]),
         ifo=np.append(first.ifo, last.ifo[1:] + first.ifo[-1]),
-        record_iterations=np.append(first.record_iterations, last.record_iterations[1:] + first.n_iter),
+        record_iterations=np.append(
+            first.record_iterations, last.record_iterations[1:] + first.n_iter
+        ),
     )
 
 
@@ -277,20 +324,27 @@ class Record:
     x : ndarray of shape (n_variables,)
         A copy of the iterate.
     snapshot : callable
-        ``snapshot()`` returns the `RunState` at the record, from which another run can continue.
+        ``snapshot()`` returns the `RunState` at the record, from which another run can
+        continue.
     n_left : callable
-        ``n_left()`` estimates how many records the budgets leave. It is infinite without a budget, and at the start.
+        ``n_left()`` estimates how many records the budgets leave. It is infinite
+        without a budget, and at the start.
     early : bool
-        Whether the iterations minimise another objective than fun, as the early exaggeration of a map does.
+        Whether the iterations minimise another objective than fun, as the early
+        exaggeration of a map does.
 
     Examples
     --------
     >>> from sk_stormc import minimize
     >>> from sk_stormc.datasets import make_gaussian_returns
     >>> from sk_stormc.problems import PortfolioProblem
-    >>> problem = PortfolioProblem(make_gaussian_returns(500, 3, mean=0.1, random_state=0))
+    >>> problem = PortfolioProblem(
+    ...     make_gaussian_returns(500, 3, mean=0.1, random_state=0)
+    ... )
     >>> seen = []
-    >>> result = minimize(problem, random_state=0, on_record=lambda record: seen.append(record.ifo))
+    >>> result = minimize(
+    ...     problem, random_state=0, on_record=lambda record: seen.append(record.ifo)
+    ... )
     >>> set(seen) <= set(result.ifo.tolist())
     True
     """
@@ -309,10 +363,17 @@ class Report:
 
     def __init__(self, pass_ifo):
         self.pass_ifo, self.start_time = pass_ifo, time.perf_counter()
-        print(f"{'iteration':>10}{'passes':>10}{'objective':>16}{'residual':>12}{'seconds':>10}")
+        print(
+            f"{'iteration':>10}{'passes':>10}{'objective':>16}{'residual':>12}{'seconds':>10}"
+        )
 
     def line(self, t, ifo, fun, residual):
         """Print a record. A stream has no passes."""
-        passes = f"{ifo / self.pass_ifo:10.2f}" if math.isfinite(self.pass_ifo) else f"{'-':>10}"
+        passes = (
+            f"{ifo / self.pass_ifo:10.2f}"
+            if math.isfinite(self.pass_ifo)
+            else f"{'-':>10}"
+        )
         residual = f"{residual:12.2e}" if math.isfinite(residual) else f"{'-':>12}"
-        print(f"{t:10d}{passes}{fun:16.8g}{residual}{time.perf_counter() - self.start_time:10.2f}", flush=True)
+        seconds = time.perf_counter() - self.start_time
+        print(f"{t:10d}{passes}{fun:16.8g}{residual}{seconds:10.2f}", flush=True)

@@ -1,4 +1,5 @@
-"""The base class of the methods, with the methods that users call and those that authors write."""
+"""The base class of the methods, with the methods that users call and those that
+authors write."""
 
 from __future__ import annotations
 
@@ -20,7 +21,13 @@ from sk_stormc.core.source import source_of
 from sk_stormc.engine.curvature import curvature
 from sk_stormc.engine.loop import run
 from sk_stormc.engine.results import Record, RunState, SolverResult
-from sk_stormc.engine.steps import Inertia, Limit, StepRule, proximal_point, step_direction
+from sk_stormc.engine.steps import (
+    Inertia,
+    Limit,
+    StepRule,
+    proximal_point,
+    step_direction,
+)
 from sk_stormc.utils.docstrings import inherit_parameters
 from sk_stormc.utils.threads import in_one_thread
 from sk_stormc.utils.types import ArrayLike, Auto, RandomState, Schedule, Size
@@ -44,18 +51,24 @@ SMALL = 1024  # number of components up to which "auto" batches contain all of t
 
 
 def check_learning_rate(name, value):
-    """Raise a ValueError unless the value is a number > 0, "auto", or a schedule, whose first value may be 0."""
+    """Raise a ValueError unless the value is a number > 0, "auto", or a schedule, whose
+    first value may be 0."""
     check_schedule(name, value, low=0, inclusive=callable(value), words=("auto",))
 
 
 def require_prox(has_prox):
-    """Raise a ValueError unless a penalty's proximal step has a closed form in the preconditioner."""
+    """Raise a ValueError unless a penalty's proximal step has a closed form in the
+    preconditioner."""
     if not has_prox:
-        raise ValueError("a penalty needs a diagonal metric (or None): its proximal step has no closed form")
+        raise ValueError(
+            "a penalty needs a diagonal metric (or None): its proximal step has no "
+            "closed form"
+        )
 
 
 def advised(problem, name):
-    """The value that a problem's advice has for a parameter of a method, or "auto" if it has none."""
+    """The value that a problem's advice has for a parameter of a method, or "auto" if
+    it has none."""
     advice, source = problem.advice, source_of(problem)
     if name == "batch_size" or (name == "init_batch_size" and not advice.tracking):
         return advice.batch_size
@@ -70,34 +83,41 @@ def advised(problem, name):
 
 
 class CompositionalSolver(BaseEstimator, ABC):
-    """Base class of the methods. Users call `solve`. Authors write `init_state` and `step`.
+    """Base class of the methods. Users call `solve`. Authors write `init_state` and
+    `step`.
 
-    These parameters are common to the methods. A method declares those that it needs in its ``__init__``, which only
-    stores them. It inherits their checks, and also their descriptions unless its docstring describes them.
+    These parameters are common to the methods. A method declares those that it needs in
+    its ``__init__``, which only stores them. It inherits their checks, and also their
+    descriptions unless its docstring describes them.
 
     Parameters
     ----------
     learning_rate : float, callable or "auto", default="auto"
-        The learning rate eta, or a picklable function of the iteration number. "auto" is 0.7 / L, where L is the
-        curvature of minibatches, an estimate whose oracle calls are counted.
+        The learning rate eta, or a picklable function of the iteration number. "auto"
+        is 0.7 / L, where L is the curvature of minibatches, an estimate whose oracle
+        calls are counted.
     batch_size : int, None, tuple of three or "auto", default="auto"
-        The batch size B, or (B_g, B_dg, B_f). None means all components, as does an integer not smaller than their
-        number. "auto" means all components if there are at most 1024, and otherwise 16. A constant Jacobian is then
-        computed exactly, once.
+        The batch size B, or (B_g, B_dg, B_f). None means all components, as does an
+        integer not smaller than their number. "auto" means all components if there are
+        at most 1024, and otherwise 16. A constant Jacobian is then computed exactly,
+        once.
     max_iter, max_ifo : int or None, default=None
-        Limits on the iterations and on the oracle calls (IFO), counted from the start of a run. If both are None, the
-        limit is 100 passes of 2 n_inner + n_outer IFO. The initial batch and the curvature estimate are always made. If
-        the limits then allow no iteration, a warning states their cost.
+        Limits on the iterations and on the oracle calls (IFO), counted from the start
+        of a run. If both are None, the limit is 100 passes of 2 n_inner + n_outer IFO.
+        The initial batch and the curvature estimate are always made. If the limits then
+        allow no iteration, a warning states their cost.
     tol : float, default=1e-4
-        Stop when |x~ - x| / eta has fallen to tol times its value at x_0, where both use the gradient on all data. This
-        full gradient is computed, and counted, once the method's own estimates have fallen as far on average over a
-        pass. 0 disables this test.
+        Stop when |x~ - x| / eta has fallen to tol times its value at x_0, where both
+        use the gradient on all data. This full gradient is computed, and counted, once
+        the method's own estimates have fallen as far on average over a pass. 0 disables
+        this test.
 
     Attributes
     ----------
     checks : dict
-        Class attribute. For each parameter, a function of its name and value that raises a ValueError if the value is
-        invalid. The checks of the base classes apply too.
+        Class attribute. For each parameter, a function of its name and value that
+        raises a ValueError if the value is invalid. The checks of the base classes
+        apply too.
     instead : str
         The alternative that warnings recommend. Empty if there is none.
 
@@ -110,14 +130,18 @@ class CompositionalSolver(BaseEstimator, ABC):
     >>> class GradientDescent(CompositionalSolver):
     ...     def init_state(self, oracle, x):
     ...         return MethodState(x, rule=self.step_rule(oracle, x, ALL, factor=0.7))
+    ...
     ...     def step(self, oracle, s):
     ...         s.x = self.move(oracle, s, start(oracle, s.x, ALL).F)
     ...         return s
+    ...
     ...     def cost(self, oracle, s):
     ...         return oracle.cost(ALL)
     >>> from sk_stormc.datasets import make_gaussian_returns
     >>> from sk_stormc.problems import PortfolioProblem
-    >>> returns = make_gaussian_returns(500, 3, mean=0.1, condition_number=2, random_state=0)
+    >>> returns = make_gaussian_returns(
+    ...     500, 3, mean=0.1, condition_number=2, random_state=0
+    ... )
     >>> problem = PortfolioProblem(returns)
     >>> minimize(problem, GradientDescent(), random_state=0).stop_reason
     'converged'
@@ -162,15 +186,20 @@ class CompositionalSolver(BaseEstimator, ABC):
         """
 
     def step(self, oracle, s):
-        """Make one iteration of the method's algorithm box, which is one update of ``s.x``.
+        """Make one iteration of the method's algorithm box, which is one update of
+        ``s.x``.
 
         Parameters
         ----------
         oracle : Oracle
         s : MethodState
-            The state, changed by assigning new values to its fields. Arrays must not be changed in place.
+            The state, changed by assigning new values to its fields. Arrays must not be
+            changed in place.
         """
-        raise TypeError(f"{type(self).__name__} must define step(oracle, s), or iterate(oracle, s, loop)")
+        raise TypeError(
+            f"{type(self).__name__} must define step(oracle, s), or iterate(oracle, "
+            "s, loop)"
+        )
 
     # methods that an author may override
 
@@ -183,36 +212,45 @@ class CompositionalSolver(BaseEstimator, ABC):
         return s.x
 
     def run_metric(self, oracle, s):
-        """The preconditioner of a run's steps. ``s`` is None at the start, and the state of a run that is resumed."""
+        """The preconditioner of a run's steps. ``s`` is None at the start, and the
+        state of a run that is resumed."""
         return oracle.metric
 
     def default_budget(self, oracle, s):
-        """(max_iter, max_passes) of a run for which neither max_iter nor max_ifo is set."""
+        """(max_iter, max_passes) of a run for which neither max_iter nor max_ifo is
+        set."""
         return math.inf, PASSES
 
     def needed_to_stream(self):
-        """The parameters to set so that the method can run on a stream. Empty if there are none."""
+        """The parameters to set so that the method can run on a stream. Empty if there
+        are none."""
         return ""
 
     def accept(self, problem):
         """Raise a ValueError if the method cannot run on the problem."""
         if not isinstance(problem, CompositionalProblem):
             raise ValueError(
-                "problem must be a CompositionalProblem, such as PortfolioProblem(returns) or "
+                "problem must be a CompositionalProblem, such as "
+                "PortfolioProblem(returns) or "
                 f"FiniteSumComposition(...), got {type(problem).__name__}"
             )
         if not source_of(problem).finite and self.needed_to_stream():
             raise ValueError(
-                f"{self!r} needs all components at once, which a stream does not have: set {self.needed_to_stream()}"
+                f"{self!r} needs all components at once, which a stream does not "
+                f"have: set {self.needed_to_stream()}"
             )
         check_int(f"{type(problem).__name__}.n_variables", problem.n_variables, low=1)
         check_choice(
-            f"{type(problem).__name__}.jacobian_kind", problem.jacobian_kind, ("sampled", "constant", "operator")
+            f"{type(problem).__name__}.jacobian_kind",
+            problem.jacobian_kind,
+            ("sampled", "constant", "operator"),
         )
         if problem.penalty is not None:
             check_penalty(problem.penalty, problem.n_variables)
             metric = problem.metric
-            require_prox(metric.has_prox if isinstance(metric, Metric) else np.ndim(metric) < 2)
+            require_prox(
+                metric.has_prox if isinstance(metric, Metric) else np.ndim(metric) < 2
+            )
 
     def iterate(self, oracle, s, loop):
         """Iterate until the loop has a reason to stop."""
@@ -225,7 +263,8 @@ class CompositionalSolver(BaseEstimator, ABC):
     # methods that authors call in init_state and step
 
     def auto(self, name, problem, rule):
-        """A parameter's value: the user's, the problem's advice, or the method's ``rule``."""
+        """A parameter's value: the user's, the problem's advice, or the method's
+        ``rule``."""
         value = getattr(self, name)
         if is_word(value, "auto"):
             value = advised(problem, name)
@@ -240,16 +279,17 @@ class CompositionalSolver(BaseEstimator, ABC):
             Name of the parameter.
         oracle : Oracle
         rule : int, None or tuple
-            The value of "auto" with more than 1024 components. A tuple is the value for any number of components.
+            The value of "auto" with more than 1024 components. A tuple is the value for
+            any number of components.
         like : tuple, default=None
-            The batch sizes of the steps, if the sizes are for other batches. The Jacobian is then exact if it is exact
-            in the steps.
+            The batch sizes of the steps, if the sizes are for other batches. The
+            Jacobian is then exact if it is exact in the steps.
 
         Returns
         -------
         tuple
-            (B_g, B_dg, B_f), with None for all components. B_dg = 0 means a constant Jacobian that is computed exactly,
-            once.
+            (B_g, B_dg, B_f), with None for all components. B_dg = 0 means a constant
+            Jacobian that is computed exactly, once.
         """
         problem, constant = oracle.problem, oracle.problem.jacobian_kind == "constant"
         m, n = problem.n_inner, problem.n_outer
@@ -273,7 +313,8 @@ class CompositionalSolver(BaseEstimator, ABC):
         return B_g, B_dg, None if B_f is None or B_f >= n else int(B_f)
 
     def step_rule(self, oracle, x, size, factor, schedule=lambda eta: eta, L=None):
-        """The rule of steps, from the user's learning rate and limits, the problem's advice, or the method's default.
+        """The rule of steps, from the user's learning rate and limits, the problem's
+        advice, or the method's default.
 
         Parameters
         ----------
@@ -282,8 +323,9 @@ class CompositionalSolver(BaseEstimator, ABC):
         size : tuple
             Batch sizes of the steps.
         factor : float
-            An automatic learning rate is ``schedule(factor / L)``, where L is the estimated curvature, or the problem's
-            advice on smoothness if that is larger. In the latter case a schedule is slowed down.
+            An automatic learning rate is ``schedule(factor / L)``, where L is the
+            estimated curvature, or the problem's advice on smoothness if that is
+            larger. In the latter case a schedule is slowed down.
         schedule : callable, default=identity
             A function that converts a number to a learning rate or a schedule.
         L : float, default=None
@@ -300,24 +342,39 @@ class CompositionalSolver(BaseEstimator, ABC):
             if L is None:
                 with oracle.looking_ahead():
                     L = curvature(oracle, x, size)
-                smoothness = problem.advice.smoothness(problem, size, oracle.metric.at(x, 0))
-            # for a linear objective any learning rate decreases it, and the run ends at its budget
-            eta = schedule(factor / max(L, smoothness) if max(L, smoothness) > 0 else 1.0)
-            if smoothness > L and callable(eta):  # slow the schedule down, because shorter steps need more iterations
+                smoothness = problem.advice.smoothness(
+                    problem, size, oracle.metric.at(x, 0)
+                )
+            # for a linear objective any learning rate decreases it, and the run ends at
+            # its budget
+            eta = schedule(
+                factor / max(L, smoothness) if max(L, smoothness) > 0 else 1.0
+            )
+            if smoothness > L and callable(
+                eta
+            ):  # slow the schedule down, because shorter steps need more iterations
                 eta = Slowed(eta, smoothness)
         inertia = problem.advice.inertia
         eta = eta if callable(eta) else float(eta)
         return StepRule(eta, self.limit(problem), Inertia(inertia) if inertia else None)
 
     def limit(self, problem):
-        """The `Limit` of steps by ``normalization`` and ``precision``, or the problem's advice, or None."""
-        normalization, precision = self.auto("normalization", problem, None), self.auto("precision", problem, 0.1)
+        """The `Limit` of steps by ``normalization`` and ``precision``, or the problem's
+        advice, or None."""
+        normalization, precision = (
+            self.auto("normalization", problem, None),
+            self.auto("precision", problem, 0.1),
+        )
         if normalization is None:
             return None
-        return Limit(precision if callable(precision) else float(precision), by_block=normalization == "block")
+        return Limit(
+            precision if callable(precision) else float(precision),
+            by_block=normalization == "block",
+        )
 
     def move(self, oracle, s, F, x=None, metric=None):
-        """Steps 5 and 6 of Algorithm 1: the next point along F by the state's rule. It sets ``s.residual``.
+        """Steps 5 and 6 of Algorithm 1: the next point along F by the state's rule. It
+        sets ``s.residual``.
 
         Parameters
         ----------
@@ -328,8 +385,9 @@ class CompositionalSolver(BaseEstimator, ABC):
         x : ndarray of shape (n_variables,), default=None
             Starting point of the step. None means ``s.x``.
         metric : Metric, default=None
-            The preconditioner of this step and its proximal step. None means the problem's preconditioner. The
-            residual, which is compared with tol, always uses the preconditioner of the problem.
+            The preconditioner of this step and its proximal step. None means the
+            problem's preconditioner. The residual, which is compared with tol, always
+            uses the preconditioner of the problem.
 
         Returns
         -------
@@ -338,11 +396,15 @@ class CompositionalSolver(BaseEstimator, ABC):
         Raises
         ------
         ValueError
-            If the state has no rule, or the problem's penalty has no proximal step in the preconditioner.
+            If the state has no rule, or the problem's penalty has no proximal step in
+            the preconditioner.
         """
         problem, rule = oracle.problem, s.rule
         if rule is None:
-            raise ValueError(f"the state of {type(self).__name__} must have a rule, from step_rule, for move")
+            raise ValueError(
+                f"the state of {type(self).__name__} must have a rule, from "
+                "step_rule, for move"
+            )
         x = s.x if x is None else x
         eta, own = at(rule.learning_rate, s.t), metric
         metric = oracle.metric.at(x, s.t)
@@ -359,12 +421,16 @@ class CompositionalSolver(BaseEstimator, ABC):
         return x if problem.penalty is None else problem.penalty.project(x)
 
     def length(self, oracle, s, x, F):
-        """The residual |x~ - x| / eta at x along F for the stopping rule, in the norm of the inverse preconditioner."""
+        """The residual |x~ - x| / eta at x along F for the stopping rule, in the norm
+        of the inverse preconditioner."""
         eta = 1.0 if s.rule is None else at(s.rule.learning_rate, s.t)
-        return step_direction(oracle.problem, oracle.metric.at(x, s.t), x, F, eta).length
+        return step_direction(
+            oracle.problem, oracle.metric.at(x, s.t), x, F, eta
+        ).length
 
     def proximal_point(self, oracle, s, F):
-        """x~ of step 5 of Algorithm 1: the end of the unshortened step from ``s.x`` along F."""
+        """x~ of step 5 of Algorithm 1: the end of the unshortened step from ``s.x``
+        along F."""
         eta = at(s.rule.learning_rate, s.t)
         return proximal_point(oracle.problem, oracle.metric.at(s.x, s.t), s.x, F, eta)
 
@@ -388,24 +454,28 @@ class CompositionalSolver(BaseEstimator, ABC):
         ----------
         problem : CompositionalProblem
         x0 : array-like of shape (n_variables,), default=None
-            Starting point, which is projected on the domain of the problem's penalty. None means the problem's own
-            starting point.
+            Starting point, which is projected on the domain of the problem's penalty.
+            None means the problem's own starting point.
         random_state : int, RandomState instance or None, default=None
-            Seed for drawing batches. Results are bit-for-bit reproducible for a given seed.
+            Seed for drawing batches. Results are bit-for-bit reproducible for a given
+            seed.
         state : RunState, default=None
-            The ``state`` of an earlier result, from which the run continues. Only max_iter, max_ifo, tol and verbose
-            may differ from those of that run. x0 and random_state may be omitted.
+            The ``state`` of an earlier result, from which the run continues. Only
+            max_iter, max_ifo, tol and verbose may differ from those of that run. x0 and
+            random_state may be omitted.
         record_every : int, default=None
-            Number of oracle calls (IFO) between two records. None means one pass, or the problem's own default.
+            Number of oracle calls (IFO) between two records. None means one pass, or
+            the problem's own default.
         on_record : callable, default=None
-            Function that is called with each record, which has the attributes iteration, ifo, fun and x. The run
-            stops when it returns a true value.
+            Function that is called with each record, which has the attributes
+            iteration, ifo, fun and x. The run stops when it returns a true value.
         verbose : {0, 1}, default=0
-            If 1, print a line for each record: iteration, passes, objective, the quantity that is compared with tol,
-            and seconds.
+            If 1, print a line for each record: iteration, passes, objective, the
+            quantity that is compared with tol, and seconds.
         first_residual : float, default=None
-            The value to which tol is relative. None means |x~ - x| / eta at x0. If x0 is already near the optimum,
-            pass the ``first_residual`` of an earlier run's state.
+            The value to which tol is relative. None means |x~ - x| / eta at x0. If x0
+            is already near the optimum, pass the ``first_residual`` of an earlier run's
+            state.
 
         Returns
         -------
@@ -414,18 +484,23 @@ class CompositionalSolver(BaseEstimator, ABC):
         Raises
         ------
         ValueError
-            If a parameter is out of its range, or x0 or the state does not fit the problem, or if a parameter, x0 or
-            random_state differs from that of the run to continue.
+            If a parameter is out of its range, or x0 or the state does not fit the
+            problem, or if a parameter, x0 or random_state differs from that of the run
+            to continue.
 
         Warns
         -----
         ConvergenceWarning
-            If values are not finite, if the objective seems to be unbounded below, if the returned point is worse than
-            the start or than a recorded point, if the default budget ended before tol was met, if max_ifo allows no
-            iteration, if x0 is so far away that the run met tol at a higher objective than that of the problem's own
-            starting point, or if g(x) is below the problem's ``inner_floor``.
+            If values are not finite, if the objective seems to be unbounded below, if
+            the returned point is worse than the start or than a recorded point, if the
+            default budget ended before tol was met, if max_ifo allows no iteration, if
+            x0 is so far away that the run met tol at a higher objective than that of
+            the problem's own starting point, or if g(x) is below the problem's
+            ``inner_floor``.
         """
-        solver = copy.copy(self)  # a copy with NumPy scalars as numbers; the user's object does not change
+        solver = copy.copy(
+            self
+        )  # a copy with NumPy scalars as numbers; the user's object does not change
         for name, value in self.get_params(deep=False).items():
             setattr(solver, name, plain(value))
         check_parameters(solver)
@@ -435,8 +510,19 @@ class CompositionalSolver(BaseEstimator, ABC):
         solver.accept(problem)
         record_every = plain(record_every)
         with in_one_thread():
-            return run(solver, problem, x0, random_state, state, record_every, on_record, verbose, first_residual)
+            return run(
+                solver,
+                problem,
+                x0,
+                random_state,
+                state,
+                record_every,
+                on_record,
+                verbose,
+                first_residual,
+            )
 
     def validate(self):
-        """Raise a ValueError that names the first parameter that is out of its range."""
+        """Raise a ValueError that names the first parameter that is out of its
+        range."""
         check_parameters(self)

@@ -1,8 +1,10 @@
 """The steps of Algorithm 1, as functions from which the methods are built.
 
-`start` (steps 2 and 3) and `advance` (steps 7 to 10) estimate u, J and F. A `StepRule` moves x along F (steps 5 and 6):
-`step_direction` applies the preconditioner and the proximal step, `Limit` shortens the step, and `Inertia` averages the
-directions. In the paper's notation u is g_t (bold), J is G_t, F is F_t, and a_g, a_dg, a_Phi are the momenta.
+`start` (steps 2 and 3) and `advance` (steps 7 to 10) estimate u, J and F. A `StepRule`
+moves x along F (steps 5 and 6): `step_direction` applies the preconditioner and the
+proximal step, `Limit` shortens the step, and `Inertia` averages the directions. In the
+paper's notation u is g_t (bold), J is G_t, F is F_t, and a_g, a_dg, a_Phi are the
+momenta.
 """
 
 import math
@@ -37,15 +39,19 @@ __all__ = [
 
 @dataclass
 class Estimate:
-    """The estimates at a point x: the inner value u, its Jacobian J and the compositional gradient F.
+    """The estimates at a point x: the inner value u, its Jacobian J and the
+    compositional gradient F.
 
-    J is the value of `Oracle.jacobian`. None means the exact constant Jacobian, which the oracle stores.
+    J is the value of `Oracle.jacobian`. None means the exact constant Jacobian, which
+    the oracle stores.
 
     Examples
     --------
     >>> from sk_stormc.datasets import make_gaussian_returns
     >>> from sk_stormc.problems import PortfolioProblem
-    >>> problem = PortfolioProblem(make_gaussian_returns(500, 3, mean=0.1, random_state=0))
+    >>> problem = PortfolioProblem(
+    ...     make_gaussian_returns(500, 3, mean=0.1, random_state=0)
+    ... )
     >>> from sk_stormc.engine import ALL, Oracle, start
     >>> import numpy as np
     >>> start(Oracle(problem, seed=0), np.zeros(3), ALL).F.shape
@@ -59,14 +65,17 @@ class Estimate:
 
 
 def keep_in_domain(problem, u, u_old):
-    """max(u, 0.8 u_old, floor), because a recursive estimate must not leave the domain of f."""
+    """max(u, 0.8 u_old, floor), because a recursive estimate must not leave the domain
+    of f."""
     if problem.inner_floor is None:
         return u
     floor = plain(problem.inner_floor)
     return np.maximum(u, floor if u_old is None else np.maximum(0.8 * u_old, floor))
 
 
-def guard(oracle: Any, u: Array | InUnit, u_old: Array | InUnit | None) -> Array | InUnit:
+def guard(
+    oracle: Any, u: Array | InUnit, u_old: Array | InUnit | None
+) -> Array | InUnit:
     """Keep an estimate of u in the domain of f. Entries outside the domain are counted.
 
     Examples
@@ -107,7 +116,9 @@ def start(oracle: Any, x: Array, size: tuple) -> Estimate:
     --------
     >>> from sk_stormc.datasets import make_gaussian_returns
     >>> from sk_stormc.problems import PortfolioProblem
-    >>> problem = PortfolioProblem(make_gaussian_returns(500, 3, mean=0.1, random_state=0))
+    >>> problem = PortfolioProblem(
+    ...     make_gaussian_returns(500, 3, mean=0.1, random_state=0)
+    ... )
     >>> import numpy as np
     >>> from sk_stormc.engine import Oracle, start
     >>> oracle = Oracle(problem, seed=0)
@@ -122,11 +133,13 @@ def start(oracle: Any, x: Array, size: tuple) -> Estimate:
 
 
 def advance(oracle: Any, old: Any, x: Array, momentum: tuple, size: tuple) -> Estimate:
-    """Steps 7 to 10 of Algorithm 1: u, J and F at x from those at ``old.x`` and one batch of each kind.
+    """Steps 7 to 10 of Algorithm 1: u, J and F at x from those at ``old.x`` and one
+    batch of each kind.
 
-    With momentum 0 this is the update of SARAH-C (with the previous iterate as ``old``) and of VRSC-PG (with the
-    checkpoint as ``old``). A batch of all components needs no correction, because its estimate is exact. With momentum
-    1 the old estimate has no weight, and the old point is not evaluated.
+    With momentum 0 this is the update of SARAH-C (with the previous iterate as ``old``)
+    and of VRSC-PG (with the checkpoint as ``old``). A batch of all components needs no
+    correction, because its estimate is exact. With momentum 1 the old estimate has no
+    weight, and the old point is not evaluated.
 
     Parameters
     ----------
@@ -146,12 +159,16 @@ def advance(oracle: Any, old: Any, x: Array, momentum: tuple, size: tuple) -> Es
     --------
     >>> from sk_stormc.datasets import make_gaussian_returns
     >>> from sk_stormc.problems import PortfolioProblem
-    >>> problem = PortfolioProblem(make_gaussian_returns(500, 3, mean=0.1, random_state=0))
+    >>> problem = PortfolioProblem(
+    ...     make_gaussian_returns(500, 3, mean=0.1, random_state=0)
+    ... )
     >>> import numpy as np
     >>> from sk_stormc.engine import Oracle, advance, start
     >>> oracle = Oracle(problem, seed=0)
     >>> first = start(oracle, np.zeros(3), (10, 10, 5))
-    >>> second = advance(oracle, first, first.x - 0.1 * first.F, (0.1, 0.1, 0.1), (4, 4, 2))
+    >>> second = advance(
+    ...     oracle, first, first.x - 0.1 * first.F, (0.1, 0.1, 0.1), (4, 4, 2)
+    ... )
     >>> oracle.ifo, second.F.shape
     (35, (3,))
     """
@@ -165,7 +182,8 @@ def advance(oracle: Any, old: Any, x: Array, momentum: tuple, size: tuple) -> Es
 
 
 def advance_inner(oracle, old, x, momentum, size):
-    """The estimates u and J of `advance` (steps 8 and 9), and the J at the old point that step 10 needs."""
+    """The estimates u and J of `advance` (steps 8 and 9), and the J at the old point
+    that step 10 needs."""
     a_g, a_dg, a_phi = momentum
     batch = oracle.draw("inner", size[0])
     slope = oracle.draw_jacobian(size[1], batch)
@@ -174,7 +192,9 @@ def advance_inner(oracle, old, x, momentum, size):
     # step 10 with Jacobians of two batches would accumulate their differences
     needs_old_J = slope.anew and a_phi != 1 and size[2] is not None
 
-    before, (u, J) = oracle.inner_pair(old.x, x, batch, slope, correct_u, correct_J or needs_old_J)
+    before, (u, J) = oracle.inner_pair(
+        old.x, x, batch, slope, correct_u, correct_J or needs_old_J
+    )
     if correct_u:
         u = (1 - a_g) * (old.u - before[0]) + u  # step 8
     u = guard(oracle, u, old.u if correct_u else None)
@@ -193,8 +213,8 @@ class Direction:
     Attributes
     ----------
     length : float
-        |x~ - x| / eta in the norm of the preconditioner's inverse, which is |F| without penalty and preconditioner. NaN
-        if it is not finite.
+        |x~ - x| / eta in the norm of the preconditioner's inverse, which is |F| without
+        penalty and preconditioner. NaN if it is not finite.
     q, p : ndarray of shape (n_variables,)
         The direction q, and p = metric^-1 q, so that length^2 = <q, p>.
     target : ndarray of shape (n_variables,) or None
@@ -210,7 +230,9 @@ class Direction:
 def proximal_point(problem, metric, x, F, eta):
     """x~ = prox_{eta R}(x - eta metric F), step 5 of Algorithm 1."""
     x_tilde = x - eta * metric.apply(F)
-    if problem.penalty is None or not np.isfinite(x_tilde).all():  # the loop handles values that are not finite
+    if (
+        problem.penalty is None or not np.isfinite(x_tilde).all()
+    ):  # the loop handles values that are not finite
         return x_tilde
     return problem.penalty.prox(x_tilde, metric.prox_step(eta))
 
@@ -221,7 +243,8 @@ def step_direction(problem, metric, x, F, eta):
     if problem.penalty is None:
         q, p = metric.apply(F), F
     else:
-        # if a schedule has decreased to 0, x does not move, but the stopping rule needs a length
+        # if a schedule has decreased to 0, x does not move, but the stopping rule needs
+        # a length
         target = proximal_point(problem, metric, x, F, eta or 1.0)
         q = (x - target) / (eta or 1.0)
         p = metric.apply_inverse(q)
@@ -232,14 +255,16 @@ def step_direction(problem, metric, x, F, eta):
 
 @dataclass(frozen=True)
 class Limit:
-    """Step 6 of Algorithm 1: steps are shortened by gamma = min(eta eps / |x~ - x|, 1/2).
+    """Step 6 of Algorithm 1: steps are shortened by gamma = min(eta eps / |x~ - x|,
+    1/2).
 
     Parameters
     ----------
     precision : float or callable
         The precision epsilon, or a function of the iteration.
     by_block : bool, default=False
-        Whether each of the problem's blocks has its own gamma. Otherwise there is one gamma for all of x.
+        Whether each of the problem's blocks has its own gamma. Otherwise there is one
+        gamma for all of x.
 
     Examples
     --------
@@ -252,7 +277,8 @@ class Limit:
     by_block: bool = False
 
     def gamma(self, problem, metric, direction, t):
-        """The factor of a `Direction` in this preconditioner: a number, or an array with a number for each variable."""
+        """The factor of a `Direction` in this preconditioner: a number, or an array
+        with a number for each variable."""
         eps = at(self.precision, t)
         if not self.by_block:
             return min(0.5, eps / direction.length) if direction.length else 0.5
@@ -280,7 +306,8 @@ class Inertia:
     weight: float
 
     def average(self, q, velocity):
-        """The average after q was added. ``velocity`` is the last average, or None at first."""
+        """The average after q was added. ``velocity`` is the last average, or None at
+        first."""
         q = (1 - self.weight) * q
         return q if velocity is None else q + self.weight * velocity
 
@@ -310,17 +337,27 @@ class StepRule:
     inertia: Inertia | None = None
 
     def next_point(self, problem, metric, x, direction, eta, t):
-        """The end point of a step along ``direction``: x~, or a point before it if the limit shortens the step."""
+        """The end point of a step along ``direction``: x~, or a point before it if the
+        limit shortens the step."""
         if self.limit is not None:
-            return x - (eta * self.limit.gamma(problem, metric, direction, t)) * direction.q
+            return (
+                x
+                - (eta * self.limit.gamma(problem, metric, direction, t)) * direction.q
+            )
         # x~ itself has exact zeros
         return x - eta * direction.q if direction.target is None else direction.target
 
     def average(self, problem, metric, direction, velocity, t):
-        """The average of the directions after ``direction`` was added, for a rule with inertia.
+        """The average of the directions after ``direction`` was added, for a rule with
+        inertia.
 
-        Each direction is shortened before it is added. If the average were shortened instead, the long directions of a
-        few iterations would determine it for many more, and blocks would oscillate.
+        Each direction is shortened before it is added. If the average were shortened
+        instead, the long directions of a few iterations would determine it for many
+        more, and blocks would oscillate.
         """
-        q = direction.q if self.limit is None else self.limit.gamma(problem, metric, direction, t) * direction.q
+        q = (
+            direction.q
+            if self.limit is None
+            else self.limit.gamma(problem, metric, direction, t) * direction.q
+        )
         return self.inertia.average(q, velocity)

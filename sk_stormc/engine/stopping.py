@@ -1,11 +1,13 @@
 """The convergence test, one rule for all methods.
 
-The quantity that is compared with tol is the residual |x~ - x| / eta, the length of the step that the method would make
-from x divided by eta, relative to that at x_0. It is exact if the oracle has evaluated F at x on all data. Otherwise it
-is estimated by the average of a method's own estimates over a pass. Only exact values decide that a run has converged.
-If estimates suggest convergence, a full gradient is computed and counted at the point that would be returned, and
-another one at x_0 if it was not computed before. If the full gradients do not confirm convergence, the run continues,
-and the next full gradient is computed after twice as many IFO.
+The quantity that is compared with tol is the residual |x~ - x| / eta, the length of the
+step that the method would make from x divided by eta, relative to that at x_0. It is
+exact if the oracle has evaluated F at x on all data. Otherwise it is estimated by the
+average of a method's own estimates over a pass. Only exact values decide that a run has
+converged. If estimates suggest convergence, a full gradient is computed and counted at
+the point that would be returned, and another one at x_0 if it was not computed before.
+If the full gradients do not confirm convergence, the run continues, and the next full
+gradient is computed after twice as many IFO.
 """
 
 from __future__ import annotations
@@ -20,7 +22,10 @@ from sk_stormc.engine.steps import start, step_direction
 
 __all__ = ["Stopping", "StoppingRule"]
 
-STATIONARY = {8: 1e-6, 4: 1e-2}  # ratio of |F| at a stationary point to |F| nearby, by the bytes of a float
+STATIONARY = {
+    8: 1e-6,
+    4: 1e-2,
+}  # ratio of |F| at a stationary point to |F| nearby, by the bytes of a float
 NEAR = 16  # machine epsilons by which equal points may differ
 
 
@@ -31,10 +36,12 @@ class Stopping:
     Attributes
     ----------
     first : float or None
-        |x~ - x| / eta at x_0 with an exact F, to which tol is relative. None if it was not computed yet.
+        |x~ - x| / eta at x_0 with an exact F, to which tol is relative. None if it was
+        not computed yet.
     first_exact, first_average : float or None
-        The first exact value at any point, and the first average. Exact values are relative to ``first_exact`` while
-        ``first`` is None. Averages are relative to ``first_average``, which has the same noise.
+        The first exact value at any point, and the first average. Exact values are
+        relative to ``first_exact`` while ``first`` is None. Averages are relative to
+        ``first_average``, which has the same noise.
     value : float or None
         The last measured value.
     exact : bool
@@ -42,8 +49,9 @@ class Stopping:
     measured_at : int
         The iteration at which it was measured.
     total, number, average_from, average_until : float, int, float, float
-        Sum and number of the estimates in the current average, and the IFO at which its pass begins and ends. It begins
-        at least one pass after the last exact F, because methods with an exact F in each epoch are tested there.
+        Sum and number of the estimates in the current average, and the IFO at which its
+        pass begins and ends. It begins at least one pass after the last exact F,
+        because methods with an exact F in each epoch are tested there.
     compared_at : int
         The iteration at which an exact value was last compared with ``first``.
     ratio : float
@@ -74,7 +82,8 @@ class Stopping:
 
 
 class StoppingRule:
-    """The convergence test. After each iteration `measure` is called once, and then `converged`.
+    """The convergence test. After each iteration `measure` is called once, and then
+    `converged`.
 
     Parameters
     ----------
@@ -83,13 +92,19 @@ class StoppingRule:
     """
 
     def __init__(self, loop):
-        self.solver, self.oracle, self.run, self.loop = loop.solver, loop.oracle, loop.run, loop
+        self.solver, self.oracle, self.run, self.loop = (
+            loop.solver,
+            loop.oracle,
+            loop.run,
+            loop,
+        )
         self.eps = float(np.finfo(loop.run.start.dtype).eps)
 
     # measuring
 
     def measure(self, s):
-        """Measure the residual after an iteration if F is exact there, or add the estimate to the average.
+        """Measure the residual after an iteration if F is exact there, or add the
+        estimate to the average.
 
         Streams have neither an exact F nor passes, so nothing is measured for them.
         """
@@ -106,12 +121,17 @@ class StoppingRule:
             self._store(s, stopping.total / stopping.number, exact=False)
 
     def _measure_exact(self, s):
-        """Measure the residual at ``s.x`` if F is exact there. Return whether ``s.x`` has an exact value."""
+        """Measure the residual at ``s.x`` if F is exact there. Return whether ``s.x``
+        has an exact value."""
         stopping, evaluated = self.run.stopping, list(self.oracle.exact)
         self.oracle.exact.clear()
         if stopping.first is None:
             F = self._exact_at(evaluated, self.run.start)
-            stopping.first = None if F is None else self.solver.length(self.oracle, s, self.run.start, F)
+            stopping.first = (
+                None
+                if F is None
+                else self.solver.length(self.oracle, s, self.run.start, F)
+            )
         F = self._exact_at(evaluated, s.x)
         if F is None:
             has_returned = stopping.exact and self._same(s.x, stopping.point)
@@ -119,14 +139,20 @@ class StoppingRule:
                 stopping.measured_at, stopping.number, stopping.total = s.t, 0, 0.0
             return has_returned
         first = stopping.first_exact if stopping.first is None else stopping.first
-        # with a preconditioner that changes, a length costs about an iteration, so it is computed only if the estimate
-        # is small
-        small = s.residual is None or first is None or s.residual <= self.solver.tol * first
+        # with a preconditioner that changes, a length costs about an iteration, so it
+        # is computed only if the estimate is small
+        small = (
+            s.residual is None or first is None or s.residual <= self.solver.tol * first
+        )
         measures = small or self.oracle.metric.stays
         value = s.residual
         if measures:
             at_start = not s.t and s.x is self.run.start and stopping.first is not None
-            value = stopping.first if at_start else self.solver.length(self.oracle, s, s.x, F)
+            value = (
+                stopping.first
+                if at_start
+                else self.solver.length(self.oracle, s, s.x, F)
+            )
         self._store(s, value, exact=True)
         stopping.point = s.x
         stopping.average_from = self.oracle.ifo + self.loop.pass_ifo if s.t else 0.0
@@ -136,7 +162,9 @@ class StoppingRule:
 
     def _exact_at(self, evaluated, x):
         """F at x if x is one of the evaluated points, and otherwise None."""
-        return next((F for point, F in reversed(evaluated) if self._same(point, x)), None)
+        return next(
+            (F for point, F in reversed(evaluated) if self._same(point, x)), None
+        )
 
     def _same(self, x, y):
         """Whether two points are equal up to rounding."""
@@ -161,14 +189,20 @@ class StoppingRule:
     # deciding
 
     def converged(self, s):
-        """Whether the run has converged. If only estimates suggest it, full gradients are computed and counted."""
+        """Whether the run has converged. If only estimates suggest it, full gradients
+        are computed and counted."""
         stopping, tol = self.run.stopping, self.solver.tol
         if not s.t or stopping.measured_at != s.t:
             return False
         first = self._reference()
         far = not stopping.value <= tol * first
-        # if steps do not move x, it is stationary up to rounding, or the learning rate is far too small
-        at_rounding = stopping.exact and s.rule is not None and self._is_rounding(s, stopping.value)
+        # if steps do not move x, it is stationary up to rounding, or the learning rate
+        # is far too small
+        at_rounding = (
+            stopping.exact
+            and s.rule is not None
+            and self._is_rounding(s, stopping.value)
+        )
         if at_rounding and (far or self._is_rounding(s, first)):
             return self.is_stationary(s)
         if far:
@@ -184,7 +218,8 @@ class StoppingRule:
         return stopping.compared_at == s.t and stopping.ratio <= self.solver.tol
 
     def _confirms_at(self, s):
-        """Whether the exact value at ``s.x`` is small enough. If so, that at the method's final point is computed."""
+        """Whether the exact value at ``s.x`` is small enough. If so, that at the
+        method's final point is computed."""
         stopping = self.run.stopping
         if stopping.compared_at != s.t:  # F is exact at s.x, but not at x_0
             self._compare_full_gradients(s, s.x)
@@ -200,30 +235,38 @@ class StoppingRule:
         return True
 
     def _compare_full_gradients(self, s, x):
-        """Compute full gradients at x, and at x_0 if ``first`` is None, and compare the residuals."""
+        """Compute full gradients at x, and at x_0 if ``first`` is None, and compare the
+        residuals."""
         stopping = self.run.stopping
         points = [x] if stopping.first is not None else [x, self.run.start]
         gradients = self._full_gradients(s, points)
         if gradients is None:
             return
-        lengths = [self.solver.length(self.oracle, s, y, F) for y, F in zip(points, gradients, strict=True)]
+        lengths = [
+            self.solver.length(self.oracle, s, y, F)
+            for y, F in zip(points, gradients, strict=True)
+        ]
         stopping.first = lengths[-1] if stopping.first is None else stopping.first
         self._store_ratio(s, x, lengths[0])
 
     def _store_ratio(self, s, x, length):
-        """Store the exact value at x relative to that at x_0. It is 0 if no step is possible at x_0."""
+        """Store the exact value at x relative to that at x_0. It is 0 if no step is
+        possible at x_0."""
         stopping = self.run.stopping
         stopping.compared_at, stopping.point = s.t, x
         if stopping.first:
             stopping.ratio = length / stopping.first
         else:
-            no_step = not length or (s.rule is not None and self._is_rounding(s, length))
+            no_step = not length or (
+                s.rule is not None and self._is_rounding(s, length)
+            )
             stopping.ratio = 0.0 if no_step else math.inf
 
     def residual(self):
         """The last value of the quantity that is compared with tol, or NaN.
 
-        If full gradients have contradicted the estimates, it is the value from full gradients.
+        If full gradients have contradicted the estimates, it is the value from full
+        gradients.
         """
         stopping, first = self.run.stopping, self._reference()
         if stopping.value is None or first is None:
@@ -231,19 +274,29 @@ class StoppingRule:
         if not first:
             return 0.0
         value = stopping.value / first
-        return value if stopping.compared_at < 0 or value > self.solver.tol else stopping.ratio
+        return (
+            value
+            if stopping.compared_at < 0 or value > self.solver.tol
+            else stopping.ratio
+        )
 
     # rounding
 
     def _is_rounding(self, s, value):
         """Whether a step of this residual would move x by rounding errors only."""
-        rate = at(s.rule.learning_rate, s.t)  # 0 at the end of a schedule, where the length of a step has no meaning
-        return rate > 0 and rate * value <= 4 * self.eps * self.oracle.metric.at(s.x, s.t).size(s.x)
+        rate = at(
+            s.rule.learning_rate, s.t
+        )  # 0 at the end of a schedule, where the length of a step has no meaning
+        return rate > 0 and rate * value <= 4 * self.eps * self.oracle.metric.at(
+            s.x, s.t
+        ).size(s.x)
 
     def is_stationary(self, s):
-        """Whether x is stationary up to rounding, which a tiny learning rate alone does not imply.
+        """Whether x is stationary up to rounding, which a tiny learning rate alone does
+        not imply.
 
-        The residual at x is compared with the residual at a point that differs from x by a thousandth.
+        The residual at x is compared with the residual at a point that differs from x
+        by a thousandth.
         """
         stopping = self.run.stopping
         if stopping.stationary_at == s.t:
@@ -261,7 +314,10 @@ class StoppingRule:
         rate = 1e-3 * metric.size(s.x) / length if length else 0.0
         if not stationary and 0 < rate < math.inf:
             nearby = step_direction(problem, metric, y, F_nearby, rate).length
-            stationary = step_direction(problem, metric, s.x, F, rate).length <= STATIONARY[s.x.dtype.itemsize] * nearby
+            stationary = (
+                step_direction(problem, metric, s.x, F, rate).length
+                <= STATIONARY[s.x.dtype.itemsize] * nearby
+            )
         if stationary:
             stopping.stationary_at, stopping.point = s.t, s.x
         return stationary
@@ -269,13 +325,17 @@ class StoppingRule:
     def _full_gradients(self, s, points):
         """F at some points on all data, which is counted, or None.
 
-        It is None on a stream, if max_ifo would be exceeded, or if the IFO are less than twice those after the last
-        full gradients.
+        It is None on a stream, if max_ifo would be exceeded, or if the IFO are less
+        than twice those after the last full gradients.
         """
         stopping, oracle = self.run.stopping, self.oracle
         size = None, 0 if oracle.problem.jacobian_kind == "constant" else None, None
         ifo = len(points) * oracle.cost(size)
-        if not oracle.source.finite or oracle.ifo < stopping.next_comparison or oracle.ifo + ifo > self.loop.max_ifo:
+        if (
+            not oracle.source.finite
+            or oracle.ifo < stopping.next_comparison
+            or oracle.ifo + ifo > self.loop.max_ifo
+        ):
             return None
         gradients = [start(oracle, x, size).F for x in points]
         oracle.exact.clear()

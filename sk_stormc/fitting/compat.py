@@ -1,6 +1,7 @@
 """The only module that imports scikit-learn's experimental callbacks.
 
-Nothing else needs scikit-learn 1.9. Versions from 1.6 to 1.8 have no callbacks, and fits run without them.
+Nothing else needs scikit-learn 1.9. Versions from 1.6 to 1.8 have no callbacks, and
+fits run without them.
 """
 
 import functools
@@ -34,12 +35,14 @@ NEEDED = ("subcontext", "call_on_fit_task_begin", "call_on_fit_task_end")
 
 
 def callbacks_of(estimator):
-    """The callbacks that the user has set. scikit-learn creates the list with the first of them."""
+    """The callbacks that the user has set. scikit-learn creates the list with the first
+    of them."""
     return vars(estimator).get("_skl_callbacks") or []
 
 
 def open_context(estimator):
-    """The context of a fit's root task. None without callbacks, or if this scikit-learn does not support them."""
+    """The context of a fit's root task. None without callbacks, or if this scikit-learn
+    does not support them."""
     if not callbacks_of(estimator):
         return None
     try:
@@ -56,7 +59,8 @@ def open_context(estimator):
 def say_that_they_are_off():
     """Warn that callbacks are not called."""
     warn(
-        "callbacks are off: they need scikit-learn 1.9, or a newer version with the same callbacks, and this is "
+        "callbacks are off: they need scikit-learn 1.9, or a newer version with the "
+        "same callbacks, and this is "
         f"{sklearn.__version__}. The fit goes on without them.",
         UserWarning,
     )

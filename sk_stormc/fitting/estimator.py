@@ -1,4 +1,5 @@
-"""Base class of the estimators: a solver by name or instance, and the fitted attributes of a run."""
+"""Base class of the estimators: a solver by name or instance, and the fitted attributes
+of a run."""
 
 from __future__ import annotations
 
@@ -37,20 +38,26 @@ __all__ = ["CompositionalEstimator", "only_if", "streams"]
 
 
 def streams(estimator):
-    """Return True if the estimator's solver can run on a stream, or raise an AttributeError that names what to set."""
+    """Return True if the estimator's solver can run on a stream, or raise an
+    AttributeError that names what to set."""
     try:
         solver = get_solver(estimator.solver)
     except ValueError:
         return True  # "lstd", or an unknown name, for which partial_fit raises an error
     if solver.needed_to_stream():
-        raise AttributeError(f"{solver!r} needs all samples at once; for partial_fit set {solver.needed_to_stream()}")
+        raise AttributeError(
+            f"{solver!r} needs all samples at once; for partial_fit set "
+            f"{solver.needed_to_stream()}"
+        )
     return True
 
 
 class only_if:
-    """Decorator of a method that an estimator only has if ``check(estimator)`` does not raise an AttributeError.
+    """Decorator of a method that an estimator only has if ``check(estimator)`` does not
+    raise an AttributeError.
 
-    It is like scikit-learn's `available_if`, but the error explains why the method is missing.
+    It is like scikit-learn's `available_if`, but the error explains why the method is
+    missing.
     """
 
     def __init__(self, check):
@@ -68,7 +75,8 @@ class only_if:
 
 
 def milestone(n):
-    """The largest number <= n of the sequence 1, 2, ..., 20, 21, 23, ..., which grows by 5 % from 20 on."""
+    """The largest number <= n of the sequence 1, 2, ..., 20, 21, 23, ..., which grows
+    by 5 % from 20 on."""
     at = min(n, 20)
     while (following := max(at + 1, math.ceil(1.05 * at))) <= n:
         at = following
@@ -89,19 +97,22 @@ class StreamRun:
 class CompositionalEstimator(CallbackSupportMixin, Recorded, BaseEstimator):
     """Base class of the estimators with a parameter ``solver``.
 
-    An estimator's docstring inherits these descriptions of parameters and attributes, unless it has its own. As in
-    solvers, the class attribute ``checks`` is a table of functions that check parameters. ``own_solvers`` lists further
-    names for ``solver`` that denote the estimator's own methods, among them "auto". ``objective_label`` is the name of
-    the loss for plots.
+    An estimator's docstring inherits these descriptions of parameters and attributes,
+    unless it has its own. As in solvers, the class attribute ``checks`` is a table of
+    functions that check parameters. ``own_solvers`` lists further names for ``solver``
+    that denote the estimator's own methods, among them "auto". ``objective_label`` is
+    the name of the loss for plots.
 
     Parameters
     ----------
     max_iter : int, default=None
-        Maximum number of iterations, passed to the solver. None keeps the solver's own value.
+        Maximum number of iterations, passed to the solver. None keeps the solver's own
+        value.
     tol : float, default=None
         Tolerance, passed to the solver. None keeps the solver's own value.
     verbose : {0, 1}, default=0
-        If 1, print a line for each record. Exact solutions of values, and calls of `partial_fit`, have one line.
+        If 1, print a line for each record. Exact solutions of values, and calls of
+        `partial_fit`, have one line.
     random_state : int, RandomState instance or None, default=None
         Seed of the batches. Results are bit-for-bit reproducible for a given seed.
 
@@ -110,13 +121,14 @@ class CompositionalEstimator(CallbackSupportMixin, Recorded, BaseEstimator):
     loss_curve_ : ndarray of shape (n_records,)
         The objective at the records.
     ifo_ : ndarray of shape (n_records,)
-        Number of oracle calls (IFO, Lemma 3.1) up to each record. ``ifo_[-1]`` is the total.
+        Number of oracle calls (IFO, Lemma 3.1) up to each record. ``ifo_[-1]`` is the
+        total.
     n_evaluations_ : dict
         Number of component evaluations by kind: "inner", "jacobian", "outer".
     n_iter_ : int
         Number of iterations.
-    stop_reason_ : {"converged", "max_iter", "max_ifo", "non_finite", "diverged", "exhausted", "interrupted", \
-"callback"}
+    stop_reason_ : {"converged", "max_iter", "max_ifo", "non_finite", \
+            "diverged", "exhausted", "interrupted", "callback"}
         Why the run ended. "callback" means that a callback ended it.
     solver_ : CompositionalSolver or str
         The solver that was run, or the name of one of the estimator's own methods.
@@ -140,7 +152,8 @@ class CompositionalEstimator(CallbackSupportMixin, Recorded, BaseEstimator):
     ifo_: Array
     n_iter_: int
     stop_reason_: str
-    _stream: Any = None  # what `partial_fit` continues from: a `StreamRun`, or sums over the rows so far
+    # what `partial_fit` continues from: a `StreamRun`, or sums over the rows so far
+    _stream: Any = None
     objective_label = "objective"
     many_minima = False  # whether the objective has many local minima
 
@@ -150,14 +163,16 @@ class CompositionalEstimator(CallbackSupportMixin, Recorded, BaseEstimator):
         inherit_attributes(cls)
 
     def set_params(self, **params: Any) -> Self:
-        """Set parameters. With ``solver__...``, the name of a solver is first replaced by an instance.
+        """Set parameters. With ``solver__...``, the name of a solver is first replaced
+        by an instance.
 
         "auto" is replaced by an instance of "storm-c".
 
         Parameters
         ----------
         **params : dict
-            Parameters by name. ``solver`` is set before ``solver__...``, in any order of the arguments.
+            Parameters by name. ``solver`` is set before ``solver__...``, in any order
+            of the arguments.
 
         Returns
         -------
@@ -165,18 +180,23 @@ class CompositionalEstimator(CallbackSupportMixin, Recorded, BaseEstimator):
         """
         if "solver" in params:
             super().set_params(solver=params.pop("solver"))
-        if isinstance(self.solver, str) and any(name.startswith("solver__") for name in params):
-            name: Any = "storm-c" if self.solver == "auto" and self.own_solvers else self.solver
+        if isinstance(self.solver, str) and any(
+            name.startswith("solver__") for name in params
+        ):
+            name: Any = (
+                "storm-c" if self.solver == "auto" and self.own_solvers else self.solver
+            )
             self.solver = get_solver(name)
         return super().set_params(**params)
 
     def resume(self, X: Any, y: Any = None, **fit_params: Any) -> Self:
         """Continue the last fit after a budget, Ctrl-C or a callback has ended it.
 
-        Budgets count from the beginning of that fit, so a fit that was ended by its budget needs a larger one. The
-        result is bit for bit that of an uninterrupted fit. The exception is a map with a larger ``max_iter``: its
-        learning rate was 0 at the last iteration, so it continues with a new schedule. An estimator that is not fitted
-        continues from the file of its `sk_stormc.callbacks.Checkpoint`.
+        Budgets count from the beginning of that fit, so a fit that was ended by its
+        budget needs a larger one. The result is bit for bit that of an uninterrupted
+        fit. The exception is a map with a larger ``max_iter``: its learning rate was 0
+        at the last iteration, so it continues with a new schedule. An estimator that is
+        not fitted continues from the file of its `sk_stormc.callbacks.Checkpoint`.
 
         Parameters
         ----------
@@ -194,17 +214,23 @@ class CompositionalEstimator(CallbackSupportMixin, Recorded, BaseEstimator):
         NotFittedError
             If there is neither a fit nor a checkpoint file.
         ValueError
-            If the data or the parameters are not those of that fit. ``max_iter``, ``tol``, ``verbose``, ``n_jobs`` and
-            ``random_state`` may differ; the last is not used. The fitted attributes are then unchanged. Exact methods
-            of portfolios begin again, so they accept other data.
+            If the data or the parameters are not those of that fit. ``max_iter``,
+            ``tol``, ``verbose``, ``n_jobs`` and ``random_state`` may differ; the last
+            is not used. The fitted attributes are then unchanged. Exact methods of
+            portfolios begin again, so they accept other data.
         """
         progress = self.__dict__.get("_progress")
         if progress is None:
-            kept = [callback for callback in callbacks_of(self) if isinstance(callback, KeepsFits)]
+            kept = [
+                callback
+                for callback in callbacks_of(self)
+                if isinstance(callback, KeepsFits)
+            ]
             progress = kept[-1].load(self) if kept else None
         if progress is None:
             raise NotFittedError(
-                f"{type(self).__name__} has no fit to resume: call fit first, or set a Checkpoint whose file exists "
+                f"{type(self).__name__} has no fit to resume: call fit first, or set "
+                "a Checkpoint whose file exists "
                 "with set_callbacks"
             )
         return self._fit(X, y, before=progress, **fit_params)
@@ -223,12 +249,15 @@ class CompositionalEstimator(CallbackSupportMixin, Recorded, BaseEstimator):
             "ifo": self.ifo_,
             "objective": self.loss_curve_,
             "iterations": vars(self).get("record_iterations_"),
-            "pass_ifo": vars(self).get("_pass_ifo"),  # None for streams, which have no passes
+            "pass_ifo": vars(self).get(
+                "_pass_ifo"
+            ),  # None for streams, which have no passes
             "objective_label": self.objective_label,
         }
 
     def solves_itself(self) -> bool:
-        """Whether ``solver`` is the name of one of the estimator's own methods, for which no solver is run.
+        """Whether ``solver`` is the name of one of the estimator's own methods, for
+        which no solver is run.
 
         Returns
         -------
@@ -243,7 +272,8 @@ class CompositionalEstimator(CallbackSupportMixin, Recorded, BaseEstimator):
             self._check_solver()
 
     def _make_solver(self):
-        """The solver to run, with checked parameters. One of ``own_solvers`` is returned as its name."""
+        """The solver to run, with checked parameters. One of ``own_solvers`` is
+        returned as its name."""
         self._check_parameters()
         if self.solves_itself():
             return self.solver
@@ -252,30 +282,43 @@ class CompositionalEstimator(CallbackSupportMixin, Recorded, BaseEstimator):
     def _with_budget(self, solver):
         """The solver with the estimator's own max_iter and tol."""
         budget = {"max_iter": self.max_iter, "tol": self.tol}
-        solver.set_params(**{name: value for name, value in budget.items() if value is not None})
+        solver.set_params(
+            **{name: value for name, value in budget.items() if value is not None}
+        )
         solver.validate()
         return solver
 
     def _stepping_solver(self):
         """The solver of a stream or of runs, where "auto" is "storm-c"."""
         solver = self._make_solver()
-        return self._with_budget(get_solver("storm-c")) if isinstance(solver, str) else solver
+        return (
+            self._with_budget(get_solver("storm-c"))
+            if isinstance(solver, str)
+            else solver
+        )
 
     def _check_solver(self):
-        """Check ``solver`` like `get_solver`, but with the estimator's own names in the error."""
+        """Check ``solver`` like `get_solver`, but with the estimator's own names in the
+        error."""
         names = [*SOLVERS, *self.own_solvers]
         if isinstance(self.solver, str):
             check_choice("solver", self.solver, names)
         elif isinstance(self.solver, type):
             raise ValueError(
-                f"solver must be an instance or one of {names}, got a class: give {self.solver.__name__}()"
+                f"solver must be an instance or one of {names}, got a class: give "
+                f"{self.solver.__name__}()"
             )
 
     def _at_once(self, learn):
-        """Change a copy, and then take over its attributes at once, so that an exception or Ctrl-C changes nothing."""
+        """Change a copy, and then take over its attributes at once, so that an
+        exception or Ctrl-C changes nothing."""
         new = type(self).__new__(type(self))
         new.__dict__.update(self.__dict__)
-        seeds = self.random_state if isinstance(self.random_state, np.random.RandomState) else None
+        seeds = (
+            self.random_state
+            if isinstance(self.random_state, np.random.RandomState)
+            else None
+        )
         before = seeds and seeds.get_state()
         try:
             with in_one_thread():
@@ -289,10 +332,11 @@ class CompositionalEstimator(CallbackSupportMixin, Recorded, BaseEstimator):
         return self
 
     def _stream_on(self, rows, window, open_stream, x0, settles=False):
-        """Continue the run of a stream on more rows. Budgets and tol are not used, because a run ends with its rows.
+        """Continue the run of a stream on more rows. Budgets and tol are not used,
+        because a run ends with its rows.
 
-        This is called within `_at_once`. The run uses a fork of the stream, so that the stream itself does not change
-        if an exception is raised.
+        This is called within `_at_once`. The run uses a fork of the stream, so that the
+        stream itself does not change if an exception is raised.
         """
         solver = self._stepping_solver().set_params(max_iter=None, max_ifo=None, tol=0)
         first_call = self._stream is None
@@ -300,7 +344,9 @@ class CompositionalEstimator(CallbackSupportMixin, Recorded, BaseEstimator):
         short = False
         if run.stream is None:
             before = sum(part.shape[0] for part, *_ in run.waiting)
-            run = replace(run, waiting=(*run.waiting, tuple(part.copy() for part in rows)))  # callers may reuse arrays
+            run = replace(
+                run, waiting=(*run.waiting, tuple(part.copy() for part in rows))
+            )  # callers may reuse arrays
             n = before + rows[0].shape[0]
             short = n < window
             renewed = settles and run.x0 is None and milestone(n) > before
@@ -309,18 +355,25 @@ class CompositionalEstimator(CallbackSupportMixin, Recorded, BaseEstimator):
                 return None
             first_rows = run.waiting
             if short and settles:
-                first_rows = [tuple(stack(parts)[: milestone(n)] for parts in zip(*run.waiting, strict=True))]
+                first_rows = [
+                    tuple(
+                        stack(parts)[: milestone(n)]
+                        for parts in zip(*run.waiting, strict=True)
+                    )
+                ]
             elif short and run.x0 is None:
                 self._warn_that_rows_wait(window)
             stream = open_stream(first_rows)
         elif self.stop_reason_ in (StopReason.NON_FINITE, StopReason.DIVERGED):
             raise ValueError(
-                f"partial_fit cannot go on after stop_reason_={self.stop_reason_!r}: begin again with fit or a clone, "
+                f"partial_fit cannot go on after stop_reason_={self.stop_reason_!r}: "
+                "begin again with fit or a clone, "
                 "and a smaller learning_rate"
             )
         elif type(solver) is not type(self.solver_):
             raise ValueError(
-                f"solver must stay {type(self.solver_).__name__} while its stream goes on, got {self.solver!r}: begin "
+                f"solver must stay {type(self.solver_).__name__} while its stream "
+                f"goes on, got {self.solver!r}: begin "
                 "again with fit or a clone"
             )
         else:
@@ -331,12 +384,18 @@ class CompositionalEstimator(CallbackSupportMixin, Recorded, BaseEstimator):
                 return None
         solver.accept(stream)
         result = solver.solve(
-            stream, run.x0, random_state=run.seed, state=run.state, on_record=lambda record: short
+            stream,
+            run.x0,
+            random_state=run.seed,
+            state=run.state,
+            on_record=lambda record: short,
         )
         if result.stop_reason == StopReason.INTERRUPTED:
             raise KeyboardInterrupt
         self._keep(solver, result)
-        self._stream = run if short else StreamRun(run.seed, stream=stream, state=result.state)
+        self._stream = (
+            run if short else StreamRun(run.seed, stream=stream, state=result.state)
+        )
         if short:
             self.stop_reason_ = StopReason.EXHAUSTED
         return result
@@ -344,37 +403,51 @@ class CompositionalEstimator(CallbackSupportMixin, Recorded, BaseEstimator):
     def _warn_that_rows_wait(self, window):
         """Warn that a stream does not begin before its window is full."""
         warn(
-            f"{type(self).__name__} stays at its starting point until about {window} rows have come, which give the "
+            f"{type(self).__name__} stays at its starting point until about {window} "
+            "rows have come, which give the "
             "scale of the steps. Use fit for shorter data.",
             ConvergenceWarning,
         )
 
     def _report_result(self):
-        """Print the output of verbose=1 for a result that was computed at once, if there is one."""
+        """Print the output of verbose=1 for a result that was computed at once, if
+        there is one."""
         if self.verbose and "loss_curve_" in vars(self):
             solver = self.recorded()["label"]
             print(
-                f"{type(self).__name__}: {solver}, n_iter={self.n_iter_}, {self.objective_label} "
-                f"{self.loss_curve_[-1]:.8g} ({self.loss_curve_[0]:.8g} at the start), {self.stop_reason_}",
+                f"{type(self).__name__}: {solver}, n_iter={self.n_iter_}, "
+                f"{self.objective_label} "
+                f"{self.loss_curve_[-1]:.8g} ({self.loss_curve_[0]:.8g} at the "
+                f"start), {self.stop_reason_}",
                 flush=True,
             )
 
     def _seed(self):
         """The seed of a stream, which is drawn at its first call."""
         fixed = is_integer(self.random_state)
-        return self.random_state if fixed else seeded(self.random_state).randint(np.iinfo(np.int32).max)
+        return (
+            self.random_state
+            if fixed
+            else seeded(self.random_state).randint(np.iinfo(np.int32).max)
+        )
 
     def _conclude(self, solver, result, instead=""):
-        """After the result is stored, warn if a budget ended the fit, or raise KeyboardInterrupt again."""
+        """After the result is stored, warn if a budget ended the fit, or raise
+        KeyboardInterrupt again."""
         if result.stop_reason == StopReason.INTERRUPTED:
             raise KeyboardInterrupt
-        if solver.max_iter is not None or solver.max_ifo is not None:  # otherwise the solver has warned
+        if (
+            solver.max_iter is not None or solver.max_ifo is not None
+        ):  # otherwise the solver has warned
             warn_if_unconverged(solver, result, instead)
 
     def _keep(self, solver, result, fit=None):
-        """Store a result as fitted attributes, and the progress for `resume`. This ends a stream."""
+        """Store a result as fitted attributes, and the progress for `resume`. This ends
+        a stream."""
         self._stream = None
-        self._progress, self._pass_ifo = (None, None) if fit is None else (fit.progress, fit.pass_ifo)
+        self._progress, self._pass_ifo = (
+            (None, None) if fit is None else (fit.progress, fit.pass_ifo)
+        )
         self.loss_curve_ = result.loss_curve
         self.ifo_ = result.ifo
         self.n_evaluations_ = result.n_evaluations

@@ -1,4 +1,5 @@
-"""Displays of runs, embeddings, frontiers and walks that follow the conventions of scikit-learn's displays.
+"""Displays of runs, embeddings, frontiers and walks that follow the conventions of
+scikit-learn's displays.
 
 Importing this package imports matplotlib, which importing `sk_stormc` does not.
 """

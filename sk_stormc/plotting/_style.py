@@ -1,4 +1,5 @@
-"""Common parts of all figures: colours, line styles, axes, ticks of logarithmic axes, labels without overlap."""
+"""Common parts of all figures: colours, line styles, axes, ticks of logarithmic axes,
+labels without overlap."""
 
 from itertools import cycle
 
@@ -25,24 +26,88 @@ __all__ = [
 ]
 
 BLUE = "#0072B2"
-# Okabe & Ito's colours, the darkest ones first, because pale ones are hard to see on white.
-COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#000000", "#E69F00", "#56B4E9", "#882255")
+# Okabe & Ito's colours, the darkest ones first, because pale ones are hard to see on
+# white.
+COLORS = (
+    "#0072B2",
+    "#D55E00",
+    "#009E73",
+    "#CC79A7",
+    "#000000",
+    "#E69F00",
+    "#56B4E9",
+    "#882255",
+)
 GRID = {"color": "0.9", "linewidth": 0.6}
 
-# Colours, line styles and markers, each of which distinguishes the methods by itself. Methods with nearly equal curves
-# have a wide and a narrow line, so that both are visible.
+# Colours, line styles and markers, each of which distinguishes the methods by itself.
+# Methods with nearly equal curves have a wide and a narrow line, so that both are
+# visible.
 _STYLES = {
-    "scgd": {"color": "#E69F00", "linestyle": "-", "linewidth": 4.5, "zorder": 1.8, "marker": "o"},
-    "acc-scgd": {"color": "#CC79A7", "linestyle": (0, (1, 1)), "linewidth": 3.0, "zorder": 1.9, "marker": "p"},
-    "asc-pg": {"color": "#000000", "linestyle": (0, (1, 2)), "linewidth": 1.6, "marker": "x"},
-    "vrsc-pg": {"color": "#56B4E9", "linestyle": (0, (2.5, 0.5)), "linewidth": 4.5, "zorder": 1.8, "marker": "D"},
-    "scvr": {"color": "#0072B2", "linestyle": (0, (4, 1, 1, 1, 1, 1)), "linewidth": 1.4, "marker": "<"},
-    "civr": {"color": "#D55E00", "linestyle": (0, (8, 2)), "linewidth": 1.4, "marker": ">"},
-    "sarah-c": {"color": "#000000", "linestyle": (0, (5, 3)), "linewidth": 1.3, "marker": "^"},
-    "storm-c-paper": {"color": "#009E73", "linestyle": (0, (6, 1.5, 1, 1.5)), "linewidth": 2.2, "marker": "v"},
+    "scgd": {
+        "color": "#E69F00",
+        "linestyle": "-",
+        "linewidth": 4.5,
+        "zorder": 1.8,
+        "marker": "o",
+    },
+    "acc-scgd": {
+        "color": "#CC79A7",
+        "linestyle": (0, (1, 1)),
+        "linewidth": 3.0,
+        "zorder": 1.9,
+        "marker": "p",
+    },
+    "asc-pg": {
+        "color": "#000000",
+        "linestyle": (0, (1, 2)),
+        "linewidth": 1.6,
+        "marker": "x",
+    },
+    "vrsc-pg": {
+        "color": "#56B4E9",
+        "linestyle": (0, (2.5, 0.5)),
+        "linewidth": 4.5,
+        "zorder": 1.8,
+        "marker": "D",
+    },
+    "scvr": {
+        "color": "#0072B2",
+        "linestyle": (0, (4, 1, 1, 1, 1, 1)),
+        "linewidth": 1.4,
+        "marker": "<",
+    },
+    "civr": {
+        "color": "#D55E00",
+        "linestyle": (0, (8, 2)),
+        "linewidth": 1.4,
+        "marker": ">",
+    },
+    "sarah-c": {
+        "color": "#000000",
+        "linestyle": (0, (5, 3)),
+        "linewidth": 1.3,
+        "marker": "^",
+    },
+    "storm-c-paper": {
+        "color": "#009E73",
+        "linestyle": (0, (6, 1.5, 1, 1.5)),
+        "linewidth": 2.2,
+        "marker": "v",
+    },
     "storm-c": {"color": "#D55E00", "linestyle": "-", "linewidth": 2.2, "marker": "s"},
-    "sketchy-storm": {"color": "#882255", "linestyle": (0, (1, 1)), "linewidth": 2.4, "marker": "h"},
-    "lbfgs": {"color": "#0072B2", "linestyle": (0, (3, 1.2)), "linewidth": 2.2, "marker": "P"},
+    "sketchy-storm": {
+        "color": "#882255",
+        "linestyle": (0, (1, 1)),
+        "linewidth": 2.4,
+        "marker": "h",
+    },
+    "lbfgs": {
+        "color": "#0072B2",
+        "linestyle": (0, (3, 1.2)),
+        "linewidth": 2.2,
+        "marker": "P",
+    },
 }
 _OTHERS = [
     {"color": color, "linestyle": style, "linewidth": 2.0, "marker": marker}
@@ -56,22 +121,31 @@ _OTHERS = [
 
 
 def styles_of(labels):
-    """The style of each label's curve. The names of solvers have the same style in all figures."""
+    """The style of each label's curve. The names of solvers have the same style in all
+    figures."""
     others = cycle(_OTHERS)
     return {label: dict(_STYLES.get(label) or next(others)) for label in labels}
 
 
 def check_kwargs(where, kwargs, artist):
-    """Raise a ValueError for a keyword that is not a property of the matplotlib class."""
+    """Raise a ValueError for a keyword that is not a property of the matplotlib
+    class."""
     inspector = ArtistInspector(artist)
-    properties = {*inspector.get_setters(), *(alias for names in inspector.aliasd.values() for alias in names)}
+    properties = {
+        *inspector.get_setters(),
+        *(alias for names in inspector.aliasd.values() for alias in names),
+    }
     unknown = [name for name in kwargs if name not in properties]
     if unknown:
-        raise ValueError(f"{where} takes properties of matplotlib's {artist.__name__}, got {', '.join(unknown)}")
+        raise ValueError(
+            f"{where} takes properties of matplotlib's {artist.__name__}, got "
+            f"{', '.join(unknown)}"
+        )
 
 
 def axes_for(ax, **figure):
-    """The axes to draw on, and their figure: the given axes, or new axes from pyplot."""
+    """The axes to draw on, and their figure: the given axes, or new axes from
+    pyplot."""
     if ax is None:
         from matplotlib import pyplot as plt  # importing pyplot chooses a backend
 
@@ -89,12 +163,14 @@ def unmanaged_figure(width, height):
 
 
 class LogTicks(Locator):
-    """Ticks of a logarithmic axis, with enough ticks even if it spans less than a decade.
+    """Ticks of a logarithmic axis, with enough ticks even if it spans less than a
+    decade.
 
     Parameters
     ----------
     first : float, default=None
-        The value from which a symmetric logarithmic axis that begins at 0 is logarithmic. 0 then has a tick too.
+        The value from which a symmetric logarithmic axis that begins at 0 is
+        logarithmic. 0 then has a tick too.
     """
 
     def __init__(self, first=None):
@@ -123,7 +199,11 @@ class LogTicks(Locator):
                 if len(ticks) >= 3:
                     break
             else:
-                ticks = self._within(MaxNLocator(5, steps=[1, 2, 2.5, 5, 10]).tick_values(low, high), low, high)
+                ticks = self._within(
+                    MaxNLocator(5, steps=[1, 2, 2.5, 5, 10]).tick_values(low, high),
+                    low,
+                    high,
+                )
         return np.concatenate([zero, ticks])
 
     @staticmethod
@@ -163,18 +243,31 @@ def log_axis(axis, first=None):
 
 
 def place_labels(ax, points, texts, *, taken=(), **style):
-    """Write names beside points without overlap. Names for which there is no space are left out."""
+    """Write names beside points without overlap. Names for which there is no space are
+    left out."""
     figure = ax.figure.figure
     figure.draw_without_rendering()  # the layout determines how much space there is
     frame, written, boxes = ax.get_window_extent(), [], list(taken)
     for point, text in zip(np.asarray(points, dtype=float), texts, strict=True):
         for dx, dy, ha, va in _SIDES:
             label = ax.annotate(
-                text, point, (dx, dy), textcoords="offset points", ha=ha, va=va, annotation_clip=True, **style
+                text,
+                point,
+                (dx, dy),
+                textcoords="offset points",
+                ha=ha,
+                va=va,
+                annotation_clip=True,
+                **style,
             )
             label.set_in_layout(False)
             box = label.get_window_extent().padded(1)
-            inside = frame.x0 <= box.x0 and box.x1 <= frame.x1 and frame.y0 <= box.y0 and box.y1 <= frame.y1
+            inside = (
+                frame.x0 <= box.x0
+                and box.x1 <= frame.x1
+                and frame.y0 <= box.y0
+                and box.y1 <= frame.y1
+            )
             if inside and not any(box.overlaps(other) for other in boxes):
                 written.append(label)
                 boxes.append(box)

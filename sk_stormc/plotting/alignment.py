@@ -13,24 +13,29 @@ from sk_stormc.utils.validation import as_numbers, check_bool, short
 __all__ = ["align_embedding"]
 
 
-def align_embedding(embedding: ArrayLike, reference: ArrayLike, *, rows: Any = None, scale: bool = True) -> FloatArray:
-    """Rotate, reflect, move and scale an embedding so that its points are close to those of another embedding.
+def align_embedding(
+    embedding: ArrayLike, reference: ArrayLike, *, rows: Any = None, scale: bool = True
+) -> FloatArray:
+    """Rotate, reflect, move and scale an embedding so that its points are close to
+    those of another embedding.
 
-    Neighbour embeddings do not determine orientation and position, so that two maps of the same points can only be
-    compared after they are aligned. The result s (z_i - z̄) Q + r̄ minimises the sum of squared distances
+    Neighbour embeddings do not determine orientation and position, so that two maps of
+    the same points can only be compared after they are aligned. The result s (z_i - z̄)
+    Q + r̄ minimises the sum of squared distances
 
         sum_i |s (z_i - z̄) Q + r̄ - r_i|^2
 
-    over orthogonal matrices Q and factors s >= 0, where z_i are the points of the embedding, r_i those of the
-    reference, and z̄ and r̄ their means (`scipy.linalg.orthogonal_procrustes`).
+    over orthogonal matrices Q and factors s >= 0, where z_i are the points of the
+    embedding, r_i those of the reference, and z̄ and r̄ their means
+    (`scipy.linalg.orthogonal_procrustes`).
 
     Parameters
     ----------
     embedding : array-like of shape (n_points, n_components)
     reference : array-like of shape (n_reference, n_components)
     rows : slice, or array-like of int or bool, default=None
-        The rows of the embedding that are the points of the reference, in its order. Other points are moved with them.
-        None means all rows.
+        The rows of the embedding that are the points of the reference, in its order.
+        Other points are moved with them. None means all rows.
     scale : bool, default=True
         Whether to scale the embedding, or to use s = 1.
 
@@ -57,13 +62,22 @@ def align_embedding(embedding: ArrayLike, reference: ArrayLike, *, rows: Any = N
     check_bool("scale", scale)
     Z, R = _points("embedding", embedding), _points("reference", reference)
     try:
-        matched = Z if rows is None else Z[rows if isinstance(rows, slice) else np.asarray(rows)]
+        matched = (
+            Z
+            if rows is None
+            else Z[rows if isinstance(rows, slice) else np.asarray(rows)]
+        )
     except IndexError as error:
-        raise ValueError(f"rows must be a slice, indices or a mask of {len(Z)} points, got {short(rows)}") from error
+        raise ValueError(
+            f"rows must be a slice, indices or a mask of {len(Z)} points, got "
+            f"{short(rows)}"
+        ) from error
     if matched.shape != R.shape:
         raise ValueError(
-            f"reference must have the shape of the embedding{'' if rows is None else ' at rows'}, {matched.shape}, got "
-            f"{R.shape}: rows selects the points of the embedding that are in the reference"
+            "reference must have the shape of the "
+            f"embedding{'' if rows is None else ' at rows'}, {matched.shape}, got "
+            f"{R.shape}: rows selects the points of the embedding that are in the "
+            "reference"
         )
     center = matched.mean(axis=0)
     Q, singular_values = orthogonal_procrustes(matched - center, R - R.mean(axis=0))
@@ -76,5 +90,8 @@ def _points(name, value):
     """The finite coordinates of points."""
     points = as_numbers(name, value)
     if points.ndim != 2 or not points.size or not np.isfinite(points).all():
-        raise ValueError(f"{name} must be finite and of shape (n_points, n_components), got {short(points)}")
+        raise ValueError(
+            f"{name} must be finite and of shape (n_points, n_components), got "
+            f"{short(points)}"
+        )
     return points

@@ -1,4 +1,5 @@
-"""Convergence curves: the objective, its gap or the gradient's norm against the cost of the run."""
+"""Convergence curves: the objective, its gap or the gradient's norm against the cost of
+the run."""
 
 from __future__ import annotations
 
@@ -10,7 +11,14 @@ from matplotlib.lines import Line2D
 
 from sk_stormc.plotting._curves import Curve, grouped, x_of, y_of
 from sk_stormc.plotting._style import GRID, axes_for, check_kwargs, log_axis, styles_of
-from sk_stormc.utils.validation import check_bool, check_choice, check_int, check_number, check_text, short
+from sk_stormc.utils.validation import (
+    check_bool,
+    check_choice,
+    check_int,
+    check_number,
+    check_text,
+    short,
+)
 from sk_stormc.utils.warnings import warn_of_an_optimum
 
 if TYPE_CHECKING:
@@ -19,9 +27,20 @@ if TYPE_CHECKING:
 
 __all__ = ["ConvergenceDisplay"]
 
-X_LABELS = {"ifo": "IFO", "passes": "passes over the data", "seconds": "seconds", "iterations": "iterations"}
-Y_LABELS = {"objective": "objective", "gap": "objective gap", "gradient": "exact gradient norm"}
-DECADES = 9  # decades shown below the initialization; lower parts of a curve are cut off
+X_LABELS = {
+    "ifo": "IFO",
+    "passes": "passes over the data",
+    "seconds": "seconds",
+    "iterations": "iterations",
+}
+Y_LABELS = {
+    "objective": "objective",
+    "gap": "objective gap",
+    "gradient": "exact gradient norm",
+}
+DECADES = (
+    9  # decades shown below the initialization; lower parts of a curve are cut off
+)
 MARKERS = 6  # number of markers on a line
 MANY = 5  # number of labels above which the legend is beside the axes, in a new figure
 
@@ -29,21 +48,23 @@ MANY = 5  # number of labels above which the legend is beside the axes, in a new
 class ConvergenceDisplay:
     """Convergence of runs: a quantity at their records against the cost.
 
-    Several runs of a method, with different seeds, are drawn as their median with a band between the quartiles. A run
-    that has ended keeps its last value. It is recommended to create a display with `from_estimator`, `from_results`, or
-    the ``plot`` method of the result of `sk_stormc.compare_solvers`.
+    Several runs of a method, with different seeds, are drawn as their median with a
+    band between the quartiles. A run that has ended keeps its last value. It is
+    recommended to create a display with `from_estimator`, `from_results`, or the
+    ``plot`` method of the result of `sk_stormc.compare_solvers`.
 
     Parameters
     ----------
     curves : dict of list
-        For each label, a list of pairs (x, y), one for each seed. x and y are array-like of shape (n_records,), and x
-        does not decrease. Non-finite values of y are left out. The names of `sk_stormc.solvers.SOLVERS` have the same
-        style in all figures.
+        For each label, a list of pairs (x, y), one for each seed. x and y are
+        array-like of shape (n_records,), and x does not decrease. Non-finite values of
+        y are left out. The names of `sk_stormc.solvers.SOLVERS` have the same style in
+        all figures.
     x_label, y_label : str, default=""
         Labels of the axes, with the units.
     y_scale : {"auto", "linear", "log"}, default="auto"
-        "auto" means "log" if all values of y are positive and the largest initial value is more than ten times the
-        smallest value.
+        "auto" means "log" if all values of y are positive and the largest initial value
+        is more than ten times the smallest value.
 
     Attributes
     ----------
@@ -58,7 +79,8 @@ class ConvergenceDisplay:
     Raises
     ------
     ValueError
-        If there are no curves, or if a curve has no finite value or x and y of different lengths.
+        If there are no curves, or if a curve has no finite value or x and y of
+        different lengths.
 
     Examples
     --------
@@ -67,7 +89,10 @@ class ConvergenceDisplay:
     >>> from sk_stormc.plotting import ConvergenceDisplay
     >>> from sk_stormc.problems import PortfolioProblem
     >>> problem = PortfolioProblem(make_gaussian_returns(500, 5, random_state=0))
-    >>> runs = {name: minimize(problem, name, random_state=0) for name in ("storm-c", "sarah-c")}
+    >>> runs = {
+    ...     name: minimize(problem, name, random_state=0)
+    ...     for name in ("storm-c", "sarah-c")
+    ... }
     >>> display = ConvergenceDisplay.from_results(runs, y="gap")
     >>> [line.get_label() for line in display.lines_]
     ['storm-c', 'sarah-c']
@@ -106,17 +131,22 @@ class ConvergenceDisplay:
 
         Parameters
         ----------
-        estimator : fitted estimator, a list of them, or a dict of estimators or lists of them
-            Estimators of this package. In a list, those with the same solver are treated as its runs with several
-            seeds. In a dict, those in the list of a label are.
+        estimator : fitted estimator, a list of them, or a dict of estimators or lists \
+                of them
+            Estimators of this package. In a list, those with the same solver are
+            treated as its runs with several seeds. In a dict, those in the list of a
+            label are.
         x : {"ifo", "passes", "iterations"}, default="ifo"
-            Quantity on the horizontal axis. An estimator does not record times, but `sk_stormc.compare_solvers` does.
+            Quantity on the horizontal axis. An estimator does not record times, but
+            `sk_stormc.compare_solvers` does.
         y : {"objective", "gap"}, default="objective"
         optimum : float, default=None
-            The value that is subtracted for the gap. None means the best value of all the estimators.
+            The value that is subtracted for the gap. None means the best value of all
+            the estimators.
         pass_ifo : int, default=None
-            IFO of a pass, which is 2 n_inner + n_outer of the problem, for runs that do not tell it, such as a
-            `SolverResult` and an estimator after ``partial_fit``. For n periods of returns it is 3 n.
+            IFO of a pass, which is 2 n_inner + n_outer of the problem, for runs that do
+            not tell it, such as a `SolverResult` and an estimator after
+            ``partial_fit``. For n periods of returns it is 3 n.
         ax : matplotlib.axes.Axes, default=None
             None means axes of a new figure.
         x_scale : {"log", "linear"}, default="log"
@@ -133,7 +163,9 @@ class ConvergenceDisplay:
             If an argument has an invalid value, or if the quantity was not recorded.
         """
         groups = grouped("estimator", estimator, Curve.of_estimator)
-        return cls._from_groups(groups, x, y, optimum, pass_ifo).plot(ax, x_scale=x_scale, **kwargs)
+        return cls._from_groups(groups, x, y, optimum, pass_ifo).plot(
+            ax, x_scale=x_scale, **kwargs
+        )
 
     @classmethod
     def from_results(
@@ -153,13 +185,14 @@ class ConvergenceDisplay:
         Parameters
         ----------
         results : SolverResult, a list of them, or a dict of results or lists of them
-            As for `from_estimator`. Runs of `sk_stormc.compare_solvers` contain times and passes, and optionally
-            gradients.
+            As for `from_estimator`. Runs of `sk_stormc.compare_solvers` contain times
+            and passes, and optionally gradients.
         x : {"ifo", "passes", "seconds", "iterations"}, default="ifo"
-            "passes" needs ``pass_ifo`` for a `SolverResult`, which does not contain times.
+            "passes" needs ``pass_ifo`` for a `SolverResult`, which does not contain
+            times.
         y : {"objective", "gap", "gradient"}, default="objective"
-            Quantity on the vertical axis. "gradient", the norm of the exact gradient, requires the runs of
-            ``compare_solvers(..., gradient=True)``.
+            Quantity on the vertical axis. "gradient", the norm of the exact gradient,
+            requires the runs of ``compare_solvers(..., gradient=True)``.
         optimum, pass_ifo, ax, x_scale, **kwargs
             As for `from_estimator`.
 
@@ -173,7 +206,9 @@ class ConvergenceDisplay:
             If an argument has an invalid value, or if the quantity was not recorded.
         """
         groups = grouped("results", results, Curve.of_result)
-        return cls._from_groups(groups, x, y, optimum, pass_ifo).plot(ax, x_scale=x_scale, **kwargs)
+        return cls._from_groups(groups, x, y, optimum, pass_ifo).plot(
+            ax, x_scale=x_scale, **kwargs
+        )
 
     @classmethod
     def _from_groups(cls, groups, x, y, optimum, pass_ifo):
@@ -189,12 +224,19 @@ class ConvergenceDisplay:
             values = np.concatenate([curve.objective for curve in everything])
             best = float(np.min(values[np.isfinite(values)], initial=np.inf))
             if optimum is None:
-                optimum, y_label = best, f"gap to the best {everything[0].objective_label} seen, {best:.6g}"
+                optimum, y_label = (
+                    best,
+                    f"gap to the best {everything[0].objective_label} seen, {best:.6g}",
+                )
             else:
-                y_label = f"{everything[0].objective_label} gap to the optimum {optimum:.6g}"
+                y_label = (
+                    f"{everything[0].objective_label} gap to the optimum {optimum:.6g}"
+                )
                 warn_of_an_optimum(optimum, best, "was seen")
         curves = {
-            label: [(x_of(curve, x, pass_ifo), y_of(curve, y, optimum)) for curve in runs]
+            label: [
+                (x_of(curve, x, pass_ifo), y_of(curve, y, optimum)) for curve in runs
+            ]
             for label, runs in groups.items()
         }
         scale = "auto" if y == "objective" else "log"
@@ -235,10 +277,18 @@ class ConvergenceDisplay:
         check_bool("legend", legend)
         check_kwargs("plot", kwargs, Line2D)
         if styles is not None and not isinstance(styles, Mapping):
-            raise ValueError(f"styles must be a dict by label or None, got {short(styles)}")
-        curves = {label: _finite(label, runs) for label, runs in self._checked().items()}
-        starts, values = zip(*((y[0], y) for runs in curves.values() for _, y in runs), strict=True)
-        log = self.y_scale == "log" or (self.y_scale == "auto" and _falls_far(starts, values))
+            raise ValueError(
+                f"styles must be a dict by label or None, got {short(styles)}"
+            )
+        curves = {
+            label: _finite(label, runs) for label, runs in self._checked().items()
+        }
+        starts, values = zip(
+            *((y[0], y) for runs in curves.values() for _, y in runs), strict=True
+        )
+        log = self.y_scale == "log" or (
+            self.y_scale == "auto" and _falls_far(starts, values)
+        )
         limits = (_log_limits if log else _linear_limits)(starts, values)
         own = ax is None
         ax = axes_for(ax, figsize=(6.4 + 1.8 * (len(curves) > MANY), 4.4))
@@ -248,12 +298,20 @@ class ConvergenceDisplay:
         for k, (label, runs) in enumerate(curves.items()):
             x, low, middle, high = _summary(runs, limits, log)
             markers = _markers(x, k, len(curves), x_range, x_scale)
-            style = {**styles[label], "markersize": 6, "markevery": markers, "markerfacecolor": "white", **kwargs}
+            style = {
+                **styles[label],
+                "markersize": 6,
+                "markevery": markers,
+                "markerfacecolor": "white",
+                **kwargs,
+            }
             (line,) = ax.plot(x, middle, **{**style, "label": label})
             self.lines_.append(line)
             if len(runs) > 1:
                 color = line.get_color()
-                self.bands_.append(ax.fill_between(x, low, high, color=color, alpha=0.2, linewidth=0))
+                self.bands_.append(
+                    ax.fill_between(x, low, high, color=color, alpha=0.2, linewidth=0)
+                )
         if log:
             ax.set_yscale("log")
             log_axis(ax.yaxis)
@@ -267,8 +325,13 @@ class ConvergenceDisplay:
 
     def _checked(self):
         groups = self.curves.values() if isinstance(self.curves, Mapping) else ()
-        if not groups or not all(hasattr(runs, "__len__") and len(runs) for runs in groups):
-            raise ValueError(f"curves must be a dict with a list of runs for each label, got {short(self.curves)}")
+        if not groups or not all(
+            hasattr(runs, "__len__") and len(runs) for runs in groups
+        ):
+            raise ValueError(
+                "curves must be a dict with a list of runs for each label, got "
+                f"{short(self.curves)}"
+            )
         return self.curves
 
 
@@ -278,7 +341,10 @@ def _finite(label, runs):
     for x, y in runs:
         x, y = np.asarray(x, dtype=float), np.asarray(y, dtype=float)
         if x.shape != y.shape or x.ndim != 1:
-            raise ValueError(f"x and y of {label!r} must be vectors of one length, got {x.shape} and {y.shape}")
+            raise ValueError(
+                f"x and y of {label!r} must be vectors of one length, got {x.shape} "
+                f"and {y.shape}"
+            )
         good = np.isfinite(y)
         if not good.any():
             raise ValueError(f"y of {label!r} must have a finite value, got {short(y)}")
@@ -292,7 +358,8 @@ def _falls_far(starts, values):
 
 
 def _log_limits(starts, values):
-    """Limits from `DECADES` below the initial value to a little above it, so that diverging runs do not dominate."""
+    """Limits from `DECADES` below the initial value to a little above it, so that
+    diverging runs do not dominate."""
     start = max(starts)
     if not start > 0:  # an initial gap of 0 cannot decrease
         return 1e-3, 1.0
@@ -312,15 +379,19 @@ def _linear_limits(starts, values):
 
 
 def _summary(runs, limits, log):
-    """x of all records, with the lower quartile, the median and the upper quartile at these."""
+    """x of all records, with the lower quartile, the median and the upper quartile at
+    these."""
     x = np.unique(np.concatenate([x for x, _ in runs]))
-    # values far outside the figure (a gap of 0, an overflow) are clipped to just outside
+    # values far outside the figure (a gap of 0, an overflow) are clipped to just
+    # outside
     if log:
         ys = [np.log10(np.clip(y, 1e-3 * limits[0], 1e3 * limits[1])) for _, y in runs]
     else:
         span = limits[1] - limits[0]
         ys = [np.clip(y, limits[0] - span, limits[1] + span) for _, y in runs]
-    ys = np.array([np.interp(x, x_run, y) for (x_run, _), y in zip(runs, ys, strict=True)])
+    ys = np.array(
+        [np.interp(x, x_run, y) for (x_run, _), y in zip(runs, ys, strict=True)]
+    )
     quartiles = np.quantile(ys, [0.25, 0.5, 0.75], axis=0)
     return x, *(10**quartiles if log else quartiles)
 
@@ -333,7 +404,8 @@ def x_limits(xs):
 
 
 def scale_x(ax, limits, scale):
-    """Scale the x axis from x_0, at 0, to the last record: logarithmic from the first record on, or linear."""
+    """Scale the x axis from x_0, at 0, to the last record: logarithmic from the first
+    record on, or linear."""
     first, last = limits
     if scale == "linear":
         ax.set_xlim(0, 1.03 * last)
@@ -345,7 +417,8 @@ def scale_x(ax, limits, scale):
 
 
 def _markers(x, k, n, limits, scale):
-    """Indices of the records with a marker. They differ between curves, so that coinciding curves are visible."""
+    """Indices of the records with a marker. They differ between curves, so that
+    coinciding curves are visible."""
     allowed = np.arange(k, len(x), n) if len(x) > n else np.arange(len(x))
     where, (low, high) = x, (0.0, limits[1])
     if scale == "log":

@@ -1,4 +1,5 @@
-"""Displays of embeddings: two components in the plane, three in perspective, more in pairs."""
+"""Displays of embeddings: two components in the plane, three in perspective, more in
+pairs."""
 
 from __future__ import annotations
 
@@ -30,36 +31,44 @@ __all__ = ["EmbeddingDisplay"]
 WRITTEN = 40  # maximum number of classes whose names are written on the map
 LISTED = 20  # number of rows of a legend
 LONGEST = 28  # characters of a name on the map or in the legend
-CELLS = 12  # number of cells along each axis of the map, in which the points of a class are counted
+# number of cells along each axis of the map, in which the points of a class are counted
+CELLS = 12
 PAIRED = 5  # number of components shown in pairs
-_looks_on_axes: WeakKeyDictionary[Any, dict[str, tuple[str, str]]] = WeakKeyDictionary()  # so that classes keep them
+_looks_on_axes: WeakKeyDictionary[Any, dict[str, tuple[str, str]]] = (
+    WeakKeyDictionary()
+)  # so that classes keep them
 
 
 class EmbeddingDisplay:
     """Display of an embedding: its points, coloured by class or by a number.
 
-    The more points there are, the smaller and more transparent they are drawn. They are drawn in random order, so that
-    no class covers the others. The name of each class is written where its points are densest, if there is space.
-    Coordinates have no unit and no ticks, because only proximity is meaningful.
+    The more points there are, the smaller and more transparent they are drawn. They are
+    drawn in random order, so that no class covers the others. The name of each class is
+    written where its points are densest, if there is space. Coordinates have no unit
+    and no ticks, because only proximity is meaningful.
 
     Parameters
     ----------
     embedding : array-like of shape (n_points, n_components)
     y : array-like of shape (n_points,), default=None
-        The values that determine the colours. Strings, booleans, categories and up to 20 distinct integers are classes.
-        The order of the classes is that of the categories, and otherwise ascending. Other numbers and dates get a
-        colour bar. Missing values are grey, and the last entry of a legend. None draws all points in one colour.
+        The values that determine the colours. Strings, booleans, categories and up to
+        20 distinct integers are classes. The order of the classes is that of the
+        categories, and otherwise ascending. Other numbers and dates get a colour bar.
+        Missing values are grey, and the last entry of a legend. None draws all points
+        in one colour.
     y_label : str, default=""
         Title of the legend or of the colour bar.
     palette : dict, list of colours or str, default=None
-        Colours of the classes by their names, or in their order, such as a palette of seaborn or scanpy, or the name of
-        a colormap of matplotlib. None means 20 colours, of which colour-blind people can distinguish the first eight.
-        Further classes have other shapes. A scale uses the colormap, or one between the colours of a list.
+        Colours of the classes by their names, or in their order, such as a palette of
+        seaborn or scanpy, or the name of a colormap of matplotlib. None means 20
+        colours, of which colour-blind people can distinguish the first eight. Further
+        classes have other shapes. A scale uses the colormap, or one between the colours
+        of a list.
     order : list of str, default=None
         The order of the classes. It may have classes that y does not have.
     new : array-like of shape (n_new, n_components), default=None
-        Further points, such as those of `SNEEmbedding.transform`. They are drawn larger and with an outline, and the
-        others fainter.
+        Further points, such as those of `SNEEmbedding.transform`. They are drawn larger
+        and with an outline, and the others fainter.
     y_new : array-like of shape (n_new,), default=None
         Their values.
 
@@ -80,8 +89,8 @@ class EmbeddingDisplay:
     Raises
     ------
     ValueError
-        If points are not finite, if the length of y differs from the number of points, if there are more than 160
-        classes, or if palette or order lack a class.
+        If points are not finite, if the length of y differs from the number of points,
+        if there are more than 160 classes, or if palette or order lack a class.
 
     Examples
     --------
@@ -135,7 +144,8 @@ class EmbeddingDisplay:
         Parameters
         ----------
         estimator : fitted estimator
-            An estimator that has the attribute ``embedding_``, or a pipeline that ends with one.
+            An estimator that has the attribute ``embedding_``, or a pipeline that ends
+            with one.
         y : array-like of shape (n_points,), default=None
         y_label : str, default=""
         palette : dict, list of colours or str, default=None
@@ -154,36 +164,56 @@ class EmbeddingDisplay:
         Raises
         ------
         ValueError
-            If the estimator is not fitted or has no ``embedding_``, and for the reasons of `EmbeddingDisplay`.
+            If the estimator is not fitted or has no ``embedding_``, and for the reasons
+            of `EmbeddingDisplay`.
         """
         last = estimator[-1] if hasattr(estimator, "steps") else estimator
         if not hasattr(last, "embedding_"):
-            raise ValueError(f"estimator must be fitted and have embedding_, got {short(estimator)}")
+            raise ValueError(
+                f"estimator must be fitted and have embedding_, got {short(estimator)}"
+            )
         check_text("y_label", y_label)
         name = y_label or getattr(y, "name", None)
         with naming("X_new"):
             new = None if X_new is None else estimator.transform(X_new)
         y_label = "" if name is None else str(name)
-        display = cls(last.embedding_, y=y, y_label=y_label, palette=palette, order=order, new=new, y_new=y_new)
+        display = cls(
+            last.embedding_,
+            y=y,
+            y_label=y_label,
+            palette=palette,
+            order=order,
+            new=new,
+            y_new=y_new,
+        )
         return display.plot(ax, **kwargs)
 
-    def plot(self, ax: Axes | None = None, *, legend: bool = True, labels: bool = True, **kwargs: Any) -> Self:
+    def plot(
+        self,
+        ax: Axes | None = None,
+        *,
+        legend: bool = True,
+        labels: bool = True,
+        **kwargs: Any,
+    ) -> Self:
         """Draw the points.
 
         Parameters
         ----------
         ax : matplotlib.axes.Axes, default=None
-            None creates a new figure. For three components the axes must have been created with ``projection="3d"``.
-            For more components, the pairs are drawn in place of the axes. Classes that were drawn on the axes before
-            keep their colours.
+            None creates a new figure. For three components the axes must have been
+            created with ``projection="3d"``. For more components, the pairs are drawn
+            in place of the axes. Classes that were drawn on the axes before keep their
+            colours.
         legend : bool, default=True
             Whether to draw a legend or a colour bar.
         labels : bool, default=True
             Whether to write the names of the classes on a map in two dimensions.
         **kwargs
-            Passed to `matplotlib.axes.Axes.scatter`, such as ``s``, ``alpha`` and ``norm``. ``s``, ``c``, ``alpha``,
-            ``edgecolors`` and ``linewidths`` may have an entry for each point, first those of the embedding and then
-            the new ones. ``c`` and ``color`` replace the colours of y, and there is no legend.
+            Passed to `matplotlib.axes.Axes.scatter`, such as ``s``, ``alpha`` and
+            ``norm``. ``s``, ``c``, ``alpha``, ``edgecolors`` and ``linewidths`` may
+            have an entry for each point, first those of the embedding and then the new
+            ones. ``c`` and ``color`` replace the colours of y, and there is no legend.
 
         Returns
         -------
@@ -193,8 +223,14 @@ class EmbeddingDisplay:
         check_bool("labels", labels)
         check_text("y_label", self.y_label)
         extra = {"s", "c", "marker", "vmin", "vmax", "edgecolors"}
-        check_kwargs("plot", {name: value for name, value in kwargs.items() if name not in extra}, PathCollection)
-        Z, n_old, colors = self.checked(_looks_on_axes.get(ax) if hasattr(ax, "get_xaxis") else None)
+        check_kwargs(
+            "plot",
+            {name: value for name, value in kwargs.items() if name not in extra},
+            PathCollection,
+        )
+        Z, n_old, colors = self.checked(
+            _looks_on_axes.get(ax) if hasattr(ax, "get_xaxis") else None
+        )
         if any(name in kwargs for name in COLORED):
             colors = PointColors(np.zeros(len(Z), int))
         self.scatter_, self.labels_, self.legend_, self.colorbar_ = [], [], None, None
@@ -206,21 +242,29 @@ class EmbeddingDisplay:
             self._plot_one(ax, Z, layers)
         self.figure_ = self.ax_.figure  # type: ignore[assignment]  # a SubFigure only if the caller gave its axes
         if colors.names is not None and colors.looks is not None:
-            _looks_on_axes.setdefault(self.ax_, {}).update(zip(colors.names, colors.looks, strict=True))
+            _looks_on_axes.setdefault(self.ax_, {}).update(
+                zip(colors.names, colors.looks, strict=True)
+            )
         if legend:
             self._write_legend(colors, own=ax is None)
-        if labels and d == 2 and colors.names is not None and len(colors.names) <= WRITTEN:
+        if (
+            labels
+            and d == 2
+            and colors.names is not None
+            and len(colors.names) <= WRITTEN
+        ):
             self.labels_ = _name_classes(self.ax_, Z, colors)
         return self
 
     def to_plotly(self, hover: Any = None) -> Any:
-        """The points as an interactive figure: a click on an entry of the legend shows or hides its class.
+        """The points as an interactive figure: a click on an entry of the legend shows
+        or hides its class.
 
         Parameters
         ----------
         hover : DataFrame, Series or dict of array-like, default=None
-            Columns with a value for each point, first those of the embedding and then the new ones. They are shown at
-            the point under the cursor.
+            Columns with a value for each point, first those of the embedding and then
+            the new ones. They are shown at the point under the cursor.
 
         Returns
         -------
@@ -231,7 +275,8 @@ class EmbeddingDisplay:
         ImportError
             If plotly is not installed.
         ValueError
-            If hover has another number of values, and for the reasons of `EmbeddingDisplay`.
+            If hover has another number of values, and for the reasons of
+            `EmbeddingDisplay`.
 
         Examples
         --------
@@ -268,7 +313,9 @@ class EmbeddingDisplay:
         figure = self.to_plotly(hover)
         if title:
             figure.update_layout(title={"text": escape(title)}, margin={"t": 60})
-        page = figure.to_html(default_height="97vh", config={"displaylogo": False, "scrollZoom": True})
+        page = figure.to_html(
+            default_height="97vh", config={"displaylogo": False, "scrollZoom": True}
+        )
         with atomically(path) as file:
             file.write(page.encode("utf-8"))
 
@@ -294,10 +341,21 @@ class EmbeddingDisplay:
         if new is not None:
             new = _points("new", new)
             if new.shape[1] != Z.shape[1]:
-                raise ValueError(f"new must have the {Z.shape[1]} components of embedding, got {new.shape[1]}")
+                raise ValueError(
+                    f"new must have the {Z.shape[1]} components of embedding, got "
+                    f"{new.shape[1]}"
+                )
         elif y_new is not None:
             raise ValueError("y_new must be None without new points")
-        colors = point_colors(self.y, n, y_new, 0 if new is None else len(new), self.palette, self.order, known)
+        colors = point_colors(
+            self.y,
+            n,
+            y_new,
+            0 if new is None else len(new),
+            self.palette,
+            self.order,
+            known,
+        )
         return Z if new is None else np.vstack([Z, new]), n, colors
 
     def _plot_one(self, ax, Z, layers):
@@ -311,7 +369,8 @@ class EmbeddingDisplay:
         ax = axes_for(ax)
         if (d == 3) != (ax.name == "3d"):
             raise ValueError(
-                f"ax must {'' if d == 3 else 'not '}be made with projection='3d' for {d} components, got {short(ax)}"
+                f"ax must {'' if d == 3 else 'not '}be made with projection='3d' for "
+                f"{d} components, got {short(ax)}"
             )
         if d == 1:
             Z = spread_out(Z)
@@ -329,11 +388,20 @@ class EmbeddingDisplay:
 
     def _plot_pairs(self, ax, Z, d, layers):
         k = Z.shape[1]
-        word = "component " if ax is None else ""  # left out if the caller's axes may be too small
+        word = (
+            "component " if ax is None else ""
+        )  # left out if the caller's axes may be too small
         ax = axes_for(ax, figsize=(1.9 * k, 1.8 * k))
         if ax.get_subplotspec() is None:
-            raise ValueError(f"ax must be of a grid of subplots, to hold the pairs of {d} components, got {short(ax)}")
-        title = f"components 1 to {k} of {d}, in pairs" if k < d else f"{d} components, in pairs"
+            raise ValueError(
+                f"ax must be of a grid of subplots, to hold the pairs of {d} "
+                f"components, got {short(ax)}"
+            )
+        title = (
+            f"components 1 to {k} of {d}, in pairs"
+            if k < d
+            else f"{d} components, in pairs"
+        )
         ax.set_title(title, fontsize="medium")
         ax.set(xticks=[], yticks=[], facecolor="none")
         ax.set_frame_on(False)
@@ -345,8 +413,12 @@ class EmbeddingDisplay:
                 self.scatter_ += layers.draw(one, Z[:, [column, row]], crowd=k - 1)
                 one.set(xticks=[], yticks=[])
                 one.set_aspect("equal", "datalim")
-                one.set_xlabel(f"{word}{column + 1}" if row == k - 1 else "", fontsize="small")
-                one.set_ylabel(f"{word}{row + 1}" if column == 0 else "", fontsize="small")
+                one.set_xlabel(
+                    f"{word}{column + 1}" if row == k - 1 else "", fontsize="small"
+                )
+                one.set_ylabel(
+                    f"{word}{row + 1}" if column == 0 else "", fontsize="small"
+                )
                 panels.append(one)
         self.axes_ = np.array(panels)
 
@@ -356,29 +428,57 @@ class EmbeddingDisplay:
             self._write_colorbar(colors)
         elif colors.names is not None:
             # also those that were drawn on these axes before
-            looks = dict(_looks_on_axes[self.ax_]) | dict(zip(*colors.with_missing(), strict=True))
+            looks = dict(_looks_on_axes[self.ax_]) | dict(
+                zip(*colors.with_missing(), strict=True)
+            )
             handles = [
-                Line2D([], [], linestyle="", marker=marker, color=color, markersize=6, label=shortened(name))
+                Line2D(
+                    [],
+                    [],
+                    linestyle="",
+                    marker=marker,
+                    color=color,
+                    markersize=6,
+                    label=shortened(name),
+                )
                 for name, (color, marker) in looks.items()
             ]
             columns = -(-len(handles) // LISTED)
-            style = {"title": self.y_label or None, "fontsize": "small", "ncols": columns, "handletextpad": 0.2}
+            style = {
+                "title": self.y_label or None,
+                "fontsize": "small",
+                "ncols": columns,
+                "handletextpad": 0.2,
+            }
             if len(self.axes_) > 1:  # the upper triangle of the pairs is empty
-                self.legend_ = self.ax_.legend(handles=handles, loc="upper right", **style)
+                self.legend_ = self.ax_.legend(
+                    handles=handles, loc="upper right", **style
+                )
             elif own:
-                self.legend_ = figure.legend(handles=handles, loc="outside right center", **style)
+                self.legend_ = figure.legend(
+                    handles=handles, loc="outside right center", **style
+                )
                 figure.draw_without_rendering()
                 # the map keeps its size beside a wide legend
-                figure.set_figwidth(figure.get_figwidth() + self.legend_.get_window_extent().width / figure.dpi)
+                figure.set_figwidth(
+                    figure.get_figwidth()
+                    + self.legend_.get_window_extent().width / figure.dpi
+                )
             else:
-                self.legend_ = self.ax_.legend(handles=handles, loc="best", framealpha=0.85, **style)
+                self.legend_ = self.ax_.legend(
+                    handles=handles, loc="best", framealpha=0.85, **style
+                )
 
     def _write_colorbar(self, colors):
         scales = [points for points in self.scatter_ if points.get_array() is not None]
         if not scales:  # all values are missing
             return
-        pad = 0.14 if self.ax_.name == "3d" else 0.02  # the third axis has its label on this side
-        bar = self.ax_.figure.colorbar(scales[-1], ax=self.axes_.tolist(), label=self.y_label, shrink=0.8, pad=pad)
+        pad = (
+            0.14 if self.ax_.name == "3d" else 0.02
+        )  # the third axis has its label on this side
+        bar = self.ax_.figure.colorbar(
+            scales[-1], ax=self.axes_.tolist(), label=self.y_label, shrink=0.8, pad=pad
+        )
         bar.solids.set(alpha=1)
         if colors.are_dates:
             locator = AutoDateLocator()
@@ -391,22 +491,31 @@ def _points(name, points):
     """Finite points, as an array."""
     Z = as_numbers(name, points)
     if Z.ndim != 2 or not Z.size or not np.isfinite(Z).all():
-        raise ValueError(f"{name} must be finite and of shape (n_points, n_components), got {short(Z)}")
+        raise ValueError(
+            f"{name} must be finite and of shape (n_points, n_components), got "
+            f"{short(Z)}"
+        )
     return Z
 
 
 def spread_out(Z):
-    """Points of one component, spread along a second axis by a low-discrepancy sequence."""
+    """Points of one component, spread along a second axis by a low-discrepancy
+    sequence."""
     return np.column_stack([Z[:, 0], np.arange(len(Z)) * 0.6180339887 % 1])
 
 
 def shortened(name):
     """A name of at most `LONGEST` characters, of which the middle is left out."""
-    return name if len(name) <= LONGEST else f"{name[: LONGEST // 2]}…{name[1 - LONGEST // 2 :]}"
+    return (
+        name
+        if len(name) <= LONGEST
+        else f"{name[: LONGEST // 2]}…{name[1 - LONGEST // 2 :]}"
+    )
 
 
 def _name_classes(ax, Z, colors):
-    """Write the name of each class where its points are densest, unless another name is there."""
+    """Write the name of each class where its points are densest, unless another name is
+    there."""
     figure = ax.figure.figure
     figure.draw_without_rendering()  # the layout determines how much space there is
     labels, boxes, extent = [], [], np.stack([Z.min(axis=0), Z.max(axis=0)], axis=1)
@@ -414,7 +523,9 @@ def _name_classes(ax, Z, colors):
     for k in np.argsort(-counts, kind="stable"):  # the largest first
         x, y = _heart(Z[colors.codes == k], extent)
         name = shortened(colors.names[k])
-        label = ax.text(x, y, name, ha="center", va="center", fontsize="medium", fontweight="bold")
+        label = ax.text(
+            x, y, name, ha="center", va="center", fontsize="medium", fontweight="bold"
+        )
         label.set_path_effects([withStroke(linewidth=2.5, foreground="white")])
         label.set(in_layout=False, clip_on=True)
         box = label.get_window_extent()
@@ -427,7 +538,8 @@ def _name_classes(ax, Z, colors):
 
 
 def _heart(points, extent):
-    """The point in the middle of the densest part of a class, which may have several parts."""
+    """The point in the middle of the densest part of a class, which may have several
+    parts."""
     counts, *edges = np.histogram2d(*points.T, bins=CELLS, range=extent)
     around = uniform_filter(counts, 3, mode="constant")
     best = np.unravel_index(np.argmax(around * (counts > 0)), counts.shape)

@@ -1,4 +1,5 @@
-"""Risk and return of the portfolios of an estimator for several values of risk_aversion."""
+"""Risk and return of the portfolios of an estimator for several values of
+risk_aversion."""
 
 from __future__ import annotations
 
@@ -15,13 +16,26 @@ from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
 from sk_stormc.core.weighted import with_sum_one
-from sk_stormc.plotting._style import BLUE, COLORS, GRID, axes_for, check_kwargs, place_labels
+from sk_stormc.plotting._style import (
+    BLUE,
+    COLORS,
+    GRID,
+    axes_for,
+    check_kwargs,
+    place_labels,
+)
 from sk_stormc.portfolio.labels import assets_of
 from sk_stormc.portfolio.returns import check_returns, faded, with_expected_returns
 from sk_stormc.portfolio.risk import MEASURES
 from sk_stormc.utils.mapped_rows import blocks
 from sk_stormc.utils.types import ArrayLike, FloatArray
-from sk_stormc.utils.validation import as_numbers, check_bool, check_number, check_text, short
+from sk_stormc.utils.validation import (
+    as_numbers,
+    check_bool,
+    check_number,
+    check_text,
+    short,
+)
 from sk_stormc.utils.warnings import warn
 
 if TYPE_CHECKING:
@@ -30,35 +44,45 @@ if TYPE_CHECKING:
 
 __all__ = ["FrontierDisplay"]
 
-POINTS = 25  # number of portfolios of a frontier, unless the values of risk_aversion are given
+# number of portfolios of a frontier, unless the values of risk_aversion are given
+POINTS = 25
 DECADES = 2.0  # decades below and above the middle value of risk_aversion
 ALONG = 200  # number of points of the curve that names must not cover
 WRITTEN = 40  # maximum number of assets whose names are written
 ROOM = 1.25  # upper limit of the risk axis, relative to the risk of the riskiest asset
-DEVIATION = "standard deviation of the {}", "tracking error (standard deviation of the {})"
+DEVIATION = (
+    "standard deviation of the {}",
+    "tracking error (standard deviation of the {})",
+)
 LABELS = {  # of the risk without and with a benchmark
     "variance": DEVIATION,
     "semivariance": ("semideviation (losses below the mean) of the {}",) * 2,
     "entropic": DEVIATION,  # the entropic risk changes with risk_aversion
 }
 OTHERS = "{} of the loss", "{} of the loss against the benchmark"
-BY_ROOT = (*LABELS, "semideviation")  # measures whose axis grows with the root of the time
+BY_ROOT = (
+    *LABELS,
+    "semideviation",
+)  # measures whose axis grows with the root of the time
 RETURN = "return", "excess return"
 
 
 class FrontierDisplay:
-    """Mean return against risk, for portfolios with several values of risk_aversion and for the assets.
+    """Mean return against risk, for portfolios with several values of risk_aversion and
+    for the assets.
 
-    Both axes have the unit of the returns, per period or per year. The risk is the standard deviation for the variance
-    and for the entropic risk (whose own value changes with risk_aversion). It is the semideviation for the
-    semivariance, and otherwise the estimator's risk measure itself. With a ``benchmark``, mean and risk are those of
-    the excess return, so that the standard deviation is the tracking error. With ``half_life``, the periods have its
-    weights.
+    Both axes have the unit of the returns, per period or per year. The risk is the
+    standard deviation for the variance and for the entropic risk (whose own value
+    changes with risk_aversion). It is the semideviation for the semivariance, and
+    otherwise the estimator's risk measure itself. With a ``benchmark``, mean and risk
+    are those of the excess return, so that the standard deviation is the tracking
+    error. With ``half_life``, the periods have its weights.
 
     Parameters
     ----------
     risk, mean : array-like of shape (n_points,)
-        Risk and mean return of the portfolios, in the order of increasing risk aversion.
+        Risk and mean return of the portfolios, in the order of increasing risk
+        aversion.
     asset_risk, asset_mean : array-like of shape (n_assets,), default=None
         Risk and mean return of each asset.
     asset_names : sequence of str, default=None
@@ -96,8 +120,12 @@ class FrontierDisplay:
     >>> from sk_stormc import CompositionalPortfolio
     >>> from sk_stormc.datasets import make_gaussian_returns
     >>> from sk_stormc.plotting import FrontierDisplay
-    >>> returns = make_gaussian_returns(500, 4, mean=np.linspace(0.02, 0.2, 4), random_state=0)
-    >>> portfolio = CompositionalPortfolio(constraint="long_only", random_state=0).fit(returns)
+    >>> returns = make_gaussian_returns(
+    ...     500, 4, mean=np.linspace(0.02, 0.2, 4), random_state=0
+    ... )
+    >>> portfolio = CompositionalPortfolio(constraint="long_only", random_state=0).fit(
+    ...     returns
+    ... )
     >>> display = FrontierDisplay.from_estimator(portfolio, returns)
     >>> bool((np.diff(display.risk) < 1e-6).all())
     True
@@ -146,26 +174,32 @@ class FrontierDisplay:
         ax: Axes | None = None,
         **kwargs: Any,
     ) -> Self:
-        """Fit clones of an estimator for several values of risk_aversion, and draw their portfolios.
+        """Fit clones of an estimator for several values of risk_aversion, and draw
+        their portfolios.
 
-        For ``objective="ratio"``, ``max_risk`` and ``min_return`` the clones maximise the utility with the other
-        constraints: the frontier that contains the portfolio of the estimator. The bound `max_risk` is drawn as a line.
-        Mean and risk are those of the returns that are shifted to ``expected_returns``, if they are given. An iterative
-        solver, and SCIP for integer limits, start each fit from the weights of the previous one.
+        For ``objective="ratio"``, ``max_risk`` and ``min_return`` the clones maximise
+        the utility with the other constraints: the frontier that contains the portfolio
+        of the estimator. The bound `max_risk` is drawn as a line. Mean and risk are
+        those of the returns that are shifted to ``expected_returns``, if they are
+        given. An iterative solver, and SCIP for integer limits, start each fit from the
+        weights of the previous one.
 
         Parameters
         ----------
         estimator : CompositionalPortfolio
             If it is fitted, its portfolio is marked.
         X : array-like of shape (n_periods, n_assets)
-            Returns, for the fits and for the figure. Names of columns are written beside the assets.
+            Returns, for the fits and for the figure. Names of columns are written
+            beside the assets.
         risk_aversions : array-like of shape (n_points,), default=None
-            Values of risk_aversion. None means 25 values over four decades, centred at the range of the assets' means
-            divided by their risk.
+            Values of risk_aversion. None means 25 values over four decades, centred at
+            the range of the assets' means divided by their risk.
         periods_per_year : float, default=None
-            252 for daily returns, 52 for weekly and 12 for monthly ones. The mean returns are then those of a year, and
-            so are standard deviations and semideviations, which grow with the root of the number of periods. Other
-            risks stay those of a period, because there is no such rule for them. None means per period.
+            252 for daily returns, 52 for weekly and 12 for monthly ones. The mean
+            returns are then those of a year, and so are standard deviations and
+            semideviations, which grow with the root of the number of periods. Other
+            risks stay those of a period, because there is no such rule for them. None
+            means per period.
         name : str, default="portfolios"
         ax : matplotlib.axes.Axes, default=None
         **kwargs
@@ -178,44 +212,77 @@ class FrontierDisplay:
         Raises
         ------
         ValueError
-            If the estimator has no risk_aversion, if a value of it is not positive, and for the reasons of its ``fit``.
+            If the estimator has no risk_aversion, if a value of it is not positive, and
+            for the reasons of its ``fit``.
 
         Warns
         -----
         ConvergenceWarning
-            If fits did not converge. It is given once, with the number of these fits. So are other warnings of fits.
+            If fits did not converge. It is given once, with the number of these fits.
+            So are other warnings of fits.
         """
-        is_estimator = hasattr(estimator, "get_params") and not isinstance(estimator, type)
+        is_estimator = hasattr(estimator, "get_params") and not isinstance(
+            estimator, type
+        )
         params = estimator.get_params() if is_estimator else {}
         if not {"risk_aversion", "risk_measure", "warm_start"} <= set(params):
-            raise ValueError(f"estimator must be a CompositionalPortfolio, got {short(estimator)}")
+            raise ValueError(
+                f"estimator must be a CompositionalPortfolio, got {short(estimator)}"
+            )
         check_text("name", name)
-        check_number("periods_per_year", periods_per_year, low=0, inclusive=False, words=(None,))
+        check_number(
+            "periods_per_year", periods_per_year, low=0, inclusive=False, words=(None,)
+        )
         measure = estimator.risk_measure
-        returns = np.concatenate([rows.astype(float) for _, rows in blocks(check_returns(X, ensure_min_samples=2))])
+        returns = np.concatenate(
+            [
+                rows.astype(float)
+                for _, rows in blocks(check_returns(X, ensure_min_samples=2))
+            ]
+        )
         follower, relative = clone(estimator), estimator.benchmark is not None
         follower._check_parameters()
         follower.set_params(min_return=None)
         if estimator.objective == "ratio" or estimator.max_risk is not None:
             if measure == "entropic":
                 raise ValueError(
-                    "objective='ratio' and max_risk need a risk apart from the mean return, got risk_measure='entropic'"
+                    "objective='ratio' and max_risk need a risk apart from the mean "
+                    "return, got risk_measure='entropic'"
                 )
             follower.set_params(objective="utility", max_risk=None)
         follower.set_params(warm_start=True)
-        n_assets, weights = returns.shape[1], faded(None, len(returns), estimator.half_life)
+        n_assets, weights = (
+            returns.shape[1],
+            faded(None, len(returns), estimator.half_life),
+        )
         returns = with_expected_returns(returns, estimator, X, weights)
-        returns, subtracted = returns[:, :n_assets], returns[:, n_assets:] if relative else np.zeros((len(returns), 1))
-        # from the largest aversion on, whose optimum is closest to equal weights; bounds then become active one by one
-        aversions = np.sort(_aversions(risk_aversions, returns - subtracted, measure))[::-1]
+        returns, subtracted = (
+            returns[:, :n_assets],
+            returns[:, n_assets:] if relative else np.zeros((len(returns), 1)),
+        )
+        # from the largest aversion on, whose optimum is closest to equal weights;
+        # bounds then become active one by one
+        aversions = np.sort(_aversions(risk_aversions, returns - subtracted, measure))[
+            ::-1
+        ]
         weights, caught = [], []
         for value in aversions:
             warned = _fit(follower.set_params(risk_aversion=float(value)), X)
             unsettled = any(issubclass(w.category, ConvergenceWarning) for w in warned)
-            if unsettled and follower.solver_ != "scip":  # whose time limit a fresh start would only use again
-                # tol is relative to the start, and a start at the optimum cannot be improved
+            if (
+                unsettled and follower.solver_ != "scip"
+            ):  # whose time limit a fresh start would only use again
+                # tol is relative to the start, and a start at the optimum cannot be
+                # improved
                 afresh = clone(follower).set_params(warm_start=False)
-                warned = [*_fit(afresh, X), *(w for w in warned if not issubclass(w.category, ConvergenceWarning))]
+                warned = [
+                    *_fit(afresh, X),
+                    *(
+                        w
+                        for w in warned
+                        if not issubclass(w.category, ConvergenceWarning)
+                    ),
+                ]
                 if afresh.loss_curve_[-1] < follower.loss_curve_[-1]:
                     follower = afresh.set_params(warm_start=True)
             weights.append(follower.weights_)
@@ -223,7 +290,9 @@ class FrontierDisplay:
         _warn_of_fits(caught)
         weights = np.array(weights, dtype=float)[::-1]
         by_root = measure in BY_ROOT
-        periods, span = (1.0, "period") if periods_per_year is None else (periods_per_year, "year")
+        periods, span = (
+            (1.0, "period") if periods_per_year is None else (periods_per_year, "year")
+        )
         growth = periods**0.5 if by_root else 1.0
 
         def places(weights):
@@ -233,7 +302,10 @@ class FrontierDisplay:
 
         asset_risk, asset_mean = places(np.eye(returns.shape[1]))
         chosen = None
-        if hasattr(estimator, "weights_") and len(estimator.weights_) == returns.shape[1]:
+        if (
+            hasattr(estimator, "weights_")
+            and len(estimator.weights_) == returns.shape[1]
+        ):
             (risk,), (mean,) = places(estimator.weights_[None])
             chosen = float(risk), float(mean)
         display = cls(
@@ -242,15 +314,20 @@ class FrontierDisplay:
             asset_mean=asset_mean,
             asset_names=_names(X),
             chosen=chosen,
-            max_risk=None if estimator.max_risk is None else growth * estimator.max_risk,
-            risk_label=_risk_label(measure, relative) + f" per {span if by_root else 'period'}",
+            max_risk=None
+            if estimator.max_risk is None
+            else growth * estimator.max_risk,
+            risk_label=_risk_label(measure, relative)
+            + f" per {span if by_root else 'period'}",
             mean_label=f"mean {RETURN[relative]} per {span}",
             name=name,
         )
         display.risk_aversions_, display.weights_ = aversions[::-1], weights
         return display.plot(ax, **kwargs)
 
-    def plot(self, ax: Axes | None = None, *, legend: bool = True, **kwargs: Any) -> Self:
+    def plot(
+        self, ax: Axes | None = None, *, legend: bool = True, **kwargs: Any
+    ) -> Self:
         """Draw the frontier and the assets.
 
         Parameters
@@ -281,42 +358,86 @@ class FrontierDisplay:
         if self.asset_risk is not None:
             assets = _pair("asset_risk", self.asset_risk, "asset_mean", self.asset_mean)
             names = self.asset_names
-            if names is not None and (isinstance(names, str) or np.shape(names) != assets[0].shape):
+            if names is not None and (
+                isinstance(names, str) or np.shape(names) != assets[0].shape
+            ):
                 given = len(names) if hasattr(names, "__len__") else short(names)
-                raise ValueError(f"asset_names must be {len(assets[0])} names, got {given}")
+                raise ValueError(
+                    f"asset_names must be {len(assets[0])} names, got {given}"
+                )
         if self.chosen is not None:
             chosen = as_numbers("chosen", self.chosen)
             if chosen.shape != (2,) or not np.isfinite(chosen).all():
-                raise ValueError(f"chosen must be a pair (risk, mean) of finite numbers, got {short(self.chosen)}")
+                raise ValueError(
+                    "chosen must be a pair (risk, mean) of finite numbers, got "
+                    f"{short(self.chosen)}"
+                )
         own = ax is None
         ax = axes_for(ax, figsize=(6.8, 4.8))
-        style = {"color": BLUE, "linewidth": 2, "marker": "o", "markersize": 4, "markerfacecolor": "white"}
+        style = {
+            "color": BLUE,
+            "linewidth": 2,
+            "marker": "o",
+            "markersize": 4,
+            "markerfacecolor": "white",
+        }
         (self.line_,) = ax.plot(risk, mean, **{**style, "label": self.name, **kwargs})
         self.scatter_, self.labels_, self.chosen_, self.max_risk_ = None, [], None, None
         if assets is not None:
-            label = "single assets" if "single assets" not in ax.get_legend_handles_labels()[1] else None
-            self.scatter_ = ax.scatter(*assets, color="0.35", marker="D", s=18, linewidths=0, zorder=2.5, label=label)
+            label = (
+                "single assets"
+                if "single assets" not in ax.get_legend_handles_labels()[1]
+                else None
+            )
+            self.scatter_ = ax.scatter(
+                *assets,
+                color="0.35",
+                marker="D",
+                s=18,
+                linewidths=0,
+                zorder=2.5,
+                label=label,
+            )
         if self.chosen is not None:
-            look = {"marker": "*", "markersize": 14, "color": COLORS[1], "markeredgecolor": "white", "zorder": 3}
-            (self.chosen_,) = ax.plot(*[[v] for v in self.chosen], linestyle="", label="as fitted", **look)
+            look = {
+                "marker": "*",
+                "markersize": 14,
+                "color": COLORS[1],
+                "markeredgecolor": "white",
+                "zorder": 3,
+            }
+            (self.chosen_,) = ax.plot(
+                *[[v] for v in self.chosen], linestyle="", label="as fitted", **look
+            )
         if self.max_risk is not None:
-            self.max_risk_ = ax.axvline(self.max_risk, color="0.35", linestyle="--", linewidth=1, label="maximum risk")
+            self.max_risk_ = ax.axvline(
+                self.max_risk,
+                color="0.35",
+                linestyle="--",
+                linewidth=1,
+                label="maximum risk",
+            )
         ax.set(xlabel=self.risk_label, ylabel=self.mean_label)
         ax.grid(True, **GRID)
         ax.set_axisbelow(True)
         if own:
             ax.margins(0.08)
             _limit(ax, risk, mean, assets, self.chosen)
-        self.legend_ = ax.legend(loc="best", fontsize="small", framealpha=0.85) if legend else None
+        self.legend_ = (
+            ax.legend(loc="best", fontsize="small", framealpha=0.85) if legend else None
+        )
         if assets is not None and self.asset_names is not None:
             self._name_assets(ax, np.column_stack(assets))
         self.ax_, self.figure_ = ax, ax.figure
         return self
 
     def _name_assets(self, ax, points):
-        """Write the names of the assets, from the outermost on, because there is least space in the middle."""
+        """Write the names of the assets, from the outermost on, because there is least
+        space in the middle."""
         scale = np.ptp(points, axis=0)
-        far = np.abs((points - np.median(points, axis=0)) / np.where(scale > 0, scale, 1)).max(axis=1)
+        far = np.abs(
+            (points - np.median(points, axis=0)) / np.where(scale > 0, scale, 1)
+        ).max(axis=1)
         order = np.argsort(-far, kind="stable")[:WRITTEN]
         ax.figure.figure.draw_without_rendering()  # the layout determines the positions
         taken = [] if self.legend_ is None else [self.legend_.get_window_extent()]
@@ -325,14 +446,22 @@ class FrontierDisplay:
         spots = ax.transData.transform(np.concatenate([points, np.column_stack(line)]))
         taken += [Bbox.from_bounds(x - 2, y - 2, 4, 4) for x, y in spots]
         names = [str(self.asset_names[k]) for k in order]
-        self.labels_ = place_labels(ax, points[order], names, taken=taken, fontsize="small", color="0.2")
+        self.labels_ = place_labels(
+            ax, points[order], names, taken=taken, fontsize="small", color="0.2"
+        )
 
 
 def _pair(name, value, other_name, other):
     x, y = as_numbers(name, value), as_numbers(other_name, other)
-    if x.ndim != 1 or x.shape != y.shape or not x.size or not (np.isfinite(x) & np.isfinite(y)).all():
+    if (
+        x.ndim != 1
+        or x.shape != y.shape
+        or not x.size
+        or not (np.isfinite(x) & np.isfinite(y)).all()
+    ):
         raise ValueError(
-            f"{name} and {other_name} must be finite vectors of one length, got {short(value)} and {short(other)}"
+            f"{name} and {other_name} must be finite vectors of one length, got "
+            f"{short(value)} and {short(other)}"
         )
     return x, y
 
@@ -353,20 +482,33 @@ def _fit(portfolio, X):
 
 
 def _warn_of_fits(caught):
-    """Issue each warning of the fits once, with the number of these fits. Numbers in its text may differ."""
+    """Issue each warning of the fits once, with the number of these fits. Numbers in
+    its text may differ."""
     first, counts = {}, Counter()
     for warned in caught:
         texts = {}
         for w in warned:
             unsettled = issubclass(w.category, ConvergenceWarning)
-            said = "have not converged. The first said" if unsettled else "gave this warning"
-            kind = w.category, said, "" if unsettled else re.sub(r"[-+.\de]", "", str(w.message))
+            said = (
+                "have not converged. The first said"
+                if unsettled
+                else "gave this warning"
+            )
+            kind = (
+                w.category,
+                said,
+                "" if unsettled else re.sub(r"[-+.\de]", "", str(w.message)),
+            )
             texts.setdefault(kind, str(w.message))
         counts.update(texts.keys())
         first = texts | first
     for (category, said, text), message in first.items():
         number = counts[category, said, text]
-        warn(f"{number} of the {len(caught)} portfolios of the frontier {said}: {message}", category)
+        warn(
+            f"{number} of the {len(caught)} portfolios of the frontier {said}: "
+            f"{message}",
+            category,
+        )
 
 
 def _aversions(given, returns, measure):
@@ -377,18 +519,32 @@ def _aversions(given, returns, measure):
         middle = np.ptp(mean) / risk if risk > 0 and np.ptp(mean) > 0 else 1.0
         return middle * 10 ** np.linspace(-DECADES, DECADES, POINTS)
     aversions = as_numbers("risk_aversions", given)
-    if aversions.ndim != 1 or not aversions.size or not (np.isfinite(aversions) & (aversions > 0)).all():
-        raise ValueError(f"risk_aversions must be a vector of finite numbers > 0, got {short(given)}")
+    if (
+        aversions.ndim != 1
+        or not aversions.size
+        or not (np.isfinite(aversions) & (aversions > 0)).all()
+    ):
+        raise ValueError(
+            f"risk_aversions must be a vector of finite numbers > 0, got {short(given)}"
+        )
     return aversions
 
 
 def _risk_and_mean(portfolio, returns, subtracted, weights):
-    """Risk and mean of the returns of some portfolios, less those that are subtracted, in the unit of the returns."""
-    series, periods = returns @ weights.T - subtracted, faded(None, len(returns), portfolio.half_life)
-    measure = MEASURES["variance" if portfolio.risk_measure == "entropic" else portfolio.risk_measure].of(portfolio)
+    """Risk and mean of the returns of some portfolios, less those that are subtracted,
+    in the unit of the returns."""
+    series, periods = (
+        returns @ weights.T - subtracted,
+        faded(None, len(returns), portfolio.half_life),
+    )
+    measure = MEASURES[
+        "variance" if portfolio.risk_measure == "entropic" else portfolio.risk_measure
+    ].of(portfolio)
     periods = None if periods is None else with_sum_one(periods)
     risk = [measure.value(y, periods) for y in series.T]
-    return np.power(risk, 1 / measure.power), np.average(series, axis=0, weights=periods)
+    return np.power(risk, 1 / measure.power), np.average(
+        series, axis=0, weights=periods
+    )
 
 
 def _names(X):
@@ -404,6 +560,11 @@ def _limit(ax, risk, mean, assets, chosen):
     right = ROOM * max(assets[0].max(), risk.min(), chosen[0] if chosen else 0.0)
     if risk.max() <= right:
         return
-    shown = np.concatenate([mean[risk <= right], assets[1], [] if chosen is None else chosen[1:]])
+    shown = np.concatenate(
+        [mean[risk <= right], assets[1], [] if chosen is None else chosen[1:]]
+    )
     room = 0.06 * (np.ptp(shown) or 1.0)
-    ax.set(xlim=(min(0.0, risk.min()), right), ylim=(shown.min() - room, shown.max() + room))
+    ax.set(
+        xlim=(min(0.0, risk.min()), right),
+        ylim=(shown.min() - room, shown.max() + room),
+    )

@@ -26,7 +26,12 @@ SYMBOLS = {  # of matplotlib's shapes
     "P": "cross",
     "p": "pentagon",
 }
-IN_SPACE = {"triangle-up": "cross", "triangle-down": "x", "star": "diamond-open", "pentagon": "square-open"}
+IN_SPACE = {
+    "triangle-up": "cross",
+    "triangle-down": "x",
+    "star": "diamond-open",
+    "pentagon": "square-open",
+}
 STEPS = 16  # colours of a scale
 
 
@@ -35,7 +40,9 @@ def interactive_figure(display: Any, hover: Any = None) -> Any:
     try:
         import plotly.graph_objects as go
     except ImportError as error:
-        raise ImportError('interactive pages need plotly: pip install "sk_stormc[interactive]"') from error
+        raise ImportError(
+            'interactive pages need plotly: pip install "sk_stormc[interactive]"'
+        ) from error
     Z, n_old, colors = display.checked()
     columns = _hover_columns(hover, len(Z))
     d = Z.shape[1]
@@ -44,11 +51,17 @@ def interactive_figure(display: Any, hover: Any = None) -> Any:
     figure = go.Figure()
     old, new = np.arange(n_old), np.arange(n_old, len(Z))
     for rows, is_new in ((old, False), (new, True)):
-        for name, symbol, some, marker in _groups(colors, rows, display.palette, display.y_label):
+        for name, symbol, some, marker in _groups(
+            colors, rows, display.palette, display.y_label
+        ):
             if len(some):
                 style = _style(len(Z), is_new, new.size > 0, symbol, d)
                 group = name + " (new)" * (is_new and bool(name))
-                figure.add_trace(_trace(go, Z[some], marker | style, group, _texts(columns, some, name)))
+                figure.add_trace(
+                    _trace(
+                        go, Z[some], marker | style, group, _texts(columns, some, name)
+                    )
+                )
     _lay_out(figure, d, display.y_label, colors)
     return figure
 
@@ -65,29 +78,56 @@ def _groups(colors, rows, palette, label):
             bar = {"title": {"text": html.escape(label)}}
             if colors.are_dates:
                 at = np.linspace(*limits, 5)
-                bar |= {"tickvals": at.tolist(), "ticktext": [str(np.datetime64(int(day), "D")) for day in at]}
+                bar |= {
+                    "tickvals": at.tolist(),
+                    "ticktext": [str(np.datetime64(int(day), "D")) for day in at],
+                }
             values = {
                 "color": colors.values[some].astype(np.float32),
                 "cmin": float(limits[0]),
                 "cmax": float(limits[1]),
             }
-            yield "", "circle", some, values | {"colorscale": scale, "colorbar": bar, "showscale": True}
+            yield (
+                "",
+                "circle",
+                some,
+                values | {"colorscale": scale, "colorbar": bar, "showscale": True},
+            )
     elif colors.names is None:
         yield "", "circle", rows, {"color": BLUE}
     else:
-        for code, (name, (color, shape)) in enumerate(zip(*colors.with_missing(), strict=True)):
+        for code, (name, (color, shape)) in enumerate(
+            zip(*colors.with_missing(), strict=True)
+        ):
             code = -1 if code == len(colors.names) else code
-            yield name, SYMBOLS[shape], rows[colors.codes[rows] == code], {"color": color}
+            yield (
+                name,
+                SYMBOLS[shape],
+                rows[colors.codes[rows] == code],
+                {"color": color},
+            )
 
 
 def _style(n, is_new, beside_new, symbol, d):
     """Symbol, size, opacity and outline of points."""
-    size, opacity = float(np.clip(120 / n**0.35, 2.5, 9)), float(np.clip(14 / n**0.32, 0.35, 0.9))
+    size, opacity = (
+        float(np.clip(120 / n**0.35, 2.5, 9)),
+        float(np.clip(14 / n**0.32, 0.35, 0.9)),
+    )
     if d == 3:  # symbols in space are larger, and fewer
         symbol, size = IN_SPACE.get(symbol, symbol), 0.5 * size
     if is_new:
-        return {"symbol": symbol, "size": max(1.6 * size, 7), "opacity": 1.0, "line": {"width": 1, "color": "black"}}
-    return {"symbol": symbol, "size": size, "opacity": 0.4 * opacity if beside_new else opacity}
+        return {
+            "symbol": symbol,
+            "size": max(1.6 * size, 7),
+            "opacity": 1.0,
+            "line": {"width": 1, "color": "black"},
+        }
+    return {
+        "symbol": symbol,
+        "size": size,
+        "opacity": 0.4 * opacity if beside_new else opacity,
+    }
 
 
 def _trace(go, Z, marker, name, texts):
@@ -99,8 +139,13 @@ def _trace(go, Z, marker, name, texts):
         return go.Scattergl(x=Z[:, 0], y=Z[:, 1], mode="markers", **common)
     if Z.shape[1] == 3:
         return go.Scatter3d(x=Z[:, 0], y=Z[:, 1], z=Z[:, 2], mode="markers", **common)
-    axes = [{"label": f"component {k + 1}", "values": component} for k, component in enumerate(Z.T)]
-    return go.Splom(dimensions=axes, showupperhalf=False, diagonal={"visible": False}, **common)
+    axes = [
+        {"label": f"component {k + 1}", "values": component}
+        for k, component in enumerate(Z.T)
+    ]
+    return go.Splom(
+        dimensions=axes, showupperhalf=False, diagonal={"visible": False}, **common
+    )
 
 
 def _hover_columns(hover, n):
@@ -108,19 +153,29 @@ def _hover_columns(hover, n):
     if hover is None:
         return {}
     if is_table(hover):
-        named = {str(name): column(hover, k) for k, name in enumerate(columns_of(hover))}
+        named = {
+            str(name): column(hover, k) for k, name in enumerate(columns_of(hover))
+        }
     elif is_series(hover):
         named = {str(getattr(hover, "name", None) or "value"): hover}
     elif isinstance(hover, dict):
         named = {str(name): values for name, values in hover.items()}
     else:
-        raise ValueError(f"hover must be a data frame, a Series or a dict of columns, got {short(hover)}")
+        raise ValueError(
+            "hover must be a data frame, a Series or a dict of columns, got "
+            f"{short(hover)}"
+        )
     texts = {}
     for name, values in named.items():
         values = values.to_numpy() if is_series(values) else np.asarray(values)
         if values.shape != (n,):
-            raise ValueError(f"hover must have a value for each of the {n} points, got {values.shape} for {name!r}")
-        texts[html.escape(name)] = np.array([_text(value) for value in values], dtype=object)
+            raise ValueError(
+                f"hover must have a value for each of the {n} points, got "
+                f"{values.shape} for {name!r}"
+            )
+        texts[html.escape(name)] = np.array(
+            [_text(value) for value in values], dtype=object
+        )
     return texts
 
 
@@ -129,31 +184,47 @@ def _text(value):
     if isinstance(value, (float, np.floating)):
         return f"{value:.6g}"
     if isinstance(value, np.datetime64):
-        return re.sub(r"T00:00:00(\.0*)?$", "", str(value))  # of nanoseconds, and of microseconds with pandas 3
+        return re.sub(
+            r"T00:00:00(\.0*)?$", "", str(value)
+        )  # of nanoseconds, and of microseconds with pandas 3
     return html.escape(str(value))
 
 
 def _texts(columns, rows, name):
     """The template of the text of a point, and the columns for it."""
     lines = [f"<b>{html.escape(name)}</b>"] if name else []
-    titles = [title.replace("%{", "% {") for title in columns]  # plotly would fill it in
+    titles = [
+        title.replace("%{", "% {") for title in columns
+    ]  # plotly would fill it in
     lines += [f"{title}: %{{customdata[{k}]}}" for k, title in enumerate(titles)]
-    customdata = np.column_stack([texts[rows] for texts in columns.values()]) if columns else None
+    customdata = (
+        np.column_stack([texts[rows] for texts in columns.values()])
+        if columns
+        else None
+    )
     return "<br>".join(lines) or "%{pointNumber}", customdata
 
 
 def _lay_out(figure, d, label, colors):
     """Axes without ticks, because only proximity is meaningful, and the legend."""
     bare = {"showticklabels": False, "showgrid": False, "zeroline": False, "ticks": ""}
-    axes = {f"{axis}axis": {**bare, "title": f"component {k + 1}"} for k, axis in enumerate("xyz"[:d])}
+    axes = {
+        f"{axis}axis": {**bare, "title": f"component {k + 1}"}
+        for k, axis in enumerate("xyz"[:d])
+    }
     if d == 3:
         figure.update_layout(scene={**axes, "aspectmode": "data"})
     elif d == 2:
         axes["yaxis"] |= {"scaleanchor": "x"}
         figure.update_layout(**axes)
     elif d == 1:
-        figure.update_layout(**axes, yaxis={**bare, "title": "(the height has no meaning)"})
+        figure.update_layout(
+            **axes, yaxis={**bare, "title": "(the height has no meaning)"}
+        )
     legend = {"title": {"text": html.escape(label)}, "itemsizing": "constant"}
     figure.update_layout(
-        template="plotly_white", legend=legend, hovermode="closest", margin={"l": 20, "r": 20, "t": 20, "b": 20}
+        template="plotly_white",
+        legend=legend,
+        hovermode="closest",
+        margin={"l": 20, "r": 20, "t": 20, "b": 20},
     )

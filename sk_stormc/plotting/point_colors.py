@@ -1,4 +1,5 @@
-"""What the colours of points mean: classes, each with a place in their order and a look, or values of a scale."""
+"""What the colours of points mean: classes, each with a place in their order and a
+look, or values of a scale."""
 
 from __future__ import annotations
 
@@ -15,10 +16,12 @@ from sk_stormc.utils.validation import short
 
 __all__ = ["GREY", "MISSING", "PALETTE", "PointColors", "colormap_of", "point_colors"]
 
-# Okabe & Ito's eight colours, which colour-blind people can distinguish, and twelve more. Each of these is as far from
-# white and from all before it as possible, in CIELAB.
+# Okabe & Ito's eight colours, which colour-blind people can distinguish, and twelve
+# more. Each of these is as far from white and from all before it as possible, in
+# CIELAB.
 PALETTE = (
-    *COLORS, "#88dd00", "#4422bb", "#ff00bb", "#555500", "#ff0055", "#ccdd88", "#aa88ff", "#ffaa88", "#00ee88",
+    *COLORS, "#88dd00", "#4422bb", "#ff00bb", "#555500", "#ff0055", "#ccdd88",
+    "#aa88ff", "#ffaa88", "#00ee88",
     "#008800", "#005555", "#881111",
 )  # fmt: skip
 SHAPES = "o^sDv*Pp"
@@ -37,7 +40,8 @@ class PointColors:
     codes : ndarray of int of shape (n_points,)
         The class of each point, as its place in ``names``. -1 is a missing value.
     names : list of str or None
-        The classes in their order. None if the colours are those of a scale, or if all points have the same.
+        The classes in their order. None if the colours are those of a scale, or if all
+        points have the same.
     looks : list of tuple or None
         Colour and shape of each class.
     values : ndarray of shape (n_points,) or None
@@ -53,7 +57,11 @@ class PointColors:
 
     def limits(self):
         """The smallest and the largest value of a scale, or None."""
-        good = self.values[np.isfinite(self.values)] if self.values is not None else np.empty(0)
+        good = (
+            self.values[np.isfinite(self.values)]
+            if self.values is not None
+            else np.empty(0)
+        )
         return (good.min(), good.max()) if good.size else None
 
     def with_missing(self):
@@ -64,7 +72,8 @@ class PointColors:
 
 
 def point_colors(y, n, y_new=None, n_new=0, palette=None, order=None, known=None):
-    """The `PointColors` of n points with the values y, and of n_new further ones with the values y_new.
+    """The `PointColors` of n points with the values y, and of n_new further ones with
+    the values y_new.
 
     Parameters
     ----------
@@ -76,22 +85,30 @@ def point_colors(y, n, y_new=None, n_new=0, palette=None, order=None, known=None
         The looks of classes that were drawn before.
     """
     for name, value in (("palette", palette), ("order", order)):
-        if value is not None and (not hasattr(value, "__iter__") or isinstance(value, type)):
+        if value is not None and (
+            not hasattr(value, "__iter__") or isinstance(value, type)
+        ):
             raise ValueError(
-                f"{name} must be a list of {'colours' if name == 'palette' else 'classes'}, got {short(value)}"
+                f"{name} must be a list of "
+                f"{'colours' if name == 'palette' else 'classes'}, got {short(value)}"
             )
     old, new = _read("y", y, n), _read("y_new", y_new, n_new)
     if old is None and new is None:
         return PointColors(np.zeros(n + n_new, int))
     if old is not None and new is not None:
         if (old.names is None) != (new.names is None):
-            old, new = _read("y", y, n, as_scale=True), _read("y_new", y_new, n_new, as_scale=True)
+            old, new = (
+                _read("y", y, n, as_scale=True),
+                _read("y_new", y_new, n_new, as_scale=True),
+            )
         if (old.names is None, old.are_dates) != (new.names is None, new.are_dates):
             raise ValueError("y_new must be classes, numbers or dates if y are")
     old, new = old or _all_missing(new, n), new or _all_missing(old, n_new)
     if old.values is not None:
         values = np.concatenate([old.values, new.values])
-        return PointColors(np.zeros(n + n_new, int), values=values, are_dates=old.are_dates)
+        return PointColors(
+            np.zeros(n + n_new, int), values=values, are_dates=old.are_dates
+        )
     names = list(dict.fromkeys([*old.names, *new.names]))
     place = np.array([*(names.index(name) for name in new.names), -1])
     names, codes = _ordered(names, np.concatenate([old.codes, place[new.codes]]), order)
@@ -103,16 +120,21 @@ def point_colors(y, n, y_new=None, n_new=0, palette=None, order=None, known=None
 def _all_missing(like, n):
     """The colours of n points without values, beside those of others."""
     if like.names is None:
-        return PointColors(np.zeros(n, int), values=np.full(n, np.nan), are_dates=like.are_dates)
+        return PointColors(
+            np.zeros(n, int), values=np.full(n, np.nan), are_dates=like.are_dates
+        )
     return PointColors(np.full(n, -1), [])
 
 
 def _read(name, y, n, as_scale=False):
-    """The classes, without looks, or the values of a scale, as which few integers may count. None if there are none."""
+    """The classes, without looks, or the values of a scale, as which few integers may
+    count. None if there are none."""
     if y is None:
         return None
     if np.shape(y) != (n,):
-        raise ValueError(f"{name} must be of shape ({n},), one for each point, got {np.shape(y)}")
+        raise ValueError(
+            f"{name} must be of shape ({n},), one for each point, got {np.shape(y)}"
+        )
     categories = _categories(y)
     if categories is not None:
         names, codes = categories
@@ -128,21 +150,37 @@ def _read(name, y, n, as_scale=False):
     kind = present.dtype.kind
     if kind == "M" or (kind in "fiu" and (as_scale or not _are_few_integers(present))):
         scale = np.full(n, np.nan)
-        scale[~missing] = present.astype("M8[ns]").astype(float) / 86_400e9 if kind == "M" else present
+        scale[~missing] = (
+            present.astype("M8[ns]").astype(float) / 86_400e9
+            if kind == "M"
+            else present
+        )
         return PointColors(np.zeros(n, int), values=scale, are_dates=kind == "M")
     if kind not in "biufUST":
-        raise ValueError(f"{name} must be numbers, dates or names of classes, got {values.dtype}")
-    names, of_present = np.unique(present if kind in "biuf" else present.astype(str), return_inverse=True)
+        raise ValueError(
+            f"{name} must be numbers, dates or names of classes, got {values.dtype}"
+        )
+    names, of_present = np.unique(
+        present if kind in "biuf" else present.astype(str), return_inverse=True
+    )
     codes, ascending = np.full(n, -1), np.arange(len(names))
     if kind not in "biuf":  # "t2" comes before "t10"
-        ascending = np.array(sorted(ascending, key=lambda k: _natural(str(names[k]))), int)
+        ascending = np.array(
+            sorted(ascending, key=lambda k: _natural(str(names[k]))), int
+        )
     codes[~missing] = np.argsort(ascending)[of_present]
-    return PointColors(codes, [f"{one:g}" if kind == "f" else str(one) for one in names[ascending]])
+    return PointColors(
+        codes, [f"{one:g}" if kind == "f" else str(one) for one in names[ascending]]
+    )
 
 
 def _natural(text):
     """A key that sorts the numbers in texts by their size."""
-    return [(0, int(part), "") if part.isdecimal() else (1, 0, part) for part in re.split(r"(\d+)", text) if part]
+    return [
+        (0, int(part), "") if part.isdecimal() else (1, 0, part)
+        for part in re.split(r"(\d+)", text)
+        if part
+    ]
 
 
 def _categories(y):
@@ -151,7 +189,9 @@ def _categories(y):
     if hasattr(of_pandas, "categories") and hasattr(of_pandas, "codes"):
         return list(of_pandas.categories), np.asarray(of_pandas.codes, dtype=int)
     if type(getattr(y, "dtype", None)).__name__ == "Enum" and hasattr(y, "to_physical"):
-        return list(y.dtype.categories), np.asarray(y.to_physical().cast(int).fill_null(-1))
+        return list(y.dtype.categories), np.asarray(
+            y.to_physical().cast(int).fill_null(-1)
+        )
     return None
 
 
@@ -161,15 +201,25 @@ def _is_missing(values):
         return np.isnat(values) if values.dtype.kind in "mM" else ~np.isfinite(values)
     if values.dtype.kind != "O":
         return np.zeros(len(values), bool)
-    return np.array([v is None or type(v).__name__ in ("NAType", "NaTType") or v != v for v in values], dtype=bool)
+    return np.array(
+        [
+            v is None or type(v).__name__ in ("NAType", "NaTType") or v != v
+            for v in values
+        ],
+        dtype=bool,
+    )
 
 
 def _as_one_type(values):
-    """Objects as numbers, booleans or dates, if all of them are. Others are classes by their text."""
+    """Objects as numbers, booleans or dates, if all of them are. Others are classes by
+    their text."""
     kinds = {type(value) for value in values}
     if all(issubclass(kind, (bool, np.bool_)) for kind in kinds):
         return values.astype(bool)
-    if all(issubclass(kind, (int, float, np.number)) and not issubclass(kind, bool) for kind in kinds):
+    if all(
+        issubclass(kind, (int, float, np.number)) and not issubclass(kind, bool)
+        for kind in kinds
+    ):
         return np.array(values.tolist())
     if all(hasattr(value, "isoformat") and hasattr(value, "year") for value in values):
         return values.astype("M8[ns]")
@@ -187,7 +237,10 @@ def _ordered(names, codes, order):
     order = [str(one) for one in order]
     lacking = [name for name in names if name not in order]
     if lacking:
-        raise ValueError(f"order must have all classes, got none of {', '.join(map(repr, lacking[:10]))}")
+        raise ValueError(
+            "order must have all classes, got none of "
+            f"{', '.join(map(repr, lacking[:10]))}"
+        )
     used = [name for name in dict.fromkeys(order) if name in names]
     place = np.array([*(used.index(name) for name in names), -1])
     return used, place[codes]
@@ -199,13 +252,19 @@ def _looks(names, palette, known):
         given = {str(name): color for name, color in palette.items()}
         lacking = [name for name in names if name not in given]
         if lacking:
-            raise ValueError(f"palette must have a colour for each class, got none for {', '.join(lacking[:10])}")
+            raise ValueError(
+                "palette must have a colour for each class, got none for "
+                f"{', '.join(lacking[:10])}"
+            )
         return [(_color(given[name]), SHAPES[0]) for name in names]
     colors = _colors_of(palette, len(names))
     fresh = ((color, shape) for shape in SHAPES for color in colors)
     taken, looks = set(known.values()), []
     for name in names:
-        looks.append(known.get(name) or next((look for look in fresh if look not in taken), (GREY, SHAPES[0])))
+        looks.append(
+            known.get(name)
+            or next((look for look in fresh if look not in taken), (GREY, SHAPES[0]))
+        )
     return looks
 
 
@@ -215,11 +274,17 @@ def _colors_of(palette, n):
         return PALETTE
     if isinstance(palette, str):
         if palette not in colormaps:
-            raise ValueError(f"palette must be a list or dict of colours or the name of a colormap, got {palette!r}")
+            raise ValueError(
+                "palette must be a list or dict of colours or the name of a "
+                f"colormap, got {palette!r}"
+            )
         colormap = colormaps[palette]
         colors = getattr(colormap, "colors", None)
         many = colors is None or len(colors) > 64  # a continuous one
-        return [to_hex(color) for color in (colormap(np.linspace(0, 1, max(n, 2))) if many else colors)]
+        return [
+            to_hex(color)
+            for color in (colormap(np.linspace(0, 1, max(n, 2))) if many else colors)
+        ]
     colors = [_color(color) for color in palette]
     if not colors:
         raise ValueError("palette must have at least one colour, got none")
@@ -238,5 +303,7 @@ def colormap_of(palette):
 
 def _color(value):
     if not is_color_like(value):
-        raise ValueError(f"palette must have colours that matplotlib knows, got {short(value)}")
+        raise ValueError(
+            f"palette must have colours that matplotlib knows, got {short(value)}"
+        )
     return to_hex(value)

@@ -1,4 +1,5 @@
-"""The calls of matplotlib's scatter that draw points: a layer of old ones and one of new ones, in groups by shape."""
+"""The calls of matplotlib's scatter that draw points: a layer of old ones and one of
+new ones, in groups by shape."""
 
 import numpy as np
 from matplotlib.colors import is_color_like
@@ -10,10 +11,25 @@ from sk_stormc.utils.frames import is_series
 __all__ = ["COLORED", "PointLayers"]
 
 RASTER = 5000  # number of points from which a vector file contains them as pixels
-FAINT, STRONG = 0.35, 2.5  # factors of the opacity of old points and of the size of new ones
-# keywords of scatter that may have an entry for each point, and those of them that are colours
+FAINT, STRONG = (
+    0.35,
+    2.5,
+)  # factors of the opacity of old points and of the size of new ones
+# keywords of scatter that may have an entry for each point, and those of them that are
+# colours
 COLORED = ("c", "color", "facecolor", "facecolors", "fc")
-PER_POINT = (*COLORED, "s", "alpha", "edgecolor", "edgecolors", "ec", "linewidth", "linewidths", "lw", "urls")
+PER_POINT = (
+    *COLORED,
+    "s",
+    "alpha",
+    "edgecolor",
+    "edgecolors",
+    "ec",
+    "linewidth",
+    "linewidths",
+    "lw",
+    "urls",
+)
 SCALE = ("cmap", "norm", "vmin", "vmax")
 
 
@@ -22,20 +38,30 @@ class PointLayers:
 
     def __init__(self, colors, n_old, palette, kwargs):
         self.colors, self.n_old, self.kwargs = colors, n_old, kwargs
-        self.scale = {"cmap": colormap_of(palette)} | dict(zip(("vmin", "vmax"), colors.limits() or (), strict=False))
+        self.scale = {"cmap": colormap_of(palette)} | dict(
+            zip(("vmin", "vmax"), colors.limits() or (), strict=False)
+        )
         if "norm" in kwargs:
             self.scale = {"cmap": self.scale["cmap"]}
 
     def draw(self, ax, Z, crowd=1):
         """Draw the points, and return the collections."""
         n, drawn = len(Z), []
-        size, opacity = np.clip(420 / np.sqrt(n), 0.3, 36) / crowd, float(np.clip(14 / n**0.32, 0.25, 0.9))
+        size, opacity = (
+            np.clip(420 / np.sqrt(n), 0.3, 36) / crowd,
+            float(np.clip(14 / n**0.32, 0.25, 0.9)),
+        )
         some = {"s": size, "alpha": opacity, "linewidths": 0, "rasterized": n >= RASTER}
         order = np.random.default_rng(0).permutation(n)
         old, new = order[order < self.n_old], order[order >= self.n_old]
         if new.size:
             drawn += self._draw_some(ax, Z, old, some | {"alpha": FAINT * opacity})
-            outline = {"alpha": 1.0, "s": STRONG * max(size, 6 / crowd), "linewidths": 0.7, "edgecolors": "black"}
+            outline = {
+                "alpha": 1.0,
+                "s": STRONG * max(size, 6 / crowd),
+                "linewidths": 0.7,
+                "edgecolors": "black",
+            }
             drawn += self._draw_some(ax, Z, new, some | outline | {"zorder": 2})
         else:
             drawn += self._draw_some(ax, Z, old, some)
@@ -44,25 +70,42 @@ class PointLayers:
     def _draw_some(self, ax, Z, rows, style):
         drawn = []
         for marker, part, color in self._groups(rows):
-            given = {name: _of_points(name, value, part, len(Z)) for name, value in self.kwargs.items()}
+            given = {
+                name: _of_points(name, value, part, len(Z))
+                for name, value in self.kwargs.items()
+            }
             if "c" not in color or isinstance(color["c"], list):
-                given = {name: value for name, value in given.items() if name not in SCALE or "c" in given}
+                given = {
+                    name: value
+                    for name, value in given.items()
+                    if name not in SCALE or "c" in given
+                }
             own = {} if any(name in given for name in COLORED) else color
-            aliases = {"edgecolor", "edgecolors", "ec"}, {"linewidth", "linewidths", "lw"}
+            aliases = (
+                {"edgecolor", "edgecolors", "ec"},
+                {"linewidth", "linewidths", "lw"},
+            )
             taken = set().union(*(names for names in aliases if names & given.keys()))
             base = {name: value for name, value in style.items() if name not in taken}
-            drawn.append(ax.scatter(*Z[part].T, **{**base, "marker": marker, **own, **given}))
+            drawn.append(
+                ax.scatter(*Z[part].T, **{**base, "marker": marker, **own, **given})
+            )
         return drawn
 
     def _groups(self, rows):
-        """(marker, rows, colours) of the points that are drawn by one call. Missing values are behind the others."""
+        """(marker, rows, colours) of the points that are drawn by one call. Missing
+        values are behind the others."""
         colors = self.colors
         if colors.values is not None:
             missing = ~np.isfinite(colors.values[rows])
             if missing.any():
                 yield "o", rows[missing], {"c": [GREY]}
             if not missing.all():
-                yield "o", rows[~missing], {"c": colors.values[rows[~missing]], **self.scale}
+                yield (
+                    "o",
+                    rows[~missing],
+                    {"c": colors.values[rows[~missing]], **self.scale},
+                )
         elif colors.names is None:
             yield "o", rows, {"c": [BLUE]}
         else:
@@ -76,8 +119,14 @@ class PointLayers:
 
 
 def _of_points(name, value, rows, n):
-    """The entries of a keyword for some points, or the keyword as it is if it does not have one for each."""
-    if name not in PER_POINT or isinstance(value, str) or np.ndim(value) == 0 or len(value) != n:
+    """The entries of a keyword for some points, or the keyword as it is if it does not
+    have one for each."""
+    if (
+        name not in PER_POINT
+        or isinstance(value, str)
+        or np.ndim(value) == 0
+        or len(value) != n
+    ):
         return value
     if name in COLORED[1:] and n in (3, 4) and is_color_like(value):
         return value

@@ -29,17 +29,24 @@ if TYPE_CHECKING:
 
 __all__ = ["WalkForwardDisplay"]
 
-AREAS = [color for color in COLORS if color != "#000000"]  # of the assets with an area of their own
+AREAS = [
+    color for color in COLORS if color != "#000000"
+]  # of the assets with an area of their own
 OTHERS, REST = "others", "0.8"  # name and colour of the area of the other assets
-STYLES = {EQUAL: {"color": "0.45", "linestyle": "--"}, BENCHMARK: {"color": "0.1", "linestyle": ":"}}
+STYLES = {
+    EQUAL: {"color": "0.45", "linestyle": "--"},
+    BENCHMARK: {"color": "0.1", "linestyle": ":"},
+}
 
 
 class WalkForwardDisplay:
-    """Wealth and drawdowns of portfolios over time as lines, and their weights as areas.
+    """Wealth and drawdowns of portfolios over time as lines, and their weights as
+    areas.
 
-    The wealth is that of an investment of 1, after costs, on a logarithmic axis. The assets with the largest weights on
-    average have areas of their own, in the same colours for all portfolios. The other assets share one area. Short
-    positions are below 0. What is missing to 1 is cash.
+    The wealth is that of an investment of 1, after costs, on a logarithmic axis. The
+    assets with the largest weights on average have areas of their own, in the same
+    colours for all portfolios. The other assets share one area. Short positions are
+    below 0. What is missing to 1 is cash.
 
     Parameters
     ----------
@@ -52,8 +59,8 @@ class WalkForwardDisplay:
     asset_names : sequence of str, default=None
         Names of the assets.
     periods_per_year : float, default=252
-        252 for daily returns, 52 for weekly and 12 for monthly ones. The legend has the return and the deviation of a
-        year.
+        252 for daily returns, 52 for weekly and 12 for monthly ones. The legend has the
+        return and the deviation of a year.
 
     Attributes
     ----------
@@ -62,7 +69,8 @@ class WalkForwardDisplay:
     areas_ : dict of dict of matplotlib.collections.PolyCollection
         The areas of each portfolio by the names of the assets.
     axes_ : ndarray of matplotlib.axes.Axes
-        Those of the wealth and of the drawdowns, and those of the weights of each portfolio.
+        Those of the wealth and of the drawdowns, and those of the weights of each
+        portfolio.
     figure_ : matplotlib.figure.Figure
 
     See Also
@@ -75,7 +83,9 @@ class WalkForwardDisplay:
     >>> from sk_stormc.datasets import make_gaussian_returns
     >>> from sk_stormc.plotting import WalkForwardDisplay
     >>> returns = 0.01 * make_gaussian_returns(400, 4, mean=0.05, random_state=0)
-    >>> result = walk_forward(CompositionalPortfolio(constraint="long_only"), returns, window=250)
+    >>> result = walk_forward(
+    ...     CompositionalPortfolio(constraint="long_only"), returns, window=250
+    ... )
     >>> display = WalkForwardDisplay.from_results(result)
     >>> list(display.wealth_lines_), list(display.areas_)
     (['portfolio', '1/N'], ['portfolio'])
@@ -111,7 +121,8 @@ class WalkForwardDisplay:
         axes: Sequence[Axes] | None = None,
         **kwargs: Any,
     ) -> Self:
-        """Draw the results of `sk_stormc.walk_forward`, with equal weights and the benchmark.
+        """Draw the results of `sk_stormc.walk_forward`, with equal weights and the
+        benchmark.
 
         Parameters
         ----------
@@ -121,7 +132,8 @@ class WalkForwardDisplay:
         periods_per_year : float, default=None
             Number of periods of a year. None means that of `sk_stormc.walk_forward`.
         axes : sequence of matplotlib.axes.Axes, default=None
-            Axes for the wealth, the drawdowns, and the weights of each portfolio. None means those of a new figure.
+            Axes for the wealth, the drawdowns, and the weights of each portfolio. None
+            means those of a new figure.
         **kwargs
             Properties of the lines of the portfolios, see `plot`.
 
@@ -132,13 +144,16 @@ class WalkForwardDisplay:
         Raises
         ------
         ValueError
-            If the results are not those of `sk_stormc.walk_forward`, and for the reasons of `plot`.
+            If the results are not those of `sk_stormc.walk_forward`, and for the
+            reasons of `plot`.
         """
         check_bool("weights", weights)
         if isinstance(results, WalkForwardResult):
             results = WalkForwardComparison({results.name: results})
         if not isinstance(results, WalkForwardComparison) or not results:
-            raise ValueError(f"results must be those of walk_forward, got {short(results)}")
+            raise ValueError(
+                f"results must be those of walk_forward, got {short(results)}"
+            )
         first = next(iter(results.values()))
         returns = {name: result.returns for name, result in results.items()}
         if first.equal_weights is not None:
@@ -147,20 +162,27 @@ class WalkForwardDisplay:
             returns[BENCHMARK] = first.benchmark_returns
         display = cls(
             returns,
-            {name: result.weights for name, result in results.items()} if weights else None,
+            {name: result.weights for name, result in results.items()}
+            if weights
+            else None,
             dates=first.dates,
             asset_names=getattr(first.weights, "columns", None),
-            periods_per_year=first.periods_per_year if periods_per_year is None else periods_per_year,
+            periods_per_year=first.periods_per_year
+            if periods_per_year is None
+            else periods_per_year,
         )
         return display.plot(axes, **kwargs)
 
-    def plot(self, axes: Sequence[Axes] | None = None, *, legend: bool = True, **kwargs: Any) -> Self:
+    def plot(
+        self, axes: Sequence[Axes] | None = None, *, legend: bool = True, **kwargs: Any
+    ) -> Self:
         """Draw wealth, drawdowns and weights below each other.
 
         Parameters
         ----------
         axes : sequence of matplotlib.axes.Axes, default=None
-            Axes for the wealth, the drawdowns, and the weights of each portfolio. None means those of a new figure.
+            Axes for the wealth, the drawdowns, and the weights of each portfolio. None
+            means those of a new figure.
         legend : bool, default=True
         **kwargs
             Properties of the lines of the portfolios, such as ``linewidth=2``.
@@ -185,9 +207,16 @@ class WalkForwardDisplay:
         for name, values in returns.items():
             style = STYLES.get(name) or {"color": next(colors), **kwargs}
             statistics = statistics_of(values, self.periods_per_year)
-            label = f"{name}: {statistics['annual return']:.1%} a year, deviation {statistics['annual deviation']:.1%}"
-            (self.wealth_lines_[name],) = wealth.plot(dates, np.cumprod(1 + values), **{"label": label, **style})
-            (self.drawdown_lines_[name],) = drawdowns.plot(dates, -drawdowns_of(values), **style)
+            label = (
+                f"{name}: {statistics['annual return']:.1%} a year, deviation "
+                f"{statistics['annual deviation']:.1%}"
+            )
+            (self.wealth_lines_[name],) = wealth.plot(
+                dates, np.cumprod(1 + values), **{"label": label, **style}
+            )
+            (self.drawdown_lines_[name],) = drawdowns.plot(
+                dates, -drawdowns_of(values), **style
+            )
         wealth.set(ylabel="wealth, after costs")
         if all(np.cumprod(1 + values).min() > 0 for values in returns.values()):
             wealth.set_yscale("log")
@@ -201,39 +230,84 @@ class WalkForwardDisplay:
             ax.set(ylabel="weights")
             ax.set_title(name, loc="left", fontsize="medium")
         if legend:
-            wealth.legend(loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=2, fontsize="small", frameon=False)
-            areas = {label: area for drawn in self.areas_.values() for label, area in drawn.items()}
+            wealth.legend(
+                loc="lower left",
+                bbox_to_anchor=(0.0, 1.0),
+                ncols=2,
+                fontsize="small",
+                frameon=False,
+            )
+            areas = {
+                label: area
+                for drawn in self.areas_.values()
+                for label, area in drawn.items()
+            }
             if areas:
-                labels = [label for label in areas if label != OTHERS] + [OTHERS] * (OTHERS in areas)
-                look = {"loc": "upper left", "bbox_to_anchor": (1.0, 1.0), "fontsize": "small", "frameon": False}
+                labels = [label for label in areas if label != OTHERS] + [OTHERS] * (
+                    OTHERS in areas
+                )
+                look = {
+                    "loc": "upper left",
+                    "bbox_to_anchor": (1.0, 1.0),
+                    "fontsize": "small",
+                    "frameon": False,
+                }
                 axes[2].legend([areas[label] for label in labels], labels, **look)
         wealth.set_xlim(dates[0], dates[-1])
         if dates.dtype.kind == "M":
-            wealth.xaxis.set_major_formatter(ConciseDateFormatter(wealth.xaxis.get_major_locator()))
+            wealth.xaxis.set_major_formatter(
+                ConciseDateFormatter(wealth.xaxis.get_major_locator())
+            )
         self.axes_, self.figure_ = np.array(axes, dtype=object), axes[0].figure
         return self
 
     def _checked(self):
         """The returns and the weights as arrays, and the names of the assets."""
         if not isinstance(self.returns, Mapping) or not self.returns:
-            raise ValueError(f"returns must be a dict of the returns of each portfolio, got {short(self.returns)}")
-        returns = {name: as_numbers(f"returns[{name!r}]", values) for name, values in self.returns.items()}
+            raise ValueError(
+                "returns must be a dict of the returns of each portfolio, got "
+                f"{short(self.returns)}"
+            )
+        returns = {
+            name: as_numbers(f"returns[{name!r}]", values)
+            for name, values in self.returns.items()
+        }
         n = next(iter(returns.values())).size
         for name, values in returns.items():
             if values.shape != (n,) or not n or not np.isfinite(values).all():
-                raise ValueError(f"returns must be finite vectors of one length, got {short(values)} for {name!r}")
+                raise ValueError(
+                    "returns must be finite vectors of one length, got "
+                    f"{short(values)} for {name!r}"
+                )
         given = {} if self.weights is None else self.weights
         if not isinstance(given, Mapping):
-            raise ValueError(f"weights must be a dict of the weights of each portfolio, got {short(given)}")
-        weights = {name: as_numbers(f"weights[{name!r}]", values) for name, values in given.items()}
+            raise ValueError(
+                "weights must be a dict of the weights of each portfolio, got "
+                f"{short(given)}"
+            )
+        weights = {
+            name: as_numbers(f"weights[{name!r}]", values)
+            for name, values in given.items()
+        }
         for name, values in weights.items():
-            if values.ndim != 2 or len(values) != n or not values.size or not np.isfinite(values).all():
-                raise ValueError(f"weights must be finite arrays with {n} rows, got {short(values)} for {name!r}")
+            if (
+                values.ndim != 2
+                or len(values) != n
+                or not values.size
+                or not np.isfinite(values).all()
+            ):
+                raise ValueError(
+                    f"weights must be finite arrays with {n} rows, got "
+                    f"{short(values)} for {name!r}"
+                )
         names = self.asset_names
         for values in weights.values():
             names = range(values.shape[1]) if names is None else names
             if isinstance(names, str) or np.shape(names) != (values.shape[1],):
-                raise ValueError(f"asset_names must be {values.shape[1]} names, got {short(self.asset_names)}")
+                raise ValueError(
+                    f"asset_names must be {values.shape[1]} names, got "
+                    f"{short(self.asset_names)}"
+                )
         return returns, weights, [] if names is None else [str(name) for name in names]
 
     def _axes(self, axes, weights):
@@ -244,16 +318,30 @@ class WalkForwardDisplay:
 
             heights = [3.0, 1.5, *[2.0] * len(weights)]
             size = 8.0, 0.6 + sum(heights)
-            _, axes = plt.subplots(n, figsize=size, sharex=True, layout="constrained", height_ratios=heights)
+            _, axes = plt.subplots(
+                n,
+                figsize=size,
+                sharex=True,
+                layout="constrained",
+                height_ratios=heights,
+            )
         axes = list(np.ravel(np.asarray(axes, dtype=object)))
         if len(axes) != n:
-            raise ValueError(f"axes must be {n} axes: for the wealth, the drawdowns and {weights}, got {len(axes)}")
+            raise ValueError(
+                f"axes must be {n} axes: for the wealth, the drawdowns and {weights}, "
+                f"got {len(axes)}"
+            )
         return [axes_for(ax) for ax in axes]
 
 
 def _positions(dates, n):
-    """The positions of dates on an axis: dates or numbers, or the numbers of the rows of labels that are neither."""
-    dates = np.arange(n) if dates is None else getattr(dates, "to_timestamp", lambda: dates)()
+    """The positions of dates on an axis: dates or numbers, or the numbers of the rows
+    of labels that are neither."""
+    dates = (
+        np.arange(n)
+        if dates is None
+        else getattr(dates, "to_timestamp", lambda: dates)()
+    )
     if np.shape(dates) != (n,):
         raise ValueError(f"dates must be {n} dates or numbers, got {short(dates)}")
     dates = np.asarray(dates)
@@ -266,7 +354,8 @@ def _positions(dates, n):
 
 
 def _named(weights):
-    """The places of the assets with an area of their own: those with the largest weights on average."""
+    """The places of the assets with an area of their own: those with the largest
+    weights on average."""
     if not weights:
         return []
     size = np.mean([np.abs(values).mean(axis=0) for values in weights.values()], axis=0)
@@ -274,14 +363,23 @@ def _named(weights):
 
 
 def _draw_areas(ax, dates, weights, named, names):
-    """Draw the weights as areas, those of short positions below 0. Assets that are not named have one area."""
+    """Draw the weights as areas, those of short positions below 0. Assets that are not
+    named have one area."""
     others = [k for k in np.flatnonzero(weights.any(axis=0)) if k not in named]
     labels = [names[k] for k in named] + [OTHERS] * bool(others)
     colors = [*AREAS[: len(named)], *[REST] * bool(others)]
     areas = {}
     for part in (np.minimum(weights, 0.0), np.maximum(weights, 0.0)):
         if part.any():
-            rows = [part[:, k] for k in named] + [part[:, others].sum(axis=1)] * bool(others)
-            areas = dict(zip(labels, ax.stackplot(dates, rows, colors=colors, linewidth=0), strict=True))
+            rows = [part[:, k] for k in named] + [part[:, others].sum(axis=1)] * bool(
+                others
+            )
+            areas = dict(
+                zip(
+                    labels,
+                    ax.stackplot(dates, rows, colors=colors, linewidth=0),
+                    strict=True,
+                )
+            )
     ax.axhline(0.0, color="0.3", linewidth=0.6)
     return areas

@@ -1,4 +1,5 @@
-"""The compositional problem of a portfolio, for stochastic solvers: mean return against variance or semivariance."""
+"""The compositional problem of a portfolio, for stochastic solvers: mean return against
+variance or semivariance."""
 
 from functools import cached_property
 from operator import methodcaller
@@ -14,7 +15,13 @@ from sk_stormc.portfolio.mean_risk import MeanRisk
 from sk_stormc.utils.docstrings import inherit_parameters
 from sk_stormc.utils.mapped_rows import MappedRows, blocks
 from sk_stormc.utils.types import ArrayLike, RiskMeasure
-from sk_stormc.utils.validation import check_choice, check_metric, check_numeric, is_word, naming
+from sk_stormc.utils.validation import (
+    check_choice,
+    check_metric,
+    check_numeric,
+    is_word,
+    naming,
+)
 
 __all__ = ["PortfolioProblem", "combine", "utility"]
 
@@ -22,17 +29,21 @@ PIECE = 256  # rows whose products are summed in the dtype of the returns
 
 
 class Factors(NamedTuple):
-    """Constant factors of sums over a batch. Multiplying by a constant row is the fastest way to sum."""
+    """Constant factors of sums over a batch. Multiplying by a constant row is the
+    fastest way to sum."""
 
     mean: np.ndarray  # a row of the weights of the periods in the mean
     minus: np.ndarray  # a row of -1
-    weight: np.ndarray  # return weight times the weight of each period; a 0-d array is faster than a float
+    # return weight times the weight of each period; a 0-d array is faster than a float
+    weight: np.ndarray
     slope: np.ndarray  # 2 lambda times the weight of each period
 
 
 def combine(c, rows):
     """c @ rows. Sums over many rows are accumulated in float64."""
-    if isinstance(rows, np.ndarray) and (len(rows) <= PIECE or rows.dtype == np.float64):
+    if isinstance(rows, np.ndarray) and (
+        len(rows) <= PIECE or rows.dtype == np.float64
+    ):
         return c.dot(rows)
     total = np.zeros(rows.shape[1])
     for start, block in blocks(rows):
@@ -43,7 +54,8 @@ def combine(c, rows):
 
 
 def utility(task, x, u):
-    """Minus the mean return plus the weighted mean of squares about u, or of those below u, over all periods."""
+    """Minus the mean return plus the weighted mean of squares about u, or of those
+    below u, over all periods."""
     total = 0.0
     for start, rows in blocks(task.returns):
         y = rows @ x
@@ -51,27 +63,36 @@ def utility(task, x, u):
         if task.measure.below_mean:
             np.minimum(d, 0, out=d)
         values = task.risk_weight * d.astype(float) ** 2 - task.return_weight * y
-        total += values.sum() if task.p is None else task.p[start : start + len(y)] @ values
+        total += (
+            values.sum() if task.p is None else task.p[start : start + len(y)] @ values
+        )
     return float(total / len(task.returns) if task.p is None else total)
 
 
 def measures():
-    """The risk measures by name. Their files import this one, so that it can import them only later."""
+    """The risk measures by name. Their files import this one, so that it can import
+    them only later."""
     from sk_stormc.portfolio.risk import MEASURES
 
     return MEASURES
 
 
 class OfMeasure:
-    """Base class that makes ``PortfolioProblem(returns, risk_measure="cvar")`` an instance of the class for "cvar"."""
+    """Base class that makes ``PortfolioProblem(returns, risk_measure="cvar")`` an
+    instance of the class for "cvar"."""
 
     def __init_subclass__(cls, **kwargs):
         super().__init_subclass__(**kwargs)
         inherit_parameters(cls)
 
     def __new__(cls, *args, risk_measure=None, **kwargs):
-        """Create an instance of the measure's class. Copying and unpickling call this without arguments."""
-        kind = measures()[risk_measure].problem if is_word(risk_measure, *measures()) else cls
+        """Create an instance of the measure's class. Copying and unpickling call this
+        without arguments."""
+        kind = (
+            measures()[risk_measure].problem
+            if is_word(risk_measure, *measures())
+            else cls
+        )
         return super().__new__(kind if issubclass(kind, cls) else cls)
 
 
@@ -80,51 +101,58 @@ class PortfolioProblem(OfMeasure, WeightedComponents):
 
     .. math::
 
-        \Phi(x) = -u + \lambda \, \mathrm{risk}(x) + R(x), \qquad u = \frac{1}{n} \sum_i r_i^T x
+        \Phi(x) = -u + \lambda \, \mathrm{risk}(x) + R(x), \qquad u = \frac{1}{n} \sum_i
+        r_i^T x
 
-    Here r_i are the returns of period i, and the mean return u is the inner value. Two risks are
+    Here r_i are the returns of period i, and the mean return u is the inner value. Two
+    risks are
 
     .. math::
 
         \text{variance:} \quad & \frac{1}{n} \sum_i (r_i^T x - u)^2 \\
         \text{semivariance:} \quad & \frac{1}{n} \sum_i \min(r_i^T x - u, \, 0)^2
 
-    For both the Jacobian is the mean of the r_i, which is constant. The other risks have their own classes, and this
-    class returns an instance of them: an `EntropicPortfolioProblem` for ``risk_measure="entropic"``, a
-    `CVaRPortfolioProblem` for "cvar" and an `EVaRPortfolioProblem` for "evar". The last two have an additional variable
-    and a parameter ``confidence``. "semideviation" returns a `SemideviationPortfolioProblem` and "downside" a
-    `DownsidePortfolioProblem`, which have a parameter ``order``. "cdar" returns a `DrawdownPortfolioProblem`, which can
+    For both the Jacobian is the mean of the r_i, which is constant. The other risks
+    have their own classes, and this class returns an instance of them: an
+    `EntropicPortfolioProblem` for ``risk_measure="entropic"``, a `CVaRPortfolioProblem`
+    for "cvar" and an `EVaRPortfolioProblem` for "evar". The last two have an additional
+    variable and a parameter ``confidence``. "semideviation" returns a
+    `SemideviationPortfolioProblem` and "downside" a `DownsidePortfolioProblem`, which
+    have a parameter ``order``. "cdar" returns a `DrawdownPortfolioProblem`, which can
     be evaluated but not sampled.
 
     Parameters
     ----------
     returns : array-like of shape (n_periods, n_assets)
-        Returns in any unit. float32 is kept, with means accumulated in float64. A memmap of floats stays on disk, and
-        its rows are read in blocks or batches.
+        Returns in any unit. float32 is kept, with means accumulated in float64. A
+        memmap of floats stays on disk, and its rows are read in blocks or batches.
     risk_aversion : float, default=1.0
-        lambda > 0, in the inverse unit of the returns. ``numpy.inf`` drops the mean return and gives the risk the
-        weight 1.
+        lambda > 0, in the inverse unit of the returns. ``numpy.inf`` drops the mean
+        return and gives the risk the weight 1.
     risk_measure : str, default="variance"
         "variance", "semivariance", or one of the measures above with their own classes.
     sample_weight : array-like of shape (n_periods,), default=None
-        Weights of the periods in all means. A batch draws periods with probabilities proportional to them.
+        Weights of the periods in all means. A batch draws periods with probabilities
+        proportional to them.
     penalty : object of `sk_stormc.penalties`, default=None
         The regulariser or constraint R.
     metric : "variance", ndarray, `sk_stormc.metrics.Metric` or None, default=None
-        Preconditioner of the steps. "variance" uses 1 / Var(r_j) for each asset, so that steps do not depend on the
-        units of the assets. None means unscaled steps, as in the papers.
+        Preconditioner of the steps. "variance" uses 1 / Var(r_j) for each asset, so
+        that steps do not depend on the units of the assets. None means unscaled steps,
+        as in the papers.
 
     Raises
     ------
     ValueError
-        If returns are not finite or not two-dimensional, weights are negative or all zero, or a parameter is out of
-        range.
+        If returns are not finite or not two-dimensional, weights are negative or all
+        zero, or a parameter is out of range.
 
     Examples
     --------
     >>> import numpy as np
     >>> from sk_stormc.problems import PortfolioProblem
-    >>> problem = PortfolioProblem(np.array([[0.1, 0.0], [-0.1, 0.2]]), risk_aversion=2.0)
+    >>> returns = np.array([[0.1, 0.0], [-0.1, 0.2]])
+    >>> problem = PortfolioProblem(returns, risk_aversion=2.0)
     >>> round(problem.objective(np.array([1.0, 1.0])), 10)
     -0.1
     """
@@ -132,7 +160,8 @@ class PortfolioProblem(OfMeasure, WeightedComponents):
     jacobian_kind = "constant"
     n_levels = 0  # number of variables in addition to the weights
     advice = Advice(
-        unbounded_below=methodcaller("unbounded_below"), published=Published(eta=0.1, epsilon=0.1, a=0.01, B=100, S=100)
+        unbounded_below=methodcaller("unbounded_below"),
+        published=Published(eta=0.1, epsilon=0.1, a=0.01, B=100, S=100),
     )
 
     def __init__(
@@ -149,7 +178,10 @@ class PortfolioProblem(OfMeasure, WeightedComponents):
         measure = measures()[risk_measure]
         if not isinstance(self, measure.problem):
             needed = f"{measure.problem.__module__}.{measure.problem.__name__}"
-            raise ValueError(f"risk_measure={risk_measure!r} needs a subclass of {needed}, got {type(self).__name__}")
+            raise ValueError(
+                f"risk_measure={risk_measure!r} needs a subclass of {needed}, got "
+                f"{type(self).__name__}"
+            )
         self._set_up(returns, risk_aversion, measure(), sample_weight, penalty, metric)
 
     def _set_up(self, returns, risk_aversion, measure, sample_weight, penalty, metric):
@@ -160,18 +192,31 @@ class PortfolioProblem(OfMeasure, WeightedComponents):
             with naming("returns"):
                 if np.iscomplexobj(R):
                     raise ValueError("returns must be real numbers, got complex ones")
-                R = np.ascontiguousarray(R, dtype=None if np.asarray(R).dtype == np.float32 else np.float64)
+                R = np.ascontiguousarray(
+                    R, dtype=None if np.asarray(R).dtype == np.float32 else np.float64
+                )
         if R.ndim != 2 or not R.size:
-            raise ValueError(f"returns must be of shape (n_periods, n_assets), got {R.shape}")
+            raise ValueError(
+                f"returns must be of shape (n_periods, n_assets), got {R.shape}"
+            )
         for _, block in blocks(R):
             if not np.isfinite(block).all():
-                raise ValueError(f"returns must be finite, got {block[~np.isfinite(block)][0]}")
-        self.measure, self.task = measure, MeanRisk.of(R, measure, risk_aversion, sample_weight, penalty)
+                raise ValueError(
+                    f"returns must be finite, got {block[~np.isfinite(block)][0]}"
+                )
+        self.measure, self.task = (
+            measure,
+            MeanRisk.of(R, measure, risk_aversion, sample_weight, penalty),
+        )
         task = self.task
         self.returns, self.weights, self.penalty = task.returns, task.p, penalty
         self.risk_aversion, self.risk_measure = task.risk_aversion, measure.name
         self._return_weight, self._risk_weight = task.return_weight, task.risk_weight
-        self.n_inner, self.n_outer, self.n_variables = task.n_inner, task.n_outer, R.shape[1] + self.n_levels
+        self.n_inner, self.n_outer, self.n_variables = (
+            task.n_inner,
+            task.n_outer,
+            R.shape[1] + self.n_levels,
+        )
         self._metric = self._check_metric(metric)
         self._known_factors: dict = {}
 
@@ -181,21 +226,31 @@ class PortfolioProblem(OfMeasure, WeightedComponents):
 
     @property
     def source(self):
-        """Periods drawn with probability proportional to their weights, for g and for f."""
+        """Periods drawn with probability proportional to their weights, for g and for
+        f."""
         return FiniteSource(self.n_inner, self.n_outer, self.weights, self.weights)
 
     def inner_batch(self, draws, weights=None):
-        """The batch's mean return, of shape (1, n_assets), which is all that g needs."""
+        """The batch's mean return, of shape (1, n_assets), which is all that g
+        needs."""
         if draws is None:
             return self.mean[None]
-        return self._factors_of(draws, weights).mean.dot(self.returns.take(draws, 0, mode="clip"))
+        return self._factors_of(draws, weights).mean.dot(
+            self.returns.take(draws, 0, mode="clip")
+        )
 
     def outer_batch(self, draws, weights=None):
         """The rows of a batch, and the `Factors` of sums over them."""
         if draws is None:
-            weight = 1.0 / self.n_inner if self.weights is None else self.weights.astype(self.returns.dtype)
+            weight = (
+                1.0 / self.n_inner
+                if self.weights is None
+                else self.weights.astype(self.returns.dtype)
+            )
             return self.returns, self._factors(weight, self.n_inner)
-        return self.returns.take(draws, 0, mode="clip"), self._factors_of(draws, weights)
+        return self.returns.take(draws, 0, mode="clip"), self._factors_of(
+            draws, weights
+        )
 
     def _factors_of(self, draws, weights):
         """The factors of a drawn batch, which are cached for each size."""
@@ -209,8 +264,12 @@ class PortfolioProblem(OfMeasure, WeightedComponents):
 
     def _factors(self, weight, size):
         weights = (self._return_weight * weight, 2 * self._risk_weight * weight)
-        mean, minus = (np.full((1, size), value, self.returns.dtype) for value in (weight, -1.0))
-        return Factors(mean, minus, *(np.array(value, self.returns.dtype) for value in weights))
+        mean, minus = (
+            np.full((1, size), value, self.returns.dtype) for value in (weight, -1.0)
+        )
+        return Factors(
+            mean, minus, *(np.array(value, self.returns.dtype) for value in weights)
+        )
 
     def _period_weights(self):
         return 1 / self.n_inner if self.weights is None else self.weights
@@ -218,13 +277,22 @@ class PortfolioProblem(OfMeasure, WeightedComponents):
     def _weighted_blocks(self):
         """Blocks of the returns, with the weights of their periods."""
         for start, rows in blocks(self.returns):
-            yield rows, 1 / self.n_inner if self.weights is None else self.weights[start : start + len(rows)]
+            yield (
+                rows,
+                1 / self.n_inner
+                if self.weights is None
+                else self.weights[start : start + len(rows)],
+            )
 
     def description(self):
         """Sizes, risk measure and risk aversion."""
-        return f"{super().description()}, risk_measure={self.risk_measure!r}, risk_aversion={self.risk_aversion:g}"
+        return (
+            f"{super().description()}, risk_measure={self.risk_measure!r}, "
+            f"risk_aversion={self.risk_aversion:g}"
+        )
 
-    # conversion between x and the portfolio, for problems with variables in addition to the weights
+    # conversion between x and the portfolio, for problems with variables in addition to
+    # the weights
 
     def weights_of(self, x):
         """The portfolio's weights in x: here x itself."""
@@ -249,10 +317,13 @@ class PortfolioProblem(OfMeasure, WeightedComponents):
         return batch
 
     def outer_gradient(self, x, u, batch):
-        """f_x = mean (2 lambda d_i - 1) r_i and f_u = -2 lambda mean d_i with d_i = <r_i, x> - u."""
+        """f_x = mean (2 lambda d_i - 1) r_i and f_u = -2 lambda mean d_i with d_i =
+        <r_i, x> - u."""
         rows, factors = batch
         d = rows.dot(x)  # dot is a third faster than @ for arrays as small as a batch
-        d -= u[..., 0]  # subtracting a 0-d array is three times as fast as one of shape (1,)
+        d -= u[
+            ..., 0
+        ]  # subtracting a 0-d array is three times as fast as one of shape (1,)
         if self.measure.below_mean:
             np.minimum(d, 0, out=d)
         d *= factors.slope
@@ -265,7 +336,8 @@ class PortfolioProblem(OfMeasure, WeightedComponents):
         return utility(self.task, x, u[0])
 
     def unbounded_below(self):
-        """Whether the objective has no lower bound: True, False, or None if this is unknown."""
+        """Whether the objective has no lower bound: True, False, or None if this is
+        unknown."""
         return self.measure.unbounded_below(self.task)
 
     # means
@@ -275,7 +347,9 @@ class PortfolioProblem(OfMeasure, WeightedComponents):
             check_choice("metric", metric, ("variance",))
         if metric is None or isinstance(metric, (str, Metric)):
             return metric
-        return check_metric("metric", metric, self.n_variables).astype(self.returns.dtype, copy=False)
+        return check_metric("metric", metric, self.n_variables).astype(
+            self.returns.dtype, copy=False
+        )
 
     @cached_property
     def mean(self):
@@ -284,8 +358,11 @@ class PortfolioProblem(OfMeasure, WeightedComponents):
 
     @cached_property
     def metric(self):
-        """Preconditioner of the steps, computed on first use, because a stream uses that of its first rows only."""
-        return self._inverse_variance() if isinstance(self._metric, str) else self._metric
+        """Preconditioner of the steps, computed on first use, because a stream uses
+        that of its first rows only."""
+        return (
+            self._inverse_variance() if isinstance(self._metric, str) else self._metric
+        )
 
     def _inverse_variance(self):
         return self.task.inverse_variances()

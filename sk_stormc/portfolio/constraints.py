@@ -1,4 +1,5 @@
-"""Constraints and transaction costs of a portfolio as a penalty, and the check that they are feasible."""
+"""Constraints and transaction costs of a portfolio as a penalty, and the check that
+they are feasible."""
 
 from collections.abc import Mapping, Set
 from functools import cache
@@ -7,7 +8,11 @@ import numpy as np
 from scipy import sparse
 
 from sk_stormc.core.penalties import L1, Box, Simplex, as_penalty
-from sk_stormc.portfolio.exact.feasible_set import FeasibleSet, LinearlyConstrained, TradingCosts
+from sk_stormc.portfolio.exact.feasible_set import (
+    FeasibleSet,
+    LinearlyConstrained,
+    TradingCosts,
+)
 from sk_stormc.portfolio.exact.linear_programs import linear_program, one_sided
 from sk_stormc.portfolio.labels import aligned
 from sk_stormc.portfolio.linear_constraints import Linear, linear_of
@@ -19,11 +24,19 @@ from sk_stormc.utils.warnings import warn
 __all__ = ["penalty_of", "refuse_linear_constraints", "warn_of_no_constraint"]
 
 # parameters without a proximal operator
-FURTHER = ("linear_constraints", "groups", "max_turnover", "max_gross", "min_return", "benchmark")
+FURTHER = (
+    "linear_constraints",
+    "groups",
+    "max_turnover",
+    "max_gross",
+    "min_return",
+    "benchmark",
+)
 
 
 def penalty_of(portfolio, n_assets, columns):
-    """The penalty with all constraints and costs of a `CompositionalPortfolio`, or None."""
+    """The penalty with all constraints and costs of a `CompositionalPortfolio`, or
+    None."""
     penalty = _with_proximal_operator(portfolio, n_assets, columns)
     if any(getattr(portfolio, name) is not None for name in FURTHER):
         penalty = _linearly_constrained(portfolio, penalty, n_assets, columns)
@@ -33,16 +46,26 @@ def penalty_of(portfolio, n_assets, columns):
 
 def _with_proximal_operator(portfolio, n_assets, columns):
     """The penalty with bounds, budget, l1 norm and transaction costs, or None."""
-    constraint, budget, l1, l2 = portfolio.constraint, portfolio.budget, portfolio.l1, portfolio.l2
+    constraint, budget, l1, l2 = (
+        portfolio.constraint,
+        portfolio.budget,
+        portfolio.l1,
+        portfolio.l2,
+    )
     check_number("l1", l1, low=0)
     check_number("budget", budget, words=(None,))
     long_only = is_word(constraint, "long_only")
     if long_only:
         if l1:
-            raise ValueError(f"l1 must be 0 with constraint='long_only', where |w|_1 is constant; got {l1!r}")
+            raise ValueError(
+                "l1 must be 0 with constraint='long_only', where |w|_1 is constant; "
+                f"got {l1!r}"
+            )
         check_number("budget", budget, low=0, inclusive=False, words=(None,))
         budget = 1.0 if budget is None else budget
-    turnover = _turnover(portfolio.previous_weights, portfolio.transaction_cost, n_assets, columns)
+    turnover = _turnover(
+        portfolio.previous_weights, portfolio.transaction_cost, n_assets, columns
+    )
     turnover = (np.zeros(n_assets), 0.0) if turnover is None and l2 else turnover
     if long_only and turnover is None:
         return Simplex(budget)
@@ -55,15 +78,19 @@ def _with_proximal_operator(portfolio, n_assets, columns):
 
 
 def _bounds(constraint, n_assets, columns):
-    """The lower and the upper bound, each a number or an array in the order of the columns."""
+    """The lower and the upper bound, each a number or an array in the order of the
+    columns."""
     if constraint is None:
         return -np.inf, np.inf
-    no_pair = isinstance(constraint, (str, Mapping, Set)) or not hasattr(constraint, "__len__")
+    no_pair = isinstance(constraint, (str, Mapping, Set)) or not hasattr(
+        constraint, "__len__"
+    )
     by_asset = not no_pair and _pairs_by_asset(constraint, n_assets)
     if no_pair or by_asset or len(constraint) != 2:
         given = short(constraint) + ", which may be a pair for each asset" * by_asset
         raise ValueError(
-            f"constraint must be None, 'long_only' or (low, high), got {given}. Each of low and high is one number for "
+            f"constraint must be None, 'long_only' or (low, high), got {given}. Each "
+            "of low and high is one number for "
             "all assets, or an array, a dict or a Series with a number for each asset"
         )
     low, high = constraint
@@ -74,13 +101,20 @@ def _bounds(constraint, n_assets, columns):
 
 
 def _pairs_by_asset(constraint, n_assets):
-    """Whether the bounds may be meant as a pair (low, high) for each asset, as in SciPy.
+    """Whether the bounds may be meant as a pair (low, high) for each asset, as in
+    SciPy.
 
-    Two arrays or labelled values are not such pairs. Two lists for two assets may be, unless their entries would then
-    be equal.
+    Two arrays or labelled values are not such pairs. Two lists for two assets may be,
+    unless their entries would then be equal.
     """
-    kinds = (tuple, list) if isinstance(constraint, (tuple, list)) else (tuple, list, np.ndarray)
-    if len(constraint) != n_assets or not all(isinstance(pair, kinds) and len(pair) == 2 for pair in constraint):
+    kinds = (
+        (tuple, list)
+        if isinstance(constraint, (tuple, list))
+        else (tuple, list, np.ndarray)
+    )
+    if len(constraint) != n_assets or not all(
+        isinstance(pair, kinds) and len(pair) == 2 for pair in constraint
+    ):
         return False
     low, high = as_numbers("constraint", [list(pair) for pair in constraint]).T
     return n_assets != 2 or bool((low <= high).all() and (low < high).any())
@@ -97,37 +131,54 @@ def _turnover(previous, cost, n_assets, columns):
 
 
 def held_now(previous, n_assets, columns):
-    """Return ``previous_weights`` as an array of shape (n_assets,). None means zeros."""
+    """Return ``previous_weights`` as an array of shape (n_assets,). None means
+    zeros."""
     previous = aligned("previous_weights", previous, columns, n_assets)
-    previous = as_numbers("previous_weights", np.zeros(n_assets) if previous is None else previous)
+    previous = as_numbers(
+        "previous_weights", np.zeros(n_assets) if previous is None else previous
+    )
     TradingCosts(previous, 0.0).check(n_assets)
     return previous
 
 
-@cache  # Python's own filter for repeated warnings is reset by every use of warnings.catch_warnings
+# Python's own filter for repeated warnings is reset by every use of
+# warnings.catch_warnings
+@cache
 def warn_of_no_constraint():
     """Warn, once in a process, that only risk_aversion limits the weights."""
     warn(
-        "CompositionalPortfolio has no constraint: only risk_aversion, in the inverse unit of the returns, limits the "
-        "sum and the size of its weights. Set constraint='long_only', or bounds and budget=1.0, for an ordinary "
+        "CompositionalPortfolio has no constraint: only risk_aversion, in the inverse "
+        "unit of the returns, limits the "
+        "sum and the size of its weights. Set constraint='long_only', or bounds and "
+        "budget=1.0, for an ordinary "
         "portfolio. This warning is raised once."
     )
 
 
 def check_size(portfolio, penalty):
-    """Raise a ValueError if the objective needs a constraint on the size of the portfolio and there is none.
+    """Raise a ValueError if the objective needs a constraint on the size of the
+    portfolio and there is none.
 
-    Without it the portfolio of minimum risk is the empty one. If risk and return are both proportional to the weights,
-    the optimum is the empty portfolio or does not exist, and all multiples of a portfolio have the same ratio.
+    Without it the portfolio of minimum risk is the empty one. If risk and return are
+    both proportional to the weights, the optimum is the empty portfolio or does not
+    exist, and all multiples of a portfolio have the same ratio.
     """
     ratio, within = portfolio.objective == "ratio", portfolio.max_risk is not None
-    least = is_real(portfolio.risk_aversion) and portfolio.risk_aversion == np.inf and not (ratio or within)
+    least = (
+        is_real(portfolio.risk_aversion)
+        and portfolio.risk_aversion == np.inf
+        and not (ratio or within)
+    )
     if not (least or ratio or MEASURES[portfolio.risk_measure].power == 1):
         return
     bounded = False
     if isinstance(penalty, LinearlyConstrained):
         empty = np.zeros(penalty.n_assets)
-        if penalty.has_benchmark or penalty.violation(empty) > 0 or (penalty.min_return or 0) > 0:
+        if (
+            penalty.has_benchmark
+            or penalty.violation(empty) > 0
+            or (penalty.min_return or 0) > 0
+        ):
             return
         bounded, penalty = bool(penalty.norms()), penalty.penalty
     if isinstance(penalty, TradingCosts):
@@ -136,47 +187,78 @@ def check_size(portfolio, penalty):
         bounded, penalty = True, penalty.box
     box = as_penalty(penalty).as_box()
     bounds = np.broadcast_arrays(box.low, box.high)
-    empty = (bounds[0] <= 0).all() and (bounds[1] >= 0).all()  # the empty portfolio is feasible
-    endless = all((np.isinf(bound) | (bound == 0)).all() for bound in bounds) and not bounded
+    empty = (bounds[0] <= 0).all() and (
+        bounds[1] >= 0
+    ).all()  # the empty portfolio is feasible
+    endless = (
+        all((np.isinf(bound) | (bound == 0)).all() for bound in bounds) and not bounded
+    )
     if box.budget or not (empty if least else endless):
         return
     asked = f"risk_measure={portfolio.risk_measure!r}"
-    best = "the best portfolio is the empty portfolio or there is none, as return and risk grow alike"
+    best = (
+        "the best portfolio is the empty portfolio or there is none, as return and "
+        "risk grow alike"
+    )
     if ratio:
-        asked, best = "objective='ratio'", "all multiples of a portfolio have the same ratio"
+        asked, best = (
+            "objective='ratio'",
+            "all multiples of a portfolio have the same ratio",
+        )
     elif least:
         asked, best = "risk_aversion=inf", "the best portfolio is the empty portfolio"
     raise ValueError(
-        f"{asked} needs a constraint or a budget that sets the size of the portfolio, such as "
+        f"{asked} needs a constraint or a budget that sets the size of the portfolio, "
+        "such as "
         f"constraint='long_only' or budget=1.0: without one {best}"
     )
 
 
-MISSED = 1e-6  # violation that HiGHS may leave in a feasible constraint, relative to the constraint's size
+# violation that HiGHS may leave in a feasible constraint, relative to the constraint's
+# size
+MISSED = 1e-6
 
 
 def _linearly_constrained(portfolio, penalty, n_assets, columns):
-    """The penalty with linear constraints, limits of norms, a least mean return and a benchmark, if there are any."""
-    linear = linear_of(portfolio.linear_constraints, portfolio.groups, columns, n_assets)
+    """The penalty with linear constraints, limits of norms, a least mean return and a
+    benchmark, if there are any."""
+    linear = linear_of(
+        portfolio.linear_constraints, portfolio.groups, columns, n_assets
+    )
     previous = held_now(portfolio.previous_weights, n_assets, columns)
     place = column_of(portfolio.benchmark, columns, n_assets)
     if place is not None:
         penalty, previous[place] = without(penalty, place, n_assets), 0.0
     check_number("max_turnover", portfolio.max_turnover, low=0, words=(None,))
-    limits = {name: getattr(portfolio, name) for name in ("max_turnover", "max_gross", "min_return")}
-    if linear is None and portfolio.benchmark is None and all(limit is None for limit in limits.values()):
+    limits = {
+        name: getattr(portfolio, name)
+        for name in ("max_turnover", "max_gross", "min_return")
+    }
+    if (
+        linear is None
+        and portfolio.benchmark is None
+        and all(limit is None for limit in limits.values())
+    ):
         return penalty
-    linear = Linear(np.zeros((0, n_assets)), np.zeros(0), np.zeros(0), []) if linear is None else linear
-    penalty = LinearlyConstrained(penalty, linear, previous, portfolio.benchmark is not None, **limits)
+    linear = (
+        Linear(np.zeros((0, n_assets)), np.zeros(0), np.zeros(0), [])
+        if linear is None
+        else linear
+    )
+    penalty = LinearlyConstrained(
+        penalty, linear, previous, portfolio.benchmark is not None, **limits
+    )
     check_feasible(penalty)
     return penalty
 
 
 def refuse_linear_constraints(penalty, what, instead):
-    """Raise a ValueError if the penalty has constraints that the method ``what`` does not support."""
+    """Raise a ValueError if the penalty has constraints that the method ``what`` does
+    not support."""
     if isinstance(penalty, LinearlyConstrained):
         raise ValueError(
-            f"{what} cannot be used with {' and '.join(penalty.parameters())}, for which there is no proximal "
+            f"{what} cannot be used with {' and '.join(penalty.parameters())}, for "
+            "which there is no proximal "
             f"operator: {instead}"
         )
 
@@ -184,17 +266,25 @@ def refuse_linear_constraints(penalty, what, instead):
 def check_feasible(penalty):
     """Raise a ValueError if no portfolio meets all constraints, by a linear program.
 
-    Bounds and budget are hard constraints. The violations of the other constraints are minimised. Constraints with a
-    nonzero multiplier in the solution contradict each other.
+    Bounds and budget are hard constraints. The violations of the other constraints are
+    minimised. Constraints with a nonzero multiplier in the solution contradict each
+    other.
     """
     n, linear, norms = penalty.n_assets, penalty.linear, penalty.norms()
     feasible, m = FeasibleSet.of(penalty.penalty, n), len(linear.A)
-    # variables: w, the violation of each row, and for each limit of a norm |w - centre| and its violation
+    # variables: w, the violation of each row, and for each limit of a norm |w - centre|
+    # and its violation
     size = np.abs(linear.A).max(axis=1, initial=0.0)
     size = np.where(size > 0, size, 1.0)
-    rows, rhs, index, _ = one_sided(linear.A / size[:, None], linear.lower / size, linear.upper / size)
+    rows, rhs, index, _ = one_sided(
+        linear.A / size[:, None], linear.lower / size, linear.upper / size
+    )
     one, none = sparse.eye_array(n), [None] * (2 * len(norms))
-    blocks, rhs, cost = [[rows, -sparse.eye_array(m, format="csr")[index], *none]], [rhs], [np.zeros(n), np.ones(m)]
+    blocks, rhs, cost = (
+        [[rows, -sparse.eye_array(m, format="csr")[index], *none]],
+        [rhs],
+        [np.zeros(n), np.ones(m)],
+    )
     for k, (centre, limit) in enumerate(norms.values()):
         before, after = none[: 2 * k], none[2 * k + 2 :]
         blocks += [[sign * one, None, *before, -one, None, *after] for sign in (1, -1)]
@@ -205,16 +295,23 @@ def check_feasible(penalty):
     cost = np.concatenate(cost)
     E, e = np.ones((int(feasible.budget is not None), n)), [feasible.budget]
     program = linear_program(cost, blocks, rhs, E, e, feasible.low, feasible.high)
-    if program.status != 0 or program.fun <= MISSED * (1.0 + np.abs(np.concatenate(rhs)).max(initial=0.0)):
+    if program.status != 0 or program.fun <= MISSED * (
+        1.0 + np.abs(np.concatenate(rhs)).max(initial=0.0)
+    ):
         return
     tight = np.abs(program.ineqlin.marginals) > MISSED
     names = [linear.names[k] for k in index[tight[: len(index)]]]
     of_norms = slice(len(index) + 2 * n, None, 2 * n + 1)
-    names += [f"{name}={norms[name][1]:g}" for name, at in zip(norms, tight[of_norms], strict=True) if at]
+    names += [
+        f"{name}={norms[name][1]:g}"
+        for name, at in zip(norms, tight[of_norms], strict=True)
+        if at
+    ]
     missing = np.r_[program.x[n : n + m] * size, program.x[n + m :][n :: n + 1]]
     worst = int(np.argmax(missing))
     raise ValueError(
-        f"{' and '.join(penalty.parameters())} must leave a portfolio, but with the bounds and the budget no weights "
+        f"{' and '.join(penalty.parameters())} must leave a portfolio, but with the "
+        "bounds and the budget no weights "
         f"meet {' and '.join(map(repr, dict.fromkeys(names)))}: "
         f"{[*linear.names, *norms][worst]!r} is missed by {missing[worst]:.3g} at least"
     )

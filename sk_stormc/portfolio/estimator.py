@@ -22,14 +22,34 @@ from sk_stormc.portfolio.iterative import conclude_iterative, run_iterative
 from sk_stormc.portfolio.labels import assets_of, check_row_labels, series_of
 from sk_stormc.portfolio.mean_risk import MeanRisk, check_confidence, check_order
 from sk_stormc.portfolio.metrics import has_failed
-from sk_stormc.portfolio.preparation import check_objective, prepared, prepared_rows, rows_in_blocks
-from sk_stormc.portfolio.returns import check_period_order, check_returns, with_benchmark
+from sk_stormc.portfolio.preparation import (
+    check_objective,
+    prepared,
+    prepared_rows,
+    rows_in_blocks,
+)
+from sk_stormc.portfolio.returns import (
+    check_period_order,
+    check_returns,
+    with_benchmark,
+)
 from sk_stormc.portfolio.risk import MEASURES
-from sk_stormc.portfolio.rounds import returns_lazily, rounds_method, score_in_blocks, takes_rounds
+from sk_stormc.portfolio.rounds import (
+    returns_lazily,
+    rounds_method,
+    score_in_blocks,
+    takes_rounds,
+)
 from sk_stormc.portfolio.streaming import streams_returns, update_weights
 from sk_stormc.utils.blocks import in_blocks, is_dask, without_rows
 from sk_stormc.utils.frames import rows_of
-from sk_stormc.utils.types import ArrayLike, FloatArray, RandomState, RiskMeasure, SolverName
+from sk_stormc.utils.types import (
+    ArrayLike,
+    FloatArray,
+    RandomState,
+    RiskMeasure,
+    SolverName,
+)
 from sk_stormc.utils.validation import check_bool, check_choice, check_number
 
 if TYPE_CHECKING:
@@ -41,116 +61,147 @@ __all__ = ["CompositionalPortfolio"]
 class CompositionalPortfolio(CompositionalEstimator):
     """Portfolio weights that balance expected return against risk.
 
-    The weights w minimise -mean <r_i, w> + risk_aversion * risk(w) + l1 |w|_1 + l2 |w|_2^2 + transaction costs. The
-    mean and the risk are taken over the history of returns r_i. `expected_returns` replaces their means.
+    The weights w minimise -mean <r_i, w> + risk_aversion * risk(w) + l1 |w|_1 + l2
+    |w|_2^2 + transaction costs. The mean and the risk are taken over the history of
+    returns r_i. `expected_returns` replaces their means.
 
     Parameters
     ----------
     solver : str or CompositionalSolver, default="auto"
-        "auto" selects the second-order method, "newton", for at most 4096 assets, and "storm-c" otherwise. Returns in a
-        file, of a dask collection or of very many periods are fitted by rounds: passes over all returns, and exact fits
-        of some rows in memory. `n_iter_` then counts rounds. In `partial_fit` it selects sums of products of returns,
-        for at most 2000 assets. "newton" is exact: its ``dual_gap_`` is a certificate. It is the only method that
-        supports ratios, `max_risk` and "cdar". "moments" keeps sums of products of returns, which determine the
-        variance exactly. Only "newton" and "moments" support linear constraints, limits on turnover, gross weight and
-        mean return, and benchmarks. The others are iterative: "storm-c", which needs no tuning, "storm-c-paper",
-        "sarah-c", "civr", "vrsc-pg", "scvr", "scgd", "acc-scgd", "asc-pg", "sketchy-storm", and "lbfgs". An instance
-        works too, and ``set_params(solver__learning_rate=...)`` works for names and instances; for "auto" it sets
-        parameters of "storm-c". Steps are scaled by the inverse variances of the assets, so a learning rate has no
-        unit. Only "storm-c-paper" uses unscaled steps, as the paper does. "scip"
-        is what "auto" selects with `max_assets` or `min_held`: SCIP chooses the assets, and the second-order method
+        "auto" selects the second-order method, "newton", for at most 4096 assets, and
+        "storm-c" otherwise. Returns in a file, of a dask collection or of very many
+        periods are fitted by rounds: passes over all returns, and exact fits of some
+        rows in memory. `n_iter_` then counts rounds. In `partial_fit` it selects sums
+        of products of returns, for at most 2000 assets. "newton" is exact: its
+        ``dual_gap_`` is a certificate. It is the only method that supports ratios,
+        `max_risk` and "cdar". "moments" keeps sums of products of returns, which
+        determine the variance exactly. Only "newton" and "moments" support linear
+        constraints, limits on turnover, gross weight and mean return, and benchmarks.
+        The others are iterative: "storm-c", which needs no tuning, "storm-c-paper",
+        "sarah-c", "civr", "vrsc-pg", "scvr", "scgd", "acc-scgd", "asc-pg",
+        "sketchy-storm", and "lbfgs". An instance works too, and
+        ``set_params(solver__learning_rate=...)`` works for names and instances; for
+        "auto" it sets parameters of "storm-c". Steps are scaled by the inverse
+        variances of the assets, so a learning rate has no unit. Only "storm-c-paper"
+        uses unscaled steps, as the paper does. "scip" is what "auto" selects with
+        `max_assets` or `min_held`: SCIP chooses the assets, and the second-order method
         fits their weights. It needs pyscipopt (``pip install "sk_stormc[integer]"``).
     risk_measure : str, default="variance"
-        One of "variance", "semivariance", "entropic", "cvar", "evar", "semideviation", "downside" and "cdar".
-        "variance" is mean (<r_i, w> - u)^2, where u is the mean return. "semivariance" is the same for returns below u
-        only. "entropic" replaces mean return and risk by (1/lambda) log mean exp(-lambda <r_i, w>), which contains
-        both. "cvar" is the mean of the worst losses. "evar" is an upper bound of "cvar" from exponential moments.
-        "semideviation" is (mean max(u - <r_i, w>, 0)^order)^(1/order), for order 2 the square root of the semivariance.
-        "downside" is the same with 0, or the benchmark's return, in place of u. "cdar" is the mean of the deepest
-        drawdowns of the path of returns, in the order of the periods. "cvar" and the measures listed after it are
-        proportional to the weights, so they need bounds, a budget or `l2`.
+        One of "variance", "semivariance", "entropic", "cvar", "evar", "semideviation",
+        "downside" and "cdar". "variance" is mean (<r_i, w> - u)^2, where u is the mean
+        return. "semivariance" is the same for returns below u only. "entropic" replaces
+        mean return and risk by (1/lambda) log mean exp(-lambda <r_i, w>), which
+        contains both. "cvar" is the mean of the worst losses. "evar" is an upper bound
+        of "cvar" from exponential moments. "semideviation" is (mean max(u - <r_i, w>,
+        0)^order)^(1/order), for order 2 the square root of the semivariance. "downside"
+        is the same with 0, or the benchmark's return, in place of u. "cdar" is the mean
+        of the deepest drawdowns of the path of returns, in the order of the periods.
+        "cvar" and the measures listed after it are proportional to the weights, so they
+        need bounds, a budget or `l2`.
     risk_aversion : float, default=1.0
-        Weight lambda > 0 of the risk, in the inverse unit of the returns. It has no unit for "cvar" and the measures
-        listed after it. ``numpy.inf`` gives the portfolio of minimum risk, whatever its return. It needs bounds, a
-        budget or a positive `min_return`, because the empty portfolio has no risk. Costs, `l1` and `l2` are added to
-        the risk as they are, so that they depend on the unit of the returns. "entropic" needs a finite number.
+        Weight lambda > 0 of the risk, in the inverse unit of the returns. It has no
+        unit for "cvar" and the measures listed after it. ``numpy.inf`` gives the
+        portfolio of minimum risk, whatever its return. It needs bounds, a budget or a
+        positive `min_return`, because the empty portfolio has no risk. Costs, `l1` and
+        `l2` are added to the risk as they are, so that they depend on the unit of the
+        returns. "entropic" needs a finite number.
     confidence : float, default=0.95
-        Confidence level of "cvar", "evar" and "cdar", which measure the worst fraction 1 - confidence of the periods.
+        Confidence level of "cvar", "evar" and "cdar", which measure the worst fraction
+        1 - confidence of the periods.
     order : float, default=2.0
-        Order of "semideviation" and "downside": 1, or from 2 to 10. A higher order gives large losses more weight.
+        Order of "semideviation" and "downside": 1, or from 2 to 10. A higher order
+        gives large losses more weight.
     objective : {"utility", "ratio"}, default="utility"
-        "utility" is the objective above. "ratio" maximises the mean return per unit of risk instead: the Sharpe ratio
-        for "variance", mean over semideviation for "semivariance", and mean over risk for the others. With "downside"
-        this is the Omega ratio minus one for order 1, and the Sortino ratio for order 2. The l1 norm and the
-        transaction costs are subtracted from the mean return. `risk_aversion` is not used.
+        "utility" is the objective above. "ratio" maximises the mean return per unit of
+        risk instead: the Sharpe ratio for "variance", mean over semideviation for
+        "semivariance", and mean over risk for the others. With "downside" this is the
+        Omega ratio minus one for order 1, and the Sortino ratio for order 2. The l1
+        norm and the transaction costs are subtracted from the mean return.
+        `risk_aversion` is not used.
     max_risk : float, default=None
-        Upper bound of the risk. The objective is then the mean return after costs, and `risk_aversion` is not used. The
-        bound applies to the standard deviation for "variance", to the semideviation for "semivariance", to the tracking
-        error with a `benchmark`, and to the measure itself for the others, per period and in the unit of the returns.
+        Upper bound of the risk. The objective is then the mean return after costs, and
+        `risk_aversion` is not used. The bound applies to the standard deviation for
+        "variance", to the semideviation for "semivariance", to the tracking error with
+        a `benchmark`, and to the measure itself for the others, per period and in the
+        unit of the returns.
     min_return : float, default=None
-        Lower bound of the mean return before costs, or of the mean excess return with a `benchmark`, per period and in
-        the unit of the returns. It needs ``risk_aversion=numpy.inf``, the least risk.
+        Lower bound of the mean return before costs, or of the mean excess return with a
+        `benchmark`, per period and in the unit of the returns. It needs
+        ``risk_aversion=numpy.inf``, the least risk.
     expected_returns : array-like of shape (n_assets,), default=None
-        Forecasts of the mean returns of the assets, per period and in the unit of X, to which their returns are
-        shifted. `score` uses returns as they are. Labels are aligned as for ``constraint``. The mean of a `benchmark`
-        that is a column or weights follows from these forecasts. A benchmark of given returns keeps its mean, unless it
-        is a Series and there is an entry of its name.
+        Forecasts of the mean returns of the assets, per period and in the unit of X, to
+        which their returns are shifted. `score` uses returns as they are. Labels are
+        aligned as for ``constraint``. The mean of a `benchmark` that is a column or
+        weights follows from these forecasts. A benchmark of given returns keeps its
+        mean, unless it is a Series and there is an entry of its name.
     constraint : None, "long_only" or (low, high), default=None
-        "long_only" requires weights >= 0 that sum to one. (low, high) are bounds of the weights, each a number or an
-        array of shape (n_assets,). A pandas Series, a dict or a frame of one row is aligned with the columns by its
-        labels. Labels that X does not have are ignored if others match. Each column needs a label, except for a
-        ``collections.defaultdict``, which supplies its default for missing ones. Entries of an array are in the order
-        of the columns.
+        "long_only" requires weights >= 0 that sum to one. (low, high) are bounds of the
+        weights, each a number or an array of shape (n_assets,). A pandas Series, a dict
+        or a frame of one row is aligned with the columns by its labels. Labels that X
+        does not have are ignored if others match. Each column needs a label, except for
+        a ``collections.defaultdict``, which supplies its default for missing ones.
+        Entries of an array are in the order of the columns.
     budget : float, default=None
-        Sum of the weights, with bounds or without, or with "long_only", where it replaces the sum 1. None means no
-        constraint on the sum.
+        Sum of the weights, with bounds or without, or with "long_only", where it
+        replaces the sum 1. None means no constraint on the sum.
     max_gross : float, default=None
-        Upper bound of the sum of |w_j|. For example, 1.6 with ``budget=1`` allows short positions of .3 in total.
+        Upper bound of the sum of |w_j|. For example, 1.6 with ``budget=1`` allows short
+        positions of .3 in total.
     l1 : float, default=0.0
         Weight of an l1 norm. It must be 0 with "long_only", where the norm is constant.
     l2 : float, default=0.0
         Weight of the sum of w_j^2, which spreads the weights. It must be 0 for ratios.
     previous_weights : array-like of shape (n_assets,), default=None
-        The weights held at present. None means that nothing is held. Labels are aligned as for ``constraint``.
+        The weights held at present. None means that nothing is held. Labels are aligned
+        as for ``constraint``.
     transaction_cost : float or array-like of shape (n_assets,), default=0.0
-        Cost of buying or selling a unit of weight, in the unit of the returns of one period. The objective contains
-        sum_j transaction_cost_j |w_j - previous_weights_j|. Labels are aligned as for ``constraint``.
+        Cost of buying or selling a unit of weight, in the unit of the returns of one
+        period. The objective contains sum_j transaction_cost_j |w_j -
+        previous_weights_j|. Labels are aligned as for ``constraint``.
     max_turnover : float, default=None
         Upper bound of the sum of |w_j - previous_weights_j|. None means no bound.
     linear_constraints : str, list of str or (A, lower, upper), default=None
-        Text such as "equity <= 0.6", "0.1 <= gold + oil <= 0.4" and "tech == 2 * bonds", about the weights of columns
-        and the sums of groups. The tuple means lower <= A w <= upper, where A has the shape (n_constraints, n_assets)
-        and is dense, sparse or a frame with the columns of X. Each limit is a number, an array of shape
-        (n_constraints,), or None for no limit.
+        Text such as "equity <= 0.6", "0.1 <= gold + oil <= 0.4" and "tech == 2 *
+        bonds", about the weights of columns and the sums of groups. The tuple means
+        lower <= A w <= upper, where A has the shape (n_constraints, n_assets) and is
+        dense, sparse or a frame with the columns of X. Each limit is a number, an array
+        of shape (n_constraints,), or None for no limit.
     groups : mapping, Series, DataFrame or array-like, default=None
-        The groups that each asset belongs to: a mapping or a Series from columns of X to a name or a list of names, a
-        frame with a row for each asset and a column for each kind of group (or the transpose), or an array of shape
-        (n_assets,) or (n_kinds, n_assets). Labels may name more assets than X has, or fewer, which then belong to no
-        group.
+        The groups that each asset belongs to: a mapping or a Series from columns of X
+        to a name or a list of names, a frame with a row for each asset and a column for
+        each kind of group (or the transpose), or an array of shape (n_assets,) or
+        (n_kinds, n_assets). Labels may name more assets than X has, or fewer, which
+        then belong to no group.
     benchmark : label or array-like, default=None
-        The benchmark whose return is subtracted: mean and risk are those of the excess return. It is the label of a
-        column of X (its number if X is an array), which then has the weight 0, or weights of shape (n_assets,), or
-        returns of shape (n_periods,). A Series of returns is aligned with the index of X, and may have more periods
-        than X. A Series labelled by the columns contains weights. If n_assets equals n_periods, weights must have
-        labels.
+        The benchmark whose return is subtracted: mean and risk are those of the excess
+        return. It is the label of a column of X (its number if X is an array), which
+        then has the weight 0, or weights of shape (n_assets,), or returns of shape
+        (n_periods,). A Series of returns is aligned with the index of X, and may have
+        more periods than X. A Series labelled by the columns contains weights. If
+        n_assets equals n_periods, weights must have labels.
     max_assets : int, default=None
-        Maximum number of weights other than 0. None means no limit. The risk measures "entropic" and "evar", orders
-        above 2, returns in files and `partial_fit` support neither this nor `min_held`.
+        Maximum number of weights other than 0. None means no limit. The risk measures
+        "entropic" and "evar", orders above 2, returns in files and `partial_fit`
+        support neither this nor `min_held`.
     min_held : float or array-like of shape (n_assets,), default=None
-        Smallest weight other than 0, in absolute value: a weight is 0, at least this, or at most minus this. Labels are
-        aligned as for ``constraint``. None means no limit.
+        Smallest weight other than 0, in absolute value: a weight is 0, at least this,
+        or at most minus this. Labels are aligned as for ``constraint``. None means no
+        limit.
     half_life : float, default=None
-        Number of periods after which the weight of a period halves. The weight is 0.5 ** (age / half_life) times its
-        ``sample_weight``, where age is the number of later periods. The effective sample size is about 2.9 half-lives.
-        None gives all periods the same weight.
+        Number of periods after which the weight of a period halves. The weight is 0.5
+        ** (age / half_life) times its ``sample_weight``, where age is the number of
+        later periods. The effective sample size is about 2.9 half-lives. None gives all
+        periods the same weight.
     time_limit : float, default=60.0
-        Seconds after which a fit with `max_assets` or `min_held` returns the best portfolio so far and warns of its
-        gap. A gap of `tol` (default 1e-4) relative to the spread of the objective ends it before.
+        Seconds after which a fit with `max_assets` or `min_held` returns the best
+        portfolio so far and warns of its gap. A gap of `tol` (default 1e-4) relative to
+        the spread of the objective ends it before.
     warm_start : bool, default=False
-        Whether an iterative solver starts from ``weights_`` of the last fit. While the other parameters stay the same,
-        tol is relative to the initialization of the first of these fits, so a fit that starts near the optimum stops
-        early. "scip" starts from the assets of the last portfolio, if they are better than its own start. "newton" and
-        "moments" do not use it.
+        Whether an iterative solver starts from ``weights_`` of the last fit. While the
+        other parameters stay the same, tol is relative to the initialization of the
+        first of these fits, so a fit that starts near the optimum stops early. "scip"
+        starts from the assets of the last portfolio, if they are better than its own
+        start. "newton" and "moments" do not use it.
 
     Attributes
     ----------
@@ -159,28 +210,34 @@ class CompositionalPortfolio(CompositionalEstimator):
     loss_curve_ : ndarray of shape (n_records,)
         The objective at each record, including the l1 norm and the transaction costs.
     dual_gap_ : float
-        An upper bound of the optimality gap, the objective minus its minimum, computed on all periods. With "newton" it
-        holds for weights of any size, and is infinite if nothing proves a bound, which alone is no warning. If bounds
-        and budget do not limit the weights, ratios, rounds and iterative solvers compare with portfolios whose weights
-        are at most three times the largest weight, and integer limits with ten times. It is infinite for a ratio or a
-        `max_risk` that ended early, except with integer limits. After `partial_fit` with moments it is computed for the
-        variance only, on the periods that ``weights_`` are based on, and is NaN for the other measures. Streams of
-        iterative solvers do not set it.
+        An upper bound of the optimality gap, the objective minus its minimum, computed
+        on all periods. With "newton" it holds for weights of any size, and is infinite
+        if nothing proves a bound, which alone is no warning. If bounds and budget do
+        not limit the weights, ratios, rounds and iterative solvers compare with
+        portfolios whose weights are at most three times the largest weight, and integer
+        limits with ten times. It is infinite for a ratio or a `max_risk` that ended
+        early, except with integer limits. After `partial_fit` with moments it is
+        computed for the variance only, on the periods that ``weights_`` are based on,
+        and is NaN for the other measures. Streams of iterative solvers do not set it.
 
     See Also
     --------
-    sharpe_ratio : A scorer that can compare different values of risk_aversion, which `score` cannot.
+    sharpe_ratio : A scorer that can compare different values of risk_aversion, which
+        `score` cannot.
 
     References
     ----------
-    Yuan & Hu, "Stochastic Recursive Momentum Method for Non-Convex Compositional Optimization".
+    Yuan & Hu, "Stochastic Recursive Momentum Method for Non-Convex Compositional
+    Optimization".
 
     Examples
     --------
     >>> from sk_stormc import CompositionalPortfolio
     >>> from sk_stormc.datasets import make_gaussian_returns
     >>> returns = make_gaussian_returns(500, 4, mean=0.1, random_state=0)
-    >>> portfolio = CompositionalPortfolio(constraint="long_only", random_state=0).fit(returns)
+    >>> portfolio = CompositionalPortfolio(constraint="long_only", random_state=0).fit(
+    ...     returns
+    ... )
     >>> print(round(portfolio.weights_.sum(), 10))
     1.0
     """
@@ -203,7 +260,9 @@ class CompositionalPortfolio(CompositionalEstimator):
 
     def __init__(
         self,
-        solver: Literal["auto", "newton", "moments", "scip"] | SolverName | CompositionalSolver = "auto",
+        solver: Literal["auto", "newton", "moments", "scip"]
+        | SolverName
+        | CompositionalSolver = "auto",
         *,
         risk_measure: RiskMeasure = "variance",
         risk_aversion: float = 1.0,
@@ -264,19 +323,23 @@ class CompositionalPortfolio(CompositionalEstimator):
         self.verbose = verbose
         self.random_state = random_state
 
-    def fit(self, X: ArrayLike, y: Any = None, sample_weight: ArrayLike | None = None) -> Self:
+    def fit(
+        self, X: ArrayLike, y: Any = None, sample_weight: ArrayLike | None = None
+    ) -> Self:
         """Fit the weights.
 
         Parameters
         ----------
         X : array-like of shape (n_periods, n_assets)
-            Returns in any unit, for at least two periods, from the oldest to the latest. A C-contiguous memmap of
-            native float32 or float64 is never loaded into memory as a whole, and neither is a dask array or data frame.
+            Returns in any unit, for at least two periods, from the oldest to the
+            latest. A C-contiguous memmap of native float32 or float64 is never loaded
+            into memory as a whole, and neither is a dask array or data frame.
         y : Ignored
         sample_weight : array-like of shape (n_periods,), default=None
-            Weights of the periods, in the order of X. They may be a dask collection if X is one. A weight of k is the
-            same as k copies of the period. With "cdar" the weights count in the means, but the path of returns contains
-            each period once.
+            Weights of the periods, in the order of X. They may be a dask collection if
+            X is one. A weight of k is the same as k copies of the period. With "cdar"
+            the weights count in the means, but the path of returns contains each period
+            once.
 
         Returns
         -------
@@ -285,20 +348,24 @@ class CompositionalPortfolio(CompositionalEstimator):
         Raises
         ------
         ValueError
-            If a parameter is out of its range, returns are not finite, or sample weights are negative or all zero. Also
-            if the dates or numbers in the index of X descend, or if they are unordered or cannot be read and the order
-            matters: with `half_life`, and for "cdar". If limits contradict each other, or no portfolio with integer
-            limits was found within `time_limit`. The attributes of an earlier fit are then unchanged.
+            If a parameter is out of its range, returns are not finite, or sample
+            weights are negative or all zero. Also if the dates or numbers in the index
+            of X descend, or if they are unordered or cannot be read and the order
+            matters: with `half_life`, and for "cdar". If limits contradict each other,
+            or no portfolio with integer limits was found within `time_limit`. The
+            attributes of an earlier fit are then unchanged.
         KeyboardInterrupt
-            On Ctrl-C. The fitted attributes hold the best result so far, if at least one iteration was made.
+            On Ctrl-C. The fitted attributes hold the best result so far, if at least
+            one iteration was made.
 
         Warns
         -----
         ConvergenceWarning
-            If the budget or `time_limit` was used up before tol was met, and in the cases that `minimize` lists.
+            If the budget or `time_limit` was used up before tol was met, and in the
+            cases that `minimize` lists.
         UserWarning
-            If X looks like prices, or logarithms of prices. Also, once, if nothing but `risk_aversion` limits the
-            weights.
+            If X looks like prices, or logarithms of prices. Also, once, if nothing but
+            `risk_aversion` limits the weights.
         """
         return self._fit(X, y, sample_weight)
 
@@ -308,28 +375,59 @@ class CompositionalPortfolio(CompositionalEstimator):
         solver = self._make_solver()
         returns = check_returns(X, lazy=True, ensure_min_samples=2)
         columns_only = without_rows(X) if is_dask(X) else X
-        validate_data(copy.copy(self), columns_only, skip_check_array=True)  # raises for invalid names before the run
+        validate_data(
+            copy.copy(self), columns_only, skip_check_array=True
+        )  # raises for invalid names before the run
         n_assets, dtype = returns.shape[1], returns.dtype
-        measure, limits = MEASURES[self.risk_measure].of(self), IntegerLimits.of(self, n_assets, assets_of(X))
+        measure, limits = (
+            MEASURES[self.risk_measure].of(self),
+            IntegerLimits.of(self, n_assets, assets_of(X)),
+        )
         by_rounds = limits is None and takes_rounds(solver, measure, returns)
         if limits is not None and in_blocks(X):
-            raise ValueError(f"{' and '.join(limits.names)} needs returns in memory, got {type(X).__name__}: load them")
-        returns, weights, penalty = (prepared_rows if by_rounds else prepared)(self, X, returns, sample_weight)
+            raise ValueError(
+                f"{' and '.join(limits.names)} needs returns in memory, got "
+                f"{type(X).__name__}: load them"
+            )
+        returns, weights, penalty = (prepared_rows if by_rounds else prepared)(
+            self, X, returns, sample_weight
+        )
         problem = task = self._task(returns, weights, penalty)
-        method = rounds_method(self, task) if by_rounds else exact_method(self, solver, task, limits)
+        method = (
+            rounds_method(self, task)
+            if by_rounds
+            else exact_method(self, solver, task, limits)
+        )
         run, conclude = run_exact, conclude_exact
         if method is None:
-            method, run, conclude = self._stepping_solver(), run_iterative, conclude_iterative
-            options = {"sample_weight": weights, "penalty": penalty, "metric": "variance"}
+            method, run, conclude = (
+                self._stepping_solver(),
+                run_iterative,
+                conclude_iterative,
+            )
+            options = {
+                "sample_weight": weights,
+                "penalty": penalty,
+                "metric": "variance",
+            }
             parameters = {"risk_aversion": self.risk_aversion} | vars(task.measure)
-            problem = task.measure.problem(returns, risk_measure=self.risk_measure, **parameters, **options)
+            problem = task.measure.problem(
+                returns, risk_measure=self.risk_measure, **parameters, **options
+            )
             if can_solve(task):
-                problem.advice = replace(problem.advice, instead="solver='auto', which is exact")
+                problem.advice = replace(
+                    problem.advice, instead="solver='auto', which is exact"
+                )
             method.accept(problem)
         fit = Fit.of_data(self, method, X, y, before, sample_weight=sample_weight)
         result, weights, self.dual_gap_ = run(self, method, problem, fit)
-        validate_data(self, columns_only, skip_check_array=True)  # stores the names and the number of the assets
-        self.weights_, self._labels = weights[:n_assets].astype(dtype, copy=False), assets_of(X)
+        validate_data(
+            self, columns_only, skip_check_array=True
+        )  # stores the names and the number of the assets
+        self.weights_, self._labels = (
+            weights[:n_assets].astype(dtype, copy=False),
+            assets_of(X),
+        )
         self._keep(getattr(method, "name", method), result, fit)
         fit.end()
         conclude(self, method, problem, result)
@@ -338,23 +436,31 @@ class CompositionalPortfolio(CompositionalEstimator):
         return self
 
     @only_if(streams_returns)
-    def partial_fit(self, X: ArrayLike, y: Any = None, sample_weight: ArrayLike | None = None) -> Self:
+    def partial_fit(
+        self, X: ArrayLike, y: Any = None, sample_weight: ArrayLike | None = None
+    ) -> Self:
         """Update the weights with the next periods of a stream of returns.
 
-        Periods are used in order, each once. The result does not depend on how they are divided into chunks.
+        Periods are used in order, each once. The result does not depend on how they are
+        divided into chunks.
 
-        "auto" and "moments" keep sums of products of returns (moments), of at most 2000 assets. These determine the
-        variance exactly. For the other measures they give a second-order approximation of the objective around the
-        weights held when a period arrived. At least the first 4096 periods are stored unchanged. "auto" updates the
-        weights whenever the number of periods has grown by about 1/128, "moments" at the end of each chunk.
+        "auto" and "moments" keep sums of products of returns (moments), of at most 2000
+        assets. These determine the variance exactly. For the other measures they give a
+        second-order approximation of the objective around the weights held when a
+        period arrived. At least the first 4096 periods are stored unchanged. "auto"
+        updates the weights whenever the number of periods has grown by about 1/128,
+        "moments" at the end of each chunk.
 
-        Iterative solvers draw batches of their own. They start after about 600 periods. The first 512 of these
-        determine the scale of the steps. Their ``loss_curve_`` is the objective over the 512 periods before each
-        record. With moments it is the objective over all periods so far.
+        Iterative solvers draw batches of their own. They start after about 600 periods.
+        The first 512 of these determine the scale of the steps. Their ``loss_curve_``
+        is the objective over the 512 periods before each record. With moments it is the
+        objective over all periods so far.
 
-        `max_iter`, `tol` and `max_risk` are not used. After `fit` a stream starts from the fitted weights. Parameters
-        are read when the stream starts, except `expected_returns`: with moments, each update of the weights uses its
-        present value, and with iterative solvers it raises a ValueError. ``stop_reason_`` is "exhausted".
+        `max_iter`, `tol` and `max_risk` are not used. After `fit` a stream starts from
+        the fitted weights. Parameters are read when the stream starts, except
+        `expected_returns`: with moments, each update of the weights uses its present
+        value, and with iterative solvers it raises a ValueError. ``stop_reason_`` is
+        "exhausted".
 
         Parameters
         ----------
@@ -362,8 +468,9 @@ class CompositionalPortfolio(CompositionalEstimator):
             One period or more.
         y : Ignored
         sample_weight : array-like of shape (n_periods,), default=None
-            Weights of the periods, on the same scale for all chunks. They must be given with every chunk or with none.
-            An iterative solver divides them by the mean weight so far. Periods of weight 0 are left out.
+            Weights of the periods, on the same scale for all chunks. They must be given
+            with every chunk or with none. An iterative solver divides them by the mean
+            weight so far. Periods of weight 0 are left out.
 
         Returns
         -------
@@ -372,23 +479,27 @@ class CompositionalPortfolio(CompositionalEstimator):
         Raises
         ------
         ValueError
-            As for `fit`, if the index of X is unordered or does not continue that of the last chunk, and after a run
-            that ended as "non_finite", or as "diverged" with a learning rate that you set.
+            As for `fit`, if the index of X is unordered or does not continue that of
+            the last chunk, and after a run that ended as "non_finite", or as "diverged"
+            with a learning rate that you set.
         KeyboardInterrupt
-            On Ctrl-C. As after any exception, the estimator is restored to its state before the chunk, and the chunk
-            can be passed again.
+            On Ctrl-C. As after any exception, the estimator is restored to its state
+            before the chunk, and the chunk can be passed again.
         AttributeError
-            For a solver that needs all periods ("newton", "lbfgs", checkpoints without a size), and for tail risks with
-            an iterative solver, because a batch has too few periods of the tail.
+            For a solver that needs all periods ("newton", "lbfgs", checkpoints without
+            a size), and for tail risks with an iterative solver, because a batch has
+            too few periods of the tail.
 
         Warns
         -----
         ConvergenceWarning
-            At the first chunk, if there are too few periods to start. With moments: if the objective seems to have no
-            minimum, or if the weights have changed so much that the objective over earlier periods is only a rough
-            approximation. With iterative solvers: if the objective over the last 512 periods is higher than at the
-            initialization. The steps are then shortened, and the run continues from its best point. If that fails three
-            times, ``stop_reason_`` is "diverged", and the next chunk begins a new run at the best weights.
+            At the first chunk, if there are too few periods to start. With moments: if
+            the objective seems to have no minimum, or if the weights have changed so
+            much that the objective over earlier periods is only a rough approximation.
+            With iterative solvers: if the objective over the last 512 periods is higher
+            than at the initialization. The steps are then shortened, and the run
+            continues from its best point. If that fails three times, ``stop_reason_``
+            is "diverged", and the next chunk begins a new run at the best weights.
 
         Examples
         --------
@@ -396,7 +507,9 @@ class CompositionalPortfolio(CompositionalEstimator):
         >>> from sk_stormc.datasets import make_gaussian_returns
         >>> portfolio = CompositionalPortfolio(constraint="long_only", random_state=0)
         >>> for month in range(60):
-        ...     portfolio = portfolio.partial_fit(make_gaussian_returns(21, 4, mean=0.1, random_state=month))
+        ...     portfolio = portfolio.partial_fit(
+        ...         make_gaussian_returns(21, 4, mean=0.1, random_state=month)
+        ...     )
         >>> portfolio.stop_reason_, portfolio.n_evaluations_["outer"]
         ('exhausted', 1260)
         """
@@ -417,14 +530,19 @@ class CompositionalPortfolio(CompositionalEstimator):
         returns, weights = self._new_returns(X), self.weights_
         return returns_lazily(X, weights) if is_dask(X) else returns @ weights
 
-    def score(self, X: ArrayLike, y: Any = None, sample_weight: ArrayLike | None = None) -> float:
-        """Return the utility on the returns of X: minus the objective without l1 norm and transaction costs.
+    def score(
+        self, X: ArrayLike, y: Any = None, sample_weight: ArrayLike | None = None
+    ) -> float:
+        """Return the utility on the returns of X: minus the objective without l1 norm
+        and transaction costs.
 
-        Higher is better. With ``objective="ratio"`` the score is the ratio, and with ``max_risk`` it is the mean
-        return. Otherwise it uses the estimator's own risk_measure and risk_aversion, so it can compare solvers and
-        constraints, but not values of risk_aversion; use `sharpe_ratio` for those. With a benchmark it uses excess
-        returns. The score of a fit that overflowed or diverged is -inf, because its weights are still close to the
-        initialization, whose utility may be high by chance.
+        Higher is better. With ``objective="ratio"`` the score is the ratio, and with
+        ``max_risk`` it is the mean return. Otherwise it uses the estimator's own
+        risk_measure and risk_aversion, so it can compare solvers and constraints, but
+        not values of risk_aversion; use `sharpe_ratio` for those. With a benchmark it
+        uses excess returns. The score of a fit that overflowed or diverged is -inf,
+        because its weights are still close to the initialization, whose utility may be
+        high by chance.
 
         Parameters
         ----------
@@ -445,13 +563,21 @@ class CompositionalPortfolio(CompositionalEstimator):
         if self.benchmark is not None:
             weights = np.append(weights, weights.dtype.type(-1))
         if is_dask(X):
-            return score_in_blocks(self, self._task(rows_in_blocks(self, X, returns, sample_weight), None), weights)
+            return score_in_blocks(
+                self,
+                self._task(rows_in_blocks(self, X, returns, sample_weight), None),
+                weights,
+            )
         check_row_labels("sample_weight", sample_weight, X)
         returns = with_benchmark(returns, self.benchmark, assets_of(X), rows_of(X))
         task = self._task(returns, sample_weight)
         if self.max_risk is not None:
             return float(task.mean @ weights)
-        return ratio_at(task, weights) if self.objective == "ratio" else -task.value(weights)
+        return (
+            ratio_at(task, weights)
+            if self.objective == "ratio"
+            else -task.value(weights)
+        )
 
     def named_weights(self) -> pd.Series:
         """Return ``weights_`` as a Series with the labels of the columns.
@@ -472,12 +598,23 @@ class CompositionalPortfolio(CompositionalEstimator):
 
     def _new_returns(self, X):
         returns = check_returns(X, lazy=True)
-        validate_data(self, without_rows(X) if is_dask(X) else X, reset=False, skip_check_array=True)
+        validate_data(
+            self,
+            without_rows(X) if is_dask(X) else X,
+            reset=False,
+            skip_check_array=True,
+        )
         return returns
 
     def _task(self, returns, sample_weight, penalty=None):
         """The objective as data."""
-        return MeanRisk.of(returns, MEASURES[self.risk_measure].of(self), self.risk_aversion, sample_weight, penalty)
+        return MeanRisk.of(
+            returns,
+            MEASURES[self.risk_measure].of(self),
+            self.risk_aversion,
+            sample_weight,
+            penalty,
+        )
 
     def _check_parameters(self):
         super()._check_parameters()

@@ -1,4 +1,5 @@
-"""`CompositionalPortfolio.fit` with an iterative solver: one run, or stages with decreasing smoothing."""
+"""`CompositionalPortfolio.fit` with an iterative solver: one run, or stages with
+decreasing smoothing."""
 
 import warnings
 from functools import partial
@@ -15,7 +16,11 @@ from sk_stormc.utils.warnings import warn
 
 __all__ = ["conclude_iterative", "run_iterative"]
 
-FALL, STAGES, ITERATIONS = 4.0, 12, 1000  # factor between widths, maximum number of stages, iterations of a stage
+FALL, STAGES, ITERATIONS = (
+    4.0,
+    12,
+    1000,
+)  # factor between widths, maximum number of stages, iterations of a stage
 ENOUGH = 0.3  # fraction of tol below which the gap ends the stages
 FINEST = 1e-5  # relative gap below which there is no warning, whatever tol is
 OUT_OF_BUDGET = (StopReason.MAX_ITER, StopReason.MAX_IFO)
@@ -23,7 +28,8 @@ FINAL = (StopReason.INTERRUPTED, StopReason.NON_FINITE, StopReason.CALLBACK)
 
 
 def run_in_stages(run, solver, problem, x0):
-    """Minimise a tail risk in stages. Each starts from the result of the last one, with a quarter of its width."""
+    """Minimise a tail risk in stages. Each starts from the result of the last one, with
+    a quarter of its width."""
     done, lowest, width = None, -np.inf, np.inf
     x = problem.initial_point(None) if x0 is None else x0
     unit = problem.typical_risk()
@@ -32,7 +38,9 @@ def run_in_stages(run, solver, problem, x0):
         w = problem.weights_of(x)
         width = min(problem.first_width * problem.deviation(w) * FALL**-k, width / 2)
         problem = problem.with_width(width)
-        with warnings.catch_warnings():  # a stage need not converge; `warn_of_a_gap` warns for the whole fit
+        with (
+            warnings.catch_warnings()
+        ):  # a stage need not converge; `warn_of_a_gap` warns for the whole fit
             warnings.simplefilter("ignore", ConvergenceWarning)
             result = run(_solver_of_stage(solver, done), problem, problem.start_at(w))
         done = result if done is None else joined(done, result)
@@ -41,37 +49,71 @@ def run_in_stages(run, solver, problem, x0):
         if value < best_value or best_x is None:
             best_value, best_x = value, x
         lowest = max(lowest, bound)
-        gap, size = best_value - lowest, abs(best_value) if problem.weights_of(best_x).any() else unit
-        slow = result.stop_reason in OUT_OF_BUDGET  # a stage with less smoothing would then gain little
+        gap, size = (
+            best_value - lowest,
+            abs(best_value) if problem.weights_of(best_x).any() else unit,
+        )
+        slow = (
+            result.stop_reason in OUT_OF_BUDGET
+        )  # a stage with less smoothing would then gain little
         small = gap <= (1.0 if slow else ENOUGH) * solver.tol * size
         if small or done.stop_reason in FINAL or _budget_is_spent(solver, done):
             break
-    gap = np.inf if gap < -FINEST * size else gap  # rounding errors of weights that diverge
+    gap = (
+        np.inf if gap < -FINEST * size else gap
+    )  # rounding errors of weights that diverge
     good, reason = gap <= max(solver.tol, FINEST) * size, done.stop_reason
     if reason not in FINAL:
-        reason = StopReason.CONVERGED if good else reason if reason in OUT_OF_BUDGET else StopReason.MAX_ITER
+        reason = (
+            StopReason.CONVERGED
+            if good
+            else reason
+            if reason in OUT_OF_BUDGET
+            else StopReason.MAX_ITER
+        )
     last = done.n_iter, int(done.ifo[-1]), best_value
-    records = [r for r in zip(done.record_iterations, done.ifo, done.loss_curve, strict=True) if r[1] < last[1]]
+    records = [
+        r
+        for r in zip(done.record_iterations, done.ifo, done.loss_curve, strict=True)
+        if r[1] < last[1]
+    ]
     iterations, ifo, curve = map(np.array, zip(*records, last, strict=True))
-    best = {"x": best_x, "fun": best_value, "loss_curve": curve, "ifo": ifo, "record_iterations": iterations}
+    best = {
+        "x": best_x,
+        "fun": best_value,
+        "loss_curve": curve,
+        "ifo": ifo,
+        "record_iterations": iterations,
+    }
     return changed(done, stop_reason=reason, **best), gap
 
 
 def warn_of_a_gap(result, gap, tol, instead):
     """Warn if the run has not converged: the gap is above tol."""
-    if result.stop_reason in (StopReason.CONVERGED, StopReason.INTERRUPTED, StopReason.CALLBACK):
+    if result.stop_reason in (
+        StopReason.CONVERGED,
+        StopReason.INTERRUPTED,
+        StopReason.CALLBACK,
+    ):
         return
-    part = f", which is a relative gap of {gap / abs(result.fun):.2g}" if result.fun else ""
+    part = (
+        f", which is a relative gap of {gap / abs(result.fun):.2g}"
+        if result.fun
+        else ""
+    )
     warn(
-        f"CompositionalPortfolio has not converged: after {result.n_iter} iterations the objective {result.fun:.6g} "
+        f"CompositionalPortfolio has not converged: after {result.n_iter} iterations "
+        f"the objective {result.fun:.6g} "
         f"may be above its minimum by up to {gap:.2g}{part}, where "
-        f"tol={tol:g} was asked for. Raise max_iter or tol{', or take ' * bool(instead)}{instead}.",
+        f"tol={tol:g} was asked for. Raise max_iter or "
+        f"tol{', or take ' * bool(instead)}{instead}.",
         ConvergenceWarning,
     )
 
 
 def _solver_of_stage(solver, done):
-    """The solver with the remaining budgets. Without budgets a full-batch stage has 1000 iterations."""
+    """The solver with the remaining budgets. Without budgets a full-batch stage has
+    1000 iterations."""
     stage = clone(solver)
     if solver.max_iter is None and solver.max_ifo is None:
         full_batch = solver.batch_size is None or isinstance(solver.batch_size, str)
@@ -90,21 +132,26 @@ def _budget_is_spent(solver, done):
     return spent or (solver.max_iter is not None and done.n_iter >= solver.max_iter)
 
 
-NOTABLE = 1e-3  # gap of a converged run, relative to the objective or the risk, that causes a warning
+# gap of a converged run, relative to the objective or the risk, that causes a warning
+NOTABLE = 1e-3
 
 
 def _warm_start(portfolio, problem, fit):
-    """The initialization of a warm start, and the residual to which its tol is relative."""
+    """The initialization of a warm start, and the residual to which its tol is
+    relative."""
     if not (portfolio.warm_start and hasattr(portfolio, "weights_")):
         return None, None
     n_assets = problem.returns.shape[1]
     if len(portfolio.weights_) != n_assets:
         raise ValueError(
-            f"warm_start=True needs returns of the {len(portfolio.weights_)} assets fitted before, got {n_assets}"
+            f"warm_start=True needs returns of the {len(portfolio.weights_)} assets "
+            f"fitted before, got {n_assets}"
         )
     last = vars(portfolio).get("_progress")
     same = last is not None and last.runs and last.parameters == fit.progress.parameters
-    return problem.start_at(portfolio.weights_), last.runs[-1].first_residual if same else None
+    return problem.start_at(portfolio.weights_), last.runs[
+        -1
+    ].first_residual if same else None
 
 
 def run_iterative(portfolio, solver, problem, fit):
@@ -114,7 +161,10 @@ def run_iterative(portfolio, solver, problem, fit):
     run = partial(
         fit.run,
         verbose=portfolio.verbose,
-        attributes=lambda x: {"weights_": problem.weights_of(x), "n_features_in_": n_assets},
+        attributes=lambda x: {
+            "weights_": problem.weights_of(x),
+            "n_features_in_": n_assets,
+        },
     )
     if isinstance(problem, LevelProblem):
         result, gap = run_in_stages(run, solver, problem, x0)
@@ -127,7 +177,11 @@ def run_iterative(portfolio, solver, problem, fit):
 
 def conclude_iterative(portfolio, solver, problem, result):
     """Warn if the run has not converged, or if it has converged with a notable gap."""
-    gap, tol, staged = portfolio.dual_gap_, solver.tol, isinstance(problem, LevelProblem)
+    gap, tol, staged = (
+        portfolio.dual_gap_,
+        solver.tol,
+        isinstance(problem, LevelProblem),
+    )
     instead = problem.advice.instead
     if staged and result.stop_reason != StopReason.INTERRUPTED:
         warn_of_a_gap(result, gap, tol, instead)
@@ -135,10 +189,16 @@ def conclude_iterative(portfolio, solver, problem, result):
         portfolio._conclude(solver, result, instead)
     size = problem.typical_risk() if staged else abs(result.fun)
     tight = is_cheap(problem.task)  # other bounds are loose
-    if result.stop_reason == StopReason.CONVERGED and tight and gap > max(NOTABLE, 10 * tol) * size:
+    if (
+        result.stop_reason == StopReason.CONVERGED
+        and tight
+        and gap > max(NOTABLE, 10 * tol) * size
+    ):
         warn(
-            f"CompositionalPortfolio has converged to tol={tol:g}, but its objective {result.fun:.6g} may be above its "
-            f"minimum by up to {gap:.2g}, since some assets may be nearly combinations of others. Add bounds or an l1 "
+            f"CompositionalPortfolio has converged to tol={tol:g}, but its objective "
+            f"{result.fun:.6g} may be above its "
+            f"minimum by up to {gap:.2g}, since some assets may be nearly "
+            "combinations of others. Add bounds or an l1 "
             f"norm{', or take ' * bool(instead)}{instead}.",
             ConvergenceWarning,
         )

@@ -22,18 +22,27 @@ SHOWN = 10  # labels that an error message lists
 
 
 def assets_of(X):
-    """The labels of the columns of a table, without levels that are the same for all; None for an array."""
+    """The labels of the columns of a table, without levels that are the same for all;
+    None for an array."""
     return _varying(columns_of(X))
 
 
 def _varying(labels):
-    """Labels such as ("Close", "AAPL") without the levels that are the same for all of them."""
-    if not labels or not all(isinstance(label, tuple) and len(label) == len(labels[0]) for label in labels):
+    """Labels such as ("Close", "AAPL") without the levels that are the same for all of
+    them."""
+    if not labels or not all(
+        isinstance(label, tuple) and len(label) == len(labels[0]) for label in labels
+    ):
         return labels
-    kept = [k for k, level in enumerate(zip(*labels, strict=True)) if len(set(level)) > 1]
+    kept = [
+        k for k, level in enumerate(zip(*labels, strict=True)) if len(set(level)) > 1
+    ]
     if not kept:  # a single column
         return labels
-    return [label[kept[0]] if len(kept) == 1 else tuple(label[k] for k in kept) for label in labels]
+    return [
+        label[kept[0]] if len(kept) == 1 else tuple(label[k] for k in kept)
+        for label in labels
+    ]
 
 
 def by_label(value):
@@ -43,55 +52,74 @@ def by_label(value):
 
 
 def aligned(name, value, columns, n_assets, extra=True):
-    """Align a Series, mapping or frame of one row with the columns, as an array; return anything else unchanged."""
+    """Align a Series, mapping or frame of one row with the columns, as an array; return
+    anything else unchanged."""
     labels, values = _labels_and_values(value)
     if labels is None:
         return value
     columns = list(range(n_assets)) if columns is None else columns
     labels = labels if set(labels) & set(columns) else _varying(labels)
     _refuse_twice(name, "label or column of X", columns, labels)
-    by_label, assets, default = dict(zip(labels, values, strict=True)), set(columns), default_of(value)
-    missing = [] if default else [column for column in columns if column not in by_label]
+    by_label, assets, default = (
+        dict(zip(labels, values, strict=True)),
+        set(columns),
+        default_of(value),
+    )
+    missing = (
+        [] if default else [column for column in columns if column not in by_label]
+    )
     unknown = [label for label in labels if label not in assets]
     if missing or (unknown and not extra):
         wrong = [f"has nothing for {listed(missing)}"] * bool(missing)
-        wrong += [f"is labelled {listed(unknown)}, which X does not have"] * bool(unknown)
+        wrong += [f"is labelled {listed(unknown)}, which X does not have"] * bool(
+            unknown
+        )
         raise ValueError(
-            f"{name} must have the columns of X as its labels, but {' and '.join(wrong)}. "
+            f"{name} must have the columns of X as its labels, but "
+            f"{' and '.join(wrong)}. "
             "An array without labels is taken by position"
         )
     refuse_no_match(name, labels, assets)
-    return np.array([by_label[column] if column in by_label else default() for column in columns])
+    return np.array(
+        [by_label[column] if column in by_label else default() for column in columns]
+    )
 
 
 def refuse_no_match(name, labels, assets):
-    """Raise a ValueError if there are labels and none of them is a column: they are then probably misspelt."""
+    """Raise a ValueError if there are labels and none of them is a column: they are
+    then probably misspelt."""
     if labels and not any(label in assets for label in labels):
         raise ValueError(
-            f"{name} must be labelled by columns of X, but is labelled {listed(labels)}, which X does not have"
+            f"{name} must be labelled by columns of X, but is labelled "
+            f"{listed(labels)}, which X does not have"
         )
 
 
 def default_of(value):
     """The default factory of a `collections.defaultdict`, or None."""
-    return getattr(value, "default_factory", None) if isinstance(value, Mapping) else None
+    return (
+        getattr(value, "default_factory", None) if isinstance(value, Mapping) else None
+    )
 
 
 def rows_of_series(name, series, columns, n_assets, rows, n_rows):
-    """The values of a Series at the rows of X, or None if its labels are those of the columns."""
+    """The values of a Series at the rows of X, or None if its labels are those of the
+    columns."""
     labels = list(series.index)
     by_column = set(labels) == set(range(n_assets) if columns is None else columns)
     by_row = len(labels) == n_rows if rows is None else set(rows) <= set(labels)
     if by_column and by_row:
         raise ValueError(
-            f"{name} has labels that can be read as rows and as columns of X, here {listed(labels)}: use names for the "
+            f"{name} has labels that can be read as rows and as columns of X, here "
+            f"{listed(labels)}: use names for the "
             "columns, or dates for the rows"
         )
     if by_column or (columns is not None and not set(columns).isdisjoint(labels)):
         return None
     if rows is None and not by_row:
         raise ValueError(
-            f"{name} is a Series of length {len(labels)}, which cannot be aligned with X, whose {n_rows} rows have no "
+            f"{name} is a Series of length {len(labels)}, which cannot be aligned "
+            f"with X, whose {n_rows} rows have no "
             "labels: give X as a DataFrame with the same index"
         )
     if rows is None:
@@ -101,22 +129,29 @@ def rows_of_series(name, series, columns, n_assets, rows, n_rows):
     if not by_row:
         missing = [label for label in dict.fromkeys(rows) if label not in place]
         raise ValueError(
-            f"{name} is a Series, which is aligned with the index of X, but has nothing for the rows "
+            f"{name} is a Series, which is aligned with the index of X, but has "
+            "nothing for the rows "
             f"{listed(missing)}. An array without labels is taken by position"
         )
     return series.to_numpy()[[place[label] for label in rows]]
 
 
 def check_row_labels(name, value, X):
-    """Raise a ValueError if a Series of values for the rows of X has their labels in another order."""
+    """Raise a ValueError if a Series of values for the rows of X has their labels in
+    another order."""
     rows = rows_of(X) if is_series(value) else None
     if rows is None:
         return
     labels = list(value.index)
     if len(labels) == len(rows) and labels != rows and set(labels) == set(rows):
-        k = next(k for k, (label, row) in enumerate(zip(labels, rows, strict=True)) if label != row)
+        k = next(
+            k
+            for k, (label, row) in enumerate(zip(labels, rows, strict=True))
+            if label != row
+        )
         raise ValueError(
-            f"{name} must have its values in the order of the rows of X, but has the label {as_text(labels[k])} where "
+            f"{name} must have its values in the order of the rows of X, but has the "
+            f"label {as_text(labels[k])} where "
             f"X has {as_text(rows[k])}: use {name}.reindex(X.index)"
         )
 
@@ -124,7 +159,10 @@ def check_row_labels(name, value, X):
 def _refuse_twice(name, what, *several):
     twice = [label for labels in several for label in _repeated(labels)]
     if twice:
-        raise ValueError(f"{name} has labels, so that no {what} may be there twice, got {listed(twice)}")
+        raise ValueError(
+            f"{name} has labels, so that no {what} may be there twice, got "
+            f"{listed(twice)}"
+        )
 
 
 def _repeated(labels):
@@ -149,15 +187,19 @@ def listed(labels, most=SHOWN):
 
 
 def series_of(portfolio):
-    """The weights of a fitted portfolio as a pandas Series with the labels of the columns."""
+    """The weights of a fitted portfolio as a pandas Series with the labels of the
+    columns."""
     labels = getattr(portfolio, "feature_names_in_", vars(portfolio).get("_labels"))
     if labels is None or len(labels) != len(portfolio.weights_):
         raise ValueError(
-            "named_weights needs returns whose columns have names, such as a pandas DataFrame; those of the last fit "
+            "named_weights needs returns whose columns have names, such as a pandas "
+            "DataFrame; those of the last fit "
             "had none. weights_ has the weights in the order of the columns"
         )
     try:
         from pandas import Series
     except ImportError as error:
-        raise ImportError("named_weights returns a pandas Series: install pandas, or use weights_") from error
+        raise ImportError(
+            "named_weights returns a pandas Series: install pandas, or use weights_"
+        ) from error
     return Series(portfolio.weights_, index=labels, name="weight")

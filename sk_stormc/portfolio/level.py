@@ -1,4 +1,5 @@
-"""Compositional problems of risks that are minimised over an additional variable, the level."""
+"""Compositional problems of risks that are minimised over an additional variable, the
+level."""
 
 import copy
 from abc import abstractmethod
@@ -21,20 +22,24 @@ __all__ = ["LevelProblem", "TailRiskProblem"]
 class LevelProblem(PortfolioProblem):
     """Minimise -mean <r_i, w> + lambda risk(w), where risk(w) = min_s risk(w, s).
 
-    The variables are x = (w, s): the weights, and the level s as the last variable. Such a risk is positively
-    homogeneous and has the dual representation risk(w) = max_q sum_i q_i <-r_i, w>. Each q gives a lower bound of the
-    minimum (see `bounds`), and hence an upper bound of the optimality gap. By default a batch contains all periods.
+    The variables are x = (w, s): the weights, and the level s as the last variable.
+    Such a risk is positively homogeneous and has the dual representation risk(w) =
+    max_q sum_i q_i <-r_i, w>. Each q gives a lower bound of the minimum (see `bounds`),
+    and hence an upper bound of the optimality gap. By default a batch contains all
+    periods.
 
     Parameters
     ----------
     risk_measure : str, default=None
         None means the measure of the class, which is the only allowed value.
     risk_aversion : float, default=1.0
-        lambda, which has no unit here. ``numpy.inf`` drops the mean return: only the risk is minimised.
+        lambda, which has no unit here. ``numpy.inf`` drops the mean return: only the
+        risk is minimised.
     penalty : object of `sk_stormc.penalties`, default=None
         Penalty of the weights w.
     metric : "variance", ndarray of shape (n_assets + 1,) or None, default=None
-        Preconditioner of the steps, as for `PortfolioProblem`. The last entry is that of the level.
+        Preconditioner of the steps, as for `PortfolioProblem`. The last entry is that
+        of the level.
     """
 
     # both widths are in standard deviations of the portfolio's return
@@ -49,14 +54,29 @@ class LevelProblem(PortfolioProblem):
             check_choice("risk_measure", risk_measure, (self.own_measure,))
         return measures()[self.own_measure](parameter)
 
-    def _set_up(self, returns, risk_aversion, measure, sample_weight, penalty, metric, width=None):
+    def _set_up(
+        self,
+        returns,
+        risk_aversion,
+        measure,
+        sample_weight,
+        penalty,
+        metric,
+        width=None,
+    ):
         if width is not None:
             check_number("width", width, low=0, inclusive=False)
         super()._set_up(returns, risk_aversion, measure, sample_weight, penalty, metric)
         self.n_assets, self.of_weights = self.n_variables - 1, penalty
         check_penalty(penalty, self.n_assets)
-        self.advice = replace(self.advice, batch_size=None, record_every=int(16 * 3 * self.n_inner))
-        self._set_width(self.own_width * self.deviation(self._equal_weights()) if width is None else float(width))
+        self.advice = replace(
+            self.advice, batch_size=None, record_every=int(16 * 3 * self.n_inner)
+        )
+        self._set_width(
+            self.own_width * self.deviation(self._equal_weights())
+            if width is None
+            else float(width)
+        )
 
     def _set_width(self, width):
         self.width = width
@@ -77,8 +97,11 @@ class LevelProblem(PortfolioProblem):
         return self.start_at(self._equal_weights())
 
     def description(self):
-        """Sizes, risk measure, risk aversion, width and the parameters of the risk measure."""
-        more = "".join(f", {name}={value:g}" for name, value in vars(self.measure).items())
+        """Sizes, risk measure, risk aversion, width and the parameters of the risk
+        measure."""
+        more = "".join(
+            f", {name}={value:g}" for name, value in vars(self.measure).items()
+        )
         return f"{super().description()}{more}, width={self.width:g}"
 
     # the weights
@@ -90,10 +113,13 @@ class LevelProblem(PortfolioProblem):
     def start_at(self, weights):
         """The point (w, s) with the best level s for w."""
         weights = np.asarray(weights, self.returns.dtype)
-        return np.append(weights, self.best_level(self._losses(weights))).astype(self.returns.dtype)
+        return np.append(weights, self.best_level(self._losses(weights))).astype(
+            self.returns.dtype
+        )
 
     def value_at(self, weights):
-        """The exact objective -mean <r_i, w> + lambda risk(w) + R(w), without smoothing."""
+        """The exact objective -mean <r_i, w> + lambda risk(w) + R(w), without
+        smoothing."""
         return self.task.value(weights)
 
     def reported(self, x):
@@ -101,26 +127,34 @@ class LevelProblem(PortfolioProblem):
         return self.value_at(self.weights_of(x))
 
     def deviation(self, weights):
-        """The standard deviation of the portfolio's return. If it is constant, its size, or 1 if that is 0."""
+        """The standard deviation of the portfolio's return. If it is constant, its
+        size, or 1 if that is 0."""
         return typical_size(self.task.returns_of(weights), self.weights)
 
     def empty(self):
-        """The objective of the empty portfolio and its x, or infinity and None if it is not feasible."""
+        """The objective of the empty portfolio and its x, or infinity and None if it is
+        not feasible."""
         w = np.zeros(self.n_assets, self.returns.dtype)
         if self.of_weights is not None and self.of_weights.project(w).any():
             return np.inf, None
-        return self.value_at(w), np.append(w, w.dtype.type(max(self.lowest_level(), 0.0)))
+        return self.value_at(w), np.append(
+            w, w.dtype.type(max(self.lowest_level(), 0.0))
+        )
 
     def typical_risk(self):
-        """lambda times the risk of equal weights about their mean: the scale of objectives near 0."""
+        """lambda times the risk of equal weights about their mean: the scale of
+        objectives near 0."""
         y = self.task.returns_of(self._equal_weights())
-        return self._risk_weight * (self.measure.value(y, self.weights) + mean_of(y, self.weights))
+        return self._risk_weight * (
+            self.measure.value(y, self.weights) + mean_of(y, self.weights)
+        )
 
     def bounds(self, x):
-        """The exact objective of the weights in x, and a lower bound of it over all portfolios, or NaN.
+        """The exact objective of the weights in x, and a lower bound of it over all
+        portfolios, or NaN.
 
-        With c = -mean r - lambda sum_i q_i r_i the bound is the minimum of <c, w> + R(w). Unbounded weights are limited
-        to twice the largest weight of x around x.
+        With c = -mean r - lambda sum_i q_i r_i the bound is the minimum of <c, w> +
+        R(w). Unbounded weights are limited to twice the largest weight of x around x.
         """
         w = x[:-1].astype(float)
         q = self.reweighting(self._losses(w)).astype(self.returns.dtype)
@@ -141,10 +175,16 @@ class LevelProblem(PortfolioProblem):
     def _weighted_blocks(self):
         """Blocks of the returns, with the weights of their periods."""
         for start, rows in blocks(self.returns):
-            yield rows, 1 / self.n_inner if self.weights is None else self.weights[start : start + len(rows)]
+            yield (
+                rows,
+                1 / self.n_inner
+                if self.weights is None
+                else self.weights[start : start + len(rows)],
+            )
 
     def _equal_weights(self):
-        """Equal weights of sum 1, projected on the constraint. If the projection is 0, they get alternating signs."""
+        """Equal weights of sum 1, projected on the constraint. If the projection is 0,
+        they get alternating signs."""
         equal = np.full(self.n_assets, 1 / self.n_assets)
         for w in (equal, equal * np.where(np.arange(self.n_assets) % 2, -1, 1)):
             w = w if self.of_weights is None else self.of_weights.project(w)
@@ -153,8 +193,9 @@ class LevelProblem(PortfolioProblem):
         return w
 
     def _inverse_variance(self):
-        """Inverse variances of the assets, and 1 for the level, which acts like an asset with the constant return
-        -1."""
+        """Inverse variances of the assets, and 1 for the level, which acts like an
+        asset with the constant return -1.
+        """
         return np.append(super()._inverse_variance(), self.returns.dtype.type(1))
 
     # the mean return as u, and f as a mean over periods
@@ -171,7 +212,9 @@ class LevelProblem(PortfolioProblem):
         """The rows and their weights."""
         if draws is None:
             return self.returns, self._period_weights()
-        return self.returns.take(draws, 0, mode="clip"), (1.0 if weights is None else weights) / len(draws)
+        return self.returns.take(draws, 0, mode="clip"), (
+            1.0 if weights is None else weights
+        ) / len(draws)
 
     # the level and the dual weights, from the losses of all periods in float64
 
@@ -183,7 +226,8 @@ class LevelProblem(PortfolioProblem):
     def reweighting(self, losses):
         """Dual weights q of shape (n_periods,).
 
-        For any losses sum_i q_i losses_i is a lower bound of their risk. For the given losses the bound is close.
+        For any losses sum_i q_i losses_i is a lower bound of their risk. For the given
+        losses the bound is close.
         """
 
 
@@ -194,7 +238,10 @@ class OnWeights:
         self.penalty, self.n_assets, self.lowest = penalty, n_assets, lowest
 
     def __repr__(self):
-        return f"OnWeights({self.penalty!r}, n_assets={self.n_assets}, lowest={self.lowest:g})"
+        return (
+            f"OnWeights({self.penalty!r}, n_assets={self.n_assets}, "
+            f"lowest={self.lowest:g})"
+        )
 
     def __str__(self):
         return f"{self.penalty} on the weights of a tail risk"
@@ -217,31 +264,37 @@ class OnWeights:
         return self._join(self.penalty.project(x[: self.n_assets]), x)
 
     def _join(self, w, x):
-        return np.append(w, np.maximum(x[self.n_assets :], self.lowest)).astype(w.dtype, copy=False)
+        return np.append(w, np.maximum(x[self.n_assets :], self.lowest)).astype(
+            w.dtype, copy=False
+        )
 
 
 def with_level(penalty, n_assets, lowest):
-    """The penalty on (w, s) for a penalty on w. Bounds stay a `Box`, because more solvers support it."""
+    """The penalty on (w, s) for a penalty on w. Bounds stay a `Box`, because more
+    solvers support it."""
     if penalty is None and lowest == -np.inf:
         return None
     if penalty is None:
         return Box(np.append(np.full(n_assets, -np.inf), lowest), np.inf)
     if type(penalty) is Box and penalty.budget is None and not penalty.alpha:
-        low, high = (np.broadcast_to(bound, n_assets) for bound in (penalty.low, penalty.high))
+        low, high = (
+            np.broadcast_to(bound, n_assets) for bound in (penalty.low, penalty.high)
+        )
         return Box(np.append(low, lowest), np.append(high, np.inf))
     return OnWeights(penalty, n_assets, lowest)
 
 
 class TailRiskProblem(LevelProblem):
-    """Minimise -mean <r_i, w> + lambda risk(w), where the risk depends on the worst losses.
+    """Minimise -mean <r_i, w> + lambda risk(w), where the risk depends on the worst
+    losses.
 
     Parameters
     ----------
     confidence : float, default=0.95
         The risk measures the worst fraction 1 - confidence of the losses.
     width : float, default=None
-        The smoothing width h, in the unit of the returns. None means 0.01 times the standard deviation of the return
-        of the equally weighted portfolio.
+        The smoothing width h, in the unit of the returns. None means 0.01 times the
+        standard deviation of the return of the equally weighted portfolio.
     """
 
     def __init__(
@@ -257,4 +310,6 @@ class TailRiskProblem(LevelProblem):
         metric: Any = None,
     ) -> None:
         measure = self._measure(risk_measure, confidence)
-        self._set_up(returns, risk_aversion, measure, sample_weight, penalty, metric, width)
+        self._set_up(
+            returns, risk_aversion, measure, sample_weight, penalty, metric, width
+        )

@@ -1,4 +1,5 @@
-"""Linear constraints of a portfolio: a matrix with limits, or text such as "tech + energy == 2 * bonds"."""
+"""Linear constraints of a portfolio: a matrix with limits, or text such as "tech +
+energy == 2 * bonds"."""
 
 import re
 from collections.abc import Mapping
@@ -22,20 +23,26 @@ _TOKEN = re.compile(
     re.VERBOSE,
 )
 _RULE = (
-    "expected sums of names, with numbers before them, compared by <=, >= or ==, such as 'equity <= 0.6', "
+    "expected sums of names, with numbers before them, compared by <=, >= or ==, such "
+    "as 'equity <= 0.6', "
     "'0.1 <= tech + energy <= 0.5' or 'tech == 2 * energy'"
 )
 
 
 def rows_of(text, coefficients, n_assets):
-    """The rows (row, lower, upper) of a constraint in text form: two or more sums, compared by <=, >= or ==.
+    """The rows (row, lower, upper) of a constraint in text form: two or more sums,
+    compared by <=, >= or ==.
 
-    A term of a sum is a number, a name, or a number times a name. ``coefficients`` contains those of each name. The
-    name of a group denotes the sum of its assets.
+    A term of a sum is a number, a name, or a number times a name. ``coefficients``
+    contains those of each name. The name of a group denotes the sum of its assets.
 
     >>> import numpy as np
     >>> from sk_stormc.portfolio.linear_constraints import rows_of
-    >>> rows_of("tech <= 2 * bonds + 0.1", {"tech": np.array([1.0, 1, 0]), "bonds": np.array([0.0, 0, 1])}, 3)
+    >>> rows_of(
+    ...     "tech <= 2 * bonds + 0.1",
+    ...     {"tech": np.array([1.0, 1, 0]), "bonds": np.array([0.0, 0, 1])},
+    ...     3,
+    ... )
     [(array([ 1.,  1., -2.]), -inf, 0.1)]
     """
     tokens = _tokens(text)
@@ -44,13 +51,20 @@ def rows_of(text, coefficients, n_assets):
         raise _wrong(text, "no comparison")
     starts, ends = [-1, *places], [*places, len(tokens)]
     sides = [tokens[a + 1 : b] for a, b in zip(starts, ends, strict=True)]
-    if not all(any(kind == "name" for kind, _ in pair) for pair in map(list.__add__, sides[:-1], sides[1:])):
+    if not all(
+        any(kind == "name" for kind, _ in pair)
+        for pair in map(list.__add__, sides[:-1], sides[1:])
+    ):
         raise _wrong(text, "a comparison without a name")
     sums = [_sum(text, side, coefficients, n_assets) for side in sides]
     rows = []
-    for (left, constant), (right, other), place in zip(sums[:-1], sums[1:], places, strict=True):
+    for (left, constant), (right, other), place in zip(
+        sums[:-1], sums[1:], places, strict=True
+    ):
         row, limit, sign = left - right, other - constant, tokens[place][1]
-        rows.append((row, -np.inf if sign == "<=" else limit, np.inf if sign == ">=" else limit))
+        rows.append(
+            (row, -np.inf if sign == "<=" else limit, np.inf if sign == ">=" else limit)
+        )
     return rows
 
 
@@ -92,9 +106,12 @@ def _sum(text, tokens, coefficients, n_assets):
         if name is None:
             constant += factor
         elif name not in coefficients:
-            shown = ", ".join(map(repr, list(coefficients)[:12])) + (" and others" if len(coefficients) > 12 else "")
+            shown = ", ".join(map(repr, list(coefficients)[:12])) + (
+                " and others" if len(coefficients) > 12 else ""
+            )
             raise ValueError(
-                f"linear_constraints must be about assets and groups, got {name!r} in {text!r}: known are {shown}"
+                f"linear_constraints must be about assets and groups, got {name!r} in "
+                f"{text!r}: known are {shown}"
             )
         else:
             row = row + factor * coefficients[name]
@@ -105,12 +122,16 @@ def _wrong(text, problem):
     return ValueError(f"linear_constraints: {_RULE}, got {problem} in {text!r}")
 
 
-EXPECTED = "linear_constraints must be None, a text such as 'equity <= 0.6', a list of these, or (A, lower, upper)"
+EXPECTED = (
+    "linear_constraints must be None, a text such as 'equity <= 0.6', a list of "
+    "these, or (A, lower, upper)"
+)
 
 
 @dataclass
 class Linear:
-    """Linear constraints lower <= A @ w <= upper, with names for error messages; a limit may be infinite."""
+    """Linear constraints lower <= A @ w <= upper, with names for error messages; a
+    limit may be infinite."""
 
     A: np.ndarray
     lower: np.ndarray
@@ -119,30 +140,52 @@ class Linear:
 
 
 def linear_of(value, groups, columns, n_assets):
-    """The constraints for the parameters ``linear_constraints`` and ``groups``, or None."""
+    """The constraints for the parameters ``linear_constraints`` and ``groups``, or
+    None."""
     labels = list(range(n_assets)) if columns is None else columns
     sums = _groups(groups, labels)
     if value is None or isinstance(value, Linear):
         return value
     if isinstance(value, str):
         value = [value]
-    if isinstance(value, (list, tuple, np.ndarray)) and len(value) and all(isinstance(text, str) for text in value):
+    if (
+        isinstance(value, (list, tuple, np.ndarray))
+        and len(value)
+        and all(isinstance(text, str) for text in value)
+    ):
         return _of_texts(value, sums, labels)
-    if not isinstance(value, (list, tuple)) or len(value) != 3 or isinstance(value[0], str):
+    if (
+        not isinstance(value, (list, tuple))
+        or len(value) != 3
+        or isinstance(value[0], str)
+    ):
         raise ValueError(f"{EXPECTED}, got {short(value)}")
     A, lower, upper = value
     return _of_matrix(A, lower, upper, columns, n_assets)
 
 
 def _of_texts(texts, groups, labels):
-    assets = {str(label): row for label, row in zip(labels, np.eye(len(labels)), strict=True)}
+    assets = {
+        str(label): row for label, row in zip(labels, np.eye(len(labels)), strict=True)
+    }
     both = [name for name in groups if name in assets]
     if both:
-        raise ValueError(f"groups must not have the name of an asset, got {both[0]!r}, which is both")
-    rows = [(*row, str(text)) for text in texts for row in rows_of(str(text), groups | assets, len(labels))]
-    empty = [name for row, low, high, name in rows if not row.any() and not low <= 0 <= high]
+        raise ValueError(
+            f"groups must not have the name of an asset, got {both[0]!r}, which is both"
+        )
+    rows = [
+        (*row, str(text))
+        for text in texts
+        for row in rows_of(str(text), groups | assets, len(labels))
+    ]
+    empty = [
+        name for row, low, high, name in rows if not row.any() and not low <= 0 <= high
+    ]
     if empty:
-        raise ValueError(f"linear_constraints cannot be met: X has none of the assets that {empty[0]!r} is about")
+        raise ValueError(
+            "linear_constraints cannot be met: X has none of the assets that "
+            f"{empty[0]!r} is about"
+        )
     rows = [(row, *rest) for row, *rest in rows if row.any()]
     if not rows:
         return None
@@ -154,21 +197,36 @@ def _of_matrix(A, lower, upper, columns, n_assets):
     names = None
     if has_row_labels(A):
         names = [str(name) for name in A.index]
-        rows = ((f"row {name!r} of linear_constraints", row) for name, row in A.iterrows())
+        rows = (
+            (f"row {name!r} of linear_constraints", row) for name, row in A.iterrows()
+        )
         A = np.array([aligned(name, row, columns, n_assets) for name, row in rows])
     A = as_numbers("linear_constraints", A.toarray() if sparse.issparse(A) else A)
     A = A[None] if A.ndim == 1 else A
     if A.ndim != 2 or A.shape[1] != n_assets:
-        raise ValueError(f"A of linear_constraints must be of shape (n_constraints, {n_assets}), got {A.shape}")
+        raise ValueError(
+            f"A of linear_constraints must be of shape (n_constraints, {n_assets}), "
+            f"got {A.shape}"
+        )
     if not np.isfinite(A).all():
-        raise ValueError(f"A of linear_constraints must be finite, got {short(A[~np.isfinite(A)])}")
-    names = [f"row {k} of linear_constraints" for k in range(len(A))] if names is None else names
-    lower, upper = (_limit(side, limit, len(A)) for side, limit in (("lower", lower), ("upper", upper)))
+        raise ValueError(
+            f"A of linear_constraints must be finite, got {short(A[~np.isfinite(A)])}"
+        )
+    names = (
+        [f"row {k} of linear_constraints" for k in range(len(A))]
+        if names is None
+        else names
+    )
+    lower, upper = (
+        _limit(side, limit, len(A))
+        for side, limit in (("lower", lower), ("upper", upper))
+    )
     wrong = np.flatnonzero((lower > upper) | (lower == np.inf) | (upper == -np.inf))
     if wrong.size:
         k = wrong[0]
         raise ValueError(
-            f"lower of linear_constraints must not exceed upper, got {lower[k]:g} and {upper[k]:g} for {names[k]}"
+            f"lower of linear_constraints must not exceed upper, got {lower[k]:g} and "
+            f"{upper[k]:g} for {names[k]}"
         )
     return Linear(A, lower, upper, names)
 
@@ -179,9 +237,14 @@ def _limit(side, value, n):
         return np.full(n, -np.inf if side == "lower" else np.inf)
     limit = as_numbers(f"{side} of linear_constraints", value)
     if limit.shape not in ((), (n,)):
-        raise ValueError(f"{side} of linear_constraints must be a number or of shape ({n},), got {limit.shape}")
+        raise ValueError(
+            f"{side} of linear_constraints must be a number or of shape ({n},), got "
+            f"{limit.shape}"
+        )
     if np.isnan(limit).any():
-        raise ValueError(f"{side} of linear_constraints must not be NaN, got {short(value)}")
+        raise ValueError(
+            f"{side} of linear_constraints must not be NaN, got {short(value)}"
+        )
     return np.broadcast_to(limit, n).astype(float)
 
 
@@ -194,26 +257,36 @@ def _groups(groups, labels):
             if name is None or (isinstance(name, Real) and np.isnan(name)):
                 continue  # the asset belongs to no group of this kind
             if not isinstance(name, (str, Integral)):
-                raise ValueError(f"groups must have texts or integers for names, got {short(name)}")
+                raise ValueError(
+                    f"groups must have texts or integers for names, got {short(name)}"
+                )
             members = new.setdefault(str(name), np.zeros(len(labels)))
             if j is not None:
                 members[j] = 1.0
         twice = [name for name in new if name in rows]
         if twice:
-            raise ValueError(f"groups must have different names in different rows, got {twice[0]!r} in two of them")
+            raise ValueError(
+                "groups must have different names in different rows, got "
+                f"{twice[0]!r} in two of them"
+            )
         rows |= new
     return rows
 
 
 def _kinds(groups, labels):
-    """Pairs of an asset's index (None for assets that X does not have) and its group, for each kind of group."""
+    """Pairs of an asset's index (None for assets that X does not have) and its group,
+    for each kind of group."""
     if groups is None:
         return []
     if has_row_labels(groups):  # a table of assets by kinds of groups, or its transpose
         assets = {str(label) for label in labels}
-        turned = sum(str(name) in assets for name in groups.columns) > sum(str(name) in assets for name in groups.index)
+        turned = sum(str(name) in assets for name in groups.columns) > sum(
+            str(name) in assets for name in groups.index
+        )
         table = groups.T if turned else groups
-        kinds = [dict(zip(table.index, table[name], strict=True)) for name in table.columns]
+        kinds = [
+            dict(zip(table.index, table[name], strict=True)) for name in table.columns
+        ]
         return [row for kind in kinds for row in _kinds(kind, labels)]
     if is_series(groups):
         groups = dict(zip(groups.index, groups.to_numpy(), strict=True))
@@ -221,8 +294,13 @@ def _kinds(groups, labels):
         assets, default = set(labels), default_of(groups)
         refuse_no_match("groups", list(groups), assets)
         others = [groups[label] for label in groups if label not in assets]
-        names = [groups[label] if label in groups else default and default() for label in labels] + others
-        several = [list(n) if isinstance(n, (list, tuple, np.ndarray)) else [n] for n in names]
+        names = [
+            groups[label] if label in groups else default and default()
+            for label in labels
+        ] + others
+        several = [
+            list(n) if isinstance(n, (list, tuple, np.ndarray)) else [n] for n in names
+        ]
         numbers = [*range(len(labels)), *[None] * len(others)]
         return [
             [(j, n[k]) for j, n in zip(numbers, several, strict=True) if k < len(n)]
@@ -232,7 +310,8 @@ def _kinds(groups, labels):
     table = table[None] if table.ndim == 1 else table
     if isinstance(groups, str) or table.ndim != 2 or table.shape[1] != len(labels):
         raise ValueError(
-            f"groups must have a name for each of the {len(labels)} assets: a mapping or Series by asset, a frame, or "
+            f"groups must have a name for each of the {len(labels)} assets: a mapping "
+            "or Series by asset, a frame, or "
             f"an array of shape (n_assets,) or (n_kinds, n_assets), got {short(groups)}"
         )
     return [list(enumerate(row)) for row in table]

@@ -1,4 +1,5 @@
-"""The task of a portfolio as data (`MeanRisk`), and the base class of the risk measures."""
+"""The task of a portfolio as data (`MeanRisk`), and the base class of the risk
+measures."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields
@@ -21,7 +22,9 @@ __all__ = [
     "typical_size",
 ]
 
-HIGHEST = 10  # largest order; with a higher one only the few largest losses would matter
+HIGHEST = (
+    10  # largest order; with a higher one only the few largest losses would matter
+)
 CHUNK = 4096  # rows that are converted to float64 at a time
 
 
@@ -33,7 +36,8 @@ def check_confidence(name, value):
 
 
 def check_order(name, value):
-    """Raise a ValueError unless the order is 1 or from 2 to 10. Other powers have no second derivative at 0."""
+    """Raise a ValueError unless the order is 1 or from 2 to 10. Other powers have no
+    second derivative at 0."""
     check_number(name, value, low=1, high=HIGHEST)
     if 1 < value < 2:
         raise ValueError(f"{name} must be 1 or from 2 to {HIGHEST}, got {value!r}")
@@ -45,43 +49,67 @@ def mean_of(values, p=None):
 
 
 def deviation_of(y, p=None):
-    """The standard deviation of a portfolio's returns y, with the weights p of the periods."""
+    """The standard deviation of a portfolio's returns y, with the weights p of the
+    periods."""
     return float(np.sqrt(np.average((y - np.average(y, weights=p)) ** 2, weights=p)))
 
 
 def typical_size(y, p=None):
-    """The standard deviation of y. If that is 0 up to rounding, the largest |y|, or 1 if y is 0 too."""
+    """The standard deviation of y. If that is 0 up to rounding, the largest |y|, or 1
+    if y is 0 too."""
     deviation, size = deviation_of(y, p), float(np.abs(y).max())
     return deviation if deviation > 1e-9 * size else size or 1.0
 
 
-CHECKS = {"confidence": check_confidence, "order": check_order}  # of the parameters of measures
+CHECKS = {
+    "confidence": check_confidence,
+    "order": check_order,
+}  # of the parameters of measures
 
 
 class RiskInBlocks(NamedTuple):
     """The risk of returns that lie in blocks."""
 
     value: float
-    slope: Callable  # slope(y, p) is the part of the subgradient for the returns y of a block, of weights p
-    kink: float | None = None  # the return at which a piecewise linear risk changes its slope
+    # slope(y, p) is the part of the subgradient for the returns y of a block, of
+    # weights p
+    slope: Callable
+    kink: float | None = (
+        None  # the return at which a piecewise linear risk changes its slope
+    )
 
 
 class Measure:
-    """A risk measure. Subclasses are dataclasses, whose fields are the parameters of the measure.
+    """A risk measure. Subclasses are dataclasses, whose fields are the parameters of
+    the measure.
 
-    Its functions of a portfolio's returns y, of shape (n_periods,), have the weights p of the periods as an argument,
-    whose sum is 1. None means equal weights.
+    Its functions of a portfolio's returns y, of shape (n_periods,), have the weights p
+    of the periods as an argument, whose sum is 1. None means equal weights.
     """
 
     name: str
-    power = 1  # degree of homogeneity: the risk of k w is k**power times that of w; 0 if it is not homogeneous
-    shift: float | None = 0.0  # change of the risk if the return of each period grows by 1; None if not a constant
+    # degree of homogeneity: the risk of k w is k**power times that of w; 0 if it is not
+    # homogeneous
+    power = 1
+    shift: float | None = (
+        # change of the risk if the return of each period grows by 1; None if not a
+        # constant
+        0.0
+    )
     nonnegative = True  # whether no portfolio has a negative risk
-    below_mean = False  # whether it is a mean of squares of the returns below their mean
+    below_mean = (
+        False  # whether it is a mean of squares of the returns below their mean
+    )
     ordered = False  # whether the risk depends on the order of the periods
-    rounds: str | None = None  # how rounds over blocks of rows can add it up: by "sums", a "sample" or "rows"
-    single_outer = False  # whether the outer function of `problem` is a single one, and not a mean over periods
-    moments: Any = None  # class of the moments for `partial_fit`, or None if all periods are needed at once
+    rounds: str | None = (
+        # how rounds over blocks of rows can add it up: by "sums", a "sample" or "rows"
+        None
+    )
+    # whether the outer function of `problem` is a single one, and not a mean over
+    # periods
+    single_outer = False
+    # class of the moments for `partial_fit`, or None if all periods are needed at once
+    moments: Any = None
     problem: Any  # class of the compositional problem, for stochastic solvers
 
     def __post_init__(self):
@@ -91,7 +119,8 @@ class Measure:
 
     @classmethod
     def of(cls, owner):
-        """The measure whose parameters are attributes of the owner, such as an estimator."""
+        """The measure whose parameters are attributes of the owner, such as an
+        estimator."""
         return cls(**{field.name: getattr(owner, field.name) for field in fields(cls)})
 
     def value(self, y, p=None):
@@ -103,7 +132,8 @@ class Measure:
         raise NotImplementedError
 
     def in_blocks(self, total, mean):
-        """The `RiskInBlocks` of returns y with weights p, whose sums ``total(f)`` of ``f(y, p)`` over the blocks gives.
+        """The `RiskInBlocks` of returns y with weights p, whose sums ``total(f)`` of
+        ``f(y, p)`` over the blocks gives.
 
         ``mean`` is their mean. Lists that f returns are joined.
         """
@@ -111,14 +141,18 @@ class Measure:
 
     def objective(self, task, w):
         """The objective of a `MeanRisk` at the weights w, without penalty."""
-        return task.risk_weight * self.value(task.returns_of(w), task.p) - task.return_weight * float(task.mean @ w)
+        return task.risk_weight * self.value(
+            task.returns_of(w), task.p
+        ) - task.return_weight * float(task.mean @ w)
 
     def unbounded_below(self, task):
-        """Whether the objective of a `MeanRisk` has no lower bound, or None if this is unknown."""
+        """Whether the objective of a `MeanRisk` has no lower bound, or None if this is
+        unknown."""
         return None
 
     def formulation(self, scaled, v):
-        """The `Formulation` of a `Scaled` objective for the interior-point method, which starts at v."""
+        """The `Formulation` of a `Scaled` objective for the interior-point method,
+        which starts at v."""
         raise NotImplementedError
 
     def solve(self, scaled, start, callback=None):
@@ -128,9 +162,11 @@ class Measure:
 
 @dataclass(eq=False)
 class MeanRisk:
-    """Minimise -return_weight * mean return + risk_weight * risk + penalty over the weights w of the assets.
+    """Minimise -return_weight * mean return + risk_weight * risk + penalty over the
+    weights w of the assets.
 
-    The weights p of the periods have the sum 1; None means equal weights. An infinite risk aversion drops the mean.
+    The weights p of the periods have the sum 1; None means equal weights. An infinite
+    risk aversion drops the mean.
     """
 
     returns: Any  # of shape (n_periods, n_assets): an array, or rows of a file
@@ -142,14 +178,27 @@ class MeanRisk:
 
     def __post_init__(self):
         only_risk = self.risk_aversion == np.inf
-        self.return_weight, self.risk_weight = (0.0, 1.0) if only_risk else (1.0, self.risk_aversion)
-        self.n_inner = len(self.returns)  # numbers of components, for the count of oracle calls
+        self.return_weight, self.risk_weight = (
+            (0.0, 1.0) if only_risk else (1.0, self.risk_aversion)
+        )
+        self.n_inner = len(
+            self.returns
+        )  # numbers of components, for the count of oracle calls
         self.n_outer = 1 if self.measure.single_outer else self.n_inner
         self.linear_weight = self.risk_weight if self.measure.power else 1.0
 
     @classmethod
-    def of(cls, returns, measure, risk_aversion, sample_weight=None, penalty=None, linear=None):
-        """The task with checked parameters. Periods of weight 0 are dropped, unless the order counts."""
+    def of(
+        cls,
+        returns,
+        measure,
+        risk_aversion,
+        sample_weight=None,
+        penalty=None,
+        linear=None,
+    ):
+        """The task with checked parameters. Periods of weight 0 are dropped, unless the
+        order counts."""
         if not (is_real(risk_aversion) and risk_aversion == np.inf):
             check_number("risk_aversion", risk_aversion, low=0, inclusive=False)
         p = None
@@ -159,12 +208,17 @@ class MeanRisk:
                 returns, p = returns[p > 0], p[p > 0]
             p = with_sum_one(p)
         if isinstance(returns, np.ndarray):
-            returns = np.ascontiguousarray(returns)  # the same bits for rows of a data frame
+            returns = np.ascontiguousarray(
+                returns
+            )  # the same bits for rows of a data frame
         return cls(returns, measure, float(risk_aversion), p, penalty, linear)
 
     def with_aversion(self, risk_aversion, penalty=None):
-        """The task with the same returns and measure, and another risk aversion and penalty."""
-        return MeanRisk.of(self.returns, self.measure, risk_aversion, self.p, penalty, self.linear)
+        """The task with the same returns and measure, and another risk aversion and
+        penalty."""
+        return MeanRisk.of(
+            self.returns, self.measure, risk_aversion, self.p, penalty, self.linear
+        )
 
     @cached_property
     def mean(self):
@@ -172,12 +226,15 @@ class MeanRisk:
         return sum((weight * rows).sum(0) for rows, weight in self._chunks())
 
     def inverse_variances(self):
-        """1 / Var(r_j) for each asset, in the dtype of the returns. A constant asset has that of a typical one."""
+        """1 / Var(r_j) for each asset, in the dtype of the returns. A constant asset
+        has that of a typical one."""
         second = variance = 0
         for rows, weight in self._chunks():  # both in one pass over the data
             second = second + (weight * rows**2).sum(0)
             variance = variance + (weight * (rows - self.mean) ** 2).sum(0)
-        varying = variance > 1e-12 * second  # the variance of a constant asset is only rounding error
+        varying = (
+            variance > 1e-12 * second
+        )  # the variance of a constant asset is only rounding error
         typical = np.median(variance[varying]) if varying.any() else second.max() or 1.0
         return (1 / np.where(varying, variance, typical)).astype(self.returns.dtype)
 
@@ -196,4 +253,7 @@ class MeanRisk:
         """Blocks of rows in float64, with their weights as a column."""
         n = len(self.returns)
         for i in range(0, n, CHUNK):
-            yield self.returns[i : i + CHUNK].astype(float), 1 / n if self.p is None else self.p[i : i + CHUNK, None]
+            yield (
+                self.returns[i : i + CHUNK].astype(float),
+                1 / n if self.p is None else self.p[i : i + CHUNK, None],
+            )

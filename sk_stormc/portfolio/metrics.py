@@ -13,15 +13,19 @@ from sk_stormc.utils.validation import check_number, short
 
 __all__ = ["has_failed", "make_sharpe_scorer", "sharpe_ratio"]
 
-CONSTANT = 16  # standard deviations below so many machine epsilons of the largest return are rounding errors
+# standard deviations below so many machine epsilons of the largest return are rounding
+# errors
+CONSTANT = 16
 
 
 def sharpe_ratio(estimator: Any, X: ArrayLike, y: Any = None) -> float:
-    """Return the Sharpe ratio: mean over standard deviation of the portfolio's return per period.
+    """Return the Sharpe ratio: mean over standard deviation of the portfolio's return
+    per period.
 
-    This scorer does not depend on risk_aversion, so it can be used to choose risk_aversion.
-    `CompositionalPortfolio.score` would score each value with a different function. If the returns are a time series,
-    use a splitter for time series.
+    This scorer does not depend on risk_aversion, so it can be used to choose
+    risk_aversion. `CompositionalPortfolio.score` would score each value with a
+    different function. If the returns are a time series, use a splitter for time
+    series.
 
     Parameters
     ----------
@@ -33,8 +37,8 @@ def sharpe_ratio(estimator: Any, X: ArrayLike, y: Any = None) -> float:
     Returns
     -------
     float
-        The ratio per period, not annualised. It is 0 if the returns are constant up to rounding, and -inf if the fit
-        has overflowed or diverged.
+        The ratio per period, not annualised. It is 0 if the returns are constant up to
+        rounding, and -inf if the fit has overflowed or diverged.
 
     Raises
     ------
@@ -43,7 +47,8 @@ def sharpe_ratio(estimator: Any, X: ArrayLike, y: Any = None) -> float:
 
     See Also
     --------
-    make_sharpe_scorer : The annualised ratio of returns in excess of a risk-free return.
+    make_sharpe_scorer : The annualised ratio of returns in excess of a risk-free
+        return.
 
     Examples
     --------
@@ -61,26 +66,34 @@ def sharpe_ratio(estimator: Any, X: ArrayLike, y: Any = None) -> float:
     True
     """
     if not hasattr(estimator, "predict"):
-        raise ValueError(f"estimator must have a method predict that gives returns, got {short(estimator)}")
-    return -math.inf if has_failed(estimator) else _ratio(np.asarray(estimator.predict(X)))
+        raise ValueError(
+            "estimator must have a method predict that gives returns, got "
+            f"{short(estimator)}"
+        )
+    return (
+        -math.inf if has_failed(estimator) else _ratio(np.asarray(estimator.predict(X)))
+    )
 
 
 def make_sharpe_scorer(
     periods_per_year: float = 252, risk_free: float | str = 0.0
 ) -> Callable[..., float]:
-    """Make a scorer of the annualised Sharpe ratio: mean over standard deviation of the excess return.
+    """Make a scorer of the annualised Sharpe ratio: mean over standard deviation of the
+    excess return.
 
-    The excess return is the portfolio's return minus ``risk_free``. A portfolio that is nearly all cash has a tiny
-    standard deviation. If cash earns more than ``risk_free``, the ratio of such a portfolio is large without any skill.
-    To avoid this, pass the return of cash as ``risk_free``. Constant returns score 0, and fits that overflowed or
-    diverged score -inf.
+    The excess return is the portfolio's return minus ``risk_free``. A portfolio that is
+    nearly all cash has a tiny standard deviation. If cash earns more than
+    ``risk_free``, the ratio of such a portfolio is large without any skill. To avoid
+    this, pass the return of cash as ``risk_free``. Constant returns score 0, and fits
+    that overflowed or diverged score -inf.
 
     Parameters
     ----------
     periods_per_year : float, default=252
         252 for daily returns, 52 for weekly and 12 for monthly ones.
     risk_free : float or str, default=0.0
-        The risk-free return of one period, in the unit of the returns, or the name of the column of X that contains it.
+        The risk-free return of one period, in the unit of the returns, or the name of
+        the column of X that contains it.
 
     Returns
     -------
@@ -90,7 +103,8 @@ def make_sharpe_scorer(
     Raises
     ------
     ValueError
-        If a parameter is out of its range. The scorer raises it if X does not have the column.
+        If a parameter is out of its range. The scorer raises it if X does not have the
+        column.
 
     Examples
     --------
@@ -100,7 +114,9 @@ def make_sharpe_scorer(
     >>> scorer = make_sharpe_scorer(risk_free=0.01)
     >>> scorer
     make_sharpe_scorer(periods_per_year=252, risk_free=0.01)
-    >>> portfolio = CompositionalPortfolio(constraint="long_only", random_state=0).fit(returns)
+    >>> portfolio = CompositionalPortfolio(constraint="long_only", random_state=0).fit(
+    ...     returns
+    ... )
     >>> bool(0 < scorer(portfolio, returns) < make_sharpe_scorer()(portfolio, returns))
     True
     """
@@ -117,7 +133,10 @@ class _SharpeScorer:
         self.periods_per_year, self.risk_free = periods_per_year, risk_free
 
     def __repr__(self):
-        return f"make_sharpe_scorer(periods_per_year={self.periods_per_year}, risk_free={self.risk_free!r})"
+        return (
+            f"make_sharpe_scorer(periods_per_year={self.periods_per_year}, "
+            f"risk_free={self.risk_free!r})"
+        )
 
     def __call__(self, estimator, X, y=None):
         """The annualised Sharpe ratio on the returns of X."""
@@ -126,16 +145,26 @@ class _SharpeScorer:
         riskless = self.risk_free
         if isinstance(riskless, str):
             if riskless not in (columns_of(X) or []):
-                available = "an array without names" if columns_of(X) is None else f"columns {columns_of(X)[:10]}"
+                available = (
+                    "an array without names"
+                    if columns_of(X) is None
+                    else f"columns {columns_of(X)[:10]}"
+                )
                 expected = "risk_free must be a number or the name of a column of X"
                 raise ValueError(f"{expected}, got {riskless!r} and {available}")
             riskless = np.asarray(X[riskless], dtype=float)
-        return math.sqrt(self.periods_per_year) * _ratio(np.asarray(estimator.predict(X)), riskless)
+        return math.sqrt(self.periods_per_year) * _ratio(
+            np.asarray(estimator.predict(X)), riskless
+        )
 
 
 def has_failed(estimator):
-    """Whether the run of a fit overflowed or diverged. Its weights are then hardly better than the initialization."""
-    return getattr(estimator, "stop_reason_", None) in (StopReason.NON_FINITE, StopReason.DIVERGED)
+    """Whether the run of a fit overflowed or diverged. Its weights are then hardly
+    better than the initialization."""
+    return getattr(estimator, "stop_reason_", None) in (
+        StopReason.NON_FINITE,
+        StopReason.DIVERGED,
+    )
 
 
 def _ratio(returns, riskless=0.0):
@@ -144,4 +173,8 @@ def _ratio(returns, riskless=0.0):
     returns = returns.astype(float)
     excess = returns - riskless
     deviation = excess.std()
-    return float(excess.mean() / deviation) if deviation > CONSTANT * eps * np.abs(returns).max() else 0.0
+    return (
+        float(excess.mean() / deviation)
+        if deviation > CONSTANT * eps * np.abs(returns).max()
+        else 0.0
+    )

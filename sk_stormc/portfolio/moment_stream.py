@@ -1,6 +1,8 @@
-"""A stream of returns summarised by moments: which rows are stored, and when moments and weights are updated.
+"""A stream of returns summarised by moments: which rows are stored, and when moments
+and weights are updated.
 
-A row is a period. It is stored unchanged at first, and later added to the moments (sums of products) and dropped.
+A row is a period. It is stored unchanged at first, and later added to the moments (sums
+of products) and dropped.
 """
 
 from __future__ import annotations
@@ -18,16 +20,35 @@ from sk_stormc.portfolio.sums import Sums
 
 __all__ = ["MomentStream"]
 
-OPENING, BLOCK = 4096, 1024  # rows kept before the first are added to the moments, and rows added at a time later
-ENOUGH = 20  # effective rows per asset that must be stored before the first are added to the moments
+OPENING, BLOCK = (
+    4096,
+    1024,
+)  # rows kept before the first are added to the moments, and rows added at a time later
+# effective rows per asset that must be stored before the first are added to the moments
+ENOUGH = 20
 MEMORY = 2**21  # but at most so many numbers are stored
-LARGEST = 500  # number of assets above which the exact problem is not solved again at each update
-FIRST, GROWTH = 64, 1.5  # row of the first update of the weights, and the growth of the row number until the next
-FREE = 5  # rows per asset before unbounded weights are updated, for measures that moments only approximate
+# number of assets above which the exact problem is not solved again at each update
+LARGEST = 500
+FIRST, GROWTH = (
+    64,
+    1.5,
+    # row of the first update of the weights, and the growth of the row number until the
+    # next
+)
+# rows per asset before unbounded weights are updated, for measures that moments only
+# approximate
+FREE = 5
 THIN = 5  # effective rows per asset below which moments are not reliable
-FINE = 128  # at the end of a chunk the weights lag behind by at most 1 / FINE of the rows
+FINE = (
+    128  # at the end of a chunk the weights lag behind by at most 1 / FINE of the rows
+)
 TURNS = 20  # maximum number of iterations of an update
-NEAR, ROUGH = 1e-6, 1e-2  # relative squared change of the weights that ends an update, without and with moments
+NEAR, ROUGH = (
+    1e-6,
+    1e-2,
+    # relative squared change of the weights that ends an update, without and with
+    # moments
+)
 HALVED = 10  # maximum number of times that the step of an iteration is halved
 
 
@@ -35,46 +56,68 @@ HALVED = 10  # maximum number of times that the step of an iteration is halved
 class MomentStream:
     """The immutable state of a stream. `plus` returns a new state with more rows.
 
-    The result does not depend on the division of rows into chunks: when rows are added to the moments, and when weights
-    are updated, depends only on the index of the row in the stream.
+    The result does not depend on the division of rows into chunks: when rows are added
+    to the moments, and when weights are updated, depends only on the index of the row
+    in the stream.
     """
 
     moments: object  # of the rows that were dropped
     penalty: object
-    weights: np.ndarray  # of the last scheduled update; rows are added to the moments around them
+    weights: (
+        np.ndarray
+    )  # of the last scheduled update; rows are added to the moments around them
     start: np.ndarray
     half_life: float = math.inf
-    each: bool = False  # whether the weights reported at the end of a chunk use its rows after the last scheduled one
+    # whether the weights reported at the end of a chunk use its rows after the last
+    # scheduled one
+    each: bool = False
     origin: np.ndarray | None = None  # the first row, which is subtracted from all rows
-    expected: np.ndarray | None = None  # means of the assets in place of those of the rows
-    rows: np.ndarray | None = field(default=None, repr=False)  # the rows that are still stored
+    expected: np.ndarray | None = (
+        None  # means of the assets in place of those of the rows
+    )
+    rows: np.ndarray | None = field(
+        default=None, repr=False
+    )  # the rows that are still stored
     p: np.ndarray | None = field(default=None, repr=False)  # their weights
-    opening: int = OPENING  # number of rows that are kept before the first are added to the moments
+    # number of rows that are kept before the first are added to the moments
+    opening: int = OPENING
     n: int = 0  # number of rows so far
     counted: int = 0  # number of the dropped rows with a weight above 0
-    thin: bool = False  # whether few rows determined the risk when the first were added to the moments
+    # whether few rows determined the risk when the first were added to the moments
+    thin: bool = False
     renewed: int = 0  # row of the last scheduled update
     fit: Optimum | None = None  # the last reported solution
     at: int = 0  # row of ``fit``
-    gained: float = 0.0  # the objective of equal weights minus that of ``fit``, or the risk of ``fit`` if it is larger
-    shift: float = 0.0  # mean squared distance between ``fit`` and the weights of ``around``, in units of `size`
+    # the objective of equal weights minus that of ``fit``, or the risk of ``fit`` if it
+    # is larger
+    gained: float = 0.0
+    # mean squared distance between ``fit`` and the weights of ``around``, in units of
+    # `size`
+    shift: float = 0.0
     records: tuple = ()  # row and objective of each scheduled update
-    around: Sums | None = None  # sums of the weights around which rows were added to the moments
+    around: Sums | None = (
+        None  # sums of the weights around which rows were added to the moments
+    )
     least: int = 0  # the value of `enough`, once there is a row
 
     def plus(self, rows, p=None, end=None):
-        """The stream after rows of weights p, with updated weights. The chunk ends at row ``end``, or with the rows."""
+        """The stream after rows of weights p, with updated weights. The chunk ends at
+        row ``end``, or with the rows."""
         end, stream = self.n + len(rows) if end is None else end, self
         last = end if self.each else self._milestone(end)
         if not len(rows):
             return self
         if stream.origin is None:
             empty = {"rows": np.zeros((0, rows.shape[1])), "p": np.zeros(0)}
-            stream = replace(stream, origin=rows[0].astype(float), least=self._least(), **empty)
+            stream = replace(
+                stream, origin=rows[0].astype(float), least=self._least(), **empty
+            )
         at = 0
         while at < len(rows):
             stop = min(stream._room(), len(rows) - at)  # rows
-            new = np.ascontiguousarray(rows[at : at + stop] - stream.origin)  # a data frame's rows are not contiguous
+            new = np.ascontiguousarray(
+                rows[at : at + stop] - stream.origin
+            )  # a data frame's rows are not contiguous
             new_p = np.ones(stop) if p is None else p[at : at + stop].astype(float)
             before = stream.n
             stream = replace(
@@ -87,9 +130,16 @@ class MomentStream:
             if before < last <= stream.n:
                 stream = stream._reported(last)
             if stream._room() == 0:
-                few = not stream._gone() and stream.counting(stream.weights) < ENOUGH * rows.shape[1]
+                few = (
+                    not stream._gone()
+                    and stream.counting(stream.weights) < ENOUGH * rows.shape[1]
+                )
                 more = few and 2 * stream.rows.size <= MEMORY
-                stream = replace(stream, opening=2 * stream.opening) if more else stream._put_away()
+                stream = (
+                    replace(stream, opening=2 * stream.opening)
+                    if more
+                    else stream._put_away()
+                )
             at += stop
         return stream
 
@@ -100,24 +150,33 @@ class MomentStream:
         return self.n - len(self.rows)
 
     def _room(self):
-        """The number of rows that can be stored until the next are added to the moments."""
-        return (BLOCK if self._gone() or self.moments.exact else self.opening) - len(self.rows)
+        """The number of rows that can be stored until the next are added to the
+        moments."""
+        return (BLOCK if self._gone() or self.moments.exact else self.opening) - len(
+            self.rows
+        )
 
     def _memory(self, n):
         """The effective number of n rows, given the half-life."""
         return min(n, self.half_life / math.log(2))
 
     def _milestone(self, n):
-        """The last scheduled row up to row n. They are closer together than ``FINE`` requires."""
+        """The last scheduled row up to row n. They are closer together than ``FINE``
+        requires."""
         step = 2 ** max(0, math.floor(math.log2(max(self._memory(n), 1) / FINE)))
         return n // step * step
 
     def _renewed_within(self, before):
-        """The stream after the scheduled updates of the weights at rows after ``before``."""
+        """The stream after the scheduled updates of the weights at rows after
+        ``before``."""
         stream = self
         while True:
             memory = stream._memory(stream.renewed)
-            due = FIRST if not stream.renewed else stream.renewed + max(1, math.ceil((GROWTH - 1) * memory))
+            due = (
+                FIRST
+                if not stream.renewed
+                else stream.renewed + max(1, math.ceil((GROWTH - 1) * memory))
+            )
             if stream._gone():  # at most one update for each block
                 due = max(due, stream.n if not stream._room() else stream.n + 1)
             if not before < due <= stream.n:
@@ -127,7 +186,8 @@ class MomentStream:
     # weights and objective
 
     def _known(self, stop, w):
-        """The moments of all rows up to row ``stop``. The rows that are still stored are added around w."""
+        """The moments of all rows up to row ``stop``. The rows that are still stored
+        are added around w."""
         (rows, p), moments = self._there(stop), self.moments
         if self.half_life < math.inf:
             moments = moments.times(0.5 ** ((stop - self._gone()) / self.half_life))
@@ -146,7 +206,8 @@ class MomentStream:
         return rows, p
 
     def _settled(self, stop):
-        """The optimal weights for all rows up to row ``stop``, or None if there are too few rows."""
+        """The optimal weights for all rows up to row ``stop``, or None if there are too
+        few rows."""
         counted = self.counted + np.count_nonzero(self.p[: stop - self._gone()])
         if counted < self.enough():
             return None
@@ -154,29 +215,41 @@ class MomentStream:
             return self._exact(stop)
         near = ROUGH if self._gone() else NEAR
         w, value = self.weights, math.inf
-        if not self._gone() and not self.moments.exact:  # an earlier update on few rows may be far from the optimum
+        if (
+            not self._gone() and not self.moments.exact
+        ):  # an earlier update on few rows may be far from the optimum
             w = min((self.start, w), key=lambda w: self._value_of(stop, w))
-        before, endless = w, self.enough() > 2 and not self.moments.exact and not self._gone()
+        before, endless = (
+            w,
+            self.enough() > 2 and not self.moments.exact and not self._gone(),
+        )
         for _ in range(TURNS):
             moments = self._known(stop, w)
             now, halved = self._value(moments, w), 0
             far = endless and w is not before and self._count(moments, stop, w) < len(w)
-            while (far or not now <= value + 1e-12 * abs(value)) and halved < HALVED:  # backtracking
+            while (
+                far or not now <= value + 1e-12 * abs(value)
+            ) and halved < HALVED:  # backtracking
                 w, halved = 0.5 * (w + before), halved + 1
                 moments = self._known(stop, w)
                 now = self._value(moments, w)
-                far = endless and self._count(moments, stop, w) < len(w)  # a portfolio with hardly any loss in the data
+                far = endless and self._count(moments, stop, w) < len(
+                    w
+                )  # a portfolio with hardly any loss in the data
             before, value = w, now
             fit = moments.minimised(self._solver(moments, w), w)
             w, way = fit.weights, fit.weights - before
-            if moments.exact or way @ moments.matrix() @ way <= near * (w @ moments.matrix() @ w):
+            if moments.exact or way @ moments.matrix() @ way <= near * (
+                w @ moments.matrix() @ w
+            ):
                 break
         else:
             fit, w = replace(fit, weights=before, gap=math.inf), before
         return replace(fit, value=self._value(moments, w))
 
     def _is_whole(self):
-        """Whether a tail risk is minimised exactly, as its quadratic approximations may not converge."""
+        """Whether a tail risk is minimised exactly, as its quadratic approximations may
+        not converge."""
         few = len(self.weights) <= LARGEST and self.enough() == 2
         return few and self.moments.measure is not None and not self._gone()
 
@@ -184,17 +257,25 @@ class MomentStream:
         """The optimal weights for all rows up to row ``stop``, by Newton's method."""
         moments, (rows, p) = self.moments, self._there(stop)
         aversion = moments.risk_weight if moments.return_weight else math.inf
-        added = self.origin if self.expected is None else self.expected - np.average(rows, axis=0, weights=p)
+        added = (
+            self.origin
+            if self.expected is None
+            else self.expected - np.average(rows, axis=0, weights=p)
+        )
         task = MeanRisk.of(rows + added, moments.measure, aversion, p, self.penalty)
-        start = self.weights if self.penalty is None else self.penalty.project(self.weights)
+        start = (
+            self.weights if self.penalty is None else self.penalty.project(self.weights)
+        )
         return solve_portfolio(task, start)
 
     def _added(self, moments):
-        """What is added to each row, so that the rows have the means of the returns, or the expected ones."""
+        """What is added to each row, so that the rows have the means of the returns, or
+        the expected ones."""
         return self.origin if self.expected is None else self.expected - moments.mean
 
     def _solver(self, moments, w):
-        """A function that solves a quadratic program. Each call starts from the solution of the last call."""
+        """A function that solves a quadratic program. Each call starts from the
+        solution of the last call."""
 
         def solve(expected_return, matrix):
             nonlocal w
@@ -215,18 +296,22 @@ class MomentStream:
         return value if self.penalty is None else value + self.penalty.value(w)
 
     def enough(self):
-        """The number of rows from which the objective has a minimum: two, or more than assets for unbounded weights."""
+        """The number of rows from which the objective has a minimum: two, or more than
+        assets for unbounded weights."""
         return self.least or self._least()
 
     def _least(self):
         n = len(self.weights)
         feasible = FeasibleSet.of(self.penalty, n)
         below, above = np.isfinite(feasible.low).all(), np.isfinite(feasible.high).all()
-        compact = (below and above) or (feasible.budget is not None and (below or above))
+        compact = (below and above) or (
+            feasible.budget is not None and (below or above)
+        )
         return 2 if compact else n + 2 if self.moments.exact else FREE * n
 
     def counting(self, w):
-        """The effective number of stored rows that determine the risk, which is small for some measures."""
+        """The effective number of stored rows that determine the risk, which is small
+        for some measures."""
         if self.moments.exact or not w.any():
             return math.inf if self.moments.exact else 0.0
         return self._count(self._known(self.n, w), self.n, w)
@@ -242,14 +327,22 @@ class MomentStream:
         way, matrix = w - self.around.mean, moments.matrix()
         if not w.any():
             return math.inf
-        square = np.vdot(matrix, self.around.scatter) / self.around.weight + way @ matrix @ way
+        square = (
+            np.vdot(matrix, self.around.scatter) / self.around.weight
+            + way @ matrix @ way
+        )
         return float(square / moments.size(w))
 
     def _renewed(self, stop):
         fit = self._settled(stop)
         if fit is None:
             return replace(self, renewed=stop)
-        return replace(self, weights=fit.weights, renewed=stop, records=(*self.records, (stop, fit.value)))
+        return replace(
+            self,
+            weights=fit.weights,
+            renewed=stop,
+            records=(*self.records, (stop, fit.value)),
+        )
 
     def _reported(self, stop):
         fit = self._settled(stop)
@@ -260,15 +353,29 @@ class MomentStream:
         moments = self._known(stop, w)
         risk = moments.risk_weight * float(w @ moments.matrix() @ w)
         gained = max(self._value(moments, equal) - fit.value, risk)
-        return replace(self, fit=fit, at=stop, gained=gained, shift=self._shift(moments, w))
+        return replace(
+            self, fit=fit, at=stop, gained=gained, shift=self._shift(moments, w)
+        )
 
     def _put_away(self):
         """The stream with all stored rows added to the moments."""
         moments = self._known(self.n, self.weights)
         counted = self.counted + np.count_nonzero(self.p)
-        thin = self.thin or (not self._gone() and self.counting(self.weights) < THIN * len(self.weights))
+        thin = self.thin or (
+            not self._gone() and self.counting(self.weights) < THIN * len(self.weights)
+        )
         around = Sums.of(self.weights[None], np.full(1, float(len(self.rows))))
         if self.around is not None:
-            around = self.around.times(0.5 ** (len(self.rows) / self.half_life)).plus(around)
+            around = self.around.times(0.5 ** (len(self.rows) / self.half_life)).plus(
+                around
+            )
         rows, p = self.rows[:0], self.p[:0]
-        return replace(self, moments=moments, counted=counted, thin=thin, around=around, rows=rows, p=p)
+        return replace(
+            self,
+            moments=moments,
+            counted=counted,
+            thin=thin,
+            around=around,
+            rows=rows,
+            p=p,
+        )

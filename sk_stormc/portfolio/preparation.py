@@ -1,4 +1,5 @@
-"""What `CompositionalPortfolio` checks and prepares before a fit: parameters, returns, weights and constraints."""
+"""What `CompositionalPortfolio` checks and prepares before a fit: parameters, returns,
+weights and constraints."""
 
 import numpy as np
 
@@ -24,10 +25,16 @@ __all__ = ["check_objective", "prepared", "prepared_rows", "rows_in_blocks"]
 
 def check_objective(portfolio):
     """Raise a ValueError for parameters that define different objectives."""
-    ratio, max_risk, l2 = portfolio.objective == "ratio", portfolio.max_risk, portfolio.l2
+    ratio, max_risk, l2 = (
+        portfolio.objective == "ratio",
+        portfolio.max_risk,
+        portfolio.l2,
+    )
     ratios = ["objective='ratio'"] * ratio
     if ratio and max_risk is not None:
-        raise ValueError(f"max_risk must be None with objective='ratio', got {max_risk!r}")
+        raise ValueError(
+            f"max_risk must be None with objective='ratio', got {max_risk!r}"
+        )
     refusing = ratios
     if l2 and refusing:
         raise ValueError(f"l2 must be 0 with {refusing[0]}, got {l2!r}")
@@ -35,16 +42,20 @@ def check_objective(portfolio):
         return
     refusing = ratios + [f"max_risk={max_risk!r}"] * (max_risk is not None)
     if refusing:
-        raise ValueError(f"min_return must be None with {refusing[0]}, got {portfolio.min_return!r}")
+        raise ValueError(
+            f"min_return must be None with {refusing[0]}, got {portfolio.min_return!r}"
+        )
     if is_real(portfolio.risk_aversion) and portfolio.risk_aversion != np.inf:
         raise ValueError(
-            "min_return needs risk_aversion=numpy.inf, for the least risk of a portfolio with at least this mean "
+            "min_return needs risk_aversion=numpy.inf, for the least risk of a "
+            "portfolio with at least this mean "
             f"return, got risk_aversion={portfolio.risk_aversion!r}"
         )
 
 
 def prepared(portfolio, X, returns, sample_weight):
-    """The returns with expected means and a benchmark, the weights of the periods or None, and the penalty or None."""
+    """The returns with expected means and a benchmark, the weights of the periods or
+    None, and the penalty or None."""
     measure = MEASURES[portfolio.risk_measure]
     penalty = penalty_of(portfolio, returns.shape[1], assets_of(X))
     check_ascending(X, counts=portfolio.half_life is not None or measure.ordered)
@@ -54,17 +65,24 @@ def prepared(portfolio, X, returns, sample_weight):
     returns = with_expected_returns(returns, portfolio, X, weights)
     if isinstance(returns, np.ndarray):
         if measure.power == 1:
-            returns = returns.astype(float, copy=False)  # float32 is too coarse for the duality gap
+            returns = returns.astype(
+                float, copy=False
+            )  # float32 is too coarse for the duality gap
         if portfolio.min_return is not None:
             penalty = penalty.with_min_return(portfolio._task(returns, weights).mean)
     return returns, weights, penalty
 
 
 def prepared_rows(portfolio, X, returns, sample_weight):
-    """`prepared` for rounds: the returns are `Rows`, which contain the weights of the periods."""
+    """`prepared` for rounds: the returns are `Rows`, which contain the weights of the
+    periods."""
     columns = assets_of(X)
     penalty = penalty_of(portfolio, returns.shape[1], columns)
-    check_period_order(X, counts=portfolio.half_life is not None or MEASURES[portfolio.risk_measure].ordered)
+    check_period_order(
+        X,
+        counts=portfolio.half_life is not None
+        or MEASURES[portfolio.risk_measure].ordered,
+    )
     rows = rows_in_blocks(portfolio, X, returns, sample_weight)
     warn_of_prices(rows.head())
     if portfolio.expected_returns is not None:
@@ -78,7 +96,21 @@ def prepared_rows(portfolio, X, returns, sample_weight):
 def rows_in_blocks(portfolio, X, returns, sample_weight):
     """The returns in blocks, with weights of periods and a benchmark."""
     if is_dask(X):
-        return Rows(X, returns.dtype, sample_weight, portfolio.half_life, portfolio.benchmark, assets_of(X))
+        return Rows(
+            X,
+            returns.dtype,
+            sample_weight,
+            portfolio.half_life,
+            portfolio.benchmark,
+            assets_of(X),
+        )
     check_row_labels("sample_weight", sample_weight, X)
     labels = assets_of(X), rows_of(X)
-    return Rows(returns, returns.dtype, sample_weight, portfolio.half_life, portfolio.benchmark, *labels)
+    return Rows(
+        returns,
+        returns.dtype,
+        sample_weight,
+        portfolio.half_life,
+        portfolio.benchmark,
+        *labels,
+    )

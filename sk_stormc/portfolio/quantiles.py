@@ -1,4 +1,5 @@
-"""Quantiles of numbers that lie in blocks, by histograms that are refined around the quantile."""
+"""Quantiles of numbers that lie in blocks, by histograms that are refined around the
+quantile."""
 
 import numpy as np
 
@@ -16,7 +17,8 @@ def extremes(values):
 def quantile(total, mass):
     """The smallest value v such that the values up to v have the given mass.
 
-    ``total(f)`` is the sum of ``f(values, masses)`` over the blocks. Lists that f returns are joined.
+    ``total(f)`` is the sum of ``f(values, masses)`` over the blocks. Lists that f
+    returns are joined.
     """
     low, high = np.transpose(total(lambda v, p: [extremes(v[p > 0])]))
     low, high, below = float(low.min()), float(high.max()), 0.0
@@ -29,12 +31,16 @@ def quantile(total, mass):
             v, p = v[some], p[some]
             place = np.searchsorted(edges, v, side="right") - 1
             size = len(edges)
-            return np.array([np.bincount(place, p, size), np.bincount(place, minlength=size)])
+            return np.array(
+                [np.bincount(place, p, size), np.bincount(place, minlength=size)]
+            )
 
         masses, counts = total(histogram)
         up_to = below + np.cumsum(masses)
         k = min(int(np.searchsorted(up_to, mass)), len(masses) - 1)
-        while k and not counts[k]:  # rounding: all masses together are below the given one
+        while (
+            k and not counts[k]
+        ):  # rounding: all masses together are below the given one
             k -= 1
         if k == len(edges) - 1:  # the values at the upper end
             return float(edges[-1])
@@ -45,7 +51,8 @@ def quantile(total, mass):
 
 
 def _edges(low, high):
-    """Ascending edges of bins, of which there are fewer if they would be as narrow as numbers are dense."""
+    """Ascending edges of bins, of which there are fewer if they would be as narrow as
+    numbers are dense."""
     edges = np.unique(np.linspace(low, high, BINS + 1))
     edges[0], edges[-1] = low, high
     return edges

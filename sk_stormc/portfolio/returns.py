@@ -51,26 +51,47 @@ __all__ = [
     "without",
 ]
 
-UNORDERED = {"neither": "are in no order", "unknown": "are texts whose order is not known"}
-FEWEST, MOST = 15, 1000  # smallest and largest number of periods from which prices are recognised
+UNORDERED = {
+    "neither": "are in no order",
+    "unknown": "are texts whose order is not known",
+}
+FEWEST, MOST = (
+    15,
+    1000,
+)  # smallest and largest number of periods from which prices are recognised
 
 
 def check_returns(X, lazy=False, **kwargs):
-    """Float returns (float32 is kept), or MappedRows. An error names the columns with invalid values.
+    """Float returns (float32 is kept), or MappedRows. An error names the columns with
+    invalid values.
 
-    With ``lazy``, those of a dask collection are `LazyReturns`; otherwise they are computed.
+    With ``lazy``, those of a dask collection are `LazyReturns`; otherwise they are
+    computed.
     """
     if lazy and is_dask(X):
         return check_lazy_returns(X)
     if is_table(X):
         _check_columns(X)
     returns = MappedRows.of(X)
-    if not isinstance(returns, MappedRows) or len(returns) < kwargs.get("ensure_min_samples", 1):
+    if not isinstance(returns, MappedRows) or len(returns) < kwargs.get(
+        "ensure_min_samples", 1
+    ):
         check_numeric("X", X)
         with naming("X"):
-            returns = check_array(X, dtype=[np.float64, np.float32], ensure_all_finite=False, input_name="X", **kwargs)
-    remedy = "(X[numpy.isfinite(X).all(axis=1)], or X.dropna() for NaN in a DataFrame) or such columns"
-    check_finite("X", "finite returns", blocks(returns), X, f"Leave out such periods {remedy}")
+            returns = check_array(
+                X,
+                dtype=[np.float64, np.float32],
+                ensure_all_finite=False,
+                input_name="X",
+                **kwargs,
+            )
+    remedy = (
+        "(X[numpy.isfinite(X).all(axis=1)], or X.dropna() for NaN in a DataFrame) or "
+        "such columns"
+    )
+    check_finite(
+        "X", "finite returns", blocks(returns), X, f"Leave out such periods {remedy}"
+    )
     return returns
 
 
@@ -85,7 +106,10 @@ class LazyReturns(NamedTuple):
 def check_lazy_returns(X):
     """The returns of a dask collection. Its numbers are checked in the first pass."""
     if X.ndim != 2:
-        raise ValueError(f"X must have two dimensions, of periods and assets, got a dask collection of shape {X.shape}")
+        raise ValueError(
+            "X must have two dimensions, of periods and assets, got a dask "
+            f"collection of shape {X.shape}"
+        )
     frame = is_table(X)
     if frame:
         _check_columns(X._meta)
@@ -96,10 +120,12 @@ def check_lazy_returns(X):
 
 
 def check_ascending(X, counts, after=None):
-    """Raise a ValueError if the index of X descends, or if the order ``counts`` and the index does not ascend.
+    """Raise a ValueError if the index of X descends, or if the order ``counts`` and the
+    index does not ascend.
 
-    The index must also go on from the label ``after`` of the period before, if there is one. Return the last label, or
-    ``after`` if X has no labels that can be ordered. An index that only counts rows is compared, but not returned.
+    The index must also go on from the label ``after`` of the period before, if there is
+    one. Return the last label, or ``after`` if X has no labels that can be ordered. An
+    index that only counts rows is compared, but not returned.
     """
     index = index_of(X)
     direction = check_direction(index, counts)
@@ -109,27 +135,33 @@ def check_ascending(X, counts, after=None):
         joined = direction_of(index.insert(0, after))
         if joined != "ascending" and not (joined is None and counts_rows(index)):
             raise ValueError(
-                "X must have its periods in ascending order over all chunks, but its first row has the label "
-                f"{as_text(index[0])}, and the last row of the chunk before has {as_text(after)}: give chunks from the "
+                "X must have its periods in ascending order over all chunks, but its "
+                "first row has the label "
+                f"{as_text(index[0])}, and the last row of the chunk before has "
+                f"{as_text(after)}: give chunks from the "
                 "oldest to the latest, with labels of one kind"
             )
     return after if counts_rows(index) else index[-1]
 
 
 def check_direction(index, counts):
-    """The direction of an index. Raises a ValueError if it descends, or is unordered and the order ``counts``."""
+    """The direction of an index. Raises a ValueError if it descends, or is unordered
+    and the order ``counts``."""
     direction = direction_of(index)
     if direction == "descending" or (direction in UNORDERED and counts):
         raise ValueError(
-            f"X must have its periods in ascending order, from the oldest to the latest, but the labels of its rows "
-            f"{UNORDERED.get(direction, 'descend')}. X.sort_index() sorts dates and numbers. Convert texts by "
+            "X must have its periods in ascending order, from the oldest to the "
+            "latest, but the labels of its rows "
+            f"{UNORDERED.get(direction, 'descend')}. X.sort_index() sorts dates and "
+            "numbers. Convert texts by "
             "pandas.to_datetime before"
         )
     return direction
 
 
 def check_period_order(X, counts):
-    """`check_ascending`; for a dask frame by the first and the last label of each partition, if the order counts."""
+    """`check_ascending`; for a dask frame by the first and the last label of each
+    partition, if the order counts."""
     if not is_dask(X):
         check_ascending(X, counts)
         return
@@ -137,31 +169,46 @@ def check_period_order(X, counts):
         return
     import dask
 
-    parts = [part for part in dask.compute(*map(dask.delayed(_ends), X.to_delayed())) if part is not None]
+    parts = [
+        part
+        for part in dask.compute(*map(dask.delayed(_ends), X.to_delayed()))
+        if part is not None
+    ]
     unordered = [part for part in parts if len(part) > 2]
     check_direction(unordered[0] if unordered else parts[0].append(parts[1:]), True)
 
 
 def _ends(part):
-    """The labels of the first and the last row of a partition, or all labels if they are in another order."""
+    """The labels of the first and the last row of a partition, or all labels if they
+    are in another order."""
     index = part.index
-    return None if not len(index) else index if direction_of(index) in UNORDERED else index[[0, -1]]
+    return (
+        None
+        if not len(index)
+        else index
+        if direction_of(index) in UNORDERED
+        else index[[0, -1]]
+    )
 
 
 def looks_like_prices(returns):
-    """Whether most columns have one sign, and change little from one period to the next.
+    """Whether most columns have one sign, and change little from one period to the
+    next.
 
-    Returns differ more from one period to the next than from their mean, even if 1 was added to them. Prices and their
-    logarithms mostly have one sign, with at most one exception in 50 entries. The test is less certain with fewer than
-    60 periods: the mean square of steps of independent returns is twice their variance, with a standard deviation of
-    about 2 / sqrt(n).
+    Returns differ more from one period to the next than from their mean, even if 1 was
+    added to them. Prices and their logarithms mostly have one sign, with at most one
+    exception in 50 entries. The test is less certain with fewer than 60 periods: the
+    mean square of steps of independent returns is twice their variance, with a standard
+    deviation of about 2 / sqrt(n).
     """
     X = np.asarray(returns[:MOST], dtype=float)
     n = len(X)
     if n < FEWEST:
         return False
     largest = np.abs(X).max(axis=0)
-    X = X / np.where(largest > 0, largest, 1.0)  # the squares of very large numbers overflow
+    X = X / np.where(
+        largest > 0, largest, 1.0
+    )  # the squares of very large numbers overflow
     middle = np.median(X, axis=0)
     wrong = X * middle <= 0
     X = np.where(wrong, middle, X)
@@ -174,22 +221,34 @@ def warn_of_prices(returns):
     """Warn if X looks like prices."""
     if looks_like_prices(returns):
         warn(
-            "X looks like prices, not returns: most columns have one sign, and differ little from one period to the "
-            "next. The returns of prices p are p[1:] / p[:-1] - 1 (in pandas p.pct_change().dropna()). If X does hold "
+            "X looks like prices, not returns: most columns have one sign, and differ "
+            "little from one period to the "
+            "next. The returns of prices p are p[1:] / p[:-1] - 1 (in pandas "
+            "p.pct_change().dropna()). If X does hold "
             "returns, such as interest rates, you can ignore this warning"
         )
 
 
 def _check_columns(X):
-    """Raise a ValueError for the first column of a frame that is not numeric. Dates are not converted to numbers."""
+    """Raise a ValueError for the first column of a frame that is not numeric. Dates are
+    not converted to numbers."""
     for j, dtype in enumerate(X.dtypes):
         if _is_number(dtype):
             continue
-        strange = [kind for kind in set(map(type, np.asarray(column(X, j), dtype=object))) if not _counts(kind)]
+        strange = [
+            kind
+            for kind in set(map(type, np.asarray(column(X, j), dtype=object)))
+            if not _counts(kind)
+        ]
         if strange or getattr(dtype, "kind", "O") != "O":
-            types = f" of {strange[0].__name__}" if strange and str(dtype) == "object" else ""
+            types = (
+                f" of {strange[0].__name__}"
+                if strange and str(dtype) == "object"
+                else ""
+            )
             raise ValueError(
-                f"X must be returns, all numbers, but column {columns_of(X)[j]!r} holds {dtype}{types}. Drop it, or "
+                f"X must be returns, all numbers, but column {columns_of(X)[j]!r} "
+                f"holds {dtype}{types}. Drop it, or "
                 "keep it as the index, before the fit"
             )
 
@@ -202,44 +261,66 @@ def _is_number(dtype):
 
 def _counts(kind):
     """Whether objects of this type are numbers or missing values."""
-    return issubclass(kind, (Real, Decimal, np.number, np.bool_, type(None))) or kind.__name__ == "NAType"
+    return (
+        issubclass(kind, (Real, Decimal, np.number, np.bool_, type(None)))
+        or kind.__name__ == "NAType"
+    )
 
 
 def faded(sample_weight, n_periods, half_life):
-    """Weights of periods that halve every ``half_life`` periods before the last. None means equal weights."""
+    """Weights of periods that halve every ``half_life`` periods before the last. None
+    means equal weights."""
     if half_life is None:
         return sample_weight
     weights = 0.5 ** (np.arange(n_periods)[::-1] / half_life)
-    return weights if sample_weight is None else weights * row_weights(sample_weight, n_periods, all_zero=True)
+    return (
+        weights
+        if sample_weight is None
+        else weights * row_weights(sample_weight, n_periods, all_zero=True)
+    )
 
 
 def column_of(benchmark, columns, n_assets):
-    """The number of the column that the benchmark names, or None if the benchmark is not a label."""
+    """The number of the column that the benchmark names, or None if the benchmark is
+    not a label."""
     labels = list(range(n_assets)) if columns is None else columns
-    if isinstance(benchmark, tuple) and not any(isinstance(part, str) for part in benchmark):
-        return labels.index(benchmark) if benchmark in labels else None  # a label of several levels, or values
+    if isinstance(benchmark, tuple) and not any(
+        isinstance(part, str) for part in benchmark
+    ):
+        return (
+            labels.index(benchmark) if benchmark in labels else None
+        )  # a label of several levels, or values
     values = np.ndim(benchmark) and not isinstance(benchmark, tuple)
     if benchmark is None or isinstance(benchmark, (bool, np.bool_, Mapping)) or values:
         return None
     if benchmark not in labels:
-        available = f"an array of {n_assets} columns" if columns is None else f"columns {columns[:10]}"
+        available = (
+            f"an array of {n_assets} columns"
+            if columns is None
+            else f"columns {columns[:10]}"
+        )
         raise ValueError(
-            "benchmark must be the label of a column of X, returns of shape (n_periods,) or weights of shape "
+            "benchmark must be the label of a column of X, returns of shape "
+            "(n_periods,) or weights of shape "
             f"(n_assets,), got {benchmark!r} and {available}"
         )
     return labels.index(benchmark)
 
 
 def with_benchmark(returns, benchmark, columns, rows=None):
-    """The returns with the benchmark's, if any, as a last column; columns and rows are the labels of X, or None."""
+    """The returns with the benchmark's, if any, as a last column; columns and rows are
+    the labels of X, or None."""
     if benchmark is None:
         return returns
     value, weighs = benchmark_of(benchmark, columns, rows, *returns.shape)
-    return np.column_stack([returns, returns @ value if weighs else value]).astype(returns.dtype)
+    return np.column_stack([returns, returns @ value if weighs else value]).astype(
+        returns.dtype
+    )
 
 
 def benchmark_of(benchmark, columns, rows, n, d):
-    """The benchmark's weights of shape (d,) and True, or its returns of shape (n,) and False."""
+    """The benchmark's weights of shape (d,) and True, or its returns of shape (n,) and
+    False."""
     place = column_of(benchmark, columns, d)
     if place is not None:
         return np.eye(d)[place], True
@@ -248,53 +329,78 @@ def benchmark_of(benchmark, columns, rows, n, d):
     if value.shape not in ((n,), (d,)):
         raise ValueError(
             "benchmark must be the label of a column of X, returns of shape "
-            f"({n},) or weights of shape ({d},), got {short(benchmark)} of shape {value.shape}"
+            f"({n},) or weights of shape ({d},), got {short(benchmark)} of shape "
+            f"{value.shape}"
         )
     if n == d and weighs is None:
         raise ValueError(
-            "benchmark can be read as returns or as weights if there are as many periods as assets, here "
+            "benchmark can be read as returns or as weights if there are as many "
+            "periods as assets, here "
             f"{n}: give it labels, or make returns a column of X"
         )
     weighs = len(value) == d if weighs is None else weighs
     wrong = ~np.isfinite(value)
     if wrong.any():
         k, labels = int(np.argmax(wrong)), columns if weighs else rows
-        place = f"{'column' if weighs else 'row'} {k if labels is None else as_text(labels[k])}"
-        raise ValueError(f"benchmark must be finite, got {value[k]} for {place} of X: leave it out, or fill it in")
+        place = (
+            f"{'column' if weighs else 'row'} "
+            f"{k if labels is None else as_text(labels[k])}"
+        )
+        raise ValueError(
+            f"benchmark must be finite, got {value[k]} for {place} of X: leave it "
+            "out, or fill it in"
+        )
     return value, weighs
 
 
 def _read(benchmark, columns, rows, n, d):
-    """The values of a benchmark, and whether they are weights: None if labels do not determine it."""
+    """The values of a benchmark, and whether they are weights: None if labels do not
+    determine it."""
     if is_series(benchmark):
         values = rows_of_series("benchmark", benchmark, columns, d, rows, n)
         if values is not None:
             return values, False
-    values = aligned("benchmark", benchmark, columns, d, extra=False)  # weights of other assets are part of a benchmark
+    values = aligned(
+        "benchmark", benchmark, columns, d, extra=False
+    )  # weights of other assets are part of a benchmark
     return values, None if values is benchmark else True
 
 
 def with_expected_returns(returns, portfolio, X, sample_weight):
-    """The returns, shifted to the means that the portfolio expects, with the benchmark's, if any, as a last column.
+    """The returns, shifted to the means that the portfolio expects, with the
+    benchmark's, if any, as a last column.
 
-    A benchmark of given returns keeps its mean, unless there is an entry of its name. X has the labels.
+    A benchmark of given returns keeps its mean, unless there is an entry of its name. X
+    has the labels.
     """
-    expected, benchmark, columns, rows = portfolio.expected_returns, portfolio.benchmark, assets_of(X), rows_of(X)
+    expected, benchmark, columns, rows = (
+        portfolio.expected_returns,
+        portfolio.benchmark,
+        assets_of(X),
+        rows_of(X),
+    )
     if expected is None:
         return with_benchmark(returns, benchmark, columns, rows)
     if type(returns) is not np.ndarray:
         raise ValueError(
-            f"expected_returns needs returns that are an array in memory, got {type(returns).__name__}: take "
+            "expected_returns needs returns that are an array in memory, got "
+            f"{type(returns).__name__}: take "
             "solver='auto', which fits a file too, or load them"
         )
     n_assets = returns.shape[1]
     means = expected_means(expected, columns, n_assets)
-    p = None if sample_weight is None else check_weights(sample_weight, len(returns), "for period")
+    p = (
+        None
+        if sample_weight is None
+        else check_weights(sample_weight, len(returns), "for period")
+    )
 
     def shifted(returns, means):
         return returns + (means - np.average(returns, axis=0, weights=p))
 
-    table = with_benchmark(shifted(returns.astype(float), means), benchmark, columns, rows)
+    table = with_benchmark(
+        shifted(returns.astype(float), means), benchmark, columns, rows
+    )
     own = own_forecast(portfolio, columns)
     if own is not None:
         table[:, -1] = shifted(table[:, -1], own)
@@ -302,7 +408,8 @@ def with_expected_returns(returns, portfolio, X, sample_weight):
 
 
 def own_forecast(portfolio, columns):
-    """The expected mean of a benchmark whose returns are given as a Series, by its name, or None."""
+    """The expected mean of a benchmark whose returns are given as a Series, by its
+    name, or None."""
     benchmark = portfolio.benchmark
     if not is_series(benchmark) or not set(columns or ()).isdisjoint(benchmark.index):
         return None
@@ -312,16 +419,22 @@ def own_forecast(portfolio, columns):
 
 def expected_means(expected, columns, n_assets):
     """The parameter ``expected_returns`` as an array of shape (n_assets,)."""
-    means = as_numbers("expected_returns", aligned("expected_returns", expected, columns, n_assets))
+    means = as_numbers(
+        "expected_returns", aligned("expected_returns", expected, columns, n_assets)
+    )
     if means.shape != (n_assets,):
         raise ValueError(
-            f"expected_returns must have one number for each of the {n_assets} assets, as an array, a dict or a Series,"
+            f"expected_returns must have one number for each of the {n_assets} "
+            "assets, as an array, a dict or a Series,"
             f" got {short(expected)} of shape {means.shape}"
         )
     wrong = np.flatnonzero(~np.isfinite(means))
     if wrong.size:
         label = wrong[0] if columns is None else as_text(columns[wrong[0]])
-        raise ValueError(f"expected_returns must be finite, got {means[wrong[0]]} for column {label} of X")
+        raise ValueError(
+            f"expected_returns must be finite, got {means[wrong[0]]} for column "
+            f"{label} of X"
+        )
     return means
 
 
@@ -329,9 +442,14 @@ def without(penalty, place, n_assets):
     """The penalty with the weight of the benchmark's column fixed at 0."""
     if isinstance(penalty, TradingCosts):
         previous = np.where(np.arange(n_assets) == place, 0.0, penalty.previous)
-        return TradingCosts(previous, penalty.cost, without(penalty.box, place, n_assets), penalty.l2)
+        return TradingCosts(
+            previous, penalty.cost, without(penalty.box, place, n_assets), penalty.l2
+        )
     box = as_penalty(penalty).as_box()
-    low, high = (np.array(np.broadcast_to(bound, n_assets), float) for bound in (box.low, box.high))
+    low, high = (
+        np.array(np.broadcast_to(bound, n_assets), float)
+        for bound in (box.low, box.high)
+    )
     low[place] = high[place] = 0.0
     box = Box(low, high, budget=box.budget, alpha=box.alpha)
     box.check(n_assets)

@@ -1,4 +1,5 @@
-"""`CompositionalPortfolio.partial_fit`: with moments or an iterative solver, and the attributes after each chunk."""
+"""`CompositionalPortfolio.partial_fit`: with moments or an iterative solver, and the
+attributes after each chunk."""
 
 from dataclasses import replace
 from functools import partial
@@ -12,7 +13,12 @@ from sk_stormc.fitting.estimator import streams
 from sk_stormc.portfolio.constraints import penalty_of, refuse_linear_constraints
 from sk_stormc.portfolio.labels import assets_of, check_row_labels
 from sk_stormc.portfolio.moment_stream import MomentStream
-from sk_stormc.portfolio.returns import check_ascending, check_returns, expected_means, warn_of_prices
+from sk_stormc.portfolio.returns import (
+    check_ascending,
+    check_returns,
+    expected_means,
+    warn_of_prices,
+)
 from sk_stormc.portfolio.risk import MEASURES
 from sk_stormc.solvers import StopReason
 from sk_stormc.streams.problem import WINDOW, StreamingProblem
@@ -23,61 +29,108 @@ from sk_stormc.utils.warnings import warn
 __all__ = ["streams_returns", "update_weights"]
 
 MOST = 2000  # largest number of assets whose moments are kept
-FAR = 1e-4  # gap on the moments, relative to the gain over equal weights, that causes a warning
+# gap on the moments, relative to the gain over equal weights, that causes a warning
+FAR = 1e-4
 
 
 def streams_returns(portfolio):
-    """Whether the parameters support `partial_fit`, in addition to `streams`; otherwise raise an AttributeError."""
+    """Whether the parameters support `partial_fit`, in addition to `streams`; otherwise
+    raise an AttributeError."""
     name = portfolio.solver if isinstance(portfolio.solver, str) else None
     if is_word(portfolio.objective, "ratio"):
-        raise AttributeError("objective='ratio' needs all periods at once; for partial_fit set objective='utility'")
+        raise AttributeError(
+            "objective='ratio' needs all periods at once; for partial_fit set "
+            "objective='utility'"
+        )
     for limit in ("max_risk", "min_return"):
         if getattr(portfolio, limit) is not None:
-            raise AttributeError(f"{limit} needs all periods at once; for partial_fit set {limit}=None")
-    integer = [name for name in ("max_assets", "min_held") if getattr(portfolio, name) is not None]
+            raise AttributeError(
+                f"{limit} needs all periods at once; for partial_fit set {limit}=None"
+            )
+    integer = [
+        name
+        for name in ("max_assets", "min_held")
+        if getattr(portfolio, name) is not None
+    ]
     if integer or name == "scip":
         limits = " and ".join(integer) or "solver='scip'"
-        raise AttributeError(f"{limits} cannot be used with partial_fit, which has no integer limits: use fit")
-    measure = MEASURES.get(portfolio.risk_measure) if isinstance(portfolio.risk_measure, str) else None
+        raise AttributeError(
+            f"{limits} cannot be used with partial_fit, which has no integer limits: "
+            "use fit"
+        )
+    measure = (
+        MEASURES.get(portfolio.risk_measure)
+        if isinstance(portfolio.risk_measure, str)
+        else None
+    )
     if measure is not None and measure.moments is None:
         supported = ", ".join(repr(name) for name in MEASURES if MEASURES[name].moments)
         raise AttributeError(
-            f"risk_measure={portfolio.risk_measure!r} needs all periods at once; partial_fit has {supported}"
+            f"risk_measure={portfolio.risk_measure!r} needs all periods at once; "
+            f"partial_fit has {supported}"
         )
     if name == "newton":
-        raise AttributeError("solver='newton' needs all periods at once; for partial_fit set solver='moments'")
+        raise AttributeError(
+            "solver='newton' needs all periods at once; for partial_fit set "
+            "solver='moments'"
+        )
     if measure is not None and measure.power == 1 and not _automatic(portfolio.solver):
         raise AttributeError(
-            f"risk_measure={portfolio.risk_measure!r} has partial_fit with solver='auto' and 'moments' only, which "
-            f"keep moments: batches of a stream have too few periods of the tail. Got solver={portfolio.solver!r}"
+            f"risk_measure={portfolio.risk_measure!r} has partial_fit with "
+            "solver='auto' and 'moments' only, which "
+            "keep moments: batches of a stream have too few periods of the tail. Got "
+            f"solver={portfolio.solver!r}"
         )
     return streams(portfolio)
 
 
 def update_weights(portfolio, X, sample_weight):
-    """Run `partial_fit` on a copy of the estimator, which is discarded if an exception is raised."""
+    """Run `partial_fit` on a copy of the estimator, which is discarded if an exception
+    is raised."""
     returns = check_returns(X)
-    last_label = None if portfolio._stream is None else vars(portfolio).get("_last_label")
+    last_label = (
+        None if portfolio._stream is None else vars(portfolio).get("_last_label")
+    )
     portfolio._last_label = check_ascending(X, counts=True, after=last_label)
     check_row_labels("sample_weight", sample_weight, X)
-    weights = None if sample_weight is None else row_weights(sample_weight, len(returns), all_zero=True)
-    validate_data(portfolio, X, reset=not hasattr(portfolio, "n_features_in_"), skip_check_array=True)
+    weights = (
+        None
+        if sample_weight is None
+        else row_weights(sample_weight, len(returns), all_zero=True)
+    )
+    validate_data(
+        portfolio,
+        X,
+        reset=not hasattr(portfolio, "n_features_in_"),
+        skip_check_array=True,
+    )
     portfolio._check_parameters()
     if portfolio.benchmark is not None:
-        raise ValueError("benchmark cannot be used with partial_fit: use fit, or give returns in excess of it")
+        raise ValueError(
+            "benchmark cannot be used with partial_fit: use fit, or give returns in "
+            "excess of it"
+        )
     n_assets, expected = returns.shape[1], portfolio.expected_returns
-    expected = None if expected is None else expected_means(expected, assets_of(X), n_assets)
+    expected = (
+        None if expected is None else expected_means(expected, assets_of(X), n_assets)
+    )
     penalty = penalty_of(portfolio, n_assets, assets_of(X))
     task = portfolio._task(returns[:1], None, penalty)
     if portfolio._stream is None:
         warn_of_prices(returns)
         portfolio._weighted = weights is not None
     elif weights is not None and not portfolio._weighted:
-        raise ValueError("sample_weight must be given from the first chunk of a stream on, or never: got it later")
+        raise ValueError(
+            "sample_weight must be given from the first chunk of a stream on, or "
+            "never: got it later"
+        )
     if portfolio._weighted and weights is None:
         weights = np.ones(len(returns))
     if weights is not None and not weights.any() and not hasattr(portfolio, "weights_"):
-        raise ValueError("sample_weight must have a positive entry in the first chunk, got only zeros")
+        raise ValueError(
+            "sample_weight must have a positive entry in the first chunk, got only "
+            "zeros"
+        )
     by_moments, stream = _goes_by_moments(portfolio, n_assets), portfolio._stream
     if stream is not None and isinstance(stream, MomentStream) != by_moments:
         _refuse_another(portfolio)
@@ -87,20 +140,32 @@ def update_weights(portfolio, X, sample_weight):
         what = f"partial_fit of solver={portfolio.solver!r}"
         if expected is not None:
             raise ValueError(
-                f"{what} cannot be used with expected_returns, since the mean of all periods is not known before the "
+                f"{what} cannot be used with expected_returns, since the mean of all "
+                "periods is not known before the "
                 "last one: use solver='moments', or fit"
             )
         refuse_linear_constraints(penalty, what, "use solver='moments', or fit")
-        options = {"risk_aversion": portfolio.risk_aversion, "penalty": penalty, "metric": "variance"}
-        problem = partial(task.measure.problem, risk_measure=portfolio.risk_measure, **options)
+        options = {
+            "risk_aversion": portfolio.risk_aversion,
+            "penalty": penalty,
+            "metric": "variance",
+        }
+        problem = partial(
+            task.measure.problem, risk_measure=portfolio.risk_measure, **options
+        )
         _by_steps(portfolio, returns, weights, problem)
     portfolio._labels = assets_of(X)
 
 
 def _refuse_another(portfolio):
-    name = portfolio.solver_ if isinstance(portfolio.solver_, str) else type(portfolio.solver_).__name__
+    name = (
+        portfolio.solver_
+        if isinstance(portfolio.solver_, str)
+        else type(portfolio.solver_).__name__
+    )
     raise ValueError(
-        f"solver must stay {name} while its stream goes on, got {portfolio.solver!r}: begin again with fit or a clone"
+        f"solver must stay {name} while its stream goes on, got {portfolio.solver!r}: "
+        "begin again with fit or a clone"
     )
 
 
@@ -109,21 +174,34 @@ def _refuse_another(portfolio):
 
 def _by_steps(portfolio, returns, weights, problem):
     def open_stream(batches):
-        return StreamingProblem(batches, problem, window=WINDOW, weighted=portfolio._weighted)
+        return StreamingProblem(
+            batches, problem, window=WINDOW, weighted=portfolio._weighted
+        )
 
-    if vars(portfolio).get("stop_reason_") == StopReason.DIVERGED and _sets_its_rate(portfolio):
-        portfolio._stream = None  # a new stream from the best weights, with a new learning rate
-    for start, rows in blocks(returns, whole=False):  # the stream keeps copies of the rows
+    if vars(portfolio).get("stop_reason_") == StopReason.DIVERGED and _sets_its_rate(
+        portfolio
+    ):
+        portfolio._stream = (
+            None  # a new stream from the best weights, with a new learning rate
+        )
+    for start, rows in blocks(
+        returns, whole=False
+    ):  # the stream keeps copies of the rows
         parts = (rows,)
         if weights is not None:
             chunk_weights = weights[start : start + len(rows)]
             parts = rows[chunk_weights > 0], chunk_weights[chunk_weights > 0]
         result = None
         if len(parts[0]):
-            result = portfolio._stream_on(parts, WINDOW, open_stream, x0=getattr(portfolio, "weights_", None))
+            result = portfolio._stream_on(
+                parts, WINDOW, open_stream, x0=getattr(portfolio, "weights_", None)
+            )
         if result is not None:
             portfolio.weights_, portfolio.dual_gap_ = result.x, np.nan
-        if vars(portfolio).get("stop_reason_") in (StopReason.NON_FINITE, StopReason.DIVERGED):
+        if vars(portfolio).get("stop_reason_") in (
+            StopReason.NON_FINITE,
+            StopReason.DIVERGED,
+        ):
             break
 
 
@@ -136,20 +214,25 @@ def _sets_its_rate(portfolio):
 
 
 def _automatic(solver):
-    """Whether a stream of this solver is kept as moments, unless there are too many assets."""
+    """Whether a stream of this solver is kept as moments, unless there are too many
+    assets."""
     return is_word(solver, "auto", "moments")
 
 
 def _goes_by_moments(portfolio, n_assets):
-    """Whether this stream uses moments. Raises ValueError if it needs them and there are too many assets."""
+    """Whether this stream uses moments. Raises ValueError if it needs them and there
+    are too many assets."""
     if _automatic(portfolio.solver) and n_assets <= MOST:
         return True
-    needs = [f"risk_measure={portfolio.risk_measure!r}"] * (MEASURES[portfolio.risk_measure].power == 1)
+    needs = [f"risk_measure={portfolio.risk_measure!r}"] * (
+        MEASURES[portfolio.risk_measure].power == 1
+    )
     needs += [f"half_life={portfolio.half_life!r}"] * (portfolio.half_life is not None)
     needs += ["solver='moments'"] * is_word(portfolio.solver, "moments")
     if needs:
         raise ValueError(
-            f"{needs[0]} on a stream keeps moments of at most {MOST} assets, with solver='auto' or 'moments'; got "
+            f"{needs[0]} on a stream keeps moments of at most {MOST} assets, with "
+            "solver='auto' or 'moments'; got "
             f"solver={portfolio.solver!r} and {n_assets} assets"
         )
     return False
@@ -166,7 +249,9 @@ def _by_moments(portfolio, returns, weights, task, expected):
     before, end = stream.at, stream.n + len(returns)
     for start, rows in blocks(returns, whole=False):
         p = None if weights is None else weights[start : start + len(rows)]
-        if p is not None and portfolio.half_life is None:  # with a half-life, periods of weight 0 still count as time
+        if (
+            p is not None and portfolio.half_life is None
+        ):  # with a half-life, periods of weight 0 still count as time
             rows, p, end = rows[p > 0], p[p > 0], end - int((p == 0).sum())
         stream = stream.plus(rows, p, end)
     _keep(portfolio, stream, returns.dtype)
@@ -174,21 +259,25 @@ def _by_moments(portfolio, returns, weights, task, expected):
         _warn_if_far(portfolio, stream)
     elif first and stream.fit is None:
         warn(
-            f"{type(portfolio).__name__} keeps its starting weights until there are {stream.enough()} rows: with "
+            f"{type(portfolio).__name__} keeps its starting weights until there are "
+            f"{stream.enough()} rows: with "
             "fewer, the objective may have no minimum.",
             ConvergenceWarning,
         )
 
 
 def _opened(portfolio, task, each):
-    """The stream before its first row. It starts from the weights of an earlier fit, if there was one."""
+    """The stream before its first row. It starts from the weights of an earlier fit, if
+    there was one."""
     n_assets, penalty = task.returns.shape[1], task.penalty
     start = np.asarray(getattr(portfolio, "weights_", np.zeros(n_assets)), float)
     start = start if penalty is None else penalty.project(start)
     if task.measure.power == 1 and not start.any():
         start = penalty.project(np.full(n_assets, 1 / n_assets))
     half_life = np.inf if portfolio.half_life is None else float(portfolio.half_life)
-    return MomentStream(task.measure.moments.none(task), penalty, start, start, half_life, each)
+    return MomentStream(
+        task.measure.moments.none(task), penalty, start, start, half_life, each
+    )
 
 
 def _keep(portfolio, stream, dtype):
@@ -202,7 +291,9 @@ def _keep(portfolio, stream, dtype):
         x=w,
         fun=records[-1][1] if records else np.nan,
         loss_curve=np.array([value for _, value in records]),
-        ifo=np.append(3 * at[:-1], 3 * n)[: len(at)],  # each row once for g, its Jacobian and f
+        ifo=np.append(3 * at[:-1], 3 * n)[
+            : len(at)
+        ],  # each row once for g, its Jacobian and f
         record_iterations=np.arange(len(at)),
         n_evaluations={"inner": n, "jacobian": n, "outer": n},
         residual=np.nan,
@@ -213,23 +304,34 @@ def _keep(portfolio, stream, dtype):
     portfolio._keep("moments", result)
     portfolio._stream = stream
     portfolio.weights_ = w.astype(dtype, copy=False)
-    portfolio.dual_gap_ = stream.fit.gap if stream.fit is not None and stream.moments.exact else np.nan
+    portfolio.dual_gap_ = (
+        stream.fit.gap if stream.fit is not None and stream.moments.exact else np.nan
+    )
 
 
 def _warn_if_far(portfolio, stream):
-    """Warn if the weights do not minimise the approximated objective, or if the approximation is poor."""
+    """Warn if the weights do not minimise the approximated objective, or if the
+    approximation is poor."""
     if stream.thin or stream.shift > stream.moments.far:
-        why = "few rows made up the risk" if stream.thin else "the weights have moved far since many rows came"
+        why = (
+            "few rows made up the risk"
+            if stream.thin
+            else "the weights have moved far since many rows came"
+        )
         warn(
-            f"{type(portfolio).__name__} knows the objective over the rows so far roughly only, since {why}: earlier "
-            "rows are approximated around the weights of their time. If the market has changed, set half_life=, or fit "
+            f"{type(portfolio).__name__} knows the objective over the rows so far "
+            f"roughly only, since {why}: earlier "
+            "rows are approximated around the weights of their time. If the market "
+            "has changed, set half_life=, or fit "
             "again.",
             ConvergenceWarning,
         )
     gap = stream.fit.gap
     if not gap <= FAR * stream.gained:
         warn(
-            f"the objective {stream.fit.value:.6g} of {type(portfolio).__name__} may be above its minimum over the "
-            f"rows so far by up to {gap:.2g}: some combination of assets has hardly any risk. Add bounds or a budget.",
+            f"the objective {stream.fit.value:.6g} of {type(portfolio).__name__} may "
+            "be above its minimum over the "
+            f"rows so far by up to {gap:.2g}: some combination of assets has hardly "
+            "any risk. Add bounds or a budget.",
             ConvergenceWarning,
         )

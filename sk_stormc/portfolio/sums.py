@@ -12,7 +12,9 @@ ROWS = 1024  # rows of a block whose products are summed
 def mean_row(rows, p=None):
     """Sum of the weights, and the mean row. p=None means weights of 1."""
     weight = float(len(rows)) if p is None else float(p.sum())
-    return weight, (np.full(len(rows), 1.0) if p is None else p).dot(rows) / (weight or 1.0)
+    return weight, (np.full(len(rows), 1.0) if p is None else p).dot(rows) / (
+        weight or 1.0
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,16 +39,21 @@ class Sums:
         off = rows - mean
         if p is not None:
             off *= np.sqrt(p)[:, None]
-        return cls(weight, mean, off.T @ off)  # numpy computes A.T @ A with half the work
+        return cls(
+            weight, mean, off.T @ off
+        )  # numpy computes A.T @ A with half the work
 
     def plus(self, other):
-        """The sums of both. The means are merged by their difference, which does not depend on an offset."""
+        """The sums of both. The means are merged by their difference, which does not
+        depend on an offset."""
         if not other.weight > 0:
             return self
         weight = self.weight + other.weight
         way = other.mean - self.mean
         part = other.weight / weight
-        scatter = self.scatter + other.scatter + (self.weight * part) * np.outer(way, way)
+        scatter = (
+            self.scatter + other.scatter + (self.weight * part) * np.outer(way, way)
+        )
         return Sums(weight, self.mean + part * way, scatter)
 
     __add__ = plus
@@ -61,7 +68,8 @@ class Sums:
 
 
 def sums_of(returns, weights):
-    """The sums of all returns, computed in blocks, without a copy of the returns in float64."""
+    """The sums of all returns, computed in blocks, without a copy of the returns in
+    float64."""
     sums = Sums.none(returns.shape[1])
     for i in range(0, len(returns), ROWS):
         p = None if weights is None else weights[i : i + ROWS]

@@ -1,4 +1,5 @@
-"""Public names of the problem classes and of `check_problem`. Each problem is defined in its application's package."""
+"""Public names of the problem classes and of `check_problem`. Each problem is defined
+in its application's package."""
 
 from sk_stormc.checks.problem import check_problem
 from sk_stormc.core.advice import Advice, Published

@@ -1,4 +1,5 @@
-"""A non-convex composition with known constants: the problem of the experiment `complexity`."""
+"""A non-convex composition with known constants: the problem of the experiment
+`complexity`."""
 
 import math
 
@@ -13,7 +14,9 @@ from sk_stormc.theory import ProblemConstants
 SIZE = 10  # d = l
 BEND = 0.25  # c
 N = 2**20
-KINDS = 32  # number of kinds of components; the columns of the table are orthogonal to one another and to ones
+# number of kinds of components; the columns of the table are orthogonal to one another
+# and to ones
+KINDS = 32
 WAVES = hadamard(KINDS)[:, 1 : 2 * SIZE + 1].astype(float)
 
 
@@ -33,18 +36,21 @@ class Kinds(FiniteSource):
 
 
 class BentValley(CompositionalProblem):
-    """A bent valley in ten variables, along which Phi decreases for ever and ever more slowly, with persistent noise.
+    """A bent valley in ten variables, along which Phi decreases for ever and ever more
+    slowly, with persistent noise.
 
     f(y) = (1 + y_1^2)^(-1/2) + sum_{k>1} log(1 + y_k^2) / 2, which is not convex, and
-    g(x) = (x_1, x_2 - c sin(x_1 + 2), ..., x_l - c sin(x_1 + l)) with c = 1/4. Hence Phi >= 0, and 0 is the infimum,
-    which is not attained. Every component of g and of f contains its own waves, sigma (s cos x + s' sin x) and
-    tau (s sin y - s' cos y) in each coordinate, where the signs s and s' have mean zero and are uncorrelated over 32
-    kinds of components, 2^15 each.
+    g(x) = (x_1, x_2 - c sin(x_1 + 2), ..., x_l - c sin(x_1 + l)) with c = 1/4. Hence
+    Phi >= 0, and 0 is the infimum, which is not attained. Every component of g and of f
+    contains its own waves, sigma (s cos x + s' sin x) and tau (s sin y - s' cos y) in
+    each coordinate, where the signs s and s' have mean zero and are uncorrelated over
+    32 kinds of components, 2^15 each.
 
-    Along the valley |grad Phi| decreases as y_1^-2. With steps of length eps its sum over the path tends to a constant
-    times 1/eps, so that its average is eps after T ~ eps^-2 steps; plain gradient descent needs T ~ eps^-1.5. Across
-    the valley the curvature turns the noise of the steps into a gradient, which limits the accuracy for given steps and
-    batches.
+    Along the valley |grad Phi| decreases as y_1^-2. With steps of length eps its sum
+    over the path tends to a constant times 1/eps, so that its average is eps after T ~
+    eps^-2 steps; plain gradient descent needs T ~ eps^-1.5. Across the valley the
+    curvature turns the noise of the steps into a gradient, which limits the accuracy
+    for given steps and batches.
 
     Parameters
     ----------
@@ -63,18 +69,22 @@ class BentValley(CompositionalProblem):
 
     def constants(self):
         """The constants of Assumptions A1 to A4."""
-        # f's Hessian is diagonal, |h'|, |b'| <= 1/2, |h''|, |b''| <= 1, +-cos +-sin <= sqrt(2); dg_j is a diagonal plus
-        # one column of entries c cos; the variances are the same everywhere, since cos^2 + sin^2 = 1
+        # f's Hessian is diagonal, |h'|, |b'| <= 1/2, |h''|, |b''| <= 1, +-cos +-sin <=
+        # sqrt(2); dg_j is a diagonal plus one column of entries c cos; the variances
+        # are the same everywhere, since cos^2 + sin^2 = 1
         sigma, tau, column = self.sigma, self.tau, BEND * math.sqrt(SIZE - 1)
         wave = math.sqrt(2)
         M_f, L_f = math.sqrt(SIZE) * (0.5 + wave * tau), 1 + wave * tau
         M_g, L_g = 1 + wave * sigma + column, wave * sigma + column
         H = sigma**2 * SIZE
         Delta = self.objective(self.initial_point(None))
-        return ProblemConstants(L_f, L_g, M_f * L_g + M_g**2 * L_f, M_f, M_g, tau**2 * SIZE, H, H, Delta)
+        return ProblemConstants(
+            L_f, L_g, M_f * L_g + M_g**2 * L_f, M_f, M_g, tau**2 * SIZE, H, H, Delta
+        )
 
     def initial_point(self, rng):
-        """x_0, with y_1 = 1, where h is steepest, and the other coordinates half way up."""
+        """x_0, with y_1 = 1, where h is steepest, and the other coordinates half way
+        up."""
         x = np.full(SIZE, 0.5)
         x[0] = 1.0
         x[1:] += BEND * np.sin(1.0 + self._phases)

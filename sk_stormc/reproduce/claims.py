@@ -12,16 +12,39 @@ from sk_stormc.solvers import StopReason
 
 STORM = "storm-c-paper"  # Algorithm 1
 RIVAL = "sarah-c"  # the method with which the effort of tuning is compared
-NAMES = {"scgd": "SCGD", "asc-pg": "ASC-PG", "vrsc-pg": "VRSC-PG", RIVAL: "SARAH-C", STORM: "STORM-C"}  # of methods
-METHOD_EXPERIMENTS = {"portfolio": portfolio, "streaming": streaming, "bellman": bellman, "sne": sne}
-PARTS = ("published", "tuned")  # the settings of the methods for which claims are decided
-CONFIRMED, PARTLY, NOT_CONFIRMED = "confirmed", "confirmed at those constants only", "not confirmed"
+NAMES = {
+    "scgd": "SCGD",
+    "asc-pg": "ASC-PG",
+    "vrsc-pg": "VRSC-PG",
+    RIVAL: "SARAH-C",
+    STORM: "STORM-C",
+}  # of methods
+METHOD_EXPERIMENTS = {
+    "portfolio": portfolio,
+    "streaming": streaming,
+    "bellman": bellman,
+    "sne": sne,
+}
+PARTS = (
+    "published",
+    "tuned",
+)  # the settings of the methods for which claims are decided
+CONFIRMED, PARTLY, NOT_CONFIRMED = (
+    "confirmed",
+    "confirmed at those constants only",
+    "not confirmed",
+)
 NOT_CONTRADICTED, UNDECIDED = "not contradicted", "undecided"
-FLOOR = 1e-4  # relative gap, as a part of the possible gain, below which a run has reached the minimum
-STUCK = 0.9  # relative gap, as a part of the possible gain, above which a run has not left the initialization
+# relative gap, as a part of the possible gain, below which a run has reached the
+# minimum
+FLOOR = 1e-4
+# relative gap, as a part of the possible gain, above which a run has not left the
+# initialization
+STUCK = 0.9
 ALIKE = 1.1  # largest ratio of two medians that count as equal
 GOOD = 2  # largest ratio of a setting to the best of its grid that counts as good
-ORDER = 3.3  # largest upper end of an interval that is consistent with an order of at most 3
+# largest upper end of an interval that is consistent with an order of at most 3
+ORDER = 3.3
 
 RULE = f"""\
 The numbers below decide, by this rule alone. A run's end is how far Phi is from its minimum, as a part of what there
@@ -58,16 +81,23 @@ def verdict(published, tuned=None, theory=False):
 class Results:
     """All measurements."""
 
-    compared: dict = field(default_factory=lambda: defaultdict(dict))  # of (experiment, part): by case, comparisons
-    tuned: dict = field(default_factory=dict)  # by case and method, the best setting and the values of the grid
+    compared: dict = field(
+        default_factory=lambda: defaultdict(dict)
+    )  # of (experiment, part): by case, comparisons
+    tuned: dict = field(
+        default_factory=dict
+    )  # by case and method, the best setting and the values of the grid
     theory: dict = field(default_factory=dict)
     complexity: list = field(default_factory=list)
 
     def gained(self, experiment, comparison, gaps):
-        """Relative gaps as parts of the possible gain, which for SNE ends at the lowest divergence of all runs."""
+        """Relative gaps as parts of the possible gain, which for SNE ends at the lowest
+        divergence of all runs."""
         least, gain = 0.0, 1.0
         if experiment == "sne":
-            both = [other for part in PARTS for other in self.compared["sne", part].values()]
+            both = [
+                other for part in PARTS for other in self.compared["sne", part].values()
+            ]
             least = min(
                 other.gap_curve(run).min() / other.scale
                 for other in both
@@ -84,7 +114,8 @@ class Results:
 
 
 def final_gaps(comparison, method):
-    """The final relative gaps of the seeds, the mean divergence for SNE; inf where a run overflowed."""
+    """The final relative gaps of the seeds, the mean divergence for SNE; inf where a
+    run overflowed."""
     return np.array([
         np.inf if run.stop_reason == StopReason.NON_FINITE else comparison.gap_curve(run)[-1] / comparison.scale
         for run in comparison.runs[method]
@@ -92,12 +123,14 @@ def final_gaps(comparison, method):
 
 
 def ahead(ends, others):
-    """Whether each seed of one method ended lower than all seeds of others, with ties at minimum and initialization."""
+    """Whether each seed of one method ended lower than all seeds of others, with ties
+    at minimum and initialization."""
     return bool(max(np.max(ends), FLOOR) < min(STUCK, *map(np.min, others)))
 
 
 def as_good(ends, others):
-    """Whether the median of one method is at most about that of the best of the others."""
+    """Whether the median of one method is at most about that of the best of the
+    others."""
     return bool(np.median(ends) <= max(ALIKE * min(map(np.median, others)), FLOOR))
 
 
@@ -107,8 +140,12 @@ class Claim:
 
     source: str  # its place in the paper
     text: str
-    decide: Callable  # from the results: whether it holds, whether it holds when tuned (or None), the numbers as text
-    theory: bool = False  # whether it is a statement about all problems, of which one is tested
+    # from the results: whether it holds, whether it holds when tuned (or None), the
+    # numbers as text
+    decide: Callable
+    theory: bool = (
+        False  # whether it is a statement about all problems, of which one is tested
+    )
 
 
 def name_of(label):
@@ -118,43 +155,62 @@ def name_of(label):
 
 
 def _compared(experiment, others, text, rule):
-    """A claim that STORM-C is better than other methods, by a rule for its final gaps and those of the others."""
+    """A claim that STORM-C is better than other methods, by a rule for its final gaps
+    and those of the others."""
 
     def decide(results):
         holds, numbers = dict.fromkeys(PARTS, True), []
         for part in PARTS:
             cases = []
             for case, comparison in results.compared[experiment, part].items():
-                ends = {method: results.ends(experiment, comparison, method) for method in comparison.runs}
-                theirs = {method: end for method, end in ends.items() if method.startswith(others)}
+                ends = {
+                    method: results.ends(experiment, comparison, method)
+                    for method in comparison.runs
+                }
+                theirs = {
+                    method: end
+                    for method, end in ends.items()
+                    if method.startswith(others)
+                }
                 holds[part] &= rule(ends[STORM], theirs.values())
                 medians = {method: np.median(end) for method, end in ends.items()}
                 best = min(theirs, key=medians.get)
                 ours, least = _number(medians[STORM]), _number(medians[best])
                 cases.append(f"{case}: {ours} against {least} ({name_of(best)})")
             numbers.append(f"{part.capitalize()} - {'; '.join(cases)}.")
-        at_end = any(results.tuned[case, STORM][0].at_end for case in results.compared[experiment, "tuned"])
+        at_end = any(
+            results.tuned[case, STORM][0].at_end
+            for case in results.compared[experiment, "tuned"]
+        )
         tuned = UNDECIDED if at_end and not holds["tuned"] else holds["tuned"]
         return holds["published"], tuned, " ".join(numbers)
 
     *first, last = map(NAMES.get, others)
     text = f"At equal oracle calls STORM-C {text} {', '.join(first)} and {last}."
-    return Claim(f"{METHOD_EXPERIMENTS[experiment].LABELS.title} experiment", text, decide)
+    return Claim(
+        f"{METHOD_EXPERIMENTS[experiment].LABELS.title} experiment", text, decide
+    )
 
 
 def _simpler(results):
-    """The fractions of the grids of STORM-C and SARAH-C that end within a factor of two of the best."""
+    """The fractions of the grids of STORM-C and SARAH-C that end within a factor of two
+    of the best."""
     holds, numbers = True, []
     for experiment in METHOD_EXPERIMENTS:
         for case, comparison in results.compared[experiment, "tuned"].items():
             good = []
             for method in (STORM, RIVAL):
-                ends = results.gained(experiment, comparison, results.tuned[case, method][1])
+                ends = results.gained(
+                    experiment, comparison, results.tuned[case, method][1]
+                )
                 ends = np.maximum(ends, FLOOR)
                 good.append(np.isfinite(ends) & (ends <= GOOD * ends.min()))
             ours, theirs = good
             holds = holds and ours.mean() > theirs.mean()
-            numbers.append(f"{case}: {ours.sum()} of {len(ours)} against {theirs.sum()} of {len(theirs)}")
+            numbers.append(
+                f"{case}: {ours.sum()} of {len(ours)} against {theirs.sum()} of "
+                f"{len(theirs)}"
+            )
     text = "; ".join(numbers)
     return holds, None, f"{text[:1].upper()}{text[1:]}."
 
@@ -162,34 +218,50 @@ def _simpler(results):
 def _count(results):
     counts = results.theory["counts"]
     equal = sum(used == predicted for used, predicted in counts)
-    return equal == len(counts), None, f"{equal} of {len(counts)} runs with random batch sizes used exactly that many."
+    return (
+        equal == len(counts),
+        None,
+        f"{equal} of {len(counts)} runs with random batch sizes used exactly that "
+        "many.",
+    )
 
 
 def _accuracy(results):
     theory = results.theory
     text = (
-        "Left side {corrected[condition]:.3g} (corrected), at most 1/16 = 0.0625: the mean of |grad Phi| over "
-        "{iterations} iterates is {mean:.3g}, eps = {epsilon:g}; at x_0 it is {start:.3g}."
+        "Left side {corrected[condition]:.3g} (corrected), at most 1/16 = 0.0625: the "
+        "mean of |grad Phi| over "
+        "{iterations} iterates is {mean:.3g}, eps = {epsilon:g}; at x_0 it is "
+        "{start:.3g}."
     )
-    holds = theory["corrected"]["condition"] <= 1 / 16 and theory["mean"] <= theory["epsilon"]
+    holds = (
+        theory["corrected"]["condition"] <= 1 / 16
+        and theory["mean"] <= theory["epsilon"]
+    )
     return holds, None, text.format_map(theory)
 
 
 def _parameters(results):
     paper = results.theory["paper"]
     text = (
-        "As printed the left side is {paper[condition]:.3g} ({paper[printed_condition]:.3g} by the theorem as "
-        "printed), where at most 0.0625 is allowed. With the proposition corrected (see below) it is "
+        "As printed the left side is {paper[condition]:.3g} "
+        "({paper[printed_condition]:.3g} by the theorem as "
+        "printed), where at most 0.0625 is allowed. With the proposition corrected "
+        "(see below) it is "
         "{corrected[condition]:.3g}."
     )
-    holds = max(paper["condition"], paper["printed_condition"]) <= 1 / 16 and paper["equipartition"] <= 1 + 1e-9
+    holds = (
+        max(paper["condition"], paper["printed_condition"]) <= 1 / 16
+        and paper["equipartition"] <= 1 + 1e-9
+    )
     return holds, None, text.format_map(results.theory)
 
 
 def _closing_formula(results):
     corrected = results.theory["corrected"]
     text = (
-        "{corrected[closing_formula]:.3g} by the formula, {corrected[ifo]:.3g} by Lemma 3.1, at eps = {epsilon:g}: "
+        "{corrected[closing_formula]:.3g} by the formula, {corrected[ifo]:.3g} by "
+        "Lemma 3.1, at eps = {epsilon:g}: "
         "the factor (32/3) L_Phi Delta is missing."
     )
     holds = abs(corrected["closing_formula"] / corrected["ifo"] - 1) <= 0.01
@@ -197,7 +269,9 @@ def _closing_formula(results):
 
 
 def _order(results):
-    (slope,) = (measured.slope for measured in results.complexity if measured.name == STORM)
+    (slope,) = (
+        measured.slope for measured in results.complexity if measured.name == STORM
+    )
     return slope.high <= ORDER, None, f"Exponent {slope.value:.2f} {slope.interval}."
 
 
@@ -208,11 +282,34 @@ def _number(value):
 _AVERAGES, _REDUCED = ("scgd", "asc-pg"), ("vrsc-pg", "sarah-c")
 _OTHERS = tuple(name for name in NAMES if name != STORM)
 CLAIMS = (
-    Claim("Lemma 3.1", "T iterations of Algorithm 1 take S_g + S_dg + S_f + T (B_g + B_dg + B_f) calls.", _count),
-    Claim("Theorem 1", "Where its condition holds, E|grad Phi(x^)| is at most eps.", _accuracy, theory=True),
-    Claim("Proposition 3.2", "Its parameters meet the condition of Theorem 1.", _parameters),
-    Claim("Proposition 3.2", "Its closing formula is the number of calls.", _closing_formula),
-    Claim("Corollary 3.1", "The number of calls grows at most as eps^-3.", _order, theory=True),
+    Claim(
+        "Lemma 3.1",
+        "T iterations of Algorithm 1 take S_g + S_dg + S_f + T (B_g + B_dg + B_f) "
+        "calls.",
+        _count,
+    ),
+    Claim(
+        "Theorem 1",
+        "Where its condition holds, E|grad Phi(x^)| is at most eps.",
+        _accuracy,
+        theory=True,
+    ),
+    Claim(
+        "Proposition 3.2",
+        "Its parameters meet the condition of Theorem 1.",
+        _parameters,
+    ),
+    Claim(
+        "Proposition 3.2",
+        "Its closing formula is the number of calls.",
+        _closing_formula,
+    ),
+    Claim(
+        "Corollary 3.1",
+        "The number of calls grows at most as eps^-3.",
+        _order,
+        theory=True,
+    ),
     *(
         _compared(experiment, others, "ends lower than", ahead)
         for experiment in ("portfolio", "bellman", "sne")

@@ -1,9 +1,12 @@
-"""Complexity, measured: the IFO that a method needs for E|grad Phi| <= eps, and its growth as eps decreases.
+"""Complexity, measured: the IFO that a method needs for E|grad Phi| <= eps, and its
+growth as eps decreases.
 
-The problem is a bent valley in ten variables along which Phi decreases for ever (non-convex, known constants, noise
-that never vanishes), for seven values of eps over 1.5 decades. As in the theorems, x^ is uniform among the iterates.
-The criterion is therefore the average of the exact |grad Phi(x_t)| over the iterates and the seeds. For each eps the
-parameters of a method have the order that its theory requires, times constants that are the same for all eps.
+The problem is a bent valley in ten variables along which Phi decreases for ever
+(non-convex, known constants, noise that never vanishes), for seven values of eps over
+1.5 decades. As in the theorems, x^ is uniform among the iterates. The criterion is
+therefore the average of the exact |grad Phi(x_t)| over the iterates and the seeds. For
+each eps the parameters of a method have the order that its theory requires, times
+constants that are the same for all eps.
 """
 
 import math
@@ -27,7 +30,9 @@ from sk_stormc.utils.validation import check_int
 
 EPSILONS = tuple(0.4 * 10 ** (-k / 4) for k in range(7))
 MAX_IFO, MAX_ITER, SEEDS = 10**10, 60_000, 20
-MARGIN = 0.9  # the first seed's run to 0.9 eps determines the length of all runs, which is increased if necessary
+# the first seed's run to 0.9 eps determines the length of all runs, which is increased
+# if necessary
+MARGIN = 0.9
 RESAMPLES = 200  # number of bootstrap samples over seeds
 
 
@@ -44,7 +49,10 @@ def _storm(eps):
 
 
 def _sarah(eps):
-    sizes = {"batch_size": math.ceil(3 / eps), "checkpoint_batch_size": math.ceil(2 / eps**2)}
+    sizes = {
+        "batch_size": math.ceil(3 / eps),
+        "checkpoint_batch_size": math.ceil(2 / eps**2),
+    }
     return {**sizes, "epoch_length": math.ceil(1 / eps), "learning_rate": 0.5}
 
 
@@ -60,8 +68,8 @@ def _storm_any_time(eps):
     return {"batch_size": 16, "learning_rate": 0.5}
 
 
-# The theory's exponent of 1/eps, and the parameters as a function of eps. Names begin with that of the method. None of
-# the constants was chosen for a particular eps.
+# The theory's exponent of 1/eps, and the parameters as a function of eps. Names begin
+# with that of the method. None of the constants was chosen for a particular eps.
 ROWS = {
     "storm-c-paper": ("3", _storm),
     "storm-c-paper, a_t = 1/(t+1)": ("-", _storm_any_time),
@@ -70,7 +78,8 @@ ROWS = {
     "scgd, published steps": ("8", _scgd_published),
 }
 METHODS = {
-    method: [name for name in ROWS if name.startswith(method)] for method in ("storm-c-paper", "sarah-c", "scgd")
+    method: [name for name in ROWS if name.startswith(method)]
+    for method in ("storm-c-paper", "sarah-c", "scgd")
 }
 
 
@@ -89,13 +98,17 @@ class Slope(NamedTuple):
 
 @dataclass(frozen=True)
 class Measured:
-    """The cost of a method for each eps, in decreasing order down to the last one that was reached."""
+    """The cost of a method for each eps, in decreasing order down to the last one that
+    was reached."""
 
     name: str
     order: str
     epsilons: np.ndarray
-    ifo: np.ndarray  # IFO of the shortest run whose average of |grad Phi(x_t)|, over iterates and seeds, is at most eps
-    resampled: np.ndarray  # the same for seeds resampled with replacement, of shape (n_resamples, n_reached)
+    # IFO of the shortest run whose average of |grad Phi(x_t)|, over iterates and seeds,
+    # is at most eps
+    ifo: np.ndarray
+    # the same for seeds resampled with replacement, of shape (n_resamples, n_reached)
+    resampled: np.ndarray
     slope: Slope
 
 
@@ -115,8 +128,12 @@ def run_complexity(
         costs, every = [], 1
         order, parameters = ROWS[name]
         for k, eps in enumerate(epsilons):
-            progress(f"{name}, eps {eps:.4f}", (i + (k / len(epsilons)) ** 2) / len(names))
-            seeds = [(first_seed * len(epsilons) + k) * n_seeds + s for s in range(n_seeds)]
+            progress(
+                f"{name}, eps {eps:.4f}", (i + (k / len(epsilons)) ** 2) / len(names)
+            )
+            seeds = [
+                (first_seed * len(epsilons) + k) * n_seeds + s for s in range(n_seeds)
+            ]
             run = partial(_run, name.partition(",")[0], every=every, **parameters(eps))
             cost = _measure(run, eps, seeds, max_ifo)
             if cost is None:
@@ -125,12 +142,22 @@ def run_complexity(
             every = max(1, cost[0] // 100)
         reached = np.array(epsilons[: len(costs)])
         ifo, *resampled = np.array(costs, dtype=float).reshape(-1, 1 + RESAMPLES).T
-        measured.append(Measured(name, order, reached, ifo, np.array(resampled), fit_slope(reached, ifo, resampled)))
+        measured.append(
+            Measured(
+                name,
+                order,
+                reached,
+                ifo,
+                np.array(resampled),
+                fit_slope(reached, ifo, resampled),
+            )
+        )
     return measured
 
 
 def _measure(run, eps, seeds, max_ifo):
-    """IFO at the first record at which the mean over the seeds is at most eps, and that of the resamples; or None."""
+    """IFO at the first record at which the mean over the seeds is at most eps, and that
+    of the resamples; or None."""
     # one run determines the necessary length
     ifo, average = run(seeds[0], max_ifo, stop=MARGIN * eps)
     if average[-1] > eps:
@@ -144,18 +171,30 @@ def _measure(run, eps, seeds, max_ifo):
         ifo, _ = run(seeds[0], min(max_ifo, 3 * horizon // 2))
         if ifo[-1] == horizon:
             return None
-    draws = np.random.default_rng(seeds).integers(len(seeds), size=(RESAMPLES, len(seeds)))
+    draws = np.random.default_rng(seeds).integers(
+        len(seeds), size=(RESAMPLES, len(seeds))
+    )
     again = averages[draws].mean(axis=1) <= eps
-    again[:, -1] = True  # a resample that has not reached eps counts with the whole length
+    again[:, -1] = (
+        True  # a resample that has not reached eps counts with the whole length
+    )
     return ifo[[reached.argmax(), *again.argmax(axis=1)]]
 
 
 def _run(solver, seed, max_ifo, every, stop=0.0, **parameters):
-    """IFO at the records after x_0, and the average of |grad Phi| over the iterates up to each record."""
-    problem, records = BentValley(), []  # (IFO, t, |grad Phi(x_t)|, sum of the norms up to t)
+    """IFO at the records after x_0, and the average of |grad Phi| over the iterates up
+    to each record."""
+    problem, records = (
+        BentValley(),
+        [],
+    )  # (IFO, t, |grad Phi(x_t)|, sum of the norms up to t)
 
     def on_record(record):
-        t, norm, total = record.iteration, np.linalg.norm(problem.gradient(record.x)), 0.0
+        t, norm, total = (
+            record.iteration,
+            np.linalg.norm(problem.gradient(record.x)),
+            0.0,
+        )
         if records:
             _, t_old, norm_old, total = records[-1]
             total += (norm + norm_old) / 2 * (t - t_old)
@@ -163,9 +202,18 @@ def _run(solver, seed, max_ifo, every, stop=0.0, **parameters):
         return t and total / t <= stop
 
     limits = {"max_ifo": max_ifo, "max_iter": MAX_ITER, "tol": 0, "record_every": every}
-    with warnings.catch_warnings():  # a warning about the Phi of the last point is irrelevant here
+    with (
+        warnings.catch_warnings()
+    ):  # a warning about the Phi of the last point is irrelevant here
         warnings.simplefilter("ignore", ConvergenceWarning)
-        result = minimize(problem, solver, random_state=seed, on_record=on_record, **limits, **parameters)
+        result = minimize(
+            problem,
+            solver,
+            random_state=seed,
+            on_record=on_record,
+            **limits,
+            **parameters,
+        )
     if result.stop_reason == StopReason.INTERRUPTED:  # Ctrl-C ends the whole experiment
         raise KeyboardInterrupt
     ifo, t, _, total = np.array(records[1:] or [(0, 1, 0, math.inf)]).T
@@ -173,11 +221,14 @@ def _run(solver, seed, max_ifo, every, stop=0.0, **parameters):
 
 
 def fit_slope(epsilons, ifo, resampled=None):
-    """The exponent p of IFO ~ eps^-p, by least squares on logarithms, with a 95 % interval.
+    """The exponent p of IFO ~ eps^-p, by least squares on logarithms, with a 95 %
+    interval.
 
-    The variance of the slope is the sum of the variance from the residuals, which is larger for a curve that is not a
-    power law, and of the bootstrap variance, if given. The interval is Student's t with n - 2 degrees of freedom for n
-    points. The residuals also contain the noise of the seeds, so the interval is too wide rather than too narrow.
+    The variance of the slope is the sum of the variance from the residuals, which is
+    larger for a curve that is not a power law, and of the bootstrap variance, if given.
+    The interval is Student's t with n - 2 degrees of freedom for n points. The
+    residuals also contain the noise of the seeds, so the interval is too wide rather
+    than too narrow.
     """
     if len(epsilons) < 2:
         return Slope(math.nan, math.nan, math.nan)
@@ -191,7 +242,8 @@ def fit_slope(epsilons, ifo, resampled=None):
 
 
 def proposition_ifo(epsilons=EPSILONS):
-    """The IFO of Proposition 3.2 for each eps, or None where eps is too large for it."""
+    """The IFO of Proposition 3.2 for each eps, or None where eps is too large for
+    it."""
     constants, found = BentValley().constants(), []
     for eps in epsilons:
         try:
@@ -202,11 +254,30 @@ def proposition_ifo(epsilons=EPSILONS):
 
 
 def summarize(measured, epsilons=EPSILONS):
-    """A table: slope, interval, the theory's exponent and the IFO at each eps; then the IFO of Proposition 3.2."""
-    rows = [(m.name, m.order, f"{m.slope.value:.2f}", m.slope.interval, m.ifo) for m in measured]
+    """A table: slope, interval, the theory's exponent and the IFO at each eps; then the
+    IFO of Proposition 3.2."""
+    rows = [
+        (m.name, m.order, f"{m.slope.value:.2f}", m.slope.interval, m.ifo)
+        for m in measured
+    ]
     rows.append(("Proposition 3.2", "3", "", "", proposition_ifo(epsilons)))
-    header, n = ("method", "order", "slope", "95 % interval", *(f"eps {eps:.3g}" for eps in epsilons)), len(epsilons)
-    return as_text(header, [(*row, *(finite(value, ".3g") for value in [*ifo, *[None] * n][:n])) for *row, ifo in rows])
+    header, n = (
+        (
+            "method",
+            "order",
+            "slope",
+            "95 % interval",
+            *(f"eps {eps:.3g}" for eps in epsilons),
+        ),
+        len(epsilons),
+    )
+    return as_text(
+        header,
+        [
+            (*row, *(finite(value, ".3g") for value in [*ifo, *[None] * n][:n]))
+            for *row, ifo in rows
+        ],
+    )
 
 
 def draw_slopes(measured):
@@ -222,10 +293,29 @@ def draw_slopes(measured):
         errors = np.abs(np.percentile(m.resampled, [2.5, 97.5], axis=0) - m.ifo)
         label = f"{m.name}: {m.slope.value:.2f} {m.slope.interval}"
         color, marker = styles[m.name]["color"], styles[m.name]["marker"]
-        ax.errorbar(m.epsilons, m.ifo, errors, fmt=marker, color=color, ms=5, capsize=3, label=label)
+        ax.errorbar(
+            m.epsilons,
+            m.ifo,
+            errors,
+            fmt=marker,
+            color=color,
+            ms=5,
+            capsize=3,
+            label=label,
+        )
         level = np.mean(np.log(m.ifo) + m.slope.value * np.log(m.epsilons))
-        ax.plot(m.epsilons, np.exp(level) * m.epsilons**-m.slope.value, color=color, linewidth=1.2)
-    ax.set(xscale="log", yscale="log", xlabel="eps", ylabel="IFO to  E$|\\nabla\\Phi|$ <= eps")
+        ax.plot(
+            m.epsilons,
+            np.exp(level) * m.epsilons**-m.slope.value,
+            color=color,
+            linewidth=1.2,
+        )
+    ax.set(
+        xscale="log",
+        yscale="log",
+        xlabel="eps",
+        ylabel="IFO to  E$|\\nabla\\Phi|$ <= eps",
+    )
     ax.invert_xaxis()
     ax.grid(True, **GRID)
     ax.legend(title="slope [95 % interval]", fontsize="small")
@@ -235,7 +325,11 @@ def draw_slopes(measured):
 def add_arguments(parser):
     """Add the experiment's own option."""
     parser.add_argument(
-        "--repetition", type=int, default=0, metavar="R", help="another number takes other seeds (default: 0)"
+        "--repetition",
+        type=int,
+        default=0,
+        metavar="R",
+        help="another number takes other seeds (default: 0)",
     )
 
 
@@ -243,20 +337,37 @@ def report(args):
     """Run the experiment, print its table and save its figure."""
     with progress_line() as show:
         measured = run_complexity(
-            args.methods, max_ifo=args.ifo, n_seeds=args.seeds, first_seed=args.repetition, progress=show
+            args.methods,
+            max_ifo=args.ifo,
+            n_seeds=args.seeds,
+            first_seed=args.repetition,
+            progress=show,
         )
     if not any(m.ifo.size for m in measured):
-        raise ValueError(f"--ifo must pay for the largest eps, {EPSILONS[0]:g}, by some method; got {args.ifo}")
-    print("A bent valley of 10 variables, non-convex; constants known. IFO to E|grad Phi(x^)| <= eps, x^ uniform among")
-    print(f"the iterates, means over {args.seeds} seeds; parameters follow eps by the theory's orders.\n")
+        raise ValueError(
+            f"--ifo must pay for the largest eps, {EPSILONS[0]:g}, by some method; "
+            f"got {args.ifo}"
+        )
+    print(
+        "A bent valley of 10 variables, non-convex; constants known. IFO to E|grad "
+        "Phi(x^)| <= eps, x^ uniform among"
+    )
+    print(
+        f"the iterates, means over {args.seeds} seeds; parameters follow eps by the "
+        "theory's orders.\n"
+    )
     print(summarize(measured))
     print(
-        "\norder: the theory's exponent. Intervals: least squares on logarithms, variance of the residuals plus that of"
-        "\na bootstrap over seeds. -: not reached within the budget (or, Proposition 3.2: eps too large for it)."
+        "\norder: the theory's exponent. Intervals: least squares on logarithms, "
+        "variance of the residuals plus that of"
+        "\na bootstrap over seeds. -: not reached within the budget (or, Proposition "
+        "3.2: eps too large for it)."
     )
     slopes = {m.name: m.slope for m in measured}
     if "storm-c-paper" in slopes and "scgd" in slopes:
         high, low = slopes["storm-c-paper"].high, slopes["scgd"].low
-        print(f"storm-c-paper's interval ends at {high:.2f}, scgd's begins at {low:.2f}.")
+        print(
+            f"storm-c-paper's interval ends at {high:.2f}, scgd's begins at {low:.2f}."
+        )
     draw_slopes(measured).savefig(args.out, dpi=110)
     print(f"\nPicture written to {args.out}")

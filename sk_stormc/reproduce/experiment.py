@@ -1,4 +1,5 @@
-"""The common part of the experiments: run methods on cases by `compare_solvers`, make the table and the figure."""
+"""The common part of the experiments: run methods on cases by `compare_solvers`, make
+the table and the figure."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -19,15 +20,24 @@ AXES = ["objective gap  $\\Phi(x) - \\Phi^*$", "exact gradient  $|\\nabla\\Phi(x
 
 @dataclass(frozen=True)
 class Case:
-    """A problem on which methods are compared. Cases of the same name share their rows of the table."""
+    """A problem on which methods are compared. Cases of the same name share their rows
+    of the table."""
 
     name: str
-    methods: dict  # parameters by method, which is the name of the solver unless they contain ``solver``
-    problem: CompositionalProblem | Callable  # or a function of a seed that returns a stream
+    # parameters by method, which is the name of the solver unless they contain
+    # ``solver``
+    methods: dict
+    problem: (
+        CompositionalProblem | Callable
+    )  # or a function of a seed that returns a stream
     x0: np.ndarray  # the initial point of all methods
     optimum: float = 0.0  # Phi*, the smallest value of Phi
-    scale: float | None = None  # denominator of the relative gap, by default the gap at x0
-    expectation: CompositionalProblem | None = None  # the problem of the stream's distribution
+    scale: float | None = (
+        None  # denominator of the relative gap, by default the gap at x0
+    )
+    expectation: CompositionalProblem | None = (
+        None  # the problem of the stream's distribution
+    )
     record_every: int | None = None  # IFO, by default a pass
 
 
@@ -41,7 +51,8 @@ class Labels(NamedTuple):
 
 
 def five_methods(averaging, epochs):
-    """The paper's methods: two that average, two with epochs, and Algorithm 1 with the constants of the paper."""
+    """The paper's methods: two that average, two with epochs, and Algorithm 1 with the
+    constants of the paper."""
     return dict.fromkeys(("scgd", "asc-pg"), averaging) | {
         "vrsc-pg": epochs,
         "sarah-c": epochs,
@@ -59,7 +70,8 @@ def methods_of(names, methods):
 
 
 def run(cases, max_ifo, seeds, progress=lambda text, fraction: None):
-    """Compare the methods of each case. Return the comparisons by the names of the cases."""
+    """Compare the methods of each case. Return the comparisons by the names of the
+    cases."""
     results, cases = {}, [case for case in cases if case.methods]
     for k, case in enumerate(cases):
 
@@ -104,19 +116,24 @@ def show_results(results, path, *texts):
 
 
 def summarize(results, passes=True):
-    """A table of the comparisons, with the median over the seeds for each case and method."""
+    """A table of the comparisons, with the median over the seeds for each case and
+    method."""
     columns = {
         "data set": "{case}",
         "method": "{solver}",
         "IFO": "{ifo_median:.0f}",
         "Phi - Phi*": "{gap:.3e}",
         "|grad Phi|": "{gradient_median:.3e}",
-        "passes to 1e-3": lambda row: finite(row[f"passes_to_{TARGET:g}_median"], ".1f"),
+        "passes to 1e-3": lambda row: finite(
+            row[f"passes_to_{TARGET:g}_median"], ".1f"
+        ),
         "seconds": "{seconds_median:.3f}",
     }
     legend = [
-        "passes to 1e-3: IFO to a relative gap of 1e-3, in passes of 2 n_inner + n_outer IFO; - where never.",
-        "seconds: of minimize() with its record of Phi once a pass; the exact gradients are not in them.",
+        "passes to 1e-3: IFO to a relative gap of 1e-3, in passes of 2 n_inner + "
+        "n_outer IFO; - where never.",
+        "seconds: of minimize() with its record of Phi once a pass; the exact "
+        "gradients are not in them.",
     ]
     if not passes:
         del columns["passes to 1e-3"], legend[0]
@@ -128,23 +145,36 @@ def summarize(results, passes=True):
     for row in rows:
         failed = row["stop_reasons"].get(StopReason.NON_FINITE)
         if failed:
-            text = "{case}, {solver}: overflowed from {0} of {runs} seeds; the numbers are those of the best iterate."
+            text = (
+                "{case}, {solver}: overflowed from {0} of {runs} seeds; the numbers "
+                "are those of the best iterate."
+            )
             legend.append(text.format(failed, **row))
-    optima = ", ".join(f"{case} {comparison.optimum:.6g}" for case, comparison in results.items())
+    optima = ", ".join(
+        f"{case} {comparison.optimum:.6g}" for case, comparison in results.items()
+    )
     n_seeds = rows[0]["runs"]
     medians = f"Medians over {n_seeds} seeds" if n_seeds > 1 else "One seed"
-    return "\n".join([as_text(*table(rows, columns)), "", f"Phi*: {optima}. {medians}.", *legend])
+    return "\n".join(
+        [as_text(*table(rows, columns)), "", f"Phi*: {optima}. {medians}.", *legend]
+    )
 
 
 def draw(results, path, axes=AXES, relative=False, dpi=150):
-    """Draw gaps (optionally relative) and gradients against IFO, with a row for each case, and save the figure."""
-    from sk_stormc.plotting import plot_curves  # imports matplotlib, which --help does not need
+    """Draw gaps (optionally relative) and gradients against IFO, with a row for each
+    case, and save the figure."""
+    from sk_stormc.plotting import (
+        plot_curves,
+    )  # imports matplotlib, which --help does not need
 
     panels = {}
     for case, comparison in results.items():
         scale = comparison.scale if relative else 1.0
         panels[case] = {
-            method: [(run.ifo, comparison.gap_curve(run) / scale, run.gradient_norm) for run in runs]
+            method: [
+                (run.ifo, comparison.gap_curve(run) / scale, run.gradient_norm)
+                for run in runs
+            ]
             for method, runs in comparison.runs.items()
         }
     plot_curves(panels, axes).savefig(path, dpi=dpi)

@@ -1,7 +1,8 @@
-"""The paper's finite-sum portfolio experiment: five published methods, the automatic one and L-BFGS.
+"""The paper's finite-sum portfolio experiment: five published methods, the automatic
+one and L-BFGS.
 
-The experiment uses two sets of 2000 Gaussian returns of 200 assets. All methods start from x_0 = ones, with the
-published step sizes.
+The experiment uses two sets of 2000 Gaussian returns of 200 assets. All methods start
+from x_0 = ones, with the published step sizes.
 """
 
 from pathlib import Path
@@ -12,19 +13,33 @@ from sk_stormc.cli.arguments import add_data_arguments
 from sk_stormc.cli.files import read_returns
 from sk_stormc.datasets.gaussian_returns import make_gaussian_returns
 from sk_stormc.portfolio.compositional import PortfolioProblem
-from sk_stormc.reproduce.experiment import Case, Labels, five_methods, run_command, show_results, summarize
+from sk_stormc.reproduce.experiment import (
+    Case,
+    Labels,
+    five_methods,
+    run_command,
+    show_results,
+    summarize,
+)
 from sk_stormc.reproduce.tuning import variants
 from sk_stormc.solvers import minimize
 
 MAX_IFO = 3_000_000  # 10,000 iterations of STORM-C at the published batch sizes
 
-# Parameters of the published scripts. Batches of 2000 contain all of the published data. There is no tolerance unless
-# the paper has one.
+# Parameters of the published scripts. Batches of 2000 contain all of the published
+# data. There is no tolerance unless the paper has one.
 PUBLISHED = five_methods(
     {"learning_rate": 2e-5, "batch_size": 2000, "beta": 0.9, "tol": 0},
-    {"learning_rate": 2e-5, "checkpoint_batch_size": 2000, "batch_size": (5, 5, 1), "epoch_length": 20, "tol": 0},
+    {
+        "learning_rate": 2e-5,
+        "checkpoint_batch_size": 2000,
+        "batch_size": (5, 5, 1),
+        "epoch_length": 20,
+        "tol": 0,
+    },
 )
-# the others have stopping criteria; tol is relative to the gradient at x_0, which is distant for daily returns
+# the others have stopping criteria; tol is relative to the gradient at x_0, which is
+# distant for daily returns
 METHODS = PUBLISHED | dict.fromkeys(("storm-c", "lbfgs"), {"tol": 1e-6})
 VARIANTS = variants(PUBLISHED, "2000", "checkpoints of 2000, 20 steps of 5, 5 and 1")
 LABELS = Labels(
@@ -46,20 +61,26 @@ def published_sets(n_periods=2000, n_assets=200):
 
 
 def minimum(problem):
-    """Phi* of a mean-variance problem: of -<m, x> + lambda x'Sx in closed form, or L-BFGS' value if it is smaller."""
-    # in units of the assets' root mean square return, so that one threshold is valid for all
+    """Phi* of a mean-variance problem: of -<m, x> + lambda x'Sx in closed form, or
+    L-BFGS' value if it is smaller."""
+    # in units of the assets' root mean square return, so that one threshold is valid
+    # for all
     unit = np.sqrt(np.mean(problem.returns**2, axis=0))
     unit[unit == 0] = 1.0
     m = problem.mean / unit
     R = problem.returns / unit - m
-    _, s, V = np.linalg.svd(np.linalg.qr(R / np.sqrt(len(R)), mode="r"), full_matrices=False)
+    _, s, V = np.linalg.svd(
+        np.linalg.qr(R / np.sqrt(len(R)), mode="r"), full_matrices=False
+    )
     risky = s > max(R.shape) * np.finfo(float).eps
     along = V[risky] @ m  # S = V' s^2 V
     if np.linalg.norm(m - along @ V[risky]) > 1e-8 * np.linalg.norm(m):
         n, d = R.shape
         raise ValueError(
-            f"the mean-variance objective of these returns ({n} periods, {d} assets) is unbounded below: some "
-            "combination of the assets has a mean return and no risk. Use more periods than assets, and drop "
+            f"the mean-variance objective of these returns ({n} periods, {d} assets) "
+            "is unbounded below: some "
+            "combination of the assets has a mean return and no risk. Use more "
+            "periods than assets, and drop "
             "assets that are constant"
         )
     x = along / (2 * problem.risk_aversion * s[risky] ** 2) @ V[risky] / unit
@@ -71,22 +92,37 @@ def cases(methods, sets):
     for name, returns in sets.items():
         problem = PortfolioProblem(returns)
         optimum = minimum(problem)
-        yield Case(name, methods, problem, np.ones(problem.n_variables), optimum, abs(optimum))
+        yield Case(
+            name, methods, problem, np.ones(problem.n_variables), optimum, abs(optimum)
+        )
 
 
 def add_arguments(parser):
     """Add the experiment's own option."""
-    add_data_arguments(parser, "your own returns (periods x assets) instead of the paper's")
+    add_data_arguments(
+        parser, "your own returns (periods x assets) instead of the paper's"
+    )
 
 
 def report(args):
     """Run the experiment, print its table and save its figure."""
-    lines = ["Published constants; storm-c and lbfgs choose their own steps, and stop at tol=1e-6."]
+    lines = [
+        "Published constants; storm-c and lbfgs choose their own steps, and stop at "
+        "tol=1e-6."
+    ]
     if args.data is None:
-        sets, about = published_sets(), "generated Gaussian returns of shape (2000, 200)"
+        sets, about = (
+            published_sets(),
+            "generated Gaussian returns of shape (2000, 200)",
+        )
     else:
         read = read_returns(args.data, args.drop_missing, args.unit)
         sets, about = {Path(args.data).stem: read.values}, read.line()
-        lines.append("The published step sizes were tuned for the paper's Gaussian data (size 4), not for these.")
+        lines.append(
+            "The published step sizes were tuned for the paper's Gaussian data (size "
+            "4), not for these."
+        )
     results = run_command(cases(args.methods, sets), args.ifo, args.seeds)
-    show_results(results, args.out, f"{about}; x_0 = ones.", *lines, "", summarize(results))
+    show_results(
+        results, args.out, f"{about}; x_0 = ones.", *lines, "", summarize(results)
+    )

@@ -5,7 +5,14 @@ import numpy as np
 from sk_stormc import __version__
 from sk_stormc.compare.tables import as_markdown, table
 from sk_stormc.reproduce import complexity
-from sk_stormc.reproduce.claims import CLAIMS, METHOD_EXPERIMENTS, NAMES, RULE, final_gaps, name_of
+from sk_stormc.reproduce.claims import (
+    CLAIMS,
+    METHOD_EXPERIMENTS,
+    NAMES,
+    RULE,
+    final_gaps,
+    name_of,
+)
 from sk_stormc.reproduce.tuning import KEPT
 
 REPORT = """\
@@ -103,7 +110,9 @@ def report_text(results, sizes, decisions, verdicts, *, quick, seconds):
         others=_listed(others),
         last=sizes["seeds"] - 1,
         last_of_sne=sizes["sne"]["seeds"] - 1,
-        experiments="\n\n".join(_experiment(results, name, sizes[name]) for name in METHOD_EXPERIMENTS),
+        experiments="\n\n".join(
+            _experiment(results, name, sizes[name]) for name in METHOD_EXPERIMENTS
+        ),
         about_complexity=complexity.__doc__.strip(),
         seeds=sizes["complexity"]["seeds"],
         complexity=_complexity(results.complexity),
@@ -112,7 +121,9 @@ def report_text(results, sizes, decisions, verdicts, *, quick, seconds):
 
 def _claims(decisions, verdicts):
     rows = []
-    for claim, (published, tuned, numbers), text in zip(CLAIMS, decisions, verdicts, strict=True):
+    for claim, (published, tuned, numbers), text in zip(
+        CLAIMS, decisions, verdicts, strict=True
+    ):
         only_tuned = ", holds when tuned" if tuned is True and not published else ""
         rows.append((claim.source, claim.text, f"**{text}**{only_tuned}", numbers))
     return as_markdown(("where", "claim", "verdict", "the numbers"), rows)
@@ -129,7 +140,9 @@ def _experiment(results, name, sizes):
         experiment=name,
         published_methods=_methods(published),
         published=_table(results, name, "published"),
-        tuned_methods=_methods({method: "; ".join(experiment.VARIANTS[method]) for method in NAMES}),
+        tuned_methods=_methods(
+            {method: "; ".join(experiment.VARIANTS[method]) for method in NAMES}
+        ),
         tuned=_table(results, name, "tuned"),
     )
 
@@ -138,13 +151,18 @@ def _methods(texts):
     """The parameters or variants of each method, grouped if they are equal."""
     methods_of = {}
     for method, text in texts.items():
-        methods_of.setdefault(text or "its defaults, the paper's", []).append(NAMES[method])
-    return "\n".join(f"- {', '.join(methods)}: {text}" for text, methods in methods_of.items())
+        methods_of.setdefault(text or "its defaults, the paper's", []).append(
+            NAMES[method]
+        )
+    return "\n".join(
+        f"- {', '.join(methods)}: {text}" for text, methods in methods_of.items()
+    )
 
 
 def _arguments(params):
     return ", ".join(
-        f"{name}={value:,}" if isinstance(value, int) else f"{name}={value}" for name, value in params.items()
+        f"{name}={value:,}" if isinstance(value, int) else f"{name}={value}"
+        for name, value in params.items()
     )
 
 
@@ -165,14 +183,26 @@ def _table(results, experiment, part):
         for row in comparison.table:
             gaps = final_gaps(comparison, row["solver"])
             middle, worst = (
-                format(gap, labels.digits) if np.isfinite(gap) else "overflow" for gap in (np.median(gaps), max(gaps))
+                format(gap, labels.digits) if np.isfinite(gap) else "overflow"
+                for gap in (np.median(gaps), max(gaps))
             )
-            rows.append({"case": case, "name": name_of(row["solver"]), "middle": middle, "worst": worst, **row})
+            rows.append(
+                {
+                    "case": case,
+                    "name": name_of(row["solver"]),
+                    "middle": middle,
+                    "worst": worst,
+                    **row,
+                }
+            )
             if part == "tuned":
                 best, _ = results.tuned[case, row["solver"]]
                 rows[-1]["setting"] = best.text + " \\*" * best.at_end
     at_end = any(row.get("setting", "").endswith("*") for row in rows)
-    return as_markdown(*table(rows, columns)) + "\n\n\\*: at an end of the grid; a wider one might do better." * at_end
+    return (
+        as_markdown(*table(rows, columns))
+        + "\n\n\\*: at an end of the grid; a wider one might do better." * at_end
+    )
 
 
 def _complexity(measured):
@@ -182,7 +212,8 @@ def _complexity(measured):
         "exponent": "{slope.value:.2f}",
         "interval": "{slope.interval}",
         "eps: calls": lambda m: ", ".join(
-            f"{eps:.3g}: {ifo:.3g}" for eps, ifo in zip(m["epsilons"], m["ifo"], strict=True)
+            f"{eps:.3g}: {ifo:.3g}"
+            for eps, ifo in zip(m["epsilons"], m["ifo"], strict=True)
         ),
     }
     return as_markdown(*table(map(vars, measured), columns))

@@ -1,9 +1,12 @@
-"""The paper's SNE experiment: five methods and L-BFGS at equal IFO, and their embeddings.
+"""The paper's SNE experiment: five methods and L-BFGS at equal IFO, and their
+embeddings.
 
-scikit-learn's digits (1797 x 64) replace the paper's 2000 images of MNIST, which would have to be downloaded. All
-methods start from principal components and compute the near field exactly. The embeddings have five dimensions instead
-of the paper's ten, which takes half the time and gives equally small differences between the methods. The paper's own
-step (one length for all points) and initialization (all coordinates i/n) are shown for comparison.
+scikit-learn's digits (1797 x 64) replace the paper's 2000 images of MNIST, which would
+have to be downloaded. All methods start from principal components and compute the near
+field exactly. The embeddings have five dimensions instead of the paper's ten, which
+takes half the time and gives equally small differences between the methods. The paper's
+own step (one length for all points) and initialization (all coordinates i/n) are shown
+for comparison.
 """
 
 from dataclasses import replace
@@ -25,7 +28,10 @@ from sk_stormc.solvers import STORMCompositional
 MAX_IFO = 400_000
 DIMENSION, PERPLEXITY, SPREAD = 5, 30.0, 3.0
 METHODS = {  # the learning rate decreases to 0 within the budget
-    **dict.fromkeys(("scgd", "asc-pg", "vrsc-pg", "sarah-c", "storm-c", "lbfgs", "storm-c-paper"), {"tol": 0}),
+    **dict.fromkeys(
+        ("scgd", "asc-pg", "vrsc-pg", "sarah-c", "storm-c", "lbfgs", "storm-c-paper"),
+        {"tol": 0},
+    ),
     "asc-pg": {"beta": 0.9, "tol": 0},
     "lbfgs": {"tol": 1e-8},
 }
@@ -35,19 +41,33 @@ RANK_ONE = "storm-c-paper, x_i = i/n"
 # Parameters of the published scripts. f is sampled like g.
 PUBLISHED = five_methods(
     {"learning_rate": 1e-5, "batch_size": 1000, "beta": 0.9},
-    {"learning_rate": 1e-5, "checkpoint_batch_size": 1000, "batch_size": 5, "epoch_length": 10},
+    {
+        "learning_rate": 1e-5,
+        "checkpoint_batch_size": 1000,
+        "batch_size": 5,
+        "epoch_length": 10,
+    },
 ) | {"storm-c-paper": {}}
 _BETAS = {"beta .5": {"beta": 0.5}, "beta .9": {"beta": 0.9}}
-_LENGTHS = {"epochs of 3 steps": {"epoch_length": 3}, "epochs of 10 steps": {"epoch_length": 10}}
+_LENGTHS = {
+    "epochs of 3 steps": {"epoch_length": 3},
+    "epochs of 10 steps": {"epoch_length": 10},
+}
 VARIANTS = {
     "scgd": _BETAS,
     "asc-pg": _BETAS,
     "vrsc-pg": _LENGTHS,
     "sarah-c": _LENGTHS,
-    "storm-c-paper": {"momentum .1": {"momentum": 0.1}, "momentum .5": {"momentum": 0.5}},
+    "storm-c-paper": {
+        "momentum .1": {"momentum": 0.1},
+        "momentum .5": {"momentum": 0.5},
+    },
 }
 LABELS = Labels(
-    "SNE", "KL", ".4f", ["mean divergence  KL$(P_i\\,\\|\\,Q_i)$", "exact gradient  $|\\nabla\\Phi(x)|$"]
+    "SNE",
+    "KL",
+    ".4f",
+    ["mean divergence  KL$(P_i\\,\\|\\,Q_i)$", "exact gradient  $|\\nabla\\Phi(x)|$"],
 )
 ABOUT = """\
 The paper's SNE of scikit-learn's digits (8 x 8), which take the place of 2000 images of MNIST, perplexity 30.
@@ -57,10 +77,13 @@ Laplacian preconditioner, a limit to each point's step, and a rate that falls to
 
 
 def starts(X, d):
-    """The initializations: principal components, the first with a standard deviation of 3; and x_i = i/n."""
+    """The initializations: principal components, the first with a standard deviation of
+    3; and x_i = i/n."""
     n = len(X)
     start = PCA(min(d, *X.shape), random_state=0).fit_transform(X)
-    start = np.hstack([start, np.zeros((n, d - start.shape[1]))]) * (SPREAD / start[:, 0].std())
+    start = np.hstack([start, np.zeros((n, d - start.shape[1]))]) * (
+        SPREAD / start[:, 0].std()
+    )
     return start, np.repeat(np.arange(1, n + 1)[:, None] / n, d, axis=1)
 
 
@@ -73,41 +96,64 @@ def case(name, methods, problem, x0, max_ifo):
     """A case whose gap is the exact mean divergence times the number of points."""
     n, x0 = problem.n_blocks, x0.ravel()
     offset = problem.objective(x0) - n * problem.divergence(x0)
-    return Case(name, methods, problem, x0, optimum=offset, scale=n, record_every=max(1, max_ifo // RECORDS))
+    return Case(
+        name,
+        methods,
+        problem,
+        x0,
+        optimum=offset,
+        scale=n,
+        record_every=max(1, max_ifo // RECORDS),
+    )
 
 
 def cases(methods, X, d, max_ifo):
-    """The embedding of points from principal components, and for Algorithm 1 also from x_i = i/n."""
+    """The embedding of points from principal components, and for Algorithm 1 also from
+    x_i = i/n."""
     name, P, (components, line) = f"d = {d}", affinities_of(X), starts(X, d)
     for method, params in methods.items():
         literal, exact = method == "storm-c-paper", method == "lbfgs"
-        problem = SNEProblem(P, d, near_field=not literal, dtype=np.float64 if exact else np.float32)
+        problem = SNEProblem(
+            P, d, near_field=not literal, dtype=np.float64 if exact else np.float32
+        )
         if not (literal or exact):
             params = {**params, "learning_rate": scheduled(problem, method, max_ifo)}
         yield case(name, {method: params}, problem, components, max_ifo)
         if literal:
-            yield case(name, {RANK_ONE: {"solver": method, **params}}, problem, line, max_ifo)
+            yield case(
+                name, {RANK_ONE: {"solver": method, **params}}, problem, line, max_ifo
+            )
 
 
 def published_case(name, X, d, max_ifo):
-    """Plain steps from x_i = i/n: all pairs are sampled, and only Algorithm 1 clips its steps."""
+    """Plain steps from x_i = i/n: all pairs are sampled, and only Algorithm 1 clips its
+    steps."""
     problem = SNEProblem(affinities_of(X), d, near_field=False)
     problem.metric = None
-    problem.advice = problem.advice.only("max_iter", "record_every", "unbounded_below", "published", "many_minima")
+    problem.advice = problem.advice.only(
+        "max_iter", "record_every", "unbounded_below", "published", "many_minima"
+    )
     methods = {method: {**params, "tol": 0} for method, params in PUBLISHED.items()}
     return case(name, methods, problem, starts(X, d)[1], max_ifo)
 
 
 def tuned_case(name, X, d, max_ifo):
-    """The problem with its preconditioner, from principal components, and a function for the parameters of methods."""
+    """The problem with its preconditioner, from principal components, and a function
+    for the parameters of methods."""
     problem = SNEProblem(affinities_of(X), d, dtype=np.float32)
 
     def params_of(method, factor, variant):
         """The problem's learning rate, adapted to the budget, times a factor."""
         rate = scheduled(problem, method, max_ifo, variant.get("epoch_length"))
-        # when tuned, Algorithm 1 uses the problem's preconditioner and step clipping, as the other methods do
+        # when tuned, Algorithm 1 uses the problem's preconditioner and step clipping,
+        # as the other methods do
         solver = STORMCompositional() if method == "storm-c-paper" else method
-        return {"solver": solver, "learning_rate": replace(rate, start=factor * rate.start), "tol": 0, **variant}
+        return {
+            "solver": solver,
+            "learning_rate": replace(rate, start=factor * rate.start),
+            "tol": 0,
+            **variant,
+        }
 
     return case(name, {}, problem, starts(X, d)[0], max_ifo), params_of
 
@@ -122,7 +168,10 @@ def scheduled(problem, method, max_ifo, epoch_length=None):
         iteration = (steps * iteration + 3 * n) / (steps + 1)
     horizon = int((max_ifo - 3 * n) / iteration)
     if horizon < 10:
-        raise ValueError(f"--ifo must pay for at least ten iterations, {10 * iteration + 3 * n:.0f}; got {max_ifo}")
+        raise ValueError(
+            "--ifo must pay for at least ten iterations, "
+            f"{10 * iteration + 3 * n:.0f}; got {max_ifo}"
+        )
     return replace(problem.advice.learning_rate, horizon=horizon)
 
 
@@ -132,26 +181,43 @@ def embedding_of(run, n_points):
 
 
 def summarize(X, y, comparison):
-    """A table of the runs: medians over the seeds of KL, trustworthiness and label accuracy."""
+    """A table of the runs: medians over the seeds of KL, trustworthiness and label
+    accuracy."""
 
     def median(row, measure):
-        return np.median([measure(embedding_of(run, len(X))) for run in comparison.runs[row["solver"]]])
+        return np.median(
+            [
+                measure(embedding_of(run, len(X)))
+                for run in comparison.runs[row["solver"]]
+            ]
+        )
 
     columns = {
         "method": "{solver}",
         "IFO": "{ifo_median:.0f}",
         "iterations": "{n_iter_median:.0f}",
         "KL": "{gap_median:.4f}",
-        "T5": lambda row: f"{median(row, lambda embedding: trustworthiness(X, embedding, n_neighbors=5)):.4f}",
-        "10-NN": lambda row: "-" if y is None else f"{median(row, lambda embedding: label_accuracy(embedding, y)):.3f}",
+        "T5": lambda row: (
+            f"{median(row, lambda embedding: trustworthiness(X, embedding, n_neighbors=5)):.4f}"
+        ),
+        "10-NN": lambda row: (
+            "-"
+            if y is None
+            else f"{median(row, lambda embedding: label_accuracy(embedding, y)):.3f}"
+        ),
         "seconds": "{seconds_median:.1f}",
     }
     return as_text(*table(comparison.table, columns), left=1)
 
 
 def label_accuracy(embedding, y):
-    """The fraction of points whose label is that of most of their 10 nearest neighbours in the embedding."""
-    near = NearestNeighbors(n_neighbors=10).fit(embedding).kneighbors(return_distance=False)
+    """The fraction of points whose label is that of most of their 10 nearest neighbours
+    in the embedding."""
+    near = (
+        NearestNeighbors(n_neighbors=10)
+        .fit(embedding)
+        .kneighbors(return_distance=False)
+    )
     votes = (y[near][:, :, None] == np.arange(y.max() + 1)).sum(axis=1)
     return float(np.mean(votes.argmax(axis=1) == y))
 
@@ -162,11 +228,17 @@ def add_arguments(parser):
 
 
 def report(args):
-    """Run the experiment, print its table and save its figures: curves, and embeddings coloured by label."""
-    from sk_stormc.plotting import plot_embeddings  # imports matplotlib, which --help does not need
+    """Run the experiment, print its table and save its figures: curves, and embeddings
+    coloured by label."""
+    from sk_stormc.plotting import (
+        plot_embeddings,
+    )  # imports matplotlib, which --help does not need
 
     if args.data is None:
-        (X, y), about = load_digits(return_X_y=True), "scikit-learn's digits, 1797 x 64, in place of MNIST"
+        (X, y), about = (
+            load_digits(return_X_y=True),
+            "scikit-learn's digits, 1797 x 64, in place of MNIST",
+        )
     else:
         X, labels, _ = read_points(args.data)
         y = None if labels is None else np.unique(labels, return_inverse=True)[1]
@@ -175,19 +247,29 @@ def report(args):
         run_command(cases(args.methods, X, d, args.ifo), args.ifo, n_seeds)[f"d = {d}"]
         for d, n_seeds in ((DIMENSION, args.seeds), (2, 1))
     )
-    print(f"{about}; d = {DIMENSION}, perplexity {PERPLEXITY:.0f}, start at principal components.")
-    print("KL: mean over the points, exact. T5: trustworthiness, 5 neighbours. 10-NN: label accuracy.\n")
+    print(
+        f"{about}; d = {DIMENSION}, perplexity {PERPLEXITY:.0f}, start at principal "
+        "components."
+    )
+    print(
+        "KL: mean over the points, exact. T5: trustworthiness, 5 neighbours. 10-NN: "
+        "label accuracy.\n"
+    )
     print(summarize(X, y, comparison))
     if "storm-c-paper" in args.methods:
         print(
-            "\nstorm-c-paper is Algorithm 1 to the letter: one normalised step for all points moves them by "
-            "eta eps = 0.01 together,\nand from x_i = i/n in every coordinate the embedding stays on a line. The "
+            "\nstorm-c-paper is Algorithm 1 to the letter: one normalised step for "
+            "all points moves them by "
+            "eta eps = 0.01 together,\nand from x_i = i/n in every coordinate the "
+            "embedding stays on a line. The "
             "other methods limit each point's step."
         )
     draw({f"d = {DIMENSION}": comparison}, args.out, LABELS.axes, relative=True)
     scatter = args.out.with_name(f"{args.out.stem}_embedding{args.out.suffix}")
     panels = {
-        f"{row['solver']}\nKL {row['gap_median']:.2f}": embedding_of(plane.runs[row["solver"]][0], len(X))
+        f"{row['solver']}\nKL {row['gap_median']:.2f}": embedding_of(
+            plane.runs[row["solver"]][0], len(X)
+        )
         for row in plane.table
     }
     plot_embeddings(panels, y).savefig(scatter, dpi=150)

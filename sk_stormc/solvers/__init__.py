@@ -1,7 +1,7 @@
 """The methods (one file for each), the registry of their names, and `minimize`.
 
-A method accesses a problem only through the oracle, which draws batches and counts calls. The engine contains the
-building blocks of methods.
+A method accesses a problem only through the oracle, which draws batches and counts
+calls. The engine contains the building blocks of methods.
 """
 
 from __future__ import annotations
@@ -13,7 +13,13 @@ import numpy as np
 from sklearn.base import clone
 
 from sk_stormc.core.problem import CompositionalProblem
-from sk_stormc.engine import CompositionalSolver, Record, RunState, SolverResult, StopReason
+from sk_stormc.engine import (
+    CompositionalSolver,
+    Record,
+    RunState,
+    SolverResult,
+    StopReason,
+)
 from sk_stormc.engine.diagnostics import warn_if_flat
 from sk_stormc.solvers.asc_pg import ASCPG, accelerated_scgd
 from sk_stormc.solvers.automatic import AutomaticSTORM
@@ -79,7 +85,8 @@ def get_solver(solver: SolverName | CompositionalSolver) -> CompositionalSolver:
     Raises
     ------
     ValueError
-        If the name is unknown (the message lists the valid names), or the object is not a solver.
+        If the name is unknown (the message lists the valid names), or the object is not
+        a solver.
 
     Examples
     --------
@@ -93,13 +100,17 @@ def get_solver(solver: SolverName | CompositionalSolver) -> CompositionalSolver:
         got = repr(solver)
         if isinstance(solver, type) and issubclass(solver, CompositionalSolver):
             got = f"the class: give an instance, {solver.__name__}()"
-        raise ValueError(f"solver must be a CompositionalSolver or one of {sorted(SOLVERS)}, got {got}")
+        raise ValueError(
+            f"solver must be a CompositionalSolver or one of {sorted(SOLVERS)}, got "
+            f"{got}"
+        )
     return SOLVERS[solver]()
 
 
 REPLACEMENTS = {  # replacements of the arguments of scipy's minimize
     "method": "solver='storm-c', or another of sk_stormc.solvers.SOLVERS",
-    "callback": "on_record=, a function of a record (iteration, ifo, fun, x), which stops the run by returning True",
+    "callback": "on_record=, a function of a record (iteration, ifo, fun, x), which "
+    "stops the run by returning True",
     "options": "each option by itself: max_iter=, max_ifo=, tol=, verbose=",
     "maxiter": "max_iter=",
     "jac": "nothing: a problem has its own gradients",
@@ -112,14 +123,20 @@ REPLACEMENTS = {  # replacements of the arguments of scipy's minimize
 
 
 def _refuse_scipy_arguments(problem, solver, params):
-    """Raise a TypeError for arguments of `scipy.optimize.minimize`, and name the replacement."""
+    """Raise a TypeError for arguments of `scipy.optimize.minimize`, and name the
+    replacement."""
     if callable(problem) and not isinstance(problem, type):
         raise TypeError(
-            f"problem must be a CompositionalProblem, got the function {getattr(problem, '__name__', problem)!r}: make "
-            "one with FiniteSumComposition(inner, inner_jacobian, ...); for a plain function there is scipy.optimize"
+            "problem must be a CompositionalProblem, got the function "
+            f"{getattr(problem, '__name__', problem)!r}: make "
+            "one with FiniteSumComposition(inner, inner_jacobian, ...); for a plain "
+            "function there is scipy.optimize"
         )
     if solver is None or isinstance(solver, (np.ndarray, list, tuple)):
-        raise TypeError(f"solver must be a name or a solver, got {solver!r}; a start is given as x0=")
+        raise TypeError(
+            f"solver must be a name or a solver, got {solver!r}; a start is given as "
+            "x0="
+        )
     for name in params:
         if name in REPLACEMENTS:
             raise TypeError(f"minimize has no {name}=: give {REPLACEMENTS[name]}")
@@ -144,27 +161,31 @@ def minimize(
     ----------
     problem : CompositionalProblem
     solver : str or CompositionalSolver, default="storm-c"
-        A name ("storm-c", "storm-c-paper", "sarah-c", "civr", "vrsc-pg", "scvr", "scgd", "acc-scgd", "asc-pg",
-        "lbfgs", "corrected-sample", "sketchy-storm") or an instance, which is cloned.
+        A name ("storm-c", "storm-c-paper", "sarah-c", "civr", "vrsc-pg", "scvr",
+        "scgd", "acc-scgd", "asc-pg", "lbfgs", "corrected-sample", "sketchy-storm") or
+        an instance, which is cloned.
     x0 : array-like of shape (n_variables,) or pytree, default=None
-        Starting point. None means the problem's own starting point. For a `DifferentiableComposition` it may have the
-        structure of the problem's x0, and ``result.x`` has it then too.
+        Starting point. None means the problem's own starting point. For a
+        `DifferentiableComposition` it may have the structure of the problem's x0, and
+        ``result.x`` has it then too.
     random_state : int, RandomState instance or None, default=None
         Seed for drawing batches. Results are bit-for-bit reproducible for a given seed.
     state : RunState, default=None
-        The ``state`` of an earlier result, from which the run continues. Budgets count from the start of that run, and
-        may change, as may ``tol`` and ``verbose``. Other parameters, x0 and random_state must be those of that run.
+        The ``state`` of an earlier result, from which the run continues. Budgets count
+        from the start of that run, and may change, as may ``tol`` and ``verbose``.
+        Other parameters, x0 and random_state must be those of that run.
     record_every : int, default=None
-        Number of oracle calls (IFO) between two records of ``loss_curve``. None means one pass over the data.
+        Number of oracle calls (IFO) between two records of ``loss_curve``. None means
+        one pass over the data.
     on_record : callable, default=None
-        Function that is called with each record, which has the attributes iteration, ifo, fun and x. The run stops
-        when it returns a true value.
+        Function that is called with each record, which has the attributes iteration,
+        ifo, fun and x. The run stops when it returns a true value.
     callbacks : list of object, default=()
-        Objects of `sk_stormc.callbacks`, or others with a method ``on_record(record)``, which may stop the run as
-        ``on_record`` does, and optionally ``start_run()``.
+        Objects of `sk_stormc.callbacks`, or others with a method ``on_record(record)``,
+        which may stop the run as ``on_record`` does, and optionally ``start_run()``.
     verbose : {0, 1}, default=0
-        If 1, print a line for each record: iteration, passes, objective, the quantity that is compared with tol, and
-        seconds.
+        If 1, print a line for each record: iteration, passes, objective, the quantity
+        that is compared with tol, and seconds.
     **solver_params
         Parameters of the solver, e.g. ``max_ifo=60_000``, ``tol=0``, ``batch_size=16``.
 
@@ -175,10 +196,11 @@ def minimize(
     Raises
     ------
     ValueError
-        If the solver or a parameter is unknown, a value is out of its range, or one differs from that of the run to
-        continue.
+        If the solver or a parameter is unknown, a value is out of its range, or one
+        differs from that of the run to continue.
     TypeError
-        If an argument of `scipy.optimize.minimize` is given. The message names the replacement.
+        If an argument of `scipy.optimize.minimize` is given. The message names the
+        replacement.
 
     Examples
     --------
@@ -213,11 +235,17 @@ def _with_callbacks(on_record, callbacks):
         raise ValueError(f"callbacks must be a list, got {short(callbacks)}")
     for callback in callbacks:
         if not callable(getattr(callback, "on_record", None)):
-            raise ValueError(f"callbacks must have a method on_record(record), got {callback!r}")
+            raise ValueError(
+                f"callbacks must have a method on_record(record), got {callback!r}"
+            )
     if not callbacks:
         return on_record
     check_callable("on_record", on_record, words=(None,))
     for callback in callbacks:
         getattr(callback, "start_run", bool)()
-    functions = [callback.on_record for callback in callbacks] + ([] if on_record is None else [on_record])
-    return lambda record: sum(bool(function(record)) for function in functions)  # all are called
+    functions = [callback.on_record for callback in callbacks] + (
+        [] if on_record is None else [on_record]
+    )
+    return lambda record: sum(
+        bool(function(record)) for function in functions
+    )  # all are called

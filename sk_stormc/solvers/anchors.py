@@ -1,4 +1,5 @@
-"""Parts of the automatic rule: anchors and their combination, and the choice of batch sizes."""
+"""Parts of the automatic rule: anchors and their combination, and the choice of batch
+sizes."""
 
 import math
 from dataclasses import dataclass
@@ -11,15 +12,29 @@ from sk_stormc.engine.curvature import curvatures
 from sk_stormc.engine.oracle import KINDS
 from sk_stormc.engine.steps import Direction, keep_in_domain
 
-__all__ = ["Anchor", "balance", "combine", "distance", "enlarge", "exact_jacobian", "first_batches"]
+__all__ = [
+    "Anchor",
+    "balance",
+    "combine",
+    "distance",
+    "enlarge",
+    "exact_jacobian",
+    "first_batches",
+]
 
-UNEVEN = 10  # root mean square over median of batch curvatures that is too uneven; below 4 on ordinary returns
-FLAT, PARALLEL = 1e-3, 1e-4  # smallest difference of two anchors' F, relative to |F| and before projection
+# root mean square over median of batch curvatures that is too uneven; below 4 on
+# ordinary returns
+UNEVEN = 10
+FLAT, PARALLEL = (
+    1e-3,
+    1e-4,
+)  # smallest difference of two anchors' F, relative to |F| and before projection
 
 
 @dataclass
 class Anchor:
-    """A point at which u, J and F were computed on all data, with the `Direction` of its step and Phi."""
+    """A point at which u, J and F were computed on all data, with the `Direction` of
+    its step and Phi."""
 
     estimate: Estimate
     direction: Direction
@@ -28,11 +43,14 @@ class Anchor:
 
 def distance(direction, other):
     """The norm of the difference of two `Direction`."""
-    return math.sqrt(max(float((direction.q - other.q).dot(direction.p - other.p)), 0.0))
+    return math.sqrt(
+        max(float((direction.q - other.q).dot(direction.p - other.p)), 0.0)
+    )
 
 
 def exact_jacobian(oracle, x, u, size):
-    """The constant Jacobian, of shape (l, n_variables), or None if it is not constant, exact and an array."""
+    """The constant Jacobian, of shape (l, n_variables), or None if it is not constant,
+    exact and an array."""
     if size[1] != 0:
         return None
     J = oracle.exact_jacobian(x)
@@ -40,48 +58,73 @@ def exact_jacobian(oracle, x, u, size):
 
 
 def balance(oracle, size):
-    """Batch sizes (B_g, B_dg, B_f) with which no kind uses all of its many components while another kind is sampled.
+    """Batch sizes (B_g, B_dg, B_f) with which no kind uses all of its many components
+    while another kind is sampled.
 
-    Using a few hundred components of f at every iteration would cost more than it gains, because the noise of g
-    remains.
+    Using a few hundred components of f at every iteration would cost more than it
+    gains, because the noise of g remains.
     """
     sampled = [b for b in size if b]
     if not sampled:
         return size
     B, sizes = max(sampled), zip(KINDS, size, strict=True)
-    return tuple(B if b is None and oracle.n_components(kind) > 2 * B else b for kind, b in sizes)
+    return tuple(
+        B if b is None and oracle.n_components(kind) > 2 * B else b for kind, b in sizes
+    )
 
 
 def enlarge(oracle, size, factor):
-    """Batch sizes (B_g, B_dg, B_f) multiplied by a factor. None means all components."""
+    """Batch sizes (B_g, B_dg, B_f) multiplied by a factor. None means all
+    components."""
     sizes = zip(KINDS, size, strict=True)
-    return tuple(b and (None if factor * b >= oracle.n_components(kind) else factor * b) for kind, b in sizes)
+    return tuple(
+        b and (None if factor * b >= oracle.n_components(kind) else factor * b)
+        for kind, b in sizes
+    )
 
 
 def first_batches(oracle, x, size):
-    """Batch sizes at the start, and the curvature. Batches are enlarged while their curvatures are too uneven.
+    """Batch sizes at the start, and the curvature. Batches are enlarged while their
+    curvatures are too uneven.
 
-    If the root mean square is far above the median, few components dominate the gradient and most batches miss them. A
-    step that is short enough for the worst batch would then make no progress. No estimate costs more than a pass.
+    If the root mean square is far above the median, few components dominate the
+    gradient and most batches miss them. A step that is short enough for the worst batch
+    would then make no progress. No estimate costs more than a pass.
     """
     while True:
         L_batches = curvatures(oracle, x, size)
         L = math.sqrt(np.mean(np.square(L_batches)))
-        if oracle.is_full(size) or (math.isfinite(L) and not UNEVEN * np.median(L_batches) < L):
+        if oracle.is_full(size) or (
+            math.isfinite(L) and not UNEVEN * np.median(L_batches) < L
+        ):
             return size, L
         size = enlarge(oracle, size, 16)
-        if size[0] is not None and len(L_batches) * size[0] > oracle.n_components("inner"):
+        if size[0] is not None and len(L_batches) * size[0] > oracle.n_components(
+            "inner"
+        ):
             size = oracle.all_like(size)
 
 
 def combine(anchors, problem):
-    """Anderson's combination of the last anchors, which minimises the norm of an affine model of the gradient."""
+    """Anderson's combination of the last anchors, which minimises the norm of an affine
+    model of the gradient."""
     last, direction = anchors[-1].estimate, anchors[-1].direction
     u, of_u = in_one_unit([anchor.estimate.u for anchor in anchors])
-    J, of_J = ([()] * len(anchors), None) if last.J is None else in_one_unit([a.estimate.J for a in anchors])
+    J, of_J = (
+        ([()] * len(anchors), None)
+        if last.J is None
+        else in_one_unit([a.estimate.J for a in anchors])
+    )
 
     def pack(anchor, u, J):
-        parts = [anchor.direction.q, anchor.direction.p, anchor.estimate.x, u, anchor.estimate.F, J]
+        parts = [
+            anchor.direction.q,
+            anchor.direction.p,
+            anchor.estimate.x,
+            u,
+            anchor.estimate.F,
+            J,
+        ]
         return np.concatenate([np.ravel(part) for part in parts], dtype=float)
 
     *earlier, newest = (pack(*parts) for parts in zip(anchors, u, J, strict=True))
@@ -90,7 +133,8 @@ def combine(anchors, problem):
     def dot(v, w):
         return float(v[:d] @ w[d : 2 * d])  # <q, p>
 
-    # Gram-Schmidt on the differences, newest first, because normal equations would square the condition number
+    # Gram-Schmidt on the differences, newest first, because normal equations would
+    # square the condition number
     for old in reversed(earlier):
         v = newest - old
         size = math.sqrt(max(dot(v, v), 0.0))
@@ -107,7 +151,9 @@ def combine(anchors, problem):
     u, F, J = np.split(newest[3 * d :], [last.u.size, last.u.size + d])
     return Estimate(
         x if problem.penalty is None else problem.penalty.project(x),
-        keep_in_domain(problem, of_u(u.reshape(last.u.shape).astype(last.u.dtype)), last.u),
+        keep_in_domain(
+            problem, of_u(u.reshape(last.u.shape).astype(last.u.dtype)), last.u
+        ),
         None if last.J is None else of_J(J.reshape(last.J.shape).astype(last.J.dtype)),
         F.astype(last.F.dtype),
     )

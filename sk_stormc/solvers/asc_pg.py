@@ -19,20 +19,24 @@ class ASCPG(SCGD):
     Parameters
     ----------
     exponents : tuple of two floats, default=(-5 / 9, -4 / 9)
-        Exponents p and q, both <= 0. The default is the paper's choice for a nonconvex Phi. For a strongly convex Phi,
-        the paper uses (-1, -4 / 5). The exponents of accelerated SCGD are (-5 / 7, -4 / 7).
+        Exponents p and q, both <= 0. The default is the paper's choice for a nonconvex
+        Phi. For a strongly convex Phi, the paper uses (-1, -4 / 5). The exponents of
+        accelerated SCGD are (-5 / 7, -4 / 7).
 
     Notes
     -----
-    Accelerated SCGD (Wang, Fang & Liu 2017), with the name "acc-scgd", is the same iteration with other exponents, and
-    with a projection in place of the proximal step. Here its z and y are updated at the beginning of an iteration with
-    the iteration's beta, because the last batch of g that the paper draws would not be used in any step.
+    Accelerated SCGD (Wang, Fang & Liu 2017), with the name "acc-scgd", is the same
+    iteration with other exponents, and with a projection in place of the proximal step.
+    Here its z and y are updated at the beginning of an iteration with the iteration's
+    beta, because the last batch of g that the paper draws would not be used in any
+    step.
 
     References
     ----------
     Wang, Liu & Fang, "Accelerating Stochastic Composition Optimization", JMLR 18, 2017.
-    Wang, Fang & Liu, "Stochastic compositional gradient descent: algorithms for minimizing compositions of
-    expected-value functions", Mathematical Programming 161, 2017 (arXiv 1411.3803).
+    Wang, Fang & Liu, "Stochastic compositional gradient descent: algorithms for
+    minimizing compositions of expected-value functions", Mathematical Programming 161,
+    2017 (arXiv 1411.3803).
 
     Examples
     --------
@@ -54,10 +58,13 @@ class ASCPG(SCGD):
         tol: float = 1e-4,
         exponents: tuple[float, float] = (-5 / 9, -4 / 9),
     ) -> None:
-        super().__init__(learning_rate, beta, batch_size, max_iter, max_ifo, tol, exponents)
+        super().__init__(
+            learning_rate, beta, batch_size, max_iter, max_ifo, tol, exponents
+        )
 
     def query(self, s, beta):
-        """The point at which g is evaluated: an extrapolation of the last two iterates."""
+        """The point at which g is evaluated: an extrapolation of the last two
+        iterates."""
         return (1 - 1 / beta) * s.x_old + (1 / beta) * s.x
 
 

@@ -1,11 +1,20 @@
-"""The automatic rule, which needs no tuning: plain steps between anchors, points at which everything is exact."""
+"""The automatic rule, which needs no tuning: plain steps between anchors, points at
+which everything is exact."""
 
 import math
 from dataclasses import dataclass, replace
 
 from sk_stormc.engine import Estimate, advance, at, guard, start
 from sk_stormc.engine.steps import Direction, step_direction
-from sk_stormc.solvers.anchors import Anchor, balance, combine, distance, enlarge, exact_jacobian, first_batches
+from sk_stormc.solvers.anchors import (
+    Anchor,
+    balance,
+    combine,
+    distance,
+    enlarge,
+    exact_jacobian,
+    first_batches,
+)
 from sk_stormc.solvers.storm import STORMCompositional, StormState
 from sk_stormc.utils.types import Auto, Schedule, Size
 
@@ -13,8 +22,13 @@ __all__ = ["AutomaticSTORM"]
 
 MEMORY = 10  # number of anchors that are combined
 STRETCH, SHORT_STRETCH = 0.5, 0.25  # IFO between anchors, relative to an anchor's IFO
-SMALL, LARGE = 0.1, 10  # |F|, relative to the last anchor's, after which a stretch is short, or ends at once
-BAD_PREDICTION = 0.5  # smallest error of F, relative to the last anchor's |F|, for which a combination is discarded
+SMALL, LARGE = (
+    0.1,
+    10,
+)  # |F|, relative to the last anchor's, after which a stretch is short, or ends at once
+# smallest error of F, relative to the last anchor's |F|, for which a combination is
+# discarded
+BAD_PREDICTION = 0.5
 ROUNDING = 1e-10  # relative rounding error of Phi
 FULL_ITERATIONS = 10_000  # the default budget with full batches
 
@@ -24,16 +38,30 @@ class AnchoredState(StormState):
     """Algorithm 1's state, and the state of the rule."""
 
     anchored = True
-    anchors: list[Anchor] | None = None  # the good anchors since the last failure, newest last
+    anchors: list[Anchor] | None = (
+        None  # the good anchors since the last failure, newest last
+    )
     direction: Direction | None = None  # direction of the step from x
-    automatic_rate: bool = True  # whether the learning rate is automatic, so that the rule may halve it
-    automatic_size: bool = True  # whether the batch size is automatic, so that the rule may enlarge it
+    automatic_rate: bool = (
+        True  # whether the learning rate is automatic, so that the rule may halve it
+    )
+    automatic_size: bool = (
+        True  # whether the batch size is automatic, so that the rule may enlarge it
+    )
     since_anchor: int = 0  # iterations since the last anchor
-    failures: int = 0  # anchors discarded since the last good one, without those after combinations
-    combined: bool = False  # whether the iterations since the last anchor began at a combination
+    failures: int = (
+        0  # anchors discarded since the last good one, without those after combinations
+    )
+    combined: bool = (
+        False  # whether the iterations since the last anchor began at a combination
+    )
     anchor_next: bool = False  # whether the next iteration ends in an anchor
-    anchor_here: bool = False  # whether that anchor is at the current point, without a step
-    inner_at_start: tuple | None = None  # (x_0, u_0), if u is computed by a constant Jacobian
+    anchor_here: bool = (
+        False  # whether that anchor is at the current point, without a step
+    )
+    inner_at_start: tuple | None = (
+        None  # (x_0, u_0), if u is computed by a constant Jacobian
+    )
 
     @property
     def best(self):
@@ -42,43 +70,52 @@ class AnchoredState(StormState):
 
 
 class AutomaticSTORM(STORMCompositional):
-    """STORM-Compositional without tuning: plain steps between anchors, points at which u, J and F use all data.
+    """STORM-Compositional without tuning: plain steps between anchors, points at which
+    u, J and F use all data.
 
-    This is the default solver, with the name "storm-c". On a stream, and for problems whose advice has
-    ``tracking=False`` (neighbour embedding), it is Algorithm 1 as in `STORMCompositional`.
+    This is the default solver, with the name "storm-c". On a stream, and for problems
+    whose advice has ``tracking=False`` (neighbour embedding), it is Algorithm 1 as in
+    `STORMCompositional`.
 
     Parameters
     ----------
     learning_rate : float, callable or "auto", default="auto"
-        The learning rate eta, or a picklable function of the iteration number. "auto" is 0.7 / L (0.5 / L without
-        anchors), where L is the curvature of minibatches, an estimate whose oracle calls are counted.
-        The rate is halved if steps turn out to be too long.
+        The learning rate eta, or a picklable function of the iteration number. "auto"
+        is 0.7 / L (0.5 / L without anchors), where L is the curvature of minibatches,
+        an estimate whose oracle calls are counted. The rate is halved if steps turn out
+        to be too long.
     batch_size : int, None, tuple of three or "auto", default="auto"
-        The batch size B, or (B_g, B_dg, B_f). None means all components, as does an integer not smaller than their
-        number. "auto" means all components if there are at most 1024, and otherwise 16 (32 without anchors). A constant
-        Jacobian is then computed exactly, once. If one kind of component is sampled, every kind with more than 32
-        components is sampled.
+        The batch size B, or (B_g, B_dg, B_f). None means all components, as does an
+        integer not smaller than their number. "auto" means all components if there are
+        at most 1024, and otherwise 16 (32 without anchors). A constant Jacobian is then
+        computed exactly, once. If one kind of component is sampled, every kind with
+        more than 32 components is sampled.
     max_iter, max_ifo : int or None, default=None
-        Limits on the iterations and on the oracle calls. If both are None, the limit is 100 passes, or 10,000
-        iterations with full batches and anchors.
+        Limits on the iterations and on the oracle calls. If both are None, the limit is
+        100 passes, or 10,000 iterations with full batches and anchors.
     tol : float, default=1e-4
-        Stop when |x~ - x| / eta at an anchor has fallen to tol times its value at x_0. Without anchors, a gradient on
-        all data is computed, and counted, once the estimates have fallen as far on average over a pass. 0 disables
-        this test.
+        Stop when |x~ - x| / eta at an anchor has fallen to tol times its value at x_0.
+        Without anchors, a gradient on all data is computed, and counted, once the
+        estimates have fallen as far on average over a pass. 0 disables this test.
 
     Notes
     -----
-    Between anchors the steps are those of Algorithm 1 with momentum 0, and with gamma 1 unless the problem limits
-    steps. A stretch of iterations ends in an anchor when its IFO reach half of an anchor's IFO, or a quarter if |F| has
-    fallen to a tenth of its value at the last anchor. It ends at once if |F| has grown tenfold. An anchor is good if
-    its Phi is below that of all earlier anchors. The next stretch then starts from Anderson's combination of it with up
-    to nine earlier good anchors. If an anchor is not good, the run returns to the best one. If the stretch began with a
-    combination, the anchors of the combination are discarded. They are also discarded if the estimate of F at the end
-    of the stretch has an error of more than half of |F| at the last anchor. If the stretch began without a combination,
-    the learning rate is halved. At every second failure in a row, the batches are instead made four times as large.
-    Once they contain all components, every iteration is an anchor. The rule only changes parameters that are "auto".
+    Between anchors the steps are those of Algorithm 1 with momentum 0, and with gamma 1
+    unless the problem limits steps. A stretch of iterations ends in an anchor when its
+    IFO reach half of an anchor's IFO, or a quarter if |F| has fallen to a tenth of its
+    value at the last anchor. It ends at once if |F| has grown tenfold. An anchor is
+    good if its Phi is below that of all earlier anchors. The next stretch then starts
+    from Anderson's combination of it with up to nine earlier good anchors. If an anchor
+    is not good, the run returns to the best one. If the stretch began with a
+    combination, the anchors of the combination are discarded. They are also discarded
+    if the estimate of F at the end of the stretch has an error of more than half of |F|
+    at the last anchor. If the stretch began without a combination, the learning rate is
+    halved. At every second failure in a row, the batches are instead made four times as
+    large. Once they contain all components, every iteration is an anchor. The rule only
+    changes parameters that are "auto".
 
-    The run returns the best anchor, or x_T if it ends between two anchors at a lower Phi.
+    The run returns the best anchor, or x_T if it ends between two anchors at a lower
+    Phi.
 
     Examples
     --------
@@ -125,21 +162,29 @@ class AutomaticSTORM(STORMCompositional):
         Raises
         ------
         ValueError
-            If a name is unknown. For a parameter of Algorithm 1 the message names the solver that has it.
+            If a name is unknown. For a parameter of Algorithm 1 the message names the
+            solver that has it.
         """
-        theirs = sorted(set(params) & set(STORMCompositional().get_params()) - set(self.get_params()))
+        theirs = sorted(
+            set(params)
+            & set(STORMCompositional().get_params()) - set(self.get_params())
+        )
         if theirs:
+            values = ", ".join(f"{name}={params[name]!r}" for name in theirs)
             raise ValueError(
                 f"{type(self).__name__} sets {', '.join(theirs)} itself: use "
-                f"solver=STORMCompositional({', '.join(f'{name}={params[name]!r}' for name in theirs)}), Algorithm 1, "
+                f"solver=STORMCompositional({values}), Algorithm 1, "
                 "to set it yourself"
             )
         return super().set_params(**params)
 
     def init_state(self, oracle, x):
-        """An anchor at x_0 with suitable batches and learning rate. Without anchors, steps 1 to 3 of Algorithm 1."""
+        """An anchor at x_0 with suitable batches and learning rate. Without anchors,
+        steps 1 to 3 of Algorithm 1."""
         problem = oracle.problem
-        if not (oracle.source.finite and problem.advice.tracking):  # no anchors, or nothing that they would correct
+        if not (
+            oracle.source.finite and problem.advice.tracking
+        ):  # no anchors, or nothing that they would correct
             return super().init_state(oracle, x)
         automatic_rate = self.auto("learning_rate", problem, None) is None
         automatic_size = self.auto("batch_size", problem, None) is None
@@ -150,8 +195,12 @@ class AutomaticSTORM(STORMCompositional):
             size, L = first_batches(oracle, x, size)
         rule = self.step_rule(oracle, x, size, self.factor(oracle, size), L=L)
         now = start(oracle, x, oracle.all_like(size))
-        direction = step_direction(problem, oracle.metric.at(x, 0), x, now.F, at(rule.learning_rate, 0))
-        follows = problem.n_outer > 1 and exact_jacobian(oracle, x, now.u, size) is not None
+        direction = step_direction(
+            problem, oracle.metric.at(x, 0), x, now.F, at(rule.learning_rate, 0)
+        )
+        follows = (
+            problem.n_outer > 1 and exact_jacobian(oracle, x, now.u, size) is not None
+        )
         return AnchoredState(
             x,
             rule=rule,
@@ -171,13 +220,18 @@ class AutomaticSTORM(STORMCompositional):
         return 0.7
 
     def step(self, oracle, s):
-        """An iteration, which may end in an anchor. Without anchors, steps 5 to 10 of Algorithm 1."""
+        """An iteration, which may end in an anchor. Without anchors, steps 5 to 10 of
+        Algorithm 1."""
         if not s.anchored:
             return super().step(oracle, s)
         problem, rule, metric = oracle.problem, s.rule, oracle.metric.at(s.x, s.t)
         eta = at(rule.learning_rate, s.t)
         if s.since_anchor == 0:
-            s.combined = len(s.anchors) > 1 and problem.jacobian_kind != "operator" and oracle.metric.stays
+            s.combined = (
+                len(s.anchors) > 1
+                and problem.jacobian_kind != "operator"
+                and oracle.metric.stays
+            )
             if s.combined:
                 s.now = combine(s.anchors, problem)
                 s.direction = step_direction(problem, metric, s.now.x, s.now.F, eta)
@@ -187,36 +241,71 @@ class AutomaticSTORM(STORMCompositional):
         s.now = self._estimate(oracle, s, x)
         s.direction = step_direction(problem, metric, x, s.now.F, eta)
         if s.anchor_next:
-            self._keep_or_discard(oracle, s, error=distance(s.direction, step_direction(problem, metric, x, F, eta)))
+            self._keep_or_discard(
+                oracle,
+                s,
+                error=distance(s.direction, step_direction(problem, metric, x, F, eta)),
+            )
         else:
             s.since_anchor += 1
-            spent = s.since_anchor * self._cost(oracle, s, False) / self._cost(oracle, s, True)
-            s.anchor_here = not s.direction.length < LARGE * s.residual  # make no step along such a large F
-            stretch = SHORT_STRETCH if s.direction.length <= SMALL * s.residual else STRETCH
+            spent = (
+                s.since_anchor
+                * self._cost(oracle, s, False)
+                / self._cost(oracle, s, True)
+            )
+            s.anchor_here = (
+                not s.direction.length < LARGE * s.residual
+            )  # make no step along such a large F
+            stretch = (
+                SHORT_STRETCH if s.direction.length <= SMALL * s.residual else STRETCH
+            )
             s.anchor_next = s.anchor_here or spent >= stretch
         s.x = s.now.x
 
     def _estimate(self, oracle, s, x):
-        """u, J and F at x: exact if an anchor is due, and otherwise by steps 7 to 10 with momentum 0."""
+        """u, J and F at x: exact if an anchor is due, and otherwise by steps 7 to 10
+        with momentum 0."""
         size = oracle.all_like(s.batch_size) if s.anchor_next else s.batch_size
         if s.inner_at_start is not None:
             x_0, u_0 = s.inner_at_start
-            u, batch = guard(oracle, oracle.follow(x, x_0, u_0), None), oracle.draw("outer", size[2])
+            u, batch = (
+                guard(oracle, oracle.follow(x, x_0, u_0), None),
+                oracle.draw("outer", size[2]),
+            )
             if batch.full:
                 return Estimate(x, u, None, oracle.gradient(x, u, None, batch))
-            before, F = oracle.gradient_pair((s.now.x, s.now.u, None), (x, u, None), batch)
+            before, F = oracle.gradient_pair(
+                (s.now.x, s.now.u, None), (x, u, None), batch
+            )
             return Estimate(x, u, None, s.now.F - before + F)
-        return start(oracle, x, size) if s.anchor_next else advance(oracle, s.now, x, (0, 0, 0), size)
+        return (
+            start(oracle, x, size)
+            if s.anchor_next
+            else advance(oracle, s.now, x, (0, 0, 0), size)
+        )
 
     def _keep_or_discard(self, oracle, s, error):
-        """Keep a good anchor. Otherwise return to the best one. ``error`` is the error of the estimate of F."""
-        length, anchor = s.direction.length, Anchor(s.now, s.direction, oracle.value(s.now.x, s.now.u))
+        """Keep a good anchor. Otherwise return to the best one. ``error`` is the error
+        of the estimate of F."""
+        length, anchor = (
+            s.direction.length,
+            Anchor(s.now, s.direction, oracle.value(s.now.x, s.now.u)),
+        )
         best = s.anchors[-1].value
-        # if two values of Phi are equal up to rounding, compare |F|; a combination may lead back to its anchor
+        # if two values of Phi are equal up to rounding, compare |F|; a combination may
+        # lead back to its anchor
         equal = abs(anchor.value - best) <= ROUNDING * abs(best)
-        good = length < (1 if s.combined else 2) * s.residual if equal else anchor.value < best
+        good = (
+            length < (1 if s.combined else 2) * s.residual
+            if equal
+            else anchor.value < best
+        )
         if good or not (s.combined or s.automatic_rate):
-            misled = s.combined and error > BAD_PREDICTION * s.residual and not oracle.is_full(s.batch_size)
+            misled = (
+                s.combined
+                and error > BAD_PREDICTION * s.residual
+                and not oracle.is_full(s.batch_size)
+            )
             s.anchors = [anchor] if misled else [*s.anchors[1 - MEMORY :], anchor]
             s.residual, s.failures = length, 0
         else:
@@ -226,10 +315,15 @@ class AutomaticSTORM(STORMCompositional):
             s.now = s.anchors[-1].estimate
             eta, metric = at(s.rule.learning_rate, s.t), oracle.metric.at(s.now.x, s.t)
             s.direction = step_direction(oracle.problem, metric, s.now.x, s.now.F, eta)
-        s.since_anchor, s.anchor_here, s.anchor_next = 0, False, oracle.is_full(s.batch_size)
+        s.since_anchor, s.anchor_here, s.anchor_next = (
+            0,
+            False,
+            oracle.is_full(s.batch_size),
+        )
 
     def _shorten_steps(self, oracle, s):
-        """Halve the learning rate. At every second failure in a row, enlarge the batches instead."""
+        """Halve the learning rate. At every second failure in a row, enlarge the
+        batches instead."""
         s.failures += 1
         if s.failures % 2 or not s.automatic_size:
             s.rule = replace(s.rule, learning_rate=s.rule.learning_rate / 2)
@@ -237,16 +331,26 @@ class AutomaticSTORM(STORMCompositional):
             s.batch_size = enlarge(oracle, s.batch_size, 4)
 
     def _cost(self, oracle, s, anchor):
-        """IFO of an iteration. If u is computed by a constant Jacobian, no component of g is drawn."""
+        """IFO of an iteration. If u is computed by a constant Jacobian, no component of
+        g is drawn."""
         size = oracle.all_like(s.batch_size) if anchor else s.batch_size
-        return oracle.cost(size) if s.inner_at_start is None else oracle.price("outer", size[2])
+        return (
+            oracle.cost(size)
+            if s.inner_at_start is None
+            else oracle.price("outer", size[2])
+        )
 
     def cost(self, oracle, s):
         """IFO of the next `step`."""
-        return self._cost(oracle, s, s.anchor_next) if s.anchored else super().cost(oracle, s)
+        return (
+            self._cost(oracle, s, s.anchor_next)
+            if s.anchored
+            else super().cost(oracle, s)
+        )
 
     def default_budget(self, oracle, s):
-        """10,000 iterations with full batches, which are cheap, and otherwise 100 passes."""
+        """10,000 iterations with full batches, which are cheap, and otherwise 100
+        passes."""
         if s.anchored and oracle.is_full(s.batch_size):
             return FULL_ITERATIONS, math.inf
         return super().default_budget(oracle, s)

@@ -1,4 +1,5 @@
-"""CIVR: separate recursive estimates of g, its Jacobian and f's gradient, and normalised steps."""
+"""CIVR: separate recursive estimates of g, its Jacobian and f's gradient, and
+normalised steps."""
 
 from dataclasses import dataclass, replace
 from functools import partial
@@ -14,7 +15,8 @@ __all__ = ["CIVR"]
 
 @dataclass
 class NestedEstimate(Estimate):
-    """Estimates of u, J and v = (f_x, f_u), which are tracked separately. F = f_x + J^T f_u follows from them."""
+    """Estimates of u, J and v = (f_x, f_u), which are tracked separately. F = f_x + J^T
+    f_u follows from them."""
 
     v: tuple | None = None
 
@@ -27,50 +29,57 @@ class NestedState(EpochState):
 
 
 class CIVR(SARAHCompositional):
-    r"""Composite incremental variance reduction (Zhang & Xiao 2019), with nested SPIDER and its normalised step.
+    r"""Composite incremental variance reduction (Zhang & Xiao 2019), with nested SPIDER
+    and its normalised step.
 
-    A checkpoint uses a large batch S. At every other iterate x', a small batch B updates the estimates from the
-    previous iterate x:
+    A checkpoint uses a large batch S. At every other iterate x', a small batch B
+    updates the estimates from the previous iterate x:
 
     .. math::
 
-        \text{checkpoint:} \quad & u = g(x, S), \quad J = \partial g(x, S), \quad v = \nabla f(u, S) \\
-        \text{else:} \quad & u' = u + g(x', B) - g(x, B), \quad J' = J + \partial g(x', B) - \partial g(x, B), \\
-        & v' = v + \nabla f(u', B) - \nabla f(u, B) \\
-        \text{step:} \quad & F = J^T v, \quad \tilde x = \mathrm{prox}_{\eta R}(x - \eta F), \quad
-        x \leftarrow x + \gamma (\tilde x - x), \quad \gamma = \min(\eta \epsilon / |\tilde x - x|, \, 1/2)
+        \text{checkpoint:} \quad & u = g(x, S), \quad J = \partial g(x, S), \quad v =
+        \nabla f(u, S) \\ \text{else:} \quad & u' = u + g(x', B) - g(x, B), \quad J' = J
+        + \partial g(x', B) - \partial g(x, B), \\ & v' = v + \nabla f(u', B) - \nabla
+        f(u, B) \\ \text{step:} \quad & F = J^T v, \quad \tilde x = \mathrm{prox}_{\eta
+        R}(x - \eta F), \quad x \leftarrow x + \gamma (\tilde x - x), \quad \gamma =
+        \min(\eta \epsilon / |\tilde x - x|, \, 1/2)
 
     Parameters
     ----------
     learning_rate : float, callable or "auto", default="auto"
-        The learning rate eta. "auto" is 1.4 / L, or 0.7 / L with ``precision=None``, where L is the curvature of
-        minibatches, an estimate whose oracle calls are counted. Because gamma is at most 1/2, half of
-        the rate is used if steps are not shortened.
+        The learning rate eta. "auto" is 1.4 / L, or 0.7 / L with ``precision=None``,
+        where L is the curvature of minibatches, an estimate whose oracle calls are
+        counted. Because gamma is at most 1/2, half of the rate is used if steps are not
+        shortened.
     precision : float, callable, None or "auto", default="auto"
-        The precision epsilon: steps are at most eta epsilon long. "auto" is |F| at the last checkpoint (|x~ - x| / eta
-        with a penalty or a preconditioner). None means plain steps with gamma = 1: CIVR without the normalisation.
+        The precision epsilon: steps are at most eta epsilon long. "auto" is |F| at the
+        last checkpoint (|x~ - x| / eta with a penalty or a preconditioner). None means
+        plain steps with gamma = 1: CIVR without the normalisation.
 
     Notes
     -----
-    In the first paper f is not sampled (``batch_size=(B, B, None)``) and steps are plain. The second paper adds further
-    levels and the normalised step, where epsilon is the required accuracy. A fixed epsilon depends on the units of x,
-    and needs at least |x_0 - x*| / (eta epsilon) iterations. Once |F| <= 2 epsilon, every step is halved, and the
-    method converges like plain steps. With the automatic epsilon, a step is only limited when |F| has grown to twice
-    its value at the checkpoint. Otherwise gamma is 1/2 at every step, so the method converges linearly if SARAH-C does.
-    Steps of bounded length then do not hide a learning rate that is far too large.
+    In the first paper f is not sampled (``batch_size=(B, B, None)``) and steps are
+    plain. The second paper adds further levels and the normalised step, where epsilon
+    is the required accuracy. A fixed epsilon depends on the units of x, and needs at
+    least |x_0 - x*| / (eta epsilon) iterations. Once |F| <= 2 epsilon, every step is
+    halved, and the method converges like plain steps. With the automatic epsilon, a
+    step is only limited when |F| has grown to twice its value at the checkpoint.
+    Otherwise gamma is 1/2 at every step, so the method converges linearly if SARAH-C
+    does. Steps of bounded length then do not hide a learning rate that is far too
+    large.
 
-    A Jacobian of kind "operator" is not tracked but recomputed on each inner batch, so F has the noise of this batch.
-    The F of SARAH-C and of SCVR does not have this noise.
+    A Jacobian of kind "operator" is not tracked but recomputed on each inner batch, so
+    F has the noise of this batch. The F of SARAH-C and of SCVR does not have this
+    noise.
 
-    `SARAHCompositional` tracks the product F, while this method tracks its factors. If all of f is used and steps are
-    plain, the two methods are the same.
+    `SARAHCompositional` tracks the product F, while this method tracks its factors. If
+    all of f is used and steps are plain, the two methods are the same.
 
     References
     ----------
-    Zhang & Xiao, "A Stochastic Composite Gradient Method with Incremental Variance Reduction", NeurIPS 2019
-    (arXiv 1906.10186).
-    Zhang & Xiao, "Multi-Level Composite Stochastic Optimization via Nested Variance Reduction", 2019
-    (arXiv 1908.11468).
+    Zhang & Xiao, "A Stochastic Composite Gradient Method with Incremental Variance
+    Reduction", NeurIPS 2019 (arXiv 1906.10186). Zhang & Xiao, "Multi-Level Composite
+    Stochastic Optimization via Nested Variance Reduction", 2019 (arXiv 1908.11468).
 
     Examples
     --------
@@ -82,7 +91,11 @@ class CIVR(SARAHCompositional):
     'converged'
     """
 
-    checks = {"precision": partial(check_schedule, low=0, inclusive=False, words=("auto", None))}
+    checks = {
+        "precision": partial(
+            check_schedule, low=0, inclusive=False, words=("auto", None)
+        )
+    }
 
     def __init__(
         self,
@@ -95,24 +108,40 @@ class CIVR(SARAHCompositional):
         max_ifo: int | None = None,
         tol: float = 1e-4,
     ) -> None:
-        super().__init__(learning_rate, batch_size, checkpoint_batch_size, epoch_length, max_iter, max_ifo, tol)
+        super().__init__(
+            learning_rate,
+            batch_size,
+            checkpoint_batch_size,
+            epoch_length,
+            max_iter,
+            max_ifo,
+            tol,
+        )
         self.precision = precision
 
     @property
     def factor(self):
-        """The factor of the automatic learning rate: twice SARAH-C's if gamma is at most 1/2."""
+        """The factor of the automatic learning rate: twice SARAH-C's if gamma is at
+        most 1/2."""
         return 0.7 if self.precision is None else 1.4
 
     def init_state(self, oracle, x):
         """The first checkpoint, and epsilon."""
         follows = isinstance(self.auto("precision", oracle.problem, "auto"), str)
-        return NestedState(**vars(super().init_state(oracle, x)), follows_checkpoint=follows)
+        return NestedState(
+            **vars(super().init_state(oracle, x)), follows_checkpoint=follows
+        )
 
     def limit(self, problem):
-        """The limit of steps, or None if ``precision`` is None. The automatic epsilon is set later."""
+        """The limit of steps, or None if ``precision`` is None. The automatic epsilon
+        is set later."""
         precision = self.auto("precision", problem, 1.0)
         normalization = self.auto("normalization", problem, "global")
-        return None if precision is None else Limit(precision, by_block=normalization == "block")
+        return (
+            None
+            if precision is None
+            else Limit(precision, by_block=normalization == "block")
+        )
 
     def step(self, oracle, s):
         """The step of SARAH-C. The automatic epsilon is updated at a checkpoint."""
@@ -139,7 +168,10 @@ class CIVR(SARAHCompositional):
         else:
             before = oracle.outer_gradient(old.x, old.u, batch)
             after = oracle.outer_gradient(x, u, batch)
-            v = tuple(None if part is None else part - a + b for part, a, b in zip(old.v, before, after, strict=True))
+            v = tuple(
+                None if part is None else part - a + b
+                for part, a, b in zip(old.v, before, after, strict=True)
+            )
         return NestedEstimate(x, u, J, oracle.chain(x, J, v), v)
 
     def finish(self, oracle, s):

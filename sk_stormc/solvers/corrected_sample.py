@@ -1,4 +1,5 @@
-"""Rounds of a corrected sample: a gradient on all data, and the minimum on a sample whose gradient it corrects."""
+"""Rounds of a corrected sample: a gradient on all data, and the minimum on a sample
+whose gradient it corrects."""
 
 from __future__ import annotations
 
@@ -12,14 +13,27 @@ from sklearn.exceptions import ConvergenceWarning
 
 from sk_stormc.core.advice import Advice
 from sk_stormc.core.problem import CompositionalProblem
-from sk_stormc.engine import ALL, CompositionalSolver, Estimate, MethodState, StopReason, start
+from sk_stormc.engine import (
+    ALL,
+    CompositionalSolver,
+    Estimate,
+    MethodState,
+    StopReason,
+    start,
+)
 from sk_stormc.utils.types import Auto
 from sk_stormc.utils.validation import check_int, is_word
 
 __all__ = ["CorrectedSample"]
 
-SHARE, LEAST, MOST = 10, 1000, 100_000  # "auto" is a tenth of the components, within these limits
-INNER_TOL = 1e-3  # tol of a round's run on the sample, relative to the gradient at the anchor
+SHARE, LEAST, MOST = (
+    10,
+    1000,
+    100_000,
+)  # "auto" is a tenth of the components, within these limits
+INNER_TOL = (
+    1e-3  # tol of a round's run on the sample, relative to the gradient at the anchor
+)
 ROUNDING = 1e-10  # relative rounding error of Phi
 
 
@@ -34,44 +48,51 @@ class CorrectedSampleState(MethodState):
 
 
 class CorrectedSample(CompositionalSolver):
-    r"""Minimise the objective of a sample, corrected by the gradient on all data, in few rounds.
+    r"""Minimise the objective of a sample, corrected by the gradient on all data, in
+    few rounds.
 
-    A round has an anchor :math:`x_0` at which u, J and the gradient F are computed on all data, a sample of the
-    components, whose objective is :math:`\Phi_S` and whose gradient is :math:`F_S`, and
+    A round has an anchor :math:`x_0` at which u, J and the gradient F are computed on
+    all data, a sample of the components, whose objective is :math:`\Phi_S` and whose
+    gradient is :math:`F_S`, and
 
     .. math::
 
         x = \arg\min_x \; \Phi_S(x) + \langle F(x_0) - F_S(x_0), \, x \rangle + R(x)
 
-    The linear term makes the gradient at the anchor that of all data, so that each round reduces the error by a factor
-    that grows with the sample. If Phi at x is not below that at the anchor, x is discarded, and the next sample is
-    twice as large. A sample of all components is L-BFGS, or the other solver of the samples. A round reads all data
-    once and a sample once. It is suited for data that are far away, in a file or on other machines, and for many more
-    components than variables.
+    The linear term makes the gradient at the anchor that of all data, so that each
+    round reduces the error by a factor that grows with the sample. If Phi at x is not
+    below that at the anchor, x is discarded, and the next sample is twice as large. A
+    sample of all components is L-BFGS, or the other solver of the samples. A round
+    reads all data once and a sample once. It is suited for data that are far away, in a
+    file or on other machines, and for many more components than variables.
 
     Parameters
     ----------
     sample_size : int or "auto", default="auto"
-        Number of components of g and of f in the first sample. "auto" is a tenth of them, but at least 1,000 and at
-        most 100,000.
+        Number of components of g and of f in the first sample. "auto" is a tenth of
+        them, but at least 1,000 and at most 100,000.
     solver : str or CompositionalSolver, default="lbfgs"
-        The solver of the samples. "storm-c" takes every penalty, and "lbfgs" bounds and l1 norms.
+        The solver of the samples. "storm-c" takes every penalty, and "lbfgs" bounds and
+        l1 norms.
     max_iter, max_ifo : int or None, default=None
-        Limits on the rounds and on the oracle calls (IFO). The components of a sample are counted when it is drawn, and
-        each of their evaluations in ``n_evaluations``. If both are None, the limit is 100 passes.
+        Limits on the rounds and on the oracle calls (IFO). The components of a sample
+        are counted when it is drawn, and each of their evaluations in
+        ``n_evaluations``. If both are None, the limit is 100 passes.
     tol : float, default=1e-4
-        Stop when |x~ - x| / eta, from the gradient on all data with eta = 1, has fallen to tol times its value at x_0.
+        Stop when |x~ - x| / eta, from the gradient on all data with eta = 1, has fallen
+        to tol times its value at x_0.
 
     Notes
     -----
-    A sample of f needs values of f on it, by the problem's `outer_mean`. `DifferentiableComposition` has this method,
-    and problems with ``n_outer = 1``, such as `LogMeanExpProblem`, need none. For others only g is sampled, and every
+    A sample of f needs values of f on it, by the problem's `outer_mean`.
+    `DifferentiableComposition` has this method, and problems with ``n_outer = 1``, such
+    as `LogMeanExpProblem`, need none. For others only g is sampled, and every
     evaluation uses all components of f.
 
     References
     ----------
-    Shamir, Srebro & Zhang, "Communication-efficient distributed optimization using an approximate Newton-type method",
-    2014.
+    Shamir, Srebro & Zhang, "Communication-efficient distributed optimization using an
+    approximate Newton-type method", 2014.
 
     Examples
     --------
@@ -79,7 +100,9 @@ class CorrectedSample(CompositionalSolver):
     >>> from sk_stormc import minimize
     >>> from sk_stormc.datasets import make_gaussian_returns
     >>> from sk_stormc.problems import EntropicPortfolioProblem
-    >>> problem = EntropicPortfolioProblem(make_gaussian_returns(20_000, 5, mean=0.1, random_state=0))
+    >>> problem = EntropicPortfolioProblem(
+    ...     make_gaussian_returns(20_000, 5, mean=0.1, random_state=0)
+    ... )
     >>> result = minimize(problem, "corrected-sample", tol=1e-6, random_state=0)
     >>> result.stop_reason, result.n_iter <= 6
     ('converged', True)
@@ -103,7 +126,8 @@ class CorrectedSample(CompositionalSolver):
         self.tol = tol
 
     def accept(self, problem):
-        """Raise a ValueError if the method, or its solver of the samples, cannot run on the problem."""
+        """Raise a ValueError if the method, or its solver of the samples, cannot run on
+        the problem."""
         super().accept(problem)
         self._inner_solver().accept(problem)
 
@@ -113,7 +137,10 @@ class CorrectedSample(CompositionalSolver):
 
     def init_state(self, oracle, x):
         """The anchor at x_0."""
-        anchor, sizes = start(oracle, x, ALL), [oracle.n_components(kind) for kind in ("inner", "outer")]
+        anchor, sizes = (
+            start(oracle, x, ALL),
+            [oracle.n_components(kind) for kind in ("inner", "outer")],
+        )
         if is_word(self.sample_size, "auto"):
             sample = [min(max(n // SHARE, LEAST), MOST) for n in sizes]
         else:
@@ -133,8 +160,15 @@ class CorrectedSample(CompositionalSolver):
         sample = CorrectedProblem(oracle, s.anchor, s.batch_size)
         seed = int(oracle.rng.integers(2**31))
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ConvergenceWarning)  # the next anchor shows whether the point is better
-            x = self._inner_solver().set_params(tol=INNER_TOL).solve(sample, s.x, random_state=seed).x
+            warnings.simplefilter(
+                "ignore", ConvergenceWarning
+            )  # the next anchor shows whether the point is better
+            x = (
+                self._inner_solver()
+                .set_params(tol=INNER_TOL)
+                .solve(sample, s.x, random_state=seed)
+                .x
+            )
         anchor = start(oracle, x, ALL)
         value, length = oracle.value(x, anchor.u), self.length(oracle, s, x, anchor.F)
         equal = abs(value - s.value) <= ROUNDING * abs(s.value)
@@ -143,12 +177,19 @@ class CorrectedSample(CompositionalSolver):
             return
         whole = tuple(oracle.n_components(kind) for kind in ("inner", "outer"))
         s.ended = s.batch_size == whole
-        s.batch_size = tuple(min(2 * size, n) for size, n in zip(s.batch_size, whole, strict=True))
+        s.batch_size = tuple(
+            min(2 * size, n) for size, n in zip(s.batch_size, whole, strict=True)
+        )
 
     def cost(self, oracle, s):
-        """IFO of a round: a sample of g, on which its Jacobian is evaluated too, one of f, and all data."""
+        """IFO of a round: a sample of g, on which its Jacobian is evaluated too, one of
+        f, and all data."""
         inner, outer = s.batch_size
-        return 2 * oracle.price("inner", inner) + oracle.price("outer", outer) + self._cost_of_anchor(oracle)
+        return (
+            2 * oracle.price("inner", inner)
+            + oracle.price("outer", outer)
+            + self._cost_of_anchor(oracle)
+        )
 
     def _cost_of_anchor(self, oracle):
         return sum(oracle.n_components(kind) for kind in oracle.n_evaluations)
@@ -158,14 +199,19 @@ class CorrectedSample(CompositionalSolver):
         return super().length(oracle, MethodState(x), x, F)
 
     def iterate(self, oracle, s, loop):
-        """Rounds until the loop has a reason to stop, or until one on all data has not lowered Phi."""
+        """Rounds until the loop has a reason to stop, or until one on all data has not
+        lowered Phi."""
         loop.after_iteration()
         while loop.reason is None:
             self.step(oracle, s)
             s.t += 1
             loop.after_iteration()
             if loop.reason is None and s.ended:
-                loop.reason = StopReason.CONVERGED if loop.rule.is_stationary(s) else StopReason.MAX_IFO
+                loop.reason = (
+                    StopReason.CONVERGED
+                    if loop.rule.is_stationary(s)
+                    else StopReason.MAX_IFO
+                )
 
     def _inner_solver(self):
         from sk_stormc.solvers import get_solver  # which imports this module
@@ -174,7 +220,8 @@ class CorrectedSample(CompositionalSolver):
 
 
 class CorrectedProblem(CompositionalProblem):
-    """The objective of a sample and the linear term of a round. Its evaluations are those of the oracle."""
+    """The objective of a sample and the linear term of a round. Its evaluations are
+    those of the oracle."""
 
     advice = Advice(batch_size=None)
 
@@ -182,11 +229,21 @@ class CorrectedProblem(CompositionalProblem):
         problem = oracle.problem
         self._oracle, self._problem = oracle, problem
         inner = oracle.draw("inner", sizes[0])
-        self._batches = inner, oracle.draw_jacobian(None, inner, same=True), oracle.draw("outer", sizes[1])
+        self._batches = (
+            inner,
+            oracle.draw_jacobian(None, inner, same=True),
+            oracle.draw("outer", sizes[1]),
+        )
         self.n_inner, self.n_outer = sizes
         self.n_variables, self.n_blocks = problem.n_variables, problem.n_blocks
-        self.jacobian_kind = "operator" if problem.jacobian_kind == "operator" else "sampled"
-        self.metric, self.inner_floor, self.penalty = problem.metric, problem.inner_floor, problem.penalty
+        self.jacobian_kind = (
+            "operator" if problem.jacobian_kind == "operator" else "sampled"
+        )
+        self.metric, self.inner_floor, self.penalty = (
+            problem.metric,
+            problem.inner_floor,
+            problem.penalty,
+        )
         self._x0, self._last, self._linear = anchor.x, (None, None), 0.0
         self._linear = anchor.F - self.gradient(anchor.x)
 
@@ -223,4 +280,6 @@ class CorrectedProblem(CompositionalProblem):
 
     def outer(self, x, u):
         """f on the sample, with the linear term."""
-        return self._problem.outer_mean(x, u, self._batches[2].data) + float(np.sum(self._linear * x))
+        return self._problem.outer_mean(x, u, self._batches[2].data) + float(
+            np.sum(self._linear * x)
+        )

@@ -1,4 +1,5 @@
-"""L-BFGS on the full objective, a reference for the other methods if the data fit in memory."""
+"""L-BFGS on the full objective, a reference for the other methods if the data fit in
+memory."""
 
 import contextlib
 import math
@@ -16,10 +17,19 @@ from sk_stormc.utils.validation import check_int
 
 __all__ = ["LBFGS"]
 
-PASSES = 1000  # the default budget, about the iterations that an objective of many variables needs
-LEVEL = {8: 1e-6, 4: 1e-3}  # relative |F| below which rounding hides the decrease of Phi, by the bytes of a float
+# the default budget, about the iterations that an objective of many variables needs
+PASSES = 1000
+LEVEL = {
+    8: 1e-6,
+    4: 1e-3,
+    # relative |F| below which rounding hides the decrease of Phi, by the bytes of a
+    # float
+}
 NO_LIMIT = 10**9  # scipy's own budgets, which the loop replaces
-FAR, STEEP = 1e4, 30  # an objective with a minimum and a condition number below 1e4 does not reach both
+FAR, STEEP = (
+    1e4,
+    30,
+)  # an objective with a minimum and a condition number below 1e4 does not reach both
 
 
 class _OutOfBudget(Exception):
@@ -28,18 +38,21 @@ class _OutOfBudget(Exception):
 
 @dataclass
 class LBFGSState(MethodState):
-    """x_0 and the number of evaluations, which a resumed run repeats because it cannot restore scipy's memory."""
+    """x_0 and the number of evaluations, which a resumed run repeats because it cannot
+    restore scipy's memory."""
 
     x_start: np.ndarray | None = None
     n_calls: int = 0
 
 
 class LBFGS(CompositionalSolver):
-    """scipy's L-BFGS-B with the exact objective and gradient. Each evaluation counts as one pass.
+    """scipy's L-BFGS-B with the exact objective and gradient. Each evaluation counts as
+    one pass.
 
-    Bounds are passed on to scipy, and an l1 norm is handled by splitting the variables into positive and negative
-    parts. L-BFGS-B does not support a budget or the simplex. One iteration is an iteration of scipy, with all
-    evaluations of its line search. A problem's preconditioner scales the variables. A resumed run repeats the earlier
+    Bounds are passed on to scipy, and an l1 norm is handled by splitting the variables
+    into positive and negative parts. L-BFGS-B does not support a budget or the simplex.
+    One iteration is an iteration of scipy, with all evaluations of its line search. A
+    problem's preconditioner scales the variables. A resumed run repeats the earlier
     iterations without counting them again.
 
     Parameters
@@ -47,13 +60,16 @@ class LBFGS(CompositionalSolver):
     memory : int, default=10
         Number of gradient differences that are kept (scipy's ``maxcor``).
     max_iter, max_ifo : int or None, default=None
-        Limits on the iterations and on the oracle calls (IFO). If both are None, the limit is 1,000 passes.
+        Limits on the iterations and on the oracle calls (IFO). If both are None, the
+        limit is 1,000 passes.
     tol : float, default=1e-4
-        Stop when the projected gradient, in the preconditioner's norm, has fallen to tol times its first value.
+        Stop when the projected gradient, in the preconditioner's norm, has fallen to
+        tol times its first value.
 
     References
     ----------
-    Liu & Nocedal, "On the limited memory BFGS method for large scale optimization", 1989.
+    Liu & Nocedal, "On the limited memory BFGS method for large scale optimization",
+    1989.
 
     Examples
     --------
@@ -82,7 +98,8 @@ class LBFGS(CompositionalSolver):
         self.tol = tol
 
     def default_budget(self, oracle, s):
-        """1,000 passes: a line search makes one or two of them an iteration, where other methods make many steps."""
+        """1,000 passes: a line search makes one or two of them an iteration, where
+        other methods make many steps."""
         return math.inf, PASSES
 
     def needed_to_stream(self):
@@ -97,8 +114,10 @@ class LBFGS(CompositionalSolver):
         if box is not None and box.budget is None:
             return
         raise ValueError(
-            "solver='lbfgs' takes bounds or an l1 norm. It takes no budget, no simplex (which a portfolio's "
-            "constraint='long_only' is), no cost of trades, no l2 and, with a tail risk, no l1 norm; got the penalty "
+            "solver='lbfgs' takes bounds or an l1 norm. It takes no budget, no "
+            "simplex (which a portfolio's "
+            "constraint='long_only' is), no cost of trades, no l2 and, with a tail "
+            "risk, no l1 norm; got the penalty "
             f"{penalty}. Use solver='storm-c', which takes them all, or bounds alone"
         )
 
@@ -112,7 +131,9 @@ class LBFGS(CompositionalSolver):
 
     def length(self, oracle, s, x, F):
         """The norm of the projected gradient, in scipy's variables."""
-        return self.variables.projected_length(self.variables.to_z(x), self.variables.gradient(F))
+        return self.variables.projected_length(
+            self.variables.to_z(x), self.variables.gradient(F)
+        )
 
     def iterate(self, oracle, s, loop):
         """Run scipy. The loop decides in scipy's callback whether to continue."""
@@ -121,7 +142,13 @@ class LBFGS(CompositionalSolver):
         if loop.reason is not None:
             return
         run = _ScipyRun(self, oracle, s, loop)
-        options = {"maxcor": self.memory, "maxiter": NO_LIMIT, "maxfun": NO_LIMIT, "ftol": 0.0, "gtol": 0.0}
+        options = {
+            "maxcor": self.memory,
+            "maxiter": NO_LIMIT,
+            "maxfun": NO_LIMIT,
+            "ftol": 0.0,
+            "gtol": 0.0,
+        }
         with contextlib.suppress(_OutOfBudget):
             minimize(
                 run.objective,
@@ -132,10 +159,16 @@ class LBFGS(CompositionalSolver):
                 callback=run.callback,
                 options=options,
             )
-        if loop.reason is None:  # scipy finds no further decrease, usually because of rounding
+        if (
+            loop.reason is None
+        ):  # scipy finds no further decrease, usually because of rounding
             s.residual = run.length
             is_small = loop.rule.residual() <= max(self.tol, LEVEL[s.x.dtype.itemsize])
-            loop.reason = StopReason.CONVERGED if is_small or loop.rule.is_stationary(s) else StopReason.MAX_IFO
+            loop.reason = (
+                StopReason.CONVERGED
+                if is_small or loop.rule.is_stationary(s)
+                else StopReason.MAX_IFO
+            )
             if not math.isfinite(run.length):
                 loop.reason = StopReason.NON_FINITE
 
@@ -151,7 +184,10 @@ class _ScipyRun:
         self.length = self.first_length = math.nan
         self.first_step = math.inf
         self.calls = self.iterations = 0
-        self.calls_before, self.iterations_before = s.n_calls, s.t  # counts of the run that is resumed
+        self.calls_before, self.iterations_before = (
+            s.n_calls,
+            s.t,
+        )  # counts of the run that is resumed
 
     def objective(self, z):
         oracle, self.calls = self.oracle, self.calls + 1
@@ -180,7 +216,11 @@ class _ScipyRun:
         if self.iterations == 1:
             self.first_step = np.linalg.norm(z - self.z_start)
         if self.iterations > self.iterations_before:
-            self.s.x, self.s.t, self.s.residual = self.to_x(z), self.iterations, self.length
+            self.s.x, self.s.t, self.s.residual = (
+                self.to_x(z),
+                self.iterations,
+                self.length,
+            )
             self.loop.after_iteration()
             if self.loop.reason is not None:
                 raise StopIteration
@@ -189,7 +229,8 @@ class _ScipyRun:
         return self.variables.to_x(z).astype(self.s.x_start.dtype)
 
     def _is_unbounded(self, z):
-        """Whether the objective is probably unbounded below: it decreases more and more steeply far from the start.
+        """Whether the objective is probably unbounded below: it decreases more and more
+        steeply far from the start.
 
         L-BFGS would otherwise follow it until numbers overflow.
         """
@@ -198,17 +239,23 @@ class _ScipyRun:
 
 
 class _Variables:
-    """scipy's variables z: x scaled by the preconditioner, in positive and negative parts for an l1 norm."""
+    """scipy's variables z: x scaled by the preconditioner, in positive and negative
+    parts for an l1 norm."""
 
     def __init__(self, problem, root):
         root = 1.0 if root is None else root
-        self.scale = root if np.ndim(root) == 2 else np.broadcast_to(root, problem.n_variables)
+        self.scale = (
+            root if np.ndim(root) == 2 else np.broadcast_to(root, problem.n_variables)
+        )
         self.box = as_penalty(problem.penalty).as_box()
         self.alpha = self.box.alpha  # a number, or one for each variable
         self.is_split = bool(np.any(self.alpha))
         self.bounds = None
         if problem.penalty is not None:
-            low, high = (np.broadcast_to(b, problem.n_variables) / self.scale for b in (self.box.low, self.box.high))
+            low, high = (
+                np.broadcast_to(b, problem.n_variables) / self.scale
+                for b in (self.box.low, self.box.high)
+            )
             if self.is_split:
                 low, high = (
                     np.concatenate([np.maximum(low, 0), np.maximum(-high, 0)]),
@@ -220,30 +267,50 @@ class _Variables:
         if self.is_split:
             z = np.subtract(*np.split(z, 2))
         x = self.scale * z if self.scale.ndim == 1 else self.scale @ z
-        return np.clip(x, self.box.low, self.box.high)  # scaling may violate the bounds by rounding
+        return np.clip(
+            x, self.box.low, self.box.high
+        )  # scaling may violate the bounds by rounding
 
     def to_z(self, x):
         x = x.astype(float)
-        z = x / self.scale if self.scale.ndim == 1 else solve_triangular(self.scale, x, lower=True)
-        return np.concatenate([np.maximum(z, 0), np.maximum(-z, 0)]) if self.is_split else z
+        z = (
+            x / self.scale
+            if self.scale.ndim == 1
+            else solve_triangular(self.scale, x, lower=True)
+        )
+        return (
+            np.concatenate([np.maximum(z, 0), np.maximum(-z, 0)])
+            if self.is_split
+            else z
+        )
 
     def gradient(self, F):
         F = F.astype(float)
         slope = self.scale * F if self.scale.ndim == 1 else self.scale.T @ F
         if self.is_split:
-            slope = np.concatenate([self.alpha * self.scale + slope, self.alpha * self.scale - slope])
+            slope = np.concatenate(
+                [self.alpha * self.scale + slope, self.alpha * self.scale - slope]
+            )
         return slope
 
     def excess(self, z, x):
-        """The l1 norm of the parts minus that of x, which is positive while both parts of a coordinate are."""
+        """The l1 norm of the parts minus that of x, which is positive while both parts
+        of a coordinate are."""
         if not self.is_split:
             return 0.0
         if np.ndim(self.alpha):
-            return float(np.tile(self.alpha * self.scale, 2) @ z - self.alpha @ np.abs(x.astype(float)))
-        return self.alpha * float(np.tile(self.scale, 2) @ z - np.abs(x).sum(dtype=float))
+            return float(
+                np.tile(self.alpha * self.scale, 2) @ z
+                - self.alpha @ np.abs(x.astype(float))
+            )
+        return self.alpha * float(
+            np.tile(self.scale, 2) @ z - np.abs(x).sum(dtype=float)
+        )
 
     def projected_length(self, z, slope):
         if self.bounds is not None:
-            blocked = (z <= self.bounds.lb) & (slope > 0) | (z >= self.bounds.ub) & (slope < 0)
+            blocked = (z <= self.bounds.lb) & (slope > 0) | (z >= self.bounds.ub) & (
+                slope < 0
+            )
             slope = np.where(blocked, 0.0, slope)
         return float(np.linalg.norm(slope))

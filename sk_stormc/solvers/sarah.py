@@ -1,4 +1,5 @@
-"""SARAH-Compositional: recursive differences to the previous iterate, between checkpoints."""
+"""SARAH-Compositional: recursive differences to the previous iterate, between
+checkpoints."""
 
 from dataclasses import dataclass
 from functools import partial
@@ -23,33 +24,38 @@ class EpochState(MethodState):
 
 
 class SARAHCompositional(CompositionalSolver):
-    r"""SARAH-Compositional (Yuan, Lian & Liu 2019): an epoch is a checkpoint and epoch_length recursive steps.
+    r"""SARAH-Compositional (Yuan, Lian & Liu 2019): an epoch is a checkpoint and
+    epoch_length recursive steps.
 
-    A checkpoint uses a large batch S. At every other iterate x', a small batch B updates the estimates from the
-    previous iterate x:
+    A checkpoint uses a large batch S. At every other iterate x', a small batch B
+    updates the estimates from the previous iterate x:
 
     .. math::
 
-        \text{checkpoint:} \quad & u = g(x, S), \quad J = \partial g(x, S), \quad F = J^T \nabla f(u, S) \\
-        \text{else:} \quad & u' = u + g(x', B) - g(x, B), \quad J' = J + \partial g(x', B) - \partial g(x, B), \\
-        & F' = F + J'^T \nabla f(u', B) - J^T \nabla f(u, B)
+        \text{checkpoint:} \quad & u = g(x, S), \quad J = \partial g(x, S), \quad F =
+        J^T \nabla f(u, S) \\ \text{else:} \quad & u' = u + g(x', B) - g(x, B), \quad J'
+        = J + \partial g(x', B) - \partial g(x, B), \\ & F' = F + J'^T \nabla f(u', B) -
+        J^T \nabla f(u, B)
 
-    Every iterate, including the checkpoint, is followed by a step x <- prox_{eta R}(x - eta F).
+    Every iterate, including the checkpoint, is followed by a step x <- prox_{eta R}(x -
+    eta F).
 
     Parameters
     ----------
     checkpoint_batch_size : int, None or tuple of three, default=None
         Batch sizes at a checkpoint. None means all components.
     epoch_length : int or "auto", default="auto"
-        Number K of steps between checkpoints. "auto" is n_inner / B_g, so that an epoch draws n_inner components. On a
-        stream, an epoch draws as many components as a checkpoint.
+        Number K of steps between checkpoints. "auto" is n_inner / B_g, so that an epoch
+        draws n_inner components. On a stream, an epoch draws as many components as a
+        checkpoint.
     tol : float, default=1e-4
-        Stop when |x~ - x| / eta at a checkpoint has fallen to tol times its first value.
+        Stop when |x~ - x| / eta at a checkpoint has fallen to tol times its first
+        value.
 
     References
     ----------
-    Yuan, Lian & Liu, "Stochastic Recursive Variance Reduction for Efficient Smooth Non-Convex Compositional
-    Optimization", 2019.
+    Yuan, Lian & Liu, "Stochastic Recursive Variance Reduction for Efficient Smooth
+    Non-Convex Compositional Optimization", 2019.
 
     Examples
     --------
@@ -87,7 +93,11 @@ class SARAHCompositional(CompositionalSolver):
 
     def needed_to_stream(self):
         """The parameters to set so that the method can run on a stream."""
-        return "checkpoint_batch_size to a number" if self.checkpoint_batch_size is None else ""
+        return (
+            "checkpoint_batch_size to a number"
+            if self.checkpoint_batch_size is None
+            else ""
+        )
 
     def init_state(self, oracle, x):
         """The first checkpoint."""
@@ -102,7 +112,9 @@ class SARAHCompositional(CompositionalSolver):
             rule=self.step_rule(oracle, x, size, self.factor),
             batch_size=size,
             checkpoint_batch_size=large,
-            epoch_length=self.auto("epoch_length", oracle.problem, -(-n // (size[0] or n))),
+            epoch_length=self.auto(
+                "epoch_length", oracle.problem, -(-n // (size[0] or n))
+            ),
         )
 
     def cost(self, oracle, s):
@@ -122,7 +134,8 @@ class SARAHCompositional(CompositionalSolver):
         s.x = x
 
     def reference(self, s):
-        """The estimates to which differences are added: those at the previous iterate."""
+        """The estimates to which differences are added: those at the previous
+        iterate."""
         return s.now
 
     def refresh(self, oracle, x, size):

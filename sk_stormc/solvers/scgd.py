@@ -21,7 +21,10 @@ def check_exponents(name, value):
         check_number(name, p, high=0)
         check_number(name, q, high=0)
     except (TypeError, ValueError):
-        raise ValueError(f"{name} must be two numbers <= 0, of learning_rate and of beta, got {value!r}") from None
+        raise ValueError(
+            f"{name} must be two numbers <= 0, of learning_rate and of beta, got "
+            f"{value!r}"
+        ) from None
 
 
 @dataclass
@@ -35,31 +38,35 @@ class AverageState(MethodState):
 
 
 class SCGD(CompositionalSolver):
-    r"""Stochastic compositional gradient descent (Wang, Fang & Liu 2017), with two time scales.
+    r"""Stochastic compositional gradient descent (Wang, Fang & Liu 2017), with two time
+    scales.
 
     .. math::
 
-        u &\leftarrow (1 - \beta) u + \beta \, g(x, B_g) \\
-        x &\leftarrow \mathrm{prox}_{\eta R} \bigl( x - \eta \, \partial g(x, B_{dg})^T \nabla f(u, B_f) \bigr)
+        u &\leftarrow (1 - \beta) u + \beta \, g(x, B_g) \\ x &\leftarrow
+        \mathrm{prox}_{\eta R} \bigl( x - \eta \, \partial g(x, B_{dg})^T \nabla f(u,
+        B_f) \bigr)
 
     The first batch initialises u.
 
     Parameters
     ----------
     learning_rate : float, callable or "auto", default="auto"
-        The learning rate eta, which is the paper's alpha. "auto" is 0.7 / L (k + 1)^p, where L is the curvature of
-        minibatches, an estimate whose oracle calls are counted.
+        The learning rate eta, which is the paper's alpha. "auto" is 0.7 / L (k + 1)^p,
+        where L is the curvature of minibatches, an estimate whose oracle calls are
+        counted.
     beta : float, callable or "auto", default="auto"
-        Weight of the new value, in (0, 1]. "auto" is (k + 1)^q, or 1 if g uses all components and the preconditioner is
-        a matrix, such as the inverse Hessian.
+        Weight of the new value, in (0, 1]. "auto" is (k + 1)^q, or 1 if g uses all
+        components and the preconditioner is a matrix, such as the inverse Hessian.
     exponents : tuple of two floats, default=(-3 / 4, -1 / 2)
-        Exponents p and q, both <= 0. The default is the paper's choice for a nonconvex Phi. For a strongly convex Phi,
-        the paper uses (-1, -2 / 3).
+        Exponents p and q, both <= 0. The default is the paper's choice for a nonconvex
+        Phi. For a strongly convex Phi, the paper uses (-1, -2 / 3).
 
     References
     ----------
-    Wang, Fang & Liu, "Stochastic compositional gradient descent: algorithms for minimizing compositions of
-    expected-value functions", Mathematical Programming 161, 2017.
+    Wang, Fang & Liu, "Stochastic compositional gradient descent: algorithms for
+    minimizing compositions of expected-value functions", Mathematical Programming 161,
+    2017.
 
     Examples
     --------
@@ -72,7 +79,9 @@ class SCGD(CompositionalSolver):
     """
 
     checks = {
-        "beta": partial(check_schedule, low=0, high=1, inclusive=False, words=("auto",)),
+        "beta": partial(
+            check_schedule, low=0, high=1, inclusive=False, words=("auto",)
+        ),
         "exponents": check_exponents,
     }
 
@@ -98,8 +107,8 @@ class SCGD(CompositionalSolver):
         """The constants of the method. Only the curvature estimate draws batches."""
         size = self.sizes("batch_size", oracle, rule=16)
         p, q = self.exponents
-        # an average of exact values only lags behind x, and for the steps of a Newton-like preconditioner the lag is
-        # too large
+        # an average of exact values only lags behind x, and for the steps of a
+        # Newton-like preconditioner the lag is too large
         exact = size[0] is None and oracle.metric.mixes
         return AverageState(
             x,
@@ -114,7 +123,9 @@ class SCGD(CompositionalSolver):
         beta = at(s.beta, s.t)
         batch = oracle.draw("inner", s.batch_size[0])
         value = oracle.inner(self.query(s, beta), batch)
-        s.u = guard(oracle, value if s.u is None else (1 - beta) * s.u + beta * value, None)
+        s.u = guard(
+            oracle, value if s.u is None else (1 - beta) * s.u + beta * value, None
+        )
         J = oracle.jacobian(s.x, oracle.draw_jacobian(s.batch_size[1], batch))
         F = oracle.gradient(s.x, s.u, J, oracle.draw("outer", s.batch_size[2]))
         s.x_old, s.x = s.x, self.move(oracle, s, F)

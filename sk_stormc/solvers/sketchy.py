@@ -24,38 +24,45 @@ class SketchyState(AnchoredState):
 
 
 class SketchySTORM(AutomaticSTORM):
-    r"""STORM-C's anchored rule, preconditioned by a Nystrom sketch of the Hessian of one minibatch.
+    r"""STORM-C's anchored rule, preconditioned by a Nystrom sketch of the Hessian of
+    one minibatch.
 
-    The rule is that of `AutomaticSTORM`. Its steps use the inverse of P as preconditioner, which is not in the paper:
+    The rule is that of `AutomaticSTORM`. Its steps use the inverse of P as
+    preconditioner, which is not in the paper:
 
     .. math::
 
         P = U (\Lambda + \rho I) U^T + 2 \rho (I - U U^T), \qquad
         U \Lambda U^T = (H \Omega) (\Omega^T H \Omega)^{-1} (H \Omega)^T
 
-    H is the Hessian of one minibatch, the columns of Omega are r random orthonormal directions, and rho is the smallest
-    eigenvalue in Lambda. H Omega is computed from r finite differences of the minibatch's gradient, in the problem's
-    own (diagonal) preconditioner. It is computed once, at the minimum along the gradient.
+    H is the Hessian of one minibatch, the columns of Omega are r random orthonormal
+    directions, and rho is the smallest eigenvalue in Lambda. H Omega is computed from r
+    finite differences of the minibatch's gradient, in the problem's own (diagonal)
+    preconditioner. It is computed once, at the minimum along the gradient.
 
-    The method makes no sketch if the problem has a penalty, whose proximal step would have no closed form, or a
-    preconditioner that is already a matrix. The draws of the sketch are counted once in the IFO. Their r + 4
-    evaluations are counted individually.
+    The method makes no sketch if the problem has a penalty, whose proximal step would
+    have no closed form, or a preconditioner that is already a matrix. The draws of the
+    sketch are counted once in the IFO. Their r + 4 evaluations are counted
+    individually.
 
     Parameters
     ----------
     learning_rate : float, callable or "auto", default="auto"
-        The learning rate eta of preconditioned steps. Near the minimum of a quadratic, a step with the
-        rate 1 is about a Newton step. "auto" is 0.25 / L, or 0.7 / L without a sketch or with full batches, where L is
-        the preconditioned curvature of minibatches, an estimate whose oracle calls are counted.
+        The learning rate eta of preconditioned steps. Near the minimum of a quadratic,
+        a step with the rate 1 is about a Newton step. "auto" is 0.25 / L, or 0.7 / L
+        without a sketch or with full batches, where L is the preconditioned curvature
+        of minibatches, an estimate whose oracle calls are counted.
     rank : int, default=10
         Rank r of the sketch. It is limited to the number of variables.
     sketch_batch_size : int, default=256
-        Number of components in the minibatch of the sketch. With full batches all components are used.
+        Number of components in the minibatch of the sketch. With full batches all
+        components are used.
 
     References
     ----------
-    Frangella, Rathore, Zhao & Udell, "PROMISE: Preconditioned Stochastic Optimization Methods by Incorporating
-    Scalable Curvature Estimates", JMLR 25, 2024 (arXiv 2309.02014).
+    Frangella, Rathore, Zhao & Udell, "PROMISE: Preconditioned Stochastic Optimization
+    Methods by Incorporating Scalable Curvature Estimates", JMLR 25, 2024 (arXiv
+    2309.02014).
 
     Examples
     --------
@@ -70,7 +77,10 @@ class SketchySTORM(AutomaticSTORM):
     """
 
     instead = "solver='storm-c'"
-    checks = {"rank": partial(check_int, low=1), "sketch_batch_size": partial(check_int, low=1)}
+    checks = {
+        "rank": partial(check_int, low=1),
+        "sketch_batch_size": partial(check_int, low=1),
+    }
 
     def __init__(
         self,
@@ -93,10 +103,15 @@ class SketchySTORM(AutomaticSTORM):
     def accept(self, problem):
         """Raise a ValueError if the method cannot run on the problem."""
         super().accept(problem)
-        if problem.jacobian_kind == "operator" or problem.advice.normalization is not None:
+        if (
+            problem.jacobian_kind == "operator"
+            or problem.advice.normalization is not None
+        ):
             raise ValueError(
-                "solver='sketchy-storm' is for problems that plain steps between anchors solve, got "
-                f"{type(problem).__name__}, whose Jacobian cannot be combined or whose steps must be limited; "
+                "solver='sketchy-storm' is for problems that plain steps between "
+                "anchors solve, got "
+                f"{type(problem).__name__}, whose Jacobian cannot be combined or "
+                "whose steps must be limited; "
                 "use 'storm-c'"
             )
 
@@ -105,51 +120,73 @@ class SketchySTORM(AutomaticSTORM):
         return "solver='storm-c'"
 
     def run_metric(self, oracle, s):
-        """The preconditioner of the state, because a resumed run does not make a new sketch."""
-        sketched = isinstance(s, SketchyState) and s.metric is not None  # a run may have ended before the sketch
+        """The preconditioner of the state, because a resumed run does not make a new
+        sketch."""
+        sketched = (
+            isinstance(s, SketchyState) and s.metric is not None
+        )  # a run may have ended before the sketch
         return s.metric if sketched else oracle.metric
 
     def init_state(self, oracle, x):
         """Make the sketch, and start the anchored rule in its preconditioner."""
         sketch = None
-        if oracle.problem.penalty is None and isinstance(oracle.metric, (Identity, Diagonal)):
+        if oracle.problem.penalty is None and isinstance(
+            oracle.metric, (Identity, Diagonal)
+        ):
             sketch = self._sketch(oracle, x, self.sizes("batch_size", oracle, rule=16))
             oracle.metric = oracle.metric if sketch is None else sketch
         return SketchyState(**vars(super().init_state(oracle, x)), metric=sketch)
 
     def factor(self, oracle, size):
-        """The factor of the automatic learning rate. With a sketch it is limited by the noise of batches."""
+        """The factor of the automatic learning rate. With a sketch it is limited by the
+        noise of batches."""
         has_noise = isinstance(oracle.metric, LowRank) and not oracle.is_full(size)
         return 0.25 if has_noise else super().factor(oracle, size)
 
     def _sketch(self, oracle, x, size):
-        """The preconditioner P^-1, from r Hessian-vector products of one minibatch, or None if they fail."""
+        """The preconditioner P^-1, from r Hessian-vector products of one minibatch, or
+        None if they fail."""
         r, root = min(self.rank, x.size), oracle.metric.root() * np.ones_like(x)
         omega = np.linalg.qr(oracle.rng.standard_normal((x.size, r)))[0].astype(x.dtype)
         gradient = self._minibatch_gradient(oracle, x, size)
         x, h = cauchy_point(gradient, x, root)
-        F, directions = gradient(x), root * omega.T  # directions of length 1 in its norm
-        Y = np.array([root * (gradient(x + h * v) - F) / h for v in directions], dtype=float).T
+        F, directions = (
+            gradient(x),
+            root * omega.T,
+        )  # directions of length 1 in its norm
+        Y = np.array(
+            [root * (gradient(x + h * v) - F) / h for v in directions], dtype=float
+        ).T
         K = omega.T @ Y
         if not np.isfinite(K).all():
             return None
         values, vectors = np.linalg.eigh((K + K.T) / 2)
-        least = math.sqrt(np.finfo(x.dtype).eps)  # smaller eigenvalues are rounding errors or negative curvature
+        least = math.sqrt(
+            np.finfo(x.dtype).eps
+        )  # smaller eigenvalues are rounding errors or negative curvature
         positive = values > least * max(values[-1], 0.0)
         if not positive.any():
             return None
-        U, sigma, _ = np.linalg.svd(Y @ (vectors[:, positive] / np.sqrt(values[positive])), full_matrices=False)
+        U, sigma, _ = np.linalg.svd(
+            Y @ (vectors[:, positive] / np.sqrt(values[positive])), full_matrices=False
+        )
         top = np.maximum(sigma**2, least * sigma[0] ** 2)
         top, rest = top + top[-1], 2 * top[-1]  # eigenvalues of P, on U and elsewhere
         W = root[:, None] * U * np.sqrt(1 / rest - 1 / top)
         return LowRank((root**2 / rest).astype(x.dtype), W.astype(x.dtype))
 
     def _minibatch_gradient(self, oracle, x, size):
-        """The gradient of Phi for one minibatch. g and dg use the same draws, so that the Hessian is symmetric."""
+        """The gradient of Phi for one minibatch. g and dg use the same draws, so that
+        the Hessian is symmetric."""
         is_full = oracle.is_full(size)
 
         def draw(kind):
-            return oracle.draw(kind, None if is_full else min(self.sketch_batch_size, oracle.n_components(kind)))
+            return oracle.draw(
+                kind,
+                None
+                if is_full
+                else min(self.sketch_batch_size, oracle.n_components(kind)),
+            )
 
         inner, outer = draw("inner"), draw("outer")
         u = guard(oracle, oracle.inner(x, inner), None)
@@ -166,9 +203,11 @@ class SketchySTORM(AutomaticSTORM):
 
 
 def cauchy_point(gradient, x, root):
-    """The minimum along the gradient for the curvature at x, and a step length for differences of the gradient.
+    """The minimum along the gradient for the curvature at x, and a step length for
+    differences of the gradient.
 
-    The sketch is made at this point because the run will move there. At x_0 = 0 the semivariance has no Hessian.
+    The sketch is made at this point because the run will move there. At x_0 = 0 the
+    semivariance has no Hessian.
     """
     rounding, F = np.finfo(x.dtype).eps, gradient(x)
     length = float(np.linalg.norm(root * F))
@@ -176,7 +215,9 @@ def cauchy_point(gradient, x, root):
     size = float(np.linalg.norm(v)) or 1.0
     least = math.sqrt(rounding) * float(np.linalg.norm(x)) / size
     h = least + math.sqrt(rounding) / size
-    for _ in range(2):  # the first difference only determines a step length that changes F notably
+    for _ in range(
+        2
+    ):  # the first difference only determines a step length that changes F notably
         w = (gradient(x + h * v) - F) / h
         change = float(np.linalg.norm(root * w))
         if not 0 < change < math.inf:

@@ -10,7 +10,14 @@ import numpy as np
 
 from sk_stormc.core.metrics import Identity
 from sk_stormc.core.schedules import inverse
-from sk_stormc.engine import CompositionalSolver, Estimate, MethodState, advance, at, start
+from sk_stormc.engine import (
+    CompositionalSolver,
+    Estimate,
+    MethodState,
+    advance,
+    at,
+    start,
+)
 from sk_stormc.theory import ProblemConstants, storm_parameters
 from sk_stormc.utils.types import Auto, Schedule, Size, Variant
 from sk_stormc.utils.validation import (
@@ -38,16 +45,20 @@ RUNNING_MEAN = inverse()  # the momentum 1 / (t + 1)
 
 
 def check_momentum(name, value):
-    """Raise a ValueError unless the value is a number or a schedule in [0, 1], "auto", or three of them."""
+    """Raise a ValueError unless the value is a number or a schedule in [0, 1], "auto",
+    or three of them."""
     for a in value if is_list(value) else (value,):
         check_schedule(name, a, first=1, low=0, high=1, words=("auto",))
     if is_list(value) and len(value) != 3:
-        raise ValueError(f"{name} must be one value or (a_g, a_dg, a_Phi), got {value!r}")
+        raise ValueError(
+            f"{name} must be one value or (a_g, a_dg, a_Phi), got {value!r}"
+        )
 
 
 @dataclass
 class StormState(MethodState):
-    """The estimates u, J and F at x, and Algorithm 1's constants, resolved for the problem."""
+    """The estimates u, J and F at x, and Algorithm 1's constants, resolved for the
+    problem."""
 
     anchored = False  # True for the state of the automatic rule
     now: Estimate | None = None
@@ -58,54 +69,62 @@ class StormState(MethodState):
 
 
 class STORMCompositional(CompositionalSolver):
-    r"""STORM-Compositional, Algorithm 1: one loop, with momentum-corrected estimates of g, of its Jacobian and of F.
+    r"""STORM-Compositional, Algorithm 1: one loop, with momentum-corrected estimates of
+    g, of its Jacobian and of F.
 
-    After a step from x to x', one batch of each kind updates the estimates u of g, J of the Jacobian and F of the
-    compositional gradient:
+    After a step from x to x', one batch of each kind updates the estimates u of g, J of
+    the Jacobian and F of the compositional gradient:
 
     .. math::
 
-        \tilde x &= \mathrm{prox}_{\eta R}(x - \eta F), \qquad x' = x + \gamma (\tilde x - x) \\
-        u' &= (1 - a_g) \bigl( u - g(x, B_g) \bigr) + g(x', B_g) \\
-        J' &= (1 - a_{dg}) \bigl( J - \partial g(x, B_{dg}) \bigr) + \partial g(x', B_{dg}) \\
-        F' &= (1 - a_\Phi) \bigl( F - J^T \nabla f(u, B_f) \bigr) + J'^T \nabla f(u', B_f)
+        \tilde x &= \mathrm{prox}_{\eta R}(x - \eta F), \qquad x' = x + \gamma (\tilde x
+        - x) \\ u' &= (1 - a_g) \bigl( u - g(x, B_g) \bigr) + g(x', B_g) \\ J' &= (1 -
+        a_{dg}) \bigl( J - \partial g(x, B_{dg}) \bigr) + \partial g(x', B_{dg}) \\ F'
+        &= (1 - a_\Phi) \bigl( F - J^T \nabla f(u, B_f) \bigr) + J'^T \nabla f(u', B_f)
 
-    With ``normalization="global"`` these are exactly the paper's steps. "storm-c-paper" also has the published
-    constants. The defaults are chosen for streams. `AutomaticSTORM`, the solver with the name "storm-c", needs fewer
-    passes over a data set.
+    With ``normalization="global"`` these are exactly the paper's steps. "storm-c-paper"
+    also has the published constants. The defaults are chosen for streams.
+    `AutomaticSTORM`, the solver with the name "storm-c", needs fewer passes over a data
+    set.
 
     Parameters
     ----------
     learning_rate : float, callable or "auto", default="auto"
-        The learning rate eta, or a picklable function of the iteration number. "auto" is 0.5 / L, where L is the
-        curvature of minibatches, an estimate whose oracle calls are counted.
+        The learning rate eta, or a picklable function of the iteration number. "auto"
+        is 0.5 / L, where L is the curvature of minibatches, an estimate whose oracle
+        calls are counted.
     precision : float, callable or "auto", default="auto"
-        The epsilon of step 6. "auto" is 0.1, the value in all of the paper's experiments.
+        The epsilon of step 6. "auto" is 0.1, the value in all of the paper's
+        experiments.
     momentum : float, callable, tuple of three or "auto", default="auto"
-        The momentum a, or (a_g, a_dg, a_Phi), each in [0, 1]. "auto" is 1 / (t + 1), which makes a running mean.
+        The momentum a, or (a_g, a_dg, a_Phi), each in [0, 1]. "auto" is 1 / (t + 1),
+        which makes a running mean.
     batch_size : int, None, tuple of three or "auto", default="auto"
-        The batch size B, or (B_g, B_dg, B_f). None means all components, as does an integer not smaller than their
-        number. "auto" means all components if there are at most 1024, and otherwise 32. A constant Jacobian is then
-        computed exactly, once.
+        The batch size B, or (B_g, B_dg, B_f). None means all components, as does an
+        integer not smaller than their number. "auto" means all components if there are
+        at most 1024, and otherwise 32. A constant Jacobian is then computed exactly,
+        once.
     init_batch_size : int, None, tuple of three or "auto", default="auto"
         The size S of the first batches, or (S_g, S_dg, S_f). "auto" is B.
     normalization : {"global", "block", "auto"} or None, default="auto"
-        How gamma_t of step 6 limits the step: one value for all of x, one for each of the problem's blocks, or no limit
-        (None). "auto" is None.
+        How gamma_t of step 6 limits the step: one value for all of x, one for each of
+        the problem's blocks, or no limit (None). "auto" is None.
     anchor : int or None, default=None
-        Number of iterations after which (u, J, F) are computed on all data instead of by steps 7 to 10. None, as in the
-        paper, means never.
+        Number of iterations after which (u, J, F) are computed on all data instead of
+        by steps 7 to 10. None, as in the paper, means never.
     tol : float, default=1e-4
-        Stop when |x~ - x| / eta has fallen to tol times its value at x_0, where both use the gradient on all data. At
-        an anchor this gradient is available. Otherwise it is computed, and counted, once the estimates have fallen as
-        far on average over a pass. 0 disables this test, and the IFO are then those of Lemma 3.1.
+        Stop when |x~ - x| / eta has fallen to tol times its value at x_0, where both
+        use the gradient on all data. At an anchor this gradient is available. Otherwise
+        it is computed, and counted, once the estimates have fallen as far on average
+        over a pass. 0 disables this test, and the IFO are then those of Lemma 3.1.
     output : {"last", "random"}, default="last"
-        "last" returns x_T. "random" returns the theorem's x-hat, which is drawn uniformly from x_1, ..., x_T with a
-        separate generator.
+        "last" returns x_T. "random" returns the theorem's x-hat, which is drawn
+        uniformly from x_1, ..., x_T with a separate generator.
 
     References
     ----------
-    Yuan & Hu, "Stochastic Recursive Momentum Method for Non-Convex Compositional Optimization", Algorithm 1.
+    Yuan & Hu, "Stochastic Recursive Momentum Method for Non-Convex Compositional
+    Optimization", Algorithm 1.
 
     Examples
     --------
@@ -113,7 +132,9 @@ class STORMCompositional(CompositionalSolver):
     >>> from sk_stormc.datasets import make_gaussian_returns
     >>> from sk_stormc.problems import PortfolioProblem
     >>> problem = PortfolioProblem(make_gaussian_returns(2000, 10, random_state=0))
-    >>> minimize(problem, STORMCompositional(max_ifo=60_000), random_state=0).stop_reason
+    >>> minimize(
+    ...     problem, STORMCompositional(max_ifo=60_000), random_state=0
+    ... ).stop_reason
     'max_ifo'
     """
 
@@ -121,7 +142,9 @@ class STORMCompositional(CompositionalSolver):
         "precision": partial(check_schedule, low=0, inclusive=False, words=("auto",)),
         "momentum": check_momentum,
         "init_batch_size": check_batch_size,
-        "normalization": partial(check_choice, choices=("global", "block", None, "auto")),
+        "normalization": partial(
+            check_choice, choices=("global", "block", None, "auto")
+        ),
         "anchor": partial(check_int, low=1, words=(None,)),
         "output": partial(check_choice, choices=("last", "random")),
     }
@@ -153,11 +176,15 @@ class STORMCompositional(CompositionalSolver):
         self.output = output
 
     @classmethod
-    def from_theory(cls, constants: ProblemConstants, epsilon: float, variant: Variant = "corrected") -> Self:
-        """Set the parameters by Proposition 3.2, so that E|grad Phi(x^)| <= epsilon after T iterations.
+    def from_theory(
+        cls, constants: ProblemConstants, epsilon: float, variant: Variant = "corrected"
+    ) -> Self:
+        """Set the parameters by Proposition 3.2, so that E|grad Phi(x^)| <= epsilon
+        after T iterations.
 
-        The guarantee holds for a problem without penalty or preconditioner (`PaperSTORMCompositional` does not use a
-        preconditioner). A batch size not smaller than the number of components means all of them. The batch is then
+        The guarantee holds for a problem without penalty or preconditioner
+        (`PaperSTORMCompositional` does not use a preconditioner). A batch size not
+        smaller than the number of components means all of them. The batch is then
         exact, and needs fewer IFO than Lemma 3.1 counts.
 
         Parameters
@@ -180,14 +207,22 @@ class STORMCompositional(CompositionalSolver):
         --------
         >>> from sk_stormc import STORMCompositional
         >>> from sk_stormc.theory import ProblemConstants
-        >>> k = ProblemConstants(L_f=1, L_g=1, L_phi=2, M_f=1, M_g=1, H_1=1, H_2=1, H_3=1, Delta=1)
+        >>> k = ProblemConstants(
+        ...     L_f=1, L_g=1, L_phi=2, M_f=1, M_g=1, H_1=1, H_2=1, H_3=1, Delta=1
+        ... )
         >>> solver = STORMCompositional.from_theory(k, epsilon=0.1)
         >>> solver.learning_rate, solver.max_iter, solver.output
         (0.5, 2134, 'random')
         """
         p = storm_parameters(constants, epsilon, variant)
-        a, B, S = (p.a_g, p.a_dg, p.a_phi), (p.B_g, p.B_dg, p.B_f), (p.S_g, p.S_dg, p.S_f)
-        return cls(p.eta, epsilon, a, B, S, "global", max_iter=p.T, tol=0, output="random")
+        a, B, S = (
+            (p.a_g, p.a_dg, p.a_phi),
+            (p.B_g, p.B_dg, p.B_f),
+            (p.S_g, p.S_dg, p.S_f),
+        )
+        return cls(
+            p.eta, epsilon, a, B, S, "global", max_iter=p.T, tol=0, output="random"
+        )
 
     def needed_to_stream(self):
         """The parameters to set so that the method can run on a stream."""
@@ -226,7 +261,9 @@ class STORMCompositional(CompositionalSolver):
 
     def cost(self, oracle, s):
         """IFO of the next `step`."""
-        return oracle.cost(oracle.all_like(s.batch_size) if self._anchor_is_next(s) else s.batch_size)
+        return oracle.cost(
+            oracle.all_like(s.batch_size) if self._anchor_is_next(s) else s.batch_size
+        )
 
     def finish(self, oracle, s):
         """Step 12: x_T, or the x-hat drawn from x_1, ..., x_T."""
@@ -235,22 +272,34 @@ class STORMCompositional(CompositionalSolver):
         problem = oracle.problem
         # on a stream, F depends on rows that x_T does not depend on
         has_new_rows = not oracle.source.finite and oracle.metric.curvature is not None
-        has_zeros = problem.penalty is not None and s.rule.limit is not None  # x~ has exact zeros, and x_T does not
-        return self.proximal_point(oracle, s, s.now.F) if has_new_rows or has_zeros else s.x
+        has_zeros = (
+            problem.penalty is not None and s.rule.limit is not None
+        )  # x~ has exact zeros, and x_T does not
+        return (
+            self.proximal_point(oracle, s, s.now.F)
+            if has_new_rows or has_zeros
+            else s.x
+        )
 
 
 class PaperSTORMCompositional(STORMCompositional):
-    """Algorithm 1 with the constants published for the problem, the solver with the name "storm-c-paper".
+    """Algorithm 1 with the constants published for the problem, the solver with the
+    name "storm-c-paper".
 
-    "auto" means the constants that the paper gives for the problem. The steps are the paper's, without a
-    preconditioner.
+    "auto" means the constants that the paper gives for the problem. The steps are the
+    paper's, without a preconditioner.
     """
 
     def auto(self, name, problem, rule):
-        """A parameter's value: the user's, the published one, or the method's ``rule``."""
+        """A parameter's value: the user's, the published one, or the method's
+        ``rule``."""
         value, published = getattr(self, name), problem.advice.published
         if is_word(value, "auto"):
-            value = rule if published is None or name not in SYMBOLS else getattr(published, SYMBOLS[name])
+            value = (
+                rule
+                if published is None or name not in SYMBOLS
+                else getattr(published, SYMBOLS[name])
+            )
         return plain(value)
 
     def run_metric(self, oracle, s):

@@ -6,10 +6,11 @@ __all__ = ["VRSCPG"]
 
 
 class VRSCPG(SARAHCompositional):
-    r"""VRSC-PG (Huo, Gu, Liu & Huang 2018): variance-reduced compositional proximal gradient.
+    r"""VRSC-PG (Huo, Gu, Liu & Huang 2018): variance-reduced compositional proximal
+    gradient.
 
-    At a checkpoint the estimates, here with a hat, use large batches. At the iterates between checkpoints, small
-    batches estimate the change since the checkpoint:
+    At a checkpoint the estimates, here with a hat, use large batches. At the iterates
+    between checkpoints, small batches estimate the change since the checkpoint:
 
     .. math::
 
@@ -19,8 +20,8 @@ class VRSCPG(SARAHCompositional):
 
     References
     ----------
-    Huo, Gu, Liu & Huang, "Accelerated Method for Stochastic Composition Optimization with Nonsmooth
-    Regularization", AAAI 2018.
+    Huo, Gu, Liu & Huang, "Accelerated Method for Stochastic Composition Optimization
+    with Nonsmooth Regularization", AAAI 2018.
 
     Examples
     --------

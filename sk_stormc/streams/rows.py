@@ -1,4 +1,5 @@
-"""The rows of a stream that are still needed, and the position of each kind of batch in the stream."""
+"""The rows of a stream that are still needed, and the position of each kind of batch in
+the stream."""
 
 import math
 from dataclasses import dataclass
@@ -14,7 +15,9 @@ __all__ = ["Position", "Rows", "WeightedPosition", "stack"]
 class Position:
     """The position of one kind of batch in the stream."""
 
-    offset: int  # distance from the rows of g in batches, so that the kinds never use the same rows in an iteration
+    # distance from the rows of g in batches, so that the kinds never use the same rows
+    # in an iteration
+    offset: int
     at: int = 0
     largest: int = 0  # size of the largest batch so far
 
@@ -38,12 +41,16 @@ class WeightedPosition(Position):
 
 
 class Rows:
-    """The rows that are still needed, by their numbers in the stream. Copies of a problem share them."""
+    """The rows that are still needed, by their numbers in the stream. Copies of a
+    problem share them."""
 
     def __init__(self, batches):
         self._source, self._fed = iter(batches), ()
-        self._parts = []  # batches that have been read; they are joined when their rows are needed
-        self.start = self.stop = 0  # numbers of the first kept row and of the row after the last
+        # batches that have been read; they are joined when their rows are needed
+        self._parts = []
+        self.start = self.stop = (
+            0  # numbers of the first kept row and of the row after the last
+        )
         self.keep = 0  # rows before this one may be dropped
         self.used = 0  # number of rows that f has used
         self.wanted = 0  # number of rows that were requested last and were missing
@@ -57,18 +64,26 @@ class Rows:
         return rows
 
     def __getstate__(self):
-        self._parts, self.start, self.problem = self._kept(), max(self.start, self.keep), None
-        return self.__dict__ | {"_source": iter(())}  # the state does not contain later batches
+        self._parts, self.start, self.problem = (
+            self._kept(),
+            max(self.start, self.keep),
+            None,
+        )
+        return self.__dict__ | {
+            "_source": iter(())
+        }  # the state does not contain later batches
 
     def feed(self, batch):
         """Append a batch."""
         self._fed = (*self._fed, tuple(_rows_of(part) for part in batch))
 
     def has(self, stop):
-        """Whether the rows before number ``stop`` are available. Batches are read until they are."""
+        """Whether the rows before number ``stop`` are available. Batches are read until
+        they are."""
         while self.stop < stop:
             if not self._unchecked:
-                # there is no call between reading and the assignment, so that Ctrl-C cannot lose a batch
+                # there is no call between reading and the assignment, so that Ctrl-C
+                # cannot lose a batch
                 self._unchecked = [*islice(self._source, 1)]
             fed = not self._unchecked
             if fed and not self._fed:
@@ -76,28 +91,52 @@ class Rows:
                 return False
             batch = self._fed[0] if fed else self._unchecked[0]
             if not fed:
-                batch = tuple(_rows_of(part) for part in (batch if isinstance(batch, tuple) else (batch,)))
+                batch = tuple(
+                    _rows_of(part)
+                    for part in (batch if isinstance(batch, tuple) else (batch,))
+                )
             self._take(batch, fed)
         return True
 
     def _take(self, batch, fed):
-        """Append a batch and clear its source in one statement, so that an interrupt neither loses nor repeats it."""
+        """Append a batch and clear its source in one statement, so that an interrupt
+        neither loses nor repeats it."""
         others = self._fed[fed:]
-        lengths, shapes = {part.shape[0] for part in batch}, [part.shape[1:] for part in batch]
-        if len(lengths) > 1 or (self._parts and shapes != [part.shape[1:] for part in self._parts[0]]):
-            before, got = ([part.shape for part in parts] for parts in ((self._parts or [batch])[0], batch))
+        lengths, shapes = (
+            {part.shape[0] for part in batch},
+            [part.shape[1:] for part in batch],
+        )
+        if len(lengths) > 1 or (
+            self._parts and shapes != [part.shape[1:] for part in self._parts[0]]
+        ):
+            before, got = (
+                [part.shape for part in parts]
+                for parts in ((self._parts or [batch])[0], batch)
+            )
             self._unchecked, self._fed = [], others
-            raise ValueError(f"batches must differ in their number of rows only, got shapes {got} after {before}")
+            raise ValueError(
+                f"batches must differ in their number of rows only, got shapes {got} "
+                f"after {before}"
+            )
         parts, end = [*self._parts, batch], self.stop + lengths.pop()
-        self._parts, self.stop, self.problem, self._unchecked, self._fed = parts, end, None, [], others
+        self._parts, self.stop, self.problem, self._unchecked, self._fed = (
+            parts,
+            end,
+            None,
+            [],
+            others,
+        )
 
     def between(self, start, stop):
         """Rows as a tuple of arrays."""
         self.join()
-        return tuple(part[start - self.start : stop - self.start] for part in self._parts[0])
+        return tuple(
+            part[start - self.start : stop - self.start] for part in self._parts[0]
+        )
 
     def join(self):
-        """Join the kept batches to one array, without the dropped rows. Return where it starts and stops."""
+        """Join the kept batches to one array, without the dropped rows. Return where it
+        starts and stops."""
         if len(self._parts) > 1:
             self._parts, self.start = self._kept(), max(self.start, self.keep)
         return self.start, self.stop
@@ -118,4 +157,8 @@ def _rows_of(part):
 
 def stack(parts):
     """Rows of several arrays or sparse matrices, one below the other."""
-    return sparse.vstack(parts, format="csr") if sparse.issparse(parts[0]) else np.concatenate(parts)
+    return (
+        sparse.vstack(parts, format="csr")
+        if sparse.issparse(parts[0])
+        else np.concatenate(parts)
+    )

@@ -1,4 +1,5 @@
-"""A stream as the source of components: which rows each kind of batch gets, and which rows are still needed."""
+"""A stream as the source of components: which rows each kind of batch gets, and which
+rows are still needed."""
 
 import copy
 
@@ -15,7 +16,8 @@ WINDOW = 512  # default number of rows that represent the stream
 
 
 class StreamSource(Source):
-    """Rows in order. Each is used once by g, once by its Jacobian and once by f. A place is a `Position`.
+    """Rows in order. Each is used once by g, once by its Jacobian and once by f. A
+    place is a `Position`.
 
     Parameters
     ----------
@@ -45,18 +47,26 @@ class StreamSource(Source):
         if not self.rows.stop:
             raise ValueError("batches must have a row, got none")
         # a view would keep all of the first batch in memory
-        self.first = first = self._weighted_problem(*(part.copy() for part in self.rows.between(0, window)))
+        self.first = first = self._weighted_problem(
+            *(part.copy() for part in self.rows.between(0, window))
+        )
         if weighted and not takes_weights(first):
             raise ValueError(
-                "weighted=True needs a problem whose inner_batch and outer_batch have a second argument weights, got "
+                "weighted=True needs a problem whose inner_batch and outer_batch have "
+                "a second argument weights, got "
                 f"{first!r}"
             )
         self.operator = first.jacobian_kind == "operator"
         self.one_outer = first.n_outer == 1 < first.n_inner
-        self._sampled = (True, not self.operator, not self.one_outer)  # whether each kind of batch has its own rows
+        self._sampled = (
+            True,
+            not self.operator,
+            not self.one_outer,
+        )  # whether each kind of batch has its own rows
 
     def fork(self):
-        """A copy for a trial run: rows that the trial run reads, adds or drops do not change this source."""
+        """A copy for a trial run: rows that the trial run reads, adds or drops do not
+        change this source."""
         source = copy.copy(self)
         source.rows = self.rows.fork()
         return source
@@ -75,12 +85,14 @@ class StreamSource(Source):
         return source_of(self.first)
 
     def accept(self, name, sizes):
-        """Raise a ValueError if batch sizes differ, because the number of kept rows would then grow."""
+        """Raise a ValueError if batch sizes differ, because the number of kept rows
+        would then grow."""
         B_g, B_dg, B_f = sizes
         drawn = {B_g, B_g if self.operator else B_dg, B_g if self.one_outer else B_f}
         if None in drawn or len(drawn) > 1:
             raise ValueError(
-                f"{name} must be one number for g, its Jacobian and f on a stream, which has no end and whose rows "
+                f"{name} must be one number for g, its Jacobian and f on a stream, "
+                "which has no end and whose rows "
                 f"they use in turn, got {sizes!r}"
             )
 
@@ -92,33 +104,51 @@ class StreamSource(Source):
         return [kind(offset) for offset in range(len(generators))]
 
     def draw_inner(self, position, shape):
-        """The next rows, with their weights relative to the mean weight so far if there are weights."""
+        """The next rows, with their weights relative to the mean weight so far if there
+        are weights."""
         draws = position.take(shape)
         if not self.weighted:
             return draws
         mean = self._mean_weight(position)
-        return [(numbers, self.rows.between(numbers[0], numbers[-1] + 1)[-1] / mean) for numbers in draws]
+        return [
+            (numbers, self.rows.between(numbers[0], numbers[-1] + 1)[-1] / mean)
+            for numbers in draws
+        ]
 
     draw_outer = draw_inner
 
     def _mean_weight(self, position):
-        """The mean weight of the rows up to a position, and at least of the first window."""
+        """The mean weight of the rows up to a position, and at least of the first
+        window."""
         self.require(np.array([position.at - 1]))
         stop = max(position.at, min(self.window, self.rows.stop))
         if stop > position.n:
-            position.total += float(self.rows.between(position.n, stop)[-1].sum(dtype=float))
+            position.total += float(
+                self.rows.between(position.n, stop)[-1].sum(dtype=float)
+            )
             position.n = stop
         return position.total / position.n
 
     def lasts(self, positions, ifo):
-        """Whether there are enough rows for the kind of batch with the largest position."""
-        n_rows = ifo // (2 if self.one_outer else 3)  # in batches of one size; an f of one component adds 1
-        at = [position.start(n_rows) for position, used in zip(positions, self._sampled, strict=True) if used]
+        """Whether there are enough rows for the kind of batch with the largest
+        position."""
+        n_rows = ifo // (
+            2 if self.one_outer else 3
+        )  # in batches of one size; an f of one component adds 1
+        at = [
+            position.start(n_rows)
+            for position, used in zip(positions, self._sampled, strict=True)
+            if used
+        ]
         return self.rows.has(max(at) + n_rows)
 
     def hold(self, positions):
         """Drop the rows that a run continued from here does not need."""
-        at = [position.at for position, used in zip(positions, self._sampled, strict=True) if used]
+        at = [
+            position.at
+            for position, used in zip(positions, self._sampled, strict=True)
+            if used
+        ]
         self.rows.keep = max(self.rows.keep, min(min(at), max(at) - self.window))
 
     def aside(self, places):
@@ -130,19 +160,23 @@ class StreamSource(Source):
         self.rows.used = max(position.at for position in positions)
 
     def uphill(self, x, start):
-        """Whether Phi is higher at x than at the start over the recent rows, and over each of their parts."""
+        """Whether Phi is higher at x than at the start over the recent rows, and over
+        each of their parts."""
         recent = self.recent()
         if recent.objective(x) <= recent.objective(start):
             return False
         first, last = self._ends()
         ends = np.unique(np.linspace(first, last, PIECES + 1).astype(int)).tolist()
-        parts = (self.problem_of(a, b) for a, b in zip(ends[:-1], ends[1:], strict=True))
+        parts = (
+            self.problem_of(a, b) for a, b in zip(ends[:-1], ends[1:], strict=True)
+        )
         return all(not part.objective(x) <= part.objective(start) for part in parts)
 
     # the problems of rows
 
     def recent(self):
-        """The problem of the last ``window`` rows that f has used (at the start, of the first ones)."""
+        """The problem of the last ``window`` rows that f has used (at the start, of the
+        first ones)."""
         return self.problem_of(*self._ends())
 
     def _ends(self):
@@ -155,9 +189,12 @@ class StreamSource(Source):
         return self._weighted_problem(*self.rows.between(start, stop))
 
     def locate(self, draws):
-        """The problem, without weights, of rows that include these, and their numbers in it."""
+        """The problem, without weights, of rows that include these, and their numbers
+        in it."""
         if draws is None:
-            raise ValueError("a stream has no batch of all components: batch sizes must be numbers")
+            raise ValueError(
+                "a stream has no batch of all components: batch sizes must be numbers"
+            )
         self.require(draws)
         if self.operator:  # only these rows, because the Jacobian is used later
             return self._unweighted_problem(draws[0], draws[-1] + 1), draws - draws[0]
@@ -173,7 +210,8 @@ class StreamSource(Source):
             raise EOFError(f"row {stop - 1} of the stream has not arrived")
         if draws[0] < max(rows.start, rows.keep):
             raise ValueError(
-                f"row {draws[0]} of the stream was dropped after its last use: continue a run by state= of its result, "
+                f"row {draws[0]} of the stream was dropped after its last use: "
+                "continue a run by state= of its result, "
                 "and give another run its own stream"
             )
 

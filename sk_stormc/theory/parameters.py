@@ -1,7 +1,9 @@
-"""The theory of STORM-Compositional as functions: the parameters of Proposition 3.2, and the conditions on them.
+"""The theory of STORM-Compositional as functions: the parameters of Proposition 3.2,
+and the conditions on them.
 
-The notation is the paper's: a_. = alpha_. eps, B_. = beta_. / eps, S_. = gamma_. / eps, T = D / eps^2. If a printed
-formula has an error, the variant "corrected" is the default, and "paper" is the printed form.
+The notation is the paper's: a_. = alpha_. eps, B_. = beta_. / eps, S_. = gamma_. / eps,
+T = D / eps^2. If a printed formula has an error, the variant "corrected" is the
+default, and "paper" is the printed form.
 """
 
 from __future__ import annotations
@@ -13,7 +15,12 @@ from typing import Any
 import numpy as np
 
 from sk_stormc.utils.types import FloatArray, Variant
-from sk_stormc.utils.validation import check_bool, check_choice, check_instance, check_number
+from sk_stormc.utils.validation import (
+    check_bool,
+    check_choice,
+    check_instance,
+    check_number,
+)
 
 __all__ = [
     "ProblemConstants",
@@ -30,8 +37,9 @@ VARIANTS = ("corrected", "paper")
 class ProblemConstants:
     """The constants of Assumptions A1 to A4, each of which is a finite number > 0.
 
-    All but Delta are upper bounds. A constant that is actually 0 (L_g of a linear g, H_1 of a single f) may therefore
-    be replaced by any positive number. None may be 0, since Proposition 3.2 divides by L_g and by the H's.
+    All but Delta are upper bounds. A constant that is actually 0 (L_g of a linear g,
+    H_1 of a single f) may therefore be replaced by any positive number. None may be 0,
+    since Proposition 3.2 divides by L_g and by the H's.
 
     Attributes
     ----------
@@ -40,7 +48,8 @@ class ProblemConstants:
     L_g : float
         A2: Lipschitz constant of every Jacobian dg_j, in the Frobenius norm.
     L_phi : float
-        A2: Lipschitz constant of every dg_j^T grad f_i(g). One such constant is M_f L_g + M_g^2 L_f.
+        A2: Lipschitz constant of every dg_j^T grad f_i(g). One such constant is M_f L_g
+        + M_g^2 L_f.
     M_f : float
         A3: bound of every |grad f_i|.
     M_g : float
@@ -62,7 +71,9 @@ class ProblemConstants:
     Examples
     --------
     >>> from sk_stormc.theory import ProblemConstants
-    >>> ProblemConstants(L_f=1, L_g=1, L_phi=2, M_f=1, M_g=1, H_1=1, H_2=1, H_3=1, Delta=0)
+    >>> ProblemConstants(
+    ...     L_f=1, L_g=1, L_phi=2, M_f=1, M_g=1, H_1=1, H_2=1, H_3=1, Delta=0
+    ... )
     Traceback (most recent call last):
         ...
     ValueError: Delta must be a finite number > 0, got 0
@@ -134,11 +145,14 @@ class StormParameters:
     @property
     def ifo(self) -> float:
         """IFO of the run, by Lemma 3.1: S_g + S_dg + S_f + T (B_g + B_dg + B_f)."""
-        return self.S_g + self.S_dg + self.S_f + self.T * (self.B_g + self.B_dg + self.B_f)
+        return (
+            self.S_g + self.S_dg + self.S_f + self.T * (self.B_g + self.B_dg + self.B_f)
+        )
 
 
 def _K(k, p):
-    """4 M_f^2 P + 4 L_f^2 c^p Q, and c: the increments of G and of g in the lemma on F, over eps^2."""
+    """4 M_f^2 P + 4 L_f^2 c^p Q, and c: the increments of G and of g in the lemma on F,
+    over eps^2."""
     c = 2 * k.M_g + math.sqrt(k.H_2)
     P = 1 / (24 * k.M_f**2) + 3 * k.L_g**2 / k.L_phi**2 + 1
     Q = 1 / (24 * k.M_g**2 * k.L_f**2) + 3 * k.M_g**2 / k.L_phi**2 + 1
@@ -146,7 +160,10 @@ def _K(k, p):
 
 
 def storm_parameters(
-    constants: ProblemConstants, epsilon: float, variant: Variant = "corrected", round_up: bool = True
+    constants: ProblemConstants,
+    epsilon: float,
+    variant: Variant = "corrected",
+    round_up: bool = True,
 ) -> StormParameters:
     """Compute the parameters of Proposition 3.2, with which E|grad Phi(x^)| <= epsilon.
 
@@ -154,14 +171,15 @@ def storm_parameters(
     ----------
     constants : ProblemConstants
     epsilon : float
-        The accuracy, 0 < epsilon < min(1, 72 L_Phi M_g L_f^2 sqrt(H_3), 72 L_Phi M_f^2 sqrt(H_2) / L_g).
+        The accuracy, 0 < epsilon < min(1, 72 L_Phi M_g L_f^2 sqrt(H_3), 72 L_Phi M_f^2
+        sqrt(H_2) / L_g).
     variant : {"corrected", "paper"}, default="corrected"
-        "paper" is the printed choice, which has c instead of c^2 in K_0, a_Phi and B_f. In the printed form, K_0
-        contains 1/B_f, and B_f contains the root of K_0. The result has the B_f that satisfies both equations. Its
-        guarantee is not proved.
+        "paper" is the printed choice, which has c instead of c^2 in K_0, a_Phi and B_f.
+        In the printed form, K_0 contains 1/B_f, and B_f contains the root of K_0. The
+        result has the B_f that satisfies both equations. Its guarantee is not proved.
     round_up : bool, default=True
-        Whether to round B, S and T up to integers. With the real numbers, the inequalities of `equipartition` are
-        equalities.
+        Whether to round B, S and T up to integers. With the real numbers, the
+        inequalities of `equipartition` are equalities.
 
     Returns
     -------
@@ -175,7 +193,9 @@ def storm_parameters(
     Examples
     --------
     >>> from sk_stormc.theory import ProblemConstants, storm_parameters
-    >>> k = ProblemConstants(L_f=1, L_g=1, L_phi=2, M_f=1, M_g=1, H_1=1, H_2=1, H_3=1, Delta=1)
+    >>> k = ProblemConstants(
+    ...     L_f=1, L_g=1, L_phi=2, M_f=1, M_g=1, H_1=1, H_2=1, H_3=1, Delta=1
+    ... )
     >>> p = storm_parameters(k, 0.1)
     >>> p.a_g, p.B_g, p.T
     (0.05, 4320, 2134)
@@ -187,9 +207,13 @@ def storm_parameters(
     k, eps = constants, epsilon
     L = k.L_phi
     root_2, root_3 = math.sqrt(k.H_2), math.sqrt(k.H_3)
-    bound = min(1.0, 72 * L * k.M_g * k.L_f**2 * root_3, 72 * L * k.M_f**2 * root_2 / k.L_g)
+    bound = min(
+        1.0, 72 * L * k.M_g * k.L_f**2 * root_3, 72 * L * k.M_f**2 * root_2 / k.L_g
+    )
     if eps >= bound:
-        raise ValueError(f"epsilon must be < {bound:.6g} (Proposition 3.2), got {eps!r}")
+        raise ValueError(
+            f"epsilon must be < {bound:.6g} (Proposition 3.2), got {eps!r}"
+        )
 
     D = 32 / 3 * L * k.Delta
     p = 2 if variant == "corrected" else 1
@@ -207,7 +231,9 @@ def storm_parameters(
     }
     for name, a in momenta.items():
         if not a < 1:
-            raise ValueError(f"{name} must be < 1, got {a:.6g}: epsilon={eps!r} is too large")
+            raise ValueError(
+                f"{name} must be < 1, got {a:.6g}: epsilon={eps!r} is too large"
+            )
     sizes: dict[str, Any] = {
         "B_g": 864 * k.M_g**3 * k.L_f**2 * root_3 / L / eps,
         "B_dg": 864 * k.M_f**2 * k.L_g * root_2 / L / eps,
@@ -239,12 +265,14 @@ def _scaled(epsilon, p):
 def equipartition(
     constants: ProblemConstants, epsilon: float, parameters: StormParameters
 ) -> FloatArray:
-    """Compute the left sides of (E1), (E2) and (E3), corrected, relative to their right sides.
+    """Compute the left sides of (E1), (E2) and (E3), corrected, relative to their right
+    sides.
 
-    These inequalities are the equipartition of errors in the proof of Proposition 3.2. They bound the mean squared
-    errors of g_t, of G_t and of F_t along the run. (E3) contains the K_0 of the corrected proposition, which is a bound
-    for that proposition's a_g, a_dg, B_g and B_dg (the printed ones are the same). For other parameters see
-    `theorem_condition`.
+    These inequalities are the equipartition of errors in the proof of Proposition 3.2.
+    They bound the mean squared errors of g_t, of G_t and of F_t along the run. (E3)
+    contains the K_0 of the corrected proposition, which is a bound for that
+    proposition's a_g, a_dg, B_g and B_dg (the printed ones are the same). For other
+    parameters see `theorem_condition`.
 
     Parameters
     ----------
@@ -255,7 +283,8 @@ def equipartition(
     Returns
     -------
     ndarray of shape (3,)
-        Each number is <= 1 if its inequality holds. All are 1 for the corrected parameters before rounding.
+        Each number is <= 1 if its inequality holds. All are 1 for the corrected
+        parameters before rounding.
 
     Raises
     ------
@@ -265,7 +294,9 @@ def equipartition(
     Examples
     --------
     >>> from sk_stormc.theory import ProblemConstants, equipartition, storm_parameters
-    >>> k = ProblemConstants(L_f=1, L_g=1, L_phi=2, M_f=1, M_g=1, H_1=1, H_2=1, H_3=1, Delta=1)
+    >>> k = ProblemConstants(
+    ...     L_f=1, L_g=1, L_phi=2, M_f=1, M_g=1, H_1=1, H_2=1, H_3=1, Delta=1
+    ... )
     >>> equipartition(k, 0.1, storm_parameters(k, 0.1, round_up=False)).round(9)
     array([1., 1., 1.])
     >>> equipartition(k, 0.1, storm_parameters(k, 0.1, variant="paper")) <= 1
@@ -275,19 +306,36 @@ def equipartition(
     k, L = constants, constants.L_phi
     a_g, a_dg, a_phi, b_g, b_dg, b_f, s_g, s_dg, s_f, D = _scaled(epsilon, parameters)
     K_0, c = _K(k, 2)
-    E1 = 2 * k.M_g**2 / (a_g * b_g * L**2) + 2 * k.H_3 / (D * a_g * s_g) + 2 * a_g * k.H_3 / b_g
-    E2 = 2 * k.L_g**2 / (a_dg * b_dg * L**2) + 2 * k.H_2 / (D * a_dg * s_dg) + 2 * a_dg * k.H_2 / b_dg
-    E3 = K_0 / (a_phi * b_f) + k.M_g**2 * k.H_1 / (D * a_phi * s_f) + 2 * a_phi * c**2 * k.H_1 / b_f
+    E1 = (
+        2 * k.M_g**2 / (a_g * b_g * L**2)
+        + 2 * k.H_3 / (D * a_g * s_g)
+        + 2 * a_g * k.H_3 / b_g
+    )
+    E2 = (
+        2 * k.L_g**2 / (a_dg * b_dg * L**2)
+        + 2 * k.H_2 / (D * a_dg * s_dg)
+        + 2 * a_dg * k.H_2 / b_dg
+    )
+    E3 = (
+        K_0 / (a_phi * b_f)
+        + k.M_g**2 * k.H_1 / (D * a_phi * s_f)
+        + 2 * a_phi * c**2 * k.H_1 / b_f
+    )
     return 144 * np.array([k.M_g**2 * k.L_f**2 * E1, k.M_f**2 * E2, E3])
 
 
 def theorem_condition(
-    constants: ProblemConstants, epsilon: float, parameters: StormParameters, variant: Variant = "corrected"
+    constants: ProblemConstants,
+    epsilon: float,
+    parameters: StormParameters,
+    variant: Variant = "corrected",
 ) -> float:
-    """Compute the left side of the condition of Theorem 1, which is a sum of twelve terms.
+    """Compute the left side of the condition of Theorem 1, which is a sum of twelve
+    terms.
 
-    If it is <= 1/16, eta = 1 / L_Phi and T >= (32/3) L_Phi Delta / eps^2, then E|grad Phi(x^)| <= epsilon. This holds
-    for any parameters, not only for those of Proposition 3.2.
+    If it is <= 1/16, eta = 1 / L_Phi and T >= (32/3) L_Phi Delta / eps^2, then E|grad
+    Phi(x^)| <= epsilon. This holds for any parameters, not only for those of
+    Proposition 3.2.
 
     Parameters
     ----------
@@ -295,7 +343,8 @@ def theorem_condition(
     epsilon : float
     parameters : StormParameters
     variant : {"corrected", "paper"}, default="corrected"
-        "paper" has 2 M_g + L_g / (L_Phi alpha_dg) instead of its square in the second, sixth and ninth terms.
+        "paper" has 2 M_g + L_g / (L_Phi alpha_dg) instead of its square in the second,
+        sixth and ninth terms.
 
     Returns
     -------
@@ -308,8 +357,14 @@ def theorem_condition(
 
     Examples
     --------
-    >>> from sk_stormc.theory import ProblemConstants, storm_parameters, theorem_condition
-    >>> k = ProblemConstants(L_f=1, L_g=1, L_phi=2, M_f=1, M_g=1, H_1=1, H_2=1, H_3=1, Delta=1)
+    >>> from sk_stormc.theory import (
+    ...     ProblemConstants,
+    ...     storm_parameters,
+    ...     theorem_condition,
+    ... )
+    >>> k = ProblemConstants(
+    ...     L_f=1, L_g=1, L_phi=2, M_f=1, M_g=1, H_1=1, H_2=1, H_3=1, Delta=1
+    ... )
     >>> theorem_condition(k, 0.1, storm_parameters(k, 0.1)) <= 1 / 16
     True
     >>> theorem_condition(k, 0.1, storm_parameters(k, 0.1, variant="paper")) <= 1 / 16

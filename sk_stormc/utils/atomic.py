@@ -15,16 +15,21 @@ __all__ = ["atomically"]
 
 @contextmanager
 def atomically(path):
-    """Open a temporary binary file, which is renamed to ``path`` once all of it is on the disk.
+    """Open a temporary binary file, which is renamed to ``path`` once all of it is on
+    the disk.
 
     Temporary files of the same path from killed processes are removed.
     """
     path = Path(path)
     _remove_remains(path)
-    handle, temporary = tempfile.mkstemp(prefix=f"{path.name}.", suffix=".part", dir=path.parent)
+    handle, temporary = tempfile.mkstemp(
+        prefix=f"{path.name}.", suffix=".part", dir=path.parent
+    )
     try:
         with os.fdopen(handle, "wb") as file:
-            with suppress(OSError):  # some file systems have no locks; no temporary file is then removed
+            with suppress(
+                OSError
+            ):  # some file systems have no locks; no temporary file is then removed
                 _lock(file)
             yield file
             file.flush()
@@ -46,7 +51,8 @@ def _remove_remains(path):
 
 
 def _lock(file):
-    """Lock a file, or raise an OSError. Windows needs no locks, because it does not remove a file that is open."""
+    """Lock a file, or raise an OSError. Windows needs no locks, because it does not
+    remove a file that is open."""
     if sys.platform != "win32":
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
 

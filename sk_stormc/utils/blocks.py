@@ -1,7 +1,9 @@
-"""Rows of aligned tables in blocks: slices of arrays and files, or the partitions of dask collections.
+"""Rows of aligned tables in blocks: slices of arrays and files, or the partitions of
+dask collections.
 
-A pass calls a function with each block, where the block lies, and adds what it returns in the order of the blocks. The
-same blocks therefore give the same bits for any number of workers. Only the results travel.
+A pass calls a function with each block, where the block lies, and adds what it returns
+in the order of the blocks. The same blocks therefore give the same bits for any number
+of workers. Only the results travel.
 """
 
 from __future__ import annotations
@@ -15,24 +17,38 @@ import numpy as np
 from sk_stormc.utils.frames import column, columns_of, is_series, is_table
 from sk_stormc.utils.mapped_rows import MappedRows
 
-__all__ = ["Blocks", "blocks_of", "check_finite_rows", "in_blocks", "is_dask", "map_lazily", "without_rows"]
+__all__ = [
+    "Blocks",
+    "blocks_of",
+    "check_finite_rows",
+    "in_blocks",
+    "is_dask",
+    "map_lazily",
+    "without_rows",
+]
 
 BLOCK_BYTES = 2**24  # size of a block of an array or a file
 
 
 def is_dask(X: Any) -> bool:
-    """Whether an object is an array, a data frame or a Series of dask, which is not imported for others."""
-    if not type(X).__module__.startswith("dask") or not isinstance(getattr(X, "shape", None), tuple):
+    """Whether an object is an array, a data frame or a Series of dask, which is not
+    imported for others."""
+    if not type(X).__module__.startswith("dask") or not isinstance(
+        getattr(X, "shape", None), tuple
+    ):
         return False
     try:
         import dask.array
     except ImportError as error:
-        raise ImportError('dask collections need dask.array: pip install "sk_stormc[dask]"') from error
+        raise ImportError(
+            'dask collections need dask.array: pip install "sk_stormc[dask]"'
+        ) from error
     return dask.is_dask_collection(X)
 
 
 def in_blocks(X: Any) -> bool:
-    """Whether the rows of X are not in memory: those of a dask collection or of a file."""
+    """Whether the rows of X are not in memory: those of a dask collection or of a
+    file."""
     return isinstance(MappedRows.of(X), MappedRows) or is_dask(X)
 
 
@@ -42,9 +58,10 @@ def blocks_of(*tables: Any, rows: int | None = None) -> Blocks:
     Parameters
     ----------
     *tables : ndarray, MappedRows, data frame, Series or dask collection
-        If one of them is a dask collection, the first one must be. The others are then divided like it: dask frames
-        by the index if they have the same known divisions, other dask collections by equal lengths of partitions, and
-        tables in memory by position.
+        If one of them is a dask collection, the first one must be. The others are then
+        divided like it: dask frames by the index if they have the same known divisions,
+        other dask collections by equal lengths of partitions, and tables in memory by
+        position.
     rows : int, default=None
         Number of rows of a block in memory. None means about 16 MB.
 
@@ -56,12 +73,14 @@ def blocks_of(*tables: Any, rows: int | None = None) -> Blocks:
     Raises
     ------
     ValueError
-        If the tables have no rows, different numbers of rows, or partitions that cannot be aligned.
+        If the tables have no rows, different numbers of rows, or partitions that cannot
+        be aligned.
 
     Notes
     -----
-    A function receives contiguous and aligned arrays, because NumPy and BLAS round sums differently for other layouts,
-    such as those of arrays that have travelled between processes.
+    A function receives contiguous and aligned arrays, because NumPy and BLAS round sums
+    differently for other layouts, such as those of arrays that have travelled between
+    processes.
     """
     some = [table for table in tables if table is not None]
     if is_dask(some[0]):
@@ -69,7 +88,10 @@ def blocks_of(*tables: Any, rows: int | None = None) -> Blocks:
 
         return dask_blocks(some)
     if any(map(is_dask, some)):
-        raise ValueError("X must be a dask collection if one of the tables beside it is: compute these, or divide X")
+        raise ValueError(
+            "X must be a dask collection if one of the tables beside it is: compute "
+            "these, or divide X"
+        )
     lengths = {len(table) for table in some}
     if len(lengths) > 1:
         raise ValueError(f"tables must have as many rows, got {sorted(lengths)}")
@@ -82,7 +104,8 @@ def blocks_of(*tables: Any, rows: int | None = None) -> Blocks:
 
 
 def without_rows(X: Any) -> Any:
-    """An array or a data frame with the columns of rows in blocks, for checks of these."""
+    """An array or a data frame with the columns of rows in blocks, for checks of
+    these."""
     return np.empty((0, *X.shape[1:])) if columns_of(X) is None else X._meta.iloc[:0]
 
 
@@ -109,12 +132,14 @@ class Blocks:
         self.starts = [0, *self.ends[:-1]]
 
     def sum(self, function: Callable) -> Any:
-        """Add up ``function(start, *parts)`` over the blocks, where start is the number of the first row.
+        """Add up ``function(start, *parts)`` over the blocks, where start is the number
+        of the first row.
 
         Parameters
         ----------
         function : callable
-            It returns None, an object with ``+``, such as a number, an array or a list, or a tuple of these.
+            It returns None, an object with ``+``, such as a number, an array or a list,
+            or a tuple of these.
 
         Returns
         -------
@@ -124,7 +149,8 @@ class Blocks:
         raise NotImplementedError
 
     def map(self, function: Callable) -> Blocks:
-        """The blocks of one table with a row ``function(start, *parts)[i]`` for each row, kept where the blocks lie."""
+        """The blocks of one table with a row ``function(start, *parts)[i]`` for each
+        row, kept where the blocks lie."""
         raise NotImplementedError
 
     def take(self, rows: np.ndarray) -> tuple:
@@ -141,8 +167,12 @@ class LocalBlocks(Blocks):
 
     def _results(self, function):
         for k, (start, end) in enumerate(zip(self.starts, self.ends, strict=True)):
-            place = f"in the block that begins at row {start}" if len(self.ends) > 1 else ""
-            yield called(function, place, start, *(part(k, start, end) for part in self._parts))
+            place = (
+                f"in the block that begins at row {start}" if len(self.ends) > 1 else ""
+            )
+            yield called(
+                function, place, start, *(part(k, start, end) for part in self._parts)
+            )
 
     def sum(self, function):
         """Add up what the function returns for the blocks, in their order."""
@@ -173,18 +203,23 @@ def _rows_by_position(table):
 
 
 def as_array(table):
-    """A table in memory as an array, of numbers if it has columns. A Series or an array may hold labels.
+    """A table in memory as an array, of numbers if it has columns. A Series or an array
+    may hold labels.
 
     Raises a ValueError that names a column without numbers.
     """
     if not (is_table(table) or is_series(table)):
         return np.asarray(table)
     dtypes = list(table.dtypes) if is_table(table) else [table.dtype]
-    if not hasattr(table, "iloc") or all(isinstance(dtype, np.dtype) and dtype.kind != "O" for dtype in dtypes):
+    if not hasattr(table, "iloc") or all(
+        isinstance(dtype, np.dtype) and dtype.kind != "O" for dtype in dtypes
+    ):
         return table.to_numpy()
     if not is_table(table):  # with a type of its own for missing values, or with labels
         number = getattr(table.dtype, "kind", "O") in "iufb"
-        return table.to_numpy(dtype=float, na_value=np.nan) if number else table.to_numpy()
+        return (
+            table.to_numpy(dtype=float, na_value=np.nan) if number else table.to_numpy()
+        )
     try:
         return table.to_numpy(dtype=float, na_value=np.nan)
     except (TypeError, ValueError):
@@ -195,31 +230,45 @@ def as_array(table):
 
 
 def _check_is_number(value, name, i):
-    """Raise a ValueError that names the column and the row of a value that is no number."""
+    """Raise a ValueError that names the column and the row of a value that is no
+    number."""
     try:
         np.array([value]).astype(float)
     except (TypeError, ValueError) as error:
         if type(value).__name__ != "NAType":
-            raise ValueError(f"X must hold numbers, got {value!r} in column {name!r}, row {i}") from error
+            raise ValueError(
+                f"X must hold numbers, got {value!r} in column {name!r}, row {i}"
+            ) from error
 
 
 def check_finite_rows(name, rows, columns=None, start=0):
-    """Raise a ValueError that names the column and the row of the first number that is not finite.
+    """Raise a ValueError that names the column and the row of the first number that is
+    not finite.
 
-    ``columns`` are the names of the columns, and ``start`` is the number of the first row.
+    ``columns`` are the names of the columns, and ``start`` is the number of the first
+    row.
     """
     with np.errstate(over="ignore", invalid="ignore"):
-        if rows.dtype.kind != "f" or np.isfinite(rows.sum()):  # then all are finite; otherwise the sum may be too large
+        if rows.dtype.kind != "f" or np.isfinite(
+            rows.sum()
+        ):  # then all are finite; otherwise the sum may be too large
             return
     wrong = np.argwhere(~np.isfinite(rows))
     if len(wrong):
         i, *j = wrong[0].tolist()
-        where = f"column {j[0] if columns is None else columns[j[0]]!r}, row" if j else "row"
-        raise ValueError(f"{name} must be finite, got {rows[tuple(wrong[0])]} in {where} {start + i}")
+        where = (
+            f"column {j[0] if columns is None else columns[j[0]]!r}, row"
+            if j
+            else "row"
+        )
+        raise ValueError(
+            f"{name} must be finite, got {rows[tuple(wrong[0])]} in {where} {start + i}"
+        )
 
 
 def called(function, place, start, *parts):
-    """The result of a function for a block. A ValueError gets the place of the block, if it is not empty."""
+    """The result of a function for a block. A ValueError gets the place of the block,
+    if it is not empty."""
     parts = [np.require(part, requirements=["C", "A"]) for part in parts]
     try:
         return function(start, *parts)
@@ -238,8 +287,11 @@ def added(a, b):
     return a + b
 
 
-def map_lazily(function: Callable, X: Any, shape: tuple = (), dtype: Any = float) -> Any:
-    """A dask array with the results of a function of each partition of a dask collection.
+def map_lazily(
+    function: Callable, X: Any, shape: tuple = (), dtype: Any = float
+) -> Any:
+    """A dask array with the results of a function of each partition of a dask
+    collection.
 
     Parameters
     ----------

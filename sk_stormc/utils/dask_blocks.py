@@ -1,6 +1,7 @@
 """Blocks of dask arrays, data frames and Series: a block is a partition.
 
-With a `distributed.Client` active, dask runs there, and otherwise with its own scheduler.
+With a `distributed.Client` active, dask runs there, and otherwise with its own
+scheduler.
 """
 
 from __future__ import annotations
@@ -17,17 +18,25 @@ __all__ = ["DaskBlocks", "dask_blocks", "map_lazily"]
 
 
 def dask_blocks(tables):
-    """The blocks of tables of which the first is a dask collection. Empty partitions are left out."""
+    """The blocks of tables of which the first is a dask collection. Empty partitions
+    are left out."""
     first = tables[0]
-    partitions = [_partitions(_aligned(table, first)) if is_dask(table) else None for table in tables]
+    partitions = [
+        _partitions(_aligned(table, first)) if is_dask(table) else None
+        for table in tables
+    ]
     lengths = _lengths(tables, partitions)
     for own in lengths[1:]:
         if own != lengths[0] and own is not None:
             pairs = enumerate(zip(lengths[0], own, strict=False))
-            k = next((k for k, (a, b) in pairs if a != b), min(len(lengths[0]), len(own)))
+            k = next(
+                (k for k, (a, b) in pairs if a != b), min(len(lengths[0]), len(own))
+            )
             raise ValueError(
-                "dask collections must have the same known divisions or partitions of equal lengths, got "
-                f"{len(lengths[0])} and {len(own)} partitions that differ from partition {k} on: repartition them, or "
+                "dask collections must have the same known divisions or partitions of "
+                "equal lengths, got "
+                f"{len(lengths[0])} and {len(own)} partitions that differ from "
+                f"partition {k} on: repartition them, or "
                 "set the index of both frames"
             )
     n, filled = sum(lengths[0]), np.flatnonzero(lengths[0]).tolist()
@@ -38,32 +47,50 @@ def dask_blocks(tables):
         if own is None:
             parts.append(_divided(table, ends))
             continue
-        names, by_index = columns_of(table) if table.ndim == 2 else None, _by_index(table, first)
-        parts.append([_array(own[k], names, k, partitions[0][k] if by_index else None) for k in filled])
+        names, by_index = (
+            columns_of(table) if table.ndim == 2 else None,
+            _by_index(table, first),
+        )
+        parts.append(
+            [
+                _array(own[k], names, k, partitions[0][k] if by_index else None)
+                for k in filled
+            ]
+        )
     return DaskBlocks(parts, ends, filled)
 
 
 def _by_index(table, first):
-    """Whether a table is aligned with the first one by the index, because the divisions of both are known."""
-    return table is not first and all(getattr(frame, "known_divisions", False) for frame in (table, first))
+    """Whether a table is aligned with the first one by the index, because the divisions
+    of both are known."""
+    return table is not first and all(
+        getattr(frame, "known_divisions", False) for frame in (table, first)
+    )
 
 
 def _aligned(table, first):
-    """A frame or Series with the divisions of the first frame, if those of both are known."""
+    """A frame or Series with the divisions of the first frame, if those of both are
+    known."""
     if not _by_index(table, first) or table.divisions == first.divisions:
         return table
     (low, *_, high), (least, *_, most) = first.divisions, table.divisions
     if least < low or most > high:
-        raise ValueError(f"dask frames must have the index of X, from {low!r} to {high!r}, got {least!r} to {most!r}")
+        raise ValueError(
+            f"dask frames must have the index of X, from {low!r} to {high!r}, got "
+            f"{least!r} to {most!r}"
+        )
     return table.repartition(divisions=first.divisions, force=True)
 
 
 def _partitions(table):
-    """The partitions of a collection of dask, as delayed objects with all columns each."""
+    """The partitions of a collection of dask, as delayed objects with all columns
+    each."""
     if not hasattr(table, "rechunk"):
         return list(table.to_delayed())
     table = table.rechunk({1: -1}) if table.ndim == 2 else table
-    return table.to_delayed(optimize_graph=False).ravel().tolist()  # arrays of the same source share its tasks
+    return (
+        table.to_delayed(optimize_graph=False).ravel().tolist()
+    )  # arrays of the same source share its tasks
 
 
 @dask.delayed
@@ -73,10 +100,20 @@ def _array(part, names, number, model=None):
     Raises a ValueError for other columns than those of the collection.
     """
     if names is not None and columns_of(part) != names:
-        raise ValueError(f"partition {number} of X must have the columns {names[:10]}, got {columns_of(part)[:10]}")
+        raise ValueError(
+            f"partition {number} of X must have the columns {names[:10]}, got "
+            f"{columns_of(part)[:10]}"
+        )
     if model is not None and not part.index.equals(model.index):
-        if not (part.index.is_unique and model.index.is_unique and set(part.index) == set(model.index)):
-            raise ValueError(f"dask frames must have the index of X, got other labels in partition {number}")
+        if not (
+            part.index.is_unique
+            and model.index.is_unique
+            and set(part.index) == set(model.index)
+        ):
+            raise ValueError(
+                "dask frames must have the index of X, got other labels in partition "
+                f"{number}"
+            )
         part = part.loc[model.index]
     try:
         return as_array(part)
@@ -105,40 +142,53 @@ def _divided(table, ends):
     """A table in memory in the blocks of the others."""
     table = as_array(table)
     if np.shape(table)[:1] != (ends[-1],):
-        raise ValueError(f"a table beside X must have its {ends[-1]} rows, got shape {np.shape(table)}")
+        raise ValueError(
+            f"a table beside X must have its {ends[-1]} rows, got shape "
+            f"{np.shape(table)}"
+        )
     return np.split(table, ends[:-1])
 
 
 @dask.delayed
 def _called(function, place, start, *parts):
-    """A function of a block, with one thread of BLAS, so that a result does not depend on their number."""
+    """A function of a block, with one thread of BLAS, so that a result does not depend
+    on their number."""
     with in_one_thread():
         return called(function, place, start, *parts)
 
 
 class DaskBlocks(Blocks):
-    """Blocks that lie where dask keeps them. ``numbers`` are those of their partitions."""
+    """Blocks that lie where dask keeps them. ``numbers`` are those of their
+    partitions."""
 
     def __init__(self, parts, ends, numbers):
         super().__init__(parts, ends)
         self._numbers = numbers
 
     def _tasks(self, function):
-        shared = dask.delayed(function, pure=False, traverse=False)  # sent once, and not with every task
-        for k, (number, start) in enumerate(zip(self._numbers, self.starts, strict=True)):
+        shared = dask.delayed(
+            function, pure=False, traverse=False
+        )  # sent once, and not with every task
+        for k, (number, start) in enumerate(
+            zip(self._numbers, self.starts, strict=True)
+        ):
             place = f"in partition {number}, which begins at row {start}"
             yield _called(shared, place, start, *(part[k] for part in self._parts))
 
     def sum(self, function):
-        """Add up what the function returns for the blocks, in their order, where they lie."""
+        """Add up what the function returns for the blocks, in their order, where they
+        lie."""
         total, add = None, dask.delayed(added)
         for value in self._tasks(function):
             total = value if total is None else add(total, value)
-        with in_one_thread():  # for schedulers whose tasks run in threads of this process
+        with (
+            in_one_thread()
+        ):  # for schedulers whose tasks run in threads of this process
             return total.compute()
 
     def map(self, function):
-        """The results of the function, as the blocks of one table. They stay on the workers."""
+        """The results of the function, as the blocks of one table. They stay on the
+        workers."""
         with in_one_thread():
             results = list(dask.persist(*self._tasks(function)))
         return DaskBlocks([results], self.ends, self._numbers)
@@ -149,7 +199,12 @@ class DaskBlocks(Blocks):
         for k, start in enumerate(self.starts):
             some = rows[begins[k] : begins[k + 1]] - start
             if len(some):
-                taken.append([dask.delayed(np.take)(part[k], some, axis=0) for part in self._parts])
+                taken.append(
+                    [
+                        dask.delayed(np.take)(part[k], some, axis=0)
+                        for part in self._parts
+                    ]
+                )
         (taken,) = dask.compute(taken)
         return tuple(np.concatenate(of_table) for of_table in zip(*taken, strict=True))
 
@@ -160,7 +215,10 @@ class DaskBlocks(Blocks):
 
 def map_lazily(function, X, shape, dtype):
     """A dask array with the results of a function of each partition."""
-    apply, shared = dask.delayed(_applied), dask.delayed(function, pure=False, traverse=False)
+    apply, shared = (
+        dask.delayed(_applied),
+        dask.delayed(function, pure=False, traverse=False),
+    )
     parts = _partitions(X)
     lengths = X.chunks[0] if hasattr(X, "chunks") else [np.nan] * len(parts)
     arrays = [
@@ -171,7 +229,8 @@ def map_lazily(function, X, shape, dtype):
 
 
 def _applied(function, part, shape):
-    """A function of a partition, with one thread of BLAS. An empty partition has no results."""
+    """A function of a partition, with one thread of BLAS. An empty partition has no
+    results."""
     if not len(part):
         return np.empty((0, *shape))
     with in_one_thread():

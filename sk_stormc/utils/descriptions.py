@@ -1,4 +1,5 @@
-"""Texts that describe the parameters of a run. Equal texts mean equal parameters, also in another process."""
+"""Texts that describe the parameters of a run. Equal texts mean equal parameters, also
+in another process."""
 
 import functools
 import hashlib
@@ -15,20 +16,27 @@ UNKNOWN = "that cannot be told from another"
 
 
 def check_unchanged(name, before, now, purpose, advice):
-    """Raise a ValueError if the description of a parameter has changed, or its object cannot be compared."""
+    """Raise a ValueError if the description of a parameter has changed, or its object
+    cannot be compared."""
     if UNKNOWN in before or UNKNOWN in now:
         raise ValueError(
-            f"{name} must be something that can be compared for {purpose}, such as a function that is defined at the "
-            f"top of a module, a dataclass or a BaseEstimator, got {now if UNKNOWN in now else before}"
+            f"{name} must be something that can be compared for {purpose}, such as a "
+            "function that is defined at the "
+            "top of a module, a dataclass or a BaseEstimator, got "
+            f"{now if UNKNOWN in now else before}"
         )
     if before != now:
-        raise ValueError(f"{name} must stay {before} for {purpose}, got {now}: {advice}")
+        raise ValueError(
+            f"{name} must stay {before} for {purpose}, got {now}: {advice}"
+        )
 
 
 def describe(value, within=()):
-    """A short text that describes a parameter. ``within`` are the objects that contain it.
+    """A short text that describes a parameter. ``within`` are the objects that contain
+    it.
 
-    Functions and classes are described by module and name, and objects by their attributes.
+    Functions and classes are described by module and name, and objects by their
+    attributes.
     """
     if type(value) in (type(None), bool, int, float, str):
         return repr(value)
@@ -54,7 +62,8 @@ def describe(value, within=()):
         case set() | frozenset():
             return f"{{{', '.join(sorted(map(described, value)))}}}"
         case dict():
-            return f"{{{', '.join(f'{described(key)}: {described(part)}' for key, part in value.items())}}}"
+            items = (f"{described(k)}: {described(part)}" for k, part in value.items())
+            return f"{{{', '.join(items)}}}"
         case np.generic():
             return repr(value.item())
         case np.random.RandomState():
@@ -62,7 +71,9 @@ def describe(value, within=()):
         case np.random.Generator():
             return f"Generator({described(value.bit_generator.state)})"
         case functools.partial():
-            return f"partial({listed((value.func, *value.args))}, {named(value.keywords)})"
+            return (
+                f"partial({listed((value.func, *value.args))}, {named(value.keywords)})"
+            )
         case types.MethodType() | types.BuiltinMethodType() if not isinstance(
             value.__self__, (types.ModuleType, types.NoneType)
         ):
@@ -70,7 +81,11 @@ def describe(value, within=()):
         case np.ufunc() | types.ModuleType():
             return f"{kind} {value.__name__}"
     if isinstance(name := getattr(value, "__qualname__", None), str):
-        return f"the function {name} {UNKNOWN}" if "<" in name else f"{value.__module__}.{name}"
+        return (
+            f"the function {name} {UNKNOWN}"
+            if "<" in name
+            else f"{value.__module__}.{name}"
+        )
     if hasattr(value, "shape"):
         names = value.axes if hasattr(value, "iloc") else ()  # axes of pandas objects
         return " named ".join(map(_of_array, (value, *names)))
@@ -81,11 +96,19 @@ def describe(value, within=()):
 
 
 def _of_array(value):
-    """The description of an array, a sparse matrix or a pandas object: dtype, shape and a digest."""
+    """The description of an array, a sparse matrix or a pandas object: dtype, shape and
+    a digest."""
     if sparse.issparse(value):
         rows = value.tocsr()
         parts = ", ".join(map(_of_array, (rows.data, rows.indices, rows.indptr)))
         return f"sparse of shape {rows.shape} with {parts}"
     array = np.asarray(value)
-    content = repr(array.tolist()).encode() if array.dtype.hasobject or array.dtype.char in "gG" else array.tobytes()
-    return f"{array.dtype} of shape {array.shape} with digest {hashlib.blake2b(content, digest_size=8).hexdigest()}"
+    content = (
+        repr(array.tolist()).encode()
+        if array.dtype.hasobject or array.dtype.char in "gG"
+        else array.tobytes()
+    )
+    return (
+        f"{array.dtype} of shape {array.shape} with digest "
+        f"{hashlib.blake2b(content, digest_size=8).hexdigest()}"
+    )

@@ -1,7 +1,7 @@
 """Labels of tables and series of pandas, polars, pyarrow and dask.
 
-Only these functions access the attributes by which such objects are recognised. None of these packages is imported,
-except pandas to read labels that are texts.
+Only these functions access the attributes by which such objects are recognised. None of
+these packages is imported, except pandas to read labels that are texts.
 """
 
 import warnings
@@ -22,24 +22,42 @@ __all__ = [
 ]
 
 
-_ORDERED = ("integer", "floating", "mixed-integer-float", "datetime64", "datetime", "date", "period", "timedelta64")
+_ORDERED = (
+    "integer",
+    "floating",
+    "mixed-integer-float",
+    "datetime64",
+    "datetime",
+    "date",
+    "period",
+    "timedelta64",
+)
 _YEAR = r"(?<!\d)(?:19|20)\d\d(?!\d)"
-_MONTHS = ("%b-%y", "%b %y")  # pandas reads the year as a day, unless it has four digits
+_MONTHS = (
+    "%b-%y",
+    "%b %y",
+)  # pandas reads the year as a day, unless it has four digits
 
 
 def is_table(X):
     """Whether an object is a table whose columns have types of their own."""
     # a delayed object of dask has every attribute, but its shape is not a tuple
-    return isinstance(getattr(X, "shape", None), tuple) and hasattr(X, "columns") and hasattr(X, "dtypes")
+    return (
+        isinstance(getattr(X, "shape", None), tuple)
+        and hasattr(X, "columns")
+        and hasattr(X, "dtypes")
+    )
 
 
 def has_row_labels(X):
-    """Whether an object is a table with labels for its rows too, as a frame of pandas is."""
+    """Whether an object is a table with labels for its rows too, as a frame of pandas
+    is."""
     return hasattr(X, "columns") and hasattr(X, "index")
 
 
 def is_lazy(X):
-    """Whether an object is a query that has not run yet, such as a LazyFrame of polars."""
+    """Whether an object is a query that has not run yet, such as a LazyFrame of
+    polars."""
     return callable(getattr(X, "collect", None)) and not hasattr(X, "shape")
 
 
@@ -56,15 +74,18 @@ def rows_of(X):
 
 
 def counts_rows(index):
-    """Whether an index only counts rows from 0, as that of a frame that was given none."""
+    """Whether an index only counts rows from 0, as that of a frame that was given
+    none."""
     return type(index).__name__ == "RangeIndex" and index.start == 0 and index.step == 1
 
 
 def direction_of(labels):
-    """The order of the labels of rows, or of an index of texts: "ascending", "descending" or "neither".
+    """The order of the labels of rows, or of an index of texts: "ascending",
+    "descending" or "neither".
 
-    It is "unknown" for texts with years that are not read, such as dates in other languages, and None for labels that
-    have no order. Dates and numbers have one, and so have texts that are all dates or all numbers.
+    It is "unknown" for texts with years that are not read, such as dates in other
+    languages, and None for labels that have no order. Dates and numbers have one, and
+    so have texts that are all dates or all numbers.
     """
     kind = getattr(labels, "inferred_type", None)
     if kind is None:
@@ -74,7 +95,9 @@ def direction_of(labels):
         readings = _readings(labels)
         if not readings:
             return "unknown" if labels.str.contains(_YEAR).all() else None
-    elif all(level.inferred_type in _ORDERED for level in getattr(labels, "levels", [labels])):
+    elif all(
+        level.inferred_type in _ORDERED for level in getattr(labels, "levels", [labels])
+    ):
         readings = [labels]
     else:
         return None
@@ -84,24 +107,38 @@ def direction_of(labels):
 
 def _order(keys):
     """The order of values that can be compared."""
-    return "ascending" if keys.is_monotonic_increasing else "descending" if keys.is_monotonic_decreasing else "neither"
+    return (
+        "ascending"
+        if keys.is_monotonic_increasing
+        else "descending"
+        if keys.is_monotonic_decreasing
+        else "neither"
+    )
 
 
 def _readings(texts):
-    """What texts may mean: numbers, dates with the month or the day first, or parts of years, such as Q1 2018."""
+    """What texts may mean: numbers, dates with the month or the day first, or parts of
+    years, such as Q1 2018."""
     if texts.str.fullmatch(r"[+-]?\d+").all():
         return [texts.astype(float)]
-    readings = [texts.astype(float)] if texts.str.fullmatch(r"[+-]?\d*\.\d+").all() else []
+    readings = (
+        [texts.astype(float)] if texts.str.fullmatch(r"[+-]?\d*\.\d+").all() else []
+    )
     readings += _dates(texts)
-    alike = len(texts.str.replace(r"\d+", "0", regex=True).unique()) == 1  # no months by their names
+    alike = (
+        len(texts.str.replace(r"\d+", "0", regex=True).unique()) == 1
+    )  # no months by their names
     if not readings and alike and texts.str.contains(_YEAR).all():
         texts = texts.str.replace(f"^(.*?)({_YEAR})", r"\2 \1", regex=True)
-        readings = [texts.str.replace(r"\d+", lambda digits: digits[0].zfill(9), regex=True)]
+        readings = [
+            texts.str.replace(r"\d+", lambda digits: digits[0].zfill(9), regex=True)
+        ]
     return readings
 
 
 def _dates(texts):
-    """The dates that pandas reads, with the month or the day first: those of the first form in which it reads any."""
+    """The dates that pandas reads, with the month or the day first: those of the first
+    form in which it reads any."""
     from pandas import to_datetime
 
     readings = []
@@ -110,19 +147,29 @@ def _dates(texts):
         for form in (*_MONTHS, None, "mixed"):
             for day_first in (False, True):
                 with suppress(ValueError, TypeError, OverflowError):
-                    readings.append(to_datetime(texts, format=form, dayfirst=day_first, utc=True))
+                    readings.append(
+                        to_datetime(texts, format=form, dayfirst=day_first, utc=True)
+                    )
             if readings:
                 break
-    return [dates for dates in readings if dates.year.min() > 1]  # pandas takes 1 for a year that is not there
+    return [
+        dates for dates in readings if dates.year.min() > 1
+    ]  # pandas takes 1 for a year that is not there
 
 
 def is_series(value):
-    """Whether an object holds one value for each of its labels, as a Series of pandas does."""
-    return hasattr(value, "index") and not callable(value.index) and hasattr(value, "to_numpy")
+    """Whether an object holds one value for each of its labels, as a Series of pandas
+    does."""
+    return (
+        hasattr(value, "index")
+        and not callable(value.index)
+        and hasattr(value, "to_numpy")
+    )
 
 
 def as_text(label):
-    """A label as it is shown in a message: dates as text, without the name of their class."""
+    """A label as it is shown in a message: dates as text, without the name of their
+    class."""
     return f"'{label}'" if hasattr(label, "isoformat") else repr(label)
 
 

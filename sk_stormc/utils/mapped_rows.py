@@ -13,31 +13,53 @@ BLOCK_BYTES = 2**24  # bytes read at a time
 class MappedRows:
     """The rows of a memmap, read from its file.
 
-    Through the mapping, Linux would keep a megabyte in memory for each row. The class provides a part of an array's
-    interface. Slices, rows and `take` return arrays, and ``@`` returns a number for each row.
+    Through the mapping, Linux would keep a megabyte in memory for each row. The class
+    provides a part of an array's interface. Slices, rows and `take` return arrays, and
+    ``@`` returns a number for each row.
     """
 
     ndim = 2
 
     def __init__(self, filename, dtype, offset, shape):
-        self.filename, self.dtype, self.offset, self.shape = filename, dtype, offset, shape
+        self.filename, self.dtype, self.offset, self.shape = (
+            filename,
+            dtype,
+            offset,
+            shape,
+        )
 
     @classmethod
     def of(cls, X):
-        """The rows of X, or X itself if it is not a memmap of floats with contiguous rows."""
-        floats = isinstance(X, np.memmap) and X.dtype in (np.float32, np.float64) and X.dtype.isnative
+        """The rows of X, or X itself if it is not a memmap of floats with contiguous
+        rows."""
+        floats = (
+            isinstance(X, np.memmap)
+            and X.dtype in (np.float32, np.float64)
+            and X.dtype.isnative
+        )
         if not floats or X.ndim != 2 or not X.size or not X.flags.c_contiguous:
             return X
         root = X
         while isinstance(root.base, np.ndarray):
             root = root.base
-        if not (isinstance(root, np.memmap) and isinstance(root.base, mmap.mmap)) or root.mode == "c":
+        if (
+            not (isinstance(root, np.memmap) and isinstance(root.base, mmap.mmap))
+            or root.mode == "c"
+        ):
             return X
         # for a view, numpy keeps the offset of the whole array
-        rows = cls(root.filename, X.dtype, root.offset + X.ctypes.data - root.ctypes.data, X.shape)
+        rows = cls(
+            root.filename,
+            X.dtype,
+            root.offset + X.ctypes.data - root.ctypes.data,
+            X.shape,
+        )
         try:
             rows.take([len(rows) - 1])
-        except (OSError, TypeError):  # the file was deleted or changed or has no name, but the mapping is valid
+        except (
+            OSError,
+            TypeError,
+        ):  # the file was deleted or changed or has no name, but the mapping is valid
             return X
         return rows
 
@@ -63,7 +85,9 @@ class MappedRows:
     def _read(self, starts, length):
         """``length`` rows from each of some starts."""
         width = self.shape[1] * self.dtype.itemsize
-        file = os.open(self.filename, os.O_RDONLY | getattr(os, "O_BINARY", 0))  # half the time of a file object
+        file = os.open(
+            self.filename, os.O_RDONLY | getattr(os, "O_BINARY", 0)
+        )  # half the time of a file object
         try:
             parts = []
             for start in np.asarray(starts).tolist():
@@ -83,7 +107,8 @@ class MappedRows:
 
 
 def blocks(rows, whole=True):
-    """Blocks of rows, each with the number of its first row. With ``whole``, rows in memory are one block."""
+    """Blocks of rows, each with the number of its first row. With ``whole``, rows in
+    memory are one block."""
     if whole and not isinstance(rows, MappedRows):
         yield 0, rows
         return

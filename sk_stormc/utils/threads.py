@@ -1,4 +1,5 @@
-"""Threads over fixed parts of a task, so that the results do not depend on the number of threads."""
+"""Threads over fixed parts of a task, so that the results do not depend on the number
+of threads."""
 
 import sys
 from collections import deque
@@ -19,27 +20,36 @@ __all__ = ["each", "in_one_thread", "in_threads", "n_threads", "parts", "threads
 
 LARGE = 2**15  # smallest number of array entries for which threads are used
 
-_crew = ContextVar("crew", default=None)  # the executor and the number of threads of the innermost `threads`
+_crew = ContextVar(
+    "crew", default=None
+)  # the executor and the number of threads of the innermost `threads`
 
 
 @contextmanager
 def threads(n_jobs):
-    """A context in which `each` uses several threads, which end with the context. A nested context changes nothing.
+    """A context in which `each` uses several threads, which end with the context. A
+    nested context changes nothing.
 
-    Underflow to 0 is correct for kernels of distant points. It raises no error here, even if the caller's
-    `numpy.errstate` requests one.
+    Underflow to 0 is correct for kernels of distant points. It raises no error here,
+    even if the caller's `numpy.errstate` requests one.
 
-    BLAS and OpenMP have one thread in this context. More threads would compete with those of `each` for the cores, and
-    their number would affect the rounding of sums.
+    BLAS and OpenMP have one thread in this context. More threads would compete with
+    those of `each` for the cores, and their number would affect the rounding of sums.
     """
     check_n_jobs(n_jobs)
     with ExitStack() as stack:
         stack.enter_context(in_one_thread())
         stack.enter_context(np.errstate(under="ignore"))
         if _crew.get() is None:
-            stack.enter_context(_libraries("openmp").limit(limits=1))  # OpenMP has this setting for each thread
+            stack.enter_context(
+                _libraries("openmp").limit(limits=1)
+            )  # OpenMP has this setting for each thread
             count = effective_n_jobs(n_jobs)
-            pool = ThreadPoolExecutor(count - 1, initializer=_begin_thread) if count > 1 else None
+            pool = (
+                ThreadPoolExecutor(count - 1, initializer=_begin_thread)
+                if count > 1
+                else None
+            )
             if pool is not None:
                 stack.enter_context(pool)
             token = _crew.set((pool, count))
@@ -88,7 +98,8 @@ def each(function, parts, size=LARGE):
 
 
 def in_threads(method: F) -> F:
-    """Decorate a method of an estimator with the parameter n_jobs, so that it runs in that many threads."""
+    """Decorate a method of an estimator with the parameter n_jobs, so that it runs in
+    that many threads."""
 
     @wraps(method)
     def call(self, *args, **kwargs):
@@ -111,8 +122,8 @@ _blas_is_held = Lock()
 def in_one_thread():
     """A context in which BLAS has one thread.
 
-    The number of threads holds for the whole process. If several contexts are active at the same time, the first of
-    them therefore sets it, and restores it at its end.
+    The number of threads holds for the whole process. If several contexts are active at
+    the same time, the first of them therefore sets it, and restores it at its end.
     """
     if not _blas_is_held.acquire(blocking=False):
         yield
@@ -131,5 +142,6 @@ def _libraries(api):
 
 @lru_cache(2)
 def _found(api, n_modules):
-    """A cached controller. The search takes some milliseconds, and is repeated only after other modules were loaded."""
+    """A cached controller. The search takes some milliseconds, and is repeated only
+    after other modules were loaded."""
     return ThreadpoolController().select(user_api=api)

@@ -32,15 +32,25 @@ Features: TypeAlias = ArrayLike | SparseMatrix
 RandomState: TypeAlias = int | np.random.RandomState | None
 Schedule: TypeAlias = Callable[[int], float]  # a function of the iteration
 Auto: TypeAlias = Literal["auto"]
-Size: TypeAlias = int | tuple | Auto | None  # batch size, or sizes for g, its Jacobian and f
+Size: TypeAlias = (
+    int | tuple | Auto | None
+)  # batch size, or sizes for g, its Jacobian and f
 Kernel: TypeAlias = Literal["student-t", "gaussian"]
 Neighbors: TypeAlias = Literal["auto", "exact", "approximate"]
 Variant: TypeAlias = Literal["corrected", "paper"]
 RiskMeasure: TypeAlias = Literal[
-    "variance", "semivariance", "entropic", "cvar", "evar", "semideviation", "downside", "cdar"
+    "variance",
+    "semivariance",
+    "entropic",
+    "cvar",
+    "evar",
+    "semideviation",
+    "downside",
+    "cdar",
 ]
 SolverName: TypeAlias = Literal[
-    "storm-c", "storm-c-paper", "sarah-c", "civr", "vrsc-pg", "scvr", "scgd", "acc-scgd", "asc-pg", "lbfgs",
+    "storm-c", "storm-c-paper", "sarah-c", "civr", "vrsc-pg", "scvr", "scgd",
+    "acc-scgd", "asc-pg", "lbfgs",
     "corrected-sample", "sketchy-storm",
 ]  # fmt: skip
 F = TypeVar("F", bound=Callable[..., Any])  # a function that is decorated

@@ -1,4 +1,5 @@
-"""Checks of parameters and data: a ValueError names the parameter, the value and what was expected."""
+"""Checks of parameters and data: a ValueError names the parameter, the value and what
+was expected."""
 
 import math
 import re
@@ -9,7 +10,14 @@ import numpy as np
 from scipy import sparse
 from sklearn.utils import check_random_state
 
-from sk_stormc.utils.frames import as_text, column, columns_of, is_lazy, is_table, rows_of
+from sk_stormc.utils.frames import (
+    as_text,
+    column,
+    columns_of,
+    is_lazy,
+    is_table,
+    rows_of,
+)
 from sk_stormc.utils.warnings import warn
 
 __all__ = [
@@ -46,21 +54,28 @@ TEXT = ("str", "string")  # pandas' names
 
 
 def short(value, length=120):
-    """The repr of a value on one line, with only the first and last entries of large arrays."""
+    """The repr of a value on one line, with only the first and last entries of large
+    arrays."""
     with np.printoptions(threshold=6, edgeitems=2, precision=6):
         text = " ".join(repr(value).split())
     return text if len(text) <= length else f"{text[: length - 4]} ..."
 
 
 def plain(value):
-    """A NumPy scalar as a Python number, string or bool, also within a tuple or list. Other values do not change.
+    """A NumPy scalar as a Python number, string or bool, also within a tuple or list.
+    Other values do not change.
 
-    Computations with a parameter are then the same as with a Python number. A float64 scalar would widen float32
-    arrays, and a comparison with an int64 does not return a bool.
+    Computations with a parameter are then the same as with a Python number. A float64
+    scalar would widen float32 arrays, and a comparison with an int64 does not return a
+    bool.
     """
     if is_list(value):
         parts = [plain(part) for part in value]
-        return value if all(new is old for new, old in zip(parts, value, strict=True)) else type(value)(parts)
+        return (
+            value
+            if all(new is old for new, old in zip(parts, value, strict=True))
+            else type(value)(parts)
+        )
     return value.item() if isinstance(value, np.generic) else value
 
 
@@ -96,28 +111,38 @@ def is_list(value):
 
 
 def _is_one_of(value, words):
-    return any(value is word or (isinstance(value, str) and value == word) for word in words)
+    return any(
+        value is word or (isinstance(value, str) and value == word) for word in words
+    )
 
 
 def check_number(name, value, low=-math.inf, high=math.inf, inclusive=True, words=()):
-    """A finite real number between low and high (low itself only if inclusive), or one of the words."""
+    """A finite real number between low and high (low itself only if inclusive), or one
+    of the words."""
     if _is_one_of(value, words):
         return
     number = is_real(value) and math.isfinite(value)
     if not number or value < low or value > high or (value == low and not inclusive):
         bounds = [] if low == -math.inf else [f"{'>=' if inclusive else '>'} {low}"]
         bounds += [] if high == math.inf else [f"<= {high}"]
-        _fail(name, value, " ".join(["a finite number", " and ".join(bounds)]).strip() + _words(words))
+        _fail(
+            name,
+            value,
+            " ".join(["a finite number", " and ".join(bounds)]).strip() + _words(words),
+        )
 
 
 def check_schedule(name, value, first=0, words=(), **bounds):
-    """A number as for `check_number`, or a schedule, whose value at iteration ``first`` is checked."""
+    """A number as for `check_number`, or a schedule, whose value at iteration ``first``
+    is checked."""
     if not callable(value):
         return check_number(name, value, words=words, **bounds)
     try:
         number = float(value(first))
     except (TypeError, ValueError) as error:
-        raise ValueError(f"{name} must give a number for iteration {first}, got {value!r}: {error}") from error
+        raise ValueError(
+            f"{name} must give a number for iteration {first}, got {value!r}: {error}"
+        ) from error
     check_number(f"{name} at iteration {first}", number, **bounds)
 
 
@@ -160,9 +185,11 @@ def check_choice(name, value, choices):
 
 
 def check_parameters(owner):
-    """Check the parameters of an object by the tables ``checks`` of its class and of the base classes.
+    """Check the parameters of an object by the tables ``checks`` of its class and of
+    the base classes.
 
-    A table maps the name of each parameter to a function that is called with the name and the value.
+    A table maps the name of each parameter to a function that is called with the name
+    and the value.
     """
     checks = {}
     for kind in reversed(type(owner).__mro__):
@@ -175,11 +202,14 @@ def check_parameters(owner):
 def check_n_jobs(n_jobs):
     """None, or an integer other than 0."""
     if n_jobs is not None and not (is_integer(n_jobs) and n_jobs):
-        _fail("n_jobs", n_jobs, "None or an integer other than 0, -1 for all processors")
+        _fail(
+            "n_jobs", n_jobs, "None or an integer other than 0, -1 for all processors"
+        )
 
 
 def check_batch_size(name, value):
-    """An integer >= 1, None for all, "auto", or a triple (B_g, B_dg, B_f) of integers and None."""
+    """An integer >= 1, None for all, "auto", or a triple (B_g, B_dg, B_f) of integers
+    and None."""
     if is_list(value):
         if len(value) != 3:
             _fail(name, value, "one number or a triple (B_g, B_dg, B_f)")
@@ -190,7 +220,8 @@ def check_batch_size(name, value):
 
 
 def as_numbers(name, value, dtype=float):
-    """A copy of value as an array of numbers. Dates, text and complex numbers raise an error."""
+    """A copy of value as an array of numbers. Dates, text and complex numbers raise an
+    error."""
     check_unmasked(name, value)
     try:
         if np.asarray(value).dtype.kind in "fiubO":
@@ -209,35 +240,49 @@ def as_flags(name, value, where=""):
     if given.dtype.kind in "iuf":
         right = (given == 0) | (given == 1)
     else:
-        right = [isinstance(flag, (Real, np.bool_)) and flag in (0, 1) for flag in given.ravel().tolist()]
+        right = [
+            isinstance(flag, (Real, np.bool_)) and flag in (0, 1)
+            for flag in given.ravel().tolist()
+        ]
         right = np.array(right, dtype=bool).reshape(given.shape)
     if not right.all():
         at = np.argwhere(~right)[0]
-        where = f"step {at[0]} of {where}" if where else f"row {at[0] if len(at) else 0}"
-        raise ValueError(f"{name} must be booleans, or 0 and 1, got {short(given[tuple(at)])} in {where}")
+        where = (
+            f"step {at[0]} of {where}" if where else f"row {at[0] if len(at) else 0}"
+        )
+        raise ValueError(
+            f"{name} must be booleans, or 0 and 1, got {short(given[tuple(at)])} in "
+            f"{where}"
+        )
     return given.astype(bool)
 
 
 def check_unmasked(name, value):
     """Raise a ValueError for masked values, which NumPy and scikit-learn would use."""
     if np.ma.is_masked(value):
-        raise ValueError(f"{name} must have all its values, got {np.ma.count_masked(value)} that are masked: fill them")
+        raise ValueError(
+            f"{name} must have all its values, got {np.ma.count_masked(value)} that "
+            "are masked: fill them"
+        )
 
 
 def seeded(random_state):
-    """The generator of a ``random_state``, as `sklearn.utils.check_random_state` gives it."""
+    """The generator of a ``random_state``, as `sklearn.utils.check_random_state` gives
+    it."""
     try:
         return check_random_state(random_state)
     except (TypeError, ValueError) as error:
         given = short(random_state)
         raise ValueError(
-            f"random_state must be an integer from 0 to 2**32 - 1, a RandomState instance or None, got {given}"
+            "random_state must be an integer from 0 to 2**32 - 1, a RandomState "
+            f"instance or None, got {given}"
         ) from error
 
 
 @contextmanager
 def naming(name):
-    """A context that adds a name to error messages of other libraries that do not contain it."""
+    """A context that adds a name to error messages of other libraries that do not
+    contain it."""
     try:
         yield
     except (TypeError, ValueError) as error:
@@ -248,21 +293,33 @@ def naming(name):
 
 
 def check_metric(name, metric, n_variables):
-    """A metric given as numbers: a positive vector, or a symmetric positive definite matrix."""
+    """A metric given as numbers: a positive vector, or a symmetric positive definite
+    matrix."""
     values = np.asarray(metric)
     if values.dtype.kind not in "fiub":
         raise ValueError(f"{name} must be numbers, got {short(metric)}")
     d = n_variables
     if values.shape not in ((d,), (d, d)):
-        raise ValueError(f"{name} must be a vector or matrix of {d} variables, got shape {values.shape}")
-    values = values if values.dtype in (np.float32, np.float64) else values.astype(float)
+        raise ValueError(
+            f"{name} must be a vector or matrix of {d} variables, got shape "
+            f"{values.shape}"
+        )
+    values = (
+        values if values.dtype in (np.float32, np.float64) else values.astype(float)
+    )
     wrong = ~np.isfinite(values)
     if wrong.any():
         k = np.argwhere(wrong)[0].tolist()
-        raise ValueError(f"{name} must be finite, got {values[tuple(k)]} at {k[0] if len(k) == 1 else tuple(k)}")
+        raise ValueError(
+            f"{name} must be finite, got {values[tuple(k)]} at "
+            f"{k[0] if len(k) == 1 else tuple(k)}"
+        )
     diagonal = values if values.ndim == 1 else values.diagonal()
     if diagonal.min() <= 0:
-        k, where = int(diagonal.argmin()), "" if values.ndim == 1 else " on the diagonal"
+        k, where = (
+            int(diagonal.argmin()),
+            "" if values.ndim == 1 else " on the diagonal",
+        )
         raise ValueError(f"{name} must be positive, got {diagonal[k]}{where} at {k}")
     if values.ndim == 2:
         _check_definite(name, values.astype(float), float(np.finfo(values.dtype).eps))
@@ -274,18 +331,25 @@ def _check_definite(name, matrix, eps):
     if asymmetry.max() > 1000 * eps * size:
         i, j = (int(k) for k in np.unravel_index(asymmetry.argmax(), matrix.shape))
         raise ValueError(
-            f"{name} must be symmetric, got {matrix[i, j]:.6g} at ({i}, {j}) and {matrix[j, i]:.6g} at ({j}, {i})"
+            f"{name} must be symmetric, got {matrix[i, j]:.6g} at ({i}, {j}) and "
+            f"{matrix[j, i]:.6g} at ({j}, {i})"
         )
     try:
         np.linalg.cholesky(matrix)
-    except np.linalg.LinAlgError:  # an ill-conditioned matrix may fail because of rounding errors
+    except (
+        np.linalg.LinAlgError
+    ):  # an ill-conditioned matrix may fail because of rounding errors
         values = np.linalg.eigvalsh(matrix)
         if values[0] < -len(matrix) * eps * values[-1]:
-            raise ValueError(f"{name} must be positive definite, got an eigenvalue of {values[0]:.6g}") from None
+            raise ValueError(
+                f"{name} must be positive definite, got an eigenvalue of "
+                f"{values[0]:.6g}"
+            ) from None
 
 
 def check_weights(sample_weight, n, where):
-    """Weights of n rows: an array of finite numbers >= 0, not all zero. Errors use ``where`` to name a row."""
+    """Weights of n rows: an array of finite numbers >= 0, not all zero. Errors use
+    ``where`` to name a row."""
     weights = as_numbers("sample_weight", sample_weight)
     if weights.shape != (n,):
         raise ValueError(f"sample_weight must be of shape ({n},), got {weights.shape}")
@@ -296,15 +360,20 @@ def check_weights(sample_weight, n, where):
 
 
 def check_not_negative(weights, where, start=0):
-    """Raise a ValueError unless weights of rows, of which the first has the number ``start``, are finite and >= 0."""
+    """Raise a ValueError unless weights of rows, of which the first has the number
+    ``start``, are finite and >= 0."""
     wrong = ~(np.isfinite(weights) & (weights >= 0))
     if wrong.any():
         k = int(np.argmax(wrong))
-        raise ValueError(f"sample_weight must be finite and >= 0, got {weights[k]} {where} {start + k}")
+        raise ValueError(
+            f"sample_weight must be finite and >= 0, got {weights[k]} {where} "
+            f"{start + k}"
+        )
 
 
 def row_weights(sample_weight, n, all_zero=False):
-    """Weights of n rows. None means ones, and a number is used for all rows. All may be 0 only if ``all_zero``."""
+    """Weights of n rows. None means ones, and a number is used for all rows. All may be
+    0 only if ``all_zero``."""
     if sample_weight is None:
         return np.ones(n)
     weights = as_numbers("sample_weight", sample_weight)
@@ -316,20 +385,29 @@ def row_weights(sample_weight, n, all_zero=False):
 def check_in_memory(name, data):
     """Raise a ValueError for queries that have not run yet, and for masked values."""
     if not isinstance(data, np.ndarray) and is_lazy(data):
-        raise ValueError(f"{name} must be in memory, got a {type(data).__name__}: call its method collect() first")
+        raise ValueError(
+            f"{name} must be in memory, got a {type(data).__name__}: call its method "
+            "collect() first"
+        )
     check_unmasked(name, data)
 
 
 def check_numeric(name, data):
-    """Raise a ValueError for dates, durations, masked values and columns of text or objects.
+    """Raise a ValueError for dates, durations, masked values and columns of text or
+    objects.
 
-    NumPy and scikit-learn would silently convert dates to days or microseconds since 1970.
+    NumPy and scikit-learn would silently convert dates to days or microseconds since
+    1970.
     """
     check_in_memory(name, data)
-    if not isinstance(getattr(data, "shape", ()), tuple):  # dask's delayed objects have every attribute
+    if not isinstance(
+        getattr(data, "shape", ()), tuple
+    ):  # dask's delayed objects have every attribute
         return
     if not isinstance(data, np.ndarray) and is_table(data):
-        for j, (label, dtype) in enumerate(zip(columns_of(data), data.dtypes, strict=True)):
+        for j, (label, dtype) in enumerate(
+            zip(columns_of(data), data.dtypes, strict=True)
+        ):
             values = None
             if getattr(dtype, "kind", None) == "O" and str(dtype) not in TEXT:
                 values = np.asarray(column(data, j), dtype=object)
@@ -337,18 +415,23 @@ def check_numeric(name, data):
                 if any(missing):  # NumPy does not convert them
                     row = (rows_of(data) or range(len(values)))[missing.index(True)]
                     raise ValueError(
-                        f"{name} must have all its values, got <NA> in column {label!r}, first in row {as_text(row)}: "
+                        f"{name} must have all its values, got <NA> in column "
+                        f"{label!r}, first in row {as_text(row)}: "
                         "fill them in, or leave out such rows or columns"
                     )
             if not _holds_numbers(dtype, values):
                 raise ValueError(
-                    f"{name} must be numbers, but column {label!r} holds {dtype}: leave it out, or encode it. "
-                    "sk_stormc.preprocessing.TableScaler encodes tables with columns of several types"
+                    f"{name} must be numbers, but column {label!r} holds {dtype}: "
+                    "leave it out, or encode it. "
+                    "sk_stormc.preprocessing.TableScaler encodes tables with columns "
+                    "of several types"
                 )
             if getattr(dtype, "ordered", None) is False:
                 warn(
-                    f"column {label!r} of {name} holds categories, which are read as numbers. Encode them, as "
-                    "sklearn.preprocessing.OneHotEncoder and sk_stormc.preprocessing.TableScaler do, or convert the "
+                    f"column {label!r} of {name} holds categories, which are read as "
+                    "numbers. Encode them, as "
+                    "sklearn.preprocessing.OneHotEncoder and "
+                    "sk_stormc.preprocessing.TableScaler do, or convert the "
                     "column to numbers if its order has a meaning",
                     UserWarning,
                 )
@@ -359,16 +442,21 @@ def check_numeric(name, data):
         except ValueError:  # rows of different lengths, which a later check reports
             return
     kind = getattr(getattr(data, "dtype", None), "kind", "f")
-    if kind in "mM" or (kind == "O" and isinstance(data, np.ndarray) and _holds_dates(data)):
+    if kind in "mM" or (
+        kind == "O" and isinstance(data, np.ndarray) and _holds_dates(data)
+    ):
         first = np.asarray(data).ravel()[:1]
-        raise ValueError(f"{name} must be numbers, got {data.dtype} values such as {short(first)}")
+        raise ValueError(
+            f"{name} must be numbers, got {data.dtype} values such as {short(first)}"
+        )
 
 
 def check_finite(name, expected, blocks, data, remedy):
-    """Raise a ValueError for missing or infinite numbers, with their columns, the first row and a remedy.
+    """Raise a ValueError for missing or infinite numbers, with their columns, the first
+    row and a remedy.
 
-    ``blocks`` yields the number of the first row and the numbers of each block of rows, and ``data`` are the data as
-    the user passed them.
+    ``blocks`` yields the number of the first row and the numbers of each block of rows,
+    and ``data`` are the data as the user passed them.
     """
     where, first, nan = np.zeros(1, dtype=bool), None, False
     for start, block in blocks:
@@ -387,25 +475,37 @@ def check_finite(name, expected, blocks, data, remedy):
     names = [int(j) if columns is None else columns[j] for j in places[:10]]
     more = f" and {len(places) - 10} more" if len(places) > 10 else ""
     raise ValueError(
-        f"{name} must be {expected}, got {'NaN' if nan else 'infinity (inf)'} in column{'s' * (len(places) > 1)} "
-        f"{names}{more}, first in row {first if rows is None else as_text(rows[first])}. {remedy}"
+        f"{name} must be {expected}, got {'NaN' if nan else 'infinity (inf)'} in "
+        f"column{'s' * (len(places) > 1)} "
+        f"{names}{more}, first in row "
+        f"{first if rows is None else as_text(rows[first])}. {remedy}"
     )
 
 
 def _not_finite(block):
-    """Which columns of a block are not finite, the first such row or None, and whether there is NaN."""
+    """Which columns of a block are not finite, the first such row or None, and whether
+    there is NaN."""
     if sparse.issparse(block):
         block = block.tocoo()
         wrong = ~np.isfinite(block.data)
         columns = np.bincount(block.col[wrong], minlength=block.shape[1]) > 0
-        return columns, min(block.row[wrong], default=None), bool(np.isnan(block.data).any())
+        return (
+            columns,
+            min(block.row[wrong], default=None),
+            bool(np.isnan(block.data).any()),
+        )
     wrong = ~np.isfinite(block)
     of_rows = wrong.any(axis=1)
-    return wrong.any(axis=0), int(of_rows.argmax()) if of_rows.any() else None, bool(np.isnan(block).any())
+    return (
+        wrong.any(axis=0),
+        int(of_rows.argmax()) if of_rows.any() else None,
+        bool(np.isnan(block).any()),
+    )
 
 
 def _holds_numbers(dtype, values):
-    """Whether a column holds numbers or booleans. ``values`` are those of a column of objects, which may be numbers."""
+    """Whether a column holds numbers or booleans. ``values`` are those of a column of
+    objects, which may be numbers."""
     if hasattr(dtype, "is_numeric"):  # of polars
         return dtype.is_numeric() or str(dtype) == "Boolean"
     if values is None:

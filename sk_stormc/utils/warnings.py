@@ -5,18 +5,29 @@ import warnings
 
 __all__ = ["warn", "warn_of_an_optimum"]
 
-OURS = ("sk_stormc.", "sklearn.", "contextlib")  # decorators and context managers are between a fit and its caller
+OURS = (
+    "sk_stormc.",
+    "sklearn.",
+    "contextlib",
+)  # decorators and context managers are between a fit and its caller
 
 
 def warn(message, category=UserWarning):
-    """Warn at the line of code that called this package, at any depth of the call stack."""
+    """Warn at the line of code that called this package, at any depth of the call
+    stack."""
     frame, level = sys._getframe(1), 2
-    while frame.f_back is not None and f"{frame.f_globals.get('__name__')}.".startswith(OURS):
+    while frame.f_back is not None and f"{frame.f_globals.get('__name__')}.".startswith(
+        OURS
+    ):
         frame, level = frame.f_back, level + 1
     warnings.warn(message, category, stacklevel=level)
 
 
 def warn_of_an_optimum(given, best, seen):
-    """Warn if the given optimum is above an objective that was reached, which ``seen`` describes."""
+    """Warn if the given optimum is above an objective that was reached, which ``seen``
+    describes."""
     if best < given - 1e-9 * max(abs(given), abs(best)):
-        warn(f"optimum={given!r} is above an objective that {seen}, {best:.10g}: gaps to it are wrong")
+        warn(
+            f"optimum={given!r} is above an objective that {seen}, {best:.10g}: gaps "
+            "to it are wrong"
+        )

@@ -1,4 +1,5 @@
-"""Values of actions from logged transitions: LSTDQ for a given policy, LSPI for the optimal policy."""
+"""Values of actions from logged transitions: LSTDQ for a given policy, LSPI for the
+optimal policy."""
 
 from __future__ import annotations
 
@@ -12,7 +13,14 @@ from sk_stormc.engine import CompositionalSolver
 from sk_stormc.fitting.estimator import only_if
 from sk_stormc.fitting.runs import Fit, with_fit
 from sk_stormc.solvers import StopReason
-from sk_stormc.utils.types import Array, ArrayLike, Features, FloatArray, RandomState, SolverName
+from sk_stormc.utils.types import (
+    Array,
+    ArrayLike,
+    Features,
+    FloatArray,
+    RandomState,
+    SolverName,
+)
 from sk_stormc.utils.warnings import warn
 from sk_stormc.values.block_fits import fit_actions, reads_blocks
 from sk_stormc.values.fitted_action_values import FittedActionValues
@@ -30,73 +38,93 @@ from sk_stormc.values.lspi import (
     warn_if_not_converged,
 )
 from sk_stormc.values.lstd import attributes_of, check_products, forget
-from sk_stormc.values.policies import check_actions, check_policy, policy_chances, warn_of_unknown
+from sk_stormc.values.policies import (
+    check_actions,
+    check_policy,
+    policy_chances,
+    warn_of_unknown,
+)
 from sk_stormc.values.problems import LARGEST_HESSIAN
 from sk_stormc.values.streams import continue_action_stream, streams_actions
 from sk_stormc.values.transitions import LogColumns, read_log
 
 
 class ActionValueEstimator(FittedActionValues):
-    """Action values Q(s, a), linear in features, of a given policy or of the optimal policy.
+    """Action values Q(s, a), linear in features, of a given policy or of the optimal
+    policy.
 
-    Q(s, a) = <phi(s), coef_[a]> + intercept_[a] is the expected sum of discounted rewards after action a in state s, if
-    the policy is followed afterwards. A row of the data is a transition: X contains the state, ``action`` the action, y
-    the reward and next_X the successor. The behaviour policy that generated the log may be any policy that tries all
-    actions. Neither its probabilities nor importance ratios are needed.
+    Q(s, a) = <phi(s), coef_[a]> + intercept_[a] is the expected sum of discounted
+    rewards after action a in state s, if the policy is followed afterwards. A row of
+    the data is a transition: X contains the state, ``action`` the action, y the reward
+    and next_X the successor. The behaviour policy that generated the log may be any
+    policy that tries all actions. Neither its probabilities nor importance ratios are
+    needed.
 
     Parameters
     ----------
     policy : "greedy", callable or array-like, default="greedy"
-        The policy to evaluate. "greedy" approximates the optimal policy by least-squares policy iteration (LSPI): it
-        alternates between evaluating a policy and replacing it with the policy that is greedy for its values, until the
-        policy does not change. If policies form a cycle, which approximate values can cause, LSPI restarts from the
-        policy that always takes the first action. In a second cycle it continues with a mixture of the cycle's
-        policies. A callable receives rows of next_X and returns an action for each, or probabilities of shape (n_rows,
-        n_actions) in the order of ``actions_``. An array is for states that are numbers (X has one column) or
-        indicators (one-hot): actions of shape (n_states,), or probabilities of shape (n_states, n_actions).
-        `get_params` returns the parameter; until version 0.6 the attribute ``policy`` is a deprecated method.
+        The policy to evaluate. "greedy" approximates the optimal policy by
+        least-squares policy iteration (LSPI): it alternates between evaluating a policy
+        and replacing it with the policy that is greedy for its values, until the policy
+        does not change. If policies form a cycle, which approximate values can cause,
+        LSPI restarts from the policy that always takes the first action. In a second
+        cycle it continues with a mixture of the cycle's policies. A callable receives
+        rows of next_X and returns an action for each, or probabilities of shape
+        (n_rows, n_actions) in the order of ``actions_``. An array is for states that
+        are numbers (X has one column) or indicators (one-hot): actions of shape
+        (n_states,), or probabilities of shape (n_states, n_actions). `get_params`
+        returns the parameter; until version 0.6 the attribute ``policy`` is a
+        deprecated method.
     gamma : float, default=0.95
         Discount factor in [0, 1]. A factor of 1 requires that all episodes end.
     solver : str or CompositionalSolver, default="auto"
-        "lstd" solves the equations of LSTDQ. "auto" selects "lstd" with "greedy" and in `partial_fit`. In `fit` with a
-        given policy it selects "lstd" for at most 2000 features of all actions together, including intercepts, and
-        "storm-c" for more. With a given policy all other solvers of `BellmanValueEstimator` are supported.
+        "lstd" solves the equations of LSTDQ. "auto" selects "lstd" with "greedy" and in
+        `partial_fit`. In `fit` with a given policy it selects "lstd" for at most 2000
+        features of all actions together, including intercepts, and "storm-c" for more.
+        With a given policy all other solvers of `BellmanValueEstimator` are supported.
     features : transformer, default=None
-        As for `BellmanValueEstimator`. Each action has its own coefficients for all features.
+        As for `BellmanValueEstimator`. Each action has its own coefficients for all
+        features.
     fit_intercept : bool, default=True
         Whether each action has an intercept.
     alpha : float, default=0.0
-        Ridge of LSTDQ: the solution is that of (A + alpha I) w = b. Intercepts are not penalised.
+        Ridge of LSTDQ: the solution is that of (A + alpha I) w = b. Intercepts are not
+        penalised.
     max_iter : int, default=None
-        With "greedy" the maximum number of policies that are evaluated; None means 50. Otherwise it is passed to the
-        solver.
+        With "greedy" the maximum number of policies that are evaluated; None means 50.
+        Otherwise it is passed to the solver.
     tol : float, default=None
-        Passed to the solver. None means the default of the solver. Neither "greedy" nor "lstd" uses it.
+        Passed to the solver. None means the default of the solver. Neither "greedy" nor
+        "lstd" uses it.
 
     Attributes
     ----------
     actions_ : ndarray of shape (n_actions,)
         The actions, sorted.
     coef_ : ndarray of shape (n_actions, n_features)
-        Coefficients of the transformed features. A coefficient is 0 if its feature is 0 in all rows with the action.
+        Coefficients of the transformed features. A coefficient is 0 if its feature is 0
+        in all rows with the action.
     intercept_ : ndarray of shape (n_actions,)
         The intercepts. They are 0 with ``fit_intercept=False``.
     policy_changes_ : ndarray of shape (n_iter_,)
-        Only for "greedy": for each policy, the fraction of successors for which the greedy action for its values
-        differs from the action of the policy. The first policy is uniform. The last entry is 0 if the policy has
-        converged.
+        Only for "greedy": for each policy, the fraction of successors for which the
+        greedy action for its values differs from the action of the policy. The first
+        policy is uniform. The last entry is 0 if the policy has converged.
     features_ : transformer or None
         The fitted transformer.
     n_iter_ : int
         Number of policies that were evaluated, or of iterations of the solver.
     loss_curve_ : ndarray of shape (n_records,)
-        The mean squared projected Bellman error at each record. The first record of "lstd" is at coefficients of 0.
-        With "greedy" there is an additional record for each policy.
+        The mean squared projected Bellman error at each record. The first record of
+        "lstd" is at coefficients of 0. With "greedy" there is an additional record for
+        each policy.
     stop_reason_ : str
-        Why the run ended: "converged", "max_iter", "callback", or as for `BellmanValueEstimator`.
+        Why the run ended: "converged", "max_iter", "callback", or as for
+        `BellmanValueEstimator`.
     ifo_, solver_, rank_, condition_number_ : object
-        As for `BellmanValueEstimator`. "lstd" counts as one pass over the data for each policy. ``rank_`` and
-        ``condition_number_`` are those of the last system of equations.
+        As for `BellmanValueEstimator`. "lstd" counts as one pass over the data for each
+        policy. ``rank_`` and ``condition_number_`` are those of the last system of
+        equations.
 
     See Also
     --------
@@ -105,13 +133,16 @@ class ActionValueEstimator(FittedActionValues):
 
     Notes
     -----
-    A log has no information about actions that were never tried. With "greedy" an action is therefore not chosen in a
-    state with a feature that is 0 in all rows with this action, unless this holds for all actions. For indicators of
-    states, these are the actions that were never taken in the state. With features that all states share, such as
-    radial basis functions, such actions are not detected, and their values are extrapolated.
+    A log has no information about actions that were never tried. With "greedy" an
+    action is therefore not chosen in a state with a feature that is 0 in all rows with
+    this action, unless this holds for all actions. For indicators of states, these are
+    the actions that were never taken in the state. With features that all states share,
+    such as radial basis functions, such actions are not detected, and their values are
+    extrapolated.
 
-    With gamma = 1 an action that only delays the end has the same value as one that leads to it, and `predict_action`
-    may choose it forever. A gamma below 1 prefers the shorter way.
+    With gamma = 1 an action that only delays the end has the same value as one that
+    leads to it, and `predict_action` may choose it forever. A gamma below 1 prefers the
+    shorter way.
 
     References
     ----------
@@ -119,15 +150,21 @@ class ActionValueEstimator(FittedActionValues):
 
     Examples
     --------
-    There are three cells in a row. Action 1 moves to the right, action 0 to the left. Leaving at the right end gives a
-    reward of 1.
+    There are three cells in a row. Action 1 moves to the right, action 0 to the left.
+    Leaving at the right end gives a reward of 1.
 
     >>> import numpy as np
     >>> from sk_stormc import ActionValueEstimator
     >>> cell, action = np.repeat([0, 1, 2], 2), np.tile([0, 1], 3)
     >>> to = cell + 2 * action - 1
     >>> q = ActionValueEstimator(gamma=0.5, fit_intercept=False)
-    >>> q = q.fit(np.eye(3)[cell], to == 3, action=action, next_X=np.eye(3)[np.clip(to, 0, 2)], terminal=to == 3)
+    >>> q = q.fit(
+    ...     np.eye(3)[cell],
+    ...     to == 3,
+    ...     action=action,
+    ...     next_X=np.eye(3)[np.clip(to, 0, 2)],
+    ...     terminal=to == 3,
+    ... )
     >>> q.predict(np.eye(3)).round(4)
     array([[0.125, 0.25 ],
            [0.125, 0.5  ],
@@ -185,17 +222,24 @@ class ActionValueEstimator(FittedActionValues):
         return super().get_params(deep) | {"policy": vars(self)["policy"]}
 
     def fit(
-        self, X: Features, y: ArrayLike, *, action: ArrayLike | None = None, next_X: Features | None = None,
-        terminal: ArrayLike | None = None, time: ArrayLike | None = None, episode: ArrayLike | None = None,
-        sample_weight: ArrayLike | None = None
+        self,
+        X: Features,
+        y: ArrayLike,
+        *,
+        action: ArrayLike | None = None,
+        next_X: Features | None = None,
+        terminal: ArrayLike | None = None,
+        time: ArrayLike | None = None,
+        episode: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
     ) -> Self:
         """Fit the values of actions and, with "greedy", the policy.
 
         Parameters
         ----------
         X : array-like of shape (n_transitions, n_features)
-            The states before the transitions. A dask collection or a memmap is added up by blocks of rows, as in
-            `BellmanValueEstimator`, once for each policy.
+            The states before the transitions. A dask collection or a memmap is added up
+            by blocks of rows, as in `BellmanValueEstimator`, once for each policy.
         y : array-like of shape (n_transitions,)
             The rewards of the transitions.
         action : array-like of shape (n_transitions,)
@@ -210,19 +254,22 @@ class ActionValueEstimator(FittedActionValues):
         Raises
         ------
         ValueError
-            As for `BellmanValueEstimator.fit`, and if actions are missing or not labels, a solver other than "auto" and
-            "lstd" is used with "greedy", or a policy does not match the states and actions.
+            As for `BellmanValueEstimator.fit`, and if actions are missing or not
+            labels, a solver other than "auto" and "lstd" is used with "greedy", or a
+            policy does not match the states and actions.
 
         Warns
         -----
         UserWarning
-            As for `BellmanValueEstimator`, and if a given policy takes actions that are not in the log, or if the log
-            has no information about which action is better.
+            As for `BellmanValueEstimator`, and if a given policy takes actions that are
+            not in the log, or if the log has no information about which action is
+            better.
         ConvergenceWarning
             If the policy still changes after ``max_iter`` policies.
         """
         return self._fit(
-            X, y, action=action, next_X=next_X, terminal=terminal, time=time, episode=episode,
+            X, y, action=action, next_X=next_X, terminal=terminal, time=time,
+            episode=episode,
             sample_weight=sample_weight,
         )  # fmt: skip
 
@@ -236,9 +283,14 @@ class ActionValueEstimator(FittedActionValues):
         names, policy = log_columns.names(), vars(self)["policy"]
         log = read_log(copy.copy(self), X, y, log_columns)
         check_products(log.Z, log.next_Z, log.y)
-        actions, done = np.unique(check_actions(action, len(log.kept))[log.kept], return_inverse=True)
+        actions, done = np.unique(
+            check_actions(action, len(log.kept))[log.kept], return_inverse=True
+        )
         if isinstance(policy, str) and len(actions) == 1 and action is not None:
-            warn(f"action is {actions[0]} in all rows that count: there is no other action to choose.")
+            warn(
+                f"action is {actions[0]} in all rows that count: there is no other "
+                "action to choose."
+            )
         ridge = self._alphas(len(log.columns))
         sums = ActionSums(log, done, len(actions), self.gamma, ridge)
         ongoing = sums.ongoing
@@ -246,25 +298,47 @@ class ActionValueEstimator(FittedActionValues):
         def values(w):
             coefs, occurs = np.zeros((2, len(actions), log.n_features))
             coefs[:, log.columns], occurs[:, log.columns] = w, sums.occurs
-            values = of_columns(coefs, self.fit_intercept) | {"features_": log.features, "actions_": actions}
-            return values | {"_known": occurs[:, : values["coef_"].shape[1]] > 0, "_given": names}
+            values = of_columns(coefs, self.fit_intercept) | {
+                "features_": log.features,
+                "actions_": actions,
+            }
+            return values | {
+                "_known": occurs[:, : values["coef_"].shape[1]] > 0,
+                "_given": names,
+            }
 
         def notify(w, losses):
             n = len(losses) - 1
-            return fit is not None and fit.notify(n, n * (2 * sums.n_rows + 1), losses[-1], w, values)
+            return fit is not None and fit.notify(
+                n, n * (2 * sums.n_rows + 1), losses[-1], w, values
+            )
 
-        solver = "lstd" if isinstance(policy, str) else self._solver_for(len(actions) * len(log.columns))
+        solver = (
+            "lstd"
+            if isinstance(policy, str)
+            else self._solver_for(len(actions) * len(log.columns))
+        )
         result = changes = None
-        fit = Fit.if_observed(self, solver, X, y, before, action=action, **log_columns._asdict())
+        fit = Fit.if_observed(
+            self, solver, X, y, before, action=action, **log_columns._asdict()
+        )
         if isinstance(policy, str):
             best = iterate_policies(sums, self.max_iter or POLICIES, notify)
             w, chances, changes = best.w, best.policy.chances, best.changes
-            reason = StopReason.CALLBACK if best.stopped and changes[-1] else warn_if_not_converged(changes)
+            reason = (
+                StopReason.CALLBACK
+                if best.stopped and changes[-1]
+                else warn_if_not_converged(changes)
+            )
             warn_of_no_information(log.y, log.terminal)
-            exact = attributes_of(best.solution, {}, reason) | charged(best.losses, sums.n_rows)
+            exact = attributes_of(best.solution, {}, reason) | charged(
+                best.losses, sums.n_rows
+            )
         else:
             chances = np.zeros((len(log.y), len(actions)))
-            chances[ongoing] = policy_chances(policy, log.source, log.follows[ongoing], log.at[ongoing], actions)
+            chances[ongoing] = policy_chances(
+                policy, log.source, log.follows[ongoing], log.at[ongoing], actions
+            )
             unknown = unknown_actions(log.next_Z, sums.occurs)
             if unknown is not None:
                 warn_of_unknown(float((chances * unknown).sum() / max(1, len(ongoing))))
@@ -277,7 +351,12 @@ class ActionValueEstimator(FittedActionValues):
         elif changes is None:
             problem, spread = problem_of(sums, log, done, chances, ridge)
             self._accept(solver, problem)
-            result = fit.run(solver, problem, verbose=self.verbose, attributes=lambda x: values(spread(x)))
+            result = fit.run(
+                solver,
+                problem,
+                verbose=self.verbose,
+                attributes=lambda x: values(spread(x)),
+            )
             w = spread(result.x)
 
         spread = None
@@ -305,27 +384,40 @@ class ActionValueEstimator(FittedActionValues):
 
     @only_if(streams_actions)
     def partial_fit(
-        self, X: Features, y: ArrayLike, *, action: ArrayLike | None = None, next_X: Features | None = None,
-        terminal: ArrayLike | None = None, sample_weight: ArrayLike | None = None, actions: ArrayLike | None = None
+        self,
+        X: Features,
+        y: ArrayLike,
+        *,
+        action: ArrayLike | None = None,
+        next_X: Features | None = None,
+        terminal: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
+        actions: ArrayLike | None = None,
     ) -> Self:
-        """Update the values with the next transitions of a stream, for a given policy and "auto" or "lstd".
+        """Update the values with the next transitions of a stream, for a given policy
+        and "auto" or "lstd".
 
-        After every call the solution is that of `fit` on all rows of the stream, up to rounding, for any division into
-        chunks. Four matrices of sums are stored. They have n_features * n_actions rows and columns, which must be at
-        most 4000. Chunks with about the same number of rows are the most efficient. ``alpha`` may change between calls.
-        `gamma`, `policy` and `fit_intercept` must not. Rows of an earlier `fit` do not count, but its fitted
-        ``features`` and its actions are kept.
+        After every call the solution is that of `fit` on all rows of the stream, up to
+        rounding, for any division into chunks. Four matrices of sums are stored. They
+        have n_features * n_actions rows and columns, which must be at most 4000. Chunks
+        with about the same number of rows are the most efficient. ``alpha`` may change
+        between calls. `gamma`, `policy` and `fit_intercept` must not. Rows of an
+        earlier `fit` do not count, but its fitted ``features`` and its actions are
+        kept.
 
-        policy="greedy" does not support `partial_fit`, because each policy needs its own sums over all transitions.
+        policy="greedy" does not support `partial_fit`, because each policy needs its
+        own sums over all transitions.
 
         Parameters
         ----------
         X, y, action, next_X, terminal
             As for `fit`.
         sample_weight : array-like of shape (n_transitions,), default=None
-            Weights of the transitions, on the same scale for all chunks. Rows of weight 0 do not count.
+            Weights of the transitions, on the same scale for all chunks. Rows of weight
+            0 do not count.
         actions : array-like of shape (n_actions,), default=None
-            In the first call, all actions that can occur. None means those of the first chunk.
+            In the first call, all actions that can occur. None means those of the first
+            chunk.
 
         Returns
         -------
@@ -334,8 +426,8 @@ class ActionValueEstimator(FittedActionValues):
         Raises
         ------
         ValueError
-            As for `fit`, for an action that was not given in the first call, and if a parameter changes that must stay
-            constant. The estimator is then unchanged.
+            As for `fit`, for an action that was not given in the first call, and if a
+            parameter changes that must stay constant. The estimator is then unchanged.
         AttributeError
             For policy="greedy", and for solvers other than "auto" and "lstd".
 
@@ -344,19 +436,35 @@ class ActionValueEstimator(FittedActionValues):
         >>> import numpy as np
         >>> from sk_stormc import ActionValueEstimator
         >>> q = ActionValueEstimator(policy=[1, 1], gamma=0.5, fit_intercept=False)
-        >>> for s, a in [(0, 0), (0, 1), (1, 0), (1, 1)]:  # action 1 goes on to the next state, and then to the end
+        >>> for s, a in [
+        ...     (0, 0),
+        ...     (0, 1),
+        ...     (1, 0),
+        ...     (1, 1),
+        ... ]:  # action 1 goes on to the next state, and then to the end
         ...     after, ends = min(s + a, 1), s + a == 2
-        ...     q = q.partial_fit(np.eye(2)[[s]], [float(ends)], action=[a], next_X=np.eye(2)[[after]],
-        ...                       terminal=[ends], actions=[0, 1])
+        ...     q = q.partial_fit(
+        ...         np.eye(2)[[s]],
+        ...         [float(ends)],
+        ...         action=[a],
+        ...         next_X=np.eye(2)[[after]],
+        ...         terminal=[ends],
+        ...         actions=[0, 1],
+        ...     )
         >>> q.predict(np.eye(2))
         array([[0.25, 0.5 ],
                [0.5 , 1.  ]])
         """
         self._check_parameters()
         log_columns = LogColumns(next_X, terminal, sample_weight=sample_weight)
-        return self._at_once(lambda new: continue_action_stream(new, X, y, action, log_columns, actions))
+        return self._at_once(
+            lambda new: continue_action_stream(new, X, y, action, log_columns, actions)
+        )
 
     def _check_parameters(self):
         super()._check_parameters()
         if isinstance(vars(self)["policy"], str) and not self.solves_itself():
-            raise ValueError(f"solver must be 'auto' or 'lstd' with policy='greedy', got {self.solver!r}")
+            raise ValueError(
+                "solver must be 'auto' or 'lstd' with policy='greedy', got "
+                f"{self.solver!r}"
+            )

@@ -1,4 +1,5 @@
-"""The model of doubly robust estimates: action values under the target policy, cross-fitted over folds of episodes."""
+"""The model of doubly robust estimates: action values under the target policy,
+cross-fitted over folds of episodes."""
 
 import zlib
 from dataclasses import dataclass
@@ -15,22 +16,36 @@ from sk_stormc.values.episodes import Order
 from sk_stormc.values.log_warnings import warn_of_no_ends, warn_of_state_numbers
 from sk_stormc.values.lspi import of_actions
 from sk_stormc.values.lstd import Moments
-from sk_stormc.values.policies import chances_of, check_actions, check_policy, chosen, policy_chances
-from sk_stormc.values.transitions import LogColumns, checked_data, successors, transform, transform_next
+from sk_stormc.values.policies import (
+    chances_of,
+    check_actions,
+    check_policy,
+    chosen,
+    policy_chances,
+)
+from sk_stormc.values.transitions import (
+    LogColumns,
+    checked_data,
+    successors,
+    transform,
+    transform_next,
+)
 from sk_stormc.values.uncertainty import RANK
 
 ROUNDED = 1e-3  # relative error of ratios that were rounded
 NEEDED = {
     "X": "the states",
     "action": "the action of each row",
-    "target": "the target policy's probabilities of all actions in each row, (n_transitions, n_actions), or a function "
+    "target": "the target policy's probabilities of all actions in each row, "
+    "(n_transitions, n_actions), or a function "
     "of states",
 }
 
 
 @dataclass(eq=False)
 class QLog:
-    """The transitions of whole episodes in order, with actions and the target policy."""
+    """The transitions of whole episodes in order, with actions and the target
+    policy."""
 
     model: ActionValueEstimator
     X: Any
@@ -46,41 +61,59 @@ class QLog:
 
 
 def read_q_log(model, X, y, ratios, action, target, next_X, terminal, clock, order):
-    """Check the data of "dr" and "wdr", and sort the rows by episode and time. y and ratios must be sorted."""
+    """Check the data of "dr" and "wdr", and sort the rows by episode and time. y and
+    ratios must be sorted."""
     for name, value in {"X": X, "action": action, "target": target}.items():
         if value is None:
             raise ValueError(
-                f"{name} must be given for the methods 'dr' and 'wdr', whose model is Q(s, a) under the target policy: "
+                f"{name} must be given for the methods 'dr' and 'wdr', whose model is "
+                "Q(s, a) under the target policy: "
                 f"pass {NEEDED[name]}; got None. 'pdis' and 'wpdis' need no model"
             )
     model = ActionValueEstimator(alpha=1e-6) if model is None else model
     if not isinstance(model, ActionValueEstimator) or not model.solves_itself():
         raise ValueError(
-            "estimator must be an ActionValueEstimator with solver='auto', because the methods 'dr' and 'wdr' need "
+            "estimator must be an ActionValueEstimator with solver='auto', because "
+            "the methods 'dr' and 'wdr' need "
             f"Q(s, a), got {model!r}"
         )
     n, model = len(order), clone(model)
     model._check_parameters()
     check_policy(target, "target")
     by_row = not callable(target) and len(target) == n
-    columns = {"X": X, "action": check_actions(action, n), "next_X": next_X, "terminal": terminal}
+    columns = {
+        "X": X,
+        "action": check_actions(action, n),
+        "next_X": next_X,
+        "terminal": terminal,
+    }
     columns["target"] = np.asarray(target) if by_row else None
-    X, action, next_X, terminal, rows = (_in_order(name, column, order) for name, column in columns.items())
+    X, action, next_X, terminal, rows = (
+        _in_order(name, column, order) for name, column in columns.items()
+    )
     states, y = checked_data(model, X, y)
     actions, action = np.unique(action, return_inverse=True)
     warn_of_state_numbers(model.features, states)
     clock, log_columns = clock[order], LogColumns(next_X, terminal)
     rows_in_order = Order(None, None, clock, clock)
-    source, follows, at, kept, terminal = successors(model, X, states, log_columns, rows_in_order)
+    source, follows, at, kept, terminal = successors(
+        model, X, states, log_columns, rows_in_order
+    )
     if by_row:
         kept = terminal | np.append(np.diff(clock) == 1, False)
     if not kept.all():  # the value after such a row is part of the estimate
-        k, hint = order[np.argmin(kept)], ". If episodes end, pass terminal" if log_columns.terminal is None else ""
+        k, hint = (
+            order[np.argmin(kept)],
+            ". If episodes end, pass terminal" if log_columns.terminal is None else "",
+        )
         raise ValueError(
-            "target must be a function of states for the methods 'dr' and 'wdr' where episodes are cut off, which also "
-            f"gets next_X: row {k} is not terminal, and an array of rows has no probabilities for its successor{hint}"
-            if by_row and next_X is not None else
-            f"next_X must be given for the methods 'dr' and 'wdr' where episodes are cut off or have gaps: row {k} is "
+            "target must be a function of states for the methods 'dr' and 'wdr' where "
+            "episodes are cut off, which also "
+            f"gets next_X: row {k} is not terminal, and an array of rows has no "
+            f"probabilities for its successor{hint}"
+            if by_row and next_X is not None
+            else "next_X must be given for the methods 'dr' and 'wdr' where episodes "
+            f"are cut off or have gaps: row {k} is "
             f"not terminal and has no successor{hint}"
         )
     warn_of_no_ends(log_columns, True)
@@ -89,20 +122,43 @@ def read_q_log(model, X, y, ratios, action, target, next_X, terminal, clock, ord
     if by_row:
         after[ongoing] = now[ongoing + 1]
     else:
-        after[ongoing] = policy_chances(target, source, follows[at[ongoing]], at[ongoing], actions, "target")
+        after[ongoing] = policy_chances(
+            target, source, follows[at[ongoing]], at[ongoing], actions, "target"
+        )
     check_agreement(ratios, now[np.arange(n), action], order)
-    return QLog(model, X, states, y.astype(float), action, source, follows, at, terminal, now, after)
+    return QLog(
+        model,
+        X,
+        states,
+        y.astype(float),
+        action,
+        source,
+        follows,
+        at,
+        terminal,
+        now,
+        after,
+    )
 
 
 def check_agreement(ratios, chances, order):
-    """Raise a ValueError if ratios are not the target's probabilities divided by some probability."""
+    """Raise a ValueError if ratios are not the target's probabilities divided by some
+    probability."""
     wrong = (ratios < (1 - ROUNDED) * chances) | ((chances == 0) & (ratios > 0))
     if wrong.any():
         k = int(np.argmax(wrong))
-        expected = "0, as target does not take this action" if chances[k] == 0 else (
-            f"at least {chances[k]:.6g}, the probability of the action under target, as it is divided by a probability"
+        expected = (
+            "0, as target does not take this action"
+            if chances[k] == 0
+            else (
+                f"at least {chances[k]:.6g}, the probability of the action under "
+                "target, as it is divided by a probability"
+            )
         )
-        raise ValueError(f"importance_ratio must be {expected}, got {ratios[k]:.6g} in row {order[k]}")
+        raise ValueError(
+            f"importance_ratio must be {expected}, got {ratios[k]:.6g} in row "
+            f"{order[k]}"
+        )
 
 
 def _in_order(name, column, order):
@@ -117,21 +173,26 @@ def _in_order(name, column, order):
 
 
 def folds_of(labels, cv):
-    """The fold of each episode, from hashes of the labels, independent of the order of the episodes."""
+    """The fold of each episode, from hashes of the labels, independent of the order of
+    the episodes."""
     names = [str(label) for label in labels.tolist()]
-    order = sorted(range(len(names)), key=lambda k: (zlib.crc32(names[k].encode()), names[k]))
+    order = sorted(
+        range(len(names)), key=lambda k: (zlib.crc32(names[k].encode()), names[k])
+    )
     fold = np.empty(len(names), dtype=int)
     fold[order] = np.arange(len(names)) % cv
     return fold
 
 
 def cross_fitted(log, gamma, numbers, fold, share):
-    """V(s) and r + gamma V(s') - Q(s, a) of all rows, with the model of the other folds; influences of the episodes.
+    """V(s) and r + gamma V(s') - Q(s, a) of all rows, with the model of the other
+    folds; influences of the episodes.
 
-    ``share`` is the weight of V(s') in the estimate, for the last row of an episode that was cut off, and 0 for other
-    rows. The other values of the model cancel in the expectation of a doubly robust estimate. The influence of an
-    episode is its first-order effect on the estimate through those values of the other folds, from the sandwich of the
-    equations of their models.
+    ``share`` is the weight of V(s') in the estimate, for the last row of an episode
+    that was cut off, and 0 for other rows. The other values of the model cancel in the
+    expectation of a doubly robust estimate. The influence of an episode is its
+    first-order effect on the estimate through those values of the other folds, from the
+    sandwich of the equations of their models.
     """
     model, (n, m) = log.model, log.now.shape
     values, errors, influence = np.zeros(n), np.zeros(n), np.zeros(len(fold))
@@ -140,19 +201,39 @@ def cross_fitted(log, gamma, numbers, fold, share):
         train = np.flatnonzero(~test)
         features = None
         if model.features is not None:
-            features = clone(model.features).fit(_safe_indexing(log.X, train), log.y[train])
+            features = clone(model.features).fit(
+                _safe_indexing(log.X, train), log.y[train]
+            )
         Z = transform(features, log.X, log.states, None, model.fit_intercept)
-        next_Z = transform_next(features, log.source, log.follows, log.at, log.terminal, Z, model.fit_intercept)
-        psi, next_psi = of_actions(Z[train], chosen(log.action[train], m)), of_actions(next_Z[train], log.after[train])
-        moments = Moments.of_log(psi, next_psi, gamma, log.y[train], np.ones(len(train)))
+        next_Z = transform_next(
+            features,
+            log.source,
+            log.follows,
+            log.at,
+            log.terminal,
+            Z,
+            model.fit_intercept,
+        )
+        psi, next_psi = (
+            of_actions(Z[train], chosen(log.action[train], m)),
+            of_actions(next_Z[train], log.after[train]),
+        )
+        moments = Moments.of_log(
+            psi, next_psi, gamma, log.y[train], np.ones(len(train))
+        )
         alpha = np.tile(model._alphas(Z.shape[1]), m)
         w = moments.solution(alpha, ends=gamma == 1).x.reshape(m, -1)
         value = Z @ w.T
-        error = log.y + gamma * (log.after * (next_Z @ w.T)).sum(axis=1) - value[np.arange(n), log.action]
+        error = (
+            log.y
+            + gamma * (log.after * (next_Z @ w.T)).sum(axis=1)
+            - value[np.arange(n), log.action]
+        )
         values[test], errors[test] = (log.now * value).sum(axis=1)[test], error[test]
         cut = np.flatnonzero(test & (share != 0))
         if len(cut):
-            # the derivative of the estimate with respect to w, times that of w with respect to an episode's weight
+            # the derivative of the estimate with respect to w, times that of w with
+            # respect to an episode's weight
             gradient = of_actions(next_Z[cut], log.after[cut]).T @ share[cut]
             effect = psi @ _solve_transposed(moments, alpha, gradient) * error[train]
             influence += np.bincount(numbers[train], effect, minlength=len(fold))
@@ -160,8 +241,13 @@ def cross_fitted(log, gamma, numbers, fold, share):
 
 
 def _solve_transposed(moments, alpha, gradient):
-    """The h with A^T h = gradient for the sums A of LSTDQ with a ridge, with features scaled to a common size."""
+    """The h with A^T h = gradient for the sums A of LSTDQ with a ridge, with features
+    scaled to a common size."""
     A, _, C = moments.means()
     scale = 1 / np.sqrt(np.where(C.diagonal() > 0, C.diagonal(), 1.0))
     scaled = scale[:, None] * (A + np.diag(alpha)) * scale
-    return scale * np.linalg.lstsq(scaled.T, scale * gradient, rcond=RANK)[0] / moments.weight
+    return (
+        scale
+        * np.linalg.lstsq(scaled.T, scale * gradient, rcond=RANK)[0]
+        / moments.weight
+    )

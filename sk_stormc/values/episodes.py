@@ -1,4 +1,5 @@
-"""The order of logged rows: labels of episodes, times, ends of episodes, and discounted weights."""
+"""The order of logged rows: labels of episodes, times, ends of episodes, and discounted
+weights."""
 
 import datetime
 import math
@@ -11,12 +12,16 @@ import numpy as np
 
 from sk_stormc.utils.validation import as_flags, short
 
-LOST = 0.01  # fraction of rows without a successor, or of ends that count too much, above which there is a warning
-LONGEST = 1000.0  # half-lives after which weights do not decrease further, so that they stay positive
+# fraction of rows without a successor, or of ends that count too much, above which
+# there is a warning
+LOST = 0.01
+# half-lives after which weights do not decrease further, so that they stay positive
+LONGEST = 1000.0
 
 
 def check_terminal(terminal, n):
-    """The checked terminal flags, n booleans. None means that no row ends its episode."""
+    """The checked terminal flags, n booleans. None means that no row ends its
+    episode."""
     if terminal is None:
         return np.zeros(n, dtype=bool)
     flags = as_flags("terminal", terminal)
@@ -40,18 +45,30 @@ def check_time(time, n):
         wrong = np.ones(n, dtype=bool)
     if wrong.any():
         k = int(np.argmax(wrong))
-        raise ValueError(f"time must be whole numbers or dates, got {array[k]} in row {k}")
+        raise ValueError(
+            f"time must be whole numbers or dates, got {array[k]} in row {k}"
+        )
     return times if kind in "mM" else times.astype(np.int64)
 
 
 def _without_objects(array):
     """Numbers and dates that are objects as an array of their own type."""
-    if all(isinstance(value, Integral) and not isinstance(value, bool) for value in array):
+    if all(
+        isinstance(value, Integral) and not isinstance(value, bool) for value in array
+    ):
         return array.astype(np.int64)
-    for kind, dtype in ((Real, float), (datetime.date, "M8[us]"), (datetime.timedelta, "m8[us]")):
-        if all(isinstance(value, kind) and not isinstance(value, bool) for value in array):
+    for kind, dtype in (
+        (Real, float),
+        (datetime.date, "M8[us]"),
+        (datetime.timedelta, "m8[us]"),
+    ):
+        if all(
+            isinstance(value, kind) and not isinstance(value, bool) for value in array
+        ):
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore", UserWarning)  # NumPy's that dates of a time zone become those of UTC
+                warnings.simplefilter(
+                    "ignore", UserWarning
+                )  # NumPy's that dates of a time zone become those of UTC
                 return array.astype(dtype)
     return array
 
@@ -60,22 +77,33 @@ def check_episode(episode, n):
     """The checked labels of n rows, of any type, without missing ones."""
     labels = np.asarray(episode)
     if labels.shape != (n,):
-        raise ValueError(f"episode must be one label for each of the {n} rows, got shape {labels.shape}")
+        raise ValueError(
+            f"episode must be one label for each of the {n} rows, got shape "
+            f"{labels.shape}"
+        )
     kind = labels.dtype.kind
     if kind == "f":
         wrong = np.isnan(labels)
     elif kind in "mM":
         wrong = np.isnat(labels)
     else:
-        wrong = np.array([kind == "O" and _is_missing(label) for label in labels], dtype=bool)
+        wrong = np.array(
+            [kind == "O" and _is_missing(label) for label in labels], dtype=bool
+        )
     if wrong.any():
         k = np.argmax(wrong)
-        raise ValueError(f"episode must have a label in each row, got {labels[k]} in row {k}")
+        raise ValueError(
+            f"episode must have a label in each row, got {labels[k]} in row {k}"
+        )
     return labels
 
 
 def _is_missing(label):
-    return label is None or type(label).__name__ in ("NAType", "NaTType") or (isinstance(label, float) and isnan(label))
+    return (
+        label is None
+        or type(label).__name__ in ("NAType", "NaTType")
+        or (isinstance(label, float) and isnan(label))
+    )
 
 
 def numbers_of_labels(labels):
@@ -83,9 +111,15 @@ def numbers_of_labels(labels):
     if labels.dtype.kind == "O":  # objects may not be sortable
         numbers = {}
         try:
-            return np.array([numbers.setdefault(label, len(numbers)) for label in labels.tolist()], dtype=np.intp)
+            return np.array(
+                [numbers.setdefault(label, len(numbers)) for label in labels.tolist()],
+                dtype=np.intp,
+            )
         except TypeError as error:
-            raise ValueError(f"episode must have labels such as numbers or strings, got {short(labels[0])}") from error
+            raise ValueError(
+                "episode must have labels such as numbers or strings, got "
+                f"{short(labels[0])}"
+            ) from error
     _, first, numbers = np.unique(labels, return_index=True, return_inverse=True)
     rank = np.empty(len(first), dtype=np.intp)
     rank[np.argsort(first)] = np.arange(len(first))
@@ -98,7 +132,9 @@ class Order(NamedTuple):
     numbers: np.ndarray | None  # of the episodes, if there are labels
     time: np.ndarray | None  # as given, checked
     clock: np.ndarray  # a common time: the successor of a row is the row with clock + 1
-    step: np.ndarray  # number of steps since the episode began; without labels, since the last gap
+    step: (
+        np.ndarray
+    )  # number of steps since the episode began; without labels, since the last gap
 
     def has_gaps(self):
         """Whether a row that is not the last one has no successor."""
@@ -106,7 +142,8 @@ class Order(NamedTuple):
 
 
 def order_of(episode, time, terminal, n):
-    """The `Order` of n rows from labels of episodes, times or both. None without either."""
+    """The `Order` of n rows from labels of episodes, times or both. None without
+    either."""
     if episode is None and time is None:
         return None
     labels = np.zeros(n, dtype=int) if episode is None else check_episode(episode, n)
@@ -114,19 +151,28 @@ def order_of(episode, time, terminal, n):
     time = None if time is None else check_time(time, n)
     order = np.lexsort((np.arange(n) if time is None else time, numbers))
     before, after = order[:-1], order[1:]
-    ticks, same = np.arange(n) if time is None else time[order], numbers[before] == numbers[after]
+    ticks, same = (
+        np.arange(n) if time is None else time[order],
+        numbers[before] == numbers[after],
+    )
     unit = _unit_of(np.diff(ticks)[same])
     twice, late = same & (ticks[1:] == ticks[:-1]), same & terminal[before]
     if twice.any():
         k, j = before[twice][0], after[twice][0]
         raise ValueError(
-            f"time must have distinct values within an episode, got {time[k]} in rows {k} and {j}"
-            + (". If it begins again in each episode, give episode=" if episode is None else "")
+            f"time must have distinct values within an episode, got {time[k]} in rows "
+            f"{k} and {j}"
+            + (
+                ". If it begins again in each episode, give episode="
+                if episode is None
+                else ""
+            )
         )
     if episode is not None and late.any():
         k, j = before[late][0], after[late][0]
         raise ValueError(
-            f"terminal must be the last row of an episode, got row {j} after row {k}, which ends episode "
+            f"terminal must be the last row of an episode, got row {j} after row {k}, "
+            "which ends episode "
             f"{labels[k]}: sort the rows, or give later rows another label"
         )
     follows = same & (np.diff(ticks) == unit) & ~terminal[before]
@@ -139,7 +185,8 @@ def order_of(episode, time, terminal, n):
 
 
 def _unit_of(later):
-    """The time of a step, from the differences of successive times: 1, or for dates the smallest difference."""
+    """The time of a step, from the differences of successive times: 1, or for dates the
+    smallest difference."""
     if later.dtype.kind not in "mM":
         return 1
     none = later.dtype.type(0)
@@ -148,40 +195,51 @@ def _unit_of(later):
     odd = later[later % unit != none]
     if len(odd):
         raise ValueError(
-            f"time must be whole numbers, or dates at multiples of a step, got dates that are {unit} and {odd[0]} "
-            "apart: number the steps, or sort the rows of each episode, give episode= and leave time out"
+            "time must be whole numbers, or dates at multiples of a step, got dates "
+            f"that are {unit} and {odd[0]} "
+            "apart: number the steps, or sort the rows of each episode, give episode= "
+            "and leave time out"
         )
     return unit
 
 
 def shares(step, known, terminal, weights):
-    """Factors of the weights of rows, so that no outcome counts too much because others are not in the log.
+    """Factors of the weights of rows, so that no outcome counts too much because others
+    are not in the log.
 
-    Where an episode is cut off, or a row is missing, the successor is not known. An end always is. Ends at a step
-    therefore count in the share of the other rows at this step whose successors are known: the inverse probability
-    weights of censored data, up to a factor for each step. Whether successors are known may depend on the step, but not
-    on the state.
+    Where an episode is cut off, or a row is missing, the successor is not known. An end
+    always is. Ends at a step therefore count in the share of the other rows at this
+    step whose successors are known: the inverse probability weights of censored data,
+    up to a factor for each step. Whether successors are known may depend on the step,
+    but not on the state.
     """
     number = np.unique(step, return_inverse=True)[1]
-    ongoing, seen = (np.bincount(number, weights * rows) for rows in (~terminal, known & ~terminal))
+    ongoing, seen = (
+        np.bincount(number, weights * rows) for rows in (~terminal, known & ~terminal)
+    )
     share = np.divide(seen, ongoing, out=np.ones(len(seen)), where=ongoing > 0)
     return np.where(terminal, share[number], known)
 
 
 def in_time(rows, n):
-    """The order in time of n rows with an `Order`, for a half-life: distinct times, or the order of the rows."""
+    """The order in time of n rows with an `Order`, for a half-life: distinct times, or
+    the order of the rows."""
     numbers, time = (None, None) if rows is None else rows[:2]
     if time is None:
         return np.arange(n)
     if numbers is None or len(np.unique(time)) == n:
         return time
     order = np.argsort(numbers, kind="stable")
-    back = (numbers[order[1:]] == numbers[order[:-1]]) & (time[order[1:]] < time[order[:-1]])
+    back = (numbers[order[1:]] == numbers[order[:-1]]) & (
+        time[order[1:]] < time[order[:-1]]
+    )
     if back.any():
         k, j = order[np.argmax(back)], order[np.argmax(back) + 1]
         raise ValueError(
-            f"half_life must be None if rows are not in the order in which they happened and time begins again in "
-            f"each episode, got time {time[k]} in row {k} and {time[j]} in row {j}: sort the rows"
+            "half_life must be None if rows are not in the order in which they "
+            "happened and time begins again in "
+            f"each episode, got time {time[k]} in row {k} and {time[j]} in row {j}: "
+            "sort the rows"
         )
     return np.arange(n)
 
@@ -202,5 +260,6 @@ def remaining(half_life, n):
 
 
 def remembered(half_life, n):
-    """The effective sample size of n discounted rows: the squared sum of their weights over the sum of squares."""
+    """The effective sample size of n discounted rows: the squared sum of their weights
+    over the sum of squares."""
     return n if half_life is None else min(n, 2 * half_life / math.log(2))

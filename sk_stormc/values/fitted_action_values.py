@@ -1,4 +1,5 @@
-"""Predictions of fitted action values: values, greedy actions, temporal-difference errors and a score."""
+"""Predictions of fitted action values: values, greedy actions, temporal-difference
+errors and a score."""
 
 from __future__ import annotations
 
@@ -13,16 +14,22 @@ from sk_stormc.utils.blocks import is_dask, map_lazily
 from sk_stormc.utils.types import Array, ArrayLike, Features, FloatArray
 from sk_stormc.utils.validation import check_bool
 from sk_stormc.utils.warnings import warn
-from sk_stormc.values.linear_estimator import LinearEstimator, check_columns, map_predictions
+from sk_stormc.values.linear_estimator import (
+    LinearEstimator,
+    check_columns,
+    map_predictions,
+)
 from sk_stormc.values.lspi import best_actions, of_actions, unknown_actions
 from sk_stormc.values.policies import check_actions, chosen, numbers_of, policy_chances
 from sk_stormc.values.transitions import LogColumns, checked_data
 
 
 class deprecated_method:
-    """A descriptor for a method whose name is also that of a parameter, until version 0.6 removes the method.
+    """A descriptor for a method whose name is also that of a parameter, until version
+    0.6 removes the method.
 
-    Assigning the attribute sets the parameter, in the instance's ``__dict__``. Reading it returns the method.
+    Assigning the attribute sets the parameter, in the instance's ``__dict__``. Reading
+    it returns the method.
     """
 
     def __init__(self, method):
@@ -39,39 +46,52 @@ class deprecated_method:
 
 
 class FittedActionValues(LinearEstimator):
-    """Base class of `ActionValueEstimator`: methods that need only the parameters and the fitted attributes."""
+    """Base class of `ActionValueEstimator`: methods that need only the parameters and
+    the fitted attributes."""
 
     @overload
-    def predict(self, X: Features, return_std: Literal[False] = False) -> FloatArray: ...
+    def predict(
+        self, X: Features, return_std: Literal[False] = False
+    ) -> FloatArray: ...
 
     @overload
-    def predict(self, X: Features, return_std: Literal[True]) -> tuple[FloatArray, FloatArray]: ...
+    def predict(
+        self, X: Features, return_std: Literal[True]
+    ) -> tuple[FloatArray, FloatArray]: ...
 
     @overload
-    def predict(self, X: Features, return_std: bool) -> FloatArray | tuple[FloatArray, FloatArray]: ...
+    def predict(
+        self, X: Features, return_std: bool
+    ) -> FloatArray | tuple[FloatArray, FloatArray]: ...
 
-    def predict(self, X: Features, return_std: bool = False) -> FloatArray | tuple[FloatArray, FloatArray]:
+    def predict(
+        self, X: Features, return_std: bool = False
+    ) -> FloatArray | tuple[FloatArray, FloatArray]:
         """Return the values of all actions.
 
         Parameters
         ----------
         X : array-like of shape (n_states, n_features)
         return_std : bool, default=False
-            Whether to also return the standard errors of the values over samples of episodes, with the policy as it is.
-            They do not include the bias of the features or of ``alpha``, nor the choice of the policy by "greedy". They
-            need ``episode`` in `fit`. They are infinite for a state with a feature that no row with the action has.
+            Whether to also return the standard errors of the values over samples of
+            episodes, with the policy as it is. They do not include the bias of the
+            features or of ``alpha``, nor the choice of the policy by "greedy". They
+            need ``episode`` in `fit`. They are infinite for a state with a feature that
+            no row with the action has.
 
         Returns
         -------
         values : ndarray of shape (n_states, n_actions)
-            Columns are in the order of ``actions_``. Lazy arrays of dask for a dask collection.
+            Columns are in the order of ``actions_``. Lazy arrays of dask for a dask
+            collection.
         std : ndarray of shape (n_states, n_actions)
             Only with ``return_std=True``.
 
         Raises
         ------
         ValueError
-            With ``return_std=True``, if the episodes are unknown, or if there is only one.
+            With ``return_std=True``, if the episodes are unknown, or if there is only
+            one.
 
         Warns
         -----
@@ -84,13 +104,20 @@ class FittedActionValues(LinearEstimator):
             return map_predictions(self, X, return_std, self.actions_.shape)
         states = self._states(X)
         values = self._values(X, states)
-        return (values, self._deviations(self._features(X, states))[0]) if return_std else values
+        return (
+            (values, self._deviations(self._features(X, states))[0])
+            if return_std
+            else values
+        )
 
-    def value_interval(self, X0: Features, confidence: float = 0.9, *, mean: bool = False) -> FloatArray:
-        """Return confidence intervals of the values of all actions, over samples of episodes.
+    def value_interval(
+        self, X0: Features, confidence: float = 0.9, *, mean: bool = False
+    ) -> FloatArray:
+        """Return confidence intervals of the values of all actions, over samples of
+        episodes.
 
-        As `BellmanValueEstimator.value_interval`, from the standard errors of `predict`. The intervals hold for each
-        state and action separately.
+        As `BellmanValueEstimator.value_interval`, from the standard errors of
+        `predict`. The intervals hold for each state and action separately.
 
         Parameters
         ----------
@@ -109,7 +136,8 @@ class FittedActionValues(LinearEstimator):
         Raises
         ------
         ValueError
-            As for `predict` with ``return_std=True``, and if the confidence is out of its range.
+            As for `predict` with ``return_std=True``, and if the confidence is out of
+            its range.
 
         Warns
         -----
@@ -120,10 +148,15 @@ class FittedActionValues(LinearEstimator):
         --------
         >>> import numpy as np
         >>> from sk_stormc import ActionValueEstimator
-        >>> rng = np.random.default_rng(0)  # 100 episodes of one step; action 1 has a reward of 1 on average
+        >>> rng = np.random.default_rng(
+        ...     0
+        ... )  # 100 episodes of one step; action 1 has a reward of 1 on average
         >>> action = np.arange(100) % 2
         >>> q = ActionValueEstimator(fit_intercept=False).fit(
-        ...     np.ones((100, 1)), rng.normal(action, 0.1), action=action, episode=np.arange(100),
+        ...     np.ones((100, 1)),
+        ...     rng.normal(action, 0.1),
+        ...     action=action,
+        ...     episode=np.arange(100),
         ...     terminal=np.ones(100, dtype=bool),
         ... )
         >>> low, high = q.value_interval([[1.0]])[0, 1]
@@ -133,7 +166,8 @@ class FittedActionValues(LinearEstimator):
         return self._intervals(X0, confidence, mean)
 
     def predict_action(self, X: Features) -> Array:
-        """Return the greedy action, which has the largest value. Ties are resolved in favour of the first action.
+        """Return the greedy action, which has the largest value. Ties are resolved in
+        favour of the first action.
 
         Parameters
         ----------
@@ -149,11 +183,14 @@ class FittedActionValues(LinearEstimator):
             check_columns(self, X)
             return map_lazily(self.predict_action, X, dtype=self.actions_.dtype)
         Z = self._fitted_columns(X, self._states(X))
-        return self.actions_[best_actions(self._linear(Z), unknown_actions(Z, self._known))]
+        return self.actions_[
+            best_actions(self._linear(Z), unknown_actions(Z, self._known))
+        ]
 
     @deprecated_method
     def policy(self, X: Features) -> Array:
-        """Return `predict_action(X)`. Version 0.6 will remove this method, and ``policy`` will be the parameter.
+        """Return `predict_action(X)`. Version 0.6 will remove this method, and
+        ``policy`` will be the parameter.
 
         Parameters
         ----------
@@ -164,70 +201,104 @@ class FittedActionValues(LinearEstimator):
         ndarray of shape (n_states,)
             Labels from ``actions_``.
         """
-        warn("policy(X) is called predict_action(X) since version 0.5; version 0.6 will remove it", FutureWarning)
+        warn(
+            "policy(X) is called predict_action(X) since version 0.5; version 0.6 "
+            "will remove it",
+            FutureWarning,
+        )
         return self.predict_action(X)
 
     def td_error(
-        self, X: Features, y: ArrayLike, *, action: ArrayLike | None = None, next_X: Features | None = None,
-        terminal: ArrayLike | None = None, time: ArrayLike | None = None, episode: ArrayLike | None = None
+        self,
+        X: Features,
+        y: ArrayLike,
+        *,
+        action: ArrayLike | None = None,
+        next_X: Features | None = None,
+        terminal: ArrayLike | None = None,
+        time: ArrayLike | None = None,
+        episode: ArrayLike | None = None,
     ) -> FloatArray:
         """Return the temporal-difference errors y + gamma V(next_X) - Q(X, action).
 
-        V(next_X) is the expected value of the policy's actions, or with "greedy" the value of the best action. It is 0
-        after terminal transitions.
+        V(next_X) is the expected value of the policy's actions, or with "greedy" the
+        value of the best action. It is 0 after terminal transitions.
 
         Parameters
         ----------
         X, y, action, next_X, terminal, time, episode
-            As for `fit`. Without next_X, time and episode every transition must be terminal.
+            As for `fit`. Without next_X, time and episode every transition must be
+            terminal.
 
         Returns
         -------
         ndarray of shape (n_transitions,)
-            NaN for rows that are not terminal and have no successor, which is possible only with ``time``.
+            NaN for rows that are not terminal and have no successor, which is possible
+            only with ``time``.
 
         Raises
         ------
         ValueError
-            As for `fit`, and if successors are missing, or if an action is not in ``actions_``.
+            As for `fit`, and if successors are missing, or if an action is not in
+            ``actions_``.
         """
-        return self._errors(X, y, action, LogColumns(next_X, terminal, time, episode))[0]
+        return self._errors(X, y, action, LogColumns(next_X, terminal, time, episode))[
+            0
+        ]
 
     def _errors(self, X, y, action, log_columns):
-        """The temporal-difference errors, the terminal flags and the `Order` of the rows."""
+        """The temporal-difference errors, the terminal flags and the `Order` of the
+        rows."""
         check_is_fitted(self)
         states, y = checked_data(self, X, y, reset=False)
         action = numbers_of(check_actions(action, len(y)), self.actions_)
-        source, follows, at, known, terminal, order = self._successors(X, states, log_columns)
+        source, follows, at, known, terminal, order = self._successors(
+            X, states, log_columns
+        )
         left = self._values(X, states)[np.arange(len(y)), action]
         error = np.where(known, y - left, np.nan)
         ongoing = np.flatnonzero(known & ~terminal)
         if not len(ongoing):
             return error, terminal, order
-        Z, policy = self._fitted_columns(source, follows, at[ongoing]), vars(self)["policy"]
+        Z, policy = (
+            self._fitted_columns(source, follows, at[ongoing]),
+            vars(self)["policy"],
+        )
         after = self._linear(Z)
         if isinstance(policy, str):
-            chances = chosen(best_actions(after, unknown_actions(Z, self._known)), len(self.actions_))
+            chances = chosen(
+                best_actions(after, unknown_actions(Z, self._known)), len(self.actions_)
+            )
         else:
-            chances = policy_chances(policy, source, follows[at[ongoing]], at[ongoing], self.actions_)
+            chances = policy_chances(
+                policy, source, follows[at[ongoing]], at[ongoing], self.actions_
+            )
         error[ongoing] += self.gamma * (chances * after).sum(axis=1)
         return error, terminal, order
 
     def score(
-        self, X: Features, y: ArrayLike, *, action: ArrayLike | None = None, next_X: Features | None = None,
-        terminal: ArrayLike | None = None, time: ArrayLike | None = None, episode: ArrayLike | None = None,
-        sample_weight: ArrayLike | None = None
+        self,
+        X: Features,
+        y: ArrayLike,
+        *,
+        action: ArrayLike | None = None,
+        next_X: Features | None = None,
+        terminal: ArrayLike | None = None,
+        time: ArrayLike | None = None,
+        episode: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
     ) -> float:
         """Return minus the mean squared temporal-difference error: higher is better.
 
-        The score can compare features on the same transitions, but not values of gamma. It does not measure how good a
-        policy is. Use episodes of the policy or off-policy evaluation for that.
+        The score can compare features on the same transitions, but not values of gamma.
+        It does not measure how good a policy is. Use episodes of the policy or
+        off-policy evaluation for that.
 
         Parameters
         ----------
         X, y, action, next_X, terminal, time, episode
-            As for `td_error`. Rows that are not terminal and have no successor are left out, with terminal rows of the
-            same step in proportion, as in `fit`.
+            As for `td_error`. Rows that are not terminal and have no successor are left
+            out, with terminal rows of the same step in proportion, as in `fit`.
         sample_weight : array-like of shape (n_transitions,), default=None
             Weights of the squared errors.
 
@@ -235,14 +306,19 @@ class FittedActionValues(LinearEstimator):
         -------
         float
         """
-        error, terminal, order = self._errors(X, y, action, LogColumns(next_X, terminal, time, episode))
+        error, terminal, order = self._errors(
+            X, y, action, LogColumns(next_X, terminal, time, episode)
+        )
         return self._score_of(error, terminal, order, sample_weight)
 
     def _deviations(self, Z, confidence=0.5):
-        """Standard deviations of the values of all actions for features Z, and the quantile of an interval."""
+        """Standard deviations of the values of all actions for features Z, and the
+        quantile of an interval."""
         m, n = len(self.actions_), Z.shape[0]
         rows = [of_actions(Z, chosen(np.full(n, a), m)) for a in range(m)]
-        deviation, reach = self._deviations_of_rows(sparse.vstack(rows, format="csr"), confidence)
+        deviation, reach = self._deviations_of_rows(
+            sparse.vstack(rows, format="csr"), confidence
+        )
         return deviation.reshape(m, n).T, reach
 
     def _linear(self, Z):

@@ -1,4 +1,5 @@
-"""Predictions of fitted state values: values, intervals, temporal-difference errors and a score."""
+"""Predictions of fitted state values: values, intervals, temporal-difference errors and
+a score."""
 
 from __future__ import annotations
 
@@ -16,28 +17,39 @@ from sk_stormc.values.transitions import LogColumns, check_ratios, checked_data
 
 
 class FittedValues(RegressorMixin, LinearEstimator):
-    """Base class of `BellmanValueEstimator`: methods that need only the parameters and the fitted attributes."""
+    """Base class of `BellmanValueEstimator`: methods that need only the parameters and
+    the fitted attributes."""
 
     @overload
-    def predict(self, X: Features, return_std: Literal[False] = False) -> FloatArray: ...
+    def predict(
+        self, X: Features, return_std: Literal[False] = False
+    ) -> FloatArray: ...
 
     @overload
-    def predict(self, X: Features, return_std: Literal[True]) -> tuple[FloatArray, FloatArray]: ...
+    def predict(
+        self, X: Features, return_std: Literal[True]
+    ) -> tuple[FloatArray, FloatArray]: ...
 
     @overload
-    def predict(self, X: Features, return_std: bool) -> FloatArray | tuple[FloatArray, FloatArray]: ...
+    def predict(
+        self, X: Features, return_std: bool
+    ) -> FloatArray | tuple[FloatArray, FloatArray]: ...
 
-    def predict(self, X: Features, return_std: bool = False) -> FloatArray | tuple[FloatArray, FloatArray]:
+    def predict(
+        self, X: Features, return_std: bool = False
+    ) -> FloatArray | tuple[FloatArray, FloatArray]:
         """Return the values of states.
 
         Parameters
         ----------
         X : array-like of shape (n_states, n_features)
         return_std : bool, default=False
-            Whether to also return the standard errors of the values over samples of episodes from the same policy. They
-            do not include the bias of the features or of ``alpha``. They need ``episode`` in `fit` or in `partial_fit`.
-            With ``half_life`` they account for the smaller effective number of episodes, but not for the change of the
-            environment. They are infinite for a state with a feature that no row of X in `fit` has.
+            Whether to also return the standard errors of the values over samples of
+            episodes from the same policy. They do not include the bias of the features
+            or of ``alpha``. They need ``episode`` in `fit` or in `partial_fit`. With
+            ``half_life`` they account for the smaller effective number of episodes, but
+            not for the change of the environment. They are infinite for a state with a
+            feature that no row of X in `fit` has.
 
         Returns
         -------
@@ -49,8 +61,8 @@ class FittedValues(RegressorMixin, LinearEstimator):
         Raises
         ------
         ValueError
-            With ``return_std=True``, if the episodes are unknown, if there is only one, or if with ``half_life`` their
-            effective number is below 2.
+            With ``return_std=True``, if the episodes are unknown, if there is only one,
+            or if with ``half_life`` their effective number is below 2.
 
         Warns
         -----
@@ -63,13 +75,21 @@ class FittedValues(RegressorMixin, LinearEstimator):
             return map_predictions(self, X, return_std)
         states = self._states(X)
         values = self._values(X, states)
-        return (values, self._deviations(self._features(X, states))[0]) if return_std else values
+        return (
+            (values, self._deviations(self._features(X, states))[0])
+            if return_std
+            else values
+        )
 
-    def value_interval(self, X0: Features, confidence: float = 0.9, *, mean: bool = False) -> FloatArray:
-        """Return confidence intervals of the values of states, over samples of episodes.
+    def value_interval(
+        self, X0: Features, confidence: float = 0.9, *, mean: bool = False
+    ) -> FloatArray:
+        """Return confidence intervals of the values of states, over samples of
+        episodes.
 
-        An interval is the value plus or minus a quantile of Student's t times the standard deviation of `predict` with
-        ``return_std=True``. The intervals hold for each state separately, not for all of them simultaneously.
+        An interval is the value plus or minus a quantile of Student's t times the
+        standard deviation of `predict` with ``return_std=True``. The intervals hold for
+        each state separately, not for all of them simultaneously.
 
         Parameters
         ----------
@@ -78,8 +98,8 @@ class FittedValues(RegressorMixin, LinearEstimator):
         confidence : float, default=0.9
             Confidence level in (0, 1]. With 1, the interval is infinite.
         mean : bool, default=False
-            Whether to return the interval of the mean value of these states. The states are treated as fixed, not as a
-            random sample.
+            Whether to return the interval of the mean value of these states. The states
+            are treated as fixed, not as a random sample.
 
         Returns
         -------
@@ -89,7 +109,8 @@ class FittedValues(RegressorMixin, LinearEstimator):
         Raises
         ------
         ValueError
-            As for `predict` with ``return_std=True``, and if the confidence is out of its range.
+            As for `predict` with ``return_std=True``, and if the confidence is out of
+            its range.
 
         Warns
         -----
@@ -100,9 +121,17 @@ class FittedValues(RegressorMixin, LinearEstimator):
         --------
         >>> import numpy as np
         >>> from sk_stormc import BellmanValueEstimator
-        >>> rng = np.random.default_rng(0)  # 50 episodes of 10 steps, whose rewards are 1 on average
-        >>> X, y, episode = rng.random((500, 1)), rng.normal(1.0, 1.0, 500), np.arange(500) // 10
-        >>> value = BellmanValueEstimator(gamma=0.5).fit(X, y, episode=episode, terminal=np.zeros(500, dtype=bool))
+        >>> rng = np.random.default_rng(
+        ...     0
+        ... )  # 50 episodes of 10 steps, whose rewards are 1 on average
+        >>> X, y, episode = (
+        ...     rng.random((500, 1)),
+        ...     rng.normal(1.0, 1.0, 500),
+        ...     np.arange(500) // 10,
+        ... )
+        >>> value = BellmanValueEstimator(gamma=0.5).fit(
+        ...     X, y, episode=episode, terminal=np.zeros(500, dtype=bool)
+        ... )
         >>> low, high = value.value_interval([[0.5]], confidence=0.99)[0]
         >>> bool(low < 2.0 < high)
         True
@@ -110,23 +139,32 @@ class FittedValues(RegressorMixin, LinearEstimator):
         return self._intervals(X0, confidence, mean)
 
     def td_error(
-        self, X: Features, y: ArrayLike, *, next_X: Features | None = None, terminal: ArrayLike | None = None,
-        time: ArrayLike | None = None, episode: ArrayLike | None = None
+        self,
+        X: Features,
+        y: ArrayLike,
+        *,
+        next_X: Features | None = None,
+        terminal: ArrayLike | None = None,
+        time: ArrayLike | None = None,
+        episode: ArrayLike | None = None,
     ) -> FloatArray:
-        """Return the temporal-difference errors y + gamma V(next_X) - V(X); V(next_X) is 0 for terminal transitions.
+        """Return the temporal-difference errors y + gamma V(next_X) - V(X); V(next_X)
+        is 0 for terminal transitions.
 
         Parameters
         ----------
         X, y, next_X, terminal, time
-            As for `fit`. Without any of next_X, terminal, time and episode, every transition is treated as terminal,
-            which is an error if `fit` was given one of them.
+            As for `fit`. Without any of next_X, terminal, time and episode, every
+            transition is treated as terminal, which is an error if `fit` was given one
+            of them.
         episode : array-like of shape (n_transitions,), default=None
             As for `fit`.
 
         Returns
         -------
         ndarray of shape (n_transitions,)
-            NaN for rows that are not terminal and have no successor, which is possible only with ``time``.
+            NaN for rows that are not terminal and have no successor, which is possible
+            only with ``time``.
 
         Raises
         ------
@@ -136,10 +174,13 @@ class FittedValues(RegressorMixin, LinearEstimator):
         return self._errors(X, y, LogColumns(next_X, terminal, time, episode))[0]
 
     def _errors(self, X, y, log_columns):
-        """The temporal-difference errors, the terminal flags and the `Order` of the rows."""
+        """The temporal-difference errors, the terminal flags and the `Order` of the
+        rows."""
         check_is_fitted(self)
         states, y = checked_data(self, X, y, reset=False)
-        source, follows, at, known, terminal, order = self._successors(X, states, log_columns)
+        source, follows, at, known, terminal, order = self._successors(
+            X, states, log_columns
+        )
         error = np.where(known, y - self._values(X, states), np.nan)
         ongoing = np.flatnonzero(known & ~terminal)
         if len(ongoing):
@@ -147,20 +188,27 @@ class FittedValues(RegressorMixin, LinearEstimator):
         return error, terminal, order
 
     def score(
-        self, X: Features, y: ArrayLike, *, next_X: Features | None = None, terminal: ArrayLike | None = None,
-        time: ArrayLike | None = None, episode: ArrayLike | None = None, sample_weight: ArrayLike | None = None,
-        importance_ratio: ArrayLike | None = None
+        self,
+        X: Features,
+        y: ArrayLike,
+        *,
+        next_X: Features | None = None,
+        terminal: ArrayLike | None = None,
+        time: ArrayLike | None = None,
+        episode: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
+        importance_ratio: ArrayLike | None = None,
     ) -> float:
         """Return minus the mean squared temporal-difference error: higher is better.
 
-        The score can compare features and solvers on the same transitions, but not values of gamma. If transitions are
-        random, the error includes their variance.
+        The score can compare features and solvers on the same transitions, but not
+        values of gamma. If transitions are random, the error includes their variance.
 
         Parameters
         ----------
         X, y, next_X, terminal, time, episode
-            As for `td_error`. Rows that are not terminal and have no successor are left out, with terminal rows of the
-            same step in proportion, as in `fit`.
+            As for `td_error`. Rows that are not terminal and have no successor are left
+            out, with terminal rows of the same step in proportion, as in `fit`.
         sample_weight : array-like of shape (n_transitions,), default=None
             Weights of the squared errors.
         importance_ratio : array-like of shape (n_transitions,), default=None
@@ -170,11 +218,20 @@ class FittedValues(RegressorMixin, LinearEstimator):
         -------
         float
         """
-        error, terminal, order = self._errors(X, y, LogColumns(next_X, terminal, time, episode))
-        return self._score_of(error, terminal, order, sample_weight, check_ratios(importance_ratio, len(error)))
+        error, terminal, order = self._errors(
+            X, y, LogColumns(next_X, terminal, time, episode)
+        )
+        return self._score_of(
+            error,
+            terminal,
+            order,
+            sample_weight,
+            check_ratios(importance_ratio, len(error)),
+        )
 
     def _deviations(self, Z, confidence=0.5):
-        """Standard deviations of the values for features Z, and the quantile by which an interval multiplies them."""
+        """Standard deviations of the values for features Z, and the quantile by which
+        an interval multiplies them."""
         return self._deviations_of_rows(Z, confidence)
 
     def _values(self, X, states, rows=None):

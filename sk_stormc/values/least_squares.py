@@ -1,4 +1,5 @@
-"""The exact minimisers for policy evaluation: least squares by the SVD, with columns scaled to equal norms."""
+"""The exact minimisers for policy evaluation: least squares by the SVD, with columns
+scaled to equal norms."""
 
 from dataclasses import dataclass, replace
 
@@ -7,29 +8,40 @@ from scipy import linalg, sparse
 
 from sk_stormc.values.markov import dense
 
-ENOUGH_ROWS = 10  # rows per feature from which `is_endless` distinguishes growth from noise
+ENOUGH_ROWS = (
+    10  # rows per feature from which `is_endless` distinguishes growth from noise
+)
 NEGLIGIBLE = 1e-12  # eigenvalues below this fraction of the largest are rounding errors
-ENDLESS = 1e-11  # if a singular value is below this fraction of the largest, episodes are considered never to end
+# if a singular value is below this fraction of the largest, episodes are considered
+# never to end
+ENDLESS = 1e-11
 ROUNDING = 1e-9  # rounding error of an eigenvalue
-LITTLE = 0.01  # component of the values that is negligible, relative to their root mean square
+# component of the values that is negligible, relative to their root mean square
+LITTLE = 0.01
 BLOCK = 4096  # rows that are factorised at a time
-INCONSISTENT = 1e-5  # residual, relative to the right-hand side, above which A x = b has no solution
+# residual, relative to the right-hand side, above which A x = b has no solution
+INCONSISTENT = 1e-5
 
 
 @dataclass(frozen=True)
 class Solution:
     """A minimiser, and measures of how well the data determine it."""
 
-    x: np.ndarray  # if there are several minimisers, the one of minimum norm, with each variable divided by its unit
+    # if there are several minimisers, the one of minimum norm, with each variable
+    # divided by its unit
+    x: np.ndarray
     rank: int  # numerical rank of the system
-    condition: float  # largest singular value of the column-scaled system over the smallest one within the rank
+    # largest singular value of the column-scaled system over the smallest one within
+    # the rank
+    condition: float
     endless: bool = False  # whether the values do not exist according to `is_endless`
     start: float = 0.0  # the objective at 0
     fun: float = 0.0  # the objective at x
 
 
 def ridge(alpha, n_columns, fit_intercept):
-    """The ridge weights of all columns. With an intercept, the weight of the last column is 0."""
+    """The ridge weights of all columns. With an intercept, the weight of the last
+    column is 0."""
     weights = np.full(n_columns, float(alpha))
     if fit_intercept:
         weights[-1] = 0.0
@@ -37,27 +49,35 @@ def ridge(alpha, n_columns, fit_intercept):
 
 
 def solve_rows(A, b, alpha, unit):
-    """Minimise |A x - b|^2 + sum_j alpha_j x_j^2. ``unit`` is the unit of each variable, for the minimum norm."""
+    """Minimise |A x - b|^2 + sum_j alpha_j x_j^2. ``unit`` is the unit of each
+    variable, for the minimum norm."""
     n, d = A.shape
-    scale = _inverse(np.sqrt((A.multiply(A) if sparse.issparse(A) else A * A).sum(axis=0)))
+    scale = _inverse(
+        np.sqrt((A.multiply(A) if sparse.issparse(A) else A * A).sum(axis=0))
+    )
     if n <= d:
         rows = np.column_stack([dense(A), b])
     else:
         rows, step = np.zeros((0, d + 1)), max(BLOCK, d)
         for start in range(0, n, step):
-            block = np.column_stack([dense(A[start : start + step]), b[start : start + step]])
+            block = np.column_stack(
+                [dense(A[start : start + step]), b[start : start + step]]
+            )
             rows = np.linalg.qr(np.vstack([rows, block]), mode="r")
     A, b = rows[:, :-1], rows[:, -1]
     solution = _ridge(A * scale, b, alpha, scale, unit)
     x = solution.x
-    return replace(solution, start=_square(b), fun=_square(A @ x - b) + float(alpha @ x**2))
+    return replace(
+        solution, start=_square(b), fun=_square(A @ x - b) + float(alpha @ x**2)
+    )
 
 
 def solve_moments(A, b, C, alpha, unit, exact=True):
     """Minimise (A x - b)^T C^+ (A x - b) + sum_j alpha_j x_j^2.
 
-    Without alpha, A x = b usually has a solution, unless A is singular in a direction in which C is not. The equation
-    is then solved directly, because C^+ would only amplify rounding errors.
+    Without alpha, A x = b usually has a solution, unless A is singular in a direction
+    in which C is not. The equation is then solved directly, because C^+ would only
+    amplify rounding errors.
     """
     scale = _inverse(np.sqrt(C.diagonal()))
     scaled, target = scale[:, None] * A * scale, scale * b
@@ -71,48 +91,63 @@ def solve_moments(A, b, C, alpha, unit, exact=True):
     solution = _ridge(A * scale, b, alpha, scale, unit)
     fun = _square(A @ solution.x - b) + float(alpha @ solution.x**2)
     # the root amplifies rounding errors of C by spread
-    return replace(solution, condition=solution.condition * spread, start=_square(b), fun=fun)
+    return replace(
+        solution, condition=solution.condition * spread, start=_square(b), fun=fun
+    )
 
 
 def root_of_inverse(C):
-    """A root with |root^T u|^2 = u^T C^+ u, and the root of the condition number of the scaled C within its rank."""
+    """A root with |root^T u|^2 = u^T C^+ u, and the root of the condition number of the
+    scaled C within its rank."""
     scale = _inverse(np.sqrt(C.diagonal()))
     values, vectors = np.linalg.eigh(scale[:, None] * C * scale)
     positive = values > NEGLIGIBLE * max(values[-1], 0.0)
     values = np.sqrt(values[positive])
-    return scale[:, None] * vectors[:, positive] / values, values[-1] / values[0] if len(values) else 1.0
+    return scale[:, None] * vectors[:, positive] / values, values[-1] / values[
+        0
+    ] if len(values) else 1.0
 
 
 def is_endless(A, C, x, n_rows):
-    """Whether a component of the values grows by more than a factor of 1 / gamma from one step to the next.
+    """Whether a component of the values grows by more than a factor of 1 / gamma from
+    one step to the next.
 
-    C^+ A is the identity minus gamma times the linear map from features to expected next features. If an eigenvalue has
-    a negative real part, the sum of the discounted rewards along the eigenvector diverges. The equations still have a
-    solution, of the wrong sign if the eigenvalue is real. On-policy transitions of long episodes have none.
+    C^+ A is the identity minus gamma times the linear map from features to expected
+    next features. If an eigenvalue has a negative real part, the sum of the discounted
+    rewards along the eigenvector diverges. The equations still have a solution, of the
+    wrong sign if the eigenvalue is real. On-policy transitions of long episodes have
+    none.
     """
     if n_rows < ENOUGH_ROWS * len(x):
         return False
     scale = _inverse(np.sqrt(C.diagonal()))
     scaled = scale[:, None] * A * scale
     try:
-        linalg.cholesky(scaled + scaled.T + ROUNDING * np.eye(len(A)), check_finite=False)
+        linalg.cholesky(
+            scaled + scaled.T + ROUNDING * np.eye(len(A)), check_finite=False
+        )
         return False  # the real parts of all eigenvalues are positive
     except linalg.LinAlgError:
         root = root_of_inverse(C)[0]
         values, vectors = linalg.eig(root.T @ A @ root, check_finite=False)
         of_values = root.T @ C @ x
         parts = np.abs(linalg.lstsq(vectors, of_values, check_finite=False)[0])
-        return bool((parts[values.real < -ROUNDING] > LITTLE * np.linalg.norm(of_values)).any())
+        return bool(
+            (parts[values.real < -ROUNDING] > LITTLE * np.linalg.norm(of_values)).any()
+        )
 
 
 def check_ends(A, C):
-    """Raise a ValueError if gamma = 1 does not determine the values: A is singular in a direction in which C is not."""
+    """Raise a ValueError if gamma = 1 does not determine the values: A is singular in a
+    direction in which C is not."""
     root = root_of_inverse(C)[0]
     values = np.linalg.svd(root.T @ A @ root, compute_uv=False)
     if len(values) and values[-1] <= ENDLESS * values[0]:
         raise ValueError(
-            "gamma must be a number < 1, got 1: without a discount, values are determined only if an episode ends from "
-            "every state under the policy that is evaluated, which these transitions do not show. Pass terminal= to "
+            "gamma must be a number < 1, got 1: without a discount, values are "
+            "determined only if an episode ends from "
+            "every state under the policy that is evaluated, which these transitions "
+            "do not show. Pass terminal= to "
             "mark the transitions that end an episode."
         )
 
@@ -123,18 +158,24 @@ def _ridge(A, b, alpha, scale, unit):
     if len(penalised):
         ridge = np.sqrt(alpha[penalised]) * scale[penalised]
         shrink = np.ones(d)
-        shrink[penalised] = 1 / np.maximum(1, ridge)  # otherwise a column with a tiny unit would dominate the scale
+        shrink[penalised] = 1 / np.maximum(
+            1, ridge
+        )  # otherwise a column with a tiny unit would dominate the scale
         A, scale = A * shrink, scale * shrink
         below = np.zeros((len(penalised), d))
         below[np.arange(len(penalised)), penalised] = ridge * shrink[penalised]
         A, b = np.vstack([A, below]), np.append(b, np.zeros(len(penalised)))
-    rounding = max(2000, 10 * max(A.shape)) * np.finfo(float).eps  # 2000: that of sums over many rows
+    rounding = (
+        max(2000, 10 * max(A.shape)) * np.finfo(float).eps
+    )  # 2000: that of sums over many rows
     v, _, rank, values = np.linalg.lstsq(A, b, rcond=rounding)
     x = scale * v
     if 0 < rank < d:  # x divided by its units should have minimum norm, not v
         lengths = 1 / (unit * scale)
         # QR with pivoting takes half the time of the SVD
-        again, _, same, _ = linalg.lstsq(A * lengths, b, rounding, lapack_driver="gelsy", check_finite=False)
+        again, _, same, _ = linalg.lstsq(
+            A * lengths, b, rounding, lapack_driver="gelsy", check_finite=False
+        )
         x = scale * lengths * again if same == rank else x
     return Solution(x, int(rank), float(values[0] / values[rank - 1]) if rank else 1.0)
 
@@ -142,9 +183,19 @@ def _ridge(A, b, alpha, scale, unit):
 def _within(C, u):
     """u^T C^+ u."""
     try:
-        return float(u @ linalg.cho_solve(linalg.cho_factor(C, check_finite=False), u, check_finite=False))
+        return float(
+            u
+            @ linalg.cho_solve(
+                linalg.cho_factor(C, check_finite=False), u, check_finite=False
+            )
+        )
     except linalg.LinAlgError:
-        return float(u @ linalg.lstsq(C, u, NEGLIGIBLE, lapack_driver="gelsy", check_finite=False)[0])
+        return float(
+            u
+            @ linalg.lstsq(C, u, NEGLIGIBLE, lapack_driver="gelsy", check_finite=False)[
+                0
+            ]
+        )
 
 
 def _square(v):

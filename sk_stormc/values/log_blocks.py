@@ -1,4 +1,5 @@
-"""Logged transitions whose rows lie in blocks: in a file, or in the partitions of dask collections."""
+"""Logged transitions whose rows lie in blocks: in a file, or in the partitions of dask
+collections."""
 
 from __future__ import annotations
 
@@ -15,7 +16,13 @@ from sk_stormc.utils.blocks import blocks_of, check_finite_rows, is_dask, withou
 from sk_stormc.utils.frames import columns_of
 from sk_stormc.utils.mapped_rows import MappedRows
 from sk_stormc.utils.validation import as_numbers, check_numeric, row_weights
-from sk_stormc.values.episodes import LONGEST, check_episode, check_terminal, check_time, order_of
+from sk_stormc.values.episodes import (
+    LONGEST,
+    check_episode,
+    check_terminal,
+    check_time,
+    order_of,
+)
 from sk_stormc.values.policies import check_actions
 from sk_stormc.values.streams import LARGEST_STREAM
 from sk_stormc.values.transitions import (
@@ -30,7 +37,10 @@ from sk_stormc.values.transitions import (
 )
 from sk_stormc.values.uncertainty import SumsByKey
 
-SAMPLE, NUMBERS = 2**17, 2**24  # most rows, and most numbers of X, in the sample for warnings and ``features``
+SAMPLE, NUMBERS = (
+    2**17,
+    2**24,
+)  # most rows, and most numbers of X, in the sample for warnings and ``features``
 RUN = 256  # successive rows in the sample
 
 
@@ -67,7 +77,8 @@ class Reader:
     steps: Any = None  # the `Steps` of the log, without next_X
 
     def log_columns(self, parts):
-        """The parts by their names. X and next_X are frames again if the user's X is one."""
+        """The parts by their names. X and next_X are frames again if the user's X is
+        one."""
         names = "X", "y", "action", *LogColumns._fields
         log_columns = dict.fromkeys(names) | dict(zip(self.names, parts, strict=True))
         for name in ("X", "next_X"):
@@ -82,8 +93,14 @@ class Reader:
         if log_columns["episode"] is None:
             return None
         n = len(terminal)
-        if log_columns["time"] is not None and check_time(log_columns["time"], n).dtype.kind != "i":
-            raise ValueError("time must be whole numbers for rows in partitions, got dates: number the steps")
+        if (
+            log_columns["time"] is not None
+            and check_time(log_columns["time"], n).dtype.kind != "i"
+        ):
+            raise ValueError(
+                "time must be whole numbers for rows in partitions, got dates: number "
+                "the steps"
+            )
         return order_of(log_columns["episode"], log_columns["time"], terminal, n)
 
     def __call__(self, start, *parts):
@@ -99,33 +116,65 @@ class Reader:
         check_finite_rows("y", y)
         terminal = check_terminal(log_columns["terminal"], n)
         weights = row_weights(log_columns["sample_weight"], n, all_zero=True)
-        action = None if log_columns["action"] is None else check_actions(log_columns["action"], n)
-        episode = None if log_columns["episode"] is None else check_episode(log_columns["episode"], n)
+        action = (
+            None
+            if log_columns["action"] is None
+            else check_actions(log_columns["action"], n)
+        )
+        episode = (
+            None
+            if log_columns["episode"] is None
+            else check_episode(log_columns["episode"], n)
+        )
         order = self.order_of(log_columns, terminal)
         source, follows, at, kept = X, states, np.arange(n), np.ones(n, dtype=bool)
         if log_columns["next_X"] is not None:
-            check_finite_rows("next_X", parts[self.names.index("next_X")][~terminal], names)
-            source, follows = log_columns["next_X"], check_next(estimator, log_columns["next_X"], states, terminal)
+            check_finite_rows(
+                "next_X", parts[self.names.index("next_X")][~terminal], names
+            )
+            source, follows = (
+                log_columns["next_X"],
+                check_next(estimator, log_columns["next_X"], states, terminal),
+            )
         elif order is not None:
             at, kept = successors_in(order, terminal)
             weights = weights * self.steps.shares(order.step, kept, terminal)
         elif log_columns["terminal"] is None:
             terminal = kept.copy()
         elif not terminal.all():
-            raise ValueError(f"next_X or episode must be given for transitions that are not terminal, got neither, and "
-                             f"row {np.argmin(terminal)} is not terminal")
+            raise ValueError(
+                "next_X or episode must be given for transitions that are not "
+                "terminal, got neither, and "
+                f"row {np.argmin(terminal)} is not terminal"
+            )
         weights *= check_ratios(log_columns["importance_ratio"], n)
         if getattr(estimator, "half_life", None) is not None:
             age = self.n_rows - 1.0 - start - np.arange(n)
             weights *= np.exp2(-np.minimum(age / estimator.half_life, LONGEST))
         Z = transform(self.features, X, states, None, estimator.fit_intercept)
         if Z.shape[1] > LARGEST_STREAM:
-            raise ValueError(f"X must have at most {LARGEST_STREAM} features for rows in blocks, got {Z.shape[1]}")
+            raise ValueError(
+                f"X must have at most {LARGEST_STREAM} features for rows in blocks, "
+                f"got {Z.shape[1]}"
+            )
         rows = slice(None) if (kept & (weights > 0)).all() else kept & (weights > 0)
         Z, at, terminal = Z[rows], at[rows], terminal[rows]
-        next_Z = transform_next(self.features, source, follows, at, terminal, Z, estimator.fit_intercept)
+        next_Z = transform_next(
+            self.features, source, follows, at, terminal, Z, estimator.fit_intercept
+        )
         labels = (None if part is None else part[rows] for part in (action, episode))
-        return Transitions(Z, next_Z, y[rows], weights[rows], terminal, states[rows], source, follows, at, *labels)
+        return Transitions(
+            Z,
+            next_Z,
+            y[rows],
+            weights[rows],
+            terminal,
+            states[rows],
+            source,
+            follows,
+            at,
+            *labels,
+        )
 
 
 @dataclass
@@ -144,15 +193,21 @@ class Steps:
 class LogBlocks:
     """A log in blocks: sums over its `Transitions`.
 
-    Warnings are those of a sample of rows, on which ``features`` is fitted too. The sample contains all rows of a short
-    log.
+    Warnings are those of a sample of rows, on which ``features`` is fitted too. The
+    sample contains all rows of a short log.
     """
 
     def __init__(self, estimator, X, y, log_columns, action=None):
         refuse(estimator, X, log_columns)
-        columns = {"X": MappedRows.of(X), "y": y, "action": action} | log_columns._asdict()
+        columns = {
+            "X": MappedRows.of(X),
+            "y": y,
+            "action": action,
+        } | log_columns._asdict()
         columns["next_X"] = MappedRows.of(log_columns.next_X)
-        if np.ndim(log_columns.sample_weight) == 0 and not is_dask(log_columns.sample_weight):
+        if np.ndim(log_columns.sample_weight) == 0 and not is_dask(
+            log_columns.sample_weight
+        ):
             row_weights(log_columns.sample_weight, 1)  # a constant has no effect
             columns["sample_weight"] = None
         names = [name for name, column in columns.items() if column is not None]
@@ -179,7 +234,8 @@ class LogBlocks:
         return self.blocks.sum(lambda start, *parts: function(reader(start, *parts)))
 
     def _steps(self):
-        """The `Steps` of the log. Raises a ValueError for an episode that continues in the next block."""
+        """The `Steps` of the log. Raises a ValueError for an episode that continues in
+        the next block."""
         reader = self.reader
 
         def of_block(start, *parts):
@@ -188,37 +244,54 @@ class LogBlocks:
             terminal = check_terminal(log_columns["terminal"], n)
             order = reader.order_of(log_columns, terminal)
             _, known = successors_in(order, terminal)
-            weights = row_weights(log_columns["sample_weight"], n, all_zero=True)[:, None]
+            weights = row_weights(log_columns["sample_weight"], n, all_zero=True)[
+                :, None
+            ]
             counted = weights * np.column_stack([~terminal, known & ~terminal])
-            return SumsByKey.by(order.step, counted), [np.unique(check_episode(log_columns["episode"], n))]
+            return SumsByKey.by(order.step, counted), [
+                np.unique(check_episode(log_columns["episode"], n))
+            ]
 
         sums, labels = self.blocks.sum(of_block)
-        check_whole(labels, "next_X must be given, or partitions must contain whole episodes")
+        check_whole(
+            labels, "next_X must be given, or partitions must contain whole episodes"
+        )
         return Steps(sums)
 
     def _features_of_sample(self):
-        """``features``, fitted on a sample. Gives the warnings of `read_log` for the sample."""
+        """``features``, fitted on a sample. Gives the warnings of `read_log` for the
+        sample."""
         n, ends = self.n_rows, np.array(self.blocks.ends)
         most = min(SAMPLE, max(RUN, NUMBERS // self.empty.shape[1]))
         if n <= most:
             rows = np.arange(n)
         elif self.reader.steps is not None:  # episodes begin with the blocks
             begins, size = np.append(0, ends[:-1]), max(2, most // len(ends))
-            rows = np.concatenate([np.arange(a, min(a + size, b)) for a, b in zip(begins, ends, strict=True)])
+            rows = np.concatenate(
+                [
+                    np.arange(a, min(a + size, b))
+                    for a, b in zip(begins, ends, strict=True)
+                ]
+            )
         else:
             begins = np.linspace(0, n - RUN, most // RUN).astype(int)
             rows = np.unique(begins[:, None] + np.arange(RUN))
         log_columns = self.reader.log_columns(self.blocks.take(rows))
         X, y, _, *rest = log_columns.values()
         try:
-            return read_log(copy.copy(self.reader.estimator), X, y, LogColumns(*rest)).features
+            return read_log(
+                copy.copy(self.reader.estimator), X, y, LogColumns(*rest)
+            ).features
         except ValueError:
-            self.sum(lambda transitions: None)  # raises with the number of the row in its partition
+            self.sum(
+                lambda transitions: None
+            )  # raises with the number of the row in its partition
             raise
 
 
 def check_whole(labels, remedy):
-    """Raise a ValueError if an episode has rows in several blocks. ``labels`` are those of each block."""
+    """Raise a ValueError if an episode has rows in several blocks. ``labels`` are those
+    of each block."""
     labels, count = np.unique(np.concatenate(labels), return_counts=True)
     if (count > 1).any():
         label = labels[np.argmax(count > 1)]
@@ -230,27 +303,41 @@ def refuse(estimator, X, log_columns):
     for name in ("X", "next_X"):
         table = log_columns.next_X if name == "next_X" else X
         if len(getattr(table, "shape", (0, 0))) == 1:
-            raise ValueError(f"{name} must have two dimensions, got shape {table.shape}")
+            raise ValueError(
+                f"{name} must have two dimensions, got shape {table.shape}"
+            )
     if not estimator.solves_itself():
-        raise ValueError(f"solver must be 'auto' or 'lstd' for rows in blocks, got {estimator.solver!r}")
+        raise ValueError(
+            "solver must be 'auto' or 'lstd' for rows in blocks, got "
+            f"{estimator.solver!r}"
+        )
     if getattr(estimator, "objective", "auto") == "bellman":
         raise ValueError(
-            "objective must be 'auto' or 'projected' for rows in blocks, got 'bellman', which groups all transitions "
+            "objective must be 'auto' or 'projected' for rows in blocks, got "
+            "'bellman', which groups all transitions "
             "of a state"
         )
     if getattr(estimator, "trace_decay", 0):
         raise ValueError(
-            f"trace_decay must be 0 for rows in blocks, got {estimator.trace_decay}: partial_fit takes the blocks of "
+            f"trace_decay must be 0 for rows in blocks, got {estimator.trace_decay}: "
+            "partial_fit takes the blocks of "
             "an ordered log one after another"
         )
     if callbacks_of(estimator):
-        raise ValueError("callbacks must not be set for rows in blocks, whose exact solution has no iterations")
+        raise ValueError(
+            "callbacks must not be set for rows in blocks, whose exact solution has "
+            "no iterations"
+        )
     if log_columns.time is not None and log_columns.next_X is not None:
-        raise ValueError("time must be None if next_X is given, which has the successors")
+        raise ValueError(
+            "time must be None if next_X is given, which has the successors"
+        )
     if log_columns.time is not None and log_columns.episode is None:
         raise ValueError("next_X or episode must be given with time for rows in blocks")
     if getattr(estimator, "half_life", None) is not None and log_columns.next_X is None:
-        raise ValueError("next_X must be given with half_life for rows in blocks, got None")
+        raise ValueError(
+            "next_X must be given with half_life for rows in blocks, got None"
+        )
 
 
 def check_columns(empty, next_X):
@@ -262,4 +349,7 @@ def check_columns(empty, next_X):
         ("columns", columns_of(next_X), columns_of(empty)),
     ):
         if found != expected:
-            raise ValueError(f"next_X must have the columns of X, got the {kind} {found} in place of {expected}")
+            raise ValueError(
+                f"next_X must have the columns of X, got the {kind} {found} in place "
+                f"of {expected}"
+            )

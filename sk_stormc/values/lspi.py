@@ -1,4 +1,5 @@
-"""LSTDQ and LSPI: action values of a policy from sums over transitions, and least-squares policy iteration."""
+"""LSTDQ and LSPI: action values of a policy from sums over transitions, and
+least-squares policy iteration."""
 
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -23,39 +24,54 @@ TIE = 1e-9  # relative difference of two values below which two actions are ties
 
 
 def of_actions(Z, chances):
-    """Features of state-action pairs (CSR): the state's in the block of each action, times its probability."""
-    return sparse.csr_array(sparse.hstack([sparse.csr_array(scale_rows(column, Z)) for column in chances.T]))
+    """Features of state-action pairs (CSR): the state's in the block of each action,
+    times its probability."""
+    return sparse.csr_array(
+        sparse.hstack([sparse.csr_array(scale_rows(column, Z)) for column in chances.T])
+    )
 
 
 def unknown_actions(Z, occurs):
-    """A mask (n, n_actions) of actions that are not in the log for a state, or None if there are none.
+    """A mask (n, n_actions) of actions that are not in the log for a state, or None if
+    there are none.
 
-    An action is not in the log for a state if the state has a feature that only rows with other actions have.
+    An action is not in the log for a state if the state has a feature that only rows
+    with other actions have.
     """
     missing = occurs.any(axis=0) & ~occurs
     return dense(abs(Z) @ missing.T.astype(float)) > 0 if missing.any() else None
 
 
 def best_actions(values, unknown=None, before=None):
-    """The best action of each state. Ties: the first, or the one ``before``. An unknown one only if all are."""
+    """The best action of each state. Ties: the first, or the one ``before``. An unknown
+    one only if all are."""
     allowed = values
     if unknown is not None:
-        allowed = np.where(unknown & ~unknown.all(axis=1, keepdims=True), -np.inf, values)
+        allowed = np.where(
+            unknown & ~unknown.all(axis=1, keepdims=True), -np.inf, values
+        )
     best = allowed.argmax(axis=1)
     if before is None:
         return best
     rows = np.arange(len(best))
-    return np.where(allowed[rows, before] >= allowed[rows, best] - TIE * abs(values).max(initial=0.0), before, best)
+    return np.where(
+        allowed[rows, before]
+        >= allowed[rows, best] - TIE * abs(values).max(initial=0.0),
+        before,
+        best,
+    )
 
 
 class ActionSums:
     """Sums over transitions that determine the solution of LSTDQ for several policies.
 
-    With psi_k = psi(s_k, a_k), the features phi of the state in the block of the action, the sums are C = sum_k d_k
-    psi_k psi_k^T, b = sum_k d_k psi_k r_k and, for a policy pi, A = C - gamma sum_k d_k psi_k psi'_k^T with psi'_k =
-    sum_a pi(a | s'_k) psi(s'_k, a). All of them consist of blocks of n_features x n_features, one for each pair of
-    actions. The solution adds the ridge to A and C, which is equivalent to additional transitions, each from a state
-    with a single feature to the end of the episode, without reward.
+    With psi_k = psi(s_k, a_k), the features phi of the state in the block of the
+    action, the sums are C = sum_k d_k psi_k psi_k^T, b = sum_k d_k psi_k r_k and, for a
+    policy pi, A = C - gamma sum_k d_k psi_k psi'_k^T with psi'_k = sum_a pi(a | s'_k)
+    psi(s'_k, a). All of them consist of blocks of n_features x n_features, one for each
+    pair of actions. The solution adds the ridge to A and C, which is equivalent to
+    additional transitions, each from a state with a single feature to the end of the
+    episode, without reward.
     """
 
     def __init__(self, log, action, n_actions, gamma, ridge):
@@ -64,9 +80,13 @@ class ActionSums:
         self.shape, self.ridge = (n_actions, Z.shape[1]), np.tile(ridge, n_actions)
         self.rows = [np.flatnonzero(action == a) for a in range(n_actions)]
         self.weighted = scale_rows(normalized_weights(log.weights, len(y)), Z)
-        self.largest = np.array([dense(abs(Z[rows]).max(axis=0)).ravel() for rows in self.rows])
+        self.largest = np.array(
+            [dense(abs(Z[rows]).max(axis=0)).ravel() for rows in self.rows]
+        )
         self.occurs = self.largest > 0
-        self.C = block_diag(*(dense(self.weighted[rows].T @ Z[rows]) for rows in self.rows))
+        self.C = block_diag(
+            *(dense(self.weighted[rows].T @ Z[rows]) for rows in self.rows)
+        )
         self.b = np.concatenate([self.weighted[rows].T @ y[rows] for rows in self.rows])
         self.ongoing = np.flatnonzero(~log.terminal)
 
@@ -92,14 +112,19 @@ class ActionSums:
 
     def mixture(self, policies, policy):
         """The mixture of the policies of a cycle, which ``policy`` has closed."""
-        return RowsPolicy(np.mean([other.chances for other in policies], axis=0), policy.action)
+        return RowsPolicy(
+            np.mean([other.chances for other in policies], axis=0), policy.action
+        )
 
     def greedy(self, policy, w):
-        """The policy that is greedy for the values w, a key of its actions, and the fraction of changed actions."""
+        """The policy that is greedy for the values w, a key of its actions, and the
+        fraction of changed actions."""
         action = best_actions(self._successors @ w.T, self._unknown, policy.action)
         new, changed = self._taking(action), 0.0
         if len(self.ongoing):
-            changed = float(np.mean((new.chances != policy.chances)[self.ongoing].any(axis=1)))
+            changed = float(
+                np.mean((new.chances != policy.chances)[self.ongoing].any(axis=1))
+            )
         return new, action.tobytes(), changed
 
     def _taking(self, action):
@@ -122,17 +147,22 @@ class RowsPolicy:
     """The actions of a policy in the successors of all rows."""
 
     chances: np.ndarray  # (n, n_actions), the probabilities of the actions
-    action: np.ndarray | None = None  # the last greedy action of each row that goes on, for ties
+    action: np.ndarray | None = (
+        None  # the last greedy action of each row that goes on, for ties
+    )
 
 
 def led_to(weighted, next_Z, rows, chances):
-    """The sums of psi_k psi'_k^T, of shape (n_actions, d, n_actions, d). ``rows`` are those of each action."""
+    """The sums of psi_k psi'_k^T, of shape (n_actions, d, n_actions, d). ``rows`` are
+    those of each action."""
     m, d = len(rows), weighted.shape[1]
     led = np.zeros((m, d, m, d))
     for a, of_action in enumerate(rows):
         for b in range(m):
             taken = of_action[chances[of_action, b] > 0]
-            led[a, :, b] = dense(scale_rows(chances[taken, b], weighted[taken]).T @ next_Z[taken])
+            led[a, :, b] = dense(
+                scale_rows(chances[taken, b], weighted[taken]).T @ next_Z[taken]
+            )
     return led
 
 
@@ -144,16 +174,19 @@ class Iterated:
     solution: Solution
     policy: object  # the policy with these values
     losses: list  # the objective at 0 and at each solution
-    changes: list  # for each policy, the fraction of successors whose greedy action is another one
+    # for each policy, the fraction of successors whose greedy action is another one
+    changes: list
     stopped: bool  # whether ``notify`` has ended the iteration
 
 
 def iterate_policies(sums, max_iter, notify):
-    """Least-squares policy iteration: evaluate a policy, then replace it with the greedy policy for its values.
+    """Least-squares policy iteration: evaluate a policy, then replace it with the
+    greedy policy for its values.
 
-    The first policy is uniform. If the policies form a cycle, the iteration restarts from the policy that always takes
-    the first action. In a second cycle it continues with the mixture of the cycle's policies. ``notify`` is called with
-    the coefficients and the losses after each evaluation, and ends the iteration if it returns True.
+    The first policy is uniform. If the policies form a cycle, the iteration restarts
+    from the policy that always takes the first action. In a second cycle it continues
+    with the mixture of the cycle's policies. ``notify`` is called with the coefficients
+    and the losses after each evaluation, and ends the iteration if it returns True.
     """
     following, losses, changes = sums.uniform(), [], []
     tried, place = [], {}  # the earlier greedy policies, and their indices
@@ -162,7 +195,9 @@ def iterate_policies(sums, max_iter, notify):
         policy = following
         w, solution = sums.solution(policy)
         if not losses:
-            losses.append(solution.start)  # the objective at 0 is the same for all policies
+            losses.append(
+                solution.start
+            )  # the objective at 0 is the same for all policies
             notify(np.zeros_like(w), losses)
         following, key, changed = sums.greedy(policy, w)
         losses.append(solution.fun)
@@ -174,7 +209,11 @@ def iterate_policies(sums, max_iter, notify):
         if start == len(tried):
             tried.append(following)
             continue
-        following = sums.mixture(tried[start:], following) if restarted else sums.constant(following)
+        following = (
+            sums.mixture(tried[start:], following)
+            if restarted
+            else sums.constant(following)
+        )
         restarted, tried, place = True, [], {}
     return Iterated(w, solution, policy, losses, changes, stopped)
 
@@ -184,8 +223,10 @@ def warn_if_not_converged(changes):
     if not changes[-1]:
         return StopReason.CONVERGED
     warn(
-        f"after {len(changes)} policies (max_iter) the best policy still changes in {changes[-1]:.2%} of "
-        "the successors, and the policy may be far from the best. A smaller gamma, a larger alpha or other "
+        f"after {len(changes)} policies (max_iter) the best policy still changes in "
+        f"{changes[-1]:.2%} of "
+        "the successors, and the policy may be far from the best. A smaller gamma, a "
+        "larger alpha or other "
         "features can help; policy_changes_ has the changes of all iterations.",
         ConvergenceWarning,
     )
@@ -193,30 +234,48 @@ def warn_if_not_converged(changes):
 
 
 def spread_of_actions(sums, log, action, chances, w):
-    """The `Spread` of the coefficients of a policy, and their columns among the features of all actions."""
+    """The `Spread` of the coefficients of a policy, and their columns among the
+    features of all actions."""
     at, m = np.flatnonzero(sums.occurs), sums.shape[0]
-    left, after = of_actions(log.Z, chosen(action, m))[:, at], of_actions(log.next_Z, chances)[:, at]
+    left, after = (
+        of_actions(log.Z, chosen(action, m))[:, at],
+        of_actions(log.next_Z, chances)[:, at],
+    )
     rows = replace(log, Z=left, next_Z=after)
-    columns = np.flatnonzero(np.isin(np.arange(log.n_features), log.columns)[None, :] & np.ones((m, 1), dtype=bool))
-    return spread_of_log("projected", rows, None, w.ravel()[at], sums.ridge[at], sums.gamma), columns[at]
+    columns = np.flatnonzero(
+        np.isin(np.arange(log.n_features), log.columns)[None, :]
+        & np.ones((m, 1), dtype=bool)
+    )
+    return spread_of_log(
+        "projected", rows, None, w.ravel()[at], sums.ridge[at], sums.gamma
+    ), columns[at]
 
 
 def problem_of(sums, log, action, chances, ridge):
-    """The compositional problem of a given policy, and a function from its variables to coefficients."""
+    """The compositional problem of a given policy, and a function from its variables to
+    coefficients."""
     m, at = sums.shape[0], np.flatnonzero(sums.occurs)
-    left, after = of_actions(log.Z, chosen(action, m))[:, at], of_actions(log.next_Z, chances)[:, at]
-    left, after, y, weights = with_ridge(left, after, log.y, log.weights, np.tile(ridge, m)[at])
+    left, after = (
+        of_actions(log.Z, chosen(action, m))[:, at],
+        of_actions(log.next_Z, chances)[:, at],
+    )
+    left, after, y, weights = with_ridge(
+        left, after, log.y, log.weights, np.tile(ridge, m)[at]
+    )
 
     def spread(x):
         w = np.zeros(sums.occurs.size)
         w[at] = x
         return w.reshape(sums.shape)
 
-    return ProjectedBellmanProblem(left, after, y, sums.gamma, sample_weight=weights), spread
+    return ProjectedBellmanProblem(
+        left, after, y, sums.gamma, sample_weight=weights
+    ), spread
 
 
 def charged(losses, n_rows):
-    """The records of exact solutions, which cost one pass over the data for each policy. The first record is at 0."""
+    """The records of exact solutions, which cost one pass over the data for each
+    policy. The first record is at 0."""
     passes = np.arange(len(losses))
     n = len(passes) - 1
     return {
@@ -229,5 +288,10 @@ def charged(losses, n_rows):
 
 
 def of_columns(w, fit_intercept):
-    """Split w into coefficients and intercepts. With an intercept, it is the last column."""
-    return {"coef_": w[:, :-1], "intercept_": w[:, -1]} if fit_intercept else {"coef_": w, "intercept_": 0.0 * w[:, 0]}
+    """Split w into coefficients and intercepts. With an intercept, it is the last
+    column."""
+    return (
+        {"coef_": w[:, :-1], "intercept_": w[:, -1]}
+        if fit_intercept
+        else {"coef_": w, "intercept_": 0.0 * w[:, 0]}
+    )

@@ -1,4 +1,5 @@
-"""Sums over transitions (moments), and solver="lstd": the exact solution that they determine."""
+"""Sums over transitions (moments), and solver="lstd": the exact solution that they
+determine."""
 
 from __future__ import annotations
 
@@ -10,25 +11,41 @@ from sklearn.exceptions import ConvergenceWarning
 
 from sk_stormc.solvers import StopReason
 from sk_stormc.utils.warnings import warn
-from sk_stormc.values.least_squares import check_ends, is_endless, solve_moments, solve_rows
+from sk_stormc.values.least_squares import (
+    check_ends,
+    is_endless,
+    solve_moments,
+    solve_rows,
+)
 from sk_stormc.values.log_warnings import warn_of_endless_values
 from sk_stormc.values.markov import dense, largest_values, minus_scaled, scale_rows
 from sk_stormc.values.traces import Traces
 from sk_stormc.values.transitions import by_state
 
-ROWS, NUMBERS = 256, 2**17  # minimum number of rows of a block, and number of its entries, which fit in the cache
-OVERFLOW = "X, y and sample_weight must have finite products: divide very large ones by their scale"
-ILL_CONDITIONED = 1e10  # condition number from which a solution may lose more than half of its digits
+ROWS, NUMBERS = (
+    256,
+    2**17,
+    # minimum number of rows of a block, and number of its entries, which fit in the
+    # cache
+)
+OVERFLOW = (
+    "X, y and sample_weight must have finite products: divide very large ones by "
+    "their scale"
+)
+ILL_CONDITIONED = (
+    1e10  # condition number from which a solution may lose more than half of its digits
+)
 
 
 @dataclass(frozen=True, eq=False)
 class Moments:
     """Weighted sums over transitions (immutable).
 
-    A = sum_k d_k z_k (phi_k - gamma phi'_k)^T, b = sum_k d_k z_k r_k and C = sum_k d_k phi_k phi_k^T, where z_k is
-    phi_k or, with eligibility traces, the trace of row k. Moments of different rows are added with ``+``. The summation
-    is compensated, so that a million small chunks are as accurate as one large chunk. Multiplication by a number
-    multiplies all weights.
+    A = sum_k d_k z_k (phi_k - gamma phi'_k)^T, b = sum_k d_k z_k r_k and C = sum_k d_k
+    phi_k phi_k^T, where z_k is phi_k or, with eligibility traces, the trace of row k.
+    Moments of different rows are added with ``+``. The summation is compensated, so
+    that a million small chunks are as accurate as one large chunk. Multiplication by a
+    number multiplies all weights.
     """
 
     A: np.ndarray
@@ -36,7 +53,9 @@ class Moments:
     C: np.ndarray
     weight: float  # sum of the weights d_k
     n_rows: int  # including those of weight 0
-    largest: np.ndarray  # absolute value of each feature, over transitions of positive weight
+    largest: (
+        np.ndarray
+    )  # absolute value of each feature, over transitions of positive weight
     lost: tuple = (0.0, 0.0, 0.0)  # rounding errors of A, b and C, to be added to them
 
     @classmethod
@@ -47,12 +66,17 @@ class Moments:
 
     @classmethod
     def of(cls, Z, difference, y, weights, traced=None):
-        """The moments of transitions. ``traced`` are blocks of rows with their eligibility traces; None means phi_k."""
+        """The moments of transitions. ``traced`` are blocks of rows with their
+        eligibility traces; None means phi_k."""
         n, d = Z.shape
         largest = largest_values(Z if (weights > 0).all() else Z[weights > 0])
         with np.errstate(over="ignore", invalid="ignore"):
-            same = n > 0 and bool((weights == weights[0]).all())  # avoids a copy of the rows
-            weighted, factor = (Z.T, weights[0]) if same else (scale_rows(weights, Z).T, 1.0)
+            same = n > 0 and bool(
+                (weights == weights[0]).all()
+            )  # avoids a copy of the rows
+            weighted, factor = (
+                (Z.T, weights[0]) if same else (scale_rows(weights, Z).T, 1.0)
+            )
             C = factor * dense(weighted @ Z)
             if traced is None:
                 A, b = factor * dense(weighted @ difference), factor * (weighted @ y)
@@ -68,22 +92,35 @@ class Moments:
 
     @classmethod
     def of_log(cls, Z, next_Z, gamma, y, weights):
-        """The moments of many transitions, computed block by block without large temporary arrays."""
+        """The moments of many transitions, computed block by block without large
+        temporary arrays."""
         total, step = cls.none(Z.shape[1]), max(ROWS, NUMBERS // Z.shape[1])
         for start in range(0, len(y), step):
             rows = slice(start, start + step)
             left = Z[rows]
-            total += cls.of(left, minus_scaled(left, gamma, next_Z[rows]), y[rows], weights[rows])
+            total += cls.of(
+                left, minus_scaled(left, gamma, next_Z[rows]), y[rows], weights[rows]
+            )
         return total
 
     def __add__(self, other: Moments) -> Moments:
         added = [
             _add(total, lost, part, more)
-            for total, lost, part, more in zip(self._sums, self.lost, other._sums, other.lost, strict=True)
+            for total, lost, part, more in zip(
+                self._sums, self.lost, other._sums, other.lost, strict=True
+            )
         ]
         (A, b, C), lost = zip(*added, strict=True)
         largest = np.maximum(self.largest, other.largest)
-        return Moments(A, b, C, self.weight + other.weight, self.n_rows + other.n_rows, largest, lost)
+        return Moments(
+            A,
+            b,
+            C,
+            self.weight + other.weight,
+            self.n_rows + other.n_rows,
+            largest,
+            lost,
+        )
 
     def __mul__(self, factor: float) -> Moments:
         A, b, C = (factor * part for part in self._sums)
@@ -101,13 +138,18 @@ class Moments:
         """A, b and C divided by the sum of the weights."""
         if self.weight and self.largest.any() and not self.C.any():
             raise ValueError(
-                f"X must have features whose squares are not 0, got {self.largest.max():.2g} at the most: multiply "
+                "X must have features whose squares are not 0, got "
+                f"{self.largest.max():.2g} at the most: multiply "
                 "them by a large number"
             )
-        return tuple((total + lost) / (self.weight or 1.0) for total, lost in zip(self._sums, self.lost, strict=True))
+        return tuple(
+            (total + lost) / (self.weight or 1.0)
+            for total, lost in zip(self._sums, self.lost, strict=True)
+        )
 
     def solution(self, alpha, ends=False):
-        """LSTD's solution with a ridge, as in `ProjectedBellmanProblem`; x is 0 for features that no state has."""
+        """LSTD's solution with a ridge, as in `ProjectedBellmanProblem`; x is 0 for
+        features that no state has."""
         occurs = np.flatnonzero(self.largest)
         x = np.zeros(len(self.largest))
         A, b, C = self.means()
@@ -118,13 +160,24 @@ class Moments:
         A, C = A + ridge, C + ridge
         solution = solve_moments(A, b, C, np.zeros(len(occurs)), self.largest[occurs])
         x[occurs] = solution.x
-        total = 1 + ridge.sum()  # the rows of the ridge also have weight in the problem, and all weights sum to one
+        total = (
+            1 + ridge.sum()
+            # the rows of the ridge also have weight in the problem, and all weights sum
+            # to one
+        )
         endless = is_endless(A, C, solution.x, self.n_rows)
-        return replace(solution, x=x, endless=endless, start=solution.start / total, fun=solution.fun / total)
+        return replace(
+            solution,
+            x=x,
+            endless=endless,
+            start=solution.start / total,
+            fun=solution.fun / total,
+        )
 
 
 def _add(total, lost, part, more):
-    """The sum of two arrays, and the sum of its rounding errors (Neumaier's compensated summation)."""
+    """The sum of two arrays, and the sum of its rounding errors (Neumaier's compensated
+    summation)."""
     result = total + part
     kept = result - total
     return result, lost + more + ((total - (result - kept)) + (part - kept))
@@ -132,7 +185,8 @@ def _add(total, lost, part, more):
 
 @dataclass(frozen=True, eq=False)
 class Collected:
-    """The state of a stream for "lstd": the moments of its transitions, and the eligibility traces at its end."""
+    """The state of a stream for "lstd": the moments of its transitions, and the
+    eligibility traces at its end."""
 
     gamma: float
     moments: Moments
@@ -141,19 +195,35 @@ class Collected:
     @classmethod
     def none(cls, n_features, gamma, trace_decay=0.0):
         """The state before the first transition."""
-        return cls(gamma, Moments.none(n_features), Traces(gamma * trace_decay, np.zeros((0, n_features))))
+        return cls(
+            gamma,
+            Moments.none(n_features),
+            Traces(gamma * trace_decay, np.zeros((0, n_features))),
+        )
 
     def plus(self, Z, next_Z, y, weights, keys=None):
-        """Add transitions. ``keys``, the argument of `Traces.over`, are needed only for traces."""
+        """Add transitions. ``keys``, the argument of `Traces.over`, are needed only for
+        traces."""
         counted = weights > 0
         if not self.traces.decay and not counted.all():
-            Z, next_Z, y, weights = Z[counted], next_Z[counted], y[counted], weights[counted]
+            Z, next_Z, y, weights = (
+                Z[counted],
+                next_Z[counted],
+                y[counted],
+                weights[counted],
+            )
         if not len(y):
             return self
         if not self.traces.decay:
-            return replace(self, moments=self.moments + Moments.of_log(Z, next_Z, self.gamma, y, weights))
+            return replace(
+                self,
+                moments=self.moments
+                + Moments.of_log(Z, next_Z, self.gamma, y, weights),
+            )
         traced = self.traces.over(Z, counted, keys)
-        moments = self.moments + Moments.of(Z, minus_scaled(Z, self.gamma, next_Z), y, weights, traced)
+        moments = self.moments + Moments.of(
+            Z, minus_scaled(Z, self.gamma, next_Z), y, weights, traced
+        )
         return replace(self, moments=moments, traces=traced.after)
 
     def solution(self, alpha):
@@ -174,16 +244,28 @@ def solve_bellman(rows, visited, gamma, alpha):
     """The exact minimiser of the "bellman" objective, and the fitted attributes."""
     share, features, difference, reward = by_state(rows, visited, gamma)
     root, unit, n = np.sqrt(share), largest_values(features), len(share)
-    solution = solve_rows(scale_rows(root, difference), root * reward, alpha, np.where(unit > 0, unit, 1.0))
-    return solution.x, attributes_of(solution, {"inner": n, "jacobian": n, "outer": n}, StopReason.CONVERGED)
+    solution = solve_rows(
+        scale_rows(root, difference),
+        root * reward,
+        alpha,
+        np.where(unit > 0, unit, 1.0),
+    )
+    return solution.x, attributes_of(
+        solution, {"inner": n, "jacobian": n, "outer": n}, StopReason.CONVERGED
+    )
 
 
 def solve_projected(rows, gamma, alpha, trace_decay=0.0, keys=None):
-    """The solution of LSTD(lambda), and the fitted attributes. ``keys``, from `keys_in_order`, are for traces."""
+    """The solution of LSTD(lambda), and the fitted attributes. ``keys``, from
+    `keys_in_order`, are for traces."""
     order, keys = keys or (slice(None), None)
-    collected = Collected.none(len(alpha), gamma, trace_decay).plus(*(part[order] for part in rows), keys)
+    collected = Collected.none(len(alpha), gamma, trace_decay).plus(
+        *(part[order] for part in rows), keys
+    )
     solution, n = collected.solution(alpha), len(rows[2])
-    return solution.x, attributes_of(solution, {"inner": n, "jacobian": n, "outer": 1}, StopReason.CONVERGED)
+    return solution.x, attributes_of(
+        solution, {"inner": n, "jacobian": n, "outer": 1}, StopReason.CONVERGED
+    )
 
 
 def forget(estimator):
@@ -193,9 +275,11 @@ def forget(estimator):
 
 
 def warn_if_undetermined(Z, first, n_columns):
-    """Warn if there are fewer distinct states than features that differ in them: other values are not determined.
+    """Warn if there are fewer distinct states than features that differ in them: other
+    values are not determined.
 
-    ``first`` are the first rows of the states, and the first ``n_columns`` of Z are features.
+    ``first`` are the first rows of the states, and the first ``n_columns`` of Z are
+    features.
     """
     n_states = len(first)
     if 1 < n_states < n_columns:
@@ -205,24 +289,31 @@ def warn_if_undetermined(Z, first, n_columns):
 
 
 def warn_of_few_states(n_states, n_columns):
-    """`warn_if_undetermined` for numbers of states and of features that differ in them."""
+    """`warn_if_undetermined` for numbers of states and of features that differ in
+    them."""
     if n_states < n_columns:
         warn(
-            f"{n_states} distinct states do not determine the coefficients of {n_columns} features: the values of "
-            "these states are fitted exactly, and those of other states may be anything. Set alpha (1e-3 times the "
+            f"{n_states} distinct states do not determine the coefficients of "
+            f"{n_columns} features: the values of "
+            "these states are fitted exactly, and those of other states may be "
+            "anything. Set alpha (1e-3 times the "
             "mean square of a feature, say), use fewer features, or more transitions.",
             ConvergenceWarning,
         )
 
 
 def attributes_of(solution, n_evaluations, stop_reason, warned=False):
-    """The fitted attributes of a `Solution`. Warns if the solution is ill-conditioned or does not exist."""
+    """The fitted attributes of a `Solution`. Warns if the solution is ill-conditioned
+    or does not exist."""
     condition, rank = solution.condition, solution.rank
     if condition >= ILL_CONDITIONED and not warned:
         warn(
-            f"The features are nearly collinear: condition_number_ is {condition:.1e} with rank_ {rank}. "
-            f"Rounding alone may change the values by about {condition * np.finfo(float).eps:.0e} of their size, and "
-            "noise in the data by far more. Set alpha (1e-6 times the mean square of a feature is a small value), "
+            f"The features are nearly collinear: condition_number_ is {condition:.1e} "
+            f"with rank_ {rank}. "
+            "Rounding alone may change the values by about "
+            f"{condition * np.finfo(float).eps:.0e} of their size, and "
+            "noise in the data by far more. Set alpha (1e-6 times the mean square of "
+            "a feature is a small value), "
             "or use fewer features.",
             ConvergenceWarning,
         )

@@ -1,4 +1,5 @@
-"""Validation of the arguments of policy-evaluation problems, and helpers for dense and sparse matrices."""
+"""Validation of the arguments of policy-evaluation problems, and helpers for dense and
+sparse matrices."""
 
 import numpy as np
 from scipy import sparse
@@ -6,7 +7,9 @@ from scipy import sparse
 from sk_stormc.utils.validation import as_numbers, check_number, check_weights
 
 WIDE = 256  # row length from which numpy's maximum over axis 0 is fast
-ROW_SUM = 1e-6  # tolerance of the sum of a row of probabilities, wide enough for float32
+ROW_SUM = (
+    1e-6  # tolerance of the sum of a row of probabilities, wide enough for float32
+)
 
 
 def dense(A):
@@ -32,7 +35,10 @@ def largest_values(A):
     parts = [A[joined:]]
     if joined:
         wide = A[:joined].reshape(-1, together * d)
-        parts += [wide.max(axis=0).reshape(together, d), wide.min(axis=0).reshape(together, d)]
+        parts += [
+            wide.max(axis=0).reshape(together, d),
+            wide.min(axis=0).reshape(together, d),
+        ]
     return abs(np.vstack(parts)).max(axis=0)
 
 
@@ -47,7 +53,9 @@ def minus_scaled(A, factor, B):
 
 def scale_rows(weights, A):
     """diag(weights) @ A."""
-    return sparse.diags_array(weights) @ A if sparse.issparse(A) else weights[:, None] * A
+    return (
+        sparse.diags_array(weights) @ A if sparse.issparse(A) else weights[:, None] * A
+    )
 
 
 def normalized_weights(sample_weight, n):
@@ -60,14 +68,21 @@ def normalized_weights(sample_weight, n):
 
 
 def check_features(name, features, n_rows, n_columns=None):
-    """Return a checked finite matrix of features with n_rows rows, in float64: dense, or CSR if sparse."""
+    """Return a checked finite matrix of features with n_rows rows, in float64: dense,
+    or CSR if sparse."""
     if sparse.issparse(features):
         features = sparse.csr_array(features, dtype=float)
     else:
         features = np.ascontiguousarray(as_numbers(name, features))
     width = "n_features" if n_columns is None else n_columns
-    if features.ndim != 2 or features.shape[0] != n_rows or features.shape[1] != (n_columns or features.shape[1]):
-        raise ValueError(f"{name} must be of shape ({n_rows}, {width}), got {features.shape}")
+    if (
+        features.ndim != 2
+        or features.shape[0] != n_rows
+        or features.shape[1] != (n_columns or features.shape[1])
+    ):
+        raise ValueError(
+            f"{name} must be of shape ({n_rows}, {width}), got {features.shape}"
+        )
     if not features.shape[1]:
         raise ValueError(f"{name} must have a column, got shape {features.shape}")
     if not np.isfinite(features.data if sparse.issparse(features) else features).all():
@@ -85,29 +100,52 @@ def check_model(transition_matrix, rewards):
     else:
         P = np.ascontiguousarray(as_numbers(name, transition_matrix))
     if P.ndim != 2 or not all(P.shape):
-        raise ValueError(f"{name} must be of shape (n_states, n_successors), got {P.shape}")
+        raise ValueError(
+            f"{name} must be of shape (n_states, n_successors), got {P.shape}"
+        )
     n, m = P.shape
     columns = None
     if sparse.issparse(P):
-        data, columns, rows = P.data, P.indices, np.repeat(np.arange(n), np.diff(P.indptr))
+        data, columns, rows = (
+            P.data,
+            P.indices,
+            np.repeat(np.arange(n), np.diff(P.indptr)),
+        )
     else:
         data, rows = P.ravel(), np.repeat(np.arange(n), m)
     wrong = ~(np.isfinite(data) & (data >= 0))
     if wrong.any():
         e = np.argmax(wrong)
-        raise ValueError(f"{name} must have finite entries >= 0, got {data[e]} in row {rows[e]}")
+        raise ValueError(
+            f"{name} must have finite entries >= 0, got {data[e]} in row {rows[e]}"
+        )
     total = np.bincount(rows, data, minlength=n)
     wrong = np.abs(total - 1) > ROW_SUM
     if wrong.any():
         s = np.argmax(wrong)
-        raise ValueError(f"{name} must have rows that sum to 1, got {total[s]:.6g} in row {s}")
+        raise ValueError(
+            f"{name} must have rows that sum to 1, got {total[s]:.6g} in row {s}"
+        )
     data /= total[rows]
 
-    R = sparse.csr_array(rewards, dtype=float) if sparse.issparse(rewards) else as_numbers("rewards", rewards)
+    R = (
+        sparse.csr_array(rewards, dtype=float)
+        if sparse.issparse(rewards)
+        else as_numbers("rewards", rewards)
+    )
     if R.shape not in ((n,), (n, m)):
-        raise ValueError(f"rewards must be of shape ({n},) or ({n}, {m}), got {R.shape}")
-    where = rows if R.ndim == 1 else (rows, np.tile(np.arange(m), n) if columns is None else columns)
+        raise ValueError(
+            f"rewards must be of shape ({n},) or ({n}, {m}), got {R.shape}"
+        )
+    where = (
+        rows
+        if R.ndim == 1
+        else (rows, np.tile(np.arange(m), n) if columns is None else columns)
+    )
     R = np.ravel(dense(R[where]))
     if not np.isfinite(R).all():
-        raise ValueError(f"rewards must be finite, got {R[~np.isfinite(R)][0]} in row {rows[~np.isfinite(R)][0]}")
+        raise ValueError(
+            f"rewards must be finite, got {R[~np.isfinite(R)][0]} in row "
+            f"{rows[~np.isfinite(R)][0]}"
+        )
     return P, R

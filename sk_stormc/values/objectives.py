@@ -10,15 +10,18 @@ from sk_stormc.values.problems import LARGEST_HESSIAN, BellmanProblem, inverse
 from sk_stormc.values.projected import ProjectedBellmanProblem
 from sk_stormc.values.transitions import by_state, distinct_rows
 
-REPEATING = 0.5  # fraction of transitions from states visited more than once, from which "auto" may select "bellman"
+# fraction of transitions from states visited more than once, from which "auto" may
+# select "bellman"
+REPEATING = 0.5
 
 
 def choose_objective(objective, transitions, visited, gamma, alpha, trace_decay=0.0):
     """Choose the objective. Return it with the reason.
 
-    "auto" selects "bellman" if states repeat and its minimiser is reliable. It is reliable if the features distinguish
-    the states, so that the residual can vanish, or if the bias of few visits is at most the noise. Visits are numbers
-    of rows, because weights may be importance ratios.
+    "auto" selects "bellman" if states repeat and its minimiser is reliable. It is
+    reliable if the features distinguish the states, so that the residual can vanish, or
+    if the bias of few visits is at most the noise. Visits are numbers of rows, because
+    weights may be importance ratios.
     """
     if objective != "auto":
         return objective, "as given"
@@ -33,21 +36,30 @@ def choose_objective(objective, transitions, visited, gamma, alpha, trace_decay=
     if distinguish_states(features):
         return "bellman", f"{reason}, and features tell the states apart"
     if features.shape[1] > LARGEST_HESSIAN:
-        return "projected", f"{reason}, but there are too many features to know whether they tell the states apart"
+        return (
+            "projected",
+            f"{reason}, but there are too many features to know whether they tell the "
+            "states apart",
+        )
     bias, noise = bias_and_noise(transitions, visited, gamma, alpha)
-    bias_text = f"the bias that so few visits give values (about {bias:.2g}) is {{}} their noise (about {noise:.2g})"
+    bias_text = (
+        f"the bias that so few visits give values (about {bias:.2g}) is {{}} their "
+        f"noise (about {noise:.2g})"
+    )
     if bias > noise:
         return "projected", f"{reason}, but {bias_text.format('above')}"
     return "bellman", f"{reason}, and {bias_text.format('not above')}"
 
 
 def text_of_repeating(share):
-    """The fraction of transitions from states that repeat, for the reason of a choice."""
+    """The fraction of transitions from states that repeat, for the reason of a
+    choice."""
     return f"{share:.0%} of the transitions are from states visited more than once"
 
 
 def distinguish_states(features):
-    """Whether the features, of shape (n_states, n_features), distinguish the states: their rows are independent."""
+    """Whether the features, of shape (n_states, n_features), distinguish the states:
+    their rows are independent."""
     n, d = features.shape
     if n > d:
         return False
@@ -59,12 +71,15 @@ def distinguish_states(features):
 
 
 def bias_and_noise(transitions, visited, gamma, alpha):
-    """Bias and standard error of the values that minimise the Bellman residual of an estimated model.
+    """Bias and standard error of the values that minimise the Bellman residual of an
+    estimated model.
 
-    The residual contains the variance of the mean target of a state, r + gamma V(s') over its n_s visits, which biases
-    V towards small values. The gradient of the variance is gamma sum_s d_s Cov(phi', r + gamma V(s') | s) / n_s, and is
-    estimated within states. For states that were visited once, the mean variance of the other states is used. Both
-    results are root mean squares over the states, to first order in the variance.
+    The residual contains the variance of the mean target of a state, r + gamma V(s')
+    over its n_s visits, which biases V towards small values. The gradient of the
+    variance is gamma sum_s d_s Cov(phi', r + gamma V(s') | s) / n_s, and is estimated
+    within states. For states that were visited once, the mean variance of the other
+    states is used. Both results are root mean squares over the states, to first order
+    in the variance.
     """
     _, next_Z, y, weights = transitions
     share, features, A, reward = by_state(transitions, visited, gamma)
@@ -79,21 +94,31 @@ def bias_and_noise(transitions, visited, gamma, alpha):
     unbiased = np.where(often, visits / np.maximum(visits - 1, 1), 0.0)
     spread = np.bincount(state, part * error**2) * unbiased  # variance of a target
     spread[~often] = np.average(spread[often], weights=share[often])
-    fraction = np.bincount(state, part**2)  # one over the number of visits, if weights are equal
-    once = share[~often].sum() / share[often].sum()  # weight of states visited once, for which the others are used
-    gradient = gamma * (((share * (fraction + once) * unbiased)[state] * part * error) @ next_Z)
+    fraction = np.bincount(
+        state, part**2
+    )  # one over the number of visits, if weights are equal
+    once = (
+        share[~often].sum() / share[often].sum()
+    )  # weight of states visited once, for which the others are used
+    gradient = gamma * (
+        ((share * (fraction + once) * unbiased)[state] * part * error) @ next_Z
+    )
     H = inverse(dense(rows.T @ rows) + np.diag(alpha))
     bias = features @ (H @ gradient)
     C = dense(scale_rows(share, features).T @ features)
-    rows = scale_rows(share * np.sqrt(fraction * spread), A)  # noise of the gradient due to the target of each state
-    return float(np.sqrt(share @ bias**2)), float(np.sqrt(np.sum((H @ C @ H) * dense(rows.T @ rows))))
+    rows = scale_rows(
+        share * np.sqrt(fraction * spread), A
+    )  # noise of the gradient due to the target of each state
+    return float(np.sqrt(share @ bias**2)), float(
+        np.sqrt(np.sum((H @ C @ H) * dense(rows.T @ rows)))
+    )
 
 
 def value_problem(objective, transitions, visited, leads_to, gamma, alpha):
     """The problem of an objective, for an iterative solver.
 
-    ``visited`` contains the number of each transition's state and the first transition of each state. ``leads_to``
-    returns rows that identify the successors.
+    ``visited`` contains the number of each transition's state and the first transition
+    of each state. ``leads_to`` returns rows that identify the successors.
     """
     Z, next_Z, y, weights = transitions
     if objective == "projected":
@@ -101,22 +126,42 @@ def value_problem(objective, transitions, visited, leads_to, gamma, alpha):
         return ProjectedBellmanProblem.checked(*rows[:3], gamma, rows[3], 0.0)
     state, first = visited
     where, successor = distinct_rows(leads_to())
-    return grouped_problem(state, successor, weights, y, Z[first], next_Z[where], gamma, alpha)
+    return grouped_problem(
+        state, successor, weights, y, Z[first], next_Z[where], gamma, alpha
+    )
 
 
 def with_ridge(Z, next_Z, y, weights, alpha):
-    """Append rows that add alpha to the diagonals of A and C: transitions from single features to the end."""
+    """Append rows that add alpha to the diagonals of A and C: transitions from single
+    features to the end."""
     alone, d = np.flatnonzero(alpha), len(alpha)
     if not len(alone):
         return Z, next_Z, y, weights
-    Z = stack([Z, sparse.eye_array(d, format="csr")[alone] if sparse.issparse(Z) else np.eye(d)[alone]])
+    Z = stack(
+        [
+            Z,
+            sparse.eye_array(d, format="csr")[alone]
+            if sparse.issparse(Z)
+            else np.eye(d)[alone],
+        ]
+    )
     none = np.zeros((len(alone), d))
-    next_Z = stack([next_Z, sparse.csr_array(none) if sparse.issparse(next_Z) else none])
-    return Z, next_Z, np.append(y, none[:, 0]), np.append(weights, weights.sum() * alpha[alone])
+    next_Z = stack(
+        [next_Z, sparse.csr_array(none) if sparse.issparse(next_Z) else none]
+    )
+    return (
+        Z,
+        next_Z,
+        np.append(y, none[:, 0]),
+        np.append(weights, weights.sum() * alpha[alone]),
+    )
 
 
-def grouped_problem(state, successor, weights, y, features, next_features, gamma, alpha):
-    """The Bellman problem of the estimated model: frequencies of successors and mean rewards of transitions."""
+def grouped_problem(
+    state, successor, weights, y, features, next_features, gamma, alpha
+):
+    """The Bellman problem of the estimated model: frequencies of successors and mean
+    rewards of transitions."""
     n, m = features.shape[0], next_features.shape[0]
     entry = state.astype(np.int64) * m + successor
     entries, number = np.unique(entry, return_inverse=True)
@@ -124,7 +169,15 @@ def grouped_problem(state, successor, weights, y, features, next_features, gamma
     visits = np.bincount(state, weights)
     rows, columns = entries // m, entries % m
     P = sparse.csr_array((total / visits[rows], (rows, columns)), shape=(n, m))
-    R = sparse.csr_array((np.bincount(number, weights * y) / total, (rows, columns)), shape=(n, m))
+    R = sparse.csr_array(
+        (np.bincount(number, weights * y) / total, (rows, columns)), shape=(n, m)
+    )
     return BellmanProblem(
-        P, R, features, gamma, next_features=next_features, sample_weight=visits, alpha=alpha
+        P,
+        R,
+        features,
+        gamma,
+        next_features=next_features,
+        sample_weight=visits,
+        alpha=alpha,
     )

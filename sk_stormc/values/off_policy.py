@@ -1,4 +1,5 @@
-"""Off-policy evaluation: the value of a policy from episodes of another policy, by importance sampling."""
+"""Off-policy evaluation: the value of a policy from episodes of another policy, by
+importance sampling."""
 
 from __future__ import annotations
 
@@ -11,7 +12,13 @@ from scipy import stats
 from sk_stormc.utils.blocks import is_dask
 from sk_stormc.utils.threads import in_one_thread
 from sk_stormc.utils.types import ArrayLike, Features, FloatArray
-from sk_stormc.utils.validation import as_numbers, check_choice, check_int, check_number, short
+from sk_stormc.utils.validation import (
+    as_numbers,
+    check_choice,
+    check_int,
+    check_number,
+    short,
+)
 from sk_stormc.utils.warnings import warn
 from sk_stormc.values.action_values import ActionValueEstimator
 from sk_stormc.values.doubly_robust import cross_fitted, folds_of, read_q_log
@@ -27,18 +34,22 @@ LEAST_SIZE = 2.0  # effective number of episodes below which an interval has no 
 MOST = 300.0  # largest logarithm of a product whose square is finite
 LEAST = -1e300  # lower bound of the logarithms of nonzero weights
 REMEDY = (
-    "More episodes help, a target policy that is closer to the one that acted, method='wdr' with features that "
+    "More episodes help, a target policy that is closer to the one that acted, "
+    "method='wdr' with features that "
     "represent Q(s, a), or ratios that are clipped, at 10 say, which adds a bias."
 )
-FEW = 20  # effective number of episodes below which a standard error is itself uncertain
+FEW = (
+    20  # effective number of episodes below which a standard error is itself uncertain
+)
 
 
 @dataclass(frozen=True, eq=False)
 class PolicyValue:
     """The estimated value of a policy with its standard error.
 
-    Two estimates from the same episodes can be subtracted. The standard error of the difference is often far smaller
-    than those of the estimates, because their errors are correlated.
+    Two estimates from the same episodes can be subtracted. The standard error of the
+    difference is often far smaller than those of the estimates, because their errors
+    are correlated.
 
     Attributes
     ----------
@@ -47,11 +58,13 @@ class PolicyValue:
     std_error : float
         The standard error of the value over episodes.
     contributions : ndarray of shape (n_episodes,)
-        The contribution of each episode: ``value`` plus the episode's influence. Their mean is ``value``, to first
-        order. Episodes are in the order of their first rows.
+        The contribution of each episode: ``value`` plus the episode's influence. Their
+        mean is ``value``, to first order. Episodes are in the order of their first
+        rows.
     effective_size : float
-        The effective sample size (sum w)^2 / sum w^2, where w is the product of all ratios of an episode. It is too
-        small for the methods that do not use all ratios.
+        The effective sample size (sum w)^2 / sum w^2, where w is the product of all
+        ratios of an episode. It is too small for the methods that do not use all
+        ratios.
 
     Examples
     --------
@@ -69,8 +82,8 @@ class PolicyValue:
     effective_size: float
 
     def interval(self, confidence: float = 0.9) -> FloatArray:
-        """Return the confidence interval of the value, whose half-width is the standard error times a Student's t
-        quantile.
+        """Return the confidence interval of the value, whose half-width is the standard
+        error times a Student's t quantile.
 
         Parameters
         ----------
@@ -95,10 +108,14 @@ class PolicyValue:
         check_number("confidence", confidence, low=0, high=1, inclusive=False)
         if self.effective_size < LEAST_SIZE:
             warn(
-                f"the interval is from one episode in effect: their effective number is {self.effective_size:.3g}, and "
+                "the interval is from one episode in effect: their effective number "
+                f"is {self.effective_size:.3g}, and "
                 f"the interval may be far too narrow. {REMEDY}"
             )
-        reach = stats.t.ppf(0.5 + confidence / 2, len(self.contributions) - 1) * self.std_error
+        reach = (
+            stats.t.ppf(0.5 + confidence / 2, len(self.contributions) - 1)
+            * self.std_error
+        )
         return np.array([self.value - reach, self.value + reach])
 
     def __sub__(self, other: PolicyValue) -> PolicyValue:
@@ -110,7 +127,9 @@ class PolicyValue:
                 f"{len(self.contributions)} episodes and {len(other.contributions)}"
             )
         size = min(self.effective_size, other.effective_size)
-        return _from(self.value - other.value, self.contributions - other.contributions, size)
+        return _from(
+            self.value - other.value, self.contributions - other.contributions, size
+        )
 
 
 def off_policy_value(
@@ -129,48 +148,59 @@ def off_policy_value(
     estimator: ActionValueEstimator | None = None,
     cv: int = 5,
 ) -> PolicyValue:
-    """Estimate the mean discounted return of a target policy from episodes of a behaviour policy.
+    """Estimate the mean discounted return of a target policy from episodes of a
+    behaviour policy.
 
     Parameters
     ----------
     y : array-like of shape (n_transitions,)
-        Rewards. For a dask array, the other columns may be dask arrays too, and each episode lies in one partition.
-        "dr" and "wdr" need arrays in memory.
+        Rewards. For a dask array, the other columns may be dask arrays too, and each
+        episode lies in one partition. "dr" and "wdr" need arrays in memory.
     importance_ratio : array-like of shape (n_transitions,)
-        For each row the probability of the action under the target policy, divided by that under the behaviour policy
-        (``pscore`` of obp and scope-rl). Ratios of 1 evaluate the behaviour policy.
+        For each row the probability of the action under the target policy, divided by
+        that under the behaviour policy (``pscore`` of obp and scope-rl). Ratios of 1
+        evaluate the behaviour policy.
     episode : array-like of shape (n_transitions,)
-        A label of each row's episode. Rows of an episode must be in order, unless ``time`` orders them.
+        A label of each row's episode. Rows of an episode must be in order, unless
+        ``time`` orders them.
     gamma : float, default=0.95
         Discount factor in [0, 1].
     method : {"is", "wis", "pdis", "wpdis", "dr", "wdr"}, default="wpdis"
-        "is" (importance sampling) multiplies the return of an episode by the product of its ratios. "pdis" (per
-        decision) multiplies each reward by the product of the ratios up to it. "wis" and "wpdis" (weighted) divide by
-        the sum of the weights in place of the number of episodes, which gives a small bias and far less variance. "dr"
-        is doubly robust: the value of the first state from a model of Q(s, a), plus the temporal-difference errors of
-        the model weighted per decision. Its mean is correct if either the model or the ratios are. "wdr" is "dr"
-        divided by the sums of the weights.
+        "is" (importance sampling) multiplies the return of an episode by the product of
+        its ratios. "pdis" (per decision) multiplies each reward by the product of the
+        ratios up to it. "wis" and "wpdis" (weighted) divide by the sum of the weights
+        in place of the number of episodes, which gives a small bias and far less
+        variance. "dr" is doubly robust: the value of the first state from a model of
+        Q(s, a), plus the temporal-difference errors of the model weighted per decision.
+        Its mean is correct if either the model or the ratios are. "wdr" is "dr" divided
+        by the sums of the weights.
     time : array-like of shape (n_transitions,), default=None
-        Time within the episodes: whole numbers or dates. None means that the rows of an episode are in order.
+        Time within the episodes: whole numbers or dates. None means that the rows of an
+        episode are in order.
     X, next_X, terminal : array-like, default=None
-        As for `ActionValueEstimator.fit`, for "dr" and "wdr". Without next_X the next row of the episode is the
-        successor, and all episodes must end.
+        As for `ActionValueEstimator.fit`, for "dr" and "wdr". Without next_X the next
+        row of the episode is the successor, and all episodes must end.
     action : array-like of shape (n_transitions,), default=None
         The actions: integers or strings. "dr" and "wdr" require them.
     target : array-like or callable, default=None
-        The target policy, which "dr" and "wdr" require: V(s) = sum_a target(a | s) Q(s, a). An array of shape
-        (n_transitions, n_actions) contains the probabilities of all actions in the state of each row, in the sorted
-        order of the labels; one of shape (n_transitions,) contains an action for each. A callable receives rows of X or
-        next_X, and returns such an array for them. It is required if episodes were cut off, because an array of rows
-        has no probabilities for their last successors. If X contains numbers or indicators of states, an array of shape
-        (n_states, n_actions) or (n_states,) works too. The ratios must be possible for these probabilities.
+        The target policy, which "dr" and "wdr" require: V(s) = sum_a target(a | s) Q(s,
+        a). An array of shape (n_transitions, n_actions) contains the probabilities of
+        all actions in the state of each row, in the sorted order of the labels; one of
+        shape (n_transitions,) contains an action for each. A callable receives rows of
+        X or next_X, and returns such an array for them. It is required if episodes were
+        cut off, because an array of rows has no probabilities for their last
+        successors. If X contains numbers or indicators of states, an array of shape
+        (n_states, n_actions) or (n_states,) works too. The ratios must be possible for
+        these probabilities.
     estimator : ActionValueEstimator, default=None
-        The features, the intercept and the ridge of the model of "dr" and "wdr". None means the columns of X and a
-        ridge of 1e-6. Its own gamma and policy are not used. The model is the exact solution of LSTDQ.
+        The features, the intercept and the ridge of the model of "dr" and "wdr". None
+        means the columns of X and a ridge of 1e-6. Its own gamma and policy are not
+        used. The model is the exact solution of LSTDQ.
     cv : int, default=5
-        Number of folds of "dr" and "wdr", at most the number of episodes. The model for an episode is fitted on the
-        other folds, so that it is independent of the episode (cross-fitting). The folds depend on the labels of the
-        episodes, not on their order.
+        Number of folds of "dr" and "wdr", at most the number of episodes. The model for
+        an episode is fitted on the other folds, so that it is independent of the
+        episode (cross-fitting). The folds depend on the labels of the episodes, not on
+        their order.
 
     Returns
     -------
@@ -179,44 +209,53 @@ def off_policy_value(
     Raises
     ------
     ValueError
-        If a parameter is out of its range, lengths disagree, ratios are negative, their products within an episode are
-        not finite (except for the weighted methods), there are fewer than 2 episodes, all ratios are 0, or, for "dr"
-        and "wdr", if X, action or target is missing, or the successor of a row that is not terminal, or if a ratio is
-        positive for an action that the target does not take, or below the target's probability of the action.
+        If a parameter is out of its range, lengths disagree, ratios are negative, their
+        products within an episode are not finite (except for the weighted methods),
+        there are fewer than 2 episodes, all ratios are 0, or, for "dr" and "wdr", if X,
+        action or target is missing, or the successor of a row that is not terminal, or
+        if a ratio is positive for an action that the target does not take, or below the
+        target's probability of the action.
 
     Warns
     -----
     UserWarning
-        If the number of episodes, or their effective number, is below 20, because standard errors are then often too
-        small. Except for "dr" and "wdr" this includes the effective number that ratios of this size give on average,
-        which is smaller than that of the log if the largest products of ratios are missing in it. If ratios, or their
-        products within episodes, are far from 1 on average, for example because the two policies were swapped. If time
-        has gaps within episodes. For "dr" and "wdr", if ``terminal`` is not given, because all episodes then count as
-        cut off, and if X contains numbers of states.
+        If the number of episodes, or their effective number, is below 20, because
+        standard errors are then often too small. Except for "dr" and "wdr" this
+        includes the effective number that ratios of this size give on average, which is
+        smaller than that of the log if the largest products of ratios are missing in
+        it. If ratios, or their products within episodes, are far from 1 on average, for
+        example because the two policies were swapped. If time has gaps within episodes.
+        For "dr" and "wdr", if ``terminal`` is not given, because all episodes then
+        count as cut off, and if X contains numbers of states.
 
     See Also
     --------
-    sk_stormc.BellmanValueEstimator.value_interval : The direct method: a model's values of the first states.
+    sk_stormc.BellmanValueEstimator.value_interval : The direct method: a model's values
+        of the first states.
 
     Notes
     -----
-    An episode that was cut off contributes its rewards so far. "dr" and "wdr" add the model's value of its last state.
-    Their standard errors then include that of the model, to first order. They do not include the bias of features that
-    cannot represent Q. The product of many ratios is almost always near 0 and rarely huge. With few episodes the
-    standard error is then too small, which a small ``effective_size`` indicates. If the largest products are missing in
-    the log, ``effective_size`` is too large. The effective number that can be expected is therefore also computed from
-    the mean square of single ratios, as if these were independent.
+    An episode that was cut off contributes its rewards so far. "dr" and "wdr" add the
+    model's value of its last state. Their standard errors then include that of the
+    model, to first order. They do not include the bias of features that cannot
+    represent Q. The product of many ratios is almost always near 0 and rarely huge.
+    With few episodes the standard error is then too small, which a small
+    ``effective_size`` indicates. If the largest products are missing in the log,
+    ``effective_size`` is too large. The effective number that can be expected is
+    therefore also computed from the mean square of single ratios, as if these were
+    independent.
 
     References
     ----------
-    Precup, Sutton & Singh, "Eligibility traces for off-policy policy evaluation", 2000 (per decision); Jiang & Li,
-    "Doubly robust off-policy value evaluation for reinforcement learning", 2016; Thomas & Brunskill, "Data-efficient
-    off-policy policy evaluation for reinforcement learning", 2016 (weighted doubly robust).
+    Precup, Sutton & Singh, "Eligibility traces for off-policy policy evaluation", 2000
+    (per decision); Jiang & Li, "Doubly robust off-policy value evaluation for
+    reinforcement learning", 2016; Thomas & Brunskill, "Data-efficient off-policy policy
+    evaluation for reinforcement learning", 2016 (weighted doubly robust).
 
     Examples
     --------
-    Half of the logged actions are correct and have a reward of 1. A policy that takes the correct action with
-    probability 0.9 has the value 0.9:
+    Half of the logged actions are correct and have a reward of 1. A policy that takes
+    the correct action with probability 0.9 has the value 0.9:
 
     >>> import numpy as np
     >>> from sk_stormc import off_policy_value
@@ -228,9 +267,15 @@ def off_policy_value(
 
     With a model of Q the ratios may even be wrong:
 
-    >>> data = {"X": np.ones((100, 1)), "action": right.astype(int), "terminal": np.ones(100, dtype=bool)}
+    >>> data = {
+    ...     "X": np.ones((100, 1)),
+    ...     "action": right.astype(int),
+    ...     "terminal": np.ones(100, dtype=bool),
+    ... }
     >>> chances = np.tile([0.1, 0.9], (100, 1))
-    >>> value = off_policy_value(right, np.ones(100), np.arange(100), method="dr", target=chances, **data)
+    >>> value = off_policy_value(
+    ...     right, np.ones(100), np.arange(100), method="dr", target=chances, **data
+    ... )
     >>> round(value.value, 3)
     0.9
     """
@@ -239,12 +284,19 @@ def off_policy_value(
     check_int("cv", cv, low=2)
     if is_dask(y):
         if method in ("dr", "wdr"):
-            raise ValueError(f"method must be 'is', 'wis', 'pdis' or 'wpdis' for dask collections, got {method!r}")
+            raise ValueError(
+                "method must be 'is', 'wis', 'pdis' or 'wpdis' for dask collections, "
+                f"got {method!r}"
+            )
         with in_one_thread():
-            return _policy_value(*estimate_by_blocks(y, importance_ratio, episode, time, gamma, method))
+            return _policy_value(
+                *estimate_by_blocks(y, importance_ratio, episode, time, gamma, method)
+            )
     y = as_numbers("y", y)
     if y.ndim != 1 or not len(y) or not np.isfinite(y).all():
-        raise ValueError(f"y must be finite, one reward for each transition, got {short(y)}")
+        raise ValueError(
+            f"y must be finite, one reward for each transition, got {short(y)}"
+        )
     n = len(y)
     ratios, labels = check_ratios(importance_ratio, n), check_episode(episode, n)
     rows = order_of(labels, time, check_terminal(terminal, n), n)
@@ -257,10 +309,15 @@ def off_policy_value(
     y, numbers, ratios = y[order], rows.numbers[order], ratios[order]
     weights = Weights(ratios, numbers, weighted=method in ("wis", "wpdis", "wdr"))
     if weights.final.max() == -np.inf if method == "wis" else not ratios.any():
-        raise ValueError("importance_ratio must be positive, in all rows of one episode for 'wis', got 0 everywhere")
+        raise ValueError(
+            "importance_ratio must be positive, in all rows of one episode for 'wis', "
+            "got 0 everywhere"
+        )
     discount, first, influence = gamma**weights.step, np.zeros(m), np.zeros(m)
     if method in ("dr", "wdr"):
-        log = read_q_log(estimator, X, y, ratios, action, target, next_X, terminal, rows.clock, order)
+        log = read_q_log(
+            estimator, X, y, ratios, action, target, next_X, terminal, rows.clock, order
+        )
         cut = weights.last[~log.terminal[weights.last]]
         share = np.zeros(n)
         share[cut] = gamma * discount[cut] * weights.share[cut]
@@ -269,11 +326,21 @@ def off_policy_value(
             values, y, influence = cross_fitted(log, gamma, numbers, fold, share)
         first = values[weights.start]
     returns = discount * y
-    value, parts = weights.of_episodes(returns) if method in ("is", "wis") else weights.of_rows(returns)
+    value, parts = (
+        weights.of_episodes(returns)
+        if method in ("is", "wis")
+        else weights.of_rows(returns)
+    )
     expected = np.inf
     if method not in ("dr", "wdr"):
-        rows, factor = (weights.last, np.ones(m)) if method in ("is", "wis") else (slice(None), discount)
-        expected = expected_size(m, n / effective_size(ratios), weights.step[rows], factor)
+        rows, factor = (
+            (weights.last, np.ones(m))
+            if method in ("is", "wis")
+            else (slice(None), discount)
+        )
+        expected = expected_size(
+            m, n / effective_size(ratios), weights.step[rows], factor
+        )
     parts = parts + first + m * (influence - influence.mean())
     return _policy_value(value + first.mean(), parts, weights.final, expected, odd)
 
@@ -281,19 +348,28 @@ def off_policy_value(
 def _policy_value(value, parts, final, expected, odd):
     """The `PolicyValue`. Warns if the effective number of episodes is small.
 
-    ``final`` are the logarithms of the weights of the episodes, ``expected`` is their effective number on average, and
-    ``odd`` says that there was a warning about the ratios.
+    ``final`` are the logarithms of the weights of the episodes, ``expected`` is their
+    effective number on average, and ``odd`` says that there was a warning about the
+    ratios.
     """
     m, size = len(parts), effective_size(np.exp(final - max(final.max(), LEAST)))
     if min(m, size, expected) < FEW:
-        less = f", and {expected:.3g} on average for ratios of this size" if expected < size else ""
+        less = (
+            f", and {expected:.3g} on average for ratios of this size"
+            if expected < size
+            else ""
+        )
         warn(
-            f"the value is from {m} episodes, whose effective number is {size:.3g} if all ratios of an episode are "
-            f"multiplied{less}. With fewer than {FEW} a standard error is itself uncertain, and often too small. "
+            f"the value is from {m} episodes, whose effective number is {size:.3g} if "
+            "all ratios of an episode are "
+            f"multiplied{less}. With fewer than {FEW} a standard error is itself "
+            "uncertain, and often too small. "
             f"{REMEDY}"
         )
     elif np.isfinite(expected) and not odd:
-        warn_of_ratios(np.exp(np.minimum(final, MOST)), "the product of the ratios of an episode")
+        warn_of_ratios(
+            np.exp(np.minimum(final, MOST)), "the product of the ratios of an episode"
+        )
     return _from(value, parts, size)
 
 

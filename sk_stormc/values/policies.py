@@ -1,4 +1,5 @@
-"""Validation of action labels, and the action probabilities of a policy in the successor states."""
+"""Validation of action labels, and the action probabilities of a policy in the
+successor states."""
 
 import numpy as np
 from sklearn.utils import _safe_indexing
@@ -8,7 +9,9 @@ from sk_stormc.utils.warnings import warn
 
 NUMBERS = int, float, np.number, np.bool_
 SUM = 1e-6  # tolerance of the sum of probabilities
-UNKNOWN = 0.01  # fraction of successors with an action that is not in the log, above which there is a warning
+# fraction of successors with an action that is not in the log, above which there is a
+# warning
+UNKNOWN = 0.01
 
 
 def check_actions(action, n):
@@ -18,28 +21,49 @@ def check_actions(action, n):
     labels = np.asarray(action)
     if labels.shape != (n,):
         raise ValueError(
-            f"action must be one label for each of the {n} rows, got shape {labels.shape}. If each action is a vector, "
+            f"action must be one label for each of the {n} rows, got shape "
+            f"{labels.shape}. If each action is a vector, "
             "number the finitely many actions and give these numbers."
         )
-    if labels.dtype.kind == "O" and all(isinstance(label, (str, np.str_)) for label in labels):
+    if labels.dtype.kind == "O" and all(
+        isinstance(label, (str, np.str_)) for label in labels
+    ):
         labels = labels.astype(str)
     if labels.dtype.kind == "O":
         try:
             labels = np.array(labels.tolist(), dtype=float)
         except (TypeError, ValueError):
-            odd = next((k for k, v in enumerate(labels) if not isinstance(v, (str, np.str_, *NUMBERS))), None)
-            where = short(action) if odd is None else f"{short(labels[odd])} in row {odd}"
-            raise ValueError(f"action must be all integers or all strings, got {where}") from None
+            odd = next(
+                (
+                    k
+                    for k, v in enumerate(labels)
+                    if not isinstance(v, (str, np.str_, *NUMBERS))
+                ),
+                None,
+            )
+            where = (
+                short(action) if odd is None else f"{short(labels[odd])} in row {odd}"
+            )
+            raise ValueError(
+                f"action must be all integers or all strings, got {where}"
+            ) from None
     if labels.dtype.kind not in "iubfU":
-        raise ValueError(f"action must be integers or strings, got {labels.dtype} values such as {labels[0]!r}")
+        raise ValueError(
+            f"action must be integers or strings, got {labels.dtype} values such as "
+            f"{labels[0]!r}"
+        )
     if labels.dtype.kind == "f":
         wrong = ~np.isfinite(labels)
         if wrong.any():
-            raise ValueError(f"action must be finite, got {labels[wrong][0]} in row {np.argmax(wrong)}")
+            raise ValueError(
+                f"action must be finite, got {labels[wrong][0]} in row "
+                f"{np.argmax(wrong)}"
+            )
         wrong = labels != np.rint(labels)
         if wrong.any():
             raise ValueError(
-                f"action must be labels of a finite choice, got {labels[wrong][0]} in row {np.argmax(wrong)}: give the "
+                f"action must be labels of a finite choice, got {labels[wrong][0]} in "
+                f"row {np.argmax(wrong)}: give the "
                 "numbers of the bins of a continuous action"
             )
         labels = labels.astype(np.int64)
@@ -53,34 +77,48 @@ def numbers_of(labels, actions, where="action", among="those that fit had", hint
     if wrong.any():
         k = np.argmax(wrong)
         label = labels[k].item()
-        raise ValueError(f"{where} must be among {among}, {actions.tolist()}, got {label!r} in row {k}{hint}")
+        raise ValueError(
+            f"{where} must be among {among}, {actions.tolist()}, got {label!r} in row "
+            f"{k}{hint}"
+        )
     return at
 
 
 def check_policy(policy, name="policy"):
-    """Raise a ValueError unless the policy is a callable, an array that `policy_chances` accepts, or "greedy"."""
+    """Raise a ValueError unless the policy is a callable, an array that
+    `policy_chances` accepts, or "greedy"."""
     first = "'greedy', " if name == "policy" else ""
-    if (callable(policy) and not isinstance(policy, type)) or (first and is_word(policy, "greedy")):
+    if (callable(policy) and not isinstance(policy, type)) or (
+        first and is_word(policy, "greedy")
+    ):
         return
     array = None if isinstance(policy, (str, type, type(None))) else np.asarray(policy)
-    if array is None or array.ndim not in (1, 2) or not array.size or array.dtype.kind not in "iubfU":
+    if (
+        array is None
+        or array.ndim not in (1, 2)
+        or not array.size
+        or array.dtype.kind not in "iubfU"
+    ):
         raise ValueError(
-            f"{name} must be {first}a function of states, or an array of actions (n_states,) or of "
+            f"{name} must be {first}a function of states, or an array of actions "
+            "(n_states,) or of "
             f"their probabilities (n_states, n_actions), got {short(policy)}"
         )
 
 
 def policy_chances(policy, source, follows, rows, actions, name="policy"):
-    """The probability of each action in some states under a policy, of shape (n_states, n_actions).
+    """The probability of each action in some states under a policy, of shape (n_states,
+    n_actions).
 
-    The states are ``follows``, as numbers. They are some rows of ``source``, which are passed to a callable policy.
-    ``actions`` are sorted.
+    The states are ``follows``, as numbers. They are some rows of ``source``, which are
+    passed to a callable policy. ``actions`` are sorted.
     """
     if callable(policy):
         choice = np.asarray(policy(_safe_indexing(source, rows)))
         if choice.ndim == 0 or len(choice) != len(rows):
             raise ValueError(
-                f"{name} must give an action, or a row of probabilities, for each of {len(rows)} states, got shape "
+                f"{name} must give an action, or a row of probabilities, for each of "
+                f"{len(rows)} states, got shape "
                 f"{choice.shape}"
             )
     else:
@@ -90,7 +128,8 @@ def policy_chances(policy, source, follows, rows, actions, name="policy"):
 
 
 def chances_of(target, X, states, actions, name):
-    """The probabilities under a policy in the states of all rows, from an array with a row for each, or as above."""
+    """The probabilities under a policy in the states of all rows, from an array with a
+    row for each, or as above."""
     n = len(states)
     if not callable(target) and len(target) == n:
         return as_chances(np.asarray(target), n, actions, name)
@@ -98,58 +137,74 @@ def chances_of(target, X, states, actions, name):
 
 
 def as_chances(choice, n, actions, name="policy"):
-    """The checked probabilities for n states, from probabilities or from one action for each state."""
+    """The checked probabilities for n states, from probabilities or from one action for
+    each state."""
     if choice.ndim == 1:
         labels = check_actions(choice, n) if n else choice
         return chosen(numbers_of(labels, actions, f"actions of {name}"), len(actions))
     if choice.shape != (n, len(actions)) or choice.dtype.kind not in "iubf":
         raise ValueError(
-            f"{name} must give probabilities of the actions {short(actions)}, got {choice.dtype} of shape "
+            f"{name} must give probabilities of the actions {short(actions)}, got "
+            f"{choice.dtype} of shape "
             f"{choice.shape}"
         )
     return check_probabilities(name, choice)
 
 
 def check_probabilities(name, probabilities, where="row"):
-    """Rows of probabilities, normalised to sum 1. Raises a ValueError that names the first invalid row."""
+    """Rows of probabilities, normalised to sum 1. Raises a ValueError that names the
+    first invalid row."""
     with np.errstate(invalid="ignore"):
         total = probabilities.sum(axis=1)
-    wrong = ~((probabilities >= 0) & np.isfinite(probabilities)).all(axis=1) | ~(abs(total - 1) <= SUM)
+    wrong = ~((probabilities >= 0) & np.isfinite(probabilities)).all(axis=1) | ~(
+        abs(total - 1) <= SUM
+    )
     if wrong.any():
         k = np.argmax(wrong)
         raise ValueError(
-            f"{name} must have probabilities >= 0 that sum to 1, got {short(probabilities[k])} with the sum "
+            f"{name} must have probabilities >= 0 that sum to 1, got "
+            f"{short(probabilities[k])} with the sum "
             f"{total[k]:.6g} in {where} {k}"
         )
     return probabilities / total[:, None]
 
 
 def chosen(numbers, n_actions):
-    """One-hot probabilities of shape (n, n_actions): 1 for the action with the given index."""
+    """One-hot probabilities of shape (n, n_actions): 1 for the action with the given
+    index."""
     return (numbers[:, None] == np.arange(n_actions)).astype(float)
 
 
 def _numbers_of_states(states, n, name):
-    """The numbers of states, from one column of integers or from n indicators (one-hot)."""
+    """The numbers of states, from one column of integers or from n indicators
+    (one-hot)."""
     if states.shape[1] == 1:
         numbers = states[:, 0]
     elif states.shape[1] == n and (np.count_nonzero(states, axis=1) == 1).all():
         numbers = states.argmax(axis=1)
     else:
         raise ValueError(
-            f"{name} is an array for {n} states, and needs X of one column with their numbers, or of {n} indicators; "
-            f"got {states.shape[1]} columns that are neither. Use a function of states instead."
+            f"{name} is an array for {n} states, and needs X of one column with their "
+            f"numbers, or of {n} indicators; "
+            f"got {states.shape[1]} columns that are neither. Use a function of "
+            "states instead."
         )
     wrong = ~np.isin(numbers, np.arange(n))
     if wrong.any():
-        raise ValueError(f"{name} must have a row for each state, got {n} rows and state {numbers[wrong][0]:g}")
+        raise ValueError(
+            f"{name} must have a row for each state, got {n} rows and state "
+            f"{numbers[wrong][0]:g}"
+        )
     return numbers.astype(int)
 
 
 def warn_of_unknown(share):
-    """Warn if a policy takes actions that are not in the log in a notable fraction of the successors."""
+    """Warn if a policy takes actions that are not in the log in a notable fraction of
+    the successors."""
     if share > UNKNOWN:
         warn(
-            f"in {share:.0%} of the successors the policy takes an action that the log never has there: the states "
-            "have features that no row with this action has. The coefficients of such features are set to 0."
+            f"in {share:.0%} of the successors the policy takes an action that the "
+            "log never has there: the states "
+            "have features that no row with this action has. The coefficients of such "
+            "features are set to 0."
         )

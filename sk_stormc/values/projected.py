@@ -1,4 +1,5 @@
-"""Policy evaluation from logged transitions: the mean squared projected Bellman error, which LSTD minimises."""
+"""Policy evaluation from logged transitions: the mean squared projected Bellman error,
+which LSTD minimises."""
 
 from dataclasses import replace
 from functools import cached_property
@@ -10,7 +11,12 @@ from sk_stormc.core.advice import Advice
 from sk_stormc.core.source import FiniteSource
 from sk_stormc.utils.types import ArrayLike, SparseMatrix
 from sk_stormc.utils.validation import as_numbers
-from sk_stormc.values.least_squares import NEGLIGIBLE, is_endless, root_of_inverse, solve_moments
+from sk_stormc.values.least_squares import (
+    NEGLIGIBLE,
+    is_endless,
+    root_of_inverse,
+    solve_moments,
+)
 from sk_stormc.values.lstd import Moments
 from sk_stormc.values.markov import check_features, dense, minus_scaled, scale_rows
 from sk_stormc.values.problems import LARGEST_HESSIAN, LinearValue
@@ -19,35 +25,41 @@ ENTRIES = 2**22  # numbers of one block of transitions
 
 
 class ProjectedBellmanProblem(LinearValue):
-    r"""Minimise the mean squared projected Bellman error of linear values, on logged transitions.
+    r"""Minimise the mean squared projected Bellman error of linear values, on logged
+    transitions.
 
     .. math::
 
-        \Phi(w) = u^T C^+ u + \alpha |w|^2, \qquad
-        u = \sum_k d_k \varphi_k \bigl( (\varphi_k - \gamma \varphi'_k)^T w - r_k \bigr), \qquad
-        C = \sum_k d_k \varphi_k \varphi_k^T
+        \Phi(w) = u^T C^+ u + \alpha |w|^2, \qquad u = \sum_k d_k \varphi_k \bigl(
+        (\varphi_k - \gamma \varphi'_k)^T w - r_k \bigr), \qquad C = \sum_k d_k
+        \varphi_k \varphi_k^T
 
-    The value of a state is V(s) = phi(s)^T w. The minimiser is the solution of LSTD. The inner value u is a mean over
-    the transitions k. The mean is also over successors, so states do not have to repeat. f has a single component.
+    The value of a state is V(s) = phi(s)^T w. The minimiser is the solution of LSTD.
+    The inner value u is a mean over the transitions k. The mean is also over
+    successors, so states do not have to repeat. f has a single component.
 
     Parameters
     ----------
-    features, next_features : array-like or sparse matrix of shape (n_transitions, n_features)
-        Features phi_k of the states and phi'_k of their successors. The latter are zeros after terminal transitions.
+    features, next_features : array-like or sparse matrix of shape (n_transitions, \
+            n_features)
+        Features phi_k of the states and phi'_k of their successors. The latter are
+        zeros after terminal transitions.
     rewards : array-like of shape (n_transitions,)
         The rewards r_k.
     gamma : float, default=0.95
         Discount factor in [0, 1]. A factor of 1 requires that all episodes end.
     sample_weight : array-like of shape (n_transitions,), default=None
-        The weights d_k, up to a factor. Transitions are drawn with probabilities proportional to them.
+        The weights d_k, up to a factor. Transitions are drawn with probabilities
+        proportional to them.
     alpha : float or array-like of shape (n_features,), default=0.0
         Weight of the squared coefficients, one for all or one for each.
     metric : {"auto"} or None, default="auto"
-        Preconditioner of the steps. "auto" uses the inverse Hessian (its diagonal above 2000 features). None means
-        unscaled steps.
+        Preconditioner of the steps. "auto" uses the inverse Hessian (its diagonal above
+        2000 features). None means unscaled steps.
     covariance : ndarray of shape (n_features, n_features), default=None
-        The matrix C, symmetric and positive semidefinite. None means that of these transitions. If the equation u = 0
-        has a solution, it is the minimiser for any C.
+        The matrix C, symmetric and positive semidefinite. None means that of these
+        transitions. If the equation u = 0 has a solution, it is the minimiser for any
+        C.
 
     Raises
     ------
@@ -56,14 +68,17 @@ class ProjectedBellmanProblem(LinearValue):
 
     References
     ----------
-    Sutton et al., "Fast gradient-descent methods for temporal-difference learning with linear function approximation",
-    2009 (the objective); Bradtke & Barto, "Linear least-squares algorithms for temporal difference learning", 1996.
+    Sutton et al., "Fast gradient-descent methods for temporal-difference learning with
+    linear function approximation", 2009 (the objective); Bradtke & Barto, "Linear
+    least-squares algorithms for temporal difference learning", 1996.
 
     Examples
     --------
     >>> from sk_stormc import minimize
     >>> from sk_stormc.problems import ProjectedBellmanProblem
-    >>> problem = ProjectedBellmanProblem([[1.0], [2.0]], [[2.0], [0.0]], rewards=[1.0, 0.0], gamma=0.5)
+    >>> problem = ProjectedBellmanProblem(
+    ...     [[1.0], [2.0]], [[2.0], [0.0]], rewards=[1.0, 0.0], gamma=0.5
+    ... )
     >>> minimize(problem, tol=1e-8, random_state=0).x.round(6)
     array([0.25])
     >>> problem.minimizer()
@@ -87,12 +102,19 @@ class ProjectedBellmanProblem(LinearValue):
         self.rewards = as_numbers("rewards", rewards)
         n = len(self.rewards) if self.rewards.ndim == 1 else 0
         if not n or not np.isfinite(self.rewards).all():
-            raise ValueError(f"rewards must be finite, one for each transition, got shape {self.rewards.shape}")
+            raise ValueError(
+                "rewards must be finite, one for each transition, got shape "
+                f"{self.rewards.shape}"
+            )
         features = check_features("features", features, n)
         d = features.shape[1]
         next_features = check_features("next_features", next_features, n, d)
         self._take(features, next_features, gamma, alpha, metric, sample_weight)
-        self._covariance = None if covariance is None else check_features("covariance", covariance, d, d)
+        self._covariance = (
+            None
+            if covariance is None
+            else check_features("covariance", covariance, d, d)
+        )
 
     @classmethod
     def checked(cls, features, next_features, rewards, gamma, sample_weight, alpha):
@@ -109,7 +131,8 @@ class ProjectedBellmanProblem(LinearValue):
 
     @cached_property
     def _difference(self):
-        """The rows phi_k - gamma phi'_k: the Jacobian is sum_k d_k phi_k (phi_k - gamma phi'_k)^T."""
+        """The rows phi_k - gamma phi'_k: the Jacobian is sum_k d_k phi_k (phi_k - gamma
+        phi'_k)^T."""
         return minus_scaled(self.features, self.gamma, self.next_features)
 
     @cached_property
@@ -127,7 +150,9 @@ class ProjectedBellmanProblem(LinearValue):
     @cached_property
     def _moments(self):
         """The moments of all transitions. The weights sum to one."""
-        return Moments.of_log(self.features, self.next_features, self.gamma, self.rewards, self.weights)
+        return Moments.of_log(
+            self.features, self.next_features, self.gamma, self.rewards, self.weights
+        )
 
     @property
     def _full(self):
@@ -140,17 +165,24 @@ class ProjectedBellmanProblem(LinearValue):
 
     @property
     def source(self):
-        """The source of batches: transitions, with probabilities proportional to their weights."""
+        """The source of batches: transitions, with probabilities proportional to their
+        weights."""
         return FiniteSource(self.n_inner, 1, self._drawn_by)
 
     def inner_batch(self, draws, weights=None):
-        """(features, features minus those of the successors, rewards), or (J, mean r phi) over all transitions.
+        """(features, features minus those of the successors, rewards), or (J, mean r
+        phi) over all transitions.
 
-        Both u and its Jacobian are linear in the first features, which are therefore scaled by the weights of a draw.
+        Both u and its Jacobian are linear in the first features, which are therefore
+        scaled by the weights of a draw.
         """
         if draws is None:
             return self._full
-        features = self.features[draws] if weights is None else scale_rows(weights, self.features[draws])
+        features = (
+            self.features[draws]
+            if weights is None
+            else scale_rows(weights, self.features[draws])
+        )
         return features, self._difference[draws], self.rewards[draws]
 
     def outer_batch(self, draws, weights=None):
@@ -185,37 +217,45 @@ class ProjectedBellmanProblem(LinearValue):
         return tuple(self._root.T @ part for part in self._full)
 
     def solution(self):
-        """The exact minimiser of Phi, with the rank and the condition number, as a `Solution`."""
+        """The exact minimiser of Phi, with the rank and the condition number, as a
+        `Solution`."""
         A, b, _ = self._moments.means()
         C, exact = self.covariance, self._covariance is None
         solution = solve_moments(A, b, C, self.alpha, self._unit(), exact=exact)
         return replace(solution, endless=is_endless(A, C, solution.x, self.n_inner))
 
     def is_endless(self, x):
-        """As `least_squares.is_endless`, but False (unknown) for more than 2000 features or few transitions."""
+        """As `least_squares.is_endless`, but False (unknown) for more than 2000
+        features or few transitions."""
         if self.n_variables > LARGEST_HESSIAN:
             return False
         A, _, C = self._moments.means()
         return is_endless(A, C, x, self.n_inner)
 
     def expected_smoothness(self, size, metric):
-        """max_v E|H_B v|^2 / <v, H v> over all transitions, for `Advice`; 0 (unknown) above 2000 features."""
+        """max_v E|H_B v|^2 / <v, H v> over all transitions, for `Advice`; 0 (unknown)
+        above 2000 features."""
         return expected_smoothness(self, size[0], metric.root())
 
     @cached_property
     def advice(self):
-        """Full batches if the metric is a full matrix, as J is then stored and a step costs as little as a few rows."""
+        """Full batches if the metric is a full matrix, as J is then stored and a step
+        costs as little as a few rows."""
         has_metric = self._automatic or self._metric is not None
         size = None if has_metric and self.n_variables <= LARGEST_HESSIAN else "auto"
-        return Advice(batch_size=size, smoothness=ProjectedBellmanProblem.expected_smoothness)
+        return Advice(
+            batch_size=size, smoothness=ProjectedBellmanProblem.expected_smoothness
+        )
 
 
 def expected_smoothness(problem, size, root):
-    """The expected smoothness max_v E|H_B v|^2 / <v, H v> of a `ProjectedBellmanProblem`, in a metric M = root root^T.
+    """The expected smoothness max_v E|H_B v|^2 / <v, H v> of a
+    `ProjectedBellmanProblem`, in a metric M = root root^T.
 
-    H_B = 2 J^T C^+ J_B + 2 diag(alpha) is the linear map of w in the gradient of a batch of B transitions, and H its
-    mean. A step of length eta contracts in mean square if eta is below 2 over this number. H_B is not symmetric, so its
-    largest eigenvalues are not sufficient to bound a step.
+    H_B = 2 J^T C^+ J_B + 2 diag(alpha) is the linear map of w in the gradient of a
+    batch of B transitions, and H its mean. A step of length eta contracts in mean
+    square if eta is below 2 over this number. H_B is not symmetric, so its largest
+    eigenvalues are not sufficient to bound a step.
     """
     d = problem.n_variables
     if root is None or d > LARGEST_HESSIAN:
@@ -229,8 +269,12 @@ def expected_smoothness(problem, size, root):
         rows = slice(k, k + step)
         lengths = np.square(problem.features[rows] @ pull).sum(axis=1)
         difference = problem._difference[rows]
-        S = S + dense(scale_rows(4 * weights[rows] * lengths, difference).T @ difference)
-    half = root.T @ (2 * J.T @ (problem._root @ (problem._root.T @ J)))  # root^T H, without alpha
+        S = S + dense(
+            scale_rows(4 * weights[rows] * lengths, difference).T @ difference
+        )
+    half = root.T @ (
+        2 * J.T @ (problem._root @ (problem._root.T @ J))
+    )  # root^T H, without alpha
     full = half + root.T * (2 * problem.alpha)
     second = full.T @ full + (0.0 if size is None else (S - half.T @ half) / size)
     values, vectors = np.linalg.eigh(problem.hessian())

@@ -1,4 +1,5 @@
-"""`partial_fit` of both estimators: the transitions of a chunk, and the values after it."""
+"""`partial_fit` of both estimators: the transitions of a chunk, and the values after
+it."""
 
 from __future__ import annotations
 
@@ -29,11 +30,20 @@ from sk_stormc.values.lstd import ILL_CONDITIONED, Collected, attributes_of, for
 from sk_stormc.values.markov import scale_rows
 from sk_stormc.values.policies import check_actions, chosen, numbers_of, policy_chances
 from sk_stormc.values.transition_stream import TransitionStream
-from sk_stormc.values.transitions import check_ratios, checked_data, successors, transform, transform_next
+from sk_stormc.values.transitions import (
+    check_ratios,
+    checked_data,
+    successors,
+    transform,
+    transform_next,
+)
 from sk_stormc.values.uncertainty import LARGEST, Groups
 
-LARGEST_STREAM = 4000  # features for which the moments, four square matrices, still fit in 512 MB
-TOLERANCE = 0.4  # allowed distance from the solution of the transitions, relative to the sampling error
+LARGEST_STREAM = (
+    4000  # features for which the moments, four square matrices, still fit in 512 MB
+)
+# allowed distance from the solution of the transitions, relative to the sampling error
+TOLERANCE = 0.4
 ROUNDING = 1e-4  # allowed distance from this solution, relative to the values
 
 
@@ -42,7 +52,8 @@ ROUNDING = 1e-4  # allowed distance from this solution, relative to the values
 
 @dataclass(frozen=True, eq=False)
 class Waiting:
-    """Rows without a successor so far: the last row of a stream or of each open episode, unless it is terminal."""
+    """Rows without a successor so far: the last row of a stream or of each open
+    episode, unless it is terminal."""
 
     Z: np.ndarray
     y: np.ndarray
@@ -52,7 +63,9 @@ class Waiting:
     labels: np.ndarray | None
 
     def __getitem__(self, rows):
-        return Waiting(*(None if part is None else part[rows] for part in vars(self).values()))
+        return Waiting(
+            *(None if part is None else part[rows] for part in vars(self).values())
+        )
 
     def __len__(self):
         return len(self.y)
@@ -60,13 +73,18 @@ class Waiting:
     def before(self, other):
         """These rows followed by other rows."""
         if self.labels is not None:
-            self = self[np.isin(self.labels, other.labels)]  # an episode without a row in a chunk has ended
+            self = self[
+                np.isin(self.labels, other.labels)
+            ]  # an episode without a row in a chunk has ended
         pairs = zip(vars(self).values(), vars(other).values(), strict=True)
-        return Waiting(*(None if old is None else stack([old, new]) for old, new in pairs))
+        return Waiting(
+            *(None if old is None else stack([old, new]) for old, new in pairs)
+        )
 
 
 def follow(waiting, rows, terminal):
-    """The transitions between successive rows, and the rows whose successors have not arrived yet."""
+    """The transitions between successive rows, and the rows whose successors have not
+    arrived yet."""
     if waiting is not None:
         rows = waiting.before(rows)
         terminal = np.append(np.zeros(len(rows) - len(terminal), dtype=bool), terminal)
@@ -76,7 +94,8 @@ def follow(waiting, rows, terminal):
         if wrong.any():
             k = np.argmax(wrong)
             raise ValueError(
-                f"time must increase from row to row and from call to call, got {time[k]}, then {time[k + 1]}"
+                "time must increase from row to row and from call to call, got "
+                f"{time[k]}, then {time[k + 1]}"
             )
         clock, last = time, order == len(order) - 1
     else:
@@ -85,37 +104,59 @@ def follow(waiting, rows, terminal):
         last = np.append(np.diff(found.numbers[order]) != 0, True)
     at = np.flatnonzero(terminal[order] | np.append(np.diff(clock[order]) == 1, False))
     kept = order[at]
-    next_Z = scale_rows(1.0 - terminal[kept], rows.Z[order[np.minimum(at + 1, len(order) - 1)]])
+    next_Z = scale_rows(
+        1.0 - terminal[kept], rows.Z[order[np.minimum(at + 1, len(order) - 1)]]
+    )
     left = np.zeros((len(kept), 1), dtype=int) if time is None else time[kept, None]
     waits = order[last & ~terminal[order]]
     rest, rows = rows[waits] if len(waits) else None, rows[kept]
-    keys = left, left if time is None else left + 1, terminal[kept], rows.ratios, rows.labels
+    keys = (
+        left,
+        left if time is None else left + 1,
+        terminal[kept],
+        rows.ratios,
+        rows.labels,
+    )
     return (rows.Z, next_Z, rows.y, rows.weights), keys, rest, kept
 
 
 def read_chunk(estimator, features, X, states, y, log_columns):
-    """Rows, keys for `Collected.plus`, rows without a successor so far, and the order in time, of a chunk."""
+    """Rows, keys for `Collected.plus`, rows without a successor so far, and the order
+    in time, of a chunk."""
     n = len(y)
     ratios = check_ratios(log_columns.importance_ratio, n)
     weights = row_weights(log_columns.sample_weight, n, all_zero=True) * ratios
-    labels = None if log_columns.episode is None else check_episode(log_columns.episode, n)
+    labels = (
+        None if log_columns.episode is None else check_episode(log_columns.episode, n)
+    )
     ends = check_terminal(log_columns.terminal, n)
     Z = transform(features, X, states, None, estimator.fit_intercept)
-    if log_columns.next_X is None and (log_columns.time is not None or labels is not None):
+    if log_columns.next_X is None and (
+        log_columns.time is not None or labels is not None
+    ):
         time = None if log_columns.time is None else check_time(log_columns.time, n)
         if time is not None and time.dtype.kind != "i":
-            raise ValueError(f"time must be whole numbers for partial_fit, got {time[0]}: number the steps")
+            raise ValueError(
+                f"time must be whole numbers for partial_fit, got {time[0]}: number "
+                "the steps"
+            )
         rows = Waiting(Z, y.astype(float), weights, ratios, time, labels)
         return follow(vars(estimator).get("_pending"), rows, ends)
     rows = order_of(labels, None, ends, n)
-    source, follows, at, _, terminal = successors(estimator, X, states, log_columns, rows)
+    source, follows, at, _, terminal = successors(
+        estimator, X, states, log_columns, rows
+    )
     order = np.arange(n) if rows is None else np.argsort(rows.clock)
     Z, at, terminal = Z[order], at[order], terminal[order]
-    next_Z = transform_next(features, source, follows, at, terminal, Z, estimator.fit_intercept)
+    next_Z = transform_next(
+        features, source, follows, at, terminal, Z, estimator.fit_intercept
+    )
     left, after = states[order], follows[at]
     if labels is not None:
         labels = labels[order]
-        left = after = np.zeros((n, 1), dtype=int)  # equal keys: the next row of an episode continues it
+        left = after = np.zeros(
+            (n, 1), dtype=int
+        )  # equal keys: the next row of an episode continues it
     keys = left, after, terminal, ratios[order], labels
     return (Z, next_Z, y[order].astype(float), weights[order]), keys, None, order
 
@@ -129,38 +170,52 @@ class Counts(NamedTuple):
     ended: int = 0  # terminal
 
     def plus(self, n, terminal, waiting):
-        """The counts after a chunk of n rows and the transitions with these terminal flags."""
+        """The counts after a chunk of n rows and the transitions with these terminal
+        flags."""
         left, ended = len(waiting or ()), int(terminal.sum())
         lost = self.lost + self.waiting + n - len(terminal) - left
-        return Counts(lost, left, self.ongoing + len(terminal) - ended, self.ended + ended)
+        return Counts(
+            lost, left, self.ongoing + len(terminal) - ended, self.ended + ended
+        )
 
     def unknown(self):
         """The fraction of rows that are not terminal whose successors are not known."""
-        return (self.lost + self.waiting) / max(self.lost + self.waiting + self.ongoing, 1)
+        return (self.lost + self.waiting) / max(
+            self.lost + self.waiting + self.ongoing, 1
+        )
 
     def biased(self):
-        """Whether ends count too much beside these rows, for good or by more than the error of the number of ends."""
+        """Whether ends count too much beside these rows, for good or by more than the
+        error of the number of ends."""
         if not self.ended:
             return self.lost > self.ongoing == 0
-        return self.lost > LOST * (self.lost + self.ongoing) or self.unknown() > 1 / math.sqrt(self.ended)
+        return self.lost > LOST * (
+            self.lost + self.ongoing
+        ) or self.unknown() > 1 / math.sqrt(self.ended)
 
 
 def warn_of_lost(before, now):
     """Warn when the rows without a successor begin to matter."""
     if now.biased() and not before.biased():
         warn(
-            f"{now.unknown():.1%} of the rows that are not terminal have no successor, because episodes were cut off, "
-            "rows are missing or the next row has not come. Terminal rows then count too much. fit corrects this by "
+            f"{now.unknown():.1%} of the rows that are not terminal have no "
+            "successor, because episodes were cut off, "
+            "rows are missing or the next row has not come. Terminal rows then count "
+            "too much. fit corrects this by "
             "weights, and partial_fit cannot: give next_X."
         )
 
 
 def faded(estimator, rows, keys, order):
-    """Rows and keys with discounted weights. Rows of weight 0 are dropped, unless traces need them."""
+    """Rows and keys with discounted weights. Rows of weight 0 are dropped, unless
+    traces need them."""
     rows = *rows[:3], rows[3] * fading(estimator.half_life, order)
     counted = rows[3] > 0
     if not counted.all() and not estimator.trace_decay:
-        rows, keys = (tuple(part if part is None else part[counted] for part in parts) for parts in (rows, keys))
+        rows, keys = (
+            tuple(part if part is None else part[counted] for part in parts)
+            for parts in (rows, keys)
+        )
     return rows, keys
 
 
@@ -168,31 +223,44 @@ def faded(estimator, rows, keys, order):
 
 
 def check_constant(estimator, held):
-    """Return the parameters that must not change during a stream. Raise a ValueError if one has changed."""
+    """Return the parameters that must not change during a stream. Raise a ValueError if
+    one has changed."""
     if estimator._stream is None and vars(estimator).get("_pending") is None:
         return held
     for name, before in estimator._held.items():
         now = held[name]
-        if before is now or (not callable(now) and not callable(before) and np.array_equal(before, now)):
+        if before is now or (
+            not callable(now) and not callable(before) and np.array_equal(before, now)
+        ):
             continue
-        before, now = (value if isinstance(value, str) else short(value) for value in (before, now))
+        before, now = (
+            value if isinstance(value, str) else short(value) for value in (before, now)
+        )
         raise ValueError(
-            f"{name} must stay {before} while its stream goes on, got {now}: begin again with fit or a clone"
+            f"{name} must stay {before} while its stream goes on, got {now}: begin "
+            "again with fit or a clone"
         )
     return held
 
 
 def add_to_moments(estimator, rows, alpha, trace_decay=0.0, keys=None, left=1.0):
-    """The moments of a stream with more rows, their `Solution`, and whether there was a warning of ill-conditioning."""
+    """The moments of a stream with more rows, their `Solution`, and whether there was a
+    warning of ill-conditioning."""
     d = rows[0].shape[1]
     if d > LARGEST_STREAM:
         raise ValueError(
-            f"X must have at most {LARGEST_STREAM} features for partial_fit with solver='lstd', which keeps four "
-            f"matrices of n_features x n_features numbers ({32 * d**2 / 1e9:.1f} GB here), got {d}, the intercept "
-            "included, for all actions together: set a stochastic solver, or features= with fewer columns"
+            f"X must have at most {LARGEST_STREAM} features for partial_fit with "
+            "solver='lstd', which keeps four "
+            f"matrices of n_features x n_features numbers ({32 * d**2 / 1e9:.1f} GB "
+            f"here), got {d}, the intercept "
+            "included, for all actions together: set a stochastic solver, or "
+            "features= with fewer columns"
         )
     collected = estimator._stream
-    warned = collected is not None and vars(estimator).get("condition_number_", 0.0) >= ILL_CONDITIONED
+    warned = (
+        collected is not None
+        and vars(estimator).get("condition_number_", 0.0) >= ILL_CONDITIONED
+    )
     collected = collected or Collected.none(d, estimator.gamma, trace_decay)
     if left != 1:
         collected = replace(collected, moments=collected.moments * left)
@@ -204,7 +272,8 @@ def add_to_moments(estimator, rows, alpha, trace_decay=0.0, keys=None, left=1.0)
 
 
 def continue_stream(estimator, X, y, log_columns):
-    """Run `BellmanValueEstimator.partial_fit` on a copy, which is discarded if an exception is raised."""
+    """Run `BellmanValueEstimator.partial_fit` on a copy, which is discarded if an
+    exception is raised."""
     estimator._make_solver()  # raises if a parameter of the solver is wrong
     labelled = log_columns.episode is not None
     names = log_columns.names(vars(estimator).get("_given"))
@@ -212,21 +281,38 @@ def continue_stream(estimator, X, y, log_columns):
     states, y = checked_data(estimator, X, y, reset=not fitted)
     if not fitted:
         warn_of_state_numbers(estimator.features, states)
-    features = estimator.features_ if fitted else estimator.features and clone(estimator.features).fit(X, y)
-    all_rows, all_keys, waiting, order = read_chunk(estimator, features, X, states, y, log_columns)
+    features = (
+        estimator.features_
+        if fitted
+        else estimator.features and clone(estimator.features).fit(X, y)
+    )
+    all_rows, all_keys, waiting, order = read_chunk(
+        estimator, features, X, states, y, log_columns
+    )
     earlier = vars(estimator).get("_counts") or Counts()
     counts = earlier.plus(len(y), all_keys[2], waiting)
     warn_of_lost(earlier, counts)
     if "terminal" not in names[0]:
         first = vars(estimator).get("_counts") is None
-        warn_of_no_ends(log_columns, first if labelled else earlier.lost == 0 < counts.lost)
+        warn_of_no_ends(
+            log_columns, first if labelled else earlier.lost == 0 < counts.lost
+        )
     d = all_rows[0].shape[1]
     exact = estimator._solver_for(0 if estimator.trace_decay else d) == "lstd"
     if estimator.gamma == 1 and not exact:
-        raise ValueError(f"gamma must be < 1 for partial_fit, except with solver='lstd', got {estimator.gamma!r}")
+        raise ValueError(
+            "gamma must be < 1 for partial_fit, except with solver='lstd', got "
+            f"{estimator.gamma!r}"
+        )
     check_kind(estimator, exact)
-    held = {name: getattr(estimator, name) for name in ("gamma", "fit_intercept", "trace_decay" if exact else "alpha")}
-    held |= {"half_life": estimator.half_life, "episode": "given" if labelled else "None"}
+    held = {
+        name: getattr(estimator, name)
+        for name in ("gamma", "fit_intercept", "trace_decay" if exact else "alpha")
+    }
+    held |= {
+        "half_life": estimator.half_life,
+        "episode": "given" if labelled else "None",
+    }
     held = check_constant(estimator, held)
     left = remaining(estimator.half_life, len(order))
     rows, keys = faded(estimator, all_rows, all_keys, order)
@@ -237,45 +323,68 @@ def continue_stream(estimator, X, y, log_columns):
     w = np.append(estimator.coef_, estimator.intercept_)[:d] if fitted else np.zeros(d)
     if exact:
         alpha, decay = estimator._alphas(d), estimator.trace_decay
-        collected, solution, warned = add_to_moments(estimator, rows, alpha, decay, keys, left)
+        collected, solution, warned = add_to_moments(
+            estimator, rows, alpha, decay, keys, left
+        )
         n = collected.moments.n_rows
-        if collected.moments.weight or not fitted:  # otherwise the only row has no successor so far
+        if (
+            collected.moments.weight or not fitted
+        ):  # otherwise the only row has no successor so far
             w = solution.x
         evaluations = {"inner": n, "jacobian": n, "outer": 1}
-        vars(estimator).update(attributes_of(solution, evaluations, StopReason.EXHAUSTED, warned), _stream=collected)
+        vars(estimator).update(
+            attributes_of(solution, evaluations, StopReason.EXHAUSTED, warned),
+            _stream=collected,
+        )
     else:
-        if estimator.half_life is not None:  # the stream itself discounts the weights, in chronological order
+        if (
+            estimator.half_life is not None
+        ):  # the stream itself discounts the weights, in chronological order
             rows = tuple(part[np.argsort(order, kind="stable")] for part in all_rows)
         forget(estimator)
         w = run_on_stream(estimator, rows, w) if len(rows[2]) else w
-    estimator.coef_, estimator.intercept_ = (w[:-1], float(w[-1])) if estimator.fit_intercept else (w, 0.0)
+    estimator.coef_, estimator.intercept_ = (
+        (w[:-1], float(w[-1])) if estimator.fit_intercept else (w, 0.0)
+    )
     estimator.objective_ = "projected"
     estimator.objective_reason_ = "a stream does not group the transitions of a state"
     estimator.features_, estimator._pending, estimator._given = features, waiting, names
-    estimator._held, estimator._groups, estimator._spread, estimator._counts = held, groups, None, counts
+    estimator._held, estimator._groups, estimator._spread, estimator._counts = (
+        held,
+        groups,
+        None,
+        counts,
+    )
     vars(estimator).pop("n_states_", None)  # from an earlier fit
 
 
 def check_kind(estimator, exact):
-    """Raise a ValueError if a stream of an iterative solver is continued with "lstd", or the reverse."""
+    """Raise a ValueError if a stream of an iterative solver is continued with "lstd",
+    or the reverse."""
     stream = estimator._stream
     if stream is not None and isinstance(stream, Collected) != exact:
         before = repr(estimator.solver_) if exact else "'lstd'"
         raise ValueError(
-            f"solver must stay {before} while its stream goes on, got {estimator.solver!r}: begin again with fit or a "
+            f"solver must stay {before} while its stream goes on, got "
+            f"{estimator.solver!r}: begin again with fit or a "
             "clone"
         )
 
 
 def run_on_stream(estimator, rows, w):
-    """The coefficients of an iterative solver after these rows. w are the coefficients before them."""
+    """The coefficients of an iterative solver after these rows. w are the coefficients
+    before them."""
     d = len(w)
     window = max(WINDOW, 10 * d)
 
     def open_stream(batches):
-        return TransitionStream(batches, window, estimator.gamma, estimator._alphas(d), estimator.half_life)
+        return TransitionStream(
+            batches, window, estimator.gamma, estimator._alphas(d), estimator.half_life
+        )
 
-    result = estimator._stream_on(rows, window, open_stream, w if w.any() else None, settles=True)
+    result = estimator._stream_on(
+        rows, window, open_stream, w if w.any() else None, settles=True
+    )
     if result is None:
         return w
     if result.n_iter:
@@ -284,7 +393,8 @@ def run_on_stream(estimator, rows, w):
 
 
 def warn_if_far(stream, x):
-    """Warn if values differ from the solution of their transitions by more than sampling noise explains."""
+    """Warn if values differ from the solution of their transitions by more than
+    sampling noise explains."""
     newton = stream.newton
     with np.errstate(over="ignore", invalid="ignore"):
         distance = newton.spread(newton.apply(newton.gradient(x)))
@@ -294,8 +404,10 @@ def warn_if_far(stream, x):
         return
     size = f"{distance:.3g}" if math.isfinite(distance) else "far"
     warn(
-        f"the values are {size} (root mean square) from the projected solution of the transitions so far, and their "
-        f"own size is {spread:.3g}. Use more transitions, solver='storm-c' with its automatic learning rate, or "
+        f"the values are {size} (root mean square) from the projected solution of the "
+        "transitions so far, and their "
+        f"own size is {spread:.3g}. Use more transitions, solver='storm-c' with its "
+        "automatic learning rate, or "
         "solver='lstd', which computes that solution exactly.",
         ConvergenceWarning,
     )
@@ -305,52 +417,90 @@ def warn_if_far(stream, x):
 
 
 def streams_actions(estimator):
-    """Whether an `ActionValueEstimator` supports `partial_fit`; otherwise raise an AttributeError (see `only_if`)."""
+    """Whether an `ActionValueEstimator` supports `partial_fit`; otherwise raise an
+    AttributeError (see `only_if`)."""
     if is_word(vars(estimator)["policy"], "greedy"):
         raise AttributeError(
-            "policy='greedy' evaluates several policies on all transitions, so it needs them at once: partial_fit is "
+            "policy='greedy' evaluates several policies on all transitions, so it "
+            "needs them at once: partial_fit is "
             "for a given policy"
         )
     if not is_word(estimator.solver, "auto", "lstd"):
-        raise AttributeError(f"{estimator.solver!r} needs all transitions at once; for partial_fit set solver='auto'")
+        raise AttributeError(
+            f"{estimator.solver!r} needs all transitions at once; for partial_fit set "
+            "solver='auto'"
+        )
     return True
 
 
 def continue_action_stream(estimator, X, y, action, log_columns, actions):
-    """Run `ActionValueEstimator.partial_fit` on a copy, which is discarded if an exception is raised."""
-    held = check_constant(estimator, {name: vars(estimator)[name] for name in ("gamma", "fit_intercept", "policy")})
+    """Run `ActionValueEstimator.partial_fit` on a copy, which is discarded if an
+    exception is raised."""
+    held = check_constant(
+        estimator,
+        {name: vars(estimator)[name] for name in ("gamma", "fit_intercept", "policy")},
+    )
     names = log_columns.names(vars(estimator).get("_given"))
     fitted = hasattr(estimator, "coef_")
     states, y = checked_data(estimator, X, y, reset=not fitted)
     taken = check_actions(action, len(y))
     labels = labels_of(estimator, taken, actions)
-    taken = numbers_of(taken, labels, among="the actions of this stream", hint=": give all of them in the first call")
-    features = estimator.features_ if fitted else estimator.features and clone(estimator.features).fit(X, y)
+    taken = numbers_of(
+        taken,
+        labels,
+        among="the actions of this stream",
+        hint=": give all of them in the first call",
+    )
+    features = (
+        estimator.features_
+        if fitted
+        else estimator.features and clone(estimator.features).fit(X, y)
+    )
     Z = transform(features, X, states, None, estimator.fit_intercept)
-    source, follows, at, _, terminal = successors(estimator, X, states, log_columns, None)
+    source, follows, at, _, terminal = successors(
+        estimator, X, states, log_columns, None
+    )
     weights = row_weights(log_columns.sample_weight, len(y), all_zero=True)
-    next_Z = transform_next(features, source, follows, at, terminal, Z, estimator.fit_intercept)
+    next_Z = transform_next(
+        features, source, follows, at, terminal, Z, estimator.fit_intercept
+    )
     ongoing, m, d = np.flatnonzero(~terminal), len(labels), Z.shape[1]
     chances = np.zeros((len(y), m))
-    chances[ongoing] = policy_chances(vars(estimator)["policy"], source, follows[at[ongoing]], at[ongoing], labels)
-    rows = of_actions(Z, chosen(taken, m)), of_actions(next_Z, chances), y.astype(float), weights
-    collected, solution, warned = add_to_moments(estimator, rows, np.tile(estimator._alphas(d), m))
+    chances[ongoing] = policy_chances(
+        vars(estimator)["policy"], source, follows[at[ongoing]], at[ongoing], labels
+    )
+    rows = (
+        of_actions(Z, chosen(taken, m)),
+        of_actions(next_Z, chances),
+        y.astype(float),
+        weights,
+    )
+    collected, solution, warned = add_to_moments(
+        estimator, rows, np.tile(estimator._alphas(d), m)
+    )
     n, occurs = collected.moments.n_rows, collected.moments.largest.reshape(m, d) > 0
     vars(estimator).update(
-        attributes_of(solution, {}, StopReason.EXHAUSTED, warned) | charged([solution.start, solution.fun], n),
-        _stream=collected, _spread=None, _held=held, _given=names, _known=occurs[:, : d - estimator.fit_intercept],
-        features_=features, actions_=labels, **of_columns(solution.x.reshape(m, d), estimator.fit_intercept),
+        attributes_of(solution, {}, StopReason.EXHAUSTED,
+        warned) | charged([solution.start, solution.fun], n),
+        _stream=collected, _spread=None, _held=held, _given=names, _known=occurs[:,
+        : d - estimator.fit_intercept],
+        features_=features, actions_=labels, **of_columns(solution.x.reshape(m, d),
+        estimator.fit_intercept),
     )  # fmt: skip
     vars(estimator).pop("policy_changes_", None)  # from an earlier fit
 
 
 def labels_of(estimator, taken, actions):
-    """The sorted labels of all actions: those of the first call, or of an earlier fit."""
-    labels = None if actions is None else np.unique(check_actions(actions, len(actions)))
+    """The sorted labels of all actions: those of the first call, or of an earlier
+    fit."""
+    labels = (
+        None if actions is None else np.unique(check_actions(actions, len(actions)))
+    )
     if hasattr(estimator, "actions_"):
         if labels is not None and not np.array_equal(labels, estimator.actions_):
             raise ValueError(
-                f"actions must stay {estimator.actions_.tolist()} while the stream goes on, got {labels.tolist()}"
+                f"actions must stay {estimator.actions_.tolist()} while the stream "
+                f"goes on, got {labels.tolist()}"
             )
         return estimator.actions_
     return np.unique(taken) if labels is None else labels

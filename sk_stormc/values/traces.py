@@ -1,4 +1,5 @@
-"""Eligibility traces of LSTD(lambda), which credit the error of a transition to earlier states."""
+"""Eligibility traces of LSTD(lambda), which credit the error of a transition to earlier
+states."""
 
 from __future__ import annotations
 
@@ -10,15 +11,20 @@ import numpy as np
 from sk_stormc.utils.warnings import warn
 
 BLOCK = 64  # rows whose traces are computed by one matrix product
-SINGLE = np.finfo(np.float32).eps  # relative tolerance of equal states, for rounding to float32
-DECIMALS = 5.1e-7  # absolute tolerance, for rounding to six decimals; it is smaller for states of small size
+SINGLE = np.finfo(
+    np.float32
+).eps  # relative tolerance of equal states, for rounding to float32
+# absolute tolerance, for rounding to six decimals; it is smaller for states of small
+# size
+DECIMALS = 5.1e-7
 FEW = 0.3  # fraction of continued traces below which there is a warning
 LEAST = 10  # smallest number of rows for this warning
 
 
 @dataclass(frozen=True, eq=False)
 class Traces:
-    """The traces that later rows may continue: that of the last row, or of the last row of each open episode."""
+    """The traces that later rows may continue: that of the last row, or of the last row
+    of each open episode."""
 
     decay: float  # gamma lambda
     last: np.ndarray  # the traces, each multiplied by its importance ratio
@@ -31,14 +37,20 @@ class Traces:
 
 
 class TracedRows:
-    """An iterable over blocks of rows and their traces. After the iteration, ``after`` is the `Traces` for later rows.
+    """An iterable over blocks of rows and their traces. After the iteration, ``after``
+    is the `Traces` for later rows.
 
-    Keys (``left`` of the states and ``after`` of the successors) determine whether a row continues the trace of
-    another.
+    Keys (``left`` of the states and ``after`` of the successors) determine whether a
+    row continues the trace of another.
     """
 
     def __init__(self, before, Z, counted, left, after, terminal, ratios, labels):
-        self.before, self.Z, self.ratios, self.after = before, Z, np.where(counted, ratios, 0.0), None
+        self.before, self.Z, self.ratios, self.after = (
+            before,
+            Z,
+            np.where(counted, ratios, 0.0),
+            None,
+        )
         starts = np.zeros(1, dtype=int)
         if labels is not None:
             starts = np.flatnonzero(np.append(True, labels[1:] != labels[:-1]))
@@ -55,15 +67,24 @@ class TracedRows:
                 self.taken[start] = before.last[k]
         ends = np.append(starts[1:], len(left)) - 1
         self.open = ends[~terminal[ends]]
-        self._rest = after[self.open].copy(), None if labels is None else labels[self.open].copy()
+        self._rest = (
+            after[self.open].copy(),
+            None if labels is None else labels[self.open].copy(),
+        )
 
     def __iter__(self):
         decay, last = self.before.decay, []
         cuts = [0, *(start for start in self.taken if start), len(self.follows)]
         for begin, end in itertools.pairwise(cuts):
-            part, trace, follows = slice(begin, end), self.taken.get(begin), self.follows[begin:end].copy()
+            part, trace, follows = (
+                slice(begin, end),
+                self.taken.get(begin),
+                self.follows[begin:end].copy(),
+            )
             follows[0] = trace is not None
-            for rows, traces in trace_blocks(self.Z[part], follows, decay, trace, self.ratios[part]):
+            for rows, traces in trace_blocks(
+                self.Z[part], follows, decay, trace, self.ratios[part]
+            ):
                 first, stop = begin + rows.start, begin + rows.start + len(traces)
                 here = self.open[(self.open >= first) & (self.open < stop)]
                 last.append(self.ratios[here, None] * traces[here - first])
@@ -72,14 +93,17 @@ class TracedRows:
 
 
 def continues(left, after, terminal):
-    """Whether each transition starts in the successor of the one before, so that the trace continues."""
+    """Whether each transition starts in the successor of the one before, so that the
+    trace continues."""
     follows = np.zeros(len(left), dtype=bool)
     follows[1:] = same(after[:-1], left[1:]) & ~terminal[:-1]
     could = np.count_nonzero(~terminal[:-1])
     if could >= LEAST and np.count_nonzero(follows[1:]) < FEW * could:
         warn(
-            f"trace_decay has little effect: of {could} rows that end no episode, {np.count_nonzero(follows[1:])} "
-            "are followed by the row whose X is their next_X. Give the rows in the order in which they happened, or "
+            f"trace_decay has little effect: of {could} rows that end no episode, "
+            f"{np.count_nonzero(follows[1:])} "
+            "are followed by the row whose X is their next_X. Give the rows in the "
+            "order in which they happened, or "
             "time= in place of next_X.",
         )
     return follows
@@ -95,21 +119,30 @@ def same(after, left):
 
 
 def keys_in_order(left, after, terminal, ratios, rows, kept):
-    """The order of transitions in time, and the keys for `Collected.plus` in this order. ``rows`` is the `Order`."""
+    """The order of transitions in time, and the keys for `Collected.plus` in this
+    order. ``rows`` is the `Order`."""
     if rows is None:
-        ends = terminal | np.append(np.diff(np.flatnonzero(kept)) > 1, False)  # a trace also ends at a dropped row
+        ends = terminal | np.append(
+            np.diff(np.flatnonzero(kept)) > 1, False
+        )  # a trace also ends at a dropped row
         return np.arange(len(left)), (left, after, ends, ratios, None)
     clock = rows.clock[kept, None]
     order = np.argsort(clock.ravel())
-    continues(left[order], after[order], terminal[order] | np.append(np.diff(clock[order, 0]) > 1, False))  # may warn
+    continues(
+        left[order],
+        after[order],
+        terminal[order] | np.append(np.diff(clock[order, 0]) > 1, False),
+    )  # may warn
     return order, (clock[order], clock[order] + 1, terminal[order], ratios[order], None)
 
 
 def trace_blocks(Z, follows, decay, trace, ratios=None):
-    """The traces z_k = phi_k + decay rho_{k-1} z_{k-1}, without z_{k-1} at the start of an episode, block by block.
+    """The traces z_k = phi_k + decay rho_{k-1} z_{k-1}, without z_{k-1} at the start of
+    an episode, block by block.
 
-    With importance ratios rho this is Yu's recursion for off-policy transitions ("Convergence of least squares temporal
-    difference methods under general conditions", 2010).
+    With importance ratios rho this is Yu's recursion for off-policy transitions
+    ("Convergence of least squares temporal difference methods under general
+    conditions", 2010).
     """
     for start in range(0, Z.shape[0], BLOCK):
         rows = slice(start, start + BLOCK)
@@ -123,7 +156,9 @@ def trace_blocks(Z, follows, decay, trace, ratios=None):
         if ratios is not None and (ratios[rows] != 1).any():
             block, last = ratios[rows], ratios[rows][-1]
             logs = np.log(np.where(block > 0, block, 1.0))
-            product = np.append(0.0, np.cumsum(logs[:-1]))  # logarithm of the product of the earlier ratios
+            product = np.append(
+                0.0, np.cumsum(logs[:-1])
+            )  # logarithm of the product of the earlier ratios
             weights *= np.exp(np.where(together, product[:, None] - product, 0.0))
             first *= np.exp(np.where(episode == 0, product, 0.0))
         traces = weights @ Z[rows]

@@ -1,4 +1,5 @@
-"""The projected objective on a stream of transitions, preconditioned by the inverse Hessian (proximal Newton)."""
+"""The projected objective on a stream of transitions, preconditioned by the inverse
+Hessian (proximal Newton)."""
 
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
@@ -15,23 +16,38 @@ from sk_stormc.values.lstd import Moments
 from sk_stormc.values.markov import minus_scaled
 from sk_stormc.values.projected import ProjectedBellmanProblem
 
-RIDGE = 1e-8  # ridge of the scaled C, below which directions are not determined by the transitions
-PROXIMAL = 1e-3  # proximal weight of C, as a fraction of (1 - gamma)^2, the smallest curvature of stationary states
-CURVATURE = 0.5  # curvature that methods assume; with it a step of "storm-c" is that of the proximal point
-SHORT = 4e-2  # weight of the squared coefficients, relative to the proximal weight, for solutions of small norm
+# ridge of the scaled C, below which directions are not determined by the transitions
+RIDGE = 1e-8
+# proximal weight of C, as a fraction of (1 - gamma)^2, the smallest curvature of
+# stationary states
+PROXIMAL = 1e-3
+# curvature that methods assume; with it a step of "storm-c" is that of the proximal
+# point
+CURVATURE = 0.5
+# weight of the squared coefficients, relative to the proximal weight, for solutions of
+# small norm
+SHORT = 4e-2
 SHORTEST = 1e-7  # upper bound of that weight
-MIN_STEPS, MAX_STEPS = 8, 64  # smallest and largest number of steps that initialize a stream, on its first rows
-SMALL_STEP = 1e-3  # relative change of the values (root mean square) that ends these steps
+MIN_STEPS, MAX_STEPS = (
+    8,
+    64,
+)  # smallest and largest number of steps that initialize a stream, on its first rows
+SMALL_STEP = (
+    1e-3  # relative change of the values (root mean square) that ends these steps
+)
 UPHILL = 1e-8  # rounding error of the objective, relative to that of zero coefficients
 
 
 @dataclass(frozen=True, eq=False)
 class ProximalNewton(Metric):
-    """The projected objective of some moments, and its inverse Hessian as a preconditioner.
+    """The projected objective of some moments, and its inverse Hessian as a
+    preconditioner.
 
-    The objective is |L^-1 (A w - b)|^2 with the means A and b and L L^T = C. alpha is added to the diagonals of A and
-    C. A small multiple of C is added to the Hessian. The result is a step of the proximal point method, which contracts
-    in the norm of C, even if A is ill-conditioned. All columns are first divided by their root mean squares.
+    The objective is |L^-1 (A w - b)|^2 with the means A and b and L L^T = C. alpha is
+    added to the diagonals of A and C. A small multiple of C is added to the Hessian.
+    The result is a step of the proximal point method, which contracts in the norm of C,
+    even if A is ill-conditioned. All columns are first divided by their root mean
+    squares.
     """
 
     stays = False
@@ -45,7 +61,9 @@ class ProximalNewton(Metric):
     @classmethod
     def none(cls, gamma, alpha, half_life=None):
         """The object for zero transitions."""
-        return cls(Moments.none(len(alpha)), PROXIMAL * (1 - gamma) ** 2, alpha, half_life)
+        return cls(
+            Moments.none(len(alpha)), PROXIMAL * (1 - gamma) ** 2, alpha, half_life
+        )
 
     def plus(self, Z, difference, y, weights):
         """The object after more transitions. ``difference`` is phi - gamma phi'."""
@@ -73,7 +91,8 @@ class ProximalNewton(Metric):
 
     @cached_property
     def size_of_columns(self):
-        """Root mean squares of the features, or 1 for features that are 0 in all states."""
+        """Root mean squares of the features, or 1 for features that are 0 in all
+        states."""
         size = np.sqrt(self.means[2].diagonal())
         return np.where(size > 0, size, 1.0)
 
@@ -81,14 +100,17 @@ class ProximalNewton(Metric):
     def factor(self):
         """L of the scaled C, lower triangular."""
         s = self.size_of_columns
-        return cholesky(self.means[2] / np.outer(s, s) + RIDGE * np.eye(len(s)), lower=True)
+        return cholesky(
+            self.means[2] / np.outer(s, s) + RIDGE * np.eye(len(s)), lower=True
+        )
 
     @cached_property
     def whitened(self):
         """L^-1 A of the scaled columns, and L^-1 A L^-T.
 
-        The coefficient of a feature that is 0 in all states stays 0, as in `BellmanValueEstimator.fit`. The value of a
-        successor with such a feature is unknown and must not affect the other coefficients.
+        The coefficient of a feature that is 0 in all states stays 0, as in
+        `BellmanValueEstimator.fit`. The value of a successor with such a feature is
+        unknown and must not affect the other coefficients.
         """
         s = self.size_of_columns
         A, _, C = self.means
@@ -98,7 +120,8 @@ class ProximalNewton(Metric):
 
     @cached_property
     def hessian_factor(self):
-        """Lower triangular factor of half the Hessian in coordinates in which C is the identity."""
+        """Lower triangular factor of half the Hessian in coordinates in which C is the
+        identity."""
         M = self.whitened[1]
         H = M.T @ M + self.proximal * np.eye(len(M))
         W = solve_triangular(self.factor, np.eye(len(M)), lower=True)
@@ -110,7 +133,9 @@ class ProximalNewton(Metric):
     def residual(self, x):
         """L^-1 (A x - b)."""
         A, b, _ = self.means
-        return solve_triangular(self.factor, (A @ x - b) / self.size_of_columns, lower=True)
+        return solve_triangular(
+            self.factor, (A @ x - b) / self.size_of_columns, lower=True
+        )
 
     def pull(self, v):
         """(L^-1 A)^T v."""
@@ -152,13 +177,19 @@ class ProximalNewton(Metric):
         return x
 
     def sampling_error(self, noise):
-        """Root mean square of the values' sampling error at the minimiser. ``noise`` is that of the TD errors.
+        """Root mean square of the values' sampling error at the minimiser. ``noise`` is
+        that of the TD errors.
 
-        Its square is sigma^2 / n times the trace of (M^T M)^-1 with M = L^-1 A L^-T: the asymptotic variance of LSTD
-        for uncorrelated errors. Directions that the transitions do not determine are excluded, because M is 0 in them.
+        Its square is sigma^2 / n times the trace of (M^T M)^-1 with M = L^-1 A L^-T:
+        the asymptotic variance of LSTD for uncorrelated errors. Directions that the
+        transitions do not determine are excluded, because M is 0 in them.
         """
         inverse = cho_solve((self.hessian_factor, True), self.whitened[1].T)
-        return noise * float(np.linalg.norm(inverse)) / np.sqrt(remembered(self.half_life, self.moments.n_rows))
+        return (
+            noise
+            * float(np.linalg.norm(inverse))
+            / np.sqrt(remembered(self.half_life, self.moments.n_rows))
+        )
 
 
 class MomentsMetric(Metric):
@@ -181,13 +212,15 @@ class MomentsMetric(Metric):
 
 @dataclass
 class MomentsPosition(Position):
-    """A position in a stream of transitions, and the `ProximalNewton` of all transitions up to it."""
+    """A position in a stream of transitions, and the `ProximalNewton` of all
+    transitions up to it."""
 
     newton: ProximalNewton | None = None
 
 
 class TransitionSource(StreamSource):
-    """Transitions in order. A draw is the `ProximalNewton` of all transitions up to it."""
+    """Transitions in order. A draw is the `ProximalNewton` of all transitions up to
+    it."""
 
     cumulative = True
 
@@ -195,7 +228,9 @@ class TransitionSource(StreamSource):
         super().__init__(batches, make, window)
         self.operator = self.one_outer = True
         self._sampled = True, False, False
-        self._now = self._opening = None  # at the position of the run, and after the first window
+        self._now = self._opening = (
+            None  # at the position of the run, and after the first window
+        )
 
     def open(self, generators):
         """The initial positions. Only that of g is used."""
@@ -213,18 +248,23 @@ class TransitionSource(StreamSource):
         return [newton]
 
     def newton_at(self, position):
-        """The `ProximalNewton` of a position, or of the first window if nothing was drawn."""
+        """The `ProximalNewton` of a position, or of the first window if nothing was
+        drawn."""
         if position.newton is not None:
             return position.newton
         if self._opening is None:
-            start = ProximalNewton.none(self._make.gamma, self._make.alpha, self._make.half_life)
+            start = ProximalNewton.none(
+                self._make.gamma, self._make.alpha, self._make.half_life
+            )
             self._opening = self._plus(start, 0, min(self.window, self.rows.stop))
         return self._opening
 
     @property
     def newton(self):
         """The `ProximalNewton` of all transitions so far."""
-        return self._now if self._now is not None else self.newton_at(MomentsPosition(0))
+        return (
+            self._now if self._now is not None else self.newton_at(MomentsPosition(0))
+        )
 
     def _plus(self, newton, start, stop):
         Z, next_Z, y, weights = self.rows.between(start, stop)
@@ -236,23 +276,29 @@ class TransitionSource(StreamSource):
         self._now = self.newton_at(next(iter(positions)))
 
     def uphill(self, x, start):
-        """Whether the objective is twice that of the initialization, and above rounding."""
+        """Whether the objective is twice that of the initialization, and above
+        rounding."""
         value, nothing = self.newton.value, np.zeros_like(x)
         return not value(x) <= 2 * value(start) + UPHILL * value(nothing)
 
 
 class TransitionStream(StreamingProblem):
-    """Logged transitions in order, each read once: the mean squared projected Bellman error of all transitions so far.
+    """Logged transitions in order, each read once: the mean squared projected Bellman
+    error of all transitions so far.
 
-    g is linear, so the running means that Algorithm 1 tracks with momentum 1 / (t + 1) are computed exactly: they are
-    moments of the transitions. A batch therefore represents all transitions up to its last one, but at least the first
-    ``window``. The memory consists of matrices with n_features columns. A transition takes about the time of a few
-    products of such a matrix with a vector. ``batches`` are tuples (features, next_features, rewards, weights).
+    g is linear, so the running means that Algorithm 1 tracks with momentum 1 / (t + 1)
+    are computed exactly: they are moments of the transitions. A batch therefore
+    represents all transitions up to its last one, but at least the first ``window``.
+    The memory consists of matrices with n_features columns. A transition takes about
+    the time of a few products of such a matrix with a vector. ``batches`` are tuples
+    (features, next_features, rewards, weights).
     """
 
     def __init__(self, batches, window, gamma, alpha, half_life=None):
         self._gamma, self._alpha, self._half_life = gamma, alpha, half_life
-        super().__init__(batches, TransitionRows(gamma, alpha, half_life), window=window)
+        super().__init__(
+            batches, TransitionRows(gamma, alpha, half_life), window=window
+        )
         self.jacobian_kind, self.n_outer = "operator", 1
         self.metric = MomentsMetric()
         self.advice = replace(self.advice, batch_size=max(32, self.n_variables // 2))
@@ -303,7 +349,9 @@ class TransitionStream(StreamingProblem):
 
     def initial_point(self, rng):
         """The solution of the first transitions."""
-        return self.source.newton_at(MomentsPosition(0)).fixed_point(np.zeros(self.n_variables))
+        return self.source.newton_at(MomentsPosition(0)).fixed_point(
+            np.zeros(self.n_variables)
+        )
 
     def noise(self, x):
         """Root mean square of the TD errors over the last transitions."""
@@ -325,5 +373,11 @@ class TransitionRows:
 
     def __call__(self, Z, next_Z, y, weights):
         return ProjectedBellmanProblem(
-            Z, next_Z, y, self.gamma, sample_weight=weights, alpha=self.alpha, metric=None
+            Z,
+            next_Z,
+            y,
+            self.gamma,
+            sample_weight=weights,
+            alpha=self.alpha,
+            metric=None,
         )

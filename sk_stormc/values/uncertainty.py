@@ -1,4 +1,5 @@
-"""Standard errors of values over samples of episodes: cluster-robust sandwich covariances."""
+"""Standard errors of values over samples of episodes: cluster-robust sandwich
+covariances."""
 
 from __future__ import annotations
 
@@ -16,18 +17,27 @@ from sk_stormc.values.traces import Traces
 
 FEW = 20  # number of episodes below which standard errors are themselves uncertain
 GROUPS = 64  # number of groups into which the episodes of a stream are hashed
-LARGEST = 512  # number of features up to which a stream keeps a matrix for each group (134 MB)
-MOST = 2**24  # numbers in the sums over episodes of a log in blocks, before these are grouped (134 MB)
+# number of features up to which a stream keeps a matrix for each group (134 MB)
+LARGEST = 512
+MOST = (
+    2**24
+    # numbers in the sums over episodes of a log in blocks, before these are grouped
+    # (134 MB)
+)
 RANK = 1e-11  # singular values below this fraction of the largest count as 0
 
 
 @dataclass(frozen=True, eq=False)
 class Spread:
-    """The sandwich estimate of the covariance of the coefficients over samples of episodes."""
+    """The sandwich estimate of the covariance of the coefficients over samples of
+    episodes."""
 
     bread: np.ndarray  # Jacobian of the estimating equations
-    meat: np.ndarray  # sum of the outer products of the clusters' scores, their contributions to the equations
-    n_clusters: float  # number of episodes or of groups of them; with a half-life, their effective number
+    # sum of the outer products of the clusters' scores, their contributions to the
+    # equations
+    meat: np.ndarray
+    # number of episodes or of groups of them; with a half-life, their effective number
+    n_clusters: float
     n_rows: float  # number of transitions; with a half-life, their effective number
 
     @classmethod
@@ -37,14 +47,19 @@ class Spread:
         With a half-life, ``weights`` are the sums of the clusters' weights.
         """
         n = len(scores)
-        share = np.full(n, 1 / max(n, 1)) if half_life is None else weights / weights.sum()
+        share = (
+            np.full(n, 1 / max(n, 1)) if half_life is None else weights / weights.sum()
+        )
         centred = scores - share[:, None] * scores.sum(axis=0)
         n_clusters = n if half_life is None else 1 / np.square(share).sum()
-        return cls(bread, centred.T @ centred, n_clusters, remembered(half_life, n_rows))
+        return cls(
+            bread, centred.T @ centred, n_clusters, remembered(half_life, n_rows)
+        )
 
     @cached_property
     def covariance(self):
-        """The covariance matrix of the coefficients, of shape (n_features, n_features)."""
+        """The covariance matrix of the coefficients, of shape (n_features,
+        n_features)."""
         m, n, d = self.n_clusters, self.n_rows, len(self.bread)
         size = np.sqrt(np.square(self.bread).sum(axis=0))
         scale = 1 / np.where(size > 0, size, 1.0)
@@ -55,26 +70,35 @@ class Spread:
     def deviation(self, Z):
         """Standard deviations of the values of states with features Z."""
         product = Z @ self.covariance
-        variance = Z.multiply(product).sum(axis=1) if sparse.issparse(Z) else (product * Z).sum(axis=1)
+        variance = (
+            Z.multiply(product).sum(axis=1)
+            if sparse.issparse(Z)
+            else (product * Z).sum(axis=1)
+        )
         return np.sqrt(np.maximum(np.asarray(variance).ravel(), 0.0))
 
     def reach(self, confidence):
-        """The two-sided quantile of Student's t, by which an interval multiplies the standard deviation."""
+        """The two-sided quantile of Student's t, by which an interval multiplies the
+        standard deviation."""
         return float(stats.t.ppf(0.5 + confidence / 2, self.n_clusters - 1))
 
 
-def spread_of_log(objective, log, number, x, alpha, gamma, keys=None, decay=0.0, half_life=None):
-    """The `Spread` of a fit at the solution x, from a log with episodes and the numbers of its states.
+def spread_of_log(
+    objective, log, number, x, alpha, gamma, keys=None, decay=0.0, half_life=None
+):
+    """The `Spread` of a fit at the solution x, from a log with episodes and the numbers
+    of its states.
 
-    ``keys`` are the result of `keys_in_order`, for traces with ``decay`` gamma lambda. With a half-life the weights of
-    the log are already discounted.
+    ``keys`` are the result of `keys_in_order`, for traces with ``decay`` gamma lambda.
+    With a half-life the weights of the log are already discounted.
     """
     Z, next_Z, y, weights = log.rows
     weights, error = weights / weights.sum(), Z @ x - gamma * (next_Z @ x) - y
     episode, eligible, added = numbers_of_labels(log.episode), Z, 0.0
     difference = minus_scaled(Z, gamma, next_Z)
     if objective == "bellman":
-        # contribution of row k to sum_s d_s a_s e_s, with the mean difference a_s and the mean error e_s of a state
+        # contribution of row k to sum_s d_s a_s e_s, with the mean difference a_s and
+        # the mean error e_s of a state
         visits = np.bincount(number, weights)
         share = weights / visits[number]
         mean = sums_by(number, difference, share)
@@ -85,24 +109,32 @@ def spread_of_log(objective, log, number, x, alpha, gamma, keys=None, decay=0.0,
     else:
         if decay:
             order, keys = keys
-            Z, difference, error, weights, episode = (part[order] for part in (Z, difference, error, weights, episode))
+            Z, difference, error, weights, episode = (
+                part[order] for part in (Z, difference, error, weights, episode)
+            )
             traces = Traces(decay, np.zeros((0, Z.shape[1]))).over(Z, weights > 0, keys)
             eligible = np.vstack([block for _, block in traces])
         bread = dense(scale_rows(weights, eligible).T @ difference)
     scores = added + sums_by(episode, eligible, weights * error)
-    return Spread.of(bread + np.diag(alpha), scores, len(y), half_life, np.bincount(episode, weights))
+    return Spread.of(
+        bread + np.diag(alpha), scores, len(y), half_life, np.bincount(episode, weights)
+    )
 
 
 def sums_by(numbers, rows, factors):
-    """Sums of rows with the same number, each multiplied by its factor: an ndarray of shape (n_numbers, d)."""
+    """Sums of rows with the same number, each multiplied by its factor: an ndarray of
+    shape (n_numbers, d)."""
     n = len(numbers)
-    gather = sparse.csr_array((factors, (numbers, np.arange(n))), shape=(numbers.max() + 1, n))
+    gather = sparse.csr_array(
+        (factors, (numbers, np.arange(n))), shape=(numbers.max() + 1, n)
+    )
     return dense(gather @ rows)
 
 
 @dataclass(frozen=True, eq=False)
 class SumsByKey:
-    """Sums of the rows with the same key, in the order of the keys (immutable). Sums of other rows are added by ``+``.
+    """Sums of the rows with the same key, in the order of the keys (immutable). Sums of
+    other rows are added by ``+``.
 
     Once there are more than ``most`` keys, those with the same remainder are joined.
     """
@@ -115,14 +147,21 @@ class SumsByKey:
     @classmethod
     def by(cls, keys, rows, most=None, joined=False):
         """The sums of some rows, of which each has a key."""
-        unique, number = np.unique(keys % np.uint64(most // 2) if joined else keys, return_inverse=True)
+        unique, number = np.unique(
+            keys % np.uint64(most // 2) if joined else keys, return_inverse=True
+        )
         if most is not None and not joined and len(unique) > most:
             return cls.by(keys, rows, most, joined=True)
-        total = sums_by(number.reshape(-1), rows, np.ones(len(keys))) if len(keys) else rows
+        total = (
+            sums_by(number.reshape(-1), rows, np.ones(len(keys))) if len(keys) else rows
+        )
         return cls(unique, total, most, joined)
 
     def __add__(self, other):
-        keys, sums = (np.concatenate(pair) for pair in ((self.keys, other.keys), (self.sums, other.sums)))
+        keys, sums = (
+            np.concatenate(pair)
+            for pair in ((self.keys, other.keys), (self.sums, other.sums))
+        )
         return self.by(keys, sums, self.most, self.joined or other.joined)
 
     def of(self, keys):
@@ -131,17 +170,22 @@ class SumsByKey:
 
 
 def keys_of(labels):
-    """A 64-bit hash of each label of an episode, which is the same for equal numbers of any type."""
+    """A 64-bit hash of each label of an episode, which is the same for equal numbers of
+    any type."""
     if labels.dtype.kind == "f" and (labels == np.rint(labels)).all():
         labels = labels.astype(np.int64)
     names, number = np.unique(labels.astype(str), return_inverse=True)
-    keys = [int.from_bytes(blake2b(name.encode(), digest_size=8).digest()) for name in names.tolist()]
+    keys = [
+        int.from_bytes(blake2b(name.encode(), digest_size=8).digest())
+        for name in names.tolist()
+    ]
     return np.array(keys, dtype=np.uint64)[number.reshape(-1)]
 
 
 @dataclass(frozen=True, eq=False)
 class Groups:
-    """Sums over the transitions of a stream for groups of its episodes. The group is a hash of the episode's label."""
+    """Sums over the transitions of a stream for groups of its episodes. The group is a
+    hash of the episode's label."""
 
     A: np.ndarray  # (n_groups, n_features, n_features)
     b: np.ndarray  # (n_groups, n_features)
@@ -156,8 +200,20 @@ class Groups:
         """The sums of zero transitions."""
         d = n_features
         traces = Traces(gamma * trace_decay, np.zeros((0, d)))
-        rows, weights, occurs = np.zeros(GROUPS, dtype=int), np.zeros(GROUPS), np.zeros(d, dtype=bool)
-        return cls(np.zeros((GROUPS, d, d)), np.zeros((GROUPS, d)), rows, weights, occurs, gamma, traces)
+        rows, weights, occurs = (
+            np.zeros(GROUPS, dtype=int),
+            np.zeros(GROUPS),
+            np.zeros(d, dtype=bool),
+        )
+        return cls(
+            np.zeros((GROUPS, d, d)),
+            np.zeros((GROUPS, d)),
+            rows,
+            weights,
+            occurs,
+            gamma,
+            traces,
+        )
 
     def plus(self, Z, next_Z, y, weights, keys, left=1.0):
         """Add transitions. The last of ``keys`` contains the labels of their episodes.
@@ -171,8 +227,16 @@ class Groups:
             traced = traces.over(Z, weights > 0, keys)
             eligible = np.vstack([block for _, block in traced])
             traces = traced.after
-        difference, weighted = minus_scaled(Z, self.gamma, next_Z), scale_rows(weights, eligible)
-        A, b, rows, groups = left * self.A, left * self.b, self.rows.copy(), groups_of(labels)
+        difference, weighted = (
+            minus_scaled(Z, self.gamma, next_Z),
+            scale_rows(weights, eligible),
+        )
+        A, b, rows, groups = (
+            left * self.A,
+            left * self.b,
+            self.rows.copy(),
+            groups_of(labels),
+        )
         for group in np.unique(groups):
             part = np.flatnonzero((groups == group) & (weights > 0))
             A[group] += dense(weighted[part].T @ difference[part])
@@ -180,7 +244,9 @@ class Groups:
             rows[group] += len(part)
         occurs = self.occurs | (np.asarray(abs(Z[weights > 0]).sum(axis=0)).ravel() > 0)
         weights = left * self.weights + np.bincount(groups, weights, minlength=GROUPS)
-        return replace(self, A=A, b=b, rows=rows, weights=weights, occurs=occurs, traces=traces)
+        return replace(
+            self, A=A, b=b, rows=rows, weights=weights, occurs=occurs, traces=traces
+        )
 
     def columns(self):
         """Indices of the features that are not 0 in all transitions."""
@@ -189,12 +255,23 @@ class Groups:
     def spread(self, x, alpha, half_life=None):
         """The `Spread` at the coefficients x."""
         there, occurs, weight = self.rows > 0, self.columns(), self.weights.sum() or 1.0
-        A, b = self.A[there][:, occurs][:, :, occurs] / weight, self.b[there][:, occurs] / weight
+        A, b = (
+            self.A[there][:, occurs][:, :, occurs] / weight,
+            self.b[there][:, occurs] / weight,
+        )
         bread = A.sum(axis=0) + np.diag(alpha[occurs])
-        return Spread.of(bread, A @ x[occurs] - b, int(self.rows.sum()), half_life, self.weights[there])
+        return Spread.of(
+            bread,
+            A @ x[occurs] - b,
+            int(self.rows.sum()),
+            half_life,
+            self.weights[there],
+        )
 
 
 def groups_of(labels):
     """The group of each label, by a hash that does not depend on the process."""
     names, number = np.unique(labels.astype(str), return_inverse=True)
-    return np.array([zlib.crc32(name.encode()) % GROUPS for name in names.tolist()])[number.reshape(-1)]
+    return np.array([zlib.crc32(name.encode()) % GROUPS for name in names.tolist()])[
+        number.reshape(-1)
+    ]

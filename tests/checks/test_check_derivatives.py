@@ -1,4 +1,5 @@
-"""check_problem finds wrong derivatives at starts where much of them vanishes, and accepts right ones."""
+"""check_problem finds wrong derivatives at starts where much of them vanishes, and
+accepts right ones."""
 
 import numpy as np
 import pytest
@@ -51,7 +52,11 @@ def variance(seed, slip, centre=False):
 def squares(seed, slip):
     """u = mean a_j x^2, whose Jacobian is 0 at x0 = 0."""
     rng = np.random.default_rng(seed)
-    A, B, C = rng.uniform(0.5, 2, (N, D)), rng.normal(size=(N, D)), 1e-3 * rng.normal(size=(N, D))
+    A, B, C = (
+        rng.uniform(0.5, 2, (N, D)),
+        rng.normal(size=(N, D)),
+        1e-3 * rng.normal(size=(N, D)),
+    )
     return FiniteSumComposition(
         lambda x, j: A[j].mean(0) * x**2,
         lambda x, j: np.diag(2 * A[j].mean(0) * x),
@@ -94,7 +99,9 @@ SLIPS = {
 @pytest.mark.parametrize("kind", KINDS)
 def test_wrong_gradients_are_found(kind, slip):
     entry, change = SLIPS[slip]
-    with pytest.raises(ValueError, match=r"outer_gradient: f_[xu] and central differences") as error:
+    with pytest.raises(
+        ValueError, match=r"outer_gradient: f_[xu] and central differences"
+    ) as error:
         check_problem(kind(0, change), random_state=0, n_draws=50)
     assert f"for {entry}" in str(error.value)
 
@@ -109,8 +116,12 @@ def test_wrong_gradients_are_found_at_a_given_minimum():
     """x=: that of a run, where F is nothing but what the run left."""
     problem = optimum(0, changed(1, 3, 1.01))
     for off in (0.0, 1e-13, 1e-7):
-        with pytest.raises(ValueError, match=r"f_u and central differences .* for f_u\[3\] at x"):
-            check_problem(problem, problem.initial_point(None) + off, n_draws=50, random_state=0)
+        with pytest.raises(
+            ValueError, match=r"f_u and central differences .* for f_u\[3\] at x"
+        ):
+            check_problem(
+                problem, problem.initial_point(None) + off, n_draws=50, random_state=0
+            )
 
 
 @pytest.mark.parametrize("entry", [(0, 1), (3, 3)])
@@ -126,9 +137,17 @@ def test_a_wrong_entry_of_the_jacobian_is_named(entry, factor):
         return J
 
     problem = FiniteSumComposition(
-        lambda x, j: A[j].mean(0) @ x**2, inner_jacobian, lambda x, u, i: u, lambda x, u: u @ u / 2, N, 1, D
+        lambda x, j: A[j].mean(0) @ x**2,
+        inner_jacobian,
+        lambda x, u, i: u,
+        lambda x, u: u @ u / 2,
+        N,
+        1,
+        D,
     )
-    with pytest.raises(ValueError, match=rf"jacobian: J and .* for J\[{entry[0]}, {entry[1]}\] at x = "):
+    with pytest.raises(
+        ValueError, match=rf"jacobian: J and .* for J\[{entry[0]}, {entry[1]}\] at x = "
+    ):
         check_problem(problem, random_state=0, n_draws=50)
 
 
@@ -138,14 +157,30 @@ def test_a_wrong_entry_of_the_jacobian_is_named(entry, factor):
 @pytest.mark.parametrize(
     "scale, n, seed, x_0, random_state",
     [
-        (0.01, 50, 1, 1.0, 2),  # in these three, a second point was chosen that is 1e-10 away
+        (
+            0.01,
+            50,
+            1,
+            1.0,
+            2,
+        ),  # in these three, a second point was chosen that is 1e-10 away
         (0.01, 400, 0, 0.25, 0),
         (0.01, 100, 2, 1.0, 0),
-        (0.001, 100, 0, 0.25, 1),  # here differences of outer lose more digits than its last ones
+        (
+            0.001,
+            100,
+            0,
+            0.25,
+            1,
+        ),  # here differences of outer lose more digits than its last ones
     ],
 )
 def test_rounding_is_no_mistake(scale, n, seed, x_0, random_state):
-    check_problem(ratio_of_moments(1.0, scale, n, seed, np.full(4, x_0)), random_state=random_state, n_draws=100)
+    check_problem(
+        ratio_of_moments(1.0, scale, n, seed, np.full(4, x_0)),
+        random_state=random_state,
+        n_draws=100,
+    )
 
 
 @pytest.mark.parametrize("scale", slow_but([0.01, 0.001], 0.001))
@@ -154,6 +189,14 @@ def test_an_error_of_one_per_cent_is_found(scale, factor):
     for factors in ((factor, 1), (1, factor), (factor, factor)):
         for differences in (True, False):
             with pytest.raises(ValueError, match="f_u and central differences"):
-                check_problem(ratio_of_moments(1.0, scale, differences=differences, outer_gradient=factors), n_draws=30)
+                check_problem(
+                    ratio_of_moments(
+                        1.0, scale, differences=differences, outer_gradient=factors
+                    ),
+                    n_draws=30,
+                )
         with pytest.raises(ValueError, match="J and central differences"):
-            check_problem(ratio_of_moments(1.0, scale, differences=False, inner_jacobian=factors), n_draws=30)
+            check_problem(
+                ratio_of_moments(1.0, scale, differences=False, inner_jacobian=factors),
+                n_draws=30,
+            )

@@ -1,4 +1,5 @@
-"""check_problem accepts what keeps the contract of a problem, and names the method that breaks it."""
+"""check_problem accepts what keeps the contract of a problem, and names the method that
+breaks it."""
 
 import re
 
@@ -8,30 +9,51 @@ from helpers import Stacked, composition, few_of, regression
 
 from sk_stormc.datasets import make_gaussian_returns
 from sk_stormc.penalties import Simplex
-from sk_stormc.problems import FiniteSource, FiniteSumComposition, PortfolioProblem, StreamingProblem, check_problem
+from sk_stormc.problems import (
+    FiniteSource,
+    FiniteSumComposition,
+    PortfolioProblem,
+    StreamingProblem,
+    check_problem,
+)
 
 
 def make_returns(n=200, d=5, unit=1.0, dtype=float, mean=0.05):
-    return (unit * np.random.default_rng(0).normal(mean, 1.0, size=(n, d))).astype(dtype)
+    return (unit * np.random.default_rng(0).normal(mean, 1.0, size=(n, d))).astype(
+        dtype
+    )
 
 
-@pytest.mark.parametrize("unit, dtype", few_of([(1e-4, np.float64), (1e4, np.float32)], 0))
+@pytest.mark.parametrize(
+    "unit, dtype", few_of([(1e-4, np.float64), (1e4, np.float32)], 0)
+)
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("measure", ["variance", "semivariance", "entropic"])
 def test_portfolio_keeps_the_contract(measure, weighted, dtype, unit):
     R, lam = make_returns(unit=unit, dtype=dtype), 2.0 / unit
     weights = np.random.default_rng(1).integers(0, 4, size=len(R)) if weighted else None
-    problem = PortfolioProblem(R, lam, risk_measure=measure, sample_weight=weights, penalty=Simplex())
-    repeated = PortfolioProblem(np.repeat(R, weights, 0), lam, risk_measure=measure) if weighted else None
+    problem = PortfolioProblem(
+        R, lam, risk_measure=measure, sample_weight=weights, penalty=Simplex()
+    )
+    repeated = (
+        PortfolioProblem(np.repeat(R, weights, 0), lam, risk_measure=measure)
+        if weighted
+        else None
+    )
     if repeated is not None:
         repeated.penalty = problem.penalty
     check_problem(problem, repeated=repeated, n_draws=200)
-    check_problem(problem, np.full(5, 0.2), repeated=repeated, n_draws=100, random_state=1)
+    check_problem(
+        problem, np.full(5, 0.2), repeated=repeated, n_draws=100, random_state=1
+    )
 
 
 def test_portfolio_with_mixed_units_and_a_metric_keeps_the_contract():
     R = make_returns() * 10.0 ** np.array([-4, -2, 0, 2, 4])
-    check_problem(PortfolioProblem(R, 0.5, risk_measure="semivariance", metric="variance"), n_draws=200)
+    check_problem(
+        PortfolioProblem(R, 0.5, risk_measure="semivariance", metric="variance"),
+        n_draws=200,
+    )
 
 
 # mistakes
@@ -39,9 +61,17 @@ def test_portfolio_with_mixed_units_and_a_metric_keeps_the_contract():
 
 def broken(returns, sample_weight=None, **members):
     """A portfolio problem with other methods and attributes."""
-    methods = {name: member for name, member in members.items() if callable(member) or name == "source"}
-    problem = type("Broken", (PortfolioProblem,), methods)(returns, sample_weight=sample_weight)
-    problem.__dict__.update({name: member for name, member in members.items() if name not in methods})
+    methods = {
+        name: member
+        for name, member in members.items()
+        if callable(member) or name == "source"
+    }
+    problem = type("Broken", (PortfolioProblem,), methods)(
+        returns, sample_weight=sample_weight
+    )
+    problem.__dict__.update(
+        {name: member for name, member in members.items() if name not in methods}
+    )
     return problem
 
 
@@ -105,7 +135,9 @@ def a_sum(self, draws):
 
 
 def all_but_one(self, draws):
-    return PortfolioProblem.outer_batch(self, np.arange(1, self.n_outer) if draws is None else draws)
+    return PortfolioProblem.outer_batch(
+        self, np.arange(1, self.n_outer) if draws is None else draws
+    )
 
 
 def drawn(**methods):
@@ -124,27 +156,60 @@ def own_generator(self, rng, shape):
 
 SLIPS = {
     "f_u's sign": (outer_gradient(lambda f_x, f_u: (f_x, -f_u)), "outer_gradient: f_u"),
-    "f_x missing": (outer_gradient(lambda f_x, f_u: (None, f_u)), "outer_gradient: f_x"),
+    "f_x missing": (
+        outer_gradient(lambda f_x, f_u: (None, f_u)),
+        "outer_gradient: f_x",
+    ),
     "one entry of f_x": (outer_gradient(one_entry), "outer_gradient: f_x"),
-    "f_u alone": (outer_gradient(lambda f_x, f_u: f_u), "outer_gradient: must return the tuple (f_x, f_u)"),
-    "f_u's shape": (outer_gradient(lambda f_x, f_u: (f_x, f_u[0])), "outer_gradient: must be an array"),
+    "f_u alone": (
+        outer_gradient(lambda f_x, f_u: f_u),
+        "outer_gradient: must return the tuple (f_x, f_u)",
+    ),
+    "f_u's shape": (
+        outer_gradient(lambda f_x, f_u: (f_x, f_u[0])),
+        "outer_gradient: must be an array",
+    ),
     "J scaled": (scaled("jacobian", 1.001), "jacobian: J and central differences"),
-    "J's shape": ({"jacobian": lambda self, x, batch: batch[0]}, "jacobian: must be an array"),
-    "J of a batch": (scaled("jacobian", 1.001, lambda batch: batch.flags.owndata), "jacobian: J and central"),
+    "J's shape": (
+        {"jacobian": lambda self, x, batch: batch[0]},
+        "jacobian: must be an array",
+    ),
+    "J of a batch": (
+        scaled("jacobian", 1.001, lambda batch: batch.flags.owndata),
+        "jacobian: J and central",
+    ),
     "g not finite": (scaled("inner", np.inf), "inner: is not finite"),
-    "g of another shape": ({"inner": lambda self, x, batch: batch}, "inner: must be an array"),
+    "g of another shape": (
+        {"inner": lambda self, x, batch: batch},
+        "inner: must be an array",
+    ),
     "vjp": ({"vjp": lambda self, J, v: 2 * (v @ J)}, "vjp: vjp(J, v) and J.T @ v"),
     "outer": ({"outer": lambda self, x, u: np.nan}, "outer: must be a finite float"),
-    "objective": ({"objective": lambda self, x: 1.01 * PortfolioProblem.objective(self, x)}, "objective"),
-    "gradient": ({"gradient": lambda self, x: 1.01 * PortfolioProblem.gradient(self, x)}, "gradient: "),
+    "objective": (
+        {"objective": lambda self, x: 1.01 * PortfolioProblem.objective(self, x)},
+        "objective",
+    ),
+    "gradient": (
+        {"gradient": lambda self, x: 1.01 * PortfolioProblem.gradient(self, x)},
+        "gradient: ",
+    ),
     "biased draw_inner": (drawn(draw_inner=a_part), "draw_inner"),
     "biased draw_outer": (drawn(draw_outer=a_part), "draw_outer"),
-    "not from rng": (drawn(draw_inner=own_generator), "draw_inner: returns different draws"),
-    "draws' shape": (drawn(draw_outer=lambda self, rng, shape: rng.integers(9, size=shape[0])), "draw_outer"),
+    "not from rng": (
+        drawn(draw_inner=own_generator),
+        "draw_inner: returns different draws",
+    ),
+    "draws' shape": (
+        drawn(draw_outer=lambda self, rng, shape: rng.integers(9, size=shape[0])),
+        "draw_outer",
+    ),
     "inner reuses": (reusing("inner"), "inner: is written into"),
     "jacobian reuses": (reusing("jacobian"), "jacobian: is written into"),
     "inner writes into x": ({"inner": into_x}, "inner: writes into x or u"),
-    "outer_gradient writes into u": ({"outer_gradient": into_u}, "outer_gradient: writes into x or u"),
+    "outer_gradient writes into u": (
+        {"outer_gradient": into_u},
+        "outer_gradient: writes into x or u",
+    ),
     "stale cache": ({"inner": stale}, "inner: returns different values"),
     "J that cannot be pickled": (
         {
@@ -165,16 +230,34 @@ SLIPS = {
     "a sum for a mean": ({"inner_batch": a_sum}, "inner: a batch of 4 and their mean"),
     "all components, but one": ({"outer_batch": all_but_one}, "outer_gradient: "),
     "n_inner": ({"n_inner": 0}, "n_inner: must be a positive int, got 0"),
-    "endless n_inner": ({"n_inner": np.inf}, "n_inner: must be a positive int, got inf"),
+    "endless n_inner": (
+        {"n_inner": np.inf},
+        "n_inner: must be a positive int, got inf",
+    ),
     "n_outer": ({"n_outer": 200.0}, "n_outer: must be a positive int"),
     "n_blocks": ({"n_blocks": 2}, "n_blocks: must divide n_variables=5, got 2"),
     "jacobian_kind": ({"jacobian_kind": "dense"}, "jacobian_kind: must be"),
     "inner_floor": ({"inner_floor": 1e9}, "inner: must be finite and > inner_floor"),
-    "inner_floor, not a number": ({"inner_floor": np.nan}, "inner_floor: must be a finite number"),
-    "penalty": ({"penalty": "l1"}, "penalty: must be None or have value, prox and project"),
-    "metric's shape": ({"metric": np.ones(4)}, "metric: must be a vector or matrix of 5 variables, got shape (4,)"),
-    "initial_point's shape": ({"initial_point": lambda self, rng: np.zeros(4)}, "initial_point: must be"),
-    "initial_point's dtype": ({"initial_point": lambda self, rng: np.zeros(5, int)}, "initial_point: "),
+    "inner_floor, not a number": (
+        {"inner_floor": np.nan},
+        "inner_floor: must be a finite number",
+    ),
+    "penalty": (
+        {"penalty": "l1"},
+        "penalty: must be None or have value, prox and project",
+    ),
+    "metric's shape": (
+        {"metric": np.ones(4)},
+        "metric: must be a vector or matrix of 5 variables, got shape (4,)",
+    ),
+    "initial_point's shape": (
+        {"initial_point": lambda self, rng: np.zeros(4)},
+        "initial_point: must be",
+    ),
+    "initial_point's dtype": (
+        {"initial_point": lambda self, rng: np.zeros(5, int)},
+        "initial_point: ",
+    ),
 }
 
 
@@ -197,18 +280,31 @@ def test_check_finds_a_jacobian_that_is_not_constant():
     problem = PortfolioProblem(make_returns(), risk_measure="entropic")
     check_problem(problem, n_draws=50)
     problem.jacobian_kind = "constant"
-    with pytest.raises(ValueError, match="PortfolioProblem.jacobian: J at two points of kind 'constant'"):
+    with pytest.raises(
+        ValueError,
+        match="PortfolioProblem.jacobian: J at two points of kind 'constant'",
+    ):
         check_problem(problem, n_draws=50)
 
 
 def test_check_finds_a_wider_dtype():
     R = make_returns(dtype=np.float32)
-    wide = broken(R, inner=lambda self, x, batch: PortfolioProblem.inner(self, x, batch).astype(float))
-    with pytest.raises(ValueError, match="Broken.inner: is float64, but must keep the float32"):
+    wide = broken(
+        R,
+        inner=lambda self, x, batch: PortfolioProblem.inner(self, x, batch).astype(
+            float
+        ),
+    )
+    with pytest.raises(
+        ValueError, match="Broken.inner: is float64, but must keep the float32"
+    ):
         check_problem(wide)
     problem = PortfolioProblem(R)
     problem.metric = np.ones(5)
-    with pytest.raises(ValueError, match="PortfolioProblem.metric: is float64, but must keep the float32"):
+    with pytest.raises(
+        ValueError,
+        match="PortfolioProblem.metric: is float64, but must keep the float32",
+    ):
         check_problem(problem)
 
 
@@ -224,7 +320,9 @@ def test_check_sees_the_smallest_unit():
     check_problem(PortfolioProblem(R, metric="variance"), n_draws=50)
     slip = broken(R, **outer_gradient(off))
     slip.metric = PortfolioProblem(R, metric="variance").metric
-    with pytest.raises(ValueError, match="Broken.outer_gradient: f_x and central differences"):
+    with pytest.raises(
+        ValueError, match="Broken.outer_gradient: f_x and central differences"
+    ):
         check_problem(slip, n_draws=50)
 
 
@@ -232,18 +330,28 @@ def test_check_finds_a_wrong_operator():
     problem = composition(*regression(60), "vjp")
     check_problem(problem, n_draws=100)
     problem.vjp = lambda J, v: 1.01 * FiniteSumComposition.vjp(problem, J, v)
-    with pytest.raises(ValueError, match=r"jacobian: vjp\(J, v\) and central differences of inner"):
+    with pytest.raises(
+        ValueError, match=r"jacobian: vjp\(J, v\) and central differences of inner"
+    ):
         check_problem(problem)
 
 
 @pytest.mark.slow
 def test_check_compares_with_repeated_rows():
     R, weights = make_returns(), np.random.default_rng(0).integers(1, 4, 200)
-    problem, repeated = PortfolioProblem(R, sample_weight=weights), PortfolioProblem(np.repeat(R, weights, 0))
+    problem, repeated = (
+        PortfolioProblem(R, sample_weight=weights),
+        PortfolioProblem(np.repeat(R, weights, 0)),
+    )
     check_problem(problem, repeated=repeated)
-    with pytest.raises(ValueError, match=r"PortfolioProblem.inner: the problem and the repeated one differ"):
+    with pytest.raises(
+        ValueError,
+        match=r"PortfolioProblem.inner: the problem and the repeated one differ",
+    ):
         check_problem(PortfolioProblem(R), repeated=repeated)
-    with pytest.raises(ValueError, match="PortfolioProblem.objective: the problem and the repeated"):
+    with pytest.raises(
+        ValueError, match="PortfolioProblem.objective: the problem and the repeated"
+    ):
         check_problem(problem, repeated=PortfolioProblem(np.repeat(R, weights, 0), 2.0))
     with pytest.raises(ValueError, match="repeated.inner must have shape"):
         check_problem(problem, repeated=Stacked(np.repeat(R, weights, 0)))
@@ -264,13 +372,18 @@ def test_the_problem_of_a_streams_first_rows_is_checked():
     stream = StreamingProblem(months(), PortfolioProblem, window=100)
     check_problem(stream)
     source = stream.source
-    np.testing.assert_array_equal(source.draw_inner(source.open([None] * 3)[0], (1, 3)), [[0, 1, 2]])  # all there
-    with pytest.raises(ValueError, match="Slip.outer_gradient: f_u and central differences"):
+    np.testing.assert_array_equal(
+        source.draw_inner(source.open([None] * 3)[0], (1, 3)), [[0, 1, 2]]
+    )  # all there
+    with pytest.raises(
+        ValueError, match="Slip.outer_gradient: f_u and central differences"
+    ):
         check_problem(StreamingProblem(months(), Slip, window=100))
 
 
 class Unique(PortfolioProblem):
-    """Batches of g, of f or of both that drop repeated indices, as the rows of a set would."""
+    """Batches of g, of f or of both that drop repeated indices, as the rows of a set
+    would."""
 
     sides = ("inner", "outer")
 
@@ -289,7 +402,9 @@ def test_a_batch_that_drops_repeated_indices_is_found(sides):
     problem = Unique(make_gaussian_returns(5000, 3, mean=0.2, random_state=0))
     problem.sides = sides
     if sides:
-        with pytest.raises(ValueError, match="a batch with a repeated component and the mean differ"):
+        with pytest.raises(
+            ValueError, match="a batch with a repeated component and the mean differ"
+        ):
             check_problem(problem)
     else:
         check_problem(problem)

@@ -1,4 +1,5 @@
-"""check_solver accepts what keeps the contract of a solver, and says how another one breaks it."""
+"""check_solver accepts what keeps the contract of a solver, and says how another one
+breaks it."""
 
 import numpy as np
 import pytest
@@ -10,8 +11,13 @@ from sk_stormc.penalties import Box
 from sk_stormc.problems import PortfolioProblem
 from sk_stormc.solvers import SCGD, STORMCompositional
 
-RETURNS = make_gaussian_returns(1100, 4, mean=0.3, random_state=0)  # more than are batches of all components
-BOXED, SINGLE = PortfolioProblem(RETURNS, penalty=Box(0, 0.4)), PortfolioProblem(RETURNS.astype(np.float32))
+RETURNS = make_gaussian_returns(
+    1100, 4, mean=0.3, random_state=0
+)  # more than are batches of all components
+BOXED, SINGLE = (
+    PortfolioProblem(RETURNS, penalty=Box(0, 0.4)),
+    PortfolioProblem(RETURNS.astype(np.float32)),
+)
 
 
 class Breach(SCGD):
@@ -59,17 +65,29 @@ def assign(name, value):
 
 
 AFTER_A_STEP = [  # a breach after each step, and the message
-    (lambda self, oracle, s: oracle.problem.gradient(s.x), r"n_evaluations\['inner'\] must be"),
-    (lambda self, oracle, s: oracle.problem.inner_batch(np.arange(3)), "ifo must be .* as drawn"),
+    (
+        lambda self, oracle, s: oracle.problem.gradient(s.x),
+        r"n_evaluations\['inner'\] must be",
+    ),
+    (
+        lambda self, oracle, s: oracle.problem.inner_batch(np.arange(3)),
+        "ifo must be .* as drawn",
+    ),
     (hide_draws, "ifo must be .* as drawn"),
     (add_noise, "another run with the same random_state must give the same"),
     (count_steps, "a run resumed after max_iter must give the same"),
     (use_the_budget, "max_iter must not change the iterates"),
-    (assign("source", lambda oracle, s: oracle), "the state must be picklable, but it holds a"),
+    (
+        assign("source", lambda oracle, s: oracle),
+        "the state must be picklable, but it holds a",
+    ),
     (assign("source", lambda oracle, s: lambda t: t), "the state must be picklable"),
     (go_up, "must lower the objective"),
     (assign("x", lambda oracle, s: s.x * np.inf), "must stay finite"),
-    (assign("residual", lambda oracle, s: 1e-6 * s.residual), "s.residual must be about .* the gradient on all data"),
+    (
+        assign("residual", lambda oracle, s: 1e-6 * s.residual),
+        "s.residual must be about .* the gradient on all data",
+    ),
 ]
 
 
@@ -100,7 +118,9 @@ class WritesIntoTheStart(Breach):
 
 class IgnoresTheSeed(Breach):
     def init_state(self, oracle, x):
-        oracle._generators = {kind: np.random.default_rng(0) for kind in oracle._generators}
+        oracle._generators = {
+            kind: np.random.default_rng(0) for kind in oracle._generators
+        }
         oracle.rng = np.random.default_rng(0)
         return super().init_state(oracle, x)
 
@@ -177,8 +197,16 @@ class RefreshesRarely(Breach):
 class Recursive(STORMCompositional):
     """Algorithm 1 with a change of x after its estimates were advanced to it."""
 
-    def __init__(self, learning_rate=0.02, batch_size=32, max_iter=None, max_ifo=None, tol=1e-4):
-        super().__init__(learning_rate, batch_size=batch_size, max_iter=max_iter, max_ifo=max_ifo, tol=tol)
+    def __init__(
+        self, learning_rate=0.02, batch_size=32, max_iter=None, max_ifo=None, tol=1e-4
+    ):
+        super().__init__(
+            learning_rate,
+            batch_size=batch_size,
+            max_iter=max_iter,
+            max_ifo=max_ifo,
+            tol=tol,
+        )
 
     def step(self, oracle, s):
         super().step(oracle, s)
@@ -203,14 +231,26 @@ class MovesAfterwards(Recursive):
         (IgnoresTheSeed, None, "another random_state must give different iterates"),
         (SeesTheRecords, None, "record_every must not change the iterates"),
         (ChangesItsParameters, None, "changes the solver's parameters"),
-        (CostsMoreThanItSays, None, "step must draw the 31 IFO that .* announces, got 32"),
+        (
+            CostsMoreThanItSays,
+            None,
+            "step must draw the 31 IFO that .* announces, got 32",
+        ),
         (GoesBeyondTheBudget, None, "must be used and not exceeded"),
         (AsksNobody, None, "iterate must call loop.after_iteration in every iteration"),
         (LeavesTheBox, BOXED, "must be in the penalty's domain"),
         (EndsByItself, None, "must not end as 'converged' at 1 of its first gradient"),
         (IsWide, SINGLE, "the state must keep the float32 of x, got float64"),
-        (RefreshesRarely, None, "step must draw the 32 IFO that .* announces, got 1132"),
-        (MovesAfterwards, None, "move starts at another point than that at which F was estimated"),
+        (
+            RefreshesRarely,
+            None,
+            "step must draw the 32 IFO that .* announces, got 1132",
+        ),
+        (
+            MovesAfterwards,
+            None,
+            "move starts at another point than that at which F was estimated",
+        ),
     ],
 )
 def test_breaches_are_found(solver, problem, message):
@@ -225,12 +265,15 @@ def test_the_unbroken_solver_passes(solver):
 
 
 class StepsFromElsewhere(Recursive):
-    """A correct method, which steps from an extrapolated point, where its estimates are."""
+    """A correct method, which steps from an extrapolated point, where its estimates
+    are."""
 
     def step(self, oracle, s):
         x = s.x
         s.x = self.move(oracle, s, s.now.F, x=s.now.x)
-        s.now = advance(oracle, s.now, s.x + 0.5 * (s.x - x), (0.1, 0.1, 0.1), s.batch_size)
+        s.now = advance(
+            oracle, s.now, s.x + 0.5 * (s.x - x), (0.1, 0.1, 0.1), s.batch_size
+        )
 
 
 def test_a_step_may_start_at_an_extrapolated_point():
@@ -241,7 +284,11 @@ def test_a_step_may_start_at_an_extrapolated_point():
     ("solver", "given", "message"),
     [
         (SCGD(), {"max_iter": 3}, "max_iter must be an integer >= 4, got 3"),
-        (SCGD(), {"random_state": None}, "random_state must be an integer >= 0, got None"),
+        (
+            SCGD(),
+            {"random_state": None},
+            "random_state must be an integer >= 0, got None",
+        ),
         (SCGD(beta=2.0), {}, "beta must be"),
     ],
 )

@@ -1,4 +1,5 @@
-"""The contract of problems and solvers: all are discovered, and `check_solver` checks pairs of them.
+"""The contract of problems and solvers: all are discovered, and `check_solver` checks
+pairs of them.
 
 A new solver needs a name in SOLVERS. A new problem needs a line in EXAMPLES.
 """
@@ -28,7 +29,9 @@ from sk_stormc.problems import (
 )
 from sk_stormc.solvers import SOLVERS, minimize
 
-RETURNS = make_gaussian_returns(1100, 4, mean=0.3, random_state=0)  # more than are batches of all components
+RETURNS = make_gaussian_returns(
+    1100, 4, mean=0.3, random_state=0
+)  # more than are batches of all components
 
 
 def portfolio(*args, dtype=float, **kwargs):
@@ -66,55 +69,101 @@ def differentiable(dtype=float, **kwargs):
         return loss(x, row) + jnp.maximum(loss(x, row) - u, 0) ** 2
 
     data = regression(1100)
-    return DifferentiableComposition(loss, outer, data, data, x0=np.array([1.0, -0.5, 0.5], dtype), **kwargs)
+    return DifferentiableComposition(
+        loss, outer, data, data, x0=np.array([1.0, -0.5, 0.5], dtype), **kwargs
+    )
 
 
 def exponents():
     pytest.importorskip("jax", reason="needs JAX")
     rows = regression(1100)
-    return DifferentiableLogMeanExp(lambda x, row: (row[0] @ x - row[1]) ** 2 / 2, rows, x0=np.zeros(3), scale=2.0)
+    return DifferentiableLogMeanExp(
+        lambda x, row: (row[0] @ x - row[1]) ** 2 / 2, rows, x0=np.zeros(3), scale=2.0
+    )
 
 
 EXAMPLES = {
     "PortfolioProblem": {
         "variance": portfolio,
-        "semivariance": lambda: portfolio(0.5, risk_measure="semivariance", metric="variance"),
+        "semivariance": lambda: portfolio(
+            0.5, risk_measure="semivariance", metric="variance"
+        ),
         "weighted": lambda: portfolio(sample_weight=1.0 + np.arange(1100)),
         "l1": lambda: portfolio(penalty=L1(0.05)),
         "box": lambda: portfolio(penalty=Box(0, 0.4)),
         "budget": lambda: portfolio(penalty=Box(0, 0.4, budget=1.0)),
         "float32": lambda: portfolio(dtype=np.float32),
-        "matrix metric and penalty": lambda: portfolio(metric=np.eye(4), penalty=L1(0.05)),
+        "matrix metric and penalty": lambda: portfolio(
+            metric=np.eye(4), penalty=L1(0.05)
+        ),
         "few periods": lambda: PortfolioProblem(RETURNS[:50]),
     },
     "EntropicPortfolioProblem": {
         "entropic": lambda: portfolio(0.5, risk_measure="entropic"),
-        "weighted": lambda: portfolio(0.5, risk_measure="entropic", sample_weight=1.0 + np.arange(1100)),
+        "weighted": lambda: portfolio(
+            0.5, risk_measure="entropic", sample_weight=1.0 + np.arange(1100)
+        ),
         "simplex": lambda: portfolio(risk_measure="entropic", penalty=Simplex()),
         "float32": lambda: portfolio(0.5, risk_measure="entropic", dtype=np.float32),
     },
     "CVaRPortfolioProblem": {
-        "box": lambda: portfolio(risk_measure="cvar", penalty=Box(0.02, 0.4), metric="variance"),
-        "weighted": lambda: portfolio(risk_measure="cvar", sample_weight=1.0 + np.arange(1100), penalty=Box(0, 0.4)),
-        "simplex": lambda: portfolio(np.inf, risk_measure="cvar", confidence=0.8, penalty=Simplex()),
-        "float32": lambda: portfolio(risk_measure="cvar", dtype=np.float32, penalty=Box(0.02, 0.4)),
+        "box": lambda: portfolio(
+            risk_measure="cvar", penalty=Box(0.02, 0.4), metric="variance"
+        ),
+        "weighted": lambda: portfolio(
+            risk_measure="cvar",
+            sample_weight=1.0 + np.arange(1100),
+            penalty=Box(0, 0.4),
+        ),
+        "simplex": lambda: portfolio(
+            np.inf, risk_measure="cvar", confidence=0.8, penalty=Simplex()
+        ),
+        "float32": lambda: portfolio(
+            risk_measure="cvar", dtype=np.float32, penalty=Box(0.02, 0.4)
+        ),
     },
     "EVaRPortfolioProblem": {
-        "box": lambda: portfolio(risk_measure="evar", confidence=0.5, penalty=Box(0.02, 0.4), metric="variance"),
-        "weighted": lambda: portfolio(risk_measure="evar", sample_weight=1.0 + np.arange(1100), penalty=Box(0, 0.4)),
-        "simplex": lambda: portfolio(np.inf, risk_measure="evar", confidence=0.8, penalty=Simplex()),
-        "float32": lambda: portfolio(risk_measure="evar", dtype=np.float32, penalty=Box(0.02, 0.4)),
+        "box": lambda: portfolio(
+            risk_measure="evar",
+            confidence=0.5,
+            penalty=Box(0.02, 0.4),
+            metric="variance",
+        ),
+        "weighted": lambda: portfolio(
+            risk_measure="evar",
+            sample_weight=1.0 + np.arange(1100),
+            penalty=Box(0, 0.4),
+        ),
+        "simplex": lambda: portfolio(
+            np.inf, risk_measure="evar", confidence=0.8, penalty=Simplex()
+        ),
+        "float32": lambda: portfolio(
+            risk_measure="evar", dtype=np.float32, penalty=Box(0.02, 0.4)
+        ),
     },
     "SemideviationPortfolioProblem": {
-        "box": lambda: portfolio(risk_measure="semideviation", order=3, penalty=Box(0.02, 0.4), metric="variance"),
-        "weighted": lambda: portfolio(
-            risk_measure="semideviation", sample_weight=1.0 + np.arange(1100), penalty=Box(0, 0.4)
+        "box": lambda: portfolio(
+            risk_measure="semideviation",
+            order=3,
+            penalty=Box(0.02, 0.4),
+            metric="variance",
         ),
-        "float32": lambda: portfolio(risk_measure="semideviation", dtype=np.float32, penalty=Box(0.02, 0.4)),
+        "weighted": lambda: portfolio(
+            risk_measure="semideviation",
+            sample_weight=1.0 + np.arange(1100),
+            penalty=Box(0, 0.4),
+        ),
+        "float32": lambda: portfolio(
+            risk_measure="semideviation", dtype=np.float32, penalty=Box(0.02, 0.4)
+        ),
     },
     "DownsidePortfolioProblem": {
-        "box": lambda: portfolio(risk_measure="downside", penalty=Box(0.02, 0.4), metric="variance"),
-        "simplex": lambda: portfolio(np.inf, risk_measure="downside", order=1, penalty=Simplex()),
+        "box": lambda: portfolio(
+            risk_measure="downside", penalty=Box(0.02, 0.4), metric="variance"
+        ),
+        "simplex": lambda: portfolio(
+            np.inf, risk_measure="downside", order=1, penalty=Simplex()
+        ),
     },
     "SNEProblem": {
         "gaussian": embedding,
@@ -129,7 +178,10 @@ EXAMPLES = {
         "plain": lambda: policy(metric=None),
         "weighted": lambda: policy(sample_weight=1.0 + np.arange(50)),
     },
-    "ProjectedBellmanProblem": {"full metric": transitions, "plain": lambda: transitions(metric=None, alpha=0.01)},
+    "ProjectedBellmanProblem": {
+        "full metric": transitions,
+        "plain": lambda: transitions(metric=None, alpha=0.01),
+    },
     "FiniteSumComposition": {
         "jacobian": lambda: composed("jacobian"),
         "vjp": lambda: composed("vjp"),
@@ -145,9 +197,12 @@ EXAMPLES = {
     "DifferentiableLogMeanExp": {"robust": exponents},
 }
 MAY_BE_REFUSED = {"budget", "simplex", "matrix metric and penalty"}  # by some solver
-PLAIN_STEPS = {"sketchy-storm"}  # these also refuse operator Jacobians, and problems that limit the steps
+PLAIN_STEPS = {
+    "sketchy-storm"
+}  # these also refuse operator Jacobians, and problems that limit the steps
 EXCLUDED = {  # class: reason; may name a class that is still to come
-    "StreamingProblem": "has no number of components, and draws from an iterator once: its own tests",
+    "StreamingProblem": "has no number of components, and draws from an iterator "
+    "once: its own tests",
     "TransitionStream": "the same",
     "_Exponents": "a part of DifferentiableLogMeanExp",
     "DrawdownPortfolioProblem": "has values but no samples: its own tests",
@@ -159,10 +214,18 @@ def discovered():
     found = {}
     names = ("core", "streams", "portfolio", "embedding", "values")
     packages = [importlib.import_module(f"sk_stormc.{name}") for name in names]
-    modules = [m for package in packages for m in pkgutil.walk_packages(package.__path__, f"{package.__name__}.")]
+    modules = [
+        m
+        for package in packages
+        for m in pkgutil.walk_packages(package.__path__, f"{package.__name__}.")
+    ]
     for module in modules:
         for name, value in vars(importlib.import_module(module.name)).items():
-            if inspect.isclass(value) and issubclass(value, CompositionalProblem) and not inspect.isabstract(value):
+            if (
+                inspect.isclass(value)
+                and issubclass(value, CompositionalProblem)
+                and not inspect.isabstract(value)
+            ):
                 found[name] = value
     return found
 
@@ -172,11 +235,16 @@ def examples():
 
 
 def pairs():
-    """Each solver, with its defaults and with small batches: all on the first example of a problem, a part on others.
+    """Each solver, with its defaults and with small batches: all on the first example
+    of a problem, a part on others.
 
     Most are left to the slow tests.
     """
-    sampled = [name for name, solver in SOLVERS.items() if "batch_size" in solver().get_params()]
+    sampled = [
+        name
+        for name, solver in SOLVERS.items()
+        if "batch_size" in solver().get_params()
+    ]
     ways = [(name, "auto") for name in SOLVERS] + [(name, 32) for name in sampled]
     found = []
     for i, example in enumerate(examples()):
@@ -184,28 +252,43 @@ def pairs():
         for j, way in enumerate(ways):
             default = way == ("storm-c", "auto")
             if example[0].startswith("Differentiable") and not default:
-                continue  # JAX compiles for each; the trajectories are those of FiniteSumComposition: test_autodiff.py
+                # JAX compiles for each; the trajectories are those of
+                # FiniteSumComposition: test_autodiff.py
+                continue
             quick = (default and first) or (i + j) % 29 == 0
             if quick or default or first or (i + j) % 11 == 0:
-                length, marks = (12, []) if quick else (24, [pytest.mark.slow])  # of a run, in iterations
+                length, marks = (
+                    (12, []) if quick else (24, [pytest.mark.slow])
+                )  # of a run, in iterations
                 found.append(pytest.param(*example, *way, length, marks=marks))
     return found
 
 
 def test_every_problem_has_an_example():
     classes = discovered()
-    assert classes.keys() - EXCLUDED.keys() == EXAMPLES.keys(), f"add a small example to EXAMPLES in {__file__}"
+    assert classes.keys() - EXCLUDED.keys() == EXAMPLES.keys(), (
+        f"add a small example to EXAMPLES in {__file__}"
+    )
     for name, label in examples():
-        assert type(EXAMPLES[name][label]()) is classes[name], f"{label} is no example of {name}"
+        assert type(EXAMPLES[name][label]()) is classes[name], (
+            f"{label} is no example of {name}"
+        )
 
 
-QUICK = [k for k, (name, label) in enumerate(examples()) if name != "SNEProblem" or label == "gaussian"]
+QUICK = [
+    k
+    for k, (name, label) in enumerate(examples())
+    if name != "SNEProblem" or label == "gaussian"
+]
 
 
 @pytest.mark.parametrize(("name", "label"), few_of(examples(), *QUICK))
 def test_problem(name, label):
     if label == "literal":
-        pytest.skip("one column has no entry for its own point, whose u is then 0: tests/embedding/test_problem.py")
+        pytest.skip(
+            "one column has no entry for its own point, whose u is then 0: "
+            "tests/embedding/test_problem.py"
+        )
     check_problem(EXAMPLES[name][label](), n_draws=100)
 
 
@@ -214,7 +297,8 @@ class Worked(Exception):
 
 
 def refusal(solver, problem):
-    """What a solver says that does not run on the problem, before it asks anything of it; None if it runs."""
+    """What a solver says that does not run on the problem, before it asks anything of
+    it; None if it runs."""
     barred = copy.copy(problem)
 
     def work(*args):
@@ -233,29 +317,45 @@ def refusal(solver, problem):
 
 @pytest.mark.parametrize(("name", "label", "solver", "batch_size", "max_iter"), pairs())
 def test_pair(name, label, solver, batch_size, max_iter):
-    method = SOLVERS[solver]() if batch_size == "auto" else SOLVERS[solver](batch_size=batch_size)
+    method = (
+        SOLVERS[solver]()
+        if batch_size == "auto"
+        else SOLVERS[solver](batch_size=batch_size)
+    )
     if batch_size == 32 and name.startswith(("CVaR", "EVaR")):
         method.set_params(batch_size=256)  # of 32 periods one or two are in the tail
     problem = EXAMPLES[name][label]()
     if refusal(method, problem) is None:
         check_solver(method, problem, max_iter=max_iter)
     else:
-        special = problem.jacobian_kind == "operator" or problem.advice.normalization is not None
+        special = (
+            problem.jacobian_kind == "operator"
+            or problem.advice.normalization is not None
+        )
         expected = label in MAY_BE_REFUSED or (solver in PLAIN_STEPS and special)
         assert expected, f"{solver} refuses: {refusal(method, problem)}"
 
 
 @pytest.mark.parametrize("name", SOLVERS)
 def test_writing_into_a_record_is_harmless(name):
-    """Records have copies of x: whatever a callback does to them, the run and its state know nothing of it."""
-    problem, settings = portfolio(), {"random_state": 0, "max_iter": 12, "record_every": 1, "tol": 0}
+    """Records have copies of x: whatever a callback does to them, the run and its state
+    know nothing of it."""
+    problem, settings = (
+        portfolio(),
+        {"random_state": 0, "max_iter": 12, "record_every": 1, "tol": 0},
+    )
 
     def spoil(record):
         record.x[:] = np.nan
 
-    plain, spoilt = (minimize(problem, name, on_record=look, **settings) for look in (None, spoil))
+    plain, spoilt = (
+        minimize(problem, name, on_record=look, **settings) for look in (None, spoil)
+    )
     np.testing.assert_array_equal(spoilt.x, plain.x)
     np.testing.assert_array_equal(spoilt.loss_curve, plain.loss_curve)
-    rests = [minimize(problem, name, state=part.state, max_iter=24, tol=0) for part in (plain, spoilt)]
+    rests = [
+        minimize(problem, name, state=part.state, max_iter=24, tol=0)
+        for part in (plain, spoilt)
+    ]
     np.testing.assert_array_equal(rests[1].x, rests[0].x)
     np.testing.assert_array_equal(rests[1].state.best_x, rests[0].state.best_x)

@@ -1,4 +1,5 @@
-"""Tests of tables in users' files, and of the command that prints the weights of a portfolio."""
+"""Tests of tables in users' files, and of the command that prints the weights of a
+portfolio."""
 
 import csv
 import sys
@@ -16,7 +17,9 @@ from sk_stormc.cli.files import read_points, read_returns
 from sk_stormc.datasets import make_gaussian_returns
 
 RETURNS = make_gaussian_returns(60, 3, mean=0.05, random_state=0).round(4)  # in percent
-DAYS = [str(day) for day in np.arange("2020-01-27", "2020-03-27", dtype="datetime64[D]")]
+DAYS = [
+    str(day) for day in np.arange("2020-01-27", "2020-03-27", dtype="datetime64[D]")
+]
 GERMAN = [f"{day[8:]}.{day[5:7]}.{day[:4]}" for day in DAYS]
 
 
@@ -25,11 +28,20 @@ def in_tmp_path(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 
 
-def write(name, rows=RETURNS, header="oil,gas,gold", index=None, separator=",", footer=()):
+def write(
+    name, rows=RETURNS, header="oil,gas,gold", index=None, separator=",", footer=()
+):
     lines = [separator.join(map(repr, map(float, row))) for row in rows]
     if index is not None:
-        lines = [f"{label}{separator}{line}" for label, line in zip(index, lines, strict=True)]
-    lines = [*([] if header is None else [header.replace(",", separator)]), *lines, *footer]
+        lines = [
+            f"{label}{separator}{line}"
+            for label, line in zip(index, lines, strict=True)
+        ]
+    lines = [
+        *([] if header is None else [header.replace(",", separator)]),
+        *lines,
+        *footer,
+    ]
     with open(name, "w", encoding="utf-8") as file:
         file.write("\n".join(lines) + "\n")
     return name
@@ -40,10 +52,19 @@ def command(capsys, *args):
     code = main(["portfolio", "--data", *args, "--out", "weights.csv"])
     out, err = capsys.readouterr()
     if code:
-        assert code == 2 and not out and err.count("error: ") == 1 and "Traceback" not in err
+        assert (
+            code == 2
+            and not out
+            and err.count("error: ") == 1
+            and "Traceback" not in err
+        )
         return None, out, err
     with open("weights.csv", encoding="utf-8") as file:
-        return {row["asset"]: float(row["weight"]) for row in csv.DictReader(file)}, out, err
+        return (
+            {row["asset"]: float(row["weight"]) for row in csv.DictReader(file)},
+            out,
+            err,
+        )
 
 
 def expected_weights(values, **params):
@@ -51,13 +72,18 @@ def expected_weights(values, **params):
     return CompositionalPortfolio(**params).fit(values).weights_
 
 
-# --- tables -------------------------------------------------------------------------------------------
+# --- tables
+# ----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     ("index", "header"),
     [
-        *[(index, header) for index in (None, DAYS) for header in ("oil,gas,gold", None)],
+        *[
+            (index, header)
+            for index in (None, DAYS)
+            for header in ("oil,gas,gold", None)
+        ],
         (DAYS, "600519,1398,17"),
         (GERMAN, "oil,gas,gold"),
         (range(60), "oil,gas,gold"),
@@ -71,28 +97,43 @@ def test_text_with_and_without_names_and_dates(index, header):
     assert header is None or found.names == header.split(",")
     assert (found.dates is None) == (index is None)
     span = "no dates" if index is None else f"{index[0]} to {index[-1]}"
-    assert found.line() == f"a.csv: 60 periods, 3 assets, {span}, unit: percent (guessed)"
+    assert (
+        found.line() == f"a.csv: 60 periods, 3 assets, {span}, unit: percent (guessed)"
+    )
 
 
 def test_first_rows_that_look_like_headers():
     rows = RETURNS.copy()
     rows[0] = 0.25  # pandas would name such columns 0.25, 0.25.1 and 0.25.2
-    np.testing.assert_array_equal(read_returns(write("a.csv", rows, header=None)).values, rows)
+    np.testing.assert_array_equal(
+        read_returns(write("a.csv", rows, header=None)).values, rows
+    )
     for first, index in (("2019-12-31,,0.1,0.2", DAYS), (",0.1,0.2", None)):
         missing = write("b.csv", header=first, index=index)
         with pytest.raises(ValueError, match="has 1 missing"):
             read_returns(missing)
-        np.testing.assert_array_equal(read_returns(missing, drop_missing=True).values, RETURNS)
-    with pytest.raises(ValueError, match="such as 'a600519', or numbers, such as 600519.0, found 600519, 1398, 17"):
+        np.testing.assert_array_equal(
+            read_returns(missing, drop_missing=True).values, RETURNS
+        )
+    with pytest.raises(
+        ValueError,
+        match="such as 'a600519', or numbers, such as 600519.0, found 600519, 1398, 17",
+    ):
         read_returns(write("c.csv", header="600519,1398,17"))
     for name in (None, "id"):  # an index is no feature
-        pd.DataFrame(RETURNS, columns=[600519, 1398, 17]).rename_axis(name).to_csv("d.csv")
+        pd.DataFrame(RETURNS, columns=[600519, 1398, 17]).rename_axis(name).to_csv(
+            "d.csv"
+        )
         np.testing.assert_array_equal(read_points("d.csv")[0], RETURNS)
 
 
 @pytest.mark.parametrize("suffix, separator", [("tsv", "\t"), ("txt", " ")])
 def test_other_separators(suffix, separator):
-    found = read_returns(write(f"a.{suffix}", index=DAYS, header="Date,oil,gas,gold", separator=separator))
+    found = read_returns(
+        write(
+            f"a.{suffix}", index=DAYS, header="Date,oil,gas,gold", separator=separator
+        )
+    )
     np.testing.assert_array_equal(found.values, RETURNS)
     assert found.names == ["oil", "gas", "gold"] and found.dates == DAYS
 
@@ -107,14 +148,21 @@ def test_arrays():
     np.testing.assert_array_equal(read_returns("b.npz").values, RETURNS.astype("f4"))
     basis_points = read_returns("d.npz")
     np.testing.assert_allclose(basis_points.values, RETURNS / 100)
-    assert basis_points.line() == "d.npz: 60 periods, 3 assets, no dates, basis-points divided by 10,000"
-    with pytest.raises(ValueError, match="d.npz: --unit must not be 'percent', since 'returns_bp' has"):
+    assert (
+        basis_points.line()
+        == "d.npz: 60 periods, 3 assets, no dates, basis-points divided by 10,000"
+    )
+    with pytest.raises(
+        ValueError, match="d.npz: --unit must not be 'percent', since 'returns_bp' has"
+    ):
         read_returns("d.npz", unit="percent")
 
 
 def test_frames():
     pytest.importorskip("pyarrow")
-    frame = pd.DataFrame(RETURNS, columns=list("ABC"), index=pd.DatetimeIndex(DAYS, name="when"))
+    frame = pd.DataFrame(
+        RETURNS, columns=list("ABC"), index=pd.DatetimeIndex(DAYS, name="when")
+    )
     frame.to_parquet("a.parquet")
     frame.reset_index(drop=True).to_feather("b.feather")
     for name, dates in (("a.parquet", DAYS), ("b.feather", None)):
@@ -125,31 +173,77 @@ def test_frames():
 
 def test_without_pandas(monkeypatch):
     monkeypatch.setitem(sys.modules, "pandas", None)
-    np.testing.assert_array_equal(read_returns(write("a.csv", header=None)).values, RETURNS)
+    np.testing.assert_array_equal(
+        read_returns(write("a.csv", header=None)).values, RETURNS
+    )
     for name in (write("b.csv"), write("c.parquet")):
-        with pytest.raises(ValueError, match=f"{name}: names, dates and .parquet.* need pandas .*pip install pandas"):
+        with pytest.raises(
+            ValueError,
+            match=f"{name}: names, dates and .parquet.* need pandas .*pip install "
+            "pandas",
+        ):
             read_returns(name)
 
 
 @pytest.mark.parametrize(
     "name, content, message",
     [
-        ("a.doc", "1,2", "expected a file named .npz, .npy, .csv, .tsv, .txt, .*or .xls"),
+        (
+            "a.doc",
+            "1,2",
+            "expected a file named .npz, .npy, .csv, .tsv, .txt, .*or .xls",
+        ),
         ("a.csv", "", "pandas cannot read it"),
         ("a.csv", "A,B\n", "expected a column of numbers|expected numbers"),
-        ("a.csv", "A,B\n1,2\n3,four\n", "expected numbers .*found 'four' in column 'B'"),
-        ("a.csv", "Datum;A;B\n01.02.2020;0,5;1,5\n", r"columns separated by commas \(.csv\)"),
-        ("a.csv", "Date,A,B\n2020-01-01,1,\n2020-01-02,2,1\n", r"column 'B' has 1 missing .* of 2 \(.*period 1, 20"),
+        (
+            "a.csv",
+            "A,B\n1,2\n3,four\n",
+            "expected numbers .*found 'four' in column 'B'",
+        ),
+        (
+            "a.csv",
+            "Datum;A;B\n01.02.2020;0,5;1,5\n",
+            r"columns separated by commas \(.csv\)",
+        ),
+        (
+            "a.csv",
+            "Date,A,B\n2020-01-01,1,\n2020-01-02,2,1\n",
+            r"column 'B' has 1 missing .* of 2 \(.*period 1, 20",
+        ),
         ("a.csv", "A,B\n1,2\n-inf,1\n", "column 'A' has 1 missing or infinite"),
-        ("a.csv", "Date,A\n2020-01-01,1,2\n2020-01-02,2,1\n", "names of all columns, .*found 2 names above 3 columns"),
-        ("a.csv", "A,B,A\n1,2,3\n3,2,1\n", "expected names that differ, found 'A' twice"),
-        ("a.csv", "0,1,2\n1,2,3\n3,2,1\n", "such as 'a0', or numbers, such as 0.0, found 0, 1, 2, which may be either"),
+        (
+            "a.csv",
+            "Date,A\n2020-01-01,1,2\n2020-01-02,2,1\n",
+            "names of all columns, .*found 2 names above 3 columns",
+        ),
+        (
+            "a.csv",
+            "A,B,A\n1,2,3\n3,2,1\n",
+            "expected names that differ, found 'A' twice",
+        ),
+        (
+            "a.csv",
+            "0,1,2\n1,2,3\n3,2,1\n",
+            "such as 'a0', or numbers, such as 0.0, found 0, 1, 2, which may be either",
+        ),
         ("a.csv", "A,B\n1,2\n1,-99.99\n", "column 'B' has 1 missing"),
-        ("a.csv", "Date,A\n2020-01-01,1\n2020-01-02,2\n2020-01-03,1\nMean,1\n", "a date such as .*found 'Mean'"),
+        (
+            "a.csv",
+            "Date,A\n2020-01-01,1\n2020-01-02,2\n2020-01-03,1\nMean,1\n",
+            "a date such as .*found 'Mean'",
+        ),
         ("a.parquet", "no", "pandas cannot read it"),
         ("a.npz", "A,B\n1,2\n", "expected numpy arrays"),
-        ("a.npz", {"a": RETURNS, "b": RETURNS}, r"an array 'returns' or one two-dim.*found a \(60, 3\), b \(60, 3\)"),
-        ("a.npz", {"returns": np.arange(3)}, "expected 'returns' to hold real numbers in two dimensions"),
+        (
+            "a.npz",
+            {"a": RETURNS, "b": RETURNS},
+            r"an array 'returns' or one two-dim.*found a \(60, 3\), b \(60, 3\)",
+        ),
+        (
+            "a.npz",
+            {"returns": np.arange(3)},
+            "expected 'returns' to hold real numbers in two dimensions",
+        ),
         ("a.npz", {"returns": np.array([[None]])}, "expected numpy arrays"),
     ],
 )
@@ -165,11 +259,15 @@ def test_what_cannot_be_read(name, content, message):
 @pytest.mark.parametrize("suffix", [".npy", ".npz"])
 def test_a_header_that_claims_more_than_fits_in_memory(suffix, tmp_path):
     with open("returns.npy", "wb") as file:
-        npy.write_array_header_1_0(file, {"descr": "<f8", "fortran_order": False, "shape": (6 * 10**12, 3)})
+        npy.write_array_header_1_0(
+            file, {"descr": "<f8", "fortran_order": False, "shape": (6 * 10**12, 3)}
+        )
         file.write(bytes(240))
     with zipfile.ZipFile("returns.npz", "w") as archive:
         archive.write("returns.npy")
-    with pytest.raises(ValueError, match=f"returns{suffix}: expected numpy arrays that fit in memory"):
+    with pytest.raises(
+        ValueError, match=f"returns{suffix}: expected numpy arrays that fit in memory"
+    ):
         read_returns(f"returns{suffix}")
 
 
@@ -177,11 +275,18 @@ def test_missing_values():
     rows = RETURNS.copy()
     rows[[0, 7], [0, 1]] = np.nan
     name = write("a.csv", rows, "Date,oil,gas,gold", index=DAYS)
-    with pytest.raises(ValueError, match=r"column 'oil' has 1 missing .* of 60 .*first is period 1.*--drop-missing"):
+    with pytest.raises(
+        ValueError,
+        match=r"column 'oil' has 1 missing .* of 60 .*first is period "
+        r"1.*--drop-missing",
+    ):
         read_returns(name)
     found = read_returns(name, drop_missing=True)
     np.testing.assert_array_equal(found.values, np.delete(RETURNS, [0, 7], axis=0))
-    assert found.dates[0] == DAYS[1] and found.notes[0] == "2 periods with missing values dropped"
+    assert (
+        found.dates[0] == DAYS[1]
+        and found.notes[0] == "2 periods with missing values dropped"
+    )
     rows[:, 0] = np.nan
     with pytest.raises(ValueError, match="in each period one is missing"):
         read_returns(write("b.csv", rows), drop_missing=True)
@@ -198,11 +303,17 @@ def test_points():
         np.testing.assert_array_equal(points, X)
         np.testing.assert_array_equal(labels, letters)
     assert read_points("b.npz")[1] is None
-    for arrays, message in (({"p": X, "q": X}, "one two-dimensional"), ({"X": X, "y": [1]}, "expected y of shape")):
+    for arrays, message in (
+        ({"p": X, "q": X}, "one two-dimensional"),
+        ({"X": X, "y": [1]}, "expected y of shape"),
+    ):
         np.savez("d.npz", **arrays)
         with pytest.raises(ValueError, match=message):
             read_points("d.npz")
-    for text, message in (("p,q\n1,x\n", "expected numbers"), ("p,q\n1,2\n", "at least 10 points")):
+    for text, message in (
+        ("p,q\n1,x\n", "expected numbers"),
+        ("p,q\n1,2\n", "at least 10 points"),
+    ):
         Path("e.csv").write_text(text, encoding="utf-8")
         with pytest.raises(ValueError, match=f"e.csv: .*{message}"):
             read_points("e.csv")
@@ -217,7 +328,11 @@ def test_missing_numbers_of_points(name):
     else:
         (np.save if name == "a.npy" else np.savez)(name, X)
     column = "'q'" if name == "a.csv" else "'2'"
-    with pytest.raises(ValueError, match=rf"column {column} has 1 missing .* of 12 \(the first is row 8\); leave such"):
+    with pytest.raises(
+        ValueError,
+        match=rf"column {column} has 1 missing .* of 12 \(the first is row 8\); leave "
+        rf"such",
+    ):
         read_points(name)
 
 
@@ -233,41 +348,59 @@ def test_missing_numbers_of_points(name):
     ],
 )
 def test_labels_of_points_that_begin_with_a_zero(header, texts, labels, kind):
-    lines = [f"{p},{label},{q}" for (p, q, _), label in zip(RETURNS, texts * 4, strict=False)]
+    lines = [
+        f"{p},{label},{q}" for (p, q, _), label in zip(RETURNS, texts * 4, strict=False)
+    ]
     Path("a.csv").write_text("\n".join([f"p,{header},q", *lines]), encoding="utf-8")
     X, found, _ = read_points("a.csv")
     np.testing.assert_array_equal(X, RETURNS[: len(lines), :2])
     assert list(map(str, found)) == 4 * labels.split() and found.dtype.kind == kind
 
 
-# --- weights ------------------------------------------------------------------------------------------
+# --- weights
+# ----------------------------------------------------------------------
 
 
 def test_weights_are_printed_and_written(capsys):
     args = [write("returns.csv"), "--unit", "percent", "--risk-aversion", "30"]
     weights, out, _ = command(capsys, *args, "--limit", "oil + gas <= 0.2")
-    assert "percent divided by 100" in out and "gold" in out and "Weights written to weights.csv" in out
-    expected = expected_weights(RETURNS / 100, risk_aversion=30.0, linear_constraints=([1, 1, 0], None, 0.2))
+    assert (
+        "percent divided by 100" in out
+        and "gold" in out
+        and "Weights written to weights.csv" in out
+    )
+    expected = expected_weights(
+        RETURNS / 100, risk_aversion=30.0, linear_constraints=([1, 1, 0], None, 0.2)
+    )
     np.testing.assert_allclose(list(weights.values()), expected, atol=1e-9)
     assert list(weights) == ["oil", "gas", "gold"] and weights["gold"] >= 0.8 - 1e-8
-    weights = command(capsys, *args, "--risk-measure", "cvar", "--bounds", "-0.5", "0.7")[0]
+    weights = command(
+        capsys, *args, "--risk-measure", "cvar", "--bounds", "-0.5", "0.7"
+    )[0]
     assert max(weights.values()) <= 0.7 and sum(weights.values()) == pytest.approx(1)
-    assert "largest ratio, converged" in command(capsys, *args, "--objective", "ratio")[1]
+    assert (
+        "largest ratio, converged" in command(capsys, *args, "--objective", "ratio")[1]
+    )
     out = command(capsys, *args, "--max-risk", "0.02")[1]
     assert "risk of at most 0.02, converged" in out and "deviation 0.02" in out
 
 
-@pytest.mark.parametrize(("unit", "factor"), [("fractions", 0.01), ("percent", 1.0), ("basis-points", 100.0)])
+@pytest.mark.parametrize(
+    ("unit", "factor"), [("fractions", 0.01), ("percent", 1.0), ("basis-points", 100.0)]
+)
 def test_a_unit_that_is_guessed_is_treated_as_one_that_is_given(unit, factor, capsys):
     values = (RETURNS * factor).round(8)
     name = write("mine.csv", values)
     expected = expected_weights(
-        values / {"fractions": 1, "percent": 1e2, "basis-points": 1e4}[unit], risk_aversion=30.0
+        values / {"fractions": 1, "percent": 1e2, "basis-points": 1e4}[unit],
+        risk_aversion=30.0,
     )
     for given in ([], ["--unit", unit]):
         weights, out, _ = command(capsys, name, *given, "--risk-aversion", "30")
         np.testing.assert_array_equal(list(weights.values()), expected)
-        assert ("guessed" in out) == (not given) and ("divided by" in out) == (unit != "fractions")
+        assert ("guessed" in out) == (not given) and ("divided by" in out) == (
+            unit != "fractions"
+        )
 
 
 @pytest.mark.parametrize(
@@ -289,15 +422,33 @@ NAMED = pd.to_datetime(DAYS).strftime("%d %b %Y").tolist()
 @pytest.mark.parametrize("dates", [DAYS, GERMAN, NAMED, list(range(1960, 2020))])
 def test_periods_with_the_latest_first_are_reversed(dates, capsys):
     args = ["--risk-measure", "cdar", "--risk-aversion", "0.2"]
-    up = command(capsys, write("up.csv", header="Date,oil,gas,gold", index=dates), *args)
-    down = command(capsys, write("down.csv", RETURNS[::-1], "Date,oil,gas,gold", dates[::-1]), *args)
-    assert up[0] == down[0] and "rows reversed" in down[1] and "rows reversed" not in up[1]
+    up = command(
+        capsys, write("up.csv", header="Date,oil,gas,gold", index=dates), *args
+    )
+    down = command(
+        capsys,
+        write("down.csv", RETURNS[::-1], "Date,oil,gas,gold", dates[::-1]),
+        *args,
+    )
+    assert (
+        up[0] == down[0] and "rows reversed" in down[1] and "rows reversed" not in up[1]
+    )
     assert f"{dates[0]} to {dates[-1]}" in down[1]
     np.testing.assert_array_equal(read_returns("down.csv").values, RETURNS)
-    for index in ([day.replace("Jan", "enero").replace("Feb", "febrero").replace("Mar", "marzo") for day in NAMED],
-                  [*NAMED[30:], *NAMED[:30]]):  # fmt: skip
+    for index in (
+        [
+            day.replace("Jan", "enero")
+            .replace("Feb", "febrero")
+            .replace("Mar", "marzo")
+            for day in NAMED
+        ],
+        [*NAMED[30:], *NAMED[:30]],
+    ):
         name = write("mixed.csv", header="Date,oil,gas,gold", index=index)
-        assert "expected dates such as 2020-01-31 in ascending order" in command(capsys, name, *args)[2]
+        assert (
+            "expected dates such as 2020-01-31 in ascending order"
+            in command(capsys, name, *args)[2]
+        )
         assert command(capsys, name)[0] is not None
 
 
@@ -307,6 +458,10 @@ WALK = np.cumsum(np.random.default_rng(1).normal(0.0, 0.01, (250, 3)), axis=0)
 def test_prices_are_refused(capsys):
     name = write("mine.csv", 40 * np.exp(WALK))
     err = command(capsys, name)[2]
-    assert "mine.csv: expected returns, but" in err and "file of prices" in err and "pct_change" in err
+    assert (
+        "mine.csv: expected returns, but" in err
+        and "file of prices" in err
+        and "pct_change" in err
+    )
     assert main(["reproduce", "portfolio", "--data", name]) == 2
     assert "--unit" in capsys.readouterr().err

@@ -1,4 +1,5 @@
-"""Problems whose derivatives JAX takes: values, precision, compilations, forms of data, and what is refused."""
+"""Problems whose derivatives JAX takes: values, precision, compilations, forms of data,
+and what is refused."""
 
 import pickle
 import sys
@@ -13,7 +14,11 @@ from sklearn.exceptions import ConvergenceWarning
 from sk_stormc import minimize
 from sk_stormc.core.evaluations import BLOCK
 from sk_stormc.penalties import L1
-from sk_stormc.problems import DifferentiableComposition, DifferentiableLogMeanExp, check_problem
+from sk_stormc.problems import (
+    DifferentiableComposition,
+    DifferentiableLogMeanExp,
+    check_problem,
+)
 
 jax = pytest.importorskip("jax", reason="needs JAX")
 jnp = jax.numpy
@@ -33,19 +38,29 @@ def loss_and_deviation(x, u, row):
     return value + jnp.maximum(value - u, 0) ** 2
 
 
-def problem_of(inner=loss, outer=loss_and_deviation, inner_data=(A, b), outer_data=(A, b), **kwargs):
-    return DifferentiableComposition(inner, outer, inner_data, outer_data, **{"x0": START, **kwargs})
+def problem_of(
+    inner=loss, outer=loss_and_deviation, inner_data=(A, b), outer_data=(A, b), **kwargs
+):
+    return DifferentiableComposition(
+        inner, outer, inner_data, outer_data, **{"x0": START, **kwargs}
+    )
 
 
 def several(x, row):
     """g with six values, in a pytree."""
     a, target = row["features"], row["target"]
-    return {"loss": (a @ x.weight + x.bias - target) ** 2, "outer": (a[:, None] * jnp.sin(x.weight)[:2],)}
+    return {
+        "loss": (a @ x.weight + x.bias - target) ** 2,
+        "outer": (a[:, None] * jnp.sin(x.weight)[:2],),
+    }
 
 
 def of_several(x, u, row):
     return (
-        jnp.log(1 + u["loss"]) * row[0] + (u["outer"][0] ** 2).sum() + jnp.cos(x.bias) * row.sum() + x.weight @ x.weight
+        jnp.log(1 + u["loss"]) * row[0]
+        + (u["outer"][0] ** 2).sum()
+        + jnp.cos(x.bias) * row.sum()
+        + x.weight @ x.weight
     )
 
 
@@ -60,7 +75,9 @@ def test_gradients_are_those_of_finite_differences(jacobian):
     problem = pytrees(jacobian=jacobian)
     assert (problem.n_inner, problem.n_outer, problem.n_variables) == (200, 70, 4)
     x, steps = np.array([0.4, 0.1, -0.7, 0.2]), 1e-5 * np.eye(4)
-    expected = [(problem.objective(x + h) - problem.objective(x - h)) / 2e-5 for h in steps]
+    expected = [
+        (problem.objective(x + h) - problem.objective(x - h)) / 2e-5 for h in steps
+    ]
     assert np.allclose(problem.gradient(x), expected, rtol=1e-8, atol=1e-8)
     check_problem(problem, n_draws=50)
 
@@ -69,20 +86,38 @@ def test_values_are_means_over_rows():
     problem, x = problem_of(), np.array([0.4, 0.1, -0.7])
     losses = (np.tanh(A @ x) - b) ** 2
     u = losses.mean()
-    assert np.isclose(problem.objective(x), np.mean(losses + np.maximum(losses - u, 0) ** 2), rtol=1e-14)
-    assert np.allclose(problem.inner(x, np.array([3, 3, 5])), losses[[3, 3, 5]].mean(), rtol=1e-14)
+    assert np.isclose(
+        problem.objective(x),
+        np.mean(losses + np.maximum(losses - u, 0) ** 2),
+        rtol=1e-14,
+    )
+    assert np.allclose(
+        problem.inner(x, np.array([3, 3, 5])), losses[[3, 3, 5]].mean(), rtol=1e-14
+    )
 
 
 @pytest.mark.parametrize(
     ("solver", "jacobian", "way"),
-    [("storm-c", "sampled", "jacobian"), ("storm-c-paper", "operator", "vjp"), ("sarah-c", "operator", "vjp"),
-     ("civr", "sampled", "jacobian")],
-)  # fmt: skip
-def test_trajectories_and_counts_are_those_of_derivatives_by_hand(solver, jacobian, way):
-    by_jax = minimize(problem_of(jacobian=jacobian), solver, random_state=0, max_iter=40, tol=0)
-    by_hand = minimize(composition(A, b, way), solver, random_state=0, max_iter=40, tol=0)
+    [
+        ("storm-c", "sampled", "jacobian"),
+        ("storm-c-paper", "operator", "vjp"),
+        ("sarah-c", "operator", "vjp"),
+        ("civr", "sampled", "jacobian"),
+    ],
+)
+def test_trajectories_and_counts_are_those_of_derivatives_by_hand(
+    solver, jacobian, way
+):
+    by_jax = minimize(
+        problem_of(jacobian=jacobian), solver, random_state=0, max_iter=40, tol=0
+    )
+    by_hand = minimize(
+        composition(A, b, way), solver, random_state=0, max_iter=40, tol=0
+    )
     assert np.allclose(by_jax.x, by_hand.x, rtol=1e-7, atol=1e-9)
-    assert by_jax.n_evaluations == by_hand.n_evaluations and np.array_equal(by_jax.ifo, by_hand.ifo)
+    assert by_jax.n_evaluations == by_hand.n_evaluations and np.array_equal(
+        by_jax.ifo, by_hand.ifo
+    )
 
 
 @pytest.mark.parametrize("jacobian", slow_but(["sampled", "operator"], "sampled"))
@@ -92,10 +127,16 @@ def test_blocks_give_the_same_values(jacobian, monkeypatch):
 
     def values(device_bytes):
         whole = pytrees(jacobian=jacobian, device_bytes=device_bytes)
-        weighted = problem_of(sample_weight=1.0 + np.arange(1500), device_bytes=device_bytes)
+        weighted = problem_of(
+            sample_weight=1.0 + np.arange(1500), device_bytes=device_bytes
+        )
         parts = [whole.inner(x, batch) for batch in (None, draws)]
         parts += [whole.vjp(whole.jacobian(x, batch), v) for batch in (None, draws)]
-        parts += [*whole.outer_gradient(x, u, None), [whole.outer(x, u), weighted.objective(x[:3])], whole.gradient(x)]
+        parts += [
+            *whole.outer_gradient(x, u, None),
+            [whole.outer(x, u), weighted.objective(x[:3])],
+            whole.gradient(x),
+        ]
         (u_old, J_old), (u_new, J) = whole.inner_pair(x, 2 * x, draws, every)
         parts += [u_old, u_new, whole.vjp(J_old, v), whole.vjp(J, v)]
         parts += whole.gradient_pair((x, u, J_old), (2 * x, 2 * u, J), draws[:60])
@@ -119,7 +160,9 @@ def test_float64_whatever_the_configuration():
         result = minimize(problem_of(), "scgd", random_state=0, max_iter=10)
         assert jnp.zeros(1).dtype == np.float64
         single = problem_of(x0=np.array(START, np.float32))
-        assert minimize(single, "scgd", random_state=0, max_iter=10).x.dtype == np.float32
+        assert (
+            minimize(single, "scgd", random_state=0, max_iter=10).x.dtype == np.float32
+        )
     assert np.array_equal(result.x, expected)
 
 
@@ -130,9 +173,16 @@ def test_float32_where_all_of_x0_is():
         assert x["weight"].dtype == row.dtype == np.float32
         return row @ x["weight"] + x["bias"]
 
-    assert problem_of(g, lambda x, u, row: u**2, A, None, x0=single).initial_point(None).dtype == np.float32
+    assert (
+        problem_of(g, lambda x, u, row: u**2, A, None, x0=single)
+        .initial_point(None)
+        .dtype
+        == np.float32
+    )
     mixed = single | {"bias": 1.0}
-    problem = problem_of(lambda x, row: row @ x["weight"], lambda x, u, row: u, A, x0=mixed)
+    problem = problem_of(
+        lambda x, row: row @ x["weight"], lambda x, u, row: u, A, x0=mixed
+    )
     assert problem.gradient(np.ones(4)).dtype == float
 
 
@@ -150,7 +200,15 @@ def test_a_run_compiles_for_few_sizes_and_a_second_one_for_none():
     result = minimize(problem, random_state=0, tol=0, max_iter=300)
     compiled = len(traces)  # a function of both points calls g twice
     assert result.n_iter == 300 and compiled <= 12
-    minimize(problem, "sarah-c", batch_size=16, learning_rate=0.1, random_state=1, tol=0, max_iter=300)
+    minimize(
+        problem,
+        "sarah-c",
+        batch_size=16,
+        learning_rate=0.1,
+        random_state=1,
+        tol=0,
+        max_iter=300,
+    )
     assert len(traces) <= compiled + 2
 
 
@@ -162,12 +220,27 @@ def test_a_start_and_a_solution_in_the_structure_of_x0():
     start = Line(np.array([0.1, 0.2, 0.3]), -0.5)
     result = minimize(problem, x0=start, **options)
     flat = minimize(problem, x0=[0.1, 0.2, 0.3, -0.5], **options)
-    assert isinstance(result.x, Line) and result.x.bias == flat.x[3] and isinstance(flat.x, np.ndarray)
+    assert (
+        isinstance(result.x, Line)
+        and result.x.bias == flat.x[3]
+        and isinstance(flat.x, np.ndarray)
+    )
     seen = []
-    minimize(problem, x0=start, **options, record_every=1, on_record=lambda record: seen.append(record.x))
+    minimize(
+        problem,
+        x0=start,
+        **options,
+        record_every=1,
+        on_record=lambda record: seen.append(record.x),
+    )
     trajectory = problem.unravel(seen)
-    assert trajectory.weight.shape == (len(seen), 3) and np.array_equal(trajectory.bias[-1], result.x.bias)
-    with pytest.raises(ValueError, match=r"x0 must have the structure of the problem's x0, Line\(weight=shape"):
+    assert trajectory.weight.shape == (len(seen), 3) and np.array_equal(
+        trajectory.bias[-1], result.x.bias
+    )
+    with pytest.raises(
+        ValueError,
+        match=r"x0 must have the structure of the problem's x0, Line\(weight=shape",
+    ):
         minimize(problem, x0={"weight": np.zeros(3), "bias": 0.0})
 
 
@@ -182,7 +255,9 @@ def test_penalties_of_leaves():
     assert (weight == 0).any() and bias != 0  # all of both would be penalised to 0
     with pytest.raises(ValueError, match="alpha must have the structure of x0"):
         pytrees(penalty=L1({"weight": 0.3}))
-    with pytest.raises(ValueError, match=r"alpha must be a number or of shape \(4,\), got shape \(3,\)"):
+    with pytest.raises(
+        ValueError, match=r"alpha must be a number or of shape \(4,\), got shape \(3,\)"
+    ):
         pytrees(penalty=L1([0.1, 0.1, 0.1]))
 
 
@@ -191,26 +266,37 @@ def test_functions_without_data_may_leave_out_the_row():
     assert np.isclose(problem.objective(np.array([2.0, 3.0, 1.0])), 5)
     with pytest.raises(TypeError) as caught:
         problem_of(lambda x, row: row[0] @ x, lambda u: u**2, (A, b), None)
-    assert "outer was called with x of shape (3,), u of a number" in caught.value.__notes__
+    assert (
+        "outer was called with x of shape (3,), u of a number" in caught.value.__notes__
+    )
 
 
 def test_one_table_on_both_sides_is_there_once():
     pool = problem_of()._evaluations.placement.pool
     assert sorted(array.shape for array in pool) == [(1500,), (1500, 3)]
     rows = jnp.asarray(A.astype(np.float32))
-    pool = problem_of(inner_data=(rows, b), outer_data=(rows, b))._evaluations.placement.pool
+    pool = problem_of(
+        inner_data=(rows, b), outer_data=(rows, b)
+    )._evaluations.placement.pool
     assert any(array is rows for array in pool) and len(pool) == 2
 
 
 def test_structures_of_x0_and_of_u():
     problem = pytrees()
     x = problem.unravel(np.arange(4.0))
-    assert isinstance(x, Line) and x.weight.tolist() == [0, 1, 2] and x.bias.shape == () and x.bias == 3
+    assert (
+        isinstance(x, Line)
+        and x.weight.tolist() == [0, 1, 2]
+        and x.bias.shape == ()
+        and x.bias == 3
+    )
     assert np.array_equal(problem.initial_point(None), [0.3, -0.2, 0.9, 0.5])
     result = np.arange(4.0)
     problem.unravel(result).weight[0] = 9
     assert result[0] == 0
-    with pytest.raises(ValueError, match=r"x must be of shape \(..., 4\), got shape \(3,\)"):
+    with pytest.raises(
+        ValueError, match=r"x must be of shape \(..., 4\), got shape \(3,\)"
+    ):
         problem.unravel(np.zeros(3))
 
 
@@ -222,7 +308,11 @@ def test_forms_of_data(tmp_path):
     for rows in (pandas.DataFrame(A), mapped, jnp.asarray(A.astype(np.float32))):
         values = pandas.Series(b) if isinstance(rows, pandas.DataFrame) else b
         problem = problem_of(inner_data=(rows, values), outer_data=(rows, values))
-        assert np.allclose(problem.gradient(x), expected, rtol=1e-5 if isinstance(rows, jax.Array) else 1e-13)
+        assert np.allclose(
+            problem.gradient(x),
+            expected,
+            rtol=1e-5 if isinstance(rows, jax.Array) else 1e-13,
+        )
 
 
 def test_integers_stay_integers():
@@ -232,13 +322,17 @@ def test_integers_stay_integers():
 
 
 def test_one_component_each():
-    problem = DifferentiableComposition(lambda x, row: x - 1, lambda x, u, row: u @ u, x0=[0, 0])
+    problem = DifferentiableComposition(
+        lambda x, row: x - 1, lambda x, u, row: u @ u, x0=[0, 0]
+    )
     assert (problem.n_inner, problem.n_outer) == (1, 1)
     assert np.allclose(minimize(problem, random_state=0).x, 1)
 
 
 def test_an_inner_value_without_x_and_single_numbers():
-    problem = problem_of(lambda x, row: row[1] ** 2, lambda x, u, row: (u + (x**2).sum())[None])
+    problem = problem_of(
+        lambda x, row: row[1] ** 2, lambda x, u, row: (u + (x**2).sum())[None]
+    )
     assert np.allclose(problem.gradient(np.array(START)), 2 * np.array(START))
     assert np.isclose(problem.objective(np.zeros(3)), np.mean(b**2))
 
@@ -247,14 +341,31 @@ def test_an_inner_value_without_x_and_single_numbers():
 
 
 def test_the_kind_of_jacobian():
-    wide = {"inner": lambda x, row: jnp.outer(x, x), "outer": lambda x, u, row: u.sum(), "outer_data": None}
+    wide = {
+        "inner": lambda x, row: jnp.outer(x, x),
+        "outer": lambda x, u, row: u.sum(),
+        "outer_data": None,
+    }
     assert problem_of().jacobian_kind == problem_of(**wide).jacobian_kind == "sampled"
     assert problem_of(**wide, x0=np.ones(26)).jacobian_kind == "operator"
-    assert problem_of(x0=np.ones(40_000), inner=lambda x, r: x[0], outer=lambda x, u, r: u).jacobian_kind == "sampled"
-    linear = {"inner": lambda x, row: row[0] @ x, "outer": lambda x, u, row: (row[0] @ x - u) ** 2 - u}
+    assert (
+        problem_of(
+            x0=np.ones(40_000), inner=lambda x, r: x[0], outer=lambda x, u, r: u
+        ).jacobian_kind
+        == "sampled"
+    )
+    linear = {
+        "inner": lambda x, row: row[0] @ x,
+        "outer": lambda x, u, row: (row[0] @ x - u) ** 2 - u,
+    }
     constant = problem_of(**linear, jacobian="constant")
     check_problem(constant, n_draws=50)
-    assert minimize(constant, "sarah-c", learning_rate=0.1, max_iter=3).n_evaluations["jacobian"] == 1500
+    assert (
+        minimize(constant, "sarah-c", learning_rate=0.1, max_iter=3).n_evaluations[
+            "jacobian"
+        ]
+        == 1500
+    )
     with pytest.raises(ValueError, match="of kind 'constant' differ"):
         check_problem(problem_of(jacobian="constant"), n_draws=50)
 
@@ -264,23 +375,40 @@ def test_weights_are_repeated_rows():
     rows = A[:300], b[:300]
     repeated = tuple(part.repeat(counts, 0) for part in rows)
     weighted = problem_of(inner_data=rows, outer_data=rows, sample_weight=counts)
-    check_problem(weighted, repeated=problem_of(inner_data=repeated, outer_data=repeated), n_draws=300)
+    check_problem(
+        weighted,
+        repeated=problem_of(inner_data=repeated, outer_data=repeated),
+        n_draws=300,
+    )
 
 
 def test_penalty_metric_and_floor():
     problem = problem_of(penalty=L1(0.02), metric=[1.0, 2.0, 1.0], inner_floor=0.0)
-    by_hand = composition(A, b, penalty=L1(0.02), metric=[1.0, 2.0, 1.0], inner_floor=0.0)
-    results = [minimize(each, "scgd", random_state=0, max_iter=20, tol=0) for each in (problem, by_hand)]
+    by_hand = composition(
+        A, b, penalty=L1(0.02), metric=[1.0, 2.0, 1.0], inner_floor=0.0
+    )
+    results = [
+        minimize(each, "scgd", random_state=0, max_iter=20, tol=0)
+        for each in (problem, by_hand)
+    ]
     assert np.allclose(results[0].x, results[1].x, atol=1e-9)
 
 
 def test_runs_resume_on_a_pickled_problem():
     problem = problem_of(jacobian="operator")
-    settings = {"solver": "storm-c-paper", "batch_size": 8, "init_batch_size": 8, "random_state": 0, "tol": 0}
+    settings = {
+        "solver": "storm-c-paper",
+        "batch_size": 8,
+        "init_batch_size": 8,
+        "random_state": 0,
+        "tol": 0,
+    }
     full = minimize(problem, **settings, max_iter=60)
     half = minimize(problem, **settings, max_iter=30)
     state = pickle.loads(pickle.dumps(half.state))
-    rest = minimize(pickle.loads(pickle.dumps(problem)), **settings, max_iter=60, state=state)
+    rest = minimize(
+        pickle.loads(pickle.dumps(problem)), **settings, max_iter=60, state=state
+    )
     assert np.array_equal(rest.x, full.x) and rest.n_evaluations == full.n_evaluations
 
 
@@ -294,29 +422,67 @@ def branches(x, row):
 NAN = np.array([0.0, np.nan, 0.0])
 REFUSED = [
     ({"inner": 3}, "inner must be callable"),
-    ({"jacobian": "dense"}, "jacobian must be one of 'auto', 'sampled', 'operator', 'constant', got 'dense'"),
+    (
+        {"jacobian": "dense"},
+        "jacobian must be one of 'auto', 'sampled', 'operator', 'constant', got "
+        "'dense'",
+    ),
     ({"x0": {"w": NAN}}, r"x0\['w'\] must be finite, got nan at 1"),
     ({"x0": None}, "x0 must hold at least one array, got None"),
     ({"x0": "abc"}, "x0 must be numbers, got 'abc'"),
-    ({"inner_data": (A, b[1:])}, r"inner_data must .* 1500 rows in inner_data\[0\] and 1499 in inner_data\[1\]"),
+    (
+        {"inner_data": (A, b[1:])},
+        r"inner_data must .* 1500 rows in inner_data\[0\] and 1499 in inner_data\[1\]",
+    ),
     ({"inner_data": (A[:0], b[:0])}, "inner_data must have at least one row"),
-    ({"outer_data": (A, 1.0)}, r"outer_data\[1\] must have an axis of rows, got the number 1.0"),
-    ({"outer_data": (A, np.where(b > 1, np.inf, b))}, r"outer_data\[1\] must be finite, got inf at \d+"),
+    (
+        {"outer_data": (A, 1.0)},
+        r"outer_data\[1\] must have an axis of rows, got the number 1.0",
+    ),
+    (
+        {"outer_data": (A, np.where(b > 1, np.inf, b))},
+        r"outer_data\[1\] must be finite, got inf at \d+",
+    ),
     ({"inner_data": [[1, 2], [3]]}, "inner_data: "),
     ({"inner_data": np.array(["a"])}, "inner_data must be numbers"),
-    ({"inner_data": [2**40], "x0": np.zeros(1, np.float32)}, "inner_data must be within the range of int32"),
+    (
+        {"inner_data": [2**40], "x0": np.zeros(1, np.float32)},
+        "inner_data must be within the range of int32",
+    ),
     ({"sample_weight": np.ones(3)}, r"sample_weight must be of shape \(1500,\)"),
-    ({"inner_data": None, "outer_data": None, "sample_weight": [1.0]}, "sample_weight must be None"),
+    (
+        {"inner_data": None, "outer_data": None, "sample_weight": [1.0]},
+        "sample_weight must be None",
+    ),
     ({"metric": [1.0, 2.0]}, "metric must be a vector or matrix of 3 variables"),
-    ({"inner": branches}, r"inner must be written with jax.numpy, .* in line \d+ of test_autodiff.py: return x"),
-    ({"inner": lambda x, row: np.exp(row[0] @ x)}, "inner must be written with jax.numpy"),
+    (
+        {"inner": branches},
+        r"inner must be written with jax.numpy, .* in line \d+ of test_autodiff.py: "
+        r"return x",
+    ),
+    (
+        {"inner": lambda x, row: np.exp(row[0] @ x)},
+        "inner must be written with jax.numpy",
+    ),
     ({"outer": lambda x, u, row: float(u)}, "outer must be written with jax.numpy"),
-    ({"inner": lambda x, row: None}, "inner must return a number, an array or a pytree .* got None"),
-    ({"outer": lambda x, u, row: x}, r"outer must return a number for each row, got shape \(3,\)"),
+    (
+        {"inner": lambda x, row: None},
+        "inner must return a number, an array or a pytree .* got None",
+    ),
+    (
+        {"outer": lambda x, u, row: x},
+        r"outer must return a number for each row, got shape \(3,\)",
+    ),
     ({"inner": lambda x, row: jnp.log(row[0] @ x)}, "inner must be finite at x0"),
-    ({"outer": lambda x, u, row: jnp.log(-u)}, "outer must be finite at x0, got nan with u the mean of inner"),
+    (
+        {"outer": lambda x, u, row: jnp.log(-u)},
+        "outer must be finite at x0, got nan with u the mean of inner",
+    ),
     ({"device_bytes": -1}, "device_bytes must be an integer >= 0, got -1"),
-    ({"outer": lambda x, u, row: jnp.sqrt((0 * x) @ x)}, "inner and outer must have finite gradients at x0"),
+    (
+        {"outer": lambda x, u, row: jnp.sqrt((0 * x) @ x)},
+        "inner and outer must have finite gradients at x0",
+    ),
 ]
 
 
@@ -330,13 +496,21 @@ def test_invalid_arguments(changes, message):
 def test_errors_of_functions_tell_what_these_were_called_with(inner):
     with pytest.raises(TypeError) as caught:
         problem_of(inner)
-    assert "inner was called with x of shape (3,), row of (shape (3,), a number)" in caught.value.__notes__
+    assert (
+        "inner was called with x of shape (3,), row of (shape (3,), a number)"
+        in caught.value.__notes__
+    )
 
 
 def test_gradients_that_are_zero_are_reported():
-    counted = problem_of(lambda x, row: jnp.sign(row[0] @ x - row[1]), lambda x, u: u**2, (A, b), None)
+    counted = problem_of(
+        lambda x, row: jnp.sign(row[0] @ x - row[1]), lambda x, u: u**2, (A, b), None
+    )
     for solver in ("storm-c", "lbfgs", "scgd"):
-        with pytest.warns(ConvergenceWarning, match="starting point, where the gradient is exactly 0.*jnp.sign"):
+        with pytest.warns(
+            ConvergenceWarning,
+            match="starting point, where the gradient is exactly 0.*jnp.sign",
+        ):
             result = minimize(counted, solver, random_state=0)
         assert result.success and np.array_equal(result.x, START)
 
@@ -348,25 +522,41 @@ def test_a_mean_of_exponentials_that_overflows_names_the_problem_that_does_not()
     def huge(x, row):
         return jnp.exp(loss(x, row) / 1e-4)
 
-    with pytest.raises(ValueError, match="inner must be finite at x0, got the mean .*DifferentiableLogMeanExp"):
+    with pytest.raises(
+        ValueError,
+        match="inner must be finite at x0, got the mean .*DifferentiableLogMeanExp",
+    ):
         problem_of(huge, lambda x, u: 1e-4 * jnp.log(u), (A, b), None)
 
 
 @pytest.mark.parametrize("scale", [1e-4, 1.0])
 def test_logarithms_of_means_of_exponentials(scale):
-    problem = DifferentiableLogMeanExp(lambda x, row: loss(x, row) / scale, (A, b), x0=START, scale=scale)
+    problem = DifferentiableLogMeanExp(
+        lambda x, row: loss(x, row) / scale, (A, b), x0=START, scale=scale
+    )
     if scale == 1:
         check_problem(problem, n_draws=50)
     x = np.array([0.4, 0.1, -0.7])
     losses = (np.tanh(A @ x) - b) ** 2
-    assert np.isclose(problem.objective(x), scale * logsumexp(losses / scale, b=1 / 1500), rtol=1e-12)
-    weights = softmax(losses / scale) * 2 * (np.tanh(A @ x) - b) * (1 - np.tanh(A @ x) ** 2)
+    assert np.isclose(
+        problem.objective(x), scale * logsumexp(losses / scale, b=1 / 1500), rtol=1e-12
+    )
+    weights = (
+        softmax(losses / scale) * 2 * (np.tanh(A @ x) - b) * (1 - np.tanh(A @ x) ** 2)
+    )
     assert np.allclose(problem.gradient(x), weights @ A, rtol=1e-10, atol=1e-12)
     in_blocks = DifferentiableLogMeanExp(
-        lambda x, row: loss(x["w"], row) / scale, (A, b), x0={"w": START}, scale=scale, device_bytes=0,
+        lambda x, row: loss(x["w"], row) / scale,
+        (A, b),
+        x0={"w": START},
+        scale=scale,
+        device_bytes=0,
         sample_weight=np.ones(1500),
-    )  # fmt: skip
-    assert np.allclose(in_blocks.gradient(x), problem.gradient(x), rtol=1e-10) and in_blocks.unravel(x)["w"][0] == 0.4
+    )
+    assert (
+        np.allclose(in_blocks.gradient(x), problem.gradient(x), rtol=1e-10)
+        and in_blocks.unravel(x)["w"][0] == 0.4
+    )
     assert minimize(problem, "lbfgs", tol=1e-3).fun < problem.objective(np.array(START))
     with pytest.raises(ValueError, match="exponent must be finite at x0"):
         DifferentiableLogMeanExp(lambda x, row: jnp.log(row[0] @ x), (A, b), x0=START)
@@ -381,7 +571,9 @@ def test_without_jax(monkeypatch):
 # files and other collections
 
 
-def test_rows_in_a_file_are_read_block_by_block_and_a_sample_once(tmp_path, monkeypatch):
+def test_rows_in_a_file_are_read_block_by_block_and_a_sample_once(
+    tmp_path, monkeypatch
+):
     monkeypatch.setitem(BLOCK, True, 3000)
     reads = []
 
@@ -404,12 +596,18 @@ def test_rows_in_a_file_are_read_block_by_block_and_a_sample_once(tmp_path, monk
     slices = [rows for rows in reads if isinstance(rows, slice)]
     assert max(rows.stop - rows.start for rows in slices) < 300
     drawn = sum(len(rows) for rows in reads if not isinstance(rows, slice))
-    assert drawn <= 4 * 300 * result.n_iter  # by as many evaluations as the runs on a sample need
+    assert (
+        drawn <= 4 * 300 * result.n_iter
+    )  # by as many evaluations as the runs on a sample need
     whole = minimize(problem_of(), "corrected-sample", sample_size=300, **options)
     assert result.success and np.allclose(result.x, whole.x, atol=1e-6)
 
 
 def test_collections_of_dask_are_refused():
     array = pytest.importorskip("dask.array")
-    with pytest.raises(ValueError, match=r"inner_data\[0\] must be in memory.* dask: call compute.*'corrected-sample'"):
+    with pytest.raises(
+        ValueError,
+        match=r"inner_data\[0\] must be in memory.* dask: call "
+        r"compute.*'corrected-sample'",
+    ):
         problem_of(inner_data=(array.from_array(A), b))

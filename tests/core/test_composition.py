@@ -1,4 +1,5 @@
-"""Problems from callables: equal to a subclass, derivatives in three ways, and mistakes named at construction."""
+"""Problems from callables: equal to a subclass, derivatives in three ways, and mistakes
+named at construction."""
 
 import math
 import pickle
@@ -16,7 +17,8 @@ rng = np.random.default_rng(0)
 A, C = rng.normal(size=(N, L, D)), rng.normal(size=(N, L))
 
 
-# g_j(x) = tanh(A_j x), f_i(x, u) = |u - c_i|^2 + |x|^2: at module level, so that they can be pickled
+# g_j(x) = tanh(A_j x), f_i(x, u) = |u - c_i|^2 + |x|^2: at module level, so that they
+# can be pickled
 def inner(x, j):
     return np.tanh(A[j] @ x).mean(0)
 
@@ -59,15 +61,23 @@ def compose(**changes):
 
 
 @pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("start", few_of([None, X0, X0.astype(np.float32)], 0, 2), ids=["zeros", "x0", "float32"])
+@pytest.mark.parametrize(
+    "start",
+    few_of([None, X0, X0.astype(np.float32)], 0, 2),
+    ids=["zeros", "x0", "float32"],
+)
 def test_contract(way, start):
     check_problem(compose(x0=start, **WAYS[way]))
 
 
-@pytest.mark.parametrize("solver", ["storm-c", "storm-c-paper", "sarah-c", "scgd", "lbfgs"])
+@pytest.mark.parametrize(
+    "solver", ["storm-c", "storm-c-paper", "sarah-c", "scgd", "lbfgs"]
+)
 def test_three_ways_to_the_same_minimum(solver):
     settings = {"random_state": 0, "max_iter": 40, "tol": 0}
-    exact, vjp, differences = (minimize(compose(x0=X0, **way), solver, **settings) for way in WAYS.values())
+    exact, vjp, differences = (
+        minimize(compose(x0=X0, **way), solver, **settings) for way in WAYS.values()
+    )
     assert exact.fun < exact.loss_curve[0]
     # all batches are full here, so that the kinds take the same steps
     np.testing.assert_allclose(vjp.x, exact.x, rtol=1e-6, atol=1e-8)
@@ -77,16 +87,22 @@ def test_three_ways_to_the_same_minimum(solver):
 @pytest.mark.parametrize("way", WAYS)
 def test_pickle(way):
     problem = compose(x0=X0, penalty=L1(0.01), **WAYS[way])
-    results = [minimize(p, random_state=0) for p in (problem, pickle.loads(pickle.dumps(problem)))]
+    results = [
+        minimize(p, random_state=0)
+        for p in (problem, pickle.loads(pickle.dumps(problem)))
+    ]
     np.testing.assert_array_equal(results[0].x, results[1].x)
 
 
 def test_a_state_holds_no_list_of_all_components():
     problem = FiniteSumComposition(
-        lambda x, j: np.array([x @ x + 1.0]), None, lambda x, u, i: u, lambda x, u: u[0] ** 2 / 2, 10**6, 1, x0=X0,
+        lambda x, j: np.array([x @ x + 1.0]), None, lambda x, u, i: u, lambda x,
+        u: u[0] ** 2 / 2, 10**6, 1, x0=X0,
         inner_vjp=lambda x, j, v: 2 * x * v
     )  # fmt: skip
-    assert len(pickle.dumps(minimize(problem, random_state=0, max_iter=3).state)) < 100_000
+    assert (
+        len(pickle.dumps(minimize(problem, random_state=0, max_iter=3).state)) < 100_000
+    )
 
 
 def test_x0_and_indices_are_copies():
@@ -110,7 +126,10 @@ def test_x0_and_indices_are_copies():
 def test_differences_are_as_accurate_as_their_order_and_count_as_one_jacobian():
     exact, near = compose(x0=X0), compose(x0=X0, **WAYS["differences"])
     assert np.abs(near.jacobian(X0, None) - exact.jacobian(X0, None)).max() < 1e-9
-    results = [minimize(problem, random_state=0, max_iter=5, tol=0) for problem in (exact, near)]
+    results = [
+        minimize(problem, random_state=0, max_iter=5, tol=0)
+        for problem in (exact, near)
+    ]
     np.testing.assert_array_equal(results[0].ifo, results[1].ifo)
     assert results[0].n_evaluations == results[1].n_evaluations
 
@@ -122,27 +141,70 @@ def test_differences_are_as_accurate_as_their_order_and_count_as_one_jacobian():
     ("changes", "message"),
     [
         ({"outer": None}, "outer must be callable, got None"),
-        ({"inner_vjp": inner_vjp}, "inner_vjp must be None where inner_jacobian is given, got both"),
+        (
+            {"inner_vjp": inner_vjp},
+            "inner_vjp must be None where inner_jacobian is given, got both",
+        ),
         ({"n_inner": 0}, "n_inner must be an integer >= 1, got 0"),
         ({"n_variables": None}, "n_variables must be an integer >= 1 where x0 is None"),
-        ({"n_variables": 4}, "size 4 is different from 3"),  # numpy's own: the user's formula fails
+        (
+            {"n_variables": 4},
+            "size 4 is different from 3",
+        ),  # numpy's own: the user's formula fails
         ({"x0": np.ones(4)}, r"x0 must be of shape \(3,\), got shape \(4,\)"),
-        ({"x0": np.ones((3, 1)), "n_variables": None}, r"x0 must be of shape \(n_variables,\), got shape \(3, 1\)"),
+        (
+            {"x0": np.ones((3, 1)), "n_variables": None},
+            r"x0 must be of shape \(n_variables,\), got shape \(3, 1\)",
+        ),
         ({"x0": [0, np.nan, 0]}, "x0 must be finite, got nan at 1"),
-        ({"metric": np.ones(2)}, r"metric must be a vector or matrix of 3 variables, got shape \(2,\)"),
-        ({"penalty": "l1"}, "penalty: must be None or have value, prox and project.*L1.*Box.*Simplex.*got 'l1'"),
-        ({"inner": lambda x, j: np.tanh(A[j] @ x)}, r"inner must be of shape \(l,\).*got shape \(1, 2\)"),
+        (
+            {"metric": np.ones(2)},
+            r"metric must be a vector or matrix of 3 variables, got shape \(2,\)",
+        ),
+        (
+            {"penalty": "l1"},
+            "penalty: must be None or have value, prox and "
+            "project.*L1.*Box.*Simplex.*got 'l1'",
+        ),
+        (
+            {"inner": lambda x, j: np.tanh(A[j] @ x)},
+            r"inner must be of shape \(l,\).*got shape \(1, 2\)",
+        ),
         ({"inner": lambda x, j: 1.0}, r"inner must be of shape \(l,\).*got shape \(\)"),
-        ({"inner": lambda x, j: (A[j] @ x + 1).sum(0)}, "inner must return the mean over its indices"),
+        (
+            {"inner": lambda x, j: (A[j] @ x + 1).sum(0)},
+            "inner must return the mean over its indices",
+        ),
         ({"inner": lambda x, j: np.full(2, np.nan)}, "inner must be finite at x0"),
         ({"inner": lambda x, j: [1j, 2]}, "inner must return real numbers"),
-        ({"inner_jacobian": lambda x, j: A[j]}, r"inner_jacobian must be of shape \(2, 3\), got shape \(1, 2, 3\)"),
-        ({"inner_jacobian": lambda x, j: A[j].sum(0)}, "inner_jacobian must return the mean"),
-        ({"inner_jacobian": None, "inner_vjp": lambda x, j, v: v}, r"inner_vjp must be .*\(3,\), got shape \(2,\)"),
-        ({"outer_gradient": lambda x, u, i: x}, r"f_u of outer_gradient must be of shape \(2,\), got shape \(3,\)"),
-        ({"outer_gradient": lambda x, u, i: (u, x)}, r"first of the tuple .* shape \(3,\), got shape \(2,\)"),
-        ({"outer_gradient": lambda x, u, i: [x, u]}, r"outer_gradient must return .* \(f_x, f_u\), got a list of 2"),
-        ({"outer_gradient": lambda x, u, i: len(i) * (u + 1)}, "outer_gradient must return the mean"),
+        (
+            {"inner_jacobian": lambda x, j: A[j]},
+            r"inner_jacobian must be of shape \(2, 3\), got shape \(1, 2, 3\)",
+        ),
+        (
+            {"inner_jacobian": lambda x, j: A[j].sum(0)},
+            "inner_jacobian must return the mean",
+        ),
+        (
+            {"inner_jacobian": None, "inner_vjp": lambda x, j, v: v},
+            r"inner_vjp must be .*\(3,\), got shape \(2,\)",
+        ),
+        (
+            {"outer_gradient": lambda x, u, i: x},
+            r"f_u of outer_gradient must be of shape \(2,\), got shape \(3,\)",
+        ),
+        (
+            {"outer_gradient": lambda x, u, i: (u, x)},
+            r"first of the tuple .* shape \(3,\), got shape \(2,\)",
+        ),
+        (
+            {"outer_gradient": lambda x, u, i: [x, u]},
+            r"outer_gradient must return .* \(f_x, f_u\), got a list of 2",
+        ),
+        (
+            {"outer_gradient": lambda x, u, i: len(i) * (u + 1)},
+            "outer_gradient must return the mean",
+        ),
         ({"outer": lambda x, u: u}, r"outer must be of shape \(\), got shape \(2,\)"),
     ],
 )
@@ -155,9 +217,15 @@ def test_mistakes_are_named(changes, message):
 @pytest.mark.parametrize(
     "rough",
     [
-        lambda x, j: np.abs(x[:1]),  # a kink at x0 = 0, where central differences of any step agree
+        lambda x, j: np.abs(
+            x[:1]
+        ),  # a kink at x0 = 0, where central differences of any step agree
         lambda x, j: np.floor(1e6 * x[:1]),
-        lambda x, j: 1 + x[:1] + 1e-8 * np.random.default_rng(int(abs(x[0]) * 1e12)).normal(size=1),
+        lambda x, j: (
+            1
+            + x[:1]
+            + 1e-8 * np.random.default_rng(int(abs(x[0]) * 1e12)).normal(size=1)
+        ),
         lambda x, j: np.float32(1) + np.sin(x[:1] + 1).astype(np.float32),
         lambda x, j: np.exp(1e5 * x[:1]),
         lambda x, j: np.log(x[:1] + 1e-9),
@@ -165,16 +233,23 @@ def test_mistakes_are_named(changes, message):
     ids=["kink", "steps", "noise", "single precision", "scale", "domain"],
 )
 def test_rough_functions_are_refused(rough):
-    with pytest.raises(ValueError, match="inner must be smooth at x0 .* variable 0 .*tolerance"):
-        FiniteSumComposition(rough, None, lambda x, u, i: u, lambda x, u: u[0] ** 2 / 2, 1, 1, 2)
+    with pytest.raises(
+        ValueError, match="inner must be smooth at x0 .* variable 0 .*tolerance"
+    ):
+        FiniteSumComposition(
+            rough, None, lambda x, u, i: u, lambda x, u: u[0] ** 2 / 2, 1, 1, 2
+        )
 
 
 # f that is defined at the mean of g, and not at each of its components
 
 
-@pytest.mark.parametrize("mean, scale", [(0.1, 1.0), (5e-4, 0.01), (3.0, 1.0), (1.0, 0.01)])
+@pytest.mark.parametrize(
+    "mean, scale", [(0.1, 1.0), (5e-4, 0.01), (3.0, 1.0), (1.0, 0.01)]
+)
 def test_ratio_of_moments(mean, scale):
-    """Far from the mean the root is that of a negative number, so the check must not leave the domain either."""
+    """Far from the mean the root is that of a negative number, so the check must not
+    leave the domain either."""
     check_problem(ratio_of_moments(mean, scale, differences=False), random_state=1)
 
 
@@ -192,4 +267,7 @@ def test_mistakes_in_a_ratio_of_moments():
         ratio_of_moments(0.1, 1.0, summed=True)
     with pytest.raises(ZeroDivisionError) as error:
         ratio_of_moments(0.1, 1.0, x0=np.zeros(4))
-    assert "x0, with u the mean of inner over all components, array([0., 0.])" in error.value.__notes__[0]
+    assert (
+        "x0, with u the mean of inner over all components, array([0., 0.])"
+        in error.value.__notes__[0]
+    )

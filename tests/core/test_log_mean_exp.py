@@ -1,4 +1,5 @@
-"""Problems that are the log of a mean of exponentials: exact for exponents of any size."""
+"""Problems that are the log of a mean of exponentials: exact for exponents of any
+size."""
 
 import copy
 import pickle
@@ -51,17 +52,28 @@ def regression(tau=2.0, dtype=float, weights=None, n=60, more=0.0):
 
 
 def portfolio(size, unit=1.0, dtype=float, weighted=False, n=200, **kwargs):
-    """Entropic risk with exponents of about this size at x = (1, 1, 1, 1) / 4, whatever the unit of the returns."""
+    """Entropic risk with exponents of about this size at x = (1, 1, 1, 1) / 4, whatever
+    the unit of the returns."""
     rng = np.random.default_rng(1)
     R = unit * (rng.standard_t(4, size=(n, 4)) + 0.3)
     weights = rng.integers(1, 5, size=n) if weighted else None
-    return PortfolioProblem(R.astype(dtype), size / unit, risk_measure="entropic", sample_weight=weights, **kwargs)
+    return PortfolioProblem(
+        R.astype(dtype),
+        size / unit,
+        risk_measure="entropic",
+        sample_weight=weights,
+        **kwargs,
+    )
 
 
 def exact(problem, x):
     """Phi, its gradient and the exponents of a portfolio, in long double."""
     R, weight = problem.returns.astype(np.longdouble), problem.weights
-    weight = np.full(len(R), 1 / np.longdouble(len(R))) if weight is None else weight.astype(np.longdouble)
+    weight = (
+        np.full(len(R), 1 / np.longdouble(len(R)))
+        if weight is None
+        else weight.astype(np.longdouble)
+    )
     e = -np.longdouble(problem.risk_aversion) * (R @ x.astype(np.longdouble))
     p = weight * np.exp(e - e.max())
     return (e.max() + np.log(p.sum())) / problem.risk_aversion, -(p @ R) / p.sum(), e
@@ -72,12 +84,16 @@ def evaluated(problem, x):
     everything = problem.inner_batch(None)
     u, J = problem.inner(x, everything), problem.jacobian(x, everything)
     assert u.dtype == J.dtype == x.dtype and u.shape == (1,) and J.shape == (1, x.size)
-    return problem.outer(x, u), problem.compositional_gradient(x, u, J, problem.outer_batch(None))
+    return problem.outer(x, u), problem.compositional_gradient(
+        x, u, J, problem.outer_batch(None)
+    )
 
 
 def log_u(problem, x, batch=None):
     """log u over all components, or on a batch."""
-    return problem.log_of(problem.inner(x, problem.inner_batch(None) if batch is None else batch))
+    return problem.log_of(
+        problem.inner(x, problem.inner_batch(None) if batch is None else batch)
+    )
 
 
 # exactness
@@ -91,7 +107,9 @@ def test_exact_to_the_rounding_of_the_exponents(size, unit, dtype, weighted):
     problem, eps = portfolio(size, unit, dtype, weighted), np.finfo(dtype).eps
     for x in (np.full(4, 0.25, dtype), np.array([0.7, 0.1, -0.3, 0.5], dtype)):
         Phi, gradient, e = exact(problem, x)
-        terms = problem.risk_aversion * float((np.abs(problem.returns) @ np.abs(x)).max())  # what is summed in e_j
+        terms = problem.risk_aversion * float(
+            (np.abs(problem.returns) @ np.abs(x)).max()
+        )  # what is summed in e_j
         rounding = 8 * eps * terms
         assert abs(problem.objective(x) - Phi) <= rounding / problem.risk_aversion
         # weights of relative errors up to 2 `rounding`, and the sums' own rounding
@@ -111,9 +129,13 @@ def test_phi_and_its_gradient_do_not_depend_on_the_unit_of_u(size, dtype, reach)
     u, J = problem.inner(x, everything), problem.jacobian(x, everything)
     Phi, F = evaluated(problem, x)
     for way in range(-reach, reach + 1, reach // 5):
-        other, J_other = (InUnit(np.ldexp(value.array, -way), value.power + way) for value in (u, J))
+        other, J_other = (
+            InUnit(np.ldexp(value.array, -way), value.power + way) for value in (u, J)
+        )
         assert problem.outer(x, other) == pytest.approx(Phi, rel=4e-16)
-        np.testing.assert_array_equal(problem.compositional_gradient(x, other, J_other, None), F)
+        np.testing.assert_array_equal(
+            problem.compositional_gradient(x, other, J_other, None), F
+        )
 
 
 @pytest.mark.parametrize("more", [0.0, -3000.0, 3000.0])
@@ -122,21 +144,35 @@ def test_u_and_its_jacobian_are_what_they_say(more):
     draws = np.array([3, 5, 5])
     batch, rows = problem.inner_batch(draws), problem.gather(draws)
     e = problem.exponents(x, rows) - more  # of moderate size
-    assert log_u(problem, x, batch) == pytest.approx(np.log(np.exp(e).mean()) + more, abs=1e-12)
+    assert log_u(problem, x, batch) == pytest.approx(
+        np.log(np.exp(e).mean()) + more, abs=1e-12
+    )
     J = problem.jacobian(x, batch) / problem.inner(x, batch)
     np.testing.assert_allclose(
-        J.plain()[0], problem.exponent_gradient(x, rows, np.exp(e)) / np.exp(e).sum(), rtol=1e-11
+        J.plain()[0],
+        problem.exponent_gradient(x, rows, np.exp(e)) / np.exp(e).sum(),
+        rtol=1e-11,
     )
     if not more:
-        assert problem.inner(x, batch).plain()[0] == pytest.approx(np.exp(e).mean(), rel=1e-14)
+        assert problem.inner(x, batch).plain()[0] == pytest.approx(
+            np.exp(e).mean(), rel=1e-14
+        )
 
 
-@pytest.mark.parametrize("factors", [np.array([0.5, 1.0, 1.5]), np.array([0.0, 3.0, 0.0])])
+@pytest.mark.parametrize(
+    "factors", [np.array([0.5, 1.0, 1.5]), np.array([0.0, 3.0, 0.0])]
+)
 def test_weights_of_draws(factors):
-    problem, x, draws = regression(tau=0.01), np.array([0.3, -0.2, 0.1]), np.array([3, 5, 9])
+    problem, x, draws = (
+        regression(tau=0.01),
+        np.array([0.3, -0.2, 0.1]),
+        np.array([3, 5, 9]),
+    )
     e = problem.exponents(x, problem.gather(draws))
     weighted = problem.inner_batch(draws, factors)
-    assert log_u(problem, x, weighted) == pytest.approx(logsumexp(e, b=factors / 3), rel=1e-14)
+    assert log_u(problem, x, weighted) == pytest.approx(
+        logsumexp(e, b=factors / 3), rel=1e-14
+    )
 
 
 def test_a_row_without_weight_does_not_set_the_unit():
@@ -152,12 +188,22 @@ def test_a_row_without_weight_does_not_set_the_unit():
 # the contract
 
 
-@pytest.mark.parametrize("dtype, more", [(float, 0.0), (float, -2000.0), (float, 2000.0), (np.float32, 0.0)])
+@pytest.mark.parametrize(
+    "dtype, more", [(float, 0.0), (float, -2000.0), (float, 2000.0), (np.float32, 0.0)]
+)
 @pytest.mark.parametrize("weighted", [False, True])
 def test_check_problem_in_any_unit(weighted, dtype, more):
-    counts = np.random.default_rng(0).integers(1, 4, size=60) if weighted else np.ones(60, int)
-    problem = regression(dtype=dtype, weights=counts / counts.sum() if weighted else None, more=more)
-    repeated = RobustRegression(np.repeat(problem.A, counts, 0), np.repeat(problem.b, counts), 2.0, more=more)
+    counts = (
+        np.random.default_rng(0).integers(1, 4, size=60)
+        if weighted
+        else np.ones(60, int)
+    )
+    problem = regression(
+        dtype=dtype, weights=counts / counts.sum() if weighted else None, more=more
+    )
+    repeated = RobustRegression(
+        np.repeat(problem.A, counts, 0), np.repeat(problem.b, counts), 2.0, more=more
+    )
     check_problem(problem, repeated=repeated, n_draws=200)
 
 
@@ -174,27 +220,49 @@ class LooksAtTheArray(RobustRegression):
 def test_check_problem_finds_a_unit_that_is_forgotten():
     problem = regression()
     forgetful = LooksAtTheArray(problem.A, problem.b, 2.0)
-    with pytest.raises(ValueError, match="LooksAtTheArray.outer: its value with u in two units"):
+    with pytest.raises(
+        ValueError, match="LooksAtTheArray.outer: its value with u in two units"
+    ):
         check_problem(forgetful, np.array([0.3, -0.2, 0.1]), n_draws=200)
 
 
 def test_class_of_the_risk_measure():
     R = np.random.default_rng(0).normal(size=(30, 2))
-    problem = PortfolioProblem(R, 2.0, risk_measure="entropic", sample_weight=np.arange(30.0))
+    problem = PortfolioProblem(
+        R, 2.0, risk_measure="entropic", sample_weight=np.arange(30.0)
+    )
     assert type(problem) is EntropicPortfolioProblem
-    assert (problem.risk_aversion, problem.scale, problem.n_inner, problem.n_outer) == (2.0, 0.5, 29, 1)
-    with pytest.raises(ValueError, match=r"'entropic' needs a subclass of .*EntropicPortfolioProblem, got Mine"):
+    assert (problem.risk_aversion, problem.scale, problem.n_inner, problem.n_outer) == (
+        2.0,
+        0.5,
+        29,
+        1,
+    )
+    with pytest.raises(
+        ValueError,
+        match=r"'entropic' needs a subclass of .*EntropicPortfolioProblem, got Mine",
+    ):
         type("Mine", (PortfolioProblem,), {})(R, risk_measure="entropic")
-    with pytest.raises(ValueError, match="risk_measure must be .*'entropic'.*got 'variance'"):
+    with pytest.raises(
+        ValueError, match="risk_measure must be .*'entropic'.*got 'variance'"
+    ):
         EntropicPortfolioProblem(R, risk_measure="variance")
 
 
 @pytest.mark.parametrize("again", [copy.copy, lambda p: pickle.loads(pickle.dumps(p))])
 def test_copies(again):
-    for problem in (portfolio(1e3, weighted=True, metric="variance", penalty=Simplex()), regression()):
+    for problem in (
+        portfolio(1e3, weighted=True, metric="variance", penalty=Simplex()),
+        regression(),
+    ):
         x = np.full(problem.n_variables, 0.25)
         other = again(problem)
-        assert type(other) is type(problem) and other.objective(x) == problem.objective(x)
+        assert type(other) is type(problem) and other.objective(x) == problem.objective(
+            x
+        )
         assert evaluated(other, x)[0] == evaluated(problem, x)[0]
-        draws = [p.source.draw_inner(np.random.default_rng(0), (2, 5)) for p in (problem, other)]
+        draws = [
+            p.source.draw_inner(np.random.default_rng(0), (2, 5))
+            for p in (problem, other)
+        ]
         np.testing.assert_array_equal(*draws)

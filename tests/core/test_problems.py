@@ -1,6 +1,5 @@
 """Portfolio problems against closed forms, with weights, in any unit and precision."""
 
-
 import numpy as np
 import pytest
 from helpers import Stacked
@@ -12,7 +11,9 @@ MEASURES = ("variance", "semivariance", "entropic")
 
 
 def make_returns(n=200, d=5, unit=1.0, dtype=float, seed=0, mean=0.05):
-    return (unit * np.random.default_rng(seed).normal(mean, 1.0, size=(n, d))).astype(dtype)
+    return (unit * np.random.default_rng(seed).normal(mean, 1.0, size=(n, d))).astype(
+        dtype
+    )
 
 
 def close(a, b, rel):
@@ -27,9 +28,15 @@ def test_variance_in_closed_form(lam):
     problem, stacked = PortfolioProblem(R, lam), Stacked(R, lam)
     check_problem(stacked, n_draws=300)
     for x in np.random.default_rng(3).normal(size=(5, 5)):
-        np.testing.assert_allclose(problem.gradient(x), -m + 2 * lam * S @ x, rtol=1e-11, atol=1e-12)
-        np.testing.assert_allclose(problem.objective(x), -m @ x + lam * x @ S @ x, rtol=1e-12)
-        np.testing.assert_allclose(stacked.gradient(x), problem.gradient(x), rtol=1e-11, atol=1e-12)
+        np.testing.assert_allclose(
+            problem.gradient(x), -m + 2 * lam * S @ x, rtol=1e-11, atol=1e-12
+        )
+        np.testing.assert_allclose(
+            problem.objective(x), -m @ x + lam * x @ S @ x, rtol=1e-12
+        )
+        np.testing.assert_allclose(
+            stacked.gradient(x), problem.gradient(x), rtol=1e-11, atol=1e-12
+        )
     best = np.linalg.solve(2 * lam * S, m)
     assert np.abs(problem.gradient(best)).max() < 1e-12
 
@@ -40,9 +47,18 @@ def naive(R, x, lam, measure, weights):
     y = [float(r @ x) for r in R]
     m = sum(w * v for w, v in zip(weights, y, strict=True)) / total
     if measure == "entropic":
-        return np.log(sum(w * np.exp(-lam * v) for w, v in zip(weights, y, strict=True)) / total) / lam
+        return (
+            np.log(
+                sum(w * np.exp(-lam * v) for w, v in zip(weights, y, strict=True))
+                / total
+            )
+            / lam
+        )
     deviations = [v - m if measure == "variance" else min(v - m, 0.0) for v in y]
-    return -m + lam * sum(w * v**2 for w, v in zip(weights, deviations, strict=True)) / total
+    return (
+        -m
+        + lam * sum(w * v**2 for w, v in zip(weights, deviations, strict=True)) / total
+    )
 
 
 @pytest.mark.parametrize("weighted", [False, True])
@@ -50,9 +66,15 @@ def naive(R, x, lam, measure, weights):
 def test_objective_against_a_naive_one(measure, weighted):
     R, x = make_returns(n=60), np.random.default_rng(1).normal(size=5)
     weights = np.random.default_rng(2).uniform(0, 3, 60) if weighted else np.ones(60)
-    problem = PortfolioProblem(R, 0.7, risk_measure=measure, sample_weight=weights if weighted else None)
-    assert problem.objective(x) == pytest.approx(naive(R, x, 0.7, measure, weights), rel=1e-12)
-    penalised = PortfolioProblem(R, 0.7, risk_measure=measure, sample_weight=weights, penalty=L1(0.2))
+    problem = PortfolioProblem(
+        R, 0.7, risk_measure=measure, sample_weight=weights if weighted else None
+    )
+    assert problem.objective(x) == pytest.approx(
+        naive(R, x, 0.7, measure, weights), rel=1e-12
+    )
+    penalised = PortfolioProblem(
+        R, 0.7, risk_measure=measure, sample_weight=weights, penalty=L1(0.2)
+    )
     expected = naive(R, x, 0.7, measure, weights) + 0.2 * np.abs(x).sum()
     assert penalised.objective(x) == pytest.approx(expected, rel=1e-12)
 
@@ -62,8 +84,12 @@ def test_weights_are_repetitions(measure):
     R, weights = make_returns(), np.random.default_rng(1).integers(0, 4, size=200)
     problem = PortfolioProblem(R, risk_measure=measure, sample_weight=weights)
     repeated = PortfolioProblem(np.repeat(R, weights, 0), risk_measure=measure)
-    scaled_weights = PortfolioProblem(R, risk_measure=measure, sample_weight=1e-3 * weights)
-    dropped = PortfolioProblem(R[weights > 0], risk_measure=measure, sample_weight=weights[weights > 0])
+    scaled_weights = PortfolioProblem(
+        R, risk_measure=measure, sample_weight=1e-3 * weights
+    )
+    dropped = PortfolioProblem(
+        R[weights > 0], risk_measure=measure, sample_weight=weights[weights > 0]
+    )
     x = np.random.default_rng(0).normal(size=5)
     for other, rel in ((repeated, 5e-13), (scaled_weights, 5e-13), (dropped, 0)):
         close(problem.objective(x), other.objective(x), rel)
@@ -100,8 +126,12 @@ def test_metric_is_the_inverse_variance(weighted, dtype):
     metric = PortfolioProblem(R, sample_weight=weights, metric="variance").metric
     variance = np.repeat(R, weights if weighted else 1, 0)[:, :3].astype(float).var(0)
     assert metric.dtype == dtype and metric.shape == (5,)
-    np.testing.assert_allclose(metric[:3], 1 / variance, rtol=1e-5 if dtype == np.float32 else 1e-12)
-    np.testing.assert_allclose(metric[3:], np.median(metric[:3]), rtol=1e-5)  # the scale of the others
+    np.testing.assert_allclose(
+        metric[:3], 1 / variance, rtol=1e-5 if dtype == np.float32 else 1e-12
+    )
+    np.testing.assert_allclose(
+        metric[3:], np.median(metric[:3]), rtol=1e-5
+    )  # the scale of the others
     nothing = PortfolioProblem(np.zeros((10, 2), dtype), metric="variance").metric
     np.testing.assert_array_equal(nothing, np.ones(2))
     own = np.arange(1.0, 6.0)
@@ -112,7 +142,9 @@ def test_metric_is_the_inverse_variance(weighted, dtype):
 def test_returns_are_taken_in_any_form_and_never_written_to():
     R = make_returns()
     columns = PortfolioProblem(np.asfortranarray(R)).gradient(np.ones(5))
-    np.testing.assert_array_equal(columns, PortfolioProblem(R.tolist()).gradient(np.ones(5)))
+    np.testing.assert_array_equal(
+        columns, PortfolioProblem(R.tolist()).gradient(np.ones(5))
+    )
     assert PortfolioProblem(np.eye(2, dtype=int)).returns.dtype == np.float64
     R.flags.writeable = False
     check_problem(PortfolioProblem(R, metric="variance"), n_draws=50)

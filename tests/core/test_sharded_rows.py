@@ -1,4 +1,5 @@
-"""Rows of DifferentiableComposition that lie on two devices of the host, in another process that has them."""
+"""Rows of DifferentiableComposition that lie on two devices of the host, in another
+process that has them."""
 
 import os
 import subprocess
@@ -99,6 +100,15 @@ print("done")
 
 @pytest.mark.slow
 def test_rows_on_two_devices_give_the_same_values_and_stay_there():
-    two = os.environ | {"XLA_FLAGS": "--xla_force_host_platform_device_count=2", "JAX_PLATFORMS": "cpu"}
-    done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, env=two, check=False)
+    two = os.environ | {
+        "XLA_FLAGS": "--xla_force_host_platform_device_count=2",
+        "JAX_PLATFORMS": "cpu",
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM],
+        capture_output=True,
+        text=True,
+        env=two,
+        check=False,
+    )
     assert done.stdout == "done\n", done.stderr[-3000:]

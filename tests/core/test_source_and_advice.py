@@ -1,4 +1,5 @@
-"""What a problem declares beside its mathematics: its source of components and its advice to methods."""
+"""What a problem declares beside its mathematics: its source of components and its
+advice to methods."""
 
 import dataclasses
 import pickle
@@ -32,7 +33,11 @@ def test_draws_of_a_finite_source(weights):
         counts = np.bincount(draws.ravel(), minlength=4) / draws.size
         assert draws.shape == (3, 20_000)
         assert (np.abs(counts - shares) <= 6 * np.sqrt(shares / draws.size)).all()
-    assert not FiniteSource(4, 1, weights, weights).draw_outer(np.random.default_rng(0), (2, 50)).any()
+    assert (
+        not FiniteSource(4, 1, weights, weights)
+        .draw_outer(np.random.default_rng(0), (2, 50))
+        .any()
+    )
 
 
 # advice
@@ -50,7 +55,11 @@ def test_advice_of_one_problem_is_not_that_of_another():
     before = CompositionalProblem.advice, PortfolioProblem.advice
     mine, other = Mine(RETURNS), PortfolioProblem(RETURNS)
     assert mine.advice.batch_size is None and mine.advice.inertia == 0.5
-    assert (CompositionalProblem.advice, PortfolioProblem.advice) == before == (Advice(), other.advice)
+    assert (
+        (CompositionalProblem.advice, PortfolioProblem.advice)
+        == before
+        == (Advice(), other.advice)
+    )
     with pytest.raises(dataclasses.FrozenInstanceError):
         other.advice.inertia = 0.5
     with pytest.raises(TypeError):
@@ -59,9 +68,18 @@ def test_advice_of_one_problem_is_not_that_of_another():
 
 
 def test_numbers_of_advice():
-    advice = Advice(batch_size=np.int64(8), inertia=np.float64(0.5), tracking=np.bool_(False))
-    assert [type(value) for value in (advice.batch_size, advice.inertia, advice.tracking)] == [int, float, bool]
-    for name, value in (("batch_size", 0), ("normalization", "auto"), ("precision", 0), ("inertia", 1)):
+    advice = Advice(
+        batch_size=np.int64(8), inertia=np.float64(0.5), tracking=np.bool_(False)
+    )
+    assert [
+        type(value) for value in (advice.batch_size, advice.inertia, advice.tracking)
+    ] == [int, float, bool]
+    for name, value in (
+        ("batch_size", 0),
+        ("normalization", "auto"),
+        ("precision", 0),
+        ("inertia", 1),
+    ):
         with pytest.raises(ValueError, match=f"{name} must be"):
             Advice(**{name: value})
 
@@ -70,10 +88,21 @@ def test_published_constants_are_those_of_the_paper_method():
     class Mine(PortfolioProblem):
         advice = Advice(published=Published(eta=0.03, epsilon=0.2, a=0.05, B=50, S=80))
 
-    rule = {"learning_rate": 0.03, "precision": 0.2, "momentum": 0.05, "batch_size": 50, "init_batch_size": 80}
+    rule = {
+        "learning_rate": 0.03,
+        "precision": 0.2,
+        "momentum": 0.05,
+        "batch_size": 50,
+        "init_batch_size": 80,
+    }
     found = minimize(Mine(RETURNS), "storm-c-paper", max_iter=20, random_state=0)
     given = minimize(
-        PortfolioProblem(RETURNS), "storm-c-paper", max_iter=20, random_state=0, normalization="global", **rule
+        PortfolioProblem(RETURNS),
+        "storm-c-paper",
+        max_iter=20,
+        random_state=0,
+        normalization="global",
+        **rule,
     )
     assert found.x.tobytes() == given.x.tobytes()
 

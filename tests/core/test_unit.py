@@ -1,4 +1,5 @@
-"""Arrays with a common exponent against arithmetic with fractions, which have no range."""
+"""Arrays with a common exponent against arithmetic with fractions, which have no
+range."""
 
 import copy
 import pickle
@@ -17,8 +18,16 @@ OPERATIONS = {
     "-": lambda a, b: a - b,
     "*": lambda a, b: a * b,
     "/": lambda a, b: a / b,
-    "maximum": lambda a, b: np.maximum(a, b) if isinstance(a, InUnit) or isinstance(b, InUnit) else max(a, b),
-    "minimum": lambda a, b: np.minimum(a, b) if isinstance(a, InUnit) or isinstance(b, InUnit) else min(a, b),
+    "maximum": lambda a, b: (
+        np.maximum(a, b)
+        if isinstance(a, InUnit) or isinstance(b, InUnit)
+        else max(a, b)
+    ),
+    "minimum": lambda a, b: (
+        np.minimum(a, b)
+        if isinstance(a, InUnit) or isinstance(b, InUnit)
+        else min(a, b)
+    ),
 }
 COMPARISONS = {
     "<": lambda a, b: a < b,
@@ -32,7 +41,11 @@ COMPARISONS = {
 
 def fractions(value):
     """The entries as exact numbers."""
-    array, power = (value.array, value.power) if isinstance(value, InUnit) else (np.asarray(value), 0)
+    array, power = (
+        (value.array, value.power)
+        if isinstance(value, InUnit)
+        else (np.asarray(value), 0)
+    )
     return [Fraction(float(entry)) * Fraction(2) ** power for entry in np.ravel(array)]
 
 
@@ -41,16 +54,25 @@ def number(rng, power, dtype=float, size=5):
 
 
 def close(found, exact, eps):
-    """Each entry is within the rounding of the exact one, or next to nothing beside the largest: all have one unit."""
-    largest = max(map(abs, exact)) * Fraction(2) ** (-1000 if found.dtype == float else -100)
-    return all(abs(a - b) <= Fraction(eps) * abs(b) + largest for a, b in zip(fractions(found), exact, strict=True))
+    """Each entry is within the rounding of the exact one, or next to nothing beside the
+    largest: all have one unit."""
+    largest = max(map(abs, exact)) * Fraction(2) ** (
+        -1000 if found.dtype == float else -100
+    )
+    return all(
+        abs(a - b) <= Fraction(eps) * abs(b) + largest
+        for a, b in zip(fractions(found), exact, strict=True)
+    )
 
 
 # arithmetic
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("powers", [(0, 0), (0, 7), (-3, -40), (64, 32), (200, 100), (-64, 3000), (9999, -9999)])
+@pytest.mark.parametrize(
+    "powers",
+    [(0, 0), (0, 7), (-3, -40), (64, 32), (200, 100), (-64, 3000), (9999, -9999)],
+)
 @pytest.mark.parametrize("name", OPERATIONS)
 def test_operations_are_rounded_once(name, powers, dtype):
     rng, eps = np.random.default_rng(0), float(np.finfo(dtype).eps)
@@ -58,8 +80,14 @@ def test_operations_are_rounded_once(name, powers, dtype):
     of = OPERATIONS[name]
     for x, y in ((a, b), (b, a)):
         found = of(x, y)
-        assert isinstance(found, InUnit) and found.dtype == dtype and found.shape == (5,)
-        assert close(found, [of(p, q) for p, q in zip(fractions(x), fractions(y), strict=True)], eps)
+        assert (
+            isinstance(found, InUnit) and found.dtype == dtype and found.shape == (5,)
+        )
+        assert close(
+            found,
+            [of(p, q) for p, q in zip(fractions(x), fractions(y), strict=True)],
+            eps,
+        )
 
 
 @pytest.mark.parametrize("power", [0, 32, -300, 5000])
@@ -73,7 +101,9 @@ def test_plain_numbers_are_in_the_unit_one(name, power):
             found = of(a, b) if forward else of(b, a)
             pairs = zip(fractions(a), others, strict=True)
             assert isinstance(found, InUnit)
-            assert close(found, [of(p, q) if forward else of(q, p) for p, q in pairs], 2.0**-52)
+            assert close(
+                found, [of(p, q) if forward else of(q, p) for p, q in pairs], 2.0**-52
+            )
 
 
 @pytest.mark.parametrize("powers", [(0, 0), (0, 1), (40, 0), (5000, -5000)])
@@ -83,7 +113,9 @@ def test_comparisons(name, powers):
     a, b = (number(rng, power) for power in powers)
     same = InUnit(np.ldexp(a.array, -3), a.power + 3)
     for x, y in ((a, b), (b, a), (a, same), (a, 0.0), (a, 0.5), (np.full(5, 0.25), b)):
-        exact = zip(fractions(x), fractions(y) * (5 if np.ndim(y) == 0 else 1), strict=True)
+        exact = zip(
+            fractions(x), fractions(y) * (5 if np.ndim(y) == 0 else 1), strict=True
+        )
         found = of(x, y)
         assert type(found) is np.ndarray and found.dtype == bool
         assert found.tolist() == [of(p, q) for p, q in exact]
@@ -108,15 +140,35 @@ def test_a_product_far_from_one_gets_a_unit_that_fits(dtype):
 
 def test_zero_has_no_size():
     zero, small = InUnit(np.zeros(3), 5000), InUnit(np.array([1.0, 2.0, 3.0]), -3000)
-    for found in (zero + small, small + zero, small - zero, np.maximum(zero, small), small + 0.0, small + np.zeros(3)):
+    for found in (
+        zero + small,
+        small + zero,
+        small - zero,
+        np.maximum(zero, small),
+        small + 0.0,
+        small + np.zeros(3),
+    ):
         assert fractions(found) == fractions(small)
-    assert fractions(zero + zero) == [0, 0, 0] and not (zero > 0).any() and (small > zero).all()
+    assert (
+        fractions(zero + zero) == [0, 0, 0]
+        and not (zero > 0).any()
+        and (small > zero).all()
+    )
     assert not InUnit(np.zeros(1)) and InUnit(np.ones(1), -9000)
 
 
 def test_python_numbers_keep_float32():
     u = InUnit(np.array([1.5, 0.5], np.float32), 64)
-    for found in (u + 1.0, 1 - u, 0.8 * u, u / 3, np.maximum(u, 0.5), np.maximum(u, 0.0), 2.0 / u, abs(-u)):
+    for found in (
+        u + 1.0,
+        1 - u,
+        0.8 * u,
+        u / 3,
+        np.maximum(u, 0.5),
+        np.maximum(u, 0.0),
+        2.0 / u,
+        abs(-u),
+    ):
         assert found.dtype == np.float32
     assert (u + np.ones(2)).dtype == np.float64  # as of arrays
 
@@ -134,22 +186,35 @@ def test_products_of_vectors_and_matrices():
     moved = InUnit(J, 4000) @ x
     assert isinstance(moved, InUnit)
     np.testing.assert_array_equal((moved / InUnit(1.0, 4000)).plain(), J @ x)
-    np.testing.assert_array_equal((v @ InUnit(J, 4000) / InUnit(1.0, 4000)).plain(), v @ J)
+    np.testing.assert_array_equal(
+        (v @ InUnit(J, 4000) / InUnit(1.0, 4000)).plain(), v @ J
+    )
     with np.errstate(over="ignore"):
         assert np.isinf(InUnit(v, 4000) @ InUnit(J, 0)).all()  # as floats end
 
 
 def test_logarithms():
     value = InUnit(np.array([0.5, 3.0]), 10**5)
-    np.testing.assert_allclose(np.log(value), np.log([0.5, 3]) + 10**5 * np.log(2), rtol=1e-15)
+    np.testing.assert_allclose(
+        np.log(value), np.log([0.5, 3]) + 10**5 * np.log(2), rtol=1e-15
+    )
     assert type(np.log(value)) is np.ndarray
 
 
 def test_plain_numbers_or_an_error():
-    assert float(InUnit(np.array(1.5), 10)) == 1536.0 and float(InUnit(np.array(0.0), 5000)) == 0.0
-    assert float(InUnit(np.array(np.inf), 0)) == np.inf and float(InUnit(np.float64(3))) == 3.0
+    assert (
+        float(InUnit(np.array(1.5), 10)) == 1536.0
+        and float(InUnit(np.array(0.0), 5000)) == 0.0
+    )
+    assert (
+        float(InUnit(np.array(np.inf), 0)) == np.inf
+        and float(InUnit(np.float64(3))) == 3.0
+    )
     for power in (2000, -2000):
-        with np.errstate(over="ignore"), pytest.raises(OverflowError, match=r"beyond the range.*numpy\.log"):
+        with (
+            np.errstate(over="ignore"),
+            pytest.raises(OverflowError, match=r"beyond the range.*numpy\.log"),
+        ):
             float(InUnit(np.array(1.5), power))
 
 
@@ -180,8 +245,15 @@ def test_what_is_not_defined_is_refused(call, name):
 def test_copies():
     value = InUnit(np.array([1.0, 2.0], np.float32), 640)
     for other in (copy.deepcopy(value), pickle.loads(pickle.dumps(value))):
-        assert other.power == 640 and other.dtype == np.float32 and (other == value).all()
-    assert eval(repr(value), {"InUnit": InUnit, "array": np.array, "float32": np.float32}).power == 640
+        assert (
+            other.power == 640 and other.dtype == np.float32 and (other == value).all()
+        )
+    assert (
+        eval(
+            repr(value), {"InUnit": InUnit, "array": np.array, "float32": np.float32}
+        ).power
+        == 640
+    )
     assert not np.shares_memory(value.astype(np.float32).array, value.array)
     assert np.shares_memory(value.astype(np.float32, copy=False).array, value.array)
 
@@ -201,13 +273,19 @@ def test_exponentials_of_any_size(top):
     found = InUnit.exp(e)
     np.testing.assert_allclose(np.log(found), e, rtol=1e-15, atol=1e-13)
     assert 2.0**-17 < found.array.max() < 2.0**17
-    np.testing.assert_allclose(np.log(InUnit.exp(e, 0.25)), e - np.log(4), rtol=1e-15, atol=1e-13)
+    np.testing.assert_allclose(
+        np.log(InUnit.exp(e, 0.25)), e - np.log(4), rtol=1e-15, atol=1e-13
+    )
 
 
 def test_exponents_of_which_nothing_is_left_but_their_size():
     for top in (1e17, -1e300):
         found = InUnit.exp(np.array([top, 2 * top if top < 0 else 0.5 * top]))
-        assert np.isfinite(found.array).all() and found.array[0] > 0 and found.array[1] == 0
+        assert (
+            np.isfinite(found.array).all()
+            and found.array[0] > 0
+            and found.array[1] == 0
+        )
         assert np.log(found[0]) == pytest.approx(top, rel=1e-15)
 
 
@@ -216,11 +294,19 @@ def test_exponents_of_which_nothing_is_left_but_their_size():
 
 def test_arrays_in_one_unit_combine_as_the_values_do():
     rng = np.random.default_rng(6)
-    values, weights = [number(rng, power) for power in (0, 40, 70, 30)], (0.5, -1.5, 1.0, 1.0)
+    values, weights = (
+        [number(rng, power) for power in (0, 40, 70, 30)],
+        (0.5, -1.5, 1.0, 1.0),
+    )
     arrays, back = in_one_unit(values)
     found = back(sum(w * array for w, array in zip(weights, arrays, strict=True)))
     entries = zip(*map(fractions, values), strict=True)
-    exact = [sum(Fraction(w) * f for w, f in zip(weights, entry, strict=True)) for entry in entries]
+    exact = [
+        sum(Fraction(w) * f for w, f in zip(weights, entry, strict=True))
+        for entry in entries
+    ]
     assert close(found, exact, 1e-14)
-    far, _ = in_one_unit([InUnit(np.ones(2), 5000), InUnit(np.ones(2), -5000), InUnit(np.zeros(2), 9000)])
+    far, _ = in_one_unit(
+        [InUnit(np.ones(2), 5000), InUnit(np.ones(2), -5000), InUnit(np.zeros(2), 9000)]
+    )
     np.testing.assert_array_equal(far, [[1, 1], [0, 0], [0, 0]])

@@ -1,4 +1,5 @@
-"""SNEEmbedding: quality beside other methods, divergences, scikit-learn's interface, dtypes, floating-point errors."""
+"""SNEEmbedding: quality beside other methods, divergences, scikit-learn's interface,
+dtypes, floating-point errors."""
 
 import inspect
 import pickle
@@ -32,7 +33,9 @@ from sk_stormc.problems import SNEProblem
 DIGITS, LABELS = load_digits(return_X_y=True)
 KERNELS = ("gaussian", "student-t")
 
-short = pytest.mark.filterwarnings("ignore:the map:sklearn.exceptions.ConvergenceWarning")
+short = pytest.mark.filterwarnings(
+    "ignore:the map:sklearn.exceptions.ConvergenceWarning"
+)
 
 
 def points(n=50, d=5, seed=0):
@@ -40,9 +43,14 @@ def points(n=50, d=5, seed=0):
 
 
 def radius_of_classes(Z, y):
-    """The median distance of a point to the middle of its class, over that of all points to the middle of the map."""
-    of_class = [np.linalg.norm(Z[y == k] - Z[y == k].mean(axis=0), axis=1) for k in np.unique(y)]
-    return np.median(np.concatenate(of_class)) / np.median(np.linalg.norm(Z - Z.mean(axis=0), axis=1))
+    """The median distance of a point to the middle of its class, over that of all
+    points to the middle of the map."""
+    of_class = [
+        np.linalg.norm(Z[y == k] - Z[y == k].mean(axis=0), axis=1) for k in np.unique(y)
+    ]
+    return np.median(np.concatenate(of_class)) / np.median(
+        np.linalg.norm(Z - Z.mean(axis=0), axis=1)
+    )
 
 
 @pytest.mark.slow
@@ -50,13 +58,28 @@ def radius_of_classes(Z, y):
 def test_gaussian_digits(d, least):
     model = SNEEmbedding(d, kernel="gaussian", random_state=0).fit(DIGITS)
     assert trustworthiness(DIGITS, model.embedding_, n_neighbors=5) >= least
-    assert model.stop_reason_ == "max_iter" and model.n_iter_ == 120 and model.kernel_ == "gaussian"
-    assert model.ifo_[0] == 0 and len(model.ifo_) == len(model.loss_curve_) == len(model.record_iterations_) > 5
+    assert (
+        model.stop_reason_ == "max_iter"
+        and model.n_iter_ == 120
+        and model.kernel_ == "gaussian"
+    )
+    assert (
+        model.ifo_[0] == 0
+        and len(model.ifo_)
+        == len(model.loss_curve_)
+        == len(model.record_iterations_)
+        > 5
+    )
     assert model.loss_curve_[-1] == pytest.approx(model.kl_divergence_, rel=1e-5)
     assert model.record_iterations_[0] == 0 and model.record_iterations_[-1] == 120
     if d == 2:
-        exact = SNEEmbedding(d, kernel="gaussian", solver="lbfgs", random_state=0).fit(DIGITS)
-        assert exact.stop_reason_ == "converged" and -0.005 < model.kl_divergence_ - exact.kl_divergence_ < 0.01
+        exact = SNEEmbedding(d, kernel="gaussian", solver="lbfgs", random_state=0).fit(
+            DIGITS
+        )
+        assert (
+            exact.stop_reason_ == "converged"
+            and -0.005 < model.kl_divergence_ - exact.kl_divergence_ < 0.01
+        )
 
 
 @pytest.mark.slow
@@ -64,15 +87,23 @@ def test_gaussian_digits(d, least):
 def test_maps_beside_those_of_scikit_learn(shape):
     X, y = {
         "digits": lambda: (DIGITS[:1200], LABELS[:1200]),
-        "far": lambda: make_blobs(1200, 20, centers=10, center_box=(-300, 300), random_state=5),
-        "uneven": lambda: make_blobs([500, 300, 100, 70, 30], 10, center_box=(-20, 20), random_state=5),
+        "far": lambda: make_blobs(
+            1200, 20, centers=10, center_box=(-300, 300), random_state=5
+        ),
+        "uneven": lambda: make_blobs(
+            [500, 300, 100, 70, 30], 10, center_box=(-20, 20), random_state=5
+        ),
     }[shape]()
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         ours = SNEEmbedding(random_state=0).fit_transform(X)
     theirs = TSNE(random_state=0).fit_transform(X.astype(np.float32))
-    problem = SNEProblem(perplexity_affinities(X, 30), 2, kernel="student-t", dtype=np.float64)
-    ours_kl, theirs_kl = (problem.divergence(Z.ravel().astype(float)) for Z in (ours, theirs))
+    problem = SNEProblem(
+        perplexity_affinities(X, 30), 2, kernel="student-t", dtype=np.float64
+    )
+    ours_kl, theirs_kl = (
+        problem.divergence(Z.ravel().astype(float)) for Z in (ours, theirs)
+    )
     assert ours_kl < 1.02 * theirs_kl
     away = np.linalg.norm(ours - np.median(ours, axis=0), axis=1)
     assert away.max() < 5 * np.median(away)
@@ -82,7 +113,8 @@ def test_maps_beside_those_of_scikit_learn(shape):
 
 
 def test_separate_clusters_have_the_radius_of_classes_of_scikit_learn():
-    """Clusters without edges between them repel each other for ever: their maps drifted apart until they were dots."""
+    """Clusters without edges between them repel each other for ever: their maps drifted
+    apart until they were dots."""
     X, y = make_blobs(300, 20, centers=4, center_box=(-300, 300), random_state=0)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -92,7 +124,8 @@ def test_separate_clusters_have_the_radius_of_classes_of_scikit_learn():
 
 
 def test_copies_lie_together():
-    """Of few neighbours, ties were cut by the order of rows, and eleven of the copies lay apart."""
+    """Of few neighbours, ties were cut by the order of rows, and eleven of the copies
+    lay apart."""
     X = np.vstack([np.zeros((39, 3)), np.ones((1, 3))])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -104,8 +137,11 @@ def test_copies_lie_together():
 @pytest.mark.filterwarnings("ignore:the .* are all at a distance of 0")
 @pytest.mark.parametrize("copies", few_of([2, 10], 1))
 def test_maps_of_copies_converge(copies):
-    """A step limit on averaged directions let their divergence rise by a quarter, once it had been low."""
-    X = np.repeat(np.random.default_rng(0).normal(size=(1200 // copies, 20)), copies, axis=0)
+    """A step limit on averaged directions let their divergence rise by a quarter, once
+    it had been low."""
+    X = np.repeat(
+        np.random.default_rng(0).normal(size=(1200 // copies, 20)), copies, axis=0
+    )
     losses = SNEEmbedding(max_iter=150, random_state=0).fit(X).loss_curve_
     assert losses[-1] < 1.02 * losses.min() and losses[-1] < 0.7 * losses[0]
 
@@ -123,21 +159,33 @@ def test_a_small_map_is_nearly_that_of_the_exact_method(kernel):
 def test_few_neighbors_in_many_dimensions_do_not_diverge(n_components, perplexity):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        model = SNEEmbedding(n_components, perplexity=perplexity, random_state=0).fit(DIGITS[:1050])
+        model = SNEEmbedding(n_components, perplexity=perplexity, random_state=0).fit(
+            DIGITS[:1050]
+        )
     assert model.loss_curve_[-1] < 0.25 * model.loss_curve_[0]
     assert model.loss_curve_[-1] <= model.loss_curve_.min() + 0.01
 
 
 def test_the_papers_steps_hardly_move():
-    model = SNEEmbedding(solver="storm-c-paper", init=np.tile(np.arange(200)[:, None] / 200, 2), random_state=0)
-    with pytest.warns(ConvergenceWarning, match="has hardly left its start: .* use solver='auto', a larger"):
+    model = SNEEmbedding(
+        solver="storm-c-paper",
+        init=np.tile(np.arange(200)[:, None] / 200, 2),
+        random_state=0,
+    )
+    with pytest.warns(
+        ConvergenceWarning,
+        match="has hardly left its start: .* use solver='auto', a larger",
+    ):
         Z = model.fit_transform(DIGITS[:200])
-    np.testing.assert_allclose(Z[:, 0], Z[:, 1], atol=1e-3)  # a line it was, a line it stays
+    np.testing.assert_allclose(
+        Z[:, 0], Z[:, 1], atol=1e-3
+    )  # a line it was, a line it stays
 
 
 @pytest.mark.slow
 def test_maps_are_robust():
-    """Against the order of the samples, their precision, the seed, the start, and the samples that are there."""
+    """Against the order of the samples, their precision, the seed, the start, and the
+    samples that are there."""
     X, _ = make_augmented_digits(1800, random_state=1)
     order = np.random.default_rng(0).permutation(len(X))
     start = PCA(2, random_state=0).fit_transform(X)
@@ -150,32 +198,56 @@ def test_maps_are_robust():
         clone(model).fit_transform(X[order])[np.argsort(order)],
         clone(model).set_params(init=start).fit_transform(X),
     ):
-        assert procrustes(Z, other)[2] < 0.1  # .01 is usual; .25 to .35 in version 0.1.0
+        assert (
+            procrustes(Z, other)[2] < 0.1
+        )  # .01 is usual; .25 to .35 in version 0.1.0
     assert procrustes(Z[some], clone(model).fit_transform(X[some]))[2] < 0.3
 
 
 @short
 @pytest.mark.parametrize(
     ("kernel", "n", "dof"),
-    [("gaussian", 300, 1.0), ("gaussian", 1050, 1.0), ("student-t", 300, 0.6), ("student-t", 1050, 1.0)],
+    [
+        ("gaussian", 300, 1.0),
+        ("gaussian", 1050, 1.0),
+        ("student-t", 300, 0.6),
+        ("student-t", 1050, 1.0),
+    ],
 )
 def test_divergences(kernel, n, dof):
-    """They are those of 3 perplexity + 1 neighbours, as TSNE's, and those of the records nearly so."""
-    X, size = make_augmented_digits(n, random_state=0)[0], {"gaussian": 3, "student-t": 1e-4}[kernel]
+    """They are those of 3 perplexity + 1 neighbours, as TSNE's, and those of the
+    records nearly so."""
+    X, size = (
+        make_augmented_digits(n, random_state=0)[0],
+        {"gaussian": 3, "student-t": 1e-4}[kernel],
+    )
     model = SNEEmbedding(kernel=kernel, dof=dof, max_iter=60, random_state=0)
     assert not hasattr(model, "kl_divergence_")
     unread = pickle.dumps(model.fit(X))
-    exact = SNEProblem(perplexity_affinities(X, 30), 2, kernel=kernel, dof=dof, jacobian="dense", dtype=np.float64)
+    exact = SNEProblem(
+        perplexity_affinities(X, 30),
+        2,
+        kernel=kernel,
+        dof=dof,
+        jacobian="dense",
+        dtype=np.float64,
+    )
     divergence = exact.divergence(model.embedding_.ravel())
     model.set_params(kernel="auto", dof=3.0, n_components=1)  # of another map
     assert model.kl_divergence_ == pytest.approx(divergence, rel=1e-3)
     for kept in (unread, pickle.dumps(model)):
         assert pickle.loads(kept).kl_divergence_ == model.kl_divergence_
-    assert model.loss_curve_[-1] == pytest.approx(divergence, rel=0.1)  # of fewer neighbours, if there are many points
+    assert model.loss_curve_[-1] == pytest.approx(
+        divergence, rel=0.1
+    )  # of fewer neighbours, if there are many points
     start = PCA(2, random_state=0).fit_transform(X)
     start *= size / start[:, 0].std()
-    assert model.loss_curve_[0] == pytest.approx(exact.divergence(start.ravel()), rel=0.1)
-    assert (np.diff(model.record_iterations_) > 0).all() and model.record_iterations_[-1] == model.n_iter_
+    assert model.loss_curve_[0] == pytest.approx(
+        exact.divergence(start.ravel()), rel=0.1
+    )
+    assert (np.diff(model.record_iterations_) > 0).all() and model.record_iterations_[
+        -1
+    ] == model.n_iter_
     model.set_params(kernel=kernel, dof=dof, n_components=2)
     assert model.optimize(10).kl_divergence_ != pytest.approx(divergence, rel=1e-4)
 
@@ -187,9 +259,14 @@ def test_check_estimator(estimator, check):
 
 
 @short
-@pytest.mark.parametrize(("solver", "kernel"), [("storm-c", "student-t"), ("scgd", "gaussian"), ("lbfgs", "gaussian")])
+@pytest.mark.parametrize(
+    ("solver", "kernel"),
+    [("storm-c", "student-t"), ("scgd", "gaussian"), ("lbfgs", "gaussian")],
+)
 def test_dtypes_and_centred_maps(kernel, solver):
-    model = SNEEmbedding(kernel=kernel, solver=solver, perplexity=10, max_iter=8, random_state=0)
+    model = SNEEmbedding(
+        kernel=kernel, solver=solver, perplexity=10, max_iter=8, random_state=0
+    )
     for dtype in (np.float64, np.float32):
         Z = model.fit_transform(DIGITS[:300].astype(dtype))
         assert Z.dtype == model.transform(DIGITS[:3].astype(dtype)).dtype == dtype
@@ -204,10 +281,18 @@ def test_data_frames():
     frame = pd.DataFrame(X, columns=list("abcd"), index=np.arange(150) + 7)
     out = clone(model).set_output(transform="pandas").fit_transform(frame)
     assert list(out.columns) == names and out.index[0] == 7
-    fitted = clone(model).set_output(transform="polars").fit(pl.DataFrame(X, schema=list("abcd")))
+    fitted = (
+        clone(model)
+        .set_output(transform="polars")
+        .fit(pl.DataFrame(X, schema=list("abcd")))
+    )
     assert fitted.transform(pl.DataFrame(X[:3], schema=list("abcd"))).columns == names
-    assert list(fitted.get_feature_names_out()) == names and list(fitted.feature_names_in_) == list("abcd")
-    Z, distances = fitted.transform(pl.DataFrame(X[:3], schema=list("abcd")), return_distance=True)
+    assert list(fitted.get_feature_names_out()) == names and list(
+        fitted.feature_names_in_
+    ) == list("abcd")
+    Z, distances = fitted.transform(
+        pl.DataFrame(X[:3], schema=list("abcd")), return_distance=True
+    )
     assert Z.columns == names and distances.shape == (3,)
     with config_context(transform_output="pandas"):
         np.testing.assert_array_equal(clone(model).fit(X).embedding_, expected)
@@ -216,17 +301,32 @@ def test_data_frames():
 @short
 @pytest.mark.filterwarnings("ignore:.*has not converged")
 def test_in_a_pipeline_and_searched():
-    pipe = make_pipeline(SNEEmbedding(perplexity=10, max_iter=20, random_state=0), LogisticRegression())
-    grid = {"sneembedding__solver__batch_size": [50, None], "sneembedding__perplexity": [10, [5, 15]]}
-    search = GridSearchCV(pipe, grid, cv=2, error_score="raise").fit(DIGITS[:200], LABELS[:200])
+    pipe = make_pipeline(
+        SNEEmbedding(perplexity=10, max_iter=20, random_state=0), LogisticRegression()
+    )
+    grid = {
+        "sneembedding__solver__batch_size": [50, None],
+        "sneembedding__perplexity": [10, [5, 15]],
+    }
+    search = GridSearchCV(pipe, grid, cv=2, error_score="raise").fit(
+        DIGITS[:200], LABELS[:200]
+    )
     assert search.best_score_ > 0.6
-    assert search.best_estimator_[0].solver_.batch_size == search.best_params_["sneembedding__solver__batch_size"]
+    assert (
+        search.best_estimator_[0].solver_.batch_size
+        == search.best_params_["sneembedding__solver__batch_size"]
+    )
 
 
 @short
 def test_the_kernel_follows_the_dimension():
     for d, kernel in ((1, "student-t"), (3, "student-t"), (4, "gaussian")):
-        assert SNEEmbedding(d, perplexity=5, max_iter=5, random_state=0).fit(DIGITS[:100]).kernel_ == kernel
+        assert (
+            SNEEmbedding(d, perplexity=5, max_iter=5, random_state=0)
+            .fit(DIGITS[:100])
+            .kernel_
+            == kernel
+        )
 
 
 @short
@@ -235,20 +335,28 @@ def test_sparse_and_precomputed_data(layout):
     X, new = DIGITS[:200], DIGITS[200:205]
     model = SNEEmbedding(perplexity=10, init=X[:, 26:28], max_iter=20, random_state=0)
     expected = clone(model).fit(X)
-    graph, known = KNeighborsTransformer(n_neighbors=31).fit(X), clone(model).set_params(metric="precomputed")
+    graph, known = (
+        KNeighborsTransformer(n_neighbors=31).fit(X),
+        clone(model).set_params(metric="precomputed"),
+    )
     for estimator, data, more in (
         (model, layout(X), layout(new)),
         (known, pairwise_distances(X), pairwise_distances(new, X)),
         (known, layout(graph.transform(X)), layout(graph.transform(new))),
     ):
-        # distances that differ in their last digit come to differ in the second on the way
-        assert estimator.fit(data).kl_divergence_ == pytest.approx(expected.kl_divergence_, abs=0.02)
+        # distances that differ in their last digit come to differ in the second on the
+        # way
+        assert estimator.fit(data).kl_divergence_ == pytest.approx(
+            expected.kl_divergence_, abs=0.02
+        )
         np.testing.assert_array_equal(estimator.transform(data), estimator.embedding_)
         assert estimator.transform(more).shape == (5, 2)
 
 
 def test_signatures_are_those_of_the_parameters():
-    assert set(inspect.signature(SNEEmbedding).parameters) == set(SNEEmbedding().get_params(deep=False))
+    assert set(inspect.signature(SNEEmbedding).parameters) == set(
+        SNEEmbedding().get_params(deep=False)
+    )
 
     class WithMethod(SNEEmbedding):
         def __init__(self, n_components=2, *, method=None):
@@ -263,7 +371,9 @@ def test_signatures_are_those_of_the_parameters():
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_few_points_are_embedded(kernel):
     for n in (2, 3, 4, 5, 11, 31):
-        Z = SNEEmbedding(kernel=kernel, max_iter=20, random_state=0).fit_transform(points(n))
+        Z = SNEEmbedding(kernel=kernel, max_iter=20, random_state=0).fit_transform(
+            points(n)
+        )
         assert np.isfinite(Z).all() and len(np.unique(Z, axis=0)) == n
         assert np.ptp(Z, axis=0).min() > 0
 
@@ -274,24 +384,37 @@ def unusual(n):
     yield np.ones((n, 4))
     yield np.vstack([X, np.full((1, 5), 1e6)])
     yield np.hstack([X, np.full((n, 1), 4.0)])
-    yield sparse.random_array((n, 20), density=0.2, format="csc", random_state=np.random.RandomState(0))
+    yield sparse.random_array(
+        (n, 20), density=0.2, format="csc", random_state=np.random.RandomState(0)
+    )
 
 
 @pytest.mark.filterwarnings("ignore:the .* are all at a distance of 0")  # of ones
-@pytest.mark.filterwarnings("ignore:the map was still|.* returns its last point:sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.filterwarnings(
+    "ignore:the map was still|.* returns its last "
+    "point:sklearn.exceptions.ConvergenceWarning"
+)
 @pytest.mark.parametrize("kernel", KERNELS)
 @pytest.mark.parametrize("n", few_of([60, 1300], 0))
 def test_unusual_data_have_finite_maps(n, kernel):
     for X in unusual(n):
         for solver in ("storm-c", "scgd") if n > 1024 else ("storm-c",):
-            model = SNEEmbedding(perplexity=5, kernel=kernel, solver=solver, max_iter=30, random_state=0)
-            assert np.isfinite(model.fit_transform(X)).all() and np.isfinite(model.kl_divergence_)
+            model = SNEEmbedding(
+                perplexity=5, kernel=kernel, solver=solver, max_iter=30, random_state=0
+            )
+            assert np.isfinite(model.fit_transform(X)).all() and np.isfinite(
+                model.kl_divergence_
+            )
             assert np.isfinite(model.transform(X[:5])).all()
 
 
-@pytest.mark.parametrize(("n_components", "perplexity", "n"), [(2, 2, 200), (3, 10, 1100), (4, 2, 200), (4, 5, 1100)])
+@pytest.mark.parametrize(
+    ("n_components", "perplexity", "n"),
+    [(2, 2, 200), (3, 10, 1100), (4, 2, 200), (4, 5, 1100)],
+)
 def test_floating_point_errors_are_not_raised(n_components, perplexity, n, monkeypatch):
-    """What a kernel makes of infinity times the zeros beside it depends on the processor, so products have none."""
+    """What a kernel makes of infinity times the zeros beside it depends on the
+    processor, so products have none."""
     X, matmul = points(n), np.matmul
 
     def checked(a, b, **kwargs):
@@ -302,7 +425,9 @@ def test_floating_point_errors_are_not_raised(n_components, perplexity, n, monke
     X[:20] *= 1e3
     with np.errstate(all="raise"), warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        model = SNEEmbedding(n_components, perplexity=perplexity, max_iter=20, random_state=0).fit(X)
+        model = SNEEmbedding(
+            n_components, perplexity=perplexity, max_iter=20, random_state=0
+        ).fit(X)
         assert np.isfinite(model.kl_divergence_)
         assert np.isfinite(model.optimize(5).transform(X[:3] + 0.1)).all()
 

@@ -1,4 +1,5 @@
-"""What a fit warns of: maps that have not converged, have not left their start, or need too much memory."""
+"""What a fit warns of: maps that have not converged, have not left their start, or need
+too much memory."""
 
 import os
 import warnings
@@ -51,7 +52,9 @@ def test_the_default_does_not_warn(X, params):
 
 @pytest.mark.parametrize("n", [2, 3])
 def test_a_divergence_of_nothing_is_not_said_to_fall(n):
-    found = messages(SNEEmbedding(random_state=0), np.random.default_rng(0).normal(size=(n, 5)))
+    found = messages(
+        SNEEmbedding(random_state=0), np.random.default_rng(0).normal(size=(n, 5))
+    )
     assert len(found) == 1 and found[0].startswith("perplexity=30.0 is too large")
 
 
@@ -66,9 +69,14 @@ def test_a_divergence_of_nothing_is_not_said_to_fall(n):
 def test_maps_that_gain_from_three_more_iterations_warn_once(X, params):
     model = SNEEmbedding(**params, record_every=1000, random_state=0)
     (message,) = messages(model, X)
-    words = f"the map was still moving after {model.n_iter_} iterations: 3 more would lower its divergence, "
+    words = (
+        f"the map was still moving after {model.n_iter_} iterations: 3 more would "
+        "lower its divergence, "
+    )
     assert message.startswith(words) and message.endswith("%. Increase max_iter.")
-    often = clone(model).set_params(record_every=1)  # how often is recorded makes no difference
+    often = clone(model).set_params(
+        record_every=1
+    )  # how often is recorded makes no difference
     assert messages(often, X) == [message]
     np.testing.assert_array_equal(often.embedding_, model.embedding_)
     longer = clone(model).set_params(max_iter=140)
@@ -79,26 +87,52 @@ def test_maps_that_gain_from_three_more_iterations_warn_once(X, params):
 @pytest.mark.parametrize(
     ("params", "words"),
     [
-        ({"exaggeration": 100}, "hardly left its start: .* Use a smaller exaggeration: 100 draws all points together"),
-        ({"solver": STORMCompositional(max_ifo=3000)}, "hardly left its start: .* a larger learning_rate or a larger"),
-        ({"solver": STORMCompositional(learning_rate=1e-9)}, "hardly left its start: .* a larger learning_rate or a"),
-        ({"solver": "storm-c", "tol": 1e9}, r"hardly left its start: .* smaller tol: with 1e\+09 the fit ended"),
+        (
+            {"exaggeration": 100},
+            "hardly left its start: .* Use a smaller exaggeration: 100 draws all "
+            "points together",
+        ),
+        (
+            {"solver": STORMCompositional(max_ifo=3000)},
+            "hardly left its start: .* a larger learning_rate or a larger",
+        ),
+        (
+            {"solver": STORMCompositional(learning_rate=1e-9)},
+            "hardly left its start: .* a larger learning_rate or a",
+        ),
+        (
+            {"solver": "storm-c", "tol": 1e9},
+            r"hardly left its start: .* smaller tol: with 1e\+09 the fit ended",
+        ),
     ],
 )
 def test_a_map_that_is_one_point_warns(params, words):
     with pytest.warns(ConvergenceWarning, match=words):
-        model = SNEEmbedding(perplexity=5, max_iter=30, random_state=0, **params).fit(NORMAL)
+        model = SNEEmbedding(perplexity=5, max_iter=30, random_state=0, **params).fit(
+            NORMAL
+        )
     assert model.embedding_.std() < 0.01
 
 
 @pytest.mark.filterwarnings("ignore:overflow")
 def test_a_map_that_ends_above_its_best_warns_once():
-    solver = STORMCompositional(learning_rate=1e3, batch_size=(20, 20, None), normalization="block", precision=1.0)
+    solver = STORMCompositional(
+        learning_rate=1e3,
+        batch_size=(20, 20, None),
+        normalization="block",
+        precision=1.0,
+    )
     found = messages(
-        SNEEmbedding(kernel="gaussian", solver=solver, perplexity=5, max_iter=40, random_state=0), DIGITS[:300]
+        SNEEmbedding(
+            kernel="gaussian", solver=solver, perplexity=5, max_iter=40, random_state=0
+        ),
+        DIGITS[:300],
     )
     (message,) = (some for some in found if "divergence" in some)
-    assert message.startswith("the map's divergence, ") and "is above one that was recorded" in message
+    assert (
+        message.startswith("the map's divergence, ")
+        and "is above one that was recorded" in message
+    )
 
 
 def test_memory(monkeypatch):
@@ -110,15 +144,27 @@ def test_memory(monkeypatch):
     model.set_params(metric="no such metric")
     X, sizes = np.tile(DIGITS, (20, 1)), []
     for perplexity, d in ((5, 1), (5, 2), (50, 2), (500, 2)):
-        words = f"{len(X)} samples at perplexity {perplexity} needs about .* and this machine has 0.0 GB"
-        with pytest.raises(ValueError, match="metric must be"), pytest.warns(UserWarning, match=words) as caught:
+        words = (
+            f"{len(X)} samples at perplexity {perplexity} needs about .* and this "
+            "machine has 0.0 GB"
+        )
+        with (
+            pytest.raises(ValueError, match="metric must be"),
+            pytest.warns(UserWarning, match=words) as caught,
+        ):
             model.set_params(perplexity=perplexity, n_components=d).fit(X)
-        sizes.append(float(str(caught[0].message).partition("needs about ")[2].partition(" GB")[0]))
+        sizes.append(
+            float(
+                str(caught[0].message).partition("needs about ")[2].partition(" GB")[0]
+            )
+        )
     assert 0 < sizes[0] < sizes[1] < sizes[2] < sizes[3]
 
 
 @pytest.mark.parametrize("dof", [0.1, 0.3, 0.7])
 def test_few_degrees_of_freedom_warn_where_steps_do_not_reach_the_width(dof):
     found = messages(SNEEmbedding(dof=dof), DIGITS[:400])
-    assert [text[:31] for text in found] == ["the map is too narrow for dof=0"] * (dof < 0.5)
+    assert [text[:31] for text in found] == ["the map is too narrow for dof=0"] * (
+        dof < 0.5
+    )
     assert messages(SNEEmbedding(dof=dof, solver="lbfgs"), DIGITS[:400]) == []

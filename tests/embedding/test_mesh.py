@@ -1,4 +1,5 @@
-"""Sums over all pairs on the mesh, against closed forms: maps of any shape and size, degrees of freedom, precision."""
+"""Sums over all pairs on the mesh, against closed forms: maps of any shape and size,
+degrees of freedom, precision."""
 
 import numpy as np
 import pytest
@@ -38,7 +39,10 @@ MAPS = [(60.0, 40.0), (150.0,), (90.0, 0.5), (3.0, 2.0), (0.5,), (25.0, 25.0)]
 def test_sums_and_forces_are_those_over_all_pairs(sides, dof):
     x = np.random.default_rng(0).random((N, len(sides))) * sides
     Z, forces = by_pairs(x, dof)
-    for dtype, of_sum, of_forces in ((np.float32, 1.5e-2, 0.1), (np.float64, 1e-3, 0.01)):  # the mesh of these is finer
+    for dtype, of_sum, of_forces in (
+        (np.float32, 1.5e-2, 0.1),
+        (np.float64, 1e-3, 0.01),
+    ):  # the mesh of these is finer
         problem = SNEProblem(P, len(sides), kernel="student-t", dof=dof, dtype=dtype)
         total, found = by_problem(problem, x)
         assert total == pytest.approx(Z, rel=of_sum)
@@ -60,7 +64,9 @@ def test_the_ends_of_a_map_do_not_meet_around_the_mesh():
     for width in np.linspace(30, 45, 31):
         x = np.repeat([0.0, width], N // 2)[:, None]
         Z = 2 * (N // 2) ** 2 * (1 + 1 / (1 + width**2)) - N
-        assert by_problem(problem, x)[0] == pytest.approx(Z, rel=1e-3)  # it is larger by .1 where they meet
+        assert by_problem(problem, x)[0] == pytest.approx(
+            Z, rel=1e-3
+        )  # it is larger by .1 where they meet
 
 
 def test_reported_divergences_are_accurate():
@@ -68,12 +74,16 @@ def test_reported_divergences_are_accurate():
     joint = ((P + P.T) / (2 * N)).toarray()
     w = 1 / (1 + pairwise_distances(x, metric="sqeuclidean"))
     some = joint > 0
-    expected = np.sum(joint[some] * np.log(joint[some] / w[some])) + np.log(by_pairs(x)[0])
+    expected = np.sum(joint[some] * np.log(joint[some] / w[some])) + np.log(
+        by_pairs(x)[0]
+    )
     for dtype in (np.float32, np.float64):
         problem = SNEProblem(P, 2, kernel="student-t", dtype=dtype)
         flat = x.ravel().astype(dtype)
         assert problem.divergence(flat) == pytest.approx(expected, abs=5e-4)
-        assert problem.divergence_of(problem.objective(flat)) == pytest.approx(expected, abs=5e-3)
+        assert problem.divergence_of(problem.objective(flat)) == pytest.approx(
+            expected, abs=5e-3
+        )
 
 
 def test_wide_maps_of_few_points_are_summed_pair_by_pair():

@@ -1,4 +1,5 @@
-"""SNEProblem: the paper's formulas, gradients, sampled batches, costs, and that it keeps nothing of earlier points."""
+"""SNEProblem: the paper's formulas, gradients, sampled batches, costs, and that it
+keeps nothing of earlier points."""
 
 import functools
 import threading
@@ -19,7 +20,9 @@ KERNELS = ("gaussian", "student-t")
 
 @functools.cache
 def affinities(n, seed=0, perplexity=5):
-    return perplexity_affinities(np.random.default_rng(seed).normal(size=(n, 5)), perplexity)
+    return perplexity_affinities(
+        np.random.default_rng(seed).normal(size=(n, 5)), perplexity
+    )
 
 
 def make_problem(n=50, d=2, kernel="gaussian", dtype=np.float64, **kwargs):
@@ -27,21 +30,31 @@ def make_problem(n=50, d=2, kernel="gaussian", dtype=np.float64, **kwargs):
 
 
 def make_point(problem, seed=1, scale=0.7):
-    return (np.random.default_rng(seed).normal(size=problem.n_variables) * scale).astype(problem.dtype)
+    return (
+        np.random.default_rng(seed).normal(size=problem.n_variables) * scale
+    ).astype(problem.dtype)
 
 
 def differences(function, x, h=1e-6):
-    return np.array([(function(x + h * e) - function(x - h * e)) / (2 * h) for e in np.eye(x.size)])
+    return np.array(
+        [(function(x + h * e) - function(x - h * e)) / (2 * h) for e in np.eye(x.size)]
+    )
 
 
 def phi_of_the_paper(P, x):
     """The paper's compositional SNE, with its own g_i and f_j; P[i, j] = p_{j|i}."""
     n = len(P)
     # the 1 belongs to the i = k term: its sum over i is Z_k + 1 - 1
-    u = np.mean([n * np.exp(-np.square(x - x[i]).sum(axis=1)) - 1 for i in range(n)], axis=0)
+    u = np.mean(
+        [n * np.exp(-np.square(x - x[i]).sum(axis=1)) - 1 for i in range(n)], axis=0
+    )
 
     def f(j):
-        return n * sum(P[i, j] * (np.square(x[i] - x[j]).sum() + np.log(u[i])) for i in range(n) if i != j)
+        return n * sum(
+            P[i, j] * (np.square(x[i] - x[j]).sum() + np.log(u[i]))
+            for i in range(n)
+            if i != j
+        )
 
     return np.mean([f(j) for j in range(n)])
 
@@ -50,7 +63,9 @@ def phi_of_the_paper(P, x):
 def test_the_objective_and_gradient_are_those_of_the_paper(d):
     problem = make_problem(20, d)
     P, x = problem.P.toarray(), make_point(problem)
-    np.testing.assert_allclose(problem.objective(x), phi_of_the_paper(P, x.reshape(20, d)), rtol=1e-12)
+    np.testing.assert_allclose(
+        problem.objective(x), phi_of_the_paper(P, x.reshape(20, d)), rtol=1e-12
+    )
     numeric = differences(lambda z: phi_of_the_paper(P, z.reshape(20, d)), x)
     assert np.abs(problem.gradient(x) - numeric).max() < 1e-6 * np.abs(numeric).max()
 
@@ -62,10 +77,16 @@ def test_the_printed_repulsion_is_wrong():
     X = x.reshape(20, 2)
     E = np.exp(-pairwise_distances(X, metric="sqeuclidean")) - np.eye(20)
     Z = E.sum(axis=1)
-    repulsion = differences(lambda z: problem.outer(z, problem.inner(z, problem.inner_batch(None))), x)
+    repulsion = differences(
+        lambda z: problem.outer(z, problem.inner(z, problem.inner_batch(None))), x
+    )
     repulsion -= differences(lambda z: problem.outer(z, Z), x)
     right, wrong = (
-        -2 * np.einsum("lk,lkd->ld", (1 / Z[:, None] + s / Z[None]) * E, X[:, None] - X[None]).ravel() for s in (1, -1)
+        -2
+        * np.einsum(
+            "lk,lkd->ld", (1 / Z[:, None] + s / Z[None]) * E, X[:, None] - X[None]
+        ).ravel()
+        for s in (1, -1)
     )
     assert np.abs(right - repulsion).max() < 1e-6
     assert np.abs(wrong - repulsion).max() > 1e-2
@@ -83,8 +104,12 @@ def test_student_t_is_its_closed_form(dof, d):
     some = P > 0
     expected = 1.5 * np.sum(P * dof * np.log1p(D / dof)) + np.log(k.sum())
     assert problem.objective(x) == pytest.approx(expected, rel=1e-12)
-    assert problem.divergence(x) == pytest.approx(np.sum(P[some] * np.log(P[some] * k.sum() / k[some])), rel=1e-10)
-    assert problem.divergence_of(problem.reported(x)) == pytest.approx(problem.divergence(x), rel=1e-10)
+    assert problem.divergence(x) == pytest.approx(
+        np.sum(P[some] * np.log(P[some] * k.sum() / k[some])), rel=1e-10
+    )
+    assert problem.divergence_of(problem.reported(x)) == pytest.approx(
+        problem.divergence(x), rel=1e-10
+    )
     numeric = differences(problem.objective, x)
     assert np.abs(problem.gradient(x) - numeric).max() < 1e-6 * np.abs(numeric).max()
 
@@ -106,7 +131,9 @@ def test_the_gaussian_divergence_is_its_closed_form():
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_affinities_that_underflow_count_nothing(kernel):
     P = affinities(50).toarray()
-    P[0, P[0] + P[:, 0] == 0] = 50 * np.finfo(float).smallest_subnormal  # whose half is 0 as a joint probability
+    P[0, P[0] + P[:, 0] == 0] = (
+        50 * np.finfo(float).smallest_subnormal
+    )  # whose half is 0 as a joint probability
     P[0, 0] = 0
     P = sparse.csr_array(P)
     problem = SNEProblem(P, 2, kernel=kernel, dtype=np.float64)
@@ -118,19 +145,39 @@ def test_affinities_that_underflow_count_nothing(kernel):
 def test_sampled_batches_are_unbiased(kernel, jacobian):
     for near_field, dof in ((False, 1.0), (True, 1.0), (True, 0.6)):
         dof = 1.0 if kernel == "gaussian" else dof
-        problem = make_problem(30, kernel=kernel, jacobian=jacobian, near_field=near_field, dof=dof)
+        problem = make_problem(
+            30, kernel=kernel, jacobian=jacobian, near_field=near_field, dof=dof
+        )
         x = make_point(problem)
         everything = problem.inner_batch(None)
-        u, v = problem.inner(x, everything), np.random.default_rng(2).normal(size=30 if kernel == "gaussian" else 1)
+        u, v = (
+            problem.inner(x, everything),
+            np.random.default_rng(2).normal(size=30 if kernel == "gaussian" else 1),
+        )
         exact = problem.vjp(problem.jacobian(x, everything), v)
-        singles = [problem.inner_batch(np.array([i])) for i in range(30)]  # all draws, each once: the mean is exact
+        singles = [
+            problem.inner_batch(np.array([i])) for i in range(30)
+        ]  # all draws, each once: the mean is exact
         products = [problem.vjp(problem.jacobian(x, b), v) for b in singles]
-        np.testing.assert_allclose(np.mean(products, axis=0), exact, atol=1e-10 * np.abs(exact).max())
-        if kernel == "student-t" or not near_field:  # an estimate for one point has a floor
-            np.testing.assert_allclose(np.mean([problem.inner(x, b) for b in singles], axis=0), u, rtol=1e-12)
-        outer = [problem.outer_gradient(x, u, problem.outer_batch(np.array([j]))) for j in range(30)]
-        for one, wanted in zip(zip(*outer, strict=True), problem.outer_gradient(x, u, None), strict=True):
-            np.testing.assert_allclose(np.mean(one, axis=0), wanted, atol=1e-10 * np.abs(wanted).max())
+        np.testing.assert_allclose(
+            np.mean(products, axis=0), exact, atol=1e-10 * np.abs(exact).max()
+        )
+        if (
+            kernel == "student-t" or not near_field
+        ):  # an estimate for one point has a floor
+            np.testing.assert_allclose(
+                np.mean([problem.inner(x, b) for b in singles], axis=0), u, rtol=1e-12
+            )
+        outer = [
+            problem.outer_gradient(x, u, problem.outer_batch(np.array([j])))
+            for j in range(30)
+        ]
+        for one, wanted in zip(
+            zip(*outer, strict=True), problem.outer_gradient(x, u, None), strict=True
+        ):
+            np.testing.assert_allclose(
+                np.mean(one, axis=0), wanted, atol=1e-10 * np.abs(wanted).max()
+            )
 
 
 def test_records_of_many_points_are_estimates():
@@ -140,11 +187,21 @@ def test_records_of_many_points_are_estimates():
         X = x.reshape(2500, 3)
         D = pairwise_distances(X, metric="sqeuclidean")
         k = (np.exp(-D) if kernel == "gaussian" else 1 / (1 + D)) - np.eye(2500)
-        exact = np.log(k.sum(axis=1)).sum() / 2500 if kernel == "gaussian" else np.log(k.sum())
-        sampled = (problem.objective(x) - problem.outer(x, np.ones(1))) / (2500 if kernel == "gaussian" else 1)
+        exact = (
+            np.log(k.sum(axis=1)).sum() / 2500
+            if kernel == "gaussian"
+            else np.log(k.sum())
+        )
+        sampled = (problem.objective(x) - problem.outer(x, np.ones(1))) / (
+            2500 if kernel == "gaussian" else 1
+        )
         assert 0 < abs(sampled - exact) < 0.03
-        expected = problem.outer(x, np.ones(1)) + exact * (2500 if kernel == "gaussian" else 1)
-        assert problem.divergence(x) == pytest.approx(problem.divergence_of(expected), rel=1e-9)
+        expected = problem.outer(x, np.ones(1)) + exact * (
+            2500 if kernel == "gaussian" else 1
+        )
+        assert problem.divergence(x) == pytest.approx(
+            problem.divergence_of(expected), rel=1e-9
+        )
 
 
 def test_full_batches_beyond_the_memory_that_is_kept(monkeypatch):
@@ -169,13 +226,20 @@ def test_costs():
         "outer": 10 * 1300,
     }
     fresh = minimize(problem, STORMCompositional(), momentum=1.0, max_iter=9, **sizes)
-    assert fresh.ifo[-1] == result.ifo[-1] and fresh.n_evaluations["inner"] == 70 + near + 9 * (40 + near)
+    assert fresh.ifo[-1] == result.ifo[-1] and fresh.n_evaluations[
+        "inner"
+    ] == 70 + near + 9 * (40 + near)
     assert result.n_guarded > 0 == fresh.n_guarded
     meshed = SNEProblem(problem.P, 2, kernel="student-t")
     assert minimize(meshed, max_iter=9).ifo[-1] == 10 * 3 * 1300  # full batches
     literal = SNEProblem(problem.P, 2, near_field=False)
-    assert minimize(literal, "storm-c-paper", max_iter=5).ifo[-1] == 300 + 5 * 300  # Lemma 3.1
-    one, triple = (minimize(problem, batch_size=b, max_iter=5, random_state=0) for b in (60, (60, 60, None)))
+    assert (
+        minimize(literal, "storm-c-paper", max_iter=5).ifo[-1] == 300 + 5 * 300
+    )  # Lemma 3.1
+    one, triple = (
+        minimize(problem, batch_size=b, max_iter=5, random_state=0)
+        for b in (60, (60, 60, None))
+    )
     np.testing.assert_array_equal(one.x, triple.x)
 
 
@@ -185,11 +249,19 @@ def test_a_tracked_jacobian(monkeypatch):
     exact = minimize(make_problem(60), "lbfgs")
     assert tracked.fun < exact.fun + 0.05 * (exact.loss_curve[0] - exact.fun)
     monkeypatch.setattr("os.sysconf", lambda name: 100)  # a machine with little memory
-    with pytest.raises(ValueError, match=r"jacobian='dense' of 50 points .* GB, more than .*; use jacobian='operator'"):
+    with pytest.raises(
+        ValueError,
+        match=r"jacobian='dense' of 50 points .* GB, more than .*; use "
+        r"jacobian='operator'",
+    ):
         make_problem(jacobian="dense")
 
 
-CASES = [("gaussian", 3, 60), ("student-t", 2, 60), ("student-t", 2, 1100)]  # the last has a mesh
+CASES = [
+    ("gaussian", 3, 60),
+    ("student-t", 2, 60),
+    ("student-t", 2, 1100),
+]  # the last has a mesh
 EVALUATIONS = {
     "objective": lambda problem, x: problem.objective(x),
     "gradient": lambda problem, x: problem.gradient(x),
@@ -197,7 +269,9 @@ EVALUATIONS = {
     "metric": lambda problem, x: problem.metric.at(x, 3).apply(np.ones_like(x)),
     "size": lambda problem, x: problem.metric.at(x, 3).size(x),
     "reported": lambda problem, x: problem.reported(x),
-    "expected": lambda problem, x: problem.outer(x, problem.inner(x, problem.inner_batch(None))),
+    "expected": lambda problem, x: problem.outer(
+        x, problem.inner(x, problem.inner_batch(None))
+    ),
 }
 
 
@@ -209,12 +283,16 @@ def test_a_point_may_be_changed_in_place(kernel, d, n):
             for evaluate in EVALUATIONS.values():
                 before(problem, x)
                 x[1:] *= 0.95
-                np.testing.assert_array_equal(evaluate(problem, x), evaluate(make_problem(n, d, kernel), x.copy()))
+                np.testing.assert_array_equal(
+                    evaluate(problem, x), evaluate(make_problem(n, d, kernel), x.copy())
+                )
 
 
 @pytest.mark.parametrize("jacobian", ["operator", "dense"])
 @pytest.mark.parametrize(("kernel", "d", "n"), CASES[:2])
-def test_batches_and_jacobians_of_a_point_that_is_changed_in_place(kernel, d, n, jacobian):
+def test_batches_and_jacobians_of_a_point_that_is_changed_in_place(
+    kernel, d, n, jacobian
+):
     problem = make_problem(n, d, kernel, jacobian=jacobian).in_run()
     for draws in (None, np.arange(0, n, 2)):
         x, batch = make_point(problem), problem.inner_batch(draws)
@@ -226,11 +304,18 @@ def test_batches_and_jacobians_of_a_point_that_is_changed_in_place(kernel, d, n,
         x *= 3
         problem.metric.at(x, 0).apply(x)
         np.testing.assert_array_equal(metric.apply(start), step)
-        np.testing.assert_array_equal(problem.inner(x, batch), other.inner(x.copy(), other.inner_batch(draws)))
+        np.testing.assert_array_equal(
+            problem.inner(x, batch), other.inner(x.copy(), other.inner_batch(draws))
+        )
         # J is that of the point where it was taken
-        np.testing.assert_array_equal(problem.vjp(J, v), other.vjp(other.jacobian(start, other.inner_batch(draws)), v))
+        np.testing.assert_array_equal(
+            problem.vjp(J, v),
+            other.vjp(other.jacobian(start, other.inner_batch(draws)), v),
+        )
         F = problem.compositional_gradient(x, 1 / v, J, None)
-        np.testing.assert_allclose(F, problem.outer_gradient(x, 1 / v, None)[0] + problem.vjp(J, v), rtol=1e-9)
+        np.testing.assert_allclose(
+            F, problem.outer_gradient(x, 1 / v, None)[0] + problem.vjp(J, v), rtol=1e-9
+        )
 
 
 @pytest.mark.parametrize(("kernel", "d", "n"), CASES[1:])
@@ -244,7 +329,9 @@ def test_runs_do_not_disturb_each_other(kernel, d, n):
             problem.objective(10 * make_point(problem))
 
     inner, in_threads = [], [None] * 3
-    outer = minimize(problem, random_state=0, max_iter=6, record_every=1, on_record=inner_run)
+    outer = minimize(
+        problem, random_state=0, max_iter=6, record_every=1, on_record=inner_run
+    )
     np.testing.assert_array_equal([outer.x, *inner], alone[:2])
 
     def work(seed):
@@ -264,7 +351,11 @@ def test_runs_do_not_disturb_each_other(kernel, d, n):
         (lambda P: P.toarray(), {}, "square sparse"),
         (lambda P: P[:10], {}, "square sparse"),
         (lambda P: 2 * P, {}, r"row \d+ sums to 2"),
-        (lambda P: P, {"kernel": "student-t", "joint": True}, "joint affinities must sum to 1, got 50"),
+        (
+            lambda P: P,
+            {"kernel": "student-t", "joint": True},
+            "joint affinities must sum to 1, got 50",
+        ),
         (lambda P: 0.5 * P + 0.5 * sparse.eye_array(50), {}, "diagonal"),
         (lambda P: -P, {}, "not negative"),
         (lambda P: P * np.nan, {}, "finite"),

@@ -39,9 +39,20 @@ def small_parts(monkeypatch):
 def test_same_bits_for_any_number_of_threads(params):
     X, found = DIGITS.astype(np.float32), []
     for n_jobs in (1, 2, 4):
-        model = SNEEmbedding(**{"perplexity": 10, "max_iter": 6, "random_state": 0, "n_jobs": n_jobs} | params)
+        model = SNEEmbedding(
+            **{"perplexity": 10, "max_iter": 6, "random_state": 0, "n_jobs": n_jobs}
+            | params
+        )
         places, distances = model.fit(X).transform(X[:700] + 0.25, return_distance=True)
-        found.append((model.embedding_, model.loss_curve_, model.kl_divergence_, places, distances))
+        found.append(
+            (
+                model.embedding_,
+                model.loss_curve_,
+                model.kl_divergence_,
+                places,
+                distances,
+            )
+        )
     assert np.ptp(found[0][0]) > 0
     for more in found[1:]:
         for one, other in zip(found[0], more, strict=True):

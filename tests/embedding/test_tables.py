@@ -30,8 +30,11 @@ def table():
             "rooms": rng.integers(1, 6, N),
             "city": rng.choice(["Bonn", "Kyiv", "Lima"], N, p=[0.7, 0.2, 0.1]),
             "owner": rng.random(N) < 0.3,
-            "since": pd.Timestamp("2024-02-28") + pd.to_timedelta(rng.integers(0, 10**7, N), unit="s"),
-            "born": [f"{1950 + k % 50}-0{1 + k % 9}-11" for k in rng.integers(0, 99, N)],
+            "since": pd.Timestamp("2024-02-28")
+            + pd.to_timedelta(rng.integers(0, 10**7, N), unit="s"),
+            "born": [
+                f"{1950 + k % 50}-0{1 + k % 9}-11" for k in rng.integers(0, 99, N)
+            ],
             "zone": pd.Categorical(rng.integers(0, 4, N)),
             "score": pd.array(rng.integers(0, 9, N), dtype="Int64"),
             "name": [f"name {k}" for k in range(N)],
@@ -42,9 +45,13 @@ def table():
 
 
 def variances(scaler, Z):
-    """The summed variance of the columns of the result, for each column of the table."""
+    """The summed variance of the columns of the result, for each column of the
+    table."""
     names = scaler.get_feature_names_out()
-    return {label: Z[:, [name.split("_")[0] == label for name in names]].var(axis=0).sum() for label in scaler.kinds_}
+    return {
+        label: Z[:, [name.split("_")[0] == label for name in names]].var(axis=0).sum()
+        for label in scaler.kinds_
+    }
 
 
 @parametrize_with_checks([TableScaler()])
@@ -56,16 +63,22 @@ def test_each_column_has_the_same_weight():
     scaler = TableScaler()
     Z = scaler.fit_transform(table())
     assert scaler.kinds_ == {
-        "income": "number", "rooms": "number", "city": "category", "owner": "number", "since": "date", "born": "date",
+        "income": "number", "rooms": "number", "city": "category", "owner": "number",
+        "since": "date", "born": "date",
         "zone": "category", "score": "number",
     }  # fmt: skip
-    assert scaler.left_out_ == {"name": f"{N} different values", "same": "one value", "empty": "no values"}
+    assert scaler.left_out_ == {
+        "name": f"{N} different values",
+        "same": "one value",
+        "empty": "no values",
+    }
     assert variances(scaler, Z) == pytest.approx(dict.fromkeys(scaler.kinds_, 1.0))
     np.testing.assert_allclose(Z.mean(axis=0), 0, atol=1e-12)
 
 
 def test_distances_in_one_column():
-    """Numbers are divided by their deviation; two rows of different categories are further apart than any two alike."""
+    """Numbers are divided by their deviation; two rows of different categories are
+    further apart than any two alike."""
     Z = TableScaler().fit_transform(pd.DataFrame({"a": [1.0, 2.0, 3.0, 6.0]}))
     np.testing.assert_allclose(Z.ravel(), (np.array([1, 2, 3, 6]) - 3) / np.sqrt(3.5))
     Z = TableScaler().fit_transform(pd.DataFrame({"a": ["x", "x", "y", "z"]}))
@@ -76,7 +89,9 @@ def test_distances_in_one_column():
     np.testing.assert_allclose(D[2, 3], D[0, 2])
 
 
-@pytest.mark.parametrize("column", [[1.0, 2.0, 4.0, None], ["x", "y", "x", None], [True, False, True, None]])
+@pytest.mark.parametrize(
+    "column", [[1.0, 2.0, 4.0, None], ["x", "y", "x", None], [True, False, True, None]]
+)
 def test_missing_values_are_at_the_mean_and_change_nothing_else(column):
     X = pd.DataFrame({"a": column, "b": range(4)})
     scaler = TableScaler().fit(X)
@@ -99,10 +114,17 @@ def test_missing_values_are_at_the_mean_and_change_nothing_else(column):
         [decimal.Decimal(k) for k in (1, 2, 5, 3)],
         pd.to_timedelta([1, 2, 5, 3], unit="h"),
         pd.to_datetime(["2024-03-01", "2024-03-02", "2024-03-05", "2024-03-03"]),
-        pd.to_datetime(["2024-03-01", "2024-03-02", "2024-03-05", "2024-03-03"], utc=True).as_unit("s"),
+        pd.to_datetime(
+            ["2024-03-01", "2024-03-02", "2024-03-05", "2024-03-03"], utc=True
+        ).as_unit("s"),
         [datetime.date(2024, 3, k) for k in (1, 2, 5, 3)],
-        pd.PeriodIndex(["2024-03-01", "2024-03-02", "2024-03-05", "2024-03-03"], freq="D"),
-        1.7e9 + np.array([1, 2, 5, 3]),  # seconds since 1970, which float32 would make one number
+        pd.PeriodIndex(
+            ["2024-03-01", "2024-03-02", "2024-03-05", "2024-03-03"], freq="D"
+        ),
+        1.7e9
+        + np.array(
+            [1, 2, 5, 3]
+        ),  # seconds since 1970, which float32 would make one number
         1e300 * np.array([1, 2, 5, 3]),
         1e-300 * np.array([1, 2, 5, 3]),
     ],
@@ -118,19 +140,27 @@ def test_frames_of_polars_and_arrays():
     frame = table()
     other = pl.DataFrame(
         {
-            name: pl.Series(frame[name].astype(str), dtype=pl.Categorical) if name == "zone" else frame[name].to_list()
+            name: pl.Series(frame[name].astype(str), dtype=pl.Categorical)
+            if name == "zone"
+            else frame[name].to_list()
             for name in frame
         }
     )
     expected, scaler = TableScaler().fit_transform(frame), TableScaler()
     np.testing.assert_allclose(scaler.fit_transform(other), expected, atol=1e-12)
-    assert scaler.set_output(transform="polars").transform(other[:5]).columns == list(scaler.get_feature_names_out())
-    np.testing.assert_allclose(TableScaler().fit(frame).transform(other[7:9]), expected[7:9], atol=1e-12)
+    assert scaler.set_output(transform="polars").transform(other[:5]).columns == list(
+        scaler.get_feature_names_out()
+    )
+    np.testing.assert_allclose(
+        TableScaler().fit(frame).transform(other[7:9]), expected[7:9], atol=1e-12
+    )
     mixed = TableScaler().fit([[1, "a"], [2, "b"], [None, "a"]])
     assert mixed.kinds_ == {0: "number", 1: "category"}
     assert mixed.get_feature_names_out().tolist() == ["x0", "x1_a", "x1_b"]
     assert mixed.get_feature_names_out(["u", "v"]).tolist() == ["u", "v_a", "v_b"]
-    masked = np.ma.array([[1.0, 5.0], [2.0, 6.0], [9.0, 7.0]], mask=[[0, 0], [0, 0], [1, 0]])
+    masked = np.ma.array(
+        [[1.0, 5.0], [2.0, 6.0], [9.0, 7.0]], mask=[[0, 0], [0, 0], [1, 0]]
+    )
     np.testing.assert_allclose(TableScaler().fit_transform(masked)[:, 0], [-1, 1, 0])
 
 
@@ -138,10 +168,18 @@ def test_conventions():
     frame = table().set_index(pd.date_range("2024", periods=N))
     scaler = TableScaler().set_output(transform="pandas").fit(frame)
     Z = scaler.transform(frame)
-    assert Z.index.equals(frame.index) and list(Z) == list(scaler.get_feature_names_out())
-    pd.testing.assert_frame_equal(pickle.loads(pickle.dumps(scaler)).transform(frame[:3]), Z[:3])
-    assert clone(scaler).get_params() == {"max_categories": 40} and not hasattr(clone(scaler), "kinds_")
-    pd.testing.assert_frame_equal(scaler.transform(frame[4:5]), Z[4:5])  # rows do not depend on each other
+    assert Z.index.equals(frame.index) and list(Z) == list(
+        scaler.get_feature_names_out()
+    )
+    pd.testing.assert_frame_equal(
+        pickle.loads(pickle.dumps(scaler)).transform(frame[:3]), Z[:3]
+    )
+    assert clone(scaler).get_params() == {"max_categories": 40} and not hasattr(
+        clone(scaler), "kinds_"
+    )
+    pd.testing.assert_frame_equal(
+        scaler.transform(frame[4:5]), Z[4:5]
+    )  # rows do not depend on each other
     with pytest.raises(ValueError, match="same order"):
         scaler.transform(frame[frame.columns[::-1]])
     with pytest.raises(ValueError, match="yet now missing:\n- rooms"):
@@ -153,8 +191,17 @@ def test_new_values_are_missing_with_a_warning():
     scaler = TableScaler().fit(frame)
     Z, names = scaler.transform(frame), scaler.get_feature_names_out()
     for label, value, words in [
-        ("city", "Oslo", "column 'city' of X holds 'Oslo', which is taken as missing, because fit has not seen it"),
-        ("born", "long ago", "column 'born' of X holds 'long ago', .* because it is no date"),
+        (
+            "city",
+            "Oslo",
+            "column 'city' of X holds 'Oslo', which is taken as missing, because fit "
+            "has not seen it",
+        ),
+        (
+            "born",
+            "long ago",
+            "column 'born' of X holds 'long ago', .* because it is no date",
+        ),
     ]:
         new = frame.copy()
         new.loc[2, label] = value
@@ -173,8 +220,16 @@ def test_new_values_are_missing_with_a_warning():
 @pytest.mark.parametrize(
     ("label", "values", "words"),
     [
-        ("income", "much", "column 'income' of X must hold numbers, as in fit, got 'much'"),
-        ("income", pd.Timestamp("2024"), "column 'income' of X must hold numbers, as in fit, got Timestamp"),
+        (
+            "income",
+            "much",
+            "column 'income' of X must hold numbers, as in fit, got 'much'",
+        ),
+        (
+            "income",
+            pd.Timestamp("2024"),
+            "column 'income' of X must hold numbers, as in fit, got Timestamp",
+        ),
         ("since", 2024, "column 'since' of X must hold dates, as in fit, got 2024"),
         ("income", np.inf, "column 'income' of X must be finite, got inf in row 0"),
     ],
@@ -188,12 +243,27 @@ def test_columns_of_another_kind(label, values, words):
 @pytest.mark.parametrize(
     ("X", "words"),
     [
-        (table()[["income", "rooms", "income"]], "a name of its own for each column, got 'income' twice"),
-        (table()[["same", "empty"]], "a column with different values, got none: {'same': 'one value', 'empty'"),
+        (
+            table()[["income", "rooms", "income"]],
+            "a name of its own for each column, got 'income' twice",
+        ),
+        (
+            table()[["same", "empty"]],
+            "a column with different values, got none: {'same': 'one value', 'empty'",
+        ),
         (table()[:1], "at least two rows, got n_samples=1"),
-        (pd.DataFrame({"a": [1.0, np.inf]}, index=["u", "v"]), "column 'a' of X must be finite, got inf in row 'v'"),
-        (pd.DataFrame({"a": [1j, 2j]}), "column 'a' of X must hold numbers, dates, texts or categories, got 1j"),
-        (pd.DataFrame({"a": [[1], [2]]}), r"column 'a' of X must hold numbers, dates, texts or categories, got \[1\]"),
+        (
+            pd.DataFrame({"a": [1.0, np.inf]}, index=["u", "v"]),
+            "column 'a' of X must be finite, got inf in row 'v'",
+        ),
+        (
+            pd.DataFrame({"a": [1j, 2j]}),
+            "column 'a' of X must hold numbers, dates, texts or categories, got 1j",
+        ),
+        (
+            pd.DataFrame({"a": [[1], [2]]}),
+            r"column 'a' of X must hold numbers, dates, texts or categories, got \[1\]",
+        ),
         (pl.LazyFrame({"a": [1, 2]}), "X must be in memory, got a LazyFrame"),
     ],
 )
@@ -206,7 +276,10 @@ def test_texts_with_many_values_are_left_out_with_a_warning_if_some_repeat():
     names = [f"name {k}" for k in range(60)]
     frame = pd.DataFrame({"a": range(60), "b": [*names[:50], *names[:10]], "c": names})
     scaler = TableScaler()
-    with pytest.warns(UserWarning, match=r"more than 40 different texts or categories are left out: \['b'\]"):
+    with pytest.warns(
+        UserWarning,
+        match=r"more than 40 different texts or categories are left out: \['b'\]",
+    ):
         scaler.fit(frame)
     assert scaler.left_out_ == {"b": "50 different values", "c": "60 different values"}
     with warnings.catch_warnings():
@@ -216,7 +289,12 @@ def test_texts_with_many_values_are_left_out_with_a_warning_if_some_repeat():
 
 def test_values_that_all_differ_do_not_change_which_rows_are_neighbours():
     """The reason for which names are left out without a warning."""
-    frame = pd.DataFrame({"a": np.random.default_rng(0).normal(size=30), "b": [f"{k}!" for k in range(30)]})
+    frame = pd.DataFrame(
+        {
+            "a": np.random.default_rng(0).normal(size=30),
+            "b": [f"{k}!" for k in range(30)],
+        }
+    )
     with_names = TableScaler(max_categories=30).fit_transform(frame)
     D = np.square(with_names[:, None] - with_names).sum(axis=2)
     without = np.square(with_names[:, None, 0] - with_names[:, 0])
@@ -226,15 +304,22 @@ def test_values_that_all_differ_do_not_change_which_rows_are_neighbours():
 
 def test_without_skrub_an_error_names_the_extra(monkeypatch):
     monkeypatch.setitem(sys.modules, "skrub", None)
-    with pytest.raises(ImportError, match=r'TableScaler needs skrub: pip install "sk_stormc\[tables\]"'):
+    with pytest.raises(
+        ImportError, match=r'TableScaler needs skrub: pip install "sk_stormc\[tables\]"'
+    ):
         TableScaler().fit(table())
 
 
 def test_in_a_pipeline():
     frame = table()
-    with pytest.raises(ValueError, match=r"column 'city' holds \w+: .* sk_stormc.preprocessing.TableScaler"):
+    with pytest.raises(
+        ValueError,
+        match=r"column 'city' holds \w+: .* sk_stormc.preprocessing.TableScaler",
+    ):
         SNEEmbedding().fit(frame)
-    model = make_pipeline(TableScaler(), SNEEmbedding(perplexity=5, max_iter=30, random_state=0))
+    model = make_pipeline(
+        TableScaler(), SNEEmbedding(perplexity=5, max_iter=30, random_state=0)
+    )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
         places = model.fit_transform(frame)
@@ -245,7 +330,12 @@ def test_units_do_not_matter():
     """A column in a small unit, and a rare category, do not dominate."""
     rng = np.random.default_rng(1)
     kind = np.repeat([0, 1], 50)
-    frame = pd.DataFrame({"mm": 1000 * (kind + 0.1 * rng.normal(size=100)), "rare": ["odd"] * 3 + ["usual"] * 97})
+    frame = pd.DataFrame(
+        {
+            "mm": 1000 * (kind + 0.1 * rng.normal(size=100)),
+            "rare": ["odd"] * 3 + ["usual"] * 97,
+        }
+    )
     Z = TableScaler().fit_transform(frame)
     grams = TableScaler().fit_transform(frame.assign(mm=frame.mm / 1e9))
     np.testing.assert_allclose(Z, grams)

@@ -1,4 +1,5 @@
-"""New samples among embedded ones: where they are placed, without jumps, each on its own, and how far away they are."""
+"""New samples among embedded ones: where they are placed, without jumps, each on its
+own, and how far away they are."""
 
 import copy
 import pickle
@@ -13,7 +14,11 @@ from sklearn.datasets import load_digits
 from sklearn.manifold import trustworthiness
 from sklearn.metrics import pairwise_distances
 from sklearn.model_selection import train_test_split
-from sklearn.neighbors import KNeighborsClassifier, KNeighborsTransformer, NearestNeighbors
+from sklearn.neighbors import (
+    KNeighborsClassifier,
+    KNeighborsTransformer,
+    NearestNeighbors,
+)
 
 from sk_stormc import SNEEmbedding
 from sk_stormc.embedding import transform as module
@@ -30,11 +35,15 @@ pytestmark = [
 
 @pytest.fixture(scope="module", params=KERNELS)
 def model(request):
-    return SNEEmbedding(kernel=request.param, perplexity=20, max_iter=60, random_state=0).fit(TRAINED)
+    return SNEEmbedding(
+        kernel=request.param, perplexity=20, max_iter=60, random_state=0
+    ).fit(TRAINED)
 
 
 def quick_map(X=TRAINED, **params):
-    return SNEEmbedding(**{"perplexity": 10, "max_iter": 5, "random_state": 0} | params).fit(X)
+    return SNEEmbedding(
+        **{"perplexity": 10, "max_iter": 5, "random_state": 0} | params
+    ).fit(X)
 
 
 def at(X, Z, **params):
@@ -45,26 +54,46 @@ def at(X, Z, **params):
 
 
 def moved(model, X):
-    """How far each row is placed from the point of the training row that it comes from."""
+    """How far each row is placed from the point of the training row that it comes
+    from."""
     return np.linalg.norm(model.transform(X) - model.embedding_, axis=1)
 
 
 def nearest_point(model, X):
     """The points of the nearest training samples of the first 300."""
-    return model.embedding_[NearestNeighbors(n_neighbors=1).fit(TRAINED).kneighbors(X, return_distance=False)[:, 0]]
+    return model.embedding_[
+        NearestNeighbors(n_neighbors=1)
+        .fit(TRAINED)
+        .kneighbors(X, return_distance=False)[:, 0]
+    ]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("noise", "gain"), [(0, -0.002), (4, 0.01)])
 def test_new_digits_are_placed_as_well_as_at_the_nearest_point(noise, gain):
-    """With noise, where the nearest sample is often of another class, the point of one is a poor choice."""
+    """With noise, where the nearest sample is often of another class, the point of one
+    is a poor choice."""
     X = DIGITS + noise * np.random.default_rng(0).standard_normal(DIGITS.shape)
-    a, b, y_a, y_b = train_test_split(X, LABELS, test_size=500, random_state=0, stratify=LABELS)
+    a, b, y_a, y_b = train_test_split(
+        X, LABELS, test_size=500, random_state=0, stratify=LABELS
+    )
     model = SNEEmbedding(random_state=0).fit(a)
-    nearest = NearestNeighbors(n_neighbors=1).fit(a).kneighbors(b, return_distance=False)[:, 0]
-    labels, union = KNeighborsClassifier(10).fit(model.embedding_, y_a), np.vstack([a, b])
+    nearest = (
+        NearestNeighbors(n_neighbors=1)
+        .fit(a)
+        .kneighbors(b, return_distance=False)[:, 0]
+    )
+    labels, union = (
+        KNeighborsClassifier(10).fit(model.embedding_, y_a),
+        np.vstack([a, b]),
+    )
     ours, copied = (
-        np.array([labels.score(Z, y_b), trustworthiness(union, np.vstack([model.embedding_, Z]))])
+        np.array(
+            [
+                labels.score(Z, y_b),
+                trustworthiness(union, np.vstack([model.embedding_, Z])),
+            ]
+        )
         for Z in (model.transform(b), model.embedding_[nearest])
     )
     assert ours[0] >= copied[0] + gain and ours[1] > copied[1] - 0.001
@@ -78,8 +107,15 @@ def test_places_are_minima_of_the_attraction(dof):
     def attraction(z):
         return np.log1p(np.square(Z - z).sum(axis=1) / dof).sum()
 
-    expected = minimize(attraction, min(Z, key=attraction), method="Nelder-Mead", options={"xatol": 1e-6}).x
-    place = at(X, Z, kernel="student-t", dof=dof, perplexity=13).transform(np.zeros((1, 40)))
+    expected = minimize(
+        attraction,
+        min(Z, key=attraction),
+        method="Nelder-Mead",
+        options={"xatol": 1e-6},
+    ).x
+    place = at(X, Z, kernel="student-t", dof=dof, perplexity=13).transform(
+        np.zeros((1, 40))
+    )
     np.testing.assert_allclose(place[0], expected, atol=1e-3)
 
 
@@ -87,7 +123,10 @@ def test_training_rows_have_their_points(model):
     np.testing.assert_array_equal(model.transform(TRAINED), model.embedding_)
     for size in (1e-12, 1e-9, 1e-6):
         shift = size * np.random.default_rng(0).standard_normal(TRAINED.shape)
-        assert max(moved(model, TRAINED + shift).max(), moved(model, TRAINED + size).max()) <= size
+        assert (
+            max(moved(model, TRAINED + shift).max(), moved(model, TRAINED + size).max())
+            <= size
+        )
 
 
 def test_there_is_no_jump_on_the_way_from_a_training_row(model):
@@ -120,7 +159,10 @@ def test_copies_in_the_training_data(metric):
     np.testing.assert_allclose(Z[50:], (first + second)[50:] / 2, atol=1e-6)
     apart = np.linalg.norm(first - second, axis=1)
     far = np.flatnonzero(apart > 4)
-    assert len(far) > 30 and (np.linalg.norm(Z - first, axis=1)[far] < 1.1 / apart[far] * 1.2).all()
+    assert (
+        len(far) > 30
+        and (np.linalg.norm(Z - first, axis=1)[far] < 1.1 / apart[far] * 1.2).all()
+    )
     assert np.abs(model.transform(TRAINED[:100] + 1e-9) - Z).max() < 1e-6
 
 
@@ -129,7 +171,11 @@ def test_no_place_is_outside_of_the_map(d):
     for kernel in KERNELS:
         model = quick_map(n_components=d, kernel=kernel, max_iter=20)
         radius = np.linalg.norm(model.embedding_, axis=1).max()
-        for X in (NEW, 1e6 * np.random.default_rng(0).standard_normal((20, 64)), np.zeros((1, 64))):
+        for X in (
+            NEW,
+            1e6 * np.random.default_rng(0).standard_normal((20, 64)),
+            np.zeros((1, 64)),
+        ):
             Z, _ = model.transform(X, return_distance=True)
             assert np.linalg.norm(Z, axis=1).max() <= radius * (1 + 1e-6)
 
@@ -140,11 +186,21 @@ def same_alone(model, X):
         np.testing.assert_array_equal(model.transform(X[rows]), Z[rows])
 
 
-@pytest.mark.parametrize("metric", few_of(["euclidean", "cosine", "sqeuclidean", "cityblock", "correlation"], 0, 1))
+@pytest.mark.parametrize(
+    "metric",
+    few_of(["euclidean", "cosine", "sqeuclidean", "cityblock", "correlation"], 0, 1),
+)
 @pytest.mark.parametrize("d", [2, 10])
 def test_rows_depend_on_themselves_only(metric, d, monkeypatch):
-    model, noise = quick_map(n_components=d, metric=metric), np.random.default_rng(0).standard_normal(NEW.shape)
-    for X in (NEW, (NEW + noise).astype(np.float32), np.vstack([NEW[:2], TRAINED[5:7], NEW[3:]])):
+    model, noise = (
+        quick_map(n_components=d, metric=metric),
+        np.random.default_rng(0).standard_normal(NEW.shape),
+    )
+    for X in (
+        NEW,
+        (NEW + noise).astype(np.float32),
+        np.vstack([NEW[:2], TRAINED[5:7], NEW[3:]]),
+    ):
         same_alone(model, X)
     Z = model.transform(NEW)
     monkeypatch.setattr(module, "CHUNK", 3 * 46 * 64)  # three rows at a time
@@ -157,9 +213,14 @@ def test_the_order_of_the_training_rows_does_not_matter():
     Z = X[:, :2] + np.random.default_rng(0).normal(size=(512, 2))
     new = np.random.default_rng(1).integers(0, 16, size=(100, 3)) / 2 + 0.25
     order = np.random.default_rng(2).permutation(512)
-    there, again = (at(X[rows], Z[rows], max_iter=1) for rows in (np.arange(512), order))
+    there, again = (
+        at(X[rows], Z[rows], max_iter=1) for rows in (np.arange(512), order)
+    )
     for perplexity in (2, 5, 15):
-        places, others = (some.set_params(transform_perplexity=perplexity).transform(new) for some in (there, again))
+        places, others = (
+            some.set_params(transform_perplexity=perplexity).transform(new)
+            for some in (there, again)
+        )
         np.testing.assert_allclose(places, others, atol=1e-9)
 
 
@@ -167,9 +228,13 @@ def test_samples_without_weight_are_no_place_to_begin():
     # the last two are equally far, and one of them lies in the middle of the others
     X = np.append(np.linspace(1, 1.2, 15), [2.0, -2.0])[:, None]
     angle = np.arange(15) * 4.0
-    Z = np.vstack([0.3 * np.stack([np.cos(angle), np.sin(angle)], axis=1), [[0, 0], [50, 50]]])
+    Z = np.vstack(
+        [0.3 * np.stack([np.cos(angle), np.sin(angle)], axis=1), [[0, 0], [50, 50]]]
+    )
     there, again = (
-        at(X[order], Z[order], perplexity=5, transform_perplexity=5).transform(np.zeros((1, 1)))
+        at(X[order], Z[order], perplexity=5, transform_perplexity=5).transform(
+            np.zeros((1, 1))
+        )
         for order in (np.arange(17), np.array([*range(15), 16, 15]))
     )
     np.testing.assert_array_equal(there, again)
@@ -182,7 +247,9 @@ def test_precomputed_distances_place_as_features_do(model):
         (pairwise_distances(TRAINED), pairwise_distances(NEW, TRAINED)),
         (graph.transform(TRAINED), graph.transform(NEW)),
     ):
-        known = at(trained, model.embedding_, metric="precomputed", transform_perplexity=10)
+        known = at(
+            trained, model.embedding_, metric="precomputed", transform_perplexity=10
+        )
         np.testing.assert_allclose(known.transform(new), expected, atol=1e-5)
         np.testing.assert_array_equal(known.transform(trained), known.embedding_)
         same_alone(known, new)
@@ -192,7 +259,11 @@ def test_rows_of_a_graph_may_list_any_number():
     D = pairwise_distances(NEW, TRAINED)
     count = np.random.default_rng(1).integers(1, 100, size=40)
     listed = D.argsort(axis=1).argsort(axis=1) < count[:, None]
-    known = at(pairwise_distances(TRAINED), np.random.default_rng(0).normal(size=(300, 2)), metric="precomputed")
+    known = at(
+        pairwise_distances(TRAINED),
+        np.random.default_rng(0).normal(size=(300, 2)),
+        metric="precomputed",
+    )
     graph = sparse.csr_array(np.where(listed, D, 0))  # not sorted by distance
     there = known.transform(graph)
     only = np.flatnonzero(count == count.max())[0]
@@ -207,7 +278,9 @@ def test_rows_of_a_graph_may_list_any_number():
 def test_sparse_rows(metric):
     model = quick_map(metric=metric)
     again = at(sparse.csc_array(TRAINED), model.embedding_, metric=metric)
-    np.testing.assert_allclose(again.transform(sparse.csr_matrix(NEW)), model.transform(NEW), atol=1e-6)
+    np.testing.assert_allclose(
+        again.transform(sparse.csr_matrix(NEW)), model.transform(NEW), atol=1e-6
+    )
     assert moved(again, sparse.csr_array(TRAINED)).max() < 1e-9
     same_alone(again, sparse.csr_array(NEW))
 
@@ -224,38 +297,65 @@ def test_few_training_rows(n):
 def test_the_perplexity_of_new_samples(model):
     other = copy.deepcopy(model)
     Z = other.transform(NEW)
-    np.testing.assert_array_equal(other.set_params(transform_perplexity=15).transform(NEW), Z)
-    assert not np.array_equal(other.set_params(transform_perplexity=5.0).transform(NEW), Z)
-    wide = other.set_params(transform_perplexity=1e5).transform(NEW)  # a third of the training data
-    np.testing.assert_array_equal(wide, other.set_params(transform_perplexity=100.0).transform(NEW))
+    np.testing.assert_array_equal(
+        other.set_params(transform_perplexity=15).transform(NEW), Z
+    )
+    assert not np.array_equal(
+        other.set_params(transform_perplexity=5.0).transform(NEW), Z
+    )
+    wide = other.set_params(transform_perplexity=1e5).transform(
+        NEW
+    )  # a third of the training data
+    np.testing.assert_array_equal(
+        wide, other.set_params(transform_perplexity=100.0).transform(NEW)
+    )
     alone = other.set_params(transform_perplexity=1).transform(NEW)
     assert np.median(np.linalg.norm(alone - nearest_point(other, NEW), axis=1)) < 1e-3
     small = quick_map(perplexity=5)
-    np.testing.assert_array_equal(small.transform(NEW), small.set_params(transform_perplexity=5).transform(NEW))
+    np.testing.assert_array_equal(
+        small.transform(NEW), small.set_params(transform_perplexity=5).transform(NEW)
+    )
 
 
 def test_distances_of_new_samples(model):
     Z, distances = model.transform(NEW, return_distance=True)
     np.testing.assert_array_equal(Z, model.transform(NEW))
-    D, own = pairwise_distances(NEW, TRAINED), np.sort(pairwise_distances(TRAINED), axis=1)[:, 10]
+    D, own = (
+        pairwise_distances(NEW, TRAINED),
+        np.sort(pairwise_distances(TRAINED), axis=1)[:, 10],
+    )
     near = np.argsort(D, axis=1)[:, :10]
-    np.testing.assert_allclose(distances, np.sort(D, axis=1)[:, 9] / np.median(own[near], axis=1))
+    np.testing.assert_allclose(
+        distances, np.sort(D, axis=1)[:, 9] / np.median(own[near], axis=1)
+    )
     other = pickle.loads(pickle.dumps(model)).set_params(transform_perplexity=1)
-    np.testing.assert_array_equal(other.transform(NEW, return_distance=True)[1], distances)
+    np.testing.assert_array_equal(
+        other.transform(NEW, return_distance=True)[1], distances
+    )
     graph = KNeighborsTransformer(n_neighbors=70).fit(TRAINED)
-    for trained, new in ((pairwise_distances(TRAINED), D), (graph.transform(TRAINED), graph.transform(NEW))):
+    for trained, new in (
+        (pairwise_distances(TRAINED), D),
+        (graph.transform(TRAINED), graph.transform(NEW)),
+    ):
         known = quick_map(trained, metric="precomputed", init="random")
-        np.testing.assert_allclose(known.transform(new, return_distance=True)[1], distances, rtol=1e-6)
+        np.testing.assert_allclose(
+            known.transform(new, return_distance=True)[1], distances, rtol=1e-6
+        )
 
 
 def test_samples_far_away_warn(model):
     X = np.vstack([NEW[:5], 1e6 * NEW[5:6], NEW[6:9], 1e4 * NEW[9:10]])
-    words = r"2 of 10 samples are far from the training data: row 5 is \d\.\d+e\+06 times as far from its nearest"
+    words = (
+        r"2 of 10 samples are far from the training data: row 5 is \d\.\d+e\+06 times "
+        r"as far from its nearest"
+    )
     with pytest.warns(UserWarning, match=words):
         Z = model.transform(X)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        again, distances = model.transform(X, return_distance=True)  # who asks need not be told
+        again, distances = model.transform(
+            X, return_distance=True
+        )  # who asks need not be told
         model.transform(X[:5])
     np.testing.assert_array_equal(again, Z)
     assert set(np.flatnonzero(distances > 10)) == {5, 9}
@@ -267,7 +367,9 @@ def test_distances_from_copies():
         new = np.vstack([X[:1], X[:1] + [0.01, 0, 0], X[:1] + 1e9])
         distances = quick_map(X, perplexity=5).transform(new, return_distance=True)[1]
         assert distances[0] == 0 and distances[1] < 1 and 1e7 < distances[2] < np.inf
-    with pytest.warns(UserWarning, match="row 1 differs from them, and they are all alike"):
+    with pytest.warns(
+        UserWarning, match="row 1 differs from them, and they are all alike"
+    ):
         quick_map(np.ones((30, 3)), perplexity=2).transform([[1, 1, 1], [2, 1, 1]])
 
 
@@ -289,7 +391,9 @@ def test_invalid_arguments(model):
     for value in (0.5, np.nan, "auto", True):
         with pytest.raises(ValueError, match="transform_perplexity"):
             copy.deepcopy(model).set_params(transform_perplexity=value).transform(NEW)
-    with pytest.raises(ValueError, match="return_distance must be True or False, got 'yes'"):
+    with pytest.raises(
+        ValueError, match="return_distance must be True or False, got 'yes'"
+    ):
         model.transform(NEW, return_distance="yes")
 
 
@@ -300,15 +404,30 @@ def endless(a, b):
 @pytest.mark.parametrize(
     ("X", "new", "metric", "words"),
     [
-        (pairwise_distances(TRAINED), np.full((2, 300), -1.0), "precomputed", "none negative, got -1"),
+        (
+            pairwise_distances(TRAINED),
+            np.full((2, 300), -1.0),
+            "precomputed",
+            "none negative, got -1",
+        ),
         (
             KNeighborsTransformer(n_neighbors=31).fit_transform(TRAINED),
             sparse.csr_array(np.eye(4, 300) * np.array([[1], [1], [1], [0]])),
             "precomputed",
             "must list a training sample in each row, got none in row 3",
         ),
-        (TRAINED, np.where(np.arange(64) == 7, -1e200, NEW), "euclidean", r"above 1e\+150, got 1e\+200 in column 7"),
-        (TRAINED[:, :3], [[3.0] * 3, [99.0] * 3], endless, "finite, got inf or NaN in row 1"),
+        (
+            TRAINED,
+            np.where(np.arange(64) == 7, -1e200, NEW),
+            "euclidean",
+            r"above 1e\+150, got 1e\+200 in column 7",
+        ),
+        (
+            TRAINED[:, :3],
+            [[3.0] * 3, [99.0] * 3],
+            endless,
+            "finite, got inf or NaN in row 1",
+        ),
     ],
 )
 def test_invalid_new_samples(X, new, metric, words):

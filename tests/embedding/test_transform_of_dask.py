@@ -1,4 +1,5 @@
-"""Maps of dask collections: transform is lazy and has the bits of rows in memory; fit says what to do."""
+"""Maps of dask collections: transform is lazy and has the bits of rows in memory; fit
+says what to do."""
 
 import numpy as np
 import pandas as pd
@@ -51,10 +52,15 @@ def test_an_error_in_a_partition(embedding):
 
 def test_other_columns(embedding):
     with pytest.raises(ValueError, match="feature names should match"):
-        embedding.transform(dd.from_pandas(FRAME.rename(columns={"a": "z"}), npartitions=2))
+        embedding.transform(
+            dd.from_pandas(FRAME.rename(columns={"a": "z"}), npartitions=2)
+        )
 
 
 @pytest.mark.parametrize("method", ["fit", "fit_transform"])
 def test_fit_says_what_to_do(method):
-    with pytest.raises(ValueError, match="fit a random sample of at most about a million rows, and transform all"):
+    with pytest.raises(
+        ValueError,
+        match="fit a random sample of at most about a million rows, and transform all",
+    ):
         getattr(SNEEmbedding(), method)(da.from_array(ROWS, chunks=100))

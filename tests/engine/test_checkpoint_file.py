@@ -1,4 +1,5 @@
-"""Checkpoint files: values are restored, anything else raises an error, and reading executes nothing."""
+"""Checkpoint files: values are restored, anything else raises an error, and reading
+executes nothing."""
 
 import json
 import os
@@ -18,7 +19,9 @@ from sk_stormc.fitting.runs import Progress
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 
 RETURNS = make_gaussian_returns(300, 5, mean=0.1, random_state=0)
-MODEL = CompositionalPortfolio(AutomaticSTORM(batch_size=16), max_iter=60, tol=0, random_state=0)
+MODEL = CompositionalPortfolio(
+    AutomaticSTORM(batch_size=16), max_iter=60, tol=0, random_state=0
+)
 
 
 @dataclass
@@ -39,9 +42,12 @@ def content(tmp_path_factory):
 
 
 def sealed(path, node, **header):
-    """Write a file with a tree that was made by hand, and with the digest that belongs to it."""
+    """Write a file with a tree that was made by hand, and with the digest that belongs
+    to it."""
     content = checkpoint_file.io.BytesIO()
-    text = json.dumps({"format": checkpoint_file.FORMAT, "version": "0.5.0", "value": node} | header).encode()
+    text = json.dumps(
+        {"format": checkpoint_file.FORMAT, "version": "0.5.0", "value": node} | header
+    ).encode()
     np.savez(content, header=np.frombuffer(text, np.uint8))
     path.write_bytes(content.getvalue() + checkpoint_file._digest(content.getvalue()))
 
@@ -55,7 +61,13 @@ def test_values_are_restored(tmp_path):
         ("a", 1): [shared, (shared, None, True, 7, -0.0, float("inf"), 2**127, "text")],
         "scalars": (np.float32(0.1), np.float64(0.1), np.int64(3)),
         "generators": (generator, legacy),
-        "arrays": [columns, columns[:, ::2], np.empty((0, 3)), np.array(2), sparse.csr_array(np.diag([1.0, 0.0, 2.0]))],
+        "arrays": [
+            columns,
+            columns[:, ::2],
+            np.empty((0, 3)),
+            np.array(2),
+            sparse.csr_array(np.diag([1.0, 0.0, 2.0])),
+        ],
         None: Part(np.float32(2), abs, [(1, "a")]),
     }
     checkpoint_file.write(path, before)
@@ -92,8 +104,14 @@ def local_state():
 @pytest.mark.parametrize(
     ("value", "message"),
     [
-        (Undeclared(np.zeros(2)), r"Undeclared must declare what it has .* \['memory'\]"),
-        (local_state()(np.zeros(2)), "a Local: its class must be defined at the top of a module"),
+        (
+            Undeclared(np.zeros(2)),
+            r"Undeclared must declare what it has .* \['memory'\]",
+        ),
+        (
+            local_state()(np.zeros(2)),
+            "a Local: its class must be defined at the top of a module",
+        ),
         (np.array(["text", None]), "must have arrays of numbers, got object"),
         (Part(1.0, lambda t: 0.1), "functions that are defined at the top of a module"),
         (object(), "a file cannot have a value of class object"),
@@ -107,14 +125,23 @@ def test_values_that_cannot_be_written(tmp_path, value, message):
 
 def test_functions_are_looked_up_by_name_among_the_given_ones(tmp_path):
     checkpoint_file.write(tmp_path / "run.npz", (abs, print))
-    assert checkpoint_file.read(tmp_path / "run.npz", tuple, [abs]) == (abs, "builtins.print")
+    assert checkpoint_file.read(tmp_path / "run.npz", tuple, [abs]) == (
+        abs,
+        "builtins.print",
+    )
 
 
 def test_a_checkpoint_refuses_a_function_without_a_name_before_the_fit(tmp_path):
     pytest.importorskip("sklearn.callback")
     solver = AutomaticSTORM(learning_rate=lambda t: 0.1)
-    model = CompositionalPortfolio(solver, max_iter=20, random_state=0).set_callbacks(Checkpoint(tmp_path / "run.npz"))
-    with pytest.raises(ValueError, match="learning_rate must be .* function that is defined at the top of a module"):
+    model = CompositionalPortfolio(solver, max_iter=20, random_state=0).set_callbacks(
+        Checkpoint(tmp_path / "run.npz")
+    )
+    with pytest.raises(
+        ValueError,
+        match="learning_rate must be .* function that is defined at the top of a "
+        "module",
+    ):
         model.fit(RETURNS)
     assert not hasattr(model, "weights_")
 
@@ -132,27 +159,51 @@ def test_changed_and_missing_bytes(content, tmp_path):
     for k in [0, 100, len(content) - 1, *rng.integers(len(content), size=20)]:
         changed = bytearray(content)
         changed[k] ^= 1 << rng.integers(8)
-        for other in (bytes(changed), content[:k], content[k + 1 :], content + content[: k + 1]):
+        for other in (
+            bytes(changed),
+            content[:k],
+            content[k + 1 :],
+            content + content[: k + 1],
+        ):
             path.write_bytes(other)
-            with pytest.raises(ValueError, match="must be a complete file of a Checkpoint, but its digest"):
+            with pytest.raises(
+                ValueError,
+                match="must be a complete file of a Checkpoint, but its digest",
+            ):
                 checkpoint_file.read(path, Progress)
     check_refused(path, "must be a complete file of a Checkpoint")
 
 
 def test_files_of_other_formats_name_the_version_that_wrote_them(tmp_path):
     sealed(tmp_path / "run.npz", None, format=4, version="0.4.0")
-    check_refused(tmp_path / "run.npz", r"version 0.4.0 wrote it\. Fit again, or resume the fit with that version")
-    np.savez(tmp_path / "run.npz", json=np.zeros(3))  # as version 0.2 did, without a digest
-    check_refused(tmp_path / "run.npz", r"or was written by a version before 0\.4\. Fit again")
+    check_refused(
+        tmp_path / "run.npz",
+        r"version 0.4.0 wrote it\. Fit again, or resume the fit with that version",
+    )
+    np.savez(
+        tmp_path / "run.npz", json=np.zeros(3)
+    )  # as version 0.2 did, without a digest
+    check_refused(
+        tmp_path / "run.npz", r"or was written by a version before 0\.4\. Fit again"
+    )
 
 
 @pytest.mark.parametrize(
     ("node", "message"),
     [
         (["object", ["os:system", {}]], "its objects must be of dataclasses"),
-        (["object", ["subprocess:CompletedProcess", {}]], "its objects must be of dataclasses"),
-        (["object", ["antigravity:Anything", {}]], "its objects must be of dataclasses"),
-        (["object", ["sk_stormc.engine.results:MethodState", {"x": 1}]], "its objects must be of dataclasses"),
+        (
+            ["object", ["subprocess:CompletedProcess", {}]],
+            "its objects must be of dataclasses",
+        ),
+        (
+            ["object", ["antigravity:Anything", {}]],
+            "its objects must be of dataclasses",
+        ),
+        (
+            ["object", ["sk_stormc.engine.results:MethodState", {"x": 1}]],
+            "its objects must be of dataclasses",
+        ),
         (["pickle", "gASVIAAAAA=="], "a node of an unknown kind, 'pickle'"),
         (["array", "array_0"], "array_0"),
         ({}, "must be a file that a Checkpoint of this version wrote"),

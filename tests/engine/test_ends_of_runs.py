@@ -17,11 +17,22 @@ RETURNS = make_gaussian_returns(2000, 6, mean=0.3, random_state=5)
 
 
 def warn_of(fun, curve, tol=1e-6, dtype=float):
-    """Make the warnings of a run with these recorded values, which a callback ended at ``fun``."""
+    """Make the warnings of a run with these recorded values, which a callback ended at
+    ``fun``."""
     result = SimpleNamespace(
-        x=np.zeros(2, dtype), fun=fun, loss_curve=np.array(curve), n_iter=5, stop_reason=StopReason.CALLBACK
+        x=np.zeros(2, dtype),
+        fun=fun,
+        loss_curve=np.array(curve),
+        n_iter=5,
+        stop_reason=StopReason.CALLBACK,
     )
-    warn_of_the_end(SCGD(tol=tol), SimpleNamespace(problem=None), result, comparable=True, unlimited=False)
+    warn_of_the_end(
+        SCGD(tol=tol),
+        SimpleNamespace(problem=None),
+        result,
+        comparable=True,
+        unlimited=False,
+    )
 
 
 @pytest.mark.parametrize(("dtype", "size"), [(np.float32, 1.0), (np.float64, -1e-6)])
@@ -34,7 +45,9 @@ def test_an_end_above_the_start_unless_it_is_rounding(size, dtype, recwarn):
 
 
 @pytest.mark.parametrize(("tol", "part"), [(1e-6, 1e-4), (0.1, 0.1)])
-def test_an_end_above_a_recorded_point_by_a_notable_part_of_the_decrease(tol, part, recwarn):
+def test_an_end_above_a_recorded_point_by_a_notable_part_of_the_decrease(
+    tol, part, recwarn
+):
     start, best = 5.0, 3.0
     warn_of(best + 0.9 * part * (start - best), [start, best], tol)
     assert not recwarn
@@ -45,20 +58,33 @@ def test_an_end_above_a_recorded_point_by_a_notable_part_of_the_decrease(tol, pa
 def test_a_stream_that_ends_above_its_start_beyond_chance(recwarn):
     def warn_if(uphill):
         source = SimpleNamespace(uphill=lambda x, start: uphill, instead="more rows")
-        oracle = SimpleNamespace(source=source, problem=SimpleNamespace(objective=lambda x: 1.0))
-        ended = {"x": np.ones(1), "fun": 2.0, "n_iter": 5, "stop_reason": StopReason.EXHAUSTED}
+        oracle = SimpleNamespace(
+            source=source, problem=SimpleNamespace(objective=lambda x: 1.0)
+        )
+        ended = {
+            "x": np.ones(1),
+            "fun": 2.0,
+            "n_iter": 5,
+            "stop_reason": StopReason.EXHAUSTED,
+        }
         result = SimpleNamespace(**ended, state=SimpleNamespace(start=np.zeros(1)))
         warn_of_the_end(SCGD(), oracle, result, comparable=False, unlimited=False)
 
     warn_if(uphill=False)
     assert not recwarn
-    with pytest.warns(ConvergenceWarning, match="objective of 2 over the last rows, where the start's is 1.*more rows"):
+    with pytest.warns(
+        ConvergenceWarning,
+        match="objective of 2 over the last rows, where the start's is 1.*more rows",
+    ):
         warn_if(uphill=True)
 
 
 def test_a_budget_below_the_cost_of_the_start():
     problem = PortfolioProblem(RETURNS)
-    with pytest.warns(ConvergenceWarning, match="made no iteration .* max_ifo=1 .* Raise max_ifo to at least") as said:
+    with pytest.warns(
+        ConvergenceWarning,
+        match="made no iteration .* max_ifo=1 .* Raise max_ifo to at least",
+    ) as said:
         result = minimize(problem, max_ifo=1, random_state=0)
     message = str(said[0].message)
     assert result.n_iter == 0 and f"the start took {result.ifo[-1]} IFO" in message
@@ -68,16 +94,23 @@ def test_a_budget_below_the_cost_of_the_start():
 
 @pytest.mark.parametrize(("dtype", "n_iter"), [(np.float64, 7), (np.float32, 4)])
 def test_a_gradient_of_1_over_eps_times_the_first_is_an_overflow(dtype, n_iter):
-    """Each step multiplies the gradient by -1000. The first one stays the scale, also where a run continues."""
+    """Each step multiplies the gradient by -1000. The first one stays the scale, also
+    where a run continues."""
     returns = RETURNS[:, :1].astype(dtype)
     problem = PortfolioProblem(returns, np.inf)
-    solver = STORMCompositional(1001 / (2 * float(returns.var())), batch_size=None, tol=0)
+    solver = STORMCompositional(
+        1001 / (2 * float(returns.var())), batch_size=None, tol=0
+    )
     whole = minimize(problem, solver, np.ones(1), max_iter=100, random_state=0)
     assert (whole.stop_reason, whole.n_iter) == ("non_finite", n_iter) and whole.x == 1
     for k in range(1, n_iter):
         part = minimize(problem, solver, np.ones(1), max_iter=k, random_state=0)
         rest = minimize(problem, solver, state=part.state, max_iter=100)
-        assert (part.stop_reason, rest.stop_reason, rest.n_iter) == ("max_iter", "non_finite", n_iter)
+        assert (part.stop_reason, rest.stop_reason, rest.n_iter) == (
+            "max_iter",
+            "non_finite",
+            n_iter,
+        )
 
 
 def test_a_fit_warns_once():
@@ -87,39 +120,66 @@ def test_a_fit_warns_once():
 
 
 @pytest.mark.parametrize(
-    ("budget", "advice"), [({"max_iter": 5}, "Raise max_iter or tol"), ({}, "Raise max_iter or max_ifo or tol")]
+    ("budget", "advice"),
+    [
+        ({"max_iter": 5}, "Raise max_iter or tol"),
+        ({}, "Raise max_iter or max_ifo or tol"),
+    ],
 )
 def test_a_warning_names_the_budget_that_was_set(budget, advice):
     with pytest.warns(ConvergenceWarning, match=advice):
-        CompositionalPortfolio(SCGD(learning_rate=1e-5, **budget), random_state=0).fit(RETURNS[:400])
+        CompositionalPortfolio(SCGD(learning_rate=1e-5, **budget), random_state=0).fit(
+            RETURNS[:400]
+        )
 
 
 @pytest.mark.parametrize(
-    ("budget", "warns"), [({}, True), ({"max_iter": 50}, False), ({"max_ifo": 50_000}, False), ({"tol": 0}, False)]
+    ("budget", "warns"),
+    [
+        ({}, True),
+        ({"max_iter": 50}, False),
+        ({"max_ifo": 50_000}, False),
+        ({"tol": 0}, False),
+    ],
 )
 def test_minimize_warns_if_its_default_budget_ends_before_tol(budget, warns):
     with warnings.catch_warnings(record=True) as found:
         warnings.simplefilter("always")
-        result = minimize(PortfolioProblem(RETURNS), "scgd", random_state=0, **{"tol": 1e-9} | budget)
+        result = minimize(
+            PortfolioProblem(RETURNS), "scgd", random_state=0, **{"tol": 1e-9} | budget
+        )
     assert result.stop_reason in ("max_iter", "max_ifo")
-    told = [str(w.message) for w in found if "has not converged: its budget ended" in str(w.message)]
+    told = [
+        str(w.message)
+        for w in found
+        if "has not converged: its budget ended" in str(w.message)
+    ]
     assert len(told) == warns
     if warns:
         assert issubclass(found[-1].category, ConvergenceWarning)
-        assert f"{result.ifo[-1]} IFO" in told[0] and "tol=1e-09" in told[0] and f"{result.residual:.2g}" in told[0]
+        assert (
+            f"{result.ifo[-1]} IFO" in told[0]
+            and "tol=1e-09" in told[0]
+            and f"{result.residual:.2g}" in told[0]
+        )
 
 
-@pytest.mark.parametrize(("name", "away"), [("storm-c", 1e8), ("sarah-c", 1e4), ("lbfgs", 1e8)])
+@pytest.mark.parametrize(
+    ("name", "away"), [("storm-c", 1e8), ("sarah-c", 1e4), ("lbfgs", 1e8)]
+)
 def test_a_start_so_far_away_that_tol_is_met_above_the_minimum(name, away):
     problem = PortfolioProblem(RETURNS)
     with pytest.warns(ConvergenceWarning, match="x0, which is far away"):
         far = minimize(problem, name, x0=np.full(6, away), random_state=0)
-    assert not far.success and far.stop_reason == "converged" and far.fun > 0  # which is Phi at the problem's own start
+    assert (
+        not far.success and far.stop_reason == "converged" and far.fun > 0
+    )  # which is Phi at the problem's own start
 
 
 @pytest.mark.parametrize("mean", [0.3, 0.0])
 def test_no_warning_after_ordinary_starts(mean, recwarn):
-    """With mean 0 the problem's own start is a minimum, and runs from any other start end above it."""
+    """With mean 0 the problem's own start is a minimum, and runs from any other start
+    end above it."""
     R = make_gaussian_returns(2000, 6, mean=0.3, random_state=5)
     problem = PortfolioProblem(R if mean else R - R.mean(axis=0))
     for name in ("storm-c", "sarah-c", "lbfgs", "sketchy-storm"):
@@ -130,7 +190,8 @@ def test_no_warning_after_ordinary_starts(mean, recwarn):
 
 
 def log_of_mean(floor):
-    """The logarithm of the mean of (x - a_j)^2 + 0.1, of which the least value is about 0.1."""
+    """The logarithm of the mean of (x - a_j)^2 + 0.1, of which the least value is about
+    0.1."""
     a = 0.01 * np.random.default_rng(0).standard_normal(50)
     return FiniteSumComposition(
         lambda x, j: np.mean((x - a[j]) ** 2 + 0.1, keepdims=True),
@@ -152,5 +213,8 @@ def test_a_run_that_moves_by_rounding_is_not_called_unbounded(recwarn):
 def test_a_floor_above_g(recwarn):
     assert minimize(log_of_mean(0.0), max_iter=200, random_state=0).success
     assert not recwarn
-    with pytest.warns(ConvergenceWarning, match=r"inner_floor=0\.5, where 1 entries of g\(x\).* are below it"):
+    with pytest.warns(
+        ConvergenceWarning,
+        match=r"inner_floor=0\.5, where 1 entries of g\(x\).* are below it",
+    ):
         minimize(log_of_mean(0.5), max_iter=200, random_state=0)

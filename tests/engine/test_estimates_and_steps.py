@@ -1,4 +1,5 @@
-"""Estimates, steps, batch sizes and curvature estimates, against formulas written out."""
+"""Estimates, steps, batch sizes and curvature estimates, against formulas written
+out."""
 
 from types import SimpleNamespace
 
@@ -6,7 +7,15 @@ import numpy as np
 import pytest
 from helpers import composition, regression
 
-from sk_stormc.engine import ALL, Estimate, MethodState, Oracle, StepRule, advance, start
+from sk_stormc.engine import (
+    ALL,
+    Estimate,
+    MethodState,
+    Oracle,
+    StepRule,
+    advance,
+    start,
+)
 from sk_stormc.engine.curvature import curvature
 from sk_stormc.engine.steps import Limit, keep_in_domain, proximal_point, step_direction
 from sk_stormc.metrics import as_metric
@@ -25,7 +34,8 @@ def make_returns(seed=0, unit=1.0):
 
 
 def set_metric(problem, kind):
-    """A metric that is None, a vector or a matrix, and the matrix that it stands for."""
+    """A metric that is None, a vector or a matrix, and the matrix that it stands
+    for."""
     A = np.random.default_rng(1).normal(size=(D, D))
     vector, matrix = np.array([0.5, 1.0, 2.0, 1.5, 0.7]), np.eye(D) + 0.05 * A @ A.T
     M = {None: np.eye(D), "vector": np.diag(vector), "matrix": matrix}[kind]
@@ -38,7 +48,8 @@ def hessian(returns):
 
 
 class Curved(CompositionalProblem):
-    """g_j(x) = (exp(<r_j, x>), <r_j, x>^2, <r_j, x>) and f_i(x, u) = <r_i, x> u_1 + u_2^2 + u_1 sin(u_3)."""
+    """g_j(x) = (exp(<r_j, x>), <r_j, x>^2, <r_j, x>) and f_i(x, u) = <r_i, x> u_1 +
+    u_2^2 + u_1 sin(u_3)."""
 
     def __init__(self, returns, kind="sampled"):
         self.R, self.jacobian_kind = returns, kind
@@ -93,7 +104,11 @@ def target(problem, x, F, eta):
 
 
 def limit(normalization, precision):
-    return None if normalization is None else Limit(precision, by_block=normalization == "block")
+    return (
+        None
+        if normalization is None
+        else Limit(precision, by_block=normalization == "block")
+    )
 
 
 def move(problem, x, F, eta, normalization=None, precision=None):
@@ -113,7 +128,10 @@ def test_full_batches_are_exact(kind):
     old = Estimate(other, np.full(3, 9.0), np.full((3, D), 9.0), np.full(D, 9.0))
     for size in (ALL, (N, N, N), (N, None, N)):
         oracle = Oracle(problem, 0)
-        for new in (start(oracle, x, size), advance(oracle, old, x, (0.3, 0.3, 0.3), size)):
+        for new in (
+            start(oracle, x, size),
+            advance(oracle, old, x, (0.3, 0.3, 0.3), size),
+        ):
             np.testing.assert_array_equal(new.u, problem.inner(x, everything))
             np.testing.assert_array_equal(new.J, problem.jacobian(x, everything))
             np.testing.assert_array_equal(new.F, problem.gradient(x))
@@ -136,8 +154,16 @@ def literal(problem, old, x, momentum, g_rows, dg_rows, f_rows):
         pairs = [problem.outer_gradient(x, u, r[None]) for r in rows]
         return np.mean([f_x + G.T @ f_u for f_x, f_u in pairs], axis=0)
 
-    g_1 = (1 - a_g) * g_t + a_g * g(x, g_rows) + (1 - a_g) * (g(x, g_rows) - g(x_t, g_rows))
-    G_1 = (1 - a_dg) * G_t + a_dg * dg(x, dg_rows) + (1 - a_dg) * (dg(x, dg_rows) - dg(x_t, dg_rows))
+    g_1 = (
+        (1 - a_g) * g_t
+        + a_g * g(x, g_rows)
+        + (1 - a_g) * (g(x, g_rows) - g(x_t, g_rows))
+    )
+    G_1 = (
+        (1 - a_dg) * G_t
+        + a_dg * dg(x, dg_rows)
+        + (1 - a_dg) * (dg(x, dg_rows) - dg(x_t, dg_rows))
+    )
     new, was = gradient(x, g_1, G_1, f_rows), gradient(x_t, g_t, G_t, f_rows)
     F_1 = (1 - a_phi) * F_t + a_phi * new + (1 - a_phi) * (new - was)
     return g_1, G_1, F_1
@@ -148,9 +174,14 @@ def test_advance_is_steps_8_to_10(momentum):
     problem, rng, size = curved(), np.random.default_rng(1), (4, 7, 2)
     oracle, twin = Oracle(problem, 3), Oracle(problem, 3)  # the same batches
     x, *path = points(4)
-    old = Estimate(x, rng.normal(size=3), rng.normal(size=(3, D)), rng.normal(size=D))  # not exact
+    old = Estimate(
+        x, rng.normal(size=3), rng.normal(size=(3, D)), rng.normal(size=D)
+    )  # not exact
     for x in path:
-        rows = [twin.draw(kind, s).data for kind, s in zip(("inner", "jacobian", "outer"), size, strict=True)]
+        rows = [
+            twin.draw(kind, s).data
+            for kind, s in zip(("inner", "jacobian", "outer"), size, strict=True)
+        ]
         u, J, F = literal(problem, old, x, momentum, *rows)
         kept = [array.copy() for array in (old.x, old.u, old.J, old.F)]
         new = advance(oracle, old, x, momentum, size)
@@ -162,7 +193,9 @@ def test_advance_is_steps_8_to_10(momentum):
     assert oracle.ifo == 3 * sum(size) == twin.ifo
     kinds = zip(("inner", "jacobian", "outer"), size, momentum, strict=True)
     # with a = 1 the old point is not evaluated
-    assert oracle.n_evaluations == {kind: (3 if a == 1 else 6) * s for kind, s, a in kinds}
+    assert oracle.n_evaluations == {
+        kind: (3 if a == 1 else 6) * s for kind, s, a in kinds
+    }
 
 
 def test_operator_jacobians_of_one_batch_correct_f():
@@ -174,7 +207,9 @@ def test_operator_jacobians_of_one_batch_correct_f():
     new = advance(oracle, old, x, (0.3, 0.3, 0.4), size)
     inner, outer = twin.draw("inner", 6).data, twin.draw("outer", 8).data
     now = problem.compositional_gradient(x, new.u, problem.jacobian(x, inner), outer)
-    was = problem.compositional_gradient(other, old.u, problem.jacobian(other, inner), outer)
+    was = problem.compositional_gradient(
+        other, old.u, problem.jacobian(other, inner), outer
+    )
     np.testing.assert_allclose(new.F, now + 0.6 * (old.F - was), rtol=1e-12)
     assert oracle.n_evaluations == {"inner": 12, "jacobian": 12, "outer": 16}
     # F does not change if x does not
@@ -204,10 +239,13 @@ def test_u_stays_in_the_domain():
 # move
 
 
-@pytest.mark.parametrize("penalty", [L1(0.4), Box(-0.2, 0.3), Box(-1, 1, budget=1.0, alpha=0.2), Simplex()])
+@pytest.mark.parametrize(
+    "penalty", [L1(0.4), Box(-0.2, 0.3), Box(-1, 1, budget=1.0, alpha=0.2), Simplex()]
+)
 @pytest.mark.parametrize("metric", [None, np.array([0.3, 1.0, 2.0, 0.5, 4.0])])
 def test_residual_with_a_penalty(metric, penalty):
-    """x~ solves its own problem in the metric's norm, and the length is that of x - x~ in it."""
+    """x~ solves its own problem in the metric's norm, and the length is that of x - x~
+    in it."""
     F, x = np.random.default_rng(0).normal(size=(2, D))
     x, eta = penalty.project(x), 0.7
     weight = np.ones(D) if metric is None else metric
@@ -215,14 +253,18 @@ def test_residual_with_a_penalty(metric, penalty):
     x_tilde = target(problem, x, F, eta)
 
     def model(z):
-        return F @ (z - x) + ((z - x) ** 2 / weight).sum() / (2 * eta) + penalty.value(z)
+        return (
+            F @ (z - x) + ((z - x) ** 2 / weight).sum() / (2 * eta) + penalty.value(z)
+        )
 
     for z in np.random.default_rng(1).normal(size=(200, D)):
         assert model(x_tilde) <= model(penalty.project(z)) + 1e-12
         assert model(x_tilde) <= model(penalty.project(x_tilde + 1e-3 * z)) + 1e-12
     way = way_along(problem, x, F, eta)
     np.testing.assert_allclose(way.q, (x - x_tilde) / eta)
-    assert way.length == pytest.approx(np.sqrt(((x - x_tilde) ** 2 / weight).sum()) / eta)
+    assert way.length == pytest.approx(
+        np.sqrt(((x - x_tilde) ** 2 / weight).sum()) / eta
+    )
     assert way.length**2 == pytest.approx(way.q @ way.p)
     np.testing.assert_array_equal(way.target, x_tilde)
     new, again = move(problem, x, F, eta)
@@ -242,8 +284,12 @@ def test_shorten_is_step_6(penalty, precision):
         for block in np.split(np.arange(6), n_blocks):
             step = x_tilde[block] - x[block]
             gamma = min(eta * precision / np.linalg.norm(step), 0.5)
-            np.testing.assert_allclose(new[block] - x[block], gamma * step, rtol=1e-12, atol=1e-15)
-            assert np.linalg.norm(new[block] - x[block]) <= eta * precision * (1 + 1e-12)  # Lemma A.4
+            np.testing.assert_allclose(
+                new[block] - x[block], gamma * step, rtol=1e-12, atol=1e-15
+            )
+            assert np.linalg.norm(new[block] - x[block]) <= eta * precision * (
+                1 + 1e-12
+            )  # Lemma A.4
     np.testing.assert_allclose(move(problem, x, F, eta, None, precision)[0], x_tilde)
 
 
@@ -259,16 +305,23 @@ def test_curvature_at_full_batch_is_the_top_eigenvalue(metric):
     assert second < 0.1 * top  # so that six power iterations are enough
     for seed in range(5):
         for x in (np.zeros(D), np.random.default_rng(seed).normal(size=D)):
-            assert curvature(Oracle(problem, seed), x, ALL) == pytest.approx(top, rel=1e-6)
+            assert curvature(Oracle(problem, seed), x, ALL) == pytest.approx(
+                top, rel=1e-6
+            )
 
 
 def test_curvature_of_minibatches():
     returns = make_returns()
-    problem, top = PortfolioProblem(returns, LAM), np.linalg.eigvalsh(hessian(returns))[-1]
+    problem, top = (
+        PortfolioProblem(returns, LAM),
+        np.linalg.eigvalsh(hessian(returns))[-1],
+    )
     for size, cost_of_one in (((16, 0, 16), 32), ((16, 8, 16), 40), ((64, 0, 64), 128)):
         oracle = Oracle(problem, 0)
         assert 0.8 * top < curvature(oracle, np.zeros(D), size) < 2 * top
-        charged = 16 * cost_of_one + (N if size[1] == 0 else 0)  # and the exact Jacobian, once
+        charged = 16 * cost_of_one + (
+            N if size[1] == 0 else 0
+        )  # and the exact Jacobian, once
         assert oracle.ifo == charged
     oracle = Oracle(problem, 0)
     curvature(oracle, np.zeros(D), (None, 0, None))
@@ -279,14 +332,27 @@ def test_curvature_at_the_optimum_is_no_rounding_error():
     returns = make_returns()
     top, mean = np.linalg.eigvalsh(hessian(returns))[-1], returns.mean(0)
     best = np.linalg.solve(hessian(returns), mean)
-    for R, x in ((returns, best), (returns, 1.001 * best), (returns - mean, np.zeros(D))):
+    for R, x in (
+        (returns, best),
+        (returns, 1.001 * best),
+        (returns - mean, np.zeros(D)),
+    ):
         problem = PortfolioProblem(R.astype(np.float32), LAM)
-        assert curvature(Oracle(problem, 0), x.astype(np.float32), ALL) == pytest.approx(top, rel=0.05)
+        assert curvature(
+            Oracle(problem, 0), x.astype(np.float32), ALL
+        ) == pytest.approx(top, rel=0.05)
 
 
 @pytest.mark.parametrize("x", [np.zeros(3), np.array([1e-9, 0, 0]), np.full(3, 0.5)])
 def test_curvature_that_varies_is_that_near_x(x):
     problem, h = composition(*regression(200)), 1e-5
-    H = np.array([(problem.gradient(x + h * e) - problem.gradient(x - h * e)) / (2 * h) for e in np.eye(3)])
+    H = np.array(
+        [
+            (problem.gradient(x + h * e) - problem.gradient(x - h * e)) / (2 * h)
+            for e in np.eye(3)
+        ]
+    )
     top = np.abs(np.linalg.eigvalsh((H + H.T) / 2)).max()
-    assert curvature(Oracle(problem, 0), x, ALL) == pytest.approx(top, rel=0.25)  # six power iterations fall short
+    assert curvature(Oracle(problem, 0), x, ALL) == pytest.approx(
+        top, rel=0.25
+    )  # six power iterations fall short

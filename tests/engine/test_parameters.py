@@ -48,7 +48,11 @@ def test_a_method_without_a_step():
 
 
 def test_the_default_says_where_the_parameters_of_algorithm_1_are():
-    with pytest.raises(ValueError, match=r"AutomaticSTORM sets momentum itself.*STORMCompositional\(momentum=0.1\)"):
+    with pytest.raises(
+        ValueError,
+        match=r"AutomaticSTORM sets momentum "
+        r"itself.*STORMCompositional\(momentum=0.1\)",
+    ):
         get_solver("storm-c").set_params(momentum=0.1, batch_size=8)
     with pytest.raises(ValueError, match="Invalid parameter 'beta'"):
         get_solver("storm-c").set_params(beta=0.1)

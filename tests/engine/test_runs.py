@@ -1,4 +1,5 @@
-"""Runs: heavy-ball momentum, metrics, budgets, interrupts, and the output of verbose."""
+"""Runs: heavy-ball momentum, metrics, budgets, interrupts, and the output of
+verbose."""
 
 import os
 import pickle
@@ -49,7 +50,8 @@ def gradient(rows, x, u, G):
 @pytest.mark.parametrize("metric", [None, np.linspace(0.5, 2, D)])
 @pytest.mark.parametrize("normalization", [None, "global"])
 def test_momentum_is_a_heavy_ball_average_of_directions(returns, metric, normalization):
-    """m <- b m + (1 - b) gamma M F from m = 0, with gamma of step 6, which shortens each direction."""
+    """m <- b m + (1 - b) gamma M F from m = 0, with gamma of step 6, which shortens
+    each direction."""
     b, eta, eps, beta, T = 0.8, 0.05, 0.02, 0.7, 12
     problem = with_momentum(returns, b, metric=metric)
     problem.advice = replace(problem.advice, normalization=normalization, precision=eps)
@@ -58,7 +60,9 @@ def test_momentum_is_a_heavy_ball_average_of_directions(returns, metric, normali
     oracle, weight = draws_of(problem), np.ones(D) if metric is None else metric
     x, y, m = np.ones(D), None, 0.0
     for _ in range(T):
-        m_g, m_dg, (rows, _) = (oracle.draw(k, 5).data for k in ("inner", "jacobian", "outer"))
+        m_g, m_dg, (rows, _) = (
+            oracle.draw(k, 5).data for k in ("inner", "jacobian", "outer")
+        )
         y = m_g[0] @ x if y is None else (1 - beta) * y + beta * (m_g[0] @ x)
         way = weight * gradient(rows, x, y, m_dg[0])
         length = np.sqrt((way**2 / weight).sum())
@@ -74,10 +78,18 @@ def test_momentum_keeps_the_constraints(returns, penalty):
     problem = with_momentum(returns, 0.9, penalty=penalty)
     points = []
     solver = SARAHCompositional(0.1, batch_size=8, max_iter=1500, tol=0)
-    result = minimize(problem, solver, random_state=0, record_every=1, on_record=lambda r: points.append(r.x))
+    result = minimize(
+        problem,
+        solver,
+        random_state=0,
+        record_every=1,
+        on_record=lambda r: points.append(r.x),
+    )
     for x in points:
         np.testing.assert_allclose(penalty.project(x), x, atol=1e-15)
-    best = minimize(PortfolioProblem(returns, penalty=penalty), "storm-c", tol=1e-10, random_state=1).fun
+    best = minimize(
+        PortfolioProblem(returns, penalty=penalty), "storm-c", tol=1e-10, random_state=1
+    ).fun
     assert result.fun - best < 1e-5 * abs(best)
 
 
@@ -102,11 +114,15 @@ def test_scgd_steps_in_a_metric_that_changes(returns):
     eta, beta, T = 0.05, 0.7, 12
     problem = PortfolioProblem(returns)
     problem.metric = Wandering()
-    result = minimize(problem, SCGD(eta, beta, 5, max_iter=T, tol=0), np.ones(D), random_state=SEED)
+    result = minimize(
+        problem, SCGD(eta, beta, 5, max_iter=T, tol=0), np.ones(D), random_state=SEED
+    )
     oracle = draws_of(problem)
     x, y = np.ones(D), None
     for t in range(T):
-        m_g, m_dg, (rows, _) = (oracle.draw(k, 5).data for k in ("inner", "jacobian", "outer"))
+        m_g, m_dg, (rows, _) = (
+            oracle.draw(k, 5).data for k in ("inner", "jacobian", "outer")
+        )
         y = m_g[0] @ x if y is None else (1 - beta) * y + beta * (m_g[0] @ x)
         F = gradient(rows, x, y, m_dg[0])
         x, F_0 = x - eta * F / (1 + x**2 + t / 100), F / np.sqrt(1 + x**2 + t / 100)
@@ -129,7 +145,12 @@ INTERRUPTED = ["storm-c", "sarah-c", "lbfgs"]
 def test_a_second_ctrl_c_within_an_iteration_raises_at_once(returns, name):
     """A signal handler of Python's own is back, and the problem is as it was."""
     problem, calls = PortfolioProblem(returns, 0.5), []
-    settings = {"max_iter": 30, "tol": 0, "record_every": 1, "random_state": 0} | small_batches(name)
+    settings = {
+        "max_iter": 30,
+        "tol": 0,
+        "record_every": 1,
+        "random_state": 0,
+    } | small_batches(name)
     whole, inner = minimize(problem, name, **settings), problem.inner
 
     def pressed_twice(x, batch):
@@ -142,14 +163,18 @@ def test_a_second_ctrl_c_within_an_iteration_raises_at_once(returns, name):
     problem.inner = pressed_twice
     with pytest.raises(KeyboardInterrupt):
         minimize(problem, name, **settings | {"max_iter": 100})
-    assert len(calls) == 8 and signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    assert (
+        len(calls) == 8
+        and signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    )
     same_run(minimize(problem, name, **settings), whole)
 
 
 @pytest.mark.parametrize(("stop", "times"), [(0, 1), (1, 2), (7, 1)])
 @pytest.mark.parametrize("name", INTERRUPTED)
 def test_ctrl_c_ends_a_run_after_its_iteration(returns, name, stop, times):
-    """A second one is a KeyboardInterrupt at once, here in the callback, after whole iterations too."""
+    """A second one is a KeyboardInterrupt at once, here in the callback, after whole
+    iterations too."""
     problem = PortfolioProblem(returns, 0.5, risk_measure="entropic")
     settings = {"max_iter": 12, "tol": 0, "record_every": 1} | small_batches(name)
     whole = minimize(problem, name, random_state=0, **settings)
@@ -162,8 +187,15 @@ def test_ctrl_c_ends_a_run_after_its_iteration(returns, name, stop, times):
     part = minimize(problem, name, random_state=0, on_record=look, **settings)
     assert (part.stop_reason, part.n_iter) == ("interrupted", stop)
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
-    np.testing.assert_array_equal(part.loss_curve[: stop + 1], whole.loss_curve[: stop + 1])
-    same_run(minimize(problem, name, state=pickle.loads(pickle.dumps(part.state)), **settings), whole)
+    np.testing.assert_array_equal(
+        part.loss_curve[: stop + 1], whole.loss_curve[: stop + 1]
+    )
+    same_run(
+        minimize(
+            problem, name, state=pickle.loads(pickle.dumps(part.state)), **settings
+        ),
+        whole,
+    )
 
 
 def test_a_handler_of_the_callers_own_is_left_alone(returns):
@@ -171,8 +203,10 @@ def test_a_handler_of_the_callers_own_is_left_alone(returns):
     before = signal.signal(signal.SIGINT, lambda *args: calls.append(args))
     try:
         result = minimize(
-            PortfolioProblem(returns), random_state=0, max_iter=20, tol=0, record_every=1,
-            on_record=lambda r: os.kill(os.getpid(), signal.SIGINT) if r.iteration == 5 else None
+            PortfolioProblem(returns), random_state=0, max_iter=20, tol=0,
+            record_every=1,
+            on_record=lambda r: os.kill(os.getpid(),
+            signal.SIGINT) if r.iteration == 5 else None
         )  # fmt: skip
     finally:
         signal.signal(signal.SIGINT, before)
@@ -180,9 +214,13 @@ def test_a_handler_of_the_callers_own_is_left_alone(returns):
 
 
 @pytest.mark.parametrize("at_call", [1, 3])
-def test_an_interrupted_fit_keeps_what_it_reached_and_raises(returns, monkeypatch, at_call):
+def test_an_interrupted_fit_keeps_what_it_reached_and_raises(
+    returns, monkeypatch, at_call
+):
     """Before its first iteration, it leaves the fit before."""
-    portfolio = CompositionalPortfolio("scgd", max_iter=50, tol=0, random_state=0).fit(returns[:1200, :3])
+    portfolio = CompositionalPortfolio("scgd", max_iter=50, tol=0, random_state=0).fit(
+        returns[:1200, :3]
+    )
     before = portfolio.weights_
     calls, objective = [], PortfolioProblem.objective
 
@@ -211,18 +249,35 @@ class Short(PortfolioProblem):
     advice = Advice(max_iter=7)
 
 
-STEPS = {"learning_rate": 0.001, "batch_size": (16, 16, 16), "tol": 0, "random_state": 0}
+STEPS = {
+    "learning_rate": 0.001,
+    "batch_size": (16, 16, 16),
+    "tol": 0,
+    "random_state": 0,
+}
 
 
-@pytest.mark.parametrize(("budget", "n_iter"), [({}, 7), ({"max_iter": 9}, 9), ({"max_ifo": 48 * 20}, 20)])
+@pytest.mark.parametrize(
+    ("budget", "n_iter"), [({}, 7), ({"max_iter": 9}, 9), ({"max_ifo": 48 * 20}, 20)]
+)
 def test_a_problem_advises_a_budget_if_the_user_gives_none(returns, budget, n_iter):
     assert minimize(Short(returns), "scgd", **STEPS | budget).n_iter == n_iter
 
 
-@pytest.mark.parametrize("budget", [{"max_ifo": 4800}, {"max_iter": 100}, {"max_iter": 100, "max_ifo": 10**6}])
+@pytest.mark.parametrize(
+    "budget",
+    [{"max_ifo": 4800}, {"max_iter": 100}, {"max_iter": 100, "max_ifo": 10**6}],
+)
 def test_records_estimate_how_many_are_left(returns, budget):
     left = []
-    settings = STEPS | {"record_every": 480, "on_record": lambda record: left.append(record.n_left())} | budget
+    settings = (
+        STEPS
+        | {
+            "record_every": 480,
+            "on_record": lambda record: left.append(record.n_left()),
+        }
+        | budget
+    )
     minimize(PortfolioProblem(returns), "scgd", **settings)
     assert left == [np.inf, *range(9, -1, -1)]  # no cost is known at the start
 
@@ -242,7 +297,12 @@ def test_an_end_of_data_in_a_finite_problem_is_an_error(returns):
 @pytest.mark.parametrize("name", INTERRUPTED)
 def test_verbose_prints_an_aligned_line_for_each_record(returns, capsys, name):
     problem, records = PortfolioProblem(returns), []
-    settings = {"max_iter": 6, "tol": 0, "record_every": 1, "random_state": 0} | small_batches(name)
+    settings = {
+        "max_iter": 6,
+        "tol": 0,
+        "record_every": 1,
+        "random_state": 0,
+    } | small_batches(name)
     quiet = minimize(problem, name, **settings)
     assert capsys.readouterr().out == ""
     result = minimize(problem, name, verbose=1, on_record=records.append, **settings)
@@ -256,7 +316,9 @@ def test_verbose_prints_an_aligned_line_for_each_record(returns, capsys, name):
         assert [match.end() for match in re.finditer(r"\S+", line)] == ends
         iteration, passes, fun, residual, seconds = line.split()
         assert int(iteration) == record.iteration
-        assert float(passes) == pytest.approx(record.ifo / (3 * len(returns)), abs=0.005)
+        assert float(passes) == pytest.approx(
+            record.ifo / (3 * len(returns)), abs=0.005
+        )
         assert float(fun) == pytest.approx(record.fun, rel=1e-7)
         assert residual == "-" or float(residual) >= 0
         assert float(seconds) >= 0

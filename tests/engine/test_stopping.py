@@ -1,4 +1,5 @@
-"""The stopping rule: a run has converged if full gradients at the returned point and at x_0 confirm it."""
+"""The stopping rule: a run has converged if full gradients at the returned point and at
+x_0 confirm it."""
 
 import copy
 import math
@@ -13,7 +14,15 @@ from helpers import composition, regression, slow_but
 from sk_stormc import SCGD, STORMCompositional, minimize
 from sk_stormc.core.metrics import as_metric
 from sk_stormc.datasets import make_gaussian_returns
-from sk_stormc.engine import ALL, CompositionalSolver, MethodState, Oracle, StepRule, advance, start
+from sk_stormc.engine import (
+    ALL,
+    CompositionalSolver,
+    MethodState,
+    Oracle,
+    StepRule,
+    advance,
+    start,
+)
 from sk_stormc.engine.steps import step_direction
 from sk_stormc.penalties import Box, Simplex
 from sk_stormc.problems import PortfolioProblem, StreamingProblem
@@ -26,7 +35,16 @@ PROBLEMS = {
     "entropic": PortfolioProblem(RETURNS, 0.5, risk_measure="entropic"),
     "simplex": PortfolioProblem(RETURNS, penalty=Simplex()),
 }
-NAMES = ["storm-c", "storm-c-paper", "sketchy-storm", "sarah-c", "civr", "vrsc-pg", "scgd", "lbfgs"]
+NAMES = [
+    "storm-c",
+    "storm-c-paper",
+    "sketchy-storm",
+    "sarah-c",
+    "civr",
+    "vrsc-pg",
+    "scgd",
+    "lbfgs",
+]
 METHODS = {name: get_solver(name) for name in NAMES} | {
     "momentum": STORMCompositional(momentum=0.001),
     "anchors": STORMCompositional(anchor=40),
@@ -57,12 +75,16 @@ def test_converged_runs_are_below_tol(kind, name):
         return
     problem, converged = PROBLEMS[kind], 0
     for tol in (0.1, 0.01, 1e-3):
-        result = minimize(problem, METHODS[name], random_state=0, tol=tol, max_ifo=50_000)
+        result = minimize(
+            problem, METHODS[name], random_state=0, tol=tol, max_ifo=50_000
+        )
         if not result.success:
             continue
         converged += 1
         state = result.state.state
-        found = exact_length(problem, name, state, result.x) / exact_length(problem, name, state, result.state.start)
+        found = exact_length(problem, name, state, result.x) / exact_length(
+            problem, name, state, result.state.start
+        )
         assert found <= 2 * tol
         assert result.residual <= tol
     assert converged or name in ("storm-c-paper", "scgd", "momentum")
@@ -79,12 +101,18 @@ class PlainState(MethodState):
 class PlainSGD(CompositionalSolver):
     """Stochastic gradients of small batches, with a residual that is far too small."""
 
-    def __init__(self, learning_rate=1e-3, batch_size=8, max_iter=None, max_ifo=None, tol=1e-4):
+    def __init__(
+        self, learning_rate=1e-3, batch_size=8, max_iter=None, max_ifo=None, tol=1e-4
+    ):
         self.learning_rate, self.batch_size = learning_rate, batch_size
         self.max_iter, self.max_ifo, self.tol = max_iter, max_ifo, tol
 
     def init_state(self, oracle, x):
-        return PlainState(x, rule=StepRule(self.learning_rate), batch_size=self.sizes("batch_size", oracle, rule=8))
+        return PlainState(
+            x,
+            rule=StepRule(self.learning_rate),
+            batch_size=self.sizes("batch_size", oracle, rule=8),
+        )
 
     def step(self, oracle, s):
         s.x = self.move(oracle, s, start(oracle, s.x, s.batch_size).F)
@@ -96,7 +124,9 @@ def test_full_gradients_decide():
     result = minimize(problem, PlainSGD(), random_state=0)
     assert result.stop_reason == "max_ifo" and result.residual > 1e-4
     easy = minimize(problem, PlainSGD(tol=0.5), random_state=0)
-    found = exact_length(problem, "", easy.state.state, easy.x) / easy.state.first_residual
+    found = (
+        exact_length(problem, "", easy.state.state, easy.x) / easy.state.first_residual
+    )
     assert easy.success == (found <= 0.5)
 
 
@@ -112,7 +142,9 @@ def test_the_next_full_gradient_after_twice_the_ifo(monkeypatch):
     ifo = [one for one, _ in asked]
     assert len(ifo) == len(set(ifo)) + 1  # x and x_0 at first, then x alone
     assert asked[1][1] is result.state.start
-    assert all(later >= 2 * before for before, later in zip(ifo[1:], ifo[2:], strict=False))
+    assert all(
+        later >= 2 * before for before, later in zip(ifo[1:], ifo[2:], strict=False)
+    )
     assert len(ifo) >= 4
 
 
@@ -121,7 +153,12 @@ def test_the_next_full_gradient_after_twice_the_ifo(monkeypatch):
 
 def test_nothing_is_charged_at_tol_0():
     """The count is that of Lemma 3.1, to which another tol adds full gradients."""
-    settings = {"random_state": 0, "max_iter": 300, "batch_size": 50, "init_batch_size": 50}
+    settings = {
+        "random_state": 0,
+        "max_iter": 300,
+        "batch_size": 50,
+        "init_batch_size": 50,
+    }
     free = minimize(PROBLEMS["variance"], "storm-c-paper", tol=0, **settings)
     asked = minimize(PROBLEMS["variance"], "storm-c-paper", tol=0.999, **settings)
     assert free.stop_reason == "max_iter" and free.ifo[-1] == 3 * 50 + 300 * 3 * 50
@@ -131,12 +168,19 @@ def test_nothing_is_charged_at_tol_0():
 def test_a_test_costs_a_full_gradient_and_the_first_one_two():
     problem = PROBLEMS["variance"]
     result = minimize(problem, "storm-c-paper", random_state=0, tol=0.1)
-    steps = minimize(problem, "storm-c-paper", random_state=0, tol=0, max_iter=result.n_iter)
+    steps = minimize(
+        problem, "storm-c-paper", random_state=0, tol=0, max_iter=result.n_iter
+    )
     np.testing.assert_array_equal(result.x, steps.x)
-    extra = result.ifo[-1] - steps.ifo[-1] - problem.n_inner  # the constant Jacobian, once
+    extra = (
+        result.ifo[-1] - steps.ifo[-1] - problem.n_inner
+    )  # the constant Jacobian, once
     asked, left = divmod(extra, problem.n_inner + problem.n_outer)
     assert left == 0 and 2 <= asked <= 5
-    assert result.n_evaluations["outer"] - steps.n_evaluations["outer"] == asked * problem.n_outer
+    assert (
+        result.n_evaluations["outer"] - steps.n_evaluations["outer"]
+        == asked * problem.n_outer
+    )
 
 
 def test_epochs_are_judged_at_their_checkpoints():
@@ -146,14 +190,24 @@ def test_epochs_are_judged_at_their_checkpoints():
         result = minimize(problem, name, random_state=0, tol=1e-3)
         steps = minimize(problem, name, random_state=0, tol=0, max_iter=result.n_iter)
         assert result.success and result.ifo[-1] == steps.ifo[-1]
-        assert result.state.state.since_checkpoint == 0  # the checkpoint is returned, not the step from it
+        assert (
+            result.state.state.since_checkpoint == 0
+        )  # the checkpoint is returned, not the step from it
 
 
 def test_a_budget_without_a_full_gradient_ends_unconverged():
     problem = PROBLEMS["variance"]
     whole = minimize(problem, "storm-c-paper", random_state=0, tol=0.1)
-    less = minimize(problem, "storm-c-paper", random_state=0, tol=0.1, max_ifo=int(whole.ifo[-1]) - 1)
-    assert whole.success and less.stop_reason == "max_ifo" and less.ifo[-1] < whole.ifo[-1]
+    less = minimize(
+        problem,
+        "storm-c-paper",
+        random_state=0,
+        tol=0.1,
+        max_ifo=int(whole.ifo[-1]) - 1,
+    )
+    assert (
+        whole.success and less.stop_reason == "max_ifo" and less.ifo[-1] < whole.ifo[-1]
+    )
 
 
 # the value at x_0
@@ -170,8 +224,14 @@ def test_tol_is_relative_to_a_full_gradient_at_the_start(name):
 def test_first_residual_of_an_earlier_run():
     problem = PROBLEMS["variance"]
     cold = minimize(problem, random_state=0)
-    warm = get_solver("storm-c").solve(problem, cold.x, random_state=0, first_residual=cold.state.first_residual)
-    assert warm.success and warm.n_iter < cold.n_iter and warm.state.first_residual == cold.state.first_residual
+    warm = get_solver("storm-c").solve(
+        problem, cold.x, random_state=0, first_residual=cold.state.first_residual
+    )
+    assert (
+        warm.success
+        and warm.n_iter < cold.n_iter
+        and warm.state.first_residual == cold.state.first_residual
+    )
 
 
 # where F is exact
@@ -181,7 +241,11 @@ def test_first_residual_of_an_earlier_run():
 def test_the_oracle_knows_where_F_is_exact(measure):
     problem = PortfolioProblem(SMALL, 0.5, risk_measure=measure)
     oracle, x = Oracle(problem, 0), np.full(4, 0.1)
-    part = (32, 0 if problem.jacobian_kind == "constant" else 32, None if problem.n_outer == 1 else 32)
+    part = (
+        32,
+        0 if problem.jacobian_kind == "constant" else 32,
+        None if problem.n_outer == 1 else 32,
+    )
     everything = oracle.all_like(part)
     now = start(oracle, x, part)
     assert not oracle.exact
@@ -201,20 +265,34 @@ class GradientState(MethodState):
 
 
 class GradientDescent(CompositionalSolver):
-    """Gradient descent that calls the oracle itself, and changes what it returns by functions of the name and value."""
+    """Gradient descent that calls the oracle itself, and changes what it returns by
+    functions of the name and value."""
 
-    def __init__(self, change=lambda name, value: value, max_iter=None, max_ifo=None, tol=1e-4):
-        self.change, self.max_iter, self.max_ifo, self.tol = change, max_iter, max_ifo, tol
+    def __init__(
+        self, change=lambda name, value: value, max_iter=None, max_ifo=None, tol=1e-4
+    ):
+        self.change, self.max_iter, self.max_ifo, self.tol = (
+            change,
+            max_iter,
+            max_ifo,
+            tol,
+        )
 
     def gradient(self, oracle, x):
         change = self.change
         batch = oracle.draw("inner", None)
         u = change("u", oracle.inner(change("x", x), batch))
-        J = change("J", oracle.jacobian(change("x", x), oracle.draw_jacobian(None, batch)))
+        J = change(
+            "J", oracle.jacobian(change("x", x), oracle.draw_jacobian(None, batch))
+        )
         return oracle.gradient(x, u, J, oracle.draw("outer", None))
 
     def init_state(self, oracle, x):
-        return GradientState(x, rule=self.step_rule(oracle, x, ALL, factor=0.7), F=self.gradient(oracle, x))
+        return GradientState(
+            x,
+            rule=self.step_rule(oracle, x, ALL, factor=0.7),
+            F=self.gradient(oracle, x),
+        )
 
     def step(self, oracle, s):
         s.x = self.move(oracle, s, s.F)
@@ -234,14 +312,23 @@ KINDS_OF_JACOBIANS = {
 
 @pytest.mark.parametrize("kind", KINDS_OF_JACOBIANS)
 def test_a_method_that_copies_keeps_its_anchors(kind):
-    """It paid further full gradients, at the start and where it had converged, and did not say so."""
+    """It paid further full gradients, at the start and where it had converged, and did
+    not say so."""
     problem = KINDS_OF_JACOBIANS[kind]()
     plain = minimize(problem, GradientDescent(), random_state=0, tol=0.3)
     assert plain.success
     for names in ("u", "J", "x", "uJx"):
-        method = GradientDescent(lambda name, value, names=names: copy.deepcopy(value) if name in names else value)
+        method = GradientDescent(
+            lambda name, value, names=names: (
+                copy.deepcopy(value) if name in names else value
+            )
+        )
         copying = minimize(problem, method, random_state=0, tol=0.3)
-        assert (copying.ifo[-1], copying.n_iter, copying.residual) == (plain.ifo[-1], plain.n_iter, plain.residual)
+        assert (copying.ifo[-1], copying.n_iter, copying.residual) == (
+            plain.ifo[-1],
+            plain.n_iter,
+            plain.residual,
+        )
         np.testing.assert_array_equal(copying.x, plain.x)
 
 
@@ -250,12 +337,19 @@ def test_a_method_that_copies_keeps_its_anchors(kind):
 def test_a_method_that_changes_values_has_no_anchors(kind, name):
     """Otherwise the residual of another function would end a run as converged."""
     problem = KINDS_OF_JACOBIANS[kind]()
-    oracle, x = Oracle(problem, 0), problem.initial_point(np.random.default_rng(0)) + 0.1
+    oracle, x = (
+        Oracle(problem, 0),
+        problem.initial_point(np.random.default_rng(0)) + 0.1,
+    )
 
     def changed(which, value):
         if which != name:
             return value
-        return (1.001 * value[0], *value[1:]) if isinstance(value, tuple) else 1.001 * value  # x is in an operator
+        return (
+            (1.001 * value[0], *value[1:])
+            if isinstance(value, tuple)
+            else 1.001 * value
+        )  # x is in an operator
 
     GradientDescent(changed).gradient(oracle, x)
     assert not oracle.exact
@@ -278,11 +372,15 @@ def test_u_outside_the_domain_of_f_is_not_exact():
 def test_the_test_is_at_the_returned_point():
     """With a normalised step and a penalty this is x~, which has exact zeros."""
     problem = PortfolioProblem(SMALL, penalty=Box(0.0, 1.0))
-    solver = STORMCompositional(anchor=5, normalization="global", precision=0.5, tol=0.05)
+    solver = STORMCompositional(
+        anchor=5, normalization="global", precision=0.5, tol=0.05
+    )
     result = minimize(problem, solver, random_state=0)
     assert result.success and result.x is result.state.stopping.point
     state = result.state.state
-    found = exact_length(problem, "", state, result.x) / exact_length(problem, "", state, result.state.start)
+    found = exact_length(problem, "", state, result.x) / exact_length(
+        problem, "", state, result.state.start
+    )
     assert found <= 0.05
 
 
@@ -296,9 +394,21 @@ def test_a_continued_run_tests_as_the_whole_one(name):
     whole = minimize(problem, name, random_state=0, **settings)
     assert whole.success
     for stop in (1, whole.n_iter // 2, whole.n_iter):
-        part = minimize(problem, name, random_state=0, on_record=lambda r, stop=stop: r.iteration >= stop, **settings)
-        rest = minimize(problem, name, state=pickle.loads(pickle.dumps(part.state)), **settings)
-        assert (rest.n_iter, rest.ifo[-1], rest.stop_reason) == (whole.n_iter, whole.ifo[-1], "converged")
+        part = minimize(
+            problem,
+            name,
+            random_state=0,
+            on_record=lambda r, stop=stop: r.iteration >= stop,
+            **settings,
+        )
+        rest = minimize(
+            problem, name, state=pickle.loads(pickle.dumps(part.state)), **settings
+        )
+        assert (rest.n_iter, rest.ifo[-1], rest.stop_reason) == (
+            whole.n_iter,
+            whole.ifo[-1],
+            "converged",
+        )
         np.testing.assert_array_equal(rest.x, whole.x)
 
 
@@ -306,11 +416,17 @@ def test_a_continued_run_has_its_own_tol():
     problem = PROBLEMS["entropic"]
     whole = minimize(problem, STORMCompositional(anchor=None, tol=0.1), random_state=0)
     assert whole.success and whole.residual > 0.09
-    rest = minimize(problem, STORMCompositional(anchor=None, tol=0.09), state=whole.state)
+    rest = minimize(
+        problem, STORMCompositional(anchor=None, tol=0.09), state=whole.state
+    )
     assert rest.n_iter > whole.n_iter or not rest.success
 
 
 def test_streams_have_no_test():
     chunks = (SMALL[k : k + 100] for k in range(0, 1500, 100))
-    result = minimize(StreamingProblem(chunks, PortfolioProblem), SCGD(tol=1e3, batch_size=8), random_state=0)
+    result = minimize(
+        StreamingProblem(chunks, PortfolioProblem),
+        SCGD(tol=1e3, batch_size=8),
+        random_state=0,
+    )
     assert result.stop_reason == "exhausted" and math.isnan(result.residual)

@@ -16,16 +16,21 @@ def returns():
     return make_gaussian_returns(1500, D, mean=0.3, condition_number=5, random_state=0)
 
 
-@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")  # some end above a recorded value
+@pytest.mark.filterwarnings(
+    "ignore::sklearn.exceptions.ConvergenceWarning"
+)  # some end above a recorded value
 @pytest.mark.parametrize("name", ["storm-c", "sketchy-storm", "lbfgs", "civr", "scgd"])
 def test_runs_through_all_sizes_of_u(returns, name):
     """From exponents of hundreds to those near 0, which no one unit could hold."""
     problem = PortfolioProblem(returns[:300], 1.0, risk_measure="entropic")
     far = np.full(D, -400.0)
     exact = name in ("storm-c", "lbfgs", "sketchy-storm")
-    # one return makes up u at the start: there is no curvature there to take a learning rate from
+    # one return makes up u at the start: there is no curvature there to take a learning
+    # rate from
     settings = {} if exact else {"learning_rate": 1.0}
-    result = minimize(problem, name, far, random_state=0, max_iter=1500, tol=1e-9, **settings)
+    result = minimize(
+        problem, name, far, random_state=0, max_iter=1500, tol=1e-9, **settings
+    )
     assert problem.log_mean(far) > 300
     assert np.isfinite(result.loss_curve).all()
     if exact:
@@ -42,7 +47,13 @@ def test_units_of_the_returns_do_not_matter(returns, name, power):
     settings = {"random_state": 0, "max_iter": 40, "tol": 0}
     one, other = (
         minimize(
-            PortfolioProblem(factor * R, 3 / factor, risk_measure="entropic", penalty=Simplex(), metric="variance"),
+            PortfolioProblem(
+                factor * R,
+                3 / factor,
+                risk_measure="entropic",
+                penalty=Simplex(),
+                metric="variance",
+            ),
             name,
             **settings,
         )
@@ -53,11 +64,21 @@ def test_units_of_the_returns_do_not_matter(returns, name, power):
 
 
 def test_wild_steps_end_or_return(returns):
-    """A learning rate far too large is halved where it is automatic, and said to have overflowed where it is not."""
+    """A learning rate far too large is halved where it is automatic, and said to have
+    overflowed where it is not."""
     problem = PortfolioProblem(100 * returns[:300], 1.0, risk_measure="entropic")
     automatic = minimize(problem, random_state=0)
     best = minimize(problem, "lbfgs", tol=1e-9).fun
-    assert automatic.stop_reason == "converged" and automatic.fun - best < 1e-3 * (automatic.loss_curve[0] - best)
+    assert automatic.stop_reason == "converged" and automatic.fun - best < 1e-3 * (
+        automatic.loss_curve[0] - best
+    )
     with pytest.warns(Warning):
-        wild = minimize(problem, "storm-c-paper", random_state=0, learning_rate=1e30, normalization=None, max_iter=20)
+        wild = minimize(
+            problem,
+            "storm-c-paper",
+            random_state=0,
+            learning_rate=1e30,
+            normalization=None,
+            max_iter=20,
+        )
     assert wild.stop_reason == "non_finite" and wild.fun == problem.objective(wild.x)

@@ -1,4 +1,5 @@
-"""What estimators have in common: attributes of a run, names of solvers, and the output of verbose."""
+"""What estimators have in common: attributes of a run, names of solvers, and the output
+of verbose."""
 
 import pytest
 
@@ -10,26 +11,48 @@ SHARED = ["loss_curve_", "ifo_", "n_evaluations_", "n_iter_", "stop_reason_", "s
 SHARED += ["n_features_in_", "feature_names_in_"]
 
 
-@pytest.mark.parametrize("kind", [CompositionalPortfolio, SNEEmbedding, BellmanValueEstimator])
+@pytest.mark.parametrize(
+    "kind", [CompositionalPortfolio, SNEEmbedding, BellmanValueEstimator]
+)
 def test_estimators_describe_the_attributes_of_a_run(kind):
     docscrape = pytest.importorskip("numpydoc.docscrape")
-    described = [name for item in docscrape.ClassDoc(kind)["Attributes"] for name in item.name.split(", ")]
+    described = [
+        name
+        for item in docscrape.ClassDoc(kind)["Attributes"]
+        for name in item.name.split(", ")
+    ]
     assert described[-len(SHARED) :] == SHARED
 
 
-@pytest.mark.parametrize(("kind", "name"), [(CompositionalPortfolio, "newton"), (BellmanValueEstimator, "lstd")])
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [(CompositionalPortfolio, "newton"), (BellmanValueEstimator, "lstd")],
+)
 def test_an_estimator_takes_the_names_that_it_declares(kind, name):
-    for solver, found in (("adam", "'adam'"), (CompositionalEstimator, "a class: give CompositionalEstimator")):
-        with pytest.raises(ValueError, match=rf"solver must be .*'{name}'.*got {found}"):
-            kind(solver=solver).fit([[1.0, 2.0], [0.0, 1.0], [1.0, 0.5]], [1.0, 0.0, 1.0])
+    for solver, found in (
+        ("adam", "'adam'"),
+        (CompositionalEstimator, "a class: give CompositionalEstimator"),
+    ):
+        with pytest.raises(
+            ValueError, match=rf"solver must be .*'{name}'.*got {found}"
+        ):
+            kind(solver=solver).fit(
+                [[1.0, 2.0], [0.0, 1.0], [1.0, 0.5]], [1.0, 0.0, 1.0]
+            )
 
 
 def test_verbose_prints_a_line_for_a_result_that_comes_at_once(capsys):
-    log = make_bellman_problem(n_states=10, n_features=None, random_state=0).transitions(200, random_state=0)
+    log = make_bellman_problem(
+        n_states=10, n_features=None, random_state=0
+    ).transitions(200, random_state=0)
     value = BellmanValueEstimator(verbose=1).fit(log.X, log.y, next_X=log.next_X)
     (line,) = capsys.readouterr().out.splitlines()
-    assert line.startswith("BellmanValueEstimator: lstd, n_iter=1, objective ") and line.endswith(", converged")
-    assert f"{value.loss_curve_[-1]:.8g} ({value.loss_curve_[0]:.8g} at the start)" in line
+    assert line.startswith(
+        "BellmanValueEstimator: lstd, n_iter=1, objective "
+    ) and line.endswith(", converged")
+    assert (
+        f"{value.loss_curve_[-1]:.8g} ({value.loss_curve_[0]:.8g} at the start)" in line
+    )
     returns = make_gaussian_returns(600, 5, random_state=0)
     for solver, name in (("auto", "moments"), ("scgd", "SCGD")):
         CompositionalPortfolio(solver, verbose=1, random_state=0).partial_fit(returns)

@@ -1,4 +1,5 @@
-"""Streams from the partitions of dask collections have the bits of the same rows in memory."""
+"""Streams from the partitions of dask collections have the bits of the same rows in
+memory."""
 
 import numpy as np
 import pandas as pd
@@ -25,7 +26,10 @@ def test_partial_fit_over_partitions(cut, frame):
     start = CompositionalPortfolio("storm-c", constraint="long_only", random_state=0)
     whole = clone(start).partial_fit(RETURNS)
     if frame:
-        rows = [dask.delayed(FRAME[end - n : end]) for n, end in zip(cut, np.cumsum(cut), strict=True)]
+        rows = [
+            dask.delayed(FRAME[end - n : end])
+            for n, end in zip(cut, np.cumsum(cut), strict=True)
+        ]
         parts = dd.from_delayed(rows, meta=FRAME, verify_meta=False).partitions
     else:
         array = da.from_array(RETURNS, chunks=(cut, (2, 3)))
@@ -36,7 +40,10 @@ def test_partial_fit_over_partitions(cut, frame):
     assert portfolio.n_iter_ > 5
     same_bits(portfolio.weights_, whole.weights_)
     same_bits(portfolio.ifo_, whole.ifo_)
-    assert getattr(portfolio, "feature_names_in_", np.array([])).tolist() == list("abcde") * frame
+    assert (
+        getattr(portfolio, "feature_names_in_", np.array([])).tolist()
+        == list("abcde") * frame
+    )
 
 
 def test_dask_arrays_are_computed_once():
@@ -46,9 +53,14 @@ def test_dask_arrays_are_computed_once():
         loaded.append(i)
         return RETURNS[1000 * i : 1000 * (i + 1)]
 
-    blocks = [da.from_delayed(dask.delayed(load)(i), shape=(1000, 5), dtype=float) for i in range(3)]
+    blocks = [
+        da.from_delayed(dask.delayed(load)(i), shape=(1000, 5), dtype=float)
+        for i in range(3)
+    ]
     array = da.concatenate(blocks)
-    portfolio, whole = (CompositionalPortfolio("scgd", random_state=0) for _ in range(2))
+    portfolio, whole = (
+        CompositionalPortfolio("scgd", random_state=0) for _ in range(2)
+    )
     with dask.config.set(scheduler="synchronous"):
         for i in range(3):
             portfolio.partial_fit(array.blocks[i])
@@ -60,7 +72,9 @@ def test_dask_arrays_are_computed_once():
 
 def test_dask_frames_have_no_names():
     """scikit-learn does not know their columns."""
-    portfolio, expected = (CompositionalPortfolio("scgd", random_state=0) for _ in range(2))
+    portfolio, expected = (
+        CompositionalPortfolio("scgd", random_state=0) for _ in range(2)
+    )
     portfolio.partial_fit(dd.from_pandas(FRAME, npartitions=2))
     expected.partial_fit(FRAME)
     same_bits(portfolio.weights_, expected.weights_)

@@ -1,4 +1,5 @@
-"""Resumed fits have the bits of uninterrupted ones: in memory, from a pickle, and from a file."""
+"""Resumed fits have the bits of uninterrupted ones: in memory, from a pickle, and from
+a file."""
 
 import copy
 import json
@@ -32,7 +33,9 @@ from sk_stormc.problems import PortfolioProblem
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 
 RETURNS = make_gaussian_returns(1500, 6, mean=0.1, random_state=0)
-LOG = make_bellman_problem(20, 5, 0.9, "garnet", random_state=0).transitions(1500, random_state=0)
+LOG = make_bellman_problem(20, 5, 0.9, "garnet", random_state=0).transitions(
+    1500, random_state=0
+)
 DIGITS = load_digits().data[:80]
 KEPT = ("loss_curve_", "ifo_", "n_iter_", "stop_reason_", "n_evaluations_")
 
@@ -56,25 +59,43 @@ NEXT = {"next_X": LOG.next_X, "terminal": LOG.terminal}
 
 
 def models():
-    for name, (measure, constraint) in zip(("storm-c-paper", "storm-c", "civr"), MEASURES, strict=True):
-        model = CompositionalPortfolio(name, risk_measure=measure, constraint=constraint, max_iter=60)
+    for name, (measure, constraint) in zip(
+        ("storm-c-paper", "storm-c", "civr"), MEASURES, strict=True
+    ):
+        model = CompositionalPortfolio(
+            name, risk_measure=measure, constraint=constraint, max_iter=60
+        )
         yield pytest.param(model, (RETURNS,), {}, "weights_", id=f"{name}-{measure}")
-    for name, objective in (("storm-c", "bellman"), ("vrsc-pg", "projected"), ("lbfgs", "bellman")):
+    for name, objective in (
+        ("storm-c", "bellman"),
+        ("vrsc-pg", "projected"),
+        ("lbfgs", "bellman"),
+    ):
         model = BellmanValueEstimator(0.9, name, objective=objective, max_iter=60)
-        yield pytest.param(model, (LOG.X, LOG.y), NEXT, "coef_", id=f"{name}-{objective}")
-    for name, kernel in (("storm-c", "student-t"), ("scgd", "gaussian"), ("lbfgs", "student-t")):
+        yield pytest.param(
+            model, (LOG.X, LOG.y), NEXT, "coef_", id=f"{name}-{objective}"
+        )
+    for name, kernel in (
+        ("storm-c", "student-t"),
+        ("scgd", "gaussian"),
+        ("lbfgs", "student-t"),
+    ):
         model = SNEEmbedding(solver=name, kernel=kernel, perplexity=10, max_iter=25)
         yield pytest.param(model, (DIGITS,), {}, "embedding_", id=f"{name}-{kernel}")
 
 
 @pytest.mark.parametrize("passes", [1, 4])
 @pytest.mark.parametrize(("model", "data", "fit_params", "values"), list(models()))
-def test_resumed_fits_equal_uninterrupted_ones(model, data, fit_params, values, passes, tmp_path):
+def test_resumed_fits_equal_uninterrupted_ones(
+    model, data, fit_params, values, passes, tmp_path
+):
     model.set_params(random_state=3)
     saved = Checkpoint(tmp_path / "run.npz")
     whole = clone(model).fit(*data, **fit_params)
     part = clone(model).set_callbacks(saved, StopAfter(passes)).fit(*data, **fit_params)
-    resumed = [pickle.loads(pickle.dumps(part)).set_callbacks().resume(*data, **fit_params)]
+    resumed = [
+        pickle.loads(pickle.dumps(part)).set_callbacks().resume(*data, **fit_params)
+    ]
     if part.stop_reason_ == "callback":
         assert part.n_iter_ <= whole.n_iter_
         resumed.append(clone(model).set_callbacks(saved).resume(*data, **fit_params))
@@ -85,12 +106,18 @@ def test_resumed_fits_equal_uninterrupted_ones(model, data, fit_params, values, 
 
 @pytest.mark.parametrize("seed", [0, np.random.RandomState(0), None])
 def test_resume_with_a_larger_budget_and_the_same_seed(seed):
-    portfolio = CompositionalPortfolio(AutomaticSTORM(batch_size=16), max_iter=40, random_state=seed)
+    portfolio = CompositionalPortfolio(
+        AutomaticSTORM(batch_size=16), max_iter=40, random_state=seed
+    )
     portfolio.fit(RETURNS)
     assert portfolio.stop_reason_ == "max_iter"
     whole = clone(portfolio).set_params(max_iter=90, random_state=0).fit(RETURNS)
-    state = None if seed is None else seed if isinstance(seed, int) else seed.get_state()
-    portfolio.set_params(max_iter=90, random_state=1).resume(RETURNS)  # random_state is not used
+    state = (
+        None if seed is None else seed if isinstance(seed, int) else seed.get_state()
+    )
+    portfolio.set_params(max_iter=90, random_state=1).resume(
+        RETURNS
+    )  # random_state is not used
     assert portfolio.n_iter_ == 90
     if seed is not None:
         np.testing.assert_array_equal(portfolio.weights_, whole.weights_)
@@ -99,11 +126,27 @@ def test_resume_with_a_larger_budget_and_the_same_seed(seed):
 
 
 def test_later_stages_draw_as_in_an_uninterrupted_fit():
-    solver, seed = AutomaticSTORM(batch_size=16, max_iter=1200), np.random.RandomState(3)
-    model = CompositionalPortfolio(solver, risk_measure="cvar", constraint="long_only", budget=1.0, random_state=seed)
-    part, whole = clone(model).set_callbacks(StopAfter(1)).fit(RETURNS), clone(model).fit(RETURNS)
-    assert part.stop_reason_ == "callback" and whole.n_iter_ == 1200  # of which the second stage has 200
-    np.testing.assert_array_equal(part.set_callbacks().resume(RETURNS).weights_, whole.weights_)
+    solver, seed = (
+        AutomaticSTORM(batch_size=16, max_iter=1200),
+        np.random.RandomState(3),
+    )
+    model = CompositionalPortfolio(
+        solver,
+        risk_measure="cvar",
+        constraint="long_only",
+        budget=1.0,
+        random_state=seed,
+    )
+    part, whole = (
+        clone(model).set_callbacks(StopAfter(1)).fit(RETURNS),
+        clone(model).fit(RETURNS),
+    )
+    assert (
+        part.stop_reason_ == "callback" and whole.n_iter_ == 1200
+    )  # of which the second stage has 200
+    np.testing.assert_array_equal(
+        part.set_callbacks().resume(RETURNS).weights_, whole.weights_
+    )
 
 
 def test_resume_of_a_converged_fit_to_a_smaller_tol():
@@ -111,28 +154,46 @@ def test_resume_of_a_converged_fit_to_a_smaller_tol():
     before = model.weights_
     np.testing.assert_array_equal(model.resume(RETURNS).weights_, before)
     whole = clone(model).set_params(tol=1e-6).fit(RETURNS)
-    np.testing.assert_array_equal(model.set_params(tol=1e-6).resume(RETURNS).weights_, whole.weights_)
+    np.testing.assert_array_equal(
+        model.set_params(tol=1e-6).resume(RETURNS).weights_, whole.weights_
+    )
 
 
 def test_errors_name_the_data_or_parameter_that_differs():
     model = CompositionalPortfolio("storm-c", max_iter=20, random_state=0).fit(RETURNS)
     weights = model.weights_
-    for data in (RETURNS[::-1], RETURNS[:-1], RETURNS.astype(np.float32), RETURNS + 1e-9):
-        with pytest.raises(ValueError, match="^X must be the data of the fit to resume"):
+    for data in (
+        RETURNS[::-1],
+        RETURNS[:-1],
+        RETURNS.astype(np.float32),
+        RETURNS + 1e-9,
+    ):
+        with pytest.raises(
+            ValueError, match="^X must be the data of the fit to resume"
+        ):
             model.resume(data)
     with pytest.raises(ValueError, match="^sample_weight must be the data of the fit"):
         model.resume(RETURNS, sample_weight=np.ones(len(RETURNS)))
     weighted = clone(model).fit(RETURNS, sample_weight=np.arange(len(RETURNS)))
-    with pytest.raises(ValueError, match="^sample_weight must be the data of the fit to resume, .* got None"):
+    with pytest.raises(
+        ValueError,
+        match="^sample_weight must be the data of the fit to resume, .* got None",
+    ):
         weighted.resume(RETURNS)
-    for name, value in (("risk_aversion", 2.0), ("solver", "civr"), ("constraint", (0, np.full(6, 0.3)))):
+    for name, value in (
+        ("risk_aversion", 2.0),
+        ("solver", "civr"),
+        ("constraint", (0, np.full(6, 0.3))),
+    ):
         with pytest.raises(ValueError, match=f"^{name}.* must stay .* for resume"):
             copy.copy(model).set_params(**{name: value}).resume(RETURNS)
     assert model.weights_ is weights
     with pytest.raises(NotFittedError, match="no fit to resume"):
         clone(model).resume(RETURNS)
     embedding = SNEEmbedding(perplexity=10, max_iter=20, random_state=0).fit(DIGITS)
-    with pytest.raises(ValueError, match="^max_iter must be at least 20 for resume, got 15"):
+    with pytest.raises(
+        ValueError, match="^max_iter must be at least 20 for resume, got 15"
+    ):
         embedding.set_params(max_iter=15).resume(DIGITS)
 
 
@@ -154,7 +215,9 @@ def test_resume_after_ctrl_c():
         part = clone(model).set_callbacks(PressCtrlC(passes))
         with pytest.raises(KeyboardInterrupt):
             part.fit(DIGITS)
-        np.testing.assert_array_equal(part.set_callbacks().resume(DIGITS).embedding_, whole.embedding_)
+        np.testing.assert_array_equal(
+            part.set_callbacks().resume(DIGITS).embedding_, whole.embedding_
+        )
 
 
 # files
@@ -166,24 +229,44 @@ def halving(t):
 
 def test_files_have_no_pickles_and_functions_come_from_the_solver(tmp_path):
     path = tmp_path / "run.npz"
-    solver = STORMCompositional(learning_rate=halving, momentum=(halving, 0.1, halving), batch_size=16)
+    solver = STORMCompositional(
+        learning_rate=halving, momentum=(halving, 0.1, halving), batch_size=16
+    )
     model = CompositionalPortfolio(solver, max_iter=500, tol=0, random_state=0)
     whole = clone(model).fit(RETURNS)
     clone(model).set_params(max_iter=300).set_callbacks(Checkpoint(path)).fit(RETURNS)
     with np.load(path, allow_pickle=False) as file:
         assert all(file[name].dtype != object for name in file.files)
         assert json.loads(file["header"].tobytes())["format"] == 5
-    np.testing.assert_array_equal(clone(model).set_callbacks(Checkpoint(path)).resume(RETURNS).weights_, whole.weights_)
-    with pytest.raises(ValueError, match=r"solver__learning_rate must stay .*halving for resume, got 0.1"):
-        clone(model).set_params(solver__learning_rate=0.1).set_callbacks(Checkpoint(path)).resume(RETURNS)
+    np.testing.assert_array_equal(
+        clone(model).set_callbacks(Checkpoint(path)).resume(RETURNS).weights_,
+        whole.weights_,
+    )
+    with pytest.raises(
+        ValueError,
+        match=r"solver__learning_rate must stay .*halving for resume, got 0.1",
+    ):
+        clone(model).set_params(solver__learning_rate=0.1).set_callbacks(
+            Checkpoint(path)
+        ).resume(RETURNS)
 
 
 TAIL = CompositionalPortfolio(
-    "storm-c", risk_measure="cvar", constraint="long_only", tol=1e-4, max_iter=4000, random_state=0
+    "storm-c",
+    risk_measure="cvar",
+    constraint="long_only",
+    tol=1e-4,
+    max_iter=4000,
+    random_state=0,
 )
 STAGED = [
     pytest.param(TAIL, RETURNS[:150], (1,), id="cvar"),
-    pytest.param(SNEEmbedding(perplexity=10, random_state=0), DIGITS, (4, 28), id="early-and-main"),
+    pytest.param(
+        SNEEmbedding(perplexity=10, random_state=0),
+        DIGITS,
+        (4, 28),
+        id="early-and-main",
+    ),
 ]
 
 
@@ -199,7 +282,10 @@ def test_stages_are_resumed_from_a_file(model, data, passes, tmp_path):
         early = progress.plan[0].n_iter if progress.plan else None
         stages.add(len(progress.runs) if early is None else 1 + (part.n_iter_ > early))
         again = clone(model).set_callbacks(saved).resume(data)
-        for name in (*KEPT, "weights_" if hasattr(model, "risk_measure") else "embedding_"):
+        for name in (
+            *KEPT,
+            "weights_" if hasattr(model, "risk_measure") else "embedding_",
+        ):
             np.testing.assert_array_equal(getattr(again, name), getattr(whole, name))
     assert max(stages) > 1  # a later stage too
 
@@ -224,7 +310,11 @@ np.save(out, np.append(model.weights_, model.ifo_[-1]))
 
 @pytest.mark.slow
 def test_a_killed_process(tmp_path):
-    path, out, rng = tmp_path / "run.npz", tmp_path / "out.npy", np.random.RandomState(0)
+    path, out, rng = (
+        tmp_path / "run.npz",
+        tmp_path / "out.npy",
+        np.random.RandomState(0),
+    )
     reached, kills = [], 0
     while not out.exists():
         child = subprocess.Popen([sys.executable, "-c", CHILD, str(path), str(out)])
@@ -232,7 +322,9 @@ def test_a_killed_process(tmp_path):
             while not path.exists() and child.poll() is None:
                 time.sleep(0.01)
             written = path.stat().st_mtime_ns
-            while path.stat().st_mtime_ns == written and child.poll() is None:  # until it has begun to write
+            while (
+                path.stat().st_mtime_ns == written and child.poll() is None
+            ):  # until it has begun to write
                 time.sleep(0.01)
             time.sleep(rng.uniform(0, 0.05))
             child.send_signal(signal.SIGKILL)
@@ -242,12 +334,18 @@ def test_a_killed_process(tmp_path):
     assert kills  # two, unless a child finishes before it can be killed
     assert np.all(np.diff(reached) > 0)
     solver = STORMCompositional(batch_size=16, learning_rate=0.05)
-    whole = CompositionalPortfolio(solver, max_iter=15_000, tol=0, random_state=0).fit(RETURNS)
-    np.testing.assert_array_equal(np.load(out), np.append(whole.weights_, whole.ifo_[-1]))
+    whole = CompositionalPortfolio(solver, max_iter=15_000, tol=0, random_state=0).fit(
+        RETURNS
+    )
+    np.testing.assert_array_equal(
+        np.load(out), np.append(whole.weights_, whole.ifo_[-1])
+    )
 
 
 def test_a_fit_that_overflowed_is_not_continued():
-    model = CompositionalPortfolio(STORMCompositional(learning_rate=1e6), max_iter=500, random_state=0)
+    model = CompositionalPortfolio(
+        STORMCompositional(learning_rate=1e6), max_iter=500, random_state=0
+    )
     with pytest.warns(ConvergenceWarning):
         model.fit(RETURNS)
     assert model.stop_reason_ == "non_finite"

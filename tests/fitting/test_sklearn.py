@@ -13,7 +13,9 @@ pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceW
 @parametrize_with_checks(
     [
         CompositionalPortfolio(),
-        CompositionalPortfolio(SOLVERS["sarah-c"](), risk_measure="semivariance", constraint="long_only"),
+        CompositionalPortfolio(
+            SOLVERS["sarah-c"](), risk_measure="semivariance", constraint="long_only"
+        ),
         CompositionalPortfolio("lbfgs", risk_measure="entropic"),
     ]
 )
@@ -22,8 +24,15 @@ def test_check_estimator(estimator, check):
 
 
 def expected_failures(estimator):
-    weights = "tail risks end where their gap is below tol, at weights that differ by more than the check's 1e-7"
-    return {"check_sample_weight_equivalence_on_dense_data": weights} if estimator.risk_measure == "cvar" else {}
+    weights = (
+        "tail risks end where their gap is below tol, at weights that differ by more "
+        "than the check's 1e-7"
+    )
+    return (
+        {"check_sample_weight_equivalence_on_dense_data": weights}
+        if estimator.risk_measure == "cvar"
+        else {}
+    )
 
 
 @pytest.mark.slow

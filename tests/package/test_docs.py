@@ -1,4 +1,5 @@
-"""Every Python block of the README and of the documentation runs, and so do the examples."""
+"""Every Python block of the README and of the documentation runs, and so do the
+examples."""
 
 import re
 import runpy
@@ -9,12 +10,25 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "docs" / "guide").glob("*.md"))]
+PAGES = [
+    ROOT / "README.md",
+    *sorted((ROOT / "docs").glob("*.md")),
+    *sorted((ROOT / "docs" / "guide").glob("*.md")),
+]
 LINKING = [*PAGES, ROOT / "CHANGELOG.md", ROOT / "CONTRIBUTING.md"]
 IDS = [str(page.relative_to(ROOT)) for page in PAGES]
 BLOCK = re.compile(r"(<!-- not run: [^>]+ -->\n)?```python\n(.*?)```", re.DOTALL)
 LINK = re.compile(r"\]\(([^)#:]+)\)")
-OPTIONAL = ("jax", "gymnasium", "pynndescent", "dask.array", "dask.dataframe", "dask.distributed", "skfolio", "anndata")
+OPTIONAL = (
+    "jax",
+    "gymnasium",
+    "pynndescent",
+    "dask.array",
+    "dask.dataframe",
+    "dask.distributed",
+    "skfolio",
+    "anndata",
+)
 OPTIONAL += ("datamapplot", "skrub")
 
 
@@ -24,14 +38,31 @@ def skip_without_imports_of(text):
             pytest.importorskip(name, exc_type=ImportError)
 
 
-LONG = ("guide/embedding", "guide/portfolio", "guide/streams", "guide/values")  # they take seconds
-LONG += ("guide/walk_forward", "gallery", "lifting", "streams", "write_a_problem", "write_a_solver")
+LONG = (
+    "guide/embedding",
+    "guide/portfolio",
+    "guide/streams",
+    "guide/values",
+)  # they take seconds
+LONG += (
+    "guide/walk_forward",
+    "gallery",
+    "lifting",
+    "streams",
+    "write_a_problem",
+    "write_a_solver",
+)
 LONG = [f"docs/{name}.md" for name in LONG]
 
 
 @pytest.mark.parametrize(  # blocks of the README run one by one, below
     "page",
-    [pytest.param(PAGES[k], id=IDS[k], marks=pytest.mark.slow if IDS[k] in LONG else ()) for k in range(1, len(IDS))],
+    [
+        pytest.param(
+            PAGES[k], id=IDS[k], marks=pytest.mark.slow if IDS[k] in LONG else ()
+        )
+        for k in range(1, len(IDS))
+    ],
 )
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_page(page, tmp_path, monkeypatch):
@@ -44,7 +75,17 @@ def test_page(page, tmp_path, monkeypatch):
             exec(compile(block, str(page), "exec"), vars(module))
 
 
-HIDDEN = ("pandas", "polars", "gymnasium", "rich", "skfolio", "dask", "pynndescent", "skrub", "anndata")
+HIDDEN = (
+    "pandas",
+    "polars",
+    "gymnasium",
+    "rich",
+    "skfolio",
+    "dask",
+    "pynndescent",
+    "skrub",
+    "anndata",
+)
 
 
 class Hide:
@@ -75,15 +116,25 @@ def test_links():
     for page in LINKING:
         for target in LINK.findall(page.read_text(encoding="utf-8")):
             path = (page.parent / target).resolve()
-            generated = ROOT / "docs" / "auto_examples"  # from the examples, when the site is built
+            generated = (
+                ROOT / "docs" / "auto_examples"
+            )  # from the examples, when the site is built
             if path.is_relative_to(generated):
-                source = (ROOT / "examples" / path.relative_to(generated)).with_suffix(".py")
-                path = source.with_name("README.rst") if source.stem == "index" else source
+                source = (ROOT / "examples" / path.relative_to(generated)).with_suffix(
+                    ".py"
+                )
+                path = (
+                    source.with_name("README.rst") if source.stem == "index" else source
+                )
             assert path.exists(), f"{page.name}: {target}"
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("example", sorted((ROOT / "examples").glob("*/plot_*.py")), ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "example",
+    sorted((ROOT / "examples").glob("*/plot_*.py")),
+    ids=lambda path: path.stem,
+)
 def test_example(example, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     skip_without_imports_of(example.read_text(encoding="utf-8"))

@@ -1,4 +1,5 @@
-"""The layers of the package: imports run one way, and lower layers ask a problem only for what it declares."""
+"""The layers of the package: imports run one way, and lower layers ask a problem only
+for what it declares."""
 
 import ast
 from pathlib import Path
@@ -9,7 +10,8 @@ import sk_stormc
 from sk_stormc.problems import CompositionalProblem
 
 PACKAGE = Path(sk_stormc.__file__).parent
-LAYERS = (  # from the bottom up: a package imports from the layers below its own, and from itself
+# from the bottom up: a package imports from the layers below its own, and from itself
+LAYERS = (
     ("utils",),
     ("core",),
     ("engine",),
@@ -17,7 +19,14 @@ LAYERS = (  # from the bottom up: a package imports from the layers below its ow
     ("solvers",),
     ("fitting",),
     ("portfolio", "embedding", "values"),
-    ("affinities", "estimators", "metrics", "penalties", "preprocessing", "schedules"),  # public names only
+    (
+        "affinities",
+        "estimators",
+        "metrics",
+        "penalties",
+        "preprocessing",
+        "schedules",
+    ),  # public names only
     ("datasets",),
     ("callbacks", "checks", "plotting"),
     ("compare",),
@@ -28,8 +37,26 @@ LAYERS = (  # from the bottom up: a package imports from the layers below its ow
     ("__main__",),
 )
 LEVEL = {name: level for level, layer in enumerate(LAYERS) for name in layer}
-NAMES_ONLY = ("affinities", "estimators", "metrics", "penalties", "preprocessing", "problems", "schedules")
-WITHOUT_HASATTR = ("checks", "cli", "compare", "core", "engine", "reproduce", "solvers", "streams", "theory")
+NAMES_ONLY = (
+    "affinities",
+    "estimators",
+    "metrics",
+    "penalties",
+    "preprocessing",
+    "problems",
+    "schedules",
+)
+WITHOUT_HASATTR = (
+    "checks",
+    "cli",
+    "compare",
+    "core",
+    "engine",
+    "reproduce",
+    "solvers",
+    "streams",
+    "theory",
+)
 FILES = sorted(PACKAGE.rglob("*.py"))
 
 
@@ -45,8 +72,15 @@ def imports(path):
     """The modules of the package that a file imports, also within functions."""
     for node in ast.walk(parsed(path)):
         if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names if alias.name.partition(".")[0] == "sk_stormc")
-        elif isinstance(node, ast.ImportFrom) and node.module.partition(".")[0] == "sk_stormc":
+            yield from (
+                alias.name
+                for alias in node.names
+                if alias.name.partition(".")[0] == "sk_stormc"
+            )
+        elif (
+            isinstance(node, ast.ImportFrom)
+            and node.module.partition(".")[0] == "sk_stormc"
+        ):
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
 
 
@@ -57,7 +91,11 @@ def test_imports_run_downwards():
         for name in imports(path):
             first = name.split(".")[1]
             imported = first if first in LEVEL else "__init__"
-            allowed = imported == importing or LEVEL[imported] < LEVEL[importing] or first == "__version__"
+            allowed = (
+                imported == importing
+                or LEVEL[imported] < LEVEL[importing]
+                or first == "__version__"
+            )
             assert allowed, f"{path.relative_to(PACKAGE)} imports {name}"
 
 
@@ -66,18 +104,27 @@ def test_modules_of_public_names_only_import(name):
     path = PACKAGE / f"{name}.py"
     path = path if path.exists() else PACKAGE / name / "__init__.py"
     assert path.name != "__init__.py" or len(list(path.parent.glob("*.py"))) == 1
-    assert all(isinstance(node, (ast.Expr, ast.ImportFrom, ast.Assign)) for node in parsed(path).body)
+    assert all(
+        isinstance(node, (ast.Expr, ast.ImportFrom, ast.Assign))
+        for node in parsed(path).body
+    )
 
 
 @pytest.mark.parametrize("folder", ["docs", "examples", "benchmarks"])
 def test_no_private_module_is_imported_from_outside(folder):
     for path in (PACKAGE.parent / folder).rglob("*.py"):
-        private = [n for n in imports(path) for part in n.split(".") if part[0] == "_" and part != "__version__"]
+        private = [
+            n
+            for n in imports(path)
+            for part in n.split(".")
+            if part[0] == "_" and part != "__version__"
+        ]
         assert not private, path
 
 
 def test_test_files_have_different_names():
-    """Two files of one name in folders that are no packages cannot be collected together."""
+    """Two files of one name in folders that are no packages cannot be collected
+    together."""
     names = [path.name for path in Path(__file__).parents[1].rglob("test_*.py")]
     assert sorted(names) == sorted(set(names))
 
@@ -85,21 +132,51 @@ def test_test_files_have_different_names():
 # the contract of a problem
 
 NUMBERS = {"n_inner", "n_outer", "n_variables"}
-FUNCTIONS = {"inner_batch", "outer_batch", "inner", "jacobian", "outer_gradient", "outer"}
+FUNCTIONS = {
+    "inner_batch",
+    "outer_batch",
+    "inner",
+    "jacobian",
+    "outer_gradient",
+    "outer",
+}
 CAPABILITIES = {
-    *("source", "advice", "penalty", "metric", "n_blocks", "inner_floor", "jacobian_kind", "vjp", "initial_point"),
-    *("in_run", "compositional_gradient", "inner_pair", "gradient_pair", "reported", "description"),
+    *(
+        "source",
+        "advice",
+        "penalty",
+        "metric",
+        "n_blocks",
+        "inner_floor",
+        "jacobian_kind",
+        "vjp",
+        "initial_point",
+    ),
+    *(
+        "in_run",
+        "compositional_gradient",
+        "inner_pair",
+        "gradient_pair",
+        "reported",
+        "description",
+    ),
     *("outer_mean", "ravel", "unravel"),
 }
 FOR_USERS = {"objective", "gradient"}
 
 
 def declared(kind):
-    return {name for name in (*vars(kind), *kind.__annotations__) if not name.startswith("_")}
+    return {
+        name
+        for name in (*vars(kind), *kind.__annotations__)
+        if not name.startswith("_")
+    }
 
 
 def test_the_contract_has_nine_members_and_declared_capabilities():
-    assert declared(CompositionalProblem) == NUMBERS | FUNCTIONS | CAPABILITIES | FOR_USERS
+    assert (
+        declared(CompositionalProblem) == NUMBERS | FUNCTIONS | CAPABILITIES | FOR_USERS
+    )
     assert CompositionalProblem.__abstractmethods__ == FUNCTIONS
 
 
@@ -108,21 +185,42 @@ def attributes_of_problems(tree):
     for node in ast.walk(tree):
         if isinstance(node, ast.Attribute):
             owner = node.value
-            name = owner.id if isinstance(owner, ast.Name) else owner.attr if isinstance(owner, ast.Attribute) else ""
+            name = (
+                owner.id
+                if isinstance(owner, ast.Name)
+                else owner.attr
+                if isinstance(owner, ast.Attribute)
+                else ""
+            )
             if name in ("problem", "_problem"):
                 yield node.attr
 
 
-@pytest.mark.parametrize("package", ["engine", "solvers", "checks", "compare", "theory", "fitting"])
+@pytest.mark.parametrize(
+    "package", ["engine", "solvers", "checks", "compare", "theory", "fitting"]
+)
 def test_only_declared_members_of_problems_are_used(package):
-    used = {(p.name, name) for p in (PACKAGE / package).glob("*.py") for name in attributes_of_problems(parsed(p))}
-    undeclared = {(path, name) for path, name in used if name not in declared(CompositionalProblem)}
-    # one is asked of a FiniteSumComposition, after isinstance, and one is set on the problem of a stream
+    used = {
+        (p.name, name)
+        for p in (PACKAGE / package).glob("*.py")
+        for name in attributes_of_problems(parsed(p))
+    }
+    undeclared = {
+        (path, name)
+        for path, name in used
+        if name not in declared(CompositionalProblem)
+    }
+    # one is asked of a FiniteSumComposition, after isinstance, and one is set on the
+    # problem of a stream
     assert undeclared <= {("problem.py", "by_differences"), ("loop.py", "state")}
 
 
 @pytest.mark.parametrize("package", WITHOUT_HASATTR)
 def test_capabilities_are_declared_and_not_tried_out(package):
     for path in (PACKAGE / package).rglob("*.py"):
-        names = {node.id for node in ast.walk(parsed(path)) if isinstance(node, ast.Name)}
-        assert "hasattr" not in names, f"{path.name}: declare the capability in the base class, with a default"
+        names = {
+            node.id for node in ast.walk(parsed(path)) if isinstance(node, ast.Name)
+        }
+        assert "hasattr" not in names, (
+            f"{path.name}: declare the capability in the base class, with a default"
+        )

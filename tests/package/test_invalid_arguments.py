@@ -1,4 +1,5 @@
-"""Invalid arguments: an error names the parameter, the value and what is expected, before any work is done."""
+"""Invalid arguments: an error names the parameter, the value and what is expected,
+before any work is done."""
 
 import contextlib
 import copy
@@ -14,7 +15,12 @@ from argument_table import CASES, MODULES, WITHOUT_CASE
 from helpers import slow_but
 from scipy.sparse import csr_array
 
-from sk_stormc import BellmanValueEstimator, CompositionalPortfolio, SNEEmbedding, minimize
+from sk_stormc import (
+    BellmanValueEstimator,
+    CompositionalPortfolio,
+    SNEEmbedding,
+    minimize,
+)
 from sk_stormc.penalties import L1, Box, Simplex
 from sk_stormc.problems import FiniteSource, PortfolioProblem
 from sk_stormc.solvers import SCGD, SOLVERS
@@ -38,19 +44,29 @@ INVALID = {
     "dates": np.array(["2020-01-01"] * 3, "M8[D]"),
     "class": int,
 }
-SLOW = ("EmbeddingDisplay.from_estimator", "FrontierDisplay.from_estimator", "SNEEmbedding.fit", "check_solver")
+SLOW = (
+    "EmbeddingDisplay.from_estimator",
+    "FrontierDisplay.from_estimator",
+    "SNEEmbedding.fit",
+    "check_solver",
+)
 
 
 def public(name):
     first, *rest = re.split(r"\.", name)
-    found = next(getattr(module, first) for module in MODULES if first in module.__all__)
+    found = next(
+        getattr(module, first) for module in MODULES if first in module.__all__
+    )
     return getattr(found, *rest) if rest else found
 
 
 def valid_arguments(name, case):
-    """The defaults of the signature, and the given arguments; of a second case of a callable only the latter."""
+    """The defaults of the signature, and the given arguments; of a second case of a
+    callable only the latter."""
     parameters = {} if "," in name else inspect.signature(public(name)).parameters
-    defaults = {p.name: p.default for p in parameters.values() if p.default is not p.empty}
+    defaults = {
+        p.name: p.default for p in parameters.values() if p.default is not p.empty
+    }
     return defaults | case.given
 
 
@@ -60,8 +76,12 @@ def test_every_public_name_has_a_case():
     assert not WITHOUT_CASE.keys() & CASES.keys()
 
 
-@pytest.mark.parametrize("name", slow_but(CASES, *(name for name in CASES if name not in SLOW)))
-@pytest.mark.filterwarnings("ignore:.*:UserWarning", "ignore:.*:sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize(
+    "name", slow_but(CASES, *(name for name in CASES if name not in SLOW))
+)
+@pytest.mark.filterwarnings(
+    "ignore:.*:UserWarning", "ignore:.*:sklearn.exceptions.ConvergenceWarning"
+)
 def test_errors_name_the_argument(name, tmp_path, monkeypatch):
     """Each argument in turn is replaced by each invalid value."""
     monkeypatch.chdir(tmp_path)
@@ -70,19 +90,27 @@ def test_errors_name_the_argument(name, tmp_path, monkeypatch):
         case.call(**case.given)
     for argument, value in valid_arguments(name, case).items():
         allowed = case.allowed.get(argument, "").split(",")
-        allowed += ["fraction"] * isinstance(value, float) + ["bool"] * isinstance(value, bool)
+        allowed += ["fraction"] * isinstance(value, float) + ["bool"] * isinstance(
+            value, bool
+        )
         allowed += ["None"] * (value is None)
-        if "all" in allowed or (argument == "y" and value is None):  # an argument that scikit-learn's interface has
+        if "all" in allowed or (
+            argument == "y" and value is None
+        ):  # an argument that scikit-learn's interface has
             continue
         for kind in INVALID:
             try:
                 case.call(**case.given | {argument: INVALID[kind]})
             except (TypeError, ValueError) as error:
-                if kind not in allowed and not re.search(rf"\b(?:{case.names.get(argument, argument)})\b", str(error)):
+                if kind not in allowed and not re.search(
+                    rf"\b(?:{case.names.get(argument, argument)})\b", str(error)
+                ):
                     mistakes.append(f"{argument}={kind} is not named: {error}")
             except Exception as error:
                 if not (kind in allowed and isinstance(error, case.fails)):
-                    mistakes.append(f"{argument}={kind} ends in {type(error).__name__}: {error}")
+                    mistakes.append(
+                        f"{argument}={kind} ends in {type(error).__name__}: {error}"
+                    )
             else:
                 if kind not in allowed:
                     mistakes.append(f"{argument}={kind} is accepted")
@@ -98,7 +126,8 @@ NAMES = [repr(name) for name in SOLVERS]
 
 
 def refused(call, *words, kind=ValueError):
-    """Call and find these words in the message of the error; no problem may be evaluated and nothing drawn."""
+    """Call and find these words in the message of the error; no problem may be
+    evaluated and nothing drawn."""
 
     def evaluated(*args, **kwargs):
         raise AssertionError("work was done")
@@ -119,13 +148,21 @@ def fitted():
     return CompositionalPortfolio(max_iter=3, random_state=0).fit(frame)
 
 
-def refit_refused(fitted, words, X=RETURNS, sample_weight=None, kind=ValueError, **params):
-    """A second fit with these parameters is refused, and keeps the first; a first fit leaves nothing behind."""
+def refit_refused(
+    fitted, words, X=RETURNS, sample_weight=None, kind=ValueError, **params
+):
+    """A second fit with these parameters is refused, and keeps the first; a first fit
+    leaves nothing behind."""
     before = {name: value for name, value in vars(fitted).items() if name.endswith("_")}
-    again, first = copy.copy(fitted).set_params(**params), CompositionalPortfolio(**params)
+    again, first = (
+        copy.copy(fitted).set_params(**params),
+        CompositionalPortfolio(**params),
+    )
     refused(lambda: again.fit(X, sample_weight=sample_weight), *words, kind=kind)
     after = {name: value for name, value in vars(again).items() if name.endswith("_")}
-    assert after.keys() == before.keys() and all(after[name] is before[name] for name in before)
+    assert after.keys() == before.keys() and all(
+        after[name] is before[name] for name in before
+    )
     refused(lambda: first.fit(X, sample_weight=sample_weight), *words, kind=kind)
     assert not [name for name in vars(first) if name.endswith("_")]
 
@@ -133,9 +170,15 @@ def refit_refused(fitted, words, X=RETURNS, sample_weight=None, kind=ValueError,
 PORTFOLIO = [
     ({"solver": "adam"}, ["solver", "'adam'", *NAMES]),
     ({"solver": SCGD(tol=-1)}, ["tol", "-1", ">= 0"]),
-    ({"risk_measure": "omega"}, ["risk_measure", "'omega'", "'variance'", "'semivariance'", "'entropic'"]),
+    (
+        {"risk_measure": "omega"},
+        ["risk_measure", "'omega'", "'variance'", "'semivariance'", "'entropic'"],
+    ),
     ({"risk_aversion": 0}, ["risk_aversion", "> 0", "got 0"]),
-    ({"constraint": "short_only"}, ["constraint", "'short_only'", "'long_only'", "(low, high)"]),
+    (
+        {"constraint": "short_only"},
+        ["constraint", "'short_only'", "'long_only'", "(low, high)"],
+    ),
     ({"constraint": (0, 0.5, 1)}, ["constraint", "(0, 0.5, 1)", "(low, high)"]),
     ({"constraint": (0.5, 0.25)}, ["low", "high", "0.5", "0.25"]),
     ({"constraint": (FIVE, [1, 1, 1, -0.125, 1])}, ["low", "high", "-0.125", "3"]),
@@ -148,7 +191,10 @@ PORTFOLIO = [
     ({"budget": 1.0, "constraint": (0.25, 1)}, ["budget", "1.0", "1.25", "5.0"]),
     ({"budget": 0, "constraint": "long_only"}, ["budget", "> 0", "0"]),
     ({"l1": 0.5, "constraint": "long_only"}, ["l1", "0.5", "'long_only'"]),
-    ({"solver": "lbfgs", "constraint": "long_only"}, ["solver", "lbfgs", "simplex", "'storm-c'"]),
+    (
+        {"solver": "lbfgs", "constraint": "long_only"},
+        ["solver", "lbfgs", "simplex", "'storm-c'"],
+    ),
     ({"solver": "lbfgs", "budget": 1.0}, ["solver", "lbfgs", "budget", "'storm-c'"]),
 ]
 
@@ -163,9 +209,15 @@ SPOILT = RETURNS.copy()
 SPOILT[3, 1] = SPOILT[7, 4] = NAN
 DATA = [
     (SPOILT, ["X must be finite", "NaN", "columns [1, 4]"]),
-    (np.where(np.isnan(SPOILT), -INF, SPOILT).tolist(), ["X must be finite", "inf", "columns [1, 4]"]),
+    (
+        np.where(np.isnan(SPOILT), -INF, SPOILT).tolist(),
+        ["X must be finite", "inf", "columns [1, 4]"],
+    ),
     (pd.DataFrame(SPOILT, columns=COLUMNS), ["NaN", "columns ['gold', 'timber']"]),
-    (pd.DataFrame(SPOILT, columns=COLUMNS).astype("Float64").replace(NAN, pd.NA), ["NaN", "'gold'"]),
+    (
+        pd.DataFrame(SPOILT, columns=COLUMNS).astype("Float64").replace(NAN, pd.NA),
+        ["NaN", "'gold'"],
+    ),
     (pl.DataFrame(SPOILT, schema=COLUMNS), ["NaN", "columns ['gold', 'timber']"]),
     (np.full((10, 300), NAN), ["NaN", "[0, 1,", "290 more"]),
     (RETURNS[:1], ["1 sample(s)", "minimum of 2"]),
@@ -178,7 +230,11 @@ DATA = [
 ]
 
 
-@pytest.mark.parametrize("X, words", DATA, ids=lambda value: str(value)[:40] if isinstance(value, list) else "")
+@pytest.mark.parametrize(
+    "X, words",
+    DATA,
+    ids=lambda value: str(value)[:40] if isinstance(value, list) else "",
+)
 def test_data(fitted, X, words):
     refit_refused(fitted, words, X)
 
@@ -196,21 +252,50 @@ NO_NUMBERS = [
 
 @pytest.mark.parametrize("X, words", NO_NUMBERS, ids=range(len(NO_NUMBERS)))
 def test_data_that_are_not_numbers(X, words):
-    for model in (CompositionalPortfolio(), BellmanValueEstimator(), SNEEmbedding(perplexity=2.0, max_iter=10)):
-        refused(lambda model=model: model.fit(X, np.ones(50)), "X", words, kind=(TypeError, ValueError))
+    for model in (
+        CompositionalPortfolio(),
+        BellmanValueEstimator(),
+        SNEEmbedding(perplexity=2.0, max_iter=10),
+    ):
+        refused(
+            lambda model=model: model.fit(X, np.ones(50)),
+            "X",
+            words,
+            kind=(TypeError, ValueError),
+        )
     numbers = np.arange(50.0 * np.shape(X)[1]).reshape(50, -1)
     fit = BellmanValueEstimator().fit
-    refused(lambda: fit(numbers, np.ones(50), next_X=X), "next_X", kind=(TypeError, ValueError))
+    refused(
+        lambda: fit(numbers, np.ones(50), next_X=X),
+        "next_X",
+        kind=(TypeError, ValueError),
+    )
 
 
 def test_data_of_other_kinds(fitted):
     refit_refused(fitted, ["parse"], csr_array(RETURNS), kind=TypeError)
-    refit_refused(fitted, ["string", "names"], pd.DataFrame(RETURNS, columns=["a", 1, 2, 3, "b"]), kind=TypeError)
+    refit_refused(
+        fitted,
+        ["string", "names"],
+        pd.DataFrame(RETURNS, columns=["a", 1, 2, 3, "b"]),
+        kind=TypeError,
+    )
     for method in (fitted.predict, fitted.score):
-        refused(lambda method=method: method(pd.DataFrame(SPOILT[:, :3], columns=["a", "b", "c"])), "NaN")
-    for returns, words in ((SPOILT, ["nan", "finite"]), (RETURNS[0], ["(5,)", "(n_periods, n_assets)"])):
+        refused(
+            lambda method=method: method(
+                pd.DataFrame(SPOILT[:, :3], columns=["a", "b", "c"])
+            ),
+            "NaN",
+        )
+    for returns, words in (
+        (SPOILT, ["nan", "finite"]),
+        (RETURNS[0], ["(5,)", "(n_periods, n_assets)"]),
+    ):
         refused(lambda returns=returns: PortfolioProblem(returns), "returns", *words)
-    refused(lambda: BellmanValueEstimator().fit(np.ones((50, 1)), DATES), "y must be numbers")
+    refused(
+        lambda: BellmanValueEstimator().fit(np.ones((50, 1)), DATES),
+        "y must be numbers",
+    )
 
 
 def weights(value):
@@ -234,11 +319,17 @@ def test_sample_weight(fitted, sample_weight, words):
     words = ["sample_weight", *words]
     refit_refused(fitted, words, sample_weight=sample_weight)
     refused(lambda: PortfolioProblem(RETURNS, sample_weight=sample_weight), *words)
-    refused(lambda: fitted.score(pd.DataFrame(RETURNS[:, :3], columns=list("abc")), None, sample_weight), *words)
+    refused(
+        lambda: fitted.score(
+            pd.DataFrame(RETURNS[:, :3], columns=list("abc")), None, sample_weight
+        ),
+        *words,
+    )
 
 
 TRIPLE = ["triple (B_g, B_dg, B_f)"]
-SOLVER_PARAMETERS = [  # parameter, values, words; of every solver that has the parameter
+# parameter, values, words; of every solver that has the parameter
+SOLVER_PARAMETERS = [
     ("learning_rate", [0, -1.0, [0.1]], ["> 0", "'auto'"]),
     ("precision", [0, -1.0], ["> 0", "'auto'"]),
     ("momentum", [-0.125, 1.125], [">= 0", "<= 1", "'auto'"]),
@@ -271,31 +362,71 @@ def test_parameters_of_the_solver(solver):
     for name, values, words in SOLVER_PARAMETERS:
         for value in values if name in parameters else []:
             shown = [] if isinstance(value, (tuple, list)) else [repr(value)]
-            refused(lambda name=name, value=value: minimize(PROBLEM, solver, **{name: value}), name, *shown, *words)
+            refused(
+                lambda name=name, value=value: minimize(
+                    PROBLEM, solver, **{name: value}
+                ),
+                name,
+                *shown,
+                *words,
+            )
     refused(lambda: minimize(PROBLEM, solver, stepsize=0.1), "stepsize", "max_iter")
-    starts = (np.ones(4), ["(5,)", "(4,)"]), (1.0, ["(5,)", "()"]), ([1, 2, NAN, 4, 5], ["finite", "nan", "2"])
+    starts = (
+        (np.ones(4), ["(5,)", "(4,)"]),
+        (1.0, ["(5,)", "()"]),
+        ([1, 2, NAN, 4, 5], ["finite", "nan", "2"]),
+    )
     for x0, words in starts:
         refused(lambda x0=x0: minimize(PROBLEM, solver, x0=x0), "x0", *words)
     for value in (0, 2.5, "often", True):
-        refused(lambda value=value: minimize(PROBLEM, solver, record_every=value), "record_every", repr(value))
+        refused(
+            lambda value=value: minimize(PROBLEM, solver, record_every=value),
+            "record_every",
+            repr(value),
+        )
 
 
 @pytest.mark.parametrize("solver", SOLVERS)
 def test_state_of_another_run(solver):
     other = "scgd" if solver in ("asc-pg", "acc-scgd") else "asc-pg"
-    foreign, own = (minimize(PROBLEM, name, max_iter=2, random_state=0) for name in (other, solver))
+    foreign, own = (
+        minimize(PROBLEM, name, max_iter=2, random_state=0) for name in (other, solver)
+    )
     kinds = [type(SOLVERS[name]()).__name__ for name in (solver, other)]
     refused(lambda: minimize(PROBLEM, solver, state=foreign.state), "state", *kinds)
-    refused(lambda: minimize(PROBLEM, solver, state=own), "state", kinds[0], "SolverResult", "give its state")
-    fewer, semi = PortfolioProblem(RETURNS[:, :3]), PortfolioProblem(RETURNS, risk_measure="semivariance")
+    refused(
+        lambda: minimize(PROBLEM, solver, state=own),
+        "state",
+        kinds[0],
+        "SolverResult",
+        "give its state",
+    )
+    fewer, semi = (
+        PortfolioProblem(RETURNS[:, :3]),
+        PortfolioProblem(RETURNS, risk_measure="semivariance"),
+    )
     refused(lambda: minimize(fewer, solver, state=own.state), "state", "5", "3")
-    refused(lambda: minimize(semi, solver, state=own.state), "state must come from a run on", "semivariance")
+    refused(
+        lambda: minimize(semi, solver, state=own.state),
+        "state must come from a run on",
+        "semivariance",
+    )
 
 
 def test_problems_that_a_solver_cannot_take():
     for penalty in (Simplex(), Box(0, 1, budget=1.0)):
-        problem, kind = PortfolioProblem(RETURNS, penalty=penalty), type(penalty).__name__
-        refused(lambda p=problem: minimize(p, "lbfgs"), "lbfgs", "budget", "simplex", kind, "'storm-c'")
+        problem, kind = (
+            PortfolioProblem(RETURNS, penalty=penalty),
+            type(penalty).__name__,
+        )
+        refused(
+            lambda p=problem: minimize(p, "lbfgs"),
+            "lbfgs",
+            "budget",
+            "simplex",
+            kind,
+            "'storm-c'",
+        )
     for solver in SOLVERS:
         short = PortfolioProblem(RETURNS, penalty=Box([0, 0], [1, 1]))
         refused(lambda s=solver, p=short: minimize(p, s), "low", "(5,)", "(2,)")
@@ -303,6 +434,11 @@ def test_problems_that_a_solver_cannot_take():
         refused(lambda s=solver, p=unreachable: minimize(p, s), "budget")
         if solver != "storm-c-paper":  # which ignores a metric
             dense = PortfolioProblem(RETURNS, penalty=L1(0.1), metric=np.eye(5))
-            refused(lambda s=solver, p=dense: minimize(p, s), "penalty", "metric", "diagonal")
+            refused(
+                lambda s=solver, p=dense: minimize(p, s),
+                "penalty",
+                "metric",
+                "diagonal",
+            )
     refused(lambda: minimize(RETURNS), "problem", "ndarray", "PortfolioProblem")
     refused(lambda: minimize(PROBLEM, SCGD), "got the class: give an instance, SCGD()")

@@ -1,4 +1,5 @@
-"""The site of the documentation: the reference has every public name, and the site builds without a warning."""
+"""The site of the documentation: the reference has every public name, and the site
+builds without a warning."""
 
 import importlib
 import os
@@ -12,7 +13,17 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 REFERENCE = sorted((ROOT / "docs" / "api").glob("*.rst"))
-MODULES = ["affinities", "callbacks", "checks", "compare", "datasets", "engine", "metrics", "penalties", "plotting"]
+MODULES = [
+    "affinities",
+    "callbacks",
+    "checks",
+    "compare",
+    "datasets",
+    "engine",
+    "metrics",
+    "penalties",
+    "plotting",
+]
 MODULES += ["preprocessing", "problems", "schedules", "solvers", "theory"]
 
 
@@ -26,7 +37,12 @@ def documented():
                 module = found[1]
             elif module and (found := re.match(r"(?:   |\.\. py:data:: )(\w+)$", line)):
                 names.append(f"{module}.{found[1]}")
-    return {name: getattr(importlib.import_module(name.rpartition(".")[0]), name.rpartition(".")[2]) for name in names}
+    return {
+        name: getattr(
+            importlib.import_module(name.rpartition(".")[0]), name.rpartition(".")[2]
+        )
+        for name in names
+    }
 
 
 def test_the_reference_has_exactly_the_public_names():
@@ -37,30 +53,58 @@ def test_the_reference_has_exactly_the_public_names():
     ids = {id(thing) for thing in objects.values()}
     for module in ("sk_stormc", *(f"sk_stormc.{name}" for name in MODULES)):
         public = vars(importlib.import_module(module))
-        assert not [name for name in public["__all__"] if id(public[name]) not in ids], module
+        assert not [
+            name for name in public["__all__"] if id(public[name]) not in ids
+        ], module
 
 
 @pytest.mark.slow
 def test_the_site_is_built_without_a_warning(tmp_path):
-    for name in ("sphinx", "myst_nb", "numpydoc", "pydata_sphinx_theme", "sphinx_design", "sphinx_gallery"):
+    for name in (
+        "sphinx",
+        "myst_nb",
+        "numpydoc",
+        "pydata_sphinx_theme",
+        "sphinx_design",
+        "sphinx_gallery",
+    ):
         pytest.importorskip(name)
     # in a copy, since sphinx writes beside its sources
-    made = shutil.ignore_patterns("_build", "generated", "backreferences", "auto_examples")
+    made = shutil.ignore_patterns(
+        "_build", "generated", "backreferences", "auto_examples"
+    )
     shutil.copytree(ROOT / "docs", tmp_path / "docs", ignore=made)
     shutil.copytree(ROOT / "examples", tmp_path / "examples")
-    shutil.copytree(ROOT / "benchmarks", tmp_path / "benchmarks")  # a page includes a file
+    shutil.copytree(
+        ROOT / "benchmarks", tmp_path / "benchmarks"
+    )  # a page includes a file
     for name in ("CHANGELOG.md", "CONTRIBUTING.md", "pyproject.toml"):
         shutil.copy(ROOT / name, tmp_path / name)
-    unrun = ["-D", "plot_gallery=0", "-D", "nb_execution_mode=off"]  # test_docs.py runs pages and examples
+    unrun = [
+        "-D",
+        "plot_gallery=0",
+        "-D",
+        "nb_execution_mode=off",
+    ]  # test_docs.py runs pages and examples
     found = subprocess.run(
         [sys.executable, "-m", "sphinx", "-W", "--keep-going", *unrun, "docs", "html"],
-        cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True,
+        cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True,
+        text=True,
     )  # fmt: skip
     assert found.returncode == 0, found.stderr
-    for page in ("index", "guide/choose", "api/generated/sk_stormc.SNEEmbedding", "auto_examples/maps/plot_tsne_20000"):
+    for page in (
+        "index",
+        "guide/choose",
+        "api/generated/sk_stormc.SNEEmbedding",
+        "auto_examples/maps/plot_tsne_20000",
+    ):
         assert (tmp_path / "html" / f"{page}.html").exists()
 
 
 def test_every_public_name_has_an_example():
-    bare = {name for name, thing in documented().items() if callable(thing) and ">>>" not in (thing.__doc__ or "")}
+    bare = {
+        name
+        for name, thing in documented().items()
+        if callable(thing) and ">>>" not in (thing.__doc__ or "")
+    }
     assert bare == set()

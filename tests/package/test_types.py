@@ -1,4 +1,5 @@
-"""Type checkers see parameters, choices, fitted attributes and results of the public names."""
+"""Type checkers see parameters, choices, fitted attributes and results of the public
+names."""
 
 import json
 import os
@@ -16,7 +17,8 @@ from sk_stormc.utils.types import RiskMeasure, SolverName
 
 ROOT = Path(__file__).resolve().parents[2]
 GOOD = {  # an expression and what a type checker says of it
-    "CompositionalPortfolio(risk_aversion=0.5, risk_measure='cvar').fit(X).weights_": "ndarray",
+    "CompositionalPortfolio(risk_aversion=0.5, "
+    "risk_measure='cvar').fit(X).weights_": "ndarray",
     "CompositionalPortfolio().fit(X).predict(X)": "ndarray",
     "CompositionalPortfolio().partial_fit(X).weights_": "ndarray",
     "CompositionalPortfolio('sarah-c').resume(X).score(X)": "float",
@@ -32,7 +34,8 @@ GOOD = {  # an expression and what a type checker says of it
     "minimize(PortfolioProblem(X), 'lbfgs').x": "ndarray",
     "compare_solvers(PortfolioProblem(X), ['storm-c', SCGD()])": "SolverComparison",
     "walk_forward(CompositionalPortfolio(), X, window=20)": "WalkForwardResult",
-    "walk_forward({'a': CompositionalPortfolio()}, X, window=20)": "WalkForwardComparison",
+    "walk_forward({'a': CompositionalPortfolio()}, X, "
+    "window=20)": "WalkForwardComparison",
     "EmbeddingDisplay.from_estimator(SNEEmbedding().fit(X)).figure_": "Figure",
 }
 WRONG = (
@@ -59,7 +62,8 @@ CompositionalPortfolio().fit(X).named_weights()
 
 
 def user_script(folder):
-    """Write a script with lines that are right, and then lines that are wrong; the number of its last right line."""
+    """Write a script with lines that are right, and then lines that are wrong; the
+    number of its last right line."""
     lines = [*HEAD.splitlines(), *(f"reveal_type({code})" for code in GOOD), *WRONG]
     (folder / "script.py").write_text("\n".join(lines) + "\n", encoding="utf-8")
     return len(lines) - len(WRONG)
@@ -67,7 +71,9 @@ def user_script(folder):
 
 def check(revealed, errors, last_right, output):
     """Compare the types and the lines of errors that a type checker reported."""
-    assert [re.match(r"[\w.]*?(\w+)(?:\[|$)", text)[1] for text in revealed] == list(GOOD.values()), output
+    assert [re.match(r"[\w.]*?(\w+)(?:\[|$)", text)[1] for text in revealed] == list(
+        GOOD.values()
+    ), output
     assert errors == list(range(last_right + 1, last_right + 1 + len(WRONG))), output
 
 
@@ -81,32 +87,65 @@ def test_a_user_s_script_under_strict_mypy(tmp_path):
     )
     done = subprocess.run(
         [sys.executable, "-m", "mypy", "--strict", "--no-incremental", "script.py"],
-        cwd=tmp_path, env={**os.environ, "MYPYPATH": str(ROOT)}, capture_output=True, text=True,
-    )  # fmt: skip
+        cwd=tmp_path,
+        env={**os.environ, "MYPYPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+    )
     lines = [line for line in done.stdout.splitlines() if line.startswith("script.py:")]
     revealed = [line.split('"')[1] for line in lines if "Revealed type" in line]
-    check(revealed, [int(line.split(":")[1]) for line in lines if "error:" in line], last_right, done.stdout)
+    check(
+        revealed,
+        [int(line.split(":")[1]) for line in lines if "error:" in line],
+        last_right,
+        done.stdout,
+    )
 
 
 @pytest.mark.slow
 def test_a_user_s_script_under_strict_pyright(tmp_path):
     pytest.importorskip("pyright")
     last_right = user_script(tmp_path)
-    (tmp_path / "pyrightconfig.json").write_text(json.dumps({"typeCheckingMode": "strict", "extraPaths": [str(ROOT)]}))
-    command = [sys.executable, "-m", "pyright", "--outputjson", "--pythonpath", sys.executable, "script.py"]
+    (tmp_path / "pyrightconfig.json").write_text(
+        json.dumps({"typeCheckingMode": "strict", "extraPaths": [str(ROOT)]})
+    )
+    command = [
+        sys.executable,
+        "-m",
+        "pyright",
+        "--outputjson",
+        "--pythonpath",
+        sys.executable,
+        "script.py",
+    ]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
     if not done.stdout.startswith("{"):
-        pytest.skip(f"pyright does not run here: {done.stderr[-200:]}")  # it fetches itself when it is first called
+        pytest.skip(
+            f"pyright does not run here: {done.stderr[-200:]}"
+        )  # it fetches itself when it is first called
     found = json.loads(done.stdout)["generalDiagnostics"]
-    revealed = [entry["message"].split('"')[-2] for entry in found if entry["severity"] == "information"]
-    lines = {entry["range"]["start"]["line"] + 1 for entry in found if entry["severity"] == "error"}
+    revealed = [
+        entry["message"].split('"')[-2]
+        for entry in found
+        if entry["severity"] == "information"
+    ]
+    lines = {
+        entry["range"]["start"]["line"] + 1
+        for entry in found
+        if entry["severity"] == "error"
+    }
     check(revealed, sorted(lines), last_right, done.stdout)
 
 
 @pytest.mark.slow
 def test_the_package_is_checked():
     pytest.importorskip("mypy")
-    done = subprocess.run([sys.executable, "-m", "mypy", "--no-incremental"], cwd=ROOT, capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-m", "mypy", "--no-incremental"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+    )
     assert done.returncode == 0, done.stdout
 
 

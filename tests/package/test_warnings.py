@@ -1,4 +1,5 @@
-"""A run that has not converged, or has no minimum to converge to, warns; one that has converged does not."""
+"""A run that has not converged, or has no minimum to converge to, warns; one that has
+converged does not."""
 
 import re
 import warnings
@@ -25,7 +26,11 @@ def heavy_tails(n=3000, d=5):
     """Daily returns in percent with rare large losses of all assets together."""
     rng = np.random.default_rng(0)
     market = rng.standard_t(3, size=(n, 1))
-    return 0.8 * market * rng.uniform(0.6, 1.4, d) + 0.6 * rng.standard_t(4, size=(n, d)) + 0.05
+    return (
+        0.8 * market * rng.uniform(0.6, 1.4, d)
+        + 0.6 * rng.standard_t(4, size=(n, d))
+        + 0.05
+    )
 
 
 def constant_asset(n, value):
@@ -33,7 +38,8 @@ def constant_asset(n, value):
 
 
 def warned(call, *args, **kwargs):
-    """The result of a call, and the texts of its ConvergenceWarnings; it gives no others."""
+    """The result of a call, and the texts of its ConvergenceWarnings; it gives no
+    others."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         result = call(*args, **kwargs)
@@ -63,19 +69,32 @@ UNBOUNDED = {
 def test_unbounded_objective(solver, case):
     R = UNBOUNDED[case]
     portfolio, (message,) = fit(solver, R)
-    assert "unbounded" in message and "constraint" in message and type(portfolio.solver_).__name__ in message
-    assert np.isfinite(portfolio.weights_).all() and portfolio.loss_curve_[-1] < portfolio.loss_curve_[0]
-    if solver in ("storm-c", "sketchy-storm") and len(R) <= 1024:  # full batches, whose budget is in iterations
+    assert (
+        "unbounded" in message
+        and "constraint" in message
+        and type(portfolio.solver_).__name__ in message
+    )
+    assert (
+        np.isfinite(portfolio.weights_).all()
+        and portfolio.loss_curve_[-1] < portfolio.loss_curve_[0]
+    )
+    if (
+        solver in ("storm-c", "sketchy-storm") and len(R) <= 1024
+    ):  # full batches, whose budget is in iterations
         assert (portfolio.stop_reason_, portfolio.n_iter_) == ("max_iter", 100)
     else:
-        assert portfolio.stop_reason_ == "max_ifo" and portfolio.ifo_[-1] <= 110 * 3 * len(R)
+        assert portfolio.stop_reason_ == "max_ifo" and portfolio.ifo_[
+            -1
+        ] <= 110 * 3 * len(R)
 
 
 @pytest.mark.parametrize("solver", slow_but(SOLVERS, "storm-c", "scgd"))
 def test_unbounded_with_a_budget_or_entropic_risk(solver):
     if solver not in ("lbfgs", "corrected-sample"):  # which take no budget
         assert "unbounded" in fit(solver, returns(20, 30), budget=1.0)[1][0]
-    _, (message,) = fit(solver, np.abs(returns(60, 3)), risk_measure="entropic")  # some portfolio wins in every period
+    _, (message,) = fit(
+        solver, np.abs(returns(60, 3)), risk_measure="entropic"
+    )  # some portfolio wins in every period
     assert "unbounded" in message
 
 
@@ -90,15 +109,27 @@ BOUNDED = {
     "nothing": np.zeros((100, 3)),
     "no mean return": returns(300, 4) - returns(300, 4).mean(0),
     "very different units": returns(1500, 5) * 10.0 ** np.arange(-4, 6, 2),
-    "nearly cash": np.c_[returns(1500, 4), 0.01 + 1e-4 * returns(1500, 1, seed=1, mean=0)],
+    "nearly cash": np.c_[
+        returns(1500, 4), 0.01 + 1e-4 * returns(1500, 1, seed=1, mean=0)
+    ],
 }
 
 
 def only_budgets_are_told(portfolio, messages):
-    """A budget that ended before tol was met is told once, as is a last point above a recorded one."""
-    messages = [message for message in messages if "nearly combinations of others" not in message]
-    ended = portfolio.solver_.tol > 0 and portfolio.stop_reason_ in ("max_iter", "max_ifo")
-    short = sum("has not converged: its budget ended" in message for message in messages)
+    """A budget that ended before tol was met is told once, as is a last point above a
+    recorded one."""
+    messages = [
+        message
+        for message in messages
+        if "nearly combinations of others" not in message
+    ]
+    ended = portfolio.solver_.tol > 0 and portfolio.stop_reason_ in (
+        "max_iter",
+        "max_ifo",
+    )
+    short = sum(
+        "has not converged: its budget ended" in message for message in messages
+    )
     above = sum("returns its last point" in message for message in messages)
     lower = portfolio.loss_curve_[-1] > portfolio.loss_curve_.min()
     return len(messages) == short + above and short == ended and above <= lower
@@ -119,21 +150,35 @@ def test_bounded_objective(solver, case):
 
 @pytest.mark.parametrize("solver", slow_but(STOCHASTIC, "storm-c"))
 def test_learning_rate_too_large_within_constraints(solver):
-    for params in ({"constraint": "long_only"}, {"constraint": (0, 0.5), "budget": 1.0}, {"risk_measure": "entropic"}):
+    for params in (
+        {"constraint": "long_only"},
+        {"constraint": (0, 0.5), "budget": 1.0},
+        {"risk_measure": "entropic"},
+    ):
         for rate, n in ((1.0, 300), (1e3, 1500), (1e300, 300)):
-            portfolio, messages = fit(SOLVERS[solver](rate, max_iter=150), returns(n), **params)
+            portfolio, messages = fit(
+                SOLVERS[solver](rate, max_iter=150), returns(n), **params
+            )
             weights = portfolio.weights_
-            assert np.isfinite(weights).all() and np.isfinite(portfolio.loss_curve_).all()
+            assert (
+                np.isfinite(weights).all() and np.isfinite(portfolio.loss_curve_).all()
+            )
             assert messages or portfolio.loss_curve_[-1] <= portfolio.loss_curve_[0]
             assert not any("unbounded" in message for message in messages)
             if "constraint" in params:
-                assert abs(weights.sum() - 1) <= 1e-10 and weights.min() >= 0 and weights.max() <= 1
+                assert (
+                    abs(weights.sum() - 1) <= 1e-10
+                    and weights.min() >= 0
+                    and weights.max() <= 1
+                )
 
 
 def test_learning_rate_far_too_small_has_not_converged():
     problem = PortfolioProblem(heavy_tails(), penalty=Simplex())
     for solver in ("sarah-c", "storm-c"):
-        result, messages = warned(minimize, problem, solver, random_state=0, learning_rate=1e-40)
+        result, messages = warned(
+            minimize, problem, solver, random_state=0, learning_rate=1e-40
+        )
         assert result.stop_reason != "converged" and messages
     best = minimize(problem, random_state=0, tol=1e-10).x
     assert minimize(problem, "sarah-c", best, random_state=0).stop_reason == "converged"
@@ -142,7 +187,11 @@ def test_learning_rate_far_too_small_has_not_converged():
 def test_objective_that_is_not_finite_at_the_start():
     problem, x0 = PortfolioProblem(returns(300)), np.full(5, 1e200)
     result, (message,) = warned(minimize, problem, x0=x0)
-    assert "not finite" in message and (result.stop_reason, result.n_iter, len(result.ifo)) == ("non_finite", 0, 1)
+    assert "not finite" in message and (
+        result.stop_reason,
+        result.n_iter,
+        len(result.ifo),
+    ) == ("non_finite", 0, 1)
     np.testing.assert_array_equal(result.x, x0)
 
 
@@ -153,10 +202,21 @@ def test_objective_that_is_not_finite_at_the_start():
 def test_budget_that_ends_before_tol_is_met(solver):
     R = make_gaussian_returns(2000, 30, mean=0.3, condition_number=50, random_state=0)
     portfolio, (message, *_) = fit(solver, R, max_iter=30)
-    assert portfolio.stop_reason_ == "max_iter" and "has not converged" in message and "max_iter" in message
-    assert not any("has not converged" in message for message in fit(solver, R, max_iter=30, tol=0)[1])
-    result, messages = warned(minimize, PortfolioProblem(R), solver, max_ifo=10_000, random_state=0)
-    assert result.stop_reason == "max_ifo" and not any("has not converged" in message for message in messages)
+    assert (
+        portfolio.stop_reason_ == "max_iter"
+        and "has not converged" in message
+        and "max_iter" in message
+    )
+    assert not any(
+        "has not converged" in message
+        for message in fit(solver, R, max_iter=30, tol=0)[1]
+    )
+    result, messages = warned(
+        minimize, PortfolioProblem(R), solver, max_ifo=10_000, random_state=0
+    )
+    assert result.stop_reason == "max_ifo" and not any(
+        "has not converged" in message for message in messages
+    )
 
 
 def test_converged_run_is_not_charged_again():
@@ -168,7 +228,8 @@ def test_converged_run_is_not_charged_again():
 
 
 def test_nearly_identical_assets():
-    """Gradients are small along an asset minus its near-copy, however far the minimum is."""
+    """Gradients are small along an asset minus its near-copy, however far the minimum
+    is."""
     rng = np.random.default_rng(0)
     A = rng.normal(size=(500, 8)) * rng.uniform(0.5, 2, 8) + 0.1
     R = np.hstack([A, A[:, :3] + 1e-3 * rng.normal(size=(500, 3))])
@@ -176,8 +237,14 @@ def test_nearly_identical_assets():
     best = problem.objective(np.linalg.solve(2 * np.cov(R.T, bias=True), R.mean(0)))
     portfolio, (message, *_) = fit("storm-c", R, max_iter=1000)
     left = problem.objective(portfolio.weights_) - best
-    assert left > 1e-3 * abs(best) and "nearly combinations" in message and "solver='auto'" in message
-    assert float(re.search(r"by up to ([-+\d.e]+), ", message)[1]) == pytest.approx(left, rel=0.3)
+    assert (
+        left > 1e-3 * abs(best)
+        and "nearly combinations" in message
+        and "solver='auto'" in message
+    )
+    assert float(re.search(r"by up to ([-+\d.e]+), ", message)[1]) == pytest.approx(
+        left, rel=0.3
+    )
     assert portfolio.dual_gap_ >= left * (1 - 1e-6)
     exact, messages = fit("auto", R)
     assert not messages and problem.objective(exact.weights_) - best < 1e-9 * abs(best)

@@ -1,4 +1,5 @@
-"""FrontierDisplay of estimators with a ratio, a bound of the risk, a benchmark or a half-life, and its warnings."""
+"""FrontierDisplay of estimators with a ratio, a bound of the risk, a benchmark or a
+half-life, and its warnings."""
 
 import re
 import warnings
@@ -11,12 +12,19 @@ from sk_stormc import CompositionalPortfolio
 from sk_stormc.plotting import FrontierDisplay
 
 RNG = np.random.default_rng(11)
-X = 0.01 * RNG.standard_t(5, (300, 4)) * [0.6, 1, 1.5, 2] + [0.0002, 0.0008, 0.0010, 0.0016]
+X = 0.01 * RNG.standard_t(5, (300, 4)) * [0.6, 1, 1.5, 2] + [
+    0.0002,
+    0.0008,
+    0.0010,
+    0.0016,
+]
 INDEX = X.mean(axis=1) + 0.002 * RNG.normal(size=300)
 
 
 def shown(portfolio, returns=X, **kwargs):
-    return FrontierDisplay.from_estimator(portfolio, returns, ax=Figure().add_subplot(), **kwargs)
+    return FrontierDisplay.from_estimator(
+        portfolio, returns, ax=Figure().add_subplot(), **kwargs
+    )
 
 
 def long_only(**kwargs):
@@ -27,12 +35,20 @@ def risk_of(r, measure):
     """The risk of returns, by its definition."""
     if measure == "cvar":  # of 300 periods, at the confidence 0.95
         return -np.sort(r)[:15].mean()
-    return np.sqrt(np.mean(np.minimum(r - r.mean(), 0) ** 2)) if measure == "semivariance" else r.std()
+    return (
+        np.sqrt(np.mean(np.minimum(r - r.mean(), 0) ** 2))
+        if measure == "semivariance"
+        else r.std()
+    )
 
 
 @pytest.mark.parametrize(
     "measure, aversions",
-    [("variance", None), ("semivariance", np.geomspace(0.5, 200, 9)), ("cvar", np.geomspace(0.01, 1, 9))],
+    [
+        ("variance", None),
+        ("semivariance", np.geomspace(0.5, 200, 9)),
+        ("cvar", np.geomspace(0.01, 1, 9)),
+    ],
 )
 def test_the_frontier_of_a_ratio_is_that_of_its_constraints(measure, aversions):
     portfolio = long_only(objective="ratio", risk_measure=measure).fit(X)
@@ -45,24 +61,36 @@ def test_the_frontier_of_a_ratio_is_that_of_its_constraints(measure, aversions):
     r = X @ portfolio.weights_
     np.testing.assert_allclose([risk, mean], [risk_of(r, measure), r.mean()], rtol=1e-9)
     assert mean / risk >= (display.mean / display.risk).max() - 1e-6
-    order = np.argsort(display.risk)  # the frontier is concave, and the line between its points is below it
-    assert 0 <= mean - np.interp(risk, display.risk[order], display.mean[order]) + 1e-9 < 0.1 * mean
+    order = np.argsort(
+        display.risk
+    )  # the frontier is concave, and the line between its points is below it
+    assert (
+        0
+        <= mean - np.interp(risk, display.risk[order], display.mean[order]) + 1e-9
+        < 0.1 * mean
+    )
 
 
 @pytest.mark.parametrize("measure, limit", [("variance", 0.008), ("cvar", 0.018)])
 def test_the_bound_of_the_risk_is_a_line_on_the_frontier(measure, limit):
     portfolio = long_only(max_risk=limit, risk_measure=measure)
     display = shown(portfolio.fit(X), risk_aversions=np.geomspace(0.03, 300, 9))
-    assert display.max_risk == limit and list(display.max_risk_.get_xdata()) == [limit, limit]
+    assert display.max_risk == limit and list(display.max_risk_.get_xdata()) == [
+        limit,
+        limit,
+    ]
     assert display.risk.min() < limit < display.risk.max()
     assert display.chosen[0] == pytest.approx(limit, rel=1e-6)
     assert "maximum risk" in [text.get_text() for text in display.legend_.get_texts()]
     assert shown(long_only(), risk_aversions=[1.0]).max_risk_ is None
-    assert portfolio.max_risk == limit and portfolio.objective == "utility"  # the estimator is unchanged
+    assert (
+        portfolio.max_risk == limit and portfolio.objective == "utility"
+    )  # the estimator is unchanged
 
 
 @pytest.mark.parametrize("measure, label", [
-    ("variance", "tracking error"), ("semivariance", "semideviation .* of the excess return"),
+    ("variance", "tracking "
+                 "error"), ("semivariance", "semideviation .* of the excess return"),
     ("cvar", "cvar of the loss against the benchmark"),
 ])  # fmt: skip
 def test_with_a_benchmark_the_axes_are_those_of_the_excess_return(measure, label):
@@ -74,20 +102,32 @@ def test_with_a_benchmark_the_axes_are_those_of_the_excess_return(measure, label
         (portfolio.weights_, *display.chosen),
     ]:
         r = X @ w - INDEX
-        np.testing.assert_allclose([risk, mean], [risk_of(r, measure), r.mean()], rtol=1e-9)
+        np.testing.assert_allclose(
+            [risk, mean], [risk_of(r, measure), r.mean()], rtol=1e-9
+        )
     assert (np.diff(display.risk) < 1e-9).all() and (np.diff(display.mean) < 1e-9).all()
-    assert re.match(label, display.ax_.get_xlabel()) and display.ax_.get_ylabel() == "mean excess return per period"
+    assert (
+        re.match(label, display.ax_.get_xlabel())
+        and display.ax_.get_ylabel() == "mean excess return per period"
+    )
 
 
 def test_a_bound_of_the_tracking_error_and_a_benchmark_among_the_columns():
     pd = pytest.importorskip("pandas")
-    frame = pd.DataFrame(np.column_stack([X, INDEX]), columns=["a", "b", "c", "d", "index"])
+    frame = pd.DataFrame(
+        np.column_stack([X, INDEX]), columns=["a", "b", "c", "d", "index"]
+    )
     portfolio = long_only(benchmark="index", max_risk=0.004).fit(frame)
     display = shown(portfolio, frame, risk_aversions=[0.1, 1000.0])
     r = X @ portfolio.weights_[:4] - INDEX
     np.testing.assert_allclose(display.chosen, [r.std(), r.mean()], rtol=1e-9)
-    assert display.chosen[0] == pytest.approx(0.004, rel=1e-6) and display.max_risk == 0.004
-    np.testing.assert_allclose([display.asset_risk[4], display.asset_mean[4]], 0, atol=1e-15)
+    assert (
+        display.chosen[0] == pytest.approx(0.004, rel=1e-6)
+        and display.max_risk == 0.004
+    )
+    np.testing.assert_allclose(
+        [display.asset_risk[4], display.asset_mean[4]], 0, atol=1e-15
+    )
 
 
 def test_the_half_life_weighs_the_periods_of_the_figure():
@@ -96,7 +136,11 @@ def test_the_half_life_weighs_the_periods_of_the_figure():
     weights = 0.5 ** (np.arange(300)[::-1] / 30)
     r = X @ portfolio.weights_
     mean = np.average(r, weights=weights)
-    np.testing.assert_allclose(display.chosen, [np.sqrt(np.average((r - mean) ** 2, weights=weights)), mean], rtol=1e-9)
+    np.testing.assert_allclose(
+        display.chosen,
+        [np.sqrt(np.average((r - mean) ** 2, weights=weights)), mean],
+        rtol=1e-9,
+    )
     assert (np.diff(display.risk) < 1e-9).all() and (np.diff(display.mean) < 1e-9).all()
 
 
@@ -106,25 +150,44 @@ def test_a_warning_of_several_fits_is_given_once_with_their_number():
         warnings.simplefilter("always")
         shown(long_only(), prices, risk_aversions=[1.0, 10.0, 100.0])
     (one,) = caught
-    expected = "3 of the 3 portfolios of the frontier gave this warning: X looks like prices"
+    expected = (
+        "3 of the 3 portfolios of the frontier gave this warning: X looks like prices"
+    )
     assert str(one.message).startswith(expected)
 
 
 def test_warnings_of_some_fits_only():
-    free = CompositionalPortfolio(risk_measure="cvar", budget=1.0)  # has a minimum only if the aversion is large
+    free = CompositionalPortfolio(
+        risk_measure="cvar", budget=1.0
+    )  # has a minimum only if the aversion is large
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        shown(free, 0.01 * RNG.normal(size=(200, 3)) + [0.0, 0.003, 0.006], risk_aversions=[0.01, 0.02, 10.0])
+        shown(
+            free,
+            0.01 * RNG.normal(size=(200, 3)) + [0.0, 0.003, 0.006],
+            risk_aversions=[0.01, 0.02, 10.0],
+        )
     (one,) = caught
-    assert str(one.message).startswith("2 of the 3 portfolios of the frontier have not converged")
+    assert str(one.message).startswith(
+        "2 of the 3 portfolios of the frontier have not converged"
+    )
 
 
 @pytest.mark.parametrize(
     "portfolio, message",
     [
-        (long_only(objective="ratio", risk_measure="entropic"), "need a risk apart from the mean return"),
-        (long_only(max_risk=0.1, risk_measure="entropic"), "need a risk apart from the mean return"),
-        (long_only(max_risk=0.1, objective="ratio"), "max_risk must be None with objective='ratio'"),
+        (
+            long_only(objective="ratio", risk_measure="entropic"),
+            "need a risk apart from the mean return",
+        ),
+        (
+            long_only(max_risk=0.1, risk_measure="entropic"),
+            "need a risk apart from the mean return",
+        ),
+        (
+            long_only(max_risk=0.1, objective="ratio"),
+            "max_risk must be None with objective='ratio'",
+        ),
         (long_only(max_risk=-0.1), "max_risk must be"),
         (long_only(objective="sharpe"), "objective must be"),
         (CompositionalPortfolio, "estimator must be a CompositionalPortfolio"),
@@ -143,4 +206,6 @@ def test_invalid_returns_are_named():
 @pytest.mark.parametrize("max_risk", [np.nan, "0.1"])
 def test_the_bound_of_a_display_is_a_number(max_risk):
     with pytest.raises(ValueError, match="max_risk must be a finite number"):
-        FrontierDisplay([1.0, 2.0], [0.1, 0.2], max_risk=max_risk).plot(Figure().add_subplot())
+        FrontierDisplay([1.0, 2.0], [0.1, 0.2], max_risk=max_risk).plot(
+            Figure().add_subplot()
+        )

@@ -1,4 +1,5 @@
-"""Interactive pages: what they have, that texts of the data have no effect, and how they behave in a browser."""
+"""Interactive pages: what they have, that texts of the data have no effect, and how
+they behave in a browser."""
 
 import html
 import json
@@ -22,19 +23,29 @@ NAMES = np.array(["a", "b", EVIL, None], dtype=object)[np.arange(N) % 4]
 HOVER = pd.DataFrame(
     {
         "row": np.arange(N),
-        "<b>text": [f"<img src=x onerror=window.hacked=2> %{{x}} {k}" for k in range(N)],
+        "<b>text": [
+            f"<img src=x onerror=window.hacked=2> %{{x}} {k}" for k in range(N)
+        ],
         "day": pd.date_range("2020-01-01", periods=N),
         "size": POINTS[:, 4],
     }
 )
 
 
-@pytest.mark.parametrize(("d", "kind"), [(1, go.Scattergl), (2, go.Scattergl), (3, go.Scatter3d), (5, go.Splom)])
+@pytest.mark.parametrize(
+    ("d", "kind"),
+    [(1, go.Scattergl), (2, go.Scattergl), (3, go.Scatter3d), (5, go.Splom)],
+)
 def test_a_trace_for_each_class(d, kind):
-    figure = EmbeddingDisplay(POINTS[:, :d], y=NAMES, y_label="<i>kind").to_plotly(HOVER)
+    figure = EmbeddingDisplay(POINTS[:, :d], y=NAMES, y_label="<i>kind").to_plotly(
+        HOVER
+    )
     assert all(isinstance(trace, kind) for trace in figure.data)
     names = [html.unescape(trace.name) for trace in figure.data]
-    assert names == [EVIL, "a", "b", "missing"] and figure.layout.legend.title.text == "&lt;i&gt;kind"
+    assert (
+        names == [EVIL, "a", "b", "missing"]
+        and figure.layout.legend.title.text == "&lt;i&gt;kind"
+    )
     assert len({trace.marker.color for trace in figure.data}) == 4
     for trace, name in zip(figure.data, (EVIL, "a", "b", None), strict=True):
         rows = np.flatnonzero(name == NAMES)
@@ -42,21 +53,38 @@ def test_a_trace_for_each_class(d, kind):
             np.testing.assert_allclose(trace.x, POINTS[rows, 0].astype(np.float32))
         assert trace.customdata[:, 0].tolist() == [str(k) for k in rows]
         assert trace.customdata[0, 2] == str(HOVER["day"][rows[0]].date())
-        assert "<img" not in "".join(trace.customdata[:, 1]) and "<b>text" not in trace.hovertemplate
+        assert (
+            "<img" not in "".join(trace.customdata[:, 1])
+            and "<b>text" not in trace.hovertemplate
+        )
 
 
 def test_scales_and_new_points():
     new = POINTS[:6, :2] + 1
-    display = EmbeddingDisplay(POINTS[:, :2], y=HOVER["size"], new=new, y_new=np.linspace(0, 9, 6))
+    display = EmbeddingDisplay(
+        POINTS[:, :2], y=HOVER["size"], new=new, y_new=np.linspace(0, 9, 6)
+    )
     old, added = display.to_plotly({"index": np.arange(N + 6)}).data
-    assert old.marker.cmin == added.marker.cmin == HOVER["size"].min() and old.marker.cmax == added.marker.cmax == 9
-    assert added.marker.size > old.marker.size and old.marker.opacity < 0.4 and added.marker.line.width == 1
+    assert (
+        old.marker.cmin == added.marker.cmin == HOVER["size"].min()
+        and old.marker.cmax == added.marker.cmax == 9
+    )
+    assert (
+        added.marker.size > old.marker.size
+        and old.marker.opacity < 0.4
+        and added.marker.line.width == 1
+    )
     assert added.customdata.ravel().tolist() == [str(N + k) for k in range(6)]
     (dated,) = EmbeddingDisplay(POINTS[:, :2], y=HOVER["day"]).to_plotly().data
     assert dated.marker.colorbar.ticktext[0] == "2020-01-01"
-    with pytest.raises(ValueError, match=r"hover must have a value for each of the 120 points, got \(3,\) for 'a'"):
+    with pytest.raises(
+        ValueError,
+        match=r"hover must have a value for each of the 120 points, got \(3,\) for 'a'",
+    ):
         EmbeddingDisplay(POINTS[:, :2]).to_plotly({"a": [1, 2, 3]})
-    with pytest.raises(ValueError, match="hover must be a data frame, a Series or a dict of columns"):
+    with pytest.raises(
+        ValueError, match="hover must be a data frame, a Series or a dict of columns"
+    ):
         EmbeddingDisplay(POINTS[:, :2]).to_plotly(np.arange(N))
 
 
@@ -64,14 +92,21 @@ def test_a_page_needs_no_network(tmp_path):
     path = tmp_path / "map.html"
     EmbeddingDisplay(POINTS[:, :2], y=NAMES).to_html(path, hover=HOVER, title="A <map>")
     page = path.read_text(encoding="utf-8")
-    assert EVIL not in page and "<img src=x" not in page and page.count("</script>") == page.count("<script")
+    assert (
+        EVIL not in page
+        and "<img src=x" not in page
+        and page.count("</script>") == page.count("<script")
+    )
     assert not re.search(r"<(script|link)[^>]*(src|href)=", page)
     assert 3e6 < len(page) < 8e6
 
 
 def test_plotly_is_named_where_it_is_missing(monkeypatch):
     monkeypatch.setitem(sys.modules, "plotly.graph_objects", None)
-    with pytest.raises(ImportError, match=r'interactive pages need plotly: pip install "sk_stormc\[interactive\]"'):
+    with pytest.raises(
+        ImportError,
+        match=r'interactive pages need plotly: pip install "sk_stormc\[interactive\]"',
+    ):
         EmbeddingDisplay(POINTS[:, :2]).to_plotly()
 
 
@@ -105,7 +140,10 @@ addEventListener("load", async () => {
 });
 </script>
 """
-BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+BROWSER = next(
+    filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))),
+    None,
+)
 
 
 @pytest.mark.slow
@@ -113,16 +151,37 @@ BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "
 def test_in_a_browser(tmp_path):
     path = tmp_path / "map.html"
     EmbeddingDisplay(POINTS[:, :2], y=NAMES).to_html(path, hover=HOVER)
-    path.write_text(path.read_text(encoding="utf-8").replace("<body>", f"<body>{PROBE}", 1), encoding="utf-8")
-    quiet = "--no-first-run --disable-background-networking --disable-component-update --disable-sync"
-    webgl = "--use-gl=angle --use-angle=swiftshader --enable-unsafe-swiftshader --ignore-gpu-blocklist"
+    path.write_text(
+        path.read_text(encoding="utf-8").replace("<body>", f"<body>{PROBE}", 1),
+        encoding="utf-8",
+    )
+    quiet = (
+        "--no-first-run --disable-background-networking --disable-component-update "
+        "--disable-sync"
+    )
+    webgl = (
+        "--use-gl=angle --use-angle=swiftshader --enable-unsafe-swiftshader "
+        "--ignore-gpu-blocklist"
+    )
     command = [BROWSER, "--headless", "--no-sandbox", *quiet.split(), *webgl.split()]
-    command += [f"--user-data-dir={tmp_path / 'user'}", "--virtual-time-budget=9000", "--window-size=1000,700"]
+    command += [
+        f"--user-data-dir={tmp_path / 'user'}",
+        "--virtual-time-budget=9000",
+        "--window-size=1000,700",
+    ]
     command += ["--dump-dom", path.as_uri()]
-    page = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True).stdout
-    found = json.loads(html.unescape(re.search(r'<pre id="report">(.*?)</pre>', page, re.DOTALL)[1]))
+    page = subprocess.run(
+        command, capture_output=True, text=True, timeout=120, check=True
+    ).stdout
+    found = json.loads(
+        html.unescape(re.search(r'<pre id="report">(.*?)</pre>', page, re.DOTALL)[1])
+    )
     assert found["problems"] == [] and not found["hacked"] and found["webgl"]
     assert found["points"] == [30, 30, 30, 30]
     (text,) = found["hover"]
-    assert EVIL in text and "row: 2" in text and "<b>text: <img src=x onerror=window.hacked=2> %{x} 2" in text
+    assert (
+        EVIL in text
+        and "row: 2" in text
+        and "<b>text: <img src=x onerror=window.hacked=2> %{x} 2" in text
+    )
     assert found["visible"] == [True, "legendonly", True, True]

@@ -14,15 +14,25 @@ from sk_stormc.plotting import FrontierDisplay, WalkForwardDisplay
 
 DAYS = pd.bdate_range("2021-01-04", periods=200)
 RETURNS = pd.DataFrame(
-    0.0003 + 0.01 * make_gaussian_returns(200, 10, mean=0.05, random_state=0), DAYS, [f"a{k}" for k in range(10)]
+    0.0003 + 0.01 * make_gaussian_returns(200, 10, mean=0.05, random_state=0),
+    DAYS,
+    [f"a{k}" for k in range(10)],
 )
 
 
 @pytest.fixture(scope="module")
 def results():
     equal = CompositionalPortfolio(constraint=(0.1, 0.1), budget=1.0)
-    short = CompositionalPortfolio(risk_aversion=20.0, constraint=(-0.2, 0.4), budget=1.0)
-    return walk_forward({"equal": equal, "short": short}, RETURNS, window=100, refit_every=50, benchmark=RETURNS["a3"])
+    short = CompositionalPortfolio(
+        risk_aversion=20.0, constraint=(-0.2, 0.4), budget=1.0
+    )
+    return walk_forward(
+        {"equal": equal, "short": short},
+        RETURNS,
+        window=100,
+        refit_every=50,
+        benchmark=RETURNS["a3"],
+    )
 
 
 def new_axes(n):
@@ -37,7 +47,11 @@ def extent(area):
 
 def test_wealth_and_drawdowns_are_those_of_the_net_returns(results):
     display = WalkForwardDisplay.from_results(results, axes=new_axes(4))
-    assert list(display.wealth_lines_) == list(display.drawdown_lines_) == ["equal", "short", "1/N", "benchmark"]
+    assert (
+        list(display.wealth_lines_)
+        == list(display.drawdown_lines_)
+        == ["equal", "short", "1/N", "benchmark"]
+    )
     for name, returns in (
         ("short", results["short"].returns),
         ("1/N", results["short"].equal_weights.returns),
@@ -47,7 +61,9 @@ def test_wealth_and_drawdowns_are_those_of_the_net_returns(results):
         line, below = display.wealth_lines_[name], display.drawdown_lines_[name]
         np.testing.assert_array_equal(date2num(line.get_xdata()), date2num(DAYS[100:]))
         np.testing.assert_allclose(line.get_ydata(), wealth)
-        np.testing.assert_allclose(below.get_ydata(), wealth / wealth.cummax().clip(lower=1) - 1, atol=1e-12)
+        np.testing.assert_allclose(
+            below.get_ydata(), wealth / wealth.cummax().clip(lower=1) - 1, atol=1e-12
+        )
     assert display.axes_[0].get_yscale() == "log"
 
 
@@ -55,7 +71,9 @@ def test_weights_are_areas_above_and_below_zero(results):
     display = WalkForwardDisplay.from_results(results, axes=new_axes(4))
     assert list(display.areas_) == ["equal", "short"]
     equal, short = display.areas_["equal"], display.areas_["short"]
-    assert len(equal) == 8 and list(equal)[-1] == "others"  # seven assets, and the other three
+    assert (
+        len(equal) == 8 and list(equal)[-1] == "others"
+    )  # seven assets, and the other three
     assert extent(equal["others"]) == pytest.approx((0.7, 1.0), abs=0.02)
     assert {name: area.get_facecolor().tolist() for name, area in equal.items()} == {
         name: area.get_facecolor().tolist() for name, area in short.items()
@@ -64,26 +82,47 @@ def test_weights_are_areas_above_and_below_zero(results):
     assert set(list(equal)[:7]) == set(RETURNS.columns[np.argsort(-size)[:7]])
     drawn = [extent(area) for area in display.axes_[3].collections]
     weights = results["short"].weights
-    assert min(low for low, _ in drawn) == pytest.approx(weights.clip(upper=0).sum(axis=1).min())
-    assert max(high for _, high in drawn) == pytest.approx(weights.clip(lower=0).sum(axis=1).max())
+    assert min(low for low, _ in drawn) == pytest.approx(
+        weights.clip(upper=0).sum(axis=1).min()
+    )
+    assert max(high for _, high in drawn) == pytest.approx(
+        weights.clip(lower=0).sum(axis=1).max()
+    )
 
 
 def test_the_legend_has_the_numbers_of_a_year(results):
     for periods, given in ((252, None), (52, 52)):
-        display = WalkForwardDisplay.from_results(results["short"], periods_per_year=given, axes=new_axes(3))
+        display = WalkForwardDisplay.from_results(
+            results["short"], periods_per_year=given, axes=new_axes(3)
+        )
         r = results["short"].returns
-        annual, deviation = (1 + r).prod() ** (periods / 100) - 1, np.sqrt(periods) * r.std()
-        assert display.wealth_lines_["short"].get_label() == f"short: {annual:.1%} a year, deviation {deviation:.1%}"
+        annual, deviation = (
+            (1 + r).prod() ** (periods / 100) - 1,
+            np.sqrt(periods) * r.std(),
+        )
+        assert (
+            display.wealth_lines_["short"].get_label()
+            == f"short: {annual:.1%} a year, deviation {deviation:.1%}"
+        )
         assert len(display.axes_[0].get_legend().get_texts()) == 3
 
 
 @pytest.mark.filterwarnings("error::UserWarning", "error::RuntimeWarning")
 @pytest.mark.parametrize(
     "dates",
-    [None, DAYS[:3], DAYS[:3].date, pd.period_range("2020-01", periods=3, freq="M"), ["x", "y", "z"], [1, 2, 5]],
+    [
+        None,
+        DAYS[:3],
+        DAYS[:3].date,
+        pd.period_range("2020-01", periods=3, freq="M"),
+        ["x", "y", "z"],
+        [1, 2, 5],
+    ],
 )
 def test_dates_of_any_kind_and_a_lost_wealth_are_drawn(dates):
-    display = WalkForwardDisplay({"a": [0.1, -1.5, 0.0]}, {"a": np.eye(3)}, dates=dates).plot(linewidth=3)
+    display = WalkForwardDisplay(
+        {"a": [0.1, -1.5, 0.0]}, {"a": np.eye(3)}, dates=dates
+    ).plot(linewidth=3)
     assert len(display.axes_) == 3 and display.axes_[0].get_yscale() == "linear"
     assert display.wealth_lines_["a"].get_linewidth() == 3
     display.figure_.savefig(io.BytesIO())
@@ -95,9 +134,18 @@ def test_dates_of_any_kind_and_a_lost_wealth_are_drawn(dates):
     "display, words",
     [
         (WalkForwardDisplay({"a": [0.1, np.nan]}), "returns must be finite vectors"),
-        (WalkForwardDisplay({"a": [0.1, 0.2], "b": [0.1]}), "returns must be .* of one length.*'b'"),
-        (WalkForwardDisplay({"a": [0.1, 0.2]}, {"a": [[1.0]]}), "weights must be finite arrays with 2 rows"),
-        (WalkForwardDisplay({"a": [0.1, 0.2]}, {"a": np.eye(2)}, asset_names=["x"]), "asset_names must be 2 names"),
+        (
+            WalkForwardDisplay({"a": [0.1, 0.2], "b": [0.1]}),
+            "returns must be .* of one length.*'b'",
+        ),
+        (
+            WalkForwardDisplay({"a": [0.1, 0.2]}, {"a": [[1.0]]}),
+            "weights must be finite arrays with 2 rows",
+        ),
+        (
+            WalkForwardDisplay({"a": [0.1, 0.2]}, {"a": np.eye(2)}, asset_names=["x"]),
+            "asset_names must be 2 names",
+        ),
         (WalkForwardDisplay({"a": [0.1, 0.2]}, dates=[1]), "dates must be 2"),
     ],
 )
@@ -108,13 +156,22 @@ def test_values_that_cannot_be_drawn(display, words):
         WalkForwardDisplay({"a": [0.1, 0.2]}).plot(new_axes(3))
 
 
-@pytest.mark.parametrize("measure, scale", [("variance", 12**0.5), ("semideviation", 12**0.5), ("cvar", 1.0)])
+@pytest.mark.parametrize(
+    "measure, scale", [("variance", 12**0.5), ("semideviation", 12**0.5), ("cvar", 1.0)]
+)
 def test_a_frontier_of_a_year(measure, scale):
-    """Deviations grow with the root of the time, mean returns with the time, and other risks stay as they are."""
-    portfolio = CompositionalPortfolio(risk_measure=measure, constraint="long_only").fit(RETURNS)
+    """Deviations grow with the root of the time, mean returns with the time, and other
+    risks stay as they are."""
+    portfolio = CompositionalPortfolio(
+        risk_measure=measure, constraint="long_only"
+    ).fit(RETURNS)
     one, year = (
         FrontierDisplay.from_estimator(
-            portfolio, RETURNS, risk_aversions=[1.0, 10.0], periods_per_year=periods, ax=Figure().add_subplot()
+            portfolio,
+            RETURNS,
+            risk_aversions=[1.0, 10.0],
+            periods_per_year=periods,
+            ax=Figure().add_subplot(),
         )
         for periods in (None, 12)
     )
@@ -122,5 +179,8 @@ def test_a_frontier_of_a_year(measure, scale):
     np.testing.assert_allclose(year.asset_risk, scale * one.asset_risk)
     np.testing.assert_allclose(year.mean, 12 * one.mean)
     np.testing.assert_allclose(year.chosen, np.array([scale, 12]) * one.chosen)
-    assert year.ax_.get_ylabel() == "mean return per year" and one.ax_.get_ylabel() == "mean return per period"
+    assert (
+        year.ax_.get_ylabel() == "mean return per year"
+        and one.ax_.get_ylabel() == "mean return per period"
+    )
     assert year.ax_.get_xlabel().endswith("per year" if scale > 1 else "per period")

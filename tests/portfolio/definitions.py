@@ -1,4 +1,5 @@
-"""Risks by their definitions, and least objectives by scipy, for the tests of portfolios."""
+"""Risks by their definitions, and least objectives by scipy, for the tests of
+portfolios."""
 
 import numpy as np
 from scipy.optimize import linprog, minimize
@@ -6,13 +7,24 @@ from scipy.special import logsumexp
 
 INF = np.inf
 SMOOTH = ("variance", "semivariance", "entropic", "evar", "semideviation", "downside")
-MEASURES = ("variance", "semivariance", "entropic", "cvar", "evar", "semideviation", "downside", "cdar")
+MEASURES = (
+    "variance",
+    "semivariance",
+    "entropic",
+    "cvar",
+    "evar",
+    "semideviation",
+    "downside",
+    "cdar",
+)
 
 
 def make_returns(n=150, d=6, seed=0):
     """Heavy-tailed correlated returns, as fractions."""
     rng = np.random.default_rng(seed)
-    return 0.01 * rng.standard_t(4, size=(n, d)) @ (np.eye(d) + 0.3 * rng.normal(size=(d, d))) + rng.uniform(0, 2e-3, d)
+    return 0.01 * rng.standard_t(4, size=(n, d)) @ (
+        np.eye(d) + 0.3 * rng.normal(size=(d, d))
+    ) + rng.uniform(0, 2e-3, d)
 
 
 def shares(n, p=None):
@@ -23,17 +35,24 @@ def shares(n, p=None):
 def worst(losses, p, tail):
     """The mean of the worst losses, by sorting; a period may count in part."""
     order = np.argsort(-losses)
-    return np.diff(np.minimum(np.cumsum(p[order]), tail), prepend=0.0) @ losses[order] / tail
+    return (
+        np.diff(np.minimum(np.cumsum(p[order]), tail), prepend=0.0)
+        @ losses[order]
+        / tail
+    )
 
 
 def risk(y, measure, confidence=0.95, order=2, p=None):
-    """The risk of returns y. Variance and semivariance are roots here: they are in the unit of the returns."""
+    """The risk of returns y. Variance and semivariance are roots here: they are in the
+    unit of the returns."""
     p = shares(len(y), p)
     if measure == "variance":
         return np.sqrt(p @ (y - p @ y) ** 2)
     if measure in ("semivariance", "semideviation", "downside"):
         order = 2 if measure == "semivariance" else order
-        return (p @ np.maximum((0.0 if measure == "downside" else p @ y) - y, 0) ** order) ** (1 / order)
+        return (
+            p @ np.maximum((0.0 if measure == "downside" else p @ y) - y, 0) ** order
+        ) ** (1 / order)
     if measure == "cvar":
         return worst(-y, p, 1 - confidence)
     if measure == "cdar":
@@ -49,7 +68,19 @@ def risk(y, measure, confidence=0.95, order=2, p=None):
     return values.min()
 
 
-def utility(w, R, measure, risk_aversion=1.0, l1=0.0, l2=0.0, held=0.0, cost=0.0, against=0.0, p=None, **more):
+def utility(
+    w,
+    R,
+    measure,
+    risk_aversion=1.0,
+    l1=0.0,
+    l2=0.0,
+    held=0.0,
+    cost=0.0,
+    against=0.0,
+    p=None,
+    **more,
+):
     """The objective of weights."""
     y, q = R @ w - against, shares(len(R), p)
     costs = l1 * np.abs(w).sum() + l2 * w @ w + np.sum(cost * np.abs(w - held))
@@ -74,18 +105,37 @@ def slope_of_risk(y, measure, a, p, order):
 
 
 def least(
-    R, measure, risk_aversion=1.0, low=-INF, high=INF, budget=None, l1=0.0, l2=0.0, held=0.0, cost=0.0, rows=None,
-    max_turnover=None, max_gross=None, against=0.0, p=None, confidence=0.95, order=2,
-):  # fmt: skip
-    """The least objective under constraints: HiGHS for measures that are sums of hinges, SLSQP for the others and l2.
+    R,
+    measure,
+    risk_aversion=1.0,
+    low=-INF,
+    high=INF,
+    budget=None,
+    l1=0.0,
+    l2=0.0,
+    held=0.0,
+    cost=0.0,
+    rows=None,
+    max_turnover=None,
+    max_gross=None,
+    against=0.0,
+    p=None,
+    confidence=0.95,
+    order=2,
+):
+    """The least objective under constraints: HiGHS for measures that are sums of
+    hinges, SLSQP for the others and l2.
 
-    The first variables are w, |w - held| and |w|. ``rows`` are constraints (A, lower, upper).
+    The first variables are w, |w - held| and |w|. ``rows`` are constraints (A, lower,
+    upper).
     """
     n, d = R.shape
     q, unit, none = shares(n, p), np.eye(d), np.zeros((d, d))
     gain, a = (0.0, 1.0) if risk_aversion == INF else (1.0, risk_aversion)
     held, against = np.broadcast_to(held, d), np.broadcast_to(against, n)
-    A = [np.hstack([s * unit, -unit, none]) for s in (1, -1)] + [np.hstack([s * unit, none, -unit]) for s in (1, -1)]
+    A = [np.hstack([s * unit, -unit, none]) for s in (1, -1)] + [
+        np.hstack([s * unit, none, -unit]) for s in (1, -1)
+    ]
     limit = [held, -held, np.zeros(2 * d)]
     if rows is not None:
         for sign, bound in ((1, rows[2]), (-1, rows[1])):
@@ -98,37 +148,82 @@ def least(
     if max_gross is not None:
         A.append(np.repeat([0.0, 0.0, 1.0], d)[None])
         limit.append([max_gross])
-    A, limit, total = np.concatenate(A), np.concatenate(limit), np.repeat([1.0, 0.0, 0.0], d)[None]
+    A, limit, total = (
+        np.concatenate(A),
+        np.concatenate(limit),
+        np.repeat([1.0, 0.0, 0.0], d)[None],
+    )
     costs = np.r_[np.zeros(d), np.broadcast_to(cost, d), np.full(d, l1)]
-    bounds = [*np.column_stack([np.broadcast_to(low, d), np.broadcast_to(high, d)]), *[(0, None)] * 2 * d]
+    bounds = [
+        *np.column_stack([np.broadcast_to(low, d), np.broadcast_to(high, d)]),
+        *[(0, None)] * 2 * d,
+    ]
     if measure in ("cvar", "cdar") or (measure not in SMOOTH[:4] and order == 1):
         one, zero, column = np.eye(n), np.zeros((n, n)), np.ones((n, 1))
         if measure == "cdar":  # drawdowns, level, excess
-            of_w, of_others = [-R, 0 * R], [[np.eye(n, k=-1) - one, 0 * column, zero], [one, -column, -one]]
-            limits, of_risk = [-against, 0 * against], np.r_[np.zeros(n), 1.0, q / (1 - confidence)]
+            of_w, of_others = (
+                [-R, 0 * R],
+                [[np.eye(n, k=-1) - one, 0 * column, zero], [one, -column, -one]],
+            )
+            limits, of_risk = (
+                [-against, 0 * against],
+                np.r_[np.zeros(n), 1.0, q / (1 - confidence)],
+            )
             kinds = [(0, None)] * n + [(None, None)] + [(0, None)] * n
         else:
             of_mean = (q @ R, q @ against) if measure == "semideviation" else (0.0, 0.0)
             level = np.full((n, 1), -1.0 if measure == "cvar" else 0.0)
-            of_w, of_others, limits = [of_mean[0] - R], [[level, -one]], [of_mean[1] - against]
-            of_risk = np.r_[1.0, q / (1 - confidence)] if measure == "cvar" else np.r_[0.0, q]
+            of_w, of_others, limits = (
+                [of_mean[0] - R],
+                [[level, -one]],
+                [of_mean[1] - against],
+            )
+            of_risk = (
+                np.r_[1.0, q / (1 - confidence)] if measure == "cvar" else np.r_[0.0, q]
+            )
             kinds = [(None, None)] + [(0, None)] * n
-        blocks = [np.hstack([left, np.zeros((n, 2 * d)), *right]) for left, right in zip(of_w, of_others, strict=True)]
+        blocks = [
+            np.hstack([left, np.zeros((n, 2 * d)), *right])
+            for left, right in zip(of_w, of_others, strict=True)
+        ]
         m = len(of_risk)
         cost = np.r_[costs - gain * np.r_[q @ R, np.zeros(2 * d)], a * of_risk]
-        A, limit = np.concatenate([np.pad(A, ((0, 0), (0, m))), *blocks]), np.concatenate([limit, *limits])
+        A, limit = (
+            np.concatenate([np.pad(A, ((0, 0), (0, m))), *blocks]),
+            np.concatenate([limit, *limits]),
+        )
         total = None if budget is None else np.pad(total, ((0, 0), (0, m)))
-        run = linprog(cost, A, limit, total, None if budget is None else [budget], bounds=bounds + kinds)
+        run = linprog(
+            cost,
+            A,
+            limit,
+            total,
+            None if budget is None else [budget],
+            bounds=bounds + kinds,
+        )
         assert run.status == 0
         if l2:
             of_w = np.r_[np.full(d, l2), np.zeros(len(cost) - d)]
-            rules = [{"type": "ineq", "fun": lambda z: limit - A @ z, "jac": lambda z: -A}]
+            rules = [
+                {"type": "ineq", "fun": lambda z: limit - A @ z, "jac": lambda z: -A}
+            ]
             if budget is not None:
-                rules.append({"type": "eq", "fun": lambda z: total @ z - budget, "jac": lambda z: total})
+                rules.append(
+                    {
+                        "type": "eq",
+                        "fun": lambda z: total @ z - budget,
+                        "jac": lambda z: total,
+                    }
+                )
             run = minimize(
-                lambda z: (cost @ z + of_w @ z**2, cost + 2 * of_w * z), run.x, jac=True, method="SLSQP",
-                bounds=bounds + kinds, constraints=rules, options={"ftol": 1e-14, "maxiter": 500},
-            )  # fmt: skip
+                lambda z: (cost @ z + of_w @ z**2, cost + 2 * of_w * z),
+                run.x,
+                jac=True,
+                method="SLSQP",
+                bounds=bounds + kinds,
+                constraints=rules,
+                options={"ftol": 1e-14, "maxiter": 500},
+            )
         return run.fun + gain * q @ against
     size = 100.0  # the unit of weights and returns in which SLSQP works
 
@@ -136,7 +231,11 @@ def least(
         y = R @ z[:d] - against
         slope = np.append(costs, 0.0)
         if measure == "entropic":
-            fun, of_y, gain_y = logsumexp(-a * y, b=q) / a, -q * np.exp(-a * y - logsumexp(-a * y, b=q)), 0.0
+            fun, of_y, gain_y = (
+                logsumexp(-a * y, b=q) / a,
+                -q * np.exp(-a * y - logsumexp(-a * y, b=q)),
+                0.0,
+            )
         elif measure == "evar":
             t = 0.01 * np.exp(z[-1])
             log_mean = logsumexp(-y / t, b=q)
@@ -146,18 +245,29 @@ def least(
         else:
             (fun, of_y), gain_y = slope_of_risk(y, measure, a, q, order), gain
         slope[:d] += (of_y - gain_y * q) @ R + 2 * l2 * z[:d]
-        return size * (fun - gain_y * q @ y + costs @ z[:-1] + l2 * z[:d] @ z[:d]), size * slope
+        return size * (
+            fun - gain_y * q @ y + costs @ z[:-1] + l2 * z[:d] @ z[:d]
+        ), size * slope
 
     A, total = np.pad(A, ((0, 0), (0, 1))), np.pad(total, ((0, 0), (0, 1)))
     rules = [{"type": "ineq", "fun": lambda z: limit - A @ z, "jac": lambda z: -A}]
     if budget is not None:
-        rules.append({"type": "eq", "fun": lambda z: total @ z - budget, "jac": lambda z: total})
-    start = np.clip(np.full(d, (budget or 0.0) / d) if max_turnover is None else held, low, high)
+        rules.append(
+            {"type": "eq", "fun": lambda z: total @ z - budget, "jac": lambda z: total}
+        )
+    start = np.clip(
+        np.full(d, (budget or 0.0) / d) if max_turnover is None else held, low, high
+    )
     runs = [
         minimize(
-            value, np.r_[start, np.abs(start - held), np.abs(start), t], jac=True, method="SLSQP",
-            bounds=[*bounds, (-12, 6)], constraints=rules, options={"ftol": 1e-14, "maxiter": 1000},
+            value,
+            np.r_[start, np.abs(start - held), np.abs(start), t],
+            jac=True,
+            method="SLSQP",
+            bounds=[*bounds, (-12, 6)],
+            constraints=rules,
+            options={"ftol": 1e-14, "maxiter": 1000},
         )
         for t in ((0.0, -2.0) if measure == "evar" else (0.0,))
-    ]  # fmt: skip
+    ]
     return min(run.fun for run in runs) / size

@@ -1,4 +1,5 @@
-"""Trading constraints: texts, groups, matrices, a benchmark, limits on turnover, costs, and errors before any work."""
+"""Trading constraints: texts, groups, matrices, a benchmark, limits on turnover, costs,
+and errors before any work."""
 
 import numpy as np
 import pandas as pd
@@ -18,7 +19,9 @@ HELD = np.array([0.3, 0.1, 0.2, 0.1, 0.2, 0.1])
 
 def returns(n=120, d=6, seed=0):
     rng = np.random.default_rng(seed)
-    return 0.01 * rng.normal(size=(n, d)) @ (np.eye(d) + 0.3 * rng.normal(size=(d, d))) + 0.001 * rng.normal(size=d)
+    return 0.01 * rng.normal(size=(n, d)) @ (
+        np.eye(d) + 0.3 * rng.normal(size=(d, d))
+    ) + 0.001 * rng.normal(size=d)
 
 
 def frame(n=120, seed=0):
@@ -26,7 +29,9 @@ def frame(n=120, seed=0):
 
 
 def fit(X, **params):
-    return CompositionalPortfolio(**{"constraint": "long_only", "risk_aversion": 10.0, **params}).fit(X)
+    return CompositionalPortfolio(
+        **{"constraint": "long_only", "risk_aversion": 10.0, **params}
+    ).fit(X)
 
 
 # texts, groups and matrices
@@ -43,7 +48,9 @@ def fit(X, **params):
 )
 def test_texts(constraint, row, lower, upper):
     free, by_text, by_matrix = (
-        fit(frame(), risk_aversion=300.0, groups=SECTOR, linear_constraints=limit).weights_
+        fit(
+            frame(), risk_aversion=300.0, groups=SECTOR, linear_constraints=limit
+        ).weights_
         for limit in (None, constraint, (row, lower, upper))
     )
     np.testing.assert_allclose(by_text, by_matrix, atol=1e-9)
@@ -51,27 +58,46 @@ def test_texts(constraint, row, lower, upper):
 
 
 def test_a_chain_of_comparisons_is_two_constraints():
-    chain = fit(frame(), linear_constraints="0.1 <= metal + shares <= 0.2", groups=SECTOR)
-    pair = fit(frame(), linear_constraints=["metal + shares >= 0.1", "metal + shares <= 0.2"], groups=SECTOR)
+    chain = fit(
+        frame(), linear_constraints="0.1 <= metal + shares <= 0.2", groups=SECTOR
+    )
+    pair = fit(
+        frame(),
+        linear_constraints=["metal + shares >= 0.1", "metal + shares <= 0.2"],
+        groups=SECTOR,
+    )
     np.testing.assert_allclose(chain.weights_, pair.weights_, atol=1e-9)
     assert 0.1 - 1e-9 <= chain.weights_[[3, 4]].sum() <= 0.2 + 1e-9
 
 
 GROUPS = {
     "array of kinds": np.array([SECTOR, ["x"] * 6]),
-    "mapping of lists": {name: ["x", sector] for name, sector in zip(NAMES, SECTOR, strict=True)},
+    "mapping of lists": {
+        name: ["x", sector] for name, sector in zip(NAMES, SECTOR, strict=True)
+    },
     "Series": pd.Series(SECTOR[::-1], index=NAMES[::-1]),
-    "frame by asset": pd.DataFrame({"sector": SECTOR, "kind": [None, "x"] * 3}, index=NAMES).iloc[::-1],
+    "frame by asset": pd.DataFrame(
+        {"sector": SECTOR, "kind": [None, "x"] * 3}, index=NAMES
+    ).iloc[::-1],
     "frame by kind": pd.DataFrame([SECTOR], columns=NAMES, index=["sector"]),
 }
 
 
 @pytest.mark.parametrize("kind", GROUPS)
 def test_groups_come_in_many_forms(kind):
-    portfolio = fit(frame(), linear_constraints=["energy <= 0.2", "rates >= .5"], groups=GROUPS[kind])
-    by_asset = fit(frame(), linear_constraints=["oil + gas <= 0.2", "US bonds + cash >= .5"])
+    portfolio = fit(
+        frame(),
+        linear_constraints=["energy <= 0.2", "rates >= .5"],
+        groups=GROUPS[kind],
+    )
+    by_asset = fit(
+        frame(), linear_constraints=["oil + gas <= 0.2", "US bonds + cash >= .5"]
+    )
     np.testing.assert_array_equal(portfolio.weights_, by_asset.weights_)
-    assert portfolio.weights_[:2].sum() <= 0.2 + 1e-9 and portfolio.weights_[[2, 5]].sum() >= 0.5 - 1e-9
+    assert (
+        portfolio.weights_[:2].sum() <= 0.2 + 1e-9
+        and portfolio.weights_[[2, 5]].sum() >= 0.5 - 1e-9
+    )
 
 
 def test_matrices_come_in_many_forms():
@@ -79,8 +105,14 @@ def test_matrices_come_in_many_forms():
     table = pd.DataFrame(A[:, ::-1], columns=NAMES[::-1], index=["energy", "rates"])
     limits = [-INF, 0.5], [0.2, INF]
     plain = fit(frame(), linear_constraints=(A, *limits)).weights_
-    for given in (sparse.csr_array(A), table, table.assign(land=7.0)):  # labels of other assets are ignored
-        np.testing.assert_array_equal(fit(frame(), linear_constraints=[given, *limits]).weights_, plain)
+    for given in (
+        sparse.csr_array(A),
+        table,
+        table.assign(land=7.0),
+    ):  # labels of other assets are ignored
+        np.testing.assert_array_equal(
+            fit(frame(), linear_constraints=[given, *limits]).weights_, plain
+        )
     np.testing.assert_array_equal(
         fit(frame(), linear_constraints=(A[0], None, 0.2)).weights_,
         fit(frame(), linear_constraints="oil + gas <= 0.2").weights_,
@@ -99,8 +131,14 @@ def test_a_benchmark_is_a_shift_of_each_period(measure):
     assert active.loss_curve_[-1] == pytest.approx(shifted.loss_curve_[-1], rel=1e-6)
     by_weights = fit(R, risk_measure=measure, benchmark=weights)
     np.testing.assert_allclose(active.weights_, by_weights.weights_, atol=1e-7)
-    least_risk = fit(R, risk_measure=measure, risk_aversion=INF, benchmark=HELD) if measure != "entropic" else None
-    assert least_risk is None or np.abs(least_risk.weights_ - HELD).max() < 1e-4  # the benchmark itself
+    least_risk = (
+        fit(R, risk_measure=measure, risk_aversion=INF, benchmark=HELD)
+        if measure != "entropic"
+        else None
+    )
+    assert (
+        least_risk is None or np.abs(least_risk.weights_ - HELD).max() < 1e-4
+    )  # the benchmark itself
 
 
 def test_a_column_is_the_benchmark():
@@ -108,8 +146,12 @@ def test_a_column_is_the_benchmark():
     X["index"] = X.to_numpy() @ HELD
     portfolio = fit(X, benchmark="index")
     assert portfolio.weights_.shape == (7,) and portfolio.weights_[-1] == 0
-    np.testing.assert_allclose(portfolio.weights_[:-1], fit(X[NAMES], benchmark=HELD).weights_, atol=1e-7)
-    search = GridSearchCV(portfolio, {"linear_constraints": [None, "oil <= 0.1"]}, cv=TimeSeriesSplit(2)).fit(X)
+    np.testing.assert_allclose(
+        portfolio.weights_[:-1], fit(X[NAMES], benchmark=HELD).weights_, atol=1e-7
+    )
+    search = GridSearchCV(
+        portfolio, {"linear_constraints": [None, "oil <= 0.1"]}, cv=TimeSeriesSplit(2)
+    ).fit(X)
     assert np.isfinite(search.cv_results_["mean_test_score"]).all()
 
 
@@ -118,18 +160,28 @@ def test_a_column_is_the_benchmark():
 
 @pytest.mark.parametrize("measure", slow_but(MEASURES, "semivariance", "cvar"))
 def test_limits_without_an_interior(measure):
-    """A cap that only one portfolio of a sector meets, a weight that is forced, and no trades at all."""
+    """A cap that only one portfolio of a sector meets, a weight that is forced, and no
+    trades at all."""
     R = returns(seed=4)
-    params = {"constraint": (0.0, 0.25), "budget": 1.0, "groups": SECTOR, "risk_measure": measure}
+    params = {
+        "constraint": (0.0, 0.25),
+        "budget": 1.0,
+        "groups": SECTOR,
+        "risk_measure": measure,
+    }
     full = fit(R, linear_constraints="energy >= 0.5", **params)
     np.testing.assert_allclose(full.weights_[:2], 0.25, atol=1e-9)
     for words in (["rates + energy == 1"], ["energy >= .5", "rates >= .5"]):
         forced = fit(R, linear_constraints=words, **params)
-        np.testing.assert_allclose(forced.weights_, [0.25, 0.25, 0.25, 0, 0, 0.25], atol=1e-9)
+        np.testing.assert_allclose(
+            forced.weights_, [0.25, 0.25, 0.25, 0, 0, 0.25], atol=1e-9
+        )
     still = fit(R, risk_measure=measure, previous_weights=HELD, max_turnover=0.0)
     np.testing.assert_allclose(still.weights_, HELD, atol=1e-12)
     assert forced.stop_reason_ == still.stop_reason_ == full.stop_reason_ == "converged"
-    equal = fit(R, linear_constraints="energy == .3", **params)  # two inequalities are solved as the equation
+    equal = fit(
+        R, linear_constraints="energy == .3", **params
+    )  # two inequalities are solved as the equation
     both = fit(R, linear_constraints=["energy <= .3", "energy >= .3"], **params)
     np.testing.assert_allclose(both.weights_, equal.weights_, atol=1e-9)
     assert abs(both.n_iter_ - equal.n_iter_) <= 3
@@ -143,10 +195,22 @@ def test_what_is_not_traded_stays_exactly_as_it_was():
 
 def test_linear_constraints_may_set_the_size():
     R = returns(seed=6)
-    by_row = fit(R, constraint=(0.0, INF), linear_constraints=(np.ones(6), 1.0, 1.0), risk_measure="cvar")
-    np.testing.assert_allclose(by_row.weights_, fit(R, risk_measure="cvar").weights_, atol=1e-6)
+    by_row = fit(
+        R,
+        constraint=(0.0, INF),
+        linear_constraints=(np.ones(6), 1.0, 1.0),
+        risk_measure="cvar",
+    )
+    np.testing.assert_allclose(
+        by_row.weights_, fit(R, risk_measure="cvar").weights_, atol=1e-6
+    )
     with pytest.raises(ValueError, match="sets the size"):
-        fit(R, constraint=None, linear_constraints=(np.ones(6), 0.0, 1.0), risk_measure="cvar")
+        fit(
+            R,
+            constraint=None,
+            linear_constraints=(np.ones(6), 0.0, 1.0),
+            risk_measure="cvar",
+        )
 
 
 # costs of trades
@@ -156,33 +220,60 @@ def test_costs_that_forbid_trades_and_costs_of_nothing():
     X = frame()
     forbidden = fit(X, constraint=None, previous_weights=HELD, transaction_cost=1e3)
     np.testing.assert_array_equal(forbidden.weights_, HELD)
-    np.testing.assert_array_equal(fit(X, previous_weights=HELD).weights_, fit(X).weights_)
+    np.testing.assert_array_equal(
+        fit(X, previous_weights=HELD).weights_, fit(X).weights_
+    )
     dear = fit(X, constraint=None, l1=5e-4).weights_
-    np.testing.assert_allclose(fit(X, constraint=None, transaction_cost=5e-4).weights_, dear, atol=1e-9)
+    np.testing.assert_allclose(
+        fit(X, constraint=None, transaction_cost=5e-4).weights_, dear, atol=1e-9
+    )
     again = fit(X, previous_weights=fit(X).named_weights(), transaction_cost=0.01)
-    np.testing.assert_allclose(again.weights_, fit(X).weights_, atol=1e-7)  # the best portfolio is kept
+    np.testing.assert_allclose(
+        again.weights_, fit(X).weights_, atol=1e-7
+    )  # the best portfolio is kept
 
 
 # invalid arguments
 
 TEXTS = [
-    ("enrgy <= 1", "'enrgy'"), ("energy < 1", "'< 1'"), ("energy", "no comparison"), ("1 <= 2", "without a name"),
-    ("energy <=", "nothing beside"), ("oil * gas <= 1", "'gas'"), ("oil <= +", "the end"), ("", "no comparison"),
+    ("enrgy <= 1", "'enrgy'"),
+    ("energy < 1", "'< 1'"),
+    ("energy", "no comparison"),
+    ("1 <= 2", "without a name"),
+    ("energy <=", "nothing beside"),
+    ("oil * gas <= 1", "'gas'"),
+    ("oil <= +", "the end"),
+    ("", "no comparison"),
     ("oil 'gas' <= 1", "'gas'"),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(
     ("params", "words"),
     [
-        *[({"linear_constraints": [text]}, f"linear_constraints.*{words}") for text, words in TEXTS],
-        ({"linear_constraints": ["energy >= 0.8", "rates >= 0.4", "metal <= 1"]},
-         "'energy >= 0.8' and 'rates >= 0.4'.*missed by 0.2"),
+        *[
+            ({"linear_constraints": [text]}, f"linear_constraints.*{words}")
+            for text, words in TEXTS
+        ],
+        (
+            {"linear_constraints": ["energy >= 0.8", "rates >= 0.4", "metal <= 1"]},
+            "'energy >= 0.8' and 'rates >= 0.4'.*missed by 0.2",
+        ),
         ({"linear_constraints": "rates <= -0.1"}, "'rates <= -0.1'.*missed by 0.1"),
-        ({"linear_constraints": "tech == 1", "max_turnover": 0.5}, "'tech == 1' and 'max_turnover=0.5'"),
-        ({"linear_constraints": (np.ones((1, 6)), 2, 3)}, "'row 0 of linear_constraints'"),
+        (
+            {"linear_constraints": "tech == 1", "max_turnover": 0.5},
+            "'tech == 1' and 'max_turnover=0.5'",
+        ),
+        (
+            {"linear_constraints": (np.ones((1, 6)), 2, 3)},
+            "'row 0 of linear_constraints'",
+        ),
         ({"linear_constraints": (np.eye(6), 0.2, 0.1)}, "lower.*0.2.*0.1"),
-        ({"linear_constraints": (np.eye(5), 0.2, 0.3)}, r"shape \(n_constraints, 6\).*\(5, 5\)"),
+        (
+            {"linear_constraints": (np.eye(5), 0.2, 0.3)},
+            r"shape \(n_constraints, "
+            r"6\).*\(5, 5\)",
+        ),
         ({"linear_constraints": ["oil <= 1"], "groups": ["oil"] * 6}, "groups.*'oil'"),
         ({"groups": {"coal": "energy"}}, "groups.*'coal'"),
         ({"groups": [SECTOR, SECTOR]}, "groups.*'energy' in two"),
@@ -190,26 +281,72 @@ TEXTS = [
         ({"benchmark": np.ones(7)}, r"benchmark.*\(120,\).*\(6,\).*\(7,\)"),
         ({"max_turnover": -1}, "max_turnover.*-1"),
         ({"solver": "lbfgs", "max_turnover": 1.0}, "lbfgs.*max_turnover.*newton"),
-        ({"solver": STORMCompositional(learning_rate=0.1), "benchmark": HELD}, "benchmark.*newton"),
+        (
+            {"solver": STORMCompositional(learning_rate=0.1), "benchmark": HELD},
+            "benchmark.*newton",
+        ),
         ({"solver": "lbfgs", "transaction_cost": 0.1}, "cost of trades"),
         ({"transaction_cost": -0.1}, "transaction_cost must be finite and >= 0, got"),
-        ({"transaction_cost": [0.1, 0.2]}, r"transaction_cost must be one number or of shape \(6,\), got \(2,\)"),
-        ({"previous_weights": [0.5, 0.5]}, r"previous_weights must be of shape \(6,\), got \(2,\)"),
-        ({"previous_weights": [np.nan] * 6}, "previous_weights must be finite, one for each asset"),
+        (
+            {"transaction_cost": [0.1, 0.2]},
+            r"transaction_cost must be one number or "
+            r"of shape \(6,\), got \(2,\)",
+        ),
+        (
+            {"previous_weights": [0.5, 0.5]},
+            r"previous_weights must be of shape "
+            r"\(6,\), got \(2,\)",
+        ),
+        (
+            {"previous_weights": [np.nan] * 6},
+            "previous_weights must be finite, one for each asset",
+        ),
         ({"order": 1.5}, "order must be 1 or from 2 to 10, got 1.5"),
         *[({"confidence": wrong}, "confidence must be") for wrong in (0, 1)],
         ({"l1": 0.1}, "l1 must be 0 with constraint='long_only'"),
-        ({"risk_aversion": INF, "risk_measure": "entropic"}, "must be finite with risk_measure='entropic'"),
-        *[({"risk_aversion": wrong}, "risk_aversion must be a finite number > 0") for wrong in (-INF, 0)],
-        *[({"risk_aversion": INF, **no_size}, "risk_aversion=inf needs a constraint or a budget .* the empty portfolio")
-          for no_size in ({"constraint": None}, {"constraint": (0, INF)}, {"constraint": (-0.5, 0.5)})],
-        *[({"risk_measure": measure, "constraint": None, **no_size}, f"{measure}' needs a constraint or a budget")
-          for measure, no_size in (("cvar", {}), ("evar", {"l1": 0.1}), ("cdar", {"budget": 0.0}), ("downside", {}))],
+        (
+            {"risk_aversion": INF, "risk_measure": "entropic"},
+            "must be finite with risk_measure='entropic'",
+        ),
+        *[
+            ({"risk_aversion": wrong}, "risk_aversion must be a finite number > 0")
+            for wrong in (-INF, 0)
+        ],
+        *[
+            (
+                {"risk_aversion": INF, **no_size},
+                "risk_aversion=inf needs a constraint "
+                "or a budget .* the empty portfolio",
+            )
+            for no_size in (
+                {"constraint": None},
+                {"constraint": (0, INF)},
+                {"constraint": (-0.5, 0.5)},
+            )
+        ],
+        *[
+            (
+                {"risk_measure": measure, "constraint": None, **no_size},
+                f"{measure}' needs a constraint or a budget",
+            )
+            for measure, no_size in (
+                ("cvar", {}),
+                ("evar", {"l1": 0.1}),
+                ("cdar", {"budget": 0.0}),
+                ("downside", {}),
+            )
+        ],
     ],
-)  # fmt: skip
+)
 def test_invalid_arguments(params, words):
     portfolio = CompositionalPortfolio(
-        **{"constraint": "long_only", "groups": SECTOR, "previous_weights": HELD, "random_state": 0} | params
+        **{
+            "constraint": "long_only",
+            "groups": SECTOR,
+            "previous_weights": HELD,
+            "random_state": 0,
+        }
+        | params
     )
     with pytest.raises(ValueError, match=words):
         portfolio.fit(frame())
@@ -220,6 +357,8 @@ def test_limits_need_no_returns_in_memory(tmp_path):
     held = np.memmap(tmp_path / "returns", dtype=float, mode="w+", shape=(50, 6))
     held[:] = returns(50)
     for limits in ({"benchmark": HELD}, {"max_turnover": 1.4}):
-        np.testing.assert_allclose(fit(held, **limits).weights_, fit(returns(50), **limits).weights_, atol=1e-6)
+        np.testing.assert_allclose(
+            fit(held, **limits).weights_, fit(returns(50), **limits).weights_, atol=1e-6
+        )
     with pytest.raises(ValueError, match="as many periods as assets"):
         fit(returns(6), benchmark=HELD)

@@ -1,4 +1,5 @@
-"""The estimator among scikit-learn's tools: data, predict and score, parameters of its own and of the solver."""
+"""The estimator among scikit-learn's tools: data, predict and score, parameters of its
+own and of the solver."""
 
 import pickle
 import warnings
@@ -14,20 +15,31 @@ from sklearn.model_selection import GridSearchCV, TimeSeriesSplit
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import FunctionTransformer
 
-from sk_stormc import LBFGS, SCGD, AutomaticSTORM, CompositionalPortfolio, SARAHCompositional, sharpe_ratio
+from sk_stormc import (
+    LBFGS,
+    SCGD,
+    AutomaticSTORM,
+    CompositionalPortfolio,
+    SARAHCompositional,
+    sharpe_ratio,
+)
 from sk_stormc.solvers import SOLVERS
 
 
 def make_returns(n=400, d=4, seed=0):
     rng = np.random.default_rng(seed)
-    return rng.normal(0.05, 1, (n, 1)) + rng.normal(0.05, 1, (n, d)) * rng.uniform(0.5, 2, d)
+    return rng.normal(0.05, 1, (n, 1)) + rng.normal(0.05, 1, (n, d)) * rng.uniform(
+        0.5, 2, d
+    )
 
 
 def fit(R, solver="storm-c", sample_weight=None, **params):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         params = {"random_state": 0} | params
-        return CompositionalPortfolio(solver, **params).fit(R, sample_weight=sample_weight)
+        return CompositionalPortfolio(solver, **params).fit(
+            R, sample_weight=sample_weight
+        )
 
 
 def same_bits(a, b):
@@ -44,17 +56,26 @@ def test_data_frames_of_pandas_and_polars():
     for table in (pd.DataFrame(R, columns=names), pl.DataFrame(R, schema=names)):
         portfolio = fit(table)
         same_bits(portfolio.weights_, plain.weights_)
-        assert portfolio.n_features_in_ == 4 and list(portfolio.feature_names_in_) == names
-        np.testing.assert_allclose(portfolio.predict(table), R @ plain.weights_, rtol=1e-10)
+        assert (
+            portfolio.n_features_in_ == 4 and list(portfolio.feature_names_in_) == names
+        )
+        np.testing.assert_allclose(
+            portfolio.predict(table), R @ plain.weights_, rtol=1e-10
+        )
         assert portfolio.score(table) == pytest.approx(plain.score(R), rel=1e-12)
         for method in (portfolio.predict, portfolio.score):
             with pytest.raises(ValueError, match="feature names"):
                 method(table[names[::-1]])
-    assert not hasattr(portfolio.fit(R), "feature_names_in_")  # a fit without names forgets them
+    assert not hasattr(
+        portfolio.fit(R), "feature_names_in_"
+    )  # a fit without names forgets them
 
 
 def test_returns_and_weights_of_periods_are_not_changed():
-    R, weight = make_returns(), np.random.default_rng(0).integers(0, 3, 400).astype(float)
+    R, weight = (
+        make_returns(),
+        np.random.default_rng(0).integers(0, 3, 400).astype(float),
+    )
     before = R.copy(), weight.copy()
     for solver in ("moments", "scgd"):
         fit(R, solver, weight, max_iter=30)
@@ -80,30 +101,58 @@ def test_a_fit_that_raises_changes_nothing():
 def test_predict_is_the_return_of_each_period():
     R, new = make_returns(), make_returns(30, seed=1)
     portfolio = fit(R)
-    np.testing.assert_allclose(portfolio.predict(new), [sum(r * portfolio.weights_) for r in new])
+    np.testing.assert_allclose(
+        portfolio.predict(new), [sum(r * portfolio.weights_) for r in new]
+    )
 
 
 @pytest.mark.parametrize("measure", ["variance", "semivariance", "entropic", "cvar"])
 def test_score_is_the_utility_without_the_penalty(measure):
-    R, new, weight = make_returns(), make_returns(30, seed=1), np.random.default_rng(0).uniform(0, 3, 30)
-    portfolio = fit(R, "auto", risk_measure=measure, risk_aversion=1.5, constraint=(-0.1, 0.2), l1=0.01, budget=0.3)
+    R, new, weight = (
+        make_returns(),
+        make_returns(30, seed=1),
+        np.random.default_rng(0).uniform(0, 3, 30),
+    )
+    portfolio = fit(
+        R,
+        "auto",
+        risk_measure=measure,
+        risk_aversion=1.5,
+        constraint=(-0.1, 0.2),
+        l1=0.01,
+        budget=0.3,
+    )
     w = portfolio.weights_
-    assert portfolio.score(new) == pytest.approx(-utility(w, new, measure, 1.5), rel=1e-9)
+    assert portfolio.score(new) == pytest.approx(
+        -utility(w, new, measure, 1.5), rel=1e-9
+    )
     weighted = -utility(w, new, measure, 1.5, p=weight)
-    assert portfolio.score(new, sample_weight=weight) == pytest.approx(weighted, rel=1e-9)
-    assert isinstance(portfolio.score(new), float) and isinstance(sharpe_ratio(portfolio, new), float)
+    assert portfolio.score(new, sample_weight=weight) == pytest.approx(
+        weighted, rel=1e-9
+    )
+    assert isinstance(portfolio.score(new), float) and isinstance(
+        sharpe_ratio(portfolio, new), float
+    )
 
 
 # parameters
 
 
-@pytest.mark.parametrize("given", ["storm-c", AutomaticSTORM()], ids=["name", "instance"])
+@pytest.mark.parametrize(
+    "given", ["storm-c", AutomaticSTORM()], ids=["name", "instance"]
+)
 def test_parameters_of_the_solver(given):
     portfolio = CompositionalPortfolio(given)
     assert portfolio.set_params() is portfolio
-    portfolio.set_params(solver__learning_rate=0.125, solver__batch_size=(8, None, 4), risk_aversion=3.0)
-    assert isinstance(portfolio.solver, AutomaticSTORM) and portfolio.risk_aversion == 3.0
-    assert portfolio.get_params()["solver__learning_rate"] == 0.125 and portfolio.solver.batch_size == (8, None, 4)
+    portfolio.set_params(
+        solver__learning_rate=0.125, solver__batch_size=(8, None, 4), risk_aversion=3.0
+    )
+    assert (
+        isinstance(portfolio.solver, AutomaticSTORM) and portfolio.risk_aversion == 3.0
+    )
+    assert portfolio.get_params()[
+        "solver__learning_rate"
+    ] == 0.125 and portfolio.solver.batch_size == (8, None, 4)
     copy = clone(portfolio)
     assert copy.solver is not portfolio.solver and copy.solver.learning_rate == 0.125
     assert copy.get_params(deep=True).keys() == portfolio.get_params(deep=True).keys()
@@ -113,11 +162,20 @@ def test_parameters_of_the_solver(given):
 
 
 def test_the_solver_is_set_before_its_parameters_whatever_the_order():
-    first = CompositionalPortfolio().set_params(solver__epoch_length=3, solver="sarah-c")
-    second = CompositionalPortfolio().set_params(solver="sarah-c", solver__epoch_length=3)
-    third = CompositionalPortfolio(SCGD()).set_params(solver__epoch_length=3, solver=SARAHCompositional(tol=0))
+    first = CompositionalPortfolio().set_params(
+        solver__epoch_length=3, solver="sarah-c"
+    )
+    second = CompositionalPortfolio().set_params(
+        solver="sarah-c", solver__epoch_length=3
+    )
+    third = CompositionalPortfolio(SCGD()).set_params(
+        solver__epoch_length=3, solver=SARAHCompositional(tol=0)
+    )
     for portfolio in (first, second, third):
-        assert isinstance(portfolio.solver, SARAHCompositional) and portfolio.solver.epoch_length == 3
+        assert (
+            isinstance(portfolio.solver, SARAHCompositional)
+            and portfolio.solver.epoch_length == 3
+        )
     assert third.solver.tol == 0
 
 
@@ -128,7 +186,9 @@ def test_an_unknown_parameter(solver):
             CompositionalPortfolio(solver).set_params(**{name: 1.0})
 
 
-@pytest.mark.parametrize("solver", [solver() for solver in SOLVERS.values()], ids=list(SOLVERS))
+@pytest.mark.parametrize(
+    "solver", [solver() for solver in SOLVERS.values()], ids=list(SOLVERS)
+)
 def test_fit_does_not_change_the_solver(solver):
     before = pickle.dumps(solver)
     portfolio = fit(make_returns(50, 3), solver, max_iter=2, tol=1e-7)
@@ -144,7 +204,10 @@ def test_max_iter_and_tol_of_none_are_the_solvers_own():
     portfolio = fit(R, SCGD(max_ifo=5000))
     assert portfolio.stop_reason_ == "max_ifo" and portfolio.ifo_[-1] <= 5000
     early, late = (fit(R, tol=tol) for tol in (1e-1, 1e-8))
-    assert early.stop_reason_ == late.stop_reason_ == "converged" and early.n_iter_ < late.n_iter_
+    assert (
+        early.stop_reason_ == late.stop_reason_ == "converged"
+        and early.n_iter_ < late.n_iter_
+    )
 
 
 # scikit-learn's tools
@@ -152,23 +215,55 @@ def test_max_iter_and_tol_of_none_are_the_solvers_own():
 
 def test_grid_search_over_the_solver_and_the_problem():
     R = make_returns(1500)
-    grid = {"solver__learning_rate": [0.01, 0.1], "solver__batch_size": [8, None], "risk_aversion": [0.5, 50.0]}
-    portfolio = CompositionalPortfolio("storm-c", constraint=(-0.5, 0.5), max_iter=9, tol=0, random_state=0)
-    search = GridSearchCV(portfolio, grid, scoring=sharpe_ratio, cv=TimeSeriesSplit(2), error_score="raise").fit(R)
+    grid = {
+        "solver__learning_rate": [0.01, 0.1],
+        "solver__batch_size": [8, None],
+        "risk_aversion": [0.5, 50.0],
+    }
+    portfolio = CompositionalPortfolio(
+        "storm-c", constraint=(-0.5, 0.5), max_iter=9, tol=0, random_state=0
+    )
+    search = GridSearchCV(
+        portfolio,
+        grid,
+        scoring=sharpe_ratio,
+        cv=TimeSeriesSplit(2),
+        error_score="raise",
+    ).fit(R)
     scores = search.cv_results_["mean_test_score"]
-    assert np.isfinite(scores).all() and len(np.unique(scores)) == 8  # every parameter reaches the run
-    same_bits(search.best_estimator_.weights_, clone(portfolio).set_params(**search.best_params_).fit(R).weights_)
+    assert (
+        np.isfinite(scores).all() and len(np.unique(scores)) == 8
+    )  # every parameter reaches the run
+    same_bits(
+        search.best_estimator_.weights_,
+        clone(portfolio).set_params(**search.best_params_).fit(R).weights_,
+    )
 
 
 def test_pipeline():
     R, weight = make_returns(), np.random.default_rng(0).uniform(0.5, 2, 400)
     percent = FunctionTransformer(lambda R: 100 * R)
-    pipeline = Pipeline([("percent", percent), ("portfolio", CompositionalPortfolio(max_iter=50, random_state=0))])
-    pipeline.set_params(portfolio__solver__batch_size=16, portfolio__risk_aversion=0.01, portfolio__tol=0)
+    pipeline = Pipeline(
+        [
+            ("percent", percent),
+            ("portfolio", CompositionalPortfolio(max_iter=50, random_state=0)),
+        ]
+    )
+    pipeline.set_params(
+        portfolio__solver__batch_size=16,
+        portfolio__risk_aversion=0.01,
+        portfolio__tol=0,
+    )
     pipeline.fit(R, portfolio__sample_weight=weight)
     np.testing.assert_allclose(pipeline.predict(R), 100 * R @ pipeline[-1].weights_)
-    assert pipeline.score(R) == pipeline[-1].score(100 * R) and pipeline[-1].solver_.batch_size == 16
-    same_bits(pipeline[-1].weights_, clone(pipeline[-1]).fit(100 * R, sample_weight=weight).weights_)
+    assert (
+        pipeline.score(R) == pipeline[-1].score(100 * R)
+        and pipeline[-1].solver_.batch_size == 16
+    )
+    same_bits(
+        pipeline[-1].weights_,
+        clone(pipeline[-1]).fit(100 * R, sample_weight=weight).weights_,
+    )
 
 
 @pytest.mark.parametrize("solver", ["auto", "storm-c", "scgd"])
@@ -187,13 +282,20 @@ def test_pickle(solver):
 
 @pytest.mark.slow
 def test_the_same_seed_gives_the_same_bits_at_any_n_jobs():
-    R, params = make_returns(3000), {"random_state": 3, "max_iter": 50, "constraint": (-1, 1)}
+    R, params = (
+        make_returns(3000),
+        {"random_state": 3, "max_iter": 50, "constraint": (-1, 1)},
+    )
     stochastic = [name for name in SOLVERS if name not in ("lbfgs", "corrected-sample")]
     here = [fit(R, solver, **params) for solver in stochastic]
-    there = Parallel(n_jobs=2)(delayed(fit)(R, solver, **params) for solver in stochastic)
+    there = Parallel(n_jobs=2)(
+        delayed(fit)(R, solver, **params) for solver in stochastic
+    )
     for solver, a, b in zip(stochastic, here, there, strict=True):
         same_bits(a.weights_, b.weights_)
-        assert (a.weights_ != fit(R, solver, **params | {"random_state": 4}).weights_).any()
+        assert (
+            a.weights_ != fit(R, solver, **params | {"random_state": 4}).weights_
+        ).any()
 
 
 def test_random_state_as_in_scikit_learn():

@@ -1,4 +1,5 @@
-"""The second-order method against scipy: every risk measure with every constraint, in any unit, and on ugly returns."""
+"""The second-order method against scipy: every risk measure with every constraint, in
+any unit, and on ugly returns."""
 
 import functools
 import warnings
@@ -16,31 +17,46 @@ from sk_stormc import CompositionalPortfolio
 SQUARED = ("variance", "semivariance", "entropic")
 KINDS = [
     *[(measure, 2) for measure in MEASURES[:5]],
-    *[("semideviation", 1), ("semideviation", 2), ("downside", 1), ("downside", 3), ("cdar", 2)],
+    *[
+        ("semideviation", 1),
+        ("semideviation", 2),
+        ("downside", 1),
+        ("downside", 3),
+        ("cdar", 2),
+    ],
 ]
 HELD = np.array([0.3, 0.1, 0.2, 0.1, 0.2, 0.1])
 ROWS = np.array([[1.0, 1, 0, 0, 0, 0], [0, 0, 1, 0, -2, 1], [0, 1, 0, 1, 1, 0]])
 LIMITS = np.array([-np.inf, ROWS[1] @ HELD, 0.1]), np.array([0.38, ROWS[1] @ HELD, 0.6])
-INDEX = make_returns() @ np.full(6, 1 / 6) + 0.001 * np.random.default_rng(1).normal(size=150)
+INDEX = make_returns() @ np.full(6, 1 / 6) + 0.001 * np.random.default_rng(1).normal(
+    size=150
+)
 LONG = {"constraint": "long_only"}
 LONG_ONLY = {"low": 0.0, "budget": 1.0}
 CASES = {
     "long only": (LONG, LONG_ONLY),
-    "bounds and budget": ({"constraint": (-0.1, 0.35), "budget": 0.9}, {"low": -0.1, "high": 0.35, "budget": 0.9}),
-    "bounds and l1": ({"constraint": (-0.5, 0.5), "l1": 3e-4}, {"low": -0.5, "high": 0.5, "l1": 3e-4}),
+    "bounds and budget": ({"constraint": (-0.1, 0.35), "budget": 0.9}, {"low": -0.1,
+    "high": 0.35, "budget": 0.9}),
+    "bounds and l1": ({"constraint": (-0.5, 0.5), "l1": 3e-4}, {"low": -0.5,
+    "high": 0.5, "l1": 3e-4}),
     "cost of trades": (
-        {"constraint": (0.0, 0.6), "budget": 1.0, "previous_weights": HELD, "transaction_cost": 2e-4},
+        {"constraint": (0.0, 0.6), "budget": 1.0, "previous_weights": HELD,
+        "transaction_cost": 2e-4},
         LONG_ONLY | {"high": 0.6, "held": HELD, "cost": 2e-4},
     ),
-    "linear constraints": (LONG | {"linear_constraints": (ROWS, *LIMITS)}, LONG_ONLY | {"rows": (ROWS, *LIMITS)}),
+    "linear constraints": (LONG | {"linear_constraints": (ROWS, *LIMITS)},
+    LONG_ONLY | {"rows": (ROWS, *LIMITS)}),
     "turnover": (
-        LONG | {"previous_weights": HELD, "max_turnover": 0.3}, LONG_ONLY | {"held": HELD, "max_turnover": 0.3}
+        LONG | {"previous_weights": HELD, "max_turnover": 0.3},
+        LONG_ONLY | {"held": HELD, "max_turnover": 0.3}
     ),
     "benchmark": (LONG | {"benchmark": INDEX}, LONG_ONLY | {"against": INDEX}),
     "all": (
-        LONG | {"previous_weights": HELD, "max_turnover": 0.3, "transaction_cost": 1e-4, "benchmark": INDEX,
+        LONG | {"previous_weights": HELD, "max_turnover": 0.3, "transaction_cost": 1e-4,
+        "benchmark": INDEX,
                 "linear_constraints": (ROWS, *LIMITS)},
-        LONG_ONLY | {"held": HELD, "max_turnover": 0.3, "cost": 1e-4, "against": INDEX, "rows": (ROWS, *LIMITS)},
+        LONG_ONLY | {"held": HELD, "max_turnover": 0.3, "cost": 1e-4, "against": INDEX,
+        "rows": (ROWS, *LIMITS)},
     ),
 }  # fmt: skip
 
@@ -49,34 +65,58 @@ def fit(R, sample_weight=None, **params):
     """A fit whose warnings are errors."""
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        return CompositionalPortfolio(**LONG | {"random_state": 0} | params).fit(R, sample_weight=sample_weight)
+        return CompositionalPortfolio(**LONG | {"random_state": 0} | params).fit(
+            R, sample_weight=sample_weight
+        )
 
 
 @pytest.mark.parametrize(
     ("measure", "order", "case"),
-    [(*kind, case) for k, case in enumerate(CASES) for kind in (KINDS[k % 3 :: 3] if k else KINDS)],
+    [
+        (*kind, case)
+        for k, case in enumerate(CASES)
+        for kind in (KINDS[k % 3 :: 3] if k else KINDS)
+    ],
 )
 def test_the_optimum_under_constraints(measure, order, case):
     R, (params, program) = make_returns(), CASES[case]
-    # so large that not everything is in one asset, and with an l1 norm so small that not all are 0
+    # so large that not everything is in one asset, and with an l1 norm so small that
+    # not all are 0
     aversion = 10.0 if measure in SQUARED else 0.02 if case == "bounds and l1" else 2.0
-    portfolio = fit(R, risk_measure=measure, order=order, risk_aversion=aversion, **params)
+    portfolio = fit(
+        R, risk_measure=measure, order=order, risk_aversion=aversion, **params
+    )
     w = portfolio.weights_
-    given = {name: value for name, value in program.items() if name in ("l1", "held", "cost", "against")}
+    given = {
+        name: value
+        for name, value in program.items()
+        if name in ("l1", "held", "cost", "against")
+    }
     value = utility(w, R, measure, aversion, order=order, **given)
     size = (R @ w - program.get("against", 0.0)).std()
-    assert portfolio.loss_curve_[-1] == pytest.approx(value, abs=1e-7 * size) and portfolio.stop_reason_ == "converged"
-    costs = value - utility(w, R, measure, aversion, order=order, against=program.get("against", 0.0))
+    assert (
+        portfolio.loss_curve_[-1] == pytest.approx(value, abs=1e-7 * size)
+        and portfolio.stop_reason_ == "converged"
+    )
+    costs = value - utility(
+        w, R, measure, aversion, order=order, against=program.get("against", 0.0)
+    )
     assert portfolio.score(R) == pytest.approx(costs - value, abs=1e-7 * size)
     best = least_by_scipy(R, measure, aversion, order=order, **program)
     assert best - 1e-5 * size <= value <= best + 1e-5 * size
     assert -1e-9 * size <= portfolio.dual_gap_ <= 1e-5 * size
-    assert value - portfolio.dual_gap_ <= best + 2e-7 * size  # a lower bound, but for the error of scipy
-    assert (w >= program.get("low", -np.inf)).all() and (w <= program.get("high", np.inf)).all()
+    assert (
+        value - portfolio.dual_gap_ <= best + 2e-7 * size
+    )  # a lower bound, but for the error of scipy
+    assert (w >= program.get("low", -np.inf)).all() and (
+        w <= program.get("high", np.inf)
+    ).all()
     if "budget" in program:
         assert w.sum() == pytest.approx(program["budget"], abs=1e-12)
     if "rows" in program:
-        assert (LIMITS[0] - 1e-8 <= ROWS @ w).all() and (ROWS @ w <= LIMITS[1] + 1e-8).all()
+        assert (LIMITS[0] - 1e-8 <= ROWS @ w).all() and (
+            ROWS @ w <= LIMITS[1] + 1e-8
+        ).all()
     if "max_turnover" in program:
         assert np.abs(w - HELD).sum() <= 0.3 + 1e-8
 
@@ -85,14 +125,31 @@ def test_the_optimum_under_constraints(measure, order, case):
 @pytest.mark.parametrize("measure", ["variance", "semivariance", "cvar", "evar"])
 def test_risk_aversions_and_confidences(measure, risk_aversion):
     R = make_returns(seed=1)
-    w = fit(R, risk_measure=measure, risk_aversion=risk_aversion, constraint=(-0.1, 0.4), budget=1.0).weights_
+    w = fit(
+        R,
+        risk_measure=measure,
+        risk_aversion=risk_aversion,
+        constraint=(-0.1, 0.4),
+        budget=1.0,
+    ).weights_
     best = least_by_scipy(R, measure, risk_aversion, low=-0.1, high=0.4, budget=1.0)
     assert utility(w, R, measure, risk_aversion) <= best + 1e-6 * abs(best)
-    if measure not in SQUARED:  # with fewer periods than 1 / (1 - confidence) the risk is the largest loss
+    if (
+        measure not in SQUARED
+    ):  # with fewer periods than 1 / (1 - confidence) the risk is the largest loss
         for confidence in (0.5, 0.999):
-            w = fit(R, risk_measure=measure, risk_aversion=risk_aversion, confidence=confidence).weights_
-            best = least_by_scipy(R, measure, risk_aversion, confidence=confidence, **LONG_ONLY)
-            assert utility(w, R, measure, risk_aversion, confidence=confidence) <= best + 1e-4 * abs(best)
+            w = fit(
+                R,
+                risk_measure=measure,
+                risk_aversion=risk_aversion,
+                confidence=confidence,
+            ).weights_
+            best = least_by_scipy(
+                R, measure, risk_aversion, confidence=confidence, **LONG_ONLY
+            )
+            assert utility(
+                w, R, measure, risk_aversion, confidence=confidence
+            ) <= best + 1e-4 * abs(best)
 
 
 @functools.cache
@@ -106,7 +163,11 @@ def test_weights_depend_on_neither_unit_nor_shift(measure, unit, shift):
     if shift and measure in ("downside", "cdar"):  # which are not about the mean
         return
     scale = unit if measure in SQUARED else 1.0
-    w = fit(unit * (make_returns() + shift), risk_measure=measure, risk_aversion=30.0 / scale).weights_
+    w = fit(
+        unit * (make_returns() + shift),
+        risk_measure=measure,
+        risk_aversion=30.0 / scale,
+    ).weights_
     np.testing.assert_allclose(w, of_plain_returns(measure), atol=2e-5)
 
 
@@ -140,23 +201,35 @@ def ugly():
     twice[:, -1] = twice[:, 0]
     near[:, -1] = near[:, 0] + 1e-7 * np.random.default_rng(1).normal(size=len(R))
     constant[:, 0] = 0.0003
-    return {"cash": cash, "twice": twice, "near copies": near, "constant": constant, "shifted": R + 100,
+    return {"cash": cash, "twice": twice, "near copies": near, "constant": constant,
+    "shifted": R + 100,
             "few periods": R[:5], "one asset": R[:, :1]}  # fmt: skip
 
 
 @pytest.mark.parametrize("measure", slow_but(["variance", "cvar", "evar"], "cvar"))
 @pytest.mark.parametrize("kind", ugly())
 def test_ugly_returns(measure, kind):
-    """These ended wrong in silence: all of CVaR in cash at 10 % of it, equal weights on shifted returns."""
+    """These ended wrong in silence: all of CVaR in cash at 10 % of it, equal weights on
+    shifted returns."""
     R = ugly()[kind]
     portfolio = fit(R, risk_measure=measure, risk_aversion=3.0)
     w, size = portfolio.weights_, max((R @ portfolio.weights_).std(), 1e-9)
-    assert portfolio.stop_reason_ == "converged" and abs(w.sum() - 1) < 1e-12 and (w >= 0).all()
+    assert (
+        portfolio.stop_reason_ == "converged"
+        and abs(w.sum() - 1) < 1e-12
+        and (w >= 0).all()
+    )
     value, rng = utility(w, R, measure, 3.0), np.random.default_rng(0)
     assert portfolio.loss_curve_[-1] == pytest.approx(value, rel=1e-7, abs=1e-9 * size)
     assert -1e-9 * size <= portfolio.dual_gap_ <= 1e-4 * size + 1e-8
-    for other in (*np.eye(len(w)), *rng.dirichlet(np.ones(len(w)), 20), *(0.99 * w + 0.01 * np.eye(len(w)))):
-        assert utility(other, R, measure, 3.0) >= value - portfolio.dual_gap_ - 1e-9 * size - 1e-12 * abs(value)
+    for other in (
+        *np.eye(len(w)),
+        *rng.dirichlet(np.ones(len(w)), 20),
+        *(0.99 * w + 0.01 * np.eye(len(w))),
+    ):
+        assert utility(
+            other, R, measure, 3.0
+        ) >= value - portfolio.dual_gap_ - 1e-9 * size - 1e-12 * abs(value)
 
 
 @pytest.mark.parametrize("solver", ["auto", "storm-c"])
@@ -174,39 +247,66 @@ def test_a_column_of_cash_beside_returns_of_any_scale(solver, scale):
 
 @pytest.mark.parametrize("measure", MEASURES)
 def test_forced_answers_are_exact(measure):
-    """One asset and a budget took 2,000 iterations on 2,500 periods; a last bit depended on the processor."""
+    """One asset and a budget took 2,000 iterations on 2,500 periods; a last bit
+    depended on the processor."""
     R = make_returns()
-    np.testing.assert_array_equal(fit(R, risk_measure=measure, constraint=(0.125, 0.125)).weights_, np.full(6, 0.125))
+    np.testing.assert_array_equal(
+        fit(R, risk_measure=measure, constraint=(0.125, 0.125)).weights_,
+        np.full(6, 0.125),
+    )
     budget = fit(R, risk_measure=measure, constraint=(1 / 6, 1.0), budget=1.0)
     np.testing.assert_allclose(budget.weights_, np.full(6, 1 / 6), rtol=1e-12)
     one = fit(R[:, :1], risk_measure=measure, constraint=(-1.0, 1.0), budget=0.5)
     assert one.weights_ == 0.5 and one.n_iter_ <= 1 and one.stop_reason_ == "converged"
-    both = fit(R[:, :2], risk_measure=measure, linear_constraints=([1.0, 0.0], 0.3, 0.3))
+    both = fit(
+        R[:, :2], risk_measure=measure, linear_constraints=([1.0, 0.0], 0.3, 0.3)
+    )
     np.testing.assert_allclose(both.weights_, [0.3, 0.7], rtol=1e-15)
 
 
-@pytest.mark.parametrize("measure", ["variance", "semivariance", "entropic", "cvar", "evar"])
+@pytest.mark.parametrize(
+    "measure", ["variance", "semivariance", "entropic", "cvar", "evar"]
+)
 def test_weights_at_bounds_and_at_kinks_are_there_exactly(measure):
     R, held = make_returns(seed=2), np.array([0.0, 0.3, 0.3, 0.2, 0.2, 0.0])
     aversion = 10.0 if measure in SQUARED else 1.0
-    w = fit(R, risk_measure=measure, risk_aversion=aversion, constraint=(0.0, 0.4), budget=1.0).weights_
+    w = fit(
+        R,
+        risk_measure=measure,
+        risk_aversion=aversion,
+        constraint=(0.0, 0.4),
+        budget=1.0,
+    ).weights_
     exact = (w == 0) | (w == 0.4)
     np.testing.assert_array_equal(exact, (w < 1e-6) | (w > 0.4 - 1e-6))
     costs = {"previous_weights": held, "transaction_cost": 1e-3}
-    w = fit(R, risk_measure=measure, risk_aversion=aversion, constraint=(-0.2, 0.6), budget=1.0, **costs).weights_
+    w = fit(
+        R,
+        risk_measure=measure,
+        risk_aversion=aversion,
+        constraint=(-0.2, 0.6),
+        budget=1.0,
+        **costs,
+    ).weights_
     np.testing.assert_array_equal(w == held, np.abs(w - held) < 1e-6)
     assert exact.any() and (w == held).any()
 
 
 @pytest.mark.parametrize("measure", ["cvar", "evar"])
 def test_the_empty_portfolio_where_it_is_best(measure):
-    portfolio = fit(make_returns() - 1e-3, risk_measure=measure, constraint=(-0.1, 0.2), risk_aversion=5.0)
+    portfolio = fit(
+        make_returns() - 1e-3,
+        risk_measure=measure,
+        constraint=(-0.1, 0.2),
+        risk_aversion=5.0,
+    )
     assert portfolio.stop_reason_ == "converged"
     assert not portfolio.weights_.any() and portfolio.loss_curve_[-1] == 0.0
 
 
 def test_a_start_with_few_assets_ends_at_the_same_weights():
-    """A limit of the risk begins with the assets of the least risk, of which most are not held here."""
+    """A limit of the risk begins with the assets of the least risk, of which most are
+    not held here."""
     R = (make_returns(120, 30, 3) + 1e-3 * np.arange(30)) * np.linspace(1, 10, 30)
     w = fit(R, risk_measure="cvar", risk_aversion=0.1).weights_
     limited = fit(R, risk_measure="cvar", max_risk=risk(R @ w, "cvar")).weights_
@@ -215,11 +315,23 @@ def test_a_start_with_few_assets_ends_at_the_same_weights():
 
 SKEWED = 0.0005 - 0.01 * (np.random.default_rng(0).exponential(size=(250, 25)) - 1)
 HARD = {
-    "one asset and a budget of 0": (make_returns(8, 1), "entropic", {"constraint": None, "budget": 0.0}),
+    "one asset and a budget of 0": (
+        make_returns(8, 1),
+        "entropic",
+        {"constraint": None, "budget": 0.0},
+    ),
     "near copies": (ugly()["near copies"][:20, [0, 7]], "cvar", {}),
-    "a budget alone": (make_returns(1000, 5), "cvar", {"constraint": None, "budget": 1.0, "risk_aversion": 30.0}),
+    "a budget alone": (
+        make_returns(1000, 5),
+        "cvar",
+        {"constraint": None, "budget": 1.0, "risk_aversion": 30.0},
+    ),
     "skewed": (SKEWED, "evar", {"confidence": 0.99}),
-    "more assets than periods": (make_returns(25, 100), "evar", {"constraint": (-0.3, 0.6), "l1": 5e-4}),
+    "more assets than periods": (
+        make_returns(25, 100),
+        "evar",
+        {"constraint": (-0.3, 0.6), "l1": 5e-4},
+    ),
 }
 
 
@@ -233,18 +345,24 @@ def test_few_iterations(case):
 
 @pytest.mark.parametrize("measure", ["entropic", "semideviation", "downside"])
 def test_near_copies_within_a_turnover(measure):
-    """The Newton system is nearly singular. Without iterative refinement there are 40 iterations and more."""
+    """The Newton system is nearly singular. Without iterative refinement there are 40
+    iterations and more."""
     held = {"max_turnover": 0.1, "previous_weights": np.full(7, 1 / 7)}
     for seed in (0, 6):
         rng = np.random.default_rng(seed)
         R = 0.001 + 0.01 * rng.standard_t(4, size=(200, 6))
-        portfolio = fit(np.column_stack([R, R[:, 0] + 1e-7 * rng.normal(size=200)]), risk_measure=measure, **held)
+        portfolio = fit(
+            np.column_stack([R, R[:, 0] + 1e-7 * rng.normal(size=200)]),
+            risk_measure=measure,
+            **held,
+        )
         assert portfolio.stop_reason_ == "converged" and portfolio.n_iter_ <= 20
 
 
 @pytest.mark.parametrize("measure", ["semideviation", "downside"])
 def test_a_portfolio_without_losses(measure):
-    """The root bends without end where nothing is lost; with fewer periods than assets that is the best portfolio."""
+    """The root bends without end where nothing is lost; with fewer periods than assets
+    that is the best portfolio."""
     R = np.random.default_rng(0).normal(size=(8, 20))
     best = linprog(  # without risk the best is a linear program
         -R.mean(axis=0),
@@ -258,27 +376,50 @@ def test_a_portfolio_without_losses(measure):
         params = {"constraint": (-0.3, 0.3), "budget": 1.0, "risk_aversion": 20.0}
         portfolio = fit(R, risk_measure=measure, order=order, **params)
         assert risk(R @ portfolio.weights_, measure, order=order) < 1e-6
-        assert portfolio.loss_curve_[-1] == pytest.approx(best, abs=1e-5) and 0 <= portfolio.dual_gap_ + 1e-9 < 1e-5
+        assert (
+            portfolio.loss_curve_[-1] == pytest.approx(best, abs=1e-5)
+            and 0 <= portfolio.dual_gap_ + 1e-9 < 1e-5
+        )
 
 
 def test_losses_that_are_worth_their_return():
-    """The bound of the gap was that of a portfolio without losses, which has half of the objective."""
+    """The bound of the gap was that of a portfolio without losses, which has half of
+    the objective."""
     R = np.random.default_rng(0).normal(size=(8, 20))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         portfolio = CompositionalPortfolio(
-            risk_measure="semideviation", order=5, risk_aversion=1.5, constraint=(-0.1, 0.1), budget=1.0
+            risk_measure="semideviation",
+            order=5,
+            risk_aversion=1.5,
+            constraint=(-0.1, 0.1),
+            budget=1.0,
         ).fit(R)
-    best = least_by_scipy(R, "semideviation", 1.5, order=5, low=-0.1, high=0.1, budget=1.0)
-    assert 0 <= portfolio.loss_curve_[-1] - best + 1e-6 <= portfolio.dual_gap_ + 2e-6 <= 0.01
+    best = least_by_scipy(
+        R, "semideviation", 1.5, order=5, low=-0.1, high=0.1, budget=1.0
+    )
+    assert (
+        0
+        <= portfolio.loss_curve_[-1] - best + 1e-6
+        <= portfolio.dual_gap_ + 2e-6
+        <= 0.01
+    )
 
 
 @pytest.mark.parametrize("aversion", [1e5, 1e6])
 def test_entropic_risk_with_a_large_exponent(aversion):
     """Equal weights were returned, with a warning."""
     R = np.random.default_rng(3).normal(4e-4, 0.01, (300, 6))
-    w = fit(R, risk_measure="entropic", risk_aversion=aversion, constraint=(-100, 100), budget=1.0).weights_
-    best = least_by_scipy(R, "cvar", np.inf, low=-100, high=100, budget=1.0, confidence=1 - 1 / 300)  # largest loss
+    w = fit(
+        R,
+        risk_measure="entropic",
+        risk_aversion=aversion,
+        constraint=(-100, 100),
+        budget=1.0,
+    ).weights_
+    best = least_by_scipy(
+        R, "cvar", np.inf, low=-100, high=100, budget=1.0, confidence=1 - 1 / 300
+    )  # largest loss
     value = utility(w, R, "entropic", aversion)
     assert best - np.log(300) / aversion - 1e-12 <= value <= best + 1e-9
 
@@ -288,7 +429,10 @@ def test_near_copies_without_bounds():
     triangle = np.linalg.qr((R - R.mean(axis=0)) / np.sqrt(len(R)), mode="r")
     best = np.linalg.solve(triangle, np.linalg.solve(triangle.T, R.mean(axis=0))) / 20
     assert np.abs(best).max() > 1e3
-    values = [utility(w, R, "variance", 10.0) for w in (fit(R, constraint=None, risk_aversion=10.0).weights_, best)]
+    values = [
+        utility(w, R, "variance", 10.0)
+        for w in (fit(R, constraint=None, risk_aversion=10.0).weights_, best)
+    ]
     assert values[0] <= values[1] + 1e-6 * abs(values[1])
 
 
@@ -296,25 +440,51 @@ def test_near_copies_without_bounds():
     ("R", "params", "words"),
     [
         (make_returns(6, 6), {}, "has no minimum, since some combination of assets"),
-        (np.c_[make_returns(), np.full(150, 0.01)], {}, "has no minimum, since some combination of assets"),
-        (np.c_[make_returns(), np.full(150, 3e-4)], {"risk_measure": "entropic"}, "has no minimum"),
-        (make_returns(8, 36), {"risk_measure": "cvar", "confidence": 0.99, "transaction_cost": 1e-4}, "converged"),
-        (make_returns(8, 36), {"risk_measure": "semideviation", "transaction_cost": 1e-4}, "converged"),
+        (
+            np.c_[make_returns(), np.full(150, 0.01)],
+            {},
+            "has no minimum, since some combination of assets",
+        ),
+        (
+            np.c_[make_returns(), np.full(150, 3e-4)],
+            {"risk_measure": "entropic"},
+            "has no minimum",
+        ),
+        (
+            make_returns(8, 36),
+            {"risk_measure": "cvar", "confidence": 0.99, "transaction_cost": 1e-4},
+            "converged",
+        ),
+        (
+            make_returns(8, 36),
+            {"risk_measure": "semideviation", "transaction_cost": 1e-4},
+            "converged",
+        ),
     ],
 )
 def test_no_minimum_is_no_convergence(R, params, words):
     """The empty portfolio was returned with a gap of 0, or scipy raised an error."""
     with pytest.warns(ConvergenceWarning, match=words):
         portfolio = CompositionalPortfolio("newton", **params).fit(R)
-    assert portfolio.stop_reason_ != "converged" and portfolio.dual_gap_ > 0 and np.isfinite(portfolio.weights_).all()
+    assert (
+        portfolio.stop_reason_ != "converged"
+        and portfolio.dual_gap_ > 0
+        and np.isfinite(portfolio.weights_).all()
+    )
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("objective", ["utility", "ratio"])
 def test_more_than_five_hundred_assets(objective):
     """The S&P 500 has 503 columns, and ratios refused more than 500."""
-    portfolio = fit(0.01 * np.random.default_rng(1).normal(size=(510, 503)) + 1e-3, objective=objective)
-    assert portfolio.stop_reason_ == "converged" and portfolio.weights_.sum() == pytest.approx(1)
+    portfolio = fit(
+        0.01 * np.random.default_rng(1).normal(size=(510, 503)) + 1e-3,
+        objective=objective,
+    )
+    assert (
+        portfolio.stop_reason_ == "converged"
+        and portfolio.weights_.sum() == pytest.approx(1)
+    )
 
 
 def test_what_newton_cannot_take():

@@ -1,4 +1,5 @@
-"""solver="auto" takes the second-order method, which records, stops, is interrupted and resumed like the others."""
+"""solver="auto" takes the second-order method, which records, stops, is interrupted and
+resumed like the others."""
 
 import warnings
 
@@ -14,14 +15,20 @@ from sk_stormc.callbacks import Checkpoint, EarlyStopping, TimeLimit
 from sk_stormc.portfolio.constraints import warn_of_no_constraint
 
 R = make_returns(300)
-LIMITS = {"previous_weights": np.full(6, 1 / 6), "max_turnover": 0.2, "linear_constraints": (np.eye(6)[:1], 0.1, 0.2)}
+LIMITS = {
+    "previous_weights": np.full(6, 1 / 6),
+    "max_turnover": 0.2,
+    "linear_constraints": (np.eye(6)[:1], 0.1, 0.2),
+}
 
 
 NARROW = {"linear_constraints": (np.eye(6)[:1], 0.3, 0.3001)}
 
 
 def long_only(solver="auto", **params):
-    return CompositionalPortfolio(solver, constraint="long_only", random_state=0, **params)
+    return CompositionalPortfolio(
+        solver, constraint="long_only", random_state=0, **params
+    )
 
 
 class Stop(Callback):
@@ -35,7 +42,9 @@ class Stop(Callback):
     def on_fit_task_end(self, estimator, context, *, fitted_estimator=None):
         if context.task_name != "pass":
             return False
-        self.seen.append((fitted_estimator.weights_.copy(), fitted_estimator.loss_curve_[-1]))
+        self.seen.append(
+            (fitted_estimator.weights_.copy(), fitted_estimator.loss_curve_[-1])
+        )
         fitted_estimator.weights_[:] = np.nan
         return self.act() if len(self.seen) == self.at else False
 
@@ -44,20 +53,31 @@ class Stop(Callback):
 def test_auto_is_exact_and_records_each_iteration(measure):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        auto, newton = (long_only(solver, risk_measure=measure).fit(R) for solver in ("auto", "newton"))
+        auto, newton = (
+            long_only(solver, risk_measure=measure).fit(R)
+            for solver in ("auto", "newton")
+        )
     assert auto.get_params()["solver"] == "auto" and auto.solver_ == "newton"
     np.testing.assert_array_equal(auto.weights_, newton.weights_)
     assert len(auto.ifo_) == len(auto.loss_curve_) >= auto.n_iter_ + 1 >= 2
     assert (np.diff(auto.loss_curve_) <= 1e-9 * abs(auto.loss_curve_[0])).all()
-    an_iteration = sum(auto.n_evaluations_.values()) // auto.n_iter_  # a gradient and a Hessian
+    an_iteration = (
+        sum(auto.n_evaluations_.values()) // auto.n_iter_
+    )  # a gradient and a Hessian
     assert an_iteration == (4 * 300 + 2 if measure in ("entropic", "evar") else 6 * 300)
-    assert auto.ifo_.tolist() == [an_iteration * min(k, auto.n_iter_) for k in range(len(auto.ifo_))]
+    assert auto.ifo_.tolist() == [
+        an_iteration * min(k, auto.n_iter_) for k in range(len(auto.ifo_))
+    ]
 
 
 def test_storm_c_stays_storm_c(tmp_path):
     """It ended in Newton's method where it had not converged."""
-    assert isinstance(long_only("storm-c").fit(make_returns(2000)).solver_, AutomaticSTORM)
-    with pytest.warns(ConvergenceWarning, match="has not converged.*solver='auto', which is exact"):
+    assert isinstance(
+        long_only("storm-c").fit(make_returns(2000)).solver_, AutomaticSTORM
+    )
+    with pytest.warns(
+        ConvergenceWarning, match="has not converged.*solver='auto', which is exact"
+    ):
         long_only("storm-c", max_iter=3).fit(make_returns(2000))
     file = np.memmap(tmp_path / "returns", dtype=float, mode="w+", shape=(300, 6))
     file[:] = R
@@ -66,7 +86,13 @@ def test_storm_c_stays_storm_c(tmp_path):
 
 @pytest.mark.parametrize(
     "params",
-    [{}, LIMITS, NARROW, {"objective": "ratio", **LIMITS}, pytest.param({"max_risk": 0.02}, marks=pytest.mark.slow)],
+    [
+        {},
+        LIMITS,
+        NARROW,
+        {"objective": "ratio", **LIMITS},
+        pytest.param({"max_risk": 0.02}, marks=pytest.mark.slow),
+    ],
 )
 def test_a_budget_leaves_feasible_weights_and_a_warning(params):
     converged = long_only(**params).fit(R)
@@ -74,7 +100,10 @@ def test_a_budget_leaves_feasible_weights_and_a_warning(params):
         with pytest.warns(ConvergenceWarning, match="has not converged"):
             early = long_only(max_iter=budget, **params).fit(R)
         assert early.stop_reason_ == "max_iter" and early.n_iter_ == budget
-        assert early.dual_gap_ >= early.loss_curve_[-1] - converged.loss_curve_[-1] - 1e-12 and early.dual_gap_ > 0
+        assert (
+            early.dual_gap_ >= early.loss_curve_[-1] - converged.loss_curve_[-1] - 1e-12
+            and early.dual_gap_ > 0
+        )
         w = early.weights_
         assert w.sum() == pytest.approx(1) and (w >= 0).all()
         if "max_turnover" in params:
@@ -98,9 +127,13 @@ def test_ctrl_c_keeps_the_best_weights_so_far(params):
     with pytest.raises(KeyboardInterrupt):
         portfolio.set_callbacks(Stop(interrupt)).fit(R)
     assert portfolio.stop_reason_ == "interrupted"
-    assert portfolio.weights_.sum() == pytest.approx(1) and (portfolio.weights_ >= 0).all()
+    assert (
+        portfolio.weights_.sum() == pytest.approx(1) and (portfolio.weights_ >= 0).all()
+    )
     portfolio.set_callbacks().resume(R)
-    np.testing.assert_array_equal(portfolio.weights_, long_only(**params).fit(R).weights_)
+    np.testing.assert_array_equal(
+        portfolio.weights_, long_only(**params).fit(R).weights_
+    )
 
 
 def test_callbacks_see_each_iteration_and_may_stop_it(tmp_path):
@@ -121,7 +154,9 @@ def test_callbacks_see_each_iteration_and_may_stop_it(tmp_path):
 
 def test_verbose_prints_a_line_an_iteration(capsys):
     portfolio = long_only(verbose=1).fit(R)
-    assert len(capsys.readouterr().out.splitlines()) == portfolio.n_iter_ + 2  # with the heading and the start
+    assert (
+        len(capsys.readouterr().out.splitlines()) == portfolio.n_iter_ + 2
+    )  # with the heading and the start
 
 
 @pytest.mark.parametrize(
@@ -134,7 +169,9 @@ def test_verbose_prints_a_line_an_iteration(capsys):
     ],
 )
 def test_what_needs_the_second_order_method_is_refused_by_others(solver, params, needs):
-    with pytest.raises(ValueError, match=f"{solver}.*{needs}.*solver='auto' or 'newton'"):
+    with pytest.raises(
+        ValueError, match=f"{solver}.*{needs}.*solver='auto' or 'newton'"
+    ):
         long_only(solver, **params).fit(R)
 
 
@@ -145,9 +182,13 @@ def test_a_portfolio_without_a_constraint_warns_once():
         warnings.simplefilter("always")
         for sign in (1, -1):
             CompositionalPortfolio().fit(sign * R)
-        GridSearchCV(CompositionalPortfolio(), {"risk_aversion": [1.0, 2.0]}, cv=2).fit(R)
+        GridSearchCV(CompositionalPortfolio(), {"risk_aversion": [1.0, 2.0]}, cv=2).fit(
+            R
+        )
     assert len(found) == 1 and found[0].filename == __file__
-    assert "only risk_aversion" in str(found[0].message) and "long_only" in str(found[0].message)
+    assert "only risk_aversion" in str(found[0].message) and "long_only" in str(
+        found[0].message
+    )
 
 
 def test_a_portfolio_with_a_constraint_does_not_warn():
@@ -155,5 +196,9 @@ def test_a_portfolio_with_a_constraint_does_not_warn():
         warnings.simplefilter("error")
         long_only().fit(R)
         # infinite bounds gave NumPy's warnings
-        for constraint in ((-np.inf, 0.5), (-np.inf, np.inf), (np.array([-np.inf, 0, 0, 0, 0, 0]), np.inf)):
+        for constraint in (
+            (-np.inf, 0.5),
+            (-np.inf, np.inf),
+            (np.array([-np.inf, 0, 0, 0, 0, 0]), np.inf),
+        ):
             CompositionalPortfolio(constraint=constraint, budget=1.0).fit(R)

@@ -1,4 +1,5 @@
-"""Exact portfolios in tiny and huge units, with far or no bounds, faded periods, cash, and weights at their limits."""
+"""Exact portfolios in tiny and huge units, with far or no bounds, faded periods, cash,
+and weights at their limits."""
 
 import warnings
 
@@ -10,14 +11,28 @@ from sklearn.exceptions import ConvergenceWarning
 
 from sk_stormc import CompositionalPortfolio
 
-MEASURES = "variance", "semivariance", "semideviation", "downside", "cvar", "evar", "cdar"
+MEASURES = (
+    "variance",
+    "semivariance",
+    "semideviation",
+    "downside",
+    "cvar",
+    "evar",
+    "cdar",
+)
 
 
 def heavy(n_periods, n_assets, seed=0):
     """Returns with common factors and heavy tails."""
     rng = np.random.default_rng(seed)
-    factors = 0.006 * rng.standard_t(4, (n_periods, 3)) @ rng.normal(0.6, 0.4, (3, n_assets))
-    own = 0.01 * rng.standard_t(4, (n_periods, n_assets)) * rng.uniform(0.5, 1.5, n_assets)
+    factors = (
+        0.006 * rng.standard_t(4, (n_periods, 3)) @ rng.normal(0.6, 0.4, (3, n_assets))
+    )
+    own = (
+        0.01
+        * rng.standard_t(4, (n_periods, n_assets))
+        * rng.uniform(0.5, 1.5, n_assets)
+    )
     return 0.0003 + 0.00025 * rng.normal(size=n_assets) + factors + own
 
 
@@ -34,22 +49,35 @@ def test_the_least_risk_is_the_same_in_every_unit(measure, costs):
     R = heavy(300, 8)
     weights = []
     for unit in (1.0, 1e-7, 1e-10, 1e4):
-        more = {"previous_weights": np.full(8, 1 / 8), "transaction_cost": 1e-6 * unit**2} if costs else {}
-        weights.append(fit(R * unit, risk_measure=measure, risk_aversion=np.inf, **more).weights_)
+        more = (
+            {"previous_weights": np.full(8, 1 / 8), "transaction_cost": 1e-6 * unit**2}
+            if costs
+            else {}
+        )
+        weights.append(
+            fit(R * unit, risk_measure=measure, risk_aversion=np.inf, **more).weights_
+        )
         np.testing.assert_allclose(weights[-1], weights[0], atol=1e-5)
 
 
 @pytest.mark.parametrize("measure", ["variance", "downside", "cvar"])
 def test_the_largest_ratio_is_the_same_in_every_unit(measure):
     R = heavy(300, 8, 3)
-    ratios = [fit(R * unit, objective="ratio", risk_measure=measure).score(R * unit) for unit in (1.0, 1e-8, 1e4)]
+    ratios = [
+        fit(R * unit, objective="ratio", risk_measure=measure).score(R * unit)
+        for unit in (1.0, 1e-8, 1e4)
+    ]
     np.testing.assert_allclose(ratios, ratios[0], rtol=1e-6)
 
 
 @pytest.mark.parametrize("measure", MEASURES)
 def test_bounds_of_a_million_are_like_none(measure):
     R = np.column_stack([heavy(250, 5, 1)] * 2)[:, :6]  # the last column is a copy
-    params = {"risk_measure": measure, "risk_aversion": 3.0 if measure.endswith("variance") else 0.3, "budget": 1.0}
+    params = {
+        "risk_measure": measure,
+        "risk_aversion": 3.0 if measure.endswith("variance") else 0.3,
+        "budget": 1.0,
+    }
     free = fit(R, constraint=None, **params)
     far = fit(R, constraint=(-1e6, 1e6), **params)
     value, size = free.loss_curve_[-1], risk(R @ free.weights_, measure)
@@ -60,11 +88,17 @@ def test_bounds_of_a_million_are_like_none(measure):
 
 
 def test_the_bound_of_the_gap_holds_for_large_weights_without_bounds():
-    """It was 4e-7 for a gap of 1e-4: weights beyond twice the largest were not considered."""
+    """It was 4e-7 for a gap of 1e-4: weights beyond twice the largest were not
+    considered."""
     rng = np.random.default_rng(4)
     R = heavy(250, 4, 2)
     R = np.column_stack([R, R[:, 0] + 1e-5 * rng.normal(size=250)])
-    params = {"risk_measure": "semivariance", "risk_aversion": 5.0, "constraint": None, "tol": 1e-1}
+    params = {
+        "risk_measure": "semivariance",
+        "risk_aversion": 5.0,
+        "constraint": None,
+        "tol": 1e-1,
+    }
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         best = CompositionalPortfolio(**params | {"tol": 1e-9}).fit(R).loss_curve_[-1]
@@ -80,8 +114,12 @@ def test_faded_periods(measure, aversion):
     for seed in range(4):
         for half_life in (1, 3, 5):
             R = heavy(250, 12, seed)
-            portfolio = fit(R, risk_measure=measure, risk_aversion=aversion, half_life=half_life)
-            assert portfolio.dual_gap_ <= 1e-5 * max(abs(portfolio.loss_curve_[-1]), 1e-4)
+            portfolio = fit(
+                R, risk_measure=measure, risk_aversion=aversion, half_life=half_life
+            )
+            assert portfolio.dual_gap_ <= 1e-5 * max(
+                abs(portfolio.loss_curve_[-1]), 1e-4
+            )
 
 
 @pytest.mark.parametrize("order", [2, 3])
@@ -93,7 +131,8 @@ def test_downside_with_few_periods(order):
 
 @pytest.mark.parametrize("measure", MEASURES)
 def test_a_limit_of_the_risk_beside_cash(measure):
-    """With cash that earns 1e-5, the mean return less that of cash is nearly proportional to a small limit."""
+    """With cash that earns 1e-5, the mean return less that of cash is nearly
+    proportional to a small limit."""
     R = np.column_stack([heavy(250, 6, 3), np.full(250, 1e-5)])
     for limit in (0.0, 1e-9, 1e-6, 1e-4):
         portfolio = fit(R, risk_measure=measure, max_risk=limit)
@@ -103,13 +142,24 @@ def test_a_limit_of_the_risk_beside_cash(measure):
 
 
 def drawdown_program(R, aversion, confidence, groups):
-    """The least objective of CDaR by a linear program with a row a period. The first three assets have a limit."""
+    """The least objective of CDaR by a linear program with a row a period. The first
+    three assets have a limit."""
     n, d = R.shape
     # variables: w, D_1 .. D_n, s, excesses
     step = np.eye(n) - np.eye(n, k=-1)
-    A = np.block([[-R, -step, np.zeros((n, n + 1))], [np.zeros((n, d)), np.eye(n), -np.ones((n, 1)), -np.eye(n)]])
+    A = np.block(
+        [
+            [-R, -step, np.zeros((n, n + 1))],
+            [np.zeros((n, d)), np.eye(n), -np.ones((n, 1)), -np.eye(n)],
+        ]
+    )
     first = np.r_[1.0, 1.0, 1.0, np.zeros(d + 2 * n - 2)]
-    cost = np.r_[-R.mean(axis=0), np.zeros(n), aversion, np.full(n, aversion / n / (1 - confidence))]
+    cost = np.r_[
+        -R.mean(axis=0),
+        np.zeros(n),
+        aversion,
+        np.full(n, aversion / n / (1 - confidence)),
+    ]
     return linprog(
         cost,
         np.r_[A, first[None]],
@@ -123,9 +173,17 @@ def drawdown_program(R, aversion, confidence, groups):
 @pytest.mark.parametrize("seed", range(3))
 def test_cdar_is_that_of_the_linear_program(seed):
     R = heavy(200, 7, seed)
-    constraints = {"constraint": (0, 0.5), "budget": 1.0, "linear_constraints": (np.eye(7)[:3].sum(0)[None], None, 0.4)}
-    portfolio = fit(R, risk_measure="cdar", confidence=0.9, risk_aversion=0.3, **constraints)
-    assert portfolio.loss_curve_[-1] == pytest.approx(drawdown_program(R, 0.3, 0.9, 0.4), abs=1e-9)
+    constraints = {
+        "constraint": (0, 0.5),
+        "budget": 1.0,
+        "linear_constraints": (np.eye(7)[:3].sum(0)[None], None, 0.4),
+    }
+    portfolio = fit(
+        R, risk_measure="cdar", confidence=0.9, risk_aversion=0.3, **constraints
+    )
+    assert portfolio.loss_curve_[-1] == pytest.approx(
+        drawdown_program(R, 0.3, 0.9, 0.4), abs=1e-9
+    )
     assert 0 <= portfolio.dual_gap_ + 1e-15 <= 1e-9
 
 
@@ -134,11 +192,21 @@ def test_cdar_is_that_of_the_linear_program(seed):
 def test_weights_at_limits_are_exactly_there(measure, objective):
     R, held = heavy(400, 20, 1), np.full(20, 0.05)
     if "max_risk" in objective:
-        limits = {"variance": 0.009, "semivariance": 0.006, "cvar": 0.02, "evar": 0.025, "cdar": 0.15}
+        limits = {
+            "variance": 0.009,
+            "semivariance": 0.006,
+            "cvar": 0.02,
+            "evar": 0.025,
+            "cdar": 0.15,
+        }
         objective = {"max_risk": limits.get(measure, 0.006)}
-    free = fit(R, risk_measure=measure, constraint=(0, 0.1), budget=1.0, **objective).weights_
+    free = fit(
+        R, risk_measure=measure, constraint=(0, 0.1), budget=1.0, **objective
+    ).weights_
     traded = {"previous_weights": held, "max_turnover": 0.3}
-    near = fit(R, risk_measure=measure, constraint=(0, 0.1), budget=1.0, **traded, **objective).weights_
+    near = fit(
+        R, risk_measure=measure, constraint=(0, 0.1), budget=1.0, **traded, **objective
+    ).weights_
     assert (free == 0).sum() + (free == 0.1).sum() >= 12
     assert (near == 0.05).sum() >= 8
     for w in (free, near):
@@ -152,5 +220,7 @@ def test_no_minimum_is_no_answer():
     R = heavy(20, 23, 5)
     for measure in ("variance", "entropic"):
         with pytest.warns(ConvergenceWarning, match="no minimum|far above"):
-            portfolio = CompositionalPortfolio(risk_measure=measure, constraint=(-np.inf, np.inf)).fit(R)
+            portfolio = CompositionalPortfolio(
+                risk_measure=measure, constraint=(-np.inf, np.inf)
+            ).fit(R)
         assert portfolio.dual_gap_ > 1e-2

@@ -1,4 +1,5 @@
-"""Input of portfolios: frames, rows in order, labels that fit in part, and forms that could be misread."""
+"""Input of portfolios: frames, rows in order, labels that fit in part, and forms that
+could be misread."""
 
 import collections
 import copy
@@ -29,13 +30,21 @@ def frame(index=DAYS, columns=NAMES):
 
 def fit(X, **params):
     return CompositionalPortfolio(
-        **{"constraint": "long_only", "risk_aversion": 30.0, "solver": "newton", "random_state": 0} | params
+        **{
+            "constraint": "long_only",
+            "risk_aversion": 30.0,
+            "solver": "newton",
+            "random_state": 0,
+        }
+        | params
     ).fit(X)
 
 
 def same(one, other):
     """Whether two fits, or two arrays of weights, have the same bits."""
-    np.testing.assert_array_equal(*(getattr(fitted, "weights_", fitted) for fitted in (one, other)))
+    np.testing.assert_array_equal(
+        *(getattr(fitted, "weights_", fitted) for fitted in (one, other))
+    )
 
 
 # frames
@@ -66,7 +75,9 @@ def test_a_column_that_is_no_number_is_named(kind):
 
 @pytest.mark.parametrize("dtype", ["Float64", "float64[pyarrow]", object, "float32"])
 def test_frames_of_numbers_of_any_kind(dtype):
-    np.testing.assert_allclose(fit(frame().astype(dtype)).weights_, fit(frame()).weights_, rtol=1e-3, atol=1e-9)
+    np.testing.assert_allclose(
+        fit(frame().astype(dtype)).weights_, fit(frame()).weights_, rtol=1e-3, atol=1e-9
+    )
 
 
 def test_a_table_of_pyarrow_and_columns_of_true_and_false():
@@ -74,7 +85,9 @@ def test_a_table_of_pyarrow_and_columns_of_true_and_false():
     same(fit(pyarrow.table(dict(zip(NAMES, returns().T, strict=True)))), fit(returns()))
     R = returns()
     R[:, 2] = np.arange(120) % 3 == 0
-    by_polars = pl.DataFrame(R, schema=NAMES).with_columns(pl.Series("oil", R[:, 2] == 1))
+    by_polars = pl.DataFrame(R, schema=NAMES).with_columns(
+        pl.Series("oil", R[:, 2] == 1)
+    )
     for table in (frame().assign(oil=R[:, 2] == 1), by_polars):
         np.testing.assert_allclose(fit(table).weights_, fit(R).weights_)
 
@@ -85,13 +98,18 @@ def test_missing_values_are_named():
     for method in (portfolio.fit, portfolio.predict, portfolio.score):
         for X in (new, pl.DataFrame(new.to_numpy(), schema=NAMES)):
             row = "3" if X is not new else "'2020-01-06 00:00:00'"
-            message = rf"X must be finite returns, got NaN in column \['oil'\], first in row {row}\. Leave out"
+            message = (
+                rf"X must be finite returns, got NaN in column \['oil'\], first in "
+                rf"row {row}\. Leave out"
+            )
             with pytest.raises(ValueError, match=message + r".*X\.dropna\(\)"):
                 method(X)
     with pytest.raises(ValueError, match=r"got NaN in column \[2\], first in row 3"):
         fit(returns()).predict(new.to_numpy())
     new.iloc[[90, 50], [1, 0]] = np.inf
-    with pytest.raises(ValueError, match=r"columns \['bonds', 'gold'\], first in row '2020-03-11"):
+    with pytest.raises(
+        ValueError, match=r"columns \['bonds', 'gold'\], first in row '2020-03-11"
+    ):
         CompositionalPortfolio(constraint="long_only").partial_fit(new[20:])
 
 
@@ -101,7 +119,9 @@ def test_the_first_missing_value_of_a_file_is_named(tmp_path):
     rows[[4000, 4900], [7, 3]] = np.nan  # in the second of its blocks
     rows.flush()
     with pytest.raises(ValueError, match=r"columns \[3, 7\], first in row 4000"):
-        CompositionalPortfolio().fit(np.memmap(tmp_path / "rows.f8", dtype=float, mode="r", shape=(5000, 600)))
+        CompositionalPortfolio().fit(
+            np.memmap(tmp_path / "rows.f8", dtype=float, mode="r", shape=(5000, 600))
+        )
 
 
 def test_named_weights_need_pandas(monkeypatch):
@@ -124,21 +144,34 @@ FORMS = {
 
 @pytest.mark.parametrize("kind", FORMS)
 def test_labelled_bounds_go_to_the_columns_of_their_names(kind):
-    table = pl.DataFrame(returns(), schema=NAMES) if kind.startswith("polars") else frame()
+    table = (
+        pl.DataFrame(returns(), schema=NAMES) if kind.startswith("polars") else frame()
+    )
     turned = FORMS[kind](dict(reversed(list(zip(NAMES, CAPS, strict=True)))))
     expected = fit(table, constraint=(0.0, CAPS), budget=1.0)
     same(fit(table, constraint=(0.0, turned), budget=1.0), expected)
-    assert (expected.weights_ <= CAPS).all() and not (expected.weights_ <= CAPS[::-1]).all()
-    streams = [CompositionalPortfolio(constraint=(0.0, caps), budget=1.0).partial_fit(table) for caps in (turned, CAPS)]
+    assert (expected.weights_ <= CAPS).all() and not (
+        expected.weights_ <= CAPS[::-1]
+    ).all()
+    streams = [
+        CompositionalPortfolio(constraint=(0.0, caps), budget=1.0).partial_fit(table)
+        for caps in (turned, CAPS)
+    ]
     same(*streams)
 
 
 @pytest.mark.parametrize(
     ("caps", "words"),
     [
-        (pd.Series(CAPS, index=["bonds", "gold", "oil", "equities"]), ["'shares'", "'equities'", "upper bound"]),
+        (
+            pd.Series(CAPS, index=["bonds", "gold", "oil", "equities"]),
+            ["'shares'", "'equities'", "upper bound"],
+        ),
         (pd.Series(CAPS[:3], index=NAMES[:3]), ["has nothing for 'shares'"]),
-        (pd.Series(CAPS, index=["bonds", "gold", "gold", "shares"]), ["twice", "'gold'"]),
+        (
+            pd.Series(CAPS, index=["bonds", "gold", "gold", "shares"]),
+            ["twice", "'gold'"],
+        ),
         (pd.Series(CAPS), ["'bonds'", "labelled 0, 1, 2, 3"]),
         ({"bonds": 1.0}, ["'gold', 'oil', 'shares'"]),
     ],
@@ -152,7 +185,10 @@ def test_labels_that_disagree_are_named(caps, words):
 def test_columns_without_names_are_known_by_their_numbers():
     turned = pd.Series(CAPS[::-1], index=[3, 2, 1, 0])
     for X in (returns(), pd.DataFrame(returns())):
-        same(fit(X, constraint=(0, turned), budget=1.0), fit(X, constraint=(0, CAPS), budget=1.0))
+        same(
+            fit(X, constraint=(0, turned), budget=1.0),
+            fit(X, constraint=(0, CAPS), budget=1.0),
+        )
     with pytest.raises(ValueError, match="'bonds'.*which X does not have"):
         fit(returns(), constraint=(0, pd.Series(CAPS, index=NAMES)))
 
@@ -181,14 +217,21 @@ def test_rows_in_descending_order_are_refused(kind):
     expected = fit(X, half_life=20).weights_
     portfolio = CompositionalPortfolio(constraint="long_only", random_state=0)
     for run in (portfolio.fit, portfolio.partial_fit):
-        with pytest.raises(ValueError, match=r"X must have its periods in ascending order.*descend.*X.sort_index\(\)"):
+        with pytest.raises(
+            ValueError,
+            match=r"X must have its periods in ascending "
+            r"order.*descend.*X.sort_index\(\)",
+        ):
             run(X[::-1])
     assert not hasattr(portfolio, "weights_")
     same(fit(X[::-1].sort_index(), half_life=20), expected)
 
 
 def test_rows_without_order_are_refused_where_order_counts():
-    X, texts = frame().sample(frac=1, random_state=0), frame(pd.Index(DAYS.strftime("%d.%m.%Y")))
+    X, texts = (
+        frame().sample(frac=1, random_state=0),
+        frame(pd.Index(DAYS.strftime("%d.%m.%Y"))),
+    )
     fit(X)
     for params in ({"half_life": 20}, {"risk_measure": "cdar"}):
         same(fit(texts, **params), fit(frame(), **params).weights_)
@@ -205,7 +248,8 @@ def test_rows_without_order_are_refused_where_order_counts():
 
 
 FORMS_OF_DATES = (
-    "%d %b %Y", "%b %d, %Y", "%d.%m.%Y", "%d/%m/%y", "%m/%d/%Y", "%d-%b-%y", "%A, %d %B %Y", "%Y/%m/%d %H:%M", "%d%b%Y",
+    "%d %b %Y", "%b %d, %Y", "%d.%m.%Y", "%d/%m/%y", "%m/%d/%Y", "%d-%b-%y",
+    "%A, %d %B %Y", "%Y/%m/%d %H:%M", "%d%b%Y",
     "%Y%m%d", "%G-W%V-%u", "week %V of %G, day %u",
 )  # fmt: skip
 FORMS_OF_MONTHS = ("%b-%y", "%B %Y", "%m/%Y", "%Y-%m", "%Y.%m", "%b %y")
@@ -214,15 +258,24 @@ FORMS_OF_MONTHS = ("%b-%y", "%B %Y", "%m/%Y", "%Y-%m", "%Y.%m", "%b %y")
 @pytest.mark.parametrize(
     ("days", "form"),
     [(DAYS, form) for form in FORMS_OF_DATES]
-    + [(pd.date_range("2003-05-01", periods=120, freq="MS"), form) for form in FORMS_OF_MONTHS],
+    + [
+        (pd.date_range("2003-05-01", periods=120, freq="MS"), form)
+        for form in FORMS_OF_MONTHS
+    ],
 )
 def test_texts_that_are_dates_have_the_order_of_the_dates(days, form):
     X = frame(pd.Index(days.strftime(form)))
     expected = fit(X.to_numpy(), half_life=20)
     same(fit(X, half_life=20), expected)
     drawdowns = fit(X[:60], risk_measure="cdar")
-    for run in (fit, drawdowns.score, CompositionalPortfolio(constraint="long_only").partial_fit):
-        with pytest.raises(ValueError, match="X must have its periods in ascending order.*descend"):
+    for run in (
+        fit,
+        drawdowns.score,
+        CompositionalPortfolio(constraint="long_only").partial_fit,
+    ):
+        with pytest.raises(
+            ValueError, match="X must have its periods in ascending order.*descend"
+        ):
             run(X[::-1])
     for params in ({"half_life": 20}, {"risk_measure": "cdar"}):
         with pytest.raises(ValueError, match="ascending order.*no order"):
@@ -233,7 +286,9 @@ def test_rows_of_a_dask_frame_in_descending_order_are_refused():
     dask = pytest.importorskip("dask.dataframe")
     X = frame()
     fitted = fit(dask.from_pandas(X, npartitions=2), half_life=20)
-    np.testing.assert_allclose(fitted.weights_, fit(X, half_life=20).weights_, rtol=1e-9)
+    np.testing.assert_allclose(
+        fitted.weights_, fit(X, half_life=20).weights_, rtol=1e-9
+    )
     with pytest.raises(ValueError, match="descend"):
         fit(dask.from_pandas(X[::-1], npartitions=2, sort=False), half_life=20)
 
@@ -243,21 +298,30 @@ def test_texts_with_years_that_cannot_be_read_are_refused_where_order_counts():
     X = frame(pd.Index([f"{1 + k % 20} {months[k // 20]} 2018" for k in range(120)]))
     fit(X)
     for params in ({"half_life": 20}, {"risk_measure": "cdar"}):
-        with pytest.raises(ValueError, match="texts whose order is not known.*pandas.to_datetime"):
+        with pytest.raises(
+            ValueError, match="texts whose order is not known.*pandas.to_datetime"
+        ):
             fit(X, **params)
 
 
 def test_texts_that_may_be_read_in_two_orders_are_refused_where_order_counts():
-    X = frame()[:3].set_axis(["02/01/2018", "01/02/2018", "01/02/2018"])  # in January and February, or the reverse
+    X = frame()[:3].set_axis(
+        ["02/01/2018", "01/02/2018", "01/02/2018"]
+    )  # in January and February, or the reverse
     fit(X, risk_measure="semivariance")
     with pytest.raises(ValueError, match="no order"):
         fit(X, risk_measure="cdar")
-    fit(frame()[:3].set_axis(["12/01/2018", "13/01/2018", "01/02/2018"]), risk_measure="cdar")  # one has no month 13
+    fit(
+        frame()[:3].set_axis(["12/01/2018", "13/01/2018", "01/02/2018"]),
+        risk_measure="cdar",
+    )  # one has no month 13
 
 
 def test_rows_with_a_missing_label_and_with_labels_of_several_levels():
     months = pd.MultiIndex.from_product([range(2001, 2011), range(1, 13)])
-    texts = [None if k == 50 else day for k, day in enumerate(DAYS.strftime("%Y-%m-%d"))]
+    texts = [
+        None if k == 50 else day for k, day in enumerate(DAYS.strftime("%Y-%m-%d"))
+    ]
     for index in (months, DAYS.where(np.arange(120) != 50), pd.Index(texts)):
         X = frame(index)
         same(fit(X, half_life=20), fit(X.to_numpy(), half_life=20))
@@ -289,9 +353,13 @@ def test_chunks_go_on_from_the_last_label(kind, params):
     first, second, third, fourth = chunks_of(frame(LABELS_OF_CHUNKS[kind]))
 
     def stream(*chunks):
-        portfolio = CompositionalPortfolio(constraint="long_only", random_state=0, **params)
+        portfolio = CompositionalPortfolio(
+            constraint="long_only", random_state=0, **params
+        )
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of a window that is not full, and of chunks without names
+            warnings.simplefilter(
+                "ignore"
+            )  # of a window that is not full, and of chunks without names
             for chunk in chunks:
                 portfolio.partial_fit(chunk)
         return portfolio
@@ -299,17 +367,28 @@ def test_chunks_go_on_from_the_last_label(kind, params):
     portfolio = stream(first, second, third.to_numpy())  # which has no labels
     for earlier in (first, second[5:]):
         before = portfolio.weights_.copy()
-        for each in (portfolio, pickle.loads(pickle.dumps(portfolio)), copy.deepcopy(portfolio)):
-            with pytest.raises(ValueError, match="over all chunks, but its first row has the label .* before has"):
+        for each in (
+            portfolio,
+            pickle.loads(pickle.dumps(portfolio)),
+            copy.deepcopy(portfolio),
+        ):
+            with pytest.raises(
+                ValueError,
+                match="over all chunks, but its first row has the label .* before has",
+            ):
                 each.partial_fit(earlier)
         same(portfolio, before)
-    same(portfolio.partial_fit(fourth), stream(*(chunk.to_numpy() for chunk in (first, second, third, fourth))))
+    same(
+        portfolio.partial_fit(fourth),
+        stream(*(chunk.to_numpy() for chunk in (first, second, third, fourth))),
+    )
     with pytest.raises(ValueError, match="over all chunks"):
         stream(second, first)
 
 
 def test_chunks_that_need_not_go_on():
-    """A new stream begins anywhere, equal labels ascend, and rows that are only counted begin with 0 in each chunk."""
+    """A new stream begins anywhere, equal labels ascend, and rows that are only counted
+    begin with 0 in each chunk."""
     X = frame()
     portfolio = CompositionalPortfolio(constraint="long_only", half_life=20)
     portfolio.partial_fit(X[60:]).fit(X)
@@ -318,7 +397,12 @@ def test_chunks_that_need_not_go_on():
         streamed = CompositionalPortfolio(constraint="long_only", half_life=20)
         for chunk in chunks_of(X.to_numpy()):
             streamed.partial_fit(form(chunk))
-        same(streamed, CompositionalPortfolio(constraint="long_only", half_life=20).partial_fit(X.to_numpy()))
+        same(
+            streamed,
+            CompositionalPortfolio(constraint="long_only", half_life=20).partial_fit(
+                X.to_numpy()
+            ),
+        )
     words = [f"{w} {k}" for k in range(30) for w in ("one", "two", "three", "four")]
     streamed = CompositionalPortfolio(constraint="long_only", half_life=20)
     for chunk in reversed(chunks_of(frame(words))):
@@ -334,10 +418,17 @@ def test_labels_that_have_no_order():
     words = [f"{w} {k}" for k in range(30) for w in ("one", "two", "three", "four")]
     X = returns()
     expected = fit(X, half_life=20).weights_
-    for index in (words, sorted(words, reverse=True), DAYS[np.arange(120) // 2], [7] * 120):
+    for index in (
+        words,
+        sorted(words, reverse=True),
+        DAYS[np.arange(120) // 2],
+        [7] * 120,
+    ):
         same(fit(pd.DataFrame(X, index=index), half_life=20), expected)
     same(fit(pl.DataFrame(X), half_life=20), expected)
-    CompositionalPortfolio(constraint="long_only").partial_fit(pd.DataFrame(X, index=words))
+    CompositionalPortfolio(constraint="long_only").partial_fit(
+        pd.DataFrame(X, index=words)
+    )
 
 
 # a benchmark as a Series
@@ -360,19 +451,32 @@ def test_a_benchmark_goes_to_the_rows_of_its_labels(index):
     inside = fit(part, benchmark=series)
     same(inside, fit(part, benchmark=series.iloc[30:80].to_numpy()))
     resampled = X.iloc[[0, 0, *range(60)]]
-    same(fit(resampled, benchmark=series), fit(resampled, benchmark=series.iloc[[0, 0, *range(60)]].to_numpy()))
+    same(
+        fit(resampled, benchmark=series),
+        fit(resampled, benchmark=series.iloc[[0, 0, *range(60)]].to_numpy()),
+    )
 
 
 def test_one_benchmark_for_all_folds():
     X, series = frame(), market()
-    portfolio = CompositionalPortfolio("newton", constraint="long_only", risk_aversion=30.0, benchmark=series)
+    portfolio = CompositionalPortfolio(
+        "newton", constraint="long_only", risk_aversion=30.0, benchmark=series
+    )
     folds = list(TimeSeriesSplit(3).split(X))
     by_hand = []
     for train, test in folds:
         each = fit(X.iloc[train], benchmark=series.reindex(X.index[train]).to_numpy())
-        by_hand.append(each.set_params(benchmark=series.reindex(X.index[test]).to_numpy()).score(X.iloc[test]))
-    np.testing.assert_allclose(cross_val_score(portfolio, X, cv=TimeSeriesSplit(3)), by_hand, rtol=1e-12)
-    search = GridSearchCV(portfolio, {"risk_aversion": [30.0, 300.0]}, cv=TimeSeriesSplit(3)).fit(X)
+        by_hand.append(
+            each.set_params(benchmark=series.reindex(X.index[test]).to_numpy()).score(
+                X.iloc[test]
+            )
+        )
+    np.testing.assert_allclose(
+        cross_val_score(portfolio, X, cv=TimeSeriesSplit(3)), by_hand, rtol=1e-12
+    )
+    search = GridSearchCV(
+        portfolio, {"risk_aversion": [30.0, 300.0]}, cv=TimeSeriesSplit(3)
+    ).fit(X)
     assert search.cv_results_["mean_test_score"][0] == pytest.approx(np.mean(by_hand))
     assert np.isfinite(search.score(X))
 
@@ -391,16 +495,48 @@ def test_a_benchmark_labelled_by_columns_is_one_of_weights():
 @pytest.mark.parametrize(
     ("X", "series", "words"),
     [
-        (frame(), market().drop(DAYS[[3, 7]]), ["nothing for the rows '2020-01-06", "'2020-01-10"]),
+        (
+            frame(),
+            market().drop(DAYS[[3, 7]]),
+            ["nothing for the rows '2020-01-06", "'2020-01-10"],
+        ),
         (frame(), market().iloc[[*range(250), 100]], ["twice", "'2020-02-18"]),
-        (frame(), pd.Series(np.zeros(120)), ["nothing for the rows '2020-01-01", "and 110 more"]),
-        (frame(), pd.Series([0.5, 0.5], index=["gold", "oil"]), ["nothing for 'bonds', 'shares'"]),
-        (frame(), pd.Series(0.2, index=[*NAMES, "cash"]), ["'cash', which X does not have"]),
-        (returns(), market(), ["Series of length 250", "120 rows have no labels", "DataFrame"]),
+        (
+            frame(),
+            pd.Series(np.zeros(120)),
+            ["nothing for the rows '2020-01-01", "and 110 more"],
+        ),
+        (
+            frame(),
+            pd.Series([0.5, 0.5], index=["gold", "oil"]),
+            ["nothing for 'bonds', 'shares'"],
+        ),
+        (
+            frame(),
+            pd.Series(0.2, index=[*NAMES, "cash"]),
+            ["'cash', which X does not have"],
+        ),
+        (
+            returns(),
+            market(),
+            ["Series of length 250", "120 rows have no labels", "DataFrame"],
+        ),
         (pd.DataFrame(returns(4)), pd.Series(np.zeros(4)), ["as rows and as columns"]),
-        (frame(), market().where(market().index != DAYS[5]), ["finite, got nan for row '2020-01-08 00:00:00'"]),
-        (returns(), np.where(np.arange(120) == 7, np.inf, 0.01), ["finite, got inf for row 7 of X"]),
-        (frame(), {"bonds": 1.0, "gold": 0.0, "oil": np.nan, "shares": 0.0}, ["got nan for column 'oil' of X"]),
+        (
+            frame(),
+            market().where(market().index != DAYS[5]),
+            ["finite, got nan for row '2020-01-08 00:00:00'"],
+        ),
+        (
+            returns(),
+            np.where(np.arange(120) == 7, np.inf, 0.01),
+            ["finite, got inf for row 7 of X"],
+        ),
+        (
+            frame(),
+            {"bonds": 1.0, "gold": 0.0, "oil": np.nan, "shares": 0.0},
+            ["got nan for column 'oil' of X"],
+        ),
     ],
 )
 def test_a_benchmark_that_does_not_fit(X, series, words):
@@ -409,7 +545,10 @@ def test_a_benchmark_that_does_not_fit(X, series, words):
     assert all(word in str(raised.value) for word in words)
 
 
-@pytest.mark.parametrize("columns", [[6, 7, 8, 9], range(4), [2.5, 3.0, 8.0, 9.0], pd.bdate_range("2020", periods=4)])
+@pytest.mark.parametrize(
+    "columns",
+    [[6, 7, 8, 9], range(4), [2.5, 3.0, 8.0, 9.0], pd.bdate_range("2020", periods=4)],
+)
 def test_a_benchmark_that_is_the_label_of_a_column(columns):
     table = frame(columns=columns)
     for k, label in enumerate(table.columns):
@@ -417,16 +556,24 @@ def test_a_benchmark_that_is_the_label_of_a_column(columns):
         found = fit(table, benchmark=label)
         same(found, expected)
         assert found.weights_[k] == 0 and found.score(table) == expected.score(frame())
-    with pytest.raises(ValueError, match=r"benchmark must be the label of a column of X.*got 5 and columns \["):
+    with pytest.raises(
+        ValueError,
+        match=r"benchmark must be the label of a column of X.*got 5 and columns \[",
+    ):
         fit(table, benchmark=5)
 
 
 def test_a_benchmark_by_its_number_or_by_several_levels():
     for number in (2, np.int64(2)):
         same(fit(returns(), benchmark=number), fit(frame(), benchmark="oil"))
-    table = frame(columns=pd.MultiIndex.from_product([["US", "EU"], ["bonds", "shares"]]))
+    table = frame(
+        columns=pd.MultiIndex.from_product([["US", "EU"], ["bonds", "shares"]])
+    )
     same(fit(table, benchmark=("EU", "bonds")), fit(frame(), benchmark="oil"))
-    same(fit(table, benchmark=(0.4, 0.3, 0.2, 0.1)), fit(frame(), benchmark=[0.4, 0.3, 0.2, 0.1]))
+    same(
+        fit(table, benchmark=(0.4, 0.3, 0.2, 0.1)),
+        fit(frame(), benchmark=[0.4, 0.3, 0.2, 0.1]),
+    )
     for wrong in (4, -1, 0.5, True):
         with pytest.raises(ValueError, match="benchmark must be the label of a column"):
             fit(returns(), benchmark=wrong)
@@ -436,16 +583,33 @@ def test_weights_of_the_periods_in_another_order_are_refused():
     X, weights = frame(), pd.Series(np.linspace(1.0, 2.0, 120), index=DAYS)
     portfolio = fit(X).fit(X, sample_weight=weights)
     same(portfolio, fit(X).fit(X, sample_weight=weights.to_numpy()))
-    for run in (portfolio.fit, portfolio.score, CompositionalPortfolio(constraint="long_only").partial_fit):
-        with pytest.raises(ValueError, match=r"sample_weight must .* label '2020-06-16 00:00:00' where X has '2020-01"):
+    for run in (
+        portfolio.fit,
+        portfolio.score,
+        CompositionalPortfolio(constraint="long_only").partial_fit,
+    ):
+        with pytest.raises(
+            ValueError,
+            match=r"sample_weight must .* label '2020-06-16 00:00:00' where X has "
+            r"'2020-01",
+        ):
             run(X, sample_weight=weights[::-1])
-    portfolio.fit(X, sample_weight=weights.set_axis(range(120)))  # other labels are by position
+    portfolio.fit(
+        X, sample_weight=weights.set_axis(range(120))
+    )  # other labels are by position
 
 
 # labels of more or fewer assets
 
 WIDE = {"shares": 0.4, "land": 0.9, "oil": 0.1, "bonds": 0.3, "cash": 0.7, "gold": 0.35}
-WORDS = {"shares": "equity", "land": "real", "oil": "real", "bonds": "rates", "cash": "rates", "gold": ["real", "coin"]}
+WORDS = {
+    "shares": "equity",
+    "land": "real",
+    "oil": "real",
+    "bonds": "rates",
+    "cash": "rates",
+    "gold": ["real", "coin"],
+}
 NARROW = np.array([WIDE[name] for name in NAMES])
 
 
@@ -464,17 +628,24 @@ def test_labels_of_assets_that_x_does_not_have(name, given, plain):
 
 def test_groups_of_assets_that_x_does_not_have():
     limits = ["real <= 0.3", "rates <= 0.2"]
-    expected = fit(frame(), linear_constraints=["gold + oil <= 0.3", "bonds <= 0.2"]).weights_
+    expected = fit(
+        frame(), linear_constraints=["gold + oil <= 0.3", "bonds <= 0.2"]
+    ).weights_
     grouped = fit(frame(), groups=WORDS, linear_constraints=limits)
     np.testing.assert_allclose(grouped.weights_, expected, atol=1e-9)
     table = pd.DataFrame({"sector": pd.Series(WORDS).drop("gold")}).reindex([*WORDS])
-    limited = fit(frame(), groups=table, linear_constraints=["equity <= 0.1"]).named_weights()
+    limited = fit(
+        frame(), groups=table, linear_constraints=["equity <= 0.1"]
+    ).named_weights()
     assert limited["shares"] <= 0.1 + 1e-9
     # a group may have lost all its assets
     left = frame()[["gold", "shares"]]
-    np.testing.assert_allclose(fit(left, groups=WORDS, linear_constraints="rates <= 0.2").weights_, fit(left).weights_,
+    np.testing.assert_allclose(fit(left, groups=WORDS,
+    linear_constraints="rates <= 0.2").weights_, fit(left).weights_,
                                atol=1e-6)  # fmt: skip
-    with pytest.raises(ValueError, match="none of the assets that 'rates >= 0.2' is about"):
+    with pytest.raises(
+        ValueError, match="none of the assets that 'rates >= 0.2' is about"
+    ):
         fit(left, groups=WORDS, linear_constraints="rates >= 0.2")
 
 
@@ -487,7 +658,9 @@ def test_a_default_for_assets_without_a_label():
     params = {"transaction_cost": 0.1, "previous_weights": [0.0, 1.0, 0.0, 0.0]}
     same(fit(frame(), **params | {"previous_weights": held}), fit(frame(), **params))
     sectors = collections.defaultdict(lambda: "other", gold="metal")
-    limited = fit(frame(), groups=sectors, linear_constraints="other <= 0.4").named_weights()
+    limited = fit(
+        frame(), groups=sectors, linear_constraints="other <= 0.4"
+    ).named_weights()
     assert limited["gold"] >= 0.6 - 1e-9
 
 
@@ -500,18 +673,26 @@ def test_a_default_for_assets_without_a_label():
     ],
 )
 def test_labels_none_of_which_is_a_column_are_refused(params):
-    with pytest.raises(ValueError, match="must be labelled by columns of X, but is labelled 'Gold'"):
+    with pytest.raises(
+        ValueError, match="must be labelled by columns of X, but is labelled 'Gold'"
+    ):
         fit(frame(), **{"constraint": (0.0, 1.0), "budget": 1.0} | params)
 
 
 # forms that could be misread
 
 
-@pytest.mark.parametrize("form", [list, tuple, np.array, lambda pairs: [list(pair) for pair in pairs]])
+@pytest.mark.parametrize(
+    "form", [list, tuple, np.array, lambda pairs: [list(pair) for pair in pairs]]
+)
 def test_a_pair_for_each_asset_is_no_pair_of_bounds(form):
     for d in (2, 3, 4):
         pairs = form([(0.2, 0.6), (0.3, 0.9), (0.1, 0.4), (0.0, 0.7)][:d])
-        with pytest.raises(ValueError, match=r"constraint must be .*\(low, high\), got .*a pair for each asset\. Each"):
+        with pytest.raises(
+            ValueError,
+            match=r"constraint must be .*\(low, high\), got .*a pair for each asset\. "
+            r"Each",
+        ):
             fit(returns(d=d), constraint=pairs, budget=1.0)
 
 
@@ -523,7 +704,9 @@ def test_bounds_of_two_assets():
     labelled = ({"a": 0.2, "b": 0.3}, {"a": 0.6, "b": 0.9})
     same(fit(table, constraint=labelled, budget=1.0), expected)
     assert (low <= expected).all() and (expected <= high).all()
-    fit(X, constraint=([0, 0], [1, 1]), budget=1.0)  # as pairs, these would leave nothing to choose
+    fit(
+        X, constraint=([0, 0], [1, 1]), budget=1.0
+    )  # as pairs, these would leave nothing to choose
 
 
 def test_a_lazy_frame_is_to_be_collected():
@@ -531,8 +714,15 @@ def test_a_lazy_frame_is_to_be_collected():
     portfolio = CompositionalPortfolio(constraint="long_only", random_state=0).fit(X)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        for run in (portfolio.fit, portfolio.partial_fit, portfolio.predict, portfolio.score):
-            with pytest.raises(ValueError, match=r"X must be in memory, got a LazyFrame.*collect\(\)"):
+        for run in (
+            portfolio.fit,
+            portfolio.partial_fit,
+            portfolio.predict,
+            portfolio.score,
+        ):
+            with pytest.raises(
+                ValueError, match=r"X must be in memory, got a LazyFrame.*collect\(\)"
+            ):
                 run(X.lazy())
 
 

@@ -1,4 +1,5 @@
-"""At most so many assets, and a least weight of those held: the best of all choices of assets, and no limit broken."""
+"""At most so many assets, and a least weight of those held: the best of all choices of
+assets, and no limit broken."""
 
 import itertools
 import os
@@ -25,14 +26,22 @@ NAMES = list("abcdefg")
 TABLE = pd.DataFrame(R, columns=NAMES)
 AVERSION = {"variance": 60.0, "semivariance": 60.0}
 MEASURES = {
-    "variance": {}, "semivariance": {}, "semideviation of order 1": {"order": 1}, "semideviation": {},
-    "downside of order 1": {"order": 1}, "downside": {}, "cvar": {"confidence": 0.8}, "cdar": {"confidence": 0.8},
+    "variance": {}, "semivariance": {}, "semideviation of order 1": {"order": 1},
+    "semideviation": {},
+    "downside of order 1": {"order": 1}, "downside": {}, "cvar": {"confidence": 0.8},
+    "cdar": {"confidence": 0.8},
 }  # fmt: skip
-GOALS = {"utility": {}, "ratio": {"objective": "ratio"}, "max_risk": {"max_risk": 0.011}}
+GOALS = {
+    "utility": {},
+    "ratio": {"objective": "ratio"},
+    "max_risk": {"max_risk": 0.011},
+}
 HELD = np.array([0.5, 0.0, 0.0, 0.5, 0.0, 0.0, 0.0])
 LIMITS = {
-    "costs and turnover": {"previous_weights": HELD, "transaction_cost": 3e-4, "max_turnover": 1.4, "half_life": 30.0},
-    "sectors and benchmark": {"groups": list("uuuvvvv"), "linear_constraints": "u >= 0.3",
+    "costs and turnover": {"previous_weights": HELD, "transaction_cost": 3e-4,
+    "max_turnover": 1.4, "half_life": 30.0},
+    "sectors and benchmark": {"groups": list("uuuvvvv"),
+    "linear_constraints": "u >= 0.3",
                               "benchmark": R[:, :4].mean(axis=1)},
     "l1": {"constraint": (-0.4, 0.9), "l1": 2e-4},
 }  # fmt: skip
@@ -40,7 +49,12 @@ LIMITS = {
 
 def fit(X=R, sample_weight=None, **params):
     """A fit to a small gap, whose warnings are errors."""
-    given = {"constraint": (0.0, 0.7), "budget": 1.0, "tol": 1e-5, "time_limit": 300.0} | params
+    given = {
+        "constraint": (0.0, 0.7),
+        "budget": 1.0,
+        "tol": 1e-5,
+        "time_limit": 300.0,
+    } | params
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         return CompositionalPortfolio(**given).fit(X, sample_weight=sample_weight)
@@ -55,19 +69,32 @@ def with_measure(name, goal="utility", **params):
 
 
 def best_of_all(most, min_held=0.0, sample_weight=None, **params):
-    """The objective of the best portfolio of all choices of assets and signs, with the bounds 0 of the others."""
+    """The objective of the best portfolio of all choices of assets and signs, with the
+    bounds 0 of the others."""
     low, high = params.pop("constraint", (0.0, 0.7))
     low, high, least = (np.broadcast_to(bound, 7) for bound in (low, high, min_held))
     values = []
     for size in range(1 if least.any() else most, most + 1):
         for chosen in itertools.combinations(range(7), size):
-            for signs in itertools.product((1, -1) if least.any() and (low < 0).any() else (1,), repeat=size):
-                lows, highs, j, up = np.zeros(7), np.zeros(7), list(chosen), np.array(signs) > 0
+            for signs in itertools.product(
+                (1, -1) if least.any() and (low < 0).any() else (1,), repeat=size
+            ):
+                lows, highs, j, up = (
+                    np.zeros(7),
+                    np.zeros(7),
+                    list(chosen),
+                    np.array(signs) > 0,
+                )
                 lows[j], highs[j] = low[j], high[j]
                 if least.any():
-                    lows[j], highs[j] = np.where(up, least[j], low[j]), np.where(up, high[j], -least[j])
+                    lows[j], highs[j] = (
+                        np.where(up, least[j], low[j]),
+                        np.where(up, high[j], -least[j]),
+                    )
                 try:
-                    portfolio = fit(R, sample_weight, constraint=(lows, highs), **params)
+                    portfolio = fit(
+                        R, sample_weight, constraint=(lows, highs), **params
+                    )
                 except ValueError:  # no portfolio of these assets
                     continue
                 values.append(portfolio.loss_curve_[-1])
@@ -75,19 +102,31 @@ def best_of_all(most, min_held=0.0, sample_weight=None, **params):
 
 
 def check(portfolio, best, most, least=0.0, low=0.0, high=0.7):
-    """The objective is the best one, `dual_gap_` is a bound, and bounds, budget and integer limits are kept."""
+    """The objective is the best one, `dual_gap_` is a bound, and bounds, budget and
+    integer limits are kept."""
     w, value = portfolio.weights_, portfolio.loss_curve_[-1]
     size = abs(best) if portfolio.objective == "ratio" else np.std(R @ w)
     assert value == pytest.approx(best, abs=1e-6 * size)
     assert portfolio.solver_ == "scip" and portfolio.stop_reason_ == "converged"
-    assert 0 <= portfolio.dual_gap_ <= 1e-4 * size and value - portfolio.dual_gap_ <= best + 1e-7 * size
-    assert np.count_nonzero(w) <= most and (np.abs(w[w != 0]) >= np.broadcast_to(least, 7)[w != 0] - 1e-9).all()
-    assert (w >= low).all() and (w <= high).all() and w.sum() == pytest.approx(1, abs=1e-12)
+    assert (
+        0 <= portfolio.dual_gap_ <= 1e-4 * size
+        and value - portfolio.dual_gap_ <= best + 1e-7 * size
+    )
+    assert (
+        np.count_nonzero(w) <= most
+        and (np.abs(w[w != 0]) >= np.broadcast_to(least, 7)[w != 0] - 1e-9).all()
+    )
+    assert (
+        (w >= low).all()
+        and (w <= high).all()
+        and w.sum() == pytest.approx(1, abs=1e-12)
+    )
 
 
 QUICK = ("semivariance", "utility"), ("cvar", "ratio"), ("variance", "max_risk")
 CASES = [
-    pytest.param(*case, marks=() if case in QUICK else pytest.mark.slow) for case in itertools.product(MEASURES, GOALS)
+    pytest.param(*case, marks=() if case in QUICK else pytest.mark.slow)
+    for case in itertools.product(MEASURES, GOALS)
 ]
 
 
@@ -97,7 +136,11 @@ def test_the_best_of_all_choices(measure, goal):
     portfolio = fit(max_assets=2, **params)
     check(portfolio, best_of_all(2, **params), 2)
     if goal == "max_risk":
-        only = {"max_risk": None, "constraint": (portfolio.weights_, portfolio.weights_), "risk_aversion": np.inf}
+        only = {
+            "max_risk": None,
+            "constraint": (portfolio.weights_, portfolio.weights_),
+            "risk_aversion": np.inf,
+        }
         risk = fit(**params | only).loss_curve_[-1]
         risk = risk**0.5 if measure in AVERSION else risk
         assert risk <= (0.03 if measure == "cdar" else 0.011) * (1 + 1e-7)
@@ -123,7 +166,8 @@ def test_with_other_limits_and_costs(measure, limits):
 
 
 def test_a_least_weight_of_each_asset_alone():
-    """Short positions are at least as large in absolute value; without `max_assets` only the least weight counts."""
+    """Short positions are at least as large in absolute value; without `max_assets`
+    only the least weight counts."""
     least = pd.Series([0.3, 0.25, 0.3, 0.2, 0.3, 0.3, 0.35], index=NAMES)
     params = {"risk_aversion": 10.0, "constraint": (-0.35, 0.8)}
     by_label = fit(TABLE[NAMES[::-1]], max_assets=3, min_held=least, **params)
@@ -152,22 +196,38 @@ def test_any_unit_of_the_returns_and_weights_of_periods(measure):
 def test_limits_that_do_not_bind_change_nothing():
     free, loose = fit(risk_measure="cvar"), fit(risk_measure="cvar", max_assets=7)
     np.testing.assert_allclose(loose.weights_, free.weights_, atol=1e-9)
-    assert loose.dual_gap_ == pytest.approx(free.dual_gap_, abs=1e-12) and loose.solver_ == "scip"
+    assert (
+        loose.dual_gap_ == pytest.approx(free.dual_gap_, abs=1e-12)
+        and loose.solver_ == "scip"
+    )
 
 
 def test_limits_that_contradict_each_other_are_named():
     sectors = {"tech": ["a", "b"], "oil": ["c", "d"], "banks": ["e", "f"]}
-    groups = {name: sector for sector, names in sectors.items() for name in names} | {"g": "other"}
+    groups = {name: sector for sector, names in sectors.items() for name in names} | {
+        "g": "other"
+    }
     rows = ["tech >= 0.2", "oil >= 0.2", "banks >= 0.2", "other <= 0.5"]
     for goal in GOALS:
-        with pytest.raises(ValueError, match=r"max_assets=2.*tech >= 0.2.*oil >= 0.2.*banks >= 0.2") as error:
-            fit(TABLE, max_assets=2, groups=groups, linear_constraints=rows, **with_measure("variance", goal))
+        with pytest.raises(
+            ValueError, match=r"max_assets=2.*tech >= 0.2.*oil >= 0.2.*banks >= 0.2"
+        ) as error:
+            fit(
+                TABLE,
+                max_assets=2,
+                groups=groups,
+                linear_constraints=rows,
+                **with_measure("variance", goal),
+            )
         assert "other" not in str(error.value)
     with pytest.raises(ValueError, match="min_held"):
         fit(min_held=0.6)
     with pytest.raises(ValueError, match="max_assets=2 and max_turnover=0.1"):
         fit(max_assets=2, previous_weights=np.full(7, 1 / 7), max_turnover=0.1)
-    least = fit(max_assets=1, risk_aversion=np.inf, constraint="long_only").loss_curve_[-1] ** 0.5
+    least = (
+        fit(max_assets=1, risk_aversion=np.inf, constraint="long_only").loss_curve_[-1]
+        ** 0.5
+    )
     with pytest.raises(ValueError, match="max_assets=1 and max_risk="):
         fit(max_assets=1, max_risk=0.99 * least, constraint="long_only")
     fit(max_assets=1, max_risk=1.01 * least, constraint="long_only")
@@ -180,15 +240,25 @@ def test_what_has_no_integer_limits_is_refused(tmp_path, monkeypatch):
     with pytest.raises(ValueError, match="min_held.*order=1 or 2"):
         fit(min_held=0.1, risk_measure="downside", order=3)
     for solver in ("newton", "moments", "storm-c"):
-        with pytest.raises(ValueError, match="max_assets=2 needs solver='auto' or 'scip'"):
+        with pytest.raises(
+            ValueError, match="max_assets=2 needs solver='auto' or 'scip'"
+        ):
             fit(max_assets=2, solver=solver)
-    with pytest.raises(AttributeError, match="min_held cannot be used with partial_fit"):
+    with pytest.raises(
+        AttributeError, match="min_held cannot be used with partial_fit"
+    ):
         CompositionalPortfolio(constraint="long_only", min_held=0.1).partial_fit(R)
     file = np.memmap(tmp_path / "returns", dtype=float, mode="w+", shape=R.shape)
     file[:] = R
     with pytest.raises(ValueError, match="max_assets=2 needs returns in memory"):
         fit(file, max_assets=2)
-    for wrong in ({"max_assets": 0}, {"max_assets": 1.5}, {"min_held": -0.1}, {"min_held": [0.1]}, {"time_limit": 0}):
+    for wrong in (
+        {"max_assets": 0},
+        {"max_assets": 1.5},
+        {"min_held": -0.1},
+        {"min_held": [0.1]},
+        {"time_limit": 0},
+    ):
         with pytest.raises(ValueError, match=next(iter(wrong))):
             fit(**wrong)
     monkeypatch.setitem(sys.modules, "pyscipopt", None)
@@ -196,19 +266,30 @@ def test_what_has_no_integer_limits_is_refused(tmp_path, monkeypatch):
         fit(max_assets=2)
 
 
-HARD = 0.01 * np.random.default_rng(0).normal(size=(200, 40)) @ (
-    np.eye(40) + 0.3 * np.random.default_rng(1).normal(size=(40, 40))
+HARD = (
+    0.01
+    * np.random.default_rng(0).normal(size=(200, 40))
+    @ (np.eye(40) + 0.3 * np.random.default_rng(1).normal(size=(40, 40)))
 )
 
 
 def hard(**params):
-    given = {"risk_aversion": np.inf, "constraint": "long_only", "max_assets": 8, "min_held": 0.02}
+    given = {
+        "risk_aversion": np.inf,
+        "constraint": "long_only",
+        "max_assets": 8,
+        "min_held": 0.02,
+    }
     return CompositionalPortfolio(**given | params)
 
 
 def check_early(portfolio):
     w = portfolio.weights_
-    assert w.sum() == pytest.approx(1) and np.count_nonzero(w) <= 8 and w[w != 0].min() >= 0.02 - 1e-9
+    assert (
+        w.sum() == pytest.approx(1)
+        and np.count_nonzero(w) <= 8
+        and w[w != 0].min() >= 0.02 - 1e-9
+    )
     assert 0 < portfolio.dual_gap_ < portfolio.loss_curve_[-1]
     assert (np.diff(portfolio.loss_curve_) <= 0).all() and portfolio.n_iter_ >= 1
 
@@ -223,8 +304,12 @@ def test_the_time_limit_keeps_the_best_portfolio_and_warns_of_the_gap():
 def test_a_time_limit_without_a_portfolio_raises():
     rows = (np.repeat(np.eye(5), 8, axis=1), np.full(5, 0.1), np.full(5, np.inf))
     held = np.where(np.arange(40) % 8, 0.05, 0.18)
-    with pytest.raises(ValueError, match="time_limit=1e-09 has ended before a portfolio was found"):
-        hard(time_limit=1e-9, linear_constraints=rows, min_held=held, max_assets=5).fit(HARD)
+    with pytest.raises(
+        ValueError, match="time_limit=1e-09 has ended before a portfolio was found"
+    ):
+        hard(time_limit=1e-9, linear_constraints=rows, min_held=held, max_assets=5).fit(
+            HARD
+        )
 
 
 class First(Callback):
@@ -244,8 +329,13 @@ class First(Callback):
 
 def test_ctrl_c_keeps_the_best_portfolio_and_its_gap():
     pytest.importorskip("sklearn.callback")
-    later = f"import os, signal, time; time.sleep(.3); os.kill({os.getpid()}, signal.{signal.SIGINT.name})"
-    portfolio = hard().set_callbacks(First(lambda: subprocess.Popen([sys.executable, "-c", later]) and False))
+    later = (
+        f"import os, signal, time; time.sleep(.3); os.kill({os.getpid()}, "
+        f"signal.{signal.SIGINT.name})"
+    )
+    portfolio = hard().set_callbacks(
+        First(lambda: subprocess.Popen([sys.executable, "-c", later]) and False)
+    )
     with pytest.raises(KeyboardInterrupt):
         portfolio.fit(HARD)
     assert portfolio.stop_reason_ == "interrupted"
@@ -271,7 +361,9 @@ def test_a_warm_start_begins_at_the_last_portfolio():
 
 
 def test_a_frontier_and_a_walk_keep_the_limits():
-    portfolio = CompositionalPortfolio(max_assets=2, min_held=0.1, constraint="long_only", risk_measure="cvar")
+    portfolio = CompositionalPortfolio(
+        max_assets=2, min_held=0.1, constraint="long_only", risk_measure="cvar"
+    )
     display = FrontierDisplay.from_estimator(portfolio, R, risk_aversions=[0.3, 3.0])
     result = walk_forward(portfolio.set_params(warm_start=True), R, window=30)
     for w in (*display.weights_, *result.weights_after):

@@ -1,4 +1,5 @@
-"""Streams by moments: exact for the variance, near the optimum for the other measures, whatever the chunks."""
+"""Streams by moments: exact for the variance, near the optimum for the other measures,
+whatever the chunks."""
 
 import pickle
 import warnings
@@ -18,9 +19,11 @@ CASES = {
     "long_only": {"constraint": "long_only"},
     "bounds": {"constraint": (-0.2, 0.6), "budget": 1.0},
     "l1": {"l1": 0.02},
-    "trades": {"constraint": "long_only", "previous_weights": np.full(5, 0.2), "transaction_cost": 0.01},
+    "trades": {"constraint": "long_only", "previous_weights": np.full(5, 0.2),
+    "transaction_cost": 0.01},
     "limits": {
-        "constraint": "long_only", "linear_constraints": ([1.0, 1.0, 0.0, 0.0, 0.0], -np.inf, 0.3),
+        "constraint": "long_only", "linear_constraints": ([1.0, 1.0, 0.0, 0.0, 0.0],
+        -np.inf, 0.3),
         "previous_weights": np.full(5, 0.2), "max_turnover": 0.5,
     },
 }  # fmt: skip
@@ -44,8 +47,11 @@ def streamed(X, size, sample_weight=None, **params):
 
 
 def excess(X, portfolio, sample_weight=None, **params):
-    """How far a portfolio is above the optimum, as a share of what equal weights are."""
-    exact = CompositionalPortfolio("newton", **params).fit(X, sample_weight=sample_weight)
+    """How far a portfolio is above the optimum, as a share of what equal weights
+    are."""
+    exact = CompositionalPortfolio("newton", **params).fit(
+        X, sample_weight=sample_weight
+    )
     least = exact.score(X, sample_weight=sample_weight)
     values = []
     for weights in (portfolio.weights_, np.full(X.shape[1], 1 / X.shape[1])):
@@ -78,17 +84,25 @@ def test_moments_have_the_exact_variance(case, risk_aversion):
 
 @pytest.mark.parametrize("offset", [1e3, 1e5])
 def test_an_offset_of_the_returns_does_not_matter(offset):
-    plain, moved = (streamed(X, 700, solver="moments", **LONG) for X in (RETURNS, RETURNS + offset))
+    plain, moved = (
+        streamed(X, 700, solver="moments", **LONG) for X in (RETURNS, RETURNS + offset)
+    )
     np.testing.assert_allclose(moved.weights_, plain.weights_, atol=1e-7)
 
 
 def test_assets_of_very_different_units():
-    """The scales of the assets differ by 1e10: the smallest takes its share of the risk all the same."""
+    """The scales of the assets differ by 1e10: the smallest takes its share of the risk
+    all the same."""
     unit = np.array([1e-5, 1.0, 1e5, 1e-3, 1e2])
     X = RETURNS * unit
-    found, exact = (CompositionalPortfolio(solver, **LONG).fit(X) for solver in ("moments", "newton"))
+    found, exact = (
+        CompositionalPortfolio(solver, **LONG).fit(X)
+        for solver in ("moments", "newton")
+    )
     np.testing.assert_allclose(found.weights_, exact.weights_, rtol=1e-6, atol=1e-12)
-    assert found.stop_reason_ == "converged" and found.dual_gap_ <= 1e-9 * abs(found.loss_curve_[-1])
+    assert found.stop_reason_ == "converged" and found.dual_gap_ <= 1e-9 * abs(
+        found.loss_curve_[-1]
+    )
 
 
 @pytest.mark.parametrize("measure", slow_but(MEASURES[:4], *MEASURES[:3]))
@@ -119,7 +133,10 @@ def test_a_chunk_that_raises_changes_nothing():
     assert set(vars(fresh)) == set(vars(CompositionalPortfolio()))  # as new
     stream.set_params(constraint="long_only")
     assert pickle.dumps(stream) == before
-    same_fit(stream.partial_fit(chunk), CompositionalPortfolio("moments", **LONG).partial_fit(X[:200]))
+    same_fit(
+        stream.partial_fit(chunk),
+        CompositionalPortfolio("moments", **LONG).partial_fit(X[:200]),
+    )
 
 
 @pytest.mark.parametrize("constraint", [None, "long_only"])
@@ -127,7 +144,9 @@ def test_a_chunk_that_raises_changes_nothing():
 def test_correlated_assets(measure, constraint):
     X = correlated(6000, 20, seed=1)
     params = {"risk_measure": measure, "constraint": constraint}
-    assert excess(X, streamed(X, 3000, **params), **params) < 2e-3  # 1e-1 and more by steps of the solver
+    assert (
+        excess(X, streamed(X, 3000, **params), **params) < 2e-3
+    )  # 1e-1 and more by steps of the solver
 
 
 @pytest.mark.parametrize("half_life", [None, 300])
@@ -156,16 +175,27 @@ def test_tail_risks(measure, half_life):
     ],
 )
 def test_a_market_that_changes_is_warned_of(params, mean, seed):
-    chunks = [make_gaussian_returns(5000, 10, mean=mean, random_state=seed + i) for i in range(12 if seed else 4)]
+    chunks = [
+        make_gaussian_returns(5000, 10, mean=mean, random_state=seed + i)
+        for i in range(12 if seed else 4)
+    ]
     portfolio = CompositionalPortfolio(**params, **LONG)
-    with pytest.warns(ConvergenceWarning, match="objective over the rows so far roughly only, since the weights have"):
+    with pytest.warns(
+        ConvergenceWarning,
+        match="objective over the rows so far roughly only, since the weights have",
+    ):
         for chunk in chunks:
             portfolio.partial_fit(chunk)
 
 
 @pytest.mark.parametrize("measure", ["variance", "semivariance"])
 def test_half_life(measure):
-    X, half_life = np.concatenate([correlated(n, 6, seed, spread=0.3) for n, seed in ((6000, 3), (4000, 4))]), 800
+    X, half_life = (
+        np.concatenate(
+            [correlated(n, 6, seed, spread=0.3) for n, seed in ((6000, 3), (4000, 4))]
+        ),
+        800,
+    )
     params = {"risk_measure": measure, "half_life": half_life, **LONG}
     portfolio = streamed(X, 2500, **params)
     same_fit(portfolio, streamed(X, 999, **params))
@@ -187,7 +217,9 @@ def test_a_period_without_weight_has_passed_all_the_same():
 
 def test_few_rows_are_enough_within_limits():
     portfolio = CompositionalPortfolio("moments", **LONG).partial_fit(RETURNS[:2])
-    assert portfolio.weights_.sum() == pytest.approx(1) and portfolio.weights_.max() > 0.3
+    assert (
+        portfolio.weights_.sum() == pytest.approx(1) and portfolio.weights_.max() > 0.3
+    )
     with pytest.warns(ConvergenceWarning, match="until there are 7 rows"):
         free = CompositionalPortfolio().partial_fit(RETURNS[:6])
     assert not free.weights_.any()
@@ -195,15 +227,39 @@ def test_few_rows_are_enough_within_limits():
 
 
 REFUSED = [
-    ({"solver": "scgd", "risk_measure": "cvar"}, AttributeError, "batches of a stream have too few periods"),
+    (
+        {"solver": "scgd", "risk_measure": "cvar"},
+        AttributeError,
+        "batches of a stream have too few periods",
+    ),
     ({"solver": "newton"}, AttributeError, "for partial_fit set solver='moments'"),
     ({"objective": "ratio"}, AttributeError, "for partial_fit set objective='utility'"),
     ({"max_risk": 0.1}, AttributeError, "max_risk needs all periods at once"),
-    ({"risk_measure": "cdar"}, AttributeError, "'cdar' needs all periods at once.*'evar'"),
-    ({"solver": "newton", "risk_measure": "downside"}, AttributeError, "'downside' needs all periods at once.*'evar'"),
-    ({"solver": SCGD(), "half_life": 100}, ValueError, "half_life=100 on a stream keeps moments"),
-    ({"solver": "scgd", "max_turnover": 2.0}, ValueError, "partial_fit of solver='scgd' cannot be used with"),
-    ({"benchmark": np.full(5, 0.2)}, ValueError, "benchmark cannot be used with partial_fit"),
+    (
+        {"risk_measure": "cdar"},
+        AttributeError,
+        "'cdar' needs all periods at once.*'evar'",
+    ),
+    (
+        {"solver": "newton", "risk_measure": "downside"},
+        AttributeError,
+        "'downside' needs all periods at once.*'evar'",
+    ),
+    (
+        {"solver": SCGD(), "half_life": 100},
+        ValueError,
+        "half_life=100 on a stream keeps moments",
+    ),
+    (
+        {"solver": "scgd", "max_turnover": 2.0},
+        ValueError,
+        "partial_fit of solver='scgd' cannot be used with",
+    ),
+    (
+        {"benchmark": np.full(5, 0.2)},
+        ValueError,
+        "benchmark cannot be used with partial_fit",
+    ),
 ]
 
 
@@ -219,7 +275,9 @@ def test_what_has_no_stream(params, error, words):
 def test_a_stream_keeps_its_solver_and_has_at_most_2000_assets():
     with pytest.raises(ValueError, match="solver='moments' on a stream keeps moments"):
         CompositionalPortfolio("moments").partial_fit(np.ones((3, 2001)))
-    with pytest.raises(ValueError, match="solver='moments' can fit risk_measure='variance'"):
+    with pytest.raises(
+        ValueError, match="solver='moments' can fit risk_measure='variance'"
+    ):
         CompositionalPortfolio("moments", risk_measure="semivariance").fit(RETURNS)
     moved = CompositionalPortfolio().partial_fit(RETURNS[:100])
     with pytest.raises(ValueError, match="solver must stay moments"):

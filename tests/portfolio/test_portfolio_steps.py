@@ -1,4 +1,5 @@
-"""Fits by solvers that make steps: against scipy, with gaps that are true, in stages for tail risks, warm starts."""
+"""Fits by solvers that make steps: against scipy, with gaps that are true, in stages
+for tail risks, warm starts."""
 
 import pickle
 import warnings
@@ -20,10 +21,17 @@ LONG = {"constraint": "long_only"}
 
 
 def mixed_returns(n=SMALL, d=8, seed=0):
-    """A market factor and each asset's own noise; up to two orders of magnitude between the assets."""
+    """A market factor and each asset's own noise; up to two orders of magnitude between
+    the assets."""
     rng = np.random.default_rng(seed)
-    load, own, mean = rng.uniform(0.5, 1.5, d), rng.uniform(0.3, 1, d), rng.normal(0.05, 0.15, d)
-    return (load * rng.normal(size=(n, 1)) + own * rng.normal(size=(n, d)) + mean) * 10 ** rng.uniform(-1, 1, d)
+    load, own, mean = (
+        rng.uniform(0.5, 1.5, d),
+        rng.uniform(0.3, 1, d),
+        rng.normal(0.05, 0.15, d),
+    )
+    return (
+        load * rng.normal(size=(n, 1)) + own * rng.normal(size=(n, d)) + mean
+    ) * 10 ** rng.uniform(-1, 1, d)
 
 
 def fit(R, solver="storm-c", sample_weight=None, **params):
@@ -46,91 +54,157 @@ def same_bits(a, b):
 @pytest.mark.parametrize("weighted", [False, True])
 def test_unconstrained_weights_solve_the_normal_equations(solver, weighted):
     R, p = mixed_returns(LARGE), np.ones(LARGE) / LARGE
-    sample_weight = np.random.default_rng(1).lognormal(0, 1, LARGE) if weighted else None
+    sample_weight = (
+        np.random.default_rng(1).lognormal(0, 1, LARGE) if weighted else None
+    )
     p = p if sample_weight is None else sample_weight / sample_weight.sum()
     S = (R - p @ R).T @ ((R - p @ R) * p[:, None])
     expected, deviation = np.linalg.solve(S, p @ R), np.sqrt(np.diag(S))
     found = fit(R, solver, sample_weight, risk_aversion=0.5).weights_
-    assert np.linalg.norm((found - expected) * deviation) <= 1e-4 * np.linalg.norm(expected * deviation)
+    assert np.linalg.norm((found - expected) * deviation) <= 1e-4 * np.linalg.norm(
+        expected * deviation
+    )
 
 
 HELD = np.array([0.3, 0.2, 0.1, 0.1, 0.1, -0.1, -0.2, 0.0])
 CASES = {
     "long_only, sum 2.5": LONG | {"budget": 2.5},
-    "box of arrays": {"constraint": (np.linspace(-0.3, -0.1, 8), np.linspace(0.1, 0.3, 8))},
+    "box of arrays": {
+        "constraint": (np.linspace(-0.3, -0.1, 8), np.linspace(0.1, 0.3, 8))
+    },
     "low only": {"constraint": (0, np.inf)},
     "budget 0": {"budget": 0},
     "l1": {"l1": 0.1},
     "l1, box and budget": {"l1": 0.1, "constraint": (-0.1, 0.3), "budget": 0.2},
-    "l1 and cost of trades": {"l1": 0.02, "budget": 1.0, "previous_weights": HELD, "transaction_cost": 0.05},
+    "l1 and cost of trades": {
+        "l1": 0.02,
+        "budget": 1.0,
+        "previous_weights": HELD,
+        "transaction_cost": 0.05,
+    },
 }
 
 
 @pytest.mark.parametrize("n", slow_but([SMALL, LARGE], LARGE))
 @pytest.mark.parametrize(
-    ("solver", "case"), [*[("storm-c", case) for case in CASES], ("lbfgs", "box of arrays"), ("lbfgs", "l1")]
+    ("solver", "case"),
+    [
+        *[("storm-c", case) for case in CASES],
+        ("lbfgs", "box of arrays"),
+        ("lbfgs", "l1"),
+    ],
 )
 def test_the_optimum_under_constraints(solver, case, n):
     R, params = mixed_returns(n), CASES[case]
     w, best = fit(R, solver, **params).weights_, fit(R, "newton", **params)
-    costs = {"l1": params.get("l1", 0.0), "held": HELD, "cost": params.get("transaction_cost", 0.0)}
+    costs = {
+        "l1": params.get("l1", 0.0),
+        "held": HELD,
+        "cost": params.get("transaction_cost", 0.0),
+    }
     value = best.loss_curve_[-1]
-    assert -1e-7 * abs(value) <= utility(w, R, "variance", **costs) - value <= 1e-4 * abs(value)
-    low, high = (0, np.inf) if case.startswith("long") else params.get("constraint", (-np.inf, np.inf))
+    assert (
+        -1e-7 * abs(value)
+        <= utility(w, R, "variance", **costs) - value
+        <= 1e-4 * abs(value)
+    )
+    low, high = (
+        (0, np.inf)
+        if case.startswith("long")
+        else params.get("constraint", (-np.inf, np.inf))
+    )
     assert (w >= low).all() and (w <= high).all()
     assert "budget" not in params or abs(w.sum() - params["budget"]) <= 1e-10
-    kinks = [low, high, *[0.0] * ("l1" in params), *[HELD] * ("transaction_cost" in params)]
+    kinks = [
+        low,
+        high,
+        *[0.0] * ("l1" in params),
+        *[HELD] * ("transaction_cost" in params),
+    ]
     slack = 1e-9 if solver == "lbfgs" else 0.0  # scipy stops within rounding of a bound
     for kink in kinks:  # what the optimum has at a bound or a kink is there exactly
         at = np.abs(w - kink) * R.std(0) <= slack
-        np.testing.assert_array_equal(at, np.abs(best.weights_ - kink) * R.std(0) <= 1e-6)
+        np.testing.assert_array_equal(
+            at, np.abs(best.weights_ - kink) * R.std(0) <= 1e-6
+        )
 
 
 @pytest.mark.parametrize("measure", ["semivariance", "entropic"])
-@pytest.mark.parametrize("params", few_of([{}, LONG, {"constraint": (-0.1, 0.2), "budget": 0.5}], 0, 2))
+@pytest.mark.parametrize(
+    "params", few_of([{}, LONG, {"constraint": (-0.1, 0.2), "budget": 0.5}], 0, 2)
+)
 def test_other_smooth_measures(measure, params):
-    R, given = mixed_returns(LARGE) / 3, {"risk_measure": measure, "risk_aversion": 2.0, **params}
+    R, given = (
+        mixed_returns(LARGE) / 3,
+        {"risk_measure": measure, "risk_aversion": 2.0, **params},
+    )
     best = fit(R, "newton", **given).loss_curve_[-1]
     for solver in ("storm-c", *["lbfgs"] * (not params)):
         portfolio = fit(R, solver, **given)
         assert portfolio.stop_reason_ == "converged"
-        assert abs(utility(portfolio.weights_, R, measure, 2.0) - best) <= 1e-5 * abs(best)
-        assert portfolio.score(R) == pytest.approx(-utility(portfolio.weights_, R, measure, 2.0), rel=1e-9)
+        assert abs(utility(portfolio.weights_, R, measure, 2.0) - best) <= 1e-5 * abs(
+            best
+        )
+        assert portfolio.score(R) == pytest.approx(
+            -utility(portfolio.weights_, R, measure, 2.0), rel=1e-9
+        )
 
 
 @pytest.mark.parametrize("n", slow_but([SMALL, LARGE], SMALL))
 def test_cash_among_assets_of_very_different_units(n):
-    """Nothing curves the objective along cash: between bounds it is at one, however large the risk aversion."""
+    """Nothing curves the objective along cash: between bounds it is at one, however
+    large the risk aversion."""
     R = np.c_[mixed_returns(n, 3) * [1, 10, 0.1], np.full(n, 0.05)]
     careful = {"constraint": (-0.5, 0.5), "risk_aversion": 80.0}
     for params in (LONG, {"budget": 1.0}, {"constraint": (-0.1, 0.2)}, careful):
         portfolio, best = fit(R, tol=1e-6, **params), fit(R, "newton", **params)
-        assert portfolio.loss_curve_[-1] - best.loss_curve_[-1] <= 1e-3 * abs(best.loss_curve_[-1])
+        assert portfolio.loss_curve_[-1] - best.loss_curve_[-1] <= 1e-3 * abs(
+            best.loss_curve_[-1]
+        )
         assert portfolio.stop_reason_ == "converged"
     assert portfolio.weights_[3] == pytest.approx(0.5, abs=1e-9)
     constant = fit(np.full((n, 4), 0.3), **LONG)
-    assert abs(constant.weights_.sum() - 1) <= 1e-10 and constant.loss_curve_[-1] == pytest.approx(-0.3, rel=1e-12)
+    assert abs(constant.weights_.sum() - 1) <= 1e-10 and constant.loss_curve_[
+        -1
+    ] == pytest.approx(-0.3, rel=1e-12)
 
 
 @pytest.mark.parametrize("solver", slow_but(SOLVERS, "storm-c", "lbfgs", "scgd"))
 def test_float32_returns_give_float32_weights(solver):
     exact = solver in ("storm-c", "lbfgs")
-    R, params = mixed_returns(LARGE if exact else SMALL), {"constraint": (-0.1, 0.2), "tol": 1e-4, "max_iter": 60}
+    R, params = (
+        mixed_returns(LARGE if exact else SMALL),
+        {"constraint": (-0.1, 0.2), "tol": 1e-4, "max_iter": 60},
+    )
     single, double = (quiet(r, solver, **params) for r in (R.astype(np.float32), R))
-    assert single.weights_.dtype == single.predict(R.astype(np.float32)).dtype == np.float32
-    assert single.loss_curve_[-1] == pytest.approx(double.loss_curve_[-1], rel=1e-3 if exact else 0.2)
+    assert (
+        single.weights_.dtype
+        == single.predict(R.astype(np.float32)).dtype
+        == np.float32
+    )
+    assert single.loss_curve_[-1] == pytest.approx(
+        double.loss_curve_[-1], rel=1e-3 if exact else 0.2
+    )
 
 
 @pytest.mark.parametrize("measure", ["variance", "semivariance", "entropic"])
 @pytest.mark.parametrize("solver", ["storm-c", "lbfgs", "asc-pg"])
 def test_weighting_a_period_k_times_is_repeating_it(solver, measure):
     R, k = mixed_returns(200) + 0.1, np.random.default_rng(0).integers(0, 4, 200)
-    params = {"risk_measure": measure, "constraint": (-2, 2), "l1": 1e-3, "max_iter": 15, "tol": 0}
+    params = {
+        "risk_measure": measure,
+        "constraint": (-2, 2),
+        "l1": 1e-3,
+        "max_iter": 15,
+        "tol": 0,
+    }
     weighted = quiet(R, solver, sample_weight=k, **params)
     repeated = quiet(np.repeat(R, k, axis=0), solver, **params)
     # to rounding, which a combination of anchors and a line search may enlarge
     tolerance = 1e-7 * np.abs(repeated.weights_).max()
-    np.testing.assert_allclose(weighted.weights_, repeated.weights_, rtol=0, atol=tolerance)
+    np.testing.assert_allclose(
+        weighted.weights_, repeated.weights_, rtol=0, atol=tolerance
+    )
     assert weighted.n_iter_ == repeated.n_iter_
     without = quiet(R[k > 0], solver, sample_weight=k[k > 0], **params)
     same_bits(weighted.weights_, without.weights_)
@@ -143,7 +217,11 @@ def test_the_unit_of_sample_weights_does_not_matter():
     for unit in (2.0**-1000, 2.0**1000):
         same_bits(fit(R, sample_weight=unit * weight).weights_, of_one.weights_)
     for equal in (1e-300, np.finfo(float).max):
-        np.testing.assert_allclose(fit(R, sample_weight=np.full(SMALL, equal)).weights_, fit(R).weights_, rtol=1e-5)
+        np.testing.assert_allclose(
+            fit(R, sample_weight=np.full(SMALL, equal)).weights_,
+            fit(R).weights_,
+            rtol=1e-5,
+        )
 
 
 # warm starts
@@ -153,21 +231,33 @@ def test_the_unit_of_sample_weights_does_not_matter():
 def test_a_warm_start_continues_from_the_weights(solver):
     R = mixed_returns(LARGE)
     R /= R.std(0)  # "storm-c-paper" has no scales of its own
-    params = {"max_iter": {"lbfgs": 4, "corrected-sample": 1}.get(solver, 20), "constraint": (-1, 1)}
+    params = {
+        "max_iter": {"lbfgs": 4, "corrected-sample": 1}.get(solver, 20),
+        "constraint": (-1, 1),
+    }
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
-        portfolio, cold = fit(R, solver, warm_start=True, **params), fit(R, solver, **params)
+        portfolio, cold = (
+            fit(R, solver, warm_start=True, **params),
+            fit(R, solver, **params),
+        )
         weights, first = portfolio.weights_, portfolio.loss_curve_
         same_bits(cold.weights_, weights)  # nothing to start from yet
         portfolio.fit(R)
     assert portfolio.loss_curve_[0] == pytest.approx(first[-1], rel=1e-12)
-    assert portfolio.loss_curve_[0] < cold.loss_curve_[0] and portfolio.loss_curve_[-1] < first[-1]
+    assert (
+        portfolio.loss_curve_[0] < cold.loss_curve_[0]
+        and portfolio.loss_curve_[-1] < first[-1]
+    )
 
 
 @pytest.mark.parametrize("solver", ["auto", "newton", "moments"])
 def test_a_warm_start_does_not_change_exact_fits(solver):
     R = mixed_returns()
-    warm, cold = (CompositionalPortfolio(solver, constraint="long_only", warm_start=warm) for warm in (True, False))
+    warm, cold = (
+        CompositionalPortfolio(solver, constraint="long_only", warm_start=warm)
+        for warm in (True, False)
+    )
     warm.fit(-R).fit(R)
     cold.fit(R)
     for name in ("weights_", "loss_curve_", "ifo_", "dual_gap_"):
@@ -179,9 +269,14 @@ def test_tol_of_a_warm_start_is_relative_to_the_first_start():
     portfolio = fit(R, tol=1e-3, warm_start=True, **LONG)
     later = R + 0.01 * mixed_returns(LARGE, seed=5)
     cold = fit(later, tol=1e-3, **LONG)
-    assert portfolio.fit(later).n_iter_ < cold.n_iter_ / 2 and portfolio.loss_curve_[0] < cold.loss_curve_[0]
+    assert (
+        portfolio.fit(later).n_iter_ < cold.n_iter_ / 2
+        and portfolio.loss_curve_[0] < cold.loss_curve_[0]
+    )
     portfolio.set_params(constraint=(-0.1, 0.2), tol=1e-9).fit(R)
-    np.testing.assert_allclose(portfolio.weights_, fit(R, constraint=(-0.1, 0.2)).weights_, atol=1e-5)
+    np.testing.assert_allclose(
+        portfolio.weights_, fit(R, constraint=(-0.1, 0.2)).weights_, atol=1e-5
+    )
     kept = pickle.dumps(portfolio)
     with pytest.raises(ValueError, match=r"warm_start.*\b8\b.*\b3\b"):
         portfolio.fit(R[:, :3])
@@ -191,11 +286,19 @@ def test_tol_of_a_warm_start_is_relative_to_the_first_start():
 # gaps, and tail risks in stages
 
 
-@pytest.mark.parametrize("measure", ["variance", "semivariance", "entropic", *TAILS, "downside"])
-@pytest.mark.parametrize("params", few_of([LONG, {"constraint": (-0.4, 0.4), "budget": 1.0, "l1": 1e-5}], 1))
+@pytest.mark.parametrize(
+    "measure", ["variance", "semivariance", "entropic", *TAILS, "downside"]
+)
+@pytest.mark.parametrize(
+    "params", few_of([LONG, {"constraint": (-0.4, 0.4), "budget": 1.0, "l1": 1e-5}], 1)
+)
 def test_the_gap_of_a_fit_that_ends_early(measure, params):
     R = make_returns(1200, 10, 7)
-    given = {"risk_measure": measure, "risk_aversion": 20.0 if measure[-1] in "ec" else 0.02, **params}
+    given = {
+        "risk_measure": measure,
+        "risk_aversion": 20.0 if measure[-1] in "ec" else 0.02,
+        **params,
+    }
     best = fit(R, "newton", **given).loss_curve_[-1]
     for solver in ("storm-c", "sarah-c"):
         early = quiet(R, solver, max_iter=4, **given)
@@ -204,31 +307,54 @@ def test_the_gap_of_a_fit_that_ends_early(measure, params):
 
 
 def test_the_gap_takes_all_feasible_weights_into_account():
-    """Weights of many assets are small at the start, and the best portfolio holds a single one."""
+    """Weights of many assets are small at the start, and the best portfolio holds a
+    single one."""
     R = make_returns(60, 40)
     R[:, 7] += 0.05
     for params in (LONG, {"constraint": (-1.0, 1.0), "budget": 1.0}):
         for measure in ("variance", "semivariance", "cvar"):
-            early = quiet(R, risk_measure=measure, risk_aversion=0.1, max_iter=1, **params)
+            early = quiet(
+                R, risk_measure=measure, risk_aversion=0.1, max_iter=1, **params
+            )
             best = fit(R, "newton", risk_measure=measure, risk_aversion=0.1, **params)
-            assert early.dual_gap_ >= early.loss_curve_[-1] - best.loss_curve_[-1] - 1e-12
+            assert (
+                early.dual_gap_ >= early.loss_curve_[-1] - best.loss_curve_[-1] - 1e-12
+            )
 
 
 @pytest.mark.parametrize(
-    "solver", slow_but(["storm-c", "lbfgs", "sarah-c", "sketchy-storm", "scgd"], "storm-c", "lbfgs", "scgd")
+    "solver",
+    slow_but(
+        ["storm-c", "lbfgs", "sarah-c", "sketchy-storm", "scgd"],
+        "storm-c",
+        "lbfgs",
+        "scgd",
+    ),
 )
 @pytest.mark.parametrize("measure", TAILS)
 def test_tail_risks_are_right_or_warn(measure, solver):
-    R, params = make_returns(300), {"risk_measure": measure, "constraint": (0.02, 0.4), "tol": 1e-4}
+    R, params = (
+        make_returns(300),
+        {"risk_measure": measure, "constraint": (0.02, 0.4), "tol": 1e-4},
+    )
     best = fit(R, "newton", **params).loss_curve_[-1]
     with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")
-        portfolio = fit(R, solver, **params, **({} if solver in ("storm-c", "lbfgs") else {"max_iter": 300}))
+        portfolio = fit(
+            R,
+            solver,
+            **params,
+            **({} if solver in ("storm-c", "lbfgs") else {"max_iter": 300}),
+        )
     true, size = portfolio.loss_curve_[-1] - best, abs(portfolio.loss_curve_[-1])
     assert -1e-9 * size <= true <= portfolio.dual_gap_ + 1e-9 * size
-    assert warned or (portfolio.dual_gap_ <= 1e-4 * size and portfolio.stop_reason_ == "converged")
+    assert warned or (
+        portfolio.dual_gap_ <= 1e-4 * size and portfolio.stop_reason_ == "converged"
+    )
     assert solver != "storm-c" or not warned
-    assert (np.diff(portfolio.ifo_) > 0).all() and len(portfolio.ifo_) == len(portfolio.loss_curve_)
+    assert (np.diff(portfolio.ifo_) > 0).all() and len(portfolio.ifo_) == len(
+        portfolio.loss_curve_
+    )
     assert portfolio.loss_curve_[-1] == pytest.approx(-portfolio.score(R))
 
 
@@ -236,15 +362,22 @@ def test_tail_risks_are_right_or_warn(measure, solver):
 def test_a_budget_is_that_of_all_stages_together(measure):
     R = make_returns(300)
     for solver in (AutomaticSTORM(max_iter=9), AutomaticSTORM(max_ifo=5000)):
-        with pytest.warns(ConvergenceWarning, match="may be above its minimum by up to"):
+        with pytest.warns(
+            ConvergenceWarning, match="may be above its minimum by up to"
+        ):
             portfolio = fit(R, solver, tol=1e-7, risk_measure=measure, **LONG)
-        assert portfolio.n_iter_ <= 10 if solver.max_iter else portfolio.ifo_[-1] <= 5000
+        assert (
+            portfolio.n_iter_ <= 10 if solver.max_iter else portfolio.ifo_[-1] <= 5000
+        )
         assert portfolio.stop_reason_ in ("max_iter", "max_ifo")
 
 
 @pytest.mark.parametrize("measure", few_of(TAILS, 1))
 def test_a_resumed_fit_has_the_same_bits(measure):
-    R, given = make_returns(150), {"risk_measure": measure, "constraint": (0.0, 0.4), "budget": 1.0, "tol": 1e-4}
+    R, given = (
+        make_returns(150),
+        {"risk_measure": measure, "constraint": (0.0, 0.4), "budget": 1.0, "tol": 1e-4},
+    )
     complete = quiet(R, max_iter=3000, **given)
     for budget in (7, complete.n_iter_ - 1):
         broken = pickle.loads(pickle.dumps(quiet(R, max_iter=budget, **given)))
@@ -254,7 +387,10 @@ def test_a_resumed_fit_has_the_same_bits(measure):
             broken.set_params(max_iter=3000).resume(R)
         same_bits(broken.weights_, complete.weights_)
         same_bits(broken.loss_curve_, complete.loss_curve_)
-        assert broken.dual_gap_ == complete.dual_gap_ and broken.stop_reason_ == complete.stop_reason_
+        assert (
+            broken.dual_gap_ == complete.dual_gap_
+            and broken.stop_reason_ == complete.stop_reason_
+        )
 
 
 @pytest.mark.parametrize("measure", ["cvar", "evar"])
@@ -265,24 +401,40 @@ def test_callbacks_see_weights_and_exact_values(measure):
     class Watch(Callback):
         def on_fit_task_end(self, estimator, context, *, fitted_estimator):
             if context.task_name == "pass":
-                seen.append((fitted_estimator.weights_, fitted_estimator.loss_curve_[-1]))
+                seen.append(
+                    (fitted_estimator.weights_, fitted_estimator.loss_curve_[-1])
+                )
             return True
 
-    portfolio = CompositionalPortfolio("storm-c", risk_measure=measure, tol=1e-9, random_state=0, **LONG)
+    portfolio = CompositionalPortfolio(
+        "storm-c", risk_measure=measure, tol=1e-9, random_state=0, **LONG
+    )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         portfolio.set_callbacks(Watch()).fit(R)
-    assert portfolio.stop_reason_ == "callback" and len(seen) == 1 and portfolio.weights_.shape == (6,)
+    assert (
+        portfolio.stop_reason_ == "callback"
+        and len(seen) == 1
+        and portfolio.weights_.shape == (6,)
+    )
     assert seen[0][1] == pytest.approx(utility(seen[0][0], R, measure), rel=1e-5)
 
 
 @pytest.mark.slow
 def test_costs_alone_on_few_periods_end_in_a_warning():
-    """It ended in scipy's "f(a) and f(b) must have different signs", or at weights of 400."""
-    R, params = np.random.default_rng(8).normal(0, 0.01, (8, 36)), {"transaction_cost": 1e-3, "confidence": 0.99}
+    """It ended in scipy's "f(a) and f(b) must have different signs", or at weights of
+    400."""
+    R, params = (
+        np.random.default_rng(8).normal(0, 0.01, (8, 36)),
+        {"transaction_cost": 1e-3, "confidence": 0.99},
+    )
     with pytest.warns(ConvergenceWarning):
-        portfolio = fit(R, risk_measure="evar", previous_weights=np.full(36, 1 / 36), **params)
-    assert np.isfinite(portfolio.weights_).all() and portfolio.stop_reason_ != "converged"
+        portfolio = fit(
+            R, risk_measure="evar", previous_weights=np.full(36, 1 / 36), **params
+        )
+    assert (
+        np.isfinite(portfolio.weights_).all() and portfolio.stop_reason_ != "converged"
+    )
 
 
 def test_returns_in_a_file(tmp_path):
@@ -292,12 +444,20 @@ def test_returns_in_a_file(tmp_path):
     for measure in ("variance", "entropic", "cvar"):
         portfolio = fit(file, risk_measure=measure, tol=1e-4, **LONG)
         best = fit(R, "newton", risk_measure=measure, **LONG).loss_curve_[-1]
-        assert -1e-9 <= portfolio.loss_curve_[-1] - best <= min(portfolio.dual_gap_ + 1e-12, 1e-4 * abs(best))
+        assert (
+            -1e-9
+            <= portfolio.loss_curve_[-1] - best
+            <= min(portfolio.dual_gap_ + 1e-12, 1e-4 * abs(best))
+        )
 
 
 def test_lbfgs_names_the_penalty_and_the_constraint_that_it_cannot_take():
     R = make_returns(60)
-    with pytest.raises(ValueError, match=r"got the penalty L1\(.*\) on the weights of a tail risk.*solver='storm-c'"):
+    with pytest.raises(
+        ValueError,
+        match=r"got the penalty L1\(.*\) on the weights of a tail "
+        r"risk.*solver='storm-c'",
+    ):
         minimize(PortfolioProblem(R, risk_measure="cvar", penalty=L1(0.1)), "lbfgs")
     with pytest.raises(ValueError, match="constraint='long_only' is.*got the penalty"):
         fit(R, "lbfgs", risk_measure="cvar", **LONG)

@@ -12,7 +12,9 @@ from sk_stormc.portfolio.returns import warn_of_prices
 PRICES = {
     "prices": lambda e: 30 * np.exp(np.cumsum(e, axis=0)),
     "logarithms": lambda e: 3.4 + np.cumsum(e, axis=0),
-    "a negative tick": lambda e: np.where(np.arange(len(e))[:, None] == len(e) // 2, -37, 30 * np.exp(np.cumsum(e, 0))),
+    "a negative tick": lambda e: np.where(
+        np.arange(len(e))[:, None] == len(e) // 2, -37, 30 * np.exp(np.cumsum(e, 0))
+    ),
     "large": lambda e: 1e300 * np.exp(np.cumsum(e, axis=0)),
 }
 RETURNS = {
@@ -45,7 +47,10 @@ def test_prices_and_their_logarithms_are_told_from_returns(kind):
 @pytest.mark.parametrize("kind", slow_but(RETURNS, "returns", "annual", "cash"))
 def test_returns_are_not_called_prices(kind):
     for n in (15, 30, 250):
-        assert share_of_warnings(RETURNS[kind], n, 4) == 0.0 and share_of_warnings(RETURNS[kind], n, 1) <= 0.03
+        assert (
+            share_of_warnings(RETURNS[kind], n, 4) == 0.0
+            and share_of_warnings(RETURNS[kind], n, 1) <= 0.03
+        )
 
 
 def test_fits_and_streams_warn_once():

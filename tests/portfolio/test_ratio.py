@@ -1,4 +1,5 @@
-"""The largest mean return per risk, with every constraint, and the most return within a risk."""
+"""The largest mean return per risk, with every constraint, and the most return within a
+risk."""
 
 import warnings
 
@@ -16,14 +17,17 @@ HELD = np.array([0.5, 0.3, 0.2, 0.0, 0.0, 0.0])
 ROW = np.array([[1.0, 1, 0, 0, 0, 0]])
 LONG, LONG_ONLY = {"constraint": "long_only"}, {"low": 0.0, "budget": 1.0}
 CASES = {
-    "linear constraint": (LONG | {"linear_constraints": (ROW, 0.1, 0.4)}, LONG_ONLY | {"rows": (ROW, [0.1], [0.4])}),
+    "linear constraint": (LONG | {"linear_constraints": (ROW, 0.1, 0.4)},
+    LONG_ONLY | {"rows": (ROW, [0.1], [0.4])}),
     "l1": (
-        {"constraint": (-0.3, 0.5), "budget": 1.0, "l1": 1e-4}, {"low": -0.3, "high": 0.5, "budget": 1.0, "l1": 1e-4}
+        {"constraint": (-0.3, 0.5), "budget": 1.0, "l1": 1e-4}, {"low": -0.3,
+        "high": 0.5, "budget": 1.0, "l1": 1e-4}
     ),
     "all": (
         LONG | {"previous_weights": HELD, "max_turnover": 0.3, "transaction_cost": 2e-4,
                 "benchmark": np.full(150, 1e-4)},
-        LONG_ONLY | {"held": HELD, "max_turnover": 0.3, "cost": 2e-4, "against": np.full(150, 1e-4)},
+        LONG_ONLY | {"held": HELD, "max_turnover": 0.3, "cost": 2e-4,
+        "against": np.full(150, 1e-4)},
     ),
 }  # fmt: skip
 
@@ -32,7 +36,9 @@ def fit(X, sample_weight=None, **params):
     """A fit whose warnings are errors."""
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        return CompositionalPortfolio(**LONG | params).fit(X, sample_weight=sample_weight)
+        return CompositionalPortfolio(**LONG | params).fit(
+            X, sample_weight=sample_weight
+        )
 
 
 def ratio(X, sample_weight=None, **params):
@@ -40,18 +46,31 @@ def ratio(X, sample_weight=None, **params):
 
 
 @pytest.mark.parametrize("case", CASES)
-@pytest.mark.parametrize("measure", slow_but(["semivariance", "cvar", "evar", "downside"], "semivariance", "cvar"))
+@pytest.mark.parametrize(
+    "measure",
+    slow_but(["semivariance", "cvar", "evar", "downside"], "semivariance", "cvar"),
+)
 def test_the_largest_ratio(measure, case):
-    """By Dinkelbach: at the largest ratio of the mean return less costs to the risk, the best utility is 0."""
+    """By Dinkelbach: at the largest ratio of the mean return less costs to the risk,
+    the best utility is 0."""
     R, (params, program) = make_returns(seed=4), CASES[case]
     portfolio = ratio(R, risk_measure=measure, **params)
     w, found = portfolio.weights_, -portfolio.loss_curve_[-1]
     y = R @ w - program.get("against", 0.0)
-    costs = program.get("l1", 0.0) * np.abs(w).sum() + program.get("cost", 0.0) * np.abs(w - HELD).sum()
+    costs = (
+        program.get("l1", 0.0) * np.abs(w).sum()
+        + program.get("cost", 0.0) * np.abs(w - HELD).sum()
+    )
     assert found == pytest.approx((y.mean() - costs) / risk(y, measure), rel=1e-6)
     assert portfolio.score(R) == pytest.approx(y.mean() / risk(y, measure), rel=1e-6)
-    assert found > 0 and portfolio.stop_reason_ == "converged" and 0 <= portfolio.dual_gap_ + 1e-9 <= 1e-5 * found
-    of_root = {"variance": "semideviation", "semivariance": "semideviation"}.get(measure, measure)
+    assert (
+        found > 0
+        and portfolio.stop_reason_ == "converged"
+        and 0 <= portfolio.dual_gap_ + 1e-9 <= 1e-5 * found
+    )
+    of_root = {"variance": "semideviation", "semivariance": "semideviation"}.get(
+        measure, measure
+    )
     if measure != "variance":  # the root of which is no measure of its own
         assert least(R, of_root, found, **program) == pytest.approx(0, abs=1e-7)
         assert least(R, of_root, found + portfolio.dual_gap_ + 1e-4, **program) > 0
@@ -71,7 +90,9 @@ def test_without_bounds_it_is_the_tangency_portfolio():
         R = np.random.default_rng(seed).normal(5e-4, 0.01, (500, 10))
         tangency = np.linalg.solve(np.cov(R.T, bias=True), R.mean(axis=0))
         portfolio = ratio(R, constraint=None, budget=1.0)
-        assert portfolio.score(R) == pytest.approx((R @ tangency).mean() / (R @ tangency).std(), rel=1e-6)
+        assert portfolio.score(R) == pytest.approx(
+            (R @ tangency).mean() / (R @ tangency).std(), rel=1e-6
+        )
         assert portfolio.score(R) == pytest.approx(sharpe_ratio(portfolio, R))
         assert portfolio.score(R) == pytest.approx(-portfolio.loss_curve_[-1])
         ratio(R, constraint=(-0.3, 0.3), budget=0.0)
@@ -84,18 +105,26 @@ def test_the_information_ratio():
     np.testing.assert_allclose(by_benchmark.weights_, shifted.weights_, atol=1e-5)
     table = pd.DataFrame(R, columns=list("abcdef")).assign(index=b)
     by_column = ratio(table, benchmark="index")
-    np.testing.assert_allclose(by_column.weights_, np.append(by_benchmark.weights_, 0), atol=1e-5)
-    assert by_column.score(table) == pytest.approx(shifted.score(R - b[:, None]), rel=1e-4)
+    np.testing.assert_allclose(
+        by_column.weights_, np.append(by_benchmark.weights_, 0), atol=1e-5
+    )
+    assert by_column.score(table) == pytest.approx(
+        shifted.score(R - b[:, None]), rel=1e-4
+    )
 
 
 @pytest.mark.parametrize("measure", ["variance", "cvar"])
 def test_weights_of_periods_and_units(measure):
     R, weight = make_returns(seed=3), np.random.default_rng(0).integers(0, 3, 150)
     repeated = ratio(1e4 * np.repeat(R, weight, axis=0), risk_measure=measure)
-    np.testing.assert_allclose(ratio(R, weight, risk_measure=measure).weights_, repeated.weights_, atol=1e-5)
+    np.testing.assert_allclose(
+        ratio(R, weight, risk_measure=measure).weights_, repeated.weights_, atol=1e-5
+    )
 
 
-@pytest.mark.parametrize(("measure", "order"), [("variance", 2), ("semivariance", 2), ("downside", 1)])
+@pytest.mark.parametrize(
+    ("measure", "order"), [("variance", 2), ("semivariance", 2), ("downside", 1)]
+)
 def test_nearly_riskless_columns_and_near_copies(measure, order):
     """The ratio was .135, and the riskless column alone has four times as much."""
     rng = np.random.default_rng(1)
@@ -103,19 +132,28 @@ def test_nearly_riskless_columns_and_near_copies(measure, order):
     for bounds in ({}, {"constraint": (0, 0.6)}):
         portfolio = ratio(R, risk_measure=measure, order=order, **bounds)
         alone = R[:, 0].mean() / risk(R[:, 0], measure, order=order)
-        assert portfolio.stop_reason_ == "converged" and -portfolio.loss_curve_[-1] >= alone * (1 - 1e-9)
+        assert portfolio.stop_reason_ == "converged" and -portfolio.loss_curve_[
+            -1
+        ] >= alone * (1 - 1e-9)
         assert 0 <= portfolio.dual_gap_ + 1e-9 <= 1e-4 * -portfolio.loss_curve_[-1]
     R = rng.normal(5e-4, 0.01, (300, 2))
     R[:, 1] = R[:, 0] + 1e-7 * rng.normal(size=300)
-    y = R @ (portfolio := ratio(R, risk_measure=measure, order=order)).weights_  # .31 was claimed for .03
-    assert -portfolio.loss_curve_[-1] == pytest.approx(y.mean() / risk(y, measure, order=order), rel=1e-4)
+    y = (
+        R @ (portfolio := ratio(R, risk_measure=measure, order=order)).weights_
+    )  # .31 was claimed for .03
+    assert -portfolio.loss_curve_[-1] == pytest.approx(
+        y.mean() / risk(y, measure, order=order), rel=1e-4
+    )
 
 
 @pytest.mark.parametrize(
     ("params", "words"),
     [
         ({"risk_measure": "entropic"}, "risk_measure='entropic'"),
-        ({"constraint": (0.0, 1.0), "budget": 1.0, "l1": 0.1}, "less its costs, is positive"),
+        (
+            {"constraint": (0.0, 1.0), "budget": 1.0, "l1": 0.1},
+            "less its costs, is positive",
+        ),
         ({"transaction_cost": 0.1}, "less its costs, is positive"),
         ({"constraint": None}, "sets the size"),
         ({"objective": "gain"}, "objective must be one of"),
@@ -123,7 +161,9 @@ def test_nearly_riskless_columns_and_near_copies(measure, order):
 )
 def test_invalid_arguments(params, words):
     with pytest.raises(ValueError, match=words):
-        CompositionalPortfolio(**{"objective": "ratio"} | LONG | params).fit(make_returns())
+        CompositionalPortfolio(**{"objective": "ratio"} | LONG | params).fit(
+            make_returns()
+        )
 
 
 @pytest.mark.parametrize("measure", PROPORTIONAL[:-1])
@@ -139,16 +179,27 @@ def test_a_ratio_without_a_maximum(measure):
 # the most return within a risk
 
 
-@pytest.mark.parametrize("measure", slow_but(["semivariance", "cvar", "evar", "cdar"], "semivariance", "cvar"))
+@pytest.mark.parametrize(
+    "measure",
+    slow_but(["semivariance", "cvar", "evar", "cdar"], "semivariance", "cvar"),
+)
 def test_no_portfolio_within_the_risk_has_more_return(measure):
     R = make_returns(seed=1)
-    smallest = risk(R @ fit(R, risk_measure=measure, risk_aversion=np.inf).weights_, measure)
+    smallest = risk(
+        R @ fit(R, risk_measure=measure, risk_aversion=np.inf).weights_, measure
+    )
     limit = 1.1 * smallest
     portfolio = fit(R, risk_measure=measure, max_risk=limit)
     w = portfolio.weights_
-    assert w.sum() == pytest.approx(1) and (w >= 0).all() and portfolio.stop_reason_ == "converged"
+    assert (
+        w.sum() == pytest.approx(1)
+        and (w >= 0).all()
+        and portfolio.stop_reason_ == "converged"
+    )
     assert limit * (1 - 1e-3) <= risk(R @ w, measure) <= limit * (1 + 1e-9)
-    assert portfolio.score(R) == pytest.approx((R @ w).mean()) and portfolio.loss_curve_[-1] == -portfolio.score(R)
+    assert portfolio.score(R) == pytest.approx(
+        (R @ w).mean()
+    ) and portfolio.loss_curve_[-1] == -portfolio.score(R)
     assert abs(portfolio.dual_gap_) <= 1e-5 * (R @ w).mean()
     if measure == "cdar":
         return
@@ -169,9 +220,13 @@ def test_the_standard_deviation_is_never_beyond_the_limit():
     for limit in (0.9, 1.0, 1.2):
         limit *= R.std(axis=0).min()
         assert (R @ fit(R, max_risk=limit).weights_).std() <= limit * (1 + 1e-9)
-    assert fit(R, max_risk=0.5).weights_[R.mean(axis=0).argmax()] == pytest.approx(1)  # which does not bind
+    assert fit(R, max_risk=0.5).weights_[R.mean(axis=0).argmax()] == pytest.approx(
+        1
+    )  # which does not bind
     S, m = np.cov(R.T, bias=True), R.mean(axis=0)
-    w = fit(R, constraint=None, budget=1.0, max_risk=0.01).weights_  # on the frontier mean = a + b S w
+    w = fit(
+        R, constraint=None, budget=1.0, max_risk=0.01
+    ).weights_  # on the frontier mean = a + b S w
     coefficients = np.linalg.lstsq(np.c_[np.ones(6), S @ w], m)[0]
     np.testing.assert_allclose(np.c_[np.ones(6), S @ w] @ coefficients, m, atol=1e-8)
 
@@ -193,26 +248,40 @@ def test_where_the_empty_portfolio_is_allowed(measure):
         portfolio = fit(R, risk_measure=measure, max_risk=0.01, constraint=constraint)
         assert risk(R @ portfolio.weights_, measure) == pytest.approx(0.01, rel=1e-3)
         assert portfolio.stop_reason_ == "converged"
-    if measure == "variance":  # the multiple of the tangency portfolio that has this deviation
+    if (
+        measure == "variance"
+    ):  # the multiple of the tangency portfolio that has this deviation
         tangency = np.linalg.solve(np.cov(R.T, bias=True), R.mean(axis=0))
-        np.testing.assert_allclose(portfolio.weights_, 0.01 * tangency / (R @ tangency).std(), rtol=1e-3)
+        np.testing.assert_allclose(
+            portfolio.weights_, 0.01 * tangency / (R @ tangency).std(), rtol=1e-3
+        )
 
 
 def test_a_tracking_error_and_all_limits():
     R, held = make_returns(), np.full(6, 1 / 6)
-    index, limits = R.mean(axis=1), {"previous_weights": held, "max_turnover": 0.3, "transaction_cost": 1e-4}
+    index, limits = (
+        R.mean(axis=1),
+        {"previous_weights": held, "max_turnover": 0.3, "transaction_cost": 1e-4},
+    )
     w = fit(R, benchmark=index, max_risk=0.002, **limits).weights_
-    assert (R @ w - index).std() <= 0.002 * (1 + 1e-9) and np.abs(w - held).sum() <= 0.3 + 1e-9
+    assert (R @ w - index).std() <= 0.002 * (1 + 1e-9) and np.abs(
+        w - held
+    ).sum() <= 0.3 + 1e-9
 
 
 def test_invalid_limits_of_a_risk():
     R = make_returns()
     smallest = (R @ fit(R, risk_aversion=np.inf).weights_).std()
-    with pytest.raises(ValueError, match=rf"max_risk must be at least {smallest:.6g}, the least risk .*got 0.0001"):
+    with pytest.raises(
+        ValueError,
+        match=rf"max_risk must be at least {smallest:.6g}, the least risk .*got 0.0001",
+    ):
         fit(R, max_risk=0.0001)
     with pytest.raises(ValueError, match="max_risk needs a risk apart"):
         fit(R, max_risk=0.1, risk_measure="entropic")
-    with pytest.raises(ValueError, match="max_risk must be None with objective='ratio'"):
+    with pytest.raises(
+        ValueError, match="max_risk must be None with objective='ratio'"
+    ):
         ratio(R, max_risk=0.1)
     with pytest.raises(ValueError, match="max_risk must be"):
         fit(R, max_risk=0)
@@ -220,8 +289,16 @@ def test_invalid_limits_of_a_risk():
 
 def test_costs_do_not_hide_portfolios_of_less_risk():
     R = np.random.default_rng(0).normal(5e-4, [0.02, 0.01], (500, 2))
-    costs = {"previous_weights": [1.0, 0.0], "transaction_cost": 0.003}  # selling the first asset does not pay
+    costs = {
+        "previous_weights": [1.0, 0.0],
+        "transaction_cost": 0.003,
+    }  # selling the first asset does not pay
     w = fit(R, max_risk=0.012, **costs).weights_
     assert (R @ w).std() == pytest.approx(0.012) and w.min() > 0
-    for more in ({"linear_constraints": ([1.0, 0.0], 0.0, 0.9)}, {"constraint": None, "budget": 1.0, "l1": 1e-3}):
-        assert (R @ fit(R, max_risk=0.012, **costs | more).weights_).std() <= 0.012 * (1 + 1e-9)
+    for more in (
+        {"linear_constraints": ([1.0, 0.0], 0.0, 0.9)},
+        {"constraint": None, "budget": 1.0, "l1": 1e-3},
+    ):
+        assert (R @ fit(R, max_risk=0.012, **costs | more).weights_).std() <= 0.012 * (
+            1 + 1e-9
+        )

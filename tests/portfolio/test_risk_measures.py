@@ -1,4 +1,5 @@
-"""The contract of a risk measure: its value, subgradient and traits. A new measure is tested by being entered."""
+"""The contract of a risk measure: its value, subgradient and traits. A new measure is
+tested by being entered."""
 
 import copy
 import pickle
@@ -11,7 +12,11 @@ from sk_stormc import CompositionalPortfolio
 from sk_stormc.portfolio.risk import MEASURES
 from sk_stormc.problems import PortfolioProblem
 
-PARAMETERS = {"confidence": [0.3, 0.95], "order": [1.0, 2.0, 3.0], "risk_aversion": [0.5, 4.0]}
+PARAMETERS = {
+    "confidence": [0.3, 0.95],
+    "order": [1.0, 2.0, 3.0],
+    "risk_aversion": [0.5, 4.0],
+}
 
 
 def instances():
@@ -19,14 +24,26 @@ def instances():
     for name, kind in MEASURES.items():
         values = [[]]
         for parameter in vars(kind()):
-            values = [[*those, (parameter, value)] for those in values for value in PARAMETERS[parameter]]
-        yield from (pytest.param(kind(**dict(those)), id=" ".join(map(str, [name, *those]))) for those in values)
+            values = [
+                [*those, (parameter, value)]
+                for those in values
+                for value in PARAMETERS[parameter]
+            ]
+        yield from (
+            pytest.param(kind(**dict(those)), id=" ".join(map(str, [name, *those])))
+            for those in values
+        )
 
 
 INSTANCES = list(instances())
 RNG = np.random.default_rng(0)
 TIES = np.repeat([0.02, -0.01, -0.03, 0.0], 10)
-PATHS = {"returns": RNG.standard_t(3, 60), "ties": TIES, "constant": np.full(12, -0.5), "gains": RNG.uniform(0, 1, 30)}
+PATHS = {
+    "returns": RNG.standard_t(3, 60),
+    "ties": TIES,
+    "constant": np.full(12, -0.5),
+    "gains": RNG.uniform(0, 1, 30),
+}
 
 
 @pytest.mark.parametrize("path", PATHS)
@@ -55,7 +72,9 @@ def test_traits(measure):
         shifted += 1
     assert measure.shift is None or shifted == pytest.approx(measure.shift, abs=1e-9)
     order = np.random.default_rng(2).permutation(60)
-    assert (measure.value(y[order], p[order]) == pytest.approx(risk)) == (not measure.ordered)
+    assert (measure.value(y[order], p[order]) == pytest.approx(risk)) == (
+        not measure.ordered
+    )
     copies = np.repeat(y, 2), np.repeat(p, 2) / 2
     assert measure.ordered or measure.value(*copies) == pytest.approx(risk)
     assert measure.rounds in (None, "sums", "sample", "rows")
@@ -63,7 +82,8 @@ def test_traits(measure):
 
 @pytest.mark.parametrize("measure", INSTANCES)
 def test_all_paths_have_one_objective(measure):
-    """The problem for stochastic solvers, the exact fit and the score agree on what is minimised."""
+    """The problem for stochastic solvers, the exact fit and the score agree on what is
+    minimised."""
     R = make_returns(80, 4)
     options = {"risk_measure": measure.name, "risk_aversion": 0.8} | vars(measure)
     aversion = options["risk_aversion"]
@@ -72,12 +92,24 @@ def test_all_paths_have_one_objective(measure):
     portfolio = CompositionalPortfolio(constraint="long_only", **options).fit(R)
     y = R @ portfolio.weights_
     mean = 0.0 if measure.name == "entropic" else y.mean()
-    expected = (1.0 if measure.name == "entropic" else aversion) * measure.value(y) - mean
-    for value in (problem.value_at(portfolio.weights_), portfolio.loss_curve_[-1], -portfolio.score(R)):
+    expected = (1.0 if measure.name == "entropic" else aversion) * measure.value(
+        y
+    ) - mean
+    for value in (
+        problem.value_at(portfolio.weights_),
+        portfolio.loss_curve_[-1],
+        -portfolio.score(R),
+    ):
         assert value == pytest.approx(expected, rel=1e-12)
-    for other in (copy.copy(problem), copy.deepcopy(problem), pickle.loads(pickle.dumps(problem))):
+    for other in (
+        copy.copy(problem),
+        copy.deepcopy(problem),
+        pickle.loads(pickle.dumps(problem)),
+    ):
         assert type(other) is type(problem)
-        assert other.value_at(portfolio.weights_) == problem.value_at(portfolio.weights_)
+        assert other.value_at(portfolio.weights_) == problem.value_at(
+            portfolio.weights_
+        )
 
 
 @pytest.mark.parametrize("name", MEASURES)
@@ -85,14 +117,21 @@ def test_a_measure_without_moments_has_no_stream(name):
     portfolio = CompositionalPortfolio(risk_measure=name, constraint="long_only")
     assert hasattr(portfolio, "partial_fit") == (MEASURES[name].moments is not None)
     if MEASURES[name].moments is None:
-        with pytest.raises(AttributeError, match=f"^risk_measure='{name}' needs all periods at once"):
+        with pytest.raises(
+            AttributeError, match=f"^risk_measure='{name}' needs all periods at once"
+        ):
             portfolio.partial_fit(make_returns())
 
 
 def test_a_tail_of_all_losses_is_their_mean():
-    """The weights of so many periods sum to less than 1 - confidence, because of rounding."""
+    """The weights of so many periods sum to less than 1 - confidence, because of
+    rounding."""
     R = np.random.default_rng(0).normal(size=(99_999, 1))
     for measure in ("cvar", "cdar"):
-        value = PortfolioProblem(R, INF, risk_measure=measure, confidence=1e-15).value_at(np.ones(1))
+        value = PortfolioProblem(
+            R, INF, risk_measure=measure, confidence=1e-15
+        ).value_at(np.ones(1))
         below = np.maximum(np.maximum.accumulate(np.cumsum(R)), 0) - np.cumsum(R)
-        assert value == pytest.approx((-R if measure == "cvar" else below).mean(), rel=1e-9)
+        assert value == pytest.approx(
+            (-R if measure == "cvar" else below).mean(), rel=1e-9
+        )

@@ -1,4 +1,5 @@
-"""Portfolios of files by rounds: equal to fits in memory within the proved gap, and never wrong in silence."""
+"""Portfolios of files by rounds: equal to fits in memory within the proved gap, and
+never wrong in silence."""
 
 import re
 import warnings
@@ -15,7 +16,14 @@ from sk_stormc.portfolio.constraints import warn_of_no_constraint
 N = 1500
 R = make_returns(N, 5, seed=3)
 EQUAL = np.full(5, 0.2)
-AVERSION = {"variance": 10.0, "semivariance": 20.0, "entropic": 20.0, "cvar": 0.1, "evar": 0.05, "cdar": 0.02}
+AVERSION = {
+    "variance": 10.0,
+    "semivariance": 20.0,
+    "entropic": 20.0,
+    "cvar": 0.1,
+    "evar": 0.05,
+    "cdar": 0.02,
+}
 KINDS = [*AVERSION, "semideviation", "downside", "semideviation 1", "downside 1"]
 LIMITS = {
     "costs": {"previous_weights": EQUAL, "transaction_cost": 1e-4},
@@ -34,8 +42,14 @@ def mapped(folder, X, name="x.npy"):
 def portfolio(kind, **params):
     measure, _, order = kind.partition(" ")
     of_kind = {"order": float(order)} if order else {}
-    of_kind |= {} if {"objective", "max_risk"} & params.keys() else {"risk_aversion": AVERSION.get(measure, 0.1)}
-    return CompositionalPortfolio(risk_measure=measure, **{"constraint": "long_only"} | of_kind | params)
+    of_kind |= (
+        {}
+        if {"objective", "max_risk"} & params.keys()
+        else {"risk_aversion": AVERSION.get(measure, 0.1)}
+    )
+    return CompositionalPortfolio(
+        risk_measure=measure, **{"constraint": "long_only"} | of_kind | params
+    )
 
 
 def fit(X, kind, sample_weight=None, **params):
@@ -61,11 +75,15 @@ def test_rounds_give_the_fit_in_memory_within_the_proved_gap(tmp_path, kind):
     same_within_the_gap(rounds, direct)
     assert len(rounds.loss_curve_) == len(rounds.ifo_) == rounds.n_iter_ + 1
     assert rounds.n_iter_ == 1 if kind == "variance" else rounds.n_iter_ > 1
-    np.testing.assert_array_equal(rounds.weights_, fit(file, kind, weight, random_state=1).weights_)
+    np.testing.assert_array_equal(
+        rounds.weights_, fit(file, kind, weight, random_state=1).weights_
+    )
 
 
 @pytest.mark.parametrize("limits", LIMITS)
-@pytest.mark.parametrize("kind", ["variance", "semivariance", "cvar", "evar", "semideviation 1"])
+@pytest.mark.parametrize(
+    "kind", ["variance", "semivariance", "cvar", "evar", "semideviation 1"]
+)
 def test_rounds_meet_all_limits(tmp_path, kind, limits):
     rounds, direct = (fit(X, kind, **LIMITS[limits]) for X in (mapped(tmp_path, R), R))
     same_within_the_gap(rounds, direct)
@@ -74,10 +92,16 @@ def test_rounds_meet_all_limits(tmp_path, kind, limits):
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "entropic"])
 def test_rounds_find_ratios(tmp_path, kind):
     X = R[:600] if kind == "cdar" else R
-    same_within_the_gap(*(fit(X, kind, objective="ratio") for X in (mapped(tmp_path, X), X)))
+    same_within_the_gap(
+        *(fit(X, kind, objective="ratio") for X in (mapped(tmp_path, X), X))
+    )
 
 
-SLOW = [pytest.param(kind, marks=pytest.mark.slow) for kind in (*KINDS[3:5], *KINDS[6:]) if kind != "semideviation 1"]
+SLOW = [
+    pytest.param(kind, marks=pytest.mark.slow)
+    for kind in (*KINDS[3:5], *KINDS[6:])
+    if kind != "semideviation 1"
+]
 
 
 @pytest.mark.parametrize("kind", ["variance", "semivariance", "semideviation 1", *SLOW])
@@ -132,8 +156,15 @@ HARD = {
 @pytest.mark.parametrize("data", HARD)
 def test_rounds_on_hard_data(tmp_path, data, kind):
     X = HARD[data]
-    params = {"risk_aversion": 1e-5} if (data, kind) == ("another unit", "semivariance") else {}
-    rounds, direct = fit(mapped(tmp_path, X), kind, **params), fit(X.astype(float), kind, **params)
+    params = (
+        {"risk_aversion": 1e-5}
+        if (data, kind) == ("another unit", "semivariance")
+        else {}
+    )
+    rounds, direct = (
+        fit(mapped(tmp_path, X), kind, **params),
+        fit(X.astype(float), kind, **params),
+    )
     same_within_the_gap(rounds, direct, 100.0)
     assert rounds.weights_.dtype == X.dtype
 
@@ -160,7 +191,10 @@ def test_many_periods_in_memory_take_rounds(kind):
     assert rounds.n_iter_ <= 5  # of Newton's method there would be twenty
     w, measure = rounds.weights_, kind.split()[0]
     order = 1 if " " in kind else 2
-    objective = AVERSION.get(measure, 0.1) * risk(X @ w, measure, order=order) - X.mean(axis=0) @ w
+    objective = (
+        AVERSION.get(measure, 0.1) * risk(X @ w, measure, order=order)
+        - X.mean(axis=0) @ w
+    )
     assert rounds.loss_curve_[-1] == pytest.approx(objective, rel=1e-9)
     assert rounds.dual_gap_ < 1e-6 * risk(X @ w, measure, order=order)
 
@@ -194,14 +228,18 @@ def interrupt():
 def test_callbacks_output_and_budgets_count_rounds(tmp_path, capsys):
     file = mapped(tmp_path, R)
     every = Seen()
-    whole = portfolio("semivariance", tol=1e-6, verbose=1).set_callbacks(every).fit(file)
+    whole = (
+        portfolio("semivariance", tol=1e-6, verbose=1).set_callbacks(every).fit(file)
+    )
     assert len(every.seen) == whole.n_iter_ >= 3
     assert len(capsys.readouterr().out.splitlines()) == whole.n_iter_ + 2
     with pytest.warns(ConvergenceWarning, match="after 2 rounds"):
         early = portfolio("semivariance", tol=1e-6, max_iter=2).fit(file)
     assert early.n_iter_ == 2 and early.stop_reason_ == "max_iter"
     assert early.loss_curve_[-1] - whole.loss_curve_[-1] <= early.dual_gap_
-    stopped = portfolio("semivariance", tol=1e-6).set_callbacks(Seen(lambda: True)).fit(file)
+    stopped = (
+        portfolio("semivariance", tol=1e-6).set_callbacks(Seen(lambda: True)).fit(file)
+    )
     assert stopped.stop_reason_ == "callback"
     np.testing.assert_array_equal(stopped.weights_, early.weights_)
     broken = portfolio("semivariance", tol=1e-6).set_callbacks(Seen(interrupt))
@@ -212,10 +250,15 @@ def test_callbacks_output_and_budgets_count_rounds(tmp_path, capsys):
 
 def test_benchmarks_of_files(tmp_path):
     file = mapped(tmp_path, R)
-    of_column, of_returns = fit(file, "cvar", benchmark=1), fit(file, "cvar", benchmark=R[:, 1])
+    of_column, of_returns = (
+        fit(file, "cvar", benchmark=1),
+        fit(file, "cvar", benchmark=R[:, 1]),
+    )
     direct = fit(R, "cvar", benchmark=1)
     for rounds in (of_column, of_returns):
-        assert rounds.loss_curve_[-1] - direct.loss_curve_[-1] <= rounds.dual_gap_ + 1e-12
+        assert (
+            rounds.loss_curve_[-1] - direct.loss_curve_[-1] <= rounds.dual_gap_ + 1e-12
+        )
     assert of_column.weights_[1] == 0
 
 
@@ -225,7 +268,9 @@ def test_weights_of_periods_of_a_file(tmp_path):
     X = np.repeat(R, weight, axis=0)
     for kind in ("semivariance", "cvar", "evar"):
         same_within_the_gap(fit(file, kind, weight), fit(X, kind))
-    with pytest.raises(ValueError, match="sample_weight must be finite and >= 0, got -1.0 for period 2"):
+    with pytest.raises(
+        ValueError, match="sample_weight must be finite and >= 0, got -1.0 for period 2"
+    ):
         fit(file, "cvar", np.where(np.arange(N) == 2, -1, weight))
 
 
@@ -234,4 +279,6 @@ def test_the_objective_of_a_file_is_that_of_its_weights(tmp_path):
     for kind in ("cvar", "evar", "semideviation", "downside"):
         rounds = fit(mapped(tmp_path, R), kind, half_life=700)
         w, aversion = rounds.weights_, AVERSION.get(kind, 0.1)
-        assert rounds.loss_curve_[-1] == pytest.approx(aversion * risk(R @ w, kind, p=p) - p @ R @ w, rel=1e-8)
+        assert rounds.loss_curve_[-1] == pytest.approx(
+            aversion * risk(R @ w, kind, p=p) - p @ R @ w, rel=1e-8
+        )

@@ -1,4 +1,5 @@
-"""Portfolios of dask collections: the same bits for any scheduler, names of columns, and errors that name the place."""
+"""Portfolios of dask collections: the same bits for any scheduler, names of columns,
+and errors that name the place."""
 
 import numpy as np
 import pytest
@@ -12,18 +13,32 @@ dask, pd = pytest.importorskip("dask"), pytest.importorskip("pandas")
 
 N = 1500
 R = make_returns(N, 4, seed=3)
-FRAME = pd.DataFrame(R, columns=list("abcd"), index=pd.bdate_range("2015-01-01", periods=N))
-AVERSION = {"variance": 10.0, "semivariance": 20.0, "entropic": 20.0, "cvar": 0.1, "evar": 0.05, "downside": 0.1}
+FRAME = pd.DataFrame(
+    R, columns=list("abcd"), index=pd.bdate_range("2015-01-01", periods=N)
+)
+AVERSION = {
+    "variance": 10.0,
+    "semivariance": 20.0,
+    "entropic": 20.0,
+    "cvar": 0.1,
+    "evar": 0.05,
+    "downside": 0.1,
+}
 
 
 def fit(X, measure="cvar", sample_weight=None, **params):
     params = {"risk_aversion": AVERSION[measure]} | params
-    portfolio = CompositionalPortfolio(risk_measure=measure, constraint="long_only", **params)
+    portfolio = CompositionalPortfolio(
+        risk_measure=measure, constraint="long_only", **params
+    )
     return portfolio.fit(X, sample_weight=sample_weight)
 
 
 def same_within_the_gap(rounds, direct):
-    above, rounding = rounds.loss_curve_[-1] - direct.loss_curve_[-1], 1e-9 * abs(direct.loss_curve_[-1])
+    above, rounding = (
+        rounds.loss_curve_[-1] - direct.loss_curve_[-1],
+        1e-9 * abs(direct.loss_curve_[-1]),
+    )
     assert -direct.dual_gap_ - rounding <= above <= rounds.dual_gap_ + rounding
     assert rounds.stop_reason_ == "converged"
 
@@ -40,10 +55,18 @@ def test_schedulers_and_arrays_with_the_same_blocks_have_the_same_bits(measure):
 
 def test_a_frame_has_names_and_lazy_predictions():
     X = dd.from_pandas(FRAME, npartitions=3)
-    params = {"half_life": 500, "groups": {"a": "few", "b": "few"}, "linear_constraints": "few <= 0.4"}
+    params = {
+        "half_life": 500,
+        "groups": {"a": "few", "b": "few"},
+        "linear_constraints": "few <= 0.4",
+    }
     rounds = fit(X, "semivariance", **params)
     same_within_the_gap(rounds, fit(FRAME, "semivariance", **params))
-    assert rounds.feature_names_in_.tolist() == list(rounds.named_weights().index) == list("abcd")
+    assert (
+        rounds.feature_names_in_.tolist()
+        == list(rounds.named_weights().index)
+        == list("abcd")
+    )
     earned = rounds.predict(X)
     assert dask.is_dask_collection(earned)
     np.testing.assert_allclose(earned.compute(), R @ rounds.weights_, rtol=1e-12)
@@ -62,7 +85,10 @@ def test_unknown_lengths_empty_partitions_and_few_rows():
 
 
 def test_weights_and_benchmarks_beside_the_returns():
-    X, weight = da.from_array(R, chunks=(400, 4)), np.random.default_rng(0).uniform(size=N)
+    X, weight = (
+        da.from_array(R, chunks=(400, 4)),
+        np.random.default_rng(0).uniform(size=N),
+    )
     rounds = fit(X, "cvar", weight)
     same_within_the_gap(rounds, fit(R, "cvar", weight))
     lazy = fit(X, "cvar", da.from_array(weight, chunks=400))
@@ -70,8 +96,16 @@ def test_weights_and_benchmarks_beside_the_returns():
     direct = fit(R, benchmark=R[:, 0])
     for benchmark in (R[:, 0], X[:, 0], [1.0, 0, 0, 0]):
         same_within_the_gap(fit(X, benchmark=benchmark), direct)
-    with pytest.raises(ValueError, match="sample_weight must be finite and >= 0, got -1.0 for period 700"):
-        fit(X, sample_weight=da.from_array(np.where(np.arange(N) == 700, -1, weight), chunks=400))
+    with pytest.raises(
+        ValueError,
+        match="sample_weight must be finite and >= 0, got -1.0 for period 700",
+    ):
+        fit(
+            X,
+            sample_weight=da.from_array(
+                np.where(np.arange(N) == 700, -1, weight), chunks=400
+            ),
+        )
 
 
 @pytest.mark.parametrize("as_frame", [False, True])
@@ -81,7 +115,10 @@ def test_a_missing_return_is_named(as_frame):
     column, X = 2, da.from_array(X, (400, 4))
     if as_frame:
         column, X = "'c'", dd.from_dask_array(X, columns=list("abcd"))
-    with pytest.raises(ValueError, match=f"X must be finite, got nan in column {column}.*in partition 3"):
+    with pytest.raises(
+        ValueError,
+        match=f"X must be finite, got nan in column {column}.*in partition 3",
+    ):
         fit(X)
 
 
@@ -89,7 +126,9 @@ def test_what_dask_cannot_take():
     X = da.from_array(R, chunks=(400, 4))
     with pytest.raises(ValueError, match="'cdar' needs all periods in their order"):
         CompositionalPortfolio(risk_measure="cdar", constraint="long_only").fit(X)
-    with pytest.raises(ValueError, match="got a dask collection of 4 assets: use solver='auto'"):
+    with pytest.raises(
+        ValueError, match="got a dask collection of 4 assets: use solver='auto'"
+    ):
         fit(X, solver="storm-c")
     with pytest.raises(ValueError, match="two dimensions"):
         fit(X[:, 0])

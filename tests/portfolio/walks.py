@@ -16,7 +16,11 @@ def make_returns(n=320, d=6, seed=0):
     """Daily returns with a market factor, as fractions."""
     rng = np.random.default_rng(seed)
     market = 0.008 * rng.standard_t(5, size=(n, 1))
-    return 0.0005 + market * rng.uniform(0.5, 1.5, d) + 0.01 * rng.standard_t(5, size=(n, d))
+    return (
+        0.0005
+        + market * rng.uniform(0.5, 1.5, d)
+        + 0.01 * rng.standard_t(5, size=(n, d))
+    )
 
 
 def make_frame(n=320, d=6, seed=0):
@@ -25,7 +29,8 @@ def make_frame(n=320, d=6, seed=0):
 
 
 class Recent(BaseEstimator):
-    """Weights in proportion to the last returns of the window, which may be negative and have any sum."""
+    """Weights in proportion to the last returns of the window, which may be negative
+    and have any sum."""
 
     def __init__(self, scale=20.0):
         self.scale = scale
@@ -36,7 +41,8 @@ class Recent(BaseEstimator):
 
 
 class Forecaster(BaseEstimator):
-    """Everything in the asset with the largest expected return, which is a parameter. It is asked for by ``seen``."""
+    """Everything in the asset with the largest expected return, which is a parameter.
+    It is asked for by ``seen``."""
 
     seen = []
 
@@ -53,7 +59,8 @@ class Forecaster(BaseEstimator):
 
 
 class Trader(BaseEstimator):
-    """Equal weights; ``seen`` has the present weights and the limit of the turnover that each fit was given."""
+    """Equal weights; ``seen`` has the present weights and the limit of the turnover
+    that each fit was given."""
 
     seen = []
 
@@ -69,7 +76,8 @@ class Trader(BaseEstimator):
 
 
 class Failing(BaseEstimator):
-    """Fails or warns where the last return of the first asset is in a range, and else holds the first asset."""
+    """Fails or warns where the last return of the first asset is in a range, and else
+    holds the first asset."""
 
     def __init__(self, low=-np.inf, high=-np.inf, error=True):
         self.low, self.high, self.error = low, high, error

@@ -1,4 +1,5 @@
-"""Tests of `reproduce complexity`: the problem's constants, the measurement, the fit, the command."""
+"""Tests of `reproduce complexity`: the problem's constants, the measurement, the fit,
+the command."""
 
 import numpy as np
 import pytest
@@ -7,7 +8,13 @@ from matplotlib import image
 from sk_stormc.__main__ import main
 from sk_stormc.problems import check_problem
 from sk_stormc.reproduce.bent_valley import KINDS, BentValley
-from sk_stormc.reproduce.complexity import METHODS, ROWS, _run, fit_slope, run_complexity
+from sk_stormc.reproduce.complexity import (
+    METHODS,
+    ROWS,
+    _run,
+    fit_slope,
+    run_complexity,
+)
 
 EPS = (0.4, 0.3, 0.2)
 
@@ -25,17 +32,29 @@ def test_the_problem_keeps_the_contract(y_1):
 
 
 PROBLEM = BentValley(sigma=0.3, tau=0.2)
-ALL, EACH = PROBLEM.inner_batch(None), [PROBLEM.inner_batch(np.array([j], dtype=np.uint8)) for j in range(KINDS)]
+ALL, EACH = (
+    PROBLEM.inner_batch(None),
+    [PROBLEM.inner_batch(np.array([j], dtype=np.uint8)) for j in range(KINDS)],
+)
 
 
 def derivatives(x, i, j):
     """Those of one component of f at u = x, of one of g, and of Phi by these two."""
     J, u = PROBLEM.jacobian(x, EACH[j]), PROBLEM.inner(x, ALL)
-    return PROBLEM.outer_gradient(None, x, EACH[i])[1], J, PROBLEM.vjp(J, PROBLEM.outer_gradient(x, u, EACH[i])[1])
+    return (
+        PROBLEM.outer_gradient(None, x, EACH[i])[1],
+        J,
+        PROBLEM.vjp(J, PROBLEM.outer_gradient(x, u, EACH[i])[1]),
+    )
 
 
 def test_constants_bound_what_sampling_finds():
-    rng, k, norm, found = np.random.default_rng(0), PROBLEM.constants(), np.linalg.norm, []
+    rng, k, norm, found = (
+        np.random.default_rng(0),
+        PROBLEM.constants(),
+        np.linalg.norm,
+        [],
+    )
     for _ in range(600):
         x = rng.uniform(-2, 2, 10) * rng.choice([0.3, 1, 5])
         z = x + rng.choice([1e-4, 0.3]) * rng.standard_normal(10)
@@ -43,7 +62,10 @@ def test_constants_bound_what_sampling_finds():
         here, there = derivatives(x, i, j), derivatives(z, i, j)
         rates = [norm(b - a) / norm(z - x) for a, b in zip(here, there, strict=True)]
         found.append([*rates, norm(here[0]), norm(here[1], 2)])
-    bounds, largest = np.array([k.L_f, k.L_g, k.L_phi, k.M_f, k.M_g]), np.max(found, axis=0)
+    bounds, largest = (
+        np.array([k.L_f, k.L_g, k.L_phi, k.M_f, k.M_g]),
+        np.max(found, axis=0),
+    )
     assert (largest <= bounds).all() and (largest >= 0.1 * bounds).all()
 
 
@@ -80,7 +102,9 @@ def test_the_fit_recovers_a_slope_and_its_interval_covers():
     assert abs(np.mean(covered) - 0.95) < 0.02  # four standard errors
     noisy = eps**-3.0 * np.exp(0.1 * rng.standard_normal((100, 7)))
     assert fit_slope(eps, eps**-3.0, noisy).high > 3.05  # what the bootstrap adds
-    assert np.isnan(fit_slope(eps[:2], [1, 2]).low) and np.isnan(fit_slope([], []).value)
+    assert np.isnan(fit_slope(eps[:2], [1, 2]).low) and np.isnan(
+        fit_slope([], []).value
+    )
 
 
 def test_the_average_is_that_over_all_iterates():
@@ -88,7 +112,9 @@ def test_the_average_is_that_over_all_iterates():
     ifo, every = _run("storm-c-paper", 3, 3000, 1, **parameters(0.2))
     coarse_ifo, coarse = _run("storm-c-paper", 3, 3000, 45, **parameters(0.2))
     B = 5
-    assert [n - 3 * B for n in ifo] == [3 * B * (t + 1) for t in range(len(ifo))]  # Lemma 3.1
+    assert [n - 3 * B for n in ifo] == [
+        3 * B * (t + 1) for t in range(len(ifo))
+    ]  # Lemma 3.1
     same = every[np.searchsorted(ifo, coarse_ifo)]
     np.testing.assert_allclose(coarse[-30:], same[-30:], rtol=0.02)
 
@@ -104,7 +130,11 @@ def test_the_table_and_the_picture(capsys, tmp_path):
     assert main(["reproduce", "complexity", *options]) == 0
     out, _ = capsys.readouterr()
     names = list(ROWS)
-    rows = [line.split("  ")[0] for line in out.splitlines() if line.startswith((*names, "Prop"))]
+    rows = [
+        line.split("  ")[0]
+        for line in out.splitlines()
+        if line.startswith((*names, "Prop"))
+    ]
     assert rows[: len(names) + 1] == [*names, "Proposition 3.2"]
     assert "storm-c-paper's interval ends at" in out and "means over 3 seeds" in out
     picture = image.imread(tmp_path / "c.png")
@@ -117,5 +147,8 @@ def test_errors(capsys):
     assert main(["reproduce", "complexity", "--ifo", "10", "--seeds", "2"]) == 2
     assert "--ifo must pay for the largest eps, 0.4" in capsys.readouterr().err
     assert main(["reproduce", "complexity", "--methods", "adam"]) == 2
-    assert "methods must be some of storm-c-paper, sarah-c, scgd; got 'adam'" in capsys.readouterr().err
+    assert (
+        "methods must be some of storm-c-paper, sarah-c, scgd; got 'adam'"
+        in capsys.readouterr().err
+    )
     assert sorted(name for names in METHODS.values() for name in names) == sorted(ROWS)

@@ -1,4 +1,5 @@
-"""Tests of the experiments of the command line: portfolio, streaming, bellman and sne."""
+"""Tests of the experiments of the command line: portfolio, streaming, bellman and
+sne."""
 
 import re
 import signal
@@ -20,7 +21,15 @@ from sk_stormc.reproduce.experiment import run
 from sk_stormc.reproduce.portfolio import METHODS, minimum
 
 RETURNS = make_gaussian_returns(60, 3, mean=0.5, random_state=0).round(3)
-COLUMNS = ["data set", "method", "IFO", "Phi - Phi*", "|grad Phi|", "passes to 1e-3", "seconds"]
+COLUMNS = [
+    "data set",
+    "method",
+    "IFO",
+    "Phi - Phi*",
+    "|grad Phi|",
+    "passes to 1e-3",
+    "seconds",
+]
 IRIS, KINDS = load_iris(return_X_y=True)
 
 
@@ -39,11 +48,16 @@ def table(out):
     """The rows of the printed table, as dictionaries."""
     lines = out.splitlines()
     rule = next(i for i, line in enumerate(lines) if line.startswith("---"))
-    rows = [re.split(r"\s{2,}", line) for line in lines[rule - 1 : lines.index("", rule)] if line[0] != "-"]
+    rows = [
+        re.split(r"\s{2,}", line)
+        for line in lines[rule - 1 : lines.index("", rule)]
+        if line[0] != "-"
+    ]
     return [dict(zip(rows[0], row, strict=True)) for row in rows[1:]]
 
 
-# --- the command --------------------------------------------------------------------------------------
+# --- the command
+# --------------------------------------------------------------------------------------
 
 
 def test_the_table_and_the_picture(capsys, tmp_path):
@@ -51,7 +65,11 @@ def test_the_table_and_the_picture(capsys, tmp_path):
     out, err = capsys.readouterr()
     rows = table(out)
     assert list(rows[0]) == COLUMNS
-    expected = [(name, method) for name in ("condition number 4", "condition number 20") for method in METHODS]
+    expected = [
+        (name, method)
+        for name in ("condition number 4", "condition number 20")
+        for method in METHODS
+    ]
     assert [(row["data set"], row["method"]) for row in rows] == expected
     assert all(0 < int(row["IFO"]) <= 24_000 for row in rows)
     assert "One seed" in out
@@ -63,47 +81,94 @@ def test_the_table_and_the_picture(capsys, tmp_path):
 
 
 def test_medians_over_seeds_and_passes_to_the_target(capsys):
-    np.savez("mine.npz", returns=make_gaussian_returns(3000, 4, mean=1.0, random_state=1))
-    args = ["--data", "mine.npz", "--ifo", 300_000, "--seeds", 3, "--methods", "storm-c,scgd"]
+    np.savez(
+        "mine.npz", returns=make_gaussian_returns(3000, 4, mean=1.0, random_state=1)
+    )
+    args = [
+        "--data",
+        "mine.npz",
+        "--ifo",
+        300_000,
+        "--seeds",
+        3,
+        "--methods",
+        "storm-c,scgd",
+    ]
     assert reproduce("portfolio", *args) == 0
     out = capsys.readouterr().out
     automatic, scgd = table(out)
-    assert "Medians over 3 seeds" in out and "step sizes were tuned for the paper's Gaussian data" in out
+    assert (
+        "Medians over 3 seeds" in out
+        and "step sizes were tuned for the paper's Gaussian data" in out
+    )
     problem = PortfolioProblem(np.load("mine.npz")["returns"])
     best, passes, ifo = minimum(problem), [], []
     for seed in range(3):
-        result = minimize(problem, "storm-c", np.ones(4), random_state=seed, max_ifo=300_000, tol=1e-6)
+        result = minimize(
+            problem, "storm-c", np.ones(4), random_state=seed, max_ifo=300_000, tol=1e-6
+        )
         near = np.argmax(result.loss_curve - best <= 1e-3 * abs(best))
         passes.append(result.ifo[near] / 9000)
         ifo.append(result.ifo[-1])
-    assert float(automatic["passes to 1e-3"]) == pytest.approx(np.median(passes), abs=0.051)
+    assert float(automatic["passes to 1e-3"]) == pytest.approx(
+        np.median(passes), abs=0.051
+    )
     assert int(automatic["IFO"]) == np.median(ifo)
     assert scgd["passes to 1e-3"] == "-"
 
 
 def test_a_diverging_method_is_named(capsys):
     np.savez("mine.npz", returns=1e4 * RETURNS)
-    args = ["--data", "mine.npz", "--ifo", 200_000, "--seeds", 2, "--methods", "scgd,lbfgs", "--out", "b"]
+    args = [
+        "--data",
+        "mine.npz",
+        "--ifo",
+        200_000,
+        "--seeds",
+        2,
+        "--methods",
+        "scgd,lbfgs",
+        "--out",
+        "b",
+    ]
     assert reproduce("portfolio", *args) == 0
     out = capsys.readouterr().out
     assert "Picture written to b.png" in out
-    assert "mine, scgd: overflowed from 2 of 2 seeds" in out and "mine, lbfgs: overflowed" not in out
+    assert (
+        "mine, scgd: overflowed from 2 of 2 seeds" in out
+        and "mine, lbfgs: overflowed" not in out
+    )
     assert np.isfinite(float(table(out)[0]["Phi - Phi*"]))
 
 
 @pytest.mark.parametrize(
     "args, message",
     [
-        (["portfolio", "--methods", "storm-c,nonsense"], "methods must be some of .*storm-c-paper.*; got 'nonsense'"),
+        (
+            ["portfolio", "--methods", "storm-c,nonsense"],
+            "methods must be some of .*storm-c-paper.*; got 'nonsense'",
+        ),
         (["portfolio", "--ifo", "0"], "--ifo: expected an integer >= 1, got '0'"),
-        (["portfolio", "--out", "nowhere/a.png"], "existing directory, got 'nowhere/a.png'"),
+        (
+            ["portfolio", "--out", "nowhere/a.png"],
+            "existing directory, got 'nowhere/a.png'",
+        ),
         (["portfolio", "--out", "a.bmp"], "expected a .png, .pdf, .svg file"),
         (["portfolio", "--data", "missing.csv"], "No such file.*missing.csv"),
-        (["portfolio", "--data", "few.npz"], r"\(5 periods, 8 assets\) is unbounded below.*more periods than assets"),
-        (["portfolio", "--ifo", "3", "--methods", "storm-c"], "--ifo must pay for the first batch of storm-c.*got 3"),
+        (
+            ["portfolio", "--data", "few.npz"],
+            r"\(5 periods, 8 assets\) is unbounded below.*more periods than assets",
+        ),
+        (
+            ["portfolio", "--ifo", "3", "--methods", "storm-c"],
+            "--ifo must pay for the first batch of storm-c.*got 3",
+        ),
         (["sne", "--ifo", "5000"], "--ifo must pay for at least ten iterations"),
         (["nonsense"], "'nonsense' \\(choose from"),
-        (["all", "--out", "nowhere/b"], "--out: expected a directory, or a new one in an existing one"),
+        (
+            ["all", "--out", "nowhere/b"],
+            "--out: expected a directory, or a new one in an existing one",
+        ),
         ([], "EXPERIMENT"),
     ],
 )
@@ -116,7 +181,12 @@ def test_errors_are_one_line(capsys, args, message):
     out, err = capsys.readouterr()
     last = err.splitlines()[-1]
     assert code == 2 and out == ""
-    assert last.startswith("error: ") and err.count("error") == 1 and "Traceback" not in err and "usage" not in err
+    assert (
+        last.startswith("error: ")
+        and err.count("error") == 1
+        and "Traceback" not in err
+        and "usage" not in err
+    )
     assert re.search(message, last)
 
 
@@ -131,10 +201,13 @@ def test_control_c_ends_with_one_line(monkeypatch, capsys):
     np.savez("mine.npz", returns=RETURNS)
     assert reproduce("portfolio", "--data", "mine.npz") == 130
     out, err = capsys.readouterr()
-    assert out == "" and err.splitlines()[-1] == "interrupted" and "Traceback" not in err
+    assert (
+        out == "" and err.splitlines()[-1] == "interrupted" and "Traceback" not in err
+    )
 
 
-# --- the runs -----------------------------------------------------------------------------------------
+# --- the runs
+# --------------------------------------------------------------------------------------
 
 
 def test_minimum_is_the_closed_form():
@@ -142,14 +215,21 @@ def test_minimum_is_the_closed_form():
     for scale in (1.0, np.array([1.0, 1e-5, 1e4])):  # units of the assets do not matter
         for risk_aversion in (1.0, 3.0):
             problem = PortfolioProblem(RETURNS * scale, risk_aversion)
-            assert minimum(problem) == pytest.approx(-m @ np.linalg.solve(S, m) / (4 * risk_aversion), rel=1e-9)
-    more = np.column_stack([RETURNS, RETURNS[:, 0], np.zeros(len(RETURNS))])  # a repeated and an empty asset
-    assert minimum(PortfolioProblem(more)) == pytest.approx(minimum(PortfolioProblem(RETURNS)), rel=1e-9)
+            assert minimum(problem) == pytest.approx(
+                -m @ np.linalg.solve(S, m) / (4 * risk_aversion), rel=1e-9
+            )
+    more = np.column_stack(
+        [RETURNS, RETURNS[:, 0], np.zeros(len(RETURNS))]
+    )  # a repeated and an empty asset
+    assert minimum(PortfolioProblem(more)) == pytest.approx(
+        minimum(PortfolioProblem(RETURNS)), rel=1e-9
+    )
     with pytest.raises(ValueError, match="unbounded below"):
         minimum(PortfolioProblem(np.column_stack([RETURNS, np.full(60, 0.01)])))
 
 
-# --- streams ------------------------------------------------------------------------------------------
+# --- streams
+# --------------------------------------------------------------------------------------
 
 
 def test_the_gap_of_a_stream_is_that_of_its_expectation():
@@ -161,9 +241,13 @@ def test_the_gap_of_a_stream_is_that_of_its_expectation():
     found, again = (run([case], 9000, [3])["market"] for _ in range(2))
     one = found.runs["storm-c-paper"][0]
     assert one.seed == 3 and one.ifo[-1] == 9000
-    assert found.gap_curve(one)[0] == pytest.approx(case.expectation.objective(np.ones(4)) - case.optimum)
+    assert found.gap_curve(one)[0] == pytest.approx(
+        case.expectation.objective(np.ones(4)) - case.optimum
+    )
     assert one.fun == case.expectation.objective(one.x)
-    np.testing.assert_array_equal(one.loss_curve, again.runs["storm-c-paper"][0].loss_curve)
+    np.testing.assert_array_equal(
+        one.loss_curve, again.runs["storm-c-paper"][0].loss_curve
+    )
 
 
 def test_returns_as_a_stream(monkeypatch):
@@ -183,23 +267,46 @@ def test_returns_as_a_stream(monkeypatch):
 
 
 def test_the_command_for_streams(capsys, tmp_path):
-    args = ["--ifo", "30000", "--seeds", "1", "--methods", "storm-c,storm-c-paper", "--out", "a"]
+    args = [
+        "--ifo",
+        "30000",
+        "--seeds",
+        "1",
+        "--methods",
+        "storm-c,storm-c-paper",
+        "--out",
+        "a",
+    ]
     assert reproduce("streaming", *args) == 0
     out = capsys.readouterr().out
     assert "curvature 80  storm-c-paper" in out and "passes" not in out
     assert (tmp_path / "a.png").stat().st_size > 1000
 
 
-# --- Bellman ------------------------------------------------------------------------------------------
+# --- Bellman
+# --------------------------------------------------------------------------------------
 
 
 @pytest.mark.slow
 def test_the_command_for_bellman(capsys, tmp_path):
-    args = ["--ifo", "3000", "--seeds", "1", "--methods", "storm-c-paper,vrsc-pg", "--out", "b.png"]
+    args = [
+        "--ifo",
+        "3000",
+        "--seeds",
+        "1",
+        "--methods",
+        "storm-c-paper,vrsc-pg",
+        "--out",
+        "b.png",
+    ]
     assert reproduce("bellman", *args) == 0
     out, _ = capsys.readouterr()
     assert "n Phi: 47.8389 at the minimum (least squares), 100.0195 at w_0." in out
-    for row in ("checkpoint f 1    storm-c-paper", "checkpoint f 100  vrsc-pg", "momentum .02      storm-c-paper"):
+    for row in (
+        "checkpoint f 1    storm-c-paper",
+        "checkpoint f 100  vrsc-pg",
+        "momentum .02      storm-c-paper",
+    ):
         assert row in out
     assert image.imread(tmp_path / "b.png").std() > 0.05
 
@@ -207,24 +314,52 @@ def test_the_command_for_bellman(capsys, tmp_path):
 def test_bellman_cases():
     model = make_bellman_problem(20, 5, random_state=0)
     results = run(bellman.cases(bellman.METHODS, model), 10_000, [0])
-    assert {case for case in results if "vrsc-pg" in results[case].runs} == {"checkpoint f 1", "checkpoint f 100"}
-    assert {case for case in results if "storm-c-paper" in results[case].runs} == {"checkpoint f 1", "momentum .02"}
+    assert {case for case in results if "vrsc-pg" in results[case].runs} == {
+        "checkpoint f 1",
+        "checkpoint f 100",
+    }
+    assert {case for case in results if "storm-c-paper" in results[case].runs} == {
+        "checkpoint f 1",
+        "momentum .02",
+    }
     first = results["checkpoint f 1"]
     for method in ("storm-c", "lbfgs"):
         gaps = first.gap_curve(first.runs[method][0])
         assert gaps[-1] < 1e-6 * gaps[0] and gaps[0] == pytest.approx(first.scale)
-    # a hundred components of f at a checkpoint are charged, so that the budget pays for fewer iterations
-    assert results["checkpoint f 100"].runs["vrsc-pg"][0].n_iter < first.runs["vrsc-pg"][0].n_iter
-    assert all(one.ifo[-1] <= 10_000 for found in results.values() for (one,) in found.runs.values())
+    # a hundred components of f at a checkpoint are charged, so that the budget pays for
+    # fewer iterations
+    assert (
+        results["checkpoint f 100"].runs["vrsc-pg"][0].n_iter
+        < first.runs["vrsc-pg"][0].n_iter
+    )
+    assert all(
+        one.ifo[-1] <= 10_000
+        for found in results.values()
+        for (one,) in found.runs.values()
+    )
 
 
-# --- SNE ----------------------------------------------------------------------------------------------
+# --- SNE
+# --------------------------------------------------------------------------------------
 
 
 @pytest.mark.slow
 def test_the_command_for_sne(capsys, tmp_path):
     np.savez("iris.npz", X=IRIS, y=KINDS)
-    assert reproduce("sne", "--data", "iris.npz", "--ifo", "8000", "--seeds", "1", "--out", "a.png") == 0
+    assert (
+        reproduce(
+            "sne",
+            "--data",
+            "iris.npz",
+            "--ifo",
+            "8000",
+            "--seeds",
+            "1",
+            "--out",
+            "a.png",
+        )
+        == 0
+    )
     out, _ = capsys.readouterr()
     names = (*sne.METHODS, sne.RANK_ONE)
     rows = [line for line in out.splitlines() if line.startswith(names)][: len(names)]
@@ -237,14 +372,20 @@ def test_the_command_for_sne(capsys, tmp_path):
 
 
 def test_a_run_of_sne_has_the_exact_divergence_and_gradient():
-    (found,) = run(sne.cases({"storm-c": {"tol": 0}}, IRIS, 2, 50_000), 50_000, [0]).values()
+    (found,) = run(
+        sne.cases({"storm-c": {"tol": 0}}, IRIS, 2, 50_000), 50_000, [0]
+    ).values()
     (one,) = found.runs["storm-c"]
     problem = SNEProblem(perplexity_affinities(IRIS, 30), 2)
     ends = sne.starts(IRIS, 2)[0].ravel(), one.x
     assert len(one.gradient_norm) == len(one.ifo) > 10
     np.testing.assert_allclose(
-        found.gap_curve(one)[[0, -1]] / found.scale, [problem.divergence(x) for x in ends], rtol=1e-4
+        found.gap_curve(one)[[0, -1]] / found.scale,
+        [problem.divergence(x) for x in ends],
+        rtol=1e-4,
     )
     np.testing.assert_allclose(
-        one.gradient_norm[[0, -1]], [np.linalg.norm(problem.gradient(x)) for x in ends], rtol=1e-3
+        one.gradient_norm[[0, -1]],
+        [np.linalg.norm(problem.gradient(x)) for x in ends],
+        rtol=1e-3,
     )

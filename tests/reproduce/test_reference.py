@@ -1,6 +1,8 @@
-"""The published constants on the published and real returns: the numbers of the paper's portfolio experiment.
+"""The published constants on the published and real returns: the numbers of the paper's
+portfolio experiment.
 
-The data (../shared/data beside the checkout) are not part of the project; without them the tests are skipped.
+The data (../shared/data beside the checkout) are not part of the project; without them
+the tests are skipped.
 """
 
 from pathlib import Path
@@ -13,21 +15,33 @@ from sk_stormc.problems import PortfolioProblem
 from sk_stormc.reproduce.portfolio import METHODS
 
 DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
-pytestmark = pytest.mark.skipif(not DATA.is_dir(), reason="the published return sets are not at ../shared/data")
+pytestmark = pytest.mark.skipif(
+    not DATA.is_dir(), reason="the published return sets are not at ../shared/data"
+)
 
 BASELINES = {  # absolute gaps at 360,000 IFO
-    "gaussian_cov_4": {"scgd": 355.1, "asc-pg": 355.1, "vrsc-pg": 297.5, "sarah-c": 297.6},
+    "gaussian_cov_4": {
+        "scgd": 355.1,
+        "asc-pg": 355.1,
+        "vrsc-pg": 297.5,
+        "sarah-c": 297.6,
+    },
     "gaussian_cov_20": {"scgd": 622, "asc-pg": 624, "sarah-c": 581},
 }
 
 
 def gap(name, solver, ifo, **params):
     with np.load(DATA / f"{name}.npz") as file:
-        R = file["returns"] if "returns" in file else file["returns_bp"] / 100  # percent, as the paper's code
+        R = (
+            file["returns"] if "returns" in file else file["returns_bp"] / 100
+        )  # percent, as the paper's code
     problem = PortfolioProblem(R)
     best = problem.objective(np.linalg.solve(2 * np.cov(R.T, bias=True), R.mean(0)))
     x0 = np.ones(R.shape[1])
-    return minimize(problem, solver, x0, random_state=0, max_ifo=ifo, tol=0, **params).fun - best
+    return (
+        minimize(problem, solver, x0, random_state=0, max_ifo=ifo, tol=0, **params).fun
+        - best
+    )
 
 
 @pytest.mark.parametrize("name", BASELINES)

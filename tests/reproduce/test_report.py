@@ -21,7 +21,14 @@ TINY = {
     "portfolio": {"periods": 60, "assets": 3, "max_ifo": 3000},
     "streaming": {"max_ifo": 61_000},
     "bellman": {"states": 12, "features": 3, "published_ifo": 1500, "max_ifo": 1500},
-    "sne": {"points": 60, "dimension": 2, "published_ifo": 900, "max_ifo": 4000, "factors": (1.0,), "seeds": 1},
+    "sne": {
+        "points": 60,
+        "dimension": 2,
+        "published_ifo": 900,
+        "max_ifo": 4000,
+        "factors": (1.0,),
+        "seeds": 1,
+    },
     "complexity": {"n_epsilons": 2, "seeds": 2},
     "theory": {"epsilon": 0.3, "seeds": 1},
 }
@@ -30,10 +37,28 @@ SETTING = Setting("1, plain", {})
 
 def runs(gaps, stop_reason="max_ifo"):
     """A run from a gap of 1 to each of the gaps."""
-    fields = {"ifo": np.array([0, 9]), "seconds": np.array([0.0, 0.1]), "gradient_norm": np.array([1.0, 0.5])}
-    fields |= {"record_iterations": None, "pass_ifo": 3, "n_evaluations": {}, "n_iter": 9, "warnings": (), "x": None}
+    fields = {
+        "ifo": np.array([0, 9]),
+        "seconds": np.array([0.0, 0.1]),
+        "gradient_norm": np.array([1.0, 0.5]),
+    }
+    fields |= {
+        "record_iterations": None,
+        "pass_ifo": 3,
+        "n_evaluations": {},
+        "n_iter": 9,
+        "warnings": (),
+        "x": None,
+    }
     return [
-        ComparedRun("any", k, np.array([1.0, gap]), stop_reason=stop_reason, objective_label="objective", **fields)
+        ComparedRun(
+            "any",
+            k,
+            np.array([1.0, gap]),
+            stop_reason=stop_reason,
+            objective_label="objective",
+            **fields,
+        )
         for k, gap in enumerate(gaps)
     ]
 
@@ -43,8 +68,12 @@ def results(published, tuned, others=(0.5, 0.6), experiment="portfolio", cases=(
     measured = Results()
     for part, gaps in (("published", published), ("tuned", tuned)):
         for case in cases:
-            compared = {method: runs(gaps if method == STORM else others) for method in NAMES}
-            measured.compared[experiment, part][case] = SolverComparison(compared, (), 0.0, "")
+            compared = {
+                method: runs(gaps if method == STORM else others) for method in NAMES
+            }
+            measured.compared[experiment, part][case] = SolverComparison(
+                compared, (), 0.0, ""
+            )
             measured.tuned[case, STORM] = SETTING, []
     return measured
 
@@ -61,7 +90,8 @@ def decided(claim, results):
 AHEAD = claim("lower than SCGD and ASC-PG", "Finite-sum")
 
 
-# --- verdicts -----------------------------------------------------------------------------------------
+# --- verdicts
+# --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -71,7 +101,11 @@ AHEAD = claim("lower than SCGD and ASC-PG", "Finite-sum")
         ((0.1, 0.2), (0.7, 0.8), "confirmed at those constants only"),
         ((0.7, 0.8), (0.7, 0.8), "not confirmed"),
         ((0.7, 0.8), (0.1, 0.2), "not confirmed"),
-        ((0.1, 0.2), (0.1, 0.55), "confirmed at those constants only"),  # one seed is behind one of theirs
+        (
+            (0.1, 0.2),
+            (0.1, 0.55),
+            "confirmed at those constants only",
+        ),  # one seed is behind one of theirs
     ],
 )
 def test_each_verdict_follows_from_numbers(published, tuned, expected):
@@ -81,12 +115,24 @@ def test_each_verdict_follows_from_numbers(published, tuned, expected):
 
 
 def test_equal_ends_and_overflows():
-    """Ends at the minimum are equal, and so are those where nothing was gained. One data set is enough to fail."""
-    assert AHEAD.decide(results((0.0, 0.0), (0.0, 1e-6), others=(2e-6, 1e-5)))[:2] == (False, False)
-    assert AHEAD.decide(results((0.0, 0.0), (0.0, 1e-6), others=(2e-4, 3e-4)))[:2] == (True, True)
-    assert AHEAD.decide(results((0.93, 0.95), (0.8, 0.85), others=(1.0, 1.0)))[:2] == (False, True)
+    """Ends at the minimum are equal, and so are those where nothing was gained. One
+    data set is enough to fail."""
+    assert AHEAD.decide(results((0.0, 0.0), (0.0, 1e-6), others=(2e-6, 1e-5)))[:2] == (
+        False,
+        False,
+    )
+    assert AHEAD.decide(results((0.0, 0.0), (0.0, 1e-6), others=(2e-4, 3e-4)))[:2] == (
+        True,
+        True,
+    )
+    assert AHEAD.decide(results((0.93, 0.95), (0.8, 0.85), others=(1.0, 1.0)))[:2] == (
+        False,
+        True,
+    )
     measured = results((0.1, 0.2), (0.1, 0.2), cases=("a", "b"))
-    measured.compared["portfolio", "tuned"]["b"].runs[STORM] = runs((0.0, 0.0), "non_finite")
+    measured.compared["portfolio", "tuned"]["b"].runs[STORM] = runs(
+        (0.0, 0.0), "non_finite"
+    )
     assert AHEAD.decide(measured)[:2] == (True, False)
     assert "overflow against 0.55" in AHEAD.decide(measured)[2]
 
@@ -96,12 +142,17 @@ def test_bellman_is_compared_with_a_hundred_components_of_f_too():
     reduced = claim("lower than VRSC-PG and SARAH-C", "Bellman")
     measured = results((0.1, 0.2), (0.1, 0.2), experiment="bellman")
     assert decided(reduced, measured) == "confirmed"
-    measured.compared["bellman", "published"]["a"].runs["vrsc-pg (f 100)"] = runs((0.05, 0.06))
+    measured.compared["bellman", "published"]["a"].runs["vrsc-pg (f 100)"] = runs(
+        (0.05, 0.06)
+    )
     assert decided(reduced, measured) == "not confirmed"
     assert "0.15 against 0.055 (VRSC-PG (f 100))" in reduced.decide(measured)[2]
 
 
-@pytest.mark.parametrize("ends, holds", [((0.3, 0.4), 1), ((0.5, 0.65), 1), ((0.6, 0.65), 0), ((0.1, np.inf), 0)])
+@pytest.mark.parametrize(
+    "ends, holds",
+    [((0.3, 0.4), 1), ((0.5, 0.65), 1), ((0.6, 0.65), 0), ((0.1, np.inf), 0)],
+)
 def test_on_streams_as_good_is_all_that_is_claimed(ends, holds):
     stream = claim("at least as good as SCGD, ASC-PG, VRSC-PG and SARAH-C", "Streaming")
     expected = "confirmed" if holds else "not confirmed"
@@ -110,7 +161,10 @@ def test_on_streams_as_good_is_all_that_is_claimed(ends, holds):
 
 def test_ends_of_sne_are_relative_to_the_lowest_divergence_of_all():
     measured = results((0.5, 0.5), (0.3, 0.3), others=(0.4, 0.4), experiment="sne")
-    np.testing.assert_allclose(measured.ends("sne", measured.compared["sne", "published"]["a"], STORM), [2 / 7] * 2)
+    np.testing.assert_allclose(
+        measured.ends("sne", measured.compared["sne", "published"]["a"], STORM),
+        [2 / 7] * 2,
+    )
     assert claim("SCGD and ASC-PG", "SNE").decide(measured)[:2] == (False, True)
 
 
@@ -125,9 +179,15 @@ def test_tuning_is_simpler_where_more_of_the_grid_is_nearly_as_good_as_its_best(
         return simpler.decide(measured)
 
     holds, tuned, words = decide([0.3, 0.5, 0.6, 0.7], [0.01, 0.015, 0.3, np.inf])
-    assert holds and tuned is None and words == "A: 3 of 4 against 2 of 4; b: 3 of 4 against 2 of 4."
+    assert (
+        holds
+        and tuned is None
+        and words == "A: 3 of 4 against 2 of 4; b: 3 of 4 against 2 of 4."
+    )
     assert not decide([0.3, 0.5, 0.7, 0.7], [0.01, 0.015, 0.3, np.inf])[0]  # as many
-    assert not decide([0.3, 0.5, 0.7, 0.7], [1e-5, 1e-9, 2e-4, 1.0])[0]  # ends at the minimum are equal
+    assert not decide([0.3, 0.5, 0.7, 0.7], [1e-5, 1e-9, 2e-4, 1.0])[
+        0
+    ]  # ends at the minimum are equal
     assert not decide([np.inf] * 4, [0.1] * 4)[0]
 
 
@@ -136,15 +196,24 @@ def test_a_grid_that_ends_too_early_decides_nothing():
     measured.tuned["a", STORM] = Setting("1, plain", {}, extend=SETTING), []
     assert decided(AHEAD, measured) == "undecided"
     measured.compared["portfolio", "tuned"]["a"].runs[STORM] = runs((0.1, 0.2))
-    assert decided(AHEAD, measured) == "confirmed"  # a wider grid could only make it better
+    assert (
+        decided(AHEAD, measured) == "confirmed"
+    )  # a wider grid could only make it better
 
 
-@pytest.mark.parametrize("order, expected", [(2.9, "not contradicted"), (3.6, "not confirmed")])
+@pytest.mark.parametrize(
+    "order, expected", [(2.9, "not contradicted"), (3.6, "not confirmed")]
+)
 def test_orders(order, expected):
     eps = 0.4 * 10 ** (-np.arange(5) / 4)
     ifo = eps**-order * np.exp(0.01 * np.cos(np.arange(5)))
-    measured = Measured(STORM, "3", eps, ifo, np.array([ifo] * 3), fit_slope(eps, ifo, [ifo] * 3))
-    assert decided(claim("at most as eps^-3", "Corollary"), Results(complexity=[measured])) == expected
+    measured = Measured(
+        STORM, "3", eps, ifo, np.array([ifo] * 3), fit_slope(eps, ifo, [ifo] * 3)
+    )
+    assert (
+        decided(claim("at most as eps^-3", "Corollary"), Results(complexity=[measured]))
+        == expected
+    )
 
 
 def test_theory():
@@ -154,16 +223,38 @@ def test_theory():
         False,
         "1 of 2 runs with random batch sizes used exactly that many.",
     )
-    good = {"condition": 0.05, "printed_condition": 0.05, "equipartition": 1.0, "ifo": 100, "closing_formula": 100.0}
-    theory = {"epsilon": 0.3, "paper": dict(good), "corrected": dict(good), "mean": 0.25, "iterations": 9, "start": 1.0}
+    good = {
+        "condition": 0.05,
+        "printed_condition": 0.05,
+        "equipartition": 1.0,
+        "ifo": 100,
+        "closing_formula": 100.0,
+    }
+    theory = {
+        "epsilon": 0.3,
+        "paper": dict(good),
+        "corrected": dict(good),
+        "mean": 0.25,
+        "iterations": 9,
+        "start": 1.0,
+    }
     measured = Results(theory=theory)
-    claims = [claim("parameters meet", "Prop"), claim("closing formula", "Prop"), claim("at most eps", "Theorem")]
+    claims = [
+        claim("parameters meet", "Prop"),
+        claim("closing formula", "Prop"),
+        claim("at most eps", "Theorem"),
+    ]
     assert all(c.decide(measured)[0] for c in claims)
-    theory["paper"]["condition"], theory["corrected"]["closing_formula"], theory["mean"] = 3.0, 1.0, 0.55
+    (
+        theory["paper"]["condition"],
+        theory["corrected"]["closing_formula"],
+        theory["mean"],
+    ) = 3.0, 1.0, 0.55
     assert not any(c.decide(measured)[0] for c in claims)
 
 
-# --- tuning -------------------------------------------------------------------------------------------
+# --- tuning
+# --------------------------------------------------------------------------------------
 
 
 def rate_of(rate, variant):
@@ -176,7 +267,13 @@ def test_tuning_uses_its_own_seeds_and_takes_the_best():
     def value_of(params, seed):
         seen.append(seed)
         lucky = params["learning_rate"] == 4 and seed == 1000  # once
-        return np.nan if params["learning_rate"] > 4 else 0.0 if lucky else abs(params["learning_rate"] - 2) + 1
+        return (
+            np.nan
+            if params["learning_rate"] > 4
+            else 0.0
+            if lucky
+            else abs(params["learning_rate"] - 2) + 1
+        )
 
     grid = settings_of({"plain": {"beta": 0.9}}, (1.0, 2.0, 4.0, 8.0), rate_of)
     assert [s.at_end for s in grid] == [True, False, False, True]
@@ -188,37 +285,77 @@ def test_tuning_uses_its_own_seeds_and_takes_the_best():
 
 def test_a_grid_is_widened_while_its_best_stands_at_an_end():
     # the second variant is never better: the further rates are those of the first
-    grid = settings_of({"first": {"beta": 1}, "second": {"beta": 2}}, (1.0, 2.0, 4.0), rate_of)
-    best, _ = tune(grid, lambda p, seed: abs(np.log2(p["learning_rate"]) - 6) + 10 * (p["beta"] == 2), (0, 1))
+    grid = settings_of(
+        {"first": {"beta": 1}, "second": {"beta": 2}}, (1.0, 2.0, 4.0), rate_of
+    )
+    best, _ = tune(
+        grid,
+        lambda p, seed: abs(np.log2(p["learning_rate"]) - 6) + 10 * (p["beta"] == 2),
+        (0, 1),
+    )
     assert best.params == {"learning_rate": 64.0, "beta": 1} and not best.at_end
-    assert tune(grid, lambda params, seed: params["learning_rate"], (0,))[0].at_end  # there is no best one
+    assert tune(grid, lambda params, seed: params["learning_rate"], (0,))[
+        0
+    ].at_end  # there is no best one
 
 
 def test_curvature():
     R = make_gaussian_returns(300, 4, random_state=0)
     expected = 2 * np.linalg.eigvalsh(np.cov(R.T, bias=True))[-1]
-    assert largest_curvature(PortfolioProblem(R), np.zeros(4)) == pytest.approx(expected, rel=1e-6)
+    assert largest_curvature(PortfolioProblem(R), np.zeros(4)) == pytest.approx(
+        expected, rel=1e-6
+    )
 
 
-# --- the report ---------------------------------------------------------------------------------------
+# --- the report
+# --------------------------------------------------------------------------------------
 
 
 @pytest.mark.slow
-def test_the_report_names_every_claim_and_its_pictures_are_there(tmp_path, monkeypatch, capsys):
+def test_the_report_names_every_claim_and_its_pictures_are_there(
+    tmp_path, monkeypatch, capsys
+):
     monkeypatch.setattr(report, "QUICK", TINY)
-    monkeypatch.setattr(streaming, "french_sets", lambda: {"Japan": make_gaussian_returns(50, 3, random_state=0)})
-    assert main(["reproduce", "all", "--quick", "--french", "--out", str(tmp_path / "r")]) == 0
+    monkeypatch.setattr(
+        streaming,
+        "french_sets",
+        lambda: {"Japan": make_gaussian_returns(50, 3, random_state=0)},
+    )
+    assert (
+        main(["reproduce", "all", "--quick", "--french", "--out", str(tmp_path / "r")])
+        == 0
+    )
     out = capsys.readouterr().out
     path = Path(tmp_path / "r" / "report.md")
     text = path.read_text(encoding="utf-8")
     for one in CLAIMS:
         escaped = one.text.replace("|", "\\|")
-        (row,) = [line for line in text.splitlines() if line.startswith(f"| {one.source} | {escaped} |")]
-        (line,) = [line for line in out.splitlines() if line.endswith(f"  {one.source}: {one.text}")]
+        (row,) = [
+            line
+            for line in text.splitlines()
+            if line.startswith(f"| {one.source} | {escaped} |")
+        ]
+        (line,) = [
+            line
+            for line in out.splitlines()
+            if line.endswith(f"  {one.source}: {one.text}")
+        ]
         assert f"**{line.split('  ')[0]}**" in row
-    assert "quick report" in text and RULE.strip() in text and "| Japan | STORM-C |" in text
-    pictures = [line[line.rindex("(") + 1 : -1] for line in text.splitlines() if line.startswith("![")]
+    assert (
+        "quick report" in text
+        and RULE.strip() in text
+        and "| Japan | STORM-C |" in text
+    )
+    pictures = [
+        line[line.rindex("(") + 1 : -1]
+        for line in text.splitlines()
+        if line.startswith("![")
+    ]
     assert len(pictures) == 9
     assert all((path.parent / name).stat().st_size > 1000 for name in pictures)
-    cells = [line.replace(r"\|", "").count("|") for line in text.splitlines() if line.startswith("|")]
+    cells = [
+        line.replace(r"\|", "").count("|")
+        for line in text.splitlines()
+        if line.startswith("|")
+    ]
     assert min(cells) >= 4  # no row is cut short

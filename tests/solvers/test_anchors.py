@@ -1,4 +1,5 @@
-"""The rule of "storm-c": its first batches, when an anchor is due, which anchors are kept, and their combination."""
+"""The rule of "storm-c": its first batches, when an anchor is due, which anchors are
+kept, and their combination."""
 
 import copy
 import math
@@ -19,7 +20,9 @@ from sk_stormc.solvers.anchors import Anchor, combine
 
 
 def portfolio(n=3000, d=10, **kwargs):
-    return PortfolioProblem(make_gaussian_returns(n, d, mean=0.3, random_state=0), **kwargs)
+    return PortfolioProblem(
+        make_gaussian_returns(n, d, mean=0.3, random_state=0), **kwargs
+    )
 
 
 def begin(problem, x=None, seed=0, **params):
@@ -29,12 +32,19 @@ def begin(problem, x=None, seed=0, **params):
     return oracle, solver, solver.init_state(oracle, x)
 
 
-@pytest.mark.parametrize("given", [{"batch_size": 16}, {"learning_rate": 0.1}, {"batch_size": (16, 16, None)}])
+@pytest.mark.parametrize(
+    "given",
+    [{"batch_size": 16}, {"learning_rate": 0.1}, {"batch_size": (16, 16, None)}],
+)
 def test_parameters_that_are_given_do_not_change(given):
     """Otherwise every kind is sampled if one is."""
     _, _, s = begin(rank_digits(), **given)
-    assert s.batch_size == ((16, 16, None) if given.get("batch_size") == (16, 16, None) else (16, 16, 16))
-    assert s.automatic_size == ("batch_size" not in given) and s.automatic_rate == ("learning_rate" not in given)
+    assert s.batch_size == (
+        (16, 16, None) if given.get("batch_size") == (16, 16, None) else (16, 16, 16)
+    )
+    assert s.automatic_size == ("batch_size" not in given) and s.automatic_rate == (
+        "learning_rate" not in given
+    )
 
 
 def test_batches_grow_where_few_components_dominate():
@@ -44,10 +54,16 @@ def test_batches_grow_where_few_components_dominate():
     assert begin(PortfolioProblem(R))[2].batch_size == (256, 0, 256)
     for given in ({"batch_size": (16, None, 16)}, {"learning_rate": 0.1}):
         assert begin(PortfolioProblem(R), **given)[2].batch_size == (16, 0, 16)
-    assert begin(PortfolioProblem(R[:4000]))[2].batch_size == (None, 0, None)  # 16 batches of 256 cost more than a pass
+    assert begin(PortfolioProblem(R[:4000]))[2].batch_size == (
+        None,
+        0,
+        None,
+    )  # 16 batches of 256 cost more than a pass
 
 
-@pytest.mark.parametrize(("n", "budget"), [(1024, (10_000, math.inf)), (1025, (math.inf, 100))])
+@pytest.mark.parametrize(
+    ("n", "budget"), [(1024, (10_000, math.inf)), (1025, (math.inf, 100))]
+)
 def test_default_budgets_of_full_and_of_sampled_batches(n, budget):
     oracle, solver, s = begin(portfolio(n, 3))
     assert solver.default_budget(oracle, s) == budget
@@ -56,31 +72,52 @@ def test_default_budgets_of_full_and_of_sampled_batches(n, budget):
 # when an anchor is due
 
 
-@pytest.mark.parametrize("make", [lambda: portfolio(metric="variance"), lambda: rank_digits()])
+@pytest.mark.parametrize(
+    "make", [lambda: portfolio(metric="variance"), lambda: rank_digits()]
+)
 def test_a_stretch_costs_half_an_anchor_or_a_quarter_if_the_gradient_is_a_tenth(make):
     problem = make()
     oracle, solver, s = begin(problem)
-    anchor, first, ifo, n_stretches = solver._cost(oracle, s, True), s.residual, oracle.ifo, 0
+    anchor, first, ifo, n_stretches = (
+        solver._cost(oracle, s, True),
+        s.residual,
+        oracle.ifo,
+        0,
+    )
     due, values = False, [s.best.value]
     while n_stretches < 12:
-        assert solver.cost(oracle, s) == (anchor if due else solver._cost(oracle, s, False))
+        assert solver.cost(oracle, s) == (
+            anchor if due else solver._cost(oracle, s, False)
+        )
         before = oracle.ifo
         solver.step(oracle, s)
         s.t += 1
         if due:
             assert oracle.ifo - before == anchor
-            first, ifo, due, n_stretches = s.residual, oracle.ifo, False, n_stretches + 1
+            first, ifo, due, n_stretches = (
+                s.residual,
+                oracle.ifo,
+                False,
+                n_stretches + 1,
+            )
             values.append(s.best.value)
         else:
             length = s.direction.length / first
-            due = length >= 10 or oracle.ifo - ifo >= (0.25 if length <= 0.1 else 0.5) * anchor
+            due = (
+                length >= 10
+                or oracle.ifo - ifo >= (0.25 if length <= 0.1 else 0.5) * anchor
+            )
     assert values == sorted(values, reverse=True)
 
 
 def test_the_first_step_is_that_of_the_beginning_of_a_schedule():
     problem = portfolio(1100, 3, penalty=Box(-0.1, 0.1))
-    _, _, s = begin(problem, np.zeros(3), learning_rate=lambda t: 100.0 if t == 0 else 1e-3)
-    np.testing.assert_array_equal(np.abs(s.direction.target), 0.1)  # such a long step ends at the bounds
+    _, _, s = begin(
+        problem, np.zeros(3), learning_rate=lambda t: 100.0 if t == 0 else 1e-3
+    )
+    np.testing.assert_array_equal(
+        np.abs(s.direction.target), 0.1
+    )  # such a long step ends at the bounds
 
 
 # which anchors are kept
@@ -92,20 +129,25 @@ def test_the_first_step_is_that_of_the_beginning_of_a_schedule():
         # Phi decides
         (1e-8, False, 0.5, False),
         (-1e-8, False, 3.0, True),
-        # if values are equal up to rounding, the gradient, which must become shorter after a combination
+        # if values are equal up to rounding, the gradient, which must become shorter
+        # after a combination
         (1e-12, False, 1.9, True),
         (-1e-12, False, 2.1, False),
         (1e-12, True, 0.9, True),
         (-1e-12, True, 1.1, False),
     ],
 )
-def test_phi_decides_on_an_anchor_and_within_its_rounding_the_gradient(monkeypatch, above, combined, length, good):
+def test_phi_decides_on_an_anchor_and_within_its_rounding_the_gradient(
+    monkeypatch, above, combined, length, good
+):
     oracle, solver, s = begin(portfolio(1100, 3), np.full(3, 0.1))
     s.anchors = [replace(s.anchors[0]) for _ in range(3)]
     before, rate = s.anchors[-1], s.rule.learning_rate
     s.combined, s.now, s.anchor_next = combined, copy.copy(s.now), True
     s.direction = replace(s.direction, length=length * s.residual)
-    monkeypatch.setattr(oracle, "value", lambda x, u: before.value + above * abs(before.value))
+    monkeypatch.setattr(
+        oracle, "value", lambda x, u: before.value + above * abs(before.value)
+    )
     solver._keep_or_discard(oracle, s, error=0.0)
     assert s.anchors[-1].estimate is s.now
     assert len(s.anchors) == (4 if good else 1) and (s.anchors[-1] is before) != good
@@ -118,7 +160,10 @@ def test_failures_halve_the_learning_rate_and_enlarge_batches_in_turn():
     rate, size, best = s.rule.learning_rate, s.batch_size[2], s.anchors[-1]
     found = []
     for _ in range(9):
-        s.now, s.combined = start(oracle, best.estimate.x + 0.1 * best.estimate.F, ALL), False  # uphill
+        s.now, s.combined = (
+            start(oracle, best.estimate.x + 0.1 * best.estimate.F, ALL),
+            False,
+        )  # uphill
         solver._keep_or_discard(oracle, s, error=0.0)
         found.append((s.rule.learning_rate / rate, s.batch_size[2]))
         assert s.anchors == [best] and s.now is best.estimate and s.since_anchor == 0
@@ -136,7 +181,9 @@ def test_anchors_are_discarded_after_a_combination_that_predicted_badly(factor, 
         solver.step(oracle, s)
         s.t += 1
     s.combined = True
-    x = s.anchors[-1].estimate.x - 0.1 * s.rule.learning_rate * s.anchors[-1].estimate.F  # downhill
+    x = (
+        s.anchors[-1].estimate.x - 0.1 * s.rule.learning_rate * s.anchors[-1].estimate.F
+    )  # downhill
     s.now = start(oracle, x, ALL)
     s.direction = replace(s.direction, length=0.9 * s.residual)
     solver._keep_or_discard(oracle, s, error=factor * s.residual)
@@ -147,7 +194,9 @@ def test_the_best_anchor_is_returned_unless_the_last_iterate_is_better():
     problem = rank_digits()
     a_pass, n_anchors = 2 * problem.n_inner + problem.n_outer, 0
     for k in range(0, 20, 4):
-        result = minimize(problem, random_state=k, tol=0, max_ifo=int((4 + 0.37 * k) * a_pass))
+        result = minimize(
+            problem, random_state=k, tol=0, max_ifo=int((4 + 0.37 * k) * a_pass)
+        )
         last, best = result.state.state, result.state.state.best
         assert result.fun <= best.value + 1e-12
         assert any(np.array_equal(result.x, x) for x in (best.estimate.x, last.x))
@@ -159,7 +208,11 @@ def test_the_best_anchor_is_returned_unless_the_last_iterate_is_better():
 
 
 def anchors_at(problem, xs, exact_jacobian=True):
-    oracle, metric, anchors = Oracle(problem, 0), as_metric(problem.metric, problem.n_variables), []
+    oracle, metric, anchors = (
+        Oracle(problem, 0),
+        as_metric(problem.metric, problem.n_variables),
+        [],
+    )
     for x in xs:
         estimate = start(oracle, x, (None, 0 if exact_jacobian else None, None))
         direction = step_direction(problem, metric, x, estimate.F, 0.05)
@@ -180,7 +233,9 @@ def test_a_combination_minimises_a_quadratic(unit, metric, exact_jacobian):
     combined = combine(anchors, problem)
     np.testing.assert_allclose(combined.x, best, rtol=0, atol=1e-8 * np.abs(best).max())
     np.testing.assert_allclose(combined.u, [returns.mean(0) @ best], rtol=1e-7)
-    np.testing.assert_allclose(combined.F, np.zeros(5), atol=1e-8 * np.abs(anchors[-1].estimate.F).max())
+    np.testing.assert_allclose(
+        combined.F, np.zeros(5), atol=1e-8 * np.abs(anchors[-1].estimate.F).max()
+    )
     if exact_jacobian:
         assert combined.J is None
     else:
@@ -189,10 +244,14 @@ def test_a_combination_minimises_a_quadratic(unit, metric, exact_jacobian):
 
 def test_the_newest_anchors_count_however_far_away_the_oldest_is():
     H, anchors = np.diag([1.0, 2.0, 5.0]), []
-    for x in np.array([[1e6, 1e6, -1e6], [1.0, 2.0, 1.0], [1.0, 0.5, -1.0], [-0.5, 1.0, 0.5]]):
+    for x in np.array(
+        [[1e6, 1e6, -1e6], [1.0, 2.0, 1.0], [1.0, 0.5, -1.0], [-0.5, 1.0, 0.5]]
+    ):
         F = H @ x
         direction = Direction(float(np.linalg.norm(F)), F, F)
-        anchors.append(Anchor(Estimate(x, x.copy(), None, F), direction, float(x @ F) / 2))
+        anchors.append(
+            Anchor(Estimate(x, x.copy(), None, F), direction, float(x @ F) / 2)
+        )
     combined = combine(anchors, portfolio(30, 3))
     np.testing.assert_allclose(combined.x, 0, atol=1e-6)
     np.testing.assert_allclose(combined.F, 0, atol=1e-6)
@@ -200,26 +259,38 @@ def test_the_newest_anchors_count_however_far_away_the_oldest_is():
 
 
 def anchor_of(x, F):
-    return Anchor(Estimate(x, x.copy(), None, F), Direction(float(np.linalg.norm(F)), F, F), 0.0)
+    return Anchor(
+        Estimate(x, x.copy(), None, F), Direction(float(np.linalg.norm(F)), F, F), 0.0
+    )
 
 
 @pytest.mark.parametrize("without_information", ["parallel", "equal"])
 def test_anchors_without_information_on_the_curvature_do_not_count(without_information):
-    """Their gradients differ from those of the others by errors only, which would decide on the combination."""
+    """Their gradients differ from those of the others by errors only, which would
+    decide on the combination."""
     H = np.diag([1.0, 2.0, 5.0])
-    factor, size = (1e5, 1.0) if without_information == "parallel" else (1e-5, 1e-6)  # of the difference, of the error
+    factor, size = (
+        (1e5, 1.0) if without_information == "parallel" else (1e-5, 1e-6)
+    )  # of the difference, of the error
     error = size * np.array([1.0, -1.0, 1.0])
     old, new = np.array([1.0, 0.5, -1.0]), np.array([-0.5, 1.0, 0.5])
     odd = new + factor * (old - new)
     anchors = [anchor_of(x, H @ x) for x in (old, new)]
     expected = combine(anchors, portfolio(30, 3))
-    combined = combine([anchor_of(odd + error, H @ odd - error), *anchors], portfolio(30, 3))
+    combined = combine(
+        [anchor_of(odd + error, H @ odd - error), *anchors], portfolio(30, 3)
+    )
     np.testing.assert_array_equal(combined.x, expected.x)
 
 
 def test_a_combination_is_feasible_and_keeps_the_dtype():
-    returns, penalty = make_gaussian_returns(300, 5, mean=0.3, random_state=0).astype(np.float32), Simplex()
-    best = np.linalg.solve(2 * np.cov(returns.T.astype(float), bias=True), returns.mean(0))
+    returns, penalty = (
+        make_gaussian_returns(300, 5, mean=0.3, random_state=0).astype(np.float32),
+        Simplex(),
+    )
+    best = np.linalg.solve(
+        2 * np.cov(returns.T.astype(float), bias=True), returns.mean(0)
+    )
     # near the unconstrained optimum, so that the combination is not in the simplex
     points = 0.3 * np.random.default_rng(5).normal(size=(4, 5)) + 5 * best
     xs = [penalty.project(x.astype(np.float32)) for x in points]
@@ -228,4 +299,6 @@ def test_a_combination_is_feasible_and_keeps_the_dtype():
     assert combine(anchors, PortfolioProblem(returns)).x.min() < -0.01
     combined = combine(anchors, problem)
     assert (combined.x >= 0).all() and combined.x.sum() == pytest.approx(1.0, abs=1e-6)
-    assert {getattr(combined, name).dtype for name in ("x", "u", "J", "F")} == {np.dtype(np.float32)}
+    assert {getattr(combined, name).dtype for name in ("x", "u", "J", "F")} == {
+        np.dtype(np.float32)
+    }

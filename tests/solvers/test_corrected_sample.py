@@ -1,4 +1,5 @@
-"""Rounds of corrected samples: minima of eight objectives by scipy, counts, penalties, and rounds that fail."""
+"""Rounds of corrected samples: minima of eight objectives by scipy, counts, penalties,
+and rounds that fail."""
 
 import numpy as np
 import pytest
@@ -44,15 +45,23 @@ class Robust(LogMeanExpProblem):
         return np.logaddexp(0, -rows[1] * (rows[0] @ x)) / self.scale
 
     def exponent_gradient(self, x, rows, p):
-        return (-p * rows[1] / (1 + np.exp(rows[1] * (rows[0] @ x)))) @ rows[0] / self.scale
+        return (
+            (-p * rows[1] / (1 + np.exp(rows[1] * (rows[0] @ x))))
+            @ rows[0]
+            / self.scale
+        )
 
 
 def robust(temperature):
-    return Robust(temperature), lambda x: temperature * np.log(np.mean(np.exp(losses(x) / temperature)))
+    return Robust(
+        temperature
+    ), lambda x: temperature * np.log(np.mean(np.exp(losses(x) / temperature)))
 
 
 def by_jax(inner, outer, inner_data=(A, Y), outer_data=None):
-    return DifferentiableComposition(inner, outer, inner_data, outer_data, x0=np.full(D, 0.1))
+    return DifferentiableComposition(
+        inner, outer, inner_data, outer_data, x0=np.full(D, 0.1)
+    )
 
 
 def semideviation(jnp):
@@ -70,15 +79,21 @@ def semideviation(jnp):
 
 
 def group_dro(jnp):
-    shares = (np.arange(3) == GROUP[:, None]) / np.mean(np.arange(3) == GROUP[:, None], axis=0)
+    shares = (np.arange(3) == GROUP[:, None]) / np.mean(
+        np.arange(3) == GROUP[:, None], axis=0
+    )
 
     def inner(x, row):
         return row[2] * jnp.logaddexp(0, -row[1] * (row[0] @ x))
 
     def value(x):
-        return 0.1 * np.log(np.sum(np.exp([losses(x)[k == GROUP].mean() / 0.1 for k in range(3)])))
+        return 0.1 * np.log(
+            np.sum(np.exp([losses(x)[k == GROUP].mean() / 0.1 for k in range(3)]))
+        )
 
-    return by_jax(inner, lambda x, u, row: 0.1 * jnp.log(jnp.exp(u / 0.1).sum()), (A, Y, shares)), value
+    return by_jax(
+        inner, lambda x, u, row: 0.1 * jnp.log(jnp.exp(u / 0.1).sum()), (A, Y, shares)
+    ), value
 
 
 def average_precision(jnp):
@@ -92,7 +107,9 @@ def average_precision(jnp):
         kernel = np.logaddexp(0, 2 * (A @ x - (positive @ x)[:, None])) ** 2
         return 0.05 * x @ x - np.mean((kernel * (Y > 0)).mean(1) / kernel.mean(1))
 
-    return by_jax(inner, lambda x, u, row: 0.05 * x @ x - jnp.mean(u["positive"] / u["all"])), value
+    return by_jax(
+        inner, lambda x, u, row: 0.05 * x @ x - jnp.mean(u["positive"] / u["all"])
+    ), value
 
 
 def meta_learning(jnp):
@@ -120,7 +137,9 @@ def area_under_curve(jnp):
     def value(x):
         return np.mean((1 - (A[Y > 0] @ x)[:, None] + A[Y < 0] @ x) ** 2)
 
-    return by_jax(lambda x, row: row[1] * (row[0] @ x), outer, (A, share), (A, share)), value
+    return by_jax(
+        lambda x, row: row[1] * (row[0] @ x), outer, (A, share), (A, share)
+    ), value
 
 
 @pytest.mark.parametrize("temperature", [0.3, 1.0, 5.0])
@@ -143,7 +162,9 @@ def at_the_minimum(problem, value):
     x0 = problem.initial_point(None)
     assert np.isclose(problem.objective(x0), value(x0), rtol=1e-12)
     best = scipy_minimize(value, x0, method="BFGS", options={"gtol": 1e-7})
-    result = minimize(problem, "corrected-sample", sample_size=600, tol=1e-6, random_state=0)
+    result = minimize(
+        problem, "corrected-sample", sample_size=600, tol=1e-6, random_state=0
+    )
     assert result.success and result.n_iter <= 12
     assert result.fun - best.fun <= 1e-7 * (value(x0) - best.fun)
     assert np.allclose(result.x, best.x, atol=1e-3)
@@ -157,12 +178,17 @@ def test_few_rounds_and_their_counts():
     result = minimize(problem, "corrected-sample", tol=1e-6, random_state=0)
     a_pass, a_sample = 2 * 4000 + problem.n_outer, 2 * 1000 + problem.n_outer
     assert result.success and result.n_iter <= 6
-    assert result.ifo[1:].tolist() == [a_pass + (a_pass + a_sample) * t for t in range(1, result.n_iter + 1)]
+    assert result.ifo[1:].tolist() == [
+        a_pass + (a_pass + a_sample) * t for t in range(1, result.n_iter + 1)
+    ]
     on_sample = result.n_evaluations["jacobian"] - 4000 * (result.n_iter + 1)
     assert on_sample > 0 and on_sample % 1000 == 0
 
 
-@pytest.mark.parametrize(("penalty", "solver"), [(L1(0.02), "lbfgs"), (Box(0.0, 0.1), "lbfgs"), (Simplex(), "storm-c")])
+@pytest.mark.parametrize(
+    ("penalty", "solver"),
+    [(L1(0.02), "lbfgs"), (Box(0.0, 0.1), "lbfgs"), (Simplex(), "storm-c")],
+)
 def test_penalties(penalty, solver):
     problem = EntropicPortfolioProblem(RETURNS, penalty=penalty)
     expected = minimize(problem, "storm-c", tol=1e-9, random_state=0)
@@ -172,13 +198,16 @@ def test_penalties(penalty, solver):
 
 def test_a_small_sample_is_doubled_and_a_run_never_ends_above_its_start():
     problem = EntropicPortfolioProblem(RETURNS, risk_aversion=30.0)
-    result = minimize(problem, "corrected-sample", sample_size=2, tol=1e-6, random_state=0)
+    result = minimize(
+        problem, "corrected-sample", sample_size=2, tol=1e-6, random_state=0
+    )
     assert result.state.state.batch_size[0] > 2
     assert result.success and (np.diff(result.loss_curve) <= 0).all()
 
 
 class Distances(CompositionalProblem):
-    """The mean distance to points, which has kinks, as a function of the mean inner value x."""
+    """The mean distance to points, which has kinks, as a function of the mean inner
+    value x."""
 
     n_variables = 2
 
@@ -211,9 +240,15 @@ def test_an_objective_with_kinks_ends_or_warns_and_is_not_worse():
     points = np.random.default_rng(0).normal(size=(2001, 2))
     problem = Distances(points)
     with pytest.warns(ConvergenceWarning):
-        result = minimize(problem, "corrected-sample", sample_size=200, tol=1e-9, random_state=0)
+        result = minimize(
+            problem, "corrected-sample", sample_size=200, tol=1e-9, random_state=0
+        )
     medians = problem.objective(np.median(points, axis=0))
-    assert result.fun <= problem.objective(np.zeros(2)) and result.fun - medians < 1e-3 and not result.success
+    assert (
+        result.fun <= problem.objective(np.zeros(2))
+        and result.fun - medians < 1e-3
+        and not result.success
+    )
 
 
 def test_the_contract():
@@ -222,7 +257,9 @@ def test_the_contract():
 
 def test_a_problem_without_values_on_a_sample_uses_all_of_f():
     problem = composition(*regression(300), "jacobian")
-    result = minimize(problem, "corrected-sample", sample_size=100, tol=1e-6, random_state=0)
+    result = minimize(
+        problem, "corrected-sample", sample_size=100, tol=1e-6, random_state=0
+    )
     expected = minimize(problem, "lbfgs", tol=1e-8)
     assert result.success and np.isclose(result.fun, expected.fun, rtol=1e-10)
     assert result.state.state.batch_size == (100, 300)
@@ -230,6 +267,8 @@ def test_a_problem_without_values_on_a_sample_uses_all_of_f():
 
 def test_what_is_refused():
     with pytest.raises(ValueError, match="solver='lbfgs' takes bounds or an l1 norm"):
-        minimize(EntropicPortfolioProblem(RETURNS, penalty=Simplex()), "corrected-sample")
+        minimize(
+            EntropicPortfolioProblem(RETURNS, penalty=Simplex()), "corrected-sample"
+        )
     with pytest.raises(ValueError, match="sample_size must be"):
         minimize(Robust(1.0), "corrected-sample", sample_size=0)

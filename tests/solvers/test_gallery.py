@@ -6,13 +6,22 @@ import pytest
 from helpers import slow_but
 from sklearn.exceptions import ConvergenceWarning
 
-from benchmarks.gallery_problems import GALLERY, average_precision, digits, shortfall, start
+from benchmarks.gallery_problems import (
+    GALLERY,
+    average_precision,
+    digits,
+    shortfall,
+    start,
+)
 from sk_stormc import minimize
 
 
-@pytest.mark.parametrize("name", slow_but(GALLERY, *(GALLERY.keys() - {"badly scaled"})))
+@pytest.mark.parametrize(
+    "name", slow_but(GALLERY, *(GALLERY.keys() - {"badly scaled"}))
+)
 def test_default_solver(name):
-    """The decrease is within 1 % of that of L-BFGS. On the badly scaled problem the budget may end first."""
+    """The decrease is within 1 % of that of L-BFGS. On the badly scaled problem the
+    budget may end first."""
     problem = GALLERY[name]()
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -31,6 +40,9 @@ def test_default_solver(name):
 
 @pytest.mark.slow
 def test_an_infimum_that_is_not_attained():
-    """Without the ridge |F| vanishes along any ray, and a run once "converged" far above the infimum, about -0.974."""
+    """Without the ridge |F| vanishes along any ray, and a run once "converged" far
+    above the infimum, about -0.974."""
     A, positive = digits()
-    assert minimize(average_precision(A, positive, ridge=0.0), random_state=0).fun < -0.96
+    assert (
+        minimize(average_precision(A, positive, ridge=0.0), random_state=0).fun < -0.96
+    )

@@ -23,14 +23,20 @@ PENALTIES = [
 
 @pytest.mark.parametrize("penalty", PENALTIES, ids=str)
 def test_the_minimum_with_a_penalty_in_any_metric(penalty):
-    expected = minimize(PortfolioProblem(RETURNS, penalty=penalty), "storm-c", tol=1e-10)
+    expected = minimize(
+        PortfolioProblem(RETURNS, penalty=penalty), "storm-c", tol=1e-10
+    )
     for metric in (None, D, np.diag(D)) if penalty is None else (None, D):
         problem = PortfolioProblem(RETURNS, penalty=penalty, metric=metric)
         curve = []
-        result = minimize(problem, "lbfgs", tol=1e-10, on_record=lambda r, c=curve: c.append(r.fun))
+        result = minimize(
+            problem, "lbfgs", tol=1e-10, on_record=lambda r, c=curve: c.append(r.fun)
+        )
         assert result.success
         np.testing.assert_allclose(result.x, expected.x, atol=1e-6)
-        assert curve == sorted(curve, reverse=True) and result.fun == problem.objective(result.x)
+        assert curve == sorted(curve, reverse=True) and result.fun == problem.objective(
+            result.x
+        )
 
 
 def test_newton_steps_in_the_inverse_hessian():
@@ -43,27 +49,44 @@ def test_newton_steps_in_the_inverse_hessian():
 def test_an_evaluation_is_counted_as_a_pass():
     result = minimize(PortfolioProblem(RETURNS), "lbfgs", tol=1e-8)
     assert result.ifo[-1] == 900 * result.state.state.n_calls
-    assert result.n_evaluations == dict.fromkeys(("inner", "jacobian", "outer"), 300 * result.state.state.n_calls)
+    assert result.n_evaluations == dict.fromkeys(
+        ("inner", "jacobian", "outer"), 300 * result.state.state.n_calls
+    )
 
 
 def of_x(value, slope, x0, n=40):
     """A function of x with its gradient, as a composition with g(x) = x."""
     return FiniteSumComposition(
-        lambda x, j: x, lambda x, j: np.eye(len(x0)), lambda x, u, i: slope(u), lambda x, u: value(u), n, n, x0=x0
+        lambda x, j: x,
+        lambda x, j: np.eye(len(x0)),
+        lambda x, u, i: slope(u),
+        lambda x, u: value(u),
+        n,
+        n,
+        x0=x0,
     )
 
 
 def test_a_gradient_that_is_not_finite():
-    problem = of_x(lambda u: float(-u.sum()), lambda u: np.where(u > 0.5, np.nan, -1.0), np.zeros(2))
+    problem = of_x(
+        lambda u: float(-u.sum()),
+        lambda u: np.where(u > 0.5, np.nan, -1.0),
+        np.zeros(2),
+    )
     with pytest.warns(ConvergenceWarning, match="not finite"):
         assert minimize(problem, LBFGS()).stop_reason == "non_finite"
 
 
 def test_an_objective_that_falls_ever_more_steeply():
-    problem = of_x(lambda u: float(-(u**4).sum()), lambda u: -4 * u**3, np.array([0.1, 0.2]))
+    problem = of_x(
+        lambda u: float(-(u**4).sum()), lambda u: -4 * u**3, np.array([0.1, 0.2])
+    )
     with pytest.warns(ConvergenceWarning, match="unbounded below"):
         result = minimize(problem, LBFGS())
-    assert result.stop_reason == "max_ifo" and result.ifo[-1] == 3 * 40 * result.state.state.n_calls
+    assert (
+        result.stop_reason == "max_ifo"
+        and result.ifo[-1] == 3 * 40 * result.state.state.n_calls
+    )
     assert np.abs(result.x).max() < 1e9
 
 

@@ -25,8 +25,9 @@ KINDS = ("inner", "jacobian", "outer")
 
 
 class Curved(CompositionalProblem):
-    """g_j(x) = a_j * h(x) + e_j, h(x) = x + .1 sin x, and f_i(u) = 1/2 <u - b_i, w_i * (u - b_i)>, coordinate by
-    coordinate; the means are a = w = 1, e = 0, so that x* solves h(x*) = mean w_i b_i. Strongly convex around it.
+    """g_j(x) = a_j * h(x) + e_j, h(x) = x + .1 sin x, and f_i(u) = 1/2 <u - b_i, w_i *
+    (u - b_i)>, coordinate by coordinate; the means are a = w = 1, e = 0, so that x*
+    solves h(x*) = mean w_i b_i. Strongly convex around it.
     """
 
     def __init__(self, n=600, m=500, seed=0):
@@ -80,12 +81,21 @@ def test_accelerated_scgd(penalty):
     problem.penalty = penalty
     alpha, beta = power(-5 / 7, 0.3), power(-4 / 7)
     x0 = np.full(D, 0.25)
-    settings = {"learning_rate": alpha, "beta": beta, "batch_size": B, "max_iter": T, "tol": 0}
+    settings = {
+        "learning_rate": alpha,
+        "beta": beta,
+        "batch_size": B,
+        "max_iter": T,
+        "tol": 0,
+    }
     result = minimize(problem, "acc-scgd", x0, random_state=SEED, **settings)
     oracle = draws_of(problem)
     x, y = x0, problem.inner(x0, oracle.draw("inner", 3).data)
     for k in range(T):
-        G, i = problem.jacobian(x, oracle.draw("jacobian", 4).data), oracle.draw("outer", 5).data
+        G, i = (
+            problem.jacobian(x, oracle.draw("jacobian", 4).data),
+            oracle.draw("outer", 5).data,
+        )
         x_new = x - alpha(k) * G.T @ problem.outer_gradient(x, y, i)[1]
         if penalty is not None:
             x_new = penalty.project(x_new)
@@ -102,7 +112,9 @@ def test_accelerated_scgd_is_asc_pg_with_other_exponents(curved):
     """Its box is transcribed above; these are the schedules that it has by itself."""
     assert type(get_solver("acc-scgd")) is ASCPG
     names = ("acc-scgd", "asc-pg", "scgd")
-    states = [minimize(curved, name, max_iter=1, random_state=0).state.state for name in names]
+    states = [
+        minimize(curved, name, max_iter=1, random_state=0).state.state for name in names
+    ]
     rates, betas = zip(*((s.rule.learning_rate, s.beta) for s in states), strict=True)
     assert [r.exponent for r in rates] == [-5 / 7, -5 / 9, -3 / 4]
     assert [b.exponent for b in betas] == [-4 / 7, -4 / 9, -1 / 2]
@@ -112,7 +124,9 @@ def test_accelerated_scgd_is_asc_pg_with_other_exponents(curved):
 
 def test_scvr(curved):
     eta, K, T, B = 0.3, 4, 13, (3, 4, 5)
-    result = minimize(curved, SCVR(eta, B, None, K, max_iter=T, tol=0), np.zeros(D), random_state=SEED)
+    result = minimize(
+        curved, SCVR(eta, B, None, K, max_iter=T, tol=0), np.zeros(D), random_state=SEED
+    )
     oracle, grad_f = draws_of(curved), lambda u, i: curved.outer_gradient(None, u, i)[1]
     everything = slice(None)
     x = np.zeros(D)
@@ -121,32 +135,52 @@ def test_scvr(curved):
             x_ref, G_ref, full = x, curved.inner(x, everything), curved.gradient(x)
             F = full
         else:
-            A, j, i = (oracle.draw(kind, b).data for kind, b in zip(KINDS, B, strict=True))
+            A, j, i = (
+                oracle.draw(kind, b).data for kind, b in zip(KINDS, B, strict=True)
+            )
             G_hat = G_ref - (curved.inner(x_ref, A) - curved.inner(x, A))
-            F = curved.jacobian(x, j).T @ grad_f(G_hat, i) - curved.jacobian(x_ref, j).T @ grad_f(G_ref, i) + full
+            F = (
+                curved.jacobian(x, j).T @ grad_f(G_hat, i)
+                - curved.jacobian(x_ref, j).T @ grad_f(G_ref, i)
+                + full
+            )
         x = x - eta * F
     np.testing.assert_allclose(result.x, x, rtol=1e-12)
     inner_steps = T - T // (K + 1)
-    assert result.ifo[-1] == (1 + T // (K + 1)) * 1600 + inner_steps * 12  # the last estimate serves no step
+    assert (
+        result.ifo[-1] == (1 + T // (K + 1)) * 1600 + inner_steps * 12
+    )  # the last estimate serves no step
     checkpoints = 1 + T // (K + 1)
     sizes = zip(KINDS, (500, 500, 600), B, strict=True)
-    assert result.n_evaluations == {k: checkpoints * n + 2 * inner_steps * b for k, n, b in sizes}
+    assert result.n_evaluations == {
+        k: checkpoints * n + 2 * inner_steps * b for k, n, b in sizes
+    }
 
 
 @pytest.mark.parametrize("eps", [None, 0.05])
 @pytest.mark.parametrize("S", [None, (50, 60, 70)])
 def test_civr(curved, eps, S):
     eta, K, T, B = 0.3, 4, 13, (3, 4, 5)
-    result = minimize(curved, CIVR(eta, eps, B, S, K, max_iter=T, tol=0), np.zeros(D), random_state=SEED)
+    result = minimize(
+        curved,
+        CIVR(eta, eps, B, S, K, max_iter=T, tol=0),
+        np.zeros(D),
+        random_state=SEED,
+    )
     oracle, grad_f = draws_of(curved), lambda u, i: curved.outer_gradient(None, u, i)[1]
     x = x_old = np.zeros(D)
     for t in range(T):
         if t % (K + 1) == 0:
-            j, k, i = (oracle.draw(kind, n).data for kind, n in zip(KINDS, S or (None,) * 3, strict=True))
+            j, k, i = (
+                oracle.draw(kind, n).data
+                for kind, n in zip(KINDS, S or (None,) * 3, strict=True)
+            )
             y, z = curved.inner(x, j), curved.jacobian(x, k)
             v = grad_f(y, i)
         else:
-            j, k, i = (oracle.draw(kind, b).data for kind, b in zip(KINDS, B, strict=True))
+            j, k, i = (
+                oracle.draw(kind, b).data for kind, b in zip(KINDS, B, strict=True)
+            )
             y_new = y + curved.inner(x, j) - curved.inner(x_old, j)
             z = z + curved.jacobian(x, k) - curved.jacobian(x_old, k)
             v = v + grad_f(y_new, i) - grad_f(y, i)
@@ -160,19 +194,29 @@ def test_civr(curved, eps, S):
     inner_steps = T + 1 - checkpoints
     assert result.ifo[-1] == checkpoints * sum(S or (500, 500, 600)) + inner_steps * 12
     sizes = zip(KINDS, S or (500, 500, 600), B, strict=True)
-    assert result.n_evaluations == {k: checkpoints * n + 2 * inner_steps * b for k, n, b in sizes}
+    assert result.n_evaluations == {
+        k: checkpoints * n + 2 * inner_steps * b for k, n, b in sizes
+    }
 
 
 def test_automatic_precision_of_civr(curved):
     x0 = np.full(D, 3.0)
     state = minimize(curved, "civr", x0, max_iter=1, random_state=0).state.state
     assert not state.rule.limit.by_block
-    assert state.rule.limit.precision == pytest.approx(np.linalg.norm(curved.gradient(x0)), rel=1e-12)
+    assert state.rule.limit.precision == pytest.approx(
+        np.linalg.norm(curved.gradient(x0)), rel=1e-12
+    )
     settings = {"learning_rate": 0.3, "max_iter": 8, "epoch_length": 4, "tol": 0}
     later = minimize(curved, "civr", x0, random_state=0, **settings).state.state
-    assert later.t == 8 and later.since_checkpoint == 3  # the checkpoint is three steps behind
-    assert later.rule.limit.precision == pytest.approx(np.linalg.norm(curved.gradient(later.checkpoint.x)), rel=1e-12)
-    plain = minimize(curved, "civr", x0, precision=None, max_iter=1, random_state=0).state.state
+    assert (
+        later.t == 8 and later.since_checkpoint == 3
+    )  # the checkpoint is three steps behind
+    assert later.rule.limit.precision == pytest.approx(
+        np.linalg.norm(curved.gradient(later.checkpoint.x)), rel=1e-12
+    )
+    plain = minimize(
+        curved, "civr", x0, precision=None, max_iter=1, random_state=0
+    ).state.state
     assert plain.rule.limit is None
     assert state.rule.learning_rate == 2 * plain.rule.learning_rate  # gamma is 1/2
     sarah = minimize(curved, "sarah-c", x0, max_iter=1, random_state=0).state.state
@@ -187,7 +231,9 @@ def test_scgd_does_not_average_exact_values_if_the_metric_is_a_matrix():
     for s.t in range(3):
         x = s.x
         solver.step(oracle, s)
-        np.testing.assert_allclose(s.u, problem.inner(x, problem.inner_batch(None)), rtol=1e-12)
+        np.testing.assert_allclose(
+            s.u, problem.inner(x, problem.inner_batch(None)), rtol=1e-12
+        )
 
 
 # where methods coincide, and where they do not
@@ -196,15 +242,30 @@ def test_scgd_does_not_average_exact_values_if_the_metric_is_a_matrix():
 @pytest.mark.parametrize(
     ("one", "other", "same"),
     [
-        (CIVR(0.3, None, (4, 4, None)), SARAHCompositional(0.3, (4, 4, None)), True),  # f is not sampled
+        (
+            CIVR(0.3, None, (4, 4, None)),
+            SARAHCompositional(0.3, (4, 4, None)),
+            True,
+        ),  # f is not sampled
         (CIVR(0.3, None, 4), SARAHCompositional(0.3, 4), False),
-        (CIVR(0.3, 0.02, (4, 4, None)), SARAHCompositional(0.3, (4, 4, None)), False),  # the normalised step
-        (SCVR(0.3, (4, None, None)), VRSCPG(0.3, (4, None, None)), True),  # only g is sampled
+        (
+            CIVR(0.3, 0.02, (4, 4, None)),
+            SARAHCompositional(0.3, (4, 4, None)),
+            False,
+        ),  # the normalised step
+        (
+            SCVR(0.3, (4, None, None)),
+            VRSCPG(0.3, (4, None, None)),
+            True,
+        ),  # only g is sampled
         (SCVR(0.3, 4), VRSCPG(0.3, 4), False),
     ],
 )
 def test_pairs_on_a_curved_problem(curved, one, other, same):
-    points = [minimize(curved, s, np.zeros(D), random_state=0, max_iter=30, tol=0).x for s in (one, other)]
+    points = [
+        minimize(curved, s, np.zeros(D), random_state=0, max_iter=30, tol=0).x
+        for s in (one, other)
+    ]
     assert np.allclose(*points, rtol=1e-10) is same
 
 
@@ -212,7 +273,8 @@ def test_pairs_on_a_curved_problem(curved, one, other, same):
 
 
 def single_level(curved):
-    """grad Phi_i, the mean over i: Phi_i(x) = 1/2 <h(x) - b_i, w_i * (h(x) - b_i)> written out."""
+    """grad Phi_i, the mean over i: Phi_i(x) = 1/2 <h(x) - b_i, w_i * (h(x) - b_i)>
+    written out."""
 
     def gradient(x, i):
         return (1 + 0.1 * np.cos(x)) * (curved.w[i] * (h(x) - curved.b[i])).mean(0)
@@ -222,16 +284,20 @@ def single_level(curved):
 
 @pytest.mark.parametrize("a", [0.15, inverse()])
 def test_storm_c_is_storm(curved, a):
-    """Cutkosky & Orabona 2019: d <- grad(x_new, xi) + (1 - a) (d - grad(x, xi)), x <- x - eta d."""
+    """Cutkosky & Orabona 2019: d <- grad(x_new, xi) + (1 - a) (d - grad(x, xi)), x <- x
+    - eta d."""
     eta, T = 0.2, 40
     result = minimize(
-        curved, STORMCompositional(eta, momentum=a, batch_size=(None, None, 6), init_batch_size=(None, None, 20),
+        curved, STORMCompositional(eta, momentum=a, batch_size=(None, None, 6),
+        init_batch_size=(None, None, 20),
         max_iter=T, tol=0), np.ones(D), random_state=SEED
     )  # fmt: skip
     gradient, oracle = single_level(curved), draws_of(curved)
     x = np.ones(D)
     d = gradient(x, oracle.draw("outer", 20).data)
-    for t in range(1, T + 1):  # the start is the first of the batches that 1/(t+1) averages
+    for t in range(
+        1, T + 1
+    ):  # the start is the first of the batches that 1/(t+1) averages
         x_old, x = x, x - eta * d
         xi = oracle.draw("outer", 6).data
         d = gradient(x, xi) + (1 - at(a, t)) * (d - gradient(x_old, xi))
@@ -239,7 +305,8 @@ def test_storm_c_is_storm(curved, a):
 
 
 def test_sarah_c_is_sarah(curved):
-    """Nguyen, Liu, Scheinberg & Takac 2017: v <- grad(w, i) - grad(w_old, i) + v, w <- w - eta v; v_0 on all data."""
+    """Nguyen, Liu, Scheinberg & Takac 2017: v <- grad(w, i) - grad(w_old, i) + v, w <-
+    w - eta v; v_0 on all data."""
     eta, K, T = 0.2, 7, 40
     solver = SARAHCompositional(eta, (None, None, 6), epoch_length=K, max_iter=T, tol=0)
     result = minimize(curved, solver, np.ones(D), random_state=SEED)

@@ -31,7 +31,14 @@ class AdamSCGD(CompositionalSolver):
 
     a, b, beta = 0.1, 0.01, 0.5  # weights of the new F, of its square and of the new g
 
-    def __init__(self, learning_rate=0.01, batch_size="auto", max_iter=None, max_ifo=None, tol=1e-4):
+    def __init__(
+        self,
+        learning_rate=0.01,
+        batch_size="auto",
+        max_iter=None,
+        max_ifo=None,
+        tol=1e-4,
+    ):
         self.learning_rate = learning_rate
         self.batch_size = batch_size
         self.max_iter = max_iter
@@ -47,18 +54,34 @@ class AdamSCGD(CompositionalSolver):
         B_g, B_dg, B_f = s.batch_size
         batch = oracle.draw("inner", B_g)
         value = oracle.inner(s.x, batch)
-        s.u = guard(oracle, value if s.u is None else (1 - self.beta) * s.u + self.beta * value, None)
+        s.u = guard(
+            oracle,
+            value if s.u is None else (1 - self.beta) * s.u + self.beta * value,
+            None,
+        )
         J = oracle.jacobian(s.x, oracle.draw_jacobian(B_dg, batch))
         F = oracle.gradient(s.x, s.u, J, oracle.draw("outer", B_f))
         s.mean = (1 - self.a) * s.mean + self.a * F
         s.square = (1 - self.b) * s.square + self.b * F**2
-        s.x = self.go(oracle, s, s.mean / (1 - (1 - self.a) ** (s.t + 1)), s.square / (1 - (1 - self.b) ** (s.t + 1)))
+        s.x = self.go(
+            oracle,
+            s,
+            s.mean / (1 - (1 - self.a) ** (s.t + 1)),
+            s.square / (1 - (1 - self.b) ** (s.t + 1)),
+        )
 
     def go(self, oracle, s, mean, square):
-        return self.move(oracle, s, mean, metric=Diagonal(1 / (np.sqrt(square) + np.finfo(mean.dtype).eps)))
+        return self.move(
+            oracle,
+            s,
+            mean,
+            metric=Diagonal(1 / (np.sqrt(square) + np.finfo(mean.dtype).eps)),
+        )
 
 
-R = make_gaussian_returns(200, 6, mean=0.3, random_state=0) * np.array([1.0, 2.0, 0.5, 3.0, 1.5, 0.3])
+R = make_gaussian_returns(200, 6, mean=0.3, random_state=0) * np.array(
+    [1.0, 2.0, 0.5, 3.0, 1.5, 0.3]
+)
 PENALTIES = {"simplex": Simplex(), "box": Box(0.0, 0.1)}
 
 
@@ -68,7 +91,14 @@ def off(method, penalty):
     best = minimize(problem, tol=1e-10, random_state=0)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
-        found = minimize(problem, method(1e-3), np.full(6, 1 / 6), max_iter=6000, tol=0, random_state=0)
+        found = minimize(
+            problem,
+            method(1e-3),
+            np.full(6, 1 / 6),
+            max_iter=6000,
+            tol=0,
+            random_state=0,
+        )
     return abs(found.x - best.x).max()
 
 
@@ -90,4 +120,6 @@ def test_a_metric_without_a_proximal_step_is_refused():
 
     assert minimize(PortfolioProblem(R), Full(), max_iter=2, random_state=0).n_iter == 2
     with pytest.raises(ValueError, match="a penalty needs a diagonal metric"):
-        minimize(PortfolioProblem(R, penalty=Simplex()), Full(), max_iter=2, random_state=0)
+        minimize(
+            PortfolioProblem(R, penalty=Simplex()), Full(), max_iter=2, random_state=0
+        )

@@ -1,4 +1,5 @@
-"""`minimize` with the arguments of `scipy.optimize.minimize`: errors name the replacement."""
+"""`minimize` with the arguments of `scipy.optimize.minimize`: errors name the
+replacement."""
 
 import numpy as np
 import pytest
@@ -15,7 +16,9 @@ def test_a_function_as_problem():
     def sphere(x):
         return x @ x
 
-    with pytest.raises(TypeError, match="got the function 'sphere'.*FiniteSumComposition"):
+    with pytest.raises(
+        TypeError, match="got the function 'sphere'.*FiniteSumComposition"
+    ):
         minimize(sphere, "storm-c")
 
 

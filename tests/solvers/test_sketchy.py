@@ -1,4 +1,5 @@
-"""The sketched preconditioner of "sketchy-storm", and the inner value that follows a constant Jacobian in "storm-c"."""
+"""The sketched preconditioner of "sketchy-storm", and the inner value that follows a
+constant Jacobian in "storm-c"."""
 
 import pickle
 
@@ -15,10 +16,15 @@ PROBE = 16  # minibatches of the curvature estimate
 
 
 def factor_returns(n=4000, d=25, seed=0):
-    """Assets that share three factors and differ in size: the Hessian's condition number is in the thousands."""
+    """Assets that share three factors and differ in size: the Hessian's condition
+    number is in the thousands."""
     rng = np.random.default_rng(seed)
     common = rng.normal(size=(n, 3)) * [3.0, 1.0, 0.5] @ rng.normal(size=(3, d))
-    return (common + rng.normal(size=(n, d)) * rng.uniform(0.1, 1, d) + rng.normal(0.1, 0.1, d)) * rng.uniform(1, 5, d)
+    return (
+        common
+        + rng.normal(size=(n, d)) * rng.uniform(0.1, 1, d)
+        + rng.normal(0.1, 0.1, d)
+    ) * rng.uniform(1, 5, d)
 
 
 @pytest.fixture(scope="module")
@@ -35,14 +41,18 @@ def minimum(R):
 
 
 def state(problem, solver=None, **params):
-    return minimize(problem, solver or "sketchy-storm", random_state=0, **params).state.state
+    return minimize(
+        problem, solver or "sketchy-storm", random_state=0, **params
+    ).state.state
 
 
 # the preconditioner
 
 
 @pytest.mark.parametrize("metric", [None, "variance"])
-def test_the_sketch_of_all_data_in_all_directions_is_the_damped_newton_metric(returns, metric):
+def test_the_sketch_of_all_data_in_all_directions_is_the_damped_newton_metric(
+    returns, metric
+):
     problem = PortfolioProblem(returns[:500], metric=metric)  # full batches
     d = problem.n_variables
     P = state(problem, rank=d, max_iter=1).metric
@@ -72,24 +82,31 @@ def test_the_sketch_lowers_the_condition_number(returns):
 def test_directions_that_are_not_sketched_count_as_twice_the_least_that_is(returns):
     P, r = state(PortfolioProblem(returns), rank=6, max_iter=1).metric, 6
     values = np.linalg.eigvalsh([P.apply(e) for e in np.eye(len(P.scale))])
-    np.testing.assert_allclose(values[r - 1 :], P.scale[0], rtol=1e-6)  # lambda_r + rho = 2 rho, and 2 rho elsewhere
+    np.testing.assert_allclose(
+        values[r - 1 :], P.scale[0], rtol=1e-6
+    )  # lambda_r + rho = 2 rho, and 2 rho elsewhere
     assert values[r - 2] < 0.99 * P.scale[0]
 
 
 def test_without_curvature_the_problem_keeps_its_metric():
     """A linear objective: there is nothing to sketch."""
-    problem = PortfolioProblem(np.full((2000, 3), 0.5), metric=np.array([1.0, 2.0, 3.0]))
+    problem = PortfolioProblem(
+        np.full((2000, 3), 0.5), metric=np.array([1.0, 2.0, 3.0])
+    )
     with pytest.warns(UserWarning, match="unbounded"):
         found = state(problem, max_iter=3)
     assert found.metric is None
-    np.testing.assert_allclose(found.x / found.x[0], [1, 2, 3], rtol=1e-12)  # the steps are in it
+    np.testing.assert_allclose(
+        found.x / found.x[0], [1, 2, 3], rtol=1e-12
+    )  # the steps are in it
 
 
 def test_directions_without_curvature_are_not_sketched():
     turn = np.linalg.qr(np.random.default_rng(0).normal(size=(8, 8)))[0]
     H = turn * [4.0, 1.0, 0, 0, 0, 0, 0, 0] @ turn.T
     problem = FiniteSumComposition(
-        lambda x, j: x, lambda x, j: np.eye(8), lambda x, u, i: H @ u, lambda x, u: float(u @ H @ u) / 2, 40, 40,
+        lambda x, j: x, lambda x, j: np.eye(8), lambda x, u, i: H @ u, lambda x,
+        u: float(u @ H @ u) / 2, 40, 40,
         x0=np.ones(8)
     )  # fmt: skip
     metric = state(problem, rank=6, max_iter=1).metric
@@ -103,7 +120,9 @@ def test_directions_without_curvature_are_not_sketched():
 @pytest.mark.parametrize("n", [500, 4000])
 def test_u_is_exact_without_further_draws_of_g(returns, n, name):
     problem = PortfolioProblem(returns[:n], risk_measure="semivariance")
-    results = [minimize(problem, name, random_state=0, tol=0, max_iter=k) for k in (1, 700)]
+    results = [
+        minimize(problem, name, random_state=0, tol=0, max_iter=k) for k in (1, 700)
+    ]
     now = results[1].state.state.now
     np.testing.assert_allclose(now.u, problem.mean @ now.x, rtol=1e-9)
     for kind in ("inner", "jacobian"):
@@ -112,10 +131,19 @@ def test_u_is_exact_without_further_draws_of_g(returns, n, name):
 
 def test_charges_with_a_constant_jacobian(returns):
     n, S, r, B, T = len(returns), 100, 4, 8, 5
-    rule = minimize(PortfolioProblem(returns), "storm-c", batch_size=(B, None, B), max_iter=T, tol=0, random_state=0)
+    rule = minimize(
+        PortfolioProblem(returns),
+        "storm-c",
+        batch_size=(B, None, B),
+        max_iter=T,
+        tol=0,
+        random_state=0,
+    )
     # J, the probe's g and f, u and F at x_0, and f alone in T steps
     assert rule.ifo[-1] == n + PROBE * 2 * B + 2 * n + T * B
-    solver = SketchySTORM(batch_size=(B, None, B), rank=r, sketch_batch_size=S, max_iter=T, tol=0)
+    solver = SketchySTORM(
+        batch_size=(B, None, B), rank=r, sketch_batch_size=S, max_iter=T, tol=0
+    )
     result = minimize(PortfolioProblem(returns), solver, random_state=0)
     # J, the sketch's g and f, the probe's, u and F at x_0, and f alone in T steps
     assert result.ifo[-1] == n + 2 * S + PROBE * 2 * B + 2 * n + T * B
@@ -125,16 +153,27 @@ def test_charges_with_a_constant_jacobian(returns):
 
 
 def test_anchors_cost_f_alone_where_the_jacobian_is_constant(returns):
-    """With u exact an anchor needs no component of g, whose number n_inner would come to."""
+    """With u exact an anchor needs no component of g, whose number n_inner would come
+    to."""
     n, B, counts = len(returns), 16, []
-    settings = {"batch_size": (B, None, B), "learning_rate": 2e-4, "tol": 0, "max_iter": 800, "record_every": 1}
+    settings = {
+        "batch_size": (B, None, B),
+        "learning_rate": 2e-4,
+        "tol": 0,
+        "max_iter": 800,
+        "record_every": 1,
+    }
 
     def keep(record):
         counts.append(record.ifo)
 
-    result = minimize(PortfolioProblem(returns), "storm-c", random_state=0, on_record=keep, **settings)
+    result = minimize(
+        PortfolioProblem(returns), "storm-c", random_state=0, on_record=keep, **settings
+    )
     assert set(np.diff(counts[1:])) == {B, n}
-    assert result.n_evaluations["inner"] == result.n_evaluations["jacobian"] == n  # u at x_0, and J
+    assert (
+        result.n_evaluations["inner"] == result.n_evaluations["jacobian"] == n
+    )  # u at x_0, and J
 
 
 # runs
@@ -144,8 +183,15 @@ def test_resume_gives_the_same_bits(returns):
     problem = PortfolioProblem(returns, metric="variance")
     whole = minimize(problem, "sketchy-storm", random_state=0, tol=1e-6)
     for stop in (1, 130):
-        part = minimize(problem, "sketchy-storm", random_state=0, tol=1e-6, max_iter=stop)
-        rest = minimize(problem, "sketchy-storm", state=pickle.loads(pickle.dumps(part.state)), tol=1e-6)
+        part = minimize(
+            problem, "sketchy-storm", random_state=0, tol=1e-6, max_iter=stop
+        )
+        rest = minimize(
+            problem,
+            "sketchy-storm",
+            state=pickle.loads(pickle.dumps(part.state)),
+            tol=1e-6,
+        )
         np.testing.assert_array_equal(rest.x, whole.x)
         np.testing.assert_array_equal(rest.ifo, whole.ifo)
         assert rest.n_evaluations == whole.n_evaluations
@@ -156,7 +202,9 @@ def test_float32(returns):
     result = minimize(single, "sketchy-storm", random_state=0)
     assert result.x.dtype == result.state.state.metric.W.dtype == np.float32
     best = minimum(returns)
-    assert PortfolioProblem(returns).objective(result.x.astype(float)) - best <= 1e-4 * abs(best)
+    assert PortfolioProblem(returns).objective(
+        result.x.astype(float)
+    ) - best <= 1e-4 * abs(best)
 
 
 # what is refused

@@ -25,7 +25,13 @@ from sk_stormc.problems import PortfolioProblem
 from sk_stormc.schedules import constant, decay_to, power
 from sk_stormc.solvers import SOLVERS, get_solver
 
-EXACT = ("storm-c", "sarah-c", "civr", "vrsc-pg", "scvr")  # with anchors or checkpoints on all data
+EXACT = (
+    "storm-c",
+    "sarah-c",
+    "civr",
+    "vrsc-pg",
+    "scvr",
+)  # with anchors or checkpoints on all data
 STOCHASTIC = [name for name in SOLVERS if name not in ("lbfgs", "corrected-sample")]
 
 
@@ -55,14 +61,27 @@ def minimum(R):
 @pytest.mark.parametrize("seed", range(2))
 def test_lemma_3_1(problem, seed):
     rng = np.random.default_rng(seed)
-    S, B = (tuple(int(b) for b in rng.integers(1, problem.n_inner, 3)) for _ in range(2))
+    S, B = (
+        tuple(int(b) for b in rng.integers(1, problem.n_inner, 3)) for _ in range(2)
+    )
     T = int(rng.integers(1, 30))
-    result = minimize(problem, "storm-c-paper", batch_size=B, init_batch_size=S, max_iter=T, tol=0, random_state=seed)
+    result = minimize(
+        problem,
+        "storm-c-paper",
+        batch_size=B,
+        init_batch_size=S,
+        max_iter=T,
+        tol=0,
+        random_state=seed,
+    )
     assert result.n_iter == T
     assert result.ifo[0] == 0
     assert result.ifo[-1] == sum(S) + T * sum(B)
     # the recursions evaluate each batch at both points
-    expected = {k: s + 2 * T * b for k, s, b in zip(("inner", "jacobian", "outer"), S, B, strict=True)}
+    expected = {
+        k: s + 2 * T * b
+        for k, s, b in zip(("inner", "jacobian", "outer"), S, B, strict=True)
+    }
     assert result.n_evaluations == expected
 
 
@@ -70,17 +89,29 @@ def test_lemma_3_1(problem, seed):
     ("solver", "ifo"),
     [
         # J exact: n once; u, J, F at x_0, then two differences a step
-        (STORMCompositional(0.1, batch_size=(10, None, 20), anchor=None), 1500 + 30 + 7 * 30),
-        (STORMCompositional(0.1, batch_size=(10, 10, 20), anchor=3), 40 + 5 * 40 + 2 * 4500),
+        (
+            STORMCompositional(0.1, batch_size=(10, None, 20), anchor=None),
+            1500 + 30 + 7 * 30,
+        ),
+        (
+            STORMCompositional(0.1, batch_size=(10, 10, 20), anchor=3),
+            40 + 5 * 40 + 2 * 4500,
+        ),
         (SARAHCompositional(0.1, (5, 5, 1), epoch_length=3), 4500 + 6 * 11 + 4500),
-        (SARAHCompositional(0.1, (5, 5, 1), (50, 50, 7), epoch_length=3), 107 + 6 * 11 + 107),
+        (
+            SARAHCompositional(0.1, (5, 5, 1), (50, 50, 7), epoch_length=3),
+            107 + 6 * 11 + 107,
+        ),
         (VRSCPG(0.1, (5, 5, 1), epoch_length=3), 4500 + 6 * 11 + 4500),
         (SCGD(0.1, 0.5, (4, 5, 6)), 7 * 15),
         (SCGD(0.1, 0.5, 2000), 7 * 4500),  # a number: all of it at each step
         (SCGD(0.1, 0.5, None), 1500 + 7 * 3000),  # None: the constant Jacobian once
         (ASCPG(0.1, 0.5, (4, 5, 6)), 7 * 15),
         (SCVR(0.1, (5, 5, 1), epoch_length=3), 4500 + 6 * 11 + 4500),
-        (SCVR(0.1, (5, None, 1), epoch_length=3), 4500 + 6 * 6 + 3000),  # J exact: n once
+        (
+            SCVR(0.1, (5, None, 1), epoch_length=3),
+            4500 + 6 * 6 + 3000,
+        ),  # J exact: n once
         (CIVR(0.1, 1.0, (5, 5, 1), epoch_length=3), 4500 + 6 * 11 + 4500),
         (CIVR(0.1, None, (5, 5, 1), (50, 50, 7), 3), 107 + 6 * 11 + 107),
     ],
@@ -90,10 +121,15 @@ def test_charges(problem, solver, ifo):
 
 
 def test_the_curvature_estimate_is_charged(problem):
-    # 16 batches of B_g + B_f = 32, then u and F on all data and the exact Jacobian, which u follows
-    assert minimize(problem, "storm-c", max_iter=1, tol=0, random_state=0).ifo[-1] == 16 * 32 + 4500 + 16
+    # 16 batches of B_g + B_f = 32, then u and F on all data and the exact Jacobian,
+    # which u follows
+    assert (
+        minimize(problem, "storm-c", max_iter=1, tol=0, random_state=0).ifo[-1]
+        == 16 * 32 + 4500 + 16
+    )
     # an Algorithm 1 with these batches draws g in each iteration
-    assert minimize(problem, STORMCompositional(), batch_size=(16, None, 16), init_batch_size=None, max_iter=1, tol=0,
+    assert minimize(problem, STORMCompositional(), batch_size=(16, None, 16),
+    init_batch_size=None, max_iter=1, tol=0,
                     random_state=0).ifo[-1] == 16 * 32 + 4500 + 32  # fmt: skip
 
 
@@ -110,14 +146,19 @@ def test_algorithm_1(problem):
     S, B = (30, 40, 50), (7, 8, 9)
     result = minimize(
         problem,
-        STORMCompositional(eta, eps, (a_g, a_dg, a_phi), B, S, "global", None, max_iter=T, tol=0),
+        STORMCompositional(
+            eta, eps, (a_g, a_dg, a_phi), B, S, "global", None, max_iter=T, tol=0
+        ),
         x0=np.ones(6),
         random_state=SEED,
     )
     oracle = draws_of(problem)
 
     def batches(sizes):
-        return [oracle.draw(k, s).data for k, s in zip(("inner", "jacobian", "outer"), sizes, strict=True)]
+        return [
+            oracle.draw(k, s).data
+            for k, s in zip(("inner", "jacobian", "outer"), sizes, strict=True)
+        ]
 
     x = np.ones(6)
     m_g, m_dg, (rows, _) = batches(S)
@@ -128,7 +169,9 @@ def test_algorithm_1(problem):
         gamma = min(eta * eps / np.linalg.norm(x_tilde - x), 0.5)
         x_new = x + gamma * (x_tilde - x)
         m_g, m_dg, (rows, _) = batches(B)
-        g_new = (1 - a_g) * g + a_g * (m_g @ x_new) + (1 - a_g) * (m_g @ x_new - m_g @ x)
+        g_new = (
+            (1 - a_g) * g + a_g * (m_g @ x_new) + (1 - a_g) * (m_g @ x_new - m_g @ x)
+        )
         G_new = (1 - a_dg) * G + a_dg * m_dg[0] + (1 - a_dg) * (m_dg[0] - m_dg[0])
         new, old = gradient(rows, x_new, g_new, G_new), gradient(rows, x, g, G)
         F = (1 - a_phi) * F + a_phi * new + (1 - a_phi) * (new - old)
@@ -140,7 +183,8 @@ def test_algorithm_1(problem):
 def test_checkpoint_methods(problem, name):
     eta, K, T = 0.02, 3, 10
     result = minimize(
-        problem, name, np.ones(6), random_state=SEED, learning_rate=eta, batch_size=5, epoch_length=K,
+        problem, name, np.ones(6), random_state=SEED, learning_rate=eta, batch_size=5,
+        epoch_length=K,
         max_iter=T, tol=0
     )  # fmt: skip
     oracle = draws_of(problem)
@@ -153,10 +197,17 @@ def test_checkpoint_methods(problem, name):
             ref = now = (x, R.mean(0) @ x, R.mean(0), problem.gradient(x))
             continue
         x_old, u_old, J_old, F_old = ref if name == "vrsc-pg" else now
-        m_g, m_dg, (rows, _) = (oracle.draw(k, 5).data for k in ("inner", "jacobian", "outer"))
+        m_g, m_dg, (rows, _) = (
+            oracle.draw(k, 5).data for k in ("inner", "jacobian", "outer")
+        )
         u = u_old + m_g[0] @ x - m_g[0] @ x_old
         J = J_old + m_dg[0] - m_dg[0]
-        now = (x, u, J, F_old + gradient(rows, x, u, J) - gradient(rows, x_old, u_old, J_old))
+        now = (
+            x,
+            u,
+            J,
+            F_old + gradient(rows, x, u, J) - gradient(rows, x_old, u_old, J_old),
+        )
     np.testing.assert_allclose(result.x, x, rtol=1e-12)
 
 
@@ -164,14 +215,17 @@ def test_checkpoint_methods(problem, name):
 def test_moving_averages(problem, name):
     alpha, beta, T = 0.02, 0.7, 10
     result = minimize(
-        problem, name, np.ones(6), random_state=SEED, learning_rate=alpha, beta=beta, batch_size=5, max_iter=T,
+        problem, name, np.ones(6), random_state=SEED, learning_rate=alpha, beta=beta,
+        batch_size=5, max_iter=T,
         tol=0
     )  # fmt: skip
     oracle = draws_of(problem)
     x = x_old = np.ones(6)
     y = None
     for _ in range(T):
-        m_g, m_dg, (rows, _) = (oracle.draw(k, 5).data for k in ("inner", "jacobian", "outer"))
+        m_g, m_dg, (rows, _) = (
+            oracle.draw(k, 5).data for k in ("inner", "jacobian", "outer")
+        )
         z = x if name == "scgd" else (1 - 1 / beta) * x_old + x / beta
         y = m_g[0] @ z if y is None else (1 - beta) * y + beta * (m_g[0] @ z)
         x_old, x = x, x - alpha * gradient(rows, x, y, m_dg[0])
@@ -179,9 +233,19 @@ def test_moving_averages(problem, name):
 
 
 def test_storm_without_momentum_and_with_anchors_is_sarah(entropic):
-    storm = STORMCompositional(0.05, momentum=0.0, batch_size=8, init_batch_size=None, anchor=4, max_iter=30, tol=0)
+    storm = STORMCompositional(
+        0.05,
+        momentum=0.0,
+        batch_size=8,
+        init_batch_size=None,
+        anchor=4,
+        max_iter=30,
+        tol=0,
+    )
     sarah = SARAHCompositional(0.05, batch_size=8, epoch_length=3, max_iter=30, tol=0)
-    np.testing.assert_array_equal(*(minimize(entropic, s, random_state=0).x for s in (storm, sarah)))
+    np.testing.assert_array_equal(
+        *(minimize(entropic, s, random_state=0).x for s in (storm, sarah))
+    )
 
 
 # every method reaches the closed form
@@ -196,10 +260,14 @@ def test_linear_convergence(problem, returns, name):
     assert result.fun - best < 1e-10 * abs(best)
 
 
-@pytest.mark.parametrize("penalty", [L1(0.05), Box(0, 0.4, budget=1.0)], ids=["l1", "box and budget"])
+@pytest.mark.parametrize(
+    "penalty", [L1(0.05), Box(0, 0.4, budget=1.0)], ids=["l1", "box and budget"]
+)
 @pytest.mark.parametrize("name", EXACT)
 def test_penalties(returns, penalty, name):
-    best = minimize(PortfolioProblem(returns, penalty=penalty), "storm-c", tol=1e-10, random_state=1).fun
+    best = minimize(
+        PortfolioProblem(returns, penalty=penalty), "storm-c", tol=1e-10, random_state=1
+    ).fun
     result = minimize(PortfolioProblem(returns, penalty=penalty), name, random_state=0)
     gap = (result.fun - best) / abs(best)
     assert -1e-9 < gap < 1e-6
@@ -209,19 +277,29 @@ def test_penalties(returns, penalty, name):
 def test_normalised_steps_with_a_penalty_end_at_exact_zeros(returns):
     problem, x0 = PortfolioProblem(returns, penalty=L1(0.25)), np.ones(6)
     result = minimize(
-        problem, STORMCompositional(normalization="global", precision=10.0), x0, max_iter=100, random_state=0
+        problem,
+        STORMCompositional(normalization="global", precision=10.0),
+        x0,
+        max_iter=100,
+        random_state=0,
     )
-    assert 0 < np.count_nonzero(result.x) < 6  # x_T has none, because every step is halved
+    assert (
+        0 < np.count_nonzero(result.x) < 6
+    )  # x_T has none, because every step is halved
 
 
 # records and stopping
 
 
 def test_record_every(problem):
-    result = minimize(problem, "storm-c-paper", random_state=0, max_iter=60, tol=0, record_every=3000)
+    result = minimize(
+        problem, "storm-c-paper", random_state=0, max_iter=60, tol=0, record_every=3000
+    )
     np.testing.assert_array_equal(result.ifo, [0, *range(3000, 18001, 3000), 18300])
     default = minimize(problem, "storm-c-paper", random_state=0, max_iter=60, tol=0)
-    np.testing.assert_array_equal(default.ifo, [0, 4500, 9000, 13500, 18000, 18300])  # a pass
+    np.testing.assert_array_equal(
+        default.ifo, [0, 4500, 9000, 13500, 18000, 18300]
+    )  # a pass
 
 
 def test_default_budget_is_100_passes(problem):
@@ -234,12 +312,17 @@ def test_default_budget_is_100_passes(problem):
 def test_tol(problem, name):
     if name in EXACT:  # at an anchor: the exact gradient
         result = minimize(problem, name, tol=1e-3, random_state=0)
-        start, end = (np.linalg.norm(problem.gradient(x)) for x in (np.zeros(6), result.x))
+        start, end = (
+            np.linalg.norm(problem.gradient(x)) for x in (np.zeros(6), result.x)
+        )
         assert end <= 2e-3 * start
     else:
         result = minimize(problem, name, tol=0.5, random_state=0, x0=np.full(6, 10.0))
     assert result.stop_reason == "converged"
-    assert minimize(problem, name, tol=0, random_state=0, max_iter=50).stop_reason == "max_iter"
+    assert (
+        minimize(problem, name, tol=0, random_state=0, max_iter=50).stop_reason
+        == "max_iter"
+    )
 
 
 @pytest.mark.parametrize("name", STOCHASTIC)
@@ -247,16 +330,22 @@ def test_tol(problem, name):
 def test_non_finite(problem, name, too_large):
     x0 = np.full(6, 0.1)
     # normalised steps would stay finite
-    extra = {"storm-c-paper": {"normalization": None}, "civr": {"precision": None}}.get(name, {})
+    extra = {"storm-c-paper": {"normalization": None}, "civr": {"precision": None}}.get(
+        name, {}
+    )
     with pytest.warns(ConvergenceWarning, match="learning_rate"):
-        result = minimize(problem, name, x0, random_state=0, learning_rate=too_large, **extra)
+        result = minimize(
+            problem, name, x0, random_state=0, learning_rate=too_large, **extra
+        )
     assert result.stop_reason == "non_finite"
     assert np.isfinite(result.loss_curve).all()
     assert result.fun == problem.objective(result.x) <= problem.objective(x0)
 
 
 def test_automatic_rate_recovers(problem, returns, monkeypatch):
-    monkeypatch.setattr("sk_stormc.solvers.anchors.curvatures", lambda *args: [0.02])  # 300 times too small
+    monkeypatch.setattr(
+        "sk_stormc.solvers.anchors.curvatures", lambda *args: [0.02]
+    )  # 300 times too small
     result = minimize(problem, "storm-c", random_state=0)
     assert result.stop_reason == "converged"
     assert result.fun - minimum(returns)[1] < 1e-6
@@ -269,16 +358,25 @@ def test_automatic_rate_recovers(problem, returns, monkeypatch):
 @pytest.mark.parametrize("name", SOLVERS)
 def test_resume_to_the_tolerance(entropic, name):
     stop, every = 40, 2000
-    whole = minimize(entropic, name, random_state=0, max_ifo=30_000, tol=1e-3, record_every=every)
-    part = minimize(entropic, name, random_state=0, max_iter=stop, tol=1e-3, record_every=every)
+    whole = minimize(
+        entropic, name, random_state=0, max_ifo=30_000, tol=1e-3, record_every=every
+    )
+    part = minimize(
+        entropic, name, random_state=0, max_iter=stop, tol=1e-3, record_every=every
+    )
     state = pickle.loads(pickle.dumps(part.state))
     for _ in range(2):  # resuming leaves the state as it was
-        resumed = minimize(entropic, name, state=state, max_ifo=30_000, tol=1e-3, record_every=every)
+        resumed = minimize(
+            entropic, name, state=state, max_ifo=30_000, tol=1e-3, record_every=every
+        )
         np.testing.assert_array_equal(resumed.x, whole.x)
         np.testing.assert_array_equal(resumed.loss_curve, whole.loss_curve)
         np.testing.assert_array_equal(resumed.ifo, whole.ifo)
         assert resumed.n_evaluations == whole.n_evaluations
-        assert (resumed.n_iter, resumed.stop_reason) == (whole.n_iter, whole.stop_reason)
+        assert (resumed.n_iter, resumed.stop_reason) == (
+            whole.n_iter,
+            whole.stop_reason,
+        )
 
 
 # x-hat
@@ -289,13 +387,25 @@ def test_random_output_is_uniform_among_the_iterates(problem):
     counts = np.zeros(4)
     for seed in range(400):
         points = []
-        solver, keep = STORMCompositional(output="random"), lambda r, points=points: points.append(r.x)
-        result = minimize(problem, solver, random_state=seed, record_every=1, on_record=keep, **settings)
+        solver, keep = (
+            STORMCompositional(output="random"),
+            lambda r, points=points: points.append(r.x),
+        )
+        result = minimize(
+            problem,
+            solver,
+            random_state=seed,
+            record_every=1,
+            on_record=keep,
+            **settings,
+        )
         counts[next(k for k, x in enumerate(points[1:5]) if (x == result.x).all())] += 1
         assert result.loss_curve[-1] == result.fun == problem.objective(result.x)
     last = minimize(problem, STORMCompositional(), random_state=seed, **settings)
     np.testing.assert_array_equal(points[4], last.x)  # the iterates are those of "last"
-    assert ((counts - 100) ** 2 / 100).sum() < 16.3  # chi-square, 3 degrees of freedom, one in a thousand
+    assert (
+        (counts - 100) ** 2 / 100
+    ).sum() < 16.3  # chi-square, 3 degrees of freedom, one in a thousand
 
 
 # parameters
@@ -306,23 +416,40 @@ def test_schedules(problem, name):
     numbers = {"learning_rate": 0.05, "momentum": 0.2, "precision": 0.01}
     fixed = {"normalization": "global", "max_iter": 20, "random_state": 0}
     as_number = minimize(problem, STORMCompositional(), **fixed, **numbers)
-    for same in (constant(numbers[name]), decay_to(numbers[name], numbers[name], horizon=9), lambda t: numbers[name]):
-        result = minimize(problem, STORMCompositional(), **fixed, **numbers | {name: same})
+    for same in (
+        constant(numbers[name]),
+        decay_to(numbers[name], numbers[name], horizon=9),
+        lambda t: numbers[name],
+    ):
+        result = minimize(
+            problem, STORMCompositional(), **fixed, **numbers | {name: same}
+        )
         np.testing.assert_array_equal(result.x, as_number.x)
-    falling = minimize(problem, STORMCompositional(), **fixed, **numbers | {name: power(-2 / 3, numbers[name])})
+    falling = minimize(
+        problem,
+        STORMCompositional(),
+        **fixed,
+        **numbers | {name: power(-2 / 3, numbers[name])},
+    )
     assert not (falling.x == as_number.x).any()
 
 
 @pytest.mark.parametrize(
     ("solver", "words"),
     [
-        (SCGD(learning_rate=lambda t: "fast"), ["learning_rate", "iteration 0", "fast"]),
+        (
+            SCGD(learning_rate=lambda t: "fast"),
+            ["learning_rate", "iteration 0", "fast"],
+        ),
         (SCGD(learning_rate=SCGD), ["learning_rate", "iteration 0"]),
         (SCGD(learning_rate=lambda: 0.1), ["learning_rate", "iteration 0"]),
         (SCGD(learning_rate=constant(-1.0)), ["learning_rate", ">= 0", "-1.0"]),
         (ASCPG(beta=constant(0.0)), ["beta", "> 0 and <= 1", "0.0"]),
         (SCGD(beta=constant(2.0)), ["beta", "2.0"]),
-        (STORMCompositional(momentum=(0.1, constant(2.0), 0.1)), ["momentum", "iteration 1", "2.0"]),
+        (
+            STORMCompositional(momentum=(0.1, constant(2.0), 0.1)),
+            ["momentum", "iteration 1", "2.0"],
+        ),
         (STORMCompositional(momentum=lambda t: np.nan), ["momentum", "nan"]),
         (CIVR(precision=constant(0.0)), ["precision", "> 0"]),
     ],
@@ -338,11 +465,18 @@ def test_invalid_schedules(solver, words):
 def test_a_learning_rate_that_falls_to_zero(returns, penalty, name):
     """x does not change then: neither an error, nor convergence."""
     problem = PortfolioProblem(returns, penalty=penalty)
-    settings = {"learning_rate": decay_to(0.0, 0.01, horizon=20), "batch_size": 8, "tol": 1e-9}
+    settings = {
+        "learning_rate": decay_to(0.0, 0.01, horizon=20),
+        "batch_size": 8,
+        "tol": 1e-9,
+    }
     solver = get_solver(name).set_params(**settings)
     if name == "sarah-c":
         solver.set_params(epoch_length=5)
-    short, long = (clone(solver).set_params(max_iter=k).solve(problem, random_state=0) for k in (20, 60))
+    short, long = (
+        clone(solver).set_params(max_iter=k).solve(problem, random_state=0)
+        for k in (20, 60)
+    )
     assert long.stop_reason == "max_iter"
     np.testing.assert_array_equal(long.x, short.x)
 
@@ -368,12 +502,17 @@ def test_metric(returns):
     settings = {"learning_rate": 0.1, "max_iter": 30, "tol": 0, "random_state": 0}
     plain = minimize(PortfolioProblem(returns * np.sqrt(D)), "sarah-c", **settings)
     vector = minimize(PortfolioProblem(returns, metric=D), "sarah-c", **settings)
-    matrix = minimize(PortfolioProblem(returns, metric=np.diag(D)), "sarah-c", **settings)
+    matrix = minimize(
+        PortfolioProblem(returns, metric=np.diag(D)), "sarah-c", **settings
+    )
     np.testing.assert_allclose(np.sqrt(D) * plain.x, vector.x, rtol=1e-10)
     np.testing.assert_allclose(vector.x, matrix.x, rtol=1e-12)
 
 
-@pytest.mark.parametrize(("name", "n"), [("storm-c", 400), ("storm-c", 1500), ("sarah-c", 400), ("vrsc-pg", 1500)])
+@pytest.mark.parametrize(
+    ("name", "n"),
+    [("storm-c", 400), ("storm-c", 1500), ("sarah-c", 400), ("vrsc-pg", 1500)],
+)
 def test_a_start_at_the_optimum_converges(returns, name, n):
     x, best = minimum(returns[:n])
     result = minimize(PortfolioProblem(returns[:n]), name, x, random_state=0)

@@ -26,7 +26,11 @@ def test_wrong_weights_change_nothing():
     X = make_gaussian_returns(700, 3, random_state=0)
     portfolio = CompositionalPortfolio(random_state=0).partial_fit(X)
     before = dict(vars(portfolio))
-    for wrong, words in ((np.ones(3), "shape"), (-np.ones(700), ">= 0"), (np.ones(700), "from the first chunk")):
+    for wrong, words in (
+        (np.ones(3), "shape"),
+        (-np.ones(700), ">= 0"),
+        (np.ones(700), "from the first chunk"),
+    ):
         with pytest.raises(ValueError, match=f"sample_weight must.*{words}"):
             portfolio.partial_fit(X, sample_weight=wrong)
         assert vars(portfolio) == before
@@ -55,7 +59,9 @@ def test_an_entropic_stream_that_runs_away_begins_again_with_shorter_steps():
             stream.partial_fit(X[i : i + size])
         bits.append((stream.weights_.tobytes(), stream.n_iter_, stream.stop_reason_))
         state = stream._stream.state
-        assert state.n_restarts >= 1 and abs(stream.score(X)) < 1  # without the guard: -2e39
+        assert (
+            state.n_restarts >= 1 and abs(stream.score(X)) < 1
+        )  # without the guard: -2e39
     assert bits[0] == bits[1]
     by_moments = CompositionalPortfolio(risk_measure="entropic").partial_fit(X)
     assert -0.1 <= by_moments.score(X) <= 1
@@ -64,7 +70,9 @@ def test_an_entropic_stream_that_runs_away_begins_again_with_shorter_steps():
 def test_a_learning_rate_that_goes_up_is_diverged_and_said():
     X = make_gaussian_returns(30_000, 4, mean=0.1, random_state=0)
     portfolio = CompositionalPortfolio(SCGD(learning_rate=1.2), random_state=0)
-    with pytest.warns(ConvergenceWarning, match="went up on this stream.*smaller learning_rate"):
+    with pytest.warns(
+        ConvergenceWarning, match="went up on this stream.*smaller learning_rate"
+    ):
         portfolio.partial_fit(X)
     assert portfolio.stop_reason_ == "diverged" and portfolio.score(X) == -np.inf
     with pytest.raises(ValueError, match="'diverged': begin again"):
@@ -72,14 +80,20 @@ def test_a_learning_rate_that_goes_up_is_diverged_and_said():
 
 
 def test_regimes_do_not_end_a_stream_with_automatic_steps():
-    portfolio = CompositionalPortfolio(AutomaticSTORM(batch_size=32), constraint="long_only", random_state=0)
+    portfolio = CompositionalPortfolio(
+        AutomaticSTORM(batch_size=32), constraint="long_only", random_state=0
+    )
     reasons = []
     for seed in range(10):
         X = make_gaussian_returns(3000, 20, mean=0.1, random_state=seed)
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ConvergenceWarning)  # of the chunk that ends uphill
+            warnings.simplefilter(
+                "ignore", ConvergenceWarning
+            )  # of the chunk that ends uphill
             reasons.append(portfolio.partial_fit(X).stop_reason_)
-    assert reasons.count("diverged") == 1 and reasons[-1] == "exhausted"  # it raised from there on
+    assert (
+        reasons.count("diverged") == 1 and reasons[-1] == "exhausted"
+    )  # it raised from there on
     assert portfolio.weights_.sum() == pytest.approx(1)
 
 
@@ -88,5 +102,7 @@ def test_chance_is_not_uphill():
         X = make_gaussian_returns(20_000, 4, mean=0.0, random_state=seed)
         with warnings.catch_warnings():
             warnings.simplefilter("error")
-            result = minimize(StreamingProblem([X], PortfolioProblem), random_state=seed)
+            result = minimize(
+                StreamingProblem([X], PortfolioProblem), random_state=seed
+            )
         assert result.stop_reason == "exhausted" and result.state.n_restarts == 0

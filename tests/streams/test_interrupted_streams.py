@@ -1,4 +1,5 @@
-"""Ctrl-C and errors within a stream: no row is lost or used twice, and the bits are the same."""
+"""Ctrl-C and errors within a stream: no row is lost or used twice, and the bits are the
+same."""
 
 import contextlib
 import inspect
@@ -18,7 +19,9 @@ from sk_stormc.datasets import make_bellman_problem, make_gaussian_returns
 from sk_stormc.problems import PortfolioProblem, StreamingProblem
 
 RETURNS = make_gaussian_returns(12_000, 4, mean=0.1, random_state=0)
-LOG = make_bellman_problem(n_states=12, n_features=None, gamma=0.8, random_state=0).transitions(4000, random_state=0)
+LOG = make_bellman_problem(
+    n_states=12, n_features=None, gamma=0.8, random_state=0
+).transitions(4000, random_state=0)
 
 
 def feed_returns(estimator, rows):
@@ -26,21 +29,32 @@ def feed_returns(estimator, rows):
 
 
 def feed_transitions(estimator, rows):
-    return estimator.partial_fit(LOG.X[rows], LOG.y[rows], next_X=LOG.next_X[rows], terminal=LOG.terminal[rows])
+    return estimator.partial_fit(
+        LOG.X[rows], LOG.y[rows], next_X=LOG.next_X[rows], terminal=LOG.terminal[rows]
+    )
 
 
 KINDS = {
-    "portfolio": (partial(CompositionalPortfolio, constraint="long_only"), feed_returns, 6000),
-    "entropic": (partial(CompositionalPortfolio, "scgd", risk_measure="entropic"), feed_returns, 6000),
+    "portfolio": (
+        partial(CompositionalPortfolio, constraint="long_only"),
+        feed_returns,
+        6000,
+    ),
+    "entropic": (
+        partial(CompositionalPortfolio, "scgd", risk_measure="entropic"),
+        feed_returns,
+        6000,
+    ),
     "values": (partial(BellmanValueEstimator, 0.8), feed_transitions, 4000),
 }
 
 
 class Pressed:
-    """Press Ctrl-C at some of the places in the library where Python handles signals, which are counted from 0.
+    """Press Ctrl-C at some of the places in the library where Python handles signals,
+    which are counted from 0.
 
-    These are the beginnings of functions and the returns of built-in functions. No clock is involved, so that every
-    machine runs the same test.
+    These are the beginnings of functions and the returns of built-in functions. No
+    clock is involved, so that every machine runs the same test.
     """
 
     library = str(Path(sk_stormc.__file__).parent)
@@ -58,8 +72,12 @@ class Pressed:
 
     def _look(self, frame, event, arg):
         code = frame.f_code
-        begins = event == "call" and not code.co_flags & inspect.CO_GENERATOR  # where one is closed Python hides errors
-        if (begins or event == "c_return") and code.co_filename.startswith(self.library):
+        begins = (
+            event == "call" and not code.co_flags & inspect.CO_GENERATOR
+        )  # where one is closed Python hides errors
+        if (begins or event == "c_return") and code.co_filename.startswith(
+            self.library
+        ):
             self.places += 1
             if self.places - 1 in self.at:
                 signal.raise_signal(signal.SIGINT)
@@ -70,7 +88,11 @@ class Pressed:
 @pytest.mark.parametrize("kind", KINDS)
 def test_ctrl_c_in_partial_fit_leaves_the_state_before_the_chunk(kind, size, twice):
     make, feed, n = KINDS[kind]
-    whole, broken, hits = make(random_state=np.random.RandomState(3)), make(random_state=np.random.RandomState(3)), 0
+    whole, broken, hits = (
+        make(random_state=np.random.RandomState(3)),
+        make(random_state=np.random.RandomState(3)),
+        0,
+    )
     rng = np.random.default_rng(0)
     for start in range(0, n, size):
         rows, done = slice(start, start + size), None
@@ -100,7 +122,9 @@ def chunks(size=100):
     return np.array_split(RETURNS, len(RETURNS) // size)
 
 
-@pytest.mark.parametrize("k", [3, 6, 50, 119])  # before the run, at its start, in the middle, and at the end
+@pytest.mark.parametrize(
+    "k", [3, 6, 50, 119]
+)  # before the run, at its start, in the middle, and at the end
 def test_ctrl_c_within_the_iterator(k):
     def batches():
         for number, batch in enumerate(chunks()):
@@ -117,17 +141,31 @@ def test_ctrl_c_within_the_iterator(k):
     assert result.stop_reason == "interrupted" and result.n_iter <= 12_000 // 16
     result = minimize(stream, state=result.state)
     assert result.stop_reason == "exhausted"
-    assert result_bits(result) == result_bits(minimize(stream_of(chunks()), random_state=0))
+    assert result_bits(result) == result_bits(
+        minimize(stream_of(chunks()), random_state=0)
+    )
 
 
 @pytest.mark.parametrize("twice", [False, True])
 def test_ctrl_c_at_any_time_in_minimize(twice):
-    make = partial(PortfolioProblem, metric="variance", risk_measure="entropic" if twice else "variance")
+    make = partial(
+        PortfolioProblem,
+        metric="variance",
+        risk_measure="entropic" if twice else "variance",
+    )
     whole = minimize(StreamingProblem(chunks(), make), random_state=0)
-    rng, stream, result, hits = np.random.default_rng(1), StreamingProblem(chunks(), make), None, 0
+    rng, stream, result, hits = (
+        np.random.default_rng(1),
+        StreamingProblem(chunks(), make),
+        None,
+        0,
+    )
     while result is None or result.stop_reason == "interrupted":
         at = rng.integers(100, 30_000)
-        with contextlib.suppress(KeyboardInterrupt), Pressed(at, at + rng.integers(1, 400) if twice else at):
+        with (
+            contextlib.suppress(KeyboardInterrupt),
+            Pressed(at, at + rng.integers(1, 400) if twice else at),
+        ):
             result = None  # Ctrl-C may come before or after the run itself
             result = minimize(stream, random_state=0, state=stream.state)
         hits += 1
@@ -161,7 +199,9 @@ def test_an_error_of_the_iterator(k):
     with pytest.raises(OSError, match="no connection"):
         minimize(stream, "asc-pg", random_state=0)
     result = minimize(stream, "asc-pg", state=stream.state)
-    assert result_bits(result) == result_bits(minimize(stream_of(chunks()), "asc-pg", random_state=0))
+    assert result_bits(result) == result_bits(
+        minimize(stream_of(chunks()), "asc-pg", random_state=0)
+    )
 
 
 def test_an_error_in_a_chunk():
@@ -170,7 +210,9 @@ def test_an_error_in_a_chunk():
             raise OSError("no connection")
         return X
 
-    estimator = BellmanValueEstimator(0.8, features=FunctionTransformer(fails), random_state=0)
+    estimator = BellmanValueEstimator(
+        0.8, features=FunctionTransformer(fails), random_state=0
+    )
     feed_transitions(estimator, slice(0, 1000))
     before = dict(vars(estimator))
     with pytest.raises(OSError):

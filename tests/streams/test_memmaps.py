@@ -1,4 +1,5 @@
-"""Memmaps: rows are read from their file, with the results of arrays and in little memory."""
+"""Memmaps: rows are read from their file, with the results of arrays and in little
+memory."""
 
 import os
 import subprocess
@@ -59,9 +60,15 @@ WAYS = {
     "behind an offset": (plain, True),
     "rows": (slice_of_rows, True),
     "columns": (slice_of_columns, False),
-    "every second": (lambda folder, X: mapped(folder, np.repeat(X, 2, axis=0))[::2], False),
+    "every second": (
+        lambda folder, X: mapped(folder, np.repeat(X, 2, axis=0))[::2],
+        False,
+    ),
     "copy on write": (partial(mapped, mode="c"), False),
-    "big-endian": (lambda folder, X: mapped(folder, X.astype(X.dtype.newbyteorder(">"))), False),
+    "big-endian": (
+        lambda folder, X: mapped(folder, X.astype(X.dtype.newbyteorder(">"))),
+        False,
+    ),
     "deleted": (deleted, False),
     "without a name": (named_by_number, False),
 }
@@ -72,7 +79,10 @@ def test_memmaps_are_the_arrays(way, tmp_path):
     make, stays = WAYS[way]
     M = make(tmp_path, RETURNS.astype(np.float32))
     X = np.array(M)
-    assert np.array_equal(X, RETURNS.astype(np.float32)) and isinstance(MappedRows.of(M), MappedRows) == stays
+    assert (
+        np.array_equal(X, RETURNS.astype(np.float32))
+        and isinstance(MappedRows.of(M), MappedRows) == stays
+    )
     for kwargs in ({}, {"risk_measure": "entropic", "constraint": "long_only"}):
         a, b = portfolio(**kwargs).fit(M), portfolio(**kwargs).fit(X)
         assert bits(a) == bits(b)
@@ -83,17 +93,27 @@ def test_memmaps_are_the_arrays(way, tmp_path):
 
 def test_a_truncated_file(tmp_path):
     whole = mapped(tmp_path, RETURNS)
-    os.truncate(tmp_path / "x.npy", os.path.getsize(tmp_path / "x.npy") - 50 * 32 - 3)  # within a number
+    os.truncate(
+        tmp_path / "x.npy", os.path.getsize(tmp_path / "x.npy") - 50 * 32 - 3
+    )  # within a number
     assert MappedRows.of(whole) is whole
     rows = MappedRows.of(whole[:1000])
-    assert isinstance(rows, MappedRows) and np.array_equal(rows.take([3, 999]), RETURNS[[3, 999]])
+    assert isinstance(rows, MappedRows) and np.array_equal(
+        rows.take([3, 999]), RETURNS[[3, 999]]
+    )
 
 
 def test_what_is_not_finite_in_a_memmap(tmp_path):
     X = RETURNS.copy()
     X[1400, 2] = np.nan
     M, fitted = mapped(tmp_path, X), portfolio().fit(RETURNS)
-    for call in (portfolio().fit, portfolio().partial_fit, fitted.partial_fit, fitted.predict, fitted.score):
+    for call in (
+        portfolio().fit,
+        portfolio().partial_fit,
+        fitted.partial_fit,
+        fitted.predict,
+        fitted.score,
+    ):
         with pytest.raises(ValueError, match=r"NaN in column \[2\]"):
             call(M)
     X[1400, 2], X[3, 0] = np.inf, -np.inf
@@ -106,7 +126,9 @@ def test_what_is_not_finite_in_a_memmap(tmp_path):
 
 
 def test_blocks_of_a_memmap(tmp_path):
-    X = make_gaussian_returns(1_200_000, 2, mean=0.1, random_state=0)  # 19 MB, in two blocks
+    X = make_gaussian_returns(
+        1_200_000, 2, mean=0.1, random_state=0
+    )  # 19 MB, in two blocks
     M = mapped(tmp_path, X)
     a, b = (CompositionalPortfolio("moments").partial_fit(data) for data in (M, X))
     np.testing.assert_allclose(a.weights_, b.weights_, rtol=1e-9)
@@ -114,9 +136,13 @@ def test_blocks_of_a_memmap(tmp_path):
     weights = np.maximum(np.arange(len(X)) - 4e5, 0.0)  # zero in the first third
     for risk in ("variance", "semivariance", "entropic"):
         fitted = portfolio(risk_measure=risk).fit(X[:1000])
-        assert fitted.score(M, None, weights) == pytest.approx(fitted.score(X, None, weights), rel=1e-9)
+        assert fitted.score(M, None, weights) == pytest.approx(
+            fitted.score(X, None, weights), rel=1e-9
+        )
     estimator = portfolio(SCGD(learning_rate=1e300))
-    with pytest.warns(ConvergenceWarning, match="not finite"):  # in a block before the last
+    with pytest.warns(
+        ConvergenceWarning, match="not finite"
+    ):  # in a block before the last
         estimator.partial_fit(M)
     assert estimator.stop_reason_ == "non_finite"
 
@@ -143,7 +169,9 @@ MEASURE = """
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="reads the peak of memory from /proc")
+@pytest.mark.skipif(
+    not Path("/proc/self/status").exists(), reason="reads the peak of memory from /proc"
+)
 def test_memory_of_a_100_mb_file(tmp_path):
     n, d = 250_000, 100
     X = np.lib.format.open_memmap(tmp_path / "x.npy", "w+", np.float32, (n, d))
@@ -158,7 +186,15 @@ def test_memory_of_a_100_mb_file(tmp_path):
         "OPENBLAS_NUM_THREADS": "1",
     }
     for way in ("fit", "slices"):
-        command = [sys.executable, "-W", "ignore", "-c", textwrap.dedent(MEASURE), str(tmp_path / "x.npy"), way]
+        command = [
+            sys.executable,
+            "-W",
+            "ignore",
+            "-c",
+            textwrap.dedent(MEASURE),
+            str(tmp_path / "x.npy"),
+            way,
+        ]
         done = subprocess.run(command, capture_output=True, text=True, env=environment)
         assert done.returncode == 0, done.stderr
         assert float(done.stdout) < 60, f"{way} grew by {done.stdout} MB"

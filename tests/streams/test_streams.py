@@ -7,7 +7,14 @@ import numpy as np
 import pandas as pd
 import pytest
 from helpers import composition, regression
-from stream_helpers import RETURNS, STREAMING, chunks, result_bits, solver_for_streams, stream_of
+from stream_helpers import (
+    RETURNS,
+    STREAMING,
+    chunks,
+    result_bits,
+    solver_for_streams,
+    stream_of,
+)
 
 from sk_stormc import minimize
 from sk_stormc.datasets import make_gaussian_returns
@@ -18,9 +25,15 @@ from sk_stormc.problems import Advice, PortfolioProblem, StreamingProblem, check
 from sk_stormc.solvers import STORMCompositional
 
 
-@pytest.mark.parametrize("solver", ["storm-c", "vrsc-pg", "scgd", STORMCompositional(output="random")], ids=str)
+@pytest.mark.parametrize(
+    "solver",
+    ["storm-c", "vrsc-pg", "scgd", STORMCompositional(output="random")],
+    ids=str,
+)
 def test_a_run_is_continued_from_its_state(solver):
-    solver = (solver_for_streams(solver) if isinstance(solver, str) else solver).set_params(tol=0)
+    solver = (
+        solver_for_streams(solver) if isinstance(solver, str) else solver
+    ).set_params(tol=0)
     whole = minimize(stream_of(RETURNS), solver, random_state=0)
     for first in (40, 300, 900):
         stream, result = stream_of(RETURNS[:first], 50), None
@@ -30,7 +43,9 @@ def test_a_run_is_continued_from_its_state(solver):
         for chunk in [None, *chunks(RETURNS[first:], 170)]:
             if chunk is not None:
                 stream.feed(chunk)
-            result = minimize(stream, solver, random_state=0, state=result and result.state)
+            result = minimize(
+                stream, solver, random_state=0, state=result and result.state
+            )
             assert result.stop_reason == "exhausted"
         found, expected = result_bits(result), result_bits(whole)
         assert found[0][0] == expected[0][0] and found[1:] == expected[1:]
@@ -76,18 +91,25 @@ class Watched(StreamingProblem):
 
 
 def watched(**kwargs):
-    return Watched(chunks(RETURNS, 113), partial(PortfolioProblem, metric="variance", **kwargs))
+    return Watched(
+        chunks(RETURNS, 113), partial(PortfolioProblem, metric="variance", **kwargs)
+    )
 
 
 @pytest.mark.parametrize("risk", ["variance", "entropic"])
 @pytest.mark.parametrize("solver", STREAMING)
 def test_each_row_once_for_each_kind_in_order(solver, risk):
     stream = watched(risk_measure=risk)
-    result = minimize(stream, solver_for_streams(solver), learning_rate=1e-3, tol=0, random_state=0)
+    result = minimize(
+        stream, solver_for_streams(solver), learning_rate=1e-3, tol=0, random_state=0
+    )
     assert result.stop_reason == "exhausted" and result.n_iter > 3
     assert risk == "entropic" or result.ifo[-1] == sum(stream.counted)
     kinds = ["inner", "jacobian"] + ["outer"] * (risk != "entropic")
-    rows = {kind: np.concatenate([r for k, r in stream.drawn if k == kind]) for kind in kinds}
+    rows = {
+        kind: np.concatenate([r for k, r in stream.drawn if k == kind])
+        for kind in kinds
+    }
     for number, kind in enumerate(kinds):
         assert (np.diff(rows[kind]) == 1).all()
         assert rows[kind][0] == number * len(stream.drawn[0][1])
@@ -105,7 +127,13 @@ def test_each_row_once_for_each_kind_in_order(solver, risk):
 @pytest.mark.parametrize("first, then", [(8, 32), (128, 16), (100, 100)])
 def test_rows_are_apart_where_the_first_batches_have_another_size(first, then):
     stream = watched()
-    minimize(stream, STORMCompositional(1e-3), batch_size=then, init_batch_size=first, random_state=0)
+    minimize(
+        stream,
+        STORMCompositional(1e-3),
+        batch_size=then,
+        init_batch_size=first,
+        random_state=0,
+    )
     for i in range(0, len(stream.drawn), 3):
         together = np.concatenate([r for _, r in stream.drawn[i : i + 3]])
         assert len(np.unique(together)) == len(together)
@@ -117,10 +145,18 @@ def test_rows_are_apart_where_the_first_batches_have_another_size(first, then):
 @pytest.mark.parametrize("rate", ["auto", 0.01])
 def test_ifo_in_closed_form(rate):
     S, B = 100, 20
-    result = minimize(stream_of(RETURNS), STORMCompositional(rate), batch_size=B, init_batch_size=S, random_state=0)
+    result = minimize(
+        stream_of(RETURNS),
+        STORMCompositional(rate),
+        batch_size=B,
+        init_batch_size=S,
+        random_state=0,
+    )
     T = result.n_iter
     assert (len(RETURNS) - 3 * S) // B == T
-    assert result.ifo[-1] == 3 * S + 3 * B * T + (N_BATCHES * 3 * B if rate == "auto" else 0)
+    assert result.ifo[-1] == 3 * S + 3 * B * T + (
+        N_BATCHES * 3 * B if rate == "auto" else 0
+    )
     entropic = minimize(
         stream_of(RETURNS, risk_measure="entropic"),
         STORMCompositional(0.01),
@@ -155,7 +191,11 @@ def test_advice_on_steps_holds_and_on_batch_sizes_does_not():
         return problem
 
     advised = minimize(StreamingProblem([RETURNS], make), random_state=0)
-    given = minimize(StreamingProblem([RETURNS], PortfolioProblem), random_state=0, learning_rate=0.02)
+    given = minimize(
+        StreamingProblem([RETURNS], PortfolioProblem),
+        random_state=0,
+        learning_rate=0.02,
+    )
     assert advised.stop_reason == "exhausted" and (advised.x == given.x).all()
 
 
@@ -164,30 +204,53 @@ def test_errors_of_streams():
         with pytest.raises(ValueError, match="batches must have a row"):
             StreamingProblem(nothing, PortfolioProblem)
     for wrong in (RETURNS[:, :2], (RETURNS, RETURNS), RETURNS[0]):
-        with pytest.raises(ValueError, match="batches must differ in their number of rows only"):
-            minimize(StreamingProblem([RETURNS, wrong], PortfolioProblem), random_state=0)
-    with pytest.raises(ValueError, match="batches must differ in their number of rows only"):
+        with pytest.raises(
+            ValueError, match="batches must differ in their number of rows only"
+        ):
+            minimize(
+                StreamingProblem([RETURNS, wrong], PortfolioProblem), random_state=0
+            )
+    with pytest.raises(
+        ValueError, match="batches must differ in their number of rows only"
+    ):
         StreamingProblem([(RETURNS, RETURNS[:3])], PortfolioProblem)
     with pytest.raises(ValueError, match="arrays with rows"):
         StreamingProblem([3.0], PortfolioProblem)
-    with pytest.raises(ValueError, match="problem must return a CompositionalProblem, got array"):
+    with pytest.raises(
+        ValueError, match="problem must return a CompositionalProblem, got array"
+    ):
         StreamingProblem([RETURNS], np.asarray)
     for name in ("batch_size", "init_batch_size"):
         with pytest.raises(ValueError, match=f"{name} must be one number"):
-            minimize(stream_of(RETURNS), STORMCompositional(), random_state=0, **{name: None})
-    for solver, params in ((STORMCompositional(), {"anchor": 3}), ("lbfgs", {}), ("sarah-c", {})):
+            minimize(
+                stream_of(RETURNS), STORMCompositional(), random_state=0, **{name: None}
+            )
+    for solver, params in (
+        (STORMCompositional(), {"anchor": 3}),
+        ("lbfgs", {}),
+        ("sarah-c", {}),
+    ):
         with pytest.raises(ValueError, match="needs all components at once"):
             minimize(stream_of(RETURNS), solver, random_state=0, **params)
 
 
 @pytest.mark.parametrize("size", [(64, 64, 16), (16, None, 16)])
 def test_batches_of_unequal_sizes_are_refused(size):
-    with pytest.raises(ValueError, match="batch_size must be one number for g, its Jacobian and f"):
+    with pytest.raises(
+        ValueError, match="batch_size must be one number for g, its Jacobian and f"
+    ):
         minimize(stream_of(RETURNS), batch_size=size, random_state=0)
     if size[0] == size[1]:  # f has one component, which is no batch
-        result = minimize(stream_of(RETURNS, risk_measure="entropic"), batch_size=size, random_state=0)
+        result = minimize(
+            stream_of(RETURNS, risk_measure="entropic"), batch_size=size, random_state=0
+        )
         assert result.stop_reason == "exhausted"
-    assert minimize(stream_of(RETURNS), batch_size=(16, 16, 16), random_state=0).stop_reason == "exhausted"
+    assert (
+        minimize(
+            stream_of(RETURNS), batch_size=(16, 16, 16), random_state=0
+        ).stop_reason
+        == "exhausted"
+    )
 
 
 @pytest.mark.parametrize("size", [37, 1500])
@@ -221,7 +284,9 @@ def test_rows_are_read_as_they_are_needed():
             read.append(k)
             yield make_gaussian_returns(50, 3, mean=0.1, random_state=k)
 
-    result = minimize(StreamingProblem(endless(), PortfolioProblem), max_iter=40, random_state=0)
+    result = minimize(
+        StreamingProblem(endless(), PortfolioProblem), max_iter=40, random_state=0
+    )
     assert result.stop_reason == "max_iter"
     assert len(read) <= 32 * (40 + 3) / 50 + 1
 
@@ -233,7 +298,9 @@ def test_a_composition_of_functions(solver, way):
     make = partial(composition, way=way, penalty=L1(1e-4))
 
     def run(size):
-        stream = StreamingProblem(zip(chunks(A, size), chunks(b, size), strict=True), make)
+        stream = StreamingProblem(
+            zip(chunks(A, size), chunks(b, size), strict=True), make
+        )
         return minimize(stream, solver_for_streams(solver), tol=0, random_state=0)
 
     one = run(2000)
@@ -242,7 +309,9 @@ def test_a_composition_of_functions(solver, way):
     whole = make(A, b)
     best = minimize(composition(A, b, penalty=L1(1e-4)), random_state=0).fun
     start = whole.objective(whole.initial_point(None))
-    assert whole.objective(one.x) - best < 0.03 * (start - best)  # measured: at most .013
+    assert whole.objective(one.x) - best < 0.03 * (
+        start - best
+    )  # measured: at most .013
 
 
 # weights of rows: a row of weight k equals k rows
@@ -258,23 +327,43 @@ RISKS = {
 def test_weighted_streams_end_near_the_minimum_of_the_repeated_rows(risk):
     X = make_gaussian_returns(6000, 4, mean=0.3, random_state=0)
     counts = np.random.default_rng(3).integers(1, 4, size=len(X))
-    counts[X[:, 0] > np.median(X[:, 0])] += 4  # so that the first asset looks better than without weights
-    problem = partial(PortfolioProblem, metric="variance", penalty=Box(0, 1, budget=1.0), **RISKS[risk])
-    chunks = [(X[i : i + 500], counts[i : i + 500].astype(float)) for i in range(0, len(X), 500)]
+    counts[X[:, 0] > np.median(X[:, 0])] += (
+        4  # so that the first asset looks better than without weights
+    )
+    problem = partial(
+        PortfolioProblem,
+        metric="variance",
+        penalty=Box(0, 1, budget=1.0),
+        **RISKS[risk],
+    )
+    chunks = [
+        (X[i : i + 500], counts[i : i + 500].astype(float))
+        for i in range(0, len(X), 500)
+    ]
     found = minimize(StreamingProblem(chunks, problem, weighted=True), random_state=0)
     assert found.stop_reason == "exhausted"
     whole = problem(np.repeat(X, counts, axis=0))
     best = minimize(whole, random_state=0, tol=1e-6)
     start = whole.start_at(np.full(4, 0.25))
-    assert whole.objective(found.x) - best.fun < 0.1 * (whole.objective(start) - best.fun)
+    assert whole.objective(found.x) - best.fun < 0.1 * (
+        whole.objective(start) - best.fun
+    )
 
 
 @pytest.mark.parametrize("risk", ["entropic", "cvar"])
 def test_equal_weights_are_no_weights(risk):
     X = make_gaussian_returns(1500, 3, mean=0.3, random_state=0)
-    problem = partial(PortfolioProblem, metric="variance", penalty=Box(0, 1, budget=1.0), **RISKS[risk])
+    problem = partial(
+        PortfolioProblem,
+        metric="variance",
+        penalty=Box(0, 1, budget=1.0),
+        **RISKS[risk],
+    )
     plain = minimize(StreamingProblem([X], problem), random_state=0)
-    weighted = minimize(StreamingProblem([(X, np.full(1500, 2.0))], problem, weighted=True), random_state=0)
+    weighted = minimize(
+        StreamingProblem([(X, np.full(1500, 2.0))], problem, weighted=True),
+        random_state=0,
+    )
     assert plain.stop_reason == weighted.stop_reason == "exhausted"
     np.testing.assert_allclose(weighted.x, plain.x, rtol=1e-6, atol=1e-9)
 
@@ -287,5 +376,8 @@ def test_check_problem_compares_weights():
         def inner_batch(self, draws, weights=None):
             return super().inner_batch(draws)
 
-    with pytest.raises(ValueError, match=r"Deaf.inner: a batch with weights and their weighted mean differ"):
+    with pytest.raises(
+        ValueError,
+        match=r"Deaf.inner: a batch with weights and their weighted mean differ",
+    ):
         check_problem(Deaf(returns))

@@ -1,4 +1,5 @@
-"""The paper's inequalities at random constants, the run that its parameters make, and estimated constants."""
+"""The paper's inequalities at random constants, the run that its parameters make, and
+estimated constants."""
 
 import math
 from dataclasses import replace
@@ -12,17 +13,26 @@ from sk_stormc import STORMCompositional, minimize
 from sk_stormc.penalties import Simplex
 from sk_stormc.problems import FiniteSumComposition, PortfolioProblem
 from sk_stormc.solvers.storm import PaperSTORMCompositional
-from sk_stormc.theory import ProblemConstants, equipartition, estimate_constants, storm_parameters, theorem_condition
+from sk_stormc.theory import (
+    ProblemConstants,
+    equipartition,
+    estimate_constants,
+    storm_parameters,
+    theorem_condition,
+)
 
 NAMES = ("L_f", "L_g", "L_phi", "M_f", "M_g", "H_1", "H_2", "H_3", "Delta")
 ONES = ProblemConstants(**dict.fromkeys(NAMES, 1.0))
 UNIT = replace(ONES, L_phi=2.0)
-SMALL = ProblemConstants(L_f=1, L_g=0.1, L_phi=1, M_f=0.2, M_g=0.1, H_1=10, H_2=1, H_3=1, Delta=0.1)
+SMALL = ProblemConstants(
+    L_f=1, L_g=0.1, L_phi=1, M_f=0.2, M_g=0.1, H_1=10, H_2=1, H_3=1, Delta=0.1
+)
 
 
 @st.composite
 def cases(draw):
-    """Constants, log-uniform over four orders of magnitude, and an admissible epsilon."""
+    """Constants, log-uniform over four orders of magnitude, and an admissible
+    epsilon."""
     values = [10 ** draw(st.floats(-2, 2)) for _ in NAMES]
     k = ProblemConstants(*values)
     if draw(st.booleans()):
@@ -42,7 +52,8 @@ def cases(draw):
 
 
 def by_lemmas(k, eps, p):
-    """Bound of (1/T) sum E|F_t - grad Phi(x_t)|^2 / eps^2, put together from the lemmas of the appendix."""
+    """Bound of (1/T) sum E|F_t - grad Phi(x_t)|^2 / eps^2, put together from the lemmas
+    of the appendix."""
     T, step = p.T, (eps / k.L_phi) ** 2
 
     def storm(L, H, a, B, S):
@@ -70,10 +81,16 @@ def test_corrected_parameters_satisfy_everything(case):
     assert theorem_condition(k, eps, exact) <= 1 / 16 * (1 + 1e-9)
     assert theorem_condition(k, eps, p) <= 1 / 16 * (1 + 1e-9)
     for q in (exact, p):
-        assert theorem_condition(k, eps, q) == pytest.approx(by_lemmas(k, eps, q), rel=1e-9)
-        assert q.ifo == q.S_g + q.S_dg + q.S_f + q.T * (q.B_g + q.B_dg + q.B_f)  # Lemma 3.1
+        assert theorem_condition(k, eps, q) == pytest.approx(
+            by_lemmas(k, eps, q), rel=1e-9
+        )
+        assert q.ifo == q.S_g + q.S_dg + q.S_f + q.T * (
+            q.B_g + q.B_dg + q.B_f
+        )  # Lemma 3.1
     for name in ("B_g", "B_dg", "B_f", "S_g", "S_dg", "S_f", "T"):
-        assert getattr(p, name) == max(1, math.ceil(getattr(exact, name))) and isinstance(getattr(p, name), int)
+        assert getattr(p, name) == max(
+            1, math.ceil(getattr(exact, name))
+        ) and isinstance(getattr(p, name), int)
     assert all(0 < a < 1 for a in (p.a_g, p.a_dg, p.a_phi)) and p.eta == 1 / k.L_phi
 
 
@@ -81,7 +98,9 @@ def test_printed_parameters_fail():
     eps = 0.1
     p = storm_parameters(UNIT, eps, variant="paper", round_up=False)
     c = 3.0
-    assert pytest.approx(432 * math.sqrt(2 * c * p.K_0) / eps) == p.B_f  # self-consistent
+    assert (
+        pytest.approx(432 * math.sqrt(2 * c * p.K_0) / eps) == p.B_f
+    )  # self-consistent
     P = Q = 1 / 24 + 3 / 4 + 1
     assert pytest.approx((4 * P + 4 * c * Q) / p.B_f) == p.K_0
     assert p.a_phi == pytest.approx(math.sqrt(p.K_0 / (2 * c)) * eps)
@@ -91,7 +110,9 @@ def test_printed_parameters_fail():
     assert E3 > 100
     assert theorem_condition(UNIT, eps, p) > 1 / 16
     corrected = storm_parameters(UNIT, eps)
-    assert theorem_condition(UNIT, eps, corrected, variant="paper") < theorem_condition(UNIT, eps, corrected)
+    assert theorem_condition(UNIT, eps, corrected, variant="paper") < theorem_condition(
+        UNIT, eps, corrected
+    )
 
 
 @pytest.mark.parametrize(
@@ -99,12 +120,36 @@ def test_printed_parameters_fail():
     [
         (UNIT, 0.0, "epsilon must be a finite number > 0, got 0.0"),
         (UNIT, 1.0, r"epsilon must be < 1 \(Proposition 3.2\), got 1.0"),
-        (replace(UNIT, L_f=0.01), 0.5, r"epsilon must be < 0.0144 \(Proposition 3.2\), got 0.5"),
-        (replace(UNIT, M_f=0.01), 0.5, r"epsilon must be < 0.0144 \(Proposition 3.2\), got 0.5"),
-        (replace(UNIT, H_3=1e-4), 0.5, "a_g must be < 1, got 25: epsilon=0.5 is too large"),
-        (replace(UNIT, H_3=0.0625), 0.5, "a_g must be < 1, got 1: epsilon=0.5 is too large"),
-        (replace(UNIT, H_2=1e-4), 0.5, "a_dg must be < 1, got 25: epsilon=0.5 is too large"),
-        (replace(UNIT, H_1=0.01), 0.5, "a_phi must be < 1, got .*: epsilon=0.5 is too large"),
+        (
+            replace(UNIT, L_f=0.01),
+            0.5,
+            r"epsilon must be < 0.0144 \(Proposition 3.2\), got 0.5",
+        ),
+        (
+            replace(UNIT, M_f=0.01),
+            0.5,
+            r"epsilon must be < 0.0144 \(Proposition 3.2\), got 0.5",
+        ),
+        (
+            replace(UNIT, H_3=1e-4),
+            0.5,
+            "a_g must be < 1, got 25: epsilon=0.5 is too large",
+        ),
+        (
+            replace(UNIT, H_3=0.0625),
+            0.5,
+            "a_g must be < 1, got 1: epsilon=0.5 is too large",
+        ),
+        (
+            replace(UNIT, H_2=1e-4),
+            0.5,
+            "a_dg must be < 1, got 25: epsilon=0.5 is too large",
+        ),
+        (
+            replace(UNIT, H_1=0.01),
+            0.5,
+            "a_phi must be < 1, got .*: epsilon=0.5 is too large",
+        ),
     ],
 )
 def test_epsilon_is_checked(constants, epsilon, message):
@@ -118,7 +163,9 @@ def test_numbers_are_positive():
     with pytest.raises(ValueError, match="eta must be a finite number > 0, got 0.0"):
         replace(p, eta=0.0)
     for condition in (equipartition, theorem_condition):
-        with pytest.raises(ValueError, match="epsilon must be a finite number > 0, got 0.0"):
+        with pytest.raises(
+            ValueError, match="epsilon must be a finite number > 0, got 0.0"
+        ):
             condition(UNIT, 0.0, p)
 
 
@@ -135,11 +182,27 @@ def test_from_theory_makes_the_predicted_run():
     result = minimize(problem, solver, random_state=0)
     assert result.n_iter == p.T
     assert result.ifo[-1] == p.ifo
-    assert (solver.learning_rate, solver.precision, solver.max_iter, solver.tol) == (1.0, eps, p.T, 0)
-    assert (solver.normalization, solver.anchor, solver.output) == ("global", None, "random")
+    assert (solver.learning_rate, solver.precision, solver.max_iter, solver.tol) == (
+        1.0,
+        eps,
+        p.T,
+        0,
+    )
+    assert (solver.normalization, solver.anchor, solver.output) == (
+        "global",
+        None,
+        "random",
+    )
     assert solver.momentum == (p.a_g, p.a_dg, p.a_phi)
-    assert solver.batch_size == (p.B_g, p.B_dg, p.B_f) and solver.init_batch_size == (p.S_g, p.S_dg, p.S_f)
-    assert PaperSTORMCompositional.from_theory(SMALL, eps).get_params() == solver.get_params()
+    assert solver.batch_size == (p.B_g, p.B_dg, p.B_f) and solver.init_batch_size == (
+        p.S_g,
+        p.S_dg,
+        p.S_f,
+    )
+    assert (
+        PaperSTORMCompositional.from_theory(SMALL, eps).get_params()
+        == solver.get_params()
+    )
     printed = STORMCompositional.from_theory(SMALL, eps, variant="paper")
     assert printed.batch_size[2] == storm_parameters(SMALL, eps, variant="paper").B_f
 
@@ -167,31 +230,53 @@ def test_estimated_constants():
         "H_1": ((grad - grad.mean(1, keepdims=True)) ** 2).sum(2).mean(1).max(),
         "H_2": (deviations**2).mean(),
         "H_3": np.linalg.eigvalsh(np.cov(R.T, bias=True))[-1] * radius**2,
-        "Delta": -min(problem.objective(s * x) for x in circle[::6] for s in np.linspace(0, 1, 51)),
+        "Delta": -min(
+            problem.objective(s * x) for x in circle[::6] for s in np.linspace(0, 1, 51)
+        ),
     }
     for name, value in known.items():
-        margin = 1.15 if name.startswith("H") else 1.01  # the H's are means over a sample
+        margin = (
+            1.15 if name.startswith("H") else 1.01
+        )  # the H's are means over a sample
         assert 0.5 * value <= getattr(k, name) <= margin * value, name
     assert k.M_g == pytest.approx(known["M_g"])  # that row is drawn
-    assert k.L_g == pytest.approx(1e-3 * k.M_g**2 * k.L_f / k.M_f)  # the Jacobian is constant
-    assert k == estimate_constants(problem, np.zeros(2), radius, n_samples=500, random_state=0)
+    assert k.L_g == pytest.approx(
+        1e-3 * k.M_g**2 * k.L_f / k.M_f
+    )  # the Jacobian is constant
+    assert k == estimate_constants(
+        problem, np.zeros(2), radius, n_samples=500, random_state=0
+    )
     p = storm_parameters(k, 0.01)
     assert theorem_condition(k, 0.01, p) <= 1 / 16
 
 
 def test_constants_that_vanish_have_a_floor():
     problem = FiniteSumComposition(
-        lambda x, j: x**2, lambda x, j: 2 * x[:, None], lambda x, u, i: np.full(1, 3.0), lambda x, u: 3 * u[0], 1, 1, 1
+        lambda x, j: x**2,
+        lambda x, j: 2 * x[:, None],
+        lambda x, u, i: np.full(1, 3.0),
+        lambda x, u: 3 * u[0],
+        1,
+        1,
+        1,
     )
     k = estimate_constants(problem, np.ones(1), 0.6, random_state=0)
-    assert (k.M_f, k.L_g) == pytest.approx((3.0, 2.0)) and k.M_g == pytest.approx(3.2, rel=0.02)
+    assert (k.M_f, k.L_g) == pytest.approx((3.0, 2.0)) and k.M_g == pytest.approx(
+        3.2, rel=0.02
+    )
     floors = [k.M_f * k.L_g / k.M_g**2, k.M_f**2, k.M_g**2, k.M_g**2 * 0.6**2]
     np.testing.assert_allclose([k.L_f, k.H_1, k.H_2, k.H_3], 1e-3 * np.array(floors))
 
 
 def test_constants_away_from_zero():
     problem = FiniteSumComposition(
-        lambda x, j: x, lambda x, j: np.eye(1), lambda x, u, i: 3 * u, lambda x, u: 1.5 * u[0] ** 2, 1, 1, 1
+        lambda x, j: x,
+        lambda x, j: np.eye(1),
+        lambda x, u, i: 3 * u,
+        lambda x, u: 1.5 * u[0] ** 2,
+        1,
+        1,
+        1,
     )
     k = estimate_constants(problem, np.ones(1), 0.5, random_state=0)
     assert (k.L_f, k.L_phi, k.M_g) == pytest.approx((3.0, 3.0, 1.0))
@@ -209,12 +294,23 @@ def test_the_gradient_shows_what_there_is_to_gain_in_many_dimensions():
         ({"x0": np.zeros(3)}, r"x0 must have shape \(2,\), got \(3,\)"),
         ({"n_samples": 1}, "n_samples must be an integer >= 2, got 1"),
         ({"radius": 0.0}, "radius must be a finite number > 0, got 0.0"),
-        ({"problem": PortfolioProblem(np.eye(2), penalty=Simplex())}, "problem must have no penalty"),
-        ({"problem": PortfolioProblem(np.zeros((3, 2)))}, "must be a finite number > 0, got 0.0"),
+        (
+            {"problem": PortfolioProblem(np.eye(2), penalty=Simplex())},
+            "problem must have no penalty",
+        ),
+        (
+            {"problem": PortfolioProblem(np.zeros((3, 2)))},
+            "must be a finite number > 0, got 0.0",
+        ),
     ],
 )
 def test_estimates_are_checked(changes, message):
-    arguments = {"problem": PortfolioProblem(np.eye(2)), "x0": np.zeros(2), "radius": 1.0, **changes}
+    arguments = {
+        "problem": PortfolioProblem(np.eye(2)),
+        "x0": np.zeros(2),
+        "radius": 1.0,
+        **changes,
+    }
     with pytest.raises(ValueError, match=message):
         estimate_constants(**arguments)
     problem = PortfolioProblem(np.eye(2))

@@ -1,4 +1,5 @@
-"""Files that are written as a whole: what stays on the disk when a process dies while it writes."""
+"""Files that are written as a whole: what stays on the disk when a process dies while
+it writes."""
 
 import os
 import signal
@@ -42,7 +43,10 @@ def test_the_next_write_removes_what_a_killed_process_has_left(writer, tmp_path)
     others.write_bytes(b"")
     with atomically(path) as file:
         file.write(b"after")
-    assert path.read_bytes() == b"after" and sorted(tmp_path.iterdir()) == [path, others]
+    assert path.read_bytes() == b"after" and sorted(tmp_path.iterdir()) == [
+        path,
+        others,
+    ]
 
 
 @pytest.mark.skipif(os.name != "posix", reason="locks")

@@ -1,4 +1,5 @@
-"""Sums over blocks of rows: of arrays, files, and collections of dask on a cluster of two processes."""
+"""Sums over blocks of rows: of arrays, files, and collections of dask on a cluster of
+two processes."""
 
 import os
 import sys
@@ -43,30 +44,43 @@ def test_blocks_of_arrays_frames_and_files(tmp_path):
         blocks = blocks_of(rows, None, pd.Series(OTHER), rows=300)
         for part, correct in zip(blocks.sum(products), expected, strict=True):
             same_bits(part, correct)
-        same_bits(blocks.take(np.array([0, 299, 300, 999]))[0], ROWS[[0, 299, 300, 999]])
+        same_bits(
+            blocks.take(np.array([0, 299, 300, 999]))[0], ROWS[[0, 299, 300, 999]]
+        )
 
 
 def test_a_table_in_memory_is_one_block():
     assert blocks_of(ROWS).ends == [1000]
 
 
-@pytest.mark.parametrize("tables", [(ROWS, OTHER[:9]), (ROWS[:0],)], ids=["lengths", "no rows"])
+@pytest.mark.parametrize(
+    "tables", [(ROWS, OTHER[:9]), (ROWS[:0],)], ids=["lengths", "no rows"]
+)
 def test_tables_that_do_not_fit(tables):
-    with pytest.raises(ValueError, match=r"must have (as many rows, got \[9, 1000\]|a row, got 0 rows)"):
+    with pytest.raises(
+        ValueError, match=r"must have (as many rows, got \[9, 1000\]|a row, got 0 rows)"
+    ):
         blocks_of(*tables)
 
 
 def test_missing_values_of_pandas_are_nan():
     frame = FRAME.astype({"b": "Float64"})
     frame.loc[7, "b"] = pd.NA
-    with pytest.raises(ValueError, match=r"^X must be finite, got nan in column 'b', row 7$"):
+    with pytest.raises(
+        ValueError, match=r"^X must be finite, got nan in column 'b', row 7$"
+    ):
         blocks_of(frame).sum(checked(list("abcd")))
-    with pytest.raises(ValueError, match=r"got nan in column 1, row 2 \(in the block that begins at row 5"):
+    with pytest.raises(
+        ValueError,
+        match=r"got nan in column 1, row 2 \(in the block that begins at row 5",
+    ):
         blocks_of(frame, rows=5).sum(checked(None))
 
 
 def test_a_text_is_named():
-    with pytest.raises(ValueError, match="X must hold numbers, got 'much' in column 'c', row 3"):
+    with pytest.raises(
+        ValueError, match="X must hold numbers, got 'much' in column 'c', row 3"
+    ):
         blocks_of(FRAME.assign(c=["1", "2", None, "much"] * 250))
 
 
@@ -91,7 +105,9 @@ ARRAY = da.from_array(ROWS, chunks=(300, 3))
 
 @pytest.fixture(scope="module")
 def cluster():
-    with distributed.LocalCluster(2, threads_per_worker=1, dashboard_address=":0") as cluster:
+    with distributed.LocalCluster(
+        2, threads_per_worker=1, dashboard_address=":0"
+    ) as cluster:
         yield cluster
 
 
@@ -121,7 +137,12 @@ def test_the_same_bits_for_any_number_of_workers(client):
         same_bits(squares, expected[0])
         same_bits(mixed, expected[1])
         assert os.getpid() not in processes and len(set(processes)) <= n_workers
-    workers = {"n_workers": 3, "threads_per_worker": 1, "processes": False, "dashboard_address": ":0"}
+    workers = {
+        "n_workers": 3,
+        "threads_per_worker": 1,
+        "processes": False,
+        "dashboard_address": ":0",
+    }
     with distributed.LocalCluster(**workers) as three, distributed.Client(three):
         same_bits(blocks.sum(pass_over)[0], expected[0])
     for scheduler in ("threads", "synchronous"):
@@ -133,14 +154,21 @@ def test_only_results_travel(client):
     rows = da.ones((40_000, 50), chunks=(10_000, 50))
     blocks = blocks_of(rows)
     means = blocks.map(lambda start, rows: rows.mean(axis=1))
-    assert blocks.beside(means).sum(lambda start, rows, means: float(rows[:, 0] @ means)) == 40_000
+    assert (
+        blocks.beside(means).sum(lambda start, rows, means: float(rows[:, 0] @ means))
+        == 40_000
+    )
     assert blocks.take(np.array([3, 9_999, 30_000]))[0].shape == (3, 50)
 
 
 def test_an_error_on_a_worker(client):
     rows = ROWS.copy()
     rows[950, 2] = np.nan
-    with pytest.raises(ValueError, match=r"got nan in column 'c', row 50 \(in partition 3, which begins at row 900"):
+    with pytest.raises(
+        ValueError,
+        match=r"got nan in column 'c', row 50 \(in partition 3, which begins at row "
+        r"900",
+    ):
         blocks_of(da.from_array(rows, chunks=300)).sum(checked(list("abcd")))
 
 
@@ -157,14 +185,20 @@ def test_unknown_lengths_are_counted_once(frame):
     if frame:
         table = dd.from_delayed(parts, meta=FRAME[:0], verify_meta=False)
     else:
-        table = da.concatenate([da.from_delayed(part, (np.nan, 4), float) for part in parts])
+        table = da.concatenate(
+            [da.from_delayed(part, (np.nan, 4), float) for part in parts]
+        )
     with dask.config.set(scheduler="synchronous"):
         blocks = blocks_of(table, table if frame else table[:, 0])
         assert sorted(read) == [0, 1, 2]
         assert blocks.ends == [50, 102]  # without the empty partition
         assert blocks.sum(lambda start, rows, *_: [start, len(rows)]) == [0, 50, 50, 52]
         with pytest.raises(ValueError, match=r"in partition 2, which begins at row 50"):
-            blocks.sum(lambda start, rows, *_: checked(None)(start, rows * (np.nan if start else 1)))
+            blocks.sum(
+                lambda start, rows, *_: checked(None)(
+                    start, rows * (np.nan if start else 1)
+                )
+            )
 
 
 def test_tables_are_aligned_by_the_index():
@@ -172,64 +206,96 @@ def test_tables_are_aligned_by_the_index():
     shuffled = pd.concat([weights[500:][::-1], weights[:500][::-1]])
     for n in (2, 3):
         aligned = dd.from_pandas(shuffled, npartitions=n, sort=True)
-        taken = blocks_of(dd.from_pandas(FRAME, npartitions=3), aligned).take(np.arange(1000))
+        taken = blocks_of(dd.from_pandas(FRAME, npartitions=3), aligned).take(
+            np.arange(1000)
+        )
         same_bits(taken[0], ROWS)
         same_bits(taken[1], OTHER)
 
 
-@pytest.mark.parametrize("labels", [slice(0, 1000, 2), slice(0, 500)], ids=["every second", "half"])
+@pytest.mark.parametrize(
+    "labels", [slice(0, 1000, 2), slice(0, 500)], ids=["every second", "half"]
+)
 def test_rows_of_another_index(labels):
     beside = dd.from_pandas(pd.Series(OTHER)[labels], npartitions=2)
-    with pytest.raises(ValueError, match="must have the index of X, got other labels in partition"):
+    with pytest.raises(
+        ValueError, match="must have the index of X, got other labels in partition"
+    ):
         blocks_of(dd.from_pandas(FRAME, npartitions=3), beside).sum(products)
 
 
 def test_a_longer_index():
     beside = dd.from_pandas(pd.Series(OTHER), npartitions=2)
-    with pytest.raises(ValueError, match="must have the index of X, from 0 to 499, got 0 to 999"):
+    with pytest.raises(
+        ValueError, match="must have the index of X, from 0 to 499, got 0 to 999"
+    ):
         blocks_of(dd.from_pandas(FRAME[:500], npartitions=3), beside)
 
 
 def test_tables_are_aligned_by_lengths():
     frame = dd.from_pandas(FRAME, npartitions=3).clear_divisions()
-    taken = blocks_of(frame, da.from_array(OTHER, chunks=((334, 333, 333),)), OTHER).take(np.arange(1000))
+    taken = blocks_of(
+        frame, da.from_array(OTHER, chunks=((334, 333, 333),)), OTHER
+    ).take(np.arange(1000))
     same_bits(taken[1], OTHER)
     same_bits(taken[2], OTHER)
-    with pytest.raises(ValueError, match="3 and 4 partitions that differ from partition 0 on"):
+    with pytest.raises(
+        ValueError, match="3 and 4 partitions that differ from partition 0 on"
+    ):
         blocks_of(frame, da.from_array(OTHER, chunks=300))
     with pytest.raises(ValueError, match=r"must have its 1000 rows, got shape \(9,\)"):
         blocks_of(frame, OTHER[:9])
-    with pytest.raises(ValueError, match="X must be a dask collection if one of the tables"):
+    with pytest.raises(
+        ValueError, match="X must be a dask collection if one of the tables"
+    ):
         blocks_of(ROWS, frame)
 
 
 def test_partitions_of_other_types():
-    parts = [FRAME[:500].astype({"a": "float32"}), FRAME[500:].astype({"b": "Float64", "c": object})]
-    frame = dd.from_delayed([dask.delayed(part) for part in parts], meta=FRAME[:0], verify_meta=False)
+    parts = [
+        FRAME[:500].astype({"a": "float32"}),
+        FRAME[500:].astype({"b": "Float64", "c": object}),
+    ]
+    frame = dd.from_delayed(
+        [dask.delayed(part) for part in parts], meta=FRAME[:0], verify_meta=False
+    )
     equal(blocks_of(frame).sum(products)[0], ROWS.T @ ROWS, rtol=1e-6)
 
 
 @pytest.mark.parametrize("wrong, message", [
-    (FRAME[500:].rename(columns={"a": "z"}), r"partition 1 of X must have the columns \['a', .*, got \['z'"),
-    (FRAME[500:].assign(d=["much", *ROWS[501:, 3]]), r"got 'much' in column 'd', row 0 \(in partition 1\)"),
+    (FRAME[500:].rename(columns={"a": "z"}), r"partition 1 of X must have the columns "
+                                             r"\['a', .*, got \['z'"),
+    (FRAME[500:].assign(d=["much", *ROWS[501:, 3]]), r"got 'much' in column 'd', row "
+                                                     r"0 \(in partition 1\)"),
 ])  # fmt: skip
 def test_wrong_partitions(wrong, message):
     parts = [dask.delayed(part) for part in (FRAME[:500], wrong)]
     with pytest.raises(ValueError, match=message):
-        blocks_of(dd.from_delayed(parts, meta=FRAME[:0], verify_meta=False)).sum(products)
+        blocks_of(dd.from_delayed(parts, meta=FRAME[:0], verify_meta=False)).sum(
+            products
+        )
 
 
 def test_labels_beside_a_table():
     labels = [f"e{k // 7}" for k in range(1000)]
     frame = dd.from_pandas(FRAME, npartitions=3)
     for column in (np.array(labels), dd.from_pandas(pd.Series(labels), npartitions=3)):
-        assert blocks_of(frame, column).take(np.array([0, 999]))[1].tolist() == ["e0", "e142"]
+        assert blocks_of(frame, column).take(np.array([0, 999]))[1].tolist() == [
+            "e0",
+            "e142",
+        ]
 
 
-@pytest.mark.parametrize("table", [ARRAY, ARRAY[ARRAY[:, 0] > 0], dd.from_pandas(FRAME, npartitions=3)], ids=range(3))
+@pytest.mark.parametrize(
+    "table",
+    [ARRAY, ARRAY[ARRAY[:, 0] > 0], dd.from_pandas(FRAME, npartitions=3)],
+    ids=range(3),
+)
 def test_a_lazy_map(table):
     calls = []
-    result = map_lazily(lambda part: calls.append(1) or np.asarray(part)[:, :2], table, (2,))
+    result = map_lazily(
+        lambda part: calls.append(1) or np.asarray(part)[:, :2], table, (2,)
+    )
     assert not calls and isinstance(result, da.Array) and result.ndim == 2
     same_bits(result.compute(), np.asarray(table.compute())[:, :2])
     assert calls
@@ -245,13 +311,22 @@ def test_a_part_of_dask_is_missing(monkeypatch):
 
 
 def transitions(load=None):
-    """A log of random transitions in three partitions, whose second one is made by ``load``."""
+    """A log of random transitions in three partitions, whose second one is made by
+    ``load``."""
     rng = np.random.default_rng(0)
-    X, next_X, y = rng.normal(size=(900, 4)), rng.normal(size=(900, 4)), rng.normal(size=900)
+    X, next_X, y = (
+        rng.normal(size=(900, 4)),
+        rng.normal(size=(900, 4)),
+        rng.normal(size=900),
+    )
     parts = [dask.delayed(load or (lambda rows: rows))(X[300:600])]
     parts = [dask.delayed(X[:300]), *parts, dask.delayed(X[600:])]
     lazy = da.concatenate([da.from_delayed(part, (300, 4), float) for part in parts])
-    rest = {"next_X": next_X, "terminal": np.arange(900) % 9 == 8, "episode": np.arange(900) // 9}
+    rest = {
+        "next_X": next_X,
+        "terminal": np.arange(900) % 9 == 8,
+        "episode": np.arange(900) // 9,
+    }
     return lazy, y, rest
 
 

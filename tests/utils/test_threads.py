@@ -1,4 +1,5 @@
-"""The library's own threads: results do not depend on their number, and BLAS has one thread meanwhile."""
+"""The library's own threads: results do not depend on their number, and BLAS has one
+thread meanwhile."""
 
 import threading
 
@@ -16,11 +17,19 @@ RETURNS = make_gaussian_returns(300, 3, random_state=0)
 
 def blas():
     """The largest number of threads of a BLAS library."""
-    return max(library["num_threads"] for library in ThreadpoolController().info() if library["user_api"] == "blas")
+    return max(
+        library["num_threads"]
+        for library in ThreadpoolController().info()
+        if library["user_api"] == "blas"
+    )
 
 
 def openmp():
-    found = [library["num_threads"] for library in ThreadpoolController().info() if library["user_api"] == "openmp"]
+    found = [
+        library["num_threads"]
+        for library in ThreadpoolController().info()
+        if library["user_api"] == "openmp"
+    ]
     return max(found, default=1)
 
 
@@ -35,7 +44,10 @@ def two_of_blas():
 def test_parts_are_taken_by_several_threads_that_end_with_their_context():
     both, before = threading.Barrier(2, timeout=30), threading.active_count()
     with threads(2):
-        names = each(lambda _: both.wait() is not None and threading.current_thread().name, [0, 1])
+        names = each(
+            lambda _: both.wait() is not None and threading.current_thread().name,
+            [0, 1],
+        )
         with threads(4):
             assert n_threads() == 2
     assert len(set(names)) == 2 and threading.active_count() == before
@@ -43,7 +55,11 @@ def test_parts_are_taken_by_several_threads_that_end_with_their_context():
 
 def test_a_part_may_have_parts_of_its_own():
     with threads(2):
-        assert each(lambda i: each(lambda j: 10 * i + j, [1, 2]), [1, 2, 3]) == [[11, 12], [21, 22], [31, 32]]
+        assert each(lambda i: each(lambda j: 10 * i + j, [1, 2]), [1, 2, 3]) == [
+            [11, 12],
+            [21, 22],
+            [31, 32],
+        ]
 
 
 @pytest.mark.parametrize("wrong", [0, 1, 7])
@@ -89,7 +105,13 @@ def test_openmp_has_one_in_each_thread():
 
 def test_a_run_has_one_thread_of_blas(two_of_blas):
     seen = []
-    minimize(PortfolioProblem(RETURNS), max_iter=3, tol=0, random_state=0, on_record=lambda _: seen.append(blas()))
+    minimize(
+        PortfolioProblem(RETURNS),
+        max_iter=3,
+        tol=0,
+        random_state=0,
+        on_record=lambda _: seen.append(blas()),
+    )
     assert set(seen) == {1} and blas() == 2
 
 
@@ -97,7 +119,11 @@ def test_a_run_has_one_thread_of_blas(two_of_blas):
 @pytest.mark.parametrize("method", ["fit", "partial_fit"])
 def test_an_estimator_holds_blas(two_of_blas, method, monkeypatch):
     seen, make = [], CompositionalPortfolio._make_solver
-    monkeypatch.setattr(CompositionalPortfolio, "_make_solver", lambda self: seen.append(blas()) or make(self))
+    monkeypatch.setattr(
+        CompositionalPortfolio,
+        "_make_solver",
+        lambda self: seen.append(blas()) or make(self),
+    )
     getattr(CompositionalPortfolio(max_iter=3, tol=0, random_state=0), method)(RETURNS)
     assert set(seen) == {1} and blas() == 2
 
@@ -109,7 +135,11 @@ def test_a_map_has_the_threads_of_n_jobs():
         return np.abs(a - b).sum()
 
     seen = set()
-    SNEEmbedding(n_jobs=3, metric=distance, perplexity=5, max_iter=5).fit(np.random.default_rng(0).random((60, 3)))
+    SNEEmbedding(n_jobs=3, metric=distance, perplexity=5, max_iter=5).fit(
+        np.random.default_rng(0).random((60, 3))
+    )
     assert 3 in seen and n_threads() == 1
-    with pytest.raises(ValueError, match="n_jobs must be None or an integer other than 0"):
+    with pytest.raises(
+        ValueError, match="n_jobs must be None or an integer other than 0"
+    ):
         SNEEmbedding(n_jobs=0).fit(np.zeros((1, 1)))

@@ -1,4 +1,5 @@
-"""Values of actions: exact on known models, LSPI's best policies, streams, and what scikit-learn asks for."""
+"""Values of actions: exact on known models, LSPI's best policies, streams, and what
+scikit-learn asks for."""
 
 import pickle
 import warnings
@@ -17,7 +18,8 @@ TABULAR = {"fit_intercept": False}
 
 
 def model(seed=0, n=6, m=3):
-    """Transition probabilities (n, m, n), rewards (n, m) and, for all triples, state, action, successor and weight."""
+    """Transition probabilities (n, m, n), rewards (n, m) and, for all triples, state,
+    action, successor and weight."""
     rng = np.random.default_rng(seed)
     P, R = rng.dirichlet(np.full(n, 0.5), (n, m)), rng.normal(size=(n, m))
     s, a, t = (part.ravel() for part in np.indices((n, m, n)))
@@ -27,7 +29,9 @@ def model(seed=0, n=6, m=3):
 def exact_values(P, R, chances, gamma):
     """Q of a policy."""
     n, m = R.shape
-    V = np.linalg.solve(np.eye(n) - gamma * np.einsum("sa,sat->st", chances, P), (chances * R).sum(1))
+    V = np.linalg.solve(
+        np.eye(n) - gamma * np.einsum("sa,sat->st", chances, P), (chances * R).sum(1)
+    )
     return R + gamma * P @ V
 
 
@@ -46,7 +50,9 @@ def value_iteration(P, R, gamma, ends=()):
 def fit(estimator, log, **more):
     P, R, s, a, t, weights = log
     eye = np.eye(len(P))
-    return estimator.fit(eye[s], R[s, a], action=a, next_X=eye[t], sample_weight=weights, **more)
+    return estimator.fit(
+        eye[s], R[s, a], action=a, next_X=eye[t], sample_weight=weights, **more
+    )
 
 
 def given_policies(n, m):
@@ -75,7 +81,12 @@ def test_values_of_a_given_policy_are_exact_on_a_known_model(kind):
 @pytest.mark.parametrize("alpha", [0.0, 0.01])
 def test_solvers_agree_with_lstdq_in_plain_numpy(alpha):
     rng = np.random.default_rng(1)
-    X, next_X, y, a = rng.normal(size=(300, 3)), rng.normal(size=(300, 3)), rng.normal(size=300), np.arange(300) % 2
+    X, next_X, y, a = (
+        rng.normal(size=(300, 3)),
+        rng.normal(size=(300, 3)),
+        rng.normal(size=300),
+        np.arange(300) % 2,
+    )
     terminal, weights = rng.random(300) < 0.1, rng.random(300)
 
     def policy(X):
@@ -83,12 +94,16 @@ def test_solvers_agree_with_lstdq_in_plain_numpy(alpha):
 
     psi, after = np.zeros((2, 300, 2, 4))
     psi[np.arange(300), a] = np.c_[X, np.ones(300)]
-    after[np.arange(300), policy(next_X)] = np.c_[next_X, np.ones(300)] * ~terminal[:, None]
+    after[np.arange(300), policy(next_X)] = (
+        np.c_[next_X, np.ones(300)] * ~terminal[:, None]
+    )
     psi, after, d = psi.reshape(300, 8), after.reshape(300, 8), weights / weights.sum()
     A = (psi * d[:, None]).T @ (psi - 0.8 * after) + alpha * np.diag([1, 1, 1, 0] * 2)
     expected = np.linalg.solve(A, psi.T @ (d * y)).reshape(2, 4)
     for solver in ("lstd", "storm-c", "sarah-c"):
-        q = ActionValueEstimator(policy, 0.8, solver, alpha=alpha, tol=1e-10, max_iter=20_000, random_state=0)
+        q = ActionValueEstimator(
+            policy, 0.8, solver, alpha=alpha, tol=1e-10, max_iter=20_000, random_state=0
+        )
         q.fit(X, y, action=a, next_X=next_X, terminal=terminal, sample_weight=weights)
         np.testing.assert_allclose(np.c_[q.coef_, q.intercept_], expected, atol=1e-5)
 
@@ -96,52 +111,81 @@ def test_solvers_agree_with_lstdq_in_plain_numpy(alpha):
 def test_greedy_is_policy_iteration():
     log = model(0, 12, 4)
     q = fit(ActionValueEstimator(gamma=0.95, **TABULAR), log)
-    np.testing.assert_allclose(q.predict(np.eye(12)), value_iteration(*log[:2], 0.95), atol=1e-8)
-    assert q.stop_reason_ == "converged" and q.policy_changes_[-1] == 0 and q.policy_changes_[0] == 1
-    assert len(q.policy_changes_) == q.n_iter_ == len(q.loss_curve_) - 1 == len(q.ifo_) - 1
+    np.testing.assert_allclose(
+        q.predict(np.eye(12)), value_iteration(*log[:2], 0.95), atol=1e-8
+    )
+    assert (
+        q.stop_reason_ == "converged"
+        and q.policy_changes_[-1] == 0
+        and q.policy_changes_[0] == 1
+    )
+    assert (
+        len(q.policy_changes_) == q.n_iter_ == len(q.loss_curve_) - 1 == len(q.ifo_) - 1
+    )
     assert q.loss_curve_[0] > 0 and q.ifo_[0] == 0
 
 
 def test_what_was_never_done_in_a_state_is_not_chosen():
-    """All rewards are negative, so that 0, what is left of an unknown value, would look best."""
+    """All rewards are negative, so that 0, what is left of an unknown value, would look
+    best."""
     s, a = np.array([0, 0, 1, 1]), np.array([0, 1, 0, 0])
     t, y = np.array([1, 0, 0, 1]), np.array([-1.0, -2.0, -1.0, -1.0])
-    q = ActionValueEstimator(gamma=0.5, **TABULAR).fit(np.eye(2)[s], y, action=a, next_X=np.eye(2)[t])
+    q = ActionValueEstimator(gamma=0.5, **TABULAR).fit(
+        np.eye(2)[s], y, action=a, next_X=np.eye(2)[t]
+    )
     assert q.predict(np.eye(2))[1, 1] == 0 > q.predict(np.eye(2))[1, 0]
     assert list(q.predict_action(np.eye(2))) == [0, 0]
     np.testing.assert_allclose(q.predict(np.eye(2)), [[-2, -3], [-2, 0]], rtol=1e-9)
-    with pytest.warns(UserWarning, match="50% of the successors the policy takes an action that the log never has"):
+    with pytest.warns(
+        UserWarning,
+        match="50% of the successors the policy takes an action that the log never has",
+    ):
         fit = ActionValueEstimator([0, 1], 0.5, **TABULAR).fit
         fit(np.eye(2)[s], y, action=a, next_X=np.eye(2)[t])
 
 
 def test_policies_that_do_not_converge_warn():
-    """Four states with one feature: the best action for the values of either policy is that of the other."""
-    P = np.array([[[9, 0, 0, 1], [0, 7, 3, 0]], [[4, 0, 5, 1], [1, 1, 7, 1]], [[10, 0, 0, 0], [0, 0, 10, 0]],
+    """Four states with one feature: the best action for the values of either policy is
+    that of the other."""
+    P = np.array([[[9, 0, 0, 1], [0, 7, 3, 0]], [[4, 0, 5, 1], [1, 1, 7, 1]], [[10, 0,
+    0, 0], [0, 0, 10, 0]],
                   [[0, 3, 1, 6], [5, 4, 1, 0]]]) / 10  # fmt: skip
     R = np.array([[0.1, -0.3], [1.7, 0.9], [0.3, 0.7], [-2.0, 0.6]])
     s, a, t = (part.ravel() for part in np.indices((4, 2, 4)))
     X = np.array([[-1.0], [-0.5], [-0.5], [0.0]])
-    given = {"X": X[s], "y": R[s, a], "action": a, "next_X": X[t], "sample_weight": P[s, a, t]}
-    with pytest.warns(ConvergenceWarning, match="after 50 policies.*changes in .*% of the successors"):
+    given = {
+        "X": X[s],
+        "y": R[s, a],
+        "action": a,
+        "next_X": X[t],
+        "sample_weight": P[s, a, t],
+    }
+    with pytest.warns(
+        ConvergenceWarning, match="after 50 policies.*changes in .*% of the successors"
+    ):
         q = ActionValueEstimator(gamma=0.9, **TABULAR).fit(**given)
     assert q.stop_reason_ == "max_iter" and q.n_iter_ == 50
 
 
-@pytest.mark.parametrize(("n", "seed"), [(2000, 6), (1000, 1)])  # converges after a new start, or as a mixture
+@pytest.mark.parametrize(
+    ("n", "seed"), [(2000, 6), (1000, 1)]
+)  # converges after a new start, or as a mixture
 def test_a_cycle_of_policies_ends(n, seed):
     """The chain walk of Lagoudakis and Parr with ten radial basis functions."""
     rng = np.random.default_rng(seed)
     s, a = rng.integers(50, size=n), rng.integers(2, size=n)
     t = np.clip(s + np.where((a == 1) != (rng.random(n) < 0.1), 1, -1), 0, 49)
-    radial = FunctionTransformer(lambda X: np.exp(-0.5 * ((X - np.linspace(0, 49, 10)) / 4) ** 2))
+    radial = FunctionTransformer(
+        lambda X: np.exp(-0.5 * ((X - np.linspace(0, 49, 10)) / 4) ** 2)
+    )
     q = ActionValueEstimator(gamma=0.9, features=radial)
     q.fit(s[:, None], np.isin(s, [9, 40]) * 1.0, action=a, next_X=t[:, None])
     assert q.stop_reason_ == "converged"
 
 
 def test_ties_are_kept():
-    """Two actions are the same: rounding must not move the policy from one to the other for ever."""
+    """Two actions are the same: rounding must not move the policy from one to the other
+    for ever."""
     P, R, s, a, t, _ = model(3, 8, 1)
     rng = np.random.default_rng(0)
     P, R = np.repeat(P, 3, axis=1), np.repeat(R, 3, axis=1)
@@ -158,36 +202,58 @@ def cart(n=400, seed=0):
     X = rng.normal(size=(n, 3))
     a = rng.integers(2, size=n)
     next_X = 0.8 * X + 0.2 * rng.normal(size=(n, 3)) + 0.3 * (2 * a[:, None] - 1)
-    return {"X": X, "y": -(next_X**2).sum(axis=1), "action": a, "next_X": next_X, "terminal": rng.random(n) < 0.05}
+    return {
+        "X": X,
+        "y": -(next_X**2).sum(axis=1),
+        "action": a,
+        "next_X": next_X,
+        "terminal": rng.random(n) < 0.05,
+    }
 
 
 def test_the_parameter_policy_and_the_deprecated_method():
     log = cart()
     first = ActionValueEstimator(gamma=0.8).fit(**log)
-    again = ActionValueEstimator(first.predict_action, 0.8).fit(**log)  # LSPI returns the values of its best policy
-    np.testing.assert_allclose(again.predict(log["X"]), first.predict(log["X"]), rtol=1e-8, atol=1e-8)
+    again = ActionValueEstimator(first.predict_action, 0.8).fit(
+        **log
+    )  # LSPI returns the values of its best policy
+    np.testing.assert_allclose(
+        again.predict(log["X"]), first.predict(log["X"]), rtol=1e-8, atol=1e-8
+    )
     assert first.get_params()["policy"] == "greedy" and "policy" in repr(again)
     copied = clone(again)
     assert callable(copied.get_params()["policy"]) and not hasattr(copied, "coef_")
     assert copied.set_params(policy="greedy").get_params() == clone(first).get_params()
     loaded = pickle.loads(pickle.dumps(first))
-    np.testing.assert_array_equal(loaded.predict_action(log["X"]), first.predict_action(log["X"]))
+    np.testing.assert_array_equal(
+        loaded.predict_action(log["X"]), first.predict_action(log["X"])
+    )
     assert loaded.get_params() == first.get_params()
-    with pytest.warns(FutureWarning, match=r"policy\(X\) is called predict_action\(X\)"):
-        np.testing.assert_array_equal(first.policy(log["X"]), first.predict_action(log["X"]))
+    with pytest.warns(
+        FutureWarning, match=r"policy\(X\) is called predict_action\(X\)"
+    ):
+        np.testing.assert_array_equal(
+            first.policy(log["X"]), first.predict_action(log["X"])
+        )
 
 
 def test_labels_are_returned_and_frames_reach_the_policy():
     log = cart()
     names = np.array(["left", "right"])
     frames = {k: pd.DataFrame(log[k], columns=["a", "b", "c"]) for k in ("X", "next_X")}
-    q = ActionValueEstimator(lambda frame: np.where(frame["a"] > 0, "left", "right"), 0.8)
+    q = ActionValueEstimator(
+        lambda frame: np.where(frame["a"] > 0, "left", "right"), 0.8
+    )
     q.fit(**log | frames | {"action": names[log["action"]].astype(object)})
     plain = ActionValueEstimator(lambda X: (X[:, 0] <= 0).astype(int), 0.8).fit(**log)
     np.testing.assert_array_equal(q.predict(frames["X"]), plain.predict(log["X"]))
-    np.testing.assert_array_equal(q.predict_action(frames["X"]), names[plain.predict_action(log["X"])])
+    np.testing.assert_array_equal(
+        q.predict_action(frames["X"]), names[plain.predict_action(log["X"])]
+    )
     assert list(q.actions_) == ["left", "right"]
-    assert q.score(**log | frames | {"action": names[log["action"]]}) == plain.score(**log)
+    assert q.score(**log | frames | {"action": names[log["action"]]}) == plain.score(
+        **log
+    )
 
 
 def test_td_errors_are_the_residuals_of_lstdq():
@@ -205,9 +271,15 @@ def test_sparse_features_have_the_values_of_dense_ones():
     given = {"y": R[s, a], "action": a, "sample_weight": weights}
     for solver in ("lstd", "storm-c"):
         policy = "greedy" if solver == "lstd" else np.arange(40) % 2
-        q = ActionValueEstimator(policy, 0.9, solver, features=OneHotEncoder(), random_state=0, **TABULAR)
+        q = ActionValueEstimator(
+            policy, 0.9, solver, features=OneHotEncoder(), random_state=0, **TABULAR
+        )
         q.fit(s[:, None], next_X=t[:, None], **given)
-        dense = clone(q).set_params(features__sparse_output=False).fit(s[:, None], next_X=t[:, None], **given)
+        dense = (
+            clone(q)
+            .set_params(features__sparse_output=False)
+            .fit(s[:, None], next_X=t[:, None], **given)
+        )
         np.testing.assert_allclose(q.coef_, dense.coef_, rtol=1e-6, atol=1e-9)
 
 
@@ -216,15 +288,27 @@ def test_one_action_has_the_values_of_states():
     q = ActionValueEstimator(gamma=0.5).fit(**log)
     value = BellmanValueEstimator(0.5, "lstd", objective="projected")
     value.fit(**{name: part for name, part in log.items() if name != "action"})
-    np.testing.assert_allclose(q.predict(log["X"])[:, 0], value.predict(log["X"]), rtol=1e-9)
+    np.testing.assert_allclose(
+        q.predict(log["X"])[:, 0], value.predict(log["X"]), rtol=1e-9
+    )
 
 
 def test_actions_are_needed():
     """They would all be taken for one action, whose values are those of states."""
     log, q = cart() | {"action": None}, ActionValueEstimator([0, 1], gamma=0.5)
-    fitted = ActionValueEstimator(gamma=0.5).fit(**log | {"action": np.zeros(len(log["y"]), dtype=int)})
-    for call in (ActionValueEstimator(gamma=0.5).fit, q.fit, q.partial_fit, fitted.score, fitted.td_error):
-        with pytest.raises(ValueError, match="action must be given, the action of each row, got None"):
+    fitted = ActionValueEstimator(gamma=0.5).fit(
+        **log | {"action": np.zeros(len(log["y"]), dtype=int)}
+    )
+    for call in (
+        ActionValueEstimator(gamma=0.5).fit,
+        q.fit,
+        q.partial_fit,
+        fitted.score,
+        fitted.td_error,
+    ):
+        with pytest.raises(
+            ValueError, match="action must be given, the action of each row, got None"
+        ):
             call(**log)
 
 
@@ -237,7 +321,8 @@ def transitions(n=400, seed=0):
     to = np.clip(s + action - 1, 0, STATES - 1)
     names = np.array(["left", "stay", "right"])
     return {
-        "X": s[:, None].astype(float), "y": rng.normal(size=n) + to, "action": names[action],
+        "X": s[:, None].astype(float), "y": rng.normal(size=n) + to,
+        "action": names[action],
         "next_X": to[:, None].astype(float), "terminal": rng.random(n) < 0.1,
     }  # fmt: skip
 
@@ -250,35 +335,60 @@ CHANCES = np.random.default_rng(1).dirichlet(np.ones(3), size=STATES)
 LABELS = np.array(["left", "right", "stay"])[np.arange(STATES) % 3]
 
 
-@pytest.mark.parametrize("policy", [right, CHANCES, LABELS], ids=["function", "probabilities", "actions"])
+@pytest.mark.parametrize(
+    "policy", [right, CHANCES, LABELS], ids=["function", "probabilities", "actions"]
+)
 def test_chunks_are_as_all_at_once(policy):
     parts = transitions()
-    q = ActionValueEstimator(policy, 0.9, features=OneHotEncoder(categories=[np.arange(STATES)]), alpha=1e-3)
+    q = ActionValueEstimator(
+        policy, 0.9, features=OneHotEncoder(categories=[np.arange(STATES)]), alpha=1e-3
+    )
     expected = clone(q).fit(**parts)
-    q = fed(q.partial_fit(**{name: part[:1] for name, part in parts.items()}, actions=["stay", "right", "left"]), 90,
-            **{name: part[1:] for name, part in parts.items()})
+    q = fed(
+        q.partial_fit(
+            **{name: part[:1] for name, part in parts.items()},
+            actions=["stay", "right", "left"],
+        ),
+        90,
+        **{name: part[1:] for name, part in parts.items()},
+    )
     states = np.arange(STATES)[:, None].astype(float)
-    np.testing.assert_allclose(q.predict(states), expected.predict(states), rtol=1e-6, atol=1e-8)
-    np.testing.assert_array_equal(q.predict_action(states), expected.predict_action(states))
+    np.testing.assert_allclose(
+        q.predict(states), expected.predict(states), rtol=1e-6, atol=1e-8
+    )
+    np.testing.assert_array_equal(
+        q.predict_action(states), expected.predict_action(states)
+    )
     assert q.score(**parts) == pytest.approx(-np.mean(q.td_error(**parts) ** 2))
     assert q.ifo_[-1] == 2 * 400 + 1 and not hasattr(q, "policy_changes_")
 
 
 def test_weights_and_a_fit_before():
-    parts, weights = transitions(), np.random.default_rng(2).integers(3, size=400).astype(float)
+    parts, weights = (
+        transitions(),
+        np.random.default_rng(2).integers(3, size=400).astype(float),
+    )
     expected = ActionValueEstimator(CHANCES, 0.9).fit(**parts, sample_weight=weights)
     q = ActionValueEstimator(CHANCES, 0.9).fit(**transitions(seed=9))
     q = fed(q, 120, **parts, sample_weight=weights)
     np.testing.assert_allclose(q.coef_, expected.coef_, rtol=1e-7)
     again = pickle.loads(pickle.dumps(q)).partial_fit(**transitions(seed=5)).coef_
     np.testing.assert_array_equal(q.partial_fit(**transitions(seed=5)).coef_, again)
-    np.testing.assert_allclose(q.fit(**parts).partial_fit(**parts).coef_, q.fit(**parts).coef_, rtol=1e-7)
+    np.testing.assert_allclose(
+        q.fit(**parts).partial_fit(**parts).coef_, q.fit(**parts).coef_, rtol=1e-7
+    )
 
 
 def test_a_stream_has_no_greedy_policy_and_no_other_solver():
-    greedy, other = ActionValueEstimator(), ActionValueEstimator(right, solver="storm-c")
+    greedy, other = (
+        ActionValueEstimator(),
+        ActionValueEstimator(right, solver="storm-c"),
+    )
     assert not hasattr(greedy, "partial_fit") and not hasattr(other, "partial_fit")
-    with pytest.raises(AttributeError, match="policy='greedy' evaluates several policies on all transitions"):
+    with pytest.raises(
+        AttributeError,
+        match="policy='greedy' evaluates several policies on all transitions",
+    ):
         greedy.partial_fit(**transitions())
     with pytest.raises(AttributeError, match="for partial_fit set solver='auto'"):
         other.partial_fit(**transitions())
@@ -288,13 +398,24 @@ def test_what_stays_and_what_is_refused():
     parts, states = transitions(), np.arange(STATES)[:, None].astype(float)
     q = ActionValueEstimator(CHANCES, 0.9).partial_fit(**parts)
     before = q.predict(states)
-    np.testing.assert_array_equal(q.set_params(policy=CHANCES.copy()).predict(states), before)
+    np.testing.assert_array_equal(
+        q.set_params(policy=CHANCES.copy()).predict(states), before
+    )
     odd = parts | {"action": np.where(np.arange(400) == 8, "jump", parts["action"])}
-    with pytest.raises(ValueError, match="action must be among the actions of this stream, .* got 'jump' in row 8"):
+    with pytest.raises(
+        ValueError,
+        match="action must be among the actions of this stream, .* got 'jump' in row 8",
+    ):
         q.partial_fit(**odd)
-    with pytest.raises(ValueError, match="actions must stay .* while the stream goes on, got .*'up'"):
+    with pytest.raises(
+        ValueError, match="actions must stay .* while the stream goes on, got .*'up'"
+    ):
         q.partial_fit(**parts, actions=["left", "up"])
     for name, value in (("gamma", 0.5), ("policy", right), ("fit_intercept", False)):
-        with pytest.raises(ValueError, match=f"{name} must stay .* while its stream goes on"):
-            pickle.loads(pickle.dumps(q)).set_params(**{name: value}).partial_fit(**parts)
+        with pytest.raises(
+            ValueError, match=f"{name} must stay .* while its stream goes on"
+        ):
+            pickle.loads(pickle.dumps(q)).set_params(**{name: value}).partial_fit(
+                **parts
+            )
     np.testing.assert_array_equal(q.predict(states), before)

@@ -22,9 +22,18 @@ def test_check_with_own_successors(sampling):
     P = rng.dirichlet(np.full(6, 0.3), size=9)
     P[P < 0.05] = 0
     P /= P.sum(1, keepdims=True)
-    features, after, R = rng.normal(size=(9, 4)), rng.normal(size=(6, 4)), rng.normal(size=(9, 6))
+    features, after, R = (
+        rng.normal(size=(9, 4)),
+        rng.normal(size=(6, 4)),
+        rng.normal(size=(9, 6)),
+    )
     after[2] = 0
-    given = {"features": features, "gamma": 0.9, "next_features": after, "sampling": sampling}
+    given = {
+        "features": features,
+        "gamma": 0.9,
+        "next_features": after,
+        "sampling": sampling,
+    }
     check_problem(BellmanProblem(sparse.csr_matrix(P), R, **given), n_draws=150)
 
 
@@ -41,7 +50,8 @@ def test_sparse_and_dense_models_agree():
 
 
 def test_rows_of_a_model_are_divided_by_their_sums():
-    """Sums that are 1 up to rounding to float32, on which a discount near 1 would build."""
+    """Sums that are 1 up to rounding to float32, on which a discount near 1 would
+    build."""
     exact = np.random.default_rng(0).dirichlet(np.ones(4), size=4)
     for P in (exact * (1 + 5e-7), sparse.csr_array(exact * (1 + 5e-7))):
         value = MarkovRewardProcess(P, np.ones(4), gamma=0.9999).exact_value()
@@ -50,12 +60,15 @@ def test_rows_of_a_model_are_divided_by_their_sums():
 
 @pytest.mark.parametrize("as_matrix", [np.asarray, sparse.csr_array])
 def test_successors_have_their_probabilities(as_matrix):
-    """Rows that are skewed too, and rows with a single successor. What has probability 0 never comes."""
+    """Rows that are skewed too, and rows with a single successor. What has probability
+    0 never comes."""
     P = np.random.default_rng(0).dirichlet(np.ones(6), size=6) ** 4
     P[2], P[3] = np.eye(6)[4], np.eye(6)[5]
     P[P < 1e-3] = 0
     P /= P.sum(1, keepdims=True)
-    log = MarkovRewardProcess(as_matrix(P), np.ones(6)).transitions(30_000, random_state=0)
+    log = MarkovRewardProcess(as_matrix(P), np.ones(6)).transitions(
+        30_000, random_state=0
+    )
     counts = log.X.T @ log.next_X
     assert not counts[P == 0].any()
     np.testing.assert_allclose(counts / counts.sum(axis=1, keepdims=True), P, atol=0.02)
@@ -70,10 +83,15 @@ def test_singular_features_have_a_metric():
     assert np.abs(result.x).max() < 100
 
 
-@pytest.mark.parametrize(("n", "gamma", "kind"), [(50, 0.95, "garnet"), (400, 0.9, "dense")])
+@pytest.mark.parametrize(
+    ("n", "gamma", "kind"), [(50, 0.95, "garnet"), (400, 0.9, "dense")]
+)
 def test_defaults(n, gamma, kind):
     problem = make_bellman_problem(n, 40, gamma, kind, random_state=0).problem()
-    best, first = problem.objective(problem.minimizer()), problem.objective(np.zeros(40))
+    best, first = (
+        problem.objective(problem.minimizer()),
+        problem.objective(np.zeros(40)),
+    )
     result = minimize(problem, random_state=0, record_every=n // 2)
     gap = (result.loss_curve - best) / (first - best)
     assert result.ifo[np.argmax(gap <= 1e-3)] <= 120 * n
@@ -81,12 +99,23 @@ def test_defaults(n, gamma, kind):
     assert result.stop_reason == "converged" and -1e-9 < gap[-1] <= 1e-4
 
 
-@pytest.mark.parametrize("metric", ["auto", None, np.array([0.5, 2.0])], ids=["inverse Hessian", "none", "diagonal"])
+@pytest.mark.parametrize(
+    "metric",
+    ["auto", None, np.array([0.5, 2.0])],
+    ids=["inverse Hessian", "none", "diagonal"],
+)
 @pytest.mark.parametrize("B", [1, 2, None])
 def test_expected_smoothness_is_that_of_all_batches(metric, B):
     rng = np.random.default_rng(0)
-    Z, next_Z, weights, alpha = rng.standard_normal((6, 2)), rng.standard_normal((6, 2)), rng.random(6), [0.3, 0.0]
-    problem = ProjectedBellmanProblem(Z, next_Z, np.ones(6), 0.9, sample_weight=weights, alpha=alpha)
+    Z, next_Z, weights, alpha = (
+        rng.standard_normal((6, 2)),
+        rng.standard_normal((6, 2)),
+        rng.random(6),
+        [0.3, 0.0],
+    )
+    problem = ProjectedBellmanProblem(
+        Z, next_Z, np.ones(6), 0.9, sample_weight=weights, alpha=alpha
+    )
     if not isinstance(metric, str):
         problem.metric = metric
     metric, weights = as_metric(problem.metric, 2), weights / weights.sum()
@@ -97,7 +126,9 @@ def test_expected_smoothness_is_that_of_all_batches(metric, B):
     for batch in batches:
         batch = list(batch)
         w = weights[batch] if B is None else np.full(B, 1 / B)
-        H_B = 2 * J.T @ np.linalg.solve(C, (Z[batch] * w[:, None]).T @ (Z - 0.9 * next_Z)[batch]) + 2 * np.diag(alpha)
+        H_B = 2 * J.T @ np.linalg.solve(
+            C, (Z[batch] * w[:, None]).T @ (Z - 0.9 * next_Z)[batch]
+        ) + 2 * np.diag(alpha)
         second = second + (1 if B is None else weights[batch].prod()) * H_B.T @ M @ H_B
     expected = eigh(second, problem.hessian(), eigvals_only=True)[-1]
     assert problem.expected_smoothness((B, 0, None), metric) == pytest.approx(expected)

@@ -1,4 +1,5 @@
-"""Labels of episodes: what follows what, where rows alternate, in fit and in streams."""
+"""Labels of episodes: what follows what, where rows alternate, in fit and in
+streams."""
 
 import numpy as np
 import pandas as pd
@@ -22,7 +23,9 @@ def alternating(episode, step):
 
 
 def lstd(trace_decay=0.7, **params):
-    return BellmanValueEstimator(0.95, "lstd", trace_decay=trace_decay, objective="projected", **params)
+    return BellmanValueEstimator(
+        0.95, "lstd", trace_decay=trace_decay, objective="projected", **params
+    )
 
 
 @pytest.mark.parametrize("decay", [0.0, 0.7])
@@ -30,9 +33,15 @@ def test_rows_of_several_episodes_alternate(decay):
     parts, episode, step = episodes()
     expected = coefficients(lstd(decay).fit(**parts))
     shuffled = some(parts | {"episode": episode}, alternating(episode, step))
-    np.testing.assert_allclose(coefficients(lstd(decay).fit(**shuffled)), expected, rtol=1e-9)
-    for size in (30, 1000) if decay else (5, 1000):  # an episode without a row in a chunk is over, with its trace
-        np.testing.assert_allclose(coefficients(fed(lstd(decay), size, **shuffled)), expected, rtol=1e-9)
+    np.testing.assert_allclose(
+        coefficients(lstd(decay).fit(**shuffled)), expected, rtol=1e-9
+    )
+    for size in (
+        (30, 1000) if decay else (5, 1000)
+    ):  # an episode without a row in a chunk is over, with its trace
+        np.testing.assert_allclose(
+            coefficients(fed(lstd(decay), size, **shuffled)), expected, rtol=1e-9
+        )
 
 
 def test_traces_go_on_from_chunk_to_chunk():
@@ -40,7 +49,10 @@ def test_traces_go_on_from_chunk_to_chunk():
     expected = coefficients(lstd().fit(**parts))
     stream = fed(lstd(), 7, **parts, episode=episode)
     np.testing.assert_allclose(coefficients(stream), expected, rtol=1e-9)
-    two = np.repeat([0, 1], 60), np.tile(np.arange(60), 2)  # that alternate in each chunk
+    two = (
+        np.repeat([0, 1], 60),
+        np.tile(np.arange(60), 2),
+    )  # that alternate in each chunk
     parts, episode = some(parts, slice(120)), two[0]
     parts["next_X"][:-1], parts["terminal"] = parts["X"][1:], two[1] == 59
     expected = coefficients(lstd().fit(**parts))
@@ -59,19 +71,31 @@ def test_the_next_row_of_an_episode_is_the_successor():
     order = alternating(episode, step)
     for columns in ({"episode": episode}, {"episode": episode, "time": step}):
         rows = plain | columns
-        np.testing.assert_allclose(coefficients(lstd().fit(**rows)), expected, rtol=1e-9)
-        np.testing.assert_allclose(coefficients(lstd().fit(**some(rows, order))), expected, rtol=1e-9)
-        np.testing.assert_allclose(coefficients(fed(lstd(), 11, **rows)), expected, rtol=1e-9)
-        np.testing.assert_allclose(coefficients(fed(lstd(), 40, **some(rows, order))), expected, rtol=1e-9)
+        np.testing.assert_allclose(
+            coefficients(lstd().fit(**rows)), expected, rtol=1e-9
+        )
+        np.testing.assert_allclose(
+            coefficients(lstd().fit(**some(rows, order))), expected, rtol=1e-9
+        )
+        np.testing.assert_allclose(
+            coefficients(fed(lstd(), 11, **rows)), expected, rtol=1e-9
+        )
+        np.testing.assert_allclose(
+            coefficients(fed(lstd(), 40, **some(rows, order))), expected, rtol=1e-9
+        )
     backwards = some(plain | {"episode": episode, "time": step}, slice(None, None, -1))
-    np.testing.assert_allclose(coefficients(lstd().fit(**backwards)), expected, rtol=1e-9)
+    np.testing.assert_allclose(
+        coefficients(lstd().fit(**backwards)), expected, rtol=1e-9
+    )
 
 
 def test_an_episode_that_ended_or_has_no_row_in_a_chunk_waits_for_nothing():
     """Its label may come again, as that of another episode."""
     states = np.eye(4)
     stream = lstd(0.0, fit_intercept=False).set_params(gamma=0.5)
-    stream.partial_fit(states[:2], [1.0, 5.0], episode=["a", "a"], terminal=[False, True])
+    stream.partial_fit(
+        states[:2], [1.0, 5.0], episode=["a", "a"], terminal=[False, True]
+    )
     stream.partial_fit(states[2:3], [7.0], episode=["a"], terminal=[True])
     np.testing.assert_allclose(stream.predict(states), [3.5, 5, 7, 0])
     stream.partial_fit(states[3:], [1.0], episode=["b"])  # waits, and in vain
@@ -94,7 +118,9 @@ def test_labels_of_any_type(labels):
     order = alternating(episode, step)
     rows = some(parts, order)
     value = lstd().fit(**rows, episode=labels(episode[order]))
-    np.testing.assert_array_equal(value.coef_, lstd().fit(**rows, episode=episode[order]).coef_)
+    np.testing.assert_array_equal(
+        value.coef_, lstd().fit(**rows, episode=episode[order]).coef_
+    )
     stream = lstd().partial_fit(**rows, episode=labels(episode[order]))
     np.testing.assert_allclose(stream.coef_, value.coef_, rtol=1e-9)
 
@@ -110,7 +136,9 @@ def test_scores_follow_labels():
     unknown = last & ~parts["terminal"][order]
     assert np.isnan(error[unknown]).all()
     np.testing.assert_allclose(error[~unknown], expected[~unknown])
-    assert value.score(**plain, episode=episode) == pytest.approx(-np.mean(expected[~unknown] ** 2))
+    assert value.score(**plain, episode=episode) == pytest.approx(
+        -np.mean(expected[~unknown] ** 2)
+    )
     with pytest.raises(ValueError, match="terminal and episode must be given to score"):
         value.score(parts["X"], parts["y"])
 
@@ -119,6 +147,8 @@ def test_a_stream_has_labels_in_all_calls_or_in_none():
     parts, episode, _ = episodes()
     for first, second in (({}, {"episode": episode}), ({"episode": episode}, {})):
         stream = lstd().partial_fit(**parts, **first)
-        with pytest.raises(ValueError, match="episode must stay (given|None) while its stream goes on"):
+        with pytest.raises(
+            ValueError, match="episode must stay (given|None) while its stream goes on"
+        ):
             stream.partial_fit(**parts, **second)
         clone(stream).partial_fit(**parts, **second)

@@ -1,4 +1,5 @@
-"""Values that forget: the weight of a transition is halved every half_life rows that come later."""
+"""Values that forget: the weight of a transition is halved every half_life rows that
+come later."""
 
 import numpy as np
 import pytest
@@ -17,20 +18,31 @@ def walk(n=1200):
     for k in range(n):
         X[k + 1] = 0.8 * X[k] + rng.normal(size=2)
     ends = rng.random(n) < 0.05
-    return {"X": X[:-1], "y": X[:-1, 0] + np.linspace(0, 5, n), "next_X": X[1:], "terminal": ends}
+    return {
+        "X": X[:-1],
+        "y": X[:-1, 0] + np.linspace(0, 5, n),
+        "next_X": X[1:],
+        "terminal": ends,
+    }
 
 
 def lstd(**params):
-    return BellmanValueEstimator(0.9, "lstd", objective="projected", half_life=HALF_LIFE, **params)
+    return BellmanValueEstimator(
+        0.9, "lstd", objective="projected", half_life=HALF_LIFE, **params
+    )
 
 
 @pytest.mark.parametrize("trace_decay", [0.0, 0.7])
 def test_fading_weights_are_sample_weights(trace_decay):
     log = walk()
-    weights = np.random.default_rng(1).integers(3, size=1200).astype(float)  # a row without weight has passed too
+    weights = (
+        np.random.default_rng(1).integers(3, size=1200).astype(float)
+    )  # a row without weight has passed too
     forgets = lstd(trace_decay=trace_decay).fit(**log, sample_weight=weights)
     weighted = lstd(trace_decay=trace_decay).set_params(half_life=None)
-    weighted.fit(**log, sample_weight=weights * 0.5 ** (np.arange(1200)[::-1] / HALF_LIFE))
+    weighted.fit(
+        **log, sample_weight=weights * 0.5 ** (np.arange(1200)[::-1] / HALF_LIFE)
+    )
     np.testing.assert_allclose(forgets.coef_, weighted.coef_, rtol=1e-9)
     assert forgets.intercept_ == pytest.approx(weighted.intercept_, rel=1e-9)
     remembers = clone(weighted).fit(**log)
@@ -39,7 +51,9 @@ def test_fading_weights_are_sample_weights(trace_decay):
 
 @pytest.mark.parametrize(("size", "trace_decay"), [(37, 0.0), (30, 0.7)])
 def test_chunks_of_any_size_have_the_values_of_a_fit(size, trace_decay):
-    log = some(walk(), slice(400)) | {"sample_weight": np.random.default_rng(1).integers(3, size=400).astype(float)}
+    log = some(walk(), slice(400)) | {
+        "sample_weight": np.random.default_rng(1).integers(3, size=400).astype(float)
+    }
     expected = lstd(trace_decay=trace_decay).fit(**log)
     value = fed(lstd(trace_decay=trace_decay), size, **log)
     np.testing.assert_allclose(coefficients(value), coefficients(expected), rtol=1e-8)
@@ -47,38 +61,61 @@ def test_chunks_of_any_size_have_the_values_of_a_fit(size, trace_decay):
 
 @pytest.mark.parametrize("solver", ["lstd", "storm-c"])
 def test_rows_of_episodes_that_alternate_fade_as_they_come(solver):
-    """Two walks at once, with labels: the weights are those of the order of the rows, not of the episodes."""
+    """Two walks at once, with labels: the weights are those of the order of the rows,
+    not of the episodes."""
     log = some(walk(), slice(800))
-    both = {name: np.repeat(part, 2, axis=0) for name, part in log.items() if name != "terminal"}
+    both = {
+        name: np.repeat(part, 2, axis=0)
+        for name, part in log.items()
+        if name != "terminal"
+    }
     both["y"][1::2] = -7.0
     expected = lstd(trace_decay=0.0).fit(**both)
     both |= {"episode": np.arange(1600) % 2, "terminal": np.zeros(1600, dtype=bool)}
     value = fed(lstd().set_params(solver=solver), 800, **both)
     tolerance = 1e-8 if solver == "lstd" else 0.5
-    np.testing.assert_allclose(value.predict(log["X"]), expected.predict(log["X"]), atol=tolerance)
+    np.testing.assert_allclose(
+        value.predict(log["X"]), expected.predict(log["X"]), atol=tolerance
+    )
 
 
 def test_a_stochastic_solver_ends_near_lstd():
     """After a number of rows that fills the last batch."""
     log, forgets = walk(512 + 78 * 32), lstd(random_state=0).set_params(half_life=500.0)
-    value, other = (fed(clone(forgets).set_params(solver="storm-c"), size, **log) for size in (500, 73))
+    value, other = (
+        fed(clone(forgets).set_params(solver="storm-c"), size, **log)
+        for size in (500, 73)
+    )
     np.testing.assert_array_equal(other.coef_, value.coef_)
     exact = fed(forgets, 500, **log)
-    np.testing.assert_allclose(value.predict(log["X"]), exact.predict(log["X"]), rtol=0.01, atol=0.05)
+    np.testing.assert_allclose(
+        value.predict(log["X"]), exact.predict(log["X"]), rtol=0.01, atol=0.05
+    )
 
 
 def test_very_short_half_lives_are_the_last_rows():
-    """After thousands of half-lives nothing underflows, and one row has all the weight."""
+    """After thousands of half-lives nothing underflows, and one row has all the
+    weight."""
     log = walk(3000)
-    value = fed(lstd(fit_intercept=False).set_params(half_life=0.5, gamma=0.0), 1000, **log)
+    value = fed(
+        lstd(fit_intercept=False).set_params(half_life=0.5, gamma=0.0), 1000, **log
+    )
     assert log["X"][-1] @ value.coef_ == pytest.approx(log["y"][-1], rel=0.05)
 
 
 def test_a_half_life_needs_an_order():
     log = some(walk(), slice(300), "next_X", "terminal")
-    episode, time, at = np.arange(300) // 10, np.arange(300) % 10, np.random.default_rng(3).permutation(300)
+    episode, time, at = (
+        np.arange(300) // 10,
+        np.arange(300) % 10,
+        np.random.default_rng(3).permutation(300),
+    )
     expected = lstd().fit(**log, episode=episode, time=time)
-    with pytest.raises(ValueError, match="half_life must be None if rows are not in the order"):
+    with pytest.raises(
+        ValueError, match="half_life must be None if rows are not in the order"
+    ):
         lstd().fit(**some(log, at), episode=episode[at], time=time[at])
-    value = lstd().fit(**some(log, at), episode=episode[at], time=at)  # increases from one episode to the next
+    value = lstd().fit(
+        **some(log, at), episode=episode[at], time=at
+    )  # increases from one episode to the next
     np.testing.assert_allclose(value.coef_, expected.coef_, rtol=1e-10)

@@ -1,4 +1,5 @@
-"""objective="auto": visits are rows and never weights, and "bellman" is taken where its bias does not show."""
+"""objective="auto": visits are rows and never weights, and "bellman" is taken where its
+bias does not show."""
 
 import re
 
@@ -9,7 +10,8 @@ from sk_stormc import BellmanValueEstimator
 
 
 def ring(visits, n_states=2000, gamma=0.9, seed=0, reach=None):
-    """A ring of states with features (cos, sin), whose values are exactly 10 + 5 cos + 3 sin.
+    """A ring of states with features (cos, sin), whose values are exactly 10 + 5 cos +
+    3 sin.
 
     A step goes to one of the next ``reach`` states on both sides.
     """
@@ -18,7 +20,10 @@ def ring(visits, n_states=2000, gamma=0.9, seed=0, reach=None):
     low, high = (-n_states // 3, n_states // 3) if reach is None else (-reach, reach)
     step = rng.integers(low, high + 1, size=len(state))
     angle = 2 * np.pi / n_states
-    X, next_X = (np.column_stack([np.cos(angle * s), np.sin(angle * s)]) for s in (state, state + step))
+    X, next_X = (
+        np.column_stack([np.cos(angle * s), np.sin(angle * s)])
+        for s in (state, state + step)
+    )
     mean = np.cos(angle * np.arange(low, high + 1)).mean()
     y = 10 * (1 - gamma) + (1 - gamma * mean) * (X @ [5.0, 3.0])
     return X, y + 0.1 * rng.normal(size=len(y)), next_X
@@ -31,18 +36,34 @@ def test_weights_are_not_visits():
     ratios = np.where(np.arange(60) % 2, 1.8, 0.2)
     value = BellmanValueEstimator(0.9, "lstd").fit(X, y, **data, sample_weight=ratios)
     assert value.objective_ == "projected" and "0%" in value.objective_reason_
-    # rows of the same state are visits, whatever their ratios; those of weight 0 are not there
-    twice = {name: np.tile(part, (2,) + (1,) * (part.ndim - 1)) for name, part in data.items()}
+    # rows of the same state are visits, whatever their ratios; those of weight 0 are
+    # not there
+    twice = {
+        name: np.tile(part, (2,) + (1,) * (part.ndim - 1))
+        for name, part in data.items()
+    }
     X, y, ratios = np.tile(X, (2, 1)), np.tile(y, 2), np.tile(ratios, 2)
-    assert BellmanValueEstimator(0.9, "lstd").fit(X, y, **twice, sample_weight=ratios).objective_ == "bellman"
+    assert (
+        BellmanValueEstimator(0.9, "lstd")
+        .fit(X, y, **twice, sample_weight=ratios)
+        .objective_
+        == "bellman"
+    )
     ratios[60:] = 0
-    assert BellmanValueEstimator(0.9, "lstd").fit(X, y, **twice, sample_weight=ratios).objective_ == "projected"
+    assert (
+        BellmanValueEstimator(0.9, "lstd")
+        .fit(X, y, **twice, sample_weight=ratios)
+        .objective_
+        == "projected"
+    )
 
 
 def test_minus_zero_is_zero():
     """The state 0 is visited twice, however its zeros are signed."""
     X = np.array([[0.0, 1.0], [-0.0, 1.0], [1.0, 0.0], [1.0, -0.0]])
-    value = BellmanValueEstimator(0.5, fit_intercept=False).fit(X, [1.0, 3.0, 0.0, 0.0], terminal=np.ones(4, bool))
+    value = BellmanValueEstimator(0.5, fit_intercept=False).fit(
+        X, [1.0, 3.0, 0.0, 0.0], terminal=np.ones(4, bool)
+    )
     assert value.n_states_ == 2 and value.objective_ == "bellman"
 
 
@@ -52,7 +73,9 @@ def test_few_visits_where_features_generalise(visits):
     value = BellmanValueEstimator(0.9, "lstd").fit(X, y, next_X=next_X)
     assert value.objective_ == "projected" and "bias" in value.objective_reason_
     np.testing.assert_allclose(value.coef_, [5.0, 3.0], atol=0.5)
-    biased = BellmanValueEstimator(0.9, "lstd", objective="bellman").fit(X, y, next_X=next_X)
+    biased = BellmanValueEstimator(0.9, "lstd", objective="bellman").fit(
+        X, y, next_X=next_X
+    )
     assert biased.coef_[0] < 4.5
 
 
@@ -61,12 +84,24 @@ def test_bias_and_noise_of_states_visited_once_are_those_of_values_from_other_lo
     visits, errors, stated = np.tile([1, 1, 2], 100), [], []
     for seed in range(60):
         X, y, next_X = ring(visits, 300, seed=seed, reach=5)
-        reason = BellmanValueEstimator(0.9, "lstd").fit(X, y, next_X=next_X).objective_reason_
-        stated.append([float(number) for number in re.findall(r"\(about (\S+)\)", reason)])
-        value = BellmanValueEstimator(0.9, "lstd", objective="bellman").fit(X, y, next_X=next_X)
+        reason = (
+            BellmanValueEstimator(0.9, "lstd")
+            .fit(X, y, next_X=next_X)
+            .objective_reason_
+        )
+        stated.append(
+            [float(number) for number in re.findall(r"\(about (\S+)\)", reason)]
+        )
+        value = BellmanValueEstimator(0.9, "lstd", objective="bellman").fit(
+            X, y, next_X=next_X
+        )
         errors.append(value.predict(X) - 10 - X @ [5.0, 3.0])
-    bias, noise = np.sqrt([np.mean(np.mean(errors, axis=0) ** 2), np.mean(np.var(errors, axis=0))])
-    np.testing.assert_allclose(np.mean(stated, axis=0), [bias, noise], rtol=0.3)  # bias is of first order
+    bias, noise = np.sqrt(
+        [np.mean(np.mean(errors, axis=0) ** 2), np.mean(np.var(errors, axis=0))]
+    )
+    np.testing.assert_allclose(
+        np.mean(stated, axis=0), [bias, noise], rtol=0.3
+    )  # bias is of first order
 
 
 def test_bellman_where_its_bias_does_not_show():
@@ -76,14 +111,18 @@ def test_bellman_where_its_bias_does_not_show():
     # nothing varies within a state
     rng = np.random.default_rng(0)
     left, came = rng.normal(size=(2, 30, 2))
-    value.fit(np.tile(left, (2, 1)), np.tile(left[:, 0], 2), next_X=np.tile(came, (2, 1)))
+    value.fit(
+        np.tile(left, (2, 1)), np.tile(left[:, 0], 2), next_X=np.tile(came, (2, 1))
+    )
     assert value.objective_ == "bellman"
 
 
 def test_features_that_tell_states_apart():
     rng = np.random.default_rng(0)
     state, after = rng.integers(10, size=(2, 40))
-    value = BellmanValueEstimator(0.9, "lstd").fit(np.eye(10)[state], rng.normal(size=40), next_X=np.eye(10)[after])
+    value = BellmanValueEstimator(0.9, "lstd").fit(
+        np.eye(10)[state], rng.normal(size=40), next_X=np.eye(10)[after]
+    )
     assert value.objective_ == "bellman" and "apart" in value.objective_reason_
     triangle = np.tril(np.ones((10, 10)))  # no feature belongs to one state only
     value.fit(triangle[state], rng.normal(size=40), next_X=triangle[after])

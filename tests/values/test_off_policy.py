@@ -1,4 +1,5 @@
-"""What a policy is worth from the episodes of another one, and ratios where the behaviour policy is unknown."""
+"""What a policy is worth from the episodes of another one, and ratios where the
+behaviour policy is unknown."""
 
 import warnings
 
@@ -13,36 +14,48 @@ from value_logs import draw as draw_from
 from sk_stormc import ActionValueEstimator, estimated_ratios, off_policy_value
 
 GAMMA, N = 0.9, 4
-CHANCES = np.random.default_rng(3).dirichlet(np.ones(N), size=(N, 2)) * 0.75  # the rest ends the episode
+CHANCES = (
+    np.random.default_rng(3).dirichlet(np.ones(N), size=(N, 2)) * 0.75
+)  # the rest ends the episode
 REWARDS = np.random.default_rng(4).normal(size=(N, 2))
 METHODS = ("is", "wis", "pdis", "wpdis", "dr", "wdr")
 
 
 def draw(m, seed, target=(0.6, 0.4), cut=None):
     """m episodes, and the target as an array of states."""
-    return draw_from(m, seed, CHANCES, REWARDS, target, 0.2, cut) | {"target": np.tile(target, (N, 1))}
+    return draw_from(m, seed, CHANCES, REWARDS, target, 0.2, cut) | {
+        "target": np.tile(target, (N, 1))
+    }
 
 
 def permuted(parts, order):
     """The rows in another order. The target is an array of states."""
-    return {name: part if name == "target" else part[order] for name, part in parts.items()}
+    return {
+        name: part if name == "target" else part[order] for name, part in parts.items()
+    }
 
 
 def exact(target=(0.6, 0.4)):
     policy = np.array(target)
-    return np.linalg.solve(np.eye(N) - GAMMA * np.einsum("a,sat->st", policy, CHANCES), REWARDS @ policy).mean()
+    return np.linalg.solve(
+        np.eye(N) - GAMMA * np.einsum("a,sat->st", policy, CHANCES), REWARDS @ policy
+    ).mean()
 
 
 def value_of(parts, method, **changes):
     model = ActionValueEstimator(gamma=0.5, fit_intercept=False, alpha=1e-6)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return off_policy_value(**parts | {"gamma": GAMMA, "method": method, "estimator": model} | changes)
+        return off_policy_value(
+            **parts | {"gamma": GAMMA, "method": method, "estimator": model} | changes
+        )
 
 
 def by_hand(parts):
     """Episode by episode and step by step."""
-    episodes = [np.flatnonzero(parts["episode"] == e) for e in np.unique(parts["episode"])]
+    episodes = [
+        np.flatnonzero(parts["episode"] == e) for e in np.unique(parts["episode"])
+    ]
     longest = max(map(len, episodes))
     W, G = np.ones((longest, len(episodes))), np.zeros((longest, len(episodes)))
     for e, rows in enumerate(episodes):
@@ -53,7 +66,8 @@ def by_hand(parts):
     mean = (W * G).sum(axis=1) / W.sum(axis=1)
     influence = (W / W.mean(axis=1, keepdims=True) * (G - mean[:, None])).sum(axis=0)
     expected = {
-        "is": np.mean(W[-1] * G.sum(axis=0)), "wis": np.average(G.sum(axis=0), weights=W[-1]),
+        "is": np.mean(W[-1] * G.sum(axis=0)), "wis": np.average(G.sum(axis=0),
+        weights=W[-1]),
         "pdis": np.mean((W * G).sum(axis=0)), "wpdis": mean.sum(),
     }  # fmt: skip
     return expected, mean.sum() + influence
@@ -67,24 +81,43 @@ def test_against_loops():
     for method, value in expected.items():
         estimate = value_of(parts, method)
         assert estimate.value == pytest.approx(value)
-        assert estimate.contributions.mean() == pytest.approx(value) and len(estimate.contributions) == 40
-        assert value_of(shuffled | {"next_X": None}, method).value == pytest.approx(value)
+        assert (
+            estimate.contributions.mean() == pytest.approx(value)
+            and len(estimate.contributions) == 40
+        )
+        assert value_of(shuffled | {"next_X": None}, method).value == pytest.approx(
+            value
+        )
         if method == "wpdis":
             np.testing.assert_allclose(estimate.contributions, contributions, rtol=1e-9)
         named = parts | {"episode": np.array([f"e{k}" for k in parts["episode"]])}
-        assert value_of(named | {"time": None}, method).std_error == pytest.approx(estimate.std_error)
+        assert value_of(named | {"time": None}, method).std_error == pytest.approx(
+            estimate.std_error
+        )
 
 
 @pytest.mark.parametrize("method", METHODS)
 def test_products_of_many_ratios_do_not_vanish(method):
     rng = np.random.default_rng(0)
     ratio = np.where(rng.random((20, 2000)) < 0.5, 1.8, 0.2).ravel()
-    parts = {"y": np.ones(40_000), "importance_ratio": ratio, "episode": np.repeat(np.arange(20), 2000)}
+    parts = {
+        "y": np.ones(40_000),
+        "importance_ratio": ratio,
+        "episode": np.repeat(np.arange(20), 2000),
+    }
     if method in ("dr", "wdr"):
-        parts |= {"X": np.ones((40_000, 1)), "action": (ratio > 1).astype(int),}
-        parts |= {"target": lambda X: np.tile([0.1, 0.9], (len(X), 1)), "terminal": np.arange(40_000) % 2000 == 1999}
+        parts |= {
+            "X": np.ones((40_000, 1)),
+            "action": (ratio > 1).astype(int),
+        }
+        parts |= {
+            "target": lambda X: np.tile([0.1, 0.9], (len(X), 1)),
+            "terminal": np.arange(40_000) % 2000 == 1999,
+        }
     estimate = value_of(parts, method, gamma=1.0 if method in ("wis", "wpdis") else 0.9)
-    assert np.isfinite([estimate.value, estimate.std_error, estimate.effective_size]).all()
+    assert np.isfinite(
+        [estimate.value, estimate.std_error, estimate.effective_size]
+    ).all()
     if method in ("wis", "wpdis"):
         assert estimate.value == pytest.approx(2000)
 
@@ -103,24 +136,32 @@ def test_the_policy_that_acted_has_the_mean_of_its_returns():
 def test_standard_errors_are_those_over_other_logs(method):
     estimates = [value_of(draw(80, seed), method, cv=2) for seed in range(40)]
     spread = np.std([value.value for value in estimates], ddof=1)
-    assert np.sqrt(np.mean([value.std_error**2 for value in estimates])) == pytest.approx(spread, rel=0.4)
+    assert np.sqrt(
+        np.mean([value.std_error**2 for value in estimates])
+    ) == pytest.approx(spread, rel=0.4)
 
 
 def test_the_difference_of_two_policies_is_surer_than_the_two():
-    one, other = (value_of(draw(100, 2, target), "wpdis") for target in ((0.6, 0.4), (0.55, 0.45)))
+    one, other = (
+        value_of(draw(100, 2, target), "wpdis") for target in ((0.6, 0.4), (0.55, 0.45))
+    )
     difference = one - other
     assert difference.value == pytest.approx(one.value - other.value)
     assert difference.std_error < 0.5 * np.hypot(one.std_error, other.std_error)
     low, high = difference.interval(0.5)
     assert low < difference.value < high
-    with pytest.raises(ValueError, match="from the same episodes, got 100 episodes and 50"):
+    with pytest.raises(
+        ValueError, match="from the same episodes, got 100 episodes and 50"
+    ):
         one - value_of(draw(50, 2), "wpdis")
 
 
 @pytest.mark.parametrize("method", METHODS)
 def test_ratios_of_0(method):
     parts = draw(60, 5)
-    parts["importance_ratio"] = np.where(parts["importance_ratio"] > 1, 2.0, 0.0)  # a policy that always does the same
+    parts["importance_ratio"] = np.where(
+        parts["importance_ratio"] > 1, 2.0, 0.0
+    )  # a policy that always does the same
     parts["target"] = np.tile([1.0, 0.0], (N, 1))
     estimate = value_of(parts, method)
     assert np.isfinite([estimate.value, estimate.std_error]).all()
@@ -131,8 +172,13 @@ def test_ratios_of_0(method):
 
 @pytest.mark.filterwarnings("ignore:importance_ratio gives nearly all weight")
 def test_few_episodes_of_the_policy_itself_warn():
-    parts, other = ({name: draw(60, 6, target)[name] for name in ("y", "importance_ratio", "episode")}
-                    for target in ((0.95, 0.05), (0.5, 0.5)))
+    parts, other = (
+        {
+            name: draw(60, 6, target)[name]
+            for name in ("y", "importance_ratio", "episode")
+        }
+        for target in ((0.95, 0.05), (0.5, 0.5))
+    )
     with pytest.warns(UserWarning, match="60 episodes, whose effective number is"):
         off_policy_value(**parts)
     with warnings.catch_warnings():
@@ -145,19 +191,33 @@ def test_few_episodes_of_the_policy_itself_warn():
 
 @pytest.mark.parametrize("method", METHODS[:4])
 def test_a_log_without_the_largest_products_warns(method):
-    """Its own effective number is large, and 90 % intervals hold in half of such logs at most."""
-    chances, rewards, target = np.full((1, 2, 1), 0.8), np.array([[1.0, 0.0]]), np.array([0.75, 0.25])
+    """Its own effective number is large, and 90 % intervals hold in half of such logs
+    at most."""
+    chances, rewards, target = (
+        np.full((1, 2, 1), 0.8),
+        np.array([[1.0, 0.0]]),
+        np.array([0.75, 0.25]),
+    )
     exact, errors, said = 0.75 / (1 - 0.99 * 0.8), [], []
     for seed in range(40):
         log = draw_from(60, seed, chances, rewards, target, 0.0)
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             estimate = off_policy_value(
-                log["y"], log["importance_ratio"], log["episode"], gamma=0.99, method=method
+                log["y"],
+                log["importance_ratio"],
+                log["episode"],
+                gamma=0.99,
+                method=method,
             )
         if estimate.effective_size > 20:
             errors.append(abs(estimate.value - exact) / estimate.std_error)
-            said.append(any("on average for ratios of this size" in str(warning.message) for warning in caught))
+            said.append(
+                any(
+                    "on average for ratios of this size" in str(warning.message)
+                    for warning in caught
+                )
+            )
     assert len(errors) > 20 and np.mean(np.array(errors) < 1.67) < 0.6
     assert np.mean(said) > 0.9
 
@@ -177,47 +237,92 @@ def test_what_describes_one_target_has_one_value():
     n, chances = len(parts["y"]), np.array([[0.8, 0.2]] * N)
     for method in ("dr", "wdr"):
         expected = value_of(parts, method)
-        for target in (chances[parts["X"].argmax(axis=1)], lambda X: chances[X.argmax(axis=1)]):
+        for target in (
+            chances[parts["X"].argmax(axis=1)],
+            lambda X: chances[X.argmax(axis=1)],
+        ):
             for next_X in (parts["next_X"], None):
-                estimate = value_of(parts | {"target": target, "next_X": next_X}, method)
-                assert (estimate.value, estimate.std_error) == pytest.approx((expected.value, expected.std_error))
-        takes = parts | {"importance_ratio": np.where(parts["action"] == 1, 2.0, 0.0), "target": np.ones(n, dtype=int)}
-        assert value_of(takes, method).value == pytest.approx(value_of(takes | {"target": [1] * N}, method).value)
-        names = takes | {"action": np.array(["left", "right"])[parts["action"]], "target": lambda X: ["right"] * len(X)}
-        assert value_of(names, method).value == pytest.approx(value_of(takes, method).value)
+                estimate = value_of(
+                    parts | {"target": target, "next_X": next_X}, method
+                )
+                assert (estimate.value, estimate.std_error) == pytest.approx(
+                    (expected.value, expected.std_error)
+                )
+        takes = parts | {
+            "importance_ratio": np.where(parts["action"] == 1, 2.0, 0.0),
+            "target": np.ones(n, dtype=int),
+        }
+        assert value_of(takes, method).value == pytest.approx(
+            value_of(takes | {"target": [1] * N}, method).value
+        )
+        names = takes | {
+            "action": np.array(["left", "right"])[parts["action"]],
+            "target": lambda X: ["right"] * len(X),
+        }
+        assert value_of(names, method).value == pytest.approx(
+            value_of(takes, method).value
+        )
 
 
 def test_the_target_where_an_episode_was_cut_off_is_needed():
-    """Without their last rows, cut episodes would seem to end more often than they do."""
+    """Without their last rows, cut episodes would seem to end more often than they
+    do."""
     parts, used = draw(40, 1, cut=2), []
-    value_of(parts | {"target": lambda X: used.append(len(X)) or np.tile([0.6, 0.4], (len(X), 1))}, "dr")
+    value_of(
+        parts
+        | {"target": lambda X: used.append(len(X)) or np.tile([0.6, 0.4], (len(X), 1))},
+        "dr",
+    )
     assert sum(used) == len(parts["y"]) + np.count_nonzero(~parts["terminal"])
     by_row = parts | {"target": np.tile([0.6, 0.4], (len(parts["y"]), 1))}
-    with pytest.raises(ValueError, match="target must be a function of states .* where episodes are cut off.*row"):
+    with pytest.raises(
+        ValueError,
+        match="target must be a function of states .* where episodes are cut off.*row",
+    ):
         value_of(by_row, "dr")
     for target in (parts["target"], by_row["target"]):
-        with pytest.raises(ValueError, match="next_X must be given .* where episodes are cut off or have gaps: row"):
+        with pytest.raises(
+            ValueError,
+            match="next_X must be given .* where episodes are cut off or have gaps: "
+            "row",
+        ):
             value_of(parts | {"next_X": None, "target": target}, "dr")
 
 
 def test_folds_are_those_of_labels_whatever_the_order():
     parts = draw(40, 2, cut=5)
     parts["episode"] = np.array([f"log {k}" for k in parts["episode"]])
-    radial = ActionValueEstimator(features=make_pipeline(StandardScaler(), PolynomialFeatures(1)), alpha=1e-3)
+    radial = ActionValueEstimator(
+        features=make_pipeline(StandardScaler(), PolynomialFeatures(1)), alpha=1e-3
+    )
     order = np.random.default_rng(0).permutation(len(parts["y"]))
     for method in ("wpdis", "dr", "wdr"):
         expected = value_of(parts, method, estimator=radial)
         estimate = value_of(permuted(parts, order), method, estimator=radial)
-        assert (estimate.value, estimate.std_error) == pytest.approx((expected.value, expected.std_error), rel=1e-8)
+        assert (estimate.value, estimate.std_error) == pytest.approx(
+            (expected.value, expected.std_error), rel=1e-8
+        )
 
 
 def test_episodes_that_are_cut_off_have_the_standard_error_of_the_model():
-    """One step of noise each, and the model's value of what comes after, which is ten times the mean reward."""
+    """One step of noise each, and the model's value of what comes after, which is ten
+    times the mean reward."""
     rng, n = np.random.default_rng(0), 400
-    parts = {"y": rng.normal(size=n), "importance_ratio": np.ones(n), "episode": np.arange(n), "X": np.ones((n, 1))}
-    parts |= {"next_X": np.ones((n, 1)), "terminal": np.zeros(n, bool), "action": np.arange(n) % 2}
+    parts = {
+        "y": rng.normal(size=n),
+        "importance_ratio": np.ones(n),
+        "episode": np.arange(n),
+        "X": np.ones((n, 1)),
+    }
+    parts |= {
+        "next_X": np.ones((n, 1)),
+        "terminal": np.zeros(n, bool),
+        "action": np.arange(n) % 2,
+    }
     estimate = value_of(parts, "dr", target=lambda X: np.full((len(X), 2), 0.5))
-    assert estimate.std_error == pytest.approx(10 * parts["y"].std(ddof=1) / np.sqrt(n), rel=0.05)
+    assert estimate.std_error == pytest.approx(
+        10 * parts["y"].std(ddof=1) / np.sqrt(n), rel=0.05
+    )
 
 
 class Counting(StandardScaler):
@@ -234,7 +339,9 @@ def test_a_model_is_not_fitted_on_the_episodes_that_it_corrects():
     assert len(Counting.rows) == 4 and sum(Counting.rows) == 3 * len(parts["y"])
 
 
-WEIGHTS = np.array([[0.0, 0.0], [1.0, -0.5], [-0.5, 1.0]])  # of three actions, before a softmax on two features
+WEIGHTS = np.array(
+    [[0.0, 0.0], [1.0, -0.5], [-0.5, 1.0]]
+)  # of three actions, before a softmax on two features
 STEPS = 3
 
 
@@ -243,7 +350,8 @@ def softmax(scores):
 
 
 def log(n_episodes=700, seed=0, chances=lambda X: softmax(X @ WEIGHTS.T)):
-    """Episodes of three steps, in which action 1 has a reward where it is probable, and moves the state a little."""
+    """Episodes of three steps, in which action 1 has a reward where it is probable, and
+    moves the state a little."""
     rng = np.random.default_rng(seed)
     state, rows = rng.normal(size=(n_episodes, 2)), []
     for _ in range(STEPS):
@@ -251,8 +359,14 @@ def log(n_episodes=700, seed=0, chances=lambda X: softmax(X @ WEIGHTS.T)):
         action = (rng.random(n_episodes)[:, None] > np.cumsum(p, axis=1)).sum(axis=1)
         reward = (action == 1) * (1 + state[:, 0]) + 0.3 * rng.normal(size=n_episodes)
         rows.append((state, action, reward))
-        state = 0.8 * state + 0.3 * (action == 1)[:, None] + 0.5 * rng.normal(size=(n_episodes, 2))
-    X, action, y = (np.stack(part, axis=1) for part in zip(*rows, strict=True))  # episode by episode
+        state = (
+            0.8 * state
+            + 0.3 * (action == 1)[:, None]
+            + 0.5 * rng.normal(size=(n_episodes, 2))
+        )
+    X, action, y = (
+        np.stack(part, axis=1) for part in zip(*rows, strict=True)
+    )  # episode by episode
     episode = np.repeat(np.arange(n_episodes), STEPS)
     return X.reshape(-1, 2), action.ravel(), y.ravel(), episode
 
@@ -268,15 +382,24 @@ TRUE = (target(X) / softmax(X @ WEIGHTS.T))[np.arange(len(ACTION)), ACTION]
 
 @pytest.mark.parametrize("episode", [None, EPISODE])
 def test_ratios_are_near_the_true_ones(episode):
-    ratios = estimated_ratios(X, ACTION, target(X), LogisticRegression(), episode=episode)
+    ratios = estimated_ratios(
+        X, ACTION, target(X), LogisticRegression(), episode=episode
+    )
     assert np.abs(np.log(ratios / TRUE)).mean() < 0.1 and abs(ratios.mean() - 1) < 0.1
     own = target(X)[np.arange(len(X)), ACTION]
-    np.testing.assert_allclose(estimated_ratios(X, ACTION, own, LogisticRegression(), episode=episode), ratios)
+    np.testing.assert_allclose(
+        estimated_ratios(X, ACTION, own, LogisticRegression(), episode=episode), ratios
+    )
 
 
 def test_rows_of_other_kinds():
-    ratios = estimated_ratios(X, ACTION, target(X), LogisticRegression(), episode=EPISODE)
-    named, labels = np.array(["a", "b", "c"])[ACTION], np.array([f"e{k:05d}" for k in EPISODE])
+    ratios = estimated_ratios(
+        X, ACTION, target(X), LogisticRegression(), episode=EPISODE
+    )
+    named, labels = (
+        np.array(["a", "b", "c"])[ACTION],
+        np.array([f"e{k:05d}" for k in EPISODE]),
+    )
     pipeline = make_pipeline(StandardScaler(), LogisticRegression())
     again = estimated_ratios(X, named, target(X), pipeline, episode=labels)
     np.testing.assert_allclose(again, ratios, rtol=0.05)

@@ -1,4 +1,5 @@
-"""Streams of transitions with stochastic solvers: correlated rows, weights, streams that are short, threads."""
+"""Streams of transitions with stochastic solvers: correlated rows, weights, streams
+that are short, threads."""
 
 import warnings
 
@@ -19,14 +20,17 @@ from sk_stormc.solvers import STORMCompositional
 
 
 def walk(n, n_states=30, seed=0, indicators=False, drift=0.55):
-    """A random walk in order, with reward at one end: correlated rows, and raw columns of very unequal size."""
+    """A random walk in order, with reward at one end: correlated rows, and raw columns
+    of very unequal size."""
     rng = np.random.default_rng(seed)
     right, state, states = rng.random(n) < drift, 0, np.empty(n + 1, dtype=int)
     ends = np.zeros(n, dtype=bool)
     following = np.empty(n, dtype=int)
     for t in range(n):
         states[t] = state
-        following[t] = state = min(max(state + (1 if right[t] else -1), 0), n_states - 1)
+        following[t] = state = min(
+            max(state + (1 if right[t] else -1), 0), n_states - 1
+        )
         ends[t] = state == n_states - 1
         state = 0 if ends[t] else state
     if indicators:
@@ -34,7 +38,12 @@ def walk(n, n_states=30, seed=0, indicators=False, drift=0.55):
     else:
         s = np.linspace(0, 1, n_states)
         table = np.column_stack([100 * s, 1e-3 * s**2, np.sin(6 * s)])
-    return {"X": table[states[:n]], "y": ends.astype(float), "next_X": table[following], "terminal": ends}
+    return {
+        "X": table[states[:n]],
+        "y": ends.astype(float),
+        "next_X": table[following],
+        "terminal": ends,
+    }
 
 
 def lstd(X, y, next_X, terminal, gamma, weights=1.0):
@@ -43,17 +52,29 @@ def lstd(X, y, next_X, terminal, gamma, weights=1.0):
     s = np.sqrt((Z**2).mean(0))
     s[s == 0] = 1
     weighted = ((Z / s).T * weights).T
-    return Z @ (np.linalg.lstsq(weighted.T @ ((Z - gamma * next_Z) / s), weighted.T @ y, rcond=None)[0] / s)
+    return Z @ (
+        np.linalg.lstsq(
+            weighted.T @ ((Z - gamma * next_Z) / s), weighted.T @ y, rcond=None
+        )[0]
+        / s
+    )
 
 
 def off(values, exact):
     return np.sqrt(np.mean((values - exact) ** 2)) / exact.std()
 
 
-@pytest.mark.parametrize(("gamma", "indicators"), few_of([(0.999, True), (0.95, False)], 0))
-def test_values_of_correlated_rows_are_those_of_lstd_without_a_warning(gamma, indicators):
+@pytest.mark.parametrize(
+    ("gamma", "indicators"), few_of([(0.999, True), (0.95, False)], 0)
+)
+def test_values_of_correlated_rows_are_those_of_lstd_without_a_warning(
+    gamma, indicators
+):
     parts = walk(10_000, indicators=indicators)
-    first, rest = ({name: part[rows] for name, part in parts.items()} for rows in (slice(3000), slice(3000, None)))
+    first, rest = (
+        {name: part[rows] for name, part in parts.items()}
+        for rows in (slice(3000), slice(3000, None))
+    )
     # the first reward of all may come late
     value = fed(BellmanValueEstimator(gamma, "storm-c", random_state=0), 500, **first)
     with warnings.catch_warnings():
@@ -71,11 +92,15 @@ def test_other_methods_hold_too(solver):
 
 def test_values_that_are_not_there_yet_warn_and_say_what_to_do():
     parts = walk(2000)
-    value = BellmanValueEstimator(0.99, STORMCompositional(learning_rate=1e-4, max_iter=10), random_state=0)
+    value = BellmanValueEstimator(
+        0.99, STORMCompositional(learning_rate=1e-4, max_iter=10), random_state=0
+    )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         value.fit(parts["X"], parts["y"], terminal=np.ones(2000, dtype=bool))
-    with pytest.warns(ConvergenceWarning, match="from the projected solution.*solver='lstd'"):
+    with pytest.warns(
+        ConvergenceWarning, match="from the projected solution.*solver='lstd'"
+    ):
         value.partial_fit(**parts)
     assert off(value.predict(parts["X"]), lstd(**parts, gamma=0.99)) > 0.02
 
@@ -84,53 +109,86 @@ def test_values_that_are_not_there_yet_warn_and_say_what_to_do():
 def test_a_short_stream_has_the_values_of_its_moments(n):
     parts = walk(n, n_states=6, drift=0.7)
     value = BellmanValueEstimator(0.9, "storm-c", random_state=0)
-    values = [fed(clone(value), size, **parts).predict(parts["X"]) for size in (1, 7, n)]
+    values = [
+        fed(clone(value), size, **parts).predict(parts["X"]) for size in (1, 7, n)
+    ]
     assert (values[0] == values[1]).all() and (values[0] == values[2]).all()
 
 
 def test_a_short_stream_near_gamma_1_has_the_values_that_its_moments_say():
-    """A car that is pushed at random in a valley, -1 for each step; steps from 0 ended half way, without a warning."""
+    """A car that is pushed at random in a valley, -1 for each step; steps from 0 ended
+    half way, without a warning."""
     rng, rows = np.random.default_rng(7), []
     for k in range(1000):
         x, v = (rng.uniform(-0.6, -0.4), 0.0) if k % 200 == 0 else rows[-1][2:]
         push = v + 0.001 * rng.integers(-1, 2) - 0.0025 * np.cos(3 * x)
         rows.append((x, v, x + push, push))
     X, next_X = np.hsplit(np.array(rows), 2)
-    radial = make_pipeline(StandardScaler(), RBFSampler(gamma=0.2, n_components=100, random_state=0))
-    value = BellmanValueEstimator(0.999, "storm-c", features=radial, alpha=1e-5, random_state=0)
+    radial = make_pipeline(
+        StandardScaler(), RBFSampler(gamma=0.2, n_components=100, random_state=0)
+    )
+    value = BellmanValueEstimator(
+        0.999, "storm-c", features=radial, alpha=1e-5, random_state=0
+    )
     value.partial_fit(X, -np.ones(1000), next_X=next_X)
     np.testing.assert_allclose(value.predict(X), -1000.0, rtol=0.01)
 
 
 def test_values_with_weights_are_those_of_weighted_lstd_whatever_the_chunks():
     parts = walk(6000, n_states=8)
-    weights = np.random.default_rng(0).gamma(1.0, size=6000) * (1 + 3 * parts["terminal"])  # episodes' ends count more
+    weights = np.random.default_rng(0).gamma(1.0, size=6000) * (
+        1 + 3 * parts["terminal"]
+    )  # episodes' ends count more
     weights[1000:1500] = 0  # an entire chunk
 
     def stream(size, **given):
-        return fed(BellmanValueEstimator(0.9, "storm-c", random_state=0), size, **parts, **given)
+        return fed(
+            BellmanValueEstimator(0.9, "storm-c", random_state=0),
+            size,
+            **parts,
+            **given,
+        )
 
-    one, other, scaled = stream(500, sample_weight=weights), stream(6000, sample_weight=weights), 1024 * weights
-    assert (one.coef_ == other.coef_).all() and (one.coef_ == stream(500, sample_weight=scaled).coef_).all()
-    values, expected = one.predict(parts["X"]), lstd(**parts, gamma=0.9, weights=weights)
+    one, other, scaled = (
+        stream(500, sample_weight=weights),
+        stream(6000, sample_weight=weights),
+        1024 * weights,
+    )
+    assert (one.coef_ == other.coef_).all() and (
+        one.coef_ == stream(500, sample_weight=scaled).coef_
+    ).all()
+    values, expected = (
+        one.predict(parts["X"]),
+        lstd(**parts, gamma=0.9, weights=weights),
+    )
     assert off(values, expected) < 0.01 < 0.1 < off(values, lstd(**parts, gamma=0.9))
     plain, ones = stream(500), stream(500, sample_weight=np.ones(6000))
-    assert (plain.coef_ == ones.coef_).all() and (plain.loss_curve_ == ones.loss_curve_).all()
+    assert (plain.coef_ == ones.coef_).all() and (
+        plain.loss_curve_ == ones.loss_curve_
+    ).all()
 
 
 def test_the_last_row_of_a_batch_counts():
     parts = ar_walk(512 + 4 * 32)  # rows that fill the last batch
     value = BellmanValueEstimator(0.9, "storm-c", random_state=0)
     value.partial_fit(**parts, sample_weight=np.append(np.ones(512 + 4 * 32 - 1), 1e4))
-    assert abs(value.td_error(**some(parts, slice(-1, None)))) < 0.5  # 3 without this row
+    assert (
+        abs(value.td_error(**some(parts, slice(-1, None)))) < 0.5
+    )  # 3 without this row
 
 
 def blas():
     """The largest number of threads of a BLAS library."""
-    return max(library["num_threads"] for library in ThreadpoolController().info() if library["user_api"] == "blas")
+    return max(
+        library["num_threads"]
+        for library in ThreadpoolController().info()
+        if library["user_api"] == "blas"
+    )
 
 
-@pytest.mark.parametrize(("solver", "method"), [("lstd", "fit"), ("storm-c", "partial_fit")])
+@pytest.mark.parametrize(
+    ("solver", "method"), [("lstd", "fit"), ("storm-c", "partial_fit")]
+)
 def test_one_thread_meanwhile(solver, method):
     """As a transformer sees it, which is called in the fit."""
     parts, seen = walk(300), []
@@ -138,5 +196,8 @@ def test_one_thread_meanwhile(solver, method):
     with threadpool_limits(2, user_api="blas"):
         if blas() != 2:
             pytest.skip("there is no BLAS here that can have two threads")
-        getattr(BellmanValueEstimator(0.9, solver, features=features, random_state=0), method)(**parts)
+        getattr(
+            BellmanValueEstimator(0.9, solver, features=features, random_state=0),
+            method,
+        )(**parts)
         assert set(seen) == {1} and blas() == 2

@@ -1,4 +1,5 @@
-"""LSTD(lambda): eligibility traces, and importance ratios, which multiply transitions and the traces between them."""
+"""LSTD(lambda): eligibility traces, and importance ratios, which multiply transitions
+and the traces between them."""
 
 import numpy as np
 import pytest
@@ -17,13 +18,26 @@ def episodes(lengths=LENGTHS):
 
 
 def lstd(trace_decay=0.7, gamma=GAMMA, **params):
-    return BellmanValueEstimator(gamma, "lstd", trace_decay=trace_decay, objective="projected", **params)
+    return BellmanValueEstimator(
+        gamma, "lstd", trace_decay=trace_decay, objective="projected", **params
+    )
 
 
-def by_hand(X, y, next_X, terminal, decay, breaks=(), sample_weight=None, importance_ratio=None):
+def by_hand(
+    X, y, next_X, terminal, decay, breaks=(), sample_weight=None, importance_ratio=None
+):
     """The recursion of Bradtke & Barto and Boyan, with the ratios of Yu, row by row."""
-    Z, next_Z, A, b, trace = with_ones(X), with_ones(next_X) * ~terminal[:, None], 0, 0, 0
-    weights, ratio = (np.ones(len(y)) if part is None else part for part in (sample_weight, importance_ratio))
+    Z, next_Z, A, b, trace = (
+        with_ones(X),
+        with_ones(next_X) * ~terminal[:, None],
+        0,
+        0,
+        0,
+    )
+    weights, ratio = (
+        np.ones(len(y)) if part is None else part
+        for part in (sample_weight, importance_ratio)
+    )
     for k, phi in enumerate(Z):
         started = k == 0 or terminal[k - 1] or k in breaks
         trace = phi + (0 if started else GAMMA * decay * ratio[k - 1] * trace)
@@ -36,10 +50,14 @@ def by_hand(X, y, next_X, terminal, decay, breaks=(), sample_weight=None, import
 def test_against_the_recursion(decay):
     parts = episodes()
     value = lstd(decay).fit(**parts)
-    np.testing.assert_allclose(coefficients(value), by_hand(**parts, decay=decay), rtol=1e-9)
+    np.testing.assert_allclose(
+        coefficients(value), by_hand(**parts, decay=decay), rtol=1e-9
+    )
     assert value.objective_ == "projected" and value.rank_ == 4
     parts["sample_weight"] = np.random.default_rng(3).random(len(parts["y"]))
-    np.testing.assert_allclose(coefficients(lstd(decay).fit(**parts)), by_hand(**parts, decay=decay), rtol=1e-9)
+    np.testing.assert_allclose(
+        coefficients(lstd(decay).fit(**parts)), by_hand(**parts, decay=decay), rtol=1e-9
+    )
 
 
 @pytest.mark.parametrize("gamma", [0.5, 0.99])
@@ -50,41 +68,62 @@ def test_lambda_1_is_regression_on_the_returns(gamma):
         total = returns[k] = parts["y"][k] + gamma * total * (not parts["terminal"][k])
     Z = np.column_stack([parts["X"], np.ones(len(returns))])
     expected = np.linalg.lstsq(Z, returns, rcond=None)[0]
-    np.testing.assert_allclose(coefficients(lstd(1.0, gamma).fit(**parts)), expected, rtol=1e-8)
+    np.testing.assert_allclose(
+        coefficients(lstd(1.0, gamma).fit(**parts)), expected, rtol=1e-8
+    )
 
 
 def test_a_trace_ends_where_the_next_row_is_not_the_successor():
     parts = episodes([200])
     parts["next_X"][[49, 120]] += 1.0  # truncated: the next row begins an episode
     expected = by_hand(**parts, decay=0.8, breaks=(50, 121))
-    for value in (lstd(0.8).fit(**parts), fed(lstd(0.8), 50, **parts), fed(lstd(0.8), 1, **parts)):
+    for value in (
+        lstd(0.8).fit(**parts),
+        fed(lstd(0.8), 50, **parts),
+        fed(lstd(0.8), 1, **parts),
+    ):
         np.testing.assert_allclose(coefficients(value), expected, rtol=1e-8)
 
 
 def test_time():
-    """Rows in any order in fit; gaps end a trace, and so do terminal rows; the last row has no successor."""
+    """Rows in any order in fit; gaps end a trace, and so do terminal rows; the last row
+    has no successor."""
     parts = episodes([400])
     time = np.arange(400) + 10**15 + np.isin(np.arange(400), [100, 251]).cumsum() * 3
     parts["terminal"] = np.isin(np.arange(400), [99, 180])
     kept = np.flatnonzero((np.diff(time, append=0) == 1) | parts["terminal"])
-    expected = by_hand(**some(parts, kept), decay=0.8, breaks=np.flatnonzero(np.diff(kept) > 1) + 1)
+    expected = by_hand(
+        **some(parts, kept), decay=0.8, breaks=np.flatnonzero(np.diff(kept) > 1) + 1
+    )
     timed = some(parts, slice(None), "next_X") | {"time": time}
     value = lstd(0.8).fit(**some(timed, np.random.default_rng(0).permutation(400)))
     np.testing.assert_allclose(coefficients(value), expected, rtol=1e-8)
     for size in (7, 99, 100):
-        np.testing.assert_allclose(coefficients(fed(lstd(0.8), size, **timed)), expected, rtol=1e-8)
+        np.testing.assert_allclose(
+            coefficients(fed(lstd(0.8), size, **timed)), expected, rtol=1e-8
+        )
 
 
 def test_sparse_features():
     rng = np.random.default_rng(0)
     states, ends = rng.integers(30, size=(1001, 1)), rng.random(1000) < 0.05
-    parts = {"X": states[:-1], "y": rng.normal(size=1000), "next_X": states[1:], "terminal": ends}
-    one = [lstd(features=OneHotEncoder(sparse_output=s)).fit(**parts).coef_ for s in (True, False)]
+    parts = {
+        "X": states[:-1],
+        "y": rng.normal(size=1000),
+        "next_X": states[1:],
+        "terminal": ends,
+    }
+    one = [
+        lstd(features=OneHotEncoder(sparse_output=s)).fit(**parts).coef_
+        for s in (True, False)
+    ]
     np.testing.assert_allclose(*one, rtol=1e-9)
 
 
 @pytest.mark.filterwarnings("error")
-@pytest.mark.parametrize("rounded", [lambda a: a.astype(np.float32).astype(float), lambda a: a.round(6)])
+@pytest.mark.parametrize(
+    "rounded", [lambda a: a.astype(np.float32).astype(float), lambda a: a.round(6)]
+)
 def test_traces_go_on_over_rounded_successors(rounded):
     parts = episodes()
     exact = lstd(0.9).fit(**parts)
@@ -97,14 +136,19 @@ def test_traces_go_on_over_rounded_successors(rounded):
 def test_states_of_a_tiny_unit_are_told_apart():
     parts = log_of(LENGTHS, every=2)[0]  # every second episode is cut off
     tiny = parts | {name: 1e-9 * parts[name] for name in ("X", "next_X")}
-    np.testing.assert_allclose(lstd(0.9).fit(**tiny).predict(tiny["X"]), lstd(0.9).fit(**parts).predict(parts["X"]))
+    np.testing.assert_allclose(
+        lstd(0.9).fit(**tiny).predict(tiny["X"]),
+        lstd(0.9).fit(**parts).predict(parts["X"]),
+    )
 
 
 @pytest.mark.parametrize("method", ["fit", "partial_fit"])
 def test_rows_in_no_order_warn(method):
     parts, episode, _ = log_of([600])
     shuffled = some(parts, np.random.default_rng(1).permutation(600))
-    with pytest.warns(UserWarning, match="trace_decay has little effect: of 598 rows .* [0-3] are"):
+    with pytest.warns(
+        UserWarning, match="trace_decay has little effect: of 598 rows .* [0-3] are"
+    ):
         getattr(lstd(0.9), method)(**shuffled)
     if method == "fit":
         with pytest.warns(UserWarning, match="trace_decay has little effect"):
@@ -112,15 +156,20 @@ def test_rows_in_no_order_warn(method):
 
 
 def off_policy():
-    """A walk on seven states that goes right half of the time, and the ratios of a policy that does so at .9."""
+    """A walk on seven states that goes right half of the time, and the ratios of a
+    policy that does so at .9."""
     parts, action = walk_on_states(20, 7)
     states = np.c_[np.arange(7) < 4, np.arange(7)].astype(float)
     parts |= {"X": parts["X"] @ states, "next_X": parts["next_X"] @ states}
-    return some(parts, slice(None), "episode") | {"importance_ratio": np.where(action == 1, 1.8, 0.2)}
+    return some(parts, slice(None), "episode") | {
+        "importance_ratio": np.where(action == 1, 1.8, 0.2)
+    }
 
 
 @pytest.mark.parametrize("decay", few_of([0.0, 0.5, 1.0], 0, 2))
-@pytest.mark.parametrize("zeros", [False, True])  # no trace continues after a ratio of 0
+@pytest.mark.parametrize(
+    "zeros", [False, True]
+)  # no trace continues after a ratio of 0
 def test_ratios_against_the_recursion(decay, zeros):
     parts, rng = off_policy(), np.random.default_rng(1)
     n = len(parts["y"])
@@ -128,7 +177,9 @@ def test_ratios_against_the_recursion(decay, zeros):
     if zeros:
         parts["importance_ratio"] = np.where(rng.random(n) < 0.3, 0.0, 1.3)
     expected = by_hand(**parts, decay=decay)
-    time = np.arange(n) + np.append(0, np.cumsum(parts["terminal"][:-1]))  # a gap after each episode
+    time = np.arange(n) + np.append(
+        0, np.cumsum(parts["terminal"][:-1])
+    )  # a gap after each episode
     timed = some(parts, slice(None), "next_X") | {"time": time}
     values = [lstd(decay).fit(**rows) for rows in (parts, timed)]
     values += [fed(lstd(decay), 37, **parts), fed(lstd(decay), n, **timed)]
@@ -138,8 +189,18 @@ def test_ratios_against_the_recursion(decay, zeros):
 
 def test_without_traces_ratios_are_weights():
     parts = off_policy()
-    weighted = {("sample_weight" if name == "importance_ratio" else name): part for name, part in parts.items()}
+    weighted = {
+        ("sample_weight" if name == "importance_ratio" else name): part
+        for name, part in parts.items()
+    }
     for solver in ("lstd", "storm-c"):
-        one, other = (BellmanValueEstimator(0.9, solver, random_state=0).fit(**rows) for rows in (parts, weighted))
+        one, other = (
+            BellmanValueEstimator(0.9, solver, random_state=0).fit(**rows)
+            for rows in (parts, weighted)
+        )
         np.testing.assert_array_equal(one.coef_, other.coef_)
-        assert one.score(**parts) == one.score(**weighted) != one.score(**some(parts, slice(None), "importance_ratio"))
+        assert (
+            one.score(**parts)
+            == one.score(**weighted)
+            != one.score(**some(parts, slice(None), "importance_ratio"))
+        )

@@ -13,20 +13,29 @@ from value_logs import fed, some
 from sk_stormc import BellmanValueEstimator
 
 GAMMA, N = 0.9, 6
-CHANCES = np.random.default_rng(7).dirichlet(np.full(N, 0.5), size=(N, 2)) * 0.85  # the rest ends the episode
+CHANCES = (
+    np.random.default_rng(7).dirichlet(np.full(N, 0.5), size=(N, 2)) * 0.85
+)  # the rest ends the episode
 REWARDS = np.random.default_rng(8).normal(size=(N, 2))
 TARGET = np.array([0.8, 0.2])  # the policy that acts takes both actions alike
 FEATURES = np.column_stack([np.ones(N), np.arange(N), np.arange(N) % 2])
 
 
 def draw(m, seed):
-    """m episodes of a policy with two actions: columns, and the ratios of the target."""
+    """m episodes of a policy with two actions: columns, and the ratios of the
+    target."""
     parts = draw_from(m, seed, CHANCES, REWARDS, TARGET, 0.3)
-    return some(parts, slice(None), "importance_ratio", "time", "action"), parts["importance_ratio"]
+    return some(parts, slice(None), "importance_ratio", "time", "action"), parts[
+        "importance_ratio"
+    ]
 
 
 def lstd(**params):
-    params = {"solver": "lstd", "fit_intercept": False, "objective": "projected"} | params
+    params = {
+        "solver": "lstd",
+        "fit_intercept": False,
+        "objective": "projected",
+    } | params
     return BellmanValueEstimator(GAMMA, **params)
 
 
@@ -43,7 +52,9 @@ def test_deviations_are_those_of_values_from_other_episodes():
         estimates.append(values)
         deviations.append(std)
     spread = np.std(estimates, axis=0, ddof=1)
-    np.testing.assert_allclose(np.sqrt(np.mean(np.square(deviations), axis=0)), spread, rtol=0.3)
+    np.testing.assert_allclose(
+        np.sqrt(np.mean(np.square(deviations), axis=0)), spread, rtol=0.3
+    )
 
 
 @pytest.mark.parametrize("params", [{"alpha": 1e-3}, {"objective": "bellman"}])
@@ -53,8 +64,12 @@ def test_deviations_are_those_of_a_bootstrap(params):
     std = value.predict(FEATURES, return_std=True)[1]
     rng, estimates = np.random.default_rng(0), []
     for _ in range(100):
-        counts = np.bincount(rng.integers(80, size=80), minlength=80)[parts["episode"]].astype(float)
-        again = lstd(**params).fit(**featured(parts), importance_ratio=ratio, sample_weight=counts)
+        counts = np.bincount(rng.integers(80, size=80), minlength=80)[
+            parts["episode"]
+        ].astype(float)
+        again = lstd(**params).fit(
+            **featured(parts), importance_ratio=ratio, sample_weight=counts
+        )
         estimates.append(again.predict(FEATURES))
     np.testing.assert_allclose(std, np.std(estimates, axis=0, ddof=1), rtol=0.3)
 
@@ -73,25 +88,40 @@ def test_deviations_of_a_regression_are_corrected_for_its_coefficients():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(n, d))
     y = X @ [1.0, 2.0, 3.0] + rng.normal(size=n)
-    std = lstd().fit(X, y, terminal=np.ones(n, bool), episode=np.arange(n)).predict(np.eye(d), return_std=True)[1]
+    std = (
+        lstd()
+        .fit(X, y, terminal=np.ones(n, bool), episode=np.arange(n))
+        .predict(np.eye(d), return_std=True)[1]
+    )
     coef = np.linalg.lstsq(X, y)[0]
     inverse, scores = np.linalg.inv(X.T @ X), X * (y - X @ coef)[:, None]
-    np.testing.assert_allclose(std**2, n / (n - d) * np.diag(inverse @ scores.T @ scores @ inverse))
+    np.testing.assert_allclose(
+        std**2, n / (n - d) * np.diag(inverse @ scores.T @ scores @ inverse)
+    )
 
 
 def test_deviations_of_residuals_that_do_not_vanish():
-    """Two states with one feature: the successors decide what the mean error of a state is multiplied with."""
+    """Two states with one feature: the successors decide what the mean error of a state
+    is multiplied with."""
     estimates, deviations = [], []
     for seed in range(60):
         rng = np.random.default_rng(seed)
         X = np.where(rng.random(200) < 0.5, 0.5, -0.5)[:, None]
         ends = (X[:, 0] < 0) | (rng.random(200) < 0.5)
         value = lstd(objective="bellman")
-        value.fit(X, np.ones(200), next_X=np.ones((200, 1)), terminal=ends, episode=np.arange(200))
+        value.fit(
+            X,
+            np.ones(200),
+            next_X=np.ones((200, 1)),
+            terminal=ends,
+            episode=np.arange(200),
+        )
         values, std = value.predict([[1.0]], return_std=True)
         estimates.append(values[0])
         deviations.append(std[0])
-    assert np.sqrt(np.mean(np.square(deviations))) == pytest.approx(np.std(estimates, ddof=1), rel=0.3)
+    assert np.sqrt(np.mean(np.square(deviations))) == pytest.approx(
+        np.std(estimates, ddof=1), rel=0.3
+    )
 
 
 @pytest.mark.parametrize("solver", ["lstd", "storm-c"])
@@ -113,7 +143,9 @@ def test_deviations_of_values_that_forget_are_those_of_values_from_other_episode
         value = lstd(half_life=150.0).fit(**parts)  # rows: an episode has about 5
         stream = fed(lstd(half_life=150.0), len(parts["y"]) // 4, **parts)
         estimates.append(value.predict(FEATURES))
-        deviations.append([each.predict(FEATURES, return_std=True)[1] for each in (value, stream)])
+        deviations.append(
+            [each.predict(FEATURES, return_std=True)[1] for each in (value, stream)]
+        )
     for std in np.sqrt(np.mean(np.square(deviations), axis=0)):
         np.testing.assert_allclose(std, np.std(estimates, axis=0, ddof=1), rtol=0.35)
 
@@ -122,7 +154,10 @@ def test_groups_of_a_stream_are_sums_over_its_episodes():
     """With traces too, whatever the chunks."""
     parts, ratio = draw(25, 6)
     parts = featured(parts) | {"importance_ratio": ratio}
-    deviations = [fed(lstd(trace_decay=0.7), size, **parts).predict(FEATURES, True)[1] for size in (1000, 7)]
+    deviations = [
+        fed(lstd(trace_decay=0.7), size, **parts).predict(FEATURES, True)[1]
+        for size in (1000, 7)
+    ]
     np.testing.assert_allclose(deviations[1], deviations[0], rtol=1e-8)
 
 
@@ -131,13 +166,19 @@ def test_intervals_are_values_and_deviations():
     value = lstd(fit_intercept=True).fit(**featured(parts))
     values, std = value.predict(FEATURES, return_std=True)
     np.testing.assert_array_equal(values, value.predict(FEATURES))
-    narrow, wide = (value.value_interval(FEATURES, confidence) for confidence in (0.5, 0.99))
+    narrow, wide = (
+        value.value_interval(FEATURES, confidence) for confidence in (0.5, 0.99)
+    )
     np.testing.assert_allclose(narrow.mean(axis=1), values)
     assert (wide[:, 0] < narrow[:, 0]).all() and (wide[:, 1] > narrow[:, 1]).all()
     reach = stats.t.ppf(0.95, 59) * std
-    np.testing.assert_allclose(value.value_interval(FEATURES), np.c_[values - reach, values + reach])
+    np.testing.assert_allclose(
+        value.value_interval(FEATURES), np.c_[values - reach, values + reach]
+    )
     width = np.diff(value.value_interval(FEATURES[[2]])[0])
-    np.testing.assert_allclose(width, np.diff(value.value_interval(FEATURES[[2, 2]], mean=True)))
+    np.testing.assert_allclose(
+        width, np.diff(value.value_interval(FEATURES[[2, 2]], mean=True))
+    )
 
 
 def test_of_a_feature_that_no_state_has_nothing_is_known():
@@ -149,8 +190,14 @@ def test_of_a_feature_that_no_state_has_nothing_is_known():
     for value in (lstd().fit(**parts), lstd().partial_fit(**parts)):
         std = value.predict(np.eye(N + 1), return_std=True)[1]
         assert np.isinf(std[N]) and np.isfinite(std[:N]).all()
-    sparse = lstd(features=encoder).fit(**parts | numbers).predict(np.arange(N + 1)[:, None], return_std=True)[1]
-    np.testing.assert_allclose(sparse, lstd().fit(**parts).predict(np.eye(N + 1), return_std=True)[1])
+    sparse = (
+        lstd(features=encoder)
+        .fit(**parts | numbers)
+        .predict(np.arange(N + 1)[:, None], return_std=True)[1]
+    )
+    np.testing.assert_allclose(
+        sparse, lstd().fit(**parts).predict(np.eye(N + 1), return_std=True)[1]
+    )
 
 
 def test_few_episodes_warn():
@@ -168,11 +215,19 @@ def test_few_episodes_warn():
 def test_episodes_that_are_not_known_or_too_few():
     parts, _ = draw(30, 12)
     without = some(parts, slice(None), "episode")
-    for value in (lstd().fit(**without), lstd().partial_fit(**without), lstd().fit(**parts).fit(**without)):
-        with pytest.raises(ValueError, match="episode must be given to fit, or to partial_fit"):
+    for value in (
+        lstd().fit(**without),
+        lstd().partial_fit(**without),
+        lstd().fit(**parts).fit(**without),
+    ):
+        with pytest.raises(
+            ValueError, match="episode must be given to fit, or to partial_fit"
+        ):
             value.predict(parts["X"], return_std=True)
     one = some(parts, parts["episode"] == 0)
     with pytest.raises(ValueError, match="at least 2 different labels"):
         lstd().fit(**one).value_interval(parts["X"])
-    with pytest.raises(ValueError, match="half_life must be so long that at least 2 episodes count"):
+    with pytest.raises(
+        ValueError, match="half_life must be so long that at least 2 episodes count"
+    ):
         lstd(half_life=2.0).fit(**parts).predict(parts["X"], return_std=True)

@@ -1,4 +1,5 @@
-"""Standard errors and intervals of action values: against episodes drawn anew, and against values of states."""
+"""Standard errors and intervals of action values: against episodes drawn anew, and
+against values of states."""
 
 import warnings
 
@@ -10,7 +11,9 @@ from value_logs import some
 from sk_stormc import ActionValueEstimator, BellmanValueEstimator
 
 GAMMA, N = 0.9, 6
-CHANCES = np.random.default_rng(7).dirichlet(np.full(N, 0.5), size=(N, 2)) * 0.85  # the rest ends the episode
+CHANCES = (
+    np.random.default_rng(7).dirichlet(np.full(N, 0.5), size=(N, 2)) * 0.85
+)  # the rest ends the episode
 REWARDS = np.random.default_rng(8).normal(size=(N, 2))
 FEATURES = np.column_stack([np.ones(N), np.arange(N), np.arange(N) % 2])
 
@@ -30,34 +33,59 @@ def target(X):
 def test_deviations_are_those_of_values_from_other_episodes(policy):
     estimates, deviations = [], []
     for seed in range(40):
-        q = ActionValueEstimator(policy, GAMMA, fit_intercept=False).fit(**draw(100, seed))
+        q = ActionValueEstimator(policy, GAMMA, fit_intercept=False).fit(
+            **draw(100, seed)
+        )
         values, std = q.predict(FEATURES, return_std=True)
         assert values.shape == std.shape == (N, 2)
         estimates.append(values)
         deviations.append(std)
     spread = np.std(estimates, axis=0, ddof=1)
-    np.testing.assert_allclose(np.sqrt(np.mean(np.square(deviations), axis=0)), spread, rtol=0.4)
+    np.testing.assert_allclose(
+        np.sqrt(np.mean(np.square(deviations), axis=0)), spread, rtol=0.4
+    )
 
 
 @pytest.mark.filterwarnings("ignore:action is:UserWarning")
-@pytest.mark.parametrize("parameters", [{}, {"alpha": 0.01}, {"fit_intercept": False}], ids=str)
+@pytest.mark.parametrize(
+    "parameters", [{}, {"alpha": 0.01}, {"fit_intercept": False}], ids=str
+)
 def test_with_one_action_they_are_those_of_states(parameters):
     log = draw(80, 0) | {"action": np.ones(len(draw(80, 0)["y"]), dtype=int)}
     weights = np.random.default_rng(0).uniform(size=len(log["y"]))
-    q = ActionValueEstimator(gamma=GAMMA, **parameters).fit(**log, sample_weight=weights)
+    q = ActionValueEstimator(gamma=GAMMA, **parameters).fit(
+        **log, sample_weight=weights
+    )
     del log["action"]
-    value = BellmanValueEstimator(GAMMA, objective="projected", **parameters).fit(**log, sample_weight=weights)
-    for of_action, of_state in zip(q.predict(FEATURES, True), value.predict(FEATURES, True), strict=True):
+    value = BellmanValueEstimator(GAMMA, objective="projected", **parameters).fit(
+        **log, sample_weight=weights
+    )
+    for of_action, of_state in zip(
+        q.predict(FEATURES, True), value.predict(FEATURES, True), strict=True
+    ):
         np.testing.assert_allclose(of_action[:, 0], of_state, rtol=1e-7)
     for mean in (False, True):
-        intervals = (estimator.value_interval(FEATURES, 0.8, mean=mean) for estimator in (q, value))
-        np.testing.assert_allclose(next(intervals)[..., 0, :], next(intervals), rtol=1e-7)
+        intervals = (
+            estimator.value_interval(FEATURES, 0.8, mean=mean)
+            for estimator in (q, value)
+        )
+        np.testing.assert_allclose(
+            next(intervals)[..., 0, :], next(intervals), rtol=1e-7
+        )
 
 
 def test_iterative_solvers_have_the_same():
     log = draw(100, 1)
-    exact, iterative = (ActionValueEstimator(target, GAMMA, solver).fit(**log) for solver in ("lstd", "lbfgs"))
-    np.testing.assert_allclose(iterative.value_interval(FEATURES), exact.value_interval(FEATURES), rtol=1e-3, atol=1e-3)
+    exact, iterative = (
+        ActionValueEstimator(target, GAMMA, solver).fit(**log)
+        for solver in ("lstd", "lbfgs")
+    )
+    np.testing.assert_allclose(
+        iterative.value_interval(FEATURES),
+        exact.value_interval(FEATURES),
+        rtol=1e-3,
+        atol=1e-3,
+    )
 
 
 def test_the_mean_over_states():
@@ -70,9 +98,18 @@ def test_the_mean_over_states():
 def test_a_state_in_which_an_action_was_never_taken():
     """Its value has no standard error, while those of the others stay finite."""
     X = np.eye(2)[np.arange(120) % 2]
-    log = {"action": np.arange(120) % 4 == 1, "terminal": np.ones(120, dtype=bool), "episode": np.arange(120)}
-    q = ActionValueEstimator(fit_intercept=False).fit(X, np.random.default_rng(0).normal(size=120), **log)
-    assert np.isinf(q.predict(np.eye(2), return_std=True)[1]).tolist() == [[False, True], [False, False]]
+    log = {
+        "action": np.arange(120) % 4 == 1,
+        "terminal": np.ones(120, dtype=bool),
+        "episode": np.arange(120),
+    }
+    q = ActionValueEstimator(fit_intercept=False).fit(
+        X, np.random.default_rng(0).normal(size=120), **log
+    )
+    assert np.isinf(q.predict(np.eye(2), return_std=True)[1]).tolist() == [
+        [False, True],
+        [False, False],
+    ]
 
 
 def test_what_they_need():
@@ -83,8 +120,16 @@ def test_what_they_need():
         q.predict(FEATURES, return_std=True)
     with pytest.raises(ValueError, match="return_std must be True or False, got 1"):
         q.predict(FEATURES, return_std=1)
-    q.fit(**log | {"episode": np.zeros(len(log["y"])), "terminal": np.zeros(len(log["y"]), dtype=bool)})
-    with pytest.raises(ValueError, match="episode must have at least 2 different labels"):
+    q.fit(
+        **log
+        | {
+            "episode": np.zeros(len(log["y"])),
+            "terminal": np.zeros(len(log["y"]), dtype=bool),
+        }
+    )
+    with pytest.raises(
+        ValueError, match="episode must have at least 2 different labels"
+    ):
         q.value_interval(FEATURES)
     q.fit(**draw(10, 0))
     with pytest.warns(UserWarning, match="estimated from 10 episodes"):

@@ -1,4 +1,5 @@
-"""Values of logs in partitions of dask and in files are those of the same log in memory."""
+"""Values of logs in partitions of dask and in files are those of the same log in
+memory."""
 
 import numpy as np
 import pandas as pd
@@ -16,7 +17,8 @@ CHUNK = 7 * LENGTH  # whole episodes
 
 
 def make_log(seed=0):
-    """Episodes that end after eight steps or more, of states that never repeat, in order."""
+    """Episodes that end after eight steps or more, of states that never repeat, in
+    order."""
     rng = np.random.default_rng(seed)
     parts = {name: [] for name in ("X", "y", "action", "next_X", "terminal", "episode")}
     for episode in range(EPISODES):
@@ -25,7 +27,14 @@ def make_log(seed=0):
         for step in range(LENGTH):
             action = rng.integers(ACTIONS)
             after = 0.8 * x + 0.3 * (action - 0.5) + 0.3 * rng.normal(size=STATES)
-            row = x, x[0] + action * x[1], action, after, step + 1 == length, episode if step < length else -episode - 1
+            row = (
+                x,
+                x[0] + action * x[1],
+                action,
+                after,
+                step + 1 == length,
+                episode if step < length else -episode - 1,
+            )
             for part, value in zip(parts.values(), row, strict=True):
                 part.append(value)
             x = after if step + 1 != length else rng.normal(size=STATES)
@@ -43,7 +52,10 @@ dd = pytest.importorskip("dask.dataframe", exc_type=ImportError)
 
 def lazy(log, chunk=CHUNK, columns=2):
     """The columns of a log as dask arrays."""
-    return {name: da.from_array(part, chunks=(chunk, columns)[: part.ndim]) for name, part in log.items()}
+    return {
+        name: da.from_array(part, chunks=(chunk, columns)[: part.ndim])
+        for name, part in log.items()
+    }
 
 
 def without(log, *names):
@@ -62,21 +74,42 @@ def check_states(memory, blocks):
     assert (blocks.objective_, blocks.rank_) == (memory.objective_, memory.rank_)
 
 
-@pytest.mark.parametrize("more", [
-    {}, {"sample_weight": WEIGHTS}, {"importance_ratio": RATIOS, "sample_weight": WEIGHTS},
-], ids=["plain", "weights", "ratios"])  # fmt: skip
-@pytest.mark.parametrize("parameters", [
-    {}, {"alpha": 0.1, "fit_intercept": False}, {"half_life": 100}, {"gamma": 1.0, "objective": "projected"},
-    {"features": PolynomialFeatures(2)},
-], ids=str)  # fmt: skip
+@pytest.mark.parametrize(
+    "more",
+    [
+        {},
+        {"sample_weight": WEIGHTS},
+        {"importance_ratio": RATIOS, "sample_weight": WEIGHTS},
+    ],
+    ids=["plain", "weights", "ratios"],
+)
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        {},
+        {"alpha": 0.1, "fit_intercept": False},
+        {"half_life": 100},
+        {"gamma": 1.0, "objective": "projected"},
+        {"features": PolynomialFeatures(2)},
+    ],
+    ids=str,
+)
 def test_values_of_states(parameters, more):
     log = without(LOG, "action") | more
     memory, blocks = both(BellmanValueEstimator(**{"gamma": 0.9} | parameters), log)
     check_states(memory, blocks)
     X = LOG["X"][:20]
-    for value, correct in zip(blocks.predict(X, return_std=True), memory.predict(X, return_std=True), strict=True):
+    for value, correct in zip(
+        blocks.predict(X, return_std=True),
+        memory.predict(X, return_std=True),
+        strict=True,
+    ):
         equal(value, correct, rtol=1e-6)
-    equal(blocks.value_interval(X, mean=True), memory.value_interval(X, mean=True), rtol=1e-6)
+    equal(
+        blocks.value_interval(X, mean=True),
+        memory.value_interval(X, mean=True),
+        rtol=1e-6,
+    )
 
 
 def test_the_cut_of_the_rows_does_not_matter():
@@ -85,7 +118,11 @@ def test_the_cut_of_the_rows_does_not_matter():
     for chunk in (37, N):
         blocks = BellmanValueEstimator().fit(**lazy(log, chunk=chunk))
         check_states(memory, blocks)
-        equal(blocks.predict(LOG["X"], True)[1], memory.predict(LOG["X"], True)[1], rtol=1e-6)
+        equal(
+            blocks.predict(LOG["X"], True)[1],
+            memory.predict(LOG["X"], True)[1],
+            rtol=1e-6,
+        )
 
 
 @pytest.mark.parametrize("time", [False, True])
@@ -93,16 +130,28 @@ def test_episodes_within_partitions_need_no_successors(time):
     log = without(LOG, "action", "next_X")
     if time:
         log["time"] = np.arange(N) % LENGTH
-        order = np.concatenate([np.random.default_rng(k).permutation(CHUNK) + start for k, start in
-                                enumerate(range(0, N - CHUNK, CHUNK))])  # fmt: skip
+        order = np.concatenate(
+            [
+                np.random.default_rng(k).permutation(CHUNK) + start
+                for k, start in enumerate(range(0, N - CHUNK, CHUNK))
+            ]
+        )
         log = {name: part[order] for name, part in log.items()}
     check_states(*both(BellmanValueEstimator(0.9), log))
-    check_states(*both(BellmanValueEstimator(0.9), log | {"sample_weight": WEIGHTS[: len(log["y"])]}))
+    check_states(
+        *both(
+            BellmanValueEstimator(0.9),
+            log | {"sample_weight": WEIGHTS[: len(log["y"])]},
+        )
+    )
 
 
 def test_an_episode_that_continues_in_the_next_partition():
     log = without(LOG, "action", "next_X")
-    with pytest.raises(ValueError, match="^episode 4 continues in another partition: next_X must be given"):
+    with pytest.raises(
+        ValueError,
+        match="^episode 4 continues in another partition: next_X must be given",
+    ):
         BellmanValueEstimator().fit(**lazy(log, chunk=50))
 
 
@@ -112,18 +161,30 @@ def test_rows_without_successors_are_episodes_of_one_step():
     check_states(memory, blocks)
 
 
-@pytest.mark.parametrize("policy", ["greedy", [0.3, 0.7], lambda X: (np.asarray(X)[:, 0] > 0).astype(int)],
-                         ids=["greedy", "chances", "function"])  # fmt: skip
-@pytest.mark.parametrize("parameters", [{}, {"alpha": 0.1, "fit_intercept": False}], ids=str)
+@pytest.mark.parametrize(
+    "policy",
+    ["greedy", [0.3, 0.7], lambda X: (np.asarray(X)[:, 0] > 0).astype(int)],
+    ids=["greedy", "chances", "function"],
+)
+@pytest.mark.parametrize(
+    "parameters", [{}, {"alpha": 0.1, "fit_intercept": False}], ids=str
+)
 def test_values_of_actions(policy, parameters):
     if isinstance(policy, list):
         policy = lambda X, chances=policy: np.tile(chances, (len(X), 1))  # noqa: E731
-    memory, blocks = both(ActionValueEstimator(policy, 0.9, **parameters), LOG | {"sample_weight": WEIGHTS})
+    memory, blocks = both(
+        ActionValueEstimator(policy, 0.9, **parameters),
+        LOG | {"sample_weight": WEIGHTS},
+    )
     for name in ("coef_", "intercept_", "actions_", "loss_curve_"):
         equal(getattr(blocks, name), getattr(memory, name), rtol=1e-7, atol=1e-10)
     X = LOG["X"][:20]
     same_bits(blocks.predict_action(X), memory.predict_action(X))
-    for value, correct in zip(blocks.predict(X, return_std=True), memory.predict(X, return_std=True), strict=True):
+    for value, correct in zip(
+        blocks.predict(X, return_std=True),
+        memory.predict(X, return_std=True),
+        strict=True,
+    ):
         equal(value, correct, rtol=1e-6)
     if policy == "greedy":
         same_bits(blocks.policy_changes_, memory.policy_changes_)
@@ -134,15 +195,27 @@ def test_values_of_actions(policy, parameters):
 def test_cycles_of_policies(seed):
     rng = np.random.default_rng(seed)
     X, after = rng.normal(size=(2, 60, 2))
-    log = {"X": X, "y": rng.normal(size=60), "action": rng.integers(0, 3, 60), "next_X": after}
+    log = {
+        "X": X,
+        "y": rng.normal(size=60),
+        "action": rng.integers(0, 3, 60),
+        "next_X": after,
+    }
     log["terminal"] = np.zeros(60, dtype=bool)
-    memory, blocks = both(ActionValueEstimator(gamma=0.99, fit_intercept=False, max_iter=25), log, chunk=17)
+    memory, blocks = both(
+        ActionValueEstimator(gamma=0.99, fit_intercept=False, max_iter=25),
+        log,
+        chunk=17,
+    )
     same_bits(blocks.policy_changes_, memory.policy_changes_)
     equal(blocks.coef_, memory.coef_, rtol=1e-5)
 
 
 def test_labels_of_actions_and_episodes():
-    log = LOG | {"action": np.array(["left", "right"])[LOG["action"]], "episode": LOG["episode"].astype(str)}
+    log = LOG | {
+        "action": np.array(["left", "right"])[LOG["action"]],
+        "episode": LOG["episode"].astype(str),
+    }
     memory = ActionValueEstimator(gamma=0.9).fit(**log)
     columns = lazy(without(log, "action", "episode"))
     for name in ("action", "episode"):
@@ -152,16 +225,27 @@ def test_labels_of_actions_and_episodes():
     blocks = ActionValueEstimator(gamma=0.9).fit(**columns)
     assert blocks.actions_.tolist() == ["left", "right"]
     equal(blocks.coef_, memory.coef_, rtol=1e-8)
-    equal(blocks.value_interval(LOG["X"][:3]), memory.value_interval(LOG["X"][:3]), rtol=1e-6)
+    equal(
+        blocks.value_interval(LOG["X"][:3]),
+        memory.value_interval(LOG["X"][:3]),
+        rtol=1e-6,
+    )
 
 
 def test_data_frames_keep_their_names():
     columns = list("abc")
-    frames = {name: pd.DataFrame(LOG[name], columns=columns) for name in ("X", "next_X")}
-    rest = {name: pd.Series(part) for name, part in without(LOG, "X", "next_X", "action").items()}
+    frames = {
+        name: pd.DataFrame(LOG[name], columns=columns) for name in ("X", "next_X")
+    }
+    rest = {
+        name: pd.Series(part)
+        for name, part in without(LOG, "X", "next_X", "action").items()
+    }
     log = frames | rest
     memory = BellmanValueEstimator(features=PolynomialFeatures(2)).fit(**log)
-    blocks = clone(memory).fit(**{name: dd.from_pandas(part, npartitions=4) for name, part in log.items()})
+    blocks = clone(memory).fit(
+        **{name: dd.from_pandas(part, npartitions=4) for name, part in log.items()}
+    )
     check_states(memory, blocks)
     assert blocks.feature_names_in_.tolist() == columns
     lazy_values = blocks.predict(dd.from_pandas(frames["X"], npartitions=4))
@@ -178,7 +262,9 @@ def test_predictions_are_lazy():
         assert isinstance(result, da.Array) and result.shape == std.shape == shape
         equal(result.compute(), estimator.predict(LOG["X"]), rtol=1e-12)
         equal(std.compute(), estimator.predict(LOG["X"], return_std=True)[1], rtol=1e-9)
-        with pytest.raises(ValueError, match="X has 2 features, but .* is expecting 3 features"):
+        with pytest.raises(
+            ValueError, match="X has 2 features, but .* is expecting 3 features"
+        ):
             estimator.predict(X[:, :2])
     action = q.predict_action(X)
     assert isinstance(action, da.Array) and action.dtype == q.actions_.dtype
@@ -198,7 +284,9 @@ def test_files(tmp_path, objective, repeated):
     file = BellmanValueEstimator(objective=objective).fit(**log)
     check_states(memory, file)
     assert file.objective_reason_ == memory.objective_reason_
-    assert hasattr(file, "n_states_") == (objective == "bellman" or (objective == "auto" and repeated))
+    assert hasattr(file, "n_states_") == (
+        objective == "bellman" or (objective == "auto" and repeated)
+    )
 
 
 def changed(name, row, value):
@@ -207,27 +295,63 @@ def changed(name, row, value):
     return lazy(LOG | {name: part})
 
 
-@pytest.mark.parametrize("log, message", [
-    (changed("X", (200, 1), np.nan), r"X must be finite, got nan in column 1, row 32 \(in partition 2, which begins"),
-    (changed("y", 100, np.inf), r"y must be finite, got inf in row 16 \(in partition 1,"),
-    (changed("terminal", 85, 2), r"terminal must be booleans, or 0 and 1, got .* in row 1 \(in partition 1,"),
-    (changed("next_X", (3, 0), np.nan), r"next_X must be finite, got nan in column 0, row 3 \(in partition 0,"),
-    (lazy(LOG | {"sample_weight": 1 - 2 * np.eye(N)[99]}), r"sample_weight .* got -1.0 in row 15 \(in partition 1"),
-    (lazy(LOG | {"time": LOG["episode"]}), "time must be None if next_X is given"),
-    (lazy(LOG) | {"next_X": da.ones((N, 2), chunks=CHUNK)}, "next_X must have the columns of X, got .* in place of 3"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "log, message",
+    [
+        (
+            changed("X", (200, 1), np.nan),
+            r"X must be finite, got nan in column 1, row 32 "
+            r"\(in partition 2, which begins",
+        ),
+        (
+            changed("y", 100, np.inf),
+            r"y must be finite, got inf in row 16 \(in partition "
+            r"1,",
+        ),
+        (
+            changed("terminal", 85, 2),
+            r"terminal must be booleans, or 0 and 1, got .* in "
+            r"row 1 \(in partition 1,",
+        ),
+        (
+            changed("next_X", (3, 0), np.nan),
+            r"next_X must be finite, got nan in column 0, "
+            r"row 3 \(in partition 0,",
+        ),
+        (
+            lazy(LOG | {"sample_weight": 1 - 2 * np.eye(N)[99]}),
+            r"sample_weight .* got "
+            r"-1.0 in row 15 \(in "
+            r"partition 1",
+        ),
+        (lazy(LOG | {"time": LOG["episode"]}), "time must be None if next_X is given"),
+        (
+            lazy(LOG) | {"next_X": da.ones((N, 2), chunks=CHUNK)},
+            "next_X must have the columns of X, got .* in place of 3",
+        ),
+    ],
+)
 def test_errors_name_the_place(log, message):
-    for estimator, used in ((ActionValueEstimator(), log), (BellmanValueEstimator(), without(log, "action"))):
+    for estimator, used in (
+        (ActionValueEstimator(), log),
+        (BellmanValueEstimator(), without(log, "action")),
+    ):
         with pytest.raises(ValueError, match=message):
             estimator.fit(**used)
         assert not hasattr(estimator, "coef_")
 
 
-@pytest.mark.parametrize("parameters, message", [
-    ({"objective": "bellman"}, "objective must be 'auto' or 'projected' for rows in blocks"),
-    ({"trace_decay": 0.5}, "trace_decay must be 0 for rows in blocks"),
-    ({"solver": "storm-c"}, "solver must be 'auto' or 'lstd' for rows in blocks"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "parameters, message",
+    [
+        (
+            {"objective": "bellman"},
+            "objective must be 'auto' or 'projected' for rows in blocks",
+        ),
+        ({"trace_decay": 0.5}, "trace_decay must be 0 for rows in blocks"),
+        ({"solver": "storm-c"}, "solver must be 'auto' or 'lstd' for rows in blocks"),
+    ],
+)
 def test_what_blocks_do_not_support(parameters, message):
     with pytest.raises(ValueError, match=message):
         BellmanValueEstimator(**parameters).fit(**lazy(without(LOG, "action")))
@@ -235,12 +359,18 @@ def test_what_blocks_do_not_support(parameters, message):
 
 def test_no_weight_at_all():
     with pytest.raises(ValueError, match="positive"):
-        BellmanValueEstimator().fit(**lazy(without(LOG, "action") | {"sample_weight": np.zeros(N)}))
+        BellmanValueEstimator().fit(
+            **lazy(without(LOG, "action") | {"sample_weight": np.zeros(N)})
+        )
 
 
 def test_a_partition_without_weight():
     weights = WEIGHTS * (np.arange(N) >= CHUNK)
-    check_states(*both(BellmanValueEstimator(), without(LOG, "action") | {"sample_weight": weights}))
+    check_states(
+        *both(
+            BellmanValueEstimator(), without(LOG, "action") | {"sample_weight": weights}
+        )
+    )
 
 
 def test_warnings_are_those_in_memory():
@@ -248,9 +378,15 @@ def test_warnings_are_those_in_memory():
     for used in (log, lazy(log)):
         with pytest.warns(UserWarning, match="terminal was not given"):
             BellmanValueEstimator().fit(**used)
-    few = {"X": LOG["X"][np.arange(N) % 2], "y": LOG["y"], "terminal": np.ones(N, dtype=bool)}
+    few = {
+        "X": LOG["X"][np.arange(N) % 2],
+        "y": LOG["y"],
+        "terminal": np.ones(N, dtype=bool),
+    }
     for used in (few, lazy(few)):
-        with pytest.warns(ConvergenceWarning, match="2 distinct states do not determine"):
+        with pytest.warns(
+            ConvergenceWarning, match="2 distinct states do not determine"
+        ):
             BellmanValueEstimator(objective="projected").fit(**used)
     far = without(LOG, "action") | {"next_X": 50 + 10 * LOG["next_X"]}
     for used in (far, lazy(far)):
@@ -266,31 +402,70 @@ def test_warnings_are_those_in_memory():
 def test_values_of_policies(method, gamma):
     ratios, episode = RATIOS * (np.arange(N) % 50 > 0), LOG["episode"]
     memory = off_policy_value(LOG["y"], ratios, episode, method=method, gamma=gamma)
-    columns = [da.from_array(part, chunks=CHUNK) for part in (LOG["y"], ratios, episode)]
+    columns = [
+        da.from_array(part, chunks=CHUNK) for part in (LOG["y"], ratios, episode)
+    ]
     blocks = off_policy_value(*columns, method=method, gamma=gamma)
     for name in ("value", "std_error", "contributions", "effective_size"):
         equal(getattr(blocks, name), getattr(memory, name), rtol=1e-10)
 
 
 def test_policies_of_shuffled_rows():
-    order = np.concatenate([np.random.default_rng(k).permutation(CHUNK) + start for k, start in
-                            enumerate(range(0, N - CHUNK, CHUNK))])  # fmt: skip
-    parts = [part[order] for part in (LOG["y"], RATIOS, LOG["episode"], np.arange(N) % LENGTH)]
+    order = np.concatenate(
+        [
+            np.random.default_rng(k).permutation(CHUNK) + start
+            for k, start in enumerate(range(0, N - CHUNK, CHUNK))
+        ]
+    )
+    parts = [
+        part[order]
+        for part in (LOG["y"], RATIOS, LOG["episode"], np.arange(N) % LENGTH)
+    ]
     memory = off_policy_value(*parts[:3], time=parts[3])
     columns = [da.from_array(part, chunks=CHUNK) for part in parts]
-    equal(off_policy_value(*columns[:3], time=columns[3]).contributions, memory.contributions, rtol=1e-10)
+    equal(
+        off_policy_value(*columns[:3], time=columns[3]).contributions,
+        memory.contributions,
+        rtol=1e-10,
+    )
 
 
-@pytest.mark.parametrize("wrong, kwargs, message", [
-    (lambda y, r, e: (y, r, e.rechunk(50), 0), {}, "partitions of equal lengths"),
-    (lambda y, r, e: (y.rechunk(50), r.rechunk(50), e.rechunk(50)), {}, "episode 4 continues in another partition"),
-    (lambda y, r, e: (y, r - 1, e), {}, r"importance_ratio must be .* in row \d+ \(in partition \d"),
-    (lambda y, r, e: (y, 0 * r, e), {}, "importance_ratio must be positive"),
-    (lambda y, r, e: (y / (y - y), r, e), {}, r"y must be finite, got (nan|inf|-inf) in row 0 \(in partition \d"),
-    (lambda y, r, e: (y, r, e), {"method": "dr"}, "method must be 'is', 'wis', 'pdis' or 'wpdis' for dask collections"),
-], ids=range(6))  # fmt: skip
-@pytest.mark.filterwarnings("ignore:divide by zero:RuntimeWarning", "ignore:invalid value:RuntimeWarning")
+@pytest.mark.parametrize(
+    "wrong, kwargs, message",
+    [
+        (lambda y, r, e: (y, r, e.rechunk(50), 0), {}, "partitions of equal lengths"),
+        (
+            lambda y, r, e: (y.rechunk(50), r.rechunk(50), e.rechunk(50)),
+            {},
+            "episode 4 continues in another partition",
+        ),
+        (
+            lambda y, r, e: (y, r - 1, e),
+            {},
+            r"importance_ratio must be .* in row \d+ \(in "
+            r"partition \d",
+        ),
+        (lambda y, r, e: (y, 0 * r, e), {}, "importance_ratio must be positive"),
+        (
+            lambda y, r, e: (y / (y - y), r, e),
+            {},
+            r"y must be finite, got (nan|inf|-inf) "
+            r"in row 0 \(in partition \d",
+        ),
+        (
+            lambda y, r, e: (y, r, e),
+            {"method": "dr"},
+            "method must be 'is', 'wis', 'pdis' or 'wpdis' for dask collections",
+        ),
+    ],
+    ids=range(6),
+)
+@pytest.mark.filterwarnings(
+    "ignore:divide by zero:RuntimeWarning", "ignore:invalid value:RuntimeWarning"
+)
 def test_wrong_episodes(wrong, kwargs, message):
-    columns = [da.from_array(part, chunks=CHUNK) for part in (LOG["y"], RATIOS, LOG["episode"])]
+    columns = [
+        da.from_array(part, chunks=CHUNK) for part in (LOG["y"], RATIOS, LOG["episode"])
+    ]
     with pytest.raises(ValueError, match=message):
         off_policy_value(*wrong(*columns)[:3], **kwargs)

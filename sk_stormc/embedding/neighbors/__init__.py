@@ -1,1 +1,2 @@
-"""The nearest neighbours of the samples: validation, exact and approximate search, and the graph of distances."""
+"""The nearest neighbours of the samples: validation, exact and approximate search, and
+the graph of distances."""

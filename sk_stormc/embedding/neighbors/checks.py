@@ -1,4 +1,5 @@
-"""Validation of the data and of the metric of a search, and warnings if the choice of neighbours is arbitrary."""
+"""Validation of the data and of the metric of a search, and warnings if the choice of
+neighbours is arbitrary."""
 
 import math
 from contextlib import contextmanager
@@ -40,38 +41,75 @@ __all__ = [
 ]
 
 BLOCK = 2**22  # entries of a matrix in one block
-# rounding error of a distance, relative to the largest: that of 1 - x.y in float32 is 2e-7, even after conversion to
-# float64, and in a graph of close neighbours the largest distance may be .01
+# rounding error of a distance, relative to the largest: that of 1 - x.y in float32 is
+# 2e-7, even after conversion to float64, and in a graph of close neighbours the largest
+# distance may be .01
 BELOW_ZERO = 1e-4
 ASYMMETRY = 1e-3  # tolerance of the symmetry, relative to the mean distance
-ROUNDED = 0.01  # relative rounding error of squared or cosine distances above which there is a warning
+# relative rounding error of squared or cosine distances above which there is a warning
+ROUNDED = 0.01
 FEATURELESS = ("precomputed", "affinities")  # metrics of data without features
-ADDED_UP = ("euclidean", "l2", "sqeuclidean", "minkowski", "manhattan", "cityblock", "l1", "chebyshev", "cosine")
-UNSEEN = 1e-4  # part of the variance below which columns hardly change a distance
-ROUNDING = 4  # rounding error, in machine epsilons, of distances computed from scalar products
-NEEDED = (  # metrics, the parameters of which one is required, and their descriptions
-    ("seuclidean", ("V",), "variances of the columns, such as numpy.var(X, axis=0, ddof=1)"),
-    ("mahalanobis", ("VI", "V"), "inverse of the columns' covariance, or {'V': ...} with numpy.cov(X, rowvar=False)"),
+ADDED_UP = (
+    "euclidean",
+    "l2",
+    "sqeuclidean",
+    "minkowski",
+    "manhattan",
+    "cityblock",
+    "l1",
+    "chebyshev",
+    "cosine",
 )
-# names that scikit-learn lists but that are not supported: NaN is invalid, a callable is passed directly, and "p"
-# ignores its p
+UNSEEN = 1e-4  # part of the variance below which columns hardly change a distance
+ROUNDING = (
+    4  # rounding error, in machine epsilons, of distances computed from scalar products
+)
+NEEDED = (  # metrics, the parameters of which one is required, and their descriptions
+    (
+        "seuclidean",
+        ("V",),
+        "variances of the columns, such as numpy.var(X, axis=0, ddof=1)",
+    ),
+    (
+        "mahalanobis",
+        ("VI", "V"),
+        "inverse of the columns' covariance, or {'V': ...} with numpy.cov(X, "
+        "rowvar=False)",
+    ),
+)
+# names that scikit-learn lists but that are not supported: NaN is invalid, a callable
+# is passed directly, and "p" ignores its p
 NOT_OFFERED = {"nan_euclidean", "p", "pyfunc"}
 
 # memory of a fit: approximate numbers of bytes that are in use at the same time
-OF_NEIGHBOR, OF_POINT = 140, 400  # for each neighbour of a point with its edge, and each point
+OF_NEIGHBOR, OF_POINT = (
+    140,
+    400,
+)  # for each neighbour of a point with its edge, and each point
 COPIES = 3  # copies of the data during the search
-OF_NODE, NODES = 40, 4096  # for each node of the mesh for the reported divergence, and its largest side
-WIDTH = 12  # number of nodes of a side, divided by the square root of the number of points
+OF_NODE, NODES = (
+    40,
+    4096,
+)  # for each node of the mesh for the reported divergence, and its largest side
+WIDTH = (
+    12  # number of nodes of a side, divided by the square root of the number of points
+)
 PLENTY = 2**30  # memory that every machine is assumed to have
 
 
 def as_points(X, metric):
-    """At least two samples as floats, dense or CSR. Raises ValueError unless they are finite numbers."""
+    """At least two samples as floats, dense or CSR. Raises ValueError unless they are
+    finite numbers."""
     check_numeric("X", X)
     dtypes = [np.float64, np.float32]
     with naming("X"):
         points = check_array(
-            X, accept_sparse="csr", dtype=dtypes, ensure_min_samples=2, ensure_all_finite=False, input_name="X"
+            X,
+            accept_sparse="csr",
+            dtype=dtypes,
+            ensure_min_samples=2,
+            ensure_all_finite=False,
+            input_name="X",
         )
     check_missing(points, X, metric)
     return points
@@ -82,15 +120,20 @@ def check_missing(points, X, metric):
     remedy = "Leave out such samples"
     if not is_word(metric, *FEATURELESS):
         remedy = (
-            "Fill in missing values, as sklearn.impute.SimpleImputer does, and sk_stormc.preprocessing.TableScaler for "
+            "Fill in missing values, as sklearn.impute.SimpleImputer does, and "
+            "sk_stormc.preprocessing.TableScaler for "
             "tables, or leave out such rows or columns"
         )
     check_finite("X", "finite numbers", [(0, points)], X, remedy)
 
 
 def check_metric_of_data(metric, metric_params, X):
-    """Raise a ValueError if the metric is unknown, lacks a parameter, is not for sparse X, or returns no distance."""
-    from sklearn.neighbors import VALID_METRICS, VALID_METRICS_SPARSE  # imported here, because it takes long to import
+    """Raise a ValueError if the metric is unknown, lacks a parameter, is not for sparse
+    X, or returns no distance."""
+    from sklearn.neighbors import (
+        VALID_METRICS,
+        VALID_METRICS_SPARSE,
+    )  # imported here, because it takes long to import
 
     if metric_params is not None:
         check_instance("metric_params", metric_params, dict)
@@ -104,35 +147,45 @@ def check_metric_of_data(metric, metric_params, X):
                 distance = math.nan
             if not 0 <= distance < math.inf:
                 raise ValueError(
-                    f"metric must give distances, finite and not negative, got {short(value)} of two rows of X"
+                    "metric must give distances, finite and not negative, got "
+                    f"{short(value)} of two rows of X"
                 )
         return
-    check_choice("metric", metric, sorted(set().union(*VALID_METRICS.values()) - NOT_OFFERED))
+    check_choice(
+        "metric", metric, sorted(set().union(*VALID_METRICS.values()) - NOT_OFFERED)
+    )
     if sparse.issparse(X) and metric not in VALID_METRICS_SPARSE["brute"]:
         size = X.shape[0] * X.shape[1] * X.dtype.itemsize
         raise ValueError(
-            f"metric={metric!r} is for dense X, got sparse X of shape {X.shape}: pass X.toarray(), which takes "
+            f"metric={metric!r} is for dense X, got sparse X of shape {X.shape}: pass "
+            "X.toarray(), which takes "
             f"{size / 1e6:.3g} MB"
         )
     for name, keys, what in NEEDED:
         if metric == name and not params.keys() & set(keys):
             raise ValueError(
-                f"metric={name!r} needs metric_params={{{keys[0]!r}: ...}} with the {what}, got metric_params="
+                f"metric={name!r} needs metric_params={{{keys[0]!r}: ...}} with the "
+                f"{what}, got metric_params="
                 f"{short(metric_params)}"
             )
     if metric == "seuclidean" and not (np.asarray(params["V"]) > 0).all():
         V = np.asarray(params["V"])
         raise ValueError(
-            f"metric_params['V'] must be above 0 in all columns, got {V.ravel()[np.argmin(V > 0)]:.6g} for column "
+            "metric_params['V'] must be above 0 in all columns, got "
+            f"{V.ravel()[np.argmin(V > 0)]:.6g} for column "
             f"{np.argmin(V > 0)}: leave constant columns out, or set their V to 1"
         )
 
 
 def parameters_of(metric, metric_params):
-    """A copy of the parameters of the metric, with a covariance replaced by its inverse."""
+    """A copy of the parameters of the metric, with a covariance replaced by its
+    inverse."""
     if not metric_params:
         return {}
-    params = {name: np.copy(v) if isinstance(v, np.ndarray) else v for name, v in metric_params.items()}
+    params = {
+        name: np.copy(v) if isinstance(v, np.ndarray) else v
+        for name, v in metric_params.items()
+    }
     if metric == "mahalanobis" and "V" in params:
         V = params.pop("V")
         params.setdefault("VI", np.linalg.inv(V))
@@ -145,8 +198,14 @@ def naming_the_metric(metric, metric_params):
     try:
         yield
     except (TypeError, ValueError, SystemError) as error:
-        params = "" if metric_params is None else f" with metric_params={short(metric_params)}"
-        raise ValueError(f"metric={short(metric)}{params} does not work with these X: {error}") from error
+        params = (
+            ""
+            if metric_params is None
+            else f" with metric_params={short(metric_params)}"
+        )
+        raise ValueError(
+            f"metric={short(metric)}{params} does not work with these X: {error}"
+        ) from error
 
 
 def check_distances(distances, metric):
@@ -154,35 +213,52 @@ def check_distances(distances, metric):
     wrong = ~(np.isfinite(distances) & (distances >= 0)).all(axis=1)
     if wrong.any():
         row = int(np.argmax(wrong))
-        wrong_distance = distances[row][~(np.isfinite(distances[row]) & (distances[row] >= 0))][0]
+        wrong_distance = distances[row][
+            ~(np.isfinite(distances[row]) & (distances[row] >= 0))
+        ][0]
         raise ValueError(
-            f"metric={short(metric)} must give finite distances, none negative, got {wrong_distance} for row {row} of X"
+            f"metric={short(metric)} must give finite distances, none negative, got "
+            f"{wrong_distance} for row {row} of X"
         )
 
 
 def check_directions(X):
-    """Raise a ValueError if the direction of a nonzero row is lost because its squares underflow."""
-    square = np.asarray(X.multiply(X).sum(axis=1)).ravel() if sparse.issparse(X) else np.einsum("ij,ij->i", X, X)
+    """Raise a ValueError if the direction of a nonzero row is lost because its squares
+    underflow."""
+    square = (
+        np.asarray(X.multiply(X).sum(axis=1)).ravel()
+        if sparse.issparse(X)
+        else np.einsum("ij,ij->i", X, X)
+    )
     small = np.flatnonzero(square < 1e3 * np.finfo(X.dtype).tiny)
     for row in small:
         largest = abs(X[[row]]).max()
         if largest > 0:
             raise ValueError(
-                f"the values of X must be larger: row {row} has none above {largest:.3g}, and their squares, which "
+                f"the values of X must be larger: row {row} has none above "
+                f"{largest:.3g}, and their squares, which "
                 f"metric='cosine' needs, vanish in {X.dtype}; scale the row"
             )
 
 
 def check_coordinates(X):
-    """Raise a ValueError unless the columns of X are latitudes and longitudes in radians, as "haversine" needs them."""
+    """Raise a ValueError unless the columns of X are latitudes and longitudes in
+    radians, as "haversine" needs them."""
     if X.shape[1] != 2:
-        raise ValueError(f"with metric='haversine' X must have two columns, latitude and longitude, got {X.shape[1]}")
-    for j, (name, most) in enumerate((("latitude", math.pi / 2), ("longitude", 2 * math.pi))):
+        raise ValueError(
+            "with metric='haversine' X must have two columns, latitude and "
+            f"longitude, got {X.shape[1]}"
+        )
+    for j, (name, most) in enumerate(
+        (("latitude", math.pi / 2), ("longitude", 2 * math.pi))
+    ):
         row = int(np.abs(X[:, j]).argmax())
         if abs(X[row, j]) > most * (1 + 1e-6):
             raise ValueError(
-                "with metric='haversine' X must hold latitudes and longitudes, in this order and in radians, but the "
-                f"{name} in row {row} is {X[row, j]:.6g}, above {most:.4g}: use numpy.radians(X) for degrees"
+                "with metric='haversine' X must hold latitudes and longitudes, in "
+                "this order and in radians, but the "
+                f"{name} in row {row} is {X[row, j]:.6g}, above {most:.4g}: use "
+                "numpy.radians(X) for degrees"
             )
 
 
@@ -193,7 +269,8 @@ def warn_of_features(X, names, metric):
 
 
 def _warn_of_units(X, names, metric):
-    """Warn if most of the named columns hardly change a distance, as in a table of centimetres and of a unix time."""
+    """Warn if most of the named columns hardly change a distance, as in a table of
+    centimetres and of a unix time."""
     if names is None or not is_word(metric, *ADDED_UP):
         return
     variance = X.var(axis=0, dtype=float)
@@ -203,20 +280,26 @@ def _warn_of_units(X, names, metric):
     if variance[unseen].sum() < UNSEEN * variance.sum():
         least, most = names[order[0]], names[order[-1]]
         warn(
-            f"the columns of X vary very differently: the standard deviation of {most!r} is "
-            f"{math.sqrt(variance[order[-1]]):.3g}, and {len(unseen)} of {len(order)} columns, such as {least!r} with "
-            f"{math.sqrt(variance[order[0]]):.3g}, hardly change a distance. If their units differ, scale them first, "
+            "the columns of X vary very differently: the standard deviation of "
+            f"{most!r} is "
+            f"{math.sqrt(variance[order[-1]]):.3g}, and {len(unseen)} of {len(order)} "
+            f"columns, such as {least!r} with "
+            f"{math.sqrt(variance[order[0]]):.3g}, hardly change a distance. If their "
+            "units differ, scale them first, "
             "as sklearn.preprocessing.StandardScaler does",
             UserWarning,
         )
 
 
 def _warn_of_distances(X, metric):
-    """Warn if X looks like distances or a graph: square, symmetric, not negative, and 0 on the diagonal."""
+    """Warn if X looks like distances or a graph: square, symmetric, not negative, and 0
+    on the diagonal."""
     if is_word(metric, "euclidean") and X.shape[0] == X.shape[1] and _are_distances(X):
         warn(
-            f"X is square with {X.shape[0]} rows and columns, and has zeros on its diagonal, as distances of samples "
-            "have, but it is read as features. Use metric='precomputed' for distances, or metric='affinities' for "
+            f"X is square with {X.shape[0]} rows and columns, and has zeros on its "
+            "diagonal, as distances of samples "
+            "have, but it is read as features. Use metric='precomputed' for "
+            "distances, or metric='affinities' for "
             "similarities",
             UserWarning,
         )
@@ -229,11 +312,16 @@ def _are_distances(X):
         return False
     if sparse.issparse(X):
         return np.ptp(np.diff(X.indptr)) == 0 or abs(X - X.T).max() <= small
-    return X.min() >= -small and np.count_nonzero(X) > X.size / 2 and _asymmetry(X)[0] <= small
+    return (
+        X.min() >= -small
+        and np.count_nonzero(X) > X.size / 2
+        and _asymmetry(X)[0] <= small
+    )
 
 
 def fewest_neighbors(X, metric):
-    """Check the data, and return the smallest number of neighbours that a sample has."""
+    """Check the data, and return the smallest number of neighbours that a sample
+    has."""
     if not isinstance(metric, str) and not callable(metric):
         raise ValueError(f"metric must be a name or a callable, got {short(metric)}")
     check_squares(X)
@@ -251,12 +339,14 @@ def fewest_neighbors(X, metric):
     count = np.bincount(row[others], minlength=X.shape[0])
     if not count.min():
         raise ValueError(
-            "the neighbour graph X must hold at least one neighbour of each sample besides itself, got none in row "
+            "the neighbour graph X must hold at least one neighbour of each sample "
+            "besides itself, got none in row "
             f"{int(np.argmin(count))}"
         )
     if (X.data[others] == 1).all():
         warn(
-            "all distances in the neighbour graph X are 1, as with mode='connectivity': all neighbours of a sample "
+            "all distances in the neighbour graph X are 1, as with "
+            "mode='connectivity': all neighbours of a sample "
             "then have the same affinity. If this is not intended, use mode='distance'",
             UserWarning,
         )
@@ -264,7 +354,8 @@ def fewest_neighbors(X, metric):
 
 
 def not_negative(X):
-    """The distances, dense or in a graph, with 0 for negative rounding errors. Raises ValueError for negative ones."""
+    """The distances, dense or in a graph, with 0 for negative rounding errors. Raises
+    ValueError for negative ones."""
     values = X.data if sparse.issparse(X) else X
     lowest = values.min(initial=0)
     if lowest == 0:
@@ -272,7 +363,8 @@ def not_negative(X):
     largest = values.max(initial=0)
     if lowest < -BELOW_ZERO * largest:
         raise ValueError(
-            f"with metric='precomputed' X must hold distances, none negative, got {lowest:.6g}, which is no rounding "
+            "with metric='precomputed' X must hold distances, none negative, got "
+            f"{lowest:.6g}, which is no rounding "
             f"error beside the largest, {largest:.6g}"
         )
     if not sparse.issparse(X):
@@ -285,14 +377,17 @@ def not_negative(X):
 def largest_of_columns(X):
     """The largest absolute value of each column, in float64."""
     if sparse.issparse(X):
-        largest = np.zeros(X.shape[1])  # abs(X) would sort the rows of the caller's graph in place
+        largest = np.zeros(
+            X.shape[1]
+        )  # abs(X) would sort the rows of the caller's graph in place
         np.maximum.at(largest, X.indices, np.abs(X.data))
         return largest
     return np.maximum(X.max(axis=0), -X.min(axis=0)).astype(float)
 
 
 def check_squares(X):
-    """Raise a ValueError if squares of the data overflow or underflow in their dtype."""
+    """Raise a ValueError if squares of the data overflow or underflow in their
+    dtype."""
     largest = largest_of_columns(X)
     top = largest.max()
     if not top > 0:
@@ -303,25 +398,30 @@ def check_squares(X):
     if not low <= top <= high:
         size, verb = ("smaller", "overflow") if top > high else ("larger", "vanish in")
         raise ValueError(
-            f"the values of X must be {size}: column {int(largest.argmax())} has the largest, {top:.3g}, and squared "
-            f"distances {verb} {kind.dtype} {'above' if top > high else 'below'} {high if top > high else low:.1e}; "
+            f"the values of X must be {size}: column {int(largest.argmax())} has the "
+            f"largest, {top:.3g}, and squared "
+            f"distances {verb} {kind.dtype} {'above' if top > high else 'below'} "
+            f"{high if top > high else low:.1e}; "
             "scale the data"
         )
 
 
 def _check_symmetry(X):
-    """Raise a ValueError unless distances are symmetric and 0 on the diagonal, up to rounding."""
+    """Raise a ValueError unless distances are symmetric and 0 on the diagonal, up to
+    rounding."""
     mean, (largest, i, j) = float(X.mean(dtype=float)), _asymmetry(X)
     if largest > ASYMMETRY * mean:
         raise ValueError(
-            f"with metric='precomputed' X must be symmetric; the largest asymmetry is {largest:.3g}, with X[{i}, {j}] "
+            "with metric='precomputed' X must be symmetric; the largest asymmetry is "
+            f"{largest:.3g}, with X[{i}, {j}] "
             f"= {X[i, j]:.6g} and X[{j}, {i}] = {X[j, i]:.6g}"
         )
     own = X.diagonal()
     if own.max() > ASYMMETRY * mean:
         k = int(own.argmax())
         raise ValueError(
-            "with metric='precomputed' X must hold distances, 0 from each sample to itself; got "
+            "with metric='precomputed' X must hold distances, 0 from each sample to "
+            "itself; got "
             f"X[{k}, {k}] = {own[k]:.6g}"
         )
 
@@ -332,7 +432,11 @@ def _asymmetry(X):
     for rows in gen_batches(n, max(1, BLOCK // n)):
         difference = np.abs(X[rows] - X[:, rows].T)
         i, j = (int(k) for k in np.unravel_index(difference.argmax(), difference.shape))
-        largest = max(largest, (float(difference[i, j]), i + rows.start, j), key=lambda found: found[0])
+        largest = max(
+            largest,
+            (float(difference[i, j]), i + rows.start, j),
+            key=lambda found: found[0],
+        )
     return largest
 
 
@@ -342,75 +446,101 @@ def row_numbers(X):
 
 
 def warn_of_chance(search, distances, rows):
-    """Warn if the choice of neighbours is partly arbitrary, as it mostly is in the rows that `spread_ties` returns."""
+    """Warn if the choice of neighbours is partly arbitrary, as it mostly is in the rows
+    that `spread_ties` returns."""
     if distances.shape[1] < len(distances) - 1 and distances.min() == distances.max():
         if distances.any():
             why = f"all pairs of samples are alike by metric={short(search.metric)}"
         else:
             why = (
-                f"by metric={short(search.metric)} they do not differ from it, or rounding hides how: take the "
+                f"by metric={short(search.metric)} they do not differ from it, or "
+                "rounding hides how: take the "
                 "columns' means off X then"
             )
         warn(
-            f"the {distances.shape[1]} neighbours that were found of each sample are all at a distance of "
+            f"the {distances.shape[1]} neighbours that were found of each sample are "
+            "all at a distance of "
             f"{distances.min():.4g}, and which samples are neighbours is chance: {why}",
             UserWarning,
         )
         return
     if rows:
         warn(
-            f"{len(rows)} of {len(distances)} samples are equally far from most others by "
-            f"metric={short(search.metric)}, such as row {rows[0]}, at a distance of {distances[rows[0], -1]:.4g}. At "
-            f"least half of the {distances.shape[1]} neighbours of each are chance, and their places in a map have "
-            "little meaning. Leave them out, or use a smaller perplexity or a metric that tells how far they are",
+            f"{len(rows)} of {len(distances)} samples are equally far from most "
+            "others by "
+            f"metric={short(search.metric)}, such as row {rows[0]}, at a distance of "
+            f"{distances[rows[0], -1]:.4g}. At "
+            f"least half of the {distances.shape[1]} neighbours of each are chance, "
+            "and their places in a map have "
+            "little meaning. Leave them out, or use a smaller perplexity or a metric "
+            "that tells how far they are",
             UserWarning,
         )
     farthest = distances[:, -1].astype(float)
-    farthest = farthest[farthest > 0]  # 0 for samples all of whose neighbours are copies
+    farthest = farthest[
+        farthest > 0
+    ]  # 0 for samples all of whose neighbours are copies
     if not len(farthest):
         return
     if search.effective_metric_ == "cosine":
         _of_cosine(search, float(np.median(farthest)))
     elif search.is_euclidean:
-        squares = farthest if search.effective_metric_ == "sqeuclidean" else np.square(farthest)
+        squares = (
+            farthest
+            if search.effective_metric_ == "sqeuclidean"
+            else np.square(farthest)
+        )
         between = float(np.median(squares))
         if sparse.issparse(search._fit_X):
             _of_sparse(search, between)
         elif search.grain_ > ROUNDED * between:
             warn(
-                f"the values of X are large beside their differences, and {search._fit_X.dtype} has rounded them: by "
-                f"that alone two samples are {np.sqrt(search.grain_):.2g} apart, and the farthest of the "
-                f"{distances.shape[1]} neighbours of a sample is at {np.sqrt(between):.2g}. Which samples are "
-                "neighbours is partly chance. Take the columns' means off the data before they are rounded to this "
+                "the values of X are large beside their differences, and "
+                f"{search._fit_X.dtype} has rounded them: by "
+                f"that alone two samples are {np.sqrt(search.grain_):.2g} apart, and "
+                "the farthest of the "
+                f"{distances.shape[1]} neighbours of a sample is at "
+                f"{np.sqrt(between):.2g}. Which samples are "
+                "neighbours is partly chance. Take the columns' means off the data "
+                "before they are rounded to this "
                 "type",
                 UserWarning,
             )
 
 
 def _of_cosine(search, between):
-    """Warn of nearly parallel rows: a cosine distance is 1 minus a product, whose rounding error is absolute."""
+    """Warn of nearly parallel rows: a cosine distance is 1 minus a product, whose
+    rounding error is absolute."""
     rounding = ROUNDING * float(np.finfo(search._fit_X.dtype).eps)
     if rounding > ROUNDED * between:
         warn(
-            f"the rows of X have nearly the same direction: the farthest of the {search.n_neighbors} neighbours of a "
-            f"sample is at a cosine distance of {between:.2g}, and rounding to {search._fit_X.dtype} changes these by "
-            f"{rounding:.2g}. Which samples are neighbours is partly chance. Take the columns' means off X, or use "
+            "the rows of X have nearly the same direction: the farthest of the "
+            f"{search.n_neighbors} neighbours of a "
+            f"sample is at a cosine distance of {between:.2g}, and rounding to "
+            f"{search._fit_X.dtype} changes these by "
+            f"{rounding:.2g}. Which samples are neighbours is partly chance. Take the "
+            "columns' means off X, or use "
             "metric='euclidean'",
             UserWarning,
         )
 
 
 def _of_sparse(search, between):
-    """Warn of sparse rows with large offsets: they are not centred, and |x|^2 + |y|^2 - 2 x.y is inaccurate."""
+    """Warn of sparse rows with large offsets: they are not centred, and |x|^2 + |y|^2 -
+    2 x.y is inaccurate."""
     X = sparse.csr_array(search._fit_X)
     size = float(np.median(X.multiply(X).sum(axis=1)))
     rounding = ROUNDING * np.finfo(float).eps * size
     if rounding > ROUNDED * between:
         warn(
-            f"the values of X are large beside their differences: the farthest of the {search.n_neighbors} neighbours "
-            f"of a sample is at {np.sqrt(between):.2g}, and rows have a length of {np.sqrt(size):.2g}. Distances of "
-            "sparse rows are not exact then, and which samples are neighbours is partly chance. Take their means off "
-            "the columns with large values, or pass X as an array, of which offsets are no matter",
+            "the values of X are large beside their differences: the farthest of the "
+            f"{search.n_neighbors} neighbours "
+            f"of a sample is at {np.sqrt(between):.2g}, and rows have a length of "
+            f"{np.sqrt(size):.2g}. Distances of "
+            "sparse rows are not exact then, and which samples are neighbours is "
+            "partly chance. Take their means off "
+            "the columns with large values, or pass X as an array, of which offsets "
+            "are no matter",
             UserWarning,
         )
 
@@ -430,7 +560,9 @@ def warn_of_memory(X, perplexity, on_mesh):
     needed = needed_memory(X, perplexity, on_mesh)
     if needed > PLENTY and needed > (there := machine_memory()):
         warn(
-            f"a map of {X.shape[0]} samples at perplexity {perplexity:g} needs about {needed / 1e9:.1f} GB of memory, "
-            f"and this machine has {there / 1e9:.1f} GB. A smaller perplexity and float32 data need less",
+            f"a map of {X.shape[0]} samples at perplexity {perplexity:g} needs about "
+            f"{needed / 1e9:.1f} GB of memory, "
+            f"and this machine has {there / 1e9:.1f} GB. A smaller perplexity and "
+            "float32 data need less",
             UserWarning,
         )

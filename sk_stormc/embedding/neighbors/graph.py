@@ -1,4 +1,5 @@
-"""A fitted search with validated parameters, and the graph of the distances of each point to its neighbours."""
+"""A fitted search with validated parameters, and the graph of the distances of each
+point to its neighbours."""
 
 import warnings
 
@@ -19,19 +20,38 @@ from sk_stormc.utils.threads import threads
 from sk_stormc.utils.validation import check_choice, is_word, short
 from sk_stormc.utils.warnings import warn
 
-__all__ = ["as_search", "first_of_rows", "fit_search", "grain", "neighbor_graph", "neighbors_of_each", "offsets"]
+__all__ = [
+    "as_search",
+    "first_of_rows",
+    "fit_search",
+    "grain",
+    "neighbor_graph",
+    "neighbors_of_each",
+    "offsets",
+]
 
 LEAST_RECALL = 0.97  # recall of an approximate search below which there is a warning
 WORTH = 0.25  # fraction of all pairs above which an approximate search is hardly faster
 UNDECIDED = 0.1  # largest fraction of points that may be undecided in float32
 SAMPLE = 10_000  # largest number of rows that determine the offset of the data
 BLOCK = 2**23  # distances that are in memory at the same time
-SAME = 1e-12  # relative difference of equal distances, whose rounding depends on the batch
+SAME = (
+    1e-12  # relative difference of equal distances, whose rounding depends on the batch
+)
 GOLDEN = (5**0.5 - 1) / 2  # its multiples, modulo 1, are evenly spread
 
 
-def fit_search(X, n_neighbors, *, metric="euclidean", metric_params=None, n_jobs=None, neighbors="exact"):
-    """Fit a search for at most n_neighbors neighbours, on data that `fewest_neighbors` has checked."""
+def fit_search(
+    X,
+    n_neighbors,
+    *,
+    metric="euclidean",
+    metric_params=None,
+    n_jobs=None,
+    neighbors="exact",
+):
+    """Fit a search for at most n_neighbors neighbours, on data that `fewest_neighbors`
+    has checked."""
     # imported here, because sklearn.neighbors takes long to import
     from sk_stormc.embedding.neighbors.search import NeighborSearch
 
@@ -46,37 +66,53 @@ def fit_search(X, n_neighbors, *, metric="euclidean", metric_params=None, n_jobs
         k = int(np.diff(X.indptr).min())
     with naming_the_metric(metric, metric_params):
         search = NeighborSearch(
-            n_neighbors=k, metric=metric, p=p, metric_params=params or None, n_jobs=n_jobs, neighbors=neighbors
+            n_neighbors=k,
+            metric=metric,
+            p=p,
+            metric_params=params or None,
+            n_jobs=n_jobs,
+            neighbors=neighbors,
         ).fit(X)
     if neighbors == "approximate" and not search.may_be_approximate():
         raise ValueError(
-            "neighbors='approximate' is for dense X with metric='euclidean', 'sqeuclidean' or 'cosine', got "
-            f"{'sparse' if sparse.issparse(X) else 'dense'} X with metric={short(metric)}"
+            "neighbors='approximate' is for dense X with metric='euclidean', "
+            "'sqeuclidean' or 'cosine', got "
+            f"{'sparse' if sparse.issparse(X) else 'dense'} X with "
+            f"metric={short(metric)}"
         )
     return search
 
 
 def as_search(search):
-    """Convert a fitted search of scikit-learn to one of `fit_search`, on the same data and with the same parameters."""
+    """Convert a fitted search of scikit-learn to one of `fit_search`, on the same data
+    and with the same parameters."""
     from sk_stormc.embedding.neighbors.search import NeighborSearch
 
     if isinstance(search, NeighborSearch) and hasattr(search, "_fit_X"):
         return search
     if not hasattr(search, "_fit_X"):
-        raise ValueError(f"search must be a fitted NearestNeighbors, as from perplexity_search, got {short(search)}")
-    same = {name: getattr(search, name) for name in ("metric", "metric_params", "n_jobs")}
+        raise ValueError(
+            "search must be a fitted NearestNeighbors, as from perplexity_search, "
+            f"got {short(search)}"
+        )
+    same = {
+        name: getattr(search, name) for name in ("metric", "metric_params", "n_jobs")
+    }
     if search.metric == "minkowski":
         same["metric_params"] = {"p": search.p} | (search.metric_params or {})
     return fit_search(search._fit_X, search.n_neighbors, **same)
 
 
 def _nearest_in_graph(X, k):
-    """The k nearest neighbours in each row, by distance and then by index, without the sample itself."""
+    """The k nearest neighbours in each row, by distance and then by index, without the
+    sample itself."""
     n, row = X.shape[0], row_numbers(X)
     others = X.indices != row
     row, column, distance = row[others], X.indices[others], X.data[others]
     farther = np.diff(distance)
-    if (((farther < 0) | (farther == 0) & (np.diff(column) < 0)) & (np.diff(row) == 0)).any():
+    if (
+        ((farther < 0) | (farther == 0) & (np.diff(column) < 0)) & (np.diff(row) == 0)
+    ).any():
         order = np.lexsort((column, distance, row))
         column, distance = column[order], distance[order]
     starts = np.concatenate([[0], np.cumsum(np.bincount(row, minlength=n))])
@@ -89,7 +125,9 @@ def first_of_rows(X, most):
     if count.max() <= most:
         return X
     kept = np.arange(X.nnz) - np.repeat(X.indptr[:-1], count) < most
-    starts = np.concatenate([[0], np.cumsum(np.minimum(count, most))]).astype(X.indptr.dtype)
+    starts = np.concatenate([[0], np.cumsum(np.minimum(count, most))]).astype(
+        X.indptr.dtype
+    )
     return sparse.csr_array((X.data[kept], X.indices[kept], starts), shape=X.shape)
 
 
@@ -103,11 +141,15 @@ def neighbor_graph(search):
     n, k = distances.shape
     columns = neighbors.astype(np.int32 if n * k < 2**31 else np.int64, copy=False)
     starts = np.arange(0, n * k + 1, k, dtype=columns.dtype)
-    return sparse.csr_array((distances.astype(float, copy=False).ravel(), columns.ravel(), starts), shape=(n, n))
+    return sparse.csr_array(
+        (distances.astype(float, copy=False).ravel(), columns.ravel(), starts),
+        shape=(n, n),
+    )
 
 
 def neighbors_of_each(search):
-    """Distances and indices of the neighbours of each point of a fitted search, without the point itself."""
+    """Distances and indices of the neighbours of each point of a fitted search, without
+    the point itself."""
     with threads(search.n_jobs):
         nearest = _approximate(search) if search.is_approximate() else None
         distances, neighbors, search.recall_ = nearest or _exact(search)
@@ -115,7 +157,8 @@ def neighbors_of_each(search):
     warn_of_chance(search, distances, chance)
     if search.recall_ < LEAST_RECALL:
         warn(
-            f"the approximate search found {search.recall_:.1%} of the true neighbours of a sample of the data. Use "
+            f"the approximate search found {search.recall_:.1%} of the true "
+            "neighbours of a sample of the data. Use "
             "neighbors='exact'",
             UserWarning,
         )
@@ -123,12 +166,19 @@ def neighbors_of_each(search):
 
 
 def _approximate(search):
-    """Distances, neighbours and recall of an approximate search, or None if an exact search is as fast."""
+    """Distances, neighbours and recall of an approximate search, or None if an exact
+    search is as fast."""
     X, cosine = search._fit_X, search.effective_metric_ == "cosine"
     if cosine:
         size = np.sqrt(np.einsum("ij,ij->i", X, X))
-        nothing = size == 0  # zero vectors get an additional coordinate, so that they are at distance 1 from all others
-        X = np.hstack([X / np.where(nothing, 1, size)[:, None], nothing[:, None].astype(X.dtype)])
+        nothing = (
+            size == 0
+            # zero vectors get an additional coordinate, so that they are at distance 1
+            # from all others
+        )
+        X = np.hstack(
+            [X / np.where(nothing, 1, size)[:, None], nothing[:, None].astype(X.dtype)]
+        )
         X -= offsets(X)
     most = 1.0 if search.neighbors == "approximate" else WORTH
     nearest = approximate_neighbors(X, search.n_neighbors, most)
@@ -137,7 +187,13 @@ def _approximate(search):
     squares, neighbors, undecided, recall = nearest
     if len(undecided) > UNDECIDED * len(X):
         return None
-    distances = squares / 2 if cosine else squares if search.effective_metric_ == "sqeuclidean" else np.sqrt(squares)
+    distances = (
+        squares / 2
+        if cosine
+        else squares
+        if search.effective_metric_ == "sqeuclidean"
+        else np.sqrt(squares)
+    )
     if cosine:
         distances[nothing] = 1
     if len(undecided):
@@ -153,15 +209,18 @@ def _exact(search):
     return distances, neighbors, 1.0
 
 
-# ties: samples that are equally far from many others, as samples without a common feature are by "jaccard"
+# ties: samples that are equally far from many others, as samples without a common
+# feature are by "jaccard"
 
 
 def spread_ties(search, distances, neighbors):
-    """Choose evenly among samples that are equally far, in place; return the rows most of whose neighbours are chance.
+    """Choose evenly among samples that are equally far, in place; return the rows most
+    of whose neighbours are chance.
 
-    A search takes those of them that come first in the table, so that it would depend on the order of the table which
-    samples attract each other. This is done for the rows with at least half of their neighbours at the same distance,
-    and those are returned for which most samples are at this distance.
+    A search takes those of them that come first in the table, so that it would depend
+    on the order of the table which samples attract each other. This is done for the
+    rows with at least half of their neighbours at the same distance, and those are
+    returned for which most samples are at this distance.
     """
     n, k = distances.shape
     last = distances[:, -1]
@@ -175,7 +234,9 @@ def spread_ties(search, distances, neighbors):
             equal, count = equal[equal != row], tied[row]
             if len(equal) > count:
                 begin = GOLDEN * row % 1
-                neighbors[row, k - count :] = equal[((np.arange(count) + begin) * len(equal) / count).astype(int)]
+                neighbors[row, k - count :] = equal[
+                    ((np.arange(count) + begin) * len(equal) / count).astype(int)
+                ]
                 if 2 * len(equal) > n:
                     chance.append(row)
     return chance
@@ -187,13 +248,23 @@ def _to_all(search, rows):
     from sklearn.metrics import DistanceMetric, pairwise_distances
     from sklearn.neighbors import VALID_METRICS
 
-    X, metric, params = search._fit_X, search.effective_metric_, search.effective_metric_params_
+    X, metric, params = (
+        search._fit_X,
+        search.effective_metric_,
+        search.effective_metric_params_,
+    )
     if search.metric == "precomputed":
         return X[rows]
-    if is_word(metric, *VALID_METRICS["ball_tree"]):  # some of these are unknown to pairwise_distances
-        return DistanceMetric.get_metric(metric, dtype=X.dtype, **params).pairwise(X[rows], X)
+    if is_word(
+        metric, *VALID_METRICS["ball_tree"]
+    ):  # some of these are unknown to pairwise_distances
+        return DistanceMetric.get_metric(metric, dtype=X.dtype, **params).pairwise(
+            X[rows], X
+        )
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DataConversionWarning)  # the search has shown it
+        warnings.simplefilter(
+            "ignore", DataConversionWarning
+        )  # the search has shown it
         return pairwise_distances(X[rows], X, metric=metric, **params)
 
 
@@ -203,8 +274,9 @@ def _to_all(search, rows):
 def offsets(X):
     """The lower median of each column.
 
-    It is one of the column's values. Therefore integers stay integers, and equal distances stay equal, after it is
-    subtracted. Unlike the mean it is robust against outliers.
+    It is one of the column's values. Therefore integers stay integers, and equal
+    distances stay equal, after it is subtracted. Unlike the mean it is robust against
+    outliers.
     """
     rows = _some(X)
     middle = (len(rows) - 1) // 2
@@ -212,14 +284,17 @@ def offsets(X):
 
 
 def grain(X):
-    """An estimate of the rounding error of squared distances: float32 numbers near 1e8 are 8 apart, for example.
+    """An estimate of the rounding error of squared distances: float32 numbers near 1e8
+    are 8 apart, for example.
 
     Constant columns are ignored.
     """
     rows = _some(X)
     steps = np.spacing(np.abs(offsets(rows))).astype(float)
     varied = rows.max(axis=0) > rows.min(axis=0)
-    return float(np.square(steps[varied]).sum() / 6)  # variance of the difference of two rounding errors
+    return float(
+        np.square(steps[varied]).sum() / 6
+    )  # variance of the difference of two rounding errors
 
 
 def _some(X):

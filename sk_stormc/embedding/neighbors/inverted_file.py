@@ -1,13 +1,16 @@
-"""An approximate search for the nearest neighbours of all points among themselves, by an inverted file.
+"""An approximate search for the nearest neighbours of all points among themselves, by
+an inverted file.
 
-k-means divides the points into cells (an inverted file). The cells nearest to a point's own cell are searched first.
-They give an upper bound of the distance of its farthest neighbour. The next cells are those whose centres are nearest
-to the point and not much farther away than its own, in units of the bound. Only points within the bound are kept. The
-number of cells is chosen by the recall on a sample whose true neighbours are computed.
+k-means divides the points into cells (an inverted file). The cells nearest to a point's
+own cell are searched first. They give an upper bound of the distance of its farthest
+neighbour. The next cells are those whose centres are nearest to the point and not much
+farther away than its own, in units of the bound. Only points within the bound are kept.
+The number of cells is chosen by the recall on a sample whose true neighbours are
+computed.
 
-The points are processed in blocks of points that are close together. The coordinates are relative to the centre of the
-block, so float32 is sufficient even if the blocks are far apart. Neither the blocks nor the result depend on the number
-of threads.
+The points are processed in blocks of points that are close together. The coordinates
+are relative to the centre of the block, so float32 is sufficient even if the blocks are
+far apart. Neither the blocks nor the result depend on the number of threads.
 """
 
 import numpy as np
@@ -19,9 +22,12 @@ __all__ = ["Cells", "approximate_neighbors"]
 
 CHOSEN = 0.996  # recall for which the cells to search are chosen
 NEAREST = 0.998  # recall of the nearest cells alone, before the limit on their distance
-SAMPLE = 512  # points whose neighbours are computed exactly, half to choose the cells and half to report the recall
+# points whose neighbours are computed exactly, half to choose the cells and half to
+# report the recall
+SAMPLE = 512
 PRODUCTS = 2**26  # products of sample points with all points in one block
-FINE = 20_000  # points up to which cells are small: larger ones leave too many pairs in counts
+# points up to which cells are small: larger ones leave too many pairs in counts
+FINE = 20_000
 TRAINING, SWEEPS = 40, 6  # training points per cell, and iterations, of k-means
 STRIDE = 16  # the first bound uses every STRIDE-th column
 FIRST = 5  # the cells that give the bound have at least FIRST * k points
@@ -29,12 +35,16 @@ BLOCK = 4096  # points of a block
 TILE = 2**21  # entries of a matrix that is computed at once
 CROWDED = 6  # points with more than CROWDED * k candidates are reduced separately
 EPS = float(np.finfo(np.float32).eps)
-RESOLVED = 1e-3  # relative rounding error of the largest squared distance above which a point counts as undecided
+# relative rounding error of the largest squared distance above which a point counts as
+# undecided
+RESOLVED = 1e-3
 
 
 def approximate_neighbors(X, k, most=1.0):
     """Approximate nearest neighbours of each point, without the point itself."""
-    unit = 2.0 ** np.frexp(float(np.abs(X).max()))[1]  # after scaling, squares neither overflow nor underflow
+    unit = (
+        2.0 ** np.frexp(float(np.abs(X).max()))[1]
+    )  # after scaling, squares neither overflow nor underflow
     cells = Cells(X / X.dtype.type(unit))
     sample, true, reach = cells.exact_sample(k)
     limits = cells.limits(sample[::2], true[::2])
@@ -46,7 +56,11 @@ def approximate_neighbors(X, k, most=1.0):
         return unit**2 * squares.astype(float), neighbors, unsure, 1.0
     # compare distances in float64 with a tolerance, so that ties count as found
     difference = X[neighbors[others]].astype(float) - X[others, None]
-    recall = float((np.square(difference / unit).sum(axis=2) <= reach[1::2, None] * (1 + 1e-6)).mean())
+    recall = float(
+        (
+            np.square(difference / unit).sum(axis=2) <= reach[1::2, None] * (1 + 1e-6)
+        ).mean()
+    )
     return unit**2 * squares.astype(float), neighbors, unsure, recall
 
 
@@ -61,7 +75,8 @@ class Cells:
     Attributes
     ----------
     X : ndarray of shape (n_points, n_features)
-        The points, sorted by cells. Cells that are close in space are close in this order.
+        The points, sorted by cells. Cells that are close in space are close in this
+        order.
     order : ndarray of shape (n_points,)
         Indices of the sorted points in the data.
     starts : ndarray of shape (n_cells + 1,)
@@ -73,22 +88,31 @@ class Cells:
         n_cells = int(max(3 * np.sqrt(min(n, FINE)), 1.5 * np.sqrt(n)))
         n_cells = max(1, min(n // 8, n_cells))
         chosen = np.random.RandomState(0).permutation(n)[: TRAINING * n_cells]
-        middles = _k_means(X[np.sort(chosen)].astype(np.float32), X[chosen[:n_cells]].astype(np.float32))
+        middles = _k_means(
+            X[np.sort(chosen)].astype(np.float32),
+            X[chosen[:n_cells]].astype(np.float32),
+        )
         self.middles = middles[_along(middles)]
         self._lifted = _lifted(self.middles).T
         own = _nearest(X, self._lifted)
         self.order = np.argsort(own, kind="stable")
         self.own, self.X = own[self.order], X[self.order]
-        self.starts = np.concatenate([[0], np.cumsum(np.bincount(own, minlength=n_cells))])
+        self.starts = np.concatenate(
+            [[0], np.cumsum(np.bincount(own, minlength=n_cells))]
+        )
         self.sizes = np.diff(self.starts)
-        self.near = np.argsort(-(_with_ones(self.middles) @ self._lifted), axis=1, kind="stable").astype(np.int32)
+        self.near = np.argsort(
+            -(_with_ones(self.middles) @ self._lifted), axis=1, kind="stable"
+        ).astype(np.int32)
 
     def _nearness(self, X):
-        """Minus the squared distance from points to the centre of each cell, up to a constant for each point."""
+        """Minus the squared distance from points to the centre of each cell, up to a
+        constant for each point."""
         return _nearness(X, self._lifted)
 
     def exact_sample(self, k):
-        """Some points, their true neighbours, and the squared distances of the farthest. Indices refer to X."""
+        """Some points, their true neighbours, and the squared distances of the
+        farthest. Indices refer to X."""
         n = len(self.X)
         sample = np.unique(np.linspace(0, n - 1, min(n, SAMPLE)).astype(int))
         some = parts(len(sample), PRODUCTS // n)
@@ -98,8 +122,13 @@ class Cells:
 
     def _true_neighbors(self, sample, k):
         points, n = self.X[sample].astype(float), len(self.X)
-        s, true = np.empty((len(sample), n), np.float32), np.empty((len(sample), k), np.intp)
-        left = np.hstack([_with_ones(points), -np.square(points).sum(axis=1, keepdims=True)])
+        s, true = (
+            np.empty((len(sample), n), np.float32),
+            np.empty((len(sample), k), np.intp),
+        )
+        left = np.hstack(
+            [_with_ones(points), -np.square(points).sum(axis=1, keepdims=True)]
+        )
         stride = max(1, min(STRIDE, n // (4 * k)))
 
         def products(columns):
@@ -120,37 +149,58 @@ class Cells:
     def first_cells(self, cell, k):
         """A cell and the cells nearest to it, with enough points for a bound."""
         near = self.near[cell]
-        return near[: np.searchsorted(np.cumsum(self.sizes[near]), max(k + 1, FIRST * k)) + 1]
+        return near[
+            : np.searchsorted(np.cumsum(self.sizes[near]), max(k + 1, FIRST * k)) + 1
+        ]
 
     def _places(self, cells):
-        return np.concatenate([np.arange(self.starts[c], self.starts[c + 1]) for c in cells])
+        return np.concatenate(
+            [np.arange(self.starts[c], self.starts[c + 1]) for c in cells]
+        )
 
     def _judged(self, sample, k):
-        """Ranks of the cells by distance from each sample point, and their excess distances over the nearest cell."""
+        """Ranks of the cells by distance from each sample point, and their excess
+        distances over the nearest cell."""
         nearness, bound = self._nearness(self.X[sample]), np.empty((len(sample), 1))
         for i, point in enumerate(sample):
-            others = self.X[self._places(self.first_cells(self.own[point], k))].astype(float) - self.X[point]
+            others = (
+                self.X[self._places(self.first_cells(self.own[point], k))].astype(float)
+                - self.X[point]
+            )
             bound[i] = np.partition(np.square(others).sum(axis=1), k)[k]
         order = np.argsort(-nearness, axis=1, kind="stable")
         return np.argsort(order, axis=1), _farther(nearness, bound)
 
     def limits(self, sample, true):
-        """The two parameters of the search: the number of nearest cells, and the limit of their excess distance."""
-        rank, farther = (np.take_along_axis(a, self.own[true], axis=1) for a in self._judged(sample, true.shape[1]))
+        """The two parameters of the search: the number of nearest cells, and the limit
+        of their excess distance."""
+        rank, farther = (
+            np.take_along_axis(a, self.own[true], axis=1)
+            for a in self._judged(sample, true.shape[1])
+        )
         n_cells = int(np.quantile(rank, NEAREST, method="higher")) + 1
         inside = rank < n_cells
-        limit = np.quantile(farther[inside], min(1.0, CHOSEN / inside.mean()), method="higher")
+        limit = np.quantile(
+            farther[inside], min(1.0, CHOSEN / inside.mean()), method="higher"
+        )
         return n_cells, float(limit)
 
     def share(self, sample, k, n_cells, limit):
-        """The mean fraction of all points that lie in the cells searched for a sample point."""
+        """The mean fraction of all points that lie in the cells searched for a sample
+        point."""
         rank, farther = self._judged(sample, k)
-        return float((((rank < n_cells) & (farther <= limit)) @ self.sizes).mean() / len(self.X))
+        return float(
+            (((rank < n_cells) & (farther <= limit)) @ self.sizes).mean() / len(self.X)
+        )
 
     def search(self, k, n_cells, limit):
-        """Squared distances and neighbours of all points, in the order of the data, and the undecided points."""
+        """Squared distances and neighbours of all points, in the order of the data, and
+        the undecided points."""
         n = len(self.X)
-        squares, neighbors = np.empty((n, k), np.float32), np.empty((n, k), np.int32 if n < 2**31 else np.int64)
+        squares, neighbors = (
+            np.empty((n, k), np.float32),
+            np.empty((n, k), np.int32 if n < 2**31 else np.int64),
+        )
 
         def block(rows):
             return self._block(rows, k, n_cells, limit, squares, neighbors)
@@ -174,7 +224,10 @@ class Cells:
 
         candidates, done, bound = [], [], np.empty(size, np.float32)
         for cell in range(self.own[rows.start], self.own[rows.stop - 1] + 1):
-            first = max(0, self.starts[cell] - rows.start), min(size, self.starts[cell + 1] - rows.start)
+            first = (
+                max(0, self.starts[cell] - rows.start),
+                min(size, self.starts[cell + 1] - rows.start),
+            )
             cells = self.first_cells(cell, k)
             done.append((cells, slice(*first)))
             places = self._places(cells)
@@ -183,9 +236,14 @@ class Cells:
                 mine = np.arange(first[0] + some.start, first[0] + some.stop)
                 s = left[mine] @ opposite
                 s[places == (mine + rows.start)[:, None]] = -np.inf
-                bound[mine] = np.partition(s, len(places) - k, axis=1)[:, len(places) - k]
+                bound[mine] = np.partition(s, len(places) - k, axis=1)[
+                    :, len(places) - k
+                ]
                 candidates.append(_those(s, bound[mine], mine, places))
-        looked, worst = np.empty((len(self.sizes), size), bool), len(self.sizes) - n_cells
+        looked, worst = (
+            np.empty((len(self.sizes), size), bool),
+            len(self.sizes) - n_cells,
+        )
         reach = np.maximum(norms - 2 * bound, 0)[:, None]
         for some in parts(size, TILE // len(self.sizes)):
             nearness = self._nearness(X[some])
@@ -193,13 +251,24 @@ class Cells:
             looked[:, some] = (near & (_farther(nearness, reach[some]) <= limit)).T
         for cells, mine in done:
             looked[cells, mine] = False
-        bound += 2 * EPS * norms  # plus rounding errors, so that copies of the farthest neighbour are not collected
+        bound += (
+            2 * EPS * norms
+            # plus rounding errors, so that copies of the farthest neighbour are not
+            # collected
+        )
         for cell in np.flatnonzero(looked.any(axis=1) & (self.sizes > 0)):
             mine = np.flatnonzero(looked[cell])
             places = np.arange(self.starts[cell], self.starts[cell + 1])
             opposite = right(cell).T
             for some in parts(len(mine), TILE // len(places)):
-                candidates.append(_those(left[mine[some]] @ opposite, bound[mine[some]], mine[some], places))
+                candidates.append(
+                    _those(
+                        left[mine[some]] @ opposite,
+                        bound[mine[some]],
+                        mine[some],
+                        places,
+                    )
+                )
         row, place, s = (np.concatenate(part) for part in zip(*candidates, strict=True))
         here = self.order[rows]
         square = np.maximum(norms[row] - 2 * s, 0)
@@ -208,20 +277,28 @@ class Cells:
 
 
 def _k_means(X, middles):
-    """Centres of cells by a few of Lloyd's iterations. The centre of an empty cell does not move.
+    """Centres of cells by a few of Lloyd's iterations. The centre of an empty cell does
+    not move.
 
-    scikit-learn's KMeans is not used, because its result depends on the number of threads (order of summation).
+    scikit-learn's KMeans is not used, because its result depends on the number of
+    threads (order of summation).
     """
     for _ in range(SWEEPS):
         own = _nearest(X, _lifted(middles).T)
         count = np.bincount(own, minlength=len(middles))[:, None]
-        of_cell = sparse.csr_array((np.ones(len(X), X.dtype), own, np.arange(len(X) + 1)), shape=(len(X), len(middles)))
-        middles = np.where(count > 0, of_cell.T @ X / np.maximum(count, 1, dtype=X.dtype), middles)
+        of_cell = sparse.csr_array(
+            (np.ones(len(X), X.dtype), own, np.arange(len(X) + 1)),
+            shape=(len(X), len(middles)),
+        )
+        middles = np.where(
+            count > 0, of_cell.T @ X / np.maximum(count, 1, dtype=X.dtype), middles
+        )
     return middles
 
 
 def _nearness(X, lifted):
-    """Minus the squared distance from points to each centre, up to a constant for each point."""
+    """Minus the squared distance from points to each centre, up to a constant for each
+    point."""
     return _with_ones(X.astype(np.float32, copy=False)) @ lifted
 
 
@@ -241,18 +318,21 @@ def _with_ones(X):
 
 
 def _lifted(X):
-    """The row (2 y, -|y|^2) for each row y. Its product with (x, 1) is -|x - y|^2 + |x|^2."""
+    """The row (2 y, -|y|^2) for each row y. Its product with (x, 1) is -|x - y|^2 +
+    |x|^2."""
     return np.hstack([2 * X, -np.einsum("ij,ij->i", X, X)[:, None]])
 
 
 def _farther(nearness, bound):
-    """The excess squared distance of each cell over the nearest cell, in units of the bound (a squared distance)."""
+    """The excess squared distance of each cell over the nearest cell, in units of the
+    bound (a squared distance)."""
     gap = nearness.max(axis=1, keepdims=True) - nearness
     return gap / np.maximum(bound, 1e-30).astype(gap.dtype)
 
 
 def _along(points, few=8):
-    """An order in which close points are mostly adjacent, by repeated halving along the widest axis."""
+    """An order in which close points are mostly adjacent, by repeated halving along the
+    widest axis."""
     n = len(points)
     if n <= few:
         return np.arange(n)
@@ -262,18 +342,22 @@ def _along(points, few=8):
 
 
 def _those(s, bound, rows, places):
-    """Rows, places and values of the products that are at least the bound of their row."""
+    """Rows, places and values of the products that are at least the bound of their
+    row."""
     at = np.flatnonzero(s >= bound[:, None])
     row, column = np.divmod(at.astype(np.int32), np.int32(s.shape[1]))
     return rows[row].astype(np.uint16), places[column], s.ravel()[at]
 
 
 def _best(row, square, neighbor, size, k):
-    """The k nearest candidates of each row, sorted. Among ties, the candidates with the smallest index."""
+    """The k nearest candidates of each row, sorted. Among ties, the candidates with the
+    smallest index."""
     order = np.argsort(row, kind="stable")
     row, count = row[order], np.bincount(row, minlength=size)
     begin = np.cumsum(count) - count
-    key = square[order].view(np.uint32).astype(np.uint64) << np.uint64(32) | neighbor[order].astype(np.uint64)
+    key = square[order].view(np.uint32).astype(np.uint64) << np.uint64(32) | neighbor[
+        order
+    ].astype(np.uint64)
     width = int(min(count.max(), CROWDED * k))
     candidates = np.full((size, width), np.iinfo(np.uint64).max)
     crowded = np.flatnonzero(count > width)
@@ -281,6 +365,10 @@ def _best(row, square, neighbor, size, k):
     kept = place < width
     candidates[row[kept], place[kept]] = key[kept]
     for i in crowded:
-        candidates[i] = np.partition(key[begin[i] : begin[i] + count[i]], width - 1)[:width]
+        candidates[i] = np.partition(key[begin[i] : begin[i] + count[i]], width - 1)[
+            :width
+        ]
     best = np.sort(np.partition(candidates, k - 1, axis=1)[:, :k], axis=1)
-    return (best >> np.uint64(32)).astype(np.uint32).view(np.float32), best & np.uint64(2**32 - 1)
+    return (best >> np.uint64(32)).astype(np.uint32).view(np.float32), best & np.uint64(
+        2**32 - 1
+    )

@@ -12,26 +12,39 @@ from sk_stormc.utils.validation import is_word
 
 __all__ = ["NeighborSearch"]
 
-EUCLIDEAN = ("euclidean", "l2", "sqeuclidean", "minkowski")  # "minkowski" with p = 2 becomes "euclidean"
+EUCLIDEAN = (
+    "euclidean",
+    "l2",
+    "sqeuclidean",
+    "minkowski",
+)  # "minkowski" with p = 2 becomes "euclidean"
 MANY = 10_000  # number of points above which "auto" is approximate
 FEW_FEATURES = 5  # number of features up to which a tree is fast
-PRODUCTS = ("euclidean", "l2", "sqeuclidean")  # values of effective_metric_ for which scikit-learn uses products
+PRODUCTS = (
+    "euclidean",
+    "l2",
+    "sqeuclidean",
+)  # values of effective_metric_ for which scikit-learn uses products
 RESOLVED = 1e-6  # accepted relative rounding error of a squared distance
 
 
 class NeighborSearch(NearestNeighbors):
-    """scikit-learn's search on a copy of the data, centred near zero if they are dense and Euclidean.
+    """scikit-learn's search on a copy of the data, centred near zero if they are dense
+    and Euclidean.
 
-    scikit-learn computes Euclidean distances from |x|^2 + |y|^2 - 2 x.y. This is fast, but suffers from cancellation if
-    distances are small compared with |x|. Therefore a common offset is subtracted from all samples. If the samples are
-    far apart, this is not sufficient for some of them. Their neighbours are found by a tree, which uses differences.
+    scikit-learn computes Euclidean distances from |x|^2 + |y|^2 - 2 x.y. This is fast,
+    but suffers from cancellation if distances are small compared with |x|. Therefore a
+    common offset is subtracted from all samples. If the samples are far apart, this is
+    not sufficient for some of them. Their neighbours are found by a tree, which uses
+    differences.
 
     Parameters
     ----------
     n_neighbors, metric, p, metric_params, n_jobs
         As in `sklearn.neighbors.NearestNeighbors`.
     neighbors : {"exact", "approximate", "auto"}, default="exact"
-        Method of finding the neighbours of the data among themselves. "auto" is "approximate" for many points.
+        Method of finding the neighbours of the data among themselves. "auto" is
+        "approximate" for many points.
 
     Attributes
     ----------
@@ -41,8 +54,23 @@ class NeighborSearch(NearestNeighbors):
         Estimated rounding error of squared distances in the dtype of the data.
     """
 
-    def __init__(self, *, n_neighbors=5, metric="euclidean", p=2, metric_params=None, n_jobs=None, neighbors="exact"):
-        super().__init__(n_neighbors=n_neighbors, metric=metric, p=p, metric_params=metric_params, n_jobs=n_jobs)
+    def __init__(
+        self,
+        *,
+        n_neighbors=5,
+        metric="euclidean",
+        p=2,
+        metric_params=None,
+        n_jobs=None,
+        neighbors="exact",
+    ):
+        super().__init__(
+            n_neighbors=n_neighbors,
+            metric=metric,
+            p=p,
+            metric_params=metric_params,
+            n_jobs=n_jobs,
+        )
         self.neighbors = neighbors
 
     def fit(self, X, y=None):
@@ -52,29 +80,42 @@ class NeighborSearch(NearestNeighbors):
         self.offset_ = offsets(X) if dense else None
         self.grain_ = grain(X) if dense else 0.0
         self._tree = None
-        return super().fit(self.moved(X) if dense else X if self.metric == "precomputed" else X.copy())
+        return super().fit(
+            self.moved(X) if dense else X if self.metric == "precomputed" else X.copy()
+        )
 
     def moved(self, X):
         """X without the offset of the data of `fit`."""
         return X if self.offset_ is None else X - self.offset_
 
     def kneighbors(self, X=None, n_neighbors=None, return_distance=True):
-        """Distances and indices of the nearest neighbours, in the form of scikit-learn's method."""
-        nearest = self._nearest(None if X is None else self.moved(X), n_neighbors or self.n_neighbors)
+        """Distances and indices of the nearest neighbours, in the form of
+        scikit-learn's method."""
+        nearest = self._nearest(
+            None if X is None else self.moved(X), n_neighbors or self.n_neighbors
+        )
         return nearest if return_distance else nearest[1]
 
     def radius_neighbors(self, X=None, *args, **kwargs):
         """Neighbours within a radius, in the form of scikit-learn's method."""
-        return super().radius_neighbors(None if X is None else self.moved(X), *args, **kwargs)
+        return super().radius_neighbors(
+            None if X is None else self.moved(X), *args, **kwargs
+        )
 
     def neighbors_of(self, rows):
-        """Distances and indices of the neighbours of some rows of the data, without the rows themselves."""
-        return without_own(*self._nearest(self._fit_X[rows], self.n_neighbors + 1), rows)
+        """Distances and indices of the neighbours of some rows of the data, without the
+        rows themselves."""
+        return without_own(
+            *self._nearest(self._fit_X[rows], self.n_neighbors + 1), rows
+        )
 
     def to_nearest_unlike(self):
-        """Distances of some rows of the data to the nearest row that differs, or 0 if none was found."""
+        """Distances of some rows of the data to the nearest row that differs, or 0 if
+        none was found."""
         n = self.n_samples_fit_
-        rows = np.linspace(0, n - 1, max(1, min(n, MANY // 100, 2**23 // n))).astype(int)
+        rows = np.linspace(0, n - 1, max(1, min(n, MANY // 100, 2**23 // n))).astype(
+            int
+        )
         if self.metric == "precomputed" and sparse.issparse(self._fit_X):
             D = self._fit_X[rows].toarray()
         else:
@@ -83,16 +124,21 @@ class NeighborSearch(NearestNeighbors):
         return np.where(np.isfinite(nearest), nearest, 0.0)
 
     def may_be_approximate(self):
-        """Whether the approximate search supports the data: dense, with Euclidean or cosine distances."""
-        return (self.offset_ is not None or self.metric == "cosine" and not sparse.issparse(self._fit_X)) and (
-            self.is_euclidean or self.effective_metric_ == "cosine"
-        )
+        """Whether the approximate search supports the data: dense, with Euclidean or
+        cosine distances."""
+        return (
+            self.offset_ is not None
+            or self.metric == "cosine"
+            and not sparse.issparse(self._fit_X)
+        ) and (self.is_euclidean or self.effective_metric_ == "cosine")
 
     def is_approximate(self):
         """Whether the approximate search is used."""
         tree = self._fit_method == "kd_tree" and self.n_features_in_ <= FEW_FEATURES
         automatic = self.neighbors == "auto" and self.n_samples_fit_ > MANY and not tree
-        return self.may_be_approximate() and (automatic or self.neighbors == "approximate")
+        return self.may_be_approximate() and (
+            automatic or self.neighbors == "approximate"
+        )
 
     @property
     def is_euclidean(self):
@@ -100,7 +146,8 @@ class NeighborSearch(NearestNeighbors):
         return self.effective_metric_ in PRODUCTS
 
     def _nearest(self, X, k):
-        """The k nearest neighbours of centred samples. None means the data themselves, each without itself."""
+        """The k nearest neighbours of centred samples. None means the data themselves,
+        each without itself."""
         with warnings.catch_warnings():
             if not self.is_euclidean and _is_binary(self._fit_X if X is None else X):
                 # boolean metrics use 0 and 1 unchanged
@@ -112,7 +159,8 @@ class NeighborSearch(NearestNeighbors):
         return distances, neighbors
 
     def _resolve(self, X, distances, neighbors):
-        """Correct the rows whose squared distances are small compared with their rounding error."""
+        """Correct the rows whose squared distances are small compared with their
+        rounding error."""
         samples = self._fit_X if X is None else X
         squared = self.effective_metric_ == "sqeuclidean"
         square = distances[:, -1] if squared else np.square(distances[:, -1])
@@ -120,19 +168,26 @@ class NeighborSearch(NearestNeighbors):
         rows = np.flatnonzero(4 * np.finfo(float).eps * size > RESOLVED * square)
         if not len(rows):
             return
-        copies = np.array([(self._fit_X[neighbors[i]] == samples[i]).all() for i in rows], dtype=bool)
+        copies = np.array(
+            [(self._fit_X[neighbors[i]] == samples[i]).all() for i in rows], dtype=bool
+        )
         distances[rows[copies]] = 0
         rows = rows[~copies]
         if not len(rows):
             return
         if self._tree is None:
-            self._tree = NearestNeighbors(algorithm="kd_tree", n_jobs=self.n_jobs).fit(self._fit_X)
+            self._tree = NearestNeighbors(algorithm="kd_tree", n_jobs=self.n_jobs).fit(
+                self._fit_X
+            )
         k = distances.shape[1]
         if X is None:
             nearest = without_own(*self._tree.kneighbors(samples[rows], k + 1), rows)
         else:
             nearest = self._tree.kneighbors(samples[rows], k)
-        distances[rows], neighbors[rows] = np.square(nearest[0]) if squared else nearest[0], nearest[1]
+        distances[rows], neighbors[rows] = (
+            np.square(nearest[0]) if squared else nearest[0],
+            nearest[1],
+        )
 
 
 def _is_binary(X):
@@ -144,6 +199,8 @@ def _is_binary(X):
 def without_own(distances, neighbors, rows):
     """Remove each row itself from its k + 1 neighbours."""
     other = neighbors != rows[:, None]
-    other[other.all(axis=1), -1] = False  # if the row is replaced by copies, remove the farthest neighbour
+    other[other.all(axis=1), -1] = (
+        False  # if the row is replaced by copies, remove the farthest neighbour
+    )
     k = neighbors.shape[1] - 1
     return distances[other].reshape(-1, k), neighbors[other].reshape(-1, k)

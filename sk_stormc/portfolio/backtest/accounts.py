@@ -1,4 +1,5 @@
-"""Accounts of the weights that a portfolio holds: how they drift, what is traded, and what it costs."""
+"""Accounts of the weights that a portfolio holds: how they drift, what is traded, and
+what it costs."""
 
 from dataclasses import dataclass
 
@@ -12,7 +13,8 @@ __all__ = ["Account", "Schedule", "drifted"]
 
 @dataclass(frozen=True)
 class Schedule:
-    """The rows from which new weights are held, and the rows of the fits before them."""
+    """The rows from which new weights are held, and the rows of the fits before
+    them."""
 
     table: ReturnsTable
     starts: Array
@@ -26,17 +28,26 @@ class Schedule:
         return int(self.starts[0])
 
     def fits(self):
-        """The rows (begin, start, end) of each fit, which knows those before ``start`` and is held before ``end``."""
+        """The rows (begin, start, end) of each fit, which knows those before ``start``
+        and is held before ``end``."""
         ends = np.append(self.starts[1:], len(self.table.rows))
-        begins = np.zeros_like(self.starts) if self.window is None else np.maximum(self.starts - self.window, 0)
-        return [tuple(map(int, rows)) for rows in zip(begins, self.starts, ends, strict=True)]
+        begins = (
+            np.zeros_like(self.starts)
+            if self.window is None
+            else np.maximum(self.starts - self.window, 0)
+        )
+        return [
+            tuple(map(int, rows))
+            for rows in zip(begins, self.starts, ends, strict=True)
+        ]
 
 
 class Account:
     """The account of a portfolio that follows a schedule.
 
-    ``choose(begin, start, held)`` gives its weights from the row ``start`` on, or None if it keeps those that it has.
-    ``held`` are the weights that it has, or None before its first purchase.
+    ``choose(begin, start, held)`` gives its weights from the row ``start`` on, or None
+    if it keeps those that it has. ``held`` are the weights that it has, or None before
+    its first purchase.
     """
 
     def __init__(self, schedule, choose, held=None):
@@ -47,7 +58,9 @@ class Account:
         self.missing, self.lost_in = {}, None
         for k, (begin, start, end) in enumerate(schedule.fits()):
             self.before[k] = 0.0 if held is None else held
-            chosen = choose(begin, start, held) if self.lost_in is None else self.before[k]
+            chosen = (
+                choose(begin, start, held) if self.lost_in is None else self.before[k]
+            )
             self.kept[k] = chosen is None
             self.after[k] = self.before[k] if chosen is None else chosen
             self._check_returns(schedule, start, end, self.after[k])
@@ -63,7 +76,8 @@ class Account:
         self.returns[schedule.starts - schedule.first] -= self.costs
 
     def _check_returns(self, schedule, start, end, weights):
-        """Record missing returns of assets that are held, or raise a ValueError for the first of them."""
+        """Record missing returns of assets that are held, or raise a ValueError for the
+        first of them."""
         missing = np.isnan(schedule.table.fractions[start:end]) & (weights != 0)
         if not missing.any():
             return
@@ -71,16 +85,18 @@ class Account:
             row, place = np.argwhere(missing)[0]
             raise ValueError(
                 "returns must not be missing while an asset is held, got NaN in column "
-                f"{schedule.table.columns[place]!r} for {schedule.table.row_text(start + row)}: missing='zero' takes 0"
+                f"{schedule.table.columns[place]!r} for "
+                f"{schedule.table.row_text(start + row)}: missing='zero' takes 0"
             )
         self.missing[start] = np.flatnonzero(missing.any(axis=0))
 
 
 def drifted(weights, returns):
-    """The weights at the beginning of each period and after the last one, if nothing is traded.
+    """The weights at the beginning of each period and after the last one, if nothing is
+    traded.
 
-    Cash earns nothing. If the wealth falls to 0 or below in a period, nothing is held after it, and the period is
-    returned too, otherwise None.
+    Cash earns nothing. If the wealth falls to 0 or below in a period, nothing is held
+    after it, and the period is returned too, otherwise None.
     """
     growth = np.vstack([np.ones(len(weights)), np.cumprod(1 + returns, axis=0)])
     wealth = 1 + (growth - 1) @ weights

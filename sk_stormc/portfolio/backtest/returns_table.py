@@ -1,4 +1,5 @@
-"""The table of returns that a walk goes through: as estimators are fitted on it, and as fractions."""
+"""The table of returns that a walk goes through: as estimators are fitted on it, and as
+fractions."""
 
 import math
 from dataclasses import dataclass
@@ -21,10 +22,12 @@ LARGEST = 3.0  # root mean square of a year's returns above which they are no fr
 
 @dataclass(frozen=True)
 class ReturnsTable:
-    """Returns with a row for each period. Rows and columns have the labels of a DataFrame, or their numbers.
+    """Returns with a row for each period. Rows and columns have the labels of a
+    DataFrame, or their numbers.
 
-    ``data`` is what estimators are fitted on, in the user's unit except for log returns, and ``fractions`` are the
-    returns as fractions, with NaN where they are missing.
+    ``data`` is what estimators are fitted on, in the user's unit except for log
+    returns, and ``fractions`` are the returns as fractions, with NaN where they are
+    missing.
     """
 
     data: Any
@@ -36,46 +39,73 @@ class ReturnsTable:
 
     @classmethod
     def of(cls, returns, unit, periods_per_year):
-        """The table of an array, or of a data frame of pandas, polars, pyarrow or dask. Errors name the returns."""
+        """The table of an array, or of a data frame of pandas, polars, pyarrow or dask.
+        Errors name the returns."""
         for convert in ("compute", "to_pandas"):  # of dask, and of polars and pyarrow
-            returns = getattr(returns, convert)() if hasattr(returns, convert) else returns
+            returns = (
+                getattr(returns, convert)() if hasattr(returns, convert) else returns
+            )
         check_numeric("returns", returns)
         with naming("returns"):
             values = check_array(
-                returns, dtype=float, ensure_all_finite=False, ensure_min_samples=2, input_name="returns"
+                returns,
+                dtype=float,
+                ensure_all_finite=False,
+                ensure_min_samples=2,
+                input_name="returns",
             )
             check_ascending(returns, counts=True)
         labelled = has_row_labels(returns)
         rows = index_of(returns) if labelled else np.arange(len(values))
         columns = assets_of(returns) or list(range(values.shape[1]))
-        table = cls(returns if labelled else values, values, unit, rows, columns, labelled)
-        table._refuse("must be finite", np.isinf(values), "leave it missing (NaN), or fill it in")
+        table = cls(
+            returns if labelled else values, values, unit, rows, columns, labelled
+        )
+        table._refuse(
+            "must be finite", np.isinf(values), "leave it missing (NaN), or fill it in"
+        )
         if unit is None:
             table._check_size(periods_per_year)
         if unit == "log":
-            return cls(np.expm1(table.data), np.expm1(values), "fractions", rows, columns, labelled)
-        return cls(table.data, table.in_fractions(values), unit, rows, columns, labelled)
+            return cls(
+                np.expm1(table.data),
+                np.expm1(values),
+                "fractions",
+                rows,
+                columns,
+                labelled,
+            )
+        return cls(
+            table.data, table.in_fractions(values), unit, rows, columns, labelled
+        )
 
     def in_fractions(self, values):
         """Values in the unit of ``data`` as fractions."""
         return values / 100 if self.unit == "percent" else values
 
     def window(self, start, stop, without=None):
-        """The rows of ``data`` from ``start`` to ``stop``, of the columns of `complete`, and the places of these."""
+        """The rows of ``data`` from ``start`` to ``stop``, of the columns of
+        `complete`, and the places of these."""
         places = self.complete(start, stop, without)
         if len(places) == len(self.columns):
-            return (self.data.iloc[start:stop] if self.labelled else self.data[start:stop]), places
+            return (
+                self.data.iloc[start:stop] if self.labelled else self.data[start:stop]
+            ), places
         if self.labelled:
             return self.data.iloc[start:stop, places], places
         try:
             from pandas import DataFrame
         except ImportError as error:
-            raise ImportError("an array with missing returns needs pandas, which labels its columns") from error
-        # the numbers of the columns stay their labels: without them, other assets would take their parameters
+            raise ImportError(
+                "an array with missing returns needs pandas, which labels its columns"
+            ) from error
+        # the numbers of the columns stay their labels: without them, other assets would
+        # take their parameters
         return DataFrame(self.data[start:stop, places], columns=places), places
 
     def complete(self, start, stop, without=None):
-        """The places of the columns without missing returns in some rows, and without one of them."""
+        """The places of the columns without missing returns in some rows, and without
+        one of them."""
         complete = ~np.isnan(self.fractions[start:stop]).any(axis=0)
         if without is not None:
             complete[without] = False
@@ -83,7 +113,9 @@ class ReturnsTable:
 
     def incomplete(self, start, stop):
         """The labels of the columns with missing returns in some rows."""
-        return self.labels(np.flatnonzero(np.isnan(self.fractions[start:stop]).any(axis=0)))
+        return self.labels(
+            np.flatnonzero(np.isnan(self.fractions[start:stop]).any(axis=0))
+        )
 
     def labels(self, places):
         """The labels of columns."""
@@ -122,12 +154,18 @@ class ReturnsTable:
         labels = (self.columns, list(self.rows)) if self.labelled else (None, None)
         values = np.asarray(self.data, dtype=float)
         returns, others = (
-            with_benchmark(np.nan_to_num(values, nan=filled), value, *labels)[first:, -1] for filled in (0.0, 1.0)
+            with_benchmark(np.nan_to_num(values, nan=filled), value, *labels)[
+                first:, -1
+            ]
+            for filled in (0.0, 1.0)
         )
         missing = returns != others  # what a missing return is filled with matters
         if missing.any():
             row = self.row_text(first + int(np.argmax(missing)))
-            raise ValueError(f"benchmark must have a return in each period that is held, got NaN for {row}")
+            raise ValueError(
+                "benchmark must have a return in each period that is held, got NaN "
+                f"for {row}"
+            )
         return self.in_fractions(returns)
 
     def _check_size(self, periods_per_year):
@@ -136,19 +174,26 @@ class ReturnsTable:
         if not count.any():
             raise ValueError("returns must have values, but all of them are missing")
         with np.errstate(over="ignore"):
-            squares = np.nansum(np.square(self.fractions), axis=0)[count > 0] / count[count > 0]
+            squares = (
+                np.nansum(np.square(self.fractions), axis=0)[count > 0]
+                / count[count > 0]
+            )
         typical = math.sqrt(periods_per_year * float(np.median(squares)))
         if typical > LARGEST:
             raise ValueError(
-                f"returns must be fractions (0.01 is one percent), but {typical / math.sqrt(periods_per_year):.3g} a "
-                f"period, their typical size, is {typical:.0%} a year with periods_per_year={periods_per_year:g}. Pass "
-                "unit='percent' for percents. The returns of prices p are p[1:] / p[:-1] - 1. unit='fractions' takes "
+                "returns must be fractions (0.01 is one percent), but "
+                f"{typical / math.sqrt(periods_per_year):.3g} a "
+                f"period, their typical size, is {typical:.0%} a year with "
+                f"periods_per_year={periods_per_year:g}. Pass "
+                "unit='percent' for percents. The returns of prices p are p[1:] / "
+                "p[:-1] - 1. unit='fractions' takes "
                 "any size"
             )
         self._refuse(
             "must be fractions (0.01 is one percent)",
             self.fractions < -1,
-            "nothing can lose more than all of it. Pass unit='percent' for percents and unit='log' for logarithmic "
+            "nothing can lose more than all of it. Pass unit='percent' for percents "
+            "and unit='log' for logarithmic "
             "returns. unit='fractions' takes any size",
         )
 
@@ -157,6 +202,7 @@ class ReturnsTable:
         if wrong.any():
             row, place = np.argwhere(wrong)[0]
             raise ValueError(
-                f"returns {expected}, got {self.fractions[row, place]:.4g} in column {self.columns[place]!r} for "
+                f"returns {expected}, got {self.fractions[row, place]:.4g} in column "
+                f"{self.columns[place]!r} for "
                 f"{self.row_text(row)}: {advice}"
             )

@@ -1,4 +1,5 @@
-"""`walk_forward`: what a portfolio would have earned if it had always been fitted on the past."""
+"""`walk_forward`: what a portfolio would have earned if it had always been fitted on
+the past."""
 
 from __future__ import annotations
 
@@ -11,7 +12,10 @@ from joblib import Parallel, delayed
 from sklearn.exceptions import ConvergenceWarning
 
 from sk_stormc.portfolio.backtest.accounts import Account, Schedule
-from sk_stormc.portfolio.backtest.dated_portfolio import DatedPortfolio, parameters_named
+from sk_stormc.portfolio.backtest.dated_portfolio import (
+    DatedPortfolio,
+    parameters_named,
+)
 from sk_stormc.portfolio.backtest.returns_table import UNITS, ReturnsTable
 from sk_stormc.portfolio.backtest.walk_results import (
     BENCHMARK,
@@ -23,13 +27,23 @@ from sk_stormc.portfolio.labels import aligned, listed
 from sk_stormc.portfolio.returns import column_of
 from sk_stormc.utils.frames import as_text
 from sk_stormc.utils.types import ArrayLike
-from sk_stormc.utils.validation import as_numbers, check_choice, check_int, check_n_jobs, check_number, short
+from sk_stormc.utils.validation import (
+    as_numbers,
+    check_choice,
+    check_int,
+    check_n_jobs,
+    check_number,
+    short,
+)
 from sk_stormc.utils.warnings import warn
 
 __all__ = ["walk_forward"]
 
 FIRST_WINDOW = 252  # rows of the first fit on all rows so far: a year of days
-SHOWN, LONGEST = 5, 500  # assets that a warning lists, and letters of an error that it repeats
+SHOWN, LONGEST = (
+    5,
+    500,
+)  # assets that a warning lists, and letters of an error that it repeats
 UNSETTLED = ConvergenceWarning.__name__
 
 
@@ -55,12 +69,16 @@ class _Options(TypedDict, total=False):
 
 
 @overload
-def walk_forward(portfolio: _Estimator, returns: ArrayLike, **options: Unpack[_Options]) -> WalkForwardResult: ...
+def walk_forward(
+    portfolio: _Estimator, returns: ArrayLike, **options: Unpack[_Options]
+) -> WalkForwardResult: ...
 
 
 @overload
 def walk_forward(
-    portfolio: Mapping[str, _Estimator] | Sequence[_Estimator], returns: ArrayLike, **options: Unpack[_Options]
+    portfolio: Mapping[str, _Estimator] | Sequence[_Estimator],
+    returns: ArrayLike,
+    **options: Unpack[_Options],
 ) -> WalkForwardComparison: ...
 
 
@@ -79,51 +97,63 @@ def walk_forward(
     n_jobs: int | None = None,
     verbose: int | bool = 0,
 ) -> WalkForwardResult | WalkForwardComparison:
-    """Return what a portfolio would have earned: fit it on past returns, hold it for some time, and fit it again.
+    """Return what a portfolio would have earned: fit it on past returns, hold it for
+    some time, and fit it again.
 
-    Every `refit_every` periods the portfolio is fitted on the `window` periods before, and its weights are bought.
-    Until the next fit nothing is traded, so that the weights drift with the returns. What is missing to a sum of 1 is
-    cash, which earns nothing. If the weights sum to more than 1, cash is borrowed, which costs nothing.
+    Every `refit_every` periods the portfolio is fitted on the `window` periods before,
+    and its weights are bought. Until the next fit nothing is traded, so that the
+    weights drift with the returns. What is missing to a sum of 1 is cash, which earns
+    nothing. If the weights sum to more than 1, cash is borrowed, which costs nothing.
 
-    The cost of a trade is the sum of the absolute changes of the weights, times `trading_cost`. It is subtracted from
-    the return of the first period after the trade. The first purchase is a trade too.
+    The cost of a trade is the sum of the absolute changes of the weights, times
+    `trading_cost`. It is subtracted from the return of the first period after the
+    trade. The first purchase is a trade too.
 
     Parameters
     ----------
     portfolio : estimator, dict of estimators or list of estimators
-        An estimator with ``fit(X)`` and ``weights_``, such as `CompositionalPortfolio`, or a pipeline or a search whose
-        last step or best estimator is one. Clones of it are fitted. Estimators of a list are named "portfolio 1",
-        "portfolio 2" and so on.
+        An estimator with ``fit(X)`` and ``weights_``, such as `CompositionalPortfolio`,
+        or a pipeline or a search whose last step or best estimator is one. Clones of it
+        are fitted. Estimators of a list are named "portfolio 1", "portfolio 2" and so
+        on.
     returns : array-like of shape (n_periods, n_assets)
-        Returns, from the oldest to the latest, with NaN where they are missing. An asset with a missing return in a
-        window has the weight 0 after it, and a warning says so.
+        Returns, from the oldest to the latest, with NaN where they are missing. An
+        asset with a missing return in a window has the weight 0 after it, and a warning
+        says so.
     window : int, default=None
         Number of periods of a fit. None means all periods so far.
     first_window : int, default=None
-        Number of periods of the first fit. None means `window`, or 252 if that is None too.
+        Number of periods of the first fit. None means `window`, or 252 if that is None
+        too.
     refit_every : int, default=21
         Number of periods from one fit to the next.
     trading_cost : float or array-like of shape (n_assets,), default=0.0
-        Cost of buying or selling, as a fraction of the traded amount: 0.001 is a tenth of a percent. Labels are aligned
-        with the columns. The fits do not know this cost. ``transaction_cost`` of `CompositionalPortfolio` is a cost in
-        each period of holding, so that ``transaction_cost=trading_cost / refit_every`` is the same cost for fractions.
+        Cost of buying or selling, as a fraction of the traded amount: 0.001 is a tenth
+        of a percent. Labels are aligned with the columns. The fits do not know this
+        cost. ``transaction_cost`` of `CompositionalPortfolio` is a cost in each period
+        of holding, so that ``transaction_cost=trading_cost / refit_every`` is the same
+        cost for fractions.
     benchmark : label or array-like, default=None
-        The benchmark that the portfolio is compared with, as for `CompositionalPortfolio`: the label of a column,
-        returns of shape (n_periods,), or weights of shape (n_assets,). None means that of the first estimator which has
-        one. A column that is the benchmark is no asset, so that its weight is 0.
+        The benchmark that the portfolio is compared with, as for
+        `CompositionalPortfolio`: the label of a column, returns of shape (n_periods,),
+        or weights of shape (n_assets,). None means that of the first estimator which
+        has one. A column that is the benchmark is no asset, so that its weight is 0.
     unit : {"fractions", "percent", "log"}, default=None
-        Unit of the returns. None means fractions, such as 0.01 for one percent, and raises an error for returns that
-        have the size of percents or are below -1. "fractions" means fractions of any size. Estimators are fitted on
-        percents as they are, so that their parameters, and the benchmark, are in percent. Logarithmic returns are first
-        converted to fractions, which parameters and the benchmark then refer to. The results are fractions always.
+        Unit of the returns. None means fractions, such as 0.01 for one percent, and
+        raises an error for returns that have the size of percents or are below -1.
+        "fractions" means fractions of any size. Estimators are fitted on percents as
+        they are, so that their parameters, and the benchmark, are in percent.
+        Logarithmic returns are first converted to fractions, which parameters and the
+        benchmark then refer to. The results are fractions always.
     missing : {"raise", "zero"}, default="raise"
-        What to do if the return of an asset is missing while it is held: raise a ValueError, or take 0 and warn. For
-        equal weights it is always 0.
+        What to do if the return of an asset is missing while it is held: raise a
+        ValueError, or take 0 and warn. For equal weights it is always 0.
     periods_per_year : float, default=252
-        252 for daily returns, 52 for weekly and 12 for monthly ones. It is used for annual statistics, and to recognise
-        percents by their size.
+        252 for daily returns, 52 for weekly and 12 for monthly ones. It is used for
+        annual statistics, and to recognise percents by their size.
     n_jobs : int, default=None
-        Number of processes, for different estimators. None means 1, and -1 all processors.
+        Number of processes, for different estimators. None means 1, and -1 all
+        processors.
     verbose : {0, 1}, default=0
         If 1, print a line for each fit.
 
@@ -135,15 +165,16 @@ def walk_forward(
     Raises
     ------
     ValueError
-        If a parameter is out of its range, if returns are infinite, in descending order or hardly fractions, if all
-        fits of an estimator fail, and for missing returns, if `missing` is "raise".
+        If a parameter is out of its range, if returns are infinite, in descending order
+        or hardly fractions, if all fits of an estimator fail, and for missing returns,
+        if `missing` is "raise".
 
     Warns
     -----
     UserWarning
-        If fits have failed, which keeps the weights, or have warned. If assets were left out of fits, or had missing
-        returns while they were held. If everything was lost. If an estimator has one ``expected_returns`` for all
-        dates.
+        If fits have failed, which keeps the weights, or have warned. If assets were
+        left out of fits, or had missing returns while they were held. If everything was
+        lost. If an estimator has one ``expected_returns`` for all dates.
     ConvergenceWarning
         If fits have not converged.
 
@@ -153,17 +184,21 @@ def walk_forward(
 
     Notes
     -----
-    A fit uses the returns before the first period in which its weights are held. The other parameters of an estimator
-    are the same at all dates, except for these, which may also be those of a step of a pipeline or of a search:
+    A fit uses the returns before the first period in which its weights are held. The
+    other parameters of an estimator are the same at all dates, except for these, which
+    may also be those of a step of a pipeline or of a search:
 
-    - ``expected_returns`` may be a DataFrame with a row for each date, whose row at or before the last date of the
-      window is used, or a function of the returns in the window.
-    - ``previous_weights`` are the present weights, if the estimator has transaction costs or a limit on the turnover.
-      The first purchase starts from the estimator's own ``previous_weights``. If there are none, it is not limited by
+    - ``expected_returns`` may be a DataFrame with a row for each date, whose row at or
+      before the last date of the window is used, or a function of the returns in the
+      window.
+    - ``previous_weights`` are the present weights, if the estimator has transaction
+      costs or a limit on the turnover. The first purchase starts from the estimator's
+      own ``previous_weights``. If there are none, it is not limited by
       ``max_turnover``.
     - If ``benchmark`` is an array of returns, a fit uses those in its window.
 
-    A portfolio whose wealth falls to 0 or below has lost everything, and holds nothing after that period.
+    A portfolio whose wealth falls to 0 or below has lost everything, and holds nothing
+    after that period.
 
     Examples
     --------
@@ -172,7 +207,9 @@ def walk_forward(
     >>> returns = 0.01 * make_gaussian_returns(400, 4, mean=0.05, random_state=0)
     >>> portfolio = CompositionalPortfolio(risk_measure="cvar", constraint="long_only")
     >>> result = walk_forward(portfolio, returns, window=250, trading_cost=0.001)
-    >>> print(result.returns.shape, result.weights_after.shape, result.costs[0].round(6))
+    >>> print(
+    ...     result.returns.shape, result.weights_after.shape, result.costs[0].round(6)
+    ... )
     (150,) (8, 4) 0.001
     >>> (result.gross_returns - result.returns)[:2].round(6)
     array([0.001, 0.   ])
@@ -189,29 +226,62 @@ def walk_forward(
     check_choice("verbose", verbose, (0, 1, False, True))
     estimators = _named(portfolio)
     table = ReturnsTable.of(returns, unit, periods_per_year)
-    starts = np.arange(_first_row(len(table.rows), window, first_window), len(table.rows), refit_every)
+    starts = np.arange(
+        _first_row(len(table.rows), window, first_window), len(table.rows), refit_every
+    )
     schedule = Schedule(table, starts, window, _by_asset(trading_cost, table), missing)
     if benchmark is None:
-        own = [parameters_named(estimator, "benchmark").values() for estimator in estimators.values()]
-        benchmark = next((value for values in own for value in values if value is not None), None)
+        own = [
+            parameters_named(estimator, "benchmark").values()
+            for estimator in estimators.values()
+        ]
+        benchmark = next(
+            (value for values in own for value in values if value is not None), None
+        )
     compared = None if benchmark is None else table.benchmark(benchmark, schedule.first)
     place = column_of(benchmark, table.columns, len(table.columns))
-    dated = [DatedPortfolio(name, estimator, schedule, place, verbose) for name, estimator in estimators.items()]
+    dated = [
+        DatedPortfolio(name, estimator, schedule, place, verbose)
+        for name, estimator in estimators.items()
+    ]
 
     run = Parallel(n_jobs=n_jobs if len(dated) > 1 else 1)
     followed = run(delayed(_follow)(one) for one in dated)
-    left_out = {start: table.incomplete(begin, start) for begin, start, _ in schedule.fits()}
-    shared = {"left_out": table.by_label(left_out), "periods_per_year": float(periods_per_year)}
-    shared["benchmark_returns"] = None if compared is None else table.by_row(compared, slice(schedule.first, None))
-    equal = _result(EQUAL, _equal_weights(schedule, place), {}, {}, schedule, equal_weights=None, **shared)
+    left_out = {
+        start: table.incomplete(begin, start) for begin, start, _ in schedule.fits()
+    }
+    shared = {
+        "left_out": table.by_label(left_out),
+        "periods_per_year": float(periods_per_year),
+    }
+    shared["benchmark_returns"] = (
+        None
+        if compared is None
+        else table.by_row(compared, slice(schedule.first, None))
+    )
+    equal = _result(
+        EQUAL,
+        _equal_weights(schedule, place),
+        {},
+        {},
+        schedule,
+        equal_weights=None,
+        **shared,
+    )
     results = {
-        name: _result(name, account, errors, warnings, schedule, equal_weights=equal, **shared)
+        name: _result(
+            name, account, errors, warnings, schedule, equal_weights=equal, **shared
+        )
         for name, (account, errors, warnings) in zip(estimators, followed, strict=True)
     }
     for result in results.values():
         _warn_of(result)
     _warn_of_left_out(equal)
-    return WalkForwardComparison(results) if _are_several(portfolio) else next(iter(results.values()))
+    return (
+        WalkForwardComparison(results)
+        if _are_several(portfolio)
+        else next(iter(results.values()))
+    )
 
 
 def _are_several(portfolio):
@@ -223,15 +293,25 @@ def _named(portfolio):
     if isinstance(portfolio, (list, tuple)):
         named = {f"portfolio {k}": one for k, one in enumerate(portfolio, 1)}
     else:
-        named = dict(portfolio) if isinstance(portfolio, Mapping) else {"portfolio": portfolio}
+        named = (
+            dict(portfolio)
+            if isinstance(portfolio, Mapping)
+            else {"portfolio": portfolio}
+        )
     for one in named.values() or [portfolio]:
-        if isinstance(one, type) or not (hasattr(one, "fit") and hasattr(one, "get_params")):
+        if isinstance(one, type) or not (
+            hasattr(one, "fit") and hasattr(one, "get_params")
+        ):
             raise ValueError(
-                f"portfolio must be an estimator with fit and get_params, or a dict or list of them, got {short(one)}"
+                "portfolio must be an estimator with fit and get_params, or a dict "
+                f"or list of them, got {short(one)}"
             )
     taken = {EQUAL, BENCHMARK} & set(named)
     if taken:
-        raise ValueError(f"portfolio must have other names than {EQUAL!r} and {BENCHMARK!r}, got {taken.pop()!r}")
+        raise ValueError(
+            f"portfolio must have other names than {EQUAL!r} and {BENCHMARK!r}, got "
+            f"{taken.pop()!r}"
+        )
     return named
 
 
@@ -241,7 +321,8 @@ def _first_row(n_rows, window, first_window):
     first = first_window or window or FIRST_WINDOW
     if first >= n_rows:
         raise ValueError(
-            f"{name} must be smaller than the number of periods of the returns, {n_rows}, so that there are later "
+            f"{name} must be smaller than the number of periods of the returns, "
+            f"{n_rows}, so that there are later "
             f"ones, got {first}"
         )
     return first
@@ -251,10 +332,13 @@ def _by_asset(cost, table):
     """The cost of trades of each asset."""
     n_assets = len(table.columns)
     given = cost
-    cost = as_numbers("trading_cost", aligned("trading_cost", cost, table.columns, n_assets))
+    cost = as_numbers(
+        "trading_cost", aligned("trading_cost", cost, table.columns, n_assets)
+    )
     if cost.shape not in ((), (n_assets,)) or not ((cost >= 0) & (cost < 1)).all():
         raise ValueError(
-            f"trading_cost must be a number from 0 to 1, or one for each of the {n_assets} assets, got {short(given)}"
+            "trading_cost must be a number from 0 to 1, or one for each of the "
+            f"{n_assets} assets, got {short(given)}"
         )
     return np.broadcast_to(cost, n_assets)
 
@@ -265,7 +349,8 @@ def _follow(dated):
 
 
 def _equal_weights(schedule, place):
-    """The account of equal weights in all assets without missing returns, but the column of the benchmark."""
+    """The account of equal weights in all assets without missing returns, but the
+    column of the benchmark."""
     table = schedule.table
 
     def choose(begin, start, held):
@@ -284,7 +369,8 @@ def _result(name, account, errors, warnings, schedule, **shared):
     if len(errors) == len(trades):
         start = next(iter(errors))
         raise ValueError(
-            f"all {len(errors)} fits of {name!r} have failed. The first, for {table.row_text(start)}, said: "
+            f"all {len(errors)} fits of {name!r} have failed. The first, for "
+            f"{table.row_text(start)}, said: "
             f"{_cut(errors[start])}"
         )
     periods = np.diff([*trades, n])
@@ -315,25 +401,35 @@ def _warn_of(result):
     if result.errors:
         row, text = next(iter(result.errors.items()))
         warn(
-            f"{name}: {len(result.errors)} of {n} fits have failed, and the weights before them were kept. The first, "
+            f"{name}: {len(result.errors)} of {n} fits have failed, and the weights "
+            "before them were kept. The first, "
             f"for row {as_text(row)}, said: {_cut(text)}"
         )
     if result.warnings:
         row, texts = next(iter(result.warnings.items()))
-        unsettled = any(text.startswith(UNSETTLED) for texts in result.warnings.values() for text in texts)
+        unsettled = any(
+            text.startswith(UNSETTLED)
+            for texts in result.warnings.values()
+            for text in texts
+        )
         warn(
-            f"{name}: {len(result.warnings)} of {n} fits have warned. The first, for row {as_text(row)}, said: "
+            f"{name}: {len(result.warnings)} of {n} fits have warned. The first, for "
+            f"row {as_text(row)}, said: "
             f"{_cut(texts[0])}",
             ConvergenceWarning if unsettled else UserWarning,
         )
     if result.missing:
         row, labels = next(iter(result.missing.items()))
         warn(
-            f"{name}: missing returns of assets that were held were taken as 0, after {len(result.missing)} of {n} "
+            f"{name}: missing returns of assets that were held were taken as 0, after "
+            f"{len(result.missing)} of {n} "
             f"trades, first after row {as_text(row)} in {listed(labels, SHOWN)}"
         )
     if result.lost_in is not None:
-        warn(f"{name}: everything was lost in row {as_text(result.lost_in)}, and nothing was held after it")
+        warn(
+            f"{name}: everything was lost in row {as_text(result.lost_in)}, and "
+            "nothing was held after it"
+        )
 
 
 def _warn_of_left_out(result):
@@ -341,8 +437,10 @@ def _warn_of_left_out(result):
     if result.left_out:
         row, labels = next(iter(result.left_out.items()))
         warn(
-            "assets with missing returns in a window have the weight 0 after it: this holds for "
-            f"{len(result.left_out)} of {len(result.trade_dates)} fits, first for row {as_text(row)} and "
+            "assets with missing returns in a window have the weight 0 after it: this "
+            "holds for "
+            f"{len(result.left_out)} of {len(result.trade_dates)} fits, first for row "
+            f"{as_text(row)} and "
             f"{listed(labels, SHOWN)}. left_out of the result has all of them"
         )
 

@@ -1,4 +1,5 @@
-"""The results of `walk_forward`: returns, weights, trades and costs, and a summary of them."""
+"""The results of `walk_forward`: returns, weights, trades and costs, and a summary of
+them."""
 
 from __future__ import annotations
 
@@ -11,32 +12,44 @@ import numpy as np
 from sk_stormc.portfolio.metrics import CONSTANT
 from sk_stormc.utils.types import FloatArray
 
-__all__ = ["BENCHMARK", "EQUAL", "WalkForwardComparison", "WalkForwardResult", "drawdowns_of", "statistics_of"]
+__all__ = [
+    "BENCHMARK",
+    "EQUAL",
+    "WalkForwardComparison",
+    "WalkForwardResult",
+    "drawdowns_of",
+    "statistics_of",
+]
 
 EQUAL, BENCHMARK = "1/N", "benchmark"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class WalkForwardResult:
-    """What a portfolio has earned in a `walk_forward`, with its weights, trades and costs.
+    """What a portfolio has earned in a `walk_forward`, with its weights, trades and
+    costs.
 
-    Arrays are pandas objects if the returns were a DataFrame: Series and DataFrames with the labels of its rows and
-    columns. A trade, a failed fit and a warning have the label of the first period in which the new weights are held.
+    Arrays are pandas objects if the returns were a DataFrame: Series and DataFrames
+    with the labels of its rows and columns. A trade, a failed fit and a warning have
+    the label of the first period in which the new weights are held.
 
     Attributes
     ----------
     name : str
         Name of the portfolio.
     returns : Series or ndarray of shape (n_periods,)
-        Net returns of the portfolio as fractions, in each period from the first trade on.
+        Net returns of the portfolio as fractions, in each period from the first trade
+        on.
     gross_returns : Series or ndarray of shape (n_periods,)
         Returns before costs.
     weights : DataFrame or ndarray of shape (n_periods, n_assets)
-        Weights at the beginning of each period, after trades. What is missing to a sum of 1 is cash.
+        Weights at the beginning of each period, after trades. What is missing to a sum
+        of 1 is cash.
     weights_before, weights_after : DataFrame or ndarray of shape (n_trades, n_assets)
         Weights before and after each trade. They are equal where a fit has failed.
     turnover : Series or ndarray of shape (n_trades,)
-        Sum of the absolute changes of the weights in each trade, the first purchase included.
+        Sum of the absolute changes of the weights in each trade, the first purchase
+        included.
     costs : Series or ndarray of shape (n_trades,)
         Costs of each trade, as a fraction of the wealth.
     in_error : Series or ndarray of bool of shape (n_periods,)
@@ -46,16 +59,19 @@ class WalkForwardResult:
     warnings : dict of list of str
         The warnings of the fits.
     left_out : dict of list
-        The assets that had missing returns in a window, and therefore the weight 0 after it.
+        The assets that had missing returns in a window, and therefore the weight 0
+        after it.
     missing : dict of list
-        With ``missing="zero"``, the assets that had missing returns while they were held.
+        With ``missing="zero"``, the assets that had missing returns while they were
+        held.
     lost_in : label or None
         The period in which everything was lost, if there was one.
     dates, trade_dates : Index or ndarray
         Labels of the periods and of the trades, or numbers of their rows.
     equal_weights : WalkForwardResult or None
-        The result of equal weights, "1/N", in all assets without missing returns in a window, traded at the same dates
-        with the same costs. None for that result itself.
+        The result of equal weights, "1/N", in all assets without missing returns in a
+        window, traded at the same dates with the same costs. None for that result
+        itself.
     benchmark_returns : Series, ndarray of shape (n_periods,) or None
         Returns of the benchmark, without costs.
     periods_per_year : float
@@ -100,29 +116,36 @@ class WalkForwardResult:
 
     def __repr__(self) -> str:
         failed = f", {len(self.errors)} failed fits" if self.errors else ""
-        return f"WalkForwardResult({self.name!r}, {len(self.dates)} periods, {len(self.trade_dates)} trades{failed})"
+        return (
+            f"WalkForwardResult({self.name!r}, {len(self.dates)} periods, "
+            f"{len(self.trade_dates)} trades{failed})"
+        )
 
     def summary(self) -> Any:
         """Return statistics of the portfolio, of equal weights and of the benchmark.
 
-        With net returns r_1, ..., r_T, wealth W_t = (1 + r_1) ... (1 + r_t), W_0 = 1, and P periods a year:
+        With net returns r_1, ..., r_T, wealth W_t = (1 + r_1) ... (1 + r_t), W_0 = 1,
+        and P periods a year:
 
         - "annual return" is W_T^(P / T) - 1, and -1 if all is lost;
-        - "annual deviation" is sqrt(P) s, where s^2 = sum_t (r_t - m)^2 / (T - 1) and m is the mean of r_t;
-        - "Sharpe ratio" is sqrt(P) m / s, in excess of cash, which earns nothing. It is NaN if s is 0;
+        - "annual deviation" is sqrt(P) s, where s^2 = sum_t (r_t - m)^2 / (T - 1) and m
+          is the mean of r_t;
+        - "Sharpe ratio" is sqrt(P) m / s, in excess of cash, which earns nothing. It is
+          NaN if s is 0;
         - "largest drawdown" is the largest 1 - W_t / max(W_0, ..., W_t);
-        - "annual turnover" is the sum of all turnovers, and "annual costs" that of all costs, times P / T;
+        - "annual turnover" is the sum of all turnovers, and "annual costs" that of all
+          costs, times P / T;
         - "share of time in cash" is the share of the periods in which nothing is held;
-        - "share of time in error" is the share of the periods for which the fit has failed, so that earlier weights are
-          held, or cash.
+        - "share of time in error" is the share of the periods for which the fit has
+          failed, so that earlier weights are held, or cash.
 
         The last four are NaN for the benchmark.
 
         Returns
         -------
         DataFrame or dict of dict
-            A row for each statistic and a column for each portfolio. A dict with a dict for each portfolio if the
-            returns were an array.
+            A row for each statistic and a column for each portfolio. A dict with a dict
+            for each portfolio if the returns were an array.
         """
         return _table({self.name: self})
 
@@ -145,7 +168,9 @@ class WalkForwardComparison(dict[str, WalkForwardResult]):
     >>> returns = 0.01 * make_gaussian_returns(400, 4, mean=0.05, random_state=0)
     >>> tail = CompositionalPortfolio(risk_measure="cvar", constraint="long_only")
     >>> least = CompositionalPortfolio(risk_aversion=np.inf, constraint="long_only")
-    >>> results = walk_forward({"tail": tail, "least variance": least}, returns, window=250)
+    >>> results = walk_forward(
+    ...     {"tail": tail, "least variance": least}, returns, window=250
+    ... )
     >>> list(results.summary())
     ['tail', 'least variance', '1/N']
     >>> results["tail"]
@@ -168,8 +193,8 @@ class WalkForwardComparison(dict[str, WalkForwardResult]):
         Returns
         -------
         DataFrame or dict of dict
-            A row for each statistic and a column for each portfolio. A dict with a dict for each portfolio if the
-            returns were an array.
+            A row for each statistic and a column for each portfolio. A dict with a dict
+            for each portfolio if the returns were an array.
         """
         return _table(self)
 
@@ -182,7 +207,9 @@ def _table(results: Mapping[str, WalkForwardResult]) -> Any:
         columns[EQUAL] = _statistics(first.equal_weights)
     if first.benchmark_returns is not None:
         unknown = dict.fromkeys(columns[first.name], np.nan)
-        columns[BENCHMARK] = unknown | statistics_of(first.benchmark_returns, first.periods_per_year)
+        columns[BENCHMARK] = unknown | statistics_of(
+            first.benchmark_returns, first.periods_per_year
+        )
     if not hasattr(first.returns, "index"):
         return columns
     from pandas import DataFrame
@@ -193,20 +220,28 @@ def _table(results: Mapping[str, WalkForwardResult]) -> Any:
 def statistics_of(returns: Any, periods_per_year: float) -> dict[str, float]:
     """The statistics that depend on the net returns only."""
     returns = np.asarray(returns, dtype=float)
-    mean, deviation = returns.mean(), np.std(returns, ddof=1) if len(returns) > 1 else np.nan
+    mean, deviation = (
+        returns.mean(),
+        np.std(returns, ddof=1) if len(returns) > 1 else np.nan,
+    )
     if deviation <= CONSTANT * np.finfo(float).eps * np.abs(returns).max():
         deviation = 0.0
     wealth = np.prod(1 + returns)
     return {
-        "annual return": float(wealth ** (periods_per_year / len(returns)) - 1) if wealth > 0 else -1.0,
+        "annual return": float(wealth ** (periods_per_year / len(returns)) - 1)
+        if wealth > 0
+        else -1.0,
         "annual deviation": float(np.sqrt(periods_per_year) * deviation),
-        "Sharpe ratio": float(np.sqrt(periods_per_year) * mean / deviation) if deviation else np.nan,
+        "Sharpe ratio": float(np.sqrt(periods_per_year) * mean / deviation)
+        if deviation
+        else np.nan,
         "largest drawdown": float(drawdowns_of(returns).max()),
     }
 
 
 def drawdowns_of(returns: Any) -> FloatArray:
-    """What the wealth after each period is below its maximum so far, as a fraction of the maximum."""
+    """What the wealth after each period is below its maximum so far, as a fraction of
+    the maximum."""
     wealth = np.cumprod(np.append(1.0, 1 + np.asarray(returns, dtype=float)))
     return (1 - wealth / np.maximum.accumulate(wealth))[1:]
 
@@ -217,6 +252,8 @@ def _statistics(result: WalkForwardResult) -> dict[str, float]:
     return statistics_of(result.returns, result.periods_per_year) | {
         "annual turnover": float(np.sum(result.turnover) / years),
         "annual costs": float(np.sum(result.costs) / years),
-        "share of time in cash": float(np.mean(~np.asarray(result.weights).any(axis=1))),
+        "share of time in cash": float(
+            np.mean(~np.asarray(result.weights).any(axis=1))
+        ),
         "share of time in error": float(np.mean(result.in_error)),
     }

@@ -1,7 +1,8 @@
 """Lower bounds of the minimum of a `Program`, from the multipliers of a solution.
 
-For any multipliers that are dual feasible, the Lagrangian's minimum over the bounds of the variables is a lower bound.
-A variable without bounds must have a reduced cost of 0, which multipliers have only up to the tolerance of the method.
+For any multipliers that are dual feasible, the Lagrangian's minimum over the bounds of
+the variables is a lower bound. A variable without bounds must have a reduced cost of 0,
+which multipliers have only up to the tolerance of the method.
 """
 
 from dataclasses import replace
@@ -12,13 +13,16 @@ from sk_stormc.portfolio.exact.convex_program import product
 
 __all__ = ["lower_bound", "risk_bound"]
 
-REMOTE = 1e3  # bounds farther away, in units of the largest weight, whose product with rounding errors would matter
+# bounds farther away, in units of the largest weight, whose product with rounding
+# errors would matter
+REMOTE = 1e3
 RESIDUE = 1e-12  # rounding of a reduced cost, for variables and gradients of order one
 CORRECTIONS = 6  # Newton's iterations for the multipliers
 
 
 def risk_bound(solution):
-    """A linear lower bound of the program's objective: a constant, and the coefficients of each variable."""
+    """A linear lower bound of the program's objective: a constant, and the coefficients
+    of each variable."""
     x, program = solution.x, solution.program
     f, g, _ = program.smooth(x)
     constant, c = f - g @ x, g
@@ -31,30 +35,41 @@ def risk_bound(solution):
 
 
 def lower_bound(solution, low, high):
-    """A lower bound of the minimum over low <= x <= high and the program's other constraints.
+    """A lower bound of the minimum over low <= x <= high and the program's other
+    constraints.
 
-    It is -inf if nothing bounds a variable and the multipliers cannot be corrected such that its reduced cost is 0.
+    It is -inf if nothing bounds a variable and the multipliers cannot be corrected such
+    that its reduced cost is 0.
     """
     size = max(1.0, float(np.abs(solution.x).max()))
     remote = ((high > REMOTE * size) | (low < -REMOTE * size)) & ~solution.active_bounds
-    rounding = RESIDUE * size * max(1.0, float(np.abs(solution.program.smooth(solution.x)[1]).max()))
+    rounding = (
+        RESIDUE
+        * size
+        * max(1.0, float(np.abs(solution.program.smooth(solution.x)[1]).max()))
+    )
     bound = _bound(solution, low, high, rounding)
     if not remote.any():
         return bound
-    return max(bound, _bound(_corrected(solution, remote, 0.1 * rounding), low, high, rounding))
+    return max(
+        bound, _bound(_corrected(solution, remote, 0.1 * rounding), low, high, rounding)
+    )
 
 
 def _reduced_costs(solution):
     """The constant of the Lagrangian and its coefficients of each variable."""
     program, (constant, c) = solution.program, risk_bound(solution)
-    dual_A = np.where(np.arange(len(solution.dual_A)) < program.n_risk_rows, 0.0, solution.dual_A)
+    dual_A = np.where(
+        np.arange(len(solution.dual_A)) < program.n_risk_rows, 0.0, solution.dual_A
+    )
     c = c + program.E.T @ solution.dual_E + program.A.T @ dual_A
     at = np.where(dual_A > 0, program.upper, np.where(dual_A < 0, program.lower, 0.0))
     return constant - solution.dual_E @ program.e - dual_A @ at, c
 
 
 def _bound(solution, low, high, rounding):
-    """The minimum of the Lagrangian. Reduced costs that are rounding are 0 for variables without bounds."""
+    """The minimum of the Lagrangian. Reduced costs that are rounding are 0 for
+    variables without bounds."""
     constant, c = _reduced_costs(solution)
     at = np.where(c > 0, low, high)
     c = np.where(np.isinf(at) & (np.abs(c) <= rounding), 0.0, c)
@@ -63,9 +78,11 @@ def _bound(solution, low, high, rounding):
 
 
 def _corrected(solution, some, enough):
-    """The solution with multipliers changed until the reduced costs of some variables are 0, by Newton's method.
+    """The solution with multipliers changed until the reduced costs of some variables
+    are 0, by Newton's method.
 
-    Multipliers change by their derivatives with respect to x, or by multiples of their distances to 0 and to the cost.
+    Multipliers change by their derivatives with respect to x, or by multiples of their
+    distances to 0 and to the cost.
     """
     program, some = solution.program, np.flatnonzero(some)
     E, n = program.E[:, some], len(some)
@@ -76,30 +93,56 @@ def _corrected(solution, some, enough):
         K, x = program.smooth(solution.x)[2].copy(), solution.x
         weight_of_A = np.abs(solution.dual_A)
         K += program.A.T @ (weight_of_A[:, None] * program.A)
-        weights = [_sensitivity(hinge, slope, x) for hinge, slope in zip(program.hinges, solution.slope, strict=True)]
+        weights = [
+            _sensitivity(hinge, slope, x)
+            for hinge, slope in zip(program.hinges, solution.slope, strict=True)
+        ]
         for hinge, (of_z, of_t, of_tt) in zip(program.hinges, weights, strict=True):
             hinge.add_curvature(K, of_z, of_t, of_tt)
-        matrix = np.block([[K[np.ix_(some, some)], E.T], [E, np.zeros((len(E), len(E)))]])
+        matrix = np.block(
+            [[K[np.ix_(some, some)], E.T], [E, np.zeros((len(E), len(E)))]]
+        )
         step = np.linalg.lstsq(matrix, np.r_[-c[some], np.zeros(len(E))])[0]
         dx = np.zeros(len(x))
         dx[some] = step[:n]
-        if any(hinge.level is not None and x[hinge.level] + dx[hinge.level] <= 0 for hinge in program.hinges):
+        if any(
+            hinge.level is not None and x[hinge.level] + dx[hinge.level] <= 0
+            for hinge in program.hinges
+        ):
             break
         slopes = [
-            np.maximum(slope + of_z * product(hinge.rows, dx) + of_t * hinge.of_level(dx, 0.0), 0.0)
-            for hinge, slope, (of_z, of_t, _) in zip(program.hinges, solution.slope, weights, strict=True)
+            np.maximum(
+                slope + of_z * product(hinge.rows, dx) + of_t * hinge.of_level(dx, 0.0),
+                0.0,
+            )
+            for hinge, slope, (of_z, of_t, _) in zip(
+                program.hinges, solution.slope, weights, strict=True
+            )
         ]
         change = weight_of_A * (program.A @ dx)
-        dual_A = np.where(solution.dual_A * (solution.dual_A + change) >= 0, solution.dual_A + change, 0.0)
-        solution = replace(solution, x=x + dx, slope=slopes, dual_A=dual_A, dual_E=solution.dual_E + step[n:])
+        dual_A = np.where(
+            solution.dual_A * (solution.dual_A + change) >= 0,
+            solution.dual_A + change,
+            0.0,
+        )
+        solution = replace(
+            solution,
+            x=x + dx,
+            slope=slopes,
+            dual_A=dual_A,
+            dual_E=solution.dual_E + step[n:],
+        )
     return solution
 
 
 def _sensitivity(hinge, slope, x):
-    """The derivatives of a hinge's slopes in their arguments and in the level, and the second one in the level."""
+    """The derivatives of a hinge's slopes in their arguments and in the level, and the
+    second one in the level."""
     if not hinge.curved.any():
         most = np.maximum(hinge.cost, 1e-300)
         return np.clip(slope * (1 - slope / most), 0.0, None), 0.0, np.zeros(0)
     above = hinge.at(x)
-    _, of_zz, of_zt, _, of_tt = hinge.derivatives(np.maximum(above, 0.0), hinge.of_level(x, 1.0))
+    _, of_zz, of_zt, _, of_tt = hinge.derivatives(
+        np.maximum(above, 0.0), hinge.of_level(x, 1.0)
+    )
     return tuple(np.where(above > 0, part, 0.0) for part in (of_zz, of_zt, of_tt))

@@ -1,4 +1,5 @@
-"""A convex program with few variables, hinges and linear constraints, and its solution, for `interior_point`."""
+"""A convex program with few variables, hinges and linear constraints, and its solution,
+for `interior_point`."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,9 +11,12 @@ __all__ = ["Hinges", "Program", "Solution", "product", "transposed"]
 
 @dataclass
 class Program:
-    """Minimise smooth(x) + hinges(x) subject to low <= x <= high, lower <= A x <= upper and E x = e."""
+    """Minimise smooth(x) + hinges(x) subject to low <= x <= high, lower <= A x <= upper
+    and E x = e."""
 
-    smooth: Callable  # value, gradient and Hessian of a convex function; the value is infinite outside its domain
+    # value, gradient and Hessian of a convex function; the value is infinite outside
+    # its domain
+    smooth: Callable
     hinges: list
     low: np.ndarray
     high: np.ndarray
@@ -21,7 +25,8 @@ class Program:
     upper: np.ndarray
     E: np.ndarray  # its rows are linearly independent
     e: np.ndarray
-    n_risk_rows: int = 0  # number of the first rows of A that define the risk, with the right-hand side 0
+    # number of the first rows of A that define the risk, with the right-hand side 0
+    n_risk_rows: int = 0
     formulation: Callable | None = None  # of the risk
     reach: float = np.inf  # of its level, as in `Formulation`
 
@@ -34,17 +39,22 @@ class Solution:
     x: np.ndarray
     slope: list  # for each `Hinges`, the derivative of its terms with respect to a
     dual_A: np.ndarray  # multipliers of A x, positive at an upper bound
-    active_rows: np.ndarray  # masks of the rows of A, and of the variables, that attain one of their bounds
+    active_rows: (
+        np.ndarray
+    )  # masks of the rows of A, and of the variables, that attain one of their bounds
     active_bounds: np.ndarray
     at_kink: list  # for each `Hinges`, a mask of the terms with a = 0
     dual_E: np.ndarray  # multipliers of E x = e
     n_iter: int = 0
     done: bool = False  # whether residuals and complementarity are below the tolerance
-    at_vertex: bool = False  # whether it is a vertex of a linear program, where weights at bounds are exactly there
+    # whether it is a vertex of a linear program, where weights at bounds are exactly
+    # there
+    at_vertex: bool = False
 
 
 def product(rows, x):
-    """rows @ x, for coefficients of the first variables, or for the indices of single variables."""
+    """rows @ x, for coefficients of the first variables, or for the indices of single
+    variables."""
     return x[rows] if rows.ndim == 1 else rows @ x[: rows.shape[1]]
 
 
@@ -59,12 +69,14 @@ def transposed(rows, v, n):
 
 @dataclass
 class Hinges:
-    """The function sum_k cost_k z_k + curved_k z_k^p / t^(p - 1) with z = max(rows @ x + shift, 0), convex in (x, t).
+    """The function sum_k cost_k z_k + curved_k z_k^p / t^(p - 1) with z = max(rows @ x
+    + shift, 0), convex in (x, t).
 
     The costs are not negative. If there is no level t, it is 1.
     """
 
-    rows: np.ndarray  # coefficients of the first variables, or for each hinge the index of its variable
+    # coefficients of the first variables, or for each hinge the index of its variable
+    rows: np.ndarray
     shift: np.ndarray
     cost: np.ndarray
     curved: np.ndarray
@@ -80,7 +92,8 @@ class Hinges:
         return otherwise if self.level is None else x[self.level]
 
     def derivatives(self, z, t):
-        """The derivatives of each term: in z, twice in z, in z and t, in t, and twice in t."""
+        """The derivatives of each term: in z, twice in z, in z and t, in t, and twice
+        in t."""
         p, b = self.order, z / t
         bent = self.curved * b ** (p - 2)
         of_z = self.cost + p * bent * b
@@ -88,12 +101,15 @@ class Hinges:
         return of_z, p * bent / t, -p * bent * b / t, -bent * b**2, p * bent * b**2 / t
 
     def bound(self, slope, n):
-        """A linear lower bound of the hinges from slopes >= 0: its constant, and its coefficients of shape (n,)."""
+        """A linear lower bound of the hinges from slopes >= 0: its constant, and its
+        coefficients of shape (n,)."""
         over = np.maximum(slope - self.cost, 0)
         slope = np.where((over > 0) & (self.curved == 0), self.cost, slope)
         p, most = self.order, np.maximum(self.curved, 1e-300)
         # max over z of over z - curved z^p / t^(p - 1) is proportional to t
-        conjugate = (p - 1) * (np.where(self.curved > 0, over / (p * most), 0) ** (p / (p - 1)) * most).sum()
+        conjugate = (p - 1) * (
+            np.where(self.curved > 0, over / (p * most), 0) ** (p / (p - 1)) * most
+        ).sum()
         linear, constant = transposed(self.rows, slope, n), float(slope @ self.shift)
         if self.level is None:
             return constant - conjugate, linear
@@ -101,7 +117,8 @@ class Hinges:
         return constant, linear
 
     def add_curvature(self, H, of_a, of_t, of_tt):
-        """Add second derivatives in the arguments a, in a and the level, and in the level, to those in x."""
+        """Add second derivatives in the arguments a, in a and the level, and in the
+        level, to those in x."""
         self._add_square(H, of_a)
         if self.level is not None:
             mixed = transposed(self.rows, of_t, len(H))

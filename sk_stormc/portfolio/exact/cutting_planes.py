@@ -1,4 +1,5 @@
-"""Kelley's cutting-plane method (1960) for a risk that is the maximum of many linear functions of the weights."""
+"""Kelley's cutting-plane method (1960) for a risk that is the maximum of many linear
+functions of the weights."""
 
 from dataclasses import replace
 from functools import partial
@@ -14,35 +15,53 @@ from sk_stormc.portfolio.exact.program import FAR, Formulation
 __all__ = ["minimise_by_cuts", "of_cuts"]
 
 MOST = 1000  # cuts; some hundred are enough for hundreds of assets
-CLOSE = 1e-11  # gap that ends the method, relative to the terms of the objective, which may cancel
-DONE, PATIENCE = 1e-9, 30  # gap that is small enough if that many further cuts have not made it smaller
-FREE = 10.0  # first distance of the minimiser's weights from the initial ones, in units of a typical weight
+# gap that ends the method, relative to the terms of the objective, which may cancel
+CLOSE = 1e-11
+DONE, PATIENCE = (
+    1e-9,
+    30,
+)  # gap that is small enough if that many further cuts have not made it smaller
+# first distance of the minimiser's weights from the initial ones, in units of a typical
+# weight
+FREE = 10.0
 WIDER = 10.0  # factor of this distance if it keeps the minimiser back
 SLOPE = 1e-9  # multiplier above which it does
-NEAR = 1e-9  # distance from a bound, in units of the variables, below which a variable is at the bound
-EXACT = {"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10}  # of HiGHS; 1e-7 stalls at 1e-8
+# distance from a bound, in units of the variables, below which a variable is at the
+# bound
+NEAR = 1e-9
+EXACT = {
+    "primal_feasibility_tolerance": 1e-10,
+    "dual_feasibility_tolerance": 1e-10,
+}  # of HiGHS; 1e-7 stalls at 1e-8
 
 
 def of_cuts(scaled, v, cuts):
-    """The largest of linear functions, cuts @ v, as risk. It is the level, in units of the first function."""
+    """The largest of linear functions, cuts @ v, as risk. It is the level, in units of
+    the first function."""
     unit = float(np.abs(cuts[0]).max()) or 1.0
     rows = np.column_stack([np.array(cuts) / unit, -np.ones(len(cuts))])
     linear = np.append(-scaled.expected_return, scaled.risk_weight * unit)
-    return Formulation(linear, level=float((rows[:, :-1] @ v).max()), lowest=0.0, rows=rows)
+    return Formulation(
+        linear, level=float((rows[:, :-1] @ v).max()), lowest=0.0, rows=rows
+    )
 
 
 def minimise_by_cuts(scaled, cut_at, start, callback=None):
-    """The minimiser of a `Scaled` objective whose risk, which is not negative, is at least ``cut_at(u) @ v`` for all u.
+    """The minimiser of a `Scaled` objective whose risk, which is not negative, is at
+    least ``cut_at(u) @ v`` for all u.
 
-    For v = u they are equal. The minimum over the cuts so far, a linear program, bounds that of the objective from
-    below. Every second cut is made halfway between its minimiser and the best weights.
+    For v = u they are equal. The minimum over the cuts so far, a linear program, bounds
+    that of the objective from below. Every second cut is made halfway between its
+    minimiser and the best weights.
     """
     n, x, cuts, least, distance = scaled.feasible.n, None, [], np.inf, FREE
     smallest, since = np.inf, 0
     for k in range(1, MOST + 1):
         v = start / scaled.size if x is None else x[:n]
         cuts.append(cut_at(v))
-        program, first = scaled.program(v * scaled.size, partial(of_cuts, cuts=tuple(cuts)))
+        program, first = scaled.program(
+            v * scaled.size, partial(of_cuts, cuts=tuple(cuts))
+        )
         x = first if x is None else x
         x[n] = max(float(program.A[k - 1, :n] @ v), 0.0)
         value = _value(program, x)
@@ -69,12 +88,21 @@ def minimise_by_cuts(scaled, cut_at, start, callback=None):
             break
         x = solution.x.copy() if k % 2 else (solution.x + best) / 2
     at_bounds, at_kink = _at_bounds(program, best), _at_kinks(program, best)
-    return replace(solution, x=best, n_iter=k, active_bounds=at_bounds, at_kink=at_kink, at_vertex=True)
+    return replace(
+        solution,
+        x=best,
+        n_iter=k,
+        active_bounds=at_bounds,
+        at_kink=at_kink,
+        at_vertex=True,
+    )
 
 
 def _value(program, x):
     """The objective of a program without curved hinges."""
-    return program.smooth(x)[0] + sum(float(kink.cost @ np.maximum(kink.at(x), 0.0)) for kink in program.hinges)
+    return program.smooth(x)[0] + sum(
+        float(kink.cost @ np.maximum(kink.at(x), 0.0)) for kink in program.hinges
+    )
 
 
 def _at_bounds(program, x):
@@ -86,21 +114,30 @@ def _at_kinks(program, x):
 
 
 def _solve(program, centre, distance):
-    """Minimise a `Program` whose smooth part is linear and whose hinges are not curved, with HiGHS.
+    """Minimise a `Program` whose smooth part is linear and whose hinges are not curved,
+    with HiGHS.
 
-    The weights stay within a distance from the centre. Return the solution, and whether farther ones are better. The
-    variables are x, and one for each hinge.
+    The weights stay within a distance from the centre. Return the solution, and whether
+    farther ones are better. The variables are x, and one for each hinge.
     """
     n, m, kinks = len(program.low), len(centre), program.hinges
     low, high = program.low.copy(), program.high.copy()
-    low[:m], high[:m] = np.maximum(low[:m], centre - distance), np.minimum(high[:m], centre + distance)
+    low[:m], high[:m] = (
+        np.maximum(low[:m], centre - distance),
+        np.minimum(high[:m], centre + distance),
+    )
     of_A, rhs_of_A, index, sign = one_sided(program.A, program.lower, program.upper)
     kinked = np.concatenate([np.zeros(0, int), *(kink.rows for kink in kinks)])
     blocks, rhs = [[of_A]], [rhs_of_A]
     if kinked.size:
-        blocks = [[of_A, None], [sparse.eye_array(n, format="csr")[kinked], -sparse.eye_array(len(kinked))]]
+        blocks = [
+            [of_A, None],
+            [sparse.eye_array(n, format="csr")[kinked], -sparse.eye_array(len(kinked))],
+        ]
         rhs += [-kink.shift for kink in kinks]
-    cost = np.concatenate([program.smooth(np.zeros(n))[1], *(kink.cost for kink in kinks)])
+    cost = np.concatenate(
+        [program.smooth(np.zeros(n))[1], *(kink.cost for kink in kinks)]
+    )
     lp = linear_program(cost, blocks, rhs, program.E, program.e, low, high, EXACT)
     if lp.x is None:
         return None, False

@@ -1,4 +1,5 @@
-"""The fits of `CompositionalPortfolio` with an exact method: its choice, a record per iteration, and what it says."""
+"""The fits of `CompositionalPortfolio` with an exact method: its choice, a record per
+iteration, and what it says."""
 
 from functools import partial
 
@@ -8,7 +9,14 @@ from sklearn.exceptions import ConvergenceWarning
 from sk_stormc.engine.results import Record, Report, SolverResult, StopReason, outcome
 from sk_stormc.portfolio.exact.feasible_set import LinearlyConstrained
 from sk_stormc.portfolio.exact.integer import WithIntegerLimits, check_integer_limits
-from sk_stormc.portfolio.exact.objectives import NEGLIGIBLE, ROUNDING, ByMoments, Utility, WithinRisk, at_limits
+from sk_stormc.portfolio.exact.objectives import (
+    NEGLIGIBLE,
+    ROUNDING,
+    ByMoments,
+    Utility,
+    WithinRisk,
+    at_limits,
+)
 from sk_stormc.portfolio.exact.program import can_solve
 from sk_stormc.portfolio.exact.ratio import Ratio
 from sk_stormc.utils.validation import is_word
@@ -20,29 +28,38 @@ TOL = 1e-4  # default of the exact methods, which is also that of the other solv
 
 
 def exact_method(portfolio, solver, task, limits=None):
-    """The exact method of a fit as a solver, or None if the fit uses an iterative solver."""
+    """The exact method of a fit as a solver, or None if the fit uses an iterative
+    solver."""
     needs = ["objective='ratio'"] * (portfolio.objective == "ratio")
     needs += ["max_risk"] * (portfolio.max_risk is not None)
-    needs += [f"risk_measure={task.measure.name!r} (the order of the periods counts)"] * task.measure.ordered
+    needs += [
+        f"risk_measure={task.measure.name!r} (the order of the periods counts)"
+    ] * task.measure.ordered
     if limits is not None:
         check_integer_limits(portfolio, task.measure, limits)
         needs, solver = [*limits.names] or ["solver='scip'"], "auto"
-    if isinstance(task.penalty, LinearlyConstrained) and solver != "moments":  # moments meet all constraints, too
+    if (
+        isinstance(task.penalty, LinearlyConstrained) and solver != "moments"
+    ):  # moments meet all constraints, too
         needs += task.penalty.parameters()
     if not (needs or isinstance(solver, str)):
         return None
     if needs and not is_word(solver, "auto", "newton"):
         raise ValueError(
-            f"solver={portfolio.solver!r} cannot be used with {' and '.join(needs)}, which only the second-order "
+            f"solver={portfolio.solver!r} cannot be used with {' and '.join(needs)}, "
+            "which only the second-order "
             "method supports: take solver='auto' or 'newton'"
         )
     if solver == "auto" and not (needs or can_solve(task)):
         return None
     if solver != "moments" and not can_solve(task):
         raise ValueError(
-            f"{' and '.join(needs) or 'solver=' + repr(solver)} needs returns that are an array in memory, of at most "
-            f"4096 assets and 2**26 numbers (2**36 for a Hessian), got {type(task.returns).__name__} of shape "
-            f"{task.returns.shape}: " + ("use fewer periods or assets" if needs else "use solver='storm-c'")
+            f"{' and '.join(needs) or 'solver=' + repr(solver)} needs returns that "
+            "are an array in memory, of at most "
+            "4096 assets and 2**26 numbers (2**36 for a Hessian), got "
+            f"{type(task.returns).__name__} of shape "
+            f"{task.returns.shape}: "
+            + ("use fewer periods or assets" if needs else "use solver='storm-c'")
         )
     if portfolio.max_risk is not None:
         objective = partial(WithinRisk, task, max_risk=float(portfolio.max_risk))
@@ -50,16 +67,24 @@ def exact_method(portfolio, solver, task, limits=None):
         objective = partial(Ratio, task)
     else:
         objective = partial(ByMoments if solver == "moments" else Utility, task)
-    name, tol = "newton" if solver == "auto" else solver, TOL if portfolio.tol is None else portfolio.tol
+    name, tol = (
+        "newton" if solver == "auto" else solver,
+        TOL if portfolio.tol is None else portfolio.tol,
+    )
     if limits is not None:
-        name, objective = "scip", partial(WithIntegerLimits, portfolio, objective, limits, tol)
+        name, objective = (
+            "scip",
+            partial(WithIntegerLimits, portfolio, objective, limits, tol),
+        )
     return ExactMethod(name, objective, tol, portfolio.max_iter)
 
 
 def run_exact(portfolio, method, task, fit):
     """Run an exact method. Return the result, its weights and a bound of its gap."""
     penalty = task.penalty
-    n_assets = task.returns.shape[1] - (isinstance(penalty, LinearlyConstrained) and penalty.has_benchmark)
+    n_assets = task.returns.shape[1] - (
+        isinstance(penalty, LinearlyConstrained) and penalty.has_benchmark
+    )
     result = fit.run(
         method,
         task,
@@ -79,18 +104,31 @@ class ExactMethod:
     begins_again = True  # instead of continuing, in a resumed fit
 
     def __init__(self, name, make_objective, tol, max_iter, iteration="iteration"):
-        self.name, self.make_objective, self.tol, self.max_iter = name, make_objective, tol, max_iter or np.inf
+        self.name, self.make_objective, self.tol, self.max_iter = (
+            name,
+            make_objective,
+            tol,
+            max_iter or np.inf,
+        )
         self.iteration = iteration  # its name in messages: an iteration, or a round
 
     def get_params(self, deep=True):
-        """The parameters of the method, which must be the same when a fit is resumed."""
+        """The parameters of the method, which must be the same when a fit is
+        resumed."""
         return {"method": self.name}
 
     def solve(self, task, x0=None, *, random_state=None, on_record=None, verbose=0):
-        """Run the method. Ctrl-C, a callback or the budget ends it at the best feasible weights so far."""
-        times = 2 if self.name == "newton" and self.iteration == "iteration" else 1  # gradient and Hessian
+        """Run the method. Ctrl-C, a callback or the budget ends it at the best feasible
+        weights so far."""
+        times = (
+            2 if self.name == "newton" and self.iteration == "iteration" else 1
+        )  # gradient and Hessian
         m, n = times * task.n_inner, times * task.n_outer
-        self.evaluations = {"inner": m, "jacobian": m, "outer": n}  # evaluations of an iteration
+        self.evaluations = {
+            "inner": m,
+            "jacobian": m,
+            "outer": n,
+        }  # evaluations of an iteration
         self.objective = objective = self.make_objective()
         self.on_record, self.n_iter, self.n_more, self.records = on_record, 0, 0, []
         self.report = Report(2 * task.n_inner + task.n_outer) if verbose else None
@@ -102,13 +140,19 @@ class ExactMethod:
             self.best, self.value, gap = solution.weights, solution.value, solution.gap
             exact = at_limits(task.penalty, self.best)
             value = objective.value_at(exact) if objective.allows(exact) else np.inf
-            if value <= self.value + ROUNDING * abs(self.value) + NEGLIGIBLE * solution.unit:
+            if (
+                value
+                <= self.value + ROUNDING * abs(self.value) + NEGLIGIBLE * solution.unit
+            ):
                 self.best, self.value = exact, value
             small = max(self.tol, 1e-7) * objective.spread(self.best)
             small += ROUNDING * abs(self.value) + NEGLIGIBLE * solution.unit
-            # without a bound, the gap says nothing about a method that has reached its tolerance
+            # without a bound, the gap says nothing about a method that has reached its
+            # tolerance
             good = abs(gap) <= small or (gap == np.inf and solution.done)
-            reason = solution.reason or (StopReason.CONVERGED if good else StopReason.MAX_ITER)
+            reason = solution.reason or (
+                StopReason.CONVERGED if good else StopReason.MAX_ITER
+            )
         except _Ended as ended:
             reason = ended.args[0]
             gap = objective.gap_at(self.best)
@@ -124,7 +168,10 @@ class ExactMethod:
             loss_curve=curve,
             ifo=ifo,
             record_iterations=iterations,
-            n_evaluations={kind: self.n_iter * count + self.n_more for kind, count in self.evaluations.items()},
+            n_evaluations={
+                kind: self.n_iter * count + self.n_more
+                for kind, count in self.evaluations.items()
+            },
             residual=np.nan,
             n_guarded=0,
             state=None,
@@ -136,7 +183,8 @@ class ExactMethod:
         return self.n_iter * sum(self.evaluations.values()) + 3 * self.n_more
 
     def _iterated(self, weights, n_more=0):
-        """Count an iteration and further evaluations of each kind. Store its weights if they are the best so far."""
+        """Count an iteration and further evaluations of each kind. Store its weights if
+        they are the best so far."""
         self.n_iter, self.n_more = self.n_iter + 1, self.n_more + n_more
         weights = self.objective.last_feasible(weights)
         value = self.objective.value_at(weights)
@@ -153,25 +201,41 @@ class ExactMethod:
             self.report.line(n, ifo, value, np.nan)
         if self.on_record is None:
             return
-        if self.on_record(Record(n, ifo, value, self.best.copy(), lambda: None, lambda: np.inf)):
+        if self.on_record(
+            Record(n, ifo, value, self.best.copy(), lambda: None, lambda: np.inf)
+        ):
             raise _Ended(StopReason.CALLBACK)
 
 
 def conclude_exact(portfolio, method, task, result):
-    """Warn if an exact fit has ended with a gap above tol, or raise KeyboardInterrupt again."""
+    """Warn if an exact fit has ended with a gap above tol, or raise KeyboardInterrupt
+    again."""
     if result.stop_reason == StopReason.INTERRUPTED:
         raise KeyboardInterrupt
     if result.stop_reason not in (StopReason.MAX_ITER, StopReason.TIME_LIMIT):
         return
-    why = f"may be above its minimum by up to {result.gap:.2g}, where tol={method.tol:g} of its spread was asked for"
+    why = (
+        f"may be above its minimum by up to {result.gap:.2g}, where "
+        f"tol={method.tol:g} of its spread was asked for"
+    )
     if method.iteration == "iteration" and task.measure.unbounded_below(task):
-        why = "has no minimum, since some combination of assets has a mean return and no risk"
+        why = (
+            "has no minimum, since some combination of assets has a mean return and "
+            "no risk"
+        )
     elif result.gap == np.inf:
         why = "may be far above its minimum, if there is one"
-    after, instead = f"{result.n_iter} {method.iteration}s", "Add bounds or a budget, or raise max_iter or tol"
+    after, instead = (
+        f"{result.n_iter} {method.iteration}s",
+        "Add bounds or a budget, or raise max_iter or tol",
+    )
     if result.stop_reason == StopReason.TIME_LIMIT:
-        after, instead = f"time_limit={portfolio.time_limit:g} seconds", "Raise time_limit or tol"
+        after, instead = (
+            f"time_limit={portfolio.time_limit:g} seconds",
+            "Raise time_limit or tol",
+        )
     warn(
-        f"CompositionalPortfolio has not converged: after {after} the objective {result.fun:.6g} {why}. {instead}.",
+        f"CompositionalPortfolio has not converged: after {after} the objective "
+        f"{result.fun:.6g} {why}. {instead}.",
         ConvergenceWarning,
     )

@@ -1,4 +1,5 @@
-"""Integer limits of a portfolio: at most so many assets, and a least weight of those that are held.
+"""Integer limits of a portfolio: at most so many assets, and a least weight of those
+that are held.
 
 SCIP chooses the assets (`integer_program`), and the exact methods fit their weights.
 """
@@ -35,7 +36,8 @@ SMALLEST = 1e-7  # gap, relative to the spread, below which SCIP cannot come
 
 @dataclass
 class IntegerLimits:
-    """At most ``max_assets`` weights that are not 0, and absolute values of at least ``min_held`` for these."""
+    """At most ``max_assets`` weights that are not 0, and absolute values of at least
+    ``min_held`` for these."""
 
     max_assets: int | None
     min_held: np.ndarray  # of shape (n_assets,)
@@ -50,14 +52,24 @@ class IntegerLimits:
         if least is not None:
             given, least = least, aligned("min_held", least, columns, n_assets)
             least = as_numbers("min_held", least)
-            if least.shape not in ((), (n_assets,)) or not (np.isfinite(least) & (least >= 0)).all():
+            if (
+                least.shape not in ((), (n_assets,))
+                or not (np.isfinite(least) & (least >= 0)).all()
+            ):
                 raise ValueError(
-                    f"min_held must be a number >= 0, or one for each of the {n_assets} assets, got {short(given)}"
+                    "min_held must be a number >= 0, or one for each of the "
+                    f"{n_assets} assets, got {short(given)}"
                 )
         if most is None and least is None and portfolio.solver != "scip":
             return None
-        names = [f"max_assets={most}"] * (most is not None) + ["min_held"] * (least is not None)
-        return cls(most, np.broadcast_to(0.0 if least is None else least, n_assets).astype(float), names)
+        names = [f"max_assets={most}"] * (most is not None) + ["min_held"] * (
+            least is not None
+        )
+        return cls(
+            most,
+            np.broadcast_to(0.0 if least is None else least, n_assets).astype(float),
+            names,
+        )
 
     def allow(self, w):
         """Whether the weights meet the limits."""
@@ -66,7 +78,8 @@ class IntegerLimits:
         return few and bool(((size == 0) | (size >= self.min_held * (1 - KEPT))).all())
 
     def only(self, penalty, n, w):
-        """The penalty whose bounds allow the assets that are held in w only, with their signs; None if it is empty."""
+        """The penalty whose bounds allow the assets that are held in w only, with their
+        signs; None if it is empty."""
         feasible = FeasibleSet.of(penalty, n)
         m = int(feasible.in_budget.sum())
         low, high, w = feasible.low[:m], feasible.high[:m], w[:m]
@@ -96,18 +109,29 @@ class IntegerLimits:
         richest, _ = minimise_linear(feasible, -mean, feasible.low, feasible.high)
         if not np.isfinite(richest).all():
             return None
-        return restricted if further.mean is None else restricted.changed(richest=richest)
+        return (
+            restricted if further.mean is None else restricted.changed(richest=richest)
+        )
 
 
 def check_integer_limits(portfolio, measure, limits):
-    """Raise a ValueError unless SCIP can take the risk measure and is the solver, or an ImportError without it."""
+    """Raise a ValueError unless SCIP can take the risk measure and is the solver, or an
+    ImportError without it."""
     names = " and ".join(limits.names) or "solver='scip'"
     if portfolio.solver not in ("auto", "scip"):
-        raise ValueError(f"{names} needs solver='auto' or 'scip', got {portfolio.solver!r}")
+        raise ValueError(
+            f"{names} needs solver='auto' or 'scip', got {portfolio.solver!r}"
+        )
     if measure.name in ("entropic", "evar"):
-        raise ValueError(f"{names} cannot be used with risk_measure={measure.name!r}, whose program is not quadratic")
+        raise ValueError(
+            f"{names} cannot be used with risk_measure={measure.name!r}, whose "
+            "program is not quadratic"
+        )
     if getattr(measure, "order", 2.0) not in (1.0, 2.0):
-        raise ValueError(f"{names} needs order=1 or 2, got {measure.order!r}, for which the program is not quadratic")
+        raise ValueError(
+            f"{names} needs order=1 or 2, got {measure.order!r}, for which the "
+            "program is not quadratic"
+        )
     scip()
 
 
@@ -115,15 +139,19 @@ def last_weights(portfolio, limits):
     """The weights of the last fit, for a warm start."""
     w, n_assets = np.asarray(portfolio.weights_, float), limits.min_held.size
     if len(w) != n_assets:
-        raise ValueError(f"warm_start=True needs returns of the {len(w)} assets fitted before, got {n_assets}")
+        raise ValueError(
+            f"warm_start=True needs returns of the {len(w)} assets fitted before, got "
+            f"{n_assets}"
+        )
     return w
 
 
 class WithIntegerLimits:
     """The problem of an exact objective with integer limits.
 
-    ``objective`` is a `functools.partial` of the class of the objective. Its first argument is the task. Each choice of
-    assets is fitted by the exact method. SCIP searches for better choices.
+    ``objective`` is a `functools.partial` of the class of the objective. Its first
+    argument is the task. Each choice of assets is fitted by the exact method. SCIP
+    searches for better choices.
     """
 
     def __init__(self, portfolio, objective, limits, tol):
@@ -145,7 +173,11 @@ class WithIntegerLimits:
         else:
             self._try(self._largest(w))
             if portfolio.warm_start and hasattr(portfolio, "weights_"):
-                self._try(np.append(last_weights(portfolio, limits), self.feasible.low[~self.there]))
+                self._try(
+                    np.append(
+                        last_weights(portfolio, limits), self.feasible.low[~self.there]
+                    )
+                )
         if self.best is None:
             self._search_for_a_start(w)
         self.start = self.best
@@ -174,28 +206,43 @@ class WithIntegerLimits:
         return max(self.value_at(weights) - self.bound, 0.0)
 
     def minimise(self, callback):
-        """Search for the best portfolio. ``callback`` is called with each better one."""
+        """Search for the best portfolio. ``callback`` is called with each better
+        one."""
         callback(self.best)
         reason = None
         if self.value - self.bound > self.tol * self.scale:
             reason = self._search(callback)
-        return Optimum(self.best, self.value, self.gap_at(self.best), 0, self.relaxation.unit, reason=reason)
+        return Optimum(
+            self.best,
+            self.value,
+            self.gap_at(self.best),
+            0,
+            self.relaxation.unit,
+            reason=reason,
+        )
 
     # portfolios of chosen assets
 
     def _try(self, chosen):
-        """Fit the assets that are held in ``chosen``, with their signs. Return whether this is the best portfolio."""
+        """Fit the assets that are held in ``chosen``, with their signs. Return whether
+        this is the best portfolio."""
         penalty = self.limits.only(self.task.penalty, self.n, chosen)
         if penalty is None:
             return False
         try:
-            objective = self.objective.func(replace(self.task, penalty=penalty), **self.objective.keywords)
+            objective = self.objective.func(
+                replace(self.task, penalty=penalty), **self.objective.keywords
+            )
             solution = objective.minimise(lambda w: None)
-        except ValueError:  # no portfolio of these assets has so small a risk, or a positive mean return
+        except ValueError:
+            # no portfolio of these assets has so small a risk, or a positive mean
+            # return
             return False
         w = on_bounds(penalty, np.asarray(solution.weights, float))
         feasible = np.isfinite(w).all() and self.limits.allow(w)
-        feasible &= not isinstance(penalty, LinearlyConstrained) or penalty.violation(w) <= KEPT
+        feasible &= (
+            not isinstance(penalty, LinearlyConstrained) or penalty.violation(w) <= KEPT
+        )
         value = self.value_at(w) if feasible else np.inf
         if not value < self.value:
             return False
@@ -209,7 +256,9 @@ class WithIntegerLimits:
         for count in range(min(self.limits.max_assets or m, m), 0, -1):
             chosen = np.where(self.there, 0.0, w)
             some = order[:count]
-            chosen[some] = np.where(w[some] == 0, np.where(self.feasible.high[some] > 0, 1.0, -1.0), w[some])
+            chosen[some] = np.where(
+                w[some] == 0, np.where(self.feasible.high[some] > 0, 1.0, -1.0), w[some]
+            )
             if self.limits.only(self.task.penalty, self.n, chosen) is not None:
                 return chosen
         return np.where(self.there, 0.0, w)
@@ -217,20 +266,27 @@ class WithIntegerLimits:
     # SCIP
 
     def _program(self, most_k=None):
-        """The program without its objective. Missing bounds are replaced by a radius around the weights."""
-        w = np.asarray(self.relaxation.weights if self.best is None else self.best, float)
+        """The program without its objective. Missing bounds are replaced by a radius
+        around the weights."""
+        w = np.asarray(
+            self.relaxation.weights if self.best is None else self.best, float
+        )
         size = float(np.abs(w[self.there]).max()) or self.feasible.size() or 1.0
-        low, high = bounds_around(self.feasible, np.where(self.there, 0.0, w), AROUND * size)
+        low, high = bounds_around(
+            self.feasible, np.where(self.there, 0.0, w), AROUND * size
+        )
         finite = replace(self.feasible, low=low, high=high)
         return IntegerProgram(finite, self.limits, size, self.best, most_k)
 
     def _deviation(self, w):
-        """The deviation of the return of a portfolio, in which the program measures risks."""
+        """The deviation of the return of a portfolio, in which the program measures
+        risks."""
         y = np.asarray(self.task.returns @ w, float)
         return deviation_of(y, self.task.p) or float(np.abs(y).max()) or 1.0
 
     def _search_for_a_start(self, w):
-        """Find a portfolio that meets all limits, with a large mean return for a ratio, or raise a ValueError."""
+        """Find a portfolio that meets all limits, with a large mean return for a ratio,
+        or raise a ValueError."""
         program = self._program()
         scale = float(np.abs(self.task.mean).max()) * program.size or 1.0
         objective = (program.costs - program.mean_return(self.task.mean)) * (1 / scale)
@@ -244,27 +300,41 @@ class WithIntegerLimits:
             raise KeyboardInterrupt
         if reason == StopReason.TIME_LIMIT:
             raise ValueError(
-                f"time_limit={self.time_limit} has ended before a portfolio was found that meets {limits} and the "
+                f"time_limit={self.time_limit} has ended before a portfolio was found "
+                f"that meets {limits} and the "
                 "other limits: use a larger one"
             )
         if self.ratio and self._is_possible(self.task.penalty):
             raise ValueError(
-                "objective='ratio' needs a portfolio whose mean return, less its costs, is positive, but none that "
+                "objective='ratio' needs a portfolio whose mean return, less its "
+                "costs, is positive, but none that "
                 f"meets {limits} has it"
             )
-        raise ValueError(f"the integer limits must leave a portfolio, but no weights meet {self._contradiction()}")
+        raise ValueError(
+            "the integer limits must leave a portfolio, but no weights meet "
+            f"{self._contradiction()}"
+        )
 
     def _is_possible(self, penalty):
-        """Whether SCIP finds weights that meet the integer limits and a penalty's constraints."""
+        """Whether SCIP finds weights that meet the integer limits and a penalty's
+        constraints."""
         found, n, w = [], self.n, np.where(self.there, 0.0, self.feasible.low)
         feasible = FeasibleSet.of(penalty, n)
         low, high = bounds_around(feasible, w, AROUND * (feasible.size() or 1.0))
-        program = IntegerProgram(replace(feasible, low=low, high=high), self.limits, feasible.size() or 1.0)
-        program.minimise(program.scip.quicksum([]), 0.0, self._seconds(), lambda w: found.append(w) or True)
+        program = IntegerProgram(
+            replace(feasible, low=low, high=high), self.limits, feasible.size() or 1.0
+        )
+        program.minimise(
+            program.scip.quicksum([]),
+            0.0,
+            self._seconds(),
+            lambda w: found.append(w) or True,
+        )
         return bool(found)
 
     def _contradiction(self):
-        """The names of limits that contradict each other: without any one of them, the others can be met."""
+        """The names of limits that contradict each other: without any one of them, the
+        others can be met."""
         limits, penalty = self.limits.names, self.task.penalty
         if self.max_risk is not None and self._is_possible(penalty):
             return " and ".join([*limits, f"max_risk={self.max_risk}"])
@@ -273,12 +343,18 @@ class WithIntegerLimits:
             norms = {name: limit for name, (_, limit) in penalty.norms().items()}
 
             def is_possible(kept, norms):
-                rows = Linear(linear.A[kept], linear.lower[kept], linear.upper[kept], [])
+                rows = Linear(
+                    linear.A[kept], linear.lower[kept], linear.upper[kept], []
+                )
                 without = dict.fromkeys(penalty.norms())
-                return self._is_possible(penalty.changed(linear=rows, **without | norms))
+                return self._is_possible(
+                    penalty.changed(linear=rows, **without | norms)
+                )
 
             for name in penalty.norms():
-                others = {other: limit for other, limit in norms.items() if other != name}
+                others = {
+                    other: limit for other, limit in norms.items() if other != name
+                }
                 if not is_possible(kept, others):
                     norms = others
             for k in range(len(kept)):
@@ -290,13 +366,16 @@ class WithIntegerLimits:
 
     def _limit_risk(self, program, deviation):
         power = self.task.measure.power
-        program.model.addCons(program.risk(self.task, deviation) <= (self.max_risk / deviation) ** power)
+        program.model.addCons(
+            program.risk(self.task, deviation) <= (self.max_risk / deviation) ** power
+        )
 
     def _seconds(self):
         return self.ends - time.monotonic()
 
     def _search(self, callback):
-        """Run SCIP, and set the best portfolio and the bound. Return why SCIP ended, or None if the gap is small."""
+        """Run SCIP, and set the best portfolio and the bound. Return why SCIP ended, or
+        None if the gap is small."""
 
         def better(w):
             if self._try(w):
@@ -311,32 +390,43 @@ class WithIntegerLimits:
             self._limit_risk(program, deviation)
             objective = (program.costs - program.mean_return(task.mean)) * (1 / scale)
         else:
-            risk = program.risk(task, deviation) * (task.risk_weight * deviation**power / scale)
+            risk = program.risk(task, deviation) * (
+                task.risk_weight * deviation**power / scale
+            )
             objective = risk + program.costs * (1 / scale)
             if task.return_weight:
-                objective -= program.mean_return(task.mean) * (task.return_weight / scale)
+                objective -= program.mean_return(task.mean) * (
+                    task.return_weight / scale
+                )
         bound, reason = program.minimise(objective, self.tol, self._seconds(), better)
         self.bound = max(self.bound, bound * scale)
         return reason
 
     def _search_for_ratio(self, better, deviation):
-        """The same for a ratio: the least risk for the mean return of the best portfolio so far.
+        """The same for a ratio: the least risk for the mean return of the best
+        portfolio so far.
 
-        The factor k of the weights is at most the risk of this portfolio divided by the least risk of all.
+        The factor k of the weights is at most the risk of this portfolio divided by the
+        least risk of all.
         """
         task, power, w = self.task, self.task.measure.power, self.best
         risk = task.with_aversion(np.inf)
-        least = solve_portfolio(task.with_aversion(np.inf, without_costs(task.penalty)), w)
+        least = solve_portfolio(
+            task.with_aversion(np.inf, without_costs(task.penalty)), w
+        )
         smallest = max(least.value - least.gap, 0.0) ** (1 / power)
         of_best = risk.value(w) ** (1 / power)
         if not smallest > 0:
             raise ValueError(
-                "objective='ratio' with integer limits needs a positive risk of all portfolios that meet the other "
+                "objective='ratio' with integer limits needs a positive risk of all "
+                "portfolios that meet the other "
                 f"limits, but the least is {least.value:.3g}"
             )
         earned = net_return(w, task.mean, self.feasible)
         program = self._program(of_best / smallest * (1 + KEPT))
-        program.model.addCons((program.mean_return(task.mean) - program.costs) * (1 / earned) == 1.0)
+        program.model.addCons(
+            (program.mean_return(task.mean) - program.costs) * (1 / earned) == 1.0
+        )
         objective = program.risk(task, deviation) * (deviation**power / of_best**power)
         bound, reason = program.minimise(objective, self.tol, self._seconds(), better)
         if bound > 0:

@@ -1,7 +1,9 @@
-"""The program of a portfolio with integer limits, for SCIP: its weights, the rows of each risk measure, and the run.
+"""The program of a portfolio with integer limits, for SCIP: its weights, the rows of
+each risk measure, and the run.
 
-The variables are v = k w / size. For a utility k is 1. For a ratio it is a variable, as in `ratio`: the risk is
-minimised for a given mean return after costs, and each constraint on w is one on v and k.
+The variables are v = k w / size. For a utility k is 1. For a ratio it is a variable, as
+in `ratio`: the risk is minimised for a given mean return after costs, and each
+constraint on w is one on v and k.
 """
 
 from dataclasses import replace
@@ -16,9 +18,11 @@ from sk_stormc.portfolio.exact.quadratic import root_of, size_of
 
 __all__ = ["IntegerProgram", "scip"]
 
-FEASIBLE = 1e-7  # tolerance of SCIP for constraints, in which weights and risks are of order one
+# tolerance of SCIP for constraints, in which weights and risks are of order one
+FEASIBLE = 1e-7
 LARGEST = 1e15  # bounds of SCIP's objective from this number on are infinite
-SHRUNK = 0.999  # factor of the diagonal, so that the rest of the matrix stays positive semidefinite
+# factor of the diagonal, so that the rest of the matrix stays positive semidefinite
+SHRUNK = 0.999
 REASONS = {"timelimit": StopReason.TIME_LIMIT, "userinterrupt": StopReason.INTERRUPTED}
 
 
@@ -27,23 +31,42 @@ def scip():
     try:
         import pyscipopt
     except ImportError as error:
-        raise ImportError('max_assets and min_held need SCIP: pip install "sk_stormc[integer]"') from error
+        raise ImportError(
+            'max_assets and min_held need SCIP: pip install "sk_stormc[integer]"'
+        ) from error
     return pyscipopt
 
 
 class IntegerProgram:
-    """Weights with integer limits, other constraints and costs as variables and rows of a SCIP model.
+    """Weights with integer limits, other constraints and costs as variables and rows of
+    a SCIP model.
 
-    ``start`` are feasible weights, or None. With ``most_k`` the factor k is a variable from 0 to this number.
+    ``start`` are feasible weights, or None. With ``most_k`` the factor k is a variable
+    from 0 to this number.
     """
 
     def __init__(self, feasible, limits, size, start=None, most_k=None):
-        self.scip, self.feasible, self.limits, self.size, self.most_k = scip(), feasible, limits, size, most_k
-        self.model, self.values, self.ended, self.error = self.scip.Model(), [], False, None
+        self.scip, self.feasible, self.limits, self.size, self.most_k = (
+            scip(),
+            feasible,
+            limits,
+            size,
+            most_k,
+        )
+        self.model, self.values, self.ended, self.error = (
+            self.scip.Model(),
+            [],
+            False,
+            None,
+        )
         self.model.hideOutput()
         self.start = start
         v = None if start is None else start / size
-        self.k = 1.0 if most_k is None else self._variables(1, 0.0, most_k, None if v is None else np.ones(1))[0]
+        self.k = (
+            1.0
+            if most_k is None
+            else self._variables(1, 0.0, most_k, None if v is None else np.ones(1))[0]
+        )
         self._add_weights(v)
         self._add_constraints()
 
@@ -53,15 +76,21 @@ class IntegerProgram:
         """New variables between bounds, with their values at the start."""
         low, high = np.broadcast_to(low, count), np.broadcast_to(high, count)
         made = [
-            self.model.addVar(vtype=kind, lb=None if np.isinf(a) else a, ub=None if np.isinf(b) else b)
+            self.model.addVar(
+                vtype=kind, lb=None if np.isinf(a) else a, ub=None if np.isinf(b) else b
+            )
             for a, b in zip(low, high, strict=True)
         ]
-        self.values += [] if values is None else zip(made, np.asarray(values, float), strict=True)
+        self.values += (
+            [] if values is None else zip(made, np.asarray(values, float), strict=True)
+        )
         return made
 
     def sum(self, coefficients, variables):
         """The sum of products with nonzero coefficients."""
-        return self.scip.quicksum(c * x for c, x in zip(coefficients, variables, strict=True) if c)
+        return self.scip.quicksum(
+            c * x for c, x in zip(coefficients, variables, strict=True) if c
+        )
 
     def _add(self, row):
         """Add a row, which may contain no variable."""
@@ -70,7 +99,8 @@ class IntegerProgram:
         self.model.addCons(row)
 
     def _add_weights(self, v):
-        """Add v, with a binary for each asset that may be held, and one for its sign if `min_held` separates signs."""
+        """Add v, with a binary for each asset that may be held, and one for its sign if
+        `min_held` separates signs."""
         feasible, limits, n, k = self.feasible, self.limits, self.feasible.n, self.k
         low, high = feasible.low / self.size, feasible.high / self.size
         least = np.pad(limits.min_held, (0, n - limits.min_held.size)) / self.size
@@ -114,18 +144,25 @@ class IntegerProgram:
         """The product of a binary and k, with the rows that define it."""
         if self.most_k is None:
             return binary
-        (product,) = self._variables(1, 0.0, self.most_k, None if value is None else [value])
+        (product,) = self._variables(
+            1, 0.0, self.most_k, None if value is None else [value]
+        )
         self._add(product <= self.most_k * binary)
         self._add(product <= self.k)
         self._add(product >= self.k - self.most_k * (1 - binary))
         return product
 
     def _add_constraints(self):
-        """Add the budget, the linear constraints, the turnover and the distances that cost."""
+        """Add the budget, the linear constraints, the turnover and the distances that
+        cost."""
         feasible, size, k = self.feasible, self.size, self.k
         if feasible.budget is not None:
-            self._add(self.sum(feasible.in_budget, self.v) == feasible.budget / size * k)
-        for row, lower, upper in zip(feasible.A, feasible.lower, feasible.upper, strict=True):
+            self._add(
+                self.sum(feasible.in_budget, self.v) == feasible.budget / size * k
+            )
+        for row, lower, upper in zip(
+            feasible.A, feasible.lower, feasible.upper, strict=True
+        ):
             norm = float(np.abs(row).max()) or 1.0
             total = self.sum(row / norm, self.v)
             if lower == upper:
@@ -137,7 +174,9 @@ class IntegerProgram:
                 self._add(total <= upper / norm / size * k)
         there = np.flatnonzero(feasible.in_budget)
         for centre, limit in feasible.norms:
-            self._add(self.scip.quicksum(self._distances(there, centre)) <= limit / size * k)
+            self._add(
+                self.scip.quicksum(self._distances(there, centre)) <= limit / size * k
+            )
         self.costs = self.scip.quicksum(
             size * cost[j] * distance
             for some, cost, at in feasible.costs()
@@ -145,11 +184,17 @@ class IntegerProgram:
         )
         if feasible.l2:
             values = None if self.start is None else self.start[there] / size
-            self.costs += self._squares(np.full(len(there), feasible.l2 * size**2), [self.v[j] for j in there], values)
+            self.costs += self._squares(
+                np.full(len(there), feasible.l2 * size**2),
+                [self.v[j] for j in there],
+                values,
+            )
 
     def _distances(self, some, at):
         """Variables |v - k at / size|."""
-        values = None if self.start is None else np.abs(self.start - at)[some] / self.size
+        values = (
+            None if self.start is None else np.abs(self.start - at)[some] / self.size
+        )
         distances = self._variables(len(some), 0.0, np.inf, values)
         for j, distance in zip(some, distances, strict=True):
             off = self.v[j] - at[j] / self.size * self.k
@@ -160,7 +205,8 @@ class IntegerProgram:
     # the return and the risk
 
     def mean_return(self, mean):
-        """The mean return before costs, times k. The budget determines the part that all assets have in common."""
+        """The mean return before costs, times k. The budget determines the part that
+        all assets have in common."""
         feasible, common = self.feasible, 0.0
         if feasible.budget is not None:
             common = float(np.median(mean[feasible.in_budget > 0]))
@@ -168,7 +214,8 @@ class IntegerProgram:
         return total + common * (feasible.budget or 0.0) * self.k
 
     def risk(self, task, deviation):
-        """The risk at v divided by deviation ** power, where ``deviation`` is a typical one of portfolios."""
+        """The risk at v divided by deviation ** power, where ``deviation`` is a typical
+        one of portfolios."""
         measure, n = task.measure, self.feasible.n
         scaled = Scaled.of(task.with_aversion(np.inf), FeasibleSet.of(None, n))
         unit = (scaled.unit_of_value * scaled.risk_weight) ** (1 / measure.power)
@@ -190,11 +237,14 @@ class IntegerProgram:
                 total += self._tail(term, formulation.linear[-1])
             else:
                 excess, values = self._excesses(term.rows, self.x, self.at)
-                total += self.sum(term.cost, excess) + self._squares(term.curved, excess, values)
+                total += self.sum(term.cost, excess) + self._squares(
+                    term.curved, excess, values
+                )
         return total
 
     def _quadratic(self, H):
-        """x @ H @ x / 2 in perspective form: for H = rest + diag(D) the term D_j x_j^2 is D_j q_j, x_j^2 <= q_j held_j.
+        """x @ H @ x / 2 in perspective form: for H = rest + diag(D) the term D_j x_j^2
+        is D_j q_j, x_j^2 <= q_j held_j.
 
         The bounds of SCIP's relaxations are far tighter with these terms.
         """
@@ -225,16 +275,26 @@ class IntegerProgram:
         """A variable for the sum of weighted squares, which is not negative."""
         if not weights.any():
             return 0.0
-        (total,) = self._variables(1, 0.0, np.inf, None if values is None else [weights @ values**2])
-        self._add(self.scip.quicksum(w * x * x for w, x in zip(weights, variables, strict=True) if w) <= total)
+        (total,) = self._variables(
+            1, 0.0, np.inf, None if values is None else [weights @ values**2]
+        )
+        self._add(
+            self.scip.quicksum(
+                w * x * x for w, x in zip(weights, variables, strict=True) if w
+            )
+            <= total
+        )
         return total
 
     def _root(self, hinges, of_level):
-        """The root of a mean of squares: the minimum over t of of_level t + curved @ z^2 / t."""
+        """The root of a mean of squares: the minimum over t of of_level t + curved @
+        z^2 / t."""
         excess, values = self._excesses(hinges.rows, self.x, self.at)
         root = None if values is None else np.sqrt([hinges.curved @ values**2])
         (norm,) = self._variables(1, 0.0, np.inf, root)
-        squares = self.scip.quicksum(c * z * z for c, z in zip(hinges.curved, excess, strict=True) if c)
+        squares = self.scip.quicksum(
+            c * z * z for c, z in zip(hinges.curved, excess, strict=True) if c
+        )
         self._add(squares <= norm * norm)
         return 2 * np.sqrt(of_level) * norm
 
@@ -244,11 +304,14 @@ class IntegerProgram:
         if at is not None:
             level = best_level(hinges.rows[:, :-1] @ at, hinges.cost / of_level)
         (s,) = self._variables(1, -np.inf, np.inf, None if at is None else [level])
-        excess, _ = self._excesses(hinges.rows, [*self.x, s], None if at is None else np.append(at, level))
+        excess, _ = self._excesses(
+            hinges.rows, [*self.x, s], None if at is None else np.append(at, level)
+        )
         return of_level * s + self.sum(hinges.cost, excess)
 
     def _drawdowns(self, Q, p, tail):
-        """The mean of the deepest drawdowns: D_t >= D_{t-1} - y_t, and the tail of these numbers."""
+        """The mean of the deepest drawdowns: D_t >= D_{t-1} - y_t, and the tail of
+        these numbers."""
         values = None
         if self.at is not None:
             total = np.cumsum(Q @ self.at)
@@ -259,7 +322,12 @@ class IntegerProgram:
         cost = p / tail
         level = None if values is None else best_level(values, cost)
         (s,) = self._variables(1, -np.inf, np.inf, None if values is None else [level])
-        above = self._variables(len(depth), 0.0, np.inf, None if values is None else np.maximum(values - level, 0.0))
+        above = self._variables(
+            len(depth),
+            0.0,
+            np.inf,
+            None if values is None else np.maximum(values - level, 0.0),
+        )
         for over, now in zip(above, depth, strict=True):
             self._add(over >= now - s)
         return s + self.sum(cost, above)
@@ -267,13 +335,21 @@ class IntegerProgram:
     # the run
 
     def minimise(self, objective, gap, seconds, on_better):
-        """Run SCIP until its gap is at most ``gap``. Return the lower bound of the objective, and why SCIP ended early.
+        """Run SCIP until its gap is at most ``gap``. Return the lower bound of the
+        objective, and why SCIP ended early.
 
-        ``on_better`` is called with the weights of each better portfolio, and ends the run by a true value.
+        ``on_better`` is called with the weights of each better portfolio, and ends the
+        run by a true value.
         """
         model, program = self.model, self
         model.setObjective(objective)
-        model.setParams({"limits/absgap": gap, "limits/time": max(seconds, 0.0), "numerics/feastol": FEASIBLE})
+        model.setParams(
+            {
+                "limits/absgap": gap,
+                "limits/time": max(seconds, 0.0),
+                "numerics/feastol": FEASIBLE,
+            }
+        )
         if self.start is not None:
             solution = model.createSol()
             for variable, value in self.values:
@@ -292,15 +368,21 @@ class IntegerProgram:
             def eventexec(self, event):
                 program._report(on_better)
 
-        model.includeEventhdlr(Better(), "better", "reports the portfolios that SCIP finds")
+        model.includeEventhdlr(
+            Better(), "better", "reports the portfolios that SCIP finds"
+        )
         model.optimize()
         if self.error is not None:
             raise self.error
-        bound, reason = model.getDualbound(), None if self.ended else REASONS.get(model.getStatus())
+        bound, reason = (
+            model.getDualbound(),
+            None if self.ended else REASONS.get(model.getStatus()),
+        )
         return bound if abs(bound) < LARGEST else -np.inf, reason
 
     def _report(self, on_better):
-        """Call a function with SCIP's best weights. An exception of it is raised again after SCIP has ended."""
+        """Call a function with SCIP's best weights. An exception of it is raised again
+        after SCIP has ended."""
         model = self.model
         try:
             self.ended = bool(on_better(self._weights(model.getBestSol())))
@@ -314,20 +396,29 @@ class IntegerProgram:
         model = self.model
         k = 1.0 if self.most_k is None else model.getSolVal(solution, self.k)
         w = self.feasible.low.copy()  # the benchmark is fixed
-        for j, (x, held, short) in enumerate(zip(self.v, self.held, self.short, strict=False)):
+        for j, (x, held, short) in enumerate(
+            zip(self.v, self.held, self.short, strict=False)
+        ):
             if model.getSolVal(solution, held) < 0.5:
                 w[j] = 0.0
                 continue
             w[j] = model.getSolVal(solution, x) * self.size / k
             if short is not None:
-                w[j] = -abs(w[j]) if model.getSolVal(solution, short) > 0.5 else abs(w[j])
+                w[j] = (
+                    -abs(w[j]) if model.getSolVal(solution, short) > 0.5 else abs(w[j])
+                )
         return w
 
 
 def best_level(losses, cost):
-    """The s that minimises s + cost @ max(losses - s, 0): the loss at which the costs of larger ones sum to 1."""
+    """The s that minimises s + cost @ max(losses - s, 0): the loss at which the costs
+    of larger ones sum to 1."""
     order = np.argsort(losses)[::-1]
-    return float(losses[order[min(np.searchsorted(np.cumsum(cost[order]), 1.0), len(losses) - 1)]])
+    return float(
+        losses[
+            order[min(np.searchsorted(np.cumsum(cost[order]), 1.0), len(losses) - 1)]
+        ]
+    )
 
 
 def separable(H):
@@ -343,4 +434,8 @@ def separable(H):
     if not np.isfinite(given_others).all():
         return np.zeros(len(H))
     scale = size * given_others
-    return SHRUNK * max(float(np.linalg.eigvalsh(H / np.outer(scale, scale))[0]), 0.0) * scale**2
+    return (
+        SHRUNK
+        * max(float(np.linalg.eigvalsh(H / np.outer(scale, scale))[0]), 0.0)
+        * scale**2
+    )

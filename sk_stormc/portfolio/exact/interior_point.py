@@ -1,6 +1,8 @@
-"""A primal-dual interior-point method for a convex function, hinges and linear constraints, with few variables.
+"""A primal-dual interior-point method for a convex function, hinges and linear
+constraints, with few variables.
 
-Inequalities and hinges have a common interface: each has slacks and multipliers, and contributes to the Newton step.
+Inequalities and hinges have a common interface: each has slacks and multipliers, and
+contributes to the Newton step.
 """
 
 import numpy as np
@@ -13,22 +15,40 @@ __all__ = ["interior_point"]
 
 SHORTER = 0.95  # fraction of the step length to the boundary
 ITERATIONS = 100
-EXACT = 1e-9  # tolerance of complementarity and residuals, relative to the size of the objective
+# tolerance of complementarity and residuals, relative to the size of the objective
+EXACT = 1e-9
 STUCK = 1e-10  # step length below which the iterations stop
-PATIENCE = 15  # iterations without a smaller error after which the method stops, because only rounding errors are left
+# iterations without a smaller error after which the method stops, because only rounding
+# errors are left
+PATIENCE = 15
 SMALL, SOON = 1e-8, 4  # once the error is below SMALL, SOON replaces PATIENCE
 TINY = 1e-300  # keeps multipliers of hinges without cost positive
-LARGE, SPARSE = 2**16, 0.1  # size above which a matrix with a smaller fraction of nonzeros is stored as a sparse matrix
+LARGE, SPARSE = (
+    2**16,
+    0.1,
+    # size above which a matrix with a smaller fraction of nonzeros is stored as a
+    # sparse matrix
+)
 
 
 class Side:
-    """Inequalities sign * (rows @ x) + slack = bound with slack > 0: the lower or upper bounds of x or of A x."""
+    """Inequalities sign * (rows @ x) + slack = bound with slack > 0: the lower or upper
+    bounds of x or of A x."""
 
     def __init__(self, name, of, rows, sign, bound, x, slope):
-        self.name, self.of, self.rows, self.sign, self.bound = name, of, rows, sign, bound
+        self.name, self.of, self.rows, self.sign, self.bound = (
+            name,
+            of,
+            rows,
+            sign,
+            bound,
+        )
         room = bound - sign * product(rows, x)
         slack = np.maximum(room, np.maximum(1e-2 * np.abs(bound), 1e-2))
-        self.primal, self.dual = [slack], [slope / np.maximum(slack, 1.0)]  # distant bounds must not matter at first
+        self.primal, self.dual = (
+            [slack],
+            [slope / np.maximum(slack, 1.0)],
+        )  # distant bounds must not matter at first
         self.share = np.ones(slack.size)  # of the sum of products on the central path
 
     def transposed(self, v, n):
@@ -54,7 +74,8 @@ class Side:
             K += self.rows.T @ (weight[:, None] * self.rows)
 
     def right(self, x, target, cross):
-        """The term of the right-hand side of the Newton system, and the quantities that `step` needs."""
+        """The term of the right-hand side of the Newton system, and the quantities that
+        `step` needs."""
         (slack,), (dual,) = self.primal, self.dual
         comp, miss = slack * dual - target + cross[0], self.residual(x)
         return self.transposed((comp - dual * miss) / slack, len(x)), (comp, miss)
@@ -81,7 +102,8 @@ def sides_of(program, x, slope):
 
 
 def multipliers(program, sides):
-    """Multipliers of A x, and masks of the rows and variables that attain a bound (slack below multiplier)."""
+    """Multipliers of A x, and masks of the rows and variables that attain a bound
+    (slack below multiplier)."""
     dual_A, active_rows = np.zeros(len(program.A)), np.zeros(len(program.A), dtype=bool)
     active_bounds = np.zeros(len(program.low), dtype=bool)
     for side in sides:
@@ -94,12 +116,15 @@ def multipliers(program, sides):
 
 
 class HingeState:
-    """Hinges as inequalities z >= a and z >= 0 with costs on z, which is eliminated from the Newton step.
+    """Hinges as inequalities z >= a and z >= 0 with costs on z, which is eliminated
+    from the Newton step.
 
-    The slacks are s = z - a and z. Their multipliers are ``up`` and ``down``. The methods are those of `Side`.
+    The slacks are s = z - a and z. Their multipliers are ``up`` and ``down``. The
+    methods are those of `Side`.
 
-    The central path is weighted: the products of slacks and multipliers are proportional to the costs, because with
-    equal products the slacks of hinges with a small cost, such as old periods, would be huge.
+    The central path is weighted: the products of slacks and multipliers are
+    proportional to the costs, because with equal products the slacks of hinges with a
+    small cost, such as old periods, would be huge.
     """
 
     def __init__(self, hinge, x):
@@ -116,7 +141,8 @@ class HingeState:
         return self.hinge.derivatives(self.primal[1], self.hinge.of_level(x, 1.0))
 
     def straight(self, x, length, dx, dz):
-        """Whether the level stays positive, and the derivatives in z stay nearly linear, for a step of this length."""
+        """Whether the level stays positive, and the derivatives in z stay nearly
+        linear, for a step of this length."""
         if self.hinge.level is None:
             return True
         t, dt, z = x[self.hinge.level], length * dx[self.hinge.level], self.primal[1]
@@ -124,7 +150,10 @@ class HingeState:
             return False
         of_z, of_zz, of_zt, _, _ = self._derivatives(x)
         after = self.hinge.derivatives(z + length * dz, t + dt)[0]
-        return np.abs(after - of_z - length * of_zz * dz - of_zt * dt).max() <= 0.5 * after.max()
+        return (
+            np.abs(after - of_z - length * of_zz * dz - of_zt * dt).max()
+            <= 0.5 * after.max()
+        )
 
     def gradient(self, x):
         """The derivative in x of the Lagrangian's terms."""
@@ -135,8 +164,13 @@ class HingeState:
 
     def dual_residual(self, x):
         """The largest error of up + down, relative to the costs."""
-        error = np.abs(self._derivatives(x)[0] - self.dual[0] - self.dual[1]).max(initial=0.0)
-        return float(error / (self.hinge.cost + self.hinge.order * self.hinge.curved).max(initial=TINY))
+        error = np.abs(self._derivatives(x)[0] - self.dual[0] - self.dual[1]).max(
+            initial=0.0
+        )
+        return float(
+            error
+            / (self.hinge.cost + self.hinge.order * self.hinge.curved).max(initial=TINY)
+        )
 
     def residual(self, x):
         """The residual of the equations that define the slacks."""
@@ -148,7 +182,13 @@ class HingeState:
         _, of_zz, of_zt, _, of_tt = self._derivatives(x)
         d1, d2 = up / s, down / z + of_zz
         # of_tt - of_zt^2 / (d1 + d2), because of_zz of_tt = of_zt^2
-        return d1, d1 + d2, d1 * d2 / (d1 + d2), of_zt, of_tt * (d1 + down / z) / (d1 + d2)
+        return (
+            d1,
+            d1 + d2,
+            d1 * d2 / (d1 + d2),
+            of_zt,
+            of_tt * (d1 + down / z) / (d1 + d2),
+        )
 
     def add(self, K, x):
         """Add the hinges' terms to the Newton matrix."""
@@ -156,15 +196,18 @@ class HingeState:
         self.hinge.add_curvature(K, weight, d1 * of_zt / d12, of_tt)
 
     def right(self, x, target, cross):
-        """The terms of the right-hand side of the Newton system, and the quantities that `step` needs."""
+        """The terms of the right-hand side of the Newton system, and the quantities
+        that `step` needs."""
         (s, z), (up, down) = self.primal, self.dual
         d1, d12, _, of_zt, _ = self._weights(x)
         comp_s = s * up - target * self.share + cross[0]
         comp_z = z * down - target * self.share + cross[1]
-        miss = self.residual(x)  # s = z - a must hold after the step: ds = dz - da + miss
+        miss = self.residual(
+            x
+        )  # s = z - a must hold after the step: ds = dz - da + miss
         of_z = self._derivatives(x)[0] - up - down
-        # up: s dup + up ds = -comp_s ; down: z ddown + down dz = -comp_z ; of_zz dz + of_zt dt - dup - ddown = -of_z
-        # dup = -(comp_s + up (dz - da + miss)) / s
+        # up: s dup + up ds = -comp_s ; down: z ddown + down dz = -comp_z ; of_zz dz +
+        # of_zt dt - dup - ddown = -of_z dup = -(comp_s + up (dz - da + miss)) / s
         const_up = -(comp_s + up * miss) / s
         const_down = -comp_z / z
         # d12 dz = -of_z + const_up + const_down + d1 da - of_zt dt
@@ -192,22 +235,28 @@ def products(primal, dual):
 
 def moved(values, changes, length):
     """The values after a step of this length."""
-    return [value + length * change for value, change in zip(values, changes, strict=True)]
+    return [
+        value + length * change for value, change in zip(values, changes, strict=True)
+    ]
 
 
 def longest_step(values, changes):
     """The longest step that keeps all values positive."""
     with np.errstate(all="ignore"):  # the ratio overflows for a tiny change
-        ratios = [np.where(change < 0, value / change, -np.inf) for value, change in zip(values, changes, strict=True)]
+        ratios = [
+            np.where(change < 0, value / change, -np.inf)
+            for value, change in zip(values, changes, strict=True)
+        ]
     return -max(float(ratio.max(initial=-np.inf)) for ratio in ratios)
 
 
 def interior_point(program, x, most=ITERATIONS, callback=None):
-    """Minimise a `Program` from a point in the domain of its smooth part. The point need not be feasible.
+    """Minimise a `Program` from a point in the domain of its smooth part. The point
+    need not be feasible.
 
-    This is Mehrotra's predictor-corrector method (1992). The slacks of the inequalities are separate variables, so no
-    feasible point is needed. Each hinge is a pair of inequalities on an auxiliary variable, which is eliminated in
-    closed form.
+    This is Mehrotra's predictor-corrector method (1992). The slacks of the inequalities
+    are separate variables, so no feasible point is needed. Each hinge is a pair of
+    inequalities on an auxiliary variable, which is eliminated in closed form.
     """
     E = program.E
     f, g, H0 = program.smooth(x)
@@ -216,7 +265,13 @@ def interior_point(program, x, most=ITERATIONS, callback=None):
     hinges = [HingeState(h, x) for h in program.hinges]
     parts, levels = [*sides, *hinges], any(h.hinge.level is not None for h in hinges)
     total = sum(len(part.primal) * float(part.share.sum()) for part in parts)
-    best, done, k, smallest, least = None, False, 0, np.inf, 1e-8  # least: lower bound of the centring parameter sigma
+    best, done, k, smallest, least = (
+        None,
+        False,
+        0,
+        np.inf,
+        1e-8,
+    )  # least: lower bound of the centring parameter sigma
     for k in range(1, most + 1):
         of_x = g + E.T @ nu
         for part in parts:
@@ -225,7 +280,12 @@ def interior_point(program, x, most=ITERATIONS, callback=None):
         gap = sum(products(part.primal, part.dual) for part in parts)
         mu = gap / total if total else 0.0
         unit = 1.0 + abs(f)
-        infeasible = max([np.abs(off).max(initial=0.0), *(np.abs(part.residual(x)).max(initial=0.0) for part in parts)])
+        infeasible = max(
+            [
+                np.abs(off).max(initial=0.0),
+                *(np.abs(part.residual(x)).max(initial=0.0) for part in parts),
+            ]
+        )
         size = 1.0 + np.abs(x).max(initial=0.0)
         error = max(
             gap / unit,
@@ -238,8 +298,14 @@ def interior_point(program, x, most=ITERATIONS, callback=None):
             smallest, since = gap, k
         if best is None or error < best[0]:
             since = k
-            slopes, kinks = [h.dual[0] for h in hinges], [sum(h.primal) < np.minimum(*h.dual) for h in hinges]
-            best = error, Solution(program, x, slopes, *multipliers(program, sides), kinks, nu)
+            slopes, kinks = (
+                [h.dual[0] for h in hinges],
+                [sum(h.primal) < np.minimum(*h.dual) for h in hinges],
+            )
+            best = (
+                error,
+                Solution(program, x, slopes, *multipliers(program, sides), kinks, nu),
+            )
         if error <= EXACT or k - since > (SOON if best[0] <= SMALL else PATIENCE):
             done = error <= EXACT
             break
@@ -248,7 +314,9 @@ def interior_point(program, x, most=ITERATIONS, callback=None):
             part.add(K, x)
         solve = _factor(K, E)
         # predictor, and corrector with the predicted products of the steps
-        dx, _, steps = _direction(parts, solve, of_x, off, x, 0.0, [(0.0, 0.0)] * len(parts))
+        dx, _, steps = _direction(
+            parts, solve, of_x, off, x, 0.0, [(0.0, 0.0)] * len(parts)
+        )
         a_p, a_d = _lengths(parts, steps)
         after = sum(
             products(moved(part.primal, dp, a_p), moved(part.dual, dd, a_d))
@@ -261,18 +329,33 @@ def interior_point(program, x, most=ITERATIONS, callback=None):
         a_p, a_d = min(1.0, SHORTER * a_p), min(1.0, SHORTER * a_d)
         if levels:  # the multipliers are a curved function of z / t
             a_p = a_d = min(a_p, a_d)
-        # shorten a step that leaves the domain of the smooth part, or along which its gradient is far from linear
+        # shorten a step that leaves the domain of the smooth part, or along which its
+        # gradient is far from linear
         curved = a_p
         while curved > STUCK:
             f_new, g_new, H_new = program.smooth(x + curved * dx)
-            if np.isfinite(f_new) and np.isfinite(g_new).all() and all(
-                h.straight(x, curved, dx, step[0][1]) for h, step in zip(hinges, steps[len(sides):], strict=True)
+            if (
+                np.isfinite(f_new)
+                and np.isfinite(g_new).all()
+                and all(
+                    h.straight(x, curved, dx, step[0][1])
+                    for h, step in zip(hinges, steps[len(sides) :], strict=True)
+                )
             ):
                 linear = g + curved * (H0 @ dx)
                 miss = np.abs(g_new - linear).max()
-                straight = miss <= 0.5 * max(np.abs(of_x).max(), np.abs(g_new).max() * 0.1, mu) or curved < 1e-4
+                straight = (
+                    miss <= 0.5 * max(np.abs(of_x).max(), np.abs(g_new).max() * 0.1, mu)
+                    or curved < 1e-4
+                )
                 # without inequalities the value must decrease (Armijo's condition)
-                lower = total or f_new <= f + 1e-4 * curved * min(float(of_x @ dx), 0.0) + EXACT * 1e-4 * unit
+                lower = (
+                    total
+                    or f_new
+                    <= f
+                    + 1e-4 * curved * min(float(of_x @ dx), 0.0)
+                    + EXACT * 1e-4 * unit
+                )
                 if straight and lower:
                     break
             curved *= 0.5
@@ -290,33 +373,47 @@ def interior_point(program, x, most=ITERATIONS, callback=None):
             callback(x)
         nu = nu + a_d * dnu
         for part, (dp, dd) in zip(parts, steps, strict=True):
-            part.primal, part.dual = moved(part.primal, dp, a_p), moved(part.dual, dd, a_d)
+            part.primal, part.dual = (
+                moved(part.primal, dp, a_p),
+                moved(part.dual, dd, a_d),
+            )
     best[1].n_iter, best[1].done = k, done
     return best[1]
 
 
 def _direction(parts, solve, of_x, off, x, target, crossed):
-    """Newton's step for the target complementarity, corrected by the products of the steps that were predicted."""
+    """Newton's step for the target complementarity, corrected by the products of the
+    steps that were predicted."""
     right, rests = -of_x, []
     for part, cross in zip(parts, crossed, strict=True):
         of_part, rest = part.right(x, target, cross)
         right = right + of_part
         rests.append(rest)
     dx, dnu = solve(right, -off)
-    return dx, dnu, [part.step(dx, rest) for part, rest in zip(parts, rests, strict=True)]
+    return (
+        dx,
+        dnu,
+        [part.step(dx, rest) for part, rest in zip(parts, rests, strict=True)],
+    )
 
 
 def _lengths(parts, steps):
-    """The longest primal and dual step lengths, of at most 1 / SHORTER, that keep slacks and multipliers positive."""
+    """The longest primal and dual step lengths, of at most 1 / SHORTER, that keep
+    slacks and multipliers positive."""
     a_p = a_d = 1.0 / SHORTER
     for part, (dp, dd) in zip(parts, steps, strict=True):
-        a_p, a_d = min(a_p, longest_step(part.primal, dp)), min(a_d, longest_step(part.dual, dd))
+        a_p, a_d = (
+            min(a_p, longest_step(part.primal, dp)),
+            min(a_d, longest_step(part.dual, dd)),
+        )
     return a_p, a_d
 
 
 def _factor(K, E):
-    """A function that solves [[K, E.T], [E, 0]] (dx, dnu) = (a, b). A ridge makes K positive definite if it is not."""
-    # augmented Lagrangian: E.T @ E, added on both sides, leaves the solution unchanged and K better conditioned
+    """A function that solves [[K, E.T], [E, 0]] (dx, dnu) = (a, b). A ridge makes K
+    positive definite if it is not."""
+    # augmented Lagrangian: E.T @ E, added on both sides, leaves the solution unchanged
+    # and K better conditioned
     weight = float(np.mean(np.diag(K))) or 1.0
     K = K + np.finfo(float).eps * weight * np.eye(len(K))
     K = K + weight * E.T @ E
@@ -325,7 +422,9 @@ def _factor(K, E):
     ridge = 1e-14
     while True:
         try:
-            factor = cho_factor(scaled + ridge * np.eye(len(K)), lower=True, check_finite=False)
+            factor = cho_factor(
+                scaled + ridge * np.eye(len(K)), lower=True, check_finite=False
+            )
             break
         except np.linalg.LinAlgError:
             ridge *= 100

@@ -1,14 +1,27 @@
-"""The objectives of the exact methods: the utility, and the mean return within a maximum risk; and bounds of gaps."""
+"""The objectives of the exact methods: the utility, and the mean return within a
+maximum risk; and bounds of gaps."""
 
 from dataclasses import replace
 
 import numpy as np
 from scipy.optimize import brentq
 
-from sk_stormc.portfolio.exact.feasible_set import FeasibleSet, LinearlyConstrained, linear_minimum, without_costs
+from sk_stormc.portfolio.exact.feasible_set import (
+    FeasibleSet,
+    LinearlyConstrained,
+    linear_minimum,
+    without_costs,
+)
 from sk_stormc.portfolio.exact.interior_point import interior_point
 from sk_stormc.portfolio.exact.linear_programs import minimise_linear
-from sk_stormc.portfolio.exact.program import Optimum, Scaled, can_solve, last_feasible, on_bounds, solve_portfolio
+from sk_stormc.portfolio.exact.program import (
+    Optimum,
+    Scaled,
+    can_solve,
+    last_feasible,
+    on_bounds,
+    solve_portfolio,
+)
 from sk_stormc.portfolio.exact.quadratic import solve_quadratic
 from sk_stormc.portfolio.mean_risk import MeanRisk, deviation_of
 from sk_stormc.portfolio.risk.semideviation import Semideviation
@@ -27,13 +40,21 @@ __all__ = [
     "slope_gap",
 ]
 
-ITERATIONS = 10  # iterations of Newton's method, after which the bound of a gap is usually within a tenth of the gap
-ENDLESS = 30  # iterations if a weight is unbounded, so that every error of a multiplier counts
-CHEAP = 2**30  # largest number of products in a Hessian for which a tight bound is computed
-TRACKING = 0.01  # fraction of a benchmark's standard deviation below which a tracking error counts as 0
+# iterations of Newton's method, after which the bound of a gap is usually within a
+# tenth of the gap
+ITERATIONS = 10
+# iterations if a weight is unbounded, so that every error of a multiplier counts
+ENDLESS = 30
+CHEAP = (
+    2**30
+)  # largest number of products in a Hessian for which a tight bound is computed
+# fraction of a benchmark's standard deviation below which a tracking error counts as 0
+TRACKING = 0.01
 ROUNDS = 60  # iterations of the search for the risk aversion of a maximum risk
 NEAR = 1e-7  # relative distance of the risk from its limit that ends the search
-UNBOUNDED = 1e-3  # gap, relative to a typical objective, above which there is no minimum for a risk aversion
+# gap, relative to a typical objective, above which there is no minimum for a risk
+# aversion
+UNBOUNDED = 1e-3
 GROWTH = 10.0  # factor of the risk aversion while the limit is not yet enclosed
 ROUNDING = 1e-12  # rounding error of the objective, relative to its size
 NEGLIGIBLE = 1e-9  # gap that counts as 0, relative to a typical size of the objective
@@ -43,14 +64,23 @@ NEGLIGIBLE = 1e-9  # gap that counts as 0, relative to a typical size of the obj
 
 
 def slope_gap(problem, w):
-    """An upper bound of the gap of a smooth convex objective: the maximum of c @ (w - s) + R(w) - R(s) over s.
+    """An upper bound of the gap of a smooth convex objective: the maximum of c @ (w -
+    s) + R(w) - R(s) over s.
 
-    c is the gradient at w. Unbounded weights are restricted to twice the largest weight around w.
+    c is the gradient at w. Unbounded weights are restricted to twice the largest weight
+    around w.
     """
     with np.errstate(all="ignore"):  # after an overflow the gap is NaN
         c = np.asarray(problem.gradient(w), float)
         value = 0.0 if problem.penalty is None else problem.penalty.value(w)
-        return float(np.maximum(c @ w + value - linear_minimum(problem.penalty, c, np.asarray(w, float)), 0.0))
+        return float(
+            np.maximum(
+                c @ w
+                + value
+                - linear_minimum(problem.penalty, c, np.asarray(w, float)),
+                0.0,
+            )
+        )
 
 
 def is_cheap(task):
@@ -59,21 +89,26 @@ def is_cheap(task):
 
 
 def dual_gap(task, w, gap):
-    """A tighter bound of the gap, by the multipliers of a few iterations of Newton's method, if these are cheap.
+    """A tighter bound of the gap, by the multipliers of a few iterations of Newton's
+    method, if these are cheap.
 
-    The multipliers give a lower bound of the minimum after any number of iterations. It is nearly always tighter than
-    the bound by the gradient at w.
+    The multipliers give a lower bound of the minimum after any number of iterations. It
+    is nearly always tighter than the bound by the gradient at w.
     """
     if not is_cheap(task) or not np.isfinite(w).all():
         return gap
     w = np.asarray(w, float)
-    if task.penalty is None and task.measure.rounds == "sums":  # the exact gap, at any distance from the minimum
+    if (
+        task.penalty is None and task.measure.rounds == "sums"
+    ):  # the exact gap, at any distance from the minimum
         best = minimise_by_moments(task, w)
         return float(max(task.value(w) - best.value, 0.0)) + best.gap
     feasible = FeasibleSet.of(task.penalty, len(w))
     scaled = Scaled.of(task, feasible)
     program, x = scaled.program(w, task.measure.formulation)
-    solution = interior_point(program, x, ENDLESS if np.isinf(feasible.implied_bounds()).any() else ITERATIONS)
+    solution = interior_point(
+        program, x, ENDLESS if np.isinf(feasible.implied_bounds()).any() else ITERATIONS
+    )
     return float(np.fmin(gap, scaled.gap(solution, task.value(w))))
 
 
@@ -89,7 +124,9 @@ class Utility:
         empty = on_bounds(penalty, np.zeros(n))
         constrained = isinstance(penalty, LinearlyConstrained)
         n_weights = n - (constrained and penalty.has_benchmark)
-        allowed = not empty[:n_weights].any() and not (constrained and penalty.violation(empty))
+        allowed = not empty[:n_weights].any() and not (
+            constrained and penalty.violation(empty)
+        )
         starts = [] if penalty is None else [penalty.project(np.full(n, 1 / n))]
         self.start = min([empty] * allowed + starts, key=task.value)
 
@@ -98,11 +135,13 @@ class Utility:
         return self.task.value(weights)
 
     def last_feasible(self, weights):
-        """The nearest feasible weights, or the last feasible ones on the segment from the initialization."""
+        """The nearest feasible weights, or the last feasible ones on the segment from
+        the initialization."""
         return last_feasible(self.penalty, weights, self.start)
 
     def minimise(self, callback):
-        """Find the weights and a bound of the gap. ``callback`` is called with the weights after each iteration."""
+        """Find the weights and a bound of the gap. ``callback`` is called with the
+        weights after each iteration."""
         return solve_portfolio(self.task, self.start, callback)
 
     def allows(self, weights):
@@ -114,10 +153,11 @@ class Utility:
         return dual_gap(self.task, weights, np.inf)
 
     def spread(self, w):
-        """The scale of the gap: the objective of equal weights minus that of w, or the risk of w if it is larger.
+        """The scale of the gap: the objective of equal weights minus that of w, or the
+        risk of w if it is larger.
 
-        A gap relative to this scale does not depend on the unit of the returns, on a shift of them, or on constant
-        assets.
+        A gap relative to this scale does not depend on the unit of the returns, on a
+        shift of them, or on constant assets.
         """
         task, equal = self.task, np.full(len(w), 1 / len(w))
         if self.penalty is not None:
@@ -131,29 +171,49 @@ class Utility:
 
 
 def minimise_by_moments(task, start):
-    """The portfolio that is optimal for the variance, from sums of products of the returns, in one pass."""
+    """The portfolio that is optimal for the variance, from sums of products of the
+    returns, in one pass."""
     sums = sums_of(task.returns, task.p)
-    return solve_quadratic(task.return_weight * sums.mean, task.risk_weight * sums.covariance(), task.penalty, start)
+    return solve_quadratic(
+        task.return_weight * sums.mean,
+        task.risk_weight * sums.covariance(),
+        task.penalty,
+        start,
+    )
 
 
 def proportional(task):
-    """The task with the root of the variance or semivariance as risk, which is proportional to the weights."""
+    """The task with the root of the variance or semivariance as risk, which is
+    proportional to the weights."""
     if task.measure.below_mean:
-        return MeanRisk.of(task.returns, Semideviation(2.0), task.risk_aversion, task.p, task.penalty)
-    p = np.full((len(task.returns), 1), 1 / len(task.returns)) if task.p is None else task.p[:, None]
+        return MeanRisk.of(
+            task.returns, Semideviation(2.0), task.risk_aversion, task.p, task.penalty
+        )
+    p = (
+        np.full((len(task.returns), 1), 1 / len(task.returns))
+        if task.p is None
+        else task.p[:, None]
+    )
     root = np.linalg.qr(np.sqrt(p) * (task.returns - task.mean), mode="r")
-    rows = np.sqrt(2 * len(root)) * np.concatenate([root, -root])  # half of them are below the mean
-    return MeanRisk.of(task.mean + rows, Semideviation(2.0), task.risk_aversion, penalty=task.penalty)
+    rows = np.sqrt(2 * len(root)) * np.concatenate(
+        [root, -root]
+    )  # half of them are below the mean
+    return MeanRisk.of(
+        task.mean + rows, Semideviation(2.0), task.risk_aversion, penalty=task.penalty
+    )
 
 
 class ByMoments(Utility):
-    """The problem of maximising the utility for the variance, from sums of products of the returns."""
+    """The problem of maximising the utility for the variance, from sums of products of
+    the returns."""
 
     def __init__(self, task):
         if task.measure.rounds != "sums":
             raise ValueError(
-                "solver='moments' can fit risk_measure='variance' only, which moments determine, and learns the others "
-                f"in partial_fit only, got {task.measure.name!r}: use solver='auto' or 'storm-c'"
+                "solver='moments' can fit risk_measure='variance' only, which moments "
+                "determine, and learns the others "
+                f"in partial_fit only, got {task.measure.name!r}: use solver='auto' "
+                "or 'storm-c'"
             )
         super().__init__(task)
 
@@ -165,37 +225,59 @@ class ByMoments(Utility):
 
 
 class BelowLeastRisk(ValueError):
-    """The maximum risk is below that of all portfolios. ``weights`` have the least risk."""
+    """The maximum risk is below that of all portfolios. ``weights`` have the least
+    risk."""
 
     def __init__(self, max_risk, least, weights):
         super().__init__(
-            f"max_risk must be at least {least:.6g}, the least risk of a portfolio that meets the constraints, got "
+            f"max_risk must be at least {least:.6g}, the least risk of a portfolio "
+            "that meets the constraints, got "
             f"{max_risk!r}"
         )
         self.weights = weights
 
 
 class WithinRisk(Utility):
-    """The problem of maximising the mean return after costs subject to risk(w) <= max_risk.
+    """The problem of maximising the mean return after costs subject to risk(w) <=
+    max_risk.
 
-    The risk decreases as the risk aversion lambda increases. If it has a jump, as in linear programs, a mixture of the
-    portfolios on both sides has exactly the risk max_risk. Each lambda gives a lower bound of the objective (Lagrange).
+    The risk decreases as the risk aversion lambda increases. If it has a jump, as in
+    linear programs, a mixture of the portfolios on both sides has exactly the risk
+    max_risk. Each lambda gives a lower bound of the objective (Lagrange).
     """
 
     def __init__(self, task, max_risk):
         if not task.measure.power:
-            raise ValueError("max_risk needs a risk apart from the mean return, got risk_measure='entropic'")
-        self.risk, self.mean, self.max_risk = task.with_aversion(np.inf), task.mean, max_risk
-        # with a risk that is proportional to the weights, their scale would be undetermined if nothing restricts it
+            raise ValueError(
+                "max_risk needs a risk apart from the mean return, got "
+                "risk_measure='entropic'"
+            )
+        self.risk, self.mean, self.max_risk = (
+            task.with_aversion(np.inf),
+            task.mean,
+            max_risk,
+        )
+        # with a risk that is proportional to the weights, their scale would be
+        # undetermined if nothing restricts it
         feasible = FeasibleSet.of(task.penalty, len(task.mean))
         endless = feasible.budget is None and np.isinf(feasible.implied_bounds()).any()
-        super().__init__(task if task.measure.power == 1 or endless else proportional(task))
-        least = solve_portfolio(self.task.with_aversion(np.inf, without_costs(task.penalty)), self.start)
-        self.start = min(np.asarray(least.weights, float), at_limits(task.penalty, least.weights), key=self.risk_at)
+        super().__init__(
+            task if task.measure.power == 1 or endless else proportional(task)
+        )
+        least = solve_portfolio(
+            self.task.with_aversion(np.inf, without_costs(task.penalty)), self.start
+        )
+        self.start = min(
+            np.asarray(least.weights, float),
+            at_limits(task.penalty, least.weights),
+            key=self.risk_at,
+        )
         smallest = self.risk_at(self.start)
         if smallest > max_risk + NEGLIGIBLE * least.unit:
             raise BelowLeastRisk(max_risk, smallest, self.start)
-        self.risk_limit = max(max_risk, smallest, ROUNDING * least.unit)  # a risk of 0 is one up to rounding
+        self.risk_limit = max(
+            max_risk, smallest, ROUNDING * least.unit
+        )  # a risk of 0 is one up to rounding
         self.aversion = 0.0  # that of the best lower bound
 
     def risk_at(self, weights):
@@ -217,42 +299,73 @@ class WithinRisk(Utility):
         return np.inf
 
     def minimise(self, callback):
-        """Search for the risk aversion. ``callback`` is called with the best weights so far after each iteration."""
+        """Search for the risk aversion. ``callback`` is called with the best weights so
+        far after each iteration."""
         richest = self._richest()
         if richest is not None and self.allows(richest):
             callback(richest)
-            return Optimum(richest, self.value_at(richest), 0.0, 1, abs(self.value_at(richest)))
+            return Optimum(
+                richest, self.value_at(richest), 0.0, 1, abs(self.value_at(richest))
+            )
         within, beyond, bound, unit = self.start, richest, -np.inf, 0.0
         lam, low, high = self._first(), 0.0, np.inf
         limit = self.risk_limit**self.task.measure.power
         for _ in range(ROUNDS):
-            # the weights of an iteration may exceed the limit, so ``callback`` receives the best so far
+            # the weights of an iteration may exceed the limit, so ``callback`` receives
+            # the best so far
             task = self.task.with_aversion(lam, self.penalty)
-            solution = solve_portfolio(task, self.start, lambda _, best=within: callback(best))
+            solution = solve_portfolio(
+                task, self.start, lambda _, best=within: callback(best)
+            )
             w, unit = at_limits(self.penalty, solution.weights), solution.unit
             of_lam = solution.value - solution.gap - lam * limit
             if not bound >= of_lam:
                 bound, self.aversion = of_lam, lam
-            if not solution.gap <= UNBOUNDED * unit:  # both return and risk may be unbounded
+            if (
+                not solution.gap <= UNBOUNDED * unit
+            ):  # both return and risk may be unbounded
                 low = lam
             elif self.risk_at(w) > self.risk_limit:
                 beyond, low = w, lam
             else:
                 within, high = min(within, w, key=self.value_at), lam
             best = within if beyond is None else self._mixed(within, beyond)
-            if self.value_at(best) - bound <= NEAR * (abs(bound) + unit) or (low and high / low < 1 + 1e-9):
+            if self.value_at(best) - bound <= NEAR * (abs(bound) + unit) or (
+                low and high / low < 1 + 1e-9
+            ):
                 break
             slack = lam * (limit - self.risk_at(within) ** self.task.measure.power)
             if not low and 0 < slack <= 1e-9 * abs(self.value_at(within)):
                 break  # the limit does not bind
-            lam = high / GROWTH if not low else low * GROWTH if np.isinf(high) else np.sqrt(low * high)
-            if beyond is not None and np.isfinite(high):  # at the chord's slope both are equally good
-                rise = np.subtract(*(self.risk_at(w) ** self.task.measure.power for w in (beyond, within)))
-                lam = np.clip((self.value_at(within) - self.value_at(beyond)) / rise, low, high)
-        return replace(solution, weights=best, value=self.value_at(best), gap=self.value_at(best) - bound)
+            lam = (
+                high / GROWTH
+                if not low
+                else low * GROWTH
+                if np.isinf(high)
+                else np.sqrt(low * high)
+            )
+            if beyond is not None and np.isfinite(
+                high
+            ):  # at the chord's slope both are equally good
+                rise = np.subtract(
+                    *(
+                        self.risk_at(w) ** self.task.measure.power
+                        for w in (beyond, within)
+                    )
+                )
+                lam = np.clip(
+                    (self.value_at(within) - self.value_at(beyond)) / rise, low, high
+                )
+        return replace(
+            solution,
+            weights=best,
+            value=self.value_at(best),
+            gap=self.value_at(best) - bound,
+        )
 
     def _richest(self):
-        """The portfolio of the largest mean return after costs, or None if weights have no bounds."""
+        """The portfolio of the largest mean return after costs, or None if weights have
+        no bounds."""
         feasible = FeasibleSet.of(self.penalty, len(self.mean))
         low, high = feasible.implied_bounds()
         if np.isinf(low).any() or np.isinf(high).any():
@@ -260,13 +373,15 @@ class WithinRisk(Utility):
         return self.last_feasible(minimise_linear(feasible, -self.mean, low, high)[0])
 
     def _first(self):
-        """The risk aversion at which the best asset alone, without constraints, would have the risk max_risk."""
+        """The risk aversion at which the best asset alone, without constraints, would
+        have the risk max_risk."""
         deviation = np.sqrt(1 / self.risk.inverse_variances().astype(float))
         best = max(float((np.abs(self.mean) / deviation).max()), 1e-300)
         return best / (2 * self.max_risk) if self.task.measure.power == 2 else best
 
     def _mixed(self, within, beyond):
-        """The mixture, with a risk equal to the limit, of a portfolio within the limit and one beyond it."""
+        """The mixture, with a risk equal to the limit, of a portfolio within the limit
+        and one beyond it."""
 
         def over(part):
             return self.risk_at(within + part * (beyond - within)) - self.risk_limit
@@ -278,7 +393,12 @@ class WithinRisk(Utility):
 
 
 def at_limits(penalty, weights):
-    """The weights exactly at limits that they attain up to rounding, if the linear constraints allow it."""
+    """The weights exactly at limits that they attain up to rounding, if the linear
+    constraints allow it."""
     weights = np.asarray(weights, float)
     exact = FeasibleSet.of(penalty, len(weights)).at_limits(weights)
-    return exact if not isinstance(penalty, LinearlyConstrained) or penalty.is_met(exact) else weights
+    return (
+        exact
+        if not isinstance(penalty, LinearlyConstrained) or penalty.is_met(exact)
+        else weights
+    )

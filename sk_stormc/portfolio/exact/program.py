@@ -1,8 +1,10 @@
-"""The program of a portfolio: its scaled objective for the interior-point method, the solution, and a bound of its gap.
+"""The program of a portfolio: its scaled objective for the interior-point method, the
+solution, and a bound of its gap.
 
-The risk is a smooth function of the centred returns, or a sum of hinges, and the mean return is a linear term. A shift
-of all returns therefore changes only the linear term. Returns and weights are scaled so that the numbers in the program
-are of order one for any unit of the returns.
+The risk is a smooth function of the centred returns, or a sum of hinges, and the mean
+return is a linear term. A shift of all returns therefore changes only the linear term.
+Returns and weights are scaled so that the numbers in the program are of order one for
+any unit of the returns.
 """
 
 from collections.abc import Callable
@@ -14,7 +16,11 @@ import numpy as np
 from sk_stormc.core.penalties import L1, Box, Simplex
 from sk_stormc.portfolio.exact.certificate import lower_bound, risk_bound
 from sk_stormc.portfolio.exact.convex_program import Hinges, Program
-from sk_stormc.portfolio.exact.feasible_set import FeasibleSet, LinearlyConstrained, TradingCosts
+from sk_stormc.portfolio.exact.feasible_set import (
+    FeasibleSet,
+    LinearlyConstrained,
+    TradingCosts,
+)
 from sk_stormc.portfolio.exact.interior_point import interior_point
 
 __all__ = [
@@ -34,28 +40,39 @@ LARGEST = 4096  # number of assets above which a Hessian needs more than 128 MB
 MEMORY = 2**26  # largest number of returns, half a gigabyte
 COST = 2**36  # largest number of products in a Hessian, which take some seconds
 MET = 1e-15  # rounding of a sum of weights, relative to their size
-NEGLIGIBLE = 1e-9  # change of the scaled objective, per scaled weight, for which an asset is not added
+# change of the scaled objective, per scaled weight, for which an asset is not added
+NEGLIGIBLE = 1e-9
 FAR = 1e8  # weights, relative to a typical one, that count as infinite
 
 
 class Formulation(NamedTuple):
-    """A risk minus the expected return, as a function of x = (v, level): the terms of a `Program`.
+    """A risk minus the expected return, as a function of x = (v, level): the terms of a
+    `Program`.
 
-    The function is linear @ x + x @ quadratic @ x / 2, or a smooth function that is not quadratic, plus the hinges.
+    The function is linear @ x + x @ quadratic @ x / 2, or a smooth function that is not
+    quadratic, plus the hinges.
     """
 
     linear: np.ndarray | None = None
     quadratic: np.ndarray | None = None
     curved: Callable | None = None  # value, gradient and Hessian
     hinges: list = []
-    level: float | None = None  # the initial value of a level variable, if there is one, and its lower bound
+    level: float | None = (
+        # the initial value of a level variable, if there is one, and its lower bound
+        None
+    )
     lowest: float | None = None
-    reach: float = np.inf  # an optimal level is at most this times the largest |Q v| of portfolios, in absolute value
-    rows: np.ndarray | None = None  # linear constraints rows @ x <= 0 that belong to the risk
+    # an optimal level is at most this times the largest |Q v| of portfolios, in
+    # absolute value
+    reach: float = np.inf
+    rows: np.ndarray | None = (
+        None  # linear constraints rows @ x <= 0 that belong to the risk
+    )
 
 
 def quadratic(c, H):
-    """The function c @ x + x @ H @ x / 2, with its gradient and Hessian. H is None for a linear function."""
+    """The function c @ x + x @ H @ x / 2, with its gradient and Hessian. H is None for
+    a linear function."""
     if H is None:
         zero = np.zeros((len(c), len(c)))
         return lambda x: (float(c @ x), c, zero)
@@ -82,7 +99,8 @@ def plus_squares(function, weight):
 
 
 def gram(Q, weight):
-    """sum_i weight_i q_i q_i^T, as a product A.T @ A, which numpy computes with half the work."""
+    """sum_i weight_i q_i q_i^T, as a product A.T @ A, which numpy computes with half
+    the work."""
     root = np.sqrt(weight)[:, None] * Q
     return root.T @ root
 
@@ -98,13 +116,17 @@ def tilted(p, e):
 
 @dataclass
 class Scaled:
-    """A portfolio's objective divided by ``unit_of_value``, as a function of the scaled weights v = w / size.
+    """A portfolio's objective divided by ``unit_of_value``, as a function of the scaled
+    weights v = w / size.
 
-    It is -expected_return @ v plus risk_weight times the risk of Q v, plus the costs of the feasible set.
+    It is -expected_return @ v plus risk_weight times the risk of Q v, plus the costs of
+    the feasible set.
     """
 
     feasible: FeasibleSet
-    Q: np.ndarray  # returns, divided by their median deviation, and centred if a shift changes the risk by a constant
+    # returns, divided by their median deviation, and centred if a shift changes the
+    # risk by a constant
+    Q: np.ndarray
     p: np.ndarray  # weights of the periods, of sum 1
     expected_return: np.ndarray
     risk_weight: float
@@ -123,11 +145,17 @@ class Scaled:
         deviation = np.sqrt(p @ Q**2)
         varying = deviation > 1e-13 * np.abs(R).max(axis=0)
         Q[:, ~varying] = 0.0
-        unit = float(np.median(deviation[varying])) if varying.any() else float(np.abs(mean).max()) or 1.0
+        unit = (
+            float(np.median(deviation[varying]))
+            if varying.any()
+            else float(np.abs(mean).max()) or 1.0
+        )
         Q = (R if measure.shift is None else Q) / unit
         risk_weight, size = task.risk_weight, feasible.size() or np.inf
         # if only the risk restricts the weights, they may be far below the bounds
-        around_zero = not feasible.budget and ((feasible.low <= 0) & (feasible.high >= 0)).all()
+        around_zero = (
+            not feasible.budget and ((feasible.low <= 0) & (feasible.high >= 0)).all()
+        )
         if around_zero and measure.power != 1 and task.return_weight:
             reward = max(1.0, float((np.abs(mean) / np.maximum(deviation, unit)).max()))
             size = min(size, reward / (unit * risk_weight))
@@ -141,26 +169,50 @@ class Scaled:
         offset = 0.0
         if feasible.budget is not None:
             middle = float(np.median(mean[feasible.in_budget > 0]))
-            offset, mean = -return_weight * middle * feasible.budget, mean - middle * feasible.in_budget
+            offset, mean = (
+                -return_weight * middle * feasible.budget,
+                mean - middle * feasible.in_budget,
+            )
         expected_return = return_weight * mean / unit
         if task.linear is not None:
             expected_return = expected_return - task.linear_weight * task.linear / unit
         of_risk = rate if measure.power else 1.0
         largest = float(np.abs(expected_return).max())
-        norm = max(task.return_weight, of_risk, largest, feasible.l1 / unit, float(feasible.cost.max()) / unit)
+        norm = max(
+            task.return_weight,
+            of_risk,
+            largest,
+            feasible.l1 / unit,
+            float(feasible.cost.max()) / unit,
+        )
         norm = max(norm, feasible.l2 * size / unit)
         unit_of_value = unit_of_return * norm
-        return cls(feasible, Q, p, expected_return / norm, of_risk / norm, rate, size, unit_of_value, offset)
+        return cls(
+            feasible,
+            Q,
+            p,
+            expected_return / norm,
+            of_risk / norm,
+            rate,
+            size,
+            unit_of_value,
+            offset,
+        )
 
     def program(self, start, formulation):
-        """The `Program` for one of the formulations of a risk, and its starting point."""
+        """The `Program` for one of the formulations of a risk, and its starting
+        point."""
         feasible, n = self.feasible, self.feasible.n
         v = start / self.size
         risk = formulation(self, v)
         k = int(risk.level is not None)
         low, high, A, lower, upper, E, e = feasible.constraints(self.size, k)
         m, kinks, slope = len(low), [], np.zeros(len(low))
-        for some, cost, at in feasible.costs():  # |v - at| = 2 max(v - at, 0) - (v - at)
+        for (
+            some,
+            cost,
+            at,
+        ) in feasible.costs():  # |v - at| = 2 max(v - at, 0) - (v - at)
             cost, at = cost * self.size / self.unit_of_value, at / self.size
             kinks.append(Hinges(some, -at[some], 2 * cost[some], np.zeros(some.size)))
             slope[:n] -= cost
@@ -169,12 +221,20 @@ class Scaled:
             x, low[n] = np.insert(x, n, risk.level), risk.lowest
         n_rows = 0 if risk.rows is None else len(risk.rows)
         if n_rows:
-            A = np.concatenate([np.pad(risk.rows, ((0, 0), (0, m - risk.rows.shape[1]))), A])
-            lower, upper = np.r_[np.full(n_rows, -np.inf), lower], np.r_[np.zeros(n_rows), upper]
+            A = np.concatenate(
+                [np.pad(risk.rows, ((0, 0), (0, m - risk.rows.shape[1]))), A]
+            )
+            lower, upper = (
+                np.r_[np.full(n_rows, -np.inf), lower],
+                np.r_[np.zeros(n_rows), upper],
+            )
 
         curved = risk.curved or quadratic(risk.linear, risk.quadratic)
         if feasible.l2:
-            curved = plus_squares(curved, feasible.l2 * self.size**2 / self.unit_of_value * feasible.in_budget)
+            curved = plus_squares(
+                curved,
+                feasible.l2 * self.size**2 / self.unit_of_value * feasible.in_budget,
+            )
 
         def smooth(x):
             f, g, H = curved(x[: n + k])
@@ -187,19 +247,29 @@ class Scaled:
         return Program(*terms, n_rows, formulation, risk.reach), x
 
     def minimise(self, start, formulation, callback=None):
-        """The solution that the interior-point method finds for one of the formulations of a risk."""
+        """The solution that the interior-point method finds for one of the formulations
+        of a risk."""
         return interior_point(*self.program(start, formulation), callback=callback)
 
     def restricted(self, some):
         """The same objective restricted to some assets. The other weights are 0."""
         feasible = self.feasible.restricted(some)
-        return replace(self, Q=self.Q[:, some], expected_return=self.expected_return[some], feasible=feasible)
+        return replace(
+            self,
+            Q=self.Q[:, some],
+            expected_return=self.expected_return[some],
+            feasible=feasible,
+        )
 
     def gap(self, solution, value):
-        """An upper bound of value - minimum, from the multipliers of a solution. Infinity if nothing proves one."""
+        """An upper bound of value - minimum, from the multipliers of a solution.
+        Infinity if nothing proves one."""
         n, program = self.feasible.n, solution.program
         low, high = (bound / self.size for bound in self.feasible.implied_bounds())
-        rest, most = np.minimum(program.low[n:], 0.0), program.high[n:].copy()  # a level may be 0
+        rest, most = (
+            np.minimum(program.low[n:], 0.0),
+            program.high[n:].copy(),
+        )  # a level may be 0
         largest = np.maximum(np.abs(low), np.abs(high))
         if np.isfinite(program.reach) and np.isfinite(largest).all():
             reach = program.reach * float((np.abs(self.Q) @ largest).max())
@@ -218,21 +288,27 @@ class Optimum:
     value: float  # the objective at the weights
     gap: float  # an upper bound of the objective minus its minimum
     n_iter: int
-    unit: float = 0.0  # a typical size of the objective, relative to which rounding is negligible
+    unit: float = (
+        0.0  # a typical size of the objective, relative to which rounding is negligible
+    )
     done: bool = False  # whether the method has reached its tolerance
     reason: str | None = None  # why the method ended early, if it did
 
 
 def can_solve(task):
-    """Whether Hessians are affordable, the returns are in memory, and the penalty is one of this package."""
-    supported = task.penalty is None or isinstance(task.penalty, (L1, Box, Simplex, TradingCosts, LinearlyConstrained))
+    """Whether Hessians are affordable, the returns are in memory, and the penalty is
+    one of this package."""
+    supported = task.penalty is None or isinstance(
+        task.penalty, (L1, Box, Simplex, TradingCosts, LinearlyConstrained)
+    )
     size, n_assets = task.returns.size, task.returns.shape[1]
     affordable = n_assets <= LARGEST and size <= MEMORY and size * n_assets <= COST
     return supported and type(task.returns) is np.ndarray and affordable
 
 
 def solve_portfolio(task, start, callback=None):
-    """Minimise a portfolio's objective. ``callback`` is called with the weights after each iteration."""
+    """Minimise a portfolio's objective. ``callback`` is called with the weights after
+    each iteration."""
     penalty = task.penalty
     feasible = FeasibleSet.of(penalty, task.returns.shape[1])
     only = feasible.only_point()
@@ -246,29 +322,51 @@ def solve_portfolio(task, start, callback=None):
     inside = solution.x[: feasible.n] * scaled.size
     at_bounds, n_more = _refined(scaled, solution)
     n_iter = solution.n_iter + n_more
-    # the initial weights are returned if the improvement is only rounding: their zeros stay zeros
-    candidates = [start, *(last_feasible(penalty, w, start) for w in (at_bounds, inside))]
+    # the initial weights are returned if the improvement is only rounding: their zeros
+    # stay zeros
+    candidates = [
+        start,
+        *(last_feasible(penalty, w, start) for w in (at_bounds, inside)),
+    ]
     values = [task.value(w) for w in candidates]
     least = min((value for value in values if np.isfinite(value)), default=np.nan)
-    best = next((k for k in range(3) if values[k] <= least + 1e-9 * scaled.unit_of_value), 0)
+    best = next(
+        (k for k in range(3) if values[k] <= least + 1e-9 * scaled.unit_of_value), 0
+    )
     w, value = np.asarray(candidates[best], float), values[best]
-    if np.abs(w).max() > FAR * scaled.size and np.isinf(feasible.implied_bounds()).any():  # there is no minimum
+    if (
+        np.abs(w).max() > FAR * scaled.size
+        and np.isinf(feasible.implied_bounds()).any()
+    ):  # there is no minimum
         return Optimum(start, values[0], np.inf, n_iter, scaled.unit_of_value, False)
     gap = scaled.gap(solution, value)
-    if task.measure.nonnegative and not task.return_weight:  # neither costs nor risk are below 0
+    if (
+        task.measure.nonnegative and not task.return_weight
+    ):  # neither costs nor risk are below 0
         gap = min(gap, value)
     return Optimum(w, value, gap, n_iter, scaled.unit_of_value, solution.done)
 
 
 def _solve_from_nonzero(task, scaled, start, callback):
-    """The solution for all assets, computed from that for the assets with nonzero initial weights.
+    """The solution for all assets, computed from that for the assets with nonzero
+    initial weights.
 
     Assets that would lower the objective are added until there are none.
     """
     feasible, n_iter = scaled.feasible, 0
-    # the others are at a bound of 0; costs or linear constraints may keep further weights at 0
-    used = (start != 0) | ((feasible.low != 0) & (feasible.high != 0)) | (feasible.low == feasible.high)
-    used |= bool(feasible.needs_presolve or feasible.l1 or feasible.cost.any() or task.measure.ordered)
+    # the others are at a bound of 0; costs or linear constraints may keep further
+    # weights at 0
+    used = (
+        (start != 0)
+        | ((feasible.low != 0) & (feasible.high != 0))
+        | (feasible.low == feasible.high)
+    )
+    used |= bool(
+        feasible.needs_presolve
+        or feasible.l1
+        or feasible.cost.any()
+        or task.measure.ordered
+    )
 
     def expanded(v):
         all_assets = np.zeros(feasible.n)
@@ -289,10 +387,18 @@ def _solve_from_nonzero(task, scaled, start, callback):
         solution.n_iter = n_iter
         if used.all():
             return solution
-        v, active_bounds = expanded(solution.x), expanded(solution.active_bounds).astype(bool) | ~used
+        v, active_bounds = (
+            expanded(solution.x),
+            expanded(solution.active_bounds).astype(bool) | ~used,
+        )
         active_bounds = np.r_[active_bounds, solution.active_bounds[used.sum() :]]
         program, _ = scaled.program(v * scaled.size, solution.program.formulation)
-        solution = replace(solution, program=program, x=np.r_[v, solution.x[used.sum() :]], active_bounds=active_bounds)
+        solution = replace(
+            solution,
+            program=program,
+            x=np.r_[v, solution.x[used.sum() :]],
+            active_bounds=active_bounds,
+        )
         reduced_cost = risk_bound(solution)[1] + program.E.T @ solution.dual_E
         missing = ~used & (reduced_cost[: feasible.n] < -NEGLIGIBLE)
         if not missing.any():
@@ -302,11 +408,16 @@ def _solve_from_nonzero(task, scaled, start, callback):
 
 def last_feasible(penalty, w, start):
     """The last feasible portfolio on the segment from the initial weights to w."""
-    return penalty.last_feasible(w, start) if isinstance(penalty, LinearlyConstrained) else on_bounds(penalty, w)
+    return (
+        penalty.last_feasible(w, start)
+        if isinstance(penalty, LinearlyConstrained)
+        else on_bounds(penalty, w)
+    )
 
 
 def _refined(scaled, solution):
-    """The weights with those at a bound or a kink fixed there and the others solved for again; and the iterations."""
+    """The weights with those at a bound or a kink fixed there and the others solved for
+    again; and the iterations."""
     feasible, size = scaled.feasible, scaled.size
     w = solution.x[: feasible.n] * size
     held = feasible.fixed_weights(solution, size, len(solution.program.hinges))
@@ -315,20 +426,31 @@ def _refined(scaled, solution):
     w = np.where(np.isfinite(held), held, w)
     if not np.isnan(held).any():
         return w, 0
-    some = np.full(feasible.n, feasible.needs_presolve) | (held != 0)  # weights at 0 are left out if that is possible
+    some = np.full(feasible.n, feasible.needs_presolve) | (
+        held != 0
+    )  # weights at 0 are left out if that is possible
     rest = scaled if some.all() else scaled.restricted(some)
     rest = replace(rest, feasible=rest.feasible.with_fixed(held[some]))
     again = rest.minimise(w[some], solution.program.formulation)
-    w[some] = np.where(np.isfinite(held[some]), held[some], again.x[: some.sum()] * size)
+    w[some] = np.where(
+        np.isfinite(held[some]), held[some], again.x[: some.sum()] * size
+    )
     return w, again.n_iter
 
 
 def on_bounds(penalty, w):
-    """The weights with bounds and budget satisfied exactly. Weights that satisfy them up to rounding are unchanged."""
+    """The weights with bounds and budget satisfied exactly. Weights that satisfy them
+    up to rounding are unchanged."""
     if isinstance(penalty, LinearlyConstrained):
         return penalty.on_bounds(w)
     if penalty is None:
         return w
     box = penalty.box if isinstance(penalty, TradingCosts) else penalty.as_box()
-    met = box.budget is None or abs(w.sum() - box.budget) <= MET * max(abs(box.budget), np.abs(w).sum())
-    return w if met and (w >= box.low).all() and (w <= box.high).all() else penalty.project(w)
+    met = box.budget is None or abs(w.sum() - box.budget) <= MET * max(
+        abs(box.budget), np.abs(w).sum()
+    )
+    return (
+        w
+        if met and (w >= box.low).all() and (w <= box.high).all()
+        else penalty.project(w)
+    )

@@ -1,4 +1,5 @@
-"""Mean-variance portfolios from sums of products of the returns, without the returns."""
+"""Mean-variance portfolios from sums of products of the returns, without the
+returns."""
 
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
@@ -10,44 +11,60 @@ from sk_stormc.portfolio.risk.variance import Variance
 
 __all__ = ["root_of", "size_of", "solve_quadratic"]
 
-SLOPE = 1e-4  # slope, relative to the expected return, up to which unconstrained weights count as a minimum
+# slope, relative to the expected return, up to which unconstrained weights count as a
+# minimum
+SLOPE = 1e-4
 GUESSES = 20  # maximum number of active sets that are tried
 EXACT = 1e-9  # gap that ends the search for the active set, relative to risk and return
-WELL = 1e-8  # smallest pivot for a Cholesky solution, which is twenty times faster than least squares
+# smallest pivot for a Cholesky solution, which is twenty times faster than least
+# squares
+WELL = 1e-8
 ROUNDING = 1e-14  # eigenvalues below this fraction of the largest count as 0
 
 
 def solve_quadratic(expected_return, B, penalty, start):
     """Minimise w^T B w - expected_return^T w + R(w).
 
-    The general case is solved by ``solver="newton"``, on 2 n artificial rows with this mean and covariance, for the
-    same penalties and with the same bound of the gap.
+    The general case is solved by ``solver="newton"``, on 2 n artificial rows with this
+    mean and covariance, for the same penalties and with the same bound of the gap.
     """
     if penalty is None:
         return _free(expected_return, B)
-    solution = _long_only(expected_return, B, penalty.total, start > 0) if isinstance(penalty, Simplex) else None
+    solution = (
+        _long_only(expected_return, B, penalty.total, start > 0)
+        if isinstance(penalty, Simplex)
+        else None
+    )
     if solution is not None:
         return solution
     if not np.isfinite(B).all():
-        raise ValueError("X must be returns whose squares are finite: measure them in a larger unit")
+        raise ValueError(
+            "X must be returns whose squares are finite: measure them in a larger unit"
+        )
     root = np.sqrt(len(B)) * root_of(B)
     rows = np.concatenate([expected_return + root, expected_return - root])
     return solve_portfolio(MeanRisk.of(rows, Variance(), 1.0, penalty=penalty), start)
 
 
 def _free(expected_return, B):
-    """The optimal unconstrained weights. The gap is infinite if a slope remains, as the objective is then unbounded."""
+    """The optimal unconstrained weights. The gap is infinite if a slope remains, as the
+    objective is then unbounded."""
     size = size_of(B)
     scaled, slope = B / np.outer(size, size), expected_return / size
     w = _solution(2 * scaled, slope)
     left = slope - 2 * (scaled @ w)
-    gap = float(abs(left @ w)) if np.abs(left).max() <= SLOPE * np.abs(slope).max() else np.inf
+    gap = (
+        float(abs(left @ w))
+        if np.abs(left).max() <= SLOPE * np.abs(slope).max()
+        else np.inf
+    )
     w = w / size
     return Optimum(w, float(w @ B @ w - expected_return @ w), gap, 1)
 
 
 def _solution(K, right):
-    """K^-1 right, or the least-squares solution if K is nearly singular. The diagonal of K is 2."""
+    """K^-1 right, or the least-squares solution if K is nearly singular. The diagonal
+    of K is 2."""
     try:
         factor = cho_factor(K)
     except np.linalg.LinAlgError:
@@ -59,7 +76,8 @@ def _solution(K, right):
 
 
 def _long_only(expected_return, B, total, held):
-    """The optimal weights >= 0 with a given sum, by an active-set method that starts from the mask ``held``.
+    """The optimal weights >= 0 with a given sum, by an active-set method that starts
+    from the mask ``held``.
 
     Returns None if the active set is not found in a few attempts.
     """
@@ -79,7 +97,9 @@ def _long_only(expected_return, B, total, held):
         slope = 2 * (B @ w) - expected_return
         least, gap = slope.min(), float(slope @ w - total * slope.min())
         risk = float(w @ B @ w)
-        if gap <= EXACT * (risk + abs(expected_return @ w - total * expected_return.mean())):
+        if gap <= EXACT * (
+            risk + abs(expected_return @ w - total * expected_return.mean())
+        ):
             return Optimum(w, float(risk - expected_return @ w), max(gap, 0.0), k + 1)
         held = held | (slope < 0.5 * (solution[n] + least))
     return None
@@ -92,7 +112,8 @@ def size_of(B):
 
 
 def root_of(B):
-    """A matrix L with L^T L = B, by Cholesky's method or, if B is singular, from eigenvectors of the scaled matrix."""
+    """A matrix L with L^T L = B, by Cholesky's method or, if B is singular, from
+    eigenvectors of the scaled matrix."""
     size = size_of(B)
     scaled = B / np.outer(size, size)
     try:

@@ -1,9 +1,11 @@
-"""The portfolio of the largest ratio of mean return to risk, by the transformation of Charnes and Cooper (1962).
+"""The portfolio of the largest ratio of mean return to risk, by the transformation of
+Charnes and Cooper (1962).
 
-The ratio does not change if all weights are multiplied by a number k > 0. It is therefore equivalent to minimise the
-risk of v = k w subject to a mean return of 1 after costs. The constraints on w become constraints on v and the
-additional variable k: w <= high becomes v <= high k. Transaction costs and the turnover constraint apply to
-|v - previous k|.
+The ratio does not change if all weights are multiplied by a number k > 0. It is
+therefore equivalent to minimise the risk of v = k w subject to a mean return of 1 after
+costs. The constraints on w become constraints on v and the additional variable k: w <=
+high becomes v <= high k. Transaction costs and the turnover constraint apply to |v -
+previous k|.
 """
 
 from dataclasses import replace
@@ -17,33 +19,43 @@ from sk_stormc.portfolio.exact.program import Optimum, Scaled, last_feasible
 
 __all__ = ["Ratio", "no_maximum", "ratio_at"]
 
-TINY = 1e-9  # risk below which a portfolio counts as riskless, relative to the largest standard deviation of an asset
-FAR = 1e4  # weights that replace missing bounds in the search for the largest mean return
+# risk below which a portfolio counts as riskless, relative to the largest standard
+# deviation of an asset
+TINY = 1e-9
+FAR = (
+    1e4  # weights that replace missing bounds in the search for the largest mean return
+)
 LARGEST = 1e8  # weights above which there is no maximum, if no bound restricts them
 ROUNDS = 20  # iterations of the search for the bound, which usually takes three
 SOLVES = 4  # maximum number of runs of the interior-point method; usually one is enough
-RISKLESS = 1e-11  # squared risk, relative to that of the initialization, that counts as rounding
+# squared risk, relative to that of the initialization, that counts as rounding
+RISKLESS = 1e-11
 EXACT = 1e-9  # tolerance of the bound, relative to the risk
 BETTER = 1e-7  # relative gain of a vertex above which the problem is solved again
 NEAR = 1e-3  # distance of the next initialization from the vertex
 
 
 def ratio_at(task, weights):
-    """The ratio of given weights on the returns of a task, with the root of the variance or semivariance."""
+    """The ratio of given weights on the returns of a task, with the root of the
+    variance or semivariance."""
     risk = task.with_aversion(np.inf).value(weights)
     return float(float(task.mean @ weights) / risk ** (1 / task.measure.power))
 
 
 def net_return(w, mean, feasible):
     """The mean return after costs."""
-    return float(mean @ w - sum(cost @ np.abs(w - at) for _, cost, at in feasible.costs()))
+    return float(
+        mean @ w - sum(cost @ np.abs(w - at) for _, cost, at in feasible.costs())
+    )
 
 
 class Cone(FeasibleSet):
-    """The constraints on w as constraints on (v, rest, k), with a mean return after costs of 1.
+    """The constraints on w as constraints on (v, rest, k), with a mean return after
+    costs of 1.
 
-    The rest consists of |v - centre k| for each limit of a norm, and one variable |v - at k| for each cost or l1
-    norm. These are relaxed to upper bounds of the absolute values, which leaves the optimum unchanged.
+    The rest consists of |v - centre k| for each limit of a norm, and one variable |v -
+    at k| for each cost or l1 norm. These are relaxed to upper bounds of the absolute
+    values, which leaves the optimum unchanged.
     """
 
     @classmethod
@@ -54,15 +66,41 @@ class Cone(FeasibleSet):
         if centre is None:
             parts, centre = presolve(*parts, feasible.size() or 1.0)
         inside = _between(feasible, mean, centre[:n])
-        low, high = np.where(parts[0][:n] == 0, 0.0, -np.inf), np.where(parts[1][:n] == 0, 0.0, np.inf)
-        cone = cls(n, low, high, None, 0.0, zero, zero, zero, none, zero[:0], zero[:0], [], False)
-        cone.inside, cone.given, cone.mean, cone.of_weights = inside, parts, mean, feasible
-        cone.n_variables = len(parts[0]) + sum(len(some) for some, _, _ in feasible.costs()) + 1
+        low, high = (
+            np.where(parts[0][:n] == 0, 0.0, -np.inf),
+            np.where(parts[1][:n] == 0, 0.0, np.inf),
+        )
+        cone = cls(
+            n,
+            low,
+            high,
+            None,
+            0.0,
+            zero,
+            zero,
+            zero,
+            none,
+            zero[:0],
+            zero[:0],
+            [],
+            False,
+        )
+        cone.inside, cone.given, cone.mean, cone.of_weights = (
+            inside,
+            parts,
+            mean,
+            feasible,
+        )
+        cone.n_variables = (
+            len(parts[0]) + sum(len(some) for some, _, _ in feasible.costs()) + 1
+        )
         return cone
 
     def size(self):
         """The largest entry of v at the interior point."""
-        return float(np.abs(self.inside).max()) / net_return(self.inside, self.mean, self.of_weights)
+        return float(np.abs(self.inside).max()) / net_return(
+            self.inside, self.mean, self.of_weights
+        )
 
     def lifted(self, v, size):
         """The interior point (v, rest, k), in units of ``size``."""
@@ -79,14 +117,22 @@ class Cone(FeasibleSet):
         one, rows, lowest, highest = np.eye(m), [], [], []
 
         def add(of_z, of_k, lower, upper, of_costs=None):
-            """Add rows with coefficients of z = (v, trades), of k and of the variables of costs."""
+            """Add rows with coefficients of z = (v, trades), of k and of the variables
+            of costs."""
             of_costs = np.zeros((len(of_z), count)) if of_costs is None else of_costs
             rows.append(np.column_stack([of_z, of_costs, of_k]))
             lowest.append(np.full(len(of_z), lower))
             highest.append(np.full(len(of_z), upper))
 
-        for of_z, bound, sign in ((one, low, 1.0), (one, high, -1.0), (A, lower, 1.0), (A, upper, -1.0)):
-            some = np.isfinite(bound) & ((bound != 0) | (of_z is A))  # bounds of 0 stay bounds
+        for of_z, bound, sign in (
+            (one, low, 1.0),
+            (one, high, -1.0),
+            (A, lower, 1.0),
+            (A, upper, -1.0),
+        ):
+            some = np.isfinite(bound) & (
+                (bound != 0) | (of_z is A)
+            )  # bounds of 0 stay bounds
             add(sign * of_z[some], -sign * bound[some], 0.0, np.inf)
         paid, at_cost = np.zeros(count), 0
         for some, cost, at in costs:
@@ -97,21 +143,35 @@ class Cone(FeasibleSet):
             at_cost += len(some)
         of_return = np.r_[self.mean, np.zeros(m - n), -paid, 0.0][None] * size
         A = np.insert(np.concatenate(rows), [n] * n_levels, 0.0, axis=1)
-        E = np.concatenate([np.column_stack([E, np.zeros((len(E), count)), -e]), of_return])
-        E, e = np.insert(E, [n] * n_levels, 0.0, axis=1), np.r_[np.zeros(len(E) - 1), 1.0]
+        E = np.concatenate(
+            [np.column_stack([E, np.zeros((len(E), count)), -e]), of_return]
+        )
+        E, e = (
+            np.insert(E, [n] * n_levels, 0.0, axis=1),
+            np.r_[np.zeros(len(E) - 1), 1.0],
+        )
         positive, free = np.zeros(count + 1), np.full(n_levels, np.inf)
         low, high = np.where(low == 0, 0.0, -np.inf), np.where(high == 0, 0.0, np.inf)
-        low, high = np.insert(np.r_[low, positive], n, -free), np.insert(np.r_[high, positive + np.inf], n, free)
+        low, high = (
+            np.insert(np.r_[low, positive], n, -free),
+            np.insert(np.r_[high, positive + np.inf], n, free),
+        )
         return low, high, A, np.concatenate(lowest), np.concatenate(highest), E, e
 
 
 def _between(feasible, mean, centre):
-    """Feasible weights, far from the boundary, with at least half of the largest mean return after costs."""
+    """Feasible weights, far from the boundary, with at least half of the largest mean
+    return after costs."""
     far = FAR * (feasible.size() or 1.0)
-    most, value = minimise_linear(feasible, -mean, *bounds_around(feasible, centre, far))
-    if not -value > 1e-12 * float(np.abs(mean).max()) * float(np.abs(most).max(initial=0.0)):
+    most, value = minimise_linear(
+        feasible, -mean, *bounds_around(feasible, centre, far)
+    )
+    if not -value > 1e-12 * float(np.abs(mean).max()) * float(
+        np.abs(most).max(initial=0.0)
+    ):
         raise ValueError(
-            "objective='ratio' needs a portfolio whose mean return, less its costs, is positive, but no feasible one "
+            "objective='ratio' needs a portfolio whose mean return, less its costs, "
+            "is positive, but no feasible one "
             "has it"
         )
     least, best = (net_return(w, mean, feasible) for w in (centre, most))
@@ -124,16 +184,22 @@ class Ratio:
 
     def __init__(self, task):
         if not task.measure.power:
-            raise ValueError("objective='ratio' needs a risk apart from the mean return, got risk_measure='entropic'")
+            raise ValueError(
+                "objective='ratio' needs a risk apart from the mean return, got "
+                "risk_measure='entropic'"
+            )
         self.task, self.risk = task, task.with_aversion(np.inf)
-        self.floor = TINY * float(task.returns.std(axis=0).max())  # risk that counts as 0
+        self.floor = TINY * float(
+            task.returns.std(axis=0).max()
+        )  # risk that counts as 0
         self.feasible = FeasibleSet.of(task.penalty, task.returns.shape[1])
         self.power = task.measure.power
         self.cone = Cone.of(self.feasible, task.mean)
         self.start = self.last_feasible(self.cone.inside)
 
     def value_at(self, weights):
-        """Minus the ratio of mean return after costs to risk; infinity for a portfolio without risk."""
+        """Minus the ratio of mean return after costs to risk; infinity for a portfolio
+        without risk."""
         risk = max(self.risk.value(weights), 0.0) ** (1 / self.power)
         return -self._net_return(weights) / risk if risk > self.floor else np.inf
 
@@ -141,8 +207,11 @@ class Ratio:
         return net_return(weights, self.task.mean, self.feasible)
 
     def last_feasible(self, weights):
-        """The last feasible portfolio on the segment from the interior point to the weights."""
-        return last_feasible(self.task.penalty, np.asarray(weights, float), self.cone.inside)
+        """The last feasible portfolio on the segment from the interior point to the
+        weights."""
+        return last_feasible(
+            self.task.penalty, np.asarray(weights, float), self.cone.inside
+        )
 
     def allows(self, weights):
         """Whether the mean return is positive."""
@@ -165,18 +234,22 @@ class Ratio:
             value = self.value_at(w)
             if not better:
                 break
-            # a vertex is better, and v has another scale there: solve again from a point near it
+            # a vertex is better, and v has another scale there: solve again from a
+            # point near it
             self.cone.inside = w + NEAR * (self.cone.inside - w)
         if self.power == 2 and self.solution is not None and self.squared <= RISKLESS:
             raise no_maximum("a portfolio has no risk")
         return Optimum(w, value, best + value, 0, abs(value))
 
     def _solve(self, callback):
-        """The weights that the interior-point method finds. Its multipliers are stored."""
+        """The weights that the interior-point method finds. Its multipliers are
+        stored."""
         n, feasible = self.feasible.n, self.feasible
         start = self.cone.inside * self.cone.size() / np.abs(self.cone.inside).max()
         scaled, risk = Scaled.of(self.risk, self.cone), self.risk.value(start)
-        times = scaled.unit_of_value / risk if risk > 0 else 1.0  # so that the objective is of size one
+        times = (
+            scaled.unit_of_value / risk if risk > 0 else 1.0
+        )  # so that the objective is of size one
         self.scaled = replace(
             scaled,
             risk_weight=scaled.risk_weight * times,
@@ -194,15 +267,19 @@ class Ratio:
         w = self.last_feasible(x[:n] / max(x[-1], 1e-300))
         if self._net_return(w) > 0 and self.value_at(w) == np.inf:
             raise no_maximum("a portfolio has no risk")
-        if np.isinf(feasible.implied_bounds()).any() and np.abs(w).max() > LARGEST * (feasible.size() or 1.0):
+        if np.isinf(feasible.implied_bounds()).any() and np.abs(w).max() > LARGEST * (
+            feasible.size() or 1.0
+        ):
             raise no_maximum("ever larger weights are better")
         return w
 
     def _bounded(self, w):
-        """The weights or a better vertex, an upper bound of the ratio, and whether a vertex was better.
+        """The weights or a better vertex, an upper bound of the ratio, and whether a
+        vertex was better.
 
-        The multipliers give coefficients c with c @ w <= risk(w). The ratio is therefore at most the largest quotient
-        of mean return to c @ w, which Dinkelbach's iterations compute by linear programs.
+        The multipliers give coefficients c with c @ w <= risk(w). The ratio is
+        therefore at most the largest quotient of mean return to c @ w, which
+        Dinkelbach's iterations compute by linear programs.
         """
         if self.solution is None:
             return w, np.inf, False
@@ -210,12 +287,21 @@ class Ratio:
         constant, c = risk_bound(self.solution)
         c, x, n = c * scaled.unit_of_value / scaled.size, self.solution.x, len(w)
         n_levels = len(x) - self.cone.n_variables
-        # multipliers are exact only up to the tolerance, by which a level may be better at other weights
-        rounding = (1 + AROUND) * float(np.abs(c[n : n + n_levels]) @ np.abs(x[n : n + n_levels])) / x[-1]
-        rounding += EXACT * scaled.unit_of_value / (scaled.size * x[-1]) * (self.power == 1)
+        # multipliers are exact only up to the tolerance, by which a level may be better
+        # at other weights
+        rounding = (
+            (1 + AROUND)
+            * float(np.abs(c[n : n + n_levels]) @ np.abs(x[n : n + n_levels]))
+            / x[-1]
+        )
+        rounding += (
+            EXACT * scaled.unit_of_value / (scaled.size * x[-1]) * (self.power == 1)
+        )
         c = c[:n]
         self.squared = -constant  # relative to that of the initialization
-        if self.power == 2:  # a norm: risk(w)^2 >= constant + c @ w holds for all multiples of w
+        if (
+            self.power == 2
+        ):  # a norm: risk(w)^2 >= constant + c @ w holds for all multiples of w
             c = c / (2 * np.sqrt(max(-constant * scaled.unit_of_value, 1e-300)))
         if not 0 < ratio < np.inf:
             raise no_maximum("a portfolio has no risk")
@@ -241,4 +327,7 @@ class Ratio:
 
 
 def no_maximum(why):
-    return ValueError(f"objective='ratio' has no maximum: {why}. Add bounds, or drop assets that are riskless")
+    return ValueError(
+        f"objective='ratio' has no maximum: {why}. Add bounds, or drop assets that "
+        "are riskless"
+    )

@@ -1,5 +1,6 @@
-"""The risk measures: a file for each, with its value and subgradient, its program for the exact method, its moments for
-`partial_fit`, and its compositional problem for stochastic solvers.
+"""The risk measures: a file for each, with its value and subgradient, its program for
+the exact method, its moments for `partial_fit`, and its compositional problem for
+stochastic solvers.
 """
 
 from sk_stormc.portfolio.risk.cdar import CDaR
@@ -15,5 +16,14 @@ __all__ = ["MEASURES"]
 
 MEASURES = {
     measure.name: measure
-    for measure in (Variance, Semivariance, Entropic, CVaR, EVaR, Semideviation, Downside, CDaR)
+    for measure in (
+        Variance,
+        Semivariance,
+        Entropic,
+        CVaR,
+        EVaR,
+        Semideviation,
+        Downside,
+        CDaR,
+    )
 }

@@ -1,4 +1,5 @@
-"""The conditional drawdown at risk (CDaR), the mean of the deepest fraction 1 - confidence of the drawdowns."""
+"""The conditional drawdown at risk (CDaR), the mean of the deepest fraction 1 -
+confidence of the drawdowns."""
 
 from dataclasses import dataclass
 from functools import partial
@@ -18,7 +19,8 @@ __all__ = ["CDaR"]
 
 
 class DrawdownPortfolioProblem(PortfolioProblem):
-    r"""Minimise the mean of the deepest drawdowns (CDaR) minus the mean return, over portfolios w.
+    r"""Minimise the mean of the deepest drawdowns (CDaR) minus the mean return, over
+    portfolios w.
 
     .. math::
 
@@ -26,15 +28,19 @@ class DrawdownPortfolioProblem(PortfolioProblem):
             + \frac{1}{n (1 - \beta)} \sum_t \max(D_t - s, \, 0) \Bigr) + R(w),
         \qquad D_t = \max(D_{t-1} - r_t^T w, \, 0)
 
-    The drawdown D_t is the distance of the cumulative return below its running maximum, with D_0 = 0. CDaR is the CVaR
-    of the drawdowns, and is convex in w. If the confidence beta is near 0, it is the mean drawdown, and if beta is at
-    least 1 - 1 / n, it is the largest drawdown.
+    The drawdown D_t is the distance of the cumulative return below its running maximum,
+    with D_0 = 0. CDaR is the CVaR of the drawdowns, and is convex in w. If the
+    confidence beta is near 0, it is the mean drawdown, and if beta is at least 1 - 1 /
+    n, it is the largest drawdown.
 
-    A drawdown depends on all earlier periods in their order. The objective is therefore not a composition of averages,
-    and it cannot be evaluated on batches. This class evaluates the objective, and `CompositionalPortfolio` minimises it
-    as a linear program. Weights of periods count in both means, but the path of returns contains each period once.
+    A drawdown depends on all earlier periods in their order. The objective is therefore
+    not a composition of averages, and it cannot be evaluated on batches. This class
+    evaluates the objective, and `CompositionalPortfolio` minimises it as a linear
+    program. Weights of periods count in both means, but the path of returns contains
+    each period once.
 
-    ``PortfolioProblem(returns, risk_measure="cdar")`` returns an instance of this class.
+    ``PortfolioProblem(returns, risk_measure="cdar")`` returns an instance of this
+    class.
 
     Parameters
     ----------
@@ -56,7 +62,12 @@ class DrawdownPortfolioProblem(PortfolioProblem):
     --------
     >>> import numpy as np
     >>> from sk_stormc.problems import PortfolioProblem
-    >>> problem = PortfolioProblem(np.array([[1.0], [-3.0], [1.0], [2.0]]), np.inf, risk_measure="cdar", confidence=0.5)
+    >>> problem = PortfolioProblem(
+    ...     np.array([[1.0], [-3.0], [1.0], [2.0]]),
+    ...     np.inf,
+    ...     risk_measure="cdar",
+    ...     confidence=0.5,
+    ... )
     >>> problem.value_at(np.array([1.0]))  # drawdowns of 0, 3, 2 and 0
     2.5
     """
@@ -73,14 +84,18 @@ class DrawdownPortfolioProblem(PortfolioProblem):
         metric: Any = None,
     ) -> None:
         check_choice("risk_measure", risk_measure, ("cdar",))
-        self._set_up(returns, risk_aversion, CDaR(confidence), sample_weight, penalty, metric)
+        self._set_up(
+            returns, risk_aversion, CDaR(confidence), sample_weight, penalty, metric
+        )
         check_penalty(penalty, self.n_variables)
 
     def inner_batch(self, draws, weights=None):
         """Raise a ValueError: the objective cannot be evaluated on batches."""
         raise ValueError(
-            "risk_measure='cdar' has no batches: a drawdown depends on all earlier periods in their order, and is "
-            "not an average over periods. Use CompositionalPortfolio with solver='newton' or the default solver, which "
+            "risk_measure='cdar' has no batches: a drawdown depends on all earlier "
+            "periods in their order, and is "
+            "not an average over periods. Use CompositionalPortfolio with "
+            "solver='newton' or the default solver, which "
             "solve a linear program"
         )
 
@@ -92,7 +107,8 @@ class DrawdownPortfolioProblem(PortfolioProblem):
 
 
 def drawdowns(returns):
-    """Drawdowns: the distance of the cumulative return below its running maximum, which starts at 0."""
+    """Drawdowns: the distance of the cumulative return below its running maximum, which
+    starts at 0."""
     total = np.cumsum(returns)
     return np.maximum(np.maximum.accumulate(total), 0.0) - total
 
@@ -112,11 +128,18 @@ class CDaR(Measure):
         return self._worst(drawdowns(y), p)[0]
 
     def subgradient(self, y, p=None):
-        """A drawdown falls with each return since its peak. The drawdowns have the weights of the deepest ones."""
+        """A drawdown falls with each return since its peak. The drawdowns have the
+        weights of the deepest ones."""
         path, q = np.append(0.0, np.cumsum(y)), self._worst(drawdowns(y), p)[1]
         at_peak = path >= np.maximum.accumulate(path)
-        change = np.append(0.0, -q)  # of the sum of the weights of the drawdowns that a return is part of
-        np.add.at(change, np.maximum.accumulate(np.where(at_peak, np.arange(len(path)), 0))[1:], q)
+        change = np.append(
+            0.0, -q
+        )  # of the sum of the weights of the drawdowns that a return is part of
+        np.add.at(
+            change,
+            np.maximum.accumulate(np.where(at_peak, np.arange(len(path)), 0))[1:],
+            q,
+        )
         return -np.cumsum(change)[:-1]
 
     def _worst(self, losses, p):
@@ -126,7 +149,8 @@ class CDaR(Measure):
         return float(taken @ losses[order]) / float(taken.sum()), q
 
     def formulation(self, scaled, v):
-        """The mean of the drawdowns that are the deepest ones at v: for other weights a lower bound of CDaR."""
+        """The mean of the drawdowns that are the deepest ones at v: for other weights a
+        lower bound of CDaR."""
         return of_cuts(scaled, v, [self._cut(scaled, v)])
 
     def solve(self, scaled, start, callback=None):
@@ -134,5 +158,6 @@ class CDaR(Measure):
         return minimise_by_cuts(scaled, partial(self._cut, scaled), start, callback)
 
     def _cut(self, scaled, v):
-        """The linear function of the weights that equals CDaR at v, and is not above it elsewhere."""
+        """The linear function of the weights that equals CDaR at v, and is not above it
+        elsewhere."""
         return self.subgradient(scaled.Q @ v, scaled.p) @ scaled.Q

@@ -2,7 +2,10 @@
 
 from dataclasses import dataclass
 
-from sk_stormc.portfolio.risk.semideviation import Semideviation, SemideviationPortfolioProblem
+from sk_stormc.portfolio.risk.semideviation import (
+    Semideviation,
+    SemideviationPortfolioProblem,
+)
 
 __all__ = ["Downside"]
 
@@ -12,13 +15,15 @@ class DownsidePortfolioProblem(SemideviationPortfolioProblem):
 
     .. math::
 
-        \Phi(w) = -u + \lambda \Bigl( \frac1n \sum_i \max(-r_i^T w, \, 0)^p \Bigr)^{1/p} + R(w)
+        \Phi(w) = -u + \lambda \Bigl( \frac1n \sum_i \max(-r_i^T w, \, 0)^p \Bigr)^{1/p}
+        + R(w)
 
-    This is the `SemideviationPortfolioProblem` with returns below 0 in place of returns below the mean. It has the same
-    variable s. The ratio of the mean return to this risk is the Omega ratio minus one for p = 1, and the Sortino ratio
-    for p = 2.
+    This is the `SemideviationPortfolioProblem` with returns below 0 in place of returns
+    below the mean. It has the same variable s. The ratio of the mean return to this
+    risk is the Omega ratio minus one for p = 1, and the Sortino ratio for p = 2.
 
-    ``PortfolioProblem(returns, risk_measure="downside")`` returns an instance of this class.
+    ``PortfolioProblem(returns, risk_measure="downside")`` returns an instance of this
+    class.
 
     References
     ----------
@@ -28,7 +33,9 @@ class DownsidePortfolioProblem(SemideviationPortfolioProblem):
     --------
     >>> import numpy as np
     >>> from sk_stormc.problems import PortfolioProblem
-    >>> problem = PortfolioProblem(np.array([[-2.0], [4.0]]), np.inf, risk_measure="downside", order=1)
+    >>> problem = PortfolioProblem(
+    ...     np.array([[-2.0], [4.0]]), np.inf, risk_measure="downside", order=1
+    ... )
     >>> problem.value_at(np.array([1.0]))  # half of 2
     1.0
     """
@@ -38,7 +45,8 @@ class DownsidePortfolioProblem(SemideviationPortfolioProblem):
 
 @dataclass
 class Downside(Semideviation):
-    """The root of the mean of powers of the returns below 0: the semideviation without centring."""
+    """The root of the mean of powers of the returns below 0: the semideviation without
+    centring."""
 
     name = "downside"
     shift = None

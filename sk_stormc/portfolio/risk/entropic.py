@@ -1,4 +1,5 @@
-"""The entropic risk, (1 / lambda) log mean exp(-lambda y), which contains the mean return."""
+"""The entropic risk, (1 / lambda) log mean exp(-lambda y), which contains the mean
+return."""
 
 from dataclasses import dataclass, replace
 from typing import Any, Literal
@@ -28,7 +29,9 @@ class ReturnsInExponents(LogMeanExpProblem):
 
     def gather(self, draws):
         """Returns of the drawn periods. None means all periods."""
-        return self.returns if draws is None else self.returns.take(draws, 0, mode="clip")
+        return (
+            self.returns if draws is None else self.returns.take(draws, 0, mode="clip")
+        )
 
     def blocks(self):
         """All returns. Returns on disk are read in blocks."""
@@ -40,10 +43,13 @@ class EntropicPortfolioProblem(ReturnsInExponents, PortfolioProblem):
 
     .. math::
 
-        \Phi(x) = \frac{1}{\lambda} \log \Bigl( \frac{1}{m} \sum_j \exp(-\lambda \, r_j^T x) \Bigr) + R(x)
+        \Phi(x) = \frac{1}{\lambda} \log \Bigl( \frac{1}{m} \sum_j \exp(-\lambda \,
+        r_j^T x) \Bigr) + R(x)
 
-    Here r_j are the returns of period j. The objective already contains the mean return: its limit for a small lambda
-    is minus the mean return. ``PortfolioProblem(returns, risk_measure="entropic")`` returns an instance of this class.
+    Here r_j are the returns of period j. The objective already contains the mean
+    return: its limit for a small lambda is minus the mean return.
+    ``PortfolioProblem(returns, risk_measure="entropic")`` returns an instance of this
+    class.
 
     Parameters
     ----------
@@ -60,7 +66,9 @@ class EntropicPortfolioProblem(ReturnsInExponents, PortfolioProblem):
     --------
     >>> import numpy as np
     >>> from sk_stormc.problems import PortfolioProblem
-    >>> problem = PortfolioProblem(np.array([[0.1, 0.0], [-0.1, 0.2]]), 2.0, risk_measure="entropic")
+    >>> problem = PortfolioProblem(
+    ...     np.array([[0.1, 0.0], [-0.1, 0.2]]), 2.0, risk_measure="entropic"
+    ... )
     >>> round(problem.objective(np.array([1000.0, 0.0])), 3)
     99.653
     """
@@ -76,7 +84,14 @@ class EntropicPortfolioProblem(ReturnsInExponents, PortfolioProblem):
         metric: Any = None,
     ) -> None:
         check_choice("risk_measure", risk_measure, ("entropic",))
-        self._set_up(returns, risk_aversion, Entropic(risk_aversion), sample_weight, penalty, metric)
+        self._set_up(
+            returns,
+            risk_aversion,
+            Entropic(risk_aversion),
+            sample_weight,
+            penalty,
+            metric,
+        )
         self.scale = 1 / self.risk_aversion
 
     def exponents(self, x, rows):
@@ -113,28 +128,42 @@ class EntropicMoments(Moments):
         tilted = new if self.tilted is None else self.tilted.around(x).plus(new)
         added, mean = mean_row(rows, p)
         weight = self.weight + added
-        return replace(self, mean=self.mean + (added / weight) * (mean - self.mean), weight=weight, tilted=tilted)
+        return replace(
+            self,
+            mean=self.mean + (added / weight) * (mean - self.mean),
+            weight=weight,
+            tilted=tilted,
+        )
 
     def times(self, factor):
         """Multiply the weights of all rows by a factor."""
-        return replace(self, weight=factor * self.weight, tilted=self.tilted and self.tilted.times(factor))
+        return replace(
+            self,
+            weight=factor * self.weight,
+            tilted=self.tilted and self.tilted.times(factor),
+        )
 
     def matrix(self):
         """Half of the covariance of the tilted rows."""
         return self.tilted.covariance / 2
 
     def size(self, w):
-        """The squared change at which the exponents change by about 1. Beyond it the expansion is inaccurate."""
+        """The squared change at which the exponents change by about 1. Beyond it the
+        expansion is inaccurate."""
         return 1 / (2 * self.risk_weight**2)
 
     def minimised(self, solve, w):
         """The minimiser that ``solve(expected_return, matrix)`` finds, an `Optimum`."""
         tilted = self.tilted
-        return solve(tilted.mean + tilted.covariance @ tilted.x, self.risk_weight * self.matrix())
+        return solve(
+            tilted.mean + tilted.covariance @ tilted.x, self.risk_weight * self.matrix()
+        )
 
     def value(self, w):
         """The objective without penalty."""
-        return (self.tilted.log_at(self.risk_weight * w) - np.log(self.weight)) / self.risk_weight
+        return (
+            self.tilted.log_at(self.risk_weight * w) - np.log(self.weight)
+        ) / self.risk_weight
 
     def counts(self, rows, w):
         """The weight of each row in the matrix."""
@@ -143,7 +172,8 @@ class EntropicMoments(Moments):
 
 @dataclass
 class Entropic(Measure):
-    """The entropic risk, (1 / lambda) log mean exp(-lambda y), which contains the mean return."""
+    """The entropic risk, (1 / lambda) log mean exp(-lambda y), which contains the mean
+    return."""
 
     risk_aversion: float = 1.0
     name = "entropic"
@@ -160,38 +190,59 @@ class Entropic(Measure):
         self.risk_aversion = float(self.risk_aversion)
         if self.risk_aversion == np.inf:
             raise ValueError(
-                "risk_aversion must be finite with risk_measure='entropic', where return and risk are one term and the "
-                "limit is the largest loss, got inf. For the least risk take 'variance', 'semivariance' or 'cvar'"
+                "risk_aversion must be finite with risk_measure='entropic', where "
+                "return and risk are one term and the "
+                "limit is the largest loss, got inf. For the least risk take "
+                "'variance', 'semivariance' or 'cvar'"
             )
 
     def value(self, y, p=None):
         """(1 / lambda) log sum_i p_i exp(-lambda y_i)."""
-        return float(1 / self.risk_aversion * logsumexp(-self.risk_aversion * y, b=1 / len(y) if p is None else p))
+        return float(
+            1
+            / self.risk_aversion
+            * logsumexp(-self.risk_aversion * y, b=1 / len(y) if p is None else p)
+        )
 
     def subgradient(self, y, p=None):
-        """The gradient: minus the weights p_i exp(-lambda y_i), divided by their sum."""
-        return -tilted(np.full(len(y), 1 / len(y)) if p is None else p, -self.risk_aversion * y)[0]
+        """The gradient: minus the weights p_i exp(-lambda y_i), divided by their
+        sum."""
+        return -tilted(
+            np.full(len(y), 1 / len(y)) if p is None else p, -self.risk_aversion * y
+        )[0]
 
     def in_blocks(self, total, mean):
-        """The logarithm of the sum of exponentials, and the slopes as in `subgradient`."""
-        rate, lowest = self.risk_aversion, min(total(lambda y, p: [y.min(initial=np.inf, where=p > 0)]))
+        """The logarithm of the sum of exponentials, and the slopes as in
+        `subgradient`."""
+        rate, lowest = (
+            self.risk_aversion,
+            min(total(lambda y, p: [y.min(initial=np.inf, where=p > 0)])),
+        )
 
         def tilts(y, p):
-            return p * np.exp(rate * np.minimum(lowest - y, 0))  # periods of weight 0 may be below the others
+            return p * np.exp(
+                rate * np.minimum(lowest - y, 0)
+            )  # periods of weight 0 may be below the others
 
         mass = total(lambda y, p: tilts(y, p).sum())
-        return RiskInBlocks(float(np.log(mass) / rate - lowest), lambda y, p: -tilts(y, p) / mass)
+        return RiskInBlocks(
+            float(np.log(mass) / rate - lowest), lambda y, p: -tilts(y, p) / mass
+        )
 
     def objective(self, task, w):
         """The risk, which contains the mean return."""
         return self.value((task.returns @ w).astype(float, copy=False), task.p)
 
     def unbounded_below(self, task):
-        """True if an asset only gains or only loses, because holding or shorting more of it is then always better."""
+        """True if an asset only gains or only loses, because holding or shorting more
+        of it is then always better."""
         unbounded = riskless(task)
         if unbounded is not None or task.penalty is not None:
             return unbounded
-        least, most = (f([f(rows, axis=0) for _, rows in blocks(task.returns)], axis=0) for f in (np.min, np.max))
+        least, most = (
+            f([f(rows, axis=0) for _, rows in blocks(task.returns)], axis=0)
+            for f in (np.min, np.max)
+        )
         return True if ((least > 0) | (most < 0)).any() else None
 
     def formulation(self, scaled, v):
@@ -203,7 +254,11 @@ class Entropic(Measure):
             G = q @ scaled.Q
             H = rate * (gram(scaled.Q, q) - np.outer(G, G))
             value = scaled.risk_weight * log_mean / rate - scaled.expected_return @ v
-            return float(value), -scaled.risk_weight * G - scaled.expected_return, scaled.risk_weight * H
+            return (
+                float(value),
+                -scaled.risk_weight * G - scaled.expected_return,
+                scaled.risk_weight * H,
+            )
 
         return Formulation(curved=curved)
 
@@ -216,8 +271,12 @@ class Entropic(Measure):
         if solution.done:
             return solution
         n_iter, (_, x) = solution.n_iter, scaled.program(start, self.formulation)
-        for k in range(int(np.ceil(np.log(max(scaled.rate, 1.0)) / np.log(GROWTH))), -1, -1):
-            program, _ = replace(scaled, rate=scaled.rate / GROWTH**k).program(start, self.formulation)
+        for k in range(
+            int(np.ceil(np.log(max(scaled.rate, 1.0)) / np.log(GROWTH))), -1, -1
+        ):
+            program, _ = replace(scaled, rate=scaled.rate / GROWTH**k).program(
+                start, self.formulation
+            )
             solution = interior_point(program, x, callback=callback)
             x, n_iter = solution.x, n_iter + solution.n_iter
         return replace(solution, n_iter=n_iter)

@@ -1,4 +1,5 @@
-"""The entropic value at risk (EVaR), min over t > 0 of t log mean exp(-y / t) - t log(1 - confidence)."""
+"""The entropic value at risk (EVaR), min over t > 0 of t log mean exp(-y / t) - t log(1
+- confidence)."""
 
 import math
 from dataclasses import dataclass, replace
@@ -19,11 +20,19 @@ from sk_stormc.portfolio.sums import mean_row
 __all__ = ["EVaR"]
 
 COLDEST = 1e-7  # lower bound of the level, in standard deviations of an asset
-LEAST = 1e-9  # lowest temperature t, relative to the range of the losses, at which EVaR is nearly their maximum
-TURNS = 20  # maximum number of alternations between the temperature and the weights of moments
-RANGE = 6.0  # range of the logarithm of the temperature in standard deviations of the return
-WITHIN = 2.0  # factor by which the temperature may differ from the one around which rows were added
-SAME, LONGEST = 1e-4, 1.0  # change of the log-temperature that ends the alternations, and its largest step
+# lowest temperature t, relative to the range of the losses, at which EVaR is nearly
+# their maximum
+LEAST = 1e-9
+# maximum number of alternations between the temperature and the weights of moments
+TURNS = 20
+# range of the logarithm of the temperature in standard deviations of the return
+RANGE = 6.0
+# factor by which the temperature may differ from the one around which rows were added
+WITHIN = 2.0
+SAME, LONGEST = (
+    1e-4,
+    1.0,
+)  # change of the log-temperature that ends the alternations, and its largest step
 
 
 class EVaRPortfolioProblem(ReturnsInExponents, TailRiskProblem):
@@ -31,22 +40,28 @@ class EVaRPortfolioProblem(ReturnsInExponents, TailRiskProblem):
 
     .. math::
 
-        \mathrm{EVaR}(w) = \min_{t > 0} \; t \log \Bigl( \frac{1}{n} \sum_i \exp(-r_i^T w / t) \Bigr)
+        \mathrm{EVaR}(w) = \min_{t > 0} \; t \log \Bigl( \frac{1}{n} \sum_i \exp(-r_i^T
+        w / t) \Bigr)
         - t \log(1 - \beta)
 
-    Here r_i are the returns of period i, and beta is the confidence. EVaR is the tightest upper bound of CVaR from
-    exponential moments of the loss (Chernoff's inequality). It is convex in the variables x = (w, t). It is also the
-    largest mean loss over reweightings of the periods whose Kullback-Leibler divergence is at most -log(1 -
-    confidence). With fewer than 1 / (1 - confidence) periods, a reweighting may put all weight on one period. EVaR is
-    then the largest loss, and t tends to 0. For this reason the width is a lower bound of t. The inner value is the
-    mean of the exponentials. `sk_stormc.problems.LogMeanExpProblem` describes how overflow is avoided.
+    Here r_i are the returns of period i, and beta is the confidence. EVaR is the
+    tightest upper bound of CVaR from exponential moments of the loss (Chernoff's
+    inequality). It is convex in the variables x = (w, t). It is also the largest mean
+    loss over reweightings of the periods whose Kullback-Leibler divergence is at most
+    -log(1 - confidence). With fewer than 1 / (1 - confidence) periods, a reweighting
+    may put all weight on one period. EVaR is then the largest loss, and t tends to 0.
+    For this reason the width is a lower bound of t. The inner value is the mean of the
+    exponentials. `sk_stormc.problems.LogMeanExpProblem` describes how overflow is
+    avoided.
 
-    ``PortfolioProblem(returns, risk_measure="evar")`` returns an instance of this class.
+    ``PortfolioProblem(returns, risk_measure="evar")`` returns an instance of this
+    class.
 
     Parameters
     ----------
     width : float, default=None
-        The lower bound of t, in the unit of the returns. None means the same default as for CVaR.
+        The lower bound of t, in the unit of the returns. None means the same default as
+        for CVaR.
 
     Raises
     ------
@@ -61,8 +76,14 @@ class EVaRPortfolioProblem(ReturnsInExponents, TailRiskProblem):
     --------
     >>> import numpy as np
     >>> from sk_stormc.problems import PortfolioProblem
-    >>> problem = PortfolioProblem(np.array([[-3.0], [-1.0], [2.0], [4.0]]), risk_measure="evar", confidence=0.9)
-    >>> round(problem.value_at(np.array([1.0])), 6)  # a mean return of .5, and a largest loss of 3
+    >>> problem = PortfolioProblem(
+    ...     np.array([[-3.0], [-1.0], [2.0], [4.0]]),
+    ...     risk_measure="evar",
+    ...     confidence=0.9,
+    ... )
+    >>> round(
+    ...     problem.value_at(np.array([1.0])), 6
+    ... )  # a mean return of .5, and a largest loss of 3
     2.5
     """
 
@@ -82,14 +103,19 @@ class EVaRPortfolioProblem(ReturnsInExponents, TailRiskProblem):
     def exponent_gradient(self, x, rows, p):
         """(-sum_k p_k r_k / t, sum_k p_k <r_k, w> / t^2)."""
         t, y = float(x[-1]), (rows @ x[:-1]).astype(float, copy=False)
-        return np.append(-combine(p, rows) / t, p @ y / t**2).astype(x.dtype, copy=False)
+        return np.append(-combine(p, rows) / t, p @ y / t**2).astype(
+            x.dtype, copy=False
+        )
 
     # f and its gradient
 
     def outer_gradient(self, x, u, batch):
-        """f_x = (-mean r, lambda (log u - log(1 - confidence))) and f_u = lambda t / u."""
+        """f_x = (-mean r, lambda (log u - log(1 - confidence))) and f_u = lambda t /
+        u."""
         level = self._risk_weight * (self.log_of(u) + self.measure.allowed)
-        f_x = np.append(-self._return_weight * self.mean, level).astype(x.dtype, copy=False)
+        f_x = np.append(-self._return_weight * self.mean, level).astype(
+            x.dtype, copy=False
+        )
         return f_x, self._risk_weight * x[-1] / u
 
     def outer(self, x, u):
@@ -112,13 +138,15 @@ class EVaRPortfolioProblem(ReturnsInExponents, TailRiskProblem):
         return self.measure.temperature(losses, self._period_weights(), self.width)
 
     def reweighting(self, losses):
-        """q_i proportional to exp(loss_i / t) at the best t. Its divergence is at most the allowed one."""
+        """q_i proportional to exp(loss_i / t) at the best t. Its divergence is at most
+        the allowed one."""
         return reweighted(losses, self._period_weights(), self.best_level(losses))
 
 
 @dataclass(frozen=True, eq=False)
 class EVaRMoments(Moments):
-    """EVaR: min_t t log mean exp(-<r_i, w> / t) + t allowed, from the moments of entropic risk around w / t."""
+    """EVaR: min_t t log mean exp(-<r_i, w> / t) + t allowed, from the moments of
+    entropic risk around w / t."""
 
     return_weight: float
     risk_weight: float
@@ -137,13 +165,23 @@ class EVaRMoments(Moments):
     @classmethod
     def none(cls, task):
         """Empty moments."""
-        return cls(task.return_weight, task.risk_weight, task.measure.allowed, 0.0, np.zeros(task.returns.shape[1]))
+        return cls(
+            task.return_weight,
+            task.risk_weight,
+            task.measure.allowed,
+            0.0,
+            np.zeros(task.returns.shape[1]),
+        )
 
     def plus(self, rows, p, w):
         """Add rows around w / t, where t is the best temperature of w."""
         new, mean = mean_row(rows, p)
         weight = self.weight + new
-        t = self._temperature_of(rows, p, w) if self.tilted is None else self.temperature(w)
+        t = (
+            self._temperature_of(rows, p, w)
+            if self.tilted is None
+            else self.temperature(w)
+        )
         other = Tilted.of(rows, p, w / t)
         tilted = other if self.tilted is None else self.tilted.around(w / t).plus(other)
         mean = self.mean + (new / weight) * (mean - self.mean)
@@ -151,10 +189,15 @@ class EVaRMoments(Moments):
 
     def times(self, factor):
         """Multiply the weights of all rows by a factor."""
-        return replace(self, weight=factor * self.weight, tilted=self.tilted and self.tilted.times(factor))
+        return replace(
+            self,
+            weight=factor * self.weight,
+            tilted=self.tilted and self.tilted.times(factor),
+        )
 
     def _temperature_of(self, rows, p, w):
-        """The best t for some rows, at which the divergence of the tilted weights is the allowed one."""
+        """The best t for some rows, at which the divergence of the tilted weights is
+        the allowed one."""
         p = np.full(len(rows), 1 / len(rows)) if p is None else p / p.sum()
         deviation = float((rows @ w).std()) or 1.0
 
@@ -169,24 +212,34 @@ class EVaRMoments(Moments):
         return deviation * np.exp(brentq(excess, *ends, xtol=1e-6))
 
     def _linear(self):
-        """The coefficients c and m of the expansion t (c + allowed) - <m, w> + w^T covariance w / (2 t)."""
+        """The coefficients c and m of the expansion t (c + allowed) - <m, w> + w^T
+        covariance w / (2 t)."""
         one = self.tilted
         Vx = one.covariance @ one.x
-        return one.log_weight - np.log(self.weight) + one.mean @ one.x + 0.5 * one.x @ Vx, one.mean + Vx
+        return one.log_weight - np.log(
+            self.weight
+        ) + one.mean @ one.x + 0.5 * one.x @ Vx, one.mean + Vx
 
     def temperature(self, w):
         """The best t for w."""
         c, _ = self._linear()
-        square, slope = float(w @ self.tilted.covariance @ w), 2 * float(c + self.allowed)
+        square, slope = (
+            float(w @ self.tilted.covariance @ w),
+            2 * float(c + self.allowed),
+        )
         t = np.sqrt(square / slope) if slope > 0 else np.inf
-        return float(np.clip(t, self.t / WITHIN, self.t * WITHIN))  # the expansion is inaccurate further away
+        return float(
+            np.clip(t, self.t / WITHIN, self.t * WITHIN)
+        )  # the expansion is inaccurate further away
 
     def matrix(self):
-        """The covariance of the tilted rows, divided by twice the temperature at which rows were last added."""
+        """The covariance of the tilted rows, divided by twice the temperature at which
+        rows were last added."""
         return self.tilted.covariance / (2 * self.t)
 
     def minimised(self, solve, w):
-        """The minimiser, alternating between the weights for a temperature and the temperature for the weights."""
+        """The minimiser, alternating between the weights for a temperature and the
+        temperature for the weights."""
         _, m = self._linear()
         at, before = np.log(self.temperature(w)), None
         for _ in range(TURNS):
@@ -199,7 +252,11 @@ class EVaRMoments(Moments):
             if abs(off) <= SAME:
                 break
             # a secant step, which converges faster than alternation alone
-            way = off if before is None or off == before[1] else -off * (at - before[0]) / (off - before[1])
+            way = (
+                off
+                if before is None or off == before[1]
+                else -off * (at - before[0]) / (off - before[1])
+            )
             before = at, off
             at = at + (np.clip(way, -LONGEST, LONGEST) if way * off > 0 else off)
         return fit
@@ -224,7 +281,8 @@ def reweighted(losses, p, t):
 
 @dataclass
 class EVaR(Measure):
-    """The entropic value at risk: the largest mean loss over reweightings of a limited divergence."""
+    """The entropic value at risk: the largest mean loss over reweightings of a limited
+    divergence."""
 
     confidence: float = 0.95
     name = "evar"
@@ -251,13 +309,18 @@ class EVaR(Measure):
     def subgradient(self, y, p=None):
         """Minus the worst allowed reweighting."""
         losses, p = -y, np.full(len(y), 1 / len(y)) if p is None else p
-        return -reweighted(losses, p, self.temperature(losses, p, self._coldest(losses))) if np.ptp(losses) else -p
+        return (
+            -reweighted(losses, p, self.temperature(losses, p, self._coldest(losses)))
+            if np.ptp(losses)
+            else -p
+        )
 
     def _coldest(self, losses):
         return max(LEAST * float(np.ptp(losses)), np.finfo(float).tiny)
 
     def in_blocks(self, total, mean):
-        """The minimum over all t > 0 by sums of exponentials, and the slopes as in `subgradient`."""
+        """The minimum over all t > 0 by sums of exponentials, and the slopes as in
+        `subgradient`."""
         lows, highs = np.transpose(total(lambda y, p: [extremes(y[p > 0])]))
         low, spread = lows.min(), highs.max() - lows.min()
         if not spread:
@@ -265,7 +328,9 @@ class EVaR(Measure):
 
         def sums(t):
             def of_block(y, p):
-                e = np.minimum(low - y, 0) / t  # periods of weight 0 may be below the others
+                e = (
+                    np.minimum(low - y, 0) / t
+                )  # periods of weight 0 may be below the others
                 q = p * np.exp(e)
                 return np.array([q.sum(), q @ e])
 
@@ -278,10 +343,13 @@ class EVaR(Measure):
         t = self._root(excess, max(LEAST * spread, np.finfo(float).tiny))
         mass = sums(t)[0]
         value = t * (np.log(mass) + self.allowed) - low
-        return RiskInBlocks(float(value), lambda y, p: -p / mass * np.exp(np.minimum(low - y, 0) / t))
+        return RiskInBlocks(
+            float(value), lambda y, p: -p / mass * np.exp(np.minimum(low - y, 0) / t)
+        )
 
     def temperature(self, losses, p, least):
-        """The t >= least at which the divergence of the reweighting, which decreases in t, is the allowed one."""
+        """The t >= least at which the divergence of the reweighting, which decreases in
+        t, is the allowed one."""
 
         def excess(log_t):
             q = reweighted(losses, p, np.exp(log_t))
@@ -299,8 +367,14 @@ class EVaR(Measure):
         return float(np.exp(brentq(excess, low, high, xtol=1e-12)))
 
     def formulation(self, scaled, v):
-        """A smooth function of the weights and of the temperature t, which is the level."""
-        Q, p, m, risk_weight = scaled.Q, scaled.p, scaled.expected_return, scaled.risk_weight
+        """A smooth function of the weights and of the temperature t, which is the
+        level."""
+        Q, p, m, risk_weight = (
+            scaled.Q,
+            scaled.p,
+            scaled.expected_return,
+            scaled.risk_weight,
+        )
         n, allowed = Q.shape[1], self.allowed
 
         def curved(x):
@@ -311,7 +385,9 @@ class EVaR(Measure):
             q, log_mean = tilted(p, e)
             G, middle = q @ Q, q @ e
             value = -m @ v + risk_weight * t * (log_mean + allowed)
-            g = np.append(-m - risk_weight * G, risk_weight * (log_mean + allowed - middle))
+            g = np.append(
+                -m - risk_weight * G, risk_weight * (log_mean + allowed - middle)
+            )
             H = np.empty((n + 1, n + 1))
             H[:n, :n] = gram(Q, q) - np.outer(G, G)
             H[:n, n] = H[n, :n] = (q * (e - middle)) @ Q
@@ -319,7 +395,9 @@ class EVaR(Measure):
             return float(value), g, risk_weight / t * H
 
         deviation = float(np.sqrt(p @ (Q @ v) ** 2)) or 1.0
-        return Formulation(curved=curved, level=deviation, lowest=COLDEST, reach=2 / self.allowed)
+        return Formulation(
+            curved=curved, level=deviation, lowest=COLDEST, reach=2 / self.allowed
+        )
 
     def largest_loss(self, scaled, v):
         """EVaR at temperature 0: the largest loss, which is the level."""
@@ -330,7 +408,8 @@ class EVaR(Measure):
         return Formulation(linear, level=level, lowest=-np.inf, reach=1.0, rows=rows)
 
     def solve(self, scaled, start, callback=None):
-        """Minimise the largest loss first, if its minimiser can be that of EVaR. Its multipliers show whether it is."""
+        """Minimise the largest loss first, if its minimiser can be that of EVaR. Its
+        multipliers show whether it is."""
         if not self._needs_temperature(scaled.p, len(start)):
             solution = scaled.minimise(start, self.largest_loss, callback)
             if self._allows(solution.dual_A[: len(scaled.p)], scaled.p):
@@ -340,13 +419,15 @@ class EVaR(Measure):
     def _needs_temperature(self, p, n_assets):
         """Whether the minimiser of the largest loss cannot be that of EVaR.
 
-        A vertex of the dual has weight on at most n_assets + 1 periods. Its divergence is then above the allowed one.
+        A vertex of the dual has weight on at most n_assets + 1 periods. Its divergence
+        is then above the allowed one.
         """
         most = min(n_assets + 1, len(p))
         return float(np.log(np.partition(p, -most)[-most:].sum())) < -self.allowed
 
     def _allows(self, q, p):
-        """Whether q is a reweighting in the dual representation of EVaR, which bounds its divergence."""
+        """Whether q is a reweighting in the dual representation of EVaR, which bounds
+        its divergence."""
         total = q.sum()
         if not total > 0:
             return False

@@ -15,9 +15,11 @@ __all__ = ["Semivariance"]
 
 @dataclass(frozen=True, eq=False)
 class SemivarianceMoments(Moments):
-    """Mean and semivariance: -return_weight <mean, w> + risk_weight mean min(<r_i - mean, w>, 0)^2.
+    """Mean and semivariance: -return_weight <mean, w> + risk_weight mean min(<r_i -
+    mean, w>, 0)^2.
 
-    The second moments are those of the rows in which the portfolio's return is below its mean.
+    The second moments are those of the rows in which the portfolio's return is below
+    its mean.
     """
 
     return_weight: float
@@ -47,12 +49,17 @@ class SemivarianceMoments(Moments):
 
     def times(self, factor):
         """Multiply the weights of all rows by a factor."""
-        return replace(self, weight=factor * self.weight, below=self.below.times(factor))
+        return replace(
+            self, weight=factor * self.weight, below=self.below.times(factor)
+        )
 
     def matrix(self):
-        """The sum of (r_i - mean) (r_i - mean)^T over the rows below the mean, divided by the weight of all rows."""
+        """The sum of (r_i - mean) (r_i - mean)^T over the rows below the mean, divided
+        by the weight of all rows."""
         off = self.below.mean - self.mean
-        return (self.below.scatter + self.below.weight * np.outer(off, off)) / self.weight
+        return (
+            self.below.scatter + self.below.weight * np.outer(off, off)
+        ) / self.weight
 
     def counts(self, rows, w):
         """The weight of each row in the matrix."""
@@ -61,7 +68,8 @@ class SemivarianceMoments(Moments):
 
 @dataclass
 class Semivariance(Variance):
-    """The semivariance, mean min(y - mean y, 0)^2: the variance with the returns below the mean only."""
+    """The semivariance, mean min(y - mean y, 0)^2: the variance with the returns below
+    the mean only."""
 
     name = "semivariance"
     rounds = "sample"

@@ -27,7 +27,9 @@ class VarianceMoments(Moments):
     @classmethod
     def none(cls, task):
         """Empty moments."""
-        return cls(task.return_weight, task.risk_weight, Sums.none(task.returns.shape[1]))
+        return cls(
+            task.return_weight, task.risk_weight, Sums.none(task.returns.shape[1])
+        )
 
     def plus(self, rows, p, w):
         """Add rows."""
@@ -48,17 +50,25 @@ class VarianceMoments(Moments):
 
 
 def riskless(task):
-    """Whether some portfolio has a mean return but no variance: True, False, or None if this is unknown.
+    """Whether some portfolio has a mean return but no variance: True, False, or None if
+    this is unknown.
 
-    Such a portfolio exists if an asset is constant, or if there are no more periods than assets.
+    Such a portfolio exists if an asset is constant, or if there are no more periods
+    than assets.
     """
     if not task.return_weight:
         return False  # a risk is not negative
     R, penalty = task.returns, task.penalty
-    free = isinstance(penalty, Box) and not penalty.alpha and np.isinf([penalty.low, penalty.high]).all()
+    free = (
+        isinstance(penalty, Box)
+        and not penalty.alpha
+        and np.isinf([penalty.low, penalty.high]).all()
+    )
     if penalty is not None and not free:
         return None
-    if len(R) + free <= R.shape[1]:  # some portfolio has no variance, and in general a nonzero mean
+    if (
+        len(R) + free <= R.shape[1]
+    ):  # some portfolio has no variance, and in general a nonzero mean
         return bool(task.mean.astype(R.dtype).any())
     if free:
         return None
@@ -97,20 +107,27 @@ class Variance(Measure):
             return np.array([p @ d**2, p @ d])
 
         risk, middle = total(deviations)
-        return RiskInBlocks(float(risk), lambda y, p: 2 * p * (np.minimum(y - mean, most) - middle))
+        return RiskInBlocks(
+            float(risk), lambda y, p: 2 * p * (np.minimum(y - mean, most) - middle)
+        )
 
     def _deviations(self, y, p):
         d = y - mean_of(y, p)
         return np.minimum(d, 0) if self.below_mean else d
 
     def objective(self, task, w):
-        """The objective of a `MeanRisk` without penalty, as the mean over the periods of squares and returns."""
+        """The objective of a `MeanRisk` without penalty, as the mean over the periods
+        of squares and returns."""
         return utility(task, w, task.mean.astype(task.returns.dtype)[None].dot(w)[0])
 
     def unbounded_below(self, task):
-        """Whether some portfolio has a mean return but no variance, or None if this is unknown."""
+        """Whether some portfolio has a mean return but no variance, or None if this is
+        unknown."""
         return riskless(task)
 
     def formulation(self, scaled, v):
         """A quadratic function of the weights."""
-        return Formulation(-scaled.expected_return, quadratic=2 * scaled.risk_weight * gram(scaled.Q, scaled.p))
+        return Formulation(
+            -scaled.expected_return,
+            quadratic=2 * scaled.risk_weight * gram(scaled.Q, scaled.p),
+        )

@@ -1,7 +1,8 @@
 """Rounds: an exact fit of a table in memory, and passes over all rows, in turn.
 
-The objective over all rows at the portfolio of a table is an upper bound of the minimum. A table whose risk is a lower
-bound gives a lower bound of it, and so does the gradient of the risk.
+The objective over all rows at the portfolio of a table is an upper bound of the
+minimum. A table whose risk is a lower bound gives a lower bound of it, and so does the
+gradient of the risk.
 """
 
 from dataclasses import dataclass, replace
@@ -23,59 +24,92 @@ from sk_stormc.utils.validation import is_word
 
 __all__ = ["Rounds", "rounds_method", "score_in_blocks", "takes_rounds"]
 
-TABLES = {"sums": tables.Moments, "sample": tables.CorrectedSample, "rows": tables.AggregatedRows}
-FEWEST, EACH, MOST, PART = 500, 40, 25_000, 20  # rows of a table: at least, also for an asset; at most; of how many
+TABLES = {
+    "sums": tables.Moments,
+    "sample": tables.CorrectedSample,
+    "rows": tables.AggregatedRows,
+}
+FEWEST, EACH, MOST, PART = (
+    500,
+    40,
+    25_000,
+    20,
+)  # rows of a table: at least, also for an asset; at most; of how many
 ROUNDS, CUTS = 50, 1000  # maximum numbers of rounds, and of cutting planes
-PATIENCE = 5  # 1 / fraction of these, after which all rows are taken, or rounds end, if the gap has hardly fallen
+# 1 / fraction of these, after which all rows are taken, or rounds end, if the gap has
+# hardly fallen
+PATIENCE = 5
 LAST = 0.01  # factor of tol if the last table is usually exact
 SMALLEST = 1e-7  # smallest tolerance of the gap, relative to its scale
-FASTER = 20_000  # periods in memory from which rounds are faster for a piecewise linear risk
+FASTER = (
+    20_000  # periods in memory from which rounds are faster for a piecewise linear risk
+)
 
 
 def takes_rounds(solver, measure, returns):
-    """Whether a fit with this solver is made by rounds, for returns that need not be in memory."""
+    """Whether a fit with this solver is made by rounds, for returns that need not be in
+    memory."""
     n, d = returns.shape
     exact = is_word(solver, "auto", "newton") and d <= LARGEST
     if isinstance(returns, LazyReturns):
         if not exact and not (is_word(solver, "moments") and measure.rounds == "sums"):
             raise ValueError(
-                "X must be an array or a data frame in memory, or a memmap, with this solver or with more than "
-                f"{LARGEST} assets, got a dask collection of {d} assets: use solver='auto', or compute X"
+                "X must be an array or a data frame in memory, or a memmap, with this "
+                "solver or with more than "
+                f"{LARGEST} assets, got a dask collection of {d} assets: use "
+                "solver='auto', or compute X"
             )
         refuse_ordered(measure)
         return True
     large = n * d > MEMORY or n * d**2 > COST
-    return exact and (type(returns) is not np.ndarray or large or (measure.rounds == "rows" and n >= FASTER))
+    return exact and (
+        type(returns) is not np.ndarray
+        or large
+        or (measure.rounds == "rows" and n >= FASTER)
+    )
 
 
 def refuse_ordered(measure):
-    """Raise a ValueError for a risk that depends on the order of all periods, which a dask collection divides."""
+    """Raise a ValueError for a risk that depends on the order of all periods, which a
+    dask collection divides."""
     if measure.ordered:
         raise ValueError(
-            f"risk_measure={measure.name!r} needs all periods in their order, in memory or in a memmap, got a dask "
+            f"risk_measure={measure.name!r} needs all periods in their order, in "
+            "memory or in a memmap, got a dask "
             "collection: use X.compute()"
         )
 
 
 def rounds_method(portfolio, task):
     """The exact method by rounds, with the interface of a solver."""
-    goal = portfolio.objective if portfolio.max_risk is None else float(portfolio.max_risk)
+    goal = (
+        portfolio.objective if portfolio.max_risk is None else float(portfolio.max_risk)
+    )
     tol = TOL if portfolio.tol is None else portfolio.tol
     name = "moments" if is_word(portfolio.solver, "moments") else "newton"
-    return ExactMethod(name, lambda: Rounds(task, goal, tol), tol, portfolio.max_iter, "round")
+    return ExactMethod(
+        name, lambda: Rounds(task, goal, tol), tol, portfolio.max_iter, "round"
+    )
 
 
 def score_in_blocks(portfolio, task, weights):
     """`score` for returns in blocks."""
     w, rows, measure = np.asarray(weights, float), task.returns, task.measure
     refuse_ordered(measure)
-    mean, kept = float(rows.first_sum(lambda start, rows, p: p @ rows) @ w), rows.returns_of(w)
+    mean, kept = (
+        float(rows.first_sum(lambda start, rows, p: p @ rows) @ w),
+        rows.returns_of(w),
+    )
     if portfolio.max_risk is not None:
         return mean
-    risk = measure.in_blocks(lambda f: kept.sum(lambda start, kept: f(kept[:, 0], kept[:, 1])), mean).value
+    risk = measure.in_blocks(
+        lambda f: kept.sum(lambda start, kept: f(kept[:, 0], kept[:, 1])), mean
+    ).value
     if portfolio.objective == "ratio":
         return mean / risk ** (1 / measure.power)
-    return (mean * task.return_weight if measure.power else 0.0) - task.linear_weight * risk
+    return (
+        mean * task.return_weight if measure.power else 0.0
+    ) - task.linear_weight * risk
 
 
 @dataclass(eq=False)
@@ -120,8 +154,13 @@ class Rounds:
         measure = task.measure
         if goal != "utility" and not measure.power:
             what = "objective='ratio'" if goal == "ratio" else "max_risk"
-            raise ValueError(f"{what} needs a risk apart from the mean return, got risk_measure='entropic'")
-        if measure.name == "semivariance" and goal != "utility":  # the root, which is homogeneous
+            raise ValueError(
+                f"{what} needs a risk apart from the mean return, got "
+                "risk_measure='entropic'"
+            )
+        if (
+            measure.name == "semivariance" and goal != "utility"
+        ):  # the root, which is homogeneous
             measure = Semideviation(2.0)
         self.task = task = replace(task, measure=measure)
         self.rows, self.penalty, self.tol = task.returns, task.penalty, tol
@@ -129,7 +168,12 @@ class Rounds:
         kind = tables.CuttingPlanes if measure.ordered else TABLES[measure.rounds]
         n, d = self.rows.shape
         most = int(min(MEMORY / d, COST / d**2))
-        self.table = kind(self.rows, task, int(min(max(n / PART, FEWEST, EACH * d), MOST, most / 2)), most)
+        self.table = kind(
+            self.rows,
+            task,
+            int(min(max(n / PART, FEWEST, EACH * d), MOST, most / 2)),
+            most,
+        )
         mean = self.table.mean
         if goal == "utility":
             self.goal = UtilityOfMean(task, mean)
@@ -137,7 +181,9 @@ class Rounds:
             self.goal = RatioOfMean(task, mean)
         else:
             self.goal = MeanWithinRisk(task, mean, goal)
-        self.becomes_exact = kind is tables.AggregatedRows and not isinstance(self.goal, MeanWithinRisk)
+        self.becomes_exact = kind is tables.AggregatedRows and not isinstance(
+            self.goal, MeanWithinRisk
+        )
         self.first = self.table.first()
         self.start = self.goal.start(self.first)
         self.gap, self.gaps, self.points = np.inf, [], []
@@ -161,19 +207,31 @@ class Rounds:
         return self.gap
 
     def spread(self, w):
-        """The scale of the gap: the improvement on the initial weights, or the risk if it is larger."""
+        """The scale of the gap: the improvement on the initial weights, or the risk if
+        it is larger."""
         point = self.at(w)
         if isinstance(self.goal, RatioOfMean):
             return abs(point.value)
-        mean, square = point.kept.sum(lambda start, kept: kept[:, 1] @ np.vander(kept[:, 0], 3)[:, 1::-1])
+        mean, square = point.kept.sum(
+            lambda start, kept: kept[:, 1] @ np.vander(kept[:, 0], 3)[:, 1::-1]
+        )
         variance = max(square - mean**2, 0.0)
-        risk = self.task.risk_weight * variance if self.task.measure.power == 2 else np.sqrt(variance)
+        risk = (
+            self.task.risk_weight * variance
+            if self.task.measure.power == 2
+            else np.sqrt(variance)
+        )
         better = self.at(self.start).value - point.value
         return max(better, risk) if np.isfinite(better) else risk
 
     def minimise(self, callback):
-        """Find the weights. ``callback`` is called with the best weights so far after each round."""
-        goal, rows, exact = self.goal, self.table, isinstance(self.table, tables.Moments)
+        """Find the weights. ``callback`` is called with the best weights so far after
+        each round."""
+        goal, rows, exact = (
+            self.goal,
+            self.table,
+            isinstance(self.table, tables.Moments),
+        )
         table, best, lower, unit = self.first, self.at(self.start), -np.inf, 0.0
         point = best
         for k in range(self.most):
@@ -190,7 +248,9 @@ class Rounds:
                         break
                     self.table = rows = tables.AllRows(rows)
                     table, self.gaps = rows.table, []
-            fit = goal.minimised(table, self.start)  # from the last point a small improvement would count as rounding
+            fit = goal.minimised(
+                table, self.start
+            )  # from the last point a small improvement would count as rounding
             if not fit.feasible and not self.checked:
                 point = best = self._of_least_risk()
                 continue
@@ -208,29 +268,37 @@ class Rounds:
         return Optimum(best.w, best.value, self.gap, k, unit)
 
     def _is_small(self, best, lower):
-        """Whether the gap is small enough. It is stored, and so are the last ones among which it has hardly fallen."""
+        """Whether the gap is small enough. It is stored, and so are the last ones among
+        which it has hardly fallen."""
         self.gap = best.value - lower
         if not (self.gaps and self.gap > 0.9 * self.gaps[0]):
             self.gaps = []
         self.gaps.append(self.gap)
-        return self.gap <= max(self.tol * (LAST if self.becomes_exact else 1.0), SMALLEST) * self.spread(best.w)
+        return self.gap <= max(
+            self.tol * (LAST if self.becomes_exact else 1.0), SMALLEST
+        ) * self.spread(best.w)
 
     checked = False  # whether the maximum risk is known to be that of a portfolio
 
     def _of_least_risk(self):
         """The point of least risk. Raises an error if its risk is above the limit."""
         self.checked = True
-        least = Rounds(self.task.with_aversion(np.inf, without_costs(self.penalty)), "utility", 0.0)
+        least = Rounds(
+            self.task.with_aversion(np.inf, without_costs(self.penalty)), "utility", 0.0
+        )
         w = least.minimise(lambda w, n_evaluated: None).weights
         point = self.at(w)
         if point.value == np.inf:
-            raise BelowLeastRisk(self.goal.max_risk, point.risk ** (1 / self.task.measure.power), w)
+            raise BelowLeastRisk(
+                self.goal.max_risk, point.risk ** (1 / self.task.measure.power), w
+            )
         return point
 
     # points
 
     def at(self, w):
-        """The `Point` of weights. That of the initial weights, the best and the last one are stored."""
+        """The `Point` of weights. That of the initial weights, the best and the last
+        one are stored."""
         w = np.asarray(w, float)
         for point in self.points:
             if np.array_equal(point.w, w):
@@ -248,7 +316,9 @@ class Rounds:
         if measure.ordered:
             y, p = np.concatenate(kept.sum(lambda start, kept: [kept])).T
             return RiskInBlocks(measure.value(y, p), measure.subgradient(y, p))
-        return measure.in_blocks(lambda f: kept.sum(lambda start, kept: f(kept[:, 0], kept[:, 1])), mean)
+        return measure.in_blocks(
+            lambda f: kept.sum(lambda start, kept: f(kept[:, 0], kept[:, 1])), mean
+        )
 
     def _between(self, a, b):
         """The best point on the line between two."""
@@ -259,7 +329,11 @@ class Rounds:
 
         def merit(s):
             w = a.w + s * way
-            return self.goal.merit(w, self._risk(kept_at(s), float(self.table.mean @ w)).value)
+            return self.goal.merit(
+                w, self._risk(kept_at(s), float(self.table.mean @ w)).value
+            )
 
-        s = minimize_scalar(merit, bounds=(0.0, 1.0), method="bounded", options={"xatol": 1e-4}).x
+        s = minimize_scalar(
+            merit, bounds=(0.0, 1.0), method="bounded", options={"xatol": 1e-4}
+        ).x
         return self._point(a.w + s * way, kept_at(s))

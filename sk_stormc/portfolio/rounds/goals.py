@@ -1,22 +1,31 @@
-"""What rounds optimise: the utility, the ratio, or the mean return within a maximum risk.
+"""What rounds optimise: the utility, the ratio, or the mean return within a maximum
+risk.
 
-Each goal has the objective of a portfolio, its optimum for a table in memory, and a lower bound of the objective over
-all portfolios that follows from a linear lower bound of the risk.
+Each goal has the objective of a portfolio, its optimum for a table in memory, and a
+lower bound of the objective over all portfolios that follows from a linear lower bound
+of the risk.
 """
 
 from dataclasses import dataclass
 
 import numpy as np
 
-from sk_stormc.portfolio.exact.feasible_set import FeasibleSet, minimise_around, without_costs
+from sk_stormc.portfolio.exact.feasible_set import (
+    FeasibleSet,
+    minimise_around,
+    without_costs,
+)
 from sk_stormc.portfolio.exact.objectives import BelowLeastRisk, Utility, WithinRisk
 from sk_stormc.portfolio.exact.program import solve_portfolio
 from sk_stormc.portfolio.exact.ratio import Ratio, no_maximum
 
 __all__ = ["MeanWithinRisk", "RatioOfMean", "TableFit", "UtilityOfMean"]
 
-ROUNDING = 1e-6  # allowance for the tolerances of HiGHS, relative to the largest coefficient and to the weights
-NEAR = 1e-3  # relative error of a table's risk up to which the limit of the next table is lowered
+# allowance for the tolerances of HiGHS, relative to the largest coefficient and to the
+# weights
+ROUNDING = 1e-6
+# relative error of a table's risk up to which the limit of the next table is lowered
+NEAR = 1e-3
 BOUNDS = 20  # maximum number of linear programs for the bound of a ratio
 
 
@@ -37,7 +46,9 @@ class UtilityOfMean:
     def __init__(self, task, mean):
         self.task, self.penalty, self.mean = task, task.penalty, mean
         self.feasible = FeasibleSet.of(self.penalty, len(mean))
-        self.return_weight = task.return_weight if task.measure.power else 0.0  # entropic risk contains the mean
+        self.return_weight = (
+            task.return_weight if task.measure.power else 0.0
+        )  # entropic risk contains the mean
 
     def costs(self, w):
         """The value of the penalty."""
@@ -45,7 +56,11 @@ class UtilityOfMean:
 
     def value(self, w, risk):
         """The objective of weights whose risk is known."""
-        return self.task.linear_weight * risk - self.return_weight * float(self.mean @ w) + self.costs(w)
+        return (
+            self.task.linear_weight * risk
+            - self.return_weight * float(self.mean @ w)
+            + self.costs(w)
+        )
 
     def merit(self, w, risk):
         """The function that a search on a line minimises."""
@@ -58,18 +73,30 @@ class UtilityOfMean:
     def minimised(self, table, start):
         """The optimum of a table, a `MeanRisk` in memory."""
         best = solve_portfolio(table, start)
-        return TableFit(np.asarray(best.weights, float), best.value - best.gap, best.unit, best.n_iter * len(table.p))
+        return TableFit(
+            np.asarray(best.weights, float),
+            best.value - best.gap,
+            best.unit,
+            best.n_iter * len(table.p),
+        )
 
     def learn(self, point):
-        """Compare the risk of the last optimum on its table with its risk over all rows."""
+        """Compare the risk of the last optimum on its table with its risk over all
+        rows."""
 
     def lower(self, point, slope):
         """The lower bound that follows from risk(v) >= risk + slope @ (v - w)."""
         c = self.task.linear_weight * slope - self.return_weight * self.mean
-        return self.value(point.w, point.risk) - self.costs(point.w) - c @ point.w + self._minimum(c, point.w)[1]
+        return (
+            self.value(point.w, point.risk)
+            - self.costs(point.w)
+            - c @ point.w
+            + self._minimum(c, point.w)[1]
+        )
 
     def _minimum(self, c, w, weight=1.0):
-        """The minimiser and the minimum of c @ s + weight * costs(s). Missing bounds are replaced around w."""
+        """The minimiser and the minimum of c @ s + weight * costs(s). Missing bounds
+        are replaced around w."""
         s, value = minimise_around(self.feasible, c, w, weight)
         if len(self.feasible.A) or self.feasible.norms:
             value -= ROUNDING * np.abs(c).max() * (np.abs(s).max() + np.abs(w).max())
@@ -83,7 +110,10 @@ class RatioOfMean(UtilityOfMean):
 
     def value(self, w, risk):
         """The objective of weights whose risk is known."""
-        risk, net = max(risk, 0.0) ** (1 / self.task.measure.power), float(self.mean @ w) - self.costs(w)
+        risk, net = (
+            max(risk, 0.0) ** (1 / self.task.measure.power),
+            float(self.mean @ w) - self.costs(w),
+        )
         if risk <= self.floor:
             if net > 0:
                 raise no_maximum("a portfolio has no risk")
@@ -102,13 +132,23 @@ class RatioOfMean(UtilityOfMean):
         n_iter = []
         try:
             best = Ratio(table).minimise(n_iter.append)
-        except ValueError:  # a portfolio has no risk on the table: a step of Dinkelbach's method has a minimum
-            fit = super().minimised(table.with_aversion(self.largest, self.penalty), start)
+        except ValueError:
+            # a portfolio has no risk on the table: a step of Dinkelbach's method has a
+            # minimum
+            fit = super().minimised(
+                table.with_aversion(self.largest, self.penalty), start
+            )
             return TableFit(fit.weights, -np.inf, 0.0, fit.n_evaluated)
-        return TableFit(np.asarray(best.weights, float), best.value - best.gap, best.unit, len(n_iter) * len(table.p))
+        return TableFit(
+            np.asarray(best.weights, float),
+            best.value - best.gap,
+            best.unit,
+            len(n_iter) * len(table.p),
+        )
 
     def lower(self, point, slope):
-        """The bound of the quotient of net return to slope @ v, by Dinkelbach's iterations."""
+        """The bound of the quotient of net return to slope @ v, by Dinkelbach's
+        iterations."""
         nu, w = -1 / point.value, point.w  # risk >= slope @ v, as it is homogeneous
         if not nu > 0:
             return -np.inf
@@ -120,14 +160,16 @@ class RatioOfMean(UtilityOfMean):
             if not slope @ s < nu * earned:
                 break
             nu = float(slope @ s) / earned
-        return -(1 - min(left, 0.0) / (nu * (float(self.mean @ w) - self.costs(w)))) / nu
+        return (
+            -(1 - min(left, 0.0) / (nu * (float(self.mean @ w) - self.costs(w)))) / nu
+        )
 
 
 class MeanWithinRisk(UtilityOfMean):
     """Minus the mean return after costs, subject to risk(w) <= max_risk.
 
-    The limit of a table is lowered by twice the error of the table's risk at the last optimum, so that its optimum is
-    within the limit over all rows.
+    The limit of a table is lowered by twice the error of the table's risk at the last
+    optimum, so that its optimum is within the limit over all rows.
     """
 
     def __init__(self, task, mean, max_risk):
@@ -141,16 +183,23 @@ class MeanWithinRisk(UtilityOfMean):
 
     def merit(self, w, risk):
         """The objective with an exact penalty for a risk beyond the limit."""
-        return self.costs(w) - float(self.mean @ w) + 2 * self.aversion * max(risk - self.limit, 0.0)
+        return (
+            self.costs(w)
+            - float(self.mean @ w)
+            + 2 * self.aversion * max(risk - self.limit, 0.0)
+        )
 
     def minimised(self, table, start):
-        """The optimum of a table, or its portfolio of least risk if that is beyond the limit."""
+        """The optimum of a table, or its portfolio of least risk if that is beyond the
+        limit."""
         n_iter, lowered = [], self.max_risk * (1 - self.margin)
         try:
             objective = WithinRisk(table, lowered)
         except BelowLeastRisk as error:
             self._model = None
-            return TableFit(np.asarray(error.weights, float), -np.inf, 0.0, 0, feasible=False)
+            return TableFit(
+                np.asarray(error.weights, float), -np.inf, 0.0, 0, feasible=False
+            )
         best = objective.minimise(n_iter.append)
         w, power = np.asarray(best.weights, float), self.task.measure.power
         self.aversion, self._model = objective.aversion, objective.risk_at(w) ** power
@@ -158,15 +207,21 @@ class MeanWithinRisk(UtilityOfMean):
         return TableFit(w, lower, best.unit, len(n_iter) * len(table.p))
 
     def learn(self, point):
-        """Set the margin to twice the relative error of the table's risk, once that is small."""
+        """Set the margin to twice the relative error of the table's risk, once that is
+        small."""
         error = abs(point.risk / self._model - 1) if self._model else np.inf
         self.margin = 2 * error if error <= NEAR else 0.0
 
     def lower(self, point, slope):
         """The bound by the Lagrangian, with the risk aversion of the last table."""
         c = self.aversion * slope - self.mean
-        return self.aversion * (point.risk - slope @ point.w - self.limit) + self._minimum(c, point.w)[1]
+        return (
+            self.aversion * (point.risk - slope @ point.w - self.limit)
+            + self._minimum(c, point.w)[1]
+        )
 
     def least(self):
         """The goal of minimum risk, whatever the mean return."""
-        return UtilityOfMean(self.task.with_aversion(np.inf, without_costs(self.penalty)), self.mean)
+        return UtilityOfMean(
+            self.task.with_aversion(np.inf, without_costs(self.penalty)), self.mean
+        )

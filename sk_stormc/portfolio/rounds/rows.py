@@ -1,4 +1,5 @@
-"""The returns of all periods in blocks, with the weights of the periods and the returns of a benchmark."""
+"""The returns of all periods in blocks, with the weights of the periods and the returns
+of a benchmark."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -6,7 +7,13 @@ from functools import cached_property
 import numpy as np
 
 from sk_stormc.portfolio.returns import benchmark_of
-from sk_stormc.utils.blocks import as_array, blocks_of, check_finite_rows, is_dask, map_lazily
+from sk_stormc.utils.blocks import (
+    as_array,
+    blocks_of,
+    check_finite_rows,
+    is_dask,
+    map_lazily,
+)
 from sk_stormc.utils.frames import columns_of
 from sk_stormc.utils.validation import check_not_negative, check_weights
 
@@ -15,15 +22,20 @@ __all__ = ["Rows", "returns_lazily", "uniform"]
 
 @dataclass
 class Reader:
-    """Makes float64 returns and weights of periods, of sum 1, of the tables of a block."""
+    """Makes float64 returns and weights of periods, of sum 1, of the tables of a
+    block."""
 
     n_rows: int
     weighted: bool  # whether the second table has the weights of the periods
     half_life: float | None
-    benchmark: np.ndarray | None  # weights of the benchmark, whose return is then the last column
+    benchmark: (
+        np.ndarray | None
+    )  # weights of the benchmark, whose return is then the last column
     has_returns: bool  # whether the last table has the benchmark's returns
     total: float = 1.0  # of the weights
-    shift: np.ndarray | None = None  # added to the returns of each period, for forecasts of their means
+    shift: np.ndarray | None = (
+        None  # added to the returns of each period, for forecasts of their means
+    )
     own_shift: float = 0.0  # added to the benchmark's returns
 
     def __call__(self, start, X, *more):
@@ -62,13 +74,24 @@ class Rows:
         The labels of columns and rows, if there are any.
     """
 
-    def __init__(self, returns, dtype, sample_weight=None, half_life=None, benchmark=None, columns=None, labels=None):
+    def __init__(
+        self,
+        returns,
+        dtype,
+        sample_weight=None,
+        half_life=None,
+        benchmark=None,
+        columns=None,
+        labels=None,
+    ):
         d, self._checked, self.columns = returns.shape[1], not is_dask(returns), columns
         value, weighs = None, True
         if is_dask(benchmark):
             value, weighs = benchmark, False
         elif benchmark is not None:
-            value, weighs = benchmark_of(benchmark, columns, labels, blocks_of(returns).n_rows, d)
+            value, weighs = benchmark_of(
+                benchmark, columns, labels, blocks_of(returns).n_rows, d
+            )
         self._blocks = blocks_of(returns, sample_weight, None if weighs else value)
         n = self._blocks.n_rows
         if n < 2:
@@ -76,7 +99,13 @@ class Rows:
         if sample_weight is not None and not is_dask(sample_weight):
             check_weights(sample_weight, n, "for period")
         self.shape, self.dtype, self.size = (n, d + (value is not None)), dtype, n * d
-        self._reader = Reader(n, sample_weight is not None, half_life, value if weighs else None, not weighs)
+        self._reader = Reader(
+            n,
+            sample_weight is not None,
+            half_life,
+            value if weighs else None,
+            not weighs,
+        )
         self._reader.total = self._total(sample_weight)
 
     def __len__(self):
@@ -113,7 +142,9 @@ class Rows:
         self._checked, columns = True, self.columns
 
         def of_block(start, rows, p):
-            check_finite_rows("X", rows, None if columns is None else [*columns, "benchmark"])
+            check_finite_rows(
+                "X", rows, None if columns is None else [*columns, "benchmark"]
+            )
             return function(start, rows, p)
 
         return self.sum(of_block)
@@ -124,7 +155,8 @@ class Rows:
         return self.first_sum(lambda start, rows, p: p @ rows)
 
     def shift_to(self, means, own=None):
-        """Shift the returns of the assets, and those of the benchmark if ``own`` is not None, to these means."""
+        """Shift the returns of the assets, and those of the benchmark if ``own`` is not
+        None, to these means."""
         reader, mean = self._reader, self.mean
         reader.shift = means - mean[: len(means)]
         reader.own_shift = 0.0 if own is None else own - mean[-1]
@@ -135,7 +167,8 @@ class Rows:
         return self._blocks.take(np.arange(min(n, len(self))))[0]
 
     def returns_of(self, w):
-        """The portfolio's return in each period and the period's weight, as blocks of shape (n_rows, 2)."""
+        """The portfolio's return in each period and the period's weight, as blocks of
+        shape (n_rows, 2)."""
         reader = self._reader
 
         def of_block(start, *tables):
@@ -164,8 +197,11 @@ def returns_lazily(X, weights):
 
 
 def uniform(start, n):
-    """Numbers in [0, 1) that depend on the numbers start, start + 1, ... of rows alone (SplitMix64)."""
-    z = np.arange(start + 1, start + n + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+    """Numbers in [0, 1) that depend on the numbers start, start + 1, ... of rows alone
+    (SplitMix64)."""
+    z = np.arange(start + 1, start + n + 1, dtype=np.uint64) * np.uint64(
+        0x9E3779B97F4A7C15
+    )
     z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return ((z ^ (z >> np.uint64(31))) >> np.uint64(11)) * 2.0**-53

@@ -1,7 +1,9 @@
-"""The tables of rounds: some rows in memory whose risk approximates that of all rows near a portfolio.
+"""The tables of rounds: some rows in memory whose risk approximates that of all rows
+near a portfolio.
 
-A table is a `MeanRisk` with the mean return of all rows. Its risk is that of all rows ("sums"), a lower bound of it
-("rows", and cutting planes), or an approximation with the same gradient at the portfolio ("sample").
+A table is a `MeanRisk` with the mean return of all rows. Its risk is that of all rows
+("sums"), a lower bound of it ("rows", and cutting planes), or an approximation with the
+same gradient at the portfolio ("sample").
 """
 
 import numpy as np
@@ -20,7 +22,8 @@ TAIL, REST, SINGLE = 0, 1, 2  # the sides of rows
 
 
 def drawn(start, rows, p, count):
-    """Rows with probabilities min(1, count p), with weights such that sums over them are unbiased."""
+    """Rows with probabilities min(1, count p), with weights such that sums over them
+    are unbiased."""
     probability = np.minimum(count * p, 1.0)
     some = uniform(start, len(rows)) < probability
     return [rows[some]], [p[some] / probability[some]], [start + np.flatnonzero(some)]
@@ -36,7 +39,9 @@ class Table:
 
     def __init__(self, rows, task, size, most):
         self.rows, self.task, self.size, self.most = rows, task, size, most // 2
-        sums = rows.first_sum(lambda start, rows, p: (p @ rows, *drawn(start, rows, p, size)))
+        sums = rows.first_sum(
+            lambda start, rows, p: (p @ rows, *drawn(start, rows, p, size))
+        )
         self.mean = sums[0]
         self.sample, self.weights, self.numbers = map(np.concatenate, sums[1:])
 
@@ -45,11 +50,13 @@ class Table:
         return self.made_of(self.sample, self.weights)
 
     def next(self, point):
-        """The table for the neighbourhood of a point, and the gradient of the risk there. It takes a pass."""
+        """The table for the neighbourhood of a point, and the gradient of the risk
+        there. It takes a pass."""
         raise NotImplementedError
 
     def proposed(self, w, best):
-        """The next portfolio, given the optimum of a table and the best point so far."""
+        """The next portfolio, given the optimum of a table and the best point so
+        far."""
         return w
 
     def has_room(self, point):
@@ -61,7 +68,8 @@ class Table:
         return len(self.rows) > self.most
 
     def made_of(self, rows, p, measure=None, linear=None):
-        """The task of a table, whose rows are shifted so that their mean is that of all rows."""
+        """The task of a table, whose rows are shifted so that their mean is that of all
+        rows."""
         p = p / p.sum()
         rows = rows + (self.mean - p @ rows)
         task, measure = self.task, measure or self.task.measure
@@ -72,7 +80,10 @@ class Moments(Table):
     """A table of 2 n rows with the mean and the covariance of all rows."""
 
     def __init__(self, rows, task, size, most):
-        self.task, self.sums = task, rows.first_sum(lambda start, rows, p: Sums.of(rows, p))
+        self.task, self.sums = (
+            task,
+            rows.first_sum(lambda start, rows, p: Sums.of(rows, p)),
+        )
         self.mean = self.sums.mean
 
     def first(self):
@@ -90,9 +101,11 @@ class Moments(Table):
 
 
 class CorrectedSample(Table):
-    """A sample with a linear term, for a smooth risk: the gradient at the point is that over all rows.
+    """A sample with a linear term, for a smooth risk: the gradient at the point is that
+    over all rows.
 
-    The worst rows of each round stay for good, with their own weights. The sample fills the rest.
+    The worst rows of each round stay for good, with their own weights. The sample fills
+    the rest.
     """
 
     below = False
@@ -104,12 +117,21 @@ class CorrectedSample(Table):
     def next(self, point):
         """The table and the gradient."""
         slope = point.slope
-        worst = quantile(point.counted(), self.size / WORST) if len(self.single[2]) < self.size else -np.inf
+        worst = (
+            quantile(point.counted(), self.size / WORST)
+            if len(self.single[2]) < self.size
+            else -np.inf
+        )
 
         def of_block(start, rows, p, kept):
             y = kept[:, 0]
             some = (y < worst) & (p > 0)
-            return slope(y, p) @ rows, [rows[some]], [p[some]], [start + np.flatnonzero(some)]
+            return (
+                slope(y, p) @ rows,
+                [rows[some]],
+                [p[some]],
+                [start + np.flatnonzero(some)],
+            )
 
         sums = self.rows.sum(of_block, point.kept)
         self._add(*map(np.concatenate, sums[1:]))
@@ -118,26 +140,37 @@ class CorrectedSample(Table):
         of_rest = self.weights[rest]
         if len(of_rest):
             of_rest = of_rest * (max(1.0 - p.sum(), 0.0) / of_rest.sum())
-        table = self.made_of(np.concatenate([rows, self.sample[rest]]), np.concatenate([p, of_rest]))
-        table.linear = sums[0] - table.measure.subgradient(table.returns @ point.w, table.p) @ table.returns
+        table = self.made_of(
+            np.concatenate([rows, self.sample[rest]]), np.concatenate([p, of_rest])
+        )
+        table.linear = (
+            sums[0]
+            - table.measure.subgradient(table.returns @ point.w, table.p)
+            @ table.returns
+        )
         return table, sums[0]
 
     def _add(self, *rows):
         new = ~np.isin(rows[2], self.single[2])
-        self.single = tuple(np.concatenate([old, add[new]]) for old, add in zip(self.single, rows, strict=True))
+        self.single = tuple(
+            np.concatenate([old, add[new]])
+            for old, add in zip(self.single, rows, strict=True)
+        )
 
 
 class AggregatedRows(Table):
-    """Rows near the kink of a piecewise linear risk, and the weighted mean of the others on each side of it.
+    """Rows near the kink of a piecewise linear risk, and the weighted mean of the
+    others on each side of it.
 
-    By Jensen's inequality the risk of a table is a lower bound of that of all rows. Rows that have changed sides stay
-    single, so that the rounds end.
+    By Jensen's inequality the risk of a table is a lower bound of that of all rows.
+    Rows that have changed sides stay single, so that the rounds end.
     """
 
     sides = None
 
     def has_room(self, point):
-        """Whether the rows that have changed sides can stay single. Otherwise a larger table begins anew."""
+        """Whether the rows that have changed sides can stay single. Otherwise a larger
+        table begins anew."""
         if self.sides is None:
             return True
         kink = point.kink
@@ -158,17 +191,28 @@ class AggregatedRows(Table):
 
             def first_sides(start, kept):
                 y, distance = kept[:, 0], np.abs(kept[:, 0] - kink)
-                single = (distance < near) | ((distance == near) & (uniform(start, len(y)) < size / point.n_rows))
-                return np.where(single, SINGLE, np.where(y < kink, TAIL, REST)).astype(np.int8)
+                single = (distance < near) | (
+                    (distance == near) & (uniform(start, len(y)) < size / point.n_rows)
+                )
+                return np.where(single, SINGLE, np.where(y < kink, TAIL, REST)).astype(
+                    np.int8
+                )
 
             self.sides = point.kept.map(first_sides)
         else:
-            self.sides = point.kept.beside(self.sides).map(lambda start, kept, sides: sided(kept, sides, kink))
+            self.sides = point.kept.beside(self.sides).map(
+                lambda start, kept, sides: sided(kept, sides, kink)
+            )
 
         def of_block(start, rows, p, sides):
             some = (sides == SINGLE) & (p > 0)
             tail, rest = p * (sides == TAIL), p * (sides == REST)
-            return [rows[some]], [p[some]], np.array([tail @ rows, rest @ rows]), np.array([tail.sum(), rest.sum()])
+            return (
+                [rows[some]],
+                [p[some]],
+                np.array([tail @ rows, rest @ rows]),
+                np.array([tail.sum(), rest.sum()]),
+            )
 
         single, p, sums, mass = self.rows.sum(of_block, self.sides)
         some = mass > 0
@@ -187,8 +231,15 @@ class AllRows(Table):
     """All rows in one table, if they are few enough."""
 
     def __init__(self, other):
-        rows, p = map(np.concatenate, other.rows.sum(lambda start, rows, p: ([rows[p > 0]], [p[p > 0]])))
-        self.task, self.mean, self.table = other.task, other.mean, other.made_of(rows, p)
+        rows, p = map(
+            np.concatenate,
+            other.rows.sum(lambda start, rows, p: ([rows[p > 0]], [p[p > 0]])),
+        )
+        self.task, self.mean, self.table = (
+            other.task,
+            other.mean,
+            other.made_of(rows, p),
+        )
 
     def next(self, point):
         """The same table, and None for the gradient."""
@@ -200,9 +251,11 @@ class AllRows(Table):
 
 
 class CuttingPlanes(Table):
-    """Kelley's cutting planes of a risk that depends on the order of the periods: its gradients so far.
+    """Kelley's cutting planes of a risk that depends on the order of the periods: its
+    gradients so far.
 
-    The risk is homogeneous, so it is at least slope @ w for each of them. Their maximum is the largest loss of a table.
+    The risk is homogeneous, so it is at least slope @ w for each of them. Their maximum
+    is the largest loss of a table.
     """
 
     def __init__(self, rows, task, size, most):
