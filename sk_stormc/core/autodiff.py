@@ -87,9 +87,9 @@ class DifferentiableComposition(CompositionalProblem):
         probabilities.
     penalty : object of `sk_stormc.penalties`, default=None
         The penalty or constraint R. It acts on the flat x.
-    metric : array-like of shape (n_variables,) or (n_variables, n_variables), \
-            default=None
-        Approximation of the inverse Hessian. None means unscaled steps.
+    metric : array-like, default=None
+        Approximation of the inverse Hessian, of shape (n_variables,) or (n_variables,
+        n_variables). None means unscaled steps.
     inner_floor : float, default=None
         Lower bound of the domain of f, which is then only defined for u > inner_floor.
     device_bytes : int, default=2**32

@@ -47,9 +47,9 @@ class CompositionalProblem(ABC):
         array that does not depend on x. It is computed exactly, once, if the solver's
         B_dg is None. "operator" is any plain data. It is only used through `vjp`, and
         is recomputed on each inner batch.
-    metric : None, ndarray of shape (n_variables,) or (n_variables, n_variables), or a \
-            `sk_stormc.metrics.Metric`
-        Approximation of the inverse Hessian. Steps are along ``metric @ F``.
+    metric : None, ndarray or `sk_stormc.metrics.Metric`
+        Approximation of the inverse Hessian. Steps are along ``metric @ F``. An array
+        has the shape (n_variables,) or (n_variables, n_variables).
     inner_floor : None or float
         Lower bound of the domain of f, which is then only defined for u > inner_floor.
     penalty : None or an object of `sk_stormc.penalties`

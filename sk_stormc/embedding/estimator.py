@@ -116,18 +116,18 @@ class SNEEmbedding(
         instance. "storm-c-paper" uses the paper's unscaled steps, which hardly move the
         points. "lbfgs" uses the exact gradient and is suitable for up to a few thousand
         points. ``set_params(solver__...)`` replaces "auto" by "storm-c".
-    init : {"auto", "pca", "spectral", "random"} or ndarray of shape (n_samples, \
-            n_components), default="auto"
-        Initial positions of the points. "pca" uses principal components. "spectral"
-        uses the leading nontrivial eigenvectors of the random walk on the neighbour
-        graph. "auto" is "pca" for features, and "spectral" for metric="precomputed",
-        for which "pca" is not possible. "random" is Gaussian noise with a standard
-        deviation of 1 for "gaussian" and of 1e-4 for "student-t". All other
-        initializations, including arrays, are centred and rescaled: the standard
-        deviation of the widest column becomes 3 for "gaussian" and 1e-4 for
-        "student-t", because other widths lead to worse minima. A constant column is
-        replaced by noise of a tenth of that width. With early_exaggeration=1 an array
-        keeps its width, so that ``init=old.transform(X)`` keeps the layout of a map.
+    init : {"auto", "pca", "spectral", "random"} or ndarray, default="auto"
+        Initial positions of the points, as an array of shape (n_samples, n_components),
+        or a way to compute them. "pca" uses principal components. "spectral" uses the
+        leading nontrivial eigenvectors of the random walk on the neighbour graph.
+        "auto" is "pca" for features, and "spectral" for metric="precomputed", for which
+        "pca" is not possible. "random" is Gaussian noise with a standard deviation of 1
+        for "gaussian" and of 1e-4 for "student-t". All other initializations, including
+        arrays, are centred and rescaled: the standard deviation of the widest column
+        becomes 3 for "gaussian" and 1e-4 for "student-t", because other widths lead to
+        worse minima. A constant column is replaced by noise of a tenth of that width.
+        With early_exaggeration=1 an array keeps its width, so that
+        ``init=old.transform(X)`` keeps the layout of a map.
     metric : str or callable, default="euclidean"
         Metric of the data, as in `sklearn.neighbors.NearestNeighbors`, except
         "nan_euclidean", since missing values are not supported. For a sparse X, only
@@ -221,9 +221,9 @@ class SNEEmbedding(
         exactly count as their fraction of all pairs.
     solver_ : str or CompositionalSolver
         The method that was run: "descent", which is that of solver="auto", or a solver.
-    stop_reason_ : {"converged", "max_iter", "max_ifo", "non_finite", "interrupted", \
-            "callback"}
-        Why the run ended. "callback" means that a callback ended it.
+    stop_reason_ : str
+        Why the run ended: "converged", "max_iter", "max_ifo", "non_finite",
+        "interrupted", or "callback" if a callback ended it.
     neighbor_recall_ : float
         The fraction of the true neighbours that the search found, estimated on a sample
         of the data. It is 1 if the search was exact, and NaN if X is a graph or

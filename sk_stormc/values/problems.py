@@ -195,10 +195,9 @@ class BellmanProblem(LinearValue):
         The phi_s. None means one indicator for each state.
     gamma : float, default=0.95
         Discount factor in [0, 1]. A factor of 1 requires that all episodes end.
-    next_features : array-like or sparse matrix of shape (n_successors, n_features), \
-            default=None
-        Features of the successors. A row of zeros represents the end of an episode.
-        None means that the successors are the states.
+    next_features : array-like or sparse matrix, default=None
+        Features of the successors, of shape (n_successors, n_features). A row of zeros
+        represents the end of an episode. None means that the successors are the states.
     sample_weight : array-like of shape (n_states,), default=None
         The weights d_s, up to a factor. None means equal weights.
     alpha : float or array-like of shape (n_features,), default=0.0

@@ -40,10 +40,9 @@ class ProjectedBellmanProblem(LinearValue):
 
     Parameters
     ----------
-    features, next_features : array-like or sparse matrix of shape (n_transitions, \
-            n_features)
-        Features phi_k of the states and phi'_k of their successors. The latter are
-        zeros after terminal transitions.
+    features, next_features : array-like or sparse matrix
+        Features phi_k of the states and phi'_k of their successors, of shape
+        (n_transitions, n_features). The latter are zeros after terminal transitions.
     rewards : array-like of shape (n_transitions,)
         The rewards r_k.
     gamma : float, default=0.95
