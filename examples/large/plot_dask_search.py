@@ -8,8 +8,10 @@ on this computer. It needs ``pip install "sk_stormc[dask]"``.
 """
 
 # %%
-# The search ---------- The program is within ``if __name__ == "__main__"``, because the
-# workers import this file.
+# The search
+# ----------
+# The program is within ``if __name__ == "__main__"``, because the workers import this
+# file.
 import joblib
 import numpy as np
 from dask.distributed import Client, LocalCluster
@@ -59,8 +61,10 @@ if __name__ == "__main__":
     print(f"best on the cluster and in this process: {far.best_params_}")
 
 # %%
-# The scores ---------- The circles are the candidates' scores on the cluster, and the
-# crosses are those in this process.
+# The scores
+# ----------
+# The circles are the candidates' scores on the cluster, and the crosses are those in
+# this process.
 if __name__ == "__main__":
     names = [
         f"{p['solver__learning_rate']}\n{p['solver__batch_size']}"

@@ -52,10 +52,11 @@ print(
 )
 
 # %%
-# Transitions ----------- X, next_X, y and terminal are columns of one table, so that
-# they are divided in the same way. This part uses "storm-c", which makes a step for
-# each batch of rows. The default would solve the equations of all rows so far after
-# each partition.
+# Transitions
+# -----------
+# X, next_X, y and terminal are columns of one table, so that they are divided in the
+# same way. This part uses "storm-c", which makes a step for each batch of rows. The
+# default would solve the equations of all rows so far after each partition.
 log = make_bellman_problem(20, 5, 0.9, "garnet", random_state=0).transitions(
     4000, random_state=0
 )
@@ -74,9 +75,10 @@ np.testing.assert_array_equal(value.coef_, straight.coef_)
 print(value.coef_.round(3), value.stop_reason_)
 
 # %%
-# The weights after each partition -------------------------------- The default keeps
-# sums of products of the returns. The weights after a partition are therefore the
-# optimum over nearly all rows so far.
+# The weights after each partition
+# --------------------------------
+# The default keeps sums of products of the returns. The weights after a partition are
+# therefore the optimum over nearly all rows so far.
 from matplotlib import pyplot as plt
 
 figure, ax = plt.subplots(figsize=(7, 4), layout="constrained")

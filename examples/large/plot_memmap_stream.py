@@ -30,11 +30,12 @@ returns.flush()
 print(f"{file.stat().st_size / 1e6:.0f} MB")
 
 # %%
-# One pass in chunks ------------------ The chunks could also come from a generator, a
-# database or a message queue. The result does not depend on their sizes. This example
-# minimises the semivariance. The estimator keeps the first 4,096 rows, and approximates
-# the losses of the later rows by sums of products of the returns. For the variance such
-# sums are exact.
+# One pass in chunks
+# ------------------
+# The chunks could also come from a generator, a database or a message queue. The result
+# does not depend on their sizes. This example minimises the semivariance. The estimator
+# keeps the first 4,096 rows, and approximates the losses of the later rows by sums of
+# products of the returns. For the variance such sums are exact.
 settings = {
     "risk_measure": "semivariance",
     "constraint": "long_only",

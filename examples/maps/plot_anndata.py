@@ -40,9 +40,10 @@ adata = anndata.AnnData(
 print(adata)
 
 # %%
-# From counts to principal components ----------------------------------- Counts are
-# divided by the sum of their cell, and transformed by ``log1p``. scanpy does this by
-# ``normalize_total``, ``log1p`` and ``pca``.
+# From counts to principal components
+# -----------------------------------
+# Counts are divided by the sum of their cell, and transformed by ``log1p``. scanpy does
+# this by ``normalize_total``, ``log1p`` and ``pca``.
 from sklearn.decomposition import PCA
 from sklearn.preprocessing import normalize
 
@@ -51,10 +52,11 @@ normalized = (1e4 * normalize(adata.X, norm="l1")).log1p().toarray()
 adata.obsm["X_pca"] = PCA(30, random_state=0).fit_transform(normalized)
 
 # %%
-# A map of the principal components --------------------------------- The map is stored
-# beside them. Its colours are columns of ``obs``. Within each type the map orders the
-# cells by their total counts, because dividing does not remove all effects of the
-# depth.
+# A map of the principal components
+# ---------------------------------
+# The map is stored beside them. Its colours are columns of ``obs``. Within each type
+# the map orders the cells by their total counts, because dividing does not remove all
+# effects of the depth.
 import matplotlib.pyplot as plt
 
 from sk_stormc import SNEEmbedding
@@ -69,7 +71,8 @@ for ax, column in zip(axes, ("cell_type", "time", "total counts"), strict=True):
     ax.set_title(column)
 
 # %%
-# A map of the graph of neighbours --------------------------------
+# A map of the graph of neighbours
+# --------------------------------
 # ``obsp["distances"]`` is a sparse graph of distances, which scanpy's ``neighbors``
 # writes. A map with perplexity 30 needs 91 neighbours of each cell. With scanpy's
 # default of 15 neighbours, ``fit`` lowers the perplexity to a third of their number,

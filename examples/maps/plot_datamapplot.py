@@ -37,9 +37,11 @@ def as_source(pixels):
 
 
 # %%
-# The page -------- The names of the classes are written on the map, and grow as the
-# page is enlarged. The search shows the points whose text contains the words. Open the
-# file in a browser: it loads its scripts from the network.
+# The page
+# --------
+# The names of the classes are written on the map, and grow as the page is enlarged. The
+# search shows the points whose text contains the words. Open the file in a browser: it
+# loads its scripts from the network.
 import datamapplot
 import pandas as pd
 

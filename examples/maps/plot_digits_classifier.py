@@ -8,9 +8,10 @@ this example has five dimensions, since it need not be plotted.
 """
 
 # %%
-# Four representations of the same digits --------------------------------------- All of
-# them are fitted on 1,297 images without labels, and then transform the other 500
-# images.
+# Four representations of the same digits
+# ---------------------------------------
+# All of them are fitted on 1,297 images without labels, and then transform the other
+# 500 images.
 from sklearn.datasets import load_digits
 from sklearn.decomposition import PCA
 from sklearn.model_selection import train_test_split

@@ -7,13 +7,15 @@ at a time. The other parameters have their default values.
 """
 
 # %%
-# Six parameters -------------- ``perplexity`` is the effective number of neighbours of
-# each point. A small perplexity shows small structures, a large one shows large
-# structures, and several values show both. ``exaggeration`` makes clusters denser.
-# ``dof`` changes the tails of the kernel: values below 1 split clusters into finer
-# ones, and values above 1 merge them. ``early_exaggeration`` and ``max_iter`` do not
-# change the objective, but determine how well it is minimised. All maps are turned by
-# ``align_embedding`` so that they resemble the default one.
+# Six parameters
+# --------------
+# ``perplexity`` is the effective number of neighbours of each point. A small perplexity
+# shows small structures, a large one shows large structures, and several values show
+# both. ``exaggeration`` makes clusters denser. ``dof`` changes the tails of the kernel:
+# values below 1 split clusters into finer ones, and values above 1 merge them.
+# ``early_exaggeration`` and ``max_iter`` do not change the objective, but determine how
+# well it is minimised. All maps are turned by ``align_embedding`` so that they resemble
+# the default one.
 import warnings
 
 import matplotlib.pyplot as plt
@@ -55,9 +57,11 @@ for of_row, (name, values) in zip(axes, rows.items(), strict=True):
 # include the exaggeration, so that the third row shows by how much denser clusters
 # increase the divergence.
 #
-# Continue from a finished map ---------------------------- ``optimize`` adds a stage
-# with its own exaggeration to a finished map. In this example two stages make the
-# clusters denser, and a third one without exaggeration expands them again.
+# Continue from a finished map
+# ----------------------------
+# ``optimize`` adds a stage with its own exaggeration to a finished map. In this example
+# two stages make the clusters denser, and a third one without exaggeration expands them
+# again.
 model = default
 maps = {"fit": model.embedding_}
 for exaggeration in (4, 12, 1):

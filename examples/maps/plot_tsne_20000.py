@@ -8,9 +8,10 @@ therefore compares the two on fewer points.
 """
 
 # %%
-# Twenty thousand points ---------------------- The data are the images of
-# scikit-learn's digits and about ten variants of each, which are slightly shifted and
-# rotated.
+# Twenty thousand points
+# ----------------------
+# The data are the images of scikit-learn's digits and about ten variants of each, which
+# are slightly shifted and rotated.
 import time
 
 from sk_stormc import SNEEmbedding
@@ -35,10 +36,12 @@ EmbeddingDisplay(model.embedding_, y=y, y_label="digit").plot(ax)
 ax.set_title(title)
 
 # %%
-# Comparison with scikit-learn ---------------------------- The divergence measures how
-# much the neighbourhoods in a map differ from those in the data; smaller is better. It
-# is computed for both maps from the same affinities, of 91 neighbours of each point.
-# ``align_embedding`` turns the second map so that it resembles the first.
+# Comparison with scikit-learn
+# ----------------------------
+# The divergence measures how much the neighbourhoods in a map differ from those in the
+# data; smaller is better. It is computed for both maps from the same affinities, of 91
+# neighbours of each point. ``align_embedding`` turns the second map so that it
+# resembles the first.
 from sklearn.datasets import load_digits
 from sklearn.manifold import TSNE
 

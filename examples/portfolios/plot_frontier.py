@@ -9,9 +9,10 @@ into account.
 """
 
 # %%
-# Four values of risk_aversion ---------------------------- As the risk aversion
-# increases, the mean return and the standard deviation decrease, and the portfolio
-# holds more assets.
+# Four values of risk_aversion
+# ----------------------------
+# As the risk aversion increases, the mean return and the standard deviation decrease,
+# and the portfolio holds more assets.
 import numpy as np
 
 from sk_stormc import CompositionalPortfolio
@@ -37,10 +38,11 @@ for name, params in portfolios.items():
         print(f"{name:14}{risk_aversion:8}{r.mean():8.3f}{r.std():8.3f}{held:8}")
 
 # %%
-# The frontiers ------------- ``FrontierDisplay`` fits the portfolios of the curve. The
-# points are the assets. The limit of 30 percent reduces the mean return of portfolios
-# with a high risk. It does not change those with a low risk, which are diversified
-# anyway.
+# The frontiers
+# -------------
+# ``FrontierDisplay`` fits the portfolios of the curve. The points are the assets. The
+# limit of 30 percent reduces the mean return of portfolios with a high risk. It does
+# not change those with a low risk, which are diversified anyway.
 from matplotlib import pyplot as plt
 
 from sk_stormc.plotting import FrontierDisplay

@@ -25,9 +25,10 @@ X = pd.DataFrame(mean + 0.01 * market, columns=names, index=days)
 past, future = X[:750], X[750:]
 
 # %%
-# A search with skfolio's splits ------------------------------ The score is the
-# annualised Sharpe ratio on the days after each training window. ``numpy.inf``
-# minimises the risk alone.
+# A search with skfolio's splits
+# ------------------------------
+# The score is the annualised Sharpe ratio on the days after each training window.
+# ``numpy.inf`` minimises the risk alone.
 from sklearn.model_selection import GridSearchCV
 
 from sk_stormc import CompositionalPortfolio, make_sharpe_scorer

@@ -30,9 +30,10 @@ print(
 )
 
 # %%
-# Minimum-risk portfolios ----------------------- With ``risk_aversion=numpy.inf`` the
-# estimator minimises the risk alone. The entropic risk includes the mean return, and
-# needs a finite value.
+# Minimum-risk portfolios
+# -----------------------
+# With ``risk_aversion=numpy.inf`` the estimator minimises the risk alone. The entropic
+# risk includes the mean return, and needs a finite value.
 from sk_stormc import CompositionalPortfolio
 
 risks = {
@@ -48,11 +49,12 @@ portfolios = {
 }
 
 # %%
-# Weights and losses ------------------ CVaR is a mean over one day in twenty, while
-# crashes occur on one day in two hundred. Its portfolio holds nearly as much of the
-# third asset as that of the variance. The portfolio of EVaR holds the least. Its
-# largest loss is less than half of that of the variance's portfolio, and its losses on
-# ordinary days are larger.
+# Weights and losses
+# ------------------
+# CVaR is a mean over one day in twenty, while crashes occur on one day in two hundred.
+# Its portfolio holds nearly as much of the third asset as that of the variance. The
+# portfolio of EVaR holds the least. Its largest loss is less than half of that of the
+# variance's portfolio, and its losses on ordinary days are larger.
 from matplotlib import pyplot as plt
 
 figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4.2), layout="constrained")

@@ -62,11 +62,13 @@ print(
 )
 
 # %%
-# Three portfolios ---------------- "least variance" minimises the risk alone. The other
-# two balance the mean return against CVaR. The second of them has constraints: each
-# sector is at most a third, and the turnover of each half-year is at most 0.4, which is
-# a fifth sold and a fifth bought. Each trade costs 0.1 percent of what is traded. The
-# result of equal weights, "1/N", is added.
+# Three portfolios
+# ----------------
+# "least variance" minimises the risk alone. The other two balance the mean return
+# against CVaR. The second of them has constraints: each sector is at most a third, and
+# the turnover of each half-year is at most 0.4, which is a fifth sold and a fifth
+# bought. Each trade costs 0.1 percent of what is traded. The result of equal weights,
+# "1/N", is added.
 from sk_stormc import CompositionalPortfolio, walk_forward
 
 tail = {
@@ -104,8 +106,10 @@ display = WalkForwardDisplay.from_results(results, linewidth=1.2)
 plt.show()
 
 # %%
-# The largest sector ------------------ The limit of a third holds when the portfolio is
-# bought. Until the next trade the weights drift with the returns.
+# The largest sector
+# ------------------
+# The limit of a third holds when the portfolio is bought. Until the next trade the
+# weights drift with the returns.
 figure, ax = plt.subplots(figsize=(8, 3), layout="constrained")
 for name in ("mean and CVaR", "sectors, few trades"):
     by_sector = results[name].weights.T.groupby(sector).sum().T

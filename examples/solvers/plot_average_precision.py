@@ -11,11 +11,12 @@ This example classifies which of the handwritten digits are an eight.
 """
 
 # %%
-# The problem as functions ------------------------ Each function returns the mean over
-# the components whose indices are passed. The scores are linear, <a, x>. The inner
-# value u has two averages over all samples j for each positive sample i: that of the
-# squared hinges of positive samples, and that of all squared hinges. The outer function
-# is minus the mean ratio of the two.
+# The problem as functions
+# ------------------------
+# Each function returns the mean over the components whose indices are passed. The
+# scores are linear, <a, x>. The inner value u has two averages over all samples j for
+# each positive sample i: that of the squared hinges of positive samples, and that of
+# all squared hinges. The outer function is minus the mean ratio of the two.
 import numpy as np
 from sklearn.datasets import load_digits
 from sklearn.decomposition import PCA
@@ -66,10 +67,11 @@ problem = FiniteSumComposition(
 check_problem(problem)
 
 # %%
-# The minimisation ---------------- ``check_problem`` has compared the derivatives with
-# finite differences, and the batches with their components. The default solver needs no
-# further information. Logistic regression, which minimises another loss, is fitted for
-# comparison.
+# The minimisation
+# ----------------
+# ``check_problem`` has compared the derivatives with finite differences, and the
+# batches with their components. The default solver needs no further information.
+# Logistic regression, which minimises another loss, is fitted for comparison.
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import average_precision_score
 

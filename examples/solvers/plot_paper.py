@@ -10,8 +10,10 @@ paper, and writes a report on which of its claims are confirmed.
 """
 
 # %%
-# Published constants ------------------- All methods are initialized at weights of one.
-# Their step sizes are those of the published programs.
+# Published constants
+# -------------------
+# All methods are initialized at weights of one. Their step sizes are those of the
+# published programs.
 import numpy as np
 
 from sk_stormc import minimize
@@ -30,10 +32,11 @@ def run(method, **params):
 published = {name: run(name, **params) for name, params in METHODS.items()}
 
 # %%
-# Automatic step sizes -------------------- The published step size of SARAH-C and
-# VRSC-PG is 2e-5, which is far too small for this problem. In the next block each
-# method chooses its own step size: "auto" estimates the curvature and uses 0.7 divided
-# by it, or less in later iterations.
+# Automatic step sizes
+# --------------------
+# The published step size of SARAH-C and VRSC-PG is 2e-5, which is far too small for
+# this problem. In the next block each method chooses its own step size: "auto"
+# estimates the curvature and uses 0.7 divided by it, or less in later iterations.
 automatic = {
     name: run(name, tol=0) for name in ("scgd", "asc-pg", "vrsc-pg", "sarah-c")
 }

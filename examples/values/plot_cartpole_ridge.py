@@ -9,7 +9,8 @@ compares a search over ``alpha`` by the TD error with the errors of the values.
 """
 
 # %%
-# A log, and the true values of some states -----------------------------------------
+# A log, and the true values of some states
+# -----------------------------------------
 # The cart is pushed to the left or to the right at random. Each step has the reward 1,
 # so that the value of a state measures how long the pole will stay up. The true values
 # of 40 other states are means over 40 episodes from each state.
@@ -44,8 +45,9 @@ print(f"{len(log.X)} transitions; true values of {min(truth):.1f} to {max(truth)
 
 # %%
 # A search by the TD error, and the errors of the values
-# ------------------------------------------------------ The search passes ``next_X``
-# and ``terminal`` to ``fit`` and ``score`` by scikit-learn's metadata routing.
+# ------------------------------------------------------
+# The search passes ``next_X`` and ``terminal`` to ``fit`` and ``score`` by
+# scikit-learn's metadata routing.
 import sklearn
 from sklearn.kernel_approximation import RBFSampler
 from sklearn.model_selection import GridSearchCV

@@ -8,10 +8,12 @@ of the literature.
 """
 
 # %%
-# A chain walk ------------ The chain has 50 states in a row. States 10 and 41 have a
-# reward. The actions move to the left or to the right, but one step in ten moves in the
-# opposite direction. The log has 10,000 steps with random states and actions. The
-# values of each action are linear in ten radial basis functions along the chain.
+# A chain walk
+# ------------
+# The chain has 50 states in a row. States 10 and 41 have a reward. The actions move to
+# the left or to the right, but one step in ten moves in the opposite direction. The log
+# has 10,000 steps with random states and actions. The values of each action are linear
+# in ten radial basis functions along the chain.
 import numpy as np
 from sklearn.preprocessing import FunctionTransformer
 
@@ -69,10 +71,12 @@ axes[1].set(xlabel="state", yticks=(0, 1), yticklabels=("exact", "learned"))
 plt.show()
 
 # %%
-# A pole ------ A cart is pushed to the left or to the right to balance a pole on it.
-# Under random pushes the pole soon falls. The log therefore contains many short
-# episodes, and none in which the pole is balanced. The values are linear in splines of
-# the four components of a state.
+# A pole
+# ------
+# A cart is pushed to the left or to the right to balance a pole on it. Under random
+# pushes the pole soon falls. The log therefore contains many short episodes, and none
+# in which the pole is balanced. The values are linear in splines of the four components
+# of a state.
 import gymnasium
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import SplineTransformer, StandardScaler

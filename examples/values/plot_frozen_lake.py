@@ -9,8 +9,10 @@ agent that chooses its directions at random.
 """
 
 # %%
-# Exact values from the model --------------------------- FrozenLake publishes its
-# transition probabilities, from which the exact values are computed.
+# Exact values from the model
+# ---------------------------
+# FrozenLake publishes its transition probabilities, from which the exact values are
+# computed.
 import numpy as np
 
 from sk_stormc import BellmanValueEstimator, minimize
@@ -25,8 +27,10 @@ error = np.abs(result.x - exact).max()
 print(f"{model}: largest error {error:.1e} after {result.ifo[-1]} oracle calls")
 
 # %%
-# Values from logged transitions ------------------------------ The estimator learns
-# from transitions alone. A log has no information about squares that were never left.
+# Values from logged transitions
+# ------------------------------
+# The estimator learns from transitions alone. A log has no information about squares
+# that were never left.
 maps = {"exact": exact}
 for n_transitions in (1000, 20_000):
     log = collect_transitions("FrozenLake-v1", n_transitions=n_transitions, seed=0)
@@ -40,8 +44,10 @@ for n_transitions in (1000, 20_000):
     print(f"{n_transitions:6} transitions: root mean square error {error:.4f}")
 
 # %%
-# The values on the grid ---------------------- S is the start, G the goal and H a hole.
-# The values decrease with the distance from the goal, and are lower beside holes.
+# The values on the grid
+# ----------------------
+# S is the start, G the goal and H a hole. The values decrease with the distance from
+# the goal, and are lower beside holes.
 import gymnasium
 from matplotlib import pyplot as plt
 

@@ -8,8 +8,9 @@ which of the two is better.
 """
 
 # %%
-# A log of one policy, and two candidates --------------------------------------- The
-# lake is slippery: a step moves in the chosen direction with probability 1/3. The
+# A log of one policy, and two candidates
+# ---------------------------------------
+# The lake is slippery: a step moves in the chosen direction with probability 1/3. The
 # policy that acted chooses the best action with probability .6. One candidate chooses
 # it with probability .7, the other with probability .5.
 import numpy as np
@@ -39,11 +40,12 @@ truth = {
 print({name: round(float(value), 4) for name, value in truth.items()})
 
 # %%
-# Estimates and intervals ----------------------- With ``target``,
-# ``collect_transitions`` logs the importance ratios: the probability of each action
-# under the target policy, divided by that under the policy that acted. The method
-# "wpdis" uses the ratios alone. "wdr" also fits a model of the values of actions under
-# the target policy, and usually has smaller errors.
+# Estimates and intervals
+# -----------------------
+# With ``target``, ``collect_transitions`` logs the importance ratios: the probability
+# of each action under the target policy, divided by that under the policy that acted.
+# The method "wpdis" uses the ratios alone. "wdr" also fits a model of the values of
+# actions under the target policy, and usually has smaller errors.
 import warnings
 
 from sk_stormc import ActionValueEstimator, off_policy_value

@@ -129,6 +129,13 @@ def test_links():
             assert path.exists(), f"{page.name}: {target}"
 
 
+def test_underlines_of_headings_in_examples_have_a_line_of_their_own():
+    for example in (ROOT / "examples").glob("*/plot_*.py"):
+        text = example.read_text(encoding="utf-8")
+        for title, line in re.findall(r"^# ?(.*)\n# (.*-{4}.*)", text, re.MULTILINE):
+            assert line == "-" * len(title), f"{example.name}: {line}"
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "example",
