@@ -1,16 +1,26 @@
-"""The pictures of the landing page, drawn by the version whose site is built."""
+"""The pictures of the landing page and a page of a map, made by the version whose site
+is built."""
 
+from contextlib import chdir
 from pathlib import Path
 
 import numpy as np
+from _pages import BLOCK
 from matplotlib import pyplot as plt
 from sklearn.datasets import load_digits
 
-from sk_stormc import BellmanValueEstimator, CompositionalPortfolio, SNEEmbedding
+from sk_stormc import (
+    BellmanValueEstimator,
+    CompositionalPortfolio,
+    SNEEmbedding,
+    minimize,
+)
 from sk_stormc.datasets import MarkovRewardProcess, make_gaussian_returns
 from sk_stormc.plotting import EmbeddingDisplay, FrontierDisplay
+from sk_stormc.problems import LogMeanExpProblem
 
 SIDE = 15  # of the grid of states
+N_WORKERS = 4
 
 
 def draw_map(ax):
@@ -62,25 +72,95 @@ def draw_values(ax):
     ax.set(xticks=[], yticks=[], facecolor="0.3")
 
 
+class RobustLine(LogMeanExpProblem):
+    """Squared losses of a line, robust in a Kullback-Leibler ball."""
+
+    def __init__(self, A, b, temperature):
+        self.A, self.b, self.scale = A, b, temperature
+        self.n_inner, self.n_variables = A.shape
+
+    def gather(self, draws):
+        """The rows."""
+        return (self.A, self.b) if draws is None else (self.A[draws], self.b[draws])
+
+    def exponents(self, x, rows):
+        """The losses over the temperature."""
+        A, b = rows
+        return (A @ x - b) ** 2 / self.scale
+
+    def exponent_gradient(self, x, rows, p):
+        """A weighted sum of their gradients."""
+        A, b = rows
+        return 2 / self.scale * (p * (A @ x - b)) @ A
+
+
+def draw_objective(ax):
+    """A line of least mean loss, and one that is robust for a minority of points."""
+    rng = np.random.default_rng(0)
+    x = rng.uniform(-1, 1, 300)
+    few = np.arange(300) < 30
+    y = np.where(few, 1.5 - 1.5 * x, x) + 0.15 * rng.normal(size=300)
+    A = np.c_[x, np.ones(300)]
+    robust = minimize(RobustLine(A, y, temperature=0.7), "lbfgs").x
+    for group, color in ((~few, "C0"), (few, "C1")):
+        ax.scatter(x[group], y[group], s=5, color=color)
+    ends = np.array([-1, 1])
+    for line, label, style in (
+        (np.polyfit(x, y, 1), "least mean loss", "--"),
+        (robust, "KL-robust", "-"),
+    ):
+        ax.plot(ends, np.polyval(line, ends), style, color="k", label=label)
+    ax.legend()
+    ax.set(xticks=[], yticks=[])
+
+
+def draw_clusters(axes):
+    """A map of a sample, in which each worker places its own rows."""
+    X, digit = load_digits(return_X_y=True)
+    known = SNEEmbedding(random_state=0).fit(X[::4])
+    rest = np.setdiff1d(np.arange(len(X)), np.arange(0, len(X), 4))
+    shown = np.array_split(rest, N_WORKERS)
+    for k, (ax, rows) in enumerate(zip(axes, shown, strict=True), start=1):
+        ax.scatter(*known.embedding_.T, s=4, color="0.8")
+        ax.scatter(*known.transform(X[rows]).T, c=digit[rows], s=6, cmap="tab10")
+        ax.set(xticks=[], yticks=[], title=f"rows of worker {k}")
+
+
 def draw_all(folder):
-    """Write map.png, frontier.png and values.png, and card.png, which has the three
-    side by side."""
+    """Write a picture of each card, and card.png, which has three of them side by
+    side."""
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     drawings = {"map": draw_map, "frontier": draw_frontier, "values": draw_values}
+    drawings |= {"objective": draw_objective}
     for name, draw in drawings.items():
         figure, ax = plt.subplots(figsize=(4, 3), layout="constrained")
         draw(ax)
         figure.savefig(folder / f"{name}.png", dpi=150)
         plt.close(figure)
+    figure, axes = plt.subplots(1, N_WORKERS, figsize=(12, 2.6), layout="constrained")
+    draw_clusters(axes)
+    figure.savefig(folder / "clusters.png", dpi=100)
+    plt.close(figure)
     figure, axes = plt.subplots(1, 3, figsize=(12, 4.5), layout="constrained")
     figure.suptitle(
         "sk_stormc: maps, portfolios and values of states, with scikit-learn's "
         "interface",
         fontsize=20,
     )
-    for ax, name in zip(axes, drawings, strict=True):
+    for ax, name in zip(axes, ("map", "frontier", "values"), strict=True):
         ax.imshow(plt.imread(folder / f"{name}.png"))
         ax.axis("off")
     figure.savefig(folder / "card.png", dpi=100)
     plt.close(figure)
+
+
+def write_map(page, folder):
+    """Run the blocks of a page of the guide up to the one that writes a map into the
+    working directory, which is this folder."""
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    text, names = Path(page).read_text(encoding="utf-8"), {}
+    with chdir(folder):
+        for _, _, code in BLOCK.findall(text[: text.index("{raw} html")]):
+            exec(compile(code, str(page), "exec"), names)

@@ -19,7 +19,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "docs")]
 
 from _inventories import write_inventories  # noqa: E402
 from _pages import pages_without_code  # noqa: E402
-from _pictures import draw_all  # noqa: E402
+from _pictures import draw_all, write_map  # noqa: E402
 
 import sk_stormc  # noqa: E402
 import sk_stormc.engine  # noqa: E402
@@ -77,7 +77,7 @@ html_theme_options = {
         {"name": "Source", "url": URLS["Source"], "icon": "fa-solid fa-code-branch"}
     ],
 }
-html_sidebars = {name: [] for name in ("index", "install", "api/index")}
+html_sidebars = {name: [] for name in ("index", "install")}
 ogp_site_url = URLS["Documentation"]
 ogp_image = "images/cards/card.png"
 ogp_social_cards = {"enable": False}
@@ -99,13 +99,9 @@ if hasattr(
 ):  # without it, each kernel that runs a page prints a warning
     KernelManager.transport_encryption.default_value = "auto"
 
-# the sections of the reference are one page, which includes them
-SECTIONS_OF_REFERENCE = sorted(
+autosummary_generate = sorted(
     f"api/{path.name}" for path in (ROOT / "docs" / "api").glob("*.rst")
 )
-SECTIONS_OF_REFERENCE.remove("api/index.rst")
-exclude_patterns += SECTIONS_OF_REFERENCE
-autosummary_generate = SECTIONS_OF_REFERENCE
 intersphinx_mapping = write_inventories(ROOT / "docs" / "_build" / "inventories")
 autodoc_typehints = "none"  # the parameters' descriptions have them, in words
 numpydoc_show_class_members = False
@@ -182,10 +178,15 @@ def show_arguments(app, what, name, obj, options, signature, returns):
         return stringify_signature(inspect.signature(obj), show_annotation=False), None
 
 
+def make_pictures(app):
+    """What pages show besides the output of their own blocks."""
+    draw_all(f"{app.srcdir}/images/cards")
+    write_map(f"{app.srcdir}/guide/tables.md", f"{app.srcdir}/_static/pages")
+
+
 def setup(app):
-    """Draw the landing page's pictures first, and escape before numpydoc reads the
-    docstrings."""
-    app.connect("builder-inited", lambda app: draw_all(f"{app.srcdir}/images/cards"))
+    """Draw pictures first, and escape before numpydoc reads the docstrings."""
+    app.connect("builder-inited", make_pictures)
     app.connect("autodoc-process-docstring", escape_formulas, priority=100)
     app.connect("autodoc-skip-member", hide_hooks)
     app.connect("autodoc-process-signature", show_arguments)

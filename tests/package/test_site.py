@@ -64,14 +64,16 @@ def test_the_site_is_built_without_a_warning(tmp_path):
         "sphinx",
         "myst_nb",
         "numpydoc",
+        "plotly",
         "pydata_sphinx_theme",
+        "skrub",
         "sphinx_design",
         "sphinx_gallery",
     ):
         pytest.importorskip(name)
     # in a copy, since sphinx writes beside its sources
     made = shutil.ignore_patterns(
-        "_build", "generated", "backreferences", "auto_examples"
+        "_build", "generated", "backreferences", "auto_examples", "pages"
     )
     shutil.copytree(ROOT / "docs", tmp_path / "docs", ignore=made)
     shutil.copytree(ROOT / "examples", tmp_path / "examples")
