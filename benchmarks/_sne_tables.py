@@ -64,7 +64,7 @@ PANEL = {  # in the order of MEASURES
 }
 ABLATIONS = {
     "data": data,
-    "without": "{without}",
+    "left out": "{without}",
     "CPU s": seconds,
     "KL": median("kl", ".3f"),
     "T5": median("t5"),
@@ -86,7 +86,7 @@ TRANSFORM = {
     ),
     "10-NN": lambda row: f"{np.mean(row['accuracy']):.4f}" if "accuracy" in row else "",
     "T5": lambda row: f"{np.mean(row['t5']):.4f}" if "t5" in row else "",
-    "largest radius over the training data's": median("radius", ".2f"),
+    "largest radius, relative to the training data": median("radius", ".2f"),
     "CPU s": median("seconds", ".2f"),
 }
 COLUMNS = {
@@ -198,8 +198,8 @@ def times(rows):
         "points": "{n:,}",
         "method": "{method}",
         "CPU s": seconds,
-        "over ours": over,
-        "of it the search": median("search", ".1f"),
-        "`kl_divergence_` besides, if it is read": median("of_kl", ".1f"),
+        "ratio to SNEEmbedding": over,
+        "search, CPU s": median("search", ".1f"),
+        "`kl_divergence_` if read, CPU s": median("of_kl", ".1f"),
         "peak GB": median("peak", ".2f"),
     })  # fmt: skip

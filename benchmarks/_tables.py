@@ -122,9 +122,9 @@ def table(rows, columns):
 
 
 OUTCOMES = {
-    "cases": "{cases}", "right": "{right}", "of these with a warning": "{alarms}",
+    "cases": "{cases}", "right": "{right}", "right, with a warning": "{alarms}",
     "refused": "{refused}",
-    "warned": "{warned}", "wrong in silence": "{silent}",
+    "warned": "{warned}", "wrong without a warning": "{silent}",
 }  # fmt: skip
 
 

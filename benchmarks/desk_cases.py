@@ -483,10 +483,11 @@ def counts(name, rows):
 COLUMNS = {
     "risk, or further constraint": "{name}", "cases": "{cases}", "right": "{right}",
     "warned or refused": "{warned}",
-    "wrong in silence": "{silent}", "gap not valid": "{not valid}",
+    "wrong without a warning": "{silent}", "gap not valid": "{not valid}",
     "seconds, median": "{median:.3f}",
-    "largest": "{largest:.2f}", "slower than .1 s + 5 Clarabel": "{slow}",
-    "Clarabel, median": "{clarabel}",
+    "seconds, largest": "{largest:.2f}",
+    "slower than 0.1 s + 5 times Clarabel": "{slow}",
+    "Clarabel, seconds, median": "{clarabel}",
     "Clarabel not right": "{clarabel not right}",
 }  # fmt: skip
 

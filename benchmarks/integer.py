@@ -108,9 +108,9 @@ def run(quick, data):
 
 
 COLUMNS = {
-    "risk": "{measure}", "assets": "{d}", "at most": "{most}",
+    "risk": "{measure}", "assets": "{d}", "limit of assets": "{most}",
     "seconds": "{seconds:.1f}", "gap": "{gap:.1e}",
-    "gap of the start": "{first:.1e}", "skfolio, seconds": "{theirs}",
+    "gap of the first portfolio": "{first:.1e}", "skfolio, seconds": "{theirs}",
     "skfolio, gap": "{their_gap}",
 }  # fmt: skip
 

@@ -278,7 +278,7 @@ def counts(name, rows):
 COLUMNS = {
     "risk, goal or limits": "{name}", "cases": "{cases}",
     "equal to the best of all": "{equal}",
-    "rightly refused of these": "{refused}", "limit broken": "{broken}",
+    "of which rightly refused": "{refused}", "limit broken": "{broken}",
     "gap not valid": "{not valid}",
 }  # fmt: skip
 

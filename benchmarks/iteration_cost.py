@@ -110,11 +110,11 @@ def run(quick, data):
 COLUMNS = {
     "N": "{n_assets}",
     "solver, us": "{solver:.1f}",
-    "of which the loop": "{loop:.1f}",
-    "algebra, `@`": "{@:.1f}",
-    "`dot`": "{dot:.1f}",
-    "over `@`": "{to @:.2f}",
-    "over `dot`": "{to dot:.2f}",
+    "loop alone, us": "{loop:.1f}",
+    "algebra by `@`, us": "{@:.1f}",
+    "algebra by `dot`, us": "{dot:.1f}",
+    "ratio to `@`": "{to @:.2f}",
+    "ratio to `dot`": "{to dot:.2f}",
 }
 
 

@@ -87,7 +87,7 @@ MAPS = {
     "n": "{n:,}",
     "perplexity": "{perplexity:g}",
     "search, CPU s": "{search:.0f}",
-    "everything": "{seconds:.0f}",
+    "in all, CPU s": "{seconds:.0f}",
     "iterations": "{n_iter}",
     "recall of the search": "{recall:.4f}",
     "T5": "{t5:.4f}",

@@ -186,7 +186,7 @@ OF_CASES = {
     "data": "{data}", "points": "{n:,}", "metric": "{metric}",
     "perplexity": "{perplexity:g}",
     "KL": lambda row: f"{row['kl']:.4f}" if "kl" in row else "",
-    "of the others": lambda row: f"{row['theirs']:.4f}" if "kl" in row else "",
+    "KL of the others": lambda row: f"{row['theirs']:.4f}" if "kl" in row else "",
     "outcome": "{outcome}",
     "warning or error": lambda row: f"{row['said'][:80]} ..." if row["said"] else "",
 }  # fmt: skip

@@ -93,7 +93,7 @@ def tables(stored):
             "method": "{method}",
             "iterations": "{iterations:,}",
             "CPU s": seconds,
-            "over ours": lambda row: (
+            "ratio to SNEEmbedding": lambda row: (
                 "" if "skipped" in row else format(row["seconds"][0] / ours, ".0f")
             ),
             "KL": kl,

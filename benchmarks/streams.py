@@ -252,7 +252,7 @@ COLUMNS = {
                         f"{row['chunk']:,}" if row["chunk"] else "`fit(memmap)`",
         "passes": "{passes:.3g}", "relative gap to the closed form": "{gap:.1e}",
         "peak memory": "{peak:.0f} MB",
-        "of it imports": "{imports:.0f} MB", "CPU seconds": "{seconds:.1f}",
+        "imports alone": "{imports:.0f} MB", "CPU seconds": "{seconds:.1f}",
     },
     "correlated": {
         **SIZE, **CONSTRAINT, "by steps": warned("steps"),
@@ -264,7 +264,7 @@ COLUMNS = {
     "speed": {
         "risk": "{risk_measure}", **CONSTRAINT, "by steps": "{steps:.2f}",
         "by moments": "{moments:.2f}",
-        "the sum of products alone": "{products:.2f}",
+        "sums of products alone": "{products:.2f}",
     },
 }  # fmt: skip
 

@@ -236,10 +236,10 @@ COLUMNS = {
     "coverage": {
         "": "{model}", "policy": "{policy}", "episodes": "{episodes}",
         "values": "{states:.1%}",
-        "their mean": "{mean:.1%}", "streams": "{stream:.1%}",
-        "that forget": "{fading:.1%}",
-        "numpy, normal": "{numpy:.1%}", "RMSE": "{rmse:.3g}",
-        "numpy's": "{numpy_rmse:.3g}",
+        "mean of values": "{mean:.1%}", "`partial_fit`": "{stream:.1%}",
+        "with a half-life": "{fading:.1%}",
+        "numpy's LSTD": "{numpy:.1%}", "RMSE": "{rmse:.3g}",
+        "RMSE of numpy": "{numpy_rmse:.3g}",
     },
     "off_policy": {
         "probability, for .5": "{first:g}", "episodes": "{episodes}",
@@ -251,7 +251,8 @@ COLUMNS = {
     "cpu": {
         "transitions": "{n:,}", "features": "{d}",
         "numpy's LSTD, ms": lambda row: f"{1e3 * row['numpy']:.0f}",
-        '"lstd" over it': "{lstd:.2f}", '"storm-c" over it': "{storm-c:.2f}",
+        '"lstd", ratio to numpy': "{lstd:.2f}",
+        '"storm-c", ratio to numpy': "{storm-c:.2f}",
     },
     "ridge": {
         "gamma": "{gamma:g}", "values, RMS": "{size:.3g}",

@@ -134,15 +134,15 @@ class SNEEmbedding(
         some metrics are supported; the error message describes how to use the others.
         "mahalanobis" requires metric_params={"VI": ...} or {"V": ...}. With
         "precomputed", X contains distances, which are not squared, or a sparse graph of
-        them. Negative distances due to rounding are replaced by
-        0. `sklearn.neighbors.KNeighborsTransformer` creates such a graph with
-           mode="distance". A row of a graph may
-        list any number of neighbours; three times the perplexity is best. It may or may
-        not include the sample itself. If it lists more neighbours than needed, the
-        nearest are used. Stored zeros are distances of 0. With "affinities", X contains
-        the affinities themselves, dense or sparse, none negative. For "student-t" they
-        are symmetrised and scaled to a sum of 1, and for "gaussian" each row is scaled.
-        The perplexity is then not used, and `transform` is not available.
+        them. Negative distances due to rounding are replaced by zero.
+        `sklearn.neighbors.KNeighborsTransformer` creates such a graph with
+        mode="distance". A row of a graph may list any number of neighbours; three times
+        the perplexity is best. It may or may not include the sample itself. If it lists
+        more neighbours than needed, the nearest are used. Stored zeros are distances of
+        0. With "affinities", X contains the affinities themselves, dense or sparse,
+        none negative. For "student-t" they are symmetrised and scaled to a sum of 1,
+        and for "gaussian" each row is scaled. The perplexity is then not used, and
+        `transform` is not available.
     metric_params : dict, default=None
         Further arguments of the metric.
     neighbors : {"auto", "exact", "approximate"}, default="auto"

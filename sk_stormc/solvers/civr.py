@@ -37,12 +37,15 @@ class CIVR(SARAHCompositional):
 
     .. math::
 
-        \text{checkpoint:} \quad & u = g(x, S), \quad J = \partial g(x, S), \quad v =
-        \nabla f(u, S) \\ \text{else:} \quad & u' = u + g(x', B) - g(x, B), \quad J' = J
-        + \partial g(x', B) - \partial g(x, B), \\ & v' = v + \nabla f(u', B) - \nabla
-        f(u, B) \\ \text{step:} \quad & F = J^T v, \quad \tilde x = \mathrm{prox}_{\eta
-        R}(x - \eta F), \quad x \leftarrow x + \gamma (\tilde x - x), \quad \gamma =
-        \min(\eta \epsilon / |\tilde x - x|, \, 1/2)
+        \text{checkpoint:} \quad & u = g(x, S), \quad J = \partial g(x, S),
+            \quad v = \nabla f(u, S) \\
+        \text{else:} \quad & u' = u + g(x', B) - g(x, B),
+            \quad J' = J + \partial g(x', B) - \partial g(x, B), \\
+        & v' = v + \nabla f(u', B) - \nabla f(u, B) \\
+        \text{step:} \quad & F = J^T v,
+            \quad \tilde x = \mathrm{prox}_{\eta R}(x - \eta F),
+            \quad x \leftarrow x + \gamma (\tilde x - x),
+            \quad \gamma = \min(\eta \epsilon / |\tilde x - x|, \, 1/2)
 
     Parameters
     ----------

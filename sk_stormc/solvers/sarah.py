@@ -32,10 +32,11 @@ class SARAHCompositional(CompositionalSolver):
 
     .. math::
 
-        \text{checkpoint:} \quad & u = g(x, S), \quad J = \partial g(x, S), \quad F =
-        J^T \nabla f(u, S) \\ \text{else:} \quad & u' = u + g(x', B) - g(x, B), \quad J'
-        = J + \partial g(x', B) - \partial g(x, B), \\ & F' = F + J'^T \nabla f(u', B) -
-        J^T \nabla f(u, B)
+        \text{checkpoint:} \quad & u = g(x, S), \quad J = \partial g(x, S),
+            \quad F = J^T \nabla f(u, S) \\
+        \text{else:} \quad & u' = u + g(x', B) - g(x, B),
+            \quad J' = J + \partial g(x', B) - \partial g(x, B), \\
+        & F' = F + J'^T \nabla f(u', B) - J^T \nabla f(u, B)
 
     Every iterate, including the checkpoint, is followed by a step x <- prox_{eta R}(x -
     eta F).

@@ -43,9 +43,9 @@ class SCGD(CompositionalSolver):
 
     .. math::
 
-        u &\leftarrow (1 - \beta) u + \beta \, g(x, B_g) \\ x &\leftarrow
-        \mathrm{prox}_{\eta R} \bigl( x - \eta \, \partial g(x, B_{dg})^T \nabla f(u,
-        B_f) \bigr)
+        u &\leftarrow (1 - \beta) u + \beta \, g(x, B_g) \\
+        x &\leftarrow \mathrm{prox}_{\eta R} \bigl(
+            x - \eta \, \partial g(x, B_{dg})^T \nabla f(u, B_f) \bigr)
 
     The first batch initialises u.
 

@@ -15,8 +15,9 @@ class SCVR(VRSCPG):
 
     .. math::
 
-        u &= \hat u + g(x, B) - g(\hat x, B) \\ F &= \hat F + \partial g(x, B')^T \nabla
-        f(u, B'') - \partial g(\hat x, B')^T \nabla f(\hat u, B'')
+        u &= \hat u + g(x, B) - g(\hat x, B) \\
+        F &= \hat F + \partial g(x, B')^T \nabla f(u, B'')
+            - \partial g(\hat x, B')^T \nabla f(\hat u, B'')
 
     Only u is corrected separately. F uses minibatch Jacobians without correction, at
     both points.

@@ -77,10 +77,13 @@ class STORMCompositional(CompositionalSolver):
 
     .. math::
 
-        \tilde x &= \mathrm{prox}_{\eta R}(x - \eta F), \qquad x' = x + \gamma (\tilde x
-        - x) \\ u' &= (1 - a_g) \bigl( u - g(x, B_g) \bigr) + g(x', B_g) \\ J' &= (1 -
-        a_{dg}) \bigl( J - \partial g(x, B_{dg}) \bigr) + \partial g(x', B_{dg}) \\ F'
-        &= (1 - a_\Phi) \bigl( F - J^T \nabla f(u, B_f) \bigr) + J'^T \nabla f(u', B_f)
+        \tilde x &= \mathrm{prox}_{\eta R}(x - \eta F),
+            \qquad x' = x + \gamma (\tilde x - x) \\
+        u' &= (1 - a_g) \bigl( u - g(x, B_g) \bigr) + g(x', B_g) \\
+        J' &= (1 - a_{dg}) \bigl( J - \partial g(x, B_{dg}) \bigr)
+            + \partial g(x', B_{dg}) \\
+        F' &= (1 - a_\Phi) \bigl( F - J^T \nabla f(u, B_f) \bigr)
+            + J'^T \nabla f(u', B_f)
 
     With ``normalization="global"`` these are exactly the paper's steps. "storm-c-paper"
     also has the published constants. The defaults are chosen for streams.

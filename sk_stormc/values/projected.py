@@ -30,9 +30,9 @@ class ProjectedBellmanProblem(LinearValue):
 
     .. math::
 
-        \Phi(w) = u^T C^+ u + \alpha |w|^2, \qquad u = \sum_k d_k \varphi_k \bigl(
-        (\varphi_k - \gamma \varphi'_k)^T w - r_k \bigr), \qquad C = \sum_k d_k
-        \varphi_k \varphi_k^T
+        \Phi(w) = u^T C^+ u + \alpha |w|^2,
+        \qquad u = \sum_k d_k \varphi_k \bigl( (\varphi_k - \gamma \varphi'_k)^T w - r_k \bigr),
+        \qquad C = \sum_k d_k \varphi_k \varphi_k^T
 
     The value of a state is V(s) = phi(s)^T w. The minimiser is the solution of LSTD.
     The inner value u is a mean over the transitions k. The mean is also over

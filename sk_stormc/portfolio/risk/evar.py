@@ -40,9 +40,9 @@ class EVaRPortfolioProblem(ReturnsInExponents, TailRiskProblem):
 
     .. math::
 
-        \mathrm{EVaR}(w) = \min_{t > 0} \; t \log \Bigl( \frac{1}{n} \sum_i \exp(-r_i^T
-        w / t) \Bigr)
-        - t \log(1 - \beta)
+        \mathrm{EVaR}(w) = \min_{t > 0} \;
+            t \log \Bigl( \frac{1}{n} \sum_i \exp(-r_i^T w / t) \Bigr)
+            - t \log(1 - \beta)
 
     Here r_i are the returns of period i, and beta is the confidence. EVaR is the
     tightest upper bound of CVaR from exponential moments of the loss (Chernoff's
