@@ -31,7 +31,8 @@ class ProjectedBellmanProblem(LinearValue):
     .. math::
 
         \Phi(w) = u^T C^+ u + \alpha |w|^2,
-        \qquad u = \sum_k d_k \varphi_k \bigl( (\varphi_k - \gamma \varphi'_k)^T w - r_k \bigr),
+        \qquad u = \sum_k d_k \varphi_k
+            \bigl( (\varphi_k - \gamma \varphi'_k)^T w - r_k \bigr),
         \qquad C = \sum_k d_k \varphi_k \varphi_k^T
 
     The value of a state is V(s) = phi(s)^T w. The minimiser is the solution of LSTD.
