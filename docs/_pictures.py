@@ -68,8 +68,8 @@ def draw_values(ax):
     picture[~wall] = np.where(
         np.arange(len(free)) == goal, 1.0, value.predict(np.eye(len(free)))
     )
-    ax.imshow(picture, cmap="viridis")
-    ax.set(xticks=[], yticks=[], facecolor="0.3")
+    ax.imshow(picture, cmap="YlGnBu")
+    ax.set(xticks=[], yticks=[], facecolor="0.5")
 
 
 class RobustLine(LogMeanExpProblem):
