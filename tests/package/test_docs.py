@@ -29,7 +29,7 @@ OPTIONAL = (
     "skfolio",
     "anndata",
 )
-OPTIONAL += ("datamapplot", "skrub")
+OPTIONAL += ("datamapplot", "plotly", "skrub")
 
 
 def skip_without_imports_of(text):
@@ -45,6 +45,8 @@ LONG = (
     "guide/values",
 )  # they take seconds
 LONG += (
+    "guide/gpus",
+    "guide/tables",
     "guide/walk_forward",
     "gallery",
     "lifting",
