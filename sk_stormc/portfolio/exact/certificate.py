@@ -10,14 +10,9 @@ from dataclasses import replace
 import numpy as np
 
 from sk_stormc.portfolio.exact.convex_program import product
+from sk_stormc.portfolio.exact.tolerances import RELATIVE_ROUNDING
 
 __all__ = ["lower_bound", "risk_bound"]
-
-# bounds farther away, in units of the largest weight, whose product with rounding
-# errors would matter
-REMOTE = 1e3
-RESIDUE = 1e-12  # rounding of a reduced cost, for variables and gradients of order one
-CORRECTIONS = 6  # Newton's iterations for the multipliers
 
 
 def risk_bound(solution):
@@ -42,12 +37,11 @@ def lower_bound(solution, low, high):
     that its reduced cost is 0.
     """
     size = max(1.0, float(np.abs(solution.x).max()))
-    remote = ((high > REMOTE * size) | (low < -REMOTE * size)) & ~solution.active_bounds
-    rounding = (
-        RESIDUE
-        * size
-        * max(1.0, float(np.abs(solution.program.smooth(solution.x)[1]).max()))
-    )
+    # the product of a bound farther away with rounding errors would matter
+    remote = (np.maximum(high, -low) > 1e3 * size) & ~solution.active_bounds
+    _, gradient, _ = solution.program.smooth(solution.x)
+    slope = max(1.0, float(np.abs(gradient).max()))
+    rounding = RELATIVE_ROUNDING * size * slope  # of a reduced cost
     bound = _bound(solution, low, high, rounding)
     if not remote.any():
         return bound
@@ -86,7 +80,7 @@ def _corrected(solution, some, enough):
     """
     program, some = solution.program, np.flatnonzero(some)
     E, n = program.E[:, some], len(some)
-    for _ in range(CORRECTIONS):
+    for _ in range(6):  # Newton iterations converge quadratically
         _, c = _reduced_costs(solution)
         if np.abs(c[some]).max() <= enough:
             break

@@ -12,10 +12,16 @@ from sk_stormc.core.penalties import L1, Box, Penalty, as_penalty
 from sk_stormc.portfolio.exact.convex_program import Program
 from sk_stormc.portfolio.exact.interior_point import interior_point
 from sk_stormc.portfolio.exact.linear_programs import minimise_linear, presolve
+from sk_stormc.portfolio.exact.tolerances import (
+    CONSTRAINT_TOLERANCE,
+    PROGRAM_TOLERANCE,
+    RELATIVE_ROUNDING,
+)
 from sk_stormc.utils.validation import as_numbers, short
 
 __all__ = [
-    "AROUND",
+    "FARTHEST_WEIGHT",
+    "SEARCH_RADIUS",
     "FeasibleSet",
     "LinearlyConstrained",
     "TradingCosts",
@@ -112,17 +118,12 @@ class TradingCosts(Penalty):
         return self.box.project(x)
 
 
-FAR = (
-    1e4  # weights that replace missing bounds in the search for the largest mean return
-)
-ROUNDING = 1e-12  # of a mean return, relative to the size of its terms
-KEPT = 1e-9  # allowed violation of a linear constraint, relative to its size
-BISECTIONS = 50
-# distance from a limit, relative to a typical weight, that is a rounding error
-ROUNDED = 1e-7
-AROUND = (
-    2.0  # radius around w that replaces missing bounds, relative to the largest weight
-)
+# weights that replace missing bounds in the search for the largest mean return, which
+# would be infinite
+FARTHEST_WEIGHT = 1e4
+# radius around w that replaces missing bounds, relative to the largest weight; without
+# it, no linear function of unbounded weights has a minimum
+SEARCH_RADIUS = 2.0
 
 
 @dataclass
@@ -240,9 +241,9 @@ class FeasibleSet:
         there = self.in_budget > 0
         for bound in (self.low, self.high):
             total = bound[there].sum()
-            if np.isfinite(total) and abs(total - self.budget) <= 1e-12 * max(
-                1.0, np.abs(bound[there]).sum()
-            ):
+            if np.isfinite(total) and abs(
+                total - self.budget
+            ) <= RELATIVE_ROUNDING * max(1.0, np.abs(bound[there]).sum()):
                 return bound.copy()
         return None
 
@@ -383,7 +384,10 @@ class FeasibleSet:
             values.append(np.full(self.n, np.nan))
             values[-1][some] = at[some]
         values += [centre for centre, _ in self.norms]
-        near, held = ROUNDED * (self.size() or np.abs(w).max()), np.full(self.n, np.nan)
+        near, held = (
+            CONSTRAINT_TOLERANCE * (self.size() or np.abs(w).max()),
+            np.full(self.n, np.nan),
+        )
         for value in values:
             held = np.where(np.isnan(held) & (np.abs(w - value) <= near), value, held)
         free = np.isnan(held)
@@ -480,12 +484,14 @@ class LinearlyConstrained(Penalty):
         the largest mean return."""
         n, feasible = self.n_assets, FeasibleSet.of(self, len(mean))
         centre = np.asarray(self.project(np.full(len(mean), 1 / n)), float)
-        around = bounds_around(feasible, centre, FAR * max(1.0, np.abs(centre).max()))
+        around = bounds_around(
+            feasible, centre, FARTHEST_WEIGHT * max(1.0, np.abs(centre).max())
+        )
         richest = self.last_feasible(
             minimise_linear(feasible, -mean, *around, 0.0)[0], centre
         )
         largest = float(mean @ richest)
-        if not self.min_return <= largest + ROUNDING * float(
+        if not self.min_return <= largest + RELATIVE_ROUNDING * float(
             np.abs(mean) @ np.abs(richest)
         ):
             raise ValueError(
@@ -569,7 +575,7 @@ class LinearlyConstrained(Penalty):
     def is_met(self, x):
         """Whether the constraints besides bounds and budget hold up to rounding, and
         the mean return exactly."""
-        return self.violation(x) <= KEPT and (
+        return self.violation(x) <= PROGRAM_TOLERANCE and (
             self.mean is None or float(self.mean @ x) >= self.min_return
         )
 
@@ -579,13 +585,16 @@ class LinearlyConstrained(Penalty):
         x, part, step = self.on_bounds(x), 0.0, 0.5
         if not np.isfinite(x).all():
             return inside
-        if self.violation(x) <= KEPT:
+        if self.violation(x) <= PROGRAM_TOLERANCE:
             return x
-        for _ in range(BISECTIONS):
+        for _ in range(50):  # bisection, until the step is rounding
             part, step = (
                 part
                 + step
-                * (self.violation(inside + (part + step) * (x - inside)) <= KEPT),
+                * (
+                    self.violation(inside + (part + step) * (x - inside))
+                    <= PROGRAM_TOLERANCE
+                ),
                 step / 2,
             )
         return inside + part * (x - inside)
@@ -594,7 +603,7 @@ class LinearlyConstrained(Penalty):
     def _feasible_set(self):
         return FeasibleSet.of(self, self.n_assets + self.has_benchmark)
 
-    def project(self, x, kept=KEPT):
+    def project(self, x, kept=PROGRAM_TOLERANCE):
         """The nearest feasible point, by the interior-point method.
 
         A point that violates no constraint by more than ``kept`` is only projected on
@@ -666,7 +675,7 @@ def minimise_around(feasible, c, w, weight=1.0):
     squares = (
         weight * feasible.l2 * feasible.in_budget * w
     )  # l2 |s|^2 >= (2 s - w) @ squares
-    low, high = bounds_around(feasible, w, AROUND * np.abs(w).max())
+    low, high = bounds_around(feasible, w, SEARCH_RADIUS * np.abs(w).max())
     s, value = minimise_linear(feasible, c + 2 * squares, low, high, weight)
     return s, value - float(w @ squares)
 

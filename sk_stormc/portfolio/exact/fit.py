@@ -10,8 +10,6 @@ from sk_stormc.engine.results import Record, Report, SolverResult, StopReason, o
 from sk_stormc.portfolio.exact.feasible_set import LinearlyConstrained
 from sk_stormc.portfolio.exact.integer import WithIntegerLimits, check_integer_limits
 from sk_stormc.portfolio.exact.objectives import (
-    NEGLIGIBLE,
-    ROUNDING,
     ByMoments,
     Utility,
     WithinRisk,
@@ -19,6 +17,11 @@ from sk_stormc.portfolio.exact.objectives import (
 )
 from sk_stormc.portfolio.exact.program import can_solve
 from sk_stormc.portfolio.exact.ratio import Ratio
+from sk_stormc.portfolio.exact.tolerances import (
+    ACCURACY,
+    PROGRAM_TOLERANCE,
+    RELATIVE_ROUNDING,
+)
 from sk_stormc.utils.validation import is_word
 from sk_stormc.utils.warnings import warn
 
@@ -140,13 +143,11 @@ class ExactMethod:
             self.best, self.value, gap = solution.weights, solution.value, solution.gap
             exact = at_limits(task.penalty, self.best)
             value = objective.value_at(exact) if objective.allows(exact) else np.inf
-            if (
-                value
-                <= self.value + ROUNDING * abs(self.value) + NEGLIGIBLE * solution.unit
-            ):
+            rounding = PROGRAM_TOLERANCE * solution.unit
+            if value <= self.value + RELATIVE_ROUNDING * abs(self.value) + rounding:
                 self.best, self.value = exact, value
-            small = max(self.tol, 1e-7) * objective.spread(self.best)
-            small += ROUNDING * abs(self.value) + NEGLIGIBLE * solution.unit
+            small = max(self.tol, ACCURACY) * objective.spread(self.best)
+            small += RELATIVE_ROUNDING * abs(self.value) + rounding
             # without a bound, the gap says nothing about a method that has reached its
             # tolerance
             good = abs(gap) <= small or (gap == np.inf and solution.done)

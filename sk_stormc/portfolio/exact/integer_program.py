@@ -15,14 +15,10 @@ from sk_stormc.engine.results import StopReason
 from sk_stormc.portfolio.exact.feasible_set import FeasibleSet
 from sk_stormc.portfolio.exact.program import Scaled
 from sk_stormc.portfolio.exact.quadratic import root_of, size_of
+from sk_stormc.portfolio.exact.tolerances import CONSTRAINT_TOLERANCE
 
 __all__ = ["IntegerProgram", "scip"]
 
-# tolerance of SCIP for constraints, in which weights and risks are of order one
-FEASIBLE = 1e-7
-LARGEST = 1e15  # bounds of SCIP's objective from this number on are infinite
-# factor of the diagonal, so that the rest of the matrix stays positive semidefinite
-SHRUNK = 0.999
 REASONS = {"timelimit": StopReason.TIME_LIMIT, "userinterrupt": StopReason.INTERRUPTED}
 
 
@@ -347,7 +343,7 @@ class IntegerProgram:
             {
                 "limits/absgap": gap,
                 "limits/time": max(seconds, 0.0),
-                "numerics/feastol": FEASIBLE,
+                "numerics/feastol": CONSTRAINT_TOLERANCE,
             }
         )
         if self.start is not None:
@@ -378,7 +374,7 @@ class IntegerProgram:
             model.getDualbound(),
             None if self.ended else REASONS.get(model.getStatus()),
         )
-        return bound if abs(bound) < LARGEST else -np.inf, reason
+        return bound if abs(bound) < 1e15 else -np.inf, reason  # of 1e20 for infinity
 
     def _report(self, on_better):
         """Call a function with SCIP's best weights. An exception of it is raised again
@@ -434,8 +430,5 @@ def separable(H):
     if not np.isfinite(given_others).all():
         return np.zeros(len(H))
     scale = size * given_others
-    return (
-        SHRUNK
-        * max(float(np.linalg.eigvalsh(H / np.outer(scale, scale))[0]), 0.0)
-        * scale**2
-    )
+    least = max(float(np.linalg.eigvalsh(H / np.outer(scale, scale))[0]), 0.0)
+    return 0.999 * least * scale**2  # the rest stays positive semidefinite

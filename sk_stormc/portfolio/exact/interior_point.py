@@ -10,25 +10,16 @@ from scipy import sparse
 from scipy.linalg import cho_factor, cho_solve
 
 from sk_stormc.portfolio.exact.convex_program import Solution, product, transposed
+from sk_stormc.portfolio.exact.tolerances import PROGRAM_TOLERANCE
 
 __all__ = ["interior_point"]
 
-SHORTER = 0.95  # fraction of the step length to the boundary
-ITERATIONS = 100
-# tolerance of complementarity and residuals, relative to the size of the objective
-EXACT = 1e-9
-STUCK = 1e-10  # step length below which the iterations stop
-# iterations without a smaller error after which the method stops, because only rounding
-# errors are left
-PATIENCE = 15
-SMALL, SOON = 1e-8, 4  # once the error is below SMALL, SOON replaces PATIENCE
-TINY = 1e-300  # keeps multipliers of hinges without cost positive
-LARGE, SPARSE = (
-    2**16,
-    0.1,
-    # size above which a matrix with a smaller fraction of nonzeros is stored as a
-    # sparse matrix
-)
+# part of the longest step that is taken: slacks and multipliers must stay positive
+FRACTION_TO_BOUNDARY = 0.95
+STUCK_STEP = 1e-10  # step length below which the iterations stop
+# keeps the multipliers and shares of hinges without cost, by which others are divided,
+# positive
+SMALLEST_MULTIPLIER = 1e-300
 
 
 class Side:
@@ -90,7 +81,8 @@ class Side:
 def sides_of(program, x, slope):
     """The inequalities of a program, without those whose bound is infinite."""
     sides, A = [], program.A
-    if A.size > LARGE and np.count_nonzero(A) < SPARSE * A.size:
+    # products with a small or a filled matrix are faster if it is dense
+    if A.size > 2**16 and np.count_nonzero(A) < 0.1 * A.size:
         A = sparse.csr_array(A)
     for name, sign in (("low", -1.0), ("high", 1.0), ("lower", -1.0), ("upper", 1.0)):
         bound = getattr(program, name)
@@ -132,10 +124,10 @@ class HingeState:
         room = max(float(np.abs(a).mean()), 0.1)
         self.hinge, z = hinge, np.maximum(a, 0) + room
         self.primal = [z - a, z]
-        half = 0.5 * self._derivatives(x)[0] + TINY
+        half = 0.5 * self._derivatives(x)[0] + SMALLEST_MULTIPLIER
         self.dual = [half, half]
         cost = hinge.cost + hinge.curved
-        self.share = cost / (cost.mean() or 1.0) + TINY
+        self.share = cost / (cost.mean() or 1.0) + SMALLEST_MULTIPLIER
 
     def _derivatives(self, x):
         return self.hinge.derivatives(self.primal[1], self.hinge.of_level(x, 1.0))
@@ -167,10 +159,8 @@ class HingeState:
         error = np.abs(self._derivatives(x)[0] - self.dual[0] - self.dual[1]).max(
             initial=0.0
         )
-        return float(
-            error
-            / (self.hinge.cost + self.hinge.order * self.hinge.curved).max(initial=TINY)
-        )
+        cost = self.hinge.cost + self.hinge.order * self.hinge.curved
+        return float(error / cost.max(initial=SMALLEST_MULTIPLIER))
 
     def residual(self, x):
         """The residual of the equations that define the slacks."""
@@ -250,7 +240,7 @@ def longest_step(values, changes):
     return -max(float(ratio.max(initial=-np.inf)) for ratio in ratios)
 
 
-def interior_point(program, x, most=ITERATIONS, callback=None):
+def interior_point(program, x, most=100, callback=None):
     """Minimise a `Program` from a point in the domain of its smooth part. The point
     need not be feasible.
 
@@ -306,8 +296,10 @@ def interior_point(program, x, most=ITERATIONS, callback=None):
                 error,
                 Solution(program, x, slopes, *multipliers(program, sides), kinks, nu),
             )
-        if error <= EXACT or k - since > (SOON if best[0] <= SMALL else PATIENCE):
-            done = error <= EXACT
+        # without progress only rounding errors are left, soon if the error is small
+        patience = 4 if best[0] <= 10 * PROGRAM_TOLERANCE else 15
+        done = error <= PROGRAM_TOLERANCE
+        if done or k - since > patience:
             break
         K = H0.copy()
         for part in parts:
@@ -326,13 +318,14 @@ def interior_point(program, x, most=ITERATIONS, callback=None):
         crossed = [[p * d for p, d in zip(*step, strict=True)] for step in steps]
         dx, dnu, steps = _direction(parts, solve, of_x, off, x, sigma * mu, crossed)
         a_p, a_d = _lengths(parts, steps)
-        a_p, a_d = min(1.0, SHORTER * a_p), min(1.0, SHORTER * a_d)
+        a_p = min(1.0, FRACTION_TO_BOUNDARY * a_p)
+        a_d = min(1.0, FRACTION_TO_BOUNDARY * a_d)
         if levels:  # the multipliers are a curved function of z / t
             a_p = a_d = min(a_p, a_d)
         # shorten a step that leaves the domain of the smooth part, or along which its
         # gradient is far from linear
         curved = a_p
-        while curved > STUCK:
+        while curved > STUCK_STEP:
             f_new, g_new, H_new = program.smooth(x + curved * dx)
             if (
                 np.isfinite(f_new)
@@ -354,7 +347,7 @@ def interior_point(program, x, most=ITERATIONS, callback=None):
                     or f_new
                     <= f
                     + 1e-4 * curved * min(float(of_x @ dx), 0.0)
-                    + EXACT * 1e-4 * unit
+                    + 1e-4 * PROGRAM_TOLERANCE * unit
                 )
                 if straight and lower:
                     break
@@ -365,7 +358,7 @@ def interior_point(program, x, most=ITERATIONS, callback=None):
         least = min(0.5, 10 * max(least, 1e-3)) if curved < 0.5 * a_p else 1e-8
         a_d = a_d if curved == a_p else min(a_d, curved)
         a_p = curved
-        if max(a_p, a_d) < STUCK:
+        if max(a_p, a_d) < STUCK_STEP:
             break
         x = x + a_p * dx
         f, g, H0 = f_new, g_new, H_new
@@ -398,9 +391,9 @@ def _direction(parts, solve, of_x, off, x, target, crossed):
 
 
 def _lengths(parts, steps):
-    """The longest primal and dual step lengths, of at most 1 / SHORTER, that keep
-    slacks and multipliers positive."""
-    a_p = a_d = 1.0 / SHORTER
+    """The longest primal and dual step lengths, of at most
+    1 / FRACTION_TO_BOUNDARY, that keep slacks and multipliers positive."""
+    a_p = a_d = 1.0 / FRACTION_TO_BOUNDARY
     for part, (dp, dd) in zip(parts, steps, strict=True):
         a_p, a_d = (
             min(a_p, longest_step(part.primal, dp)),

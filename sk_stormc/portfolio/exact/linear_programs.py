@@ -5,11 +5,9 @@ from scipy import sparse
 from scipy.linalg import qr
 from scipy.optimize import linprog
 
-__all__ = ["linear_program", "minimise_linear", "one_sided", "presolve"]
+from sk_stormc.portfolio.exact.tolerances import CONSTRAINT_TOLERANCE, PROGRAM_TOLERANCE
 
-ROOM = 1e-7  # slack, in units of a typical weight, below which an inequality is tight
-ROUNDS = 20  # iterations of the presolve
-TIGHT = 1e-9  # multiplier above which an inequality of the presolve is tight
+__all__ = ["linear_program", "minimise_linear", "one_sided", "presolve"]
 
 
 def one_sided(A, lower, upper):
@@ -68,7 +66,7 @@ def presolve(low, high, A, lower, upper, E, e, size):
         [sparse.eye_array(m, format="csr"), sparse.csr_array(A)], format="csr"
     )
     lower, upper, e = np.r_[low, lower] / size, np.r_[high, upper] / size, e / size
-    for _ in range(ROUNDS):
+    for _ in range(20):  # until no further inequality is tight
         rows, rhs, index, sign = one_sided(rows_of_all, lower, upper)
         if not len(rhs):
             break
@@ -83,9 +81,9 @@ def presolve(low, high, A, lower, upper, E, e, size):
         if program.status != 0:
             break
         centre = program.x[:-1] * size
-        if program.x[-1] > ROOM:
+        if program.x[-1] > CONSTRAINT_TOLERANCE:
             break
-        tight = np.abs(program.ineqlin.marginals) > TIGHT
+        tight = np.abs(program.ineqlin.marginals) > PROGRAM_TOLERANCE
         gone = index[tight]
         E, e = (
             np.concatenate([E, rows_of_all[gone].toarray()]),
@@ -103,7 +101,8 @@ def independent(E, e):
     if not len(E):
         return E, e
     R, order = qr(E.T, mode="r", pivoting=True)
-    rank = int((np.abs(np.diag(R)) > 1e-9 * np.abs(R).max(initial=0.0)).sum())
+    pivots, largest = np.abs(np.diag(R)), np.abs(R).max(initial=0.0)
+    rank = int((pivots > PROGRAM_TOLERANCE * largest).sum())
     kept = np.sort(order[:rank])
     return E[kept], e[kept]
 

@@ -22,6 +22,7 @@ from sk_stormc.portfolio.exact.feasible_set import (
     TradingCosts,
 )
 from sk_stormc.portfolio.exact.interior_point import interior_point
+from sk_stormc.portfolio.exact.tolerances import PROGRAM_TOLERANCE
 
 __all__ = [
     "FAR",
@@ -39,9 +40,6 @@ __all__ = [
 LARGEST = 4096  # number of assets above which a Hessian needs more than 128 MB
 MEMORY = 2**26  # largest number of returns, half a gigabyte
 COST = 2**36  # largest number of products in a Hessian, which take some seconds
-MET = 1e-15  # rounding of a sum of weights, relative to their size
-# change of the scaled objective, per scaled weight, for which an asset is not added
-NEGLIGIBLE = 1e-9
 FAR = 1e8  # weights, relative to a typical one, that count as infinite
 
 
@@ -331,7 +329,12 @@ def solve_portfolio(task, start, callback=None):
     values = [task.value(w) for w in candidates]
     least = min((value for value in values if np.isfinite(value)), default=np.nan)
     best = next(
-        (k for k in range(3) if values[k] <= least + 1e-9 * scaled.unit_of_value), 0
+        (
+            k
+            for k in range(3)
+            if values[k] <= least + PROGRAM_TOLERANCE * scaled.unit_of_value
+        ),
+        0,
     )
     w, value = np.asarray(candidates[best], float), values[best]
     if (
@@ -400,7 +403,7 @@ def _solve_from_nonzero(task, scaled, start, callback):
             active_bounds=active_bounds,
         )
         reduced_cost = risk_bound(solution)[1] + program.E.T @ solution.dual_E
-        missing = ~used & (reduced_cost[: feasible.n] < -NEGLIGIBLE)
+        missing = ~used & (reduced_cost[: feasible.n] < -PROGRAM_TOLERANCE)
         if not missing.any():
             return solution
         used |= missing
@@ -446,9 +449,9 @@ def on_bounds(penalty, w):
     if penalty is None:
         return w
     box = penalty.box if isinstance(penalty, TradingCosts) else penalty.as_box()
-    met = box.budget is None or abs(w.sum() - box.budget) <= MET * max(
-        abs(box.budget), np.abs(w).sum()
-    )
+    size = max(abs(box.budget or 0.0), np.abs(w).sum())
+    rounding = 4 * np.finfo(float).eps * size  # of a sum
+    met = box.budget is None or abs(w.sum() - box.budget) <= rounding
     return (
         w
         if met and (w >= box.low).all() and (w <= box.high).all()

@@ -6,20 +6,11 @@ from scipy.linalg import cho_factor, cho_solve
 
 from sk_stormc.core.penalties import Simplex
 from sk_stormc.portfolio.exact.program import Optimum, solve_portfolio
+from sk_stormc.portfolio.exact.tolerances import PROGRAM_TOLERANCE
 from sk_stormc.portfolio.mean_risk import MeanRisk
 from sk_stormc.portfolio.risk.variance import Variance
 
 __all__ = ["root_of", "size_of", "solve_quadratic"]
-
-# slope, relative to the expected return, up to which unconstrained weights count as a
-# minimum
-SLOPE = 1e-4
-GUESSES = 20  # maximum number of active sets that are tried
-EXACT = 1e-9  # gap that ends the search for the active set, relative to risk and return
-# smallest pivot for a Cholesky solution, which is twenty times faster than least
-# squares
-WELL = 1e-8
-ROUNDING = 1e-14  # eigenvalues below this fraction of the largest count as 0
 
 
 def solve_quadratic(expected_return, B, penalty, start):
@@ -53,11 +44,8 @@ def _free(expected_return, B):
     scaled, slope = B / np.outer(size, size), expected_return / size
     w = _solution(2 * scaled, slope)
     left = slope - 2 * (scaled @ w)
-    gap = (
-        float(abs(left @ w))
-        if np.abs(left).max() <= SLOPE * np.abs(slope).max()
-        else np.inf
-    )
+    bounded = np.abs(left).max() <= 1e-4 * np.abs(slope).max()
+    gap = float(abs(left @ w)) if bounded else np.inf
     w = w / size
     return Optimum(w, float(w @ B @ w - expected_return @ w), gap, 1)
 
@@ -68,9 +56,10 @@ def _solution(K, right):
     try:
         factor = cho_factor(K)
     except np.linalg.LinAlgError:
-        return np.linalg.lstsq(K, right, rcond=ROUNDING)[0]
-    if factor[0].diagonal().min() ** 2 < WELL:
-        return np.linalg.lstsq(K, right, rcond=ROUNDING)[0]
+        return np.linalg.lstsq(K, right)[0]
+    # Cholesky's solution, which is twenty times faster, is inaccurate for tiny pivots
+    if factor[0].diagonal().min() ** 2 < 1e-8:
+        return np.linalg.lstsq(K, right)[0]
     w = cho_solve(factor, right)
     return w + cho_solve(factor, right - K @ w)
 
@@ -81,7 +70,7 @@ def _long_only(expected_return, B, total, held):
 
     Returns None if the active set is not found in a few attempts.
     """
-    for k in range(GUESSES):
+    for k in range(20):
         n = np.count_nonzero(held)
         K, right = np.zeros((n + 1, n + 1)), np.append(expected_return[held], total)
         K[:n, :n], K[:n, n], K[n, :n] = 2 * B[np.ix_(held, held)], -1.0, 1.0
@@ -97,9 +86,8 @@ def _long_only(expected_return, B, total, held):
         slope = 2 * (B @ w) - expected_return
         least, gap = slope.min(), float(slope @ w - total * slope.min())
         risk = float(w @ B @ w)
-        if gap <= EXACT * (
-            risk + abs(expected_return @ w - total * expected_return.mean())
-        ):
+        gained = abs(expected_return @ w - total * expected_return.mean())
+        if gap <= PROGRAM_TOLERANCE * (risk + gained):
             return Optimum(w, float(risk - expected_return @ w), max(gap, 0.0), k + 1)
         held = held | (slope < 0.5 * (solution[n] + least))
     return None
@@ -120,5 +108,6 @@ def root_of(B):
         return np.linalg.cholesky(scaled).T * size
     except np.linalg.LinAlgError:
         values, vectors = np.linalg.eigh((scaled + scaled.T) / 2)
-        values = np.where(values > ROUNDING * values[-1], values, 0.0)
+        rounding = len(B) * np.finfo(float).eps * values[-1]
+        values = np.where(values > rounding, values, 0.0)
         return np.sqrt(values)[:, None] * vectors.T * size
