@@ -14,6 +14,7 @@ from sk_stormc.portfolio.exact.feasible_set import (
     TradingCosts,
 )
 from sk_stormc.portfolio.exact.linear_programs import linear_program, one_sided
+from sk_stormc.portfolio.exact.tolerances import CONSTRAINT_TOLERANCE, PROGRAM_TOLERANCE
 from sk_stormc.portfolio.labels import aligned
 from sk_stormc.portfolio.linear_constraints import Linear, linear_of
 from sk_stormc.portfolio.returns import column_of, without
@@ -214,11 +215,6 @@ def check_size(portfolio, penalty):
     )
 
 
-# violation that HiGHS may leave in a feasible constraint, relative to the constraint's
-# size
-MISSED = 1e-6
-
-
 def _linearly_constrained(portfolio, penalty, n_assets, columns):
     """The penalty with linear constraints, limits of norms, a least mean return and a
     benchmark, if there are any."""
@@ -295,11 +291,11 @@ def check_feasible(penalty):
     cost = np.concatenate(cost)
     E, e = np.ones((int(feasible.budget is not None), n)), [feasible.budget]
     program = linear_program(cost, blocks, rhs, E, e, feasible.low, feasible.high)
-    if program.status != 0 or program.fun <= MISSED * (
-        1.0 + np.abs(np.concatenate(rhs)).max(initial=0.0)
-    ):
+    # HiGHS may miss several feasible constraints by its tolerance
+    largest = 1.0 + np.abs(np.concatenate(rhs)).max(initial=0.0)
+    if program.status != 0 or program.fun <= 10 * CONSTRAINT_TOLERANCE * largest:
         return
-    tight = np.abs(program.ineqlin.marginals) > MISSED
+    tight = np.abs(program.ineqlin.marginals) > PROGRAM_TOLERANCE
     names = [linear.names[k] for k in index[tight[: len(index)]]]
     of_norms = slice(len(index) + 2 * n, None, 2 * n + 1)
     names += [

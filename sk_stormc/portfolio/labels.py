@@ -18,8 +18,6 @@ __all__ = [
     "series_of",
 ]
 
-SHOWN = 10  # labels that an error message lists
-
 
 def assets_of(X):
     """The labels of the columns of a table, without levels that are the same for all;
@@ -180,7 +178,7 @@ def _labels_and_values(value):
     return None, None
 
 
-def listed(labels, most=SHOWN):
+def listed(labels, most=10):
     """The first labels as text, and the number of the others."""
     more = f" and {len(labels) - most} more" if len(labels) > most else ""
     return ", ".join(map(as_text, labels[:most])) + more

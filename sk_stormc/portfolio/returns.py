@@ -55,10 +55,6 @@ UNORDERED = {
     "neither": "are in no order",
     "unknown": "are texts whose order is not known",
 }
-FEWEST, MOST = (
-    15,
-    1000,
-)  # smallest and largest number of periods from which prices are recognised
 
 
 def check_returns(X, lazy=False, **kwargs):
@@ -201,9 +197,9 @@ def looks_like_prices(returns):
     mean square of steps of independent returns is twice their variance, with a standard
     deviation of about 2 / sqrt(n).
     """
-    X = np.asarray(returns[:MOST], dtype=float)
+    X = np.asarray(returns[:1000], dtype=float)  # enough to recognise them
     n = len(X)
-    if n < FEWEST:
+    if n < 15:  # returns could look like prices by chance
         return False
     largest = np.abs(X).max(axis=0)
     X = X / np.where(

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from sk_stormc.portfolio.metrics import CONSTANT
+from sk_stormc.portfolio.metrics import deviation_by_rounding
 from sk_stormc.utils.types import FloatArray
 
 __all__ = [
@@ -224,7 +224,7 @@ def statistics_of(returns: Any, periods_per_year: float) -> dict[str, float]:
         returns.mean(),
         np.std(returns, ddof=1) if len(returns) > 1 else np.nan,
     )
-    if deviation <= CONSTANT * np.finfo(float).eps * np.abs(returns).max():
+    if deviation <= deviation_by_rounding(returns, np.finfo(float).eps):
         deviation = 0.0
     wealth = np.prod(1 + returns)
     return {

@@ -18,10 +18,6 @@ from sk_stormc.portfolio.sums import Sums, mean_row
 
 __all__ = ["CVaR", "worst"]
 
-# smoothing width of the moments for one row, in standard deviations; it decreases with
-# more rows
-WIDTH = 0.5
-
 
 class CVaRPortfolioProblem(TailRiskProblem):
     r"""Minimise the mean of the worst losses minus the mean return, over portfolios w.
@@ -192,7 +188,9 @@ class CVaRMoments(Moments):
             if self.near.weight > 0
             else float(np.quantile(losses, 1 - self.tail))
         )
-        width = WIDTH * (float(losses.std()) or 1.0) * ((len(w) + np.log(n)) / n) ** 0.4
+        # the smoothing width decreases with more rows
+        deviation = float(losses.std()) or 1.0
+        width = 0.5 * deviation * ((len(w) + np.log(n)) / n) ** 0.4
         z = (losses - level) / width
         q = expit(z)
         k = q * (1 - q) / width

@@ -15,10 +15,6 @@ from sk_stormc.utils.types import ArrayLike, RiskMeasure
 
 __all__ = ["Semideviation", "SemideviationPortfolioProblem"]
 
-# lower bound of the level, in standard deviations of an asset; the optimal portfolio
-# may have no losses
-LOWEST = 1e-11
-
 
 class SemideviationPortfolioProblem(LevelProblem):
     r"""Minimise the semideviation of order p minus the mean return, over portfolios w.
@@ -237,4 +233,5 @@ class Semideviation(Measure):
         above = np.maximum(-(Q @ v), 0)
         level = self.norm(above + max(float(np.abs(Q @ v).mean()), 0.1), scaled.p)
         hinges = [Hinges(-Q, zero, zero, costs / order, order, Q.shape[1])]
-        return Formulation(linear, hinges=hinges, level=level, lowest=LOWEST, reach=1.0)
+        # the optimal portfolio may have no losses, but the level is divided by
+        return Formulation(linear, hinges=hinges, level=level, lowest=1e-11, reach=1.0)
