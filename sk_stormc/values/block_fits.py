@@ -19,7 +19,6 @@ from sk_stormc.utils.warnings import warn
 from sk_stormc.values.log_blocks import LogBlocks
 from sk_stormc.values.log_warnings import warn_of_no_information
 from sk_stormc.values.lspi import (
-    POLICIES,
     ActionSums,
     best_actions,
     charged,
@@ -42,7 +41,7 @@ from sk_stormc.values.policies import (
 )
 from sk_stormc.values.problems import LARGEST_HESSIAN
 from sk_stormc.values.transitions import digests, distinct_rows
-from sk_stormc.values.uncertainty import MOST, Spread, SumsByKey, keys_of
+from sk_stormc.values.uncertainty import Spread, SumsByKey, keys_of
 
 NONE = (
     "X must have a usable transition, with a successor or terminal, and of positive "
@@ -161,7 +160,8 @@ def scores_by_episode(t, scores):
     if not len(t.y):
         return None
     rows = np.column_stack([scores, t.weights])
-    return SumsByKey.by(keys_of(t.episode), rows, max(4, MOST // rows.shape[1]))
+    most = max(4, 2**24 // rows.shape[1])  # 134 MB, before episodes are grouped
+    return SumsByKey.by(keys_of(t.episode), rows, most)
 
 
 def spread_of(scores, bread, moments, half_life=None):
@@ -447,9 +447,7 @@ def fit_actions(estimator, X, y, action, log_columns):
             "action to choose."
         )
     if isinstance(policy, str):
-        best = iterate_policies(
-            sums, estimator.max_iter or POLICIES, lambda w, losses: False
-        )
+        best = iterate_policies(sums, estimator.max_iter, lambda w, losses: False)
         policy, w, solution, losses, changes = (
             best.policy,
             best.w,

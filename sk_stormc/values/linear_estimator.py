@@ -15,11 +15,10 @@ from sk_stormc.values.least_squares import ridge
 from sk_stormc.values.log_warnings import check_given
 from sk_stormc.values.problems import LARGEST_HESSIAN
 from sk_stormc.values.transitions import checked_states, successors, transform
-from sk_stormc.values.uncertainty import FEW, LARGEST
+from sk_stormc.values.uncertainty import FEW_EPISODES, MAX_GROUPED_FEATURES
 
 __all__ = ["LinearEstimator"]
 
-ITERATIONS = 10_000  # default budget of iterative solvers if full batches are advised
 # number of columns of features, including the intercept, up to which "auto" selects
 # "lstd"
 EXACT = LARGEST_HESSIAN
@@ -62,7 +61,7 @@ class LinearEstimator(CompositionalEstimator):
             and solver.max_iter is None
             and solver.max_ifo is None
         ):
-            solver.set_params(max_iter=ITERATIONS)
+            solver.set_params(max_iter=10_000)
 
     def _alphas(self, n_columns):
         return ridge(self.alpha, n_columns, self.fit_intercept)
@@ -131,7 +130,7 @@ class LinearEstimator(CompositionalEstimator):
                 "return_std=True and "
                 "value_interval: the label of each row's episode. At most "
                 f"{LARGEST_HESSIAN} features are supported, "
-                f"and {LARGEST} in a stream"
+                f"and {MAX_GROUPED_FEATURES} in a stream"
             )
         n = spread[0].n_clusters
         if half_life is not None and n < 2:
@@ -145,12 +144,11 @@ class LinearEstimator(CompositionalEstimator):
                 "episode must have at least 2 different labels for uncertainty, got "
                 f"{n}"
             )
-        if n < FEW:
+        if n < FEW_EPISODES:
             warn(
                 f"the uncertainty of values is estimated from {n:.3g} episodes, or "
-                "groups of them. With fewer than "
-                f"{FEW} it is itself uncertain: intervals contain the values less "
-                "often than they should."
+                f"groups of them. With fewer than {FEW_EPISODES} it is itself "
+                "uncertain: intervals contain the values less often than they should."
             )
         return spread
 

@@ -19,9 +19,6 @@ from sk_stormc.values.policies import chosen
 from sk_stormc.values.projected import ProjectedBellmanProblem
 from sk_stormc.values.uncertainty import spread_of_log
 
-POLICIES = 50  # default of the largest number of policies that are evaluated
-TIE = 1e-9  # relative difference of two values below which two actions are ties
-
 
 def of_actions(Z, chances):
     """Features of state-action pairs (CSR): the state's in the block of each action,
@@ -54,12 +51,9 @@ def best_actions(values, unknown=None, before=None):
     if before is None:
         return best
     rows = np.arange(len(best))
-    return np.where(
-        allowed[rows, before]
-        >= allowed[rows, best] - TIE * abs(values).max(initial=0.0),
-        before,
-        best,
-    )
+    rounding = 1e-9 * abs(values).max(initial=0.0)
+    tied = allowed[rows, before] >= allowed[rows, best] - rounding
+    return np.where(tied, before, best)
 
 
 class ActionSums:
@@ -191,7 +185,7 @@ def iterate_policies(sums, max_iter, notify):
     following, losses, changes = sums.uniform(), [], []
     tried, place = [], {}  # the earlier greedy policies, and their indices
     restarted = stopped = False
-    while len(changes) < max_iter and not stopped:
+    while len(changes) < (max_iter or 50) and not stopped:
         policy = following
         w, solution = sums.solution(policy)
         if not losses:

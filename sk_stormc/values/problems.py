@@ -13,7 +13,7 @@ from sk_stormc.core.problem import CompositionalProblem
 from sk_stormc.core.source import FiniteSource
 from sk_stormc.utils.types import ArrayLike, SparseMatrix
 from sk_stormc.utils.validation import as_numbers, check_choice
-from sk_stormc.values.least_squares import NEGLIGIBLE, solve_rows
+from sk_stormc.values.least_squares import EIGENVALUE_ROUNDING, solve_rows
 from sk_stormc.values.markov import (
     check_discount,
     check_features,
@@ -24,9 +24,9 @@ from sk_stormc.values.markov import (
     scale_rows,
 )
 
-LARGEST_HESSIAN = (
-    2000  # number of variables up to which the preconditioner is a full matrix
-)
+# number of variables up to which the preconditioner is a full matrix; that of more
+# takes seconds
+LARGEST_HESSIAN = 2000
 
 
 class LinearValue(CompositionalProblem):
@@ -139,7 +139,8 @@ def inverse(H):
         return result + np.tril(result, -1).T
     values, vectors = np.linalg.eigh(H)
     top = values[-1] if values[-1] > 0 else 1.0
-    return (vectors / np.where(values > NEGLIGIBLE * top, values, top)) @ vectors.T
+    values = np.where(values > EIGENVALUE_ROUNDING * top, values, top)
+    return (vectors / values) @ vectors.T
 
 
 class Successors(FiniteSource):

@@ -7,18 +7,9 @@ import itertools
 from dataclasses import dataclass
 
 import numpy as np
+from sklearn.utils import gen_batches
 
 from sk_stormc.utils.warnings import warn
-
-BLOCK = 64  # rows whose traces are computed by one matrix product
-SINGLE = np.finfo(
-    np.float32
-).eps  # relative tolerance of equal states, for rounding to float32
-# absolute tolerance, for rounding to six decimals; it is smaller for states of small
-# size
-DECIMALS = 5.1e-7
-FEW = 0.3  # fraction of continued traces below which there is a warning
-LEAST = 10  # smallest number of rows for this warning
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,11 +88,11 @@ def continues(left, after, terminal):
     trace continues."""
     follows = np.zeros(len(left), dtype=bool)
     follows[1:] = same(after[:-1], left[1:]) & ~terminal[:-1]
-    could = np.count_nonzero(~terminal[:-1])
-    if could >= LEAST and np.count_nonzero(follows[1:]) < FEW * could:
+    could, continued = np.count_nonzero(~terminal[:-1]), np.count_nonzero(follows[1:])
+    if could >= 10 and continued < 0.3 * could:
         warn(
             f"trace_decay has little effect: of {could} rows that end no episode, "
-            f"{np.count_nonzero(follows[1:])} "
+            f"{continued} "
             "are followed by the row whose X is their next_X. Give the rows in the "
             "order in which they happened, or "
             "time= in place of next_X.",
@@ -110,12 +101,16 @@ def continues(left, after, terminal):
 
 
 def same(after, left):
-    """Whether rows are equal up to rounding. Integers (times) must be equal exactly."""
+    """Whether rows are equal up to rounding to float32, or to six decimals.
+
+    Integers (times) must be equal exactly.
+    """
     if after.dtype.kind in "iu":
         return (after == left).all(axis=1)
     size = np.maximum(abs(after), abs(left))
-    decimals = np.minimum(DECIMALS, 0.01 * size.max(axis=1, keepdims=True))
-    return (abs(after - left) <= SINGLE * size + decimals).all(axis=1)
+    relative = np.finfo(np.float32).eps * size
+    decimals = np.minimum(5.1e-7, 0.01 * size.max(axis=1, keepdims=True))
+    return (abs(after - left) <= relative + decimals).all(axis=1)
 
 
 def keys_in_order(left, after, terminal, ratios, rows, kept):
@@ -144,8 +139,7 @@ def trace_blocks(Z, follows, decay, trace, ratios=None):
     ("Convergence of least squares temporal difference methods under general
     conditions", 2010).
     """
-    for start in range(0, Z.shape[0], BLOCK):
-        rows = slice(start, start + BLOCK)
+    for rows in gen_batches(Z.shape[0], 64):  # one matrix product for each
         episode = np.cumsum(~follows[rows])  # 0: that of the row before the block
         number = np.arange(len(episode))
         lag = number[:, None] - number
