@@ -8,13 +8,11 @@ import numpy as np
 from scipy import sparse
 
 from sk_stormc.core.penalties import L1, Box, Simplex, as_penalty
-from sk_stormc.portfolio.exact.feasible_set import (
-    FeasibleSet,
-    LinearlyConstrained,
-    TradingCosts,
-)
+from sk_stormc.portfolio.exact.feasible_set import FeasibleSet
 from sk_stormc.portfolio.exact.linear_programs import linear_program, one_sided
+from sk_stormc.portfolio.exact.linearly_constrained import LinearlyConstrained
 from sk_stormc.portfolio.exact.tolerances import CONSTRAINT_TOLERANCE, PROGRAM_TOLERANCE
+from sk_stormc.portfolio.exact.trading_costs import TradingCosts
 from sk_stormc.portfolio.labels import aligned
 from sk_stormc.portfolio.linear_constraints import Linear, linear_of
 from sk_stormc.portfolio.returns import column_of, without

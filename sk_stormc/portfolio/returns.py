@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.utils.validation import check_array
 
 from sk_stormc.core.penalties import Box, as_penalty
-from sk_stormc.portfolio.exact.feasible_set import TradingCosts
+from sk_stormc.portfolio.exact.trading_costs import TradingCosts
 from sk_stormc.portfolio.labels import aligned, assets_of, by_label, rows_of_series
 from sk_stormc.utils.blocks import is_dask
 from sk_stormc.utils.frames import (

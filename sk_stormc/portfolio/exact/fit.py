@@ -7,8 +7,8 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from sk_stormc.engine.results import Record, Report, SolverResult, StopReason, outcome
-from sk_stormc.portfolio.exact.feasible_set import LinearlyConstrained
 from sk_stormc.portfolio.exact.integer import WithIntegerLimits, check_integer_limits
+from sk_stormc.portfolio.exact.linearly_constrained import LinearlyConstrained
 from sk_stormc.portfolio.exact.objectives import (
     ByMoments,
     Utility,

@@ -13,16 +13,16 @@ from sk_stormc.core.penalties import Box, as_penalty
 from sk_stormc.engine.results import StopReason
 from sk_stormc.portfolio.exact.feasible_set import (
     FeasibleSet,
-    LinearlyConstrained,
-    TradingCosts,
     bounds_around,
     without_costs,
 )
 from sk_stormc.portfolio.exact.integer_program import IntegerProgram, scip
 from sk_stormc.portfolio.exact.linear_programs import minimise_linear
+from sk_stormc.portfolio.exact.linearly_constrained import LinearlyConstrained
 from sk_stormc.portfolio.exact.program import Optimum, on_bounds, solve_portfolio
 from sk_stormc.portfolio.exact.ratio import net_return
 from sk_stormc.portfolio.exact.tolerances import ACCURACY, PROGRAM_TOLERANCE
+from sk_stormc.portfolio.exact.trading_costs import TradingCosts
 from sk_stormc.portfolio.labels import aligned
 from sk_stormc.portfolio.linear_constraints import Linear
 from sk_stormc.portfolio.mean_risk import deviation_of

@@ -8,12 +8,12 @@ from scipy.optimize import brentq
 
 from sk_stormc.portfolio.exact.feasible_set import (
     FeasibleSet,
-    LinearlyConstrained,
     linear_minimum,
     without_costs,
 )
 from sk_stormc.portfolio.exact.interior_point import interior_point
 from sk_stormc.portfolio.exact.linear_programs import minimise_linear
+from sk_stormc.portfolio.exact.linearly_constrained import LinearlyConstrained
 from sk_stormc.portfolio.exact.program import (
     Optimum,
     Scaled,

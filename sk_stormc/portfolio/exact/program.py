@@ -16,13 +16,11 @@ import numpy as np
 from sk_stormc.core.penalties import L1, Box, Simplex
 from sk_stormc.portfolio.exact.certificate import lower_bound, risk_bound
 from sk_stormc.portfolio.exact.convex_program import Hinges, Program
-from sk_stormc.portfolio.exact.feasible_set import (
-    FeasibleSet,
-    LinearlyConstrained,
-    TradingCosts,
-)
+from sk_stormc.portfolio.exact.feasible_set import FeasibleSet
 from sk_stormc.portfolio.exact.interior_point import interior_point
+from sk_stormc.portfolio.exact.linearly_constrained import LinearlyConstrained
 from sk_stormc.portfolio.exact.tolerances import PROGRAM_TOLERANCE
+from sk_stormc.portfolio.exact.trading_costs import TradingCosts
 
 __all__ = [
     "FAR",
