@@ -85,11 +85,9 @@ class MarkovRewardProcess:
                 "gives undiscounted values up to rounding; BellmanValueEstimator "
                 "takes 1 for their logs."
             )
-        self.transition_matrix, self.features, self.gamma = (
-            problem.transition_matrix,
-            problem.features,
-            gamma,
-        )
+        self.transition_matrix = problem.transition_matrix
+        self.features = problem.features
+        self.gamma = gamma
         self.rewards, self.n_states, self._problem = rewards, problem.n_outer, problem
 
     @classmethod

@@ -205,19 +205,15 @@ class PortfolioProblem(OfMeasure, WeightedComponents):
                 raise ValueError(
                     f"returns must be finite, got {block[~np.isfinite(block)][0]}"
                 )
-        self.measure, self.task = (
-            measure,
-            MeanRisk.of(R, measure, risk_aversion, sample_weight, penalty),
-        )
+        self.measure = measure
+        self.task = MeanRisk.of(R, measure, risk_aversion, sample_weight, penalty)
         task = self.task
         self.returns, self.weights, self.penalty = task.returns, task.p, penalty
         self.risk_aversion, self.risk_measure = task.risk_aversion, measure.name
         self._return_weight, self._risk_weight = task.return_weight, task.risk_weight
-        self.n_inner, self.n_outer, self.n_variables = (
-            task.n_inner,
-            task.n_outer,
-            R.shape[1] + self.n_levels,
-        )
+        self.n_inner = task.n_inner
+        self.n_outer = task.n_outer
+        self.n_variables = R.shape[1] + self.n_levels
         self._metric = self._check_metric(metric)
         self._known_factors: dict = {}
 

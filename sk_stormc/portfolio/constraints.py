@@ -45,12 +45,10 @@ def penalty_of(portfolio, n_assets, columns):
 
 def _with_proximal_operator(portfolio, n_assets, columns):
     """The penalty with bounds, budget, l1 norm and transaction costs, or None."""
-    constraint, budget, l1, l2 = (
-        portfolio.constraint,
-        portfolio.budget,
-        portfolio.l1,
-        portfolio.l2,
-    )
+    constraint = portfolio.constraint
+    budget = portfolio.budget
+    l1 = portfolio.l1
+    l2 = portfolio.l2
     check_number("l1", l1, low=0)
     check_number("budget", budget, words=(None,))
     long_only = is_word(constraint, "long_only")
@@ -200,10 +198,8 @@ def check_size(portfolio, penalty):
         "risk grow alike"
     )
     if ratio:
-        asked, best = (
-            "objective='ratio'",
-            "all multiples of a portfolio have the same ratio",
-        )
+        asked = "objective='ratio'"
+        best = "all multiples of a portfolio have the same ratio"
     elif least:
         asked, best = "risk_aversion=inf", "the best portfolio is the empty portfolio"
     raise ValueError(
@@ -274,11 +270,9 @@ def check_feasible(penalty):
         linear.A / size[:, None], linear.lower / size, linear.upper / size
     )
     one, none = sparse.eye_array(n), [None] * (2 * len(norms))
-    blocks, rhs, cost = (
-        [[rows, -sparse.eye_array(m, format="csr")[index], *none]],
-        [rhs],
-        [np.zeros(n), np.ones(m)],
-    )
+    blocks = [[rows, -sparse.eye_array(m, format="csr")[index], *none]]
+    rhs = [rhs]
+    cost = [np.zeros(n), np.ones(m)]
     for k, (centre, limit) in enumerate(norms.values()):
         before, after = none[: 2 * k], none[2 * k + 2 :]
         blocks += [[sign * one, None, *before, -one, None, *after] for sign in (1, -1)]

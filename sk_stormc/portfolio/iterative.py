@@ -43,10 +43,8 @@ def run_in_stages(run, solver, problem, x0):
         if value < best_value or best_x is None:
             best_value, best_x = value, x
         lowest = max(lowest, bound)
-        gap, size = (
-            best_value - lowest,
-            abs(best_value) if problem.weights_of(best_x).any() else unit,
-        )
+        gap = best_value - lowest
+        size = abs(best_value) if problem.weights_of(best_x).any() else unit
         # after a slow stage one with less smoothing would gain little
         slow = result.stop_reason in OUT_OF_BUDGET
         small = gap <= (1.0 if slow else 0.3) * solver.tol * size
@@ -166,11 +164,9 @@ def run_iterative(portfolio, solver, problem, fit):
 
 def conclude_iterative(portfolio, solver, problem, result):
     """Warn if the run has not converged, or if it has converged with a notable gap."""
-    gap, tol, staged = (
-        portfolio.dual_gap_,
-        solver.tol,
-        isinstance(problem, LevelProblem),
-    )
+    gap = portfolio.dual_gap_
+    tol = solver.tol
+    staged = isinstance(problem, LevelProblem)
     instead = problem.advice.instead
     if staged and result.stop_reason != StopReason.INTERRUPTED:
         warn_of_a_gap(result, gap, tol, instead)

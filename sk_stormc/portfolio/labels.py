@@ -58,11 +58,9 @@ def aligned(name, value, columns, n_assets, extra=True):
     columns = list(range(n_assets)) if columns is None else columns
     labels = labels if set(labels) & set(columns) else _varying(labels)
     _refuse_twice(name, "label or column of X", columns, labels)
-    by_label, assets, default = (
-        dict(zip(labels, values, strict=True)),
-        set(columns),
-        default_of(value),
-    )
+    by_label = dict(zip(labels, values, strict=True))
+    assets = set(columns)
+    default = default_of(value)
     missing = (
         [] if default else [column for column in columns if column not in by_label]
     )

@@ -190,10 +190,8 @@ class MomentStream:
             not self._gone() and not self.moments.exact
         ):  # an earlier update on few rows may be far from the optimum
             w = min((self.start, w), key=lambda w: self._value_of(stop, w))
-        before, endless = (
-            w,
-            self.enough() > 2 and not self.moments.exact and not self._gone(),
-        )
+        before = w
+        endless = self.enough() > 2 and not self.moments.exact and not self._gone()
         for _ in range(20):
             moments = self._known(stop, w)
             now, halved = self._value(moments, w), 0

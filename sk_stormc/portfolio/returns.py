@@ -369,12 +369,10 @@ def with_expected_returns(returns, portfolio, X, sample_weight):
     A benchmark of given returns keeps its mean, unless there is an entry of its name. X
     has the labels.
     """
-    expected, benchmark, columns, rows = (
-        portfolio.expected_returns,
-        portfolio.benchmark,
-        assets_of(X),
-        rows_of(X),
-    )
+    expected = portfolio.expected_returns
+    benchmark = portfolio.benchmark
+    columns = assets_of(X)
+    rows = rows_of(X)
     if expected is None:
         return with_benchmark(returns, benchmark, columns, rows)
     if type(returns) is not np.ndarray:

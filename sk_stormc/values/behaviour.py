@@ -195,10 +195,8 @@ def warn_of_misfit(states, number, predicted, labels):
     """Warn if actions depend on columns, or on states that occur often, by more than
     the predicted probabilities."""
     n, m = predicted.shape
-    missed, variance = (
-        (number[:, None] == np.arange(m)) - predicted,
-        predicted * (1 - predicted),
-    )
+    missed = (number[:, None] == np.arange(m)) - predicted
+    variance = predicted * (1 - predicted)
 
     def squares(tested):
         spread = np.maximum((tested * tested).T @ variance, 1e-9)

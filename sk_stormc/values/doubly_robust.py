@@ -101,9 +101,9 @@ def read_q_log(model, X, y, ratios, action, target, next_X, terminal, clock, ord
     if by_row:
         kept = terminal | np.append(np.diff(clock) == 1, False)
     if not kept.all():  # the value after such a row is part of the estimate
-        k, hint = (
-            order[np.argmin(kept)],
-            ". If episodes end, pass terminal" if log_columns.terminal is None else "",
+        k = order[np.argmin(kept)]
+        hint = (
+            ". If episodes end, pass terminal" if log_columns.terminal is None else ""
         )
         raise ValueError(
             "target must be a function of states for the methods 'dr' and 'wdr' where "
@@ -214,10 +214,8 @@ def cross_fitted(log, gamma, numbers, fold, share):
             Z,
             model.fit_intercept,
         )
-        psi, next_psi = (
-            of_actions(Z[train], chosen(log.action[train], m)),
-            of_actions(next_Z[train], log.after[train]),
-        )
+        psi = of_actions(Z[train], chosen(log.action[train], m))
+        next_psi = of_actions(next_Z[train], log.after[train])
         moments = Moments.of_log(
             psi, next_psi, gamma, log.y[train], np.ones(len(train))
         )

@@ -149,10 +149,8 @@ def order_of(episode, time, terminal, n):
     time = None if time is None else check_time(time, n)
     order = np.lexsort((np.arange(n) if time is None else time, numbers))
     before, after = order[:-1], order[1:]
-    ticks, same = (
-        np.arange(n) if time is None else time[order],
-        numbers[before] == numbers[after],
-    )
+    ticks = np.arange(n) if time is None else time[order]
+    same = numbers[before] == numbers[after]
     unit = _unit_of(np.diff(ticks)[same])
     twice, late = same & (ticks[1:] == ticks[:-1]), same & terminal[before]
     if twice.any():

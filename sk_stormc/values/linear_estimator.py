@@ -91,10 +91,8 @@ class LinearEstimator(CompositionalEstimator):
         states = self._states(X0, "X0")
         values, Z = self._values(X0, states), self._features(X0, states)
         if mean:
-            values, Z = (
-                values.mean(axis=0, keepdims=True),
-                np.asarray(Z.mean(axis=0)).reshape(1, -1),
-            )
+            values = values.mean(axis=0, keepdims=True)
+            Z = np.asarray(Z.mean(axis=0)).reshape(1, -1)
         deviation, reach = self._deviations(Z, confidence)
         with np.errstate(invalid="ignore"):
             ends = np.stack(
@@ -106,21 +104,17 @@ class LinearEstimator(CompositionalEstimator):
         """Standard deviations for rows of all features, and the quantile by which an
         interval multiplies them."""
         spread, columns = self._spread_of_coefficients()
-        deviation, others = (
-            spread.deviation(Z[:, columns]),
-            np.ones(Z.shape[1], dtype=bool),
-        )
+        deviation = spread.deviation(Z[:, columns])
+        others = np.ones(Z.shape[1], dtype=bool)
         others[columns] = False
         unknown = np.asarray(abs(Z[:, others]).sum(axis=1)).ravel() > 0
         return np.where(unknown, np.inf, deviation), spread.reach(confidence)
 
     def _spread_of_coefficients(self):
         """The `Spread` of the coefficients, and the columns of their features."""
-        groups, spread, half_life = (
-            vars(self).get("_groups"),
-            vars(self).get("_spread"),
-            vars(self).get("half_life"),
-        )
+        groups = vars(self).get("_groups")
+        spread = vars(self).get("_spread")
+        half_life = vars(self).get("half_life")
         if groups is not None:
             x = np.append(self.coef_, self.intercept_)[: groups.b.shape[1]]
             spread = groups.spread(x, self._alphas(len(x)), half_life), groups.columns()

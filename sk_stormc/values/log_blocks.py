@@ -129,10 +129,8 @@ class Reader:
             check_finite_rows(
                 "next_X", parts[self.names.index("next_X")][~terminal], names
             )
-            source, follows = (
-                log_columns["next_X"],
-                check_next(estimator, log_columns["next_X"], states, terminal),
-            )
+            source = log_columns["next_X"]
+            follows = check_next(estimator, log_columns["next_X"], states, terminal)
         elif order is not None:
             at, kept = successors_in(order, terminal)
             weights = weights * self.steps.shares(order.step, kept, terminal)

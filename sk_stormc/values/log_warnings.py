@@ -152,10 +152,8 @@ def warn_of_scales(states, follows, terminal):
             off_line = abs(left[rows, j] - factor * came[rows, j] - shift)
             agree = off_line <= EQUAL_UP_TO * width[j]
             differ = abs((factor - 1) * came[:, j] + shift).max() > 0.01 * width[j]
-        agreeing, compared = (
-            agreeing + np.count_nonzero(agree) * (factor > 0),
-            compared + len(rows),
-        )
+        agreeing = agreeing + np.count_nonzero(agree) * (factor > 0)
+        compared = compared + len(rows)
         if factor > 0 and differ:
             off = off or (j, factor, shift)
     if off and agreeing >= LINEAR_SHARE * compared:

@@ -231,10 +231,8 @@ def spread_of_actions(sums, log, action, chances, w):
     """The `Spread` of the coefficients of a policy, and their columns among the
     features of all actions."""
     at, m = np.flatnonzero(sums.occurs), sums.shape[0]
-    left, after = (
-        of_actions(log.Z, chosen(action, m))[:, at],
-        of_actions(log.next_Z, chances)[:, at],
-    )
+    left = of_actions(log.Z, chosen(action, m))[:, at]
+    after = of_actions(log.next_Z, chances)[:, at]
     rows = replace(log, Z=left, next_Z=after)
     columns = np.flatnonzero(
         np.isin(np.arange(log.n_features), log.columns)[None, :]
@@ -249,10 +247,8 @@ def problem_of(sums, log, action, chances, ridge):
     """The compositional problem of a given policy, and a function from its variables to
     coefficients."""
     m, at = sums.shape[0], np.flatnonzero(sums.occurs)
-    left, after = (
-        of_actions(log.Z, chosen(action, m))[:, at],
-        of_actions(log.next_Z, chances)[:, at],
-    )
+    left = of_actions(log.Z, chosen(action, m))[:, at]
+    after = of_actions(log.next_Z, chances)[:, at]
     left, after, y, weights = with_ridge(
         left, after, log.y, log.weights, np.tile(ridge, m)[at]
     )

@@ -200,12 +200,10 @@ class Collected:
         traces."""
         counted = weights > 0
         if not self.traces.decay and not counted.all():
-            Z, next_Z, y, weights = (
-                Z[counted],
-                next_Z[counted],
-                y[counted],
-                weights[counted],
-            )
+            Z = Z[counted]
+            next_Z = next_Z[counted]
+            y = y[counted]
+            weights = weights[counted]
         if not len(y):
             return self
         if not self.traces.decay:

@@ -104,11 +104,9 @@ def check_model(transition_matrix, rewards):
     n, m = P.shape
     columns = None
     if sparse.issparse(P):
-        data, columns, rows = (
-            P.data,
-            P.indices,
-            np.repeat(np.arange(n), np.diff(P.indptr)),
-        )
+        data = P.data
+        columns = P.indices
+        rows = np.repeat(np.arange(n), np.diff(P.indptr))
     else:
         data, rows = P.ravel(), np.repeat(np.arange(n), m)
     wrong = ~(np.isfinite(data) & (data >= 0))

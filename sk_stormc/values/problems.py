@@ -50,11 +50,9 @@ class LinearValue(CompositionalProblem):
             raise ValueError(
                 f"alpha must be one number >= 0 or {d} of them, got {alpha}"
             )
-        self.gamma, self.alpha, self.n_variables = (
-            float(gamma),
-            np.broadcast_to(alpha, d),
-            d,
-        )
+        self.gamma = float(gamma)
+        self.alpha = np.broadcast_to(alpha, d)
+        self.n_variables = d
         self._automatic, self._metric = metric == "auto", None
         self.weights = normalized_weights(sample_weight, n)
         self._drawn_by = None if sample_weight is None else self.weights
@@ -276,17 +274,13 @@ class BellmanProblem(LinearValue):
         # entry e of P, in the order of its data, belongs to state s for starts[s] <= e
         # < starts[s + 1]
         if sparse.issparse(P):
-            self._data, self._starts, self._columns = (
-                P.data,
-                P.indptr.astype(np.intp),
-                P.indices,
-            )
+            self._data = P.data
+            self._starts = P.indptr.astype(np.intp)
+            self._columns = P.indices
         else:
-            self._data, self._starts, self._columns = (
-                P.ravel(),
-                np.arange(0, n * m + 1, m),
-                None,
-            )
+            self._data = P.ravel()
+            self._starts = np.arange(0, n * m + 1, m)
+            self._columns = None
         self._expected = self._row_sums(self._data * self.entry_rewards)
 
     # draws
@@ -308,10 +302,8 @@ class BellmanProblem(LinearValue):
         ``entry_rewards`` contains their rewards, and `successors_of` returns their
         successors.
         """
-        low, high = (
-            self._up_to[self._starts[states]],
-            self._up_to[self._starts[states + 1]],
-        )
+        low = self._up_to[self._starts[states]]
+        high = self._up_to[self._starts[states + 1]]
         needle, up_to = low + uniform * (high - low), self._up_to[1:]
         last = np.searchsorted(up_to, high)  # the last nonzero entry of each row
         return np.minimum(np.searchsorted(up_to, needle, side="right"), last)

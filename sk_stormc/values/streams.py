@@ -344,12 +344,10 @@ def continue_stream(estimator, X, y, log_columns):
     estimator.objective_ = "projected"
     estimator.objective_reason_ = "a stream does not group the transitions of a state"
     estimator.features_, estimator._pending, estimator._given = features, waiting, names
-    estimator._held, estimator._groups, estimator._spread, estimator._counts = (
-        held,
-        groups,
-        None,
-        counts,
-    )
+    estimator._held = held
+    estimator._groups = groups
+    estimator._spread = None
+    estimator._counts = counts
     vars(estimator).pop("n_states_", None)  # from an earlier fit
 
 

@@ -36,12 +36,10 @@ class TracedRows:
     """
 
     def __init__(self, before, Z, counted, left, after, terminal, ratios, labels):
-        self.before, self.Z, self.ratios, self.after = (
-            before,
-            Z,
-            np.where(counted, ratios, 0.0),
-            None,
-        )
+        self.before = before
+        self.Z = Z
+        self.ratios = np.where(counted, ratios, 0.0)
+        self.after = None
         starts = np.zeros(1, dtype=int)
         if labels is not None:
             starts = np.flatnonzero(np.append(True, labels[1:] != labels[:-1]))
@@ -67,11 +65,9 @@ class TracedRows:
         decay, last = self.before.decay, []
         cuts = [0, *(start for start in self.taken if start), len(self.follows)]
         for begin, end in itertools.pairwise(cuts):
-            part, trace, follows = (
-                slice(begin, end),
-                self.taken.get(begin),
-                self.follows[begin:end].copy(),
-            )
+            part = slice(begin, end)
+            trace = self.taken.get(begin)
+            follows = self.follows[begin:end].copy()
             follows[0] = trace is not None
             for rows, traces in trace_blocks(
                 self.Z[part], follows, decay, trace, self.ratios[part]

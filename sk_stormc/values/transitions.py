@@ -226,10 +226,8 @@ def transform(features, X, states, rows, intercept):
         Z = check_array(
             Z, accept_sparse="csr", dtype=np.float64, input_name="features of X"
         )
-        Z, n = (
-            sparse.csr_array(Z) if sparse.issparse(Z) else Z,
-            len(states if rows is None else rows),
-        )
+        Z = sparse.csr_array(Z) if sparse.issparse(Z) else Z
+        n = len(states if rows is None else rows)
         if Z.shape[0] != n:
             raise ValueError(
                 f"features must give a row for each of {n} states, got {Z.shape[0]}"

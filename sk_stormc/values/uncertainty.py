@@ -198,11 +198,9 @@ class Groups:
         """The sums of zero transitions."""
         d = n_features
         traces = Traces(gamma * trace_decay, np.zeros((0, d)))
-        rows, weights, occurs = (
-            np.zeros(GROUPS, dtype=int),
-            np.zeros(GROUPS),
-            np.zeros(d, dtype=bool),
-        )
+        rows = np.zeros(GROUPS, dtype=int)
+        weights = np.zeros(GROUPS)
+        occurs = np.zeros(d, dtype=bool)
         return cls(
             np.zeros((GROUPS, d, d)),
             np.zeros((GROUPS, d)),
@@ -225,16 +223,12 @@ class Groups:
             traced = traces.over(Z, weights > 0, keys)
             eligible = np.vstack([block for _, block in traced])
             traces = traced.after
-        difference, weighted = (
-            minus_scaled(Z, self.gamma, next_Z),
-            scale_rows(weights, eligible),
-        )
-        A, b, rows, groups = (
-            left * self.A,
-            left * self.b,
-            self.rows.copy(),
-            groups_of(labels),
-        )
+        difference = minus_scaled(Z, self.gamma, next_Z)
+        weighted = scale_rows(weights, eligible)
+        A = left * self.A
+        b = left * self.b
+        rows = self.rows.copy()
+        groups = groups_of(labels)
         for group in np.unique(groups):
             part = np.flatnonzero((groups == group) & (weights > 0))
             A[group] += dense(weighted[part].T @ difference[part])
@@ -253,10 +247,8 @@ class Groups:
     def spread(self, x, alpha, half_life=None):
         """The `Spread` at the coefficients x."""
         there, occurs, weight = self.rows > 0, self.columns(), self.weights.sum() or 1.0
-        A, b = (
-            self.A[there][:, occurs][:, :, occurs] / weight,
-            self.b[there][:, occurs] / weight,
-        )
+        A = self.A[there][:, occurs][:, :, occurs] / weight
+        b = self.b[there][:, occurs] / weight
         bread = A.sum(axis=0) + np.diag(alpha[occurs])
         return Spread.of(
             bread,

@@ -147,14 +147,10 @@ class FeasibleSet:
         programs were solved for them."""
         n, m = self.n, len(self.norms)
         fixed = self.low == self.high
-        low, high = (
-            np.where(fixed, -np.inf, self.low),
-            np.where(fixed, np.inf, self.high),
-        )
-        low, high = (
-            np.r_[low, np.zeros(n * m)],
-            np.r_[high, *(np.full(n, limit) for _, limit in self.norms)],
-        )
+        low = np.where(fixed, -np.inf, self.low)
+        high = np.where(fixed, np.inf, self.high)
+        low = np.r_[low, np.zeros(n * m)]
+        high = np.r_[high, *(np.full(n, limit) for _, limit in self.norms)]
         norm = np.abs(self.A).max(axis=1, initial=0.0)
         A, lower, upper, norm = (
             part[norm > 0] for part in (self.A, self.lower, self.upper, norm)
@@ -176,10 +172,8 @@ class FeasibleSet:
         A, lower, upper = A[~equal], lower[~equal], upper[~equal]
         A, E = (np.pad(M, ((0, 0), (0, n * m))) for M in (A, E))
         for k, (centre, limit) in enumerate(self.norms):
-            one, distance = (
-                np.eye(n),
-                np.pad(np.eye(n), ((0, 0), (n * k, n * (m - k - 1)))),
-            )
+            one = np.eye(n)
+            distance = np.pad(np.eye(n), ((0, 0), (n * k, n * (m - k - 1))))
             total = np.r_[np.zeros(n), self.in_budget @ distance][None]
             A = np.concatenate(
                 [A, np.hstack([one, -distance]), np.hstack([-one, -distance]), total]
@@ -243,10 +237,8 @@ class FeasibleSet:
             values.append(np.full(self.n, np.nan))
             values[-1][some] = at[some]
         values += [centre for centre, _ in self.norms]
-        near, held = (
-            CONSTRAINT_TOLERANCE * (self.size() or np.abs(w).max()),
-            np.full(self.n, np.nan),
-        )
+        near = CONSTRAINT_TOLERANCE * (self.size() or np.abs(w).max())
+        held = np.full(self.n, np.nan)
         for value in values:
             held = np.where(np.isnan(held) & (np.abs(w - value) <= near), value, held)
         free = np.isnan(held)
@@ -281,10 +273,8 @@ def bounds_around(feasible, w, radius):
     """Finite bounds that contain w: those implied by bounds and budget, and otherwise a
     radius around w."""
     low, high = feasible.implied_bounds()
-    low, high = (
-        np.where(np.isfinite(low), low, w - radius),
-        np.where(np.isfinite(high), high, w + radius),
-    )
+    low = np.where(np.isfinite(low), low, w - radius)
+    high = np.where(np.isfinite(high), high, w + radius)
     return np.minimum(low, w), np.maximum(high, w)
 
 

@@ -70,15 +70,11 @@ def exact_method(portfolio, solver, task, limits=None):
         objective = partial(Ratio, task)
     else:
         objective = partial(ByMoments if solver == "moments" else Utility, task)
-    name, tol = (
-        "newton" if solver == "auto" else solver,
-        TOL if portfolio.tol is None else portfolio.tol,
-    )
+    name = "newton" if solver == "auto" else solver
+    tol = TOL if portfolio.tol is None else portfolio.tol
     if limits is not None:
-        name, objective = (
-            "scip",
-            partial(WithIntegerLimits, portfolio, objective, limits, tol),
-        )
+        name = "scip"
+        objective = partial(WithIntegerLimits, portfolio, objective, limits, tol)
     return ExactMethod(name, objective, tol, portfolio.max_iter)
 
 
@@ -107,12 +103,10 @@ class ExactMethod:
     begins_again = True  # instead of continuing, in a resumed fit
 
     def __init__(self, name, make_objective, tol, max_iter, iteration="iteration"):
-        self.name, self.make_objective, self.tol, self.max_iter = (
-            name,
-            make_objective,
-            tol,
-            max_iter or np.inf,
-        )
+        self.name = name
+        self.make_objective = make_objective
+        self.tol = tol
+        self.max_iter = max_iter or np.inf
         self.iteration = iteration  # its name in messages: an iteration, or a round
 
     def get_params(self, deep=True):
@@ -226,15 +220,11 @@ def conclude_exact(portfolio, method, task, result):
         )
     elif result.gap == np.inf:
         why = "may be far above its minimum, if there is one"
-    after, instead = (
-        f"{result.n_iter} {method.iteration}s",
-        "Add bounds or a budget, or raise max_iter or tol",
-    )
+    after = f"{result.n_iter} {method.iteration}s"
+    instead = "Add bounds or a budget, or raise max_iter or tol"
     if result.stop_reason == StopReason.TIME_LIMIT:
-        after, instead = (
-            f"time_limit={portfolio.time_limit:g} seconds",
-            "Raise time_limit or tol",
-        )
+        after = f"time_limit={portfolio.time_limit:g} seconds"
+        instead = "Raise time_limit or tol"
     warn(
         f"CompositionalPortfolio has not converged: after {after} the objective "
         f"{result.fun:.6g} {why}. {instead}.",

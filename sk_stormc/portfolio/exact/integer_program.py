@@ -42,19 +42,15 @@ class IntegerProgram:
     """
 
     def __init__(self, feasible, limits, size, start=None, most_k=None):
-        self.scip, self.feasible, self.limits, self.size, self.most_k = (
-            scip(),
-            feasible,
-            limits,
-            size,
-            most_k,
-        )
-        self.model, self.values, self.ended, self.error = (
-            self.scip.Model(),
-            [],
-            False,
-            None,
-        )
+        self.scip = scip()
+        self.feasible = feasible
+        self.limits = limits
+        self.size = size
+        self.most_k = most_k
+        self.model = self.scip.Model()
+        self.values = []
+        self.ended = False
+        self.error = None
         self.model.hideOutput()
         self.start = start
         v = None if start is None else start / size
@@ -370,10 +366,8 @@ class IntegerProgram:
         model.optimize()
         if self.error is not None:
             raise self.error
-        bound, reason = (
-            model.getDualbound(),
-            None if self.ended else REASONS.get(model.getStatus()),
-        )
+        bound = model.getDualbound()
+        reason = None if self.ended else REASONS.get(model.getStatus())
         return bound if abs(bound) < 1e15 else -np.inf, reason  # of 1e20 for infinity
 
     def _report(self, on_better):

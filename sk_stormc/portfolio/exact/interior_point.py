@@ -27,19 +27,16 @@ class Side:
     bounds of x or of A x."""
 
     def __init__(self, name, of, rows, sign, bound, x, slope):
-        self.name, self.of, self.rows, self.sign, self.bound = (
-            name,
-            of,
-            rows,
-            sign,
-            bound,
-        )
+        self.name = name
+        self.of = of
+        self.rows = rows
+        self.sign = sign
+        self.bound = bound
         room = bound - sign * product(rows, x)
         slack = np.maximum(room, np.maximum(1e-2 * np.abs(bound), 1e-2))
-        self.primal, self.dual = (
-            [slack],
-            [slope / np.maximum(slack, 1.0)],
-        )  # distant bounds must not matter at first
+        self.primal = [slack]
+        # distant bounds must not matter at first
+        self.dual = [slope / np.maximum(slack, 1.0)]
         self.share = np.ones(slack.size)  # of the sum of products on the central path
 
     def transposed(self, v, n):
@@ -255,13 +252,8 @@ def interior_point(program, x, most=100, callback=None):
     hinges = [HingeState(h, x) for h in program.hinges]
     parts, levels = [*sides, *hinges], any(h.hinge.level is not None for h in hinges)
     total = sum(len(part.primal) * float(part.share.sum()) for part in parts)
-    best, done, k, smallest, least = (
-        None,
-        False,
-        0,
-        np.inf,
-        1e-8,
-    )  # least: lower bound of the centring parameter sigma
+    best, done, k, smallest = None, False, 0, np.inf
+    least = 1e-8  # lower bound of the centring parameter sigma
     for k in range(1, most + 1):
         of_x = g + E.T @ nu
         for part in parts:
@@ -288,14 +280,10 @@ def interior_point(program, x, most=100, callback=None):
             smallest, since = gap, k
         if best is None or error < best[0]:
             since = k
-            slopes, kinks = (
-                [h.dual[0] for h in hinges],
-                [sum(h.primal) < np.minimum(*h.dual) for h in hinges],
-            )
-            best = (
-                error,
-                Solution(program, x, slopes, *multipliers(program, sides), kinks, nu),
-            )
+            slopes = [h.dual[0] for h in hinges]
+            kinks = [sum(h.primal) < np.minimum(*h.dual) for h in hinges]
+            of_sides = multipliers(program, sides)
+            best = error, Solution(program, x, slopes, *of_sides, kinks, nu)
         # without progress only rounding errors are left, soon if the error is small
         patience = 4 if best[0] <= 10 * PROGRAM_TOLERANCE else 15
         done = error <= PROGRAM_TOLERANCE
@@ -327,29 +315,18 @@ def interior_point(program, x, most=100, callback=None):
         curved = a_p
         while curved > STUCK_STEP:
             f_new, g_new, H_new = program.smooth(x + curved * dx)
-            if (
-                np.isfinite(f_new)
-                and np.isfinite(g_new).all()
-                and all(
-                    h.straight(x, curved, dx, step[0][1])
-                    for h, step in zip(hinges, steps[len(sides) :], strict=True)
-                )
+            finite = np.isfinite(f_new) and np.isfinite(g_new).all()
+            if finite and all(
+                h.straight(x, curved, dx, step[0][1])
+                for h, step in zip(hinges, steps[len(sides) :], strict=True)
             ):
-                linear = g + curved * (H0 @ dx)
-                miss = np.abs(g_new - linear).max()
-                straight = (
-                    miss <= 0.5 * max(np.abs(of_x).max(), np.abs(g_new).max() * 0.1, mu)
-                    or curved < 1e-4
-                )
+                miss = np.abs(g_new - g - curved * (H0 @ dx)).max()
+                allowed = max(np.abs(of_x).max(), 0.1 * np.abs(g_new).max(), mu)
+                straight = miss <= 0.5 * allowed or curved < 1e-4
                 # without inequalities the value must decrease (Armijo's condition)
-                lower = (
-                    total
-                    or f_new
-                    <= f
-                    + 1e-4 * curved * min(float(of_x @ dx), 0.0)
-                    + 1e-4 * PROGRAM_TOLERANCE * unit
-                )
-                if straight and lower:
+                slope = min(float(of_x @ dx), 0.0)
+                rise = 1e-4 * (curved * slope + PROGRAM_TOLERANCE * unit)
+                if straight and (total or f_new <= f + rise):
                     break
             curved *= 0.5
         else:
@@ -366,10 +343,8 @@ def interior_point(program, x, most=100, callback=None):
             callback(x)
         nu = nu + a_d * dnu
         for part, (dp, dd) in zip(parts, steps, strict=True):
-            part.primal, part.dual = (
-                moved(part.primal, dp, a_p),
-                moved(part.dual, dd, a_d),
-            )
+            part.primal = moved(part.primal, dp, a_p)
+            part.dual = moved(part.dual, dd, a_d)
     best[1].n_iter, best[1].done = k, done
     return best[1]
 
@@ -395,10 +370,8 @@ def _lengths(parts, steps):
     1 / FRACTION_TO_BOUNDARY, that keep slacks and multipliers positive."""
     a_p = a_d = 1.0 / FRACTION_TO_BOUNDARY
     for part, (dp, dd) in zip(parts, steps, strict=True):
-        a_p, a_d = (
-            min(a_p, longest_step(part.primal, dp)),
-            min(a_d, longest_step(part.dual, dd)),
-        )
+        a_p = min(a_p, longest_step(part.primal, dp))
+        a_d = min(a_d, longest_step(part.dual, dd))
     return a_p, a_d
 
 
@@ -431,7 +404,7 @@ def _factor(K, E):
     if not len(E):
         return lambda a, b: (apply(a), np.zeros(0))
     KE = apply(E.T)
-    values, vectors = np.linalg.eigh(E @ KE)
+    values, vectors = np.linalg.eigh(E @ KE)  # dependent equations have no value
     kept = values > 1e-13 * values[-1]
     values, vectors = values[kept], vectors[:, kept]
 

@@ -40,16 +40,12 @@ class LinearlyConstrained(Penalty):
         min_return=None,
     ):
         self.penalty, self.linear, self.has_benchmark = penalty, linear, has_benchmark
-        self.previous, self.max_turnover, self.max_gross = (
-            np.asarray(previous, float),
-            max_turnover,
-            max_gross,
-        )
+        self.previous = np.asarray(previous, float)
+        self.max_turnover = max_turnover
+        self.max_gross = max_gross
         self.n_assets, self.min_return = linear.A.shape[1], min_return
-        self.mean = self.richest = (
-            # with `with_min_return`: mean returns, and the weights of the largest one
-            None
-        )
+        # with `with_min_return`: mean returns, and the weights of the largest one
+        self.mean = self.richest = None
         self._projected = None  # the last point and its projection
 
     def __repr__(self):
@@ -83,10 +79,8 @@ class LinearlyConstrained(Penalty):
         low, high, norms = inner.low, inner.high, self.norms().values()
         for centre, limit in norms:
             # no weight can change by more than the maximum turnover
-            low, high = (
-                np.maximum(low, centre - limit),
-                np.minimum(high, centre + limit),
-            )
+            low = np.maximum(low, centre - limit)
+            high = np.minimum(high, centre + limit)
             high = np.maximum(low, high)  # rounding may give low > high
         fixed, zero = -np.ones(n - self.n_assets), np.zeros(n - self.n_assets)
         return replace(
@@ -190,12 +184,10 @@ class LinearlyConstrained(Penalty):
             return x
         earned, most = float(self.mean @ x), float(self.mean @ self.richest)
         missing = self.min_return - earned
-        return (
-            x
-            if missing <= 0
-            else x
-            + min(1.0, missing / max(most - earned, missing)) * (self.richest - x)
-        )
+        if missing <= 0:
+            return x
+        part = min(1.0, missing / max(most - earned, missing))
+        return x + part * (self.richest - x)
 
     def violation(self, x):
         """The largest violation of a linear constraint or a limit of a norm, relative
@@ -225,15 +217,10 @@ class LinearlyConstrained(Penalty):
         if self.violation(x) <= PROGRAM_TOLERANCE:
             return x
         for _ in range(50):  # bisection, until the step is rounding
-            part, step = (
-                part
-                + step
-                * (
-                    self.violation(inside + (part + step) * (x - inside))
-                    <= PROGRAM_TOLERANCE
-                ),
-                step / 2,
-            )
+            further = inside + (part + step) * (x - inside)
+            if self.violation(further) <= PROGRAM_TOLERANCE:
+                part += step
+            step /= 2
         return inside + part * (x - inside)
 
     @cached_property

@@ -238,11 +238,9 @@ class WithinRisk(Utility):
                 "max_risk needs a risk apart from the mean return, got "
                 "risk_measure='entropic'"
             )
-        self.risk, self.mean, self.max_risk = (
-            task.with_aversion(np.inf),
-            task.mean,
-            max_risk,
-        )
+        self.risk = task.with_aversion(np.inf)
+        self.mean = task.mean
+        self.max_risk = max_risk
         # with a risk that is proportional to the weights, their scale would be
         # undetermined if nothing restricts it
         feasible = FeasibleSet.of(task.penalty, len(task.mean))

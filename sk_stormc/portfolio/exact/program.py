@@ -165,10 +165,8 @@ class Scaled:
         offset = 0.0
         if feasible.budget is not None:
             middle = float(np.median(mean[feasible.in_budget > 0]))
-            offset, mean = (
-                -return_weight * middle * feasible.budget,
-                mean - middle * feasible.in_budget,
-            )
+            offset = -return_weight * middle * feasible.budget
+            mean = mean - middle * feasible.in_budget
         expected_return = return_weight * mean / unit
         if task.linear is not None:
             expected_return = expected_return - task.linear_weight * task.linear / unit
@@ -220,10 +218,8 @@ class Scaled:
             A = np.concatenate(
                 [np.pad(risk.rows, ((0, 0), (0, m - risk.rows.shape[1]))), A]
             )
-            lower, upper = (
-                np.r_[np.full(n_rows, -np.inf), lower],
-                np.r_[np.zeros(n_rows), upper],
-            )
+            lower = np.r_[np.full(n_rows, -np.inf), lower]
+            upper = np.r_[np.zeros(n_rows), upper]
 
         curved = risk.curved or quadratic(risk.linear, risk.quadratic)
         if feasible.l2:
@@ -262,10 +258,8 @@ class Scaled:
         Infinity if nothing proves one."""
         n, program = self.feasible.n, solution.program
         low, high = (bound / self.size for bound in self.feasible.implied_bounds())
-        rest, most = (
-            np.minimum(program.low[n:], 0.0),
-            program.high[n:].copy(),
-        )  # a level may be 0
+        rest = np.minimum(program.low[n:], 0.0)  # a level may be 0
+        most = program.high[n:].copy()
         largest = np.maximum(np.abs(low), np.abs(high))
         if np.isfinite(program.reach) and np.isfinite(largest).all():
             reach = program.reach * float((np.abs(self.Q) @ largest).max())
@@ -388,10 +382,8 @@ def _solve_from_nonzero(task, scaled, start, callback):
         solution.n_iter = n_iter
         if used.all():
             return solution
-        v, active_bounds = (
-            expanded(solution.x),
-            expanded(solution.active_bounds).astype(bool) | ~used,
-        )
+        v = expanded(solution.x)
+        active_bounds = expanded(solution.active_bounds).astype(bool) | ~used
         active_bounds = np.r_[active_bounds, solution.active_bounds[used.sum() :]]
         program, _ = scaled.program(v * scaled.size, solution.program.formulation)
         solution = replace(

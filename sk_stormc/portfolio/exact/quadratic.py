@@ -21,13 +21,10 @@ def solve_quadratic(expected_return, B, penalty, start):
     """
     if penalty is None:
         return _free(expected_return, B)
-    solution = (
-        _long_only(expected_return, B, penalty.total, start > 0)
-        if isinstance(penalty, Simplex)
-        else None
-    )
-    if solution is not None:
-        return solution
+    if isinstance(penalty, Simplex):
+        solution = _long_only(expected_return, B, penalty.total, start > 0)
+        if solution is not None:
+            return solution
     if not np.isfinite(B).all():
         raise ValueError(
             "X must be returns whose squares are finite: measure them in a larger unit"
@@ -72,10 +69,10 @@ def _long_only(expected_return, B, total, held):
     """
     for k in range(20):
         n = np.count_nonzero(held)
-        K, right = np.zeros((n + 1, n + 1)), np.append(expected_return[held], total)
-        K[:n, :n], K[:n, n], K[n, :n] = 2 * B[np.ix_(held, held)], -1.0, 1.0
+        one = np.ones((n, 1))
+        K = np.block([[2 * B[np.ix_(held, held)], -one], [one.T, np.zeros((1, 1))]])
         try:
-            solution = np.linalg.solve(K, right)
+            solution = np.linalg.solve(K, np.append(expected_return[held], total))
         except np.linalg.LinAlgError:
             return None
         w = np.zeros(len(B))
@@ -83,9 +80,9 @@ def _long_only(expected_return, B, total, held):
         if (w < 0).any():
             held = w > 0
             continue
-        slope = 2 * (B @ w) - expected_return
-        least, gap = slope.min(), float(slope @ w - total * slope.min())
-        risk = float(w @ B @ w)
+        slope, risk = 2 * (B @ w) - expected_return, float(w @ B @ w)
+        least = slope.min()
+        gap = float(slope @ w - total * least)
         gained = abs(expected_return @ w - total * expected_return.mean())
         if gap <= PROGRAM_TOLERANCE * (risk + gained):
             return Optimum(w, float(risk - expected_return @ w), max(gap, 0.0), k + 1)

@@ -61,10 +61,8 @@ class Cone(FeasibleSet):
         if centre is None:
             parts, centre = presolve(*parts, feasible.size() or 1.0)
         inside = _between(feasible, mean, centre[:n])
-        low, high = (
-            np.where(parts[0][:n] == 0, 0.0, -np.inf),
-            np.where(parts[1][:n] == 0, 0.0, np.inf),
-        )
+        low = np.where(parts[0][:n] == 0, 0.0, -np.inf)
+        high = np.where(parts[1][:n] == 0, 0.0, np.inf)
         cone = cls(
             n,
             low,
@@ -80,12 +78,10 @@ class Cone(FeasibleSet):
             [],
             False,
         )
-        cone.inside, cone.given, cone.mean, cone.of_weights = (
-            inside,
-            parts,
-            mean,
-            feasible,
-        )
+        cone.inside = inside
+        cone.given = parts
+        cone.mean = mean
+        cone.of_weights = feasible
         cone.n_variables = (
             len(parts[0]) + sum(len(some) for some, _, _ in feasible.costs()) + 1
         )
@@ -147,10 +143,8 @@ class Cone(FeasibleSet):
         )
         positive, free = np.zeros(count + 1), np.full(n_levels, np.inf)
         low, high = np.where(low == 0, 0.0, -np.inf), np.where(high == 0, 0.0, np.inf)
-        low, high = (
-            np.insert(np.r_[low, positive], n, -free),
-            np.insert(np.r_[high, positive + np.inf], n, free),
-        )
+        low = np.insert(np.r_[low, positive], n, -free)
+        high = np.insert(np.r_[high, positive + np.inf], n, free)
         return low, high, A, np.concatenate(lowest), np.concatenate(highest), E, e
 
 

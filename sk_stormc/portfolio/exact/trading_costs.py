@@ -14,10 +14,8 @@ class TradingCosts(Penalty):
     and l1 norm of a box."""
 
     def __init__(self, previous, cost, box=None, l2=0.0):
-        self.previous, self.cost = (
-            as_numbers("previous_weights", previous),
-            as_numbers("transaction_cost", cost),
-        )
+        self.previous = as_numbers("previous_weights", previous)
+        self.cost = as_numbers("transaction_cost", cost)
         if self.previous.ndim != 1 or not np.isfinite(self.previous).all():
             raise ValueError(
                 "previous_weights must be finite, one for each asset, got "
@@ -72,10 +70,8 @@ class TradingCosts(Penalty):
         first, last = np.minimum(self.previous, 0.0), np.maximum(self.previous, 0.0)
         if not self.box.alpha:
             first = last = self.previous
-        middle, most = (
-            np.where(self.previous > 0, norm - cost, cost - norm),
-            norm + cost,
-        )
+        middle = np.where(self.previous > 0, norm - cost, cost - norm)
+        most = norm + cost
 
         def shrink(z):
             held = np.clip(z - middle, first, last)

@@ -105,10 +105,8 @@ class CVaRPortfolioProblem(TailRiskProblem):
 
     def best_level(self, losses):
         """The s that minimises the smoothed objective, at which the q_i sum to 1."""
-        low, high = (
-            losses.min() - 50 * self.width,
-            losses.max() + (1 - np.log1p(-self.measure.confidence)) * self.width,
-        )
+        low = losses.min() - 50 * self.width
+        high = losses.max() + (1 - np.log1p(-self.measure.confidence)) * self.width
         excess = [self._excess_weight(losses, s) for s in (low, high)]
         if excess[0] <= 0:  # all losses are equal and the confidence is nearly 0
             return low

@@ -174,11 +174,9 @@ class Semideviation(Measure):
 
     def in_blocks(self, total, mean):
         """The mean of powers, and the slopes as in `subgradient`."""
-        about_mean, order, centre = (
-            self.about_mean,
-            self.order,
-            mean if self.about_mean else 0.0,
-        )
+        about_mean = self.about_mean
+        order = self.order
+        centre = mean if self.about_mean else 0.0
 
         def powers(y, p):
             above = np.maximum(centre - y, 0)
@@ -217,12 +215,10 @@ class Semideviation(Measure):
 
         The root is the minimum of ((p - 1) t + mean z_i^p / t^(p - 1)) / p over t.
         """
-        Q, order, costs, zero = (
-            scaled.Q,
-            self.order,
-            scaled.risk_weight * scaled.p,
-            np.zeros(len(scaled.p)),
-        )
+        Q = scaled.Q
+        order = self.order
+        costs = scaled.risk_weight * scaled.p
+        zero = np.zeros(len(scaled.p))
         if order == 1:
             return Formulation(
                 -scaled.expected_return, hinges=[Hinges(-Q, zero, costs, zero)]
