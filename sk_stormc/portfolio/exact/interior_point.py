@@ -284,10 +284,8 @@ def interior_point(program, x, most=100, callback=None):
             kinks = [sum(h.primal) < np.minimum(*h.dual) for h in hinges]
             of_sides = multipliers(program, sides)
             best = error, Solution(program, x, slopes, *of_sides, kinks, nu)
-        # without progress only rounding errors are left, soon if the error is small
-        patience = 4 if best[0] <= 10 * PROGRAM_TOLERANCE else 15
         done = error <= PROGRAM_TOLERANCE
-        if done or k - since > patience:
+        if done or k - since > 15:  # without progress only rounding errors are left
             break
         K = H0.copy()
         for part in parts:
