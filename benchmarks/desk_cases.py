@@ -24,7 +24,7 @@ from benchmarks._tables import table
 from sk_stormc import CompositionalPortfolio
 from sk_stormc.datasets import make_gaussian_returns
 from sk_stormc.portfolio.constraints import penalty_of
-from sk_stormc.portfolio.exact.feasible_set import LinearlyConstrained
+from sk_stormc.portfolio.exact.linearly_constrained import LinearlyConstrained
 from sk_stormc.portfolio.exact.ratio import ratio_at
 from sk_stormc.portfolio.mean_risk import MeanRisk
 from sk_stormc.portfolio.risk import MEASURES as RISKS

@@ -98,11 +98,9 @@ def acting(policy, env, seed, kind=""):
     n_states, n_actions = discrete_sizes(env, "an array as policy", kind)
     cumulative = np.cumsum(action_probabilities(policy, n_states, n_actions), axis=1)
     cumulative /= cumulative[:, -1:]
-    first, lowest, rng = (
-        int(observed.start),
-        int(space.start),
-        np.random.default_rng(seed),
-    )
+    first = int(observed.start)
+    lowest = int(space.start)
+    rng = np.random.default_rng(seed)
 
     def act(observation):
         state = np.asarray(observation) - first
@@ -208,10 +206,8 @@ def probabilities(policy, target, log, env, kind=""):
     n, unknown = len(log.y), Bunch(probability=np.full(len(log.y), np.nan))
     if type(space).__name__ != "Discrete" or callable(policy):
         return unknown
-    n_actions, number = (
-        int(space.n),
-        np.asarray(log.action, dtype=int) - int(space.start),
-    )
+    n_actions = int(space.n)
+    number = np.asarray(log.action, dtype=int) - int(space.start)
 
     def chances(policy):
         if policy is None:

@@ -19,11 +19,10 @@ from sk_stormc.datasets.acting import (
 from sk_stormc.datasets.spaces import Columns, log_of
 from sk_stormc.utils.validation import check_bool, check_int, short
 
-NEXT_STEP, SAME_STEP, DISABLED = (
-    "NextStep",
-    "SameStep",
-    "Disabled",
-)  # Gymnasium's modes of automatic resets
+# Gymnasium's modes of automatic resets
+NEXT_STEP = "NextStep"
+SAME_STEP = "SameStep"
+DISABLED = "Disabled"
 
 
 def collect_transitions(
@@ -153,12 +152,10 @@ def _collect(env, policy, n, seed, one_hot):
     of_env, of_policy = seeds_of(seed)
     act = acting(policy, env, of_policy)
     left, came = columns.empty(n), columns.empty(n)
-    rewards, terminal, episodes, actions = (
-        np.empty(n),
-        np.zeros(n, bool),
-        np.empty(n, np.int64),
-        [],
-    )
+    rewards = np.empty(n)
+    terminal = np.zeros(n, bool)
+    episodes = np.empty(n, np.int64)
+    actions = []
 
     observation, episode = first_observation(env, seed=of_env), 0
     for i in range(n):
@@ -187,11 +184,9 @@ def collect_vector(env, policy, n, seed, one_hot):
     """
     from gymnasium.vector.utils import iterate
 
-    mode, columns, k = (
-        autoreset_mode(env),
-        Columns(env.single_observation_space),
-        env.num_envs,
-    )
+    mode = autoreset_mode(env)
+    columns = Columns(env.single_observation_space)
+    k = env.num_envs
     of_env, of_policy = seeds_of(seed)
     act = acting(policy, env, of_policy, "single_")
     steps, n_rows = [], 0

@@ -22,7 +22,6 @@ from sk_stormc.utils.validation import check_bool, short
 logger = logging.getLogger(__name__)
 
 BASE_URL = "https://mba.tuck.dartmouth.edu/pages/faculty/ken.french/ftp/"
-TIMEOUT = 60  # seconds
 
 Region: TypeAlias = Literal[
     "Europe", "Japan", "Asia_Pacific_ex_Japan", "North_America", "Developed", "Global",
@@ -62,7 +61,7 @@ _US_FILES = {
 _VALUE_WEIGHTED = re.compile(r"value.weight.*return", re.IGNORECASE)
 _ROW = re.compile(r"\s*(\d{4}|\d{6}|\d{8})\s*,(.*)")
 _COLUMNS = re.compile(r"\s*,(.*)")
-_MISSING = (-99.99, -999.0)
+MISSING_CODES = (-99.99, -999.0)
 
 _DESCR = """\
 25 portfolios formed on size and {sort} (5 x 5), {region}
@@ -87,7 +86,7 @@ def _download(url, path):
         # The rename is atomic because both paths are on one file system.
         with tempfile.TemporaryDirectory(dir=data_home) as directory:
             partial = os.path.join(directory, filename)
-            with urlopen(url, timeout=TIMEOUT) as response, open(partial, "wb") as file:
+            with urlopen(url, timeout=60) as response, open(partial, "wb") as file:
                 shutil.copyfileobj(response, file)
             if not zipfile.is_zipfile(partial):
                 raise OSError("the answer is not a complete zip file")
@@ -305,7 +304,7 @@ def _make_table(title, names, rows):
             f"{values.shape[1]} numbers a row for {len(names)} columns, table "
             f"{title!r}."
         )
-    values[np.isin(values, _MISSING)] = np.nan
+    values[np.isin(values, MISSING_CODES)] = np.nan
     unit = {4: "Y", 6: "M", 8: "D"}[len(dates[0])]
     iso = ["-".join(filter(None, (date[:4], date[4:6], date[6:]))) for date in dates]
     return FrenchTable(title, np.array(iso, dtype=f"datetime64[{unit}]"), names, values)

@@ -15,8 +15,6 @@ from sk_stormc.utils.validation import check_choice, check_int, seeded, short
 from sk_stormc.values.markov import dense
 from sk_stormc.values.problems import BellmanProblem
 
-BRANCHING = 10  # successors of each state of a Garnet
-
 
 class Transitions(NamedTuple):
     """Transitions in the order of `BellmanValueEstimator.fit`'s arguments;
@@ -87,11 +85,9 @@ class MarkovRewardProcess:
                 "gives undiscounted values up to rounding; BellmanValueEstimator "
                 "takes 1 for their logs."
             )
-        self.transition_matrix, self.features, self.gamma = (
-            problem.transition_matrix,
-            problem.features,
-            gamma,
-        )
+        self.transition_matrix = problem.transition_matrix
+        self.features = problem.features
+        self.gamma = gamma
         self.rewards, self.n_states, self._problem = rewards, problem.n_outer, problem
 
     @classmethod
@@ -309,7 +305,7 @@ def make_bellman_problem(
         P /= P.sum(axis=1, keepdims=True)
         rewards = uniform(n)
     else:
-        b = min(BRANCHING, n)
+        b = min(10, n)  # successors of each state
         successors = rng.random_sample((n, n)).argpartition(b - 1, axis=1)[:, :b]
         cuts = np.sort(rng.random_sample((n, b - 1)), axis=1)
         data = np.diff(cuts, axis=1, prepend=0.0, append=1.0)

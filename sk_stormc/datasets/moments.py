@@ -13,15 +13,6 @@ from sk_stormc.utils.warnings import warn
 
 __all__ = ["returns_from_moments"]
 
-# negative eigenvalues, relative to the largest, that are rounding errors of a singular
-# covariance
-ROUNDING = 1e-10
-# negative eigenvalues, relative to the largest, of a matrix that is no covariance
-INDEFINITE = 0.1
-ASYMMETRY = (
-    1e-8  # difference of two entries that should be equal, relative to the largest
-)
-
 
 def returns_from_moments(mean: ArrayLike, covariance: ArrayLike) -> Any:
     r"""Make returns with exactly this mean and covariance, for `CompositionalPortfolio`
@@ -101,7 +92,7 @@ def returns_from_moments(mean: ArrayLike, covariance: ArrayLike) -> Any:
             )
     scale = np.abs(C).max()
     apart = np.abs(C - C.T)
-    if apart.max() > ASYMMETRY * scale:
+    if apart.max() > 1e-8 * scale:
         i, j = (int(k) for k in np.unravel_index(apart.argmax(), C.shape))
         raise ValueError(
             f"covariance must be symmetric, got {C[i, j]:.6g} for [{i}, {j}] and "
@@ -113,13 +104,13 @@ def returns_from_moments(mean: ArrayLike, covariance: ArrayLike) -> Any:
     unit[unit == 0] = 1.0
     values, vectors = np.linalg.eigh((C + C.T) / 2 / np.outer(unit, unit))
     lowest = values[0] / max(values[-1], np.finfo(float).tiny)
-    if values[0] < 0 and lowest < -INDEFINITE:
+    if values[0] < 0 and lowest < -0.1:
         raise ValueError(
             "covariance must not have negative eigenvalues, got one that is "
             f"{-lowest:.2g} of the largest: is it a "
             "correlation of another sign, or are its entries in another order?"
         )
-    if lowest < -ROUNDING:
+    if lowest < -1e-10:  # beyond the rounding errors of a singular covariance
         warn(
             f"covariance has eigenvalues below 0, of up to {-lowest:.2g} of the "
             "largest. They are replaced by 0, as no "

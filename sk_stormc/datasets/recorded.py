@@ -15,7 +15,7 @@ from sk_stormc.datasets.spaces import Columns
 from sk_stormc.utils.types import ArrayLike
 from sk_stormc.utils.validation import as_flags, as_numbers, check_bool, short
 from sk_stormc.utils.warnings import warn
-from sk_stormc.values.episodes import LOST, shares
+from sk_stormc.values.episodes import WARNED_SHARE, shares
 
 OTHERS = "done", "dones", "is_terminal", "terminal", "terminals", "terminated"
 PARTS = (
@@ -26,9 +26,6 @@ PARTS = (
     "truncations",
     "next_observations",
 )
-# relative difference of a row from the successor of the row before, up to which they
-# are equal
-GOES_ON = 1e-6
 
 
 def transitions_from_episodes(
@@ -254,9 +251,10 @@ def transitions_from_arrays(
             "next_observations", seen.rows(next_observations, "next_observations"), n
         )
         if timeouts is None:
-            cut[:-1] = (
-                abs(came[:-1] - left[1:]) > GOES_ON * abs(left).max(axis=0)
-            ).any(axis=1)
+            # an episode goes on where a row is the successor of the row before, up to
+            # rounding to float32
+            apart = abs(came[:-1] - left[1:]) > 1e-6 * abs(left).max(axis=0)
+            cut[:-1] = apart.any(axis=1)
     episode = np.append(0, np.cumsum(terminal | cut)[:-1])
     return _log(seen, one_hot, known, left, rewards, came, terminal, actions, episode)
 
@@ -288,7 +286,7 @@ def _log(seen, one_hot, known, *columns):
         action=actions,
         episode=episode,
     )
-    if (1 - weights).sum() > LOST * terminal.sum():
+    if (1 - weights).sum() > WARNED_SHARE * terminal.sum():
         log.sample_weight = weights
         warn(
             f"{np.count_nonzero(~known)} steps have no successor, because episodes "

@@ -25,7 +25,9 @@ from sk_stormc.utils.validation import (
 
 __all__ = ["PortfolioProblem", "combine", "utility"]
 
-PIECE = 256  # rows whose products are summed in the dtype of the returns
+# rows whose products are summed in the dtype of the returns; the sum of more in float32
+# would lose digits
+FLOAT32_ROWS = 256
 
 
 class Factors(NamedTuple):
@@ -41,14 +43,13 @@ class Factors(NamedTuple):
 
 def combine(c, rows):
     """c @ rows. Sums over many rows are accumulated in float64."""
-    if isinstance(rows, np.ndarray) and (
-        len(rows) <= PIECE or rows.dtype == np.float64
-    ):
+    accurate = len(rows) <= FLOAT32_ROWS or rows.dtype == np.float64
+    if isinstance(rows, np.ndarray) and accurate:
         return c.dot(rows)
     total = np.zeros(rows.shape[1])
     for start, block in blocks(rows):
-        for i in range(0, len(block), PIECE):
-            piece = block[i : i + PIECE]
+        for i in range(0, len(block), FLOAT32_ROWS):
+            piece = block[i : i + FLOAT32_ROWS]
             total += c[start + i : start + i + len(piece)] @ piece
     return total.astype(rows.dtype)
 
@@ -204,19 +205,15 @@ class PortfolioProblem(OfMeasure, WeightedComponents):
                 raise ValueError(
                     f"returns must be finite, got {block[~np.isfinite(block)][0]}"
                 )
-        self.measure, self.task = (
-            measure,
-            MeanRisk.of(R, measure, risk_aversion, sample_weight, penalty),
-        )
+        self.measure = measure
+        self.task = MeanRisk.of(R, measure, risk_aversion, sample_weight, penalty)
         task = self.task
         self.returns, self.weights, self.penalty = task.returns, task.p, penalty
         self.risk_aversion, self.risk_measure = task.risk_aversion, measure.name
         self._return_weight, self._risk_weight = task.return_weight, task.risk_weight
-        self.n_inner, self.n_outer, self.n_variables = (
-            task.n_inner,
-            task.n_outer,
-            R.shape[1] + self.n_levels,
-        )
+        self.n_inner = task.n_inner
+        self.n_outer = task.n_outer
+        self.n_variables = R.shape[1] + self.n_levels
         self._metric = self._check_metric(metric)
         self._known_factors: dict = {}
 

@@ -8,12 +8,11 @@ import numpy as np
 from scipy import sparse
 
 from sk_stormc.core.penalties import L1, Box, Simplex, as_penalty
-from sk_stormc.portfolio.exact.feasible_set import (
-    FeasibleSet,
-    LinearlyConstrained,
-    TradingCosts,
-)
+from sk_stormc.portfolio.exact.feasible_set import FeasibleSet
 from sk_stormc.portfolio.exact.linear_programs import linear_program, one_sided
+from sk_stormc.portfolio.exact.linearly_constrained import LinearlyConstrained
+from sk_stormc.portfolio.exact.tolerances import CONSTRAINT_TOLERANCE, PROGRAM_TOLERANCE
+from sk_stormc.portfolio.exact.trading_costs import TradingCosts
 from sk_stormc.portfolio.labels import aligned
 from sk_stormc.portfolio.linear_constraints import Linear, linear_of
 from sk_stormc.portfolio.returns import column_of, without
@@ -46,12 +45,10 @@ def penalty_of(portfolio, n_assets, columns):
 
 def _with_proximal_operator(portfolio, n_assets, columns):
     """The penalty with bounds, budget, l1 norm and transaction costs, or None."""
-    constraint, budget, l1, l2 = (
-        portfolio.constraint,
-        portfolio.budget,
-        portfolio.l1,
-        portfolio.l2,
-    )
+    constraint = portfolio.constraint
+    budget = portfolio.budget
+    l1 = portfolio.l1
+    l2 = portfolio.l2
     check_number("l1", l1, low=0)
     check_number("budget", budget, words=(None,))
     long_only = is_word(constraint, "long_only")
@@ -201,10 +198,8 @@ def check_size(portfolio, penalty):
         "risk grow alike"
     )
     if ratio:
-        asked, best = (
-            "objective='ratio'",
-            "all multiples of a portfolio have the same ratio",
-        )
+        asked = "objective='ratio'"
+        best = "all multiples of a portfolio have the same ratio"
     elif least:
         asked, best = "risk_aversion=inf", "the best portfolio is the empty portfolio"
     raise ValueError(
@@ -212,11 +207,6 @@ def check_size(portfolio, penalty):
         "such as "
         f"constraint='long_only' or budget=1.0: without one {best}"
     )
-
-
-# violation that HiGHS may leave in a feasible constraint, relative to the constraint's
-# size
-MISSED = 1e-6
 
 
 def _linearly_constrained(portfolio, penalty, n_assets, columns):
@@ -280,11 +270,9 @@ def check_feasible(penalty):
         linear.A / size[:, None], linear.lower / size, linear.upper / size
     )
     one, none = sparse.eye_array(n), [None] * (2 * len(norms))
-    blocks, rhs, cost = (
-        [[rows, -sparse.eye_array(m, format="csr")[index], *none]],
-        [rhs],
-        [np.zeros(n), np.ones(m)],
-    )
+    blocks = [[rows, -sparse.eye_array(m, format="csr")[index], *none]]
+    rhs = [rhs]
+    cost = [np.zeros(n), np.ones(m)]
     for k, (centre, limit) in enumerate(norms.values()):
         before, after = none[: 2 * k], none[2 * k + 2 :]
         blocks += [[sign * one, None, *before, -one, None, *after] for sign in (1, -1)]
@@ -295,11 +283,11 @@ def check_feasible(penalty):
     cost = np.concatenate(cost)
     E, e = np.ones((int(feasible.budget is not None), n)), [feasible.budget]
     program = linear_program(cost, blocks, rhs, E, e, feasible.low, feasible.high)
-    if program.status != 0 or program.fun <= MISSED * (
-        1.0 + np.abs(np.concatenate(rhs)).max(initial=0.0)
-    ):
+    # HiGHS may miss several feasible constraints by its tolerance
+    largest = 1.0 + np.abs(np.concatenate(rhs)).max(initial=0.0)
+    if program.status != 0 or program.fun <= 10 * CONSTRAINT_TOLERANCE * largest:
         return
-    tight = np.abs(program.ineqlin.marginals) > MISSED
+    tight = np.abs(program.ineqlin.marginals) > PROGRAM_TOLERANCE
     names = [linear.names[k] for k in index[tight[: len(index)]]]
     of_norms = slice(len(index) + 2 * n, None, 2 * n + 1)
     names += [

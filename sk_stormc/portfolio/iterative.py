@@ -16,13 +16,7 @@ from sk_stormc.utils.warnings import warn
 
 __all__ = ["conclude_iterative", "run_iterative"]
 
-FALL, STAGES, ITERATIONS = (
-    4.0,
-    12,
-    1000,
-)  # factor between widths, maximum number of stages, iterations of a stage
-ENOUGH = 0.3  # fraction of tol below which the gap ends the stages
-FINEST = 1e-5  # relative gap below which there is no warning, whatever tol is
+STAGE_ITERATIONS = 1000  # without a limit the first, smoothest stage would never end
 OUT_OF_BUDGET = (StopReason.MAX_ITER, StopReason.MAX_IFO)
 FINAL = (StopReason.INTERRUPTED, StopReason.NON_FINITE, StopReason.CALLBACK)
 
@@ -34,9 +28,9 @@ def run_in_stages(run, solver, problem, x0):
     x = problem.initial_point(None) if x0 is None else x0
     unit = problem.typical_risk()
     best_value, best_x = problem.empty()
-    for k in range(STAGES):
+    for k in range(12):
         w = problem.weights_of(x)
-        width = min(problem.first_width * problem.deviation(w) * FALL**-k, width / 2)
+        width = min(problem.first_width * problem.deviation(w) * 4.0**-k, width / 2)
         problem = problem.with_width(width)
         with (
             warnings.catch_warnings()
@@ -49,20 +43,16 @@ def run_in_stages(run, solver, problem, x0):
         if value < best_value or best_x is None:
             best_value, best_x = value, x
         lowest = max(lowest, bound)
-        gap, size = (
-            best_value - lowest,
-            abs(best_value) if problem.weights_of(best_x).any() else unit,
-        )
-        slow = (
-            result.stop_reason in OUT_OF_BUDGET
-        )  # a stage with less smoothing would then gain little
-        small = gap <= (1.0 if slow else ENOUGH) * solver.tol * size
+        gap = best_value - lowest
+        size = abs(best_value) if problem.weights_of(best_x).any() else unit
+        # after a slow stage one with less smoothing would gain little
+        slow = result.stop_reason in OUT_OF_BUDGET
+        small = gap <= (1.0 if slow else 0.3) * solver.tol * size
         if small or done.stop_reason in FINAL or _budget_is_spent(solver, done):
             break
-    gap = (
-        np.inf if gap < -FINEST * size else gap
-    )  # rounding errors of weights that diverge
-    good, reason = gap <= max(solver.tol, FINEST) * size, done.stop_reason
+    finest = 1e-5 * size  # smaller gaps are rounding, whatever tol is
+    gap = np.inf if gap < -finest else gap  # rounding errors of weights that diverge
+    good, reason = gap <= max(solver.tol * size, finest), done.stop_reason
     if reason not in FINAL:
         reason = (
             StopReason.CONVERGED
@@ -117,10 +107,11 @@ def _solver_of_stage(solver, done):
     stage = clone(solver)
     if solver.max_iter is None and solver.max_ifo is None:
         full_batch = solver.batch_size is None or isinstance(solver.batch_size, str)
-        return stage.set_params(max_iter=ITERATIONS) if full_batch else stage
+        return stage.set_params(max_iter=STAGE_ITERATIONS) if full_batch else stage
     used = (0, 0) if done is None else (done.n_iter, int(done.ifo[-1]))
     if solver.max_iter is not None:
-        stage.set_params(max_iter=min(ITERATIONS, max(1, solver.max_iter - used[0])))
+        left = max(1, solver.max_iter - used[0])
+        stage.set_params(max_iter=min(STAGE_ITERATIONS, left))
     if solver.max_ifo is not None:
         stage.set_params(max_ifo=max(1, solver.max_ifo - used[1]))
     return stage
@@ -130,10 +121,6 @@ def _budget_is_spent(solver, done):
     """Whether the budget of the whole fit is used up."""
     spent = solver.max_ifo is not None and done.stop_reason == StopReason.MAX_IFO
     return spent or (solver.max_iter is not None and done.n_iter >= solver.max_iter)
-
-
-# gap of a converged run, relative to the objective or the risk, that causes a warning
-NOTABLE = 1e-3
 
 
 def _warm_start(portfolio, problem, fit):
@@ -177,23 +164,18 @@ def run_iterative(portfolio, solver, problem, fit):
 
 def conclude_iterative(portfolio, solver, problem, result):
     """Warn if the run has not converged, or if it has converged with a notable gap."""
-    gap, tol, staged = (
-        portfolio.dual_gap_,
-        solver.tol,
-        isinstance(problem, LevelProblem),
-    )
+    gap = portfolio.dual_gap_
+    tol = solver.tol
+    staged = isinstance(problem, LevelProblem)
     instead = problem.advice.instead
     if staged and result.stop_reason != StopReason.INTERRUPTED:
         warn_of_a_gap(result, gap, tol, instead)
     else:
         portfolio._conclude(solver, result, instead)
     size = problem.typical_risk() if staged else abs(result.fun)
+    notable = gap > max(1e-3, 10 * tol) * size
     tight = is_cheap(problem.task)  # other bounds are loose
-    if (
-        result.stop_reason == StopReason.CONVERGED
-        and tight
-        and gap > max(NOTABLE, 10 * tol) * size
-    ):
+    if result.stop_reason == StopReason.CONVERGED and tight and notable:
         warn(
             f"CompositionalPortfolio has converged to tol={tol:g}, but its objective "
             f"{result.fun:.6g} may be above its "

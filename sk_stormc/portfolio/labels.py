@@ -18,8 +18,6 @@ __all__ = [
     "series_of",
 ]
 
-SHOWN = 10  # labels that an error message lists
-
 
 def assets_of(X):
     """The labels of the columns of a table, without levels that are the same for all;
@@ -60,11 +58,9 @@ def aligned(name, value, columns, n_assets, extra=True):
     columns = list(range(n_assets)) if columns is None else columns
     labels = labels if set(labels) & set(columns) else _varying(labels)
     _refuse_twice(name, "label or column of X", columns, labels)
-    by_label, assets, default = (
-        dict(zip(labels, values, strict=True)),
-        set(columns),
-        default_of(value),
-    )
+    by_label = dict(zip(labels, values, strict=True))
+    assets = set(columns)
+    default = default_of(value)
     missing = (
         [] if default else [column for column in columns if column not in by_label]
     )
@@ -180,7 +176,7 @@ def _labels_and_values(value):
     return None, None
 
 
-def listed(labels, most=SHOWN):
+def listed(labels, most=10):
     """The first labels as text, and the number of the others."""
     more = f" and {len(labels) - most} more" if len(labels) > most else ""
     return ", ".join(map(as_text, labels[:most])) + more

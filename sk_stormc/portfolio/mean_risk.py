@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from sk_stormc.core.weighted import with_sum_one
+from sk_stormc.portfolio.sums import BLOCK_ROWS
 from sk_stormc.utils.validation import check_number, check_weights, is_real
 
 __all__ = [
@@ -22,10 +23,8 @@ __all__ = [
     "typical_size",
 ]
 
-HIGHEST = (
-    10  # largest order; with a higher one only the few largest losses would matter
-)
-CHUNK = 4096  # rows that are converted to float64 at a time
+# with a higher order only the few largest losses would matter
+HIGHEST_ORDER = 10
 
 
 def check_confidence(name, value):
@@ -38,9 +37,11 @@ def check_confidence(name, value):
 def check_order(name, value):
     """Raise a ValueError unless the order is 1 or from 2 to 10. Other powers have no
     second derivative at 0."""
-    check_number(name, value, low=1, high=HIGHEST)
+    check_number(name, value, low=1, high=HIGHEST_ORDER)
     if 1 < value < 2:
-        raise ValueError(f"{name} must be 1 or from 2 to {HIGHEST}, got {value!r}")
+        raise ValueError(
+            f"{name} must be 1 or from 2 to {HIGHEST_ORDER}, got {value!r}"
+        )
 
 
 def mean_of(values, p=None):
@@ -252,8 +253,7 @@ class MeanRisk:
     def _chunks(self):
         """Blocks of rows in float64, with their weights as a column."""
         n = len(self.returns)
-        for i in range(0, n, CHUNK):
-            yield (
-                self.returns[i : i + CHUNK].astype(float),
-                1 / n if self.p is None else self.p[i : i + CHUNK, None],
-            )
+        for i in range(0, n, BLOCK_ROWS):
+            some = slice(i, i + BLOCK_ROWS)
+            weight = 1 / n if self.p is None else self.p[some, None]
+            yield self.returns[some].astype(float), weight

@@ -11,11 +11,7 @@ from sk_stormc.utils.frames import columns_of
 from sk_stormc.utils.types import ArrayLike
 from sk_stormc.utils.validation import check_number, short
 
-__all__ = ["has_failed", "make_sharpe_scorer", "sharpe_ratio"]
-
-# standard deviations below so many machine epsilons of the largest return are rounding
-# errors
-CONSTANT = 16
+__all__ = ["deviation_by_rounding", "has_failed", "make_sharpe_scorer", "sharpe_ratio"]
 
 
 def sharpe_ratio(estimator: Any, X: ArrayLike, y: Any = None) -> float:
@@ -173,8 +169,10 @@ def _ratio(returns, riskless=0.0):
     returns = returns.astype(float)
     excess = returns - riskless
     deviation = excess.std()
-    return (
-        float(excess.mean() / deviation)
-        if deviation > CONSTANT * eps * np.abs(returns).max()
-        else 0.0
-    )
+    varies = deviation > deviation_by_rounding(returns, eps)
+    return float(excess.mean() / deviation) if varies else 0.0
+
+
+def deviation_by_rounding(returns, eps):
+    """The standard deviation up to which returns are the same but for rounding."""
+    return 16 * eps * np.abs(returns).max()

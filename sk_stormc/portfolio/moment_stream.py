@@ -16,40 +16,13 @@ from sk_stormc.portfolio.exact.feasible_set import FeasibleSet
 from sk_stormc.portfolio.exact.program import Optimum, solve_portfolio
 from sk_stormc.portfolio.exact.quadratic import solve_quadratic
 from sk_stormc.portfolio.mean_risk import MeanRisk
-from sk_stormc.portfolio.sums import Sums
+from sk_stormc.portfolio.sums import BLOCK_ROWS, Sums
 
 __all__ = ["MomentStream"]
 
-OPENING, BLOCK = (
-    4096,
-    1024,
-)  # rows kept before the first are added to the moments, and rows added at a time later
-# effective rows per asset that must be stored before the first are added to the moments
-ENOUGH = 20
-MEMORY = 2**21  # but at most so many numbers are stored
-# number of assets above which the exact problem is not solved again at each update
-LARGEST = 500
-FIRST, GROWTH = (
-    64,
-    1.5,
-    # row of the first update of the weights, and the growth of the row number until the
-    # next
-)
-# rows per asset before unbounded weights are updated, for measures that moments only
-# approximate
-FREE = 5
-THIN = 5  # effective rows per asset below which moments are not reliable
-FINE = (
-    128  # at the end of a chunk the weights lag behind by at most 1 / FINE of the rows
-)
-TURNS = 20  # maximum number of iterations of an update
-NEAR, ROUGH = (
-    1e-6,
-    1e-2,
-    # relative squared change of the weights that ends an update, without and with
-    # moments
-)
-HALVED = 10  # maximum number of times that the step of an iteration is halved
+# effective rows per asset below which moments that only approximate the risk, and
+# unbounded weights that they determine, are unreliable
+RELIABLE_ROWS = 5
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,7 +53,7 @@ class MomentStream:
     )  # the rows that are still stored
     p: np.ndarray | None = field(default=None, repr=False)  # their weights
     # number of rows that are kept before the first are added to the moments
-    opening: int = OPENING
+    opening: int = 4096
     n: int = 0  # number of rows so far
     counted: int = 0  # number of the dropped rows with a weight above 0
     # whether few rows determined the risk when the first were added to the moments
@@ -130,16 +103,15 @@ class MomentStream:
             if before < last <= stream.n:
                 stream = stream._reported(last)
             if stream._room() == 0:
-                few = (
-                    not stream._gone()
-                    and stream.counting(stream.weights) < ENOUGH * rows.shape[1]
+                # twenty effective rows per asset are kept before the first are added
+                # to the moments, if they fit in 16 MB
+                few = not stream._gone() and (
+                    stream.counting(stream.weights) < 20 * rows.shape[1]
                 )
-                more = few and 2 * stream.rows.size <= MEMORY
-                stream = (
-                    replace(stream, opening=2 * stream.opening)
-                    if more
-                    else stream._put_away()
-                )
+                if few and 2 * stream.rows.size <= 2**21:
+                    stream = replace(stream, opening=2 * stream.opening)
+                else:
+                    stream = stream._put_away()
             at += stop
         return stream
 
@@ -152,18 +124,17 @@ class MomentStream:
     def _room(self):
         """The number of rows that can be stored until the next are added to the
         moments."""
-        return (BLOCK if self._gone() or self.moments.exact else self.opening) - len(
-            self.rows
-        )
+        later = self._gone() or self.moments.exact
+        return (BLOCK_ROWS if later else self.opening) - len(self.rows)
 
     def _memory(self, n):
         """The effective number of n rows, given the half-life."""
         return min(n, self.half_life / math.log(2))
 
     def _milestone(self, n):
-        """The last scheduled row up to row n. They are closer together than ``FINE``
-        requires."""
-        step = 2 ** max(0, math.floor(math.log2(max(self._memory(n), 1) / FINE)))
+        """The last scheduled row up to row n. Weights lag behind by at most 1 / 128 of
+        the rows."""
+        step = 2 ** max(0, math.floor(math.log2(max(self._memory(n), 1) / 128)))
         return n // step * step
 
     def _renewed_within(self, before):
@@ -171,12 +142,10 @@ class MomentStream:
         ``before``."""
         stream = self
         while True:
-            memory = stream._memory(stream.renewed)
-            due = (
-                FIRST
-                if not stream.renewed
-                else stream.renewed + max(1, math.ceil((GROWTH - 1) * memory))
-            )
+            # at row 64, and when the rows have grown by a half
+            memory, due = stream._memory(stream.renewed), 64
+            if stream.renewed:
+                due = stream.renewed + max(1, math.ceil(0.5 * memory))
             if stream._gone():  # at most one update for each block
                 due = max(due, stream.n if not stream._room() else stream.n + 1)
             if not before < due <= stream.n:
@@ -213,23 +182,22 @@ class MomentStream:
             return None
         if self._is_whole():
             return self._exact(stop)
-        near = ROUGH if self._gone() else NEAR
+        # the relative squared change of the weights that ends the iterations; moments
+        # are rough
+        near = 1e-2 if self._gone() else 1e-6
         w, value = self.weights, math.inf
         if (
             not self._gone() and not self.moments.exact
         ):  # an earlier update on few rows may be far from the optimum
             w = min((self.start, w), key=lambda w: self._value_of(stop, w))
-        before, endless = (
-            w,
-            self.enough() > 2 and not self.moments.exact and not self._gone(),
-        )
-        for _ in range(TURNS):
+        before = w
+        endless = self.enough() > 2 and not self.moments.exact and not self._gone()
+        for _ in range(20):
             moments = self._known(stop, w)
             now, halved = self._value(moments, w), 0
             far = endless and w is not before and self._count(moments, stop, w) < len(w)
-            while (
-                far or not now <= value + 1e-12 * abs(value)
-            ) and halved < HALVED:  # backtracking
+            # backtracking
+            while (far or not now <= value + 1e-12 * abs(value)) and halved < 10:
                 w, halved = 0.5 * (w + before), halved + 1
                 moments = self._known(stop, w)
                 now = self._value(moments, w)
@@ -250,7 +218,8 @@ class MomentStream:
     def _is_whole(self):
         """Whether a tail risk is minimised exactly, as its quadratic approximations may
         not converge."""
-        few = len(self.weights) <= LARGEST and self.enough() == 2
+        # with more assets it would take seconds at each update
+        few = len(self.weights) <= 500 and self.enough() == 2
         return few and self.moments.measure is not None and not self._gone()
 
     def _exact(self, stop):
@@ -307,7 +276,7 @@ class MomentStream:
         compact = (below and above) or (
             feasible.budget is not None and (below or above)
         )
-        return 2 if compact else n + 2 if self.moments.exact else FREE * n
+        return 2 if compact else n + 2 if self.moments.exact else RELIABLE_ROWS * n
 
     def counting(self, w):
         """The effective number of stored rows that determine the risk, which is small
@@ -361,9 +330,8 @@ class MomentStream:
         """The stream with all stored rows added to the moments."""
         moments = self._known(self.n, self.weights)
         counted = self.counted + np.count_nonzero(self.p)
-        thin = self.thin or (
-            not self._gone() and self.counting(self.weights) < THIN * len(self.weights)
-        )
+        least = RELIABLE_ROWS * len(self.weights)
+        thin = self.thin or (not self._gone() and self.counting(self.weights) < least)
         around = Sums.of(self.weights[None], np.full(1, float(len(self.rows))))
         if self.around is not None:
             around = self.around.times(0.5 ** (len(self.rows) / self.half_life)).plus(

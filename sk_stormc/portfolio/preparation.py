@@ -25,11 +25,9 @@ __all__ = ["check_objective", "prepared", "prepared_rows", "rows_in_blocks"]
 
 def check_objective(portfolio):
     """Raise a ValueError for parameters that define different objectives."""
-    ratio, max_risk, l2 = (
-        portfolio.objective == "ratio",
-        portfolio.max_risk,
-        portfolio.l2,
-    )
+    ratio = portfolio.objective == "ratio"
+    max_risk = portfolio.max_risk
+    l2 = portfolio.l2
     ratios = ["objective='ratio'"] * ratio
     if ratio and max_risk is not None:
         raise ValueError(

@@ -5,8 +5,8 @@ import numpy as np
 
 __all__ = ["extremes", "quantile"]
 
+# bins of a histogram; so many values of a bin are sorted instead of counted again
 BINS = 4096
-FEW = 4096  # values of a bin that are collected and sorted
 
 
 def extremes(values):
@@ -28,24 +28,20 @@ def quantile(total, mass):
 
         def histogram(v, p, edges=edges):
             some = (v >= edges[0]) & (v <= edges[-1])
-            v, p = v[some], p[some]
+            v, p, n = v[some], p[some], len(edges)
             place = np.searchsorted(edges, v, side="right") - 1
-            size = len(edges)
-            return np.array(
-                [np.bincount(place, p, size), np.bincount(place, minlength=size)]
-            )
+            return np.array([np.bincount(place, p, n), np.bincount(place, minlength=n)])
 
         masses, counts = total(histogram)
         up_to = below + np.cumsum(masses)
         k = min(int(np.searchsorted(up_to, mass)), len(masses) - 1)
-        while (
-            k and not counts[k]
-        ):  # rounding: all masses together are below the given one
+        # rounding: all masses together are below the given one
+        while k and not counts[k]:
             k -= 1
         if k == len(edges) - 1:  # the values at the upper end
             return float(edges[-1])
         low, high, below = edges[k], edges[k + 1], up_to[k - 1] if k else below
-        if counts[k] <= FEW:
+        if counts[k] <= BINS:
             return _sorted_quantile(total, low, high, mass - below)
     return float(low)
 

@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.utils.validation import check_array
 
 from sk_stormc.core.penalties import Box, as_penalty
-from sk_stormc.portfolio.exact.feasible_set import TradingCosts
+from sk_stormc.portfolio.exact.trading_costs import TradingCosts
 from sk_stormc.portfolio.labels import aligned, assets_of, by_label, rows_of_series
 from sk_stormc.utils.blocks import is_dask
 from sk_stormc.utils.frames import (
@@ -55,10 +55,6 @@ UNORDERED = {
     "neither": "are in no order",
     "unknown": "are texts whose order is not known",
 }
-FEWEST, MOST = (
-    15,
-    1000,
-)  # smallest and largest number of periods from which prices are recognised
 
 
 def check_returns(X, lazy=False, **kwargs):
@@ -201,9 +197,9 @@ def looks_like_prices(returns):
     mean square of steps of independent returns is twice their variance, with a standard
     deviation of about 2 / sqrt(n).
     """
-    X = np.asarray(returns[:MOST], dtype=float)
+    X = np.asarray(returns[:1000], dtype=float)  # enough to recognise them
     n = len(X)
-    if n < FEWEST:
+    if n < 15:  # returns could look like prices by chance
         return False
     largest = np.abs(X).max(axis=0)
     X = X / np.where(
@@ -373,12 +369,10 @@ def with_expected_returns(returns, portfolio, X, sample_weight):
     A benchmark of given returns keeps its mean, unless there is an entry of its name. X
     has the labels.
     """
-    expected, benchmark, columns, rows = (
-        portfolio.expected_returns,
-        portfolio.benchmark,
-        assets_of(X),
-        rows_of(X),
-    )
+    expected = portfolio.expected_returns
+    benchmark = portfolio.benchmark
+    columns = assets_of(X)
+    rows = rows_of(X)
     if expected is None:
         return with_benchmark(returns, benchmark, columns, rows)
     if type(returns) is not np.ndarray:

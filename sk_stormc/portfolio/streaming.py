@@ -28,9 +28,8 @@ from sk_stormc.utils.warnings import warn
 
 __all__ = ["streams_returns", "update_weights"]
 
-MOST = 2000  # largest number of assets whose moments are kept
-# gap on the moments, relative to the gain over equal weights, that causes a warning
-FAR = 1e-4
+# of more assets each matrix of the moments would need more than 32 MB
+MAX_ASSETS_OF_MOMENTS = 2000
 
 
 def streams_returns(portfolio):
@@ -222,7 +221,7 @@ def _automatic(solver):
 def _goes_by_moments(portfolio, n_assets):
     """Whether this stream uses moments. Raises ValueError if it needs them and there
     are too many assets."""
-    if _automatic(portfolio.solver) and n_assets <= MOST:
+    if _automatic(portfolio.solver) and n_assets <= MAX_ASSETS_OF_MOMENTS:
         return True
     needs = [f"risk_measure={portfolio.risk_measure!r}"] * (
         MEASURES[portfolio.risk_measure].power == 1
@@ -231,8 +230,8 @@ def _goes_by_moments(portfolio, n_assets):
     needs += ["solver='moments'"] * is_word(portfolio.solver, "moments")
     if needs:
         raise ValueError(
-            f"{needs[0]} on a stream keeps moments of at most {MOST} assets, with "
-            "solver='auto' or 'moments'; got "
+            f"{needs[0]} on a stream keeps moments of at most {MAX_ASSETS_OF_MOMENTS} "
+            "assets, with solver='auto' or 'moments'; got "
             f"solver={portfolio.solver!r} and {n_assets} assets"
         )
     return False
@@ -327,7 +326,7 @@ def _warn_if_far(portfolio, stream):
             ConvergenceWarning,
         )
     gap = stream.fit.gap
-    if not gap <= FAR * stream.gained:
+    if not gap <= 1e-4 * stream.gained:
         warn(
             f"the objective {stream.fit.value:.6g} of {type(portfolio).__name__} may "
             "be above its minimum over the "

@@ -4,9 +4,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-__all__ = ["Sums", "mean_row", "sums_of"]
+__all__ = ["BLOCK_ROWS", "Sums", "mean_row", "sums_of"]
 
-ROWS = 1024  # rows of a block whose products are summed
+BLOCK_ROWS = 1024  # rows that are converted to float64, and summed, at a time
 
 
 def mean_row(rows, p=None):
@@ -71,7 +71,8 @@ def sums_of(returns, weights):
     """The sums of all returns, computed in blocks, without a copy of the returns in
     float64."""
     sums = Sums.none(returns.shape[1])
-    for i in range(0, len(returns), ROWS):
-        p = None if weights is None else weights[i : i + ROWS]
-        sums = sums.plus(Sums.of(returns[i : i + ROWS].astype(float), p))
+    for i in range(0, len(returns), BLOCK_ROWS):
+        some = slice(i, i + BLOCK_ROWS)
+        p = None if weights is None else weights[some]
+        sums = sums.plus(Sums.of(returns[some].astype(float), p))
     return sums

@@ -26,7 +26,6 @@ from sk_stormc.values.block_fits import fit_actions, reads_blocks
 from sk_stormc.values.fitted_action_values import FittedActionValues
 from sk_stormc.values.log_warnings import warn_of_endless_values, warn_of_no_information
 from sk_stormc.values.lspi import (
-    POLICIES,
     ActionSums,
     RowsPolicy,
     charged,
@@ -323,7 +322,7 @@ class ActionValueEstimator(FittedActionValues):
             self, solver, X, y, before, action=action, **log_columns._asdict()
         )
         if isinstance(policy, str):
-            best = iterate_policies(sums, self.max_iter or POLICIES, notify)
+            best = iterate_policies(sums, self.max_iter, notify)
             w, chances, changes = best.w, best.policy.chances, best.changes
             reason = (
                 StopReason.CALLBACK

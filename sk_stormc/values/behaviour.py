@@ -16,12 +16,11 @@ from sk_stormc.utils.types import ArrayLike, Features, FloatArray
 from sk_stormc.utils.validation import as_numbers, check_int, naming, short
 from sk_stormc.utils.warnings import warn
 from sk_stormc.values.episodes import check_episode
-from sk_stormc.values.policies import SUM, chances_of, check_actions, check_policy
+from sk_stormc.values.markov import SUM_TOLERANCE
+from sk_stormc.values.policies import chances_of, check_actions, check_policy
 from sk_stormc.values.transitions import HASHED, distinct_rows, rows_of
 
-CHANCE = 1e-3  # probability that a classifier without a misfit causes a warning
-OFTEN = 20  # occurrences of a state from which it is tested
-TINY = 1e-9  # smallest standard error
+SIGNIFICANCE = 1e-3  # probability of a warning if the classifier has no misfit
 
 
 def estimated_ratios(
@@ -196,15 +195,12 @@ def warn_of_misfit(states, number, predicted, labels):
     """Warn if actions depend on columns, or on states that occur often, by more than
     the predicted probabilities."""
     n, m = predicted.shape
-    missed, variance = (
-        (number[:, None] == np.arange(m)) - predicted,
-        predicted * (1 - predicted),
-    )
+    missed = (number[:, None] == np.arange(m)) - predicted
+    variance = predicted * (1 - predicted)
 
     def squares(tested):
-        return np.square(tested.T @ missed) / np.maximum(
-            (tested * tested).T @ variance, TINY
-        )
+        spread = np.maximum((tested * tested).T @ variance, 1e-9)
+        return np.square(tested.T @ missed) / spread
 
     columns = np.flatnonzero(
         (states.max(axis=0) < HASHED) & (np.ptp(states, axis=0) > 0)
@@ -214,7 +210,7 @@ def warn_of_misfit(states, number, predicted, labels):
     ].std(axis=0)
     of_columns = squares(scaled)
     first, state = distinct_rows(states)
-    often = np.flatnonzero(np.bincount(state) >= OFTEN)
+    often = np.flatnonzero(np.bincount(state) >= 20)  # else no normal law
     indicators = sparse.csr_array(
         (np.ones(n), (np.arange(n), state)), shape=(n, len(first))
     )[:, often]
@@ -222,13 +218,13 @@ def warn_of_misfit(states, number, predicted, labels):
     where = None
     if (
         of_columns.size
-        and stats.chi2.sf(of_columns.max(), 1) * of_columns.size < CHANCE
+        and stats.chi2.sf(of_columns.max(), 1) * of_columns.size < SIGNIFICANCE
     ):
         j, k = np.unravel_index(of_columns.argmax(), of_columns.shape)
         where = f"column {columns[j]} of X"
     elif (
         of_states.size
-        and stats.chi2.sf(of_states.sum(axis=0), len(often)).min() * m < CHANCE
+        and stats.chi2.sf(of_states.sum(axis=0), len(often)).min() * m < SIGNIFICANCE
     ):
         j, k = np.unravel_index(of_states.argmax(), of_states.shape)
         where = f"the state of row {first[often[j]]}"
@@ -262,7 +258,7 @@ def _target_chances(target, X, number, labels):
 
 def _chances_of_taken(chances):
     """The checked probabilities of the actions that were taken."""
-    wrong = ~((chances >= 0) & (chances <= 1 + SUM))
+    wrong = ~((chances >= 0) & (chances <= 1 + SUM_TOLERANCE))
     if wrong.any():
         k = np.argmax(wrong)
         raise ValueError(

@@ -19,7 +19,6 @@ from sk_stormc.utils.warnings import warn
 from sk_stormc.values.log_blocks import LogBlocks
 from sk_stormc.values.log_warnings import warn_of_no_information
 from sk_stormc.values.lspi import (
-    POLICIES,
     ActionSums,
     best_actions,
     charged,
@@ -42,7 +41,7 @@ from sk_stormc.values.policies import (
 )
 from sk_stormc.values.problems import LARGEST_HESSIAN
 from sk_stormc.values.transitions import digests, distinct_rows
-from sk_stormc.values.uncertainty import MOST, Spread, SumsByKey, keys_of
+from sk_stormc.values.uncertainty import Spread, SumsByKey, keys_of
 
 NONE = (
     "X must have a usable transition, with a successor or terminal, and of positive "
@@ -161,7 +160,8 @@ def scores_by_episode(t, scores):
     if not len(t.y):
         return None
     rows = np.column_stack([scores, t.weights])
-    return SumsByKey.by(keys_of(t.episode), rows, max(4, MOST // rows.shape[1]))
+    most = max(4, 2**24 // rows.shape[1])  # 134 MB, before episodes are grouped
+    return SumsByKey.by(keys_of(t.episode), rows, most)
 
 
 def spread_of(scores, bread, moments, half_life=None):
@@ -240,11 +240,9 @@ class BlockActionSums(ActionSums):
         if total is None:
             raise ValueError(NONE)
         by_action, self.weight, self.n_rows, self.n_ongoing, ends = total
-        self.log, self.gamma, self.actions = (
-            log,
-            estimator.gamma,
-            np.array(sorted(by_action)),
-        )
+        self.log = log
+        self.gamma = estimator.gamma
+        self.actions = np.array(sorted(by_action))
         C, after, b, largest = zip(
             *(by_action[action] for action in self.actions.tolist()), strict=True
         )
@@ -254,10 +252,8 @@ class BlockActionSums(ActionSums):
         self.occurs = self.largest > 0
         self.C, self.b = block_diag(*C) / self.weight, np.concatenate(b) / self.weight
         high, low, ended, went_on = ends.values
-        self.rewards, self.terminal = (
-            np.array([high, -low]),
-            np.array([ended > 0, went_on == 0]),
-        )
+        self.rewards = np.array([high, -low])
+        self.terminal = np.array([ended > 0, went_on == 0])
         led = np.repeat(np.stack(after)[:, :, None], m, axis=2) / m
         self._led = (
             self._uniform,
@@ -335,10 +331,8 @@ class BlockActionSums(ActionSums):
 
         The same pass computes the sums of the new policy.
         """
-        new, m = (
-            replace(policy, coefficients=(*policy.coefficients, w), mixed=0),
-            self.shape[0],
-        )
+        new = replace(policy, coefficients=(*policy.coefficients, w), mixed=0)
+        m = self.shape[0]
 
         def of_block(t, ongoing, next_Z, unknown, number):
             action = new.choices(next_Z, unknown)[-1]
@@ -363,12 +357,10 @@ class BlockActionSums(ActionSums):
     def spread(self, policy, w):
         """The `Spread` of the values of the policy that was solved last, and the
         columns that are determined."""
-        columns, actions, gamma, m = (
-            np.flatnonzero(self.occurs),
-            self.actions,
-            self.gamma,
-            self.shape[0],
-        )
+        columns = np.flatnonzero(self.occurs)
+        actions = self.actions
+        gamma = self.gamma
+        m = self.shape[0]
 
         def scores_of(t, ongoing, next_Z, unknown, number):
             error = (t.Z @ w.T)[np.arange(len(t.y)), number] - t.y
@@ -447,16 +439,12 @@ def fit_actions(estimator, X, y, action, log_columns):
             "action to choose."
         )
     if isinstance(policy, str):
-        best = iterate_policies(
-            sums, estimator.max_iter or POLICIES, lambda w, losses: False
-        )
-        policy, w, solution, losses, changes = (
-            best.policy,
-            best.w,
-            best.solution,
-            best.losses,
-            best.changes,
-        )
+        best = iterate_policies(sums, estimator.max_iter, lambda w, losses: False)
+        policy = best.policy
+        w = best.w
+        solution = best.solution
+        losses = best.losses
+        changes = best.changes
         reason = warn_if_not_converged(changes)
         warn_of_no_information(sums.rewards, sums.terminal)
     else:

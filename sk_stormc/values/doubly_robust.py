@@ -13,6 +13,7 @@ from sklearn.utils.validation import _num_samples
 from sk_stormc.utils.validation import naming
 from sk_stormc.values.action_values import ActionValueEstimator
 from sk_stormc.values.episodes import Order
+from sk_stormc.values.least_squares import SINGULAR
 from sk_stormc.values.log_warnings import warn_of_no_ends, warn_of_state_numbers
 from sk_stormc.values.lspi import of_actions
 from sk_stormc.values.lstd import Moments
@@ -30,9 +31,7 @@ from sk_stormc.values.transitions import (
     transform,
     transform_next,
 )
-from sk_stormc.values.uncertainty import RANK
 
-ROUNDED = 1e-3  # relative error of ratios that were rounded
 NEEDED = {
     "X": "the states",
     "action": "the action of each row",
@@ -102,9 +101,9 @@ def read_q_log(model, X, y, ratios, action, target, next_X, terminal, clock, ord
     if by_row:
         kept = terminal | np.append(np.diff(clock) == 1, False)
     if not kept.all():  # the value after such a row is part of the estimate
-        k, hint = (
-            order[np.argmin(kept)],
-            ". If episodes end, pass terminal" if log_columns.terminal is None else "",
+        k = order[np.argmin(kept)]
+        hint = (
+            ". If episodes end, pass terminal" if log_columns.terminal is None else ""
         )
         raise ValueError(
             "target must be a function of states for the methods 'dr' and 'wdr' where "
@@ -144,7 +143,8 @@ def read_q_log(model, X, y, ratios, action, target, next_X, terminal, clock, ord
 def check_agreement(ratios, chances, order):
     """Raise a ValueError if ratios are not the target's probabilities divided by some
     probability."""
-    wrong = (ratios < (1 - ROUNDED) * chances) | ((chances == 0) & (ratios > 0))
+    # ratios may have been rounded to three digits
+    wrong = (ratios < (1 - 1e-3) * chances) | ((chances == 0) & (ratios > 0))
     if wrong.any():
         k = int(np.argmax(wrong))
         expected = (
@@ -214,10 +214,8 @@ def cross_fitted(log, gamma, numbers, fold, share):
             Z,
             model.fit_intercept,
         )
-        psi, next_psi = (
-            of_actions(Z[train], chosen(log.action[train], m)),
-            of_actions(next_Z[train], log.after[train]),
-        )
+        psi = of_actions(Z[train], chosen(log.action[train], m))
+        next_psi = of_actions(next_Z[train], log.after[train])
         moments = Moments.of_log(
             psi, next_psi, gamma, log.y[train], np.ones(len(train))
         )
@@ -246,8 +244,5 @@ def _solve_transposed(moments, alpha, gradient):
     A, _, C = moments.means()
     scale = 1 / np.sqrt(np.where(C.diagonal() > 0, C.diagonal(), 1.0))
     scaled = scale[:, None] * (A + np.diag(alpha)) * scale
-    return (
-        scale
-        * np.linalg.lstsq(scaled.T, scale * gradient, rcond=RANK)[0]
-        / moments.weight
-    )
+    h = np.linalg.lstsq(scaled.T, scale * gradient, rcond=SINGULAR)[0]
+    return scale * h / moments.weight

@@ -12,11 +12,9 @@ import numpy as np
 
 from sk_stormc.utils.validation import as_flags, short
 
-# fraction of rows without a successor, or of ends that count too much, above which
-# there is a warning
-LOST = 0.01
-# half-lives after which weights do not decrease further, so that they stay positive
-LONGEST = 1000.0
+# fraction of the rows that must be wrong before there is a warning; a few do not move
+# the values
+WARNED_SHARE = 0.01
 
 
 def check_terminal(terminal, n):
@@ -151,10 +149,8 @@ def order_of(episode, time, terminal, n):
     time = None if time is None else check_time(time, n)
     order = np.lexsort((np.arange(n) if time is None else time, numbers))
     before, after = order[:-1], order[1:]
-    ticks, same = (
-        np.arange(n) if time is None else time[order],
-        numbers[before] == numbers[after],
-    )
+    ticks = np.arange(n) if time is None else time[order]
+    same = numbers[before] == numbers[after]
     unit = _unit_of(np.diff(ticks)[same])
     twice, late = same & (ticks[1:] == ticks[:-1]), same & terminal[before]
     if twice.any():
@@ -251,7 +247,12 @@ def fading(half_life, when):
         return np.ones(n)
     age = np.empty(n)
     age[np.argsort(when, kind="stable")] = np.arange(n)[::-1]
-    return np.exp2(-np.minimum(age / half_life, LONGEST))
+    return discounts(half_life, age)
+
+
+def discounts(half_life, age):
+    """The discount factors of rows of this age. They stay positive."""
+    return np.exp2(-np.minimum(age / half_life, 1000.0))
 
 
 def remaining(half_life, n):

@@ -260,10 +260,8 @@ class FittedActionValues(LinearEstimator):
         ongoing = np.flatnonzero(known & ~terminal)
         if not len(ongoing):
             return error, terminal, order
-        Z, policy = (
-            self._fitted_columns(source, follows, at[ongoing]),
-            vars(self)["policy"],
-        )
+        Z = self._fitted_columns(source, follows, at[ongoing])
+        policy = vars(self)["policy"]
         after = self._linear(Z)
         if isinstance(policy, str):
             chances = chosen(

@@ -35,10 +35,9 @@ class Weights:
             logs[rows] = np.cumsum(
                 logs[rows]
             )  # one episode at a time, so that no number depends on another episode
-        self.logs, self.final = (
-            logs,
-            logs[self.last],
-        )  # logarithm of the product of all ratios of an episode
+        self.logs = logs
+        # logarithm of the product of all ratios of an episode
+        self.final = logs[self.last]
         if weighted:
             self._total = (
                 total_by_step(self.ongoing(), self.length, self.final)

@@ -8,19 +8,12 @@ from scipy import linalg, sparse
 
 from sk_stormc.values.markov import dense
 
-ENOUGH_ROWS = (
-    10  # rows per feature from which `is_endless` distinguishes growth from noise
-)
-NEGLIGIBLE = 1e-12  # eigenvalues below this fraction of the largest are rounding errors
-# if a singular value is below this fraction of the largest, episodes are considered
-# never to end
-ENDLESS = 1e-11
-ROUNDING = 1e-9  # rounding error of an eigenvalue
-# component of the values that is negligible, relative to their root mean square
-LITTLE = 0.01
-BLOCK = 4096  # rows that are factorised at a time
-# residual, relative to the right-hand side, above which A x = b has no solution
-INCONSISTENT = 1e-5
+# eigenvalues of C below this fraction of the largest are rounding errors, which its
+# inverse would amplify
+EIGENVALUE_ROUNDING = 1e-12
+# singular values of A below this fraction of the largest are 0: a direction that the
+# transitions do not determine, or in which episodes never end
+SINGULAR = 1e-11
 
 
 @dataclass(frozen=True)
@@ -58,7 +51,7 @@ def solve_rows(A, b, alpha, unit):
     if n <= d:
         rows = np.column_stack([dense(A), b])
     else:
-        rows, step = np.zeros((0, d + 1)), max(BLOCK, d)
+        rows, step = np.zeros((0, d + 1)), max(4096, d)
         for start in range(0, n, step):
             block = np.column_stack(
                 [dense(A[start : start + step]), b[start : start + step]]
@@ -84,7 +77,8 @@ def solve_moments(A, b, C, alpha, unit, exact=True):
     if exact and not alpha.any():
         solution = _ridge(scaled, target, alpha, scale, unit)
         residual = np.linalg.norm(scaled @ (solution.x / scale) - target)
-        if solution.rank == len(b) or residual <= INCONSISTENT * np.linalg.norm(target):
+        # otherwise the equation has no solution
+        if solution.rank == len(b) or residual <= 1e-5 * np.linalg.norm(target):
             return replace(solution, start=_within(scale[:, None] * C * scale, target))
     root, spread = root_of_inverse(C)
     A, b = root.T @ A, root.T @ b
@@ -101,11 +95,10 @@ def root_of_inverse(C):
     scaled C within its rank."""
     scale = _inverse(np.sqrt(C.diagonal()))
     values, vectors = np.linalg.eigh(scale[:, None] * C * scale)
-    positive = values > NEGLIGIBLE * max(values[-1], 0.0)
+    positive = values > EIGENVALUE_ROUNDING * max(values[-1], 0.0)
     values = np.sqrt(values[positive])
-    return scale[:, None] * vectors[:, positive] / values, values[-1] / values[
-        0
-    ] if len(values) else 1.0
+    root = scale[:, None] * vectors[:, positive] / values
+    return root, values[-1] / values[0] if len(values) else 1.0
 
 
 def is_endless(A, C, x, n_rows):
@@ -118,23 +111,22 @@ def is_endless(A, C, x, n_rows):
     wrong sign if the eigenvalue is real. On-policy transitions of long episodes have
     none.
     """
-    if n_rows < ENOUGH_ROWS * len(x):
+    if n_rows < 10 * len(x):  # growth could be noise
         return False
+    rounding = 1e-9  # of an eigenvalue
     scale = _inverse(np.sqrt(C.diagonal()))
     scaled = scale[:, None] * A * scale
+    symmetric = scaled + scaled.T + rounding * np.eye(len(A))
     try:
-        linalg.cholesky(
-            scaled + scaled.T + ROUNDING * np.eye(len(A)), check_finite=False
-        )
+        linalg.cholesky(symmetric, check_finite=False)
         return False  # the real parts of all eigenvalues are positive
     except linalg.LinAlgError:
         root = root_of_inverse(C)[0]
         values, vectors = linalg.eig(root.T @ A @ root, check_finite=False)
         of_values = root.T @ C @ x
         parts = np.abs(linalg.lstsq(vectors, of_values, check_finite=False)[0])
-        return bool(
-            (parts[values.real < -ROUNDING] > LITTLE * np.linalg.norm(of_values)).any()
-        )
+        growing = parts[values.real < -rounding]
+        return bool((growing > 0.01 * np.linalg.norm(of_values)).any())
 
 
 def check_ends(A, C):
@@ -142,7 +134,7 @@ def check_ends(A, C):
     direction in which C is not."""
     root = root_of_inverse(C)[0]
     values = np.linalg.svd(root.T @ A @ root, compute_uv=False)
-    if len(values) and values[-1] <= ENDLESS * values[0]:
+    if len(values) and values[-1] <= SINGULAR * values[0]:
         raise ValueError(
             "gamma must be a number < 1, got 1: without a discount, values are "
             "determined only if an episode ends from "
@@ -158,16 +150,14 @@ def _ridge(A, b, alpha, scale, unit):
     if len(penalised):
         ridge = np.sqrt(alpha[penalised]) * scale[penalised]
         shrink = np.ones(d)
-        shrink[penalised] = 1 / np.maximum(
-            1, ridge
-        )  # otherwise a column with a tiny unit would dominate the scale
+        # otherwise a column with a tiny unit would dominate the scale
+        shrink[penalised] = 1 / np.maximum(1, ridge)
         A, scale = A * shrink, scale * shrink
         below = np.zeros((len(penalised), d))
         below[np.arange(len(penalised)), penalised] = ridge * shrink[penalised]
         A, b = np.vstack([A, below]), np.append(b, np.zeros(len(penalised)))
-    rounding = (
-        max(2000, 10 * max(A.shape)) * np.finfo(float).eps
-    )  # 2000: that of sums over many rows
+    # 2000: the rounding of sums over many rows
+    rounding = max(2000, 10 * max(A.shape)) * np.finfo(float).eps
     v, _, rank, values = np.linalg.lstsq(A, b, rcond=rounding)
     x = scale * v
     if 0 < rank < d:  # x divided by its units should have minimum norm, not v
@@ -183,19 +173,13 @@ def _ridge(A, b, alpha, scale, unit):
 def _within(C, u):
     """u^T C^+ u."""
     try:
-        return float(
-            u
-            @ linalg.cho_solve(
-                linalg.cho_factor(C, check_finite=False), u, check_finite=False
-            )
-        )
+        factor = linalg.cho_factor(C, check_finite=False)
+        v = linalg.cho_solve(factor, u, check_finite=False)
     except linalg.LinAlgError:
-        return float(
-            u
-            @ linalg.lstsq(C, u, NEGLIGIBLE, lapack_driver="gelsy", check_finite=False)[
-                0
-            ]
+        v, *_ = linalg.lstsq(
+            C, u, EIGENVALUE_ROUNDING, lapack_driver="gelsy", check_finite=False
         )
+    return float(u @ v)
 
 
 def _square(v):

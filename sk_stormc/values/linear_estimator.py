@@ -15,11 +15,10 @@ from sk_stormc.values.least_squares import ridge
 from sk_stormc.values.log_warnings import check_given
 from sk_stormc.values.problems import LARGEST_HESSIAN
 from sk_stormc.values.transitions import checked_states, successors, transform
-from sk_stormc.values.uncertainty import FEW, LARGEST
+from sk_stormc.values.uncertainty import FEW_EPISODES, MAX_GROUPED_FEATURES
 
 __all__ = ["LinearEstimator"]
 
-ITERATIONS = 10_000  # default budget of iterative solvers if full batches are advised
 # number of columns of features, including the intercept, up to which "auto" selects
 # "lstd"
 EXACT = LARGEST_HESSIAN
@@ -62,7 +61,7 @@ class LinearEstimator(CompositionalEstimator):
             and solver.max_iter is None
             and solver.max_ifo is None
         ):
-            solver.set_params(max_iter=ITERATIONS)
+            solver.set_params(max_iter=10_000)
 
     def _alphas(self, n_columns):
         return ridge(self.alpha, n_columns, self.fit_intercept)
@@ -92,10 +91,8 @@ class LinearEstimator(CompositionalEstimator):
         states = self._states(X0, "X0")
         values, Z = self._values(X0, states), self._features(X0, states)
         if mean:
-            values, Z = (
-                values.mean(axis=0, keepdims=True),
-                np.asarray(Z.mean(axis=0)).reshape(1, -1),
-            )
+            values = values.mean(axis=0, keepdims=True)
+            Z = np.asarray(Z.mean(axis=0)).reshape(1, -1)
         deviation, reach = self._deviations(Z, confidence)
         with np.errstate(invalid="ignore"):
             ends = np.stack(
@@ -107,21 +104,17 @@ class LinearEstimator(CompositionalEstimator):
         """Standard deviations for rows of all features, and the quantile by which an
         interval multiplies them."""
         spread, columns = self._spread_of_coefficients()
-        deviation, others = (
-            spread.deviation(Z[:, columns]),
-            np.ones(Z.shape[1], dtype=bool),
-        )
+        deviation = spread.deviation(Z[:, columns])
+        others = np.ones(Z.shape[1], dtype=bool)
         others[columns] = False
         unknown = np.asarray(abs(Z[:, others]).sum(axis=1)).ravel() > 0
         return np.where(unknown, np.inf, deviation), spread.reach(confidence)
 
     def _spread_of_coefficients(self):
         """The `Spread` of the coefficients, and the columns of their features."""
-        groups, spread, half_life = (
-            vars(self).get("_groups"),
-            vars(self).get("_spread"),
-            vars(self).get("half_life"),
-        )
+        groups = vars(self).get("_groups")
+        spread = vars(self).get("_spread")
+        half_life = vars(self).get("half_life")
         if groups is not None:
             x = np.append(self.coef_, self.intercept_)[: groups.b.shape[1]]
             spread = groups.spread(x, self._alphas(len(x)), half_life), groups.columns()
@@ -131,7 +124,7 @@ class LinearEstimator(CompositionalEstimator):
                 "return_std=True and "
                 "value_interval: the label of each row's episode. At most "
                 f"{LARGEST_HESSIAN} features are supported, "
-                f"and {LARGEST} in a stream"
+                f"and {MAX_GROUPED_FEATURES} in a stream"
             )
         n = spread[0].n_clusters
         if half_life is not None and n < 2:
@@ -145,12 +138,11 @@ class LinearEstimator(CompositionalEstimator):
                 "episode must have at least 2 different labels for uncertainty, got "
                 f"{n}"
             )
-        if n < FEW:
+        if n < FEW_EPISODES:
             warn(
                 f"the uncertainty of values is estimated from {n:.3g} episodes, or "
-                "groups of them. With fewer than "
-                f"{FEW} it is itself uncertain: intervals contain the values less "
-                "often than they should."
+                f"groups of them. With fewer than {FEW_EPISODES} it is itself "
+                "uncertain: intervals contain the values less often than they should."
             )
         return spread
 

@@ -17,10 +17,10 @@ from sk_stormc.utils.frames import columns_of
 from sk_stormc.utils.mapped_rows import MappedRows
 from sk_stormc.utils.validation import as_numbers, check_numeric, row_weights
 from sk_stormc.values.episodes import (
-    LONGEST,
     check_episode,
     check_terminal,
     check_time,
+    discounts,
     order_of,
 )
 from sk_stormc.values.policies import check_actions
@@ -37,11 +37,8 @@ from sk_stormc.values.transitions import (
 )
 from sk_stormc.values.uncertainty import SumsByKey
 
-SAMPLE, NUMBERS = (
-    2**17,
-    2**24,
-)  # most rows, and most numbers of X, in the sample for warnings and ``features``
-RUN = 256  # successive rows in the sample
+# successive rows in a sample, whose successors are then in it too
+SAMPLED_RUN = 256
 
 
 class Transitions(NamedTuple):
@@ -132,10 +129,8 @@ class Reader:
             check_finite_rows(
                 "next_X", parts[self.names.index("next_X")][~terminal], names
             )
-            source, follows = (
-                log_columns["next_X"],
-                check_next(estimator, log_columns["next_X"], states, terminal),
-            )
+            source = log_columns["next_X"]
+            follows = check_next(estimator, log_columns["next_X"], states, terminal)
         elif order is not None:
             at, kept = successors_in(order, terminal)
             weights = weights * self.steps.shares(order.step, kept, terminal)
@@ -150,7 +145,7 @@ class Reader:
         weights *= check_ratios(log_columns["importance_ratio"], n)
         if getattr(estimator, "half_life", None) is not None:
             age = self.n_rows - 1.0 - start - np.arange(n)
-            weights *= np.exp2(-np.minimum(age / estimator.half_life, LONGEST))
+            weights *= discounts(estimator.half_life, age)
         Z = transform(self.features, X, states, None, estimator.fit_intercept)
         if Z.shape[1] > LARGEST_STREAM:
             raise ValueError(
@@ -262,7 +257,8 @@ class LogBlocks:
         """``features``, fitted on a sample. Gives the warnings of `read_log` for the
         sample."""
         n, ends = self.n_rows, np.array(self.blocks.ends)
-        most = min(SAMPLE, max(RUN, NUMBERS // self.empty.shape[1]))
+        # the sample's rows fit in 128 MB
+        most = min(2**17, max(SAMPLED_RUN, 2**24 // self.empty.shape[1]))
         if n <= most:
             rows = np.arange(n)
         elif self.reader.steps is not None:  # episodes begin with the blocks
@@ -274,8 +270,8 @@ class LogBlocks:
                 ]
             )
         else:
-            begins = np.linspace(0, n - RUN, most // RUN).astype(int)
-            rows = np.unique(begins[:, None] + np.arange(RUN))
+            begins = np.linspace(0, n - SAMPLED_RUN, most // SAMPLED_RUN).astype(int)
+            rows = np.unique(begins[:, None] + np.arange(SAMPLED_RUN))
         log_columns = self.reader.log_columns(self.blocks.take(rows))
         X, y, _, *rest = log_columns.values()
         try:

@@ -4,27 +4,21 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from sk_stormc.utils.warnings import warn
+from sk_stormc.values.episodes import WARNED_SHARE
 
 ROUTING = (
     "est.set_fit_request({0}).set_score_request({0}) after "
     "sklearn.set_config(enable_metadata_routing=True) makes "
     "GridSearchCV and the like pass them on"
 )
-QUANTILES = 500  # number of rows from which quantiles are estimated
-LOOKED_AT = 2000  # number of rows that are tested for a different scale of next_X
-# fraction of the values that must satisfy linear relations between X and next_X
-GOING_ON = 0.8
-# fraction of rows that succeed the row before, above which X and next_X are on the same
-# scale
-SAME = 0.1
-ROUNDING = 1e-12  # relative difference of numbers that are equal up to rounding
-EQUAL = 1e-4  # difference of equal values, relative to the range of their column
-UNKNOWN = (
-    0.01  # fraction of successors with unknown features above which there is a warning
-)
-FEW = 20  # effective number of rows below which there is a warning
-FAR, OFF = 4, 0.02  # a mean of ratios may differ from 1 by FAR standard errors plus OFF
-FEWEST = 5  # smallest number of unusual successors for a warning
+# fraction of the values that must satisfy linear relations between X and next_X before
+# there is a warning that their scales differ; chance alone does not bring so many
+LINEAR_SHARE = 0.8
+# difference of equal values, relative to the range of their column; without it, values
+# that were rounded to four digits would differ
+EQUAL_UP_TO = 1e-4
+# number of unusual successors that there must be for a warning; fewer may be outliers
+MIN_UNUSUAL = 5
 
 
 def check_given(estimator, next_X, terminal, time, episode=None):
@@ -89,10 +83,9 @@ def warn_of_ranges(states, follows, terminal):
     must be among them.
     """
     ongoing = np.flatnonzero(~terminal)
-    if len(ongoing) < FEWEST:
+    if len(ongoing) < MIN_UNUSUAL:
         return
-    follows = follows[ongoing[:: -(-len(ongoing) // QUANTILES)]]
-    states = states[:: -(-len(states) // QUANTILES)]
+    follows, states = _some(follows[ongoing]), _some(states)
     low, high = np.quantile(states, [0.05, 0.95], axis=0)
     width = high - low
     beyond = ((follows < low - width) | (follows > high + width)).sum(axis=0) * (
@@ -101,12 +94,12 @@ def warn_of_ranges(states, follows, terminal):
     different = 1 + np.count_nonzero(np.diff(np.sort(states, axis=0), axis=0), axis=0)
     for j in np.flatnonzero(different <= np.sqrt(len(states))):
         values = np.unique(states[:, j])
-        near = EQUAL * max(np.ptp(values), EQUAL * abs(values).max())
+        near = EQUAL_UP_TO * max(np.ptp(values), EQUAL_UP_TO * abs(values).max())
         beyond[j] = np.count_nonzero(
             abs(follows[:, j, None] - values).min(axis=1) > near
         )
     j = int(np.argmax(beyond))
-    if beyond[j] < FEWEST or 2 * beyond[j] <= len(follows):
+    if beyond[j] < MIN_UNUSUAL or 2 * beyond[j] <= len(follows):
         return
     warn(
         f"next_X is far outside the range of X in column {j}, or has other values: X "
@@ -118,6 +111,11 @@ def warn_of_ranges(states, follows, terminal):
     )
 
 
+def _some(rows):
+    """At most 500 of the rows, evenly spaced, which are enough for quantiles."""
+    return rows[:: -(-len(rows) // 500)]
+
+
 def warn_of_scales(states, follows, terminal):
     """Warn if X of most rows is a linear function of next_X of the rows before, as if
     only one of them was scaled.
@@ -127,13 +125,11 @@ def warn_of_scales(states, follows, terminal):
     tested in the rows in which a column changes. An indicator that is hardly ever 1
     gives no information.
     """
-    ongoing = np.flatnonzero(~terminal[: min(LOOKED_AT, len(states)) - 1])
+    ongoing = np.flatnonzero(~terminal[: min(2000, len(states)) - 1])
     left, came = states[ongoing + 1], follows[ongoing]
     width = np.ptp(left, axis=0) if len(ongoing) else 0
-    if (
-        not len(ongoing)
-        or np.mean((abs(left - came) <= EQUAL * width).all(axis=1)) > SAME
-    ):
+    succeed = (abs(left - came) <= EQUAL_UP_TO * width).all(axis=1)
+    if not len(ongoing) or np.mean(succeed) > 0.1:  # then the scales are the same
         return
     off, agreeing, compared = None, 0, 0
     other = np.random.default_rng(0).permutation(
@@ -144,26 +140,23 @@ def warn_of_scales(states, follows, terminal):
         rest = (len(columns) - k) * len(
             ongoing
         )  # not enough rows agree, even if all of the remaining ones do
-        if agreeing + rest < GOING_ON * (compared + rest):
+        if agreeing + rest < LINEAR_SHARE * (compared + rest):
             return
         rows = np.flatnonzero(came[:, j] != np.median(came[:, j]))
         steps, times = came[other, j] - came[:, j], left[other, j] - left[:, j]
-        if len(rows) < FEWEST or np.count_nonzero(steps) < FEWEST:
+        if min(len(rows), np.count_nonzero(steps)) < MIN_UNUSUAL:
             continue
         with np.errstate(over="ignore", invalid="ignore"):
             factor = np.median(times[steps != 0] / steps[steps != 0])
             shift = np.median(left[:, j] - factor * came[:, j])
-            agree = (
-                abs(left[rows, j] - factor * came[rows, j] - shift) <= EQUAL * width[j]
-            )
+            off_line = abs(left[rows, j] - factor * came[rows, j] - shift)
+            agree = off_line <= EQUAL_UP_TO * width[j]
             differ = abs((factor - 1) * came[:, j] + shift).max() > 0.01 * width[j]
-        agreeing, compared = (
-            agreeing + np.count_nonzero(agree) * (factor > 0),
-            compared + len(rows),
-        )
+        agreeing = agreeing + np.count_nonzero(agree) * (factor > 0)
+        compared = compared + len(rows)
         if factor > 0 and differ:
             off = off or (j, factor, shift)
-    if off and agreeing >= GOING_ON * compared:
+    if off and agreeing >= LINEAR_SHARE * compared:
         warn(
             f"next_X and X have different scales: in column {off[0]}, X is "
             f"{off[1]:.4g} times next_X of the row before "
@@ -200,8 +193,9 @@ def warn_of_ratios(ratios, name="importance_ratio"):
 def warn_of_mean_ratio(n, mean, deviation, size, name="importance_ratio"):
     """`warn_of_ratios` for n ratios with this mean, standard deviation and effective
     sample size."""
-    few = 0 < size < min(FEW, n / 5)
-    off = not few and abs(mean - 1) > FAR * deviation / np.sqrt(n) + OFF
+    few = 0 < size < min(20, n / 5)
+    # beyond four standard errors, and beyond the rounding of the ratios
+    off = not few and abs(mean - 1) > 4 * deviation / np.sqrt(n) + 0.02
     if few:
         warn(
             f"importance_ratio gives nearly all weight to few of the {n} rows, whose "
@@ -223,7 +217,7 @@ def warn_of_unknown_successors(next_Z, occurs):
     """Warn if successors have features that no row of X has, whose coefficients are
     unknown and set to 0."""
     number = np.count_nonzero(np.asarray(abs(next_Z[:, ~occurs]).sum(axis=1)))
-    if number > max(FEWEST, UNKNOWN * next_Z.shape[0]):
+    if number > max(MIN_UNUSUAL, WARNED_SHARE * next_Z.shape[0]):
         warn(
             f"{number / next_Z.shape[0]:.0%} of the successors have a feature that no "
             "row of X has, such as the "
@@ -249,7 +243,7 @@ def warn_of_endless_values():
 def warn_of_no_information(y, terminal):
     """Warn if rewards and ends do not depend on the actions, so that no policy is
     better than another."""
-    reward, same = y[0], np.ptp(y) <= ROUNDING * abs(y).max()
+    reward, same = y[0], np.ptp(y) <= 1e-12 * abs(y).max()
     if not same or (reward and terminal.any() and not terminal.all()):
         return
     ends = (

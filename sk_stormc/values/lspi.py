@@ -19,9 +19,6 @@ from sk_stormc.values.policies import chosen
 from sk_stormc.values.projected import ProjectedBellmanProblem
 from sk_stormc.values.uncertainty import spread_of_log
 
-POLICIES = 50  # default of the largest number of policies that are evaluated
-TIE = 1e-9  # relative difference of two values below which two actions are ties
-
 
 def of_actions(Z, chances):
     """Features of state-action pairs (CSR): the state's in the block of each action,
@@ -54,12 +51,9 @@ def best_actions(values, unknown=None, before=None):
     if before is None:
         return best
     rows = np.arange(len(best))
-    return np.where(
-        allowed[rows, before]
-        >= allowed[rows, best] - TIE * abs(values).max(initial=0.0),
-        before,
-        best,
-    )
+    rounding = 1e-9 * abs(values).max(initial=0.0)
+    tied = allowed[rows, before] >= allowed[rows, best] - rounding
+    return np.where(tied, before, best)
 
 
 class ActionSums:
@@ -191,7 +185,7 @@ def iterate_policies(sums, max_iter, notify):
     following, losses, changes = sums.uniform(), [], []
     tried, place = [], {}  # the earlier greedy policies, and their indices
     restarted = stopped = False
-    while len(changes) < max_iter and not stopped:
+    while len(changes) < (max_iter or 50) and not stopped:
         policy = following
         w, solution = sums.solution(policy)
         if not losses:
@@ -237,10 +231,8 @@ def spread_of_actions(sums, log, action, chances, w):
     """The `Spread` of the coefficients of a policy, and their columns among the
     features of all actions."""
     at, m = np.flatnonzero(sums.occurs), sums.shape[0]
-    left, after = (
-        of_actions(log.Z, chosen(action, m))[:, at],
-        of_actions(log.next_Z, chances)[:, at],
-    )
+    left = of_actions(log.Z, chosen(action, m))[:, at]
+    after = of_actions(log.next_Z, chances)[:, at]
     rows = replace(log, Z=left, next_Z=after)
     columns = np.flatnonzero(
         np.isin(np.arange(log.n_features), log.columns)[None, :]
@@ -255,10 +247,8 @@ def problem_of(sums, log, action, chances, ridge):
     """The compositional problem of a given policy, and a function from its variables to
     coefficients."""
     m, at = sums.shape[0], np.flatnonzero(sums.occurs)
-    left, after = (
-        of_actions(log.Z, chosen(action, m))[:, at],
-        of_actions(log.next_Z, chances)[:, at],
-    )
+    left = of_actions(log.Z, chosen(action, m))[:, at]
+    after = of_actions(log.next_Z, chances)[:, at]
     left, after, y, weights = with_ridge(
         left, after, log.y, log.weights, np.tile(ridge, m)[at]
     )

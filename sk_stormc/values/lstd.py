@@ -22,19 +22,12 @@ from sk_stormc.values.markov import dense, largest_values, minus_scaled, scale_r
 from sk_stormc.values.traces import Traces
 from sk_stormc.values.transitions import by_state
 
-ROWS, NUMBERS = (
-    256,
-    2**17,
-    # minimum number of rows of a block, and number of its entries, which fit in the
-    # cache
-)
 OVERFLOW = (
     "X, y and sample_weight must have finite products: divide very large ones by "
     "their scale"
 )
-ILL_CONDITIONED = (
-    1e10  # condition number from which a solution may lose more than half of its digits
-)
+# condition number from which a solution may lose more than half of its digits
+ILL_CONDITIONED = 1e10
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,7 +87,8 @@ class Moments:
     def of_log(cls, Z, next_Z, gamma, y, weights):
         """The moments of many transitions, computed block by block without large
         temporary arrays."""
-        total, step = cls.none(Z.shape[1]), max(ROWS, NUMBERS // Z.shape[1])
+        # blocks fit in the cache
+        total, step = cls.none(Z.shape[1]), max(256, 2**17 // Z.shape[1])
         for start in range(0, len(y), step):
             rows = slice(start, start + step)
             left = Z[rows]
@@ -206,12 +200,10 @@ class Collected:
         traces."""
         counted = weights > 0
         if not self.traces.decay and not counted.all():
-            Z, next_Z, y, weights = (
-                Z[counted],
-                next_Z[counted],
-                y[counted],
-                weights[counted],
-            )
+            Z = Z[counted]
+            next_Z = next_Z[counted]
+            y = y[counted]
+            weights = weights[counted]
         if not len(y):
             return self
         if not self.traces.decay:

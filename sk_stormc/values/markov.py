@@ -6,10 +6,8 @@ from scipy import sparse
 
 from sk_stormc.utils.validation import as_numbers, check_number, check_weights
 
-WIDE = 256  # row length from which numpy's maximum over axis 0 is fast
-ROW_SUM = (
-    1e-6  # tolerance of the sum of a row of probabilities, wide enough for float32
-)
+# tolerance of the sum of probabilities; those in float32 have a larger error than 1e-7
+SUM_TOLERANCE = 1e-6
 
 
 def dense(A):
@@ -29,8 +27,8 @@ def largest_values(A):
     if sparse.issparse(A):
         return dense(abs(A).max(axis=0)).ravel()
     n, d = A.shape
-    # joining several narrow rows into one is ten times as fast
-    together = max(1, WIDE // d) if A.flags.c_contiguous else 1
+    # joining several narrow rows into one of 256 numbers is ten times as fast
+    together = max(1, 256 // d) if A.flags.c_contiguous else 1
     joined = n // together * together
     parts = [A[joined:]]
     if joined:
@@ -106,11 +104,9 @@ def check_model(transition_matrix, rewards):
     n, m = P.shape
     columns = None
     if sparse.issparse(P):
-        data, columns, rows = (
-            P.data,
-            P.indices,
-            np.repeat(np.arange(n), np.diff(P.indptr)),
-        )
+        data = P.data
+        columns = P.indices
+        rows = np.repeat(np.arange(n), np.diff(P.indptr))
     else:
         data, rows = P.ravel(), np.repeat(np.arange(n), m)
     wrong = ~(np.isfinite(data) & (data >= 0))
@@ -120,7 +116,7 @@ def check_model(transition_matrix, rewards):
             f"{name} must have finite entries >= 0, got {data[e]} in row {rows[e]}"
         )
     total = np.bincount(rows, data, minlength=n)
-    wrong = np.abs(total - 1) > ROW_SUM
+    wrong = np.abs(total - 1) > SUM_TOLERANCE
     if wrong.any():
         s = np.argmax(wrong)
         raise ValueError(

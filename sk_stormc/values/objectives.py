@@ -11,7 +11,7 @@ from sk_stormc.values.projected import ProjectedBellmanProblem
 from sk_stormc.values.transitions import by_state, distinct_rows
 
 # fraction of transitions from states visited more than once, from which "auto" may
-# select "bellman"
+# select "bellman"; with fewer its bias is large
 REPEATING = 0.5
 
 

@@ -28,18 +28,13 @@ from sk_stormc.values.log_warnings import effective_size, warn_of_gaps, warn_of_
 from sk_stormc.values.markov import check_discount
 from sk_stormc.values.off_policy_blocks import estimate_by_blocks
 from sk_stormc.values.transitions import check_ratios
+from sk_stormc.values.uncertainty import FEW_EPISODES
 
 METHODS = ("is", "wis", "pdis", "wpdis", "dr", "wdr")
-LEAST_SIZE = 2.0  # effective number of episodes below which an interval has no meaning
-MOST = 300.0  # largest logarithm of a product whose square is finite
-LEAST = -1e300  # lower bound of the logarithms of nonzero weights
 REMEDY = (
     "More episodes help, a target policy that is closer to the one that acted, "
     "method='wdr' with features that "
     "represent Q(s, a), or ratios that are clipped, at 10 say, which adds a bias."
-)
-FEW = (
-    20  # effective number of episodes below which a standard error is itself uncertain
 )
 
 
@@ -106,7 +101,7 @@ class PolicyValue:
             If the effective number of episodes is below 2.
         """
         check_number("confidence", confidence, low=0, high=1, inclusive=False)
-        if self.effective_size < LEAST_SIZE:
+        if self.effective_size < 2:
             warn(
                 "the interval is from one episode in effect: their effective number "
                 f"is {self.effective_size:.3g}, and "
@@ -352,8 +347,10 @@ def _policy_value(value, parts, final, expected, odd):
     effective number on average, and ``odd`` says that there was a warning about the
     ratios.
     """
-    m, size = len(parts), effective_size(np.exp(final - max(final.max(), LEAST)))
-    if min(m, size, expected) < FEW:
+    # a logarithm of -inf is that of a weight of 0
+    m, largest = len(parts), max(final.max(), np.finfo(float).min)
+    size = effective_size(np.exp(final - largest))
+    if min(m, size, expected) < FEW_EPISODES:
         less = (
             f", and {expected:.3g} on average for ratios of this size"
             if expected < size
@@ -361,15 +358,14 @@ def _policy_value(value, parts, final, expected, odd):
         )
         warn(
             f"the value is from {m} episodes, whose effective number is {size:.3g} if "
-            "all ratios of an episode are "
-            f"multiplied{less}. With fewer than {FEW} a standard error is itself "
-            "uncertain, and often too small. "
-            f"{REMEDY}"
+            f"all ratios of an episode are multiplied{less}. With fewer than "
+            f"{FEW_EPISODES} a standard error is itself uncertain, and often too "
+            f"small. {REMEDY}"
         )
     elif np.isfinite(expected) and not odd:
-        warn_of_ratios(
-            np.exp(np.minimum(final, MOST)), "the product of the ratios of an episode"
-        )
+        # the square of a product above exp(300) may overflow
+        products = np.exp(np.minimum(final, 300.0))
+        warn_of_ratios(products, "the product of the ratios of an episode")
     return _from(value, parts, size)
 
 

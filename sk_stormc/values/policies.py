@@ -6,12 +6,10 @@ from sklearn.utils import _safe_indexing
 
 from sk_stormc.utils.validation import is_word, short
 from sk_stormc.utils.warnings import warn
+from sk_stormc.values.episodes import WARNED_SHARE
+from sk_stormc.values.markov import SUM_TOLERANCE
 
 NUMBERS = int, float, np.number, np.bool_
-SUM = 1e-6  # tolerance of the sum of probabilities
-# fraction of successors with an action that is not in the log, above which there is a
-# warning
-UNKNOWN = 0.01
 
 
 def check_actions(action, n):
@@ -156,9 +154,8 @@ def check_probabilities(name, probabilities, where="row"):
     first invalid row."""
     with np.errstate(invalid="ignore"):
         total = probabilities.sum(axis=1)
-    wrong = ~((probabilities >= 0) & np.isfinite(probabilities)).all(axis=1) | ~(
-        abs(total - 1) <= SUM
-    )
+    valid = ((probabilities >= 0) & np.isfinite(probabilities)).all(axis=1)
+    wrong = ~(valid & (abs(total - 1) <= SUM_TOLERANCE))
     if wrong.any():
         k = np.argmax(wrong)
         raise ValueError(
@@ -201,7 +198,7 @@ def _numbers_of_states(states, n, name):
 def warn_of_unknown(share):
     """Warn if a policy takes actions that are not in the log in a notable fraction of
     the successors."""
-    if share > UNKNOWN:
+    if share > WARNED_SHARE:
         warn(
             f"in {share:.0%} of the successors the policy takes an action that the "
             "log never has there: the states "

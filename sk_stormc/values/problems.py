@@ -13,7 +13,7 @@ from sk_stormc.core.problem import CompositionalProblem
 from sk_stormc.core.source import FiniteSource
 from sk_stormc.utils.types import ArrayLike, SparseMatrix
 from sk_stormc.utils.validation import as_numbers, check_choice
-from sk_stormc.values.least_squares import NEGLIGIBLE, solve_rows
+from sk_stormc.values.least_squares import EIGENVALUE_ROUNDING, solve_rows
 from sk_stormc.values.markov import (
     check_discount,
     check_features,
@@ -24,9 +24,9 @@ from sk_stormc.values.markov import (
     scale_rows,
 )
 
-LARGEST_HESSIAN = (
-    2000  # number of variables up to which the preconditioner is a full matrix
-)
+# number of variables up to which the preconditioner is a full matrix; that of more
+# takes seconds
+LARGEST_HESSIAN = 2000
 
 
 class LinearValue(CompositionalProblem):
@@ -50,11 +50,9 @@ class LinearValue(CompositionalProblem):
             raise ValueError(
                 f"alpha must be one number >= 0 or {d} of them, got {alpha}"
             )
-        self.gamma, self.alpha, self.n_variables = (
-            float(gamma),
-            np.broadcast_to(alpha, d),
-            d,
-        )
+        self.gamma = float(gamma)
+        self.alpha = np.broadcast_to(alpha, d)
+        self.n_variables = d
         self._automatic, self._metric = metric == "auto", None
         self.weights = normalized_weights(sample_weight, n)
         self._drawn_by = None if sample_weight is None else self.weights
@@ -139,7 +137,8 @@ def inverse(H):
         return result + np.tril(result, -1).T
     values, vectors = np.linalg.eigh(H)
     top = values[-1] if values[-1] > 0 else 1.0
-    return (vectors / np.where(values > NEGLIGIBLE * top, values, top)) @ vectors.T
+    values = np.where(values > EIGENVALUE_ROUNDING * top, values, top)
+    return (vectors / values) @ vectors.T
 
 
 class Successors(FiniteSource):
@@ -274,17 +273,13 @@ class BellmanProblem(LinearValue):
         # entry e of P, in the order of its data, belongs to state s for starts[s] <= e
         # < starts[s + 1]
         if sparse.issparse(P):
-            self._data, self._starts, self._columns = (
-                P.data,
-                P.indptr.astype(np.intp),
-                P.indices,
-            )
+            self._data = P.data
+            self._starts = P.indptr.astype(np.intp)
+            self._columns = P.indices
         else:
-            self._data, self._starts, self._columns = (
-                P.ravel(),
-                np.arange(0, n * m + 1, m),
-                None,
-            )
+            self._data = P.ravel()
+            self._starts = np.arange(0, n * m + 1, m)
+            self._columns = None
         self._expected = self._row_sums(self._data * self.entry_rewards)
 
     # draws
@@ -306,10 +301,8 @@ class BellmanProblem(LinearValue):
         ``entry_rewards`` contains their rewards, and `successors_of` returns their
         successors.
         """
-        low, high = (
-            self._up_to[self._starts[states]],
-            self._up_to[self._starts[states + 1]],
-        )
+        low = self._up_to[self._starts[states]]
+        high = self._up_to[self._starts[states + 1]]
         needle, up_to = low + uniform * (high - low), self._up_to[1:]
         last = np.searchsorted(up_to, high)  # the last nonzero entry of each row
         return np.minimum(np.searchsorted(up_to, needle, side="right"), last)

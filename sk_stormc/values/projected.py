@@ -12,7 +12,7 @@ from sk_stormc.core.source import FiniteSource
 from sk_stormc.utils.types import ArrayLike, SparseMatrix
 from sk_stormc.utils.validation import as_numbers
 from sk_stormc.values.least_squares import (
-    NEGLIGIBLE,
+    EIGENVALUE_ROUNDING,
     is_endless,
     root_of_inverse,
     solve_moments,
@@ -20,8 +20,6 @@ from sk_stormc.values.least_squares import (
 from sk_stormc.values.lstd import Moments
 from sk_stormc.values.markov import check_features, dense, minus_scaled, scale_rows
 from sk_stormc.values.problems import LARGEST_HESSIAN, LinearValue
-
-ENTRIES = 2**22  # numbers of one block of transitions
 
 
 class ProjectedBellmanProblem(LinearValue):
@@ -264,7 +262,7 @@ def expected_smoothness(problem, size, root):
     J = problem._full[0]
     pull = problem._root @ (problem._root.T @ (J @ root))  # C^+ J root
     weights, S = problem.weights, 0.0
-    step = max(1, ENTRIES // d)
+    step = max(1, 2**22 // d)  # a block of 32 MB
     for k in range(0, problem.n_inner, step):
         rows = slice(k, k + step)
         lengths = np.square(problem.features[rows] @ pull).sum(axis=1)
@@ -278,7 +276,7 @@ def expected_smoothness(problem, size, root):
     full = half + root.T * (2 * problem.alpha)
     second = full.T @ full + (0.0 if size is None else (S - half.T @ half) / size)
     values, vectors = np.linalg.eigh(problem.hessian())
-    positive = values > NEGLIGIBLE * max(values[-1], 0.0)
+    positive = values > EIGENVALUE_ROUNDING * max(values[-1], 0.0)
     if not positive.any():
         return 0.0
     white = vectors[:, positive] / np.sqrt(values[positive])

@@ -16,7 +16,7 @@ from sk_stormc.streams.problem import WINDOW, stack
 from sk_stormc.utils.validation import is_word, row_weights, short
 from sk_stormc.utils.warnings import warn
 from sk_stormc.values.episodes import (
-    LOST,
+    WARNED_SHARE,
     check_episode,
     check_terminal,
     check_time,
@@ -37,14 +37,10 @@ from sk_stormc.values.transitions import (
     transform,
     transform_next,
 )
-from sk_stormc.values.uncertainty import LARGEST, Groups
+from sk_stormc.values.uncertainty import MAX_GROUPED_FEATURES, Groups
 
-LARGEST_STREAM = (
-    4000  # features for which the moments, four square matrices, still fit in 512 MB
-)
-# allowed distance from the solution of the transitions, relative to the sampling error
-TOLERANCE = 0.4
-ROUNDING = 1e-4  # allowed distance from this solution, relative to the values
+# features for which the moments, four square matrices, still fit in 512 MB
+LARGEST_STREAM = 4000
 
 
 # Chunks
@@ -189,9 +185,8 @@ class Counts(NamedTuple):
         error of the number of ends."""
         if not self.ended:
             return self.lost > self.ongoing == 0
-        return self.lost > LOST * (
-            self.lost + self.ongoing
-        ) or self.unknown() > 1 / math.sqrt(self.ended)
+        many = self.lost > WARNED_SHARE * (self.lost + self.ongoing)
+        return many or self.unknown() > 1 / math.sqrt(self.ended)
 
 
 def warn_of_lost(before, now):
@@ -317,7 +312,7 @@ def continue_stream(estimator, X, y, log_columns):
     left = remaining(estimator.half_life, len(order))
     rows, keys = faded(estimator, all_rows, all_keys, order)
     groups = vars(estimator).get("_groups")
-    if labelled and d <= LARGEST:
+    if labelled and d <= MAX_GROUPED_FEATURES:
         groups = groups or Groups.none(d, estimator.gamma, estimator.trace_decay)
         groups = groups.plus(*rows, keys, left)
     w = np.append(estimator.coef_, estimator.intercept_)[:d] if fitted else np.zeros(d)
@@ -349,12 +344,10 @@ def continue_stream(estimator, X, y, log_columns):
     estimator.objective_ = "projected"
     estimator.objective_reason_ = "a stream does not group the transitions of a state"
     estimator.features_, estimator._pending, estimator._given = features, waiting, names
-    estimator._held, estimator._groups, estimator._spread, estimator._counts = (
-        held,
-        groups,
-        None,
-        counts,
-    )
+    estimator._held = held
+    estimator._groups = groups
+    estimator._spread = None
+    estimator._counts = counts
     vars(estimator).pop("n_states_", None)  # from an earlier fit
 
 
@@ -399,7 +392,7 @@ def warn_if_far(stream, x):
     with np.errstate(over="ignore", invalid="ignore"):
         distance = newton.spread(newton.apply(newton.gradient(x)))
         noise, spread = stream.noise(x), newton.spread(x)
-        allowed = TOLERANCE * newton.sampling_error(noise) + ROUNDING * spread
+        allowed = 0.4 * newton.sampling_error(noise) + 1e-4 * spread
     if distance <= allowed:
         return
     size = f"{distance:.3g}" if math.isfinite(distance) else "far"

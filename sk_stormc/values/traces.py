@@ -7,18 +7,9 @@ import itertools
 from dataclasses import dataclass
 
 import numpy as np
+from sklearn.utils import gen_batches
 
 from sk_stormc.utils.warnings import warn
-
-BLOCK = 64  # rows whose traces are computed by one matrix product
-SINGLE = np.finfo(
-    np.float32
-).eps  # relative tolerance of equal states, for rounding to float32
-# absolute tolerance, for rounding to six decimals; it is smaller for states of small
-# size
-DECIMALS = 5.1e-7
-FEW = 0.3  # fraction of continued traces below which there is a warning
-LEAST = 10  # smallest number of rows for this warning
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,12 +36,10 @@ class TracedRows:
     """
 
     def __init__(self, before, Z, counted, left, after, terminal, ratios, labels):
-        self.before, self.Z, self.ratios, self.after = (
-            before,
-            Z,
-            np.where(counted, ratios, 0.0),
-            None,
-        )
+        self.before = before
+        self.Z = Z
+        self.ratios = np.where(counted, ratios, 0.0)
+        self.after = None
         starts = np.zeros(1, dtype=int)
         if labels is not None:
             starts = np.flatnonzero(np.append(True, labels[1:] != labels[:-1]))
@@ -76,11 +65,9 @@ class TracedRows:
         decay, last = self.before.decay, []
         cuts = [0, *(start for start in self.taken if start), len(self.follows)]
         for begin, end in itertools.pairwise(cuts):
-            part, trace, follows = (
-                slice(begin, end),
-                self.taken.get(begin),
-                self.follows[begin:end].copy(),
-            )
+            part = slice(begin, end)
+            trace = self.taken.get(begin)
+            follows = self.follows[begin:end].copy()
             follows[0] = trace is not None
             for rows, traces in trace_blocks(
                 self.Z[part], follows, decay, trace, self.ratios[part]
@@ -97,11 +84,11 @@ def continues(left, after, terminal):
     trace continues."""
     follows = np.zeros(len(left), dtype=bool)
     follows[1:] = same(after[:-1], left[1:]) & ~terminal[:-1]
-    could = np.count_nonzero(~terminal[:-1])
-    if could >= LEAST and np.count_nonzero(follows[1:]) < FEW * could:
+    could, continued = np.count_nonzero(~terminal[:-1]), np.count_nonzero(follows[1:])
+    if could >= 10 and continued < 0.3 * could:
         warn(
             f"trace_decay has little effect: of {could} rows that end no episode, "
-            f"{np.count_nonzero(follows[1:])} "
+            f"{continued} "
             "are followed by the row whose X is their next_X. Give the rows in the "
             "order in which they happened, or "
             "time= in place of next_X.",
@@ -110,12 +97,16 @@ def continues(left, after, terminal):
 
 
 def same(after, left):
-    """Whether rows are equal up to rounding. Integers (times) must be equal exactly."""
+    """Whether rows are equal up to rounding to float32, or to six decimals.
+
+    Integers (times) must be equal exactly.
+    """
     if after.dtype.kind in "iu":
         return (after == left).all(axis=1)
     size = np.maximum(abs(after), abs(left))
-    decimals = np.minimum(DECIMALS, 0.01 * size.max(axis=1, keepdims=True))
-    return (abs(after - left) <= SINGLE * size + decimals).all(axis=1)
+    relative = np.finfo(np.float32).eps * size
+    decimals = np.minimum(5.1e-7, 0.01 * size.max(axis=1, keepdims=True))
+    return (abs(after - left) <= relative + decimals).all(axis=1)
 
 
 def keys_in_order(left, after, terminal, ratios, rows, kept):
@@ -144,8 +135,7 @@ def trace_blocks(Z, follows, decay, trace, ratios=None):
     ("Convergence of least squares temporal difference methods under general
     conditions", 2010).
     """
-    for start in range(0, Z.shape[0], BLOCK):
-        rows = slice(start, start + BLOCK)
+    for rows in gen_batches(Z.shape[0], 64):  # one matrix product for each
         episode = np.cumsum(~follows[rows])  # 0: that of the row before the block
         number = np.arange(len(episode))
         lag = number[:, None] - number

@@ -16,27 +16,6 @@ from sk_stormc.values.lstd import Moments
 from sk_stormc.values.markov import minus_scaled
 from sk_stormc.values.projected import ProjectedBellmanProblem
 
-# ridge of the scaled C, below which directions are not determined by the transitions
-RIDGE = 1e-8
-# proximal weight of C, as a fraction of (1 - gamma)^2, the smallest curvature of
-# stationary states
-PROXIMAL = 1e-3
-# curvature that methods assume; with it a step of "storm-c" is that of the proximal
-# point
-CURVATURE = 0.5
-# weight of the squared coefficients, relative to the proximal weight, for solutions of
-# small norm
-SHORT = 4e-2
-SHORTEST = 1e-7  # upper bound of that weight
-MIN_STEPS, MAX_STEPS = (
-    8,
-    64,
-)  # smallest and largest number of steps that initialize a stream, on its first rows
-SMALL_STEP = (
-    1e-3  # relative change of the values (root mean square) that ends these steps
-)
-UPHILL = 1e-8  # rounding error of the objective, relative to that of zero coefficients
-
 
 @dataclass(frozen=True, eq=False)
 class ProximalNewton(Metric):
@@ -51,7 +30,7 @@ class ProximalNewton(Metric):
     """
 
     stays = False
-    curvature = CURVATURE
+    curvature = 0.5  # with it a step of "storm-c" is that of the proximal point
 
     moments: Moments
     proximal: float  # weight of C in the Hessian
@@ -61,9 +40,9 @@ class ProximalNewton(Metric):
     @classmethod
     def none(cls, gamma, alpha, half_life=None):
         """The object for zero transitions."""
-        return cls(
-            Moments.none(len(alpha)), PROXIMAL * (1 - gamma) ** 2, alpha, half_life
-        )
+        # (1 - gamma)^2 is the smallest curvature of stationary states
+        proximal = 1e-3 * (1 - gamma) ** 2
+        return cls(Moments.none(len(alpha)), proximal, alpha, half_life)
 
     def plus(self, Z, difference, y, weights):
         """The object after more transitions. ``difference`` is phi - gamma phi'."""
@@ -100,9 +79,9 @@ class ProximalNewton(Metric):
     def factor(self):
         """L of the scaled C, lower triangular."""
         s = self.size_of_columns
-        return cholesky(
-            self.means[2] / np.outer(s, s) + RIDGE * np.eye(len(s)), lower=True
-        )
+        # transitions do not determine directions in which C is below the ridge
+        ridge = 1e-8 * np.eye(len(s))
+        return cholesky(self.means[2] / np.outer(s, s) + ridge, lower=True)
 
     @cached_property
     def whitened(self):
@@ -125,7 +104,8 @@ class ProximalNewton(Metric):
         M = self.whitened[1]
         H = M.T @ M + self.proximal * np.eye(len(M))
         W = solve_triangular(self.factor, np.eye(len(M)), lower=True)
-        H += min(SHORT * self.proximal, SHORTEST) * (W @ W.T)
+        # squared coefficients, for solutions of small norm
+        H += min(4e-2 * self.proximal, 1e-7) * (W @ W.T)
         return cholesky(H, lower=True)
 
     # the objective
@@ -168,11 +148,12 @@ class ProximalNewton(Metric):
         return float(np.linalg.norm(self.factor.T @ (x * self.size_of_columns)))
 
     def fixed_point(self, x):
-        """The point to which steps from x converge on these moments."""
-        for k in range(MAX_STEPS):
+        """The point to which steps from x converge on these moments, up to a relative
+        change of 1e-3."""
+        for k in range(64):
             step = self.apply(self.gradient(x))
             x = x - step
-            if k + 1 >= MIN_STEPS and self.spread(step) <= SMALL_STEP * self.spread(x):
+            if k >= 7 and self.spread(step) <= 1e-3 * self.spread(x):
                 break
         return x
 
@@ -196,7 +177,7 @@ class MomentsMetric(Metric):
     """The preconditioner from the moments of a run's last batch."""
 
     stays = False
-    curvature = CURVATURE
+    curvature = ProximalNewton.curvature
 
     def __init__(self, oracle=None):
         self.oracle = oracle
@@ -278,8 +259,9 @@ class TransitionSource(StreamSource):
     def uphill(self, x, start):
         """Whether the objective is twice that of the initialization, and above
         rounding."""
-        value, nothing = self.newton.value, np.zeros_like(x)
-        return not value(x) <= 2 * value(start) + UPHILL * value(nothing)
+        value = self.newton.value
+        rounding = 1e-8 * value(np.zeros_like(x))
+        return not value(x) <= 2 * value(start) + rounding
 
 
 class TransitionStream(StreamingProblem):

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import sparse
 from sklearn.base import clone
-from sklearn.utils import _safe_indexing
+from sklearn.utils import _safe_indexing, gen_batches
 from sklearn.utils.validation import check_array, check_X_y, validate_data
 
 from sk_stormc.utils.frames import column, is_table
@@ -35,9 +35,7 @@ from sk_stormc.values.log_warnings import (
 )
 from sk_stormc.values.markov import largest_values, minus_scaled, normalized_weights
 
-BLOCK = 1024  # rows of a block
 HASHED = 2.0**256  # numbers from this on are hashes of values that are no numbers
-ODD = 0x9E3779B97F4A7C15  # the golden ratio in 64 bits, a multiplier for hashing
 
 
 def check_ratios(importance_ratio, n):
@@ -228,10 +226,8 @@ def transform(features, X, states, rows, intercept):
         Z = check_array(
             Z, accept_sparse="csr", dtype=np.float64, input_name="features of X"
         )
-        Z, n = (
-            sparse.csr_array(Z) if sparse.issparse(Z) else Z,
-            len(states if rows is None else rows),
-        )
+        Z = sparse.csr_array(Z) if sparse.issparse(Z) else Z
+        n = len(states if rows is None else rows)
         if Z.shape[0] != n:
             raise ValueError(
                 f"features must give a row for each of {n} states, got {Z.shape[0]}"
@@ -443,14 +439,12 @@ def distinct_rows(rows):
 def digests(rows):
     """A 64-bit hash of each row of a matrix."""
     digest = np.zeros(len(rows), dtype=np.uint64)
-    for start in range(0, len(rows), BLOCK):
-        bits, part = (
-            (rows[start : start + BLOCK] + 0.0).view(np.uint64),
-            digest[start : start + BLOCK],
-        )  # no -0.0
+    golden_ratio = np.uint64(0x9E3779B97F4A7C15)  # in 64 bits, an odd multiplier
+    for some in gen_batches(len(rows), 1024):  # they fit in the cache
+        bits, part = (rows[some] + 0.0).view(np.uint64), digest[some]  # no -0.0
         for values in bits.T:
             part ^= values ^ (values >> np.uint64(29))
-            part *= np.uint64(ODD)
+            part *= golden_ratio
             part ^= part >> np.uint64(32)
     return digest
 

@@ -12,19 +12,17 @@ import numpy as np
 from scipy import sparse, stats
 
 from sk_stormc.values.episodes import numbers_of_labels, remembered
+from sk_stormc.values.least_squares import SINGULAR
 from sk_stormc.values.markov import dense, minus_scaled, scale_rows
 from sk_stormc.values.traces import Traces
 
-FEW = 20  # number of episodes below which standard errors are themselves uncertain
-GROUPS = 64  # number of groups into which the episodes of a stream are hashed
+# effective number of episodes below which standard errors are themselves uncertain
+FEW_EPISODES = 20
+# number of groups into which the episodes of a stream are hashed; a standard error from
+# fewer would be uncertain
+GROUPS = 64
 # number of features up to which a stream keeps a matrix for each group (134 MB)
-LARGEST = 512
-MOST = (
-    2**24
-    # numbers in the sums over episodes of a log in blocks, before these are grouped
-    # (134 MB)
-)
-RANK = 1e-11  # singular values below this fraction of the largest count as 0
+MAX_GROUPED_FEATURES = 512
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,7 +61,7 @@ class Spread:
         m, n, d = self.n_clusters, self.n_rows, len(self.bread)
         size = np.sqrt(np.square(self.bread).sum(axis=0))
         scale = 1 / np.where(size > 0, size, 1.0)
-        inverse = scale[:, None] * np.linalg.pinv(self.bread * scale, rcond=RANK)
+        inverse = scale[:, None] * np.linalg.pinv(self.bread * scale, rcond=SINGULAR)
         correction = m / (m - 1) * max(n - 1, 1) / max(n - d, 1)
         return correction * (inverse @ self.meat @ inverse.T)
 
@@ -200,11 +198,9 @@ class Groups:
         """The sums of zero transitions."""
         d = n_features
         traces = Traces(gamma * trace_decay, np.zeros((0, d)))
-        rows, weights, occurs = (
-            np.zeros(GROUPS, dtype=int),
-            np.zeros(GROUPS),
-            np.zeros(d, dtype=bool),
-        )
+        rows = np.zeros(GROUPS, dtype=int)
+        weights = np.zeros(GROUPS)
+        occurs = np.zeros(d, dtype=bool)
         return cls(
             np.zeros((GROUPS, d, d)),
             np.zeros((GROUPS, d)),
@@ -227,16 +223,12 @@ class Groups:
             traced = traces.over(Z, weights > 0, keys)
             eligible = np.vstack([block for _, block in traced])
             traces = traced.after
-        difference, weighted = (
-            minus_scaled(Z, self.gamma, next_Z),
-            scale_rows(weights, eligible),
-        )
-        A, b, rows, groups = (
-            left * self.A,
-            left * self.b,
-            self.rows.copy(),
-            groups_of(labels),
-        )
+        difference = minus_scaled(Z, self.gamma, next_Z)
+        weighted = scale_rows(weights, eligible)
+        A = left * self.A
+        b = left * self.b
+        rows = self.rows.copy()
+        groups = groups_of(labels)
         for group in np.unique(groups):
             part = np.flatnonzero((groups == group) & (weights > 0))
             A[group] += dense(weighted[part].T @ difference[part])
@@ -255,10 +247,8 @@ class Groups:
     def spread(self, x, alpha, half_life=None):
         """The `Spread` at the coefficients x."""
         there, occurs, weight = self.rows > 0, self.columns(), self.weights.sum() or 1.0
-        A, b = (
-            self.A[there][:, occurs][:, :, occurs] / weight,
-            self.b[there][:, occurs] / weight,
-        )
+        A = self.A[there][:, occurs][:, :, occurs] / weight
+        b = self.b[there][:, occurs] / weight
         bread = A.sum(axis=0) + np.diag(alpha[occurs])
         return Spread.of(
             bread,

@@ -68,12 +68,10 @@ class DatedPortfolio:
     """
 
     def __init__(self, name, portfolio, schedule, benchmark, verbose):
-        self.name, self.schedule, self.table, self.verbose = (
-            name,
-            schedule,
-            schedule.table,
-            verbose,
-        )
+        self.name = name
+        self.schedule = schedule
+        self.table = schedule.table
+        self.verbose = verbose
         columns = self.table.columns
         forecasts = parameters_named(portfolio, "expected_returns")
         self.forecasts = {

@@ -17,7 +17,6 @@ from sk_stormc.utils.validation import check_numeric, naming
 __all__ = ["UNITS", "ReturnsTable"]
 
 UNITS = ("fractions", "percent", "log")
-LARGEST = 3.0  # root mean square of a year's returns above which they are no fractions
 
 
 @dataclass(frozen=True)
@@ -179,7 +178,7 @@ class ReturnsTable:
                 / count[count > 0]
             )
         typical = math.sqrt(periods_per_year * float(np.median(squares)))
-        if typical > LARGEST:
+        if typical > 3.0:  # 300% a year
             raise ValueError(
                 "returns must be fractions (0.01 is one percent), but "
                 f"{typical / math.sqrt(periods_per_year):.3g} a "

@@ -39,11 +39,6 @@ from sk_stormc.utils.warnings import warn
 
 __all__ = ["walk_forward"]
 
-FIRST_WINDOW = 252  # rows of the first fit on all rows so far: a year of days
-SHOWN, LONGEST = (
-    5,
-    500,
-)  # assets that a warning lists, and letters of an error that it repeats
 UNSETTLED = ConvergenceWarning.__name__
 
 
@@ -318,7 +313,7 @@ def _named(portfolio):
 def _first_row(n_rows, window, first_window):
     """The number of rows of the first fit."""
     name = "first_window" if first_window is not None or window is None else "window"
-    first = first_window or window or FIRST_WINDOW
+    first = first_window or window or 252  # a year of days
     if first >= n_rows:
         raise ValueError(
             f"{name} must be smaller than the number of periods of the returns, "
@@ -423,7 +418,7 @@ def _warn_of(result):
         warn(
             f"{name}: missing returns of assets that were held were taken as 0, after "
             f"{len(result.missing)} of {n} "
-            f"trades, first after row {as_text(row)} in {listed(labels, SHOWN)}"
+            f"trades, first after row {as_text(row)} in {listed(labels, 5)}"
         )
     if result.lost_in is not None:
         warn(
@@ -441,11 +436,11 @@ def _warn_of_left_out(result):
             "holds for "
             f"{len(result.left_out)} of {len(result.trade_dates)} fits, first for row "
             f"{as_text(row)} and "
-            f"{listed(labels, SHOWN)}. left_out of the result has all of them"
+            f"{listed(labels, 5)}. left_out of the result has all of them"
         )
 
 
 def _cut(text):
     """The beginning of a text on one line."""
     text = " ".join(text.split())
-    return text if len(text) <= LONGEST else f"{text[:LONGEST]} ..."
+    return text if len(text) <= 500 else f"{text[:500]} ..."

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from sk_stormc.portfolio.metrics import CONSTANT
+from sk_stormc.portfolio.metrics import deviation_by_rounding
 from sk_stormc.utils.types import FloatArray
 
 __all__ = [
@@ -220,11 +220,9 @@ def _table(results: Mapping[str, WalkForwardResult]) -> Any:
 def statistics_of(returns: Any, periods_per_year: float) -> dict[str, float]:
     """The statistics that depend on the net returns only."""
     returns = np.asarray(returns, dtype=float)
-    mean, deviation = (
-        returns.mean(),
-        np.std(returns, ddof=1) if len(returns) > 1 else np.nan,
-    )
-    if deviation <= CONSTANT * np.finfo(float).eps * np.abs(returns).max():
+    mean = returns.mean()
+    deviation = np.std(returns, ddof=1) if len(returns) > 1 else np.nan
+    if deviation <= deviation_by_rounding(returns, np.finfo(float).eps):
         deviation = 0.0
     wealth = np.prod(1 + returns)
     return {

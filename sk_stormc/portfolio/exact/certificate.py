@@ -10,14 +10,9 @@ from dataclasses import replace
 import numpy as np
 
 from sk_stormc.portfolio.exact.convex_program import product
+from sk_stormc.portfolio.exact.tolerances import RELATIVE_ROUNDING
 
 __all__ = ["lower_bound", "risk_bound"]
-
-# bounds farther away, in units of the largest weight, whose product with rounding
-# errors would matter
-REMOTE = 1e3
-RESIDUE = 1e-12  # rounding of a reduced cost, for variables and gradients of order one
-CORRECTIONS = 6  # Newton's iterations for the multipliers
 
 
 def risk_bound(solution):
@@ -42,26 +37,23 @@ def lower_bound(solution, low, high):
     that its reduced cost is 0.
     """
     size = max(1.0, float(np.abs(solution.x).max()))
-    remote = ((high > REMOTE * size) | (low < -REMOTE * size)) & ~solution.active_bounds
-    rounding = (
-        RESIDUE
-        * size
-        * max(1.0, float(np.abs(solution.program.smooth(solution.x)[1]).max()))
-    )
+    # the product of a bound farther away with rounding errors would matter
+    remote = (np.maximum(high, -low) > 1e3 * size) & ~solution.active_bounds
+    _, gradient, _ = solution.program.smooth(solution.x)
+    slope = max(1.0, float(np.abs(gradient).max()))
+    rounding = RELATIVE_ROUNDING * size * slope  # of a reduced cost
     bound = _bound(solution, low, high, rounding)
     if not remote.any():
         return bound
-    return max(
-        bound, _bound(_corrected(solution, remote, 0.1 * rounding), low, high, rounding)
-    )
+    corrected = _corrected(solution, remote, 0.1 * rounding)
+    return max(bound, _bound(corrected, low, high, rounding))
 
 
 def _reduced_costs(solution):
     """The constant of the Lagrangian and its coefficients of each variable."""
     program, (constant, c) = solution.program, risk_bound(solution)
-    dual_A = np.where(
-        np.arange(len(solution.dual_A)) < program.n_risk_rows, 0.0, solution.dual_A
-    )
+    dual_A = solution.dual_A.copy()
+    dual_A[: program.n_risk_rows] = 0.0
     c = c + program.E.T @ solution.dual_E + program.A.T @ dual_A
     at = np.where(dual_A > 0, program.upper, np.where(dual_A < 0, program.lower, 0.0))
     return constant - solution.dual_E @ program.e - dual_A @ at, c
@@ -86,7 +78,8 @@ def _corrected(solution, some, enough):
     """
     program, some = solution.program, np.flatnonzero(some)
     E, n = program.E[:, some], len(some)
-    for _ in range(CORRECTIONS):
+    no_rows = np.zeros(len(E))
+    for _ in range(6):  # Newton iterations converge quadratically
         _, c = _reduced_costs(solution)
         if np.abs(c[some]).max() <= enough:
             break
@@ -99,32 +92,21 @@ def _corrected(solution, some, enough):
         ]
         for hinge, (of_z, of_t, of_tt) in zip(program.hinges, weights, strict=True):
             hinge.add_curvature(K, of_z, of_t, of_tt)
-        matrix = np.block(
-            [[K[np.ix_(some, some)], E.T], [E, np.zeros((len(E), len(E)))]]
-        )
-        step = np.linalg.lstsq(matrix, np.r_[-c[some], np.zeros(len(E))])[0]
+        matrix = np.block([[K[np.ix_(some, some)], E.T], [E, np.diag(no_rows)]])
+        step, *_ = np.linalg.lstsq(matrix, np.r_[-c[some], no_rows])
         dx = np.zeros(len(x))
         dx[some] = step[:n]
-        if any(
-            hinge.level is not None and x[hinge.level] + dx[hinge.level] <= 0
-            for hinge in program.hinges
-        ):
+        levels = [h.level for h in program.hinges if h.level is not None]
+        if (x[levels] + dx[levels] <= 0).any():
             break
-        slopes = [
-            np.maximum(
-                slope + of_z * product(hinge.rows, dx) + of_t * hinge.of_level(dx, 0.0),
-                0.0,
-            )
-            for hinge, slope, (of_z, of_t, _) in zip(
-                program.hinges, solution.slope, weights, strict=True
-            )
-        ]
-        change = weight_of_A * (program.A @ dx)
-        dual_A = np.where(
-            solution.dual_A * (solution.dual_A + change) >= 0,
-            solution.dual_A + change,
-            0.0,
-        )
+        slopes = []
+        for hinge, slope, (of_z, of_t, _) in zip(
+            program.hinges, solution.slope, weights, strict=True
+        ):
+            change = of_z * product(hinge.rows, dx) + of_t * hinge.of_level(dx, 0.0)
+            slopes.append(np.maximum(slope + change, 0.0))
+        moved = solution.dual_A + weight_of_A * (program.A @ dx)
+        dual_A = np.where(solution.dual_A * moved >= 0, moved, 0.0)  # of the same sign
         solution = replace(
             solution,
             x=x + dx,

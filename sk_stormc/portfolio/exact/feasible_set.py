@@ -1,128 +1,34 @@
-"""Constraints and costs of the weights, as penalties and in the form that the exact
-methods require."""
+"""Constraints and costs of the weights in the form that the exact methods require."""
 
-from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 
-from sk_stormc.core.box_projection import within
-from sk_stormc.core.penalties import L1, Box, Penalty, as_penalty
-from sk_stormc.portfolio.exact.convex_program import Program
-from sk_stormc.portfolio.exact.interior_point import interior_point
+from sk_stormc.core.penalties import L1, Box, as_penalty
 from sk_stormc.portfolio.exact.linear_programs import minimise_linear, presolve
-from sk_stormc.utils.validation import as_numbers, short
+from sk_stormc.portfolio.exact.tolerances import (
+    CONSTRAINT_TOLERANCE,
+    RELATIVE_ROUNDING,
+)
+from sk_stormc.portfolio.exact.trading_costs import TradingCosts
 
 __all__ = [
-    "AROUND",
+    "FARTHEST_WEIGHT",
+    "SEARCH_RADIUS",
     "FeasibleSet",
-    "LinearlyConstrained",
-    "TradingCosts",
     "bounds_around",
     "linear_minimum",
     "minimise_around",
     "without_costs",
 ]
 
-
-class TradingCosts(Penalty):
-    """Costs sum_j cost_j |x_j - previous_j| + l2 sum_j x_j^2, with the bounds, budget
-    and l1 norm of a box."""
-
-    def __init__(self, previous, cost, box=None, l2=0.0):
-        self.previous, self.cost = (
-            as_numbers("previous_weights", previous),
-            as_numbers("transaction_cost", cost),
-        )
-        if self.previous.ndim != 1 or not np.isfinite(self.previous).all():
-            raise ValueError(
-                "previous_weights must be finite, one for each asset, got "
-                f"{short(previous)}"
-            )
-        if self.cost.shape not in ((), self.previous.shape):
-            raise ValueError(
-                "transaction_cost must be one number or of shape "
-                f"{self.previous.shape}, got {self.cost.shape}"
-            )
-        if not (np.isfinite(self.cost) & (self.cost >= 0)).all():
-            raise ValueError(
-                f"transaction_cost must be finite and >= 0, got {short(cost)}"
-            )
-        self.box, self.l2 = Box(-np.inf, np.inf) if box is None else box, float(l2)
-
-    def __repr__(self):
-        squares = f", l2={self.l2}" * bool(self.l2)
-        return (
-            f"TradingCosts(previous={short(self.previous)}, cost={short(self.cost)}, "
-            f"box={self.box!r}{squares})"
-        )
-
-    def check(self, n_variables):
-        """Raise a ValueError if there is no feasible point with ``n_variables``
-        coordinates."""
-        if len(self.previous) != n_variables:
-            raise ValueError(
-                f"previous_weights must be of shape ({n_variables},), got "
-                f"{self.previous.shape}"
-            )
-        self.box.check(n_variables)
-
-    def value(self, x):
-        """The transaction costs, the l1 norm and the squares."""
-        squares = self.l2 * float(np.square(x, dtype=float).sum())
-        return (
-            float((self.cost * np.abs(x - self.previous)).sum())
-            + self.box.value(x)
-            + squares
-        )
-
-    def prox(self, x, step):
-        """The proximal point: soft thresholding about ``previous`` (and about 0 for the
-        l1 norm), clipping, budget."""
-        if self.l2:  # the squares are completed
-            part = 1 / (1 + 2 * self.l2 * step)
-            x, step = part * x, part * step
-        norm, cost = self.box.alpha * step, self.cost * step
-        # alpha |z| + cost |z - previous| has two kinks, and slopes -most, middle and
-        # most around them
-        first, last = np.minimum(self.previous, 0.0), np.maximum(self.previous, 0.0)
-        if not self.box.alpha:
-            first = last = self.previous
-        middle, most = (
-            np.where(self.previous > 0, norm - cost, cost - norm),
-            norm + cost,
-        )
-
-        def shrink(z):
-            held = np.clip(z - middle, first, last)
-            return np.where(
-                z + most < first, z + most, np.where(z - most > last, z - most, held)
-            )
-
-        bends = [
-            bound + slope
-            for bound in (first, last, self.box.low, self.box.high)
-            for slope in (-most, middle, most)
-        ]
-        return within(self.box, x, step, shrink, bends)
-
-    def project(self, x):
-        """The nearest feasible point."""
-        return self.box.project(x)
-
-
-FAR = (
-    1e4  # weights that replace missing bounds in the search for the largest mean return
-)
-ROUNDING = 1e-12  # of a mean return, relative to the size of its terms
-KEPT = 1e-9  # allowed violation of a linear constraint, relative to its size
-BISECTIONS = 50
-# distance from a limit, relative to a typical weight, that is a rounding error
-ROUNDED = 1e-7
-AROUND = (
-    2.0  # radius around w that replaces missing bounds, relative to the largest weight
-)
+# weights that replace missing bounds in the search for the largest mean return, which
+# would be infinite
+FARTHEST_WEIGHT = 1e4
+# radius around w that replaces missing bounds, relative to the largest weight; without
+# it, no linear function of unbounded weights has a minimum
+SEARCH_RADIUS = 2.0
 
 
 @dataclass
@@ -152,77 +58,31 @@ class FeasibleSet:
     @classmethod
     def of(cls, penalty, n):
         """The feasible set and the costs of a penalty. None means no constraints."""
-        further = penalty if isinstance(penalty, LinearlyConstrained) else None
-        penalty = penalty if further is None else further.penalty
-        m = n if further is None else further.n_assets
-        previous, cost, l2 = np.zeros(m), np.zeros(m), 0.0
+        if hasattr(penalty, "feasible_set"):
+            return penalty.feasible_set(n)
+        previous, cost, l2 = np.zeros(n), np.zeros(n), 0.0
         if isinstance(penalty, TradingCosts):
-            previous, cost, l2 = (
-                penalty.previous,
-                np.broadcast_to(penalty.cost, m),
-                penalty.l2,
-            )
-            penalty = penalty.box
+            previous, cost = penalty.previous, np.broadcast_to(penalty.cost, n)
+            penalty, l2 = penalty.box, penalty.l2
         box = as_penalty(penalty).as_box()
         low, high = (
-            np.broadcast_to(bound, m).astype(float) for bound in (box.low, box.high)
+            np.broadcast_to(bound, n).astype(float) for bound in (box.low, box.high)
         )
-        budget, l1 = box.budget, box.alpha
-        if further is None:
-            none = np.zeros((0, m)), np.zeros(0), np.zeros(0)
-            return cls(
-                n,
-                low,
-                high,
-                budget,
-                l1,
-                previous,
-                cost,
-                np.ones(m),
-                *none,
-                [],
-                False,
-                l2,
-            )
-        A, lower, upper = further.linear.A, further.linear.lower, further.linear.upper
-        previous = further.previous
-        for (
-            centre,
-            most,
-        ) in (
-            further.norms().values()
-        ):  # no weight can change by more than the maximum turnover
-            low, high = np.maximum(low, centre - most), np.minimum(high, centre + most)
-            high = np.maximum(low, high)  # rounding may give low > high
-        fixed, zero = -np.ones(n - m), np.zeros(n - m)
-        low, high = np.r_[low, fixed], np.r_[high, fixed]
-        previous, cost, in_budget = (
-            np.r_[previous, fixed],
-            np.r_[cost, zero],
-            np.r_[np.ones(m), zero],
-        )
-        A = np.pad(A, ((0, 0), (0, n - m)))
-        # for a limit of 0 the bounds are enough
-        norms = [
-            (np.r_[centre, fixed], most)
-            for centre, most in further.norms().values()
-            if most
-        ]
         return cls(
             n,
             low,
             high,
-            budget,
-            l1,
+            box.budget,
+            box.alpha,
             previous,
             cost,
-            in_budget,
-            A,
-            lower,
-            upper,
-            norms,
-            True,
-            l2,
+            in_budget=np.ones(n),
+            A=np.zeros((0, n)),
+            lower=np.zeros(0),
+            upper=np.zeros(0),
+            norms=[],
+            needs_presolve=False,
+            l2=l2,
         )
 
     def only_point(self):
@@ -240,9 +100,9 @@ class FeasibleSet:
         there = self.in_budget > 0
         for bound in (self.low, self.high):
             total = bound[there].sum()
-            if np.isfinite(total) and abs(total - self.budget) <= 1e-12 * max(
-                1.0, np.abs(bound[there]).sum()
-            ):
+            if np.isfinite(total) and abs(
+                total - self.budget
+            ) <= RELATIVE_ROUNDING * max(1.0, np.abs(bound[there]).sum()):
                 return bound.copy()
         return None
 
@@ -287,14 +147,10 @@ class FeasibleSet:
         programs were solved for them."""
         n, m = self.n, len(self.norms)
         fixed = self.low == self.high
-        low, high = (
-            np.where(fixed, -np.inf, self.low),
-            np.where(fixed, np.inf, self.high),
-        )
-        low, high = (
-            np.r_[low, np.zeros(n * m)],
-            np.r_[high, *(np.full(n, limit) for _, limit in self.norms)],
-        )
+        low = np.where(fixed, -np.inf, self.low)
+        high = np.where(fixed, np.inf, self.high)
+        low = np.r_[low, np.zeros(n * m)]
+        high = np.r_[high, *(np.full(n, limit) for _, limit in self.norms)]
         norm = np.abs(self.A).max(axis=1, initial=0.0)
         A, lower, upper, norm = (
             part[norm > 0] for part in (self.A, self.lower, self.upper, norm)
@@ -316,10 +172,8 @@ class FeasibleSet:
         A, lower, upper = A[~equal], lower[~equal], upper[~equal]
         A, E = (np.pad(M, ((0, 0), (0, n * m))) for M in (A, E))
         for k, (centre, limit) in enumerate(self.norms):
-            one, distance = (
-                np.eye(n),
-                np.pad(np.eye(n), ((0, 0), (n * k, n * (m - k - 1)))),
-            )
+            one = np.eye(n)
+            distance = np.pad(np.eye(n), ((0, 0), (n * k, n * (m - k - 1))))
             total = np.r_[np.zeros(n), self.in_budget @ distance][None]
             A = np.concatenate(
                 [A, np.hstack([one, -distance]), np.hstack([-one, -distance]), total]
@@ -383,7 +237,8 @@ class FeasibleSet:
             values.append(np.full(self.n, np.nan))
             values[-1][some] = at[some]
         values += [centre for centre, _ in self.norms]
-        near, held = ROUNDED * (self.size() or np.abs(w).max()), np.full(self.n, np.nan)
+        near = CONSTRAINT_TOLERANCE * (self.size() or np.abs(w).max())
+        held = np.full(self.n, np.nan)
         for value in values:
             held = np.where(np.isnan(held) & (np.abs(w - value) <= near), value, held)
         free = np.isnan(held)
@@ -414,232 +269,12 @@ class FeasibleSet:
         )
 
 
-class LinearlyConstrained(Penalty):
-    """A penalty on weights w with lower <= A w <= upper, limits of norms, a least mean
-    return and a benchmark.
-
-    The norms are sum_j |w_j - previous_j| <= max_turnover and sum_j |w_j| <= max_gross.
-    """
-
-    def __init__(
-        self,
-        penalty,
-        linear,
-        previous,
-        has_benchmark,
-        max_turnover=None,
-        max_gross=None,
-        min_return=None,
-    ):
-        self.penalty, self.linear, self.has_benchmark = penalty, linear, has_benchmark
-        self.previous, self.max_turnover, self.max_gross = (
-            np.asarray(previous, float),
-            max_turnover,
-            max_gross,
-        )
-        self.n_assets, self.min_return = linear.A.shape[1], min_return
-        self.mean = self.richest = (
-            # with `with_min_return`: mean returns, and the weights of the largest one
-            None
-        )
-        self._projected = None  # the last point and its projection
-
-    def __repr__(self):
-        limits = {
-            name: getattr(self, name)
-            for name in ("max_turnover", "max_gross", "min_return")
-        }
-        limits = "".join(
-            f", {name}={limit}" for name, limit in limits.items() if limit is not None
-        )
-        return (
-            f"LinearlyConstrained({self.penalty!r}, {len(self.linear.A)} linear "
-            f"constraints{limits})"
-        )
-
-    def norms(self):
-        """The limits of sum_j |w_j - centre_j|, as pairs (centre, limit) by the name of
-        the parameter."""
-        norms = {"max_turnover": (self.previous, self.max_turnover)}
-        norms["max_gross"] = np.zeros(self.n_assets), self.max_gross
-        return {
-            name: (centre, float(limit))
-            for name, (centre, limit) in norms.items()
-            if limit is not None
-        }
-
-    def changed(self, **parts):
-        """A copy in which some attributes have other values."""
-        new = copy(self)
-        vars(new).pop("_feasible_set", None)
-        vars(new).update(parts, _projected=None)
-        return new
-
-    def with_min_return(self, mean):
-        """The penalty with the constraint mean @ x >= min_return. A ValueError contains
-        the largest mean return."""
-        n, feasible = self.n_assets, FeasibleSet.of(self, len(mean))
-        centre = np.asarray(self.project(np.full(len(mean), 1 / n)), float)
-        around = bounds_around(feasible, centre, FAR * max(1.0, np.abs(centre).max()))
-        richest = self.last_feasible(
-            minimise_linear(feasible, -mean, *around, 0.0)[0], centre
-        )
-        largest = float(mean @ richest)
-        if not self.min_return <= largest + ROUNDING * float(
-            np.abs(mean) @ np.abs(richest)
-        ):
-            raise ValueError(
-                f"min_return must be at most {largest:.6g}, the largest mean return "
-                "of a portfolio that meets the "
-                f"constraints, got {self.min_return!r}"
-            )
-        # the budget determines the return that all assets have in common
-        common = 0.0 if feasible.budget is None else float(np.median(mean[:n]))
-        least = (
-            min(self.min_return, largest)
-            + float(mean[n:].sum())
-            - common * (feasible.budget or 0.0)
-        )
-        linear = replace(
-            self.linear,
-            A=np.vstack([self.linear.A, mean[:n] - common]),
-            lower=np.append(self.linear.lower, least),
-            upper=np.append(self.linear.upper, np.inf),
-            names=[*self.linear.names, f"min_return={self.min_return}"],
-        )
-        return self.changed(
-            linear=linear,
-            mean=mean,
-            richest=richest,
-            min_return=min(self.min_return, largest),
-        )
-
-    def parameters(self):
-        """Names of the estimator's parameters that require this penalty."""
-        asked = {
-            "linear_constraints": len(self.linear.A) > (self.mean is not None),
-            **self.norms(),
-        }
-        asked |= {
-            "min_return": self.min_return is not None,
-            "benchmark": self.has_benchmark,
-        }
-        return [name for name, there in asked.items() if there]
-
-    def check(self, n_variables):
-        """Raise a ValueError if the penalty does not fit the number of variables."""
-        as_penalty(self.penalty).check(n_variables - self.has_benchmark)
-
-    def value(self, x):
-        """The l1 norm, the transaction costs and the squares."""
-        return 0.0 if self.penalty is None else self.penalty.value(x[: self.n_assets])
-
-    def on_bounds(self, x):
-        """The point with bounds, budget and mean return satisfied exactly.
-
-        The interior-point method does so up to rounding. The mean return is raised by a
-        mixture with `richest`.
-        """
-        w = x[: self.n_assets]
-        w = w if self.penalty is None else self.penalty.project(w)
-        x = np.append(w, -np.ones(1, w.dtype)) if self.has_benchmark else w
-        if self.mean is None or not np.isfinite(x).all():
-            return x
-        earned, most = float(self.mean @ x), float(self.mean @ self.richest)
-        missing = self.min_return - earned
-        return (
-            x
-            if missing <= 0
-            else x
-            + min(1.0, missing / max(most - earned, missing)) * (self.richest - x)
-        )
-
-    def violation(self, x):
-        """The largest violation of a linear constraint or a limit of a norm, relative
-        to its size."""
-        w, A = np.asarray(x[: self.n_assets], float), self.linear.A
-        size = np.abs(A) @ np.abs(w) + np.abs(A).max(axis=1, initial=0.0) + 1e-300
-        over = np.maximum(A @ w - self.linear.upper, self.linear.lower - A @ w) / size
-        norms = [
-            (np.abs(w - centre).sum() - limit) / (limit + np.abs(centre).sum() + 1e-300)
-            for centre, limit in self.norms().values()
-        ]
-        return max(over.max(initial=0.0), 0.0, *norms)
-
-    def is_met(self, x):
-        """Whether the constraints besides bounds and budget hold up to rounding, and
-        the mean return exactly."""
-        return self.violation(x) <= KEPT and (
-            self.mean is None or float(self.mean @ x) >= self.min_return
-        )
-
-    def last_feasible(self, x, inside):
-        """The last point on the segment from a feasible point to x that satisfies all
-        constraints."""
-        x, part, step = self.on_bounds(x), 0.0, 0.5
-        if not np.isfinite(x).all():
-            return inside
-        if self.violation(x) <= KEPT:
-            return x
-        for _ in range(BISECTIONS):
-            part, step = (
-                part
-                + step
-                * (self.violation(inside + (part + step) * (x - inside)) <= KEPT),
-                step / 2,
-            )
-        return inside + part * (x - inside)
-
-    @cached_property
-    def _feasible_set(self):
-        return FeasibleSet.of(self, self.n_assets + self.has_benchmark)
-
-    def project(self, x, kept=KEPT):
-        """The nearest feasible point, by the interior-point method.
-
-        A point that violates no constraint by more than ``kept`` is only projected on
-        bounds and budget.
-        """
-        x = np.asarray(x, float)
-        asked = kept, x.tobytes()
-        if (
-            self._projected is None or self._projected[0] != asked
-        ):  # a fit projects equal weights three times
-            self._projected = asked, self._nearest(x, kept)
-        return self._projected[1].copy()
-
-    def _nearest(self, x, kept):
-        missed = self.violation(self.on_bounds(x))
-        if missed <= kept:
-            return self.on_bounds(x)
-        feasible = self._feasible_set
-        only = feasible.only_point()
-        if only is not None:
-            return self.on_bounds(only)
-        low, high, A, lower, upper, E, e = feasible.presolved[0]
-        m, unit = len(low), min(missed, 1.0)  # distances are scaled by the violation
-        H = np.diag(np.r_[np.ones(len(x)), np.zeros(m - len(x))])
-        target = np.r_[x, np.zeros(m - len(x))]
-
-        def smooth(z):
-            d = H @ (z - target)
-            return 0.5 * float(d @ d) / unit, d / unit, H / unit
-
-        solution = interior_point(
-            Program(smooth, [], low, high, A, lower, upper, E, e),
-            feasible.lifted(x, 1.0),
-        )
-        return self.on_bounds(solution.x[: len(x)])
-
-
 def bounds_around(feasible, w, radius):
     """Finite bounds that contain w: those implied by bounds and budget, and otherwise a
     radius around w."""
     low, high = feasible.implied_bounds()
-    low, high = (
-        np.where(np.isfinite(low), low, w - radius),
-        np.where(np.isfinite(high), high, w + radius),
-    )
+    low = np.where(np.isfinite(low), low, w - radius)
+    high = np.where(np.isfinite(high), high, w + radius)
     return np.minimum(low, w), np.maximum(high, w)
 
 
@@ -649,10 +284,8 @@ def linear_minimum(penalty, c, w):
 
     NaN for a penalty that is not defined in this package.
     """
-    if (
-        not isinstance(penalty, (TradingCosts, LinearlyConstrained))
-        and as_penalty(penalty).as_box() is None
-    ):
+    known = isinstance(penalty, TradingCosts) or hasattr(penalty, "feasible_set")
+    if not known and as_penalty(penalty).as_box() is None:
         return np.nan
     return minimise_around(FeasibleSet.of(penalty, len(w)), c, w)[1]
 
@@ -666,15 +299,15 @@ def minimise_around(feasible, c, w, weight=1.0):
     squares = (
         weight * feasible.l2 * feasible.in_budget * w
     )  # l2 |s|^2 >= (2 s - w) @ squares
-    low, high = bounds_around(feasible, w, AROUND * np.abs(w).max())
+    low, high = bounds_around(feasible, w, SEARCH_RADIUS * np.abs(w).max())
     s, value = minimise_linear(feasible, c + 2 * squares, low, high, weight)
     return s, value - float(w @ squares)
 
 
 def without_costs(penalty):
     """The same constraints without costs and l1 norm, or None."""
-    if isinstance(penalty, LinearlyConstrained):
-        return penalty.changed(penalty=without_costs(penalty.penalty))
+    if hasattr(penalty, "without_costs"):
+        return penalty.without_costs()
     box = penalty.box if isinstance(penalty, TradingCosts) else penalty
     if isinstance(box, Box):
         return Box(box.low, box.high, box.budget)

@@ -7,11 +7,9 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from sk_stormc.engine.results import Record, Report, SolverResult, StopReason, outcome
-from sk_stormc.portfolio.exact.feasible_set import LinearlyConstrained
 from sk_stormc.portfolio.exact.integer import WithIntegerLimits, check_integer_limits
+from sk_stormc.portfolio.exact.linearly_constrained import LinearlyConstrained
 from sk_stormc.portfolio.exact.objectives import (
-    NEGLIGIBLE,
-    ROUNDING,
     ByMoments,
     Utility,
     WithinRisk,
@@ -19,6 +17,11 @@ from sk_stormc.portfolio.exact.objectives import (
 )
 from sk_stormc.portfolio.exact.program import can_solve
 from sk_stormc.portfolio.exact.ratio import Ratio
+from sk_stormc.portfolio.exact.tolerances import (
+    ACCURACY,
+    PROGRAM_TOLERANCE,
+    RELATIVE_ROUNDING,
+)
 from sk_stormc.utils.validation import is_word
 from sk_stormc.utils.warnings import warn
 
@@ -67,15 +70,11 @@ def exact_method(portfolio, solver, task, limits=None):
         objective = partial(Ratio, task)
     else:
         objective = partial(ByMoments if solver == "moments" else Utility, task)
-    name, tol = (
-        "newton" if solver == "auto" else solver,
-        TOL if portfolio.tol is None else portfolio.tol,
-    )
+    name = "newton" if solver == "auto" else solver
+    tol = TOL if portfolio.tol is None else portfolio.tol
     if limits is not None:
-        name, objective = (
-            "scip",
-            partial(WithIntegerLimits, portfolio, objective, limits, tol),
-        )
+        name = "scip"
+        objective = partial(WithIntegerLimits, portfolio, objective, limits, tol)
     return ExactMethod(name, objective, tol, portfolio.max_iter)
 
 
@@ -104,12 +103,10 @@ class ExactMethod:
     begins_again = True  # instead of continuing, in a resumed fit
 
     def __init__(self, name, make_objective, tol, max_iter, iteration="iteration"):
-        self.name, self.make_objective, self.tol, self.max_iter = (
-            name,
-            make_objective,
-            tol,
-            max_iter or np.inf,
-        )
+        self.name = name
+        self.make_objective = make_objective
+        self.tol = tol
+        self.max_iter = max_iter or np.inf
         self.iteration = iteration  # its name in messages: an iteration, or a round
 
     def get_params(self, deep=True):
@@ -140,13 +137,11 @@ class ExactMethod:
             self.best, self.value, gap = solution.weights, solution.value, solution.gap
             exact = at_limits(task.penalty, self.best)
             value = objective.value_at(exact) if objective.allows(exact) else np.inf
-            if (
-                value
-                <= self.value + ROUNDING * abs(self.value) + NEGLIGIBLE * solution.unit
-            ):
+            rounding = PROGRAM_TOLERANCE * solution.unit
+            if value <= self.value + RELATIVE_ROUNDING * abs(self.value) + rounding:
                 self.best, self.value = exact, value
-            small = max(self.tol, 1e-7) * objective.spread(self.best)
-            small += ROUNDING * abs(self.value) + NEGLIGIBLE * solution.unit
+            small = max(self.tol, ACCURACY) * objective.spread(self.best)
+            small += RELATIVE_ROUNDING * abs(self.value) + rounding
             # without a bound, the gap says nothing about a method that has reached its
             # tolerance
             good = abs(gap) <= small or (gap == np.inf and solution.done)
@@ -225,15 +220,11 @@ def conclude_exact(portfolio, method, task, result):
         )
     elif result.gap == np.inf:
         why = "may be far above its minimum, if there is one"
-    after, instead = (
-        f"{result.n_iter} {method.iteration}s",
-        "Add bounds or a budget, or raise max_iter or tol",
-    )
+    after = f"{result.n_iter} {method.iteration}s"
+    instead = "Add bounds or a budget, or raise max_iter or tol"
     if result.stop_reason == StopReason.TIME_LIMIT:
-        after, instead = (
-            f"time_limit={portfolio.time_limit:g} seconds",
-            "Raise time_limit or tol",
-        )
+        after = f"time_limit={portfolio.time_limit:g} seconds"
+        instead = "Raise time_limit or tol"
     warn(
         f"CompositionalPortfolio has not converged: after {after} the objective "
         f"{result.fun:.6g} {why}. {instead}.",

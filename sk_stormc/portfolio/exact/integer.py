@@ -13,15 +13,16 @@ from sk_stormc.core.penalties import Box, as_penalty
 from sk_stormc.engine.results import StopReason
 from sk_stormc.portfolio.exact.feasible_set import (
     FeasibleSet,
-    LinearlyConstrained,
-    TradingCosts,
     bounds_around,
     without_costs,
 )
 from sk_stormc.portfolio.exact.integer_program import IntegerProgram, scip
 from sk_stormc.portfolio.exact.linear_programs import minimise_linear
+from sk_stormc.portfolio.exact.linearly_constrained import LinearlyConstrained
 from sk_stormc.portfolio.exact.program import Optimum, on_bounds, solve_portfolio
 from sk_stormc.portfolio.exact.ratio import net_return
+from sk_stormc.portfolio.exact.tolerances import ACCURACY, PROGRAM_TOLERANCE
+from sk_stormc.portfolio.exact.trading_costs import TradingCosts
 from sk_stormc.portfolio.labels import aligned
 from sk_stormc.portfolio.linear_constraints import Linear
 from sk_stormc.portfolio.mean_risk import deviation_of
@@ -29,9 +30,9 @@ from sk_stormc.utils.validation import as_numbers, check_int, check_number, shor
 
 __all__ = ["IntegerLimits", "WithIntegerLimits", "check_integer_limits"]
 
-AROUND = 10.0  # radius that replaces missing bounds, relative to the largest weight
-KEPT = 1e-8  # relative violation of a constraint by rounding
-SMALLEST = 1e-7  # gap, relative to the spread, below which SCIP cannot come
+# radius that replaces missing bounds of SCIP's variables, relative to the largest
+# weight; without it SCIP's relaxations are unbounded
+SCIP_RADIUS = 10.0
 
 
 @dataclass
@@ -75,7 +76,9 @@ class IntegerLimits:
         """Whether the weights meet the limits."""
         size = np.abs(w[: self.min_held.size])
         few = self.max_assets is None or np.count_nonzero(size) <= self.max_assets
-        return few and bool(((size == 0) | (size >= self.min_held * (1 - KEPT))).all())
+        return few and bool(
+            ((size == 0) | (size >= self.min_held * (1 - PROGRAM_TOLERANCE))).all()
+        )
 
     def only(self, penalty, n, w):
         """The penalty whose bounds allow the assets that are held in w only, with their
@@ -155,7 +158,7 @@ class WithIntegerLimits:
     """
 
     def __init__(self, portfolio, objective, limits, tol):
-        self.objective, self.limits, self.tol = objective, limits, max(tol, SMALLEST)
+        self.objective, self.limits, self.tol = objective, limits, max(tol, ACCURACY)
         self.max_risk, self.ratio = portfolio.max_risk, portfolio.objective == "ratio"
         self.time_limit = portfolio.time_limit
         self.ends = time.monotonic() + self.time_limit
@@ -240,9 +243,8 @@ class WithIntegerLimits:
             return False
         w = on_bounds(penalty, np.asarray(solution.weights, float))
         feasible = np.isfinite(w).all() and self.limits.allow(w)
-        feasible &= (
-            not isinstance(penalty, LinearlyConstrained) or penalty.violation(w) <= KEPT
-        )
+        if isinstance(penalty, LinearlyConstrained):
+            feasible &= penalty.violation(w) <= PROGRAM_TOLERANCE
         value = self.value_at(w) if feasible else np.inf
         if not value < self.value:
             return False
@@ -273,7 +275,7 @@ class WithIntegerLimits:
         )
         size = float(np.abs(w[self.there]).max()) or self.feasible.size() or 1.0
         low, high = bounds_around(
-            self.feasible, np.where(self.there, 0.0, w), AROUND * size
+            self.feasible, np.where(self.there, 0.0, w), SCIP_RADIUS * size
         )
         finite = replace(self.feasible, low=low, high=high)
         return IntegerProgram(finite, self.limits, size, self.best, most_k)
@@ -320,7 +322,7 @@ class WithIntegerLimits:
         constraints."""
         found, n, w = [], self.n, np.where(self.there, 0.0, self.feasible.low)
         feasible = FeasibleSet.of(penalty, n)
-        low, high = bounds_around(feasible, w, AROUND * (feasible.size() or 1.0))
+        low, high = bounds_around(feasible, w, SCIP_RADIUS * (feasible.size() or 1.0))
         program = IntegerProgram(
             replace(feasible, low=low, high=high), self.limits, feasible.size() or 1.0
         )
@@ -423,7 +425,7 @@ class WithIntegerLimits:
                 f"limits, but the least is {least.value:.3g}"
             )
         earned = net_return(w, task.mean, self.feasible)
-        program = self._program(of_best / smallest * (1 + KEPT))
+        program = self._program(of_best / smallest * (1 + PROGRAM_TOLERANCE))
         program.model.addCons(
             (program.mean_return(task.mean) - program.costs) * (1 / earned) == 1.0
         )

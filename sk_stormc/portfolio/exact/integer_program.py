@@ -15,14 +15,10 @@ from sk_stormc.engine.results import StopReason
 from sk_stormc.portfolio.exact.feasible_set import FeasibleSet
 from sk_stormc.portfolio.exact.program import Scaled
 from sk_stormc.portfolio.exact.quadratic import root_of, size_of
+from sk_stormc.portfolio.exact.tolerances import CONSTRAINT_TOLERANCE
 
 __all__ = ["IntegerProgram", "scip"]
 
-# tolerance of SCIP for constraints, in which weights and risks are of order one
-FEASIBLE = 1e-7
-LARGEST = 1e15  # bounds of SCIP's objective from this number on are infinite
-# factor of the diagonal, so that the rest of the matrix stays positive semidefinite
-SHRUNK = 0.999
 REASONS = {"timelimit": StopReason.TIME_LIMIT, "userinterrupt": StopReason.INTERRUPTED}
 
 
@@ -46,19 +42,15 @@ class IntegerProgram:
     """
 
     def __init__(self, feasible, limits, size, start=None, most_k=None):
-        self.scip, self.feasible, self.limits, self.size, self.most_k = (
-            scip(),
-            feasible,
-            limits,
-            size,
-            most_k,
-        )
-        self.model, self.values, self.ended, self.error = (
-            self.scip.Model(),
-            [],
-            False,
-            None,
-        )
+        self.scip = scip()
+        self.feasible = feasible
+        self.limits = limits
+        self.size = size
+        self.most_k = most_k
+        self.model = self.scip.Model()
+        self.values = []
+        self.ended = False
+        self.error = None
         self.model.hideOutput()
         self.start = start
         v = None if start is None else start / size
@@ -347,7 +339,7 @@ class IntegerProgram:
             {
                 "limits/absgap": gap,
                 "limits/time": max(seconds, 0.0),
-                "numerics/feastol": FEASIBLE,
+                "numerics/feastol": CONSTRAINT_TOLERANCE,
             }
         )
         if self.start is not None:
@@ -374,11 +366,9 @@ class IntegerProgram:
         model.optimize()
         if self.error is not None:
             raise self.error
-        bound, reason = (
-            model.getDualbound(),
-            None if self.ended else REASONS.get(model.getStatus()),
-        )
-        return bound if abs(bound) < LARGEST else -np.inf, reason
+        bound = model.getDualbound()
+        reason = None if self.ended else REASONS.get(model.getStatus())
+        return bound if abs(bound) < 1e15 else -np.inf, reason  # of 1e20 for infinity
 
     def _report(self, on_better):
         """Call a function with SCIP's best weights. An exception of it is raised again
@@ -434,8 +424,5 @@ def separable(H):
     if not np.isfinite(given_others).all():
         return np.zeros(len(H))
     scale = size * given_others
-    return (
-        SHRUNK
-        * max(float(np.linalg.eigvalsh(H / np.outer(scale, scale))[0]), 0.0)
-        * scale**2
-    )
+    least = max(float(np.linalg.eigvalsh(H / np.outer(scale, scale))[0]), 0.0)
+    return 0.999 * least * scale**2  # the rest stays positive semidefinite

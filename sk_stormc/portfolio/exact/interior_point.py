@@ -10,25 +10,16 @@ from scipy import sparse
 from scipy.linalg import cho_factor, cho_solve
 
 from sk_stormc.portfolio.exact.convex_program import Solution, product, transposed
+from sk_stormc.portfolio.exact.tolerances import PROGRAM_TOLERANCE
 
 __all__ = ["interior_point"]
 
-SHORTER = 0.95  # fraction of the step length to the boundary
-ITERATIONS = 100
-# tolerance of complementarity and residuals, relative to the size of the objective
-EXACT = 1e-9
-STUCK = 1e-10  # step length below which the iterations stop
-# iterations without a smaller error after which the method stops, because only rounding
-# errors are left
-PATIENCE = 15
-SMALL, SOON = 1e-8, 4  # once the error is below SMALL, SOON replaces PATIENCE
-TINY = 1e-300  # keeps multipliers of hinges without cost positive
-LARGE, SPARSE = (
-    2**16,
-    0.1,
-    # size above which a matrix with a smaller fraction of nonzeros is stored as a
-    # sparse matrix
-)
+# part of the longest step that is taken: slacks and multipliers must stay positive
+FRACTION_TO_BOUNDARY = 0.95
+STUCK_STEP = 1e-10  # step length below which the iterations stop
+# keeps the multipliers and shares of hinges without cost, by which others are divided,
+# positive
+SMALLEST_MULTIPLIER = 1e-300
 
 
 class Side:
@@ -36,19 +27,16 @@ class Side:
     bounds of x or of A x."""
 
     def __init__(self, name, of, rows, sign, bound, x, slope):
-        self.name, self.of, self.rows, self.sign, self.bound = (
-            name,
-            of,
-            rows,
-            sign,
-            bound,
-        )
+        self.name = name
+        self.of = of
+        self.rows = rows
+        self.sign = sign
+        self.bound = bound
         room = bound - sign * product(rows, x)
         slack = np.maximum(room, np.maximum(1e-2 * np.abs(bound), 1e-2))
-        self.primal, self.dual = (
-            [slack],
-            [slope / np.maximum(slack, 1.0)],
-        )  # distant bounds must not matter at first
+        self.primal = [slack]
+        # distant bounds must not matter at first
+        self.dual = [slope / np.maximum(slack, 1.0)]
         self.share = np.ones(slack.size)  # of the sum of products on the central path
 
     def transposed(self, v, n):
@@ -90,7 +78,8 @@ class Side:
 def sides_of(program, x, slope):
     """The inequalities of a program, without those whose bound is infinite."""
     sides, A = [], program.A
-    if A.size > LARGE and np.count_nonzero(A) < SPARSE * A.size:
+    # products with a small or a filled matrix are faster if it is dense
+    if A.size > 2**16 and np.count_nonzero(A) < 0.1 * A.size:
         A = sparse.csr_array(A)
     for name, sign in (("low", -1.0), ("high", 1.0), ("lower", -1.0), ("upper", 1.0)):
         bound = getattr(program, name)
@@ -132,10 +121,10 @@ class HingeState:
         room = max(float(np.abs(a).mean()), 0.1)
         self.hinge, z = hinge, np.maximum(a, 0) + room
         self.primal = [z - a, z]
-        half = 0.5 * self._derivatives(x)[0] + TINY
+        half = 0.5 * self._derivatives(x)[0] + SMALLEST_MULTIPLIER
         self.dual = [half, half]
         cost = hinge.cost + hinge.curved
-        self.share = cost / (cost.mean() or 1.0) + TINY
+        self.share = cost / (cost.mean() or 1.0) + SMALLEST_MULTIPLIER
 
     def _derivatives(self, x):
         return self.hinge.derivatives(self.primal[1], self.hinge.of_level(x, 1.0))
@@ -167,10 +156,8 @@ class HingeState:
         error = np.abs(self._derivatives(x)[0] - self.dual[0] - self.dual[1]).max(
             initial=0.0
         )
-        return float(
-            error
-            / (self.hinge.cost + self.hinge.order * self.hinge.curved).max(initial=TINY)
-        )
+        cost = self.hinge.cost + self.hinge.order * self.hinge.curved
+        return float(error / cost.max(initial=SMALLEST_MULTIPLIER))
 
     def residual(self, x):
         """The residual of the equations that define the slacks."""
@@ -250,7 +237,7 @@ def longest_step(values, changes):
     return -max(float(ratio.max(initial=-np.inf)) for ratio in ratios)
 
 
-def interior_point(program, x, most=ITERATIONS, callback=None):
+def interior_point(program, x, most=100, callback=None):
     """Minimise a `Program` from a point in the domain of its smooth part. The point
     need not be feasible.
 
@@ -265,13 +252,8 @@ def interior_point(program, x, most=ITERATIONS, callback=None):
     hinges = [HingeState(h, x) for h in program.hinges]
     parts, levels = [*sides, *hinges], any(h.hinge.level is not None for h in hinges)
     total = sum(len(part.primal) * float(part.share.sum()) for part in parts)
-    best, done, k, smallest, least = (
-        None,
-        False,
-        0,
-        np.inf,
-        1e-8,
-    )  # least: lower bound of the centring parameter sigma
+    best, done, k, smallest = None, False, 0, np.inf
+    least = 1e-8  # lower bound of the centring parameter sigma
     for k in range(1, most + 1):
         of_x = g + E.T @ nu
         for part in parts:
@@ -298,16 +280,12 @@ def interior_point(program, x, most=ITERATIONS, callback=None):
             smallest, since = gap, k
         if best is None or error < best[0]:
             since = k
-            slopes, kinks = (
-                [h.dual[0] for h in hinges],
-                [sum(h.primal) < np.minimum(*h.dual) for h in hinges],
-            )
-            best = (
-                error,
-                Solution(program, x, slopes, *multipliers(program, sides), kinks, nu),
-            )
-        if error <= EXACT or k - since > (SOON if best[0] <= SMALL else PATIENCE):
-            done = error <= EXACT
+            slopes = [h.dual[0] for h in hinges]
+            kinks = [sum(h.primal) < np.minimum(*h.dual) for h in hinges]
+            of_sides = multipliers(program, sides)
+            best = error, Solution(program, x, slopes, *of_sides, kinks, nu)
+        done = error <= PROGRAM_TOLERANCE
+        if done or k - since > 15:  # without progress only rounding errors are left
             break
         K = H0.copy()
         for part in parts:
@@ -326,37 +304,27 @@ def interior_point(program, x, most=ITERATIONS, callback=None):
         crossed = [[p * d for p, d in zip(*step, strict=True)] for step in steps]
         dx, dnu, steps = _direction(parts, solve, of_x, off, x, sigma * mu, crossed)
         a_p, a_d = _lengths(parts, steps)
-        a_p, a_d = min(1.0, SHORTER * a_p), min(1.0, SHORTER * a_d)
+        a_p = min(1.0, FRACTION_TO_BOUNDARY * a_p)
+        a_d = min(1.0, FRACTION_TO_BOUNDARY * a_d)
         if levels:  # the multipliers are a curved function of z / t
             a_p = a_d = min(a_p, a_d)
         # shorten a step that leaves the domain of the smooth part, or along which its
         # gradient is far from linear
         curved = a_p
-        while curved > STUCK:
+        while curved > STUCK_STEP:
             f_new, g_new, H_new = program.smooth(x + curved * dx)
-            if (
-                np.isfinite(f_new)
-                and np.isfinite(g_new).all()
-                and all(
-                    h.straight(x, curved, dx, step[0][1])
-                    for h, step in zip(hinges, steps[len(sides) :], strict=True)
-                )
+            finite = np.isfinite(f_new) and np.isfinite(g_new).all()
+            if finite and all(
+                h.straight(x, curved, dx, step[0][1])
+                for h, step in zip(hinges, steps[len(sides) :], strict=True)
             ):
-                linear = g + curved * (H0 @ dx)
-                miss = np.abs(g_new - linear).max()
-                straight = (
-                    miss <= 0.5 * max(np.abs(of_x).max(), np.abs(g_new).max() * 0.1, mu)
-                    or curved < 1e-4
-                )
+                miss = np.abs(g_new - g - curved * (H0 @ dx)).max()
+                allowed = max(np.abs(of_x).max(), 0.1 * np.abs(g_new).max(), mu)
+                straight = miss <= 0.5 * allowed or curved < 1e-4
                 # without inequalities the value must decrease (Armijo's condition)
-                lower = (
-                    total
-                    or f_new
-                    <= f
-                    + 1e-4 * curved * min(float(of_x @ dx), 0.0)
-                    + EXACT * 1e-4 * unit
-                )
-                if straight and lower:
+                slope = min(float(of_x @ dx), 0.0)
+                rise = 1e-4 * (curved * slope + PROGRAM_TOLERANCE * unit)
+                if straight and (total or f_new <= f + rise):
                     break
             curved *= 0.5
         else:
@@ -365,7 +333,7 @@ def interior_point(program, x, most=ITERATIONS, callback=None):
         least = min(0.5, 10 * max(least, 1e-3)) if curved < 0.5 * a_p else 1e-8
         a_d = a_d if curved == a_p else min(a_d, curved)
         a_p = curved
-        if max(a_p, a_d) < STUCK:
+        if max(a_p, a_d) < STUCK_STEP:
             break
         x = x + a_p * dx
         f, g, H0 = f_new, g_new, H_new
@@ -373,10 +341,8 @@ def interior_point(program, x, most=ITERATIONS, callback=None):
             callback(x)
         nu = nu + a_d * dnu
         for part, (dp, dd) in zip(parts, steps, strict=True):
-            part.primal, part.dual = (
-                moved(part.primal, dp, a_p),
-                moved(part.dual, dd, a_d),
-            )
+            part.primal = moved(part.primal, dp, a_p)
+            part.dual = moved(part.dual, dd, a_d)
     best[1].n_iter, best[1].done = k, done
     return best[1]
 
@@ -398,14 +364,12 @@ def _direction(parts, solve, of_x, off, x, target, crossed):
 
 
 def _lengths(parts, steps):
-    """The longest primal and dual step lengths, of at most 1 / SHORTER, that keep
-    slacks and multipliers positive."""
-    a_p = a_d = 1.0 / SHORTER
+    """The longest primal and dual step lengths, of at most
+    1 / FRACTION_TO_BOUNDARY, that keep slacks and multipliers positive."""
+    a_p = a_d = 1.0 / FRACTION_TO_BOUNDARY
     for part, (dp, dd) in zip(parts, steps, strict=True):
-        a_p, a_d = (
-            min(a_p, longest_step(part.primal, dp)),
-            min(a_d, longest_step(part.dual, dd)),
-        )
+        a_p = min(a_p, longest_step(part.primal, dp))
+        a_d = min(a_d, longest_step(part.dual, dd))
     return a_p, a_d
 
 
@@ -438,7 +402,7 @@ def _factor(K, E):
     if not len(E):
         return lambda a, b: (apply(a), np.zeros(0))
     KE = apply(E.T)
-    values, vectors = np.linalg.eigh(E @ KE)
+    values, vectors = np.linalg.eigh(E @ KE)  # dependent equations have no value
     kept = values > 1e-13 * values[-1]
     values, vectors = values[kept], vectors[:, kept]
 

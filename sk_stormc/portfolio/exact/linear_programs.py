@@ -5,25 +5,20 @@ from scipy import sparse
 from scipy.linalg import qr
 from scipy.optimize import linprog
 
-__all__ = ["linear_program", "minimise_linear", "one_sided", "presolve"]
+from sk_stormc.portfolio.exact.tolerances import CONSTRAINT_TOLERANCE, PROGRAM_TOLERANCE
 
-ROOM = 1e-7  # slack, in units of a typical weight, below which an inequality is tight
-ROUNDS = 20  # iterations of the presolve
-TIGHT = 1e-9  # multiplier above which an inequality of the presolve is tight
+__all__ = ["linear_program", "minimise_linear", "one_sided", "presolve"]
 
 
 def one_sided(A, lower, upper):
     """lower <= A x <= upper as rows @ x <= rhs: the rows, rhs, and the index in A and
     the sign of each row."""
-    up, down = np.flatnonzero(np.isfinite(upper)), np.flatnonzero(np.isfinite(lower))
+    up = np.flatnonzero(np.isfinite(upper))
+    down = np.flatnonzero(np.isfinite(lower))
     rows = sparse.csr_array(A)
-    index, sign = np.r_[up, down], np.r_[np.ones(len(up)), -np.ones(len(down))]
-    return (
-        sparse.vstack([rows[up], -rows[down]], format="csr"),
-        np.r_[upper[up], -lower[down]],
-        index,
-        sign,
-    )
+    rows = sparse.vstack([rows[up], -rows[down]], format="csr")
+    rhs = np.r_[upper[up], -lower[down]]
+    return rows, rhs, np.r_[up, down], np.repeat([1.0, -1.0], [len(up), len(down)])
 
 
 def linear_program(cost, blocks, rhs, E, e, low, high, options=None):
@@ -31,20 +26,16 @@ def linear_program(cost, blocks, rhs, E, e, low, high, options=None):
 
     The last variables, beyond those that E and the bounds are about, are not negative.
     """
-    m, unit = (
-        len(cost),
-        float(np.abs(cost).max()) or 1.0,
-    )  # the tolerances of HiGHS are absolute
+    unit = float(np.abs(cost).max()) or 1.0  # the tolerances of HiGHS are absolute
+    more = len(cost) - len(low)  # variables
+    equations = sparse.csr_array(np.pad(E, ((0, 0), (0, len(cost) - E.shape[1]))))
     program = linprog(
         cost / unit,
         sparse.block_array(blocks, format="csr"),
         np.concatenate(rhs),
-        sparse.csr_array(np.pad(E, ((0, 0), (0, m - E.shape[1])))) if len(E) else None,
+        equations if len(E) else None,
         e if len(E) else None,
-        bounds=np.c_[
-            np.pad(low, (0, m - len(low))),
-            np.pad(high, (0, m - len(high)), constant_values=np.inf),
-        ],
+        bounds=np.c_[np.r_[low, np.zeros(more)], np.r_[high, np.full(more, np.inf)]],
         method="highs",
         options=options,
     )
@@ -62,40 +53,35 @@ def presolve(low, high, A, lower, upper, E, e, size):
     with a nonzero multiplier are tight on the whole set. Interior-point methods require
     a set without such inequalities.
     """
-    m, centre = len(low), np.linalg.lstsq(E, e)[0] if len(E) else np.zeros(len(low))
-    endless = np.full(m, np.inf)
-    rows_of_all = sparse.vstack(
-        [sparse.eye_array(m, format="csr"), sparse.csr_array(A)], format="csr"
-    )
+    m = len(low)
+    centre = np.linalg.lstsq(E, e)[0] if len(E) else np.zeros(m)
+    one = sparse.eye_array(m, format="csr")
+    rows_of_all = sparse.vstack([one, sparse.csr_array(A)], format="csr")
+    # the variables and the smallest slack, which is maximised
+    cost = np.r_[np.zeros(m), -1.0]
+    bounds = np.full(m + 1, -np.inf), np.r_[np.full(m, np.inf), 1.0]
     lower, upper, e = np.r_[low, lower] / size, np.r_[high, upper] / size, e / size
-    for _ in range(ROUNDS):
+    for _ in range(20):  # until no further inequality is tight
         rows, rhs, index, sign = one_sided(rows_of_all, lower, upper)
         if not len(rhs):
             break
-        norm = np.sqrt(rows.power(2).sum(axis=1))
-        cost, bounds = (
-            np.r_[np.zeros(m), -1.0],
-            (np.r_[-endless, -np.inf], np.r_[endless, 1.0]),
-        )
-        program = linear_program(
-            cost, [[rows, sparse.csr_array(norm[:, None])]], [rhs], E, e, *bounds
-        )
+        norm = sparse.csr_array(np.sqrt(rows.power(2).sum(axis=1))[:, None])
+        program = linear_program(cost, [[rows, norm]], [rhs], E, e, *bounds)
         if program.status != 0:
             break
         centre = program.x[:-1] * size
-        if program.x[-1] > ROOM:
+        if program.x[-1] > CONSTRAINT_TOLERANCE:
             break
-        tight = np.abs(program.ineqlin.marginals) > TIGHT
+        tight = np.abs(program.ineqlin.marginals) > PROGRAM_TOLERANCE
         gone = index[tight]
-        E, e = (
-            np.concatenate([E, rows_of_all[gone].toarray()]),
-            np.r_[e, (sign * rhs)[tight]],
-        )
+        E = np.concatenate([E, rows_of_all[gone].toarray()])
+        e = np.r_[e, (sign * rhs)[tight]]
         lower[gone], upper[gone] = -np.inf, np.inf
         E, e = independent(E, e)
     E, e = independent(E, e)
-    lower, upper = lower * size, upper * size
-    return (lower[:m], upper[:m], A, lower[m:], upper[m:], E, e * size), centre
+    low, lower = np.split(lower * size, [m])
+    high, upper = np.split(upper * size, [m])
+    return (low, high, A, lower, upper, E, e * size), centre
 
 
 def independent(E, e):
@@ -103,7 +89,8 @@ def independent(E, e):
     if not len(E):
         return E, e
     R, order = qr(E.T, mode="r", pivoting=True)
-    rank = int((np.abs(np.diag(R)) > 1e-9 * np.abs(R).max(initial=0.0)).sum())
+    pivots, largest = np.abs(np.diag(R)), np.abs(R).max(initial=0.0)
+    rank = int((pivots > PROGRAM_TOLERANCE * largest).sum())
     kept = np.sort(order[:rank])
     return E[kept], e[kept]
 
@@ -114,9 +101,8 @@ def minimise_linear(feasible, c, low, high, weight=1.0):
         s = _by_linear_program(feasible, c, low, high, weight)
     else:
         s = _by_sorting(feasible, c, low, high, weight)
-    return s, float(
-        c @ s + weight * sum(cost @ np.abs(s - at) for _, cost, at in feasible.costs())
-    )
+    costs = sum(cost @ np.abs(s - at) for _, cost, at in feasible.costs())
+    return s, float(c @ s + weight * costs)
 
 
 def _by_sorting(feasible, c, low, high, weight):
@@ -125,19 +111,18 @@ def _by_sorting(feasible, c, low, high, weight):
     kinks = [np.clip(at, low, high) for _, _, at in feasible.costs()]
     points = np.sort(np.array([low, *kinks, high]), axis=0)
     length, middle = np.diff(points, axis=0), (points[1:] + points[:-1]) / 2
-    slope = c + weight * sum(
-        cost * np.sign(middle - at) for _, cost, at in feasible.costs()
-    )
-    slope = np.broadcast_to(slope, length.shape)
+    slope = np.broadcast_to(c, length.shape)
+    for _, cost, at in feasible.costs():
+        slope = slope + weight * cost * np.sign(middle - at)
     if feasible.budget is None:
         return low + np.where(slope < 0, length, 0.0).sum(axis=0)
+    there = feasible.in_budget > 0
     order = np.argsort(slope, axis=None, kind="stable")
-    order = order[
-        (np.broadcast_to(feasible.in_budget, length.shape) > 0).ravel()[order]
-    ]
+    order = order[np.broadcast_to(there, length.shape).ravel()[order]]
     length, taken = length.ravel()[order], np.zeros(length.size)
-    left = feasible.budget - low[feasible.in_budget > 0].sum()
-    taken[order] = np.clip(left - np.r_[0.0, np.cumsum(length)[:-1]], 0.0, length)
+    before = np.r_[0.0, np.cumsum(length)[:-1]]  # the pieces that are used earlier
+    left = feasible.budget - low[there].sum() - before
+    taken[order] = np.clip(left, 0.0, length)
     return low + taken.reshape(slope.shape).sum(axis=0)
 
 
@@ -150,17 +135,13 @@ def _by_linear_program(feasible, c, low, high, weight):
     rows, rhs, _, _ = one_sided(A, lower, upper)
     blocks, rhs = [[rows, *[None] * len(terms)]], [rhs]
     for k, (some, _, at) in enumerate(terms):
-        distance = -sparse.eye_array(len(some))
+        distances = [None] * len(terms)
+        distances[k] = -sparse.eye_array(len(some))
         for sign in (1.0, -1.0):
-            blocks.append(
-                [
-                    sign * one[some],
-                    *[distance if j == k else None for j in range(len(terms))],
-                ]
-            )
+            blocks.append([sign * one[some], *distances])
             rhs.append(sign * at[some])
-    cost = np.r_[c, np.zeros(m - n), *(weight * cost[some] for some, cost, _ in terms)]
-    program = linear_program(
-        cost, blocks, rhs, E, e, np.r_[low, z_low[n:]], np.r_[high, z_high[n:]]
-    )
+    of_terms = [weight * cost[some] for some, cost, _ in terms]
+    cost = np.r_[c, np.zeros(m - n), *of_terms]
+    low, high = np.r_[low, z_low[n:]], np.r_[high, z_high[n:]]
+    program = linear_program(cost, blocks, rhs, E, e, low, high)
     return program.x[:n] if program.x is not None else np.full(n, np.nan)

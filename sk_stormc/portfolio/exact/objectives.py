@@ -8,12 +8,12 @@ from scipy.optimize import brentq
 
 from sk_stormc.portfolio.exact.feasible_set import (
     FeasibleSet,
-    LinearlyConstrained,
     linear_minimum,
     without_costs,
 )
 from sk_stormc.portfolio.exact.interior_point import interior_point
 from sk_stormc.portfolio.exact.linear_programs import minimise_linear
+from sk_stormc.portfolio.exact.linearly_constrained import LinearlyConstrained
 from sk_stormc.portfolio.exact.program import (
     Optimum,
     Scaled,
@@ -23,13 +23,16 @@ from sk_stormc.portfolio.exact.program import (
     solve_portfolio,
 )
 from sk_stormc.portfolio.exact.quadratic import solve_quadratic
+from sk_stormc.portfolio.exact.tolerances import (
+    ACCURACY,
+    PROGRAM_TOLERANCE,
+    RELATIVE_ROUNDING,
+)
 from sk_stormc.portfolio.mean_risk import MeanRisk, deviation_of
 from sk_stormc.portfolio.risk.semideviation import Semideviation
 from sk_stormc.portfolio.sums import sums_of
 
 __all__ = [
-    "NEGLIGIBLE",
-    "ROUNDING",
     "BelowLeastRisk",
     "ByMoments",
     "Utility",
@@ -39,25 +42,6 @@ __all__ = [
     "is_cheap",
     "slope_gap",
 ]
-
-# iterations of Newton's method, after which the bound of a gap is usually within a
-# tenth of the gap
-ITERATIONS = 10
-# iterations if a weight is unbounded, so that every error of a multiplier counts
-ENDLESS = 30
-CHEAP = (
-    2**30
-)  # largest number of products in a Hessian for which a tight bound is computed
-# fraction of a benchmark's standard deviation below which a tracking error counts as 0
-TRACKING = 0.01
-ROUNDS = 60  # iterations of the search for the risk aversion of a maximum risk
-NEAR = 1e-7  # relative distance of the risk from its limit that ends the search
-# gap, relative to a typical objective, above which there is no minimum for a risk
-# aversion
-UNBOUNDED = 1e-3
-GROWTH = 10.0  # factor of the risk aversion while the limit is not yet enclosed
-ROUNDING = 1e-12  # rounding error of the objective, relative to its size
-NEGLIGIBLE = 1e-9  # gap that counts as 0, relative to a typical size of the objective
 
 
 # bounds of the gap of weights, whatever method computed them
@@ -85,7 +69,8 @@ def slope_gap(problem, w):
 
 def is_cheap(task):
     """Whether a few Hessians, which give a tight bound of the gap, are cheap."""
-    return task.returns.size * task.returns.shape[1] <= CHEAP and can_solve(task)
+    products = task.returns.size * task.returns.shape[1]  # in a Hessian
+    return products <= 2**30 and can_solve(task)
 
 
 def dual_gap(task, w, gap):
@@ -106,9 +91,10 @@ def dual_gap(task, w, gap):
     feasible = FeasibleSet.of(task.penalty, len(w))
     scaled = Scaled.of(task, feasible)
     program, x = scaled.program(w, task.measure.formulation)
-    solution = interior_point(
-        program, x, ENDLESS if np.isinf(feasible.implied_bounds()).any() else ITERATIONS
-    )
+    # after ten iterations the bound is usually within a tenth of the gap; if a weight
+    # is unbounded, every error of a multiplier counts
+    unbounded = np.isinf(feasible.implied_bounds()).any()
+    solution = interior_point(program, x, 30 if unbounded else 10)
     return float(np.fmin(gap, scaled.gap(solution, task.value(w))))
 
 
@@ -163,9 +149,9 @@ class Utility:
         if self.penalty is not None:
             equal = self.penalty.project(equal)
         deviation = deviation_of(np.asarray(task.returns @ w, float), task.p)
-        # the benchmark itself may be optimal
+        # the benchmark itself, with a tracking error of 0, may be optimal
         if isinstance(self.penalty, LinearlyConstrained) and self.penalty.has_benchmark:
-            deviation = max(deviation, TRACKING * float(np.std(task.returns[:, -1])))
+            deviation = max(deviation, 0.01 * float(np.std(task.returns[:, -1])))
         risk = task.risk_weight * deviation**2 if task.measure.power == 2 else deviation
         return max(task.value(equal) - task.value(w), risk)
 
@@ -252,11 +238,9 @@ class WithinRisk(Utility):
                 "max_risk needs a risk apart from the mean return, got "
                 "risk_measure='entropic'"
             )
-        self.risk, self.mean, self.max_risk = (
-            task.with_aversion(np.inf),
-            task.mean,
-            max_risk,
-        )
+        self.risk = task.with_aversion(np.inf)
+        self.mean = task.mean
+        self.max_risk = max_risk
         # with a risk that is proportional to the weights, their scale would be
         # undetermined if nothing restricts it
         feasible = FeasibleSet.of(task.penalty, len(task.mean))
@@ -273,11 +257,10 @@ class WithinRisk(Utility):
             key=self.risk_at,
         )
         smallest = self.risk_at(self.start)
-        if smallest > max_risk + NEGLIGIBLE * least.unit:
+        if smallest > max_risk + PROGRAM_TOLERANCE * least.unit:
             raise BelowLeastRisk(max_risk, smallest, self.start)
-        self.risk_limit = max(
-            max_risk, smallest, ROUNDING * least.unit
-        )  # a risk of 0 is one up to rounding
+        # a risk of 0 is one up to rounding
+        self.risk_limit = max(max_risk, smallest, RELATIVE_ROUNDING * least.unit)
         self.aversion = 0.0  # that of the best lower bound
 
     def risk_at(self, weights):
@@ -310,7 +293,7 @@ class WithinRisk(Utility):
         within, beyond, bound, unit = self.start, richest, -np.inf, 0.0
         lam, low, high = self._first(), 0.0, np.inf
         limit = self.risk_limit**self.task.measure.power
-        for _ in range(ROUNDS):
+        for _ in range(60):  # a bisection alone takes some forty
             # the weights of an iteration may exceed the limit, so ``callback`` receives
             # the best so far
             task = self.task.with_aversion(lam, self.penalty)
@@ -321,29 +304,24 @@ class WithinRisk(Utility):
             of_lam = solution.value - solution.gap - lam * limit
             if not bound >= of_lam:
                 bound, self.aversion = of_lam, lam
-            if (
-                not solution.gap <= UNBOUNDED * unit
-            ):  # both return and risk may be unbounded
+            if not solution.gap <= 1e-3 * unit:  # both return and risk are unbounded
                 low = lam
             elif self.risk_at(w) > self.risk_limit:
                 beyond, low = w, lam
             else:
                 within, high = min(within, w, key=self.value_at), lam
             best = within if beyond is None else self._mixed(within, beyond)
-            if self.value_at(best) - bound <= NEAR * (abs(bound) + unit) or (
-                low and high / low < 1 + 1e-9
+            if self.value_at(best) - bound <= ACCURACY * (abs(bound) + unit) or (
+                low and high / low < 1 + PROGRAM_TOLERANCE
             ):
                 break
             slack = lam * (limit - self.risk_at(within) ** self.task.measure.power)
-            if not low and 0 < slack <= 1e-9 * abs(self.value_at(within)):
+            if not low and 0 < slack <= PROGRAM_TOLERANCE * abs(self.value_at(within)):
                 break  # the limit does not bind
-            lam = (
-                high / GROWTH
-                if not low
-                else low * GROWTH
-                if np.isinf(high)
-                else np.sqrt(low * high)
-            )
+            if low and np.isfinite(high):
+                lam = np.sqrt(low * high)
+            else:  # the limit is not yet enclosed
+                lam = 10 * low if low else high / 10
             if beyond is not None and np.isfinite(
                 high
             ):  # at the chord's slope both are equally good

@@ -16,12 +16,11 @@ import numpy as np
 from sk_stormc.core.penalties import L1, Box, Simplex
 from sk_stormc.portfolio.exact.certificate import lower_bound, risk_bound
 from sk_stormc.portfolio.exact.convex_program import Hinges, Program
-from sk_stormc.portfolio.exact.feasible_set import (
-    FeasibleSet,
-    LinearlyConstrained,
-    TradingCosts,
-)
+from sk_stormc.portfolio.exact.feasible_set import FeasibleSet
 from sk_stormc.portfolio.exact.interior_point import interior_point
+from sk_stormc.portfolio.exact.linearly_constrained import LinearlyConstrained
+from sk_stormc.portfolio.exact.tolerances import PROGRAM_TOLERANCE
+from sk_stormc.portfolio.exact.trading_costs import TradingCosts
 
 __all__ = [
     "FAR",
@@ -39,9 +38,6 @@ __all__ = [
 LARGEST = 4096  # number of assets above which a Hessian needs more than 128 MB
 MEMORY = 2**26  # largest number of returns, half a gigabyte
 COST = 2**36  # largest number of products in a Hessian, which take some seconds
-MET = 1e-15  # rounding of a sum of weights, relative to their size
-# change of the scaled objective, per scaled weight, for which an asset is not added
-NEGLIGIBLE = 1e-9
 FAR = 1e8  # weights, relative to a typical one, that count as infinite
 
 
@@ -169,10 +165,8 @@ class Scaled:
         offset = 0.0
         if feasible.budget is not None:
             middle = float(np.median(mean[feasible.in_budget > 0]))
-            offset, mean = (
-                -return_weight * middle * feasible.budget,
-                mean - middle * feasible.in_budget,
-            )
+            offset = -return_weight * middle * feasible.budget
+            mean = mean - middle * feasible.in_budget
         expected_return = return_weight * mean / unit
         if task.linear is not None:
             expected_return = expected_return - task.linear_weight * task.linear / unit
@@ -224,10 +218,8 @@ class Scaled:
             A = np.concatenate(
                 [np.pad(risk.rows, ((0, 0), (0, m - risk.rows.shape[1]))), A]
             )
-            lower, upper = (
-                np.r_[np.full(n_rows, -np.inf), lower],
-                np.r_[np.zeros(n_rows), upper],
-            )
+            lower = np.r_[np.full(n_rows, -np.inf), lower]
+            upper = np.r_[np.zeros(n_rows), upper]
 
         curved = risk.curved or quadratic(risk.linear, risk.quadratic)
         if feasible.l2:
@@ -266,10 +258,8 @@ class Scaled:
         Infinity if nothing proves one."""
         n, program = self.feasible.n, solution.program
         low, high = (bound / self.size for bound in self.feasible.implied_bounds())
-        rest, most = (
-            np.minimum(program.low[n:], 0.0),
-            program.high[n:].copy(),
-        )  # a level may be 0
+        rest = np.minimum(program.low[n:], 0.0)  # a level may be 0
+        most = program.high[n:].copy()
         largest = np.maximum(np.abs(low), np.abs(high))
         if np.isfinite(program.reach) and np.isfinite(largest).all():
             reach = program.reach * float((np.abs(self.Q) @ largest).max())
@@ -331,7 +321,12 @@ def solve_portfolio(task, start, callback=None):
     values = [task.value(w) for w in candidates]
     least = min((value for value in values if np.isfinite(value)), default=np.nan)
     best = next(
-        (k for k in range(3) if values[k] <= least + 1e-9 * scaled.unit_of_value), 0
+        (
+            k
+            for k in range(3)
+            if values[k] <= least + PROGRAM_TOLERANCE * scaled.unit_of_value
+        ),
+        0,
     )
     w, value = np.asarray(candidates[best], float), values[best]
     if (
@@ -387,10 +382,8 @@ def _solve_from_nonzero(task, scaled, start, callback):
         solution.n_iter = n_iter
         if used.all():
             return solution
-        v, active_bounds = (
-            expanded(solution.x),
-            expanded(solution.active_bounds).astype(bool) | ~used,
-        )
+        v = expanded(solution.x)
+        active_bounds = expanded(solution.active_bounds).astype(bool) | ~used
         active_bounds = np.r_[active_bounds, solution.active_bounds[used.sum() :]]
         program, _ = scaled.program(v * scaled.size, solution.program.formulation)
         solution = replace(
@@ -400,7 +393,7 @@ def _solve_from_nonzero(task, scaled, start, callback):
             active_bounds=active_bounds,
         )
         reduced_cost = risk_bound(solution)[1] + program.E.T @ solution.dual_E
-        missing = ~used & (reduced_cost[: feasible.n] < -NEGLIGIBLE)
+        missing = ~used & (reduced_cost[: feasible.n] < -PROGRAM_TOLERANCE)
         if not missing.any():
             return solution
         used |= missing
@@ -446,9 +439,9 @@ def on_bounds(penalty, w):
     if penalty is None:
         return w
     box = penalty.box if isinstance(penalty, TradingCosts) else penalty.as_box()
-    met = box.budget is None or abs(w.sum() - box.budget) <= MET * max(
-        abs(box.budget), np.abs(w).sum()
-    )
+    size = max(abs(box.budget or 0.0), np.abs(w).sum())
+    rounding = 4 * np.finfo(float).eps * size  # of a sum
+    met = box.budget is None or abs(w.sum() - box.budget) <= rounding
     return (
         w
         if met and (w >= box.low).all() and (w <= box.high).all()

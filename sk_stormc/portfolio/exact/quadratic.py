@@ -6,20 +6,11 @@ from scipy.linalg import cho_factor, cho_solve
 
 from sk_stormc.core.penalties import Simplex
 from sk_stormc.portfolio.exact.program import Optimum, solve_portfolio
+from sk_stormc.portfolio.exact.tolerances import PROGRAM_TOLERANCE
 from sk_stormc.portfolio.mean_risk import MeanRisk
 from sk_stormc.portfolio.risk.variance import Variance
 
 __all__ = ["root_of", "size_of", "solve_quadratic"]
-
-# slope, relative to the expected return, up to which unconstrained weights count as a
-# minimum
-SLOPE = 1e-4
-GUESSES = 20  # maximum number of active sets that are tried
-EXACT = 1e-9  # gap that ends the search for the active set, relative to risk and return
-# smallest pivot for a Cholesky solution, which is twenty times faster than least
-# squares
-WELL = 1e-8
-ROUNDING = 1e-14  # eigenvalues below this fraction of the largest count as 0
 
 
 def solve_quadratic(expected_return, B, penalty, start):
@@ -30,13 +21,10 @@ def solve_quadratic(expected_return, B, penalty, start):
     """
     if penalty is None:
         return _free(expected_return, B)
-    solution = (
-        _long_only(expected_return, B, penalty.total, start > 0)
-        if isinstance(penalty, Simplex)
-        else None
-    )
-    if solution is not None:
-        return solution
+    if isinstance(penalty, Simplex):
+        solution = _long_only(expected_return, B, penalty.total, start > 0)
+        if solution is not None:
+            return solution
     if not np.isfinite(B).all():
         raise ValueError(
             "X must be returns whose squares are finite: measure them in a larger unit"
@@ -53,11 +41,8 @@ def _free(expected_return, B):
     scaled, slope = B / np.outer(size, size), expected_return / size
     w = _solution(2 * scaled, slope)
     left = slope - 2 * (scaled @ w)
-    gap = (
-        float(abs(left @ w))
-        if np.abs(left).max() <= SLOPE * np.abs(slope).max()
-        else np.inf
-    )
+    bounded = np.abs(left).max() <= 1e-4 * np.abs(slope).max()
+    gap = float(abs(left @ w)) if bounded else np.inf
     w = w / size
     return Optimum(w, float(w @ B @ w - expected_return @ w), gap, 1)
 
@@ -68,9 +53,10 @@ def _solution(K, right):
     try:
         factor = cho_factor(K)
     except np.linalg.LinAlgError:
-        return np.linalg.lstsq(K, right, rcond=ROUNDING)[0]
-    if factor[0].diagonal().min() ** 2 < WELL:
-        return np.linalg.lstsq(K, right, rcond=ROUNDING)[0]
+        return np.linalg.lstsq(K, right)[0]
+    # Cholesky's solution, which is twenty times faster, is inaccurate for tiny pivots
+    if factor[0].diagonal().min() ** 2 < 1e-8:
+        return np.linalg.lstsq(K, right)[0]
     w = cho_solve(factor, right)
     return w + cho_solve(factor, right - K @ w)
 
@@ -81,12 +67,12 @@ def _long_only(expected_return, B, total, held):
 
     Returns None if the active set is not found in a few attempts.
     """
-    for k in range(GUESSES):
+    for k in range(20):
         n = np.count_nonzero(held)
-        K, right = np.zeros((n + 1, n + 1)), np.append(expected_return[held], total)
-        K[:n, :n], K[:n, n], K[n, :n] = 2 * B[np.ix_(held, held)], -1.0, 1.0
+        one = np.ones((n, 1))
+        K = np.block([[2 * B[np.ix_(held, held)], -one], [one.T, np.zeros((1, 1))]])
         try:
-            solution = np.linalg.solve(K, right)
+            solution = np.linalg.solve(K, np.append(expected_return[held], total))
         except np.linalg.LinAlgError:
             return None
         w = np.zeros(len(B))
@@ -94,12 +80,11 @@ def _long_only(expected_return, B, total, held):
         if (w < 0).any():
             held = w > 0
             continue
-        slope = 2 * (B @ w) - expected_return
-        least, gap = slope.min(), float(slope @ w - total * slope.min())
-        risk = float(w @ B @ w)
-        if gap <= EXACT * (
-            risk + abs(expected_return @ w - total * expected_return.mean())
-        ):
+        slope, risk = 2 * (B @ w) - expected_return, float(w @ B @ w)
+        least = slope.min()
+        gap = float(slope @ w - total * least)
+        gained = abs(expected_return @ w - total * expected_return.mean())
+        if gap <= PROGRAM_TOLERANCE * (risk + gained):
             return Optimum(w, float(risk - expected_return @ w), max(gap, 0.0), k + 1)
         held = held | (slope < 0.5 * (solution[n] + least))
     return None
@@ -120,5 +105,6 @@ def root_of(B):
         return np.linalg.cholesky(scaled).T * size
     except np.linalg.LinAlgError:
         values, vectors = np.linalg.eigh((scaled + scaled.T) / 2)
-        values = np.where(values > ROUNDING * values[-1], values, 0.0)
+        rounding = len(B) * np.finfo(float).eps * values[-1]
+        values = np.where(values > rounding, values, 0.0)
         return np.sqrt(values)[:, None] * vectors.T * size

@@ -13,26 +13,21 @@ from dataclasses import replace
 import numpy as np
 
 from sk_stormc.portfolio.exact.certificate import risk_bound
-from sk_stormc.portfolio.exact.feasible_set import AROUND, FeasibleSet, bounds_around
+from sk_stormc.portfolio.exact.feasible_set import (
+    FARTHEST_WEIGHT,
+    SEARCH_RADIUS,
+    FeasibleSet,
+    bounds_around,
+)
 from sk_stormc.portfolio.exact.linear_programs import minimise_linear, presolve
-from sk_stormc.portfolio.exact.program import Optimum, Scaled, last_feasible
+from sk_stormc.portfolio.exact.program import FAR, Optimum, Scaled, last_feasible
+from sk_stormc.portfolio.exact.tolerances import (
+    ACCURACY,
+    PROGRAM_TOLERANCE,
+    RELATIVE_ROUNDING,
+)
 
 __all__ = ["Ratio", "no_maximum", "ratio_at"]
-
-# risk below which a portfolio counts as riskless, relative to the largest standard
-# deviation of an asset
-TINY = 1e-9
-FAR = (
-    1e4  # weights that replace missing bounds in the search for the largest mean return
-)
-LARGEST = 1e8  # weights above which there is no maximum, if no bound restricts them
-ROUNDS = 20  # iterations of the search for the bound, which usually takes three
-SOLVES = 4  # maximum number of runs of the interior-point method; usually one is enough
-# squared risk, relative to that of the initialization, that counts as rounding
-RISKLESS = 1e-11
-EXACT = 1e-9  # tolerance of the bound, relative to the risk
-BETTER = 1e-7  # relative gain of a vertex above which the problem is solved again
-NEAR = 1e-3  # distance of the next initialization from the vertex
 
 
 def ratio_at(task, weights):
@@ -66,10 +61,8 @@ class Cone(FeasibleSet):
         if centre is None:
             parts, centre = presolve(*parts, feasible.size() or 1.0)
         inside = _between(feasible, mean, centre[:n])
-        low, high = (
-            np.where(parts[0][:n] == 0, 0.0, -np.inf),
-            np.where(parts[1][:n] == 0, 0.0, np.inf),
-        )
+        low = np.where(parts[0][:n] == 0, 0.0, -np.inf)
+        high = np.where(parts[1][:n] == 0, 0.0, np.inf)
         cone = cls(
             n,
             low,
@@ -85,12 +78,10 @@ class Cone(FeasibleSet):
             [],
             False,
         )
-        cone.inside, cone.given, cone.mean, cone.of_weights = (
-            inside,
-            parts,
-            mean,
-            feasible,
-        )
+        cone.inside = inside
+        cone.given = parts
+        cone.mean = mean
+        cone.of_weights = feasible
         cone.n_variables = (
             len(parts[0]) + sum(len(some) for some, _, _ in feasible.costs()) + 1
         )
@@ -152,21 +143,19 @@ class Cone(FeasibleSet):
         )
         positive, free = np.zeros(count + 1), np.full(n_levels, np.inf)
         low, high = np.where(low == 0, 0.0, -np.inf), np.where(high == 0, 0.0, np.inf)
-        low, high = (
-            np.insert(np.r_[low, positive], n, -free),
-            np.insert(np.r_[high, positive + np.inf], n, free),
-        )
+        low = np.insert(np.r_[low, positive], n, -free)
+        high = np.insert(np.r_[high, positive + np.inf], n, free)
         return low, high, A, np.concatenate(lowest), np.concatenate(highest), E, e
 
 
 def _between(feasible, mean, centre):
     """Feasible weights, far from the boundary, with at least half of the largest mean
     return after costs."""
-    far = FAR * (feasible.size() or 1.0)
+    far = FARTHEST_WEIGHT * (feasible.size() or 1.0)
     most, value = minimise_linear(
         feasible, -mean, *bounds_around(feasible, centre, far)
     )
-    if not -value > 1e-12 * float(np.abs(mean).max()) * float(
+    if not -value > RELATIVE_ROUNDING * float(np.abs(mean).max()) * float(
         np.abs(most).max(initial=0.0)
     ):
         raise ValueError(
@@ -189,9 +178,8 @@ class Ratio:
                 "risk_measure='entropic'"
             )
         self.task, self.risk = task, task.with_aversion(np.inf)
-        self.floor = TINY * float(
-            task.returns.std(axis=0).max()
-        )  # risk that counts as 0
+        # risk that counts as 0
+        self.floor = PROGRAM_TOLERANCE * float(task.returns.std(axis=0).max())
         self.feasible = FeasibleSet.of(task.penalty, task.returns.shape[1])
         self.power = task.measure.power
         self.cone = Cone.of(self.feasible, task.mean)
@@ -228,7 +216,7 @@ class Ratio:
     def minimise(self, callback):
         """Find the largest ratio."""
         w = self.start
-        for _ in range(SOLVES):
+        for _ in range(4):  # usually one is enough
             w = min(w, self._solve(callback), key=self.value_at)
             w, best, better = self._bounded(w)
             value = self.value_at(w)
@@ -236,8 +224,9 @@ class Ratio:
                 break
             # a vertex is better, and v has another scale there: solve again from a
             # point near it
-            self.cone.inside = w + NEAR * (self.cone.inside - w)
-        if self.power == 2 and self.solution is not None and self.squared <= RISKLESS:
+            self.cone.inside = w + 1e-3 * (self.cone.inside - w)
+        # a squared risk, relative to that of the initialization, that is rounding
+        if self.power == 2 and self.solution is not None and self.squared <= 1e-11:
             raise no_maximum("a portfolio has no risk")
         return Optimum(w, value, best + value, 0, abs(value))
 
@@ -267,7 +256,7 @@ class Ratio:
         w = self.last_feasible(x[:n] / max(x[-1], 1e-300))
         if self._net_return(w) > 0 and self.value_at(w) == np.inf:
             raise no_maximum("a portfolio has no risk")
-        if np.isinf(feasible.implied_bounds()).any() and np.abs(w).max() > LARGEST * (
+        if np.isinf(feasible.implied_bounds()).any() and np.abs(w).max() > FAR * (
             feasible.size() or 1.0
         ):
             raise no_maximum("ever larger weights are better")
@@ -290,12 +279,15 @@ class Ratio:
         # multipliers are exact only up to the tolerance, by which a level may be better
         # at other weights
         rounding = (
-            (1 + AROUND)
+            (1 + SEARCH_RADIUS)
             * float(np.abs(c[n : n + n_levels]) @ np.abs(x[n : n + n_levels]))
             / x[-1]
         )
         rounding += (
-            EXACT * scaled.unit_of_value / (scaled.size * x[-1]) * (self.power == 1)
+            PROGRAM_TOLERANCE
+            * scaled.unit_of_value
+            / (scaled.size * x[-1])
+            * (self.power == 1)
         )
         c = c[:n]
         self.squared = -constant  # relative to that of the initialization
@@ -305,9 +297,9 @@ class Ratio:
             c = c / (2 * np.sqrt(max(-constant * scaled.unit_of_value, 1e-300)))
         if not 0 < ratio < np.inf:
             raise no_maximum("a portfolio has no risk")
-        low, high = bounds_around(self.feasible, w, AROUND * np.abs(w).max())
+        low, high = bounds_around(self.feasible, w, SEARCH_RADIUS * np.abs(w).max())
         nu, best, left = 1 / ratio, w, 0.0
-        for _ in range(ROUNDS):
+        for _ in range(20):  # usually three are enough
             s, left = minimise_linear(self.feasible, c - nu * mean, low, high, nu)
             left -= rounding
             if not np.isfinite(s).all():
@@ -317,10 +309,13 @@ class Ratio:
             if earned > 0 and value == np.inf:
                 raise no_maximum("a portfolio has no risk")
             best = s if earned > 0 and value < self.value_at(best) else best
-            if left >= -EXACT * float(c @ w) or not 0 < float(c @ s) < nu * earned:
+            if (
+                left >= -PROGRAM_TOLERANCE * float(c @ w)
+                or not 0 < float(c @ s) < nu * earned
+            ):
                 break
             nu = float(c @ s) / earned
-        better = self.value_at(best) < -ratio * (1 + BETTER)
+        better = self.value_at(best) < -ratio * (1 + ACCURACY)
         if earned > 0 and float(c @ s) <= 0:
             return best, np.inf, better
         return best, (1 + max(-left, 0.0) * ratio / self._net_return(w)) / nu, better

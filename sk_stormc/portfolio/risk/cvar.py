@@ -18,10 +18,6 @@ from sk_stormc.portfolio.sums import Sums, mean_row
 
 __all__ = ["CVaR", "worst"]
 
-# smoothing width of the moments for one row, in standard deviations; it decreases with
-# more rows
-WIDTH = 0.5
-
 
 class CVaRPortfolioProblem(TailRiskProblem):
     r"""Minimise the mean of the worst losses minus the mean return, over portfolios w.
@@ -109,10 +105,8 @@ class CVaRPortfolioProblem(TailRiskProblem):
 
     def best_level(self, losses):
         """The s that minimises the smoothed objective, at which the q_i sum to 1."""
-        low, high = (
-            losses.min() - 50 * self.width,
-            losses.max() + (1 - np.log1p(-self.measure.confidence)) * self.width,
-        )
+        low = losses.min() - 50 * self.width
+        high = losses.max() + (1 - np.log1p(-self.measure.confidence)) * self.width
         excess = [self._excess_weight(losses, s) for s in (low, high)]
         if excess[0] <= 0:  # all losses are equal and the confidence is nearly 0
             return low
@@ -192,7 +186,9 @@ class CVaRMoments(Moments):
             if self.near.weight > 0
             else float(np.quantile(losses, 1 - self.tail))
         )
-        width = WIDTH * (float(losses.std()) or 1.0) * ((len(w) + np.log(n)) / n) ** 0.4
+        # the smoothing width decreases with more rows
+        deviation = float(losses.std()) or 1.0
+        width = 0.5 * deviation * ((len(w) + np.log(n)) / n) ** 0.4
         z = (losses - level) / width
         q = expit(z)
         k = q * (1 - q) / width

@@ -21,8 +21,6 @@ from sk_stormc.utils.validation import check_choice, is_real
 
 __all__ = ["Entropic", "ReturnsInExponents"]
 
-GROWTH = 4.0  # factor of the exponent between successive solutions
-
 
 class ReturnsInExponents(LogMeanExpProblem):
     """Exponents that are functions of the returns of a period."""
@@ -271,12 +269,10 @@ class Entropic(Measure):
         if solution.done:
             return solution
         n_iter, (_, x) = solution.n_iter, scaled.program(start, self.formulation)
-        for k in range(
-            int(np.ceil(np.log(max(scaled.rate, 1.0)) / np.log(GROWTH))), -1, -1
-        ):
-            program, _ = replace(scaled, rate=scaled.rate / GROWTH**k).program(
-                start, self.formulation
-            )
+        # each exponent is four times the last one
+        for k in range(int(np.ceil(np.log2(max(scaled.rate, 1.0)) / 2)), -1, -1):
+            smaller = replace(scaled, rate=scaled.rate / 4.0**k)
+            program, _ = smaller.program(start, self.formulation)
             solution = interior_point(program, x, callback=callback)
             x, n_iter = solution.x, n_iter + solution.n_iter
         return replace(solution, n_iter=n_iter)

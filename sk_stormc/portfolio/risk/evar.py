@@ -19,21 +19,6 @@ from sk_stormc.portfolio.sums import mean_row
 
 __all__ = ["EVaR"]
 
-COLDEST = 1e-7  # lower bound of the level, in standard deviations of an asset
-# lowest temperature t, relative to the range of the losses, at which EVaR is nearly
-# their maximum
-LEAST = 1e-9
-# maximum number of alternations between the temperature and the weights of moments
-TURNS = 20
-# range of the logarithm of the temperature in standard deviations of the return
-RANGE = 6.0
-# factor by which the temperature may differ from the one around which rows were added
-WITHIN = 2.0
-SAME, LONGEST = (
-    1e-4,
-    1.0,
-)  # change of the log-temperature that ends the alternations, and its largest step
-
 
 class EVaRPortfolioProblem(ReturnsInExponents, TailRiskProblem):
     r"""Minimise the entropic value at risk minus the mean return, over portfolios w.
@@ -206,7 +191,7 @@ class EVaRMoments(Moments):
             q /= q.sum()
             return float(xlogy(q, q / p).sum()) - self.allowed
 
-        ends = -RANGE, RANGE
+        ends = -6.0, 6.0  # of the logarithm of t in standard deviations
         if excess(ends[0]) <= 0:
             return deviation * np.exp(ends[0])
         return deviation * np.exp(brentq(excess, *ends, xtol=1e-6))
@@ -228,9 +213,8 @@ class EVaRMoments(Moments):
             2 * float(c + self.allowed),
         )
         t = np.sqrt(square / slope) if slope > 0 else np.inf
-        return float(
-            np.clip(t, self.t / WITHIN, self.t * WITHIN)
-        )  # the expansion is inaccurate further away
+        # the expansion is inaccurate further away
+        return float(np.clip(t, self.t / 2, self.t * 2))
 
     def matrix(self):
         """The covariance of the tilted rows, divided by twice the temperature at which
@@ -242,14 +226,14 @@ class EVaRMoments(Moments):
         temperature for the weights."""
         _, m = self._linear()
         at, before = np.log(self.temperature(w)), None
-        for _ in range(TURNS):
+        for _ in range(20):
             t = np.exp(at)
             fit = solve(
                 self.return_weight * self.mean + self.risk_weight * m,
                 self.risk_weight / (2 * t) * self.tilted.covariance,
             )
             off = np.log(self.temperature(fit.weights)) - at
-            if abs(off) <= SAME:
+            if abs(off) <= 1e-4:
                 break
             # a secant step, which converges faster than alternation alone
             way = (
@@ -258,7 +242,7 @@ class EVaRMoments(Moments):
                 else -off * (at - before[0]) / (off - before[1])
             )
             before = at, off
-            at = at + (np.clip(way, -LONGEST, LONGEST) if way * off > 0 else off)
+            at = at + (np.clip(way, -1.0, 1.0) if way * off > 0 else off)
         return fit
 
     def value(self, w):
@@ -271,6 +255,11 @@ class EVaRMoments(Moments):
     def counts(self, rows, w):
         """The weight of each row in the matrix."""
         return tilts(rows, w / self.t)
+
+
+def _coldest(spread):
+    """A temperature at which EVaR is nearly the largest of losses with this spread."""
+    return max(1e-9 * float(spread), np.finfo(float).tiny)
 
 
 def reweighted(losses, p, t):
@@ -303,20 +292,16 @@ class EVaR(Measure):
         losses, p = -y, 1 / len(y) if p is None else p
         if not np.ptp(losses):
             return float(losses[0])
-        t = self.temperature(losses, p, self._coldest(losses))
+        t = self.temperature(losses, p, _coldest(np.ptp(losses)))
         return float(t * (logsumexp(losses / t, b=p) + self.allowed))
 
     def subgradient(self, y, p=None):
         """Minus the worst allowed reweighting."""
         losses, p = -y, np.full(len(y), 1 / len(y)) if p is None else p
-        return (
-            -reweighted(losses, p, self.temperature(losses, p, self._coldest(losses)))
-            if np.ptp(losses)
-            else -p
-        )
-
-    def _coldest(self, losses):
-        return max(LEAST * float(np.ptp(losses)), np.finfo(float).tiny)
+        if not np.ptp(losses):
+            return -p
+        t = self.temperature(losses, p, _coldest(np.ptp(losses)))
+        return -reweighted(losses, p, t)
 
     def in_blocks(self, total, mean):
         """The minimum over all t > 0 by sums of exponentials, and the slopes as in
@@ -340,7 +325,7 @@ class EVaR(Measure):
             mass, of_exponent = sums(np.exp(log_t))
             return float(of_exponent / mass - np.log(mass)) - self.allowed
 
-        t = self._root(excess, max(LEAST * spread, np.finfo(float).tiny))
+        t = self._root(excess, _coldest(spread))
         mass = sums(t)[0]
         value = t * (np.log(mass) + self.allowed) - low
         return RiskInBlocks(
@@ -395,9 +380,9 @@ class EVaR(Measure):
             return float(value), g, risk_weight / t * H
 
         deviation = float(np.sqrt(p @ (Q @ v) ** 2)) or 1.0
-        return Formulation(
-            curved=curved, level=deviation, lowest=COLDEST, reach=2 / self.allowed
-        )
+        # of the temperature, by which exponents are divided, in standard deviations
+        lowest, reach = 1e-7, 2 / self.allowed
+        return Formulation(curved=curved, level=deviation, lowest=lowest, reach=reach)
 
     def largest_loss(self, scaled, v):
         """EVaR at temperature 0: the largest loss, which is the level."""

@@ -15,10 +15,6 @@ from sk_stormc.utils.types import ArrayLike, RiskMeasure
 
 __all__ = ["Semideviation", "SemideviationPortfolioProblem"]
 
-# lower bound of the level, in standard deviations of an asset; the optimal portfolio
-# may have no losses
-LOWEST = 1e-11
-
 
 class SemideviationPortfolioProblem(LevelProblem):
     r"""Minimise the semideviation of order p minus the mean return, over portfolios w.
@@ -178,11 +174,9 @@ class Semideviation(Measure):
 
     def in_blocks(self, total, mean):
         """The mean of powers, and the slopes as in `subgradient`."""
-        about_mean, order, centre = (
-            self.about_mean,
-            self.order,
-            mean if self.about_mean else 0.0,
-        )
+        about_mean = self.about_mean
+        order = self.order
+        centre = mean if self.about_mean else 0.0
 
         def powers(y, p):
             above = np.maximum(centre - y, 0)
@@ -221,12 +215,10 @@ class Semideviation(Measure):
 
         The root is the minimum of ((p - 1) t + mean z_i^p / t^(p - 1)) / p over t.
         """
-        Q, order, costs, zero = (
-            scaled.Q,
-            self.order,
-            scaled.risk_weight * scaled.p,
-            np.zeros(len(scaled.p)),
-        )
+        Q = scaled.Q
+        order = self.order
+        costs = scaled.risk_weight * scaled.p
+        zero = np.zeros(len(scaled.p))
         if order == 1:
             return Formulation(
                 -scaled.expected_return, hinges=[Hinges(-Q, zero, costs, zero)]
@@ -237,4 +229,5 @@ class Semideviation(Measure):
         above = np.maximum(-(Q @ v), 0)
         level = self.norm(above + max(float(np.abs(Q @ v).mean()), 0.1), scaled.p)
         hinges = [Hinges(-Q, zero, zero, costs / order, order, Q.shape[1])]
-        return Formulation(linear, hinges=hinges, level=level, lowest=LOWEST, reach=1.0)
+        # the optimal portfolio may have no losses, but the level is divided by
+        return Formulation(linear, hinges=hinges, level=level, lowest=1e-11, reach=1.0)
