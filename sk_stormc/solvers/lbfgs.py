@@ -18,7 +18,7 @@ from sk_stormc.utils.validation import check_int
 __all__ = ["LBFGS"]
 
 # the default budget, about the iterations that an objective of many variables needs
-PASSES = 1000
+LBFGS_PASSES = 1000
 LEVEL = {
     8: 1e-6,
     4: 1e-3,
@@ -100,7 +100,7 @@ class LBFGS(CompositionalSolver):
     def default_budget(self, oracle, s):
         """1,000 passes: a line search makes one or two of them an iteration, where
         other methods make many steps."""
-        return math.inf, PASSES
+        return math.inf, LBFGS_PASSES
 
     def needed_to_stream(self):
         """The parameters to set so that the method can run on a stream."""
