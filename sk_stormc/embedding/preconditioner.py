@@ -26,7 +26,7 @@ from sk_stormc.utils.threads import each, parts
 
 __all__ = ["Graph", "GraphLaplacian", "laplacian_direction"]
 
-MAX_AGGREGATES = 300  # more would take longer than they save in iterations
+MAX_AGGREGATES = 600  # the time of factorising the coarse matrix grows with their cube
 # edges of a point after sparsification, if it has at least twice as many; with fewer,
 # clusters move in wrong directions
 EDGES_PER_POINT = 15
@@ -85,7 +85,8 @@ class Aggregates:
 
     def __init__(self, edges, summed):
         n = edges.n
-        m = min(MAX_AGGREGATES, max(1, n // 10))
+        # about 40 points each, but up to 300 aggregates take little time
+        m = min(MAX_AGGREGATES, max(1, n // 40, min(300, n // 10)))
         label = np.full(n, -1, np.int32)
         S = edges.symmetric()
         weight = S.sum(axis=1)

@@ -19,7 +19,7 @@ from sk_stormc.core.problem import CompositionalProblem
 from sk_stormc.core.schedules import Slowed, at
 from sk_stormc.core.source import source_of
 from sk_stormc.engine.curvature import curvature
-from sk_stormc.engine.loop import run
+from sk_stormc.engine.loop import DEFAULT_PASSES, run
 from sk_stormc.engine.results import Record, RunState, SolverResult
 from sk_stormc.engine.steps import (
     Inertia,
@@ -46,7 +46,6 @@ from sk_stormc.utils.validation import (
 
 __all__ = ["MAX_FULL_BATCH", "CompositionalSolver", "advised"]
 
-DEFAULT_PASSES = 100  # the budget if neither max_iter nor max_ifo is given
 # number of components up to which "auto" batches contain all of them: calling Python
 # for a sampled batch takes as long as for so many
 MAX_FULL_BATCH = 1024
