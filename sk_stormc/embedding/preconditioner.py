@@ -363,7 +363,7 @@ class SparsifiedEdges(Edges):
         sums = _sums(i, j, weight, edges.n)
         i, j, weight = i[self.drawn], j[self.drawn], weight[self.drawn]
         self._times = 1 / probability[self.drawn]
-        for _ in range(5):
+        for _ in range(5):  # after which the sums differ by some percent at most
             now = _sums(i, j, weight * self._times, edges.n)
             self._times *= np.sqrt(sums[i] / now[i] * sums[j] / now[j])
         weight = weight * self._times

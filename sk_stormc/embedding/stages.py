@@ -25,7 +25,7 @@ def growing(P, start, most):
     """
     n, X = len(start), start.astype(float)
     degree = (P.sum(axis=1) + P.sum(axis=0))[:, None]
-    for _ in range(20):
+    for _ in range(20):  # steps of the orthogonal iteration
         X = np.linalg.qr(X - X.mean(axis=0))[0]
         Y = P @ X + P.T @ X
         slowest = (

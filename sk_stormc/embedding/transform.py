@@ -210,7 +210,7 @@ def _lowest(w, x, dof=1.0):
     value = (w[:, None] * np.log1p(squares / dof)).sum(axis=2)
     best = np.where(w > 0, value, np.inf).argmin(axis=1)
     z = x[:, np.arange(len(w)), best]
-    for _ in range(10):
+    for _ in range(10):  # fixed-point iterations
         squares = sum(np.square(c - a[:, None]) for c, a in zip(x, z, strict=True))
         pull = w / (1 + squares / dof)
         pull /= pull.sum(axis=1, keepdims=True)

@@ -47,7 +47,7 @@ def curvatures(oracle, x, size):
         F = gradient(x)
         length = math.sqrt(float(F @ metric.apply(F)))
         top = 0.0
-        for k in range(1 + 6):
+        for k in range(1 + 6):  # six power iterations, after one that determines h
             w = (gradient(x + h * v) - F) / h
             v_new = metric.apply(w)
             top = math.sqrt(max(float(w @ v_new), 0.0))
@@ -56,7 +56,7 @@ def curvatures(oracle, x, size):
             if k or not length:
                 v = v_new / top
             # the step h changes F by a thousandth in any unit, and x by more than
-            # rounding; k = 0 only determines h
+            # rounding
             longest = (
                 float(np.linalg.norm(x) / np.linalg.norm(v)) or math.inf
             )  # a step of the length of x

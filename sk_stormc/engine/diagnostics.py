@@ -212,7 +212,7 @@ def warn_if_far(solver, oracle, result, default):
     u = keep_in_domain(
         problem, uncounted.inner(default, uncounted.draw("inner", None)), None
     )
-    for _ in range(16):
+    for _ in range(16):  # single components, for the size of their gradients
         J = uncounted.jacobian(
             default, uncounted.draw_jacobian(1, uncounted.draw("inner", 1))
         )

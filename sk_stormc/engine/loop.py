@@ -426,6 +426,7 @@ class StreamPolicy:
             loop.reason = StopReason.EXHAUSTED
             return run.state
         if run.n_restarts and state.rule is not None:
+            # three restarts, each with a quarter of the rate before
             factor, rate = 0.25**run.n_restarts, state.rule.learning_rate
             shorter = Shortened(rate, factor) if callable(rate) else rate * factor
             state.rule = replace(state.rule, learning_rate=shorter)

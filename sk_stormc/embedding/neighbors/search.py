@@ -165,6 +165,7 @@ class NeighborSearch(NearestNeighbors):
         squared = self.effective_metric_ == "sqeuclidean"
         square = distances[:, -1] if squared else np.square(distances[:, -1])
         size = np.einsum("ij,ij->i", samples, samples, dtype=float) + square
+        # a relative rounding error of 1e-6 is accepted
         rows = np.flatnonzero(4 * np.finfo(float).eps * size > 1e-6 * square)
         if not len(rows):
             return
