@@ -27,7 +27,8 @@ def differences(function, point, steps):
     changes, the steps after rounding, and the tolerance of each change."""
     parts, eps = [], float(np.finfo(point.dtype).eps)
     for step in steps:
-        ends = np.array([point + c * step for c in (1, -1, 2, -2)]).astype(point.dtype)
+        ends = [point + c * step for c in (1, -1, 2, -2)]
+        ends = np.array(ends).astype(point.dtype)
         values = np.array([np.ravel(function(z)) for z in ends], dtype=float)
         near, far = values[0] - values[1], values[2] - values[3]
         ends = ends.astype(float)
@@ -71,7 +72,8 @@ def wrong_slope(derivative, function, point, scale, rng, combine=None, noise=0.0
     random directions are compared first, and the entries only if a direction disagrees.
     A disagreement counts only if a shorter step confirms it.
     """
-    step = float(np.finfo(point.dtype).eps) ** 0.2 * np.broadcast_to(scale, point.shape)
+    eps = float(np.finfo(point.dtype).eps)
+    step = eps**0.2 * np.broadcast_to(scale, point.shape)
 
     def compare(ways):
         """The largest disagreement along some steps: its index, actual and expected
@@ -106,6 +108,8 @@ def wrong_slope(derivative, function, point, scale, rng, combine=None, noise=0.0
         return None
     (_, value), actual, change, tolerance, way = result
     moved = np.flatnonzero(way)
-    length = float(way[moved[0]]) if len(moved) == 1 else float(np.linalg.norm(way))
-    variable = int(moved[0]) if len(moved) == 1 else None
+    variable, length = None, float(np.linalg.norm(way))
+    if len(moved) == 1:
+        variable = int(moved[0])
+        length = float(way[variable])
     return (value, variable), actual / length, change / length, tolerance / abs(length)

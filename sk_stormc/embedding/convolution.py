@@ -113,8 +113,9 @@ def _transfer(shape, dtype):
     # half the length of the mesh, where the kernel wraps around
     padding = -(-PADDING_NODES // COARSER)
     coarse = tuple(2 * fft.next_fast_len(U.shape[1] + padding, real=True) for U in lay)
-    back = [_by_rows(U.T.tocsr(), k) for U, k in zip(lay, others, strict=True)]
-    return [_by_rows(U, k) for U, k in zip(lay, others, strict=True)], back, coarse
+    along = list(zip(lay, others, strict=True))
+    lift = [_by_rows(U.T.tocsr(), k) for U, k in along]
+    return [_by_rows(U, k) for U, k in along], lift, coarse
 
 
 def _subdivision(n, used, dtype):
@@ -169,7 +170,8 @@ def _transformed(kernel, shape, dtype):
         kernel.astype(dtype), type=1, overwrite_x=True, workers=n_threads()
     )
     for axis, length in enumerate(shape):
-        smooth = (2 + np.cos(2 * np.pi * np.arange(kernel.shape[axis]) / length)) / 3
+        frequencies = 2 * np.pi / length * np.arange(kernel.shape[axis])
+        smooth = (2 + np.cos(frequencies)) / 3
         kernel /= _along(axis, np.square(smooth).astype(dtype), len(shape))
     return kernel
 

@@ -157,8 +157,8 @@ class Spread:
         """The density of the points at the nodes."""
         d, size = len(self.shape), int(np.prod(self.shape))
         # each parallel part needs its own mesh, which is efficient if there are few
-        # nodes compared with the points
-        shares = max(1, self.n * 4**d // (4 * size))
+        # nodes compared with the points; with more than four parts it is not
+        shares = max(1, min(4, self.n * 4**d // (4 * size)))
         ahead = [np.arange(4) * step for step in self._steps]
         ahead = (ahead[0] if d == 1 else np.add.outer(*ahead)).reshape(-1, 1)
 
@@ -218,8 +218,19 @@ def _splines(t):
     """Cubic B-splines at the four nodes around each point, and their derivatives."""
     s, t2 = 1 - t, t * t
     t3 = t2 * t
-    weights = np.stack([s * s * s, 3 * t3 - 6 * t2 + 4, 1 + 3 * (t + t2 - t3), t3])
-    slopes = np.stack([-s * s, 3 * t2 - 4 * t, 1 + 2 * t - 3 * t2, t2])
+    sixths = [
+        s * s * s,
+        3 * t3 - 6 * t2 + 4,
+        1 + 3 * (t + t2 - t3),
+        t3,
+    ]
+    halves = [
+        -s * s,
+        3 * t2 - 4 * t,
+        1 + 2 * t - 3 * t2,
+        t2,
+    ]
+    weights, slopes = np.stack(sixths), np.stack(halves)
     weights /= 6
     slopes /= 2
     return np.stack([weights, slopes])

@@ -124,7 +124,8 @@ class Edges:
 
     def forces(self, c, X):
         """c_i = sum_j c_ij, and sum_j c_ij (x_i - x_j) as rows, for each point i."""
-        sums = self.matrix(c)(np.vstack([np.ones((1, self.n), c.dtype), X]))
+        ones = np.ones((1, self.n), c.dtype)
+        sums = self.matrix(c)(np.vstack([ones, X]))
         return sums[0], sums[0] * X - sums[1:]
 
     def log_sum(self, w):
@@ -232,7 +233,8 @@ def columns(x, chosen, pattern):
     n, B = len(x), len(chosen)
     M, C, coarse = _factors(x, chosen, 0, -1)
     positions, pointer = masked_positions(pattern, chosen)
-    E, sums, ones = np.empty((n, B), x.dtype), np.empty(n, x.dtype), np.ones(B, x.dtype)
+    E = np.empty((n, B), x.dtype)
+    sums, ones = np.empty(n, x.dtype), np.ones(B, x.dtype)
     for rows in parts(n, CACHE_NUMBERS // B):
         e = np.matmul(M[rows], C, out=E[rows])
         if coarse:

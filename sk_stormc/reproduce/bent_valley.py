@@ -109,7 +109,8 @@ class BentValley(CompositionalProblem):
         """dg(x, B), of shape (l, d)."""
         s, s_ = batch
         J = np.zeros((SIZE, SIZE))
-        J.flat[:: SIZE + 1] = 1 + self.sigma * (s_ * np.cos(x) - s * np.sin(x))
+        waves = s_ * np.cos(x) - s * np.sin(x)
+        J.flat[:: SIZE + 1] = 1 + self.sigma * waves
         J[1:, 0] -= BEND * np.cos(x[0] + self._phases)
         return J
 
