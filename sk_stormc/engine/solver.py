@@ -46,8 +46,7 @@ from sk_stormc.utils.validation import (
 
 __all__ = ["MAX_FULL_BATCH", "CompositionalSolver", "advised"]
 
-# number of components up to which "auto" batches contain all of them: calling Python
-# for a sampled batch takes as long as for so many
+# number of components up to which "auto" batches contain all of them
 MAX_FULL_BATCH = 1024
 
 

@@ -21,8 +21,7 @@ from sk_stormc.utils.validation import (
 
 __all__ = ["estimate_constants"]
 
-# smallest value of a constant, in units of the others: with 0, batch and step sizes of
-# the theorems would be 0 or infinite
+# smallest value of a constant, in units of the others; the theorems need positive ones
 MIN_CONSTANT = 1e-3
 
 
