@@ -60,8 +60,8 @@ def rescaled_at_once(divergence, state):
     if stage.early and divergence.d <= 2:
         values = dict(descent._widths(divergence, x))
         widest = max(values, default=1.0)
-        if widest > 1 and values[widest] < descent.HALF * values[1.0]:
-            x = descent._scaled(x, descent.PART * widest)
+        if widest > 1 and 2 * values[widest] < values[1.0]:
+            x = descent._scaled(x, descent.RESCALING * widest)
     known = {name: getattr(state, name) for name in ("records", "recorded", "seen")}
     return descent.State(
         x, tuple(later), n_before=state.n_iter, ifo_before=state.ifo, **known
@@ -91,8 +91,16 @@ ABLATIONS = {  # what is taken out: module, name and value
         "Aggregates.solver",
         lambda self, c, mu: np.zeros_like,
     ),
-    "sampling of the preconditioner's edges": ("preconditioner", "DRAWN", 2**20),
-    "early exaggeration": ("estimator", "EARLY", {"gaussian": 1.0, "student-t": 1.0}),
+    "sampling of the preconditioner's edges": (
+        "preconditioner",
+        "EDGES_PER_POINT",
+        2**20,
+    ),
+    "early exaggeration": (
+        "estimator",
+        "EARLY_EXAGGERATION",
+        {"gaussian": 1.0, "student-t": 1.0},
+    ),
     "rescaling": ("descent", "_widths", lambda divergence, x: ()),
     "second early stage before rescaling": (
         "descent",

@@ -19,7 +19,7 @@ from benchmarks._tables import table
 from sk_stormc import minimize
 from sk_stormc.datasets import make_bellman_problem, make_gaussian_returns
 from sk_stormc.problems import PortfolioProblem
-from sk_stormc.reproduce.tuning import KEPT, Setting, largest_curvature, tune
+from sk_stormc.reproduce.tuning import N_FINALISTS, Setting, largest_curvature, tune
 from sk_stormc.schedules import power
 from sk_stormc.solvers import SOLVERS
 
@@ -196,7 +196,10 @@ def run(quick, data):
     for name, problem, best, scale in problems(quick, data):
         results[name] = compare(problem, best, scale, **grids)
         print(f"{name}: done", flush=True)
-    return {"settings": {**grids, "kept": KEPT, "others": SETTINGS}, "results": results}
+    return {
+        "settings": {**grids, "kept": N_FINALISTS, "others": SETTINGS},
+        "results": results,
+    }
 
 
 def gap(value):

@@ -16,7 +16,7 @@ from sk_stormc.cli.arguments import (
 )
 from sk_stormc.reproduce import EXPERIMENTS
 from sk_stormc.reproduce import report as everything
-from sk_stormc.reproduce.experiment import methods_of
+from sk_stormc.reproduce.experiment import MAX_IFO, methods_of
 
 __all__ = ["main"]
 
@@ -52,7 +52,7 @@ def _make_parser():
             experiment.METHODS,
             "(default: %(default)s)",
         )
-        budget, n_seeds = experiment.MAX_IFO, getattr(experiment, "SEEDS", 3)
+        budget, n_seeds = MAX_IFO[name], getattr(experiment, "SEEDS", 3)
         add(
             "--ifo",
             type=positive_integer,

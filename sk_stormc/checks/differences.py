@@ -5,48 +5,39 @@ import math
 
 import numpy as np
 
-__all__ = ["MANY", "RANDOM", "directions", "worst", "wrong_slope"]
+__all__ = ["MAX_ENTRIES", "N_DIRECTIONS", "directions", "worst", "wrong_slope"]
 
-MANY, RANDOM = (
-    100,
-    4,
-    # vectors of up to MANY entries are compared entry by entry, and along RANDOM
-    # directions
-)
-# relative step of a second difference, whose points do not enclose the same kink
-SECOND_LOOK = 0.15
+# Vectors of up to MAX_ENTRIES entries are compared entry by entry, and along
+# N_DIRECTIONS random directions. This would take too long for longer ones, which are
+# compared along MAX_ENTRIES directions.
+MAX_ENTRIES = 100
+N_DIRECTIONS = 4
 
 
 def directions(rng, size):
     """Unit vectors and random vectors, or only random vectors if there are many
     entries."""
-    random = rng.standard_normal((MANY if size > MANY else RANDOM, size))
-    return random if size > MANY else np.vstack([np.eye(size), random])
+    if size > MAX_ENTRIES:
+        return rng.standard_normal((MAX_ENTRIES, size))
+    return np.vstack([np.eye(size), rng.standard_normal((N_DIRECTIONS, size))])
 
 
 def differences(function, point, steps):
-    """Changes of a function along each step, by differences of fourth order."""
+    """Changes of a function along each step, by differences of fourth order: the
+    changes, the steps after rounding, and the tolerance of each change."""
     parts, eps = [], float(np.finfo(point.dtype).eps)
     for step in steps:
-        ends = np.array([point + c * step for c in (1, -1, 2, -2)]).astype(point.dtype)
+        ends = [point + c * step for c in (1, -1, 2, -2)]
+        ends = np.array(ends).astype(point.dtype)
         values = np.array([np.ravel(function(z)) for z in ends], dtype=float)
-        (near, far), (way, way_2) = (
-            (v[0] - v[1], v[2] - v[3]) for v in (values, ends.astype(float))
-        )
-        parts.append(
-            [
-                (8 * near - far) / 12,
-                (8 * way - way_2) / 12,
-                near / 2 - far / 4,
-                np.abs(values),
-            ]
-        )
+        near, far = values[0] - values[1], values[2] - values[3]
+        ends = ends.astype(float)
+        way, way_2 = ends[0] - ends[1], ends[2] - ends[3]
+        change, error = (8 * near - far) / 12, near / 2 - far / 4
+        parts.append([change, (8 * way - way_2) / 12, error, np.abs(values)])
     change, way, error, size = (np.array(part) for part in zip(*parts, strict=True))
-    tolerance = (
-        3 * np.abs(error).max(0)
-        + 10 * eps * size.max((0, 1))
-        + 10 * _rounding(function, point)
-    )
+    rounding = eps * size.max((0, 1)) + _rounding(function, point)
+    tolerance = 3 * np.abs(error).max(0) + 10 * rounding
     return change, way, tolerance + 10 * math.sqrt(eps) * np.abs(change)
 
 
@@ -57,14 +48,10 @@ def _rounding(function, point):
     A function that subtracts large terms, such as a variance from moments, loses more
     than the last bits of its value.
     """
-    eps, signs = (
-        np.finfo(point.dtype).eps,
-        np.random.default_rng(0).choice([-2, 2], (RANDOM, point.size)),
-    )
-    values = [
-        np.ravel(function(z.astype(point.dtype)))
-        for z in (point, *(point * (1 + eps * signs)))
-    ]
+    eps = np.finfo(point.dtype).eps
+    signs = np.random.default_rng(0).choice([-2, 2], (N_DIRECTIONS, point.size))
+    moved = (point * (1 + eps * signs)).astype(point.dtype)
+    values = [np.ravel(function(z)) for z in (point, *moved)]
     return np.ptp(np.array(values, dtype=float), axis=0)
 
 
@@ -81,11 +68,12 @@ def wrong_slope(derivative, function, point, scale, rng, combine=None, noise=0.0
     """Find an entry or a direction for which a derivative and central differences
     disagree.
 
-    Each entry of the derivative is compared. With more than `MANY` variables, random
-    directions are compared first, and the entries only if a direction disagrees. A
-    disagreement counts only if a shorter step confirms it.
+    Each entry of the derivative is compared. With more than `MAX_ENTRIES` variables,
+    random directions are compared first, and the entries only if a direction disagrees.
+    A disagreement counts only if a shorter step confirms it.
     """
-    step = float(np.finfo(point.dtype).eps) ** 0.2 * np.broadcast_to(scale, point.shape)
+    eps = float(np.finfo(point.dtype).eps)
+    step = eps**0.2 * np.broadcast_to(scale, point.shape)
 
     def compare(ways):
         """The largest disagreement along some steps: its index, actual and expected
@@ -93,10 +81,8 @@ def wrong_slope(derivative, function, point, scale, rng, combine=None, noise=0.0
         change, way, tolerance = differences(function, point, ways)
         if combine is not None:
             change, tolerance = change @ combine.T, tolerance @ np.abs(combine.T)
-        actual, tolerance = (
-            way @ derivative.T,
-            np.broadcast_to(tolerance + noise, change.shape),
-        )
+        actual = way @ derivative.T
+        tolerance = np.broadcast_to(tolerance + noise, change.shape)
         k = worst(actual, change, tolerance)
         return k and (k, actual[k], change[k], tolerance[k], way[k[0]])
 
@@ -104,26 +90,26 @@ def wrong_slope(derivative, function, point, scale, rng, combine=None, noise=0.0
         """The largest disagreement that a shorter step confirms, or None."""
         while len(ways) and (first := compare(ways)) is not None:
             row = first[0][0]
-            if compare(SECOND_LOOK * ways[row : row + 1]) is not None:
+            # the points of this shorter step do not enclose the same kink
+            if compare(0.15 * ways[row : row + 1]) is not None:
                 return first
             ways = np.delete(ways, row, 0)
         return None
 
-    all_ways = step * directions(rng, point.size)
-    entries = all_ways[:-RANDOM] if point.size <= MANY else np.empty((0, point.size))
-    result = disagreement(entries) or disagreement(all_ways[len(entries) :])
-    if (
-        result is not None and point.size > MANY
-    ):  # a random direction does not show which entry is wrong
-        rows = (np.diag(step)[k : k + MANY] for k in range(0, point.size, MANY))
-        result = next(
-            (wrong for block in rows if (wrong := disagreement(block)) is not None),
-            result,
-        )
+    all_ways, many = step * directions(rng, point.size), point.size > MAX_ENTRIES
+    n_entries = 0 if many else point.size
+    result = disagreement(all_ways[:n_entries]) or disagreement(all_ways[n_entries:])
+    if result is not None and many:
+        # a random direction does not show which entry is wrong
+        starts = range(0, point.size, MAX_ENTRIES)
+        found = (disagreement(np.diag(step)[k : k + MAX_ENTRIES]) for k in starts)
+        result = next((wrong for wrong in found if wrong is not None), result)
     if result is None:
         return None
     (_, value), actual, change, tolerance, way = result
     moved = np.flatnonzero(way)
-    length = float(way[moved[0]]) if len(moved) == 1 else float(np.linalg.norm(way))
-    variable = int(moved[0]) if len(moved) == 1 else None
+    variable, length = None, float(np.linalg.norm(way))
+    if len(moved) == 1:
+        variable = int(moved[0])
+        length = float(way[variable])
     return (value, variable), actual / length, change / length, tolerance / abs(length)

@@ -20,18 +20,9 @@ __all__ = [
 ]
 
 LENGTHS = 10.0 ** np.arange(-10, 11)  # distances from the start that are tried
-COMPONENTS = (
-    8  # single components that give the size of gradients if the mean of all may vanish
-)
-# Bounds of the growth of a change from one length to the next. A linear change grows
-# tenfold.
-FLAT, STEEP = 3, 30
-# relative to the reach of single components; if the reach is shorter, F is a rounding
-# error
-VANISHING = 1e-6
-# smallest distance from the start, and smallest scale at a point, relative to its size
-NEAREST = 1e-3
-APART = 3  # smallest ratio of the sizes of two points
+# Smallest distance from the start, and smallest scale at a point, relative to its size.
+# Rounding would hide a wrong derivative at a smaller one.
+MIN_DISTANCE = 1e-3
 
 
 @dataclass
@@ -164,16 +155,17 @@ def find_points(problem, start, unit, rng, move):
     linear_reach = slopes.linear_reach(start, direction)
     typical = slopes.reach(start, direction, slopes.of_components(start, rng))
     # if F is a small difference of large terms, it may seem to vary by rounding, so no
-    # point is closer than NEAREST
+    # point is closer than MIN_DISTANCE
     typical = (
         (size or 1.0)
         if typical is None
-        else max(min(typical, linear_reach or typical), NEAREST * size)
+        else max(min(typical, linear_reach or typical), MIN_DISTANCE * size)
     )
     reach = slopes.reach(start, direction) or 0.0
     # if F vanishes, or is a rounding error, the reach is computed from single
     # components
-    reach = max(reach if reach > VANISHING * typical else 0.1 * typical, NEAREST * size)
+    reach = reach if reach > 1e-6 * typical else 0.1 * typical
+    reach = max(reach, MIN_DISTANCE * size)
     line = [
         (start + c * reach * direction).astype(start.dtype)
         for c in ((1, 0.5, 0) if move else (0, 0.5, 1))
@@ -181,18 +173,16 @@ def find_points(problem, start, unit, rng, move):
     points = [Point(line[0], reach * unit)]
     furthest, used = max(reach, typical, linear_reach), [reach]
     for t in sorted({typical, 1.0, size}):
-        if (
-            t > furthest
-            or any(t < APART * other and other < APART * t for other in used)
-            or t == 0
-        ):
+        if t > furthest or any(other / 3 < t < 3 * other for other in used) or t == 0:
             continue
         direction = unit * rng.standard_normal(start.size)
         x = (start + t * direction).astype(start.dtype)
         if slopes.finite(x):
             points.append(
                 Point(
-                    x, max(NEAREST * t, min(t, slopes.reach(x, direction) or t)) * unit
+                    x,
+                    max(MIN_DISTANCE * t, min(t, slopes.reach(x, direction) or t))
+                    * unit,
                 )
             )
             used.append(t)
@@ -225,7 +215,7 @@ class _Slopes:
         """Median lengths of F and J.T v over single components."""
         problem, u, lengths = self.problem, evaluate_g(self.problem, x), []
         draws = (
-            getattr(source_of(problem), f"draw_{side}")(rng, (COMPONENTS, 1))
+            getattr(source_of(problem), f"draw_{side}")(rng, (8, 1))
             for side in ("inner", "outer")
         )
         for inner, outer in zip(*draws, strict=True):
@@ -274,8 +264,9 @@ class _Slopes:
             changes = [
                 np.linalg.norm(a - b) for a, b in zip(self.at(x), here, strict=True)
             ]
+            # a linear change grows tenfold from one length to the next
             if last is not None and any(
-                old > small and not FLAT * old < new < STEEP * old
+                old > small and not 3 * old < new < 30 * old
                 for new, old, small in zip(changes, last, rounding, strict=True)
             ):
                 break

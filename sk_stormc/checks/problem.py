@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from sk_stormc.checks.differences import (
-    RANDOM,
+    N_DIRECTIONS,
     differences,
     directions,
     worst,
@@ -25,17 +25,9 @@ from sk_stormc.utils.validation import check_instance, check_int, seeded, short
 
 __all__ = ["check_problem"]
 
-REPEATED = [0, 0, 1, 0]  # draws of a batch in which one component occurs three times
-WEIGHTS = (
-    0.25,
-    1.75,
-    0.5,
-    1.5,
-)  # weights of the draws of a batch, if the problem supports weights
-NEAR = 0.02  # part of the scale of u that differences may reach
-HALVINGS = 30  # maximum number of halvings of the distance to a second value of u
-MORE = 10  # factor of the number of draws before a mean is reported as wrong
-FALSE_ALARM = 1e-6  # probability that some comparison of means fails by chance
+# Part of the scale of u in which f must be defined around a second value. Differences
+# reach so far.
+DIFFERENCE_REACH = 0.02
 
 
 def check_problem(
@@ -218,7 +210,9 @@ class _Check(ReturnValues):
                 )
         # the changes of u over the scale of x, within the domain of f
         step = (
-            self.eps**0.2 * point.scale * self.rng.standard_normal((2 * RANDOM, x.size))
+            self.eps**0.2
+            * point.scale
+            * self.rng.standard_normal((2 * N_DIRECTIONS, x.size))
         )
         change = differences(
             lambda z: problem.inner(z, problem.inner_batch(None)), x, step
@@ -231,19 +225,19 @@ class _Check(ReturnValues):
             else np.minimum(spread, u - problem.inner_floor)
         )
         away = self.rng.uniform(0.5, 1.0, u.size)
-        for _ in range(HALVINGS):
+        for _ in range(30):
             point.beside = (u + point.spread * away).astype(self.dtype)
             if self.defined_around(u, point.spread) and self.defined_around(
-                point.beside, NEAR * point.spread
+                point.beside, DIFFERENCE_REACH * point.spread
             ):
                 break
             point.spread = point.spread / 2
-        self.V = V[-RANDOM:]  # for the products that are compared often
+        self.V = V[-N_DIRECTIONS:]  # for the products that are compared often
 
     def defined_around(self, u, spread):
         """Whether f is defined at u and around it. For example, sqrt(u_2 - u_1^2) is
         not defined far from g(x)."""
-        signs = np.random.default_rng(0).choice([-0.9, 0.9], (RANDOM, u.size))
+        signs = np.random.default_rng(0).choice([-0.9, 0.9], (N_DIRECTIONS, u.size))
         around = (u + spread * np.vstack([np.zeros(u.size), signs, -signs])).astype(
             self.dtype
         )
@@ -265,7 +259,7 @@ class _Check(ReturnValues):
             return
         away = np.maximum(away, point.spread)
         far = (u + away * self.rng.uniform(0.5, 1.0, u.size)).astype(self.dtype)
-        if self.defined_around(far, NEAR * away):
+        if self.defined_around(far, DIFFERENCE_REACH * away):
             yield far, away
 
     def derivatives_of_f(self, point):
@@ -396,13 +390,11 @@ class _Check(ReturnValues):
                 name, what, value, parts.mean(0), self.rounding(parts, name=name)
             )
         if isinstance(source_of(problem), FiniteSource):  # which draws with replacement
-            for name, value in self.values(
-                problem, inner[REPEATED], outer[REPEATED]
-            ).items():
-                parts, what = (
-                    np.array([singles[k][name] for k in REPEATED], float),
-                    "a batch with a repeated component",
-                )
+            repeated = [0, 0, 1, 0]
+            values = self.values(problem, inner[repeated], outer[repeated])
+            for name, value in values.items():
+                parts = np.array([singles[k][name] for k in repeated], float)
+                what = "a batch with a repeated component"
                 self.compare(
                     name,
                     f"{what} and the mean",
@@ -411,7 +403,7 @@ class _Check(ReturnValues):
                     self.rounding(parts, name=name),
                 )
         if takes_weights(problem):
-            weights = np.array(WEIGHTS)
+            weights = np.array([0.25, 1.75, 0.5, 1.5])
             for name, value in self.values(problem, inner, outer, weights).items():
                 parts = np.array([v[name] for v in singles], float)
                 mean, what = (
@@ -463,7 +455,7 @@ class _Check(ReturnValues):
             # few draws may have missed a rare component, so repeat with many before
             # failing
             if wrong:
-                wrong = list(self.wrong_means(full, size, MORE * n_draws))
+                wrong = list(self.wrong_means(full, size, 10 * n_draws))
             for failure in wrong:
                 self.fail(*failure)
 
@@ -478,16 +470,16 @@ class _Check(ReturnValues):
             mean, deviation = sample.mean(0), sample - sample.mean(0)
             # Bernstein's inequality, whose second term accounts for values that few
             # draws have
-            z = math.sqrt(2 * math.log(2 * len(entries) * 2 * len(full) / FALSE_ALARM))
+            # some comparison fails by chance with a probability of 1e-6
+            z = math.sqrt(2 * math.log(2 * len(entries) * 2 * len(full) / 1e-6))
             bound = z * deviation.std(0) / math.sqrt(n_draws)
             bound += z**2 * np.abs(deviation).max(0) / (3 * n_draws) + self.rounding(
                 sample, name=name
             )
             # an entry that is equal in all draws may lack a rare component, so only
             # random directions test it
-            bound[: len(bound) - RANDOM][np.ptp(sample[:, :-RANDOM], axis=0) == 0] = (
-                np.inf
-            )
+            equal = np.ptp(sample[:, :-N_DIRECTIONS], axis=0) == 0
+            bound[:-N_DIRECTIONS][equal] = np.inf
             expected = entries @ wanted
             if (k := worst(mean, expected, bound)) is not None:
                 hook = "outer" if name == "outer_gradient" else "inner"

@@ -23,7 +23,7 @@ from sk_stormc.utils.validation import as_numbers, short
 __all__ = ["BATCH_SIZE", "SIDES", "ReturnValues"]
 
 SIDES = ("inner", "outer")
-BATCH_SIZE = 4  # size of the batches that are not single components
+BATCH_SIZE = 4  # of the batches that are not single components
 
 
 class ReturnValues:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["ComparedRun", "SolverComparison", "stop_reasons"]
 
 NUMBER = re.compile(r"-?\d+(\.\d+)?(e[-+]\d+)?")
-QUARTILES = {"q1": 0.25, "median": 0.5, "q3": 0.75}
+QUARTILES = ("q1", "median", "q3")
 
 
 @dataclass(frozen=True)
@@ -384,7 +384,7 @@ def _quartiles(name, values):
     values = np.asarray(values, dtype=float)
     # there is no value between a number and infinity, so use that of the next run
     method = "linear" if np.isfinite(values).all() else "higher"
-    quartiles = np.quantile(values, list(QUARTILES.values()), method=method)
+    quartiles = np.quantile(values, (0.25, 0.5, 0.75), method=method)
     return {
         f"{name}_{part}": float(value)
         for part, value in zip(QUARTILES, quartiles, strict=True)

@@ -30,9 +30,6 @@ from sk_stormc.utils.warnings import warn_of_an_optimum
 
 __all__ = ["ComparedRun", "SolverComparison", "compare_solvers"]
 
-GAPS = (1e-2, 1e-3, 1e-4)
-EXACT = 1e-12  # tol of the run of L-BFGS that computes the optimum
-
 
 def compare_solvers(
     problem_or_estimator: Any,
@@ -44,7 +41,7 @@ def compare_solvers(
     *,
     n_seeds: int | Sequence[int] = 5,
     max_ifo: int | None = None,
-    gaps: Sequence[float] = GAPS,
+    gaps: Sequence[float] = (1e-2, 1e-3, 1e-4),
     optimum: float | None = None,
     gradient: bool = False,
     expectation: CompositionalProblem | None = None,
@@ -374,10 +371,9 @@ def _optimum(runs, best, label, run_lbfgs, seed):
     if run_lbfgs is None:
         return best, best_run
     budget = int(sum(run.ifo[-1] for seeds in runs.values() for run in seeds))
+    solver = LBFGS(tol=1e-12, max_ifo=budget)
     try:
-        exact = float(
-            np.nanmin(run_lbfgs(LBFGS(tol=EXACT, max_ifo=budget), seed).loss_curve)
-        )
+        exact = float(np.nanmin(run_lbfgs(solver, seed).loss_curve))
     except ValueError:
         return best, f"{best_run}; L-BFGS cannot take the problem"
     if exact > best:
@@ -387,4 +383,4 @@ def _optimum(runs, best, label, run_lbfgs, seed):
         if exact < best
         else f" and {best_run}"
     )
-    return exact, f"that of L-BFGS with tol={EXACT:g}{others}"
+    return exact, f"that of L-BFGS with tol={solver.tol:g}{others}"

@@ -42,13 +42,11 @@ def within(box, x, step, shrink, bends):
         for _ in range(3):
             nu = _multiplier(box, x, step, bends, lambda nu: at(nu).sum())
             solution = at(nu)
-            if abs(solution.sum() - box.budget) <= 1e-12 * max(1.0, abs(box.budget)):
+            missing = abs(solution.sum() - box.budget)
+            if missing <= 1e-12 * max(1.0, abs(box.budget)):
                 break
-            x = (
-                x - step * nu
-                # repeat with the shifted x, because a large nu has a large rounding
-                # error
-            )
+            # repeat with the shifted x, because a large nu has a large rounding error
+            x = x - step * nu
     return solution.astype(dtype, copy=False)
 
 
@@ -64,21 +62,20 @@ def _multiplier(box, x, step, bends, total):
     first, last = 0, len(kinks) - 1
     while last - first > 1:
         middle = (first + last) // 2
-        first, last = (
-            (middle, last) if total(kinks[middle]) >= box.budget else (first, middle)
-        )
+        if total(kinks[middle]) >= box.budget:
+            first = middle
+        else:
+            last = middle
     a, b = (kinks[first], kinks[last]) if len(kinks) else (0.0, 0.0)
     over, under = total(a), total(b)
     if over >= box.budget >= under and over > under:
-        part = (over - box.budget) / (
-            over - under
-        )  # interpolate from the nearer end, for less rounding
-        return (
-            a + (b - a) * part
-            if part < 0.5
-            else b - (b - a) * ((box.budget - under) / (over - under))
-        )
+        # interpolate from the nearer end, for less rounding
+        part = (over - box.budget) / (over - under)
+        if part < 0.5:
+            return a + (b - a) * part
+        return b - (b - a) * ((box.budget - under) / (over - under))
     # beyond the outermost kinks only coordinates without a bound change
     a, over, bound = (b, under, box.low) if under > box.budget else (a, over, box.high)
-    slope = np.broadcast_to(np.where(np.isfinite(bound), 0.0, step), x.shape).sum()
+    slopes = np.where(np.isfinite(bound), 0.0, step)
+    slope = np.broadcast_to(slopes, x.shape).sum()
     return a + (over - box.budget) / slope if slope else a

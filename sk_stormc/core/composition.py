@@ -19,9 +19,6 @@ from sk_stormc.utils.validation import (
 
 __all__ = ["FiniteSumComposition"]
 
-# components on which finite differences are compared with those of twice the step
-COMPARED = 8
-
 
 class FiniteSumComposition(CompositionalProblem):
     r"""A compositional problem from your own functions.
@@ -353,10 +350,10 @@ class FiniteSumComposition(CompositionalProblem):
         return ((up - down) / way).T
 
     def _check_differences(self):
-        """Compare slopes and second differences with those of twice the step, which
-        reveals kinks."""
+        """Compare slopes and second differences of some components with those of twice
+        the step, which reveals kinks."""
         x, eps = self._x0, float(np.finfo(self._x0.dtype).eps)
-        some = np.unique(np.linspace(0, self.n_inner - 1, COMPARED).astype(np.intp))
+        some = np.unique(np.linspace(0, self.n_inner - 1, 8).astype(np.intp))
         with np.errstate(all="ignore"):
             u = self.inner(x, some)
             (up, down), way = self._around(x, some, 1)

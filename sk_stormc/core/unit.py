@@ -9,13 +9,13 @@ import numpy as np
 
 __all__ = ["InUnit", "as_array", "in_one_unit"]
 
-# units are powers of 2**STEP, so that values of similar size mostly have the same unit
-STEP = 32
-# arrays beyond 2**FAR or 2**-FAR get another unit, so that squares stay in the range of
-# float32
-FAR = 60
+# units are powers of 2**UNIT_STEP, so that values of similar size mostly have the same
+# unit
+UNIT_STEP = 32
+# arrays beyond 2**MAX_POWER or 2**-MAX_POWER get another unit, so that squares stay in
+# the range of float32
+MAX_POWER = 60
 LOG_2 = math.log(2.0)
-FURTHEST = 10_000  # a power of two that maps any float to 0 or infinity
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -84,9 +84,9 @@ class InUnit:
         top = float(exponents.max())
         if not math.isfinite(top):
             return cls(factor * np.exp(exponents))
-        power = STEP * round(top / (STEP * LOG_2))
+        power = UNIT_STEP * round(top / (UNIT_STEP * LOG_2))
         # for a huge exponent the rest is a rounding error, which must stay bounded
-        rest = min(max(top - power * LOG_2, -STEP), STEP)
+        rest = min(max(top - power * LOG_2, -UNIT_STEP), UNIT_STEP)
         return cls((factor * math.exp(rest)) * np.exp(exponents - top), power)
 
     def plain(self):
@@ -257,7 +257,7 @@ def _itself(array):
 
 
 def _bounded(power):
-    return min(max(power, -FURTHEST), FURTHEST)
+    return min(max(power, -10_000), 10_000)  # which map any float to 0 or infinity
 
 
 def _parts(value):
@@ -268,12 +268,12 @@ def _parts(value):
 def _fitting(array, power):
     """A value in a unit that fits its size."""
     flat = array.ravel().astype(float, copy=False)
-    if 4.0**-FAR < float(flat.dot(flat)) < 4.0**FAR:
+    if 4.0**-MAX_POWER < float(flat.dot(flat)) < 4.0**MAX_POWER:
         return InUnit(array, power)
     top = float(abs(flat).max()) if flat.size else 0.0
     if not 0 < top < math.inf:
         return InUnit(array, power)
-    shift = STEP * round(math.frexp(top)[1] / STEP)
+    shift = UNIT_STEP * round(math.frexp(top)[1] / UNIT_STEP)
     return InUnit(np.ldexp(array, -shift), power + shift)
 
 
@@ -296,9 +296,9 @@ def _in_larger(a, b):
     if p == q:
         return x, y, p
     if (
-        type(a) is type(b) and abs(p - q) == STEP
+        type(a) is type(b) and abs(p - q) == UNIT_STEP
     ):  # as of two batches, whose sizes need not be compared
-        return (x, y * 2.0**-STEP, p) if p > q else (x * 2.0**-STEP, y, q)
+        return (x, y * 2.0**-UNIT_STEP, p) if p > q else (x * 2.0**-UNIT_STEP, y, q)
     if type(b) is float and not b:
         return x, b, p
     values = _fitting(np.asarray(x), p), _fitting(np.asarray(y), q)

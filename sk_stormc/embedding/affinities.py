@@ -16,6 +16,7 @@ from sk_stormc.embedding.neighbors.checks import (
     not_negative,
 )
 from sk_stormc.embedding.neighbors.graph import as_search, fit_search, neighbor_graph
+from sk_stormc.utils.machine import CACHE_NUMBERS
 from sk_stormc.utils.threads import each, parts, threads
 from sk_stormc.utils.types import ArrayLike, FloatArray, Neighbors, SparseMatrix
 from sk_stormc.utils.validation import (
@@ -41,10 +42,6 @@ __all__ = [
     "perplexity_search",
 ]
 
-# tolerance of log(perplexity) before the last Newton step, which squares the error
-TOLERANCE = 1e-4
-MAX_ITER = 100
-BLOCK = 2**15  # distances of one block, which fits in the cache
 TINY = np.finfo(float).tiny
 
 
@@ -116,19 +113,17 @@ def _to_probabilities(D, perplexity):
 
     def block(rows):
         d = D[rows]
-        d /= np.maximum(
-            d.max(axis=1, keepdims=True), TINY
-        )  # before the square, which could overflow
+        # before the square, which could overflow
+        d /= np.maximum(d.max(axis=1, keepdims=True), TINY)
         np.square(d, out=d)
         d -= d.min(axis=1, keepdims=True)
-        d /= np.maximum(
-            d.mean(axis=1, keepdims=True), TINY
-        )  # scale each row to a mean of 1
+        # scale each row to a mean of 1
+        d /= np.maximum(d.mean(axis=1, keepdims=True), TINY)
         d *= -_precisions(d.astype(np.float32), target, np.full(len(d), guess))[:, None]
         np.exp(d, out=d)
         d /= d.sum(axis=1, keepdims=True)
 
-    each(block, parts(n, BLOCK // k), D.size)
+    each(block, parts(n, CACHE_NUMBERS // k), D.size)
 
 
 @lru_cache(8)
@@ -146,16 +141,17 @@ def _precisions(D, target, beta):
     space, betas = np.empty_like(D), beta
     rows, going = np.arange(len(D)), np.ones(len(D), bool)
     low, high = np.zeros(len(D)), np.full(len(D), np.inf)
-    for _ in range(MAX_ITER):
+    # the last Newton step squares the error, here that of log(perplexity)
+    tolerance = np.sqrt(np.finfo(D.dtype).eps)
+    for _ in range(100):  # ties can make the target unattainable
         p = np.multiply(D, -beta[:, None].astype(D.dtype), out=space[: len(D)])
         np.exp(p, out=p)
         # not a product with ones, whose rounding would depend on the other rows
         total = p.sum(axis=1).astype(float)
         p *= D
         mean, square = p.sum(axis=1) / total, np.einsum("ij,ij->i", p, D) / total
-        excess = (
-            np.log(total) + beta * mean - target
-        )  # excess of the entropy, which decreases in beta
+        # excess of the entropy, which decreases in beta
+        excess = np.log(total) + beta * mean - target
         low, high = np.where(excess > 0, beta, low), np.where(excess > 0, high, beta)
         slope = beta * beta * (square - mean * mean)  # -d entropy / d log beta
         with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
@@ -163,17 +159,10 @@ def _precisions(D, target, beta):
         middle = np.where(np.isinf(high), 4 * beta, (low + high) / 2)
         beta = np.where((newton > low) & (newton < high), newton, middle)
         betas[rows[going]] = beta[going]
-        going &= (np.abs(excess) > TOLERANCE) & (beta < 1e12)
-        if 2 * going.sum() < len(
-            going
-        ):  # drop the finished rows once they are the majority
-            D, beta, low, high, rows = (
-                D[going],
-                beta[going],
-                low[going],
-                high[going],
-                rows[going],
-            )
+        going &= (np.abs(excess) > tolerance) & (beta < 1e12)
+        # drop the finished rows once they are the majority
+        if 2 * going.sum() < len(going):
+            D, beta, low, high, rows = (a[going] for a in (D, beta, low, high, rows))
             going = going[going]
             if not rows.size:
                 break

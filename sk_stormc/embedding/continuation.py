@@ -32,9 +32,6 @@ SAME = (
     "dof",
     "metric",
 )  # parameters that `optimize` may not change
-# number of affinities by which the samples are ordered, of the nearest neighbours if
-# there was a search
-FIRST = 10
 CURVES = (
     "loss_curve",
     "ifo",
@@ -171,8 +168,8 @@ class Continuation:
         the map and the further attributes.
         """
         # if neighbours are close in memory, sums over the edges of many points take 3/5
-        # of the time
-        order = reverse_cuthill_mckee(first_of_rows(P, FIRST))
+        # of the time; a few neighbours of each point determine the order
+        order = reverse_cuthill_mckee(first_of_rows(P, 10))
         P, dtype, kernel = P[order][:, order], start.dtype, self._kernel()
 
         def fitted(x):

@@ -7,20 +7,13 @@ from sk_stormc.utils.warnings import warn
 
 __all__ = ["warn_if_not_converged"]
 
-# allowed excess over the best divergence, and least decrease, relative to the initial
-# divergence
-WORSE = 0.01
-PROBE, MOVING = (
-    3,
-    5.5e-3,
-    # number of additional iterations, and their allowed relative decrease of the
-    # divergence
-)
-DOT = 0.01  # width below which the kernel does not distinguish the distances in a map
-# allowed relative decrease of the divergence by distances that halve the kernel far
-# away
-NARROW = 0.1
-NOTHING = 3e-4  # a divergence, or a difference of two, that is not visible in a map
+# A difference of two divergences that is not visible in a map. Without it, maps with a
+# divergence near 0 would be said to move.
+INVISIBLE_DIVERGENCE = 3e-4
+# allowed excess over the best divergence, and least decrease of a fit, relative to the
+# initial divergence
+NOTABLE_DIVERGENCE = 0.01
+PROBE_ITERATIONS = 3  # that show whether a map still moves
 
 
 def warn_if_not_converged(model, method, objective, result):
@@ -61,7 +54,9 @@ def _worse(model, objective):
         model.loss_curve_[-1],
         model.loss_curve_.min(),
     )
-    if objective.exaggeration != 1 or last <= best + max(WORSE * start, NOTHING):
+    if objective.exaggeration != 1 or last <= best + max(
+        NOTABLE_DIVERGENCE * start, INVISIBLE_DIVERGENCE
+    ):
         return None
     return (
         f"the map's divergence, {last:.4g}, is above one that was recorded, "
@@ -73,12 +68,13 @@ def _worse(model, objective):
 def _moving(model, objective, result):
     if objective.exaggeration != 1:
         return None
-    before, after = objective.further(result.x, PROBE)
-    if before - after <= max(MOVING * before, NOTHING):
+    before, after = objective.further(result.x, PROBE_ITERATIONS)
+    # PROBE_ITERATIONS may decrease a divergence by .55 %
+    if before - after <= max(5.5e-3 * before, INVISIBLE_DIVERGENCE):
         return None
     return (
-        f"the map was still moving after {model.n_iter_} iterations: {PROBE} more "
-        "would lower its divergence, "
+        f"the map was still moving after {model.n_iter_} iterations: "
+        f"{PROBE_ITERATIONS} more would lower its divergence, "
         f"{before:.4g}, by {(before - after) / before:.1%}. Increase max_iter."
     )
 
@@ -90,9 +86,10 @@ def _stuck(model, method, objective, result):
         model.embedding_.std(axis=0).max(),
     )
     exaggerated = objective.exaggeration != 1
-    if last <= NOTHING or (
-        width > DOT if exaggerated else start - last > WORSE * start
-    ):
+    decreased = start - last > NOTABLE_DIVERGENCE * start
+    # far below its width, the kernel does not distinguish the distances in a map
+    left = width > 0.01 if exaggerated else decreased
+    if left or last <= INVISIBLE_DIVERGENCE:
         return None
     advice = (
         f"Steps of {type(method).__name__} as set are too short or too few: use "
@@ -119,12 +116,12 @@ def _narrow(objective, result):
     length do not reach its width."""
     if objective.dof >= 1 or objective.exaggeration != 1:
         return None
-    factor = 2 ** (1 / objective.dof)
+    factor = 2 ** (1 / objective.dof)  # halves the kernel of far points
     before, after = (
         objective.at(result.x),
         objective.at((factor * result.x).astype(result.x.dtype)),
     )
-    if before - after <= max(NARROW * before, NOTHING):
+    if before - after <= max(0.1 * before, INVISIBLE_DIVERGENCE):
         return None
     return (
         f"the map is too narrow for dof={objective.dof:g}: with all distances times "

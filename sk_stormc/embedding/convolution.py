@@ -17,24 +17,20 @@ import numpy as np
 from scipy import fft, sparse, special
 
 from sk_stormc.embedding.kernel_sums import StudentT
+from sk_stormc.utils.machine import TASK_NUMBERS
 from sk_stormc.utils.threads import each, n_threads, parts
 
-__all__ = ["EMPTY", "Convolution"]
+__all__ = ["PADDING_NODES", "Convolution"]
 
-# padding in nodes, over which the short-range part decays by about exp(-CUT * EMPTY**2)
-EMPTY = 30
-CUT = 0.006  # t0 / a in units of the mesh
-# distance in nodes beyond which the short-range part is below the rounding error of
-# single precision
-REACH = 72
-COARSER = 4  # ratio of the node spacings of the two meshes
-# coarse nodes between the largest distance in a map and half the mesh length, where the
-# kernel wraps around
-MARGIN = 8
-TWICE = (
-    np.array([1, 4, 6, 4, 1]) / 8
-)  # coefficients of a cubic B-spline of twice the width in those of single width
-CELLS = 2**18  # mesh cells of a thread's task
+# padding in nodes, over which the short-range part decays to exp(-CUT *
+# PADDING_NODES**2) = .5 %; with fewer, opposite ends of a map would act on each other
+PADDING_NODES = 30
+# t0 / a in units of the mesh; with a larger one, the coarser mesh does not resolve the
+# long-range part
+CUT = 0.006
+COARSER = 4  # ratio of the node spacings of the two meshes, a power of two
+# coefficients of a cubic B-spline of twice the width in those of single width
+TWICE = np.array([1, 4, 6, 4, 1]) / 8
 
 
 class Convolution:
@@ -46,7 +42,7 @@ class Convolution:
     Parameters
     ----------
     shape : tuple of int
-        Shape of the mesh, with a padding of EMPTY nodes along each axis.
+        Shape of the mesh, with a padding of PADDING_NODES nodes along each axis.
     spacing : float
         Distance of neighbouring nodes.
     dof : float
@@ -66,19 +62,21 @@ class Convolution:
         self.shape = shape
         self._lay, self._lift, coarse = _transfer(shape, dtype)
 
+        t0 = CUT * dof / spacing**2
+        # distance beyond which the short-range part is below the rounding error
+        reach = spacing * np.sqrt(-np.log(np.finfo(dtype).eps) / CUT)
+
         def kernel(of_shape, apart):
             """The kernel on a quarter of a mesh, and its short-range part there."""
             D = 0.0
             for axis, length in enumerate(of_shape):
-                D = D + _along(
-                    axis, np.square(np.arange(length // 2 + 1) * apart), len(of_shape)
-                )
+                squares = np.square(np.arange(length // 2 + 1) * apart)
+                D = D + _along(axis, squares, len(of_shape))
             student_t, near = StudentT(dof), np.zeros_like(D)
-            some = tuple(slice(int(REACH * spacing / apart) + 1) for _ in of_shape)
             value = student_t.value(student_t.base(D))
-            near[some] = value[some] * special.gammaincc(
-                dof, CUT * dof / spacing**2 * value[some] ** (-1 / dof)
-            )
+            some = tuple(slice(int(reach / apart) + 1) for _ in of_shape)
+            s = value[some] ** (-1 / dof)
+            near[some] = value[some] * special.gammaincc(dof, t0 * s)
             return value, near
 
         _, near = kernel(shape, spacing)
@@ -103,19 +101,21 @@ class Convolution:
         return _product(self._lay[0], far, potential)
 
 
-@lru_cache(
-    32
-)  # a map that expands has meshes of the same few shapes, with other spacings
+# a map that expands has meshes of the same few shapes, with other spacings
+@lru_cache(32)
 def _transfer(shape, dtype):
     """The matrices from the coarser to the finer mesh along each axis, those back, and
     the coarser mesh's shape."""
-    lay = [_subdivision(length, length - EMPTY, dtype) for length in shape]
-    others = (
-        [1] if len(shape) == 1 else [shape[1], lay[0].shape[1]]
-    )  # columns that are multiplied
-    coarse = tuple(2 * fft.next_fast_len(U.shape[1] + MARGIN, real=True) for U in lay)
-    back = [_by_rows(U.T.tocsr(), k) for U, k in zip(lay, others, strict=True)]
-    return [_by_rows(U, k) for U, k in zip(lay, others, strict=True)], back, coarse
+    lay = [_subdivision(length, length - PADDING_NODES, dtype) for length in shape]
+    # columns that are multiplied
+    others = [1] if len(shape) == 1 else [shape[1], lay[0].shape[1]]
+    # as much padding on the coarser mesh, between the largest distance in a map and
+    # half the length of the mesh, where the kernel wraps around
+    padding = -(-PADDING_NODES // COARSER)
+    coarse = tuple(2 * fft.next_fast_len(U.shape[1] + padding, real=True) for U in lay)
+    along = list(zip(lay, others, strict=True))
+    lift = [_by_rows(U.T.tocsr(), k) for U, k in along]
+    return [_by_rows(U, k) for U, k in along], lift, coarse
 
 
 def _subdivision(n, used, dtype):
@@ -123,23 +123,21 @@ def _subdivision(n, used, dtype):
     the finer mesh."""
     wider = np.zeros(2 * len(TWICE) - 1)
     wider[::2] = TWICE
-    taps = np.convolve(
-        TWICE, wider
-    )  # coefficients of splines of four times the width (COARSER)
-    middle = COARSER * np.arange(-1, -(-(used + len(taps) // 2) // COARSER))
-    node = middle[:, None] + np.arange(len(taps)) - len(taps) // 2
+    # coefficients of splines of four times the width (COARSER)
+    taps = np.convolve(TWICE, wider)
+    half = len(taps) // 2
+    middle = COARSER * np.arange(-1, -(-(used + half) // COARSER))
+    node = np.add.outer(middle, np.arange(-half, half + 1))
     inside = (node >= 0) & (node < used)
-    column = np.broadcast_to(np.arange(len(middle))[:, None], node.shape)[inside]
+    row = node[inside].astype(np.int32)
+    column = np.flatnonzero(inside).astype(np.int32) // len(taps)
     entries = np.broadcast_to(taps, node.shape)[inside].astype(dtype)
-    return sparse.csr_array(
-        (entries, (node[inside].astype(np.int32), column.astype(np.int32))),
-        (n, len(middle)),
-    )
+    return sparse.csr_array((entries, (row, column)), (n, len(middle)))
 
 
 def _by_rows(U, n_columns):
     """A matrix as blocks of rows, for products with a matrix of n_columns columns."""
-    return [(rows, U[rows]) for rows in parts(U.shape[0], CELLS // n_columns)]
+    return [(rows, U[rows]) for rows in parts(U.shape[0], TASK_NUMBERS // n_columns)]
 
 
 def _product(blocks, X, out=None):
@@ -172,7 +170,8 @@ def _transformed(kernel, shape, dtype):
         kernel.astype(dtype), type=1, overwrite_x=True, workers=n_threads()
     )
     for axis, length in enumerate(shape):
-        smooth = (2 + np.cos(2 * np.pi * np.arange(kernel.shape[axis]) / length)) / 3
+        frequencies = 2 * np.pi / length * np.arange(kernel.shape[axis])
+        smooth = (2 + np.cos(frequencies)) / 3
         kernel /= _along(axis, np.square(smooth).astype(dtype), len(shape))
     return kernel
 
@@ -186,9 +185,8 @@ def _convolved(density, kernel, shape):
         waves = fft.fft(waves, shape[0], axis=0, overwrite_x=True, workers=workers)
     waves = _filtered(waves, kernel)
     if len(shape) == 2:
-        waves = fft.ifft(waves, axis=0, overwrite_x=True, workers=workers)[
-            : density.shape[0]
-        ]
+        waves = fft.ifft(waves, axis=0, overwrite_x=True, workers=workers)
+        waves = waves[: len(density)]
     return fft.irfft(waves, shape[-1], axis=-1, workers=workers)
 
 
@@ -199,15 +197,14 @@ def _filtered(waves, kernel):
     Along the first of two axes, the positive frequencies are followed by the negative
     ones.
     """
-    half, size = kernel.shape[0], CELLS // kernel[0].size
+    half = len(kernel)
 
     def multiply(rows):
         waves[rows] *= kernel[rows]
         if waves.ndim == 2:
             first, last = rows.start, max(rows.start, min(rows.stop, half - 2))
-            waves[half + first : half + last] *= kernel[
-                half - 2 - first : half - 2 - last : -1
-            ]
+            backwards = slice(half - 2 - first, half - 2 - last, -1)
+            waves[half + first : half + last] *= kernel[backwards]
 
-    each(multiply, parts(half, size))
+    each(multiply, parts(half, TASK_NUMBERS // kernel[0].size))
     return waves

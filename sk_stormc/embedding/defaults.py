@@ -5,15 +5,19 @@ import math
 
 from sk_stormc.core.advice import Advice, Published
 from sk_stormc.core.schedules import Geometric, decay_to
+from sk_stormc.engine.solver import MAX_FULL_BATCH
 
 __all__ = [
-    "CENSUS",
     "CG_ITERATIONS",
     "COMPONENT_FLOOR",
-    "EXACT",
-    "FURTHER",
+    "LAST_REGULARIZATION",
+    "MAX_EXACT_POINTS",
+    "MAX_FULL_BATCH",
+    "MAX_RECORDS",
+    "MOMENTUM",
+    "PROBE_REGULARIZATION",
     "RATES",
-    "SMALL",
+    "REPORTED_COLUMNS",
     "advice",
     "draws_nothing",
     "horizon",
@@ -21,37 +25,31 @@ __all__ = [
     "step_limit",
 ]
 
-# Numbers of points at which the defaults change. Up to SMALL, batches contain all
-# pairs. Above, maps in up to two dimensions have a mesh.
-SMALL = 1024
-# columns from which the normalisers of a recorded Phi are estimated without a mesh
-CENSUS = 2048
+# Without a mesh, and with more points, the normalisers of a recorded Phi are estimated
+# from so many columns: all of them would take longer than the iterations.
+REPORTED_COLUMNS = 2048
 # points up to which the reported divergence sums over all pairs, without a mesh
-EXACT = 10_000
+MAX_EXACT_POINTS = 10_000
 
-# points from which maps have fewer iterations, since their neighbours are closer to
-# each other
-LARGE = 35_000
+# of "student-t"; without momentum, divergences after as many iterations are up to 2 %
+# higher
+MOMENTUM = 0.8
+MAX_RECORDS = 20  # of a stage: more would take a notable part of its time
 
-MESHED, FEWER, SAMPLED = (
-    140,
-    110,
-    120,
-)  # iterations with all pairs or a mesh, of a large map, and with sampled pairs
-CG_ITERATIONS = {
-    "gaussian": 2,
-    "student-t": 5,
-}  # conjugate-gradient iterations of the preconditioner
+# conjugate-gradient iterations of the preconditioner; with one for "student-t",
+# divergences are up to 2 % higher
+CG_ITERATIONS = {"gaussian": 2, "student-t": 5}
 # learning rates of "student-t" with a mesh, with all or sampled pairs, and from a
-# finished map
+# finished map; four times as large, they are worse for some data
 RATES = {"mesh": 8.0, "pairs": 6.0, "further": 4.0}
-# last regularisation of the preconditioner, in units of the weight of a point: for
-# "gaussian", for "student-t", and for the motion of a component of the graph as a whole
-LAST = {"gaussian": 0.1, "student-t": 1e-3}
+# last regularisation of the preconditioner, in units of the weight of a point; with .1
+# for "student-t", divergences are up to 7 % higher
+LAST_REGULARIZATION = {"gaussian": 0.1, "student-t": 1e-3}
+# the same for the motion of a component of the graph as a whole, which would drift away
+# with a smaller one
 COMPONENT_FLOOR = 0.03
-FURTHER = (
-    0.1  # regularisation of the few iterations that show whether a map has converged
-)
+# regularisation of the few iterations that show whether a map has converged
+PROBE_REGULARIZATION = 0.1
 
 PUBLISHED = Published(
     eta=0.1, epsilon=0.1, a=0.01, B=(100, 100, 100), S=(100, 100, 100)
@@ -61,14 +59,17 @@ PUBLISHED = Published(
 def draws_nothing(kernel, n, d):
     """Whether the default of a map sums over all pairs, or over a mesh, instead of
     sampled pairs."""
-    return kernel == "student-t" and (d <= 2 or n <= SMALL)
+    return kernel == "student-t" and (d <= 2 or n <= MAX_FULL_BATCH)
 
 
 def horizon(kernel, n, d):
-    """The number of iterations."""
-    if kernel == "gaussian" or n > EXACT and d > 2:
-        return SAMPLED
-    return MESHED if n < LARGE else FEWER
+    """The number of iterations.
+
+    Points of a large map are closer to each other in the data, and need fewer.
+    """
+    if kernel == "gaussian" or n > MAX_EXACT_POINTS and d > 2:
+        return 120
+    return 140 if n < 35_000 else 110
 
 
 def step_limit(n, d):
@@ -87,10 +88,10 @@ def regularization(kernel, held, n_iter, weight, further=False):
     if held is not None:
         return held * weight
     if further:
-        return LAST[kernel] * weight
+        return LAST_REGULARIZATION[kernel] * weight
     # 1 at first, because with a smaller mu only the relative positions of separate
     # clusters would change
-    return Geometric(weight, LAST[kernel] * weight, max(1, n_iter / 2))
+    return Geometric(weight, LAST_REGULARIZATION[kernel] * weight, max(1, n_iter / 2))
 
 
 def bounded(problem):
@@ -104,22 +105,20 @@ def advice(kernel, n, d, constant, n_iter, n_near, meshed, further=False):
     if kernel == "gaussian":
         rate, inertia, limit, columns = 2 * 4.0, 0.7, 1.0, min(1000, max(300, n // 10))
     else:
-        rate, inertia = (
-            RATES["further" if further else "mesh" if meshed else "pairs"],
-            0.8,
-        )
+        rate = RATES["further" if further else "mesh" if meshed else "pairs"]
+        inertia = MOMENTUM
         limit, columns = step_limit(n, d), min(2000, max(600, n // 5))
-    batch = None if n <= SMALL or meshed else columns
+    batch = None if n <= MAX_FULL_BATCH or meshed else columns
     sampled = n if batch is None else batch + n_near
     # records should take less than a twentieth of the time. With all pairs, an
-    # iteration reuses the sums of a record. Otherwise a record needs up to 2048
-    # columns.
+    # iteration reuses the sums of a record. Otherwise a record needs
+    # REPORTED_COLUMNS.
     affordable = (
         n_iter
         if batch is None
-        else 0.05 * n_iter * (sampled + 2 * n_near * d) / min(n, CENSUS)
+        else 0.05 * n_iter * (sampled + 2 * n_near * d) / min(n, REPORTED_COLUMNS)
     )
-    records = min(20, max(4, int(affordable)))
+    records = min(MAX_RECORDS, max(4, int(affordable)))
     return Advice(
         batch_size=(batch, batch, None),
         # tracking would double the cost of the sampled sums without an improvement

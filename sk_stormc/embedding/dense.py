@@ -7,8 +7,6 @@ from sk_stormc.utils.machine import machine_memory
 
 __all__ = ["check_memory", "dense_jacobian"]
 
-SHARE = 0.25  # largest fraction of the machine's memory that the Jacobian may use
-
 
 def check_memory(size, n, d):
     """Raise a ValueError if a tracked Jacobian of ``size`` bytes would use too much of
@@ -16,12 +14,11 @@ def check_memory(size, n, d):
     # in memory at the same time: the estimate, the batch's Jacobians at both points,
     # and a product
     needed, there = 4 * size, machine_memory()
-    if needed > SHARE * there:
+    if needed > there / 4:
         raise ValueError(
             f"jacobian='dense' of {n} points in {d} dimensions needs about "
-            f"{needed / 1e9:.1f} GB, more than "
-            f"{SHARE:.0%} of this machine's {there / 1e9:.1f} GB; use "
-            "jacobian='operator'"
+            f"{needed / 1e9:.1f} GB, more than a quarter of this machine's "
+            f"{there / 1e9:.1f} GB; use jacobian='operator'"
         )
 
 

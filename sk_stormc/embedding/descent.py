@@ -23,10 +23,12 @@ from sklearn.exceptions import ConvergenceWarning
 from sk_stormc.embedding.defaults import (
     CG_ITERATIONS,
     COMPONENT_FLOOR,
-    FURTHER,
-    LAST,
+    LAST_REGULARIZATION,
+    MAX_FULL_BATCH,
+    MAX_RECORDS,
+    MOMENTUM,
+    PROBE_REGULARIZATION,
     RATES,
-    SMALL,
     step_limit,
 )
 from sk_stormc.embedding.kernel_sums import NearField, StudentT
@@ -39,17 +41,9 @@ from sk_stormc.utils.warnings import warn
 
 __all__ = ["Descent", "Divergence", "State"]
 
-MOMENTUM = 0.8
-RECORDS = 4, 20  # fewest and most records of a stage
-
-# rescaling of maps with tight groups
-STEP = 2**0.5  # ratio of successive factors that are tried
-# fraction of the best factor that is used: the map still expands, and a wider one has a
-# larger mesh
-PART = 0.8
-ROOM = 6.0  # largest width of a map, divided by the square root of the number of points
-# the divergence, relative to that of the map as it is, below which the map is rescaled
-HALF = 0.5
+# Fraction of the best factor by which a map with tight groups is rescaled. The map
+# still expands, and a wider one has a larger mesh.
+RESCALING = 0.8
 
 
 class Divergence:
@@ -76,7 +70,7 @@ class Divergence:
         self.graph = Graph(P if joint else P / self.n)
         self.edges = self.graph.edges
         self.weight = self.edges.weight.sum() / self.n  # of a point
-        self.mesh = Mesh(dof=self.dof) if d <= 2 and self.n > SMALL else None
+        self.mesh = Mesh(dof=self.dof) if d <= 2 and self.n > MAX_FULL_BATCH else None
         self.pairs = AllPairs(self.n)
         p = self.edges.weight / 2
         p = p[p > 0]  # the smallest may have underflowed
@@ -110,7 +104,8 @@ class Divergence:
         """The divergence of a map, and after a few more iterations at the full learning
         rate."""
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-            state, _ = descend(self, State(x, stages=(Stage(n_iter, held=FURTHER),)))
+            stage = Stage(n_iter, held=PROBE_REGULARIZATION)
+            state, _ = descend(self, State(x, stages=(stage,)))
         return state.records[0][2], state.records[-1][2]
 
 
@@ -260,7 +255,7 @@ def regularization(stage, t):
     """
     if stage.held is not None:
         return stage.held
-    last = LAST["student-t"]
+    last = LAST_REGULARIZATION["student-t"]
     return last if stage.on else last ** min(1.0, t / max(1, stage.n_iter / 2))
 
 
@@ -282,9 +277,7 @@ def learning_rate(stage, rate, t):
 def _interval(stage, n):
     """Oracle calls between two records."""
     every = 3 * n * (stage.record_every or 0)
-    return every or stage.n_iter * 3 * n // min(
-        RECORDS[1], max(RECORDS[0], stage.n_iter)
-    )
+    return every or stage.n_iter * 3 * n // min(MAX_RECORDS, stage.n_iter)
 
 
 def _kind_of_record(state, is_watched):
@@ -349,8 +342,8 @@ def _at_next_stage(divergence, state):
         values = dict(_widths(divergence, x))
         widest, half = max(values, default=1.0), later[0].n_iter // 2
         if widest > 1 and state.n_before:
-            x = _scaled(x, PART * widest)
-        elif widest > 1 and half and values[widest] < HALF * values[1.0]:
+            x = _scaled(x, RESCALING * widest)
+        elif widest > 1 and half and 2 * values[widest] < values[1.0]:
             second, rest = (
                 replace(stage, n_iter=half),
                 replace(later[0], n_iter=later[0].n_iter - half),
@@ -378,8 +371,8 @@ def _widths(divergence, x):
         if not value < best:
             return
         yield factor, value
-        factor, best = factor * STEP, value
-        if widest * factor > ROOM * len(x) ** 0.5:
+        factor, best = factor * 2**0.5, value
+        if widest * factor > 6 * len(x) ** 0.5:  # wider maps are not useful
             return
 
 

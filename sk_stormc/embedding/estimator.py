@@ -37,6 +37,7 @@ from sk_stormc.engine import CompositionalSolver
 from sk_stormc.fitting.estimator import CompositionalEstimator
 from sk_stormc.fitting.runs import Fit, with_fit
 from sk_stormc.solvers import LBFGS, get_solver
+from sk_stormc.solvers.lbfgs import LBFGS_PASSES
 from sk_stormc.utils.blocks import is_dask
 from sk_stormc.utils.threads import in_threads
 from sk_stormc.utils.types import (
@@ -62,9 +63,9 @@ from sk_stormc.utils.validation import (
 
 __all__ = ["SNEEmbedding"]
 
-EARLY = {"gaussian": 1.0, "student-t": 6.0}
-LBFGS_ITERATIONS = 1000  # upper limit; it usually converges earlier
-NEW_PERPLEXITY = 15.0  # largest default of transform_perplexity
+# default exaggeration of the early stage; without it, divergences of "student-t" are up
+# to 5 % higher
+EARLY_EXAGGERATION = {"gaussian": 1.0, "student-t": 6.0}
 
 
 class SNEEmbedding(
@@ -377,7 +378,7 @@ class SNEEmbedding(
         ).astype(X_checked.dtype)
         if before is None:
             most = (
-                LBFGS_ITERATIONS
+                LBFGS_PASSES
                 if isinstance(method, LBFGS)
                 else horizon(kernel, n, self.n_components)
             )
@@ -503,7 +504,7 @@ class SNEEmbedding(
         check_missing(points, X, self.metric)
         perplexity = self.transform_perplexity
         if perplexity is None:
-            perplexity = min(np.max(self.perplexity), NEW_PERPLEXITY)
+            perplexity = min(np.max(self.perplexity), 15.0)
         near = self._near
         places, distances = place(
             points, near.search, self.embedding_, perplexity, near.spacing, self.dof
@@ -540,7 +541,7 @@ class SNEEmbedding(
         """The exaggeration of the early stage."""
         if self.early_exaggeration != "auto":
             return self.early_exaggeration
-        most = EARLY[self._kernel()]
+        most = EARLY_EXAGGERATION[self._kernel()]
         return max(growing(P, start, most) if most > 1 else most, self.exaggeration)
 
     def _kernel(self):

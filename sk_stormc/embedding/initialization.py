@@ -13,21 +13,11 @@ from sk_stormc.utils.validation import as_numbers, check_choice, short
 
 __all__ = ["check_init", "make_start", "spectral_coordinates"]
 
-# columns that vary by less, in machine epsilons of the largest number, are constant
-ROUNDING = 10
-NOISE = 0.1  # width of the noise in additional dimensions, relative to the first column
-# number of points up to which eigenvectors are computed densely; also up to two points
-# per vector
-DENSE = 500
-# number of the largest connected components for which eigenvectors are computed
-SOLVED = 100
-SIZE = {
-    "gaussian": 3.0,
-    "student-t": 1e-4,
-}  # standard deviation of the widest column of an initialization
-# largest coordinate of an array that is not rescaled; much larger squares overflow in
-# float32
-LARGEST = 1e9
+# width of the noise in additional dimensions, relative to the first column: without it,
+# a map would never leave the dimensions of its start
+NOISE_WIDTH = 0.1
+# standard deviation of the widest column of an initialization
+START_WIDTH = {"gaussian": 3.0, "student-t": 1e-4}
 
 
 def check_init(init, metric, n_samples, n_components, rescale=True):
@@ -56,7 +46,8 @@ def check_init(init, metric, n_samples, n_components, rescale=True):
             f"init must be finite, got {short(start[wrong][0])} in row "
             f"{np.argmax(wrong)}"
         )
-    if not rescale and np.abs(start).max() > LARGEST:
+    # the forces of a map contain fourth powers of its width
+    if not rescale and np.abs(start).max() > float(np.finfo(np.float32).max) ** 0.25:
         raise ValueError(
             "init must be a map with early_exaggeration=1, which does not rescale "
             f"it, got {np.abs(start).max():.3g}"
@@ -67,7 +58,7 @@ def check_init(init, metric, n_samples, n_components, rescale=True):
 def make_start(init, X, P, n_components, kernel, rng, rescale=True):
     """The initial positions, centred and scaled for the kernel. Without ``rescale`` an
     array keeps its width."""
-    size = SIZE[kernel]
+    size = START_WIDTH[kernel]
     if not isinstance(init, str):
         return _scaled(
             init, size if rescale or not _varies(init) else init.std(axis=0).max(), rng
@@ -88,21 +79,21 @@ def _scaled(start, size, rng):
     if not _varies(start):
         return size * rng.standard_normal(start.shape)
     start = start - start.mean(axis=0)
-    start /= max(
-        np.abs(start).max(), np.finfo(float).tiny
-    )  # avoids overflow and underflow of the squares
+    # avoids overflow and underflow of the squares
+    start /= max(np.abs(start).max(), np.finfo(float).tiny)
     deviation = start.std(axis=0)
     widest = deviation.max()
     start *= size / widest
     flat = deviation < 1e-5 * widest
-    start[:, flat] = NOISE * size * rng.standard_normal((len(start), int(flat.sum())))
+    noise = rng.standard_normal((len(start), int(flat.sum())))
+    start[:, flat] = NOISE_WIDTH * size * noise
     return start
 
 
 def _varies(X):
     """Whether some column varies by more than rounding errors."""
     precision = np.finfo(np.result_type(X.dtype, np.float32)).eps
-    return (X.max(axis=0) - X.min(axis=0)).max() > ROUNDING * precision * abs(X).max()
+    return (X.max(axis=0) - X.min(axis=0)).max() > 10 * precision * abs(X).max()
 
 
 def _principal(X, n_components, rng):
@@ -145,7 +136,7 @@ def spectral_coordinates(P, n_components, rng):
     rank = np.argsort(largest_first)
     width = (sizes / S.shape[0]) ** (1 / n_components)
     start = rng.standard_normal((S.shape[0], n_components))
-    for k in largest_first[:SOLVED]:
+    for k in largest_first[:100]:  # the others, which are small, get noise
         rows = members[k]
         if len(rows) > 2:
             start[rows] = _filled(
@@ -160,7 +151,7 @@ def spectral_coordinates(P, n_components, rng):
 def _filled(vectors, values, n_components, rng):
     """The first vectors, scaled to a standard deviation of at most 1. Noise is added if
     a small graph has too few."""
-    start = NOISE * rng.standard_normal((len(vectors), n_components))
+    start = NOISE_WIDTH * rng.standard_normal((len(vectors), n_components))
     wide = (vectors / np.sqrt(np.maximum(1 - values, 1e-12)))[:, :n_components]
     # fix the arbitrary sign: the largest entry is positive
     top = np.take_along_axis(wide, np.abs(wide).argmax(axis=0)[None], axis=0)
@@ -185,7 +176,7 @@ def _leading(S, m, rng):
     their eigenvalues."""
     n, root = S.shape[0], np.sqrt(S.sum(axis=1))
     A = sparse.diags_array(1 / root) @ S @ sparse.diags_array(1 / root)
-    if n <= max(DENSE, 2 * m):
+    if n <= max(500, 2 * m):  # a dense matrix takes less time, or is necessary
         values, vectors = linalg.eigh(
             A.toarray(), subset_by_index=(max(0, n - 1 - m), n - 1)
         )

@@ -12,7 +12,8 @@ import numpy as np
 from scipy import sparse
 
 from sk_stormc.core.source import FiniteSource
-from sk_stormc.embedding.sums_over_pairs import TASK, AllPairs, column_sums, columns
+from sk_stormc.embedding.sums_over_pairs import AllPairs, column_sums, columns
+from sk_stormc.utils.machine import BLOCK_BYTES, MATRIX_BYTES, TASK_NUMBERS
 from sk_stormc.utils.threads import each, parts
 from sk_stormc.utils.validation import check_number
 
@@ -28,12 +29,7 @@ __all__ = [
 
 # for much larger values 1 + D / a rounds to 1 in float32; the kernel is then nearly
 # exp(-D)
-MOST_DOF = 1e4
-KEPT = (
-    2**27
-    # largest size in bytes of the kernel values that a full batch stores between its
-    # two uses
-)
+MAX_DOF = 1e4
 
 
 class Gaussian:
@@ -96,7 +92,7 @@ class StudentT:
 def check_degrees_of_freedom(dof, kernel):
     """Raise a ValueError if ``dof`` is not positive, is too large, or is not 1 for the
     Gaussian kernel."""
-    check_number("dof", dof, low=0, high=MOST_DOF, inclusive=False)
+    check_number("dof", dof, low=0, high=MAX_DOF, inclusive=False)
     if kernel == "gaussian" and dof != 1:
         raise ValueError(
             "dof must be 1 for kernel='gaussian', because only kernel='student-t' "
@@ -166,7 +162,7 @@ class NearField:
             def task(some):
                 c[some] = self.kernel.attraction(weight[some], w[some])
 
-            each(task, parts(len(c), TASK))
+            each(task, parts(len(c), TASK_NUMBERS))
             self._attraction = c, *self.edges.forces(c, rows)
         return self._attraction
 
@@ -271,13 +267,13 @@ class FarField:
 
     def _blocks(self):
         n = self.edges.n
-        return np.array_split(np.arange(n), -(-n * n // 2**22))
+        return np.array_split(np.arange(n), -(-4 * n * n // BLOCK_BYTES))
 
     def all_columns(self, points):
         """Sums over all columns, and the terms for their forces."""
         if not self.per_point:
             return self.pairs(points, self.dof)
-        if self.edges.n**2 * points.dtype.itemsize <= KEPT:
+        if self.edges.n**2 * points.dtype.itemsize <= MATRIX_BYTES:
             return self.columns(points, np.arange(self.edges.n), self.itself)
         return sum(
             self.columns(points, block, self.itself)[0] for block in self._blocks()

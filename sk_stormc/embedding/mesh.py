@@ -12,20 +12,13 @@ import math
 import numpy as np
 from scipy import fft
 
-from sk_stormc.embedding.convolution import EMPTY, Convolution
+from sk_stormc.embedding.convolution import PADDING_NODES, Convolution
+from sk_stormc.utils.machine import CACHE_NUMBERS
 from sk_stormc.utils.threads import each, parts
 
-__all__ = ["Mesh"]
+__all__ = ["MAX_CELLS", "Mesh"]
 
-# distance of nodes in units of the kernel's width, for a relative error of Z of about
-# 1e-3
-SPACING = 0.5
-LEAST, MOST = 64, 4096  # smallest and largest number of cells along a side
-RUNGS = 4  # number of allowed spacings for each factor of two
-# cost of a mesh cell and of a point on the mesh, relative to the cost of a pair
-CELL, POINT = 21, 350
-POINTS = 2**13  # points of a block, which fits in the cache
-SHARES = 4  # largest number of parts of the points that are spread in parallel
+MAX_CELLS = 4096  # along a side of a mesh, whose memory a wide map would exhaust
 
 
 class Mesh:
@@ -35,7 +28,8 @@ class Mesh:
     Parameters
     ----------
     spacing : float, default=0.5
-        Largest distance between two nodes. A map too wide for 4096 cells along a side
+        Largest distance between two nodes, in units of the kernel's width. With .5, Z
+        has a relative error of about 1e-3. A map too wide for 4096 cells along a side
         has a coarser mesh.
     dof : float, default=1.0
         Degrees of freedom a. With a < 1 the kernel is narrower near 0, and the mesh is
@@ -50,11 +44,10 @@ class Mesh:
     (1.0, [[-0.25, 0.0], [0.25, 0.0]])
     """
 
-    def __init__(self, spacing=SPACING, dof=1.0):
+    def __init__(self, spacing=0.5, dof=1.0):
         self.spacing, self.dof = spacing * min(1.0, math.sqrt(dof)), dof
-        self._known = (
-            None  # shape, spacing and precision of the last mesh, and its kernel
-        )
+        # shape, spacing and precision of the last mesh, and its kernel
+        self._known = None
 
     def __call__(self, x):
         """The sum over all pairs i != j, and the repulsive forces on the points."""
@@ -70,7 +63,8 @@ class Mesh:
             return True  # on the mesh the result is NaN at no cost
         low, high = _bounds(x)
         _, shape = _layout(high - low, self.spacing)
-        return CELL * math.prod(shape) + POINT * len(x) < len(x) ** 2
+        # measured costs of a cell and of a point on the mesh, in units of a pair's
+        return 21 * math.prod(shape) + 350 * len(x) < len(x) ** 2
 
     def total(self, x):
         """The sum Z, without the forces."""
@@ -87,31 +81,31 @@ class Mesh:
         points, convolution = Spread(x, low, spacing, shape), cached[1]
         density = points.density()
         potential = convolution(density)
-        total = float(
-            np.vdot(density, potential)
-        )  # equal to interpolation at the points, with the same splines
+        # equal to interpolation at the points, with the same splines
+        total = float(np.vdot(density, potential))
         return points, total + len(x) * (len(x) * convolution.taken_off - 1), potential
 
 
 def _bounds(x):
     """The minimum and the maximum of each column."""
-    return np.array(
-        [(c.min(), c.max()) for c in x.T]
-    ).T  # faster than axis=0 for a narrow array
+    # faster than axis=0 for a narrow array
+    return np.array([(c.min(), c.max()) for c in x.T]).T
 
 
 def _layout(extent, spacing):
     """Spacing and shape of the mesh for a map of a given extent.
 
-    Only some spacings are allowed, so that the transform of the kernel can be reused in
+    A side has at least 64 and at most MAX_CELLS cells. Only some spacings are allowed,
+    four for each factor of two, so that the transform of the kernel can be reused in
     several iterations.
     """
     widest = float(extent.max()) or 1.0
-    steps = RUNGS * math.log2(
-        max(min(spacing, widest / LEAST), widest / MOST) / spacing
-    )
-    spacing *= 2 ** ((math.floor(steps) if steps < 0 else math.ceil(steps)) / RUNGS)
-    return spacing, tuple(_length(int(side / spacing) + 4 + EMPTY) for side in extent)
+    limited = max(min(spacing, widest / 64), widest / MAX_CELLS)
+    quarters = 4 * math.log2(limited / spacing)
+    rounded = math.floor(quarters) if quarters < 0 else math.ceil(quarters)
+    spacing *= 2 ** (rounded / 4)
+    nodes = [int(side / spacing) + 4 + PADDING_NODES for side in extent]
+    return spacing, tuple(_length(least) for least in nodes)
 
 
 def _length(least):
@@ -139,13 +133,12 @@ class Spread:
     def __init__(self, x, low, spacing, shape):
         (self.n, d), self.dtype = x.shape, x.dtype
         self.spacing, self.shape = spacing, shape
-        self._splines = np.empty(
-            (d, 2, 4, self.n), x.dtype
-        )  # for each axis, the weights and their derivatives
+        self._block = CACHE_NUMBERS // 4  # each point has four nodes along an axis
+        # for each axis, the weights and their derivatives
+        self._splines = np.empty((d, 2, 4, self.n), x.dtype)
         self._first = np.zeros(self.n, np.intp)  # index of the first node of each point
-        self._steps = (
-            (1,) if d == 1 else (shape[1], 1)
-        )  # distance in memory of neighbouring nodes along each axis
+        # distance in memory of neighbouring nodes along each axis
+        self._steps = (1,) if d == 1 else (shape[1], 1)
 
         def lay(rows):
             for column, least, step, both in zip(
@@ -153,26 +146,25 @@ class Spread:
             ):
                 place = (column[rows] - least) / x.dtype.type(spacing)
                 corner = place.astype(np.int32)
-                place -= corner.astype(
-                    x.dtype
-                )  # without the cast, float32 would become float64
+                # without the cast, float32 would become float64
+                place -= corner.astype(x.dtype)
                 both[:, :, rows] = _splines(place)
                 self._first[rows] += corner.astype(np.intp) * step
 
-        each(lay, parts(self.n, POINTS))
+        each(lay, parts(self.n, self._block))
 
     def density(self):
         """The density of the points at the nodes."""
         d, size = len(self.shape), int(np.prod(self.shape))
         # each parallel part needs its own mesh, which is efficient if there are few
-        # nodes compared with the points
-        shares = max(1, min(SHARES, self.n * 4**d // (4 * size)))
+        # nodes compared with the points; with more than four parts it is not
+        shares = max(1, min(4, self.n * 4**d // (4 * size)))
         ahead = [np.arange(4) * step for step in self._steps]
         ahead = (ahead[0] if d == 1 else np.add.outer(*ahead)).reshape(-1, 1)
 
         def spread(rows):
             density = np.zeros(size, self.dtype)
-            for some in parts(rows.stop, POINTS, rows.start):
+            for some in parts(rows.stop, self._block, rows.start):
                 weights = [both[0, :, some] for both in self._splines]
                 entries = weights[0] if d == 1 else weights[0][:, None] * weights[1]
                 np.add.at(density, (self._first[some] + ahead).ravel(), entries.ravel())
@@ -187,10 +179,8 @@ class Spread:
     def slopes(self, potential):
         """The derivatives at the points of a potential at the nodes, of shape (n,
         d)."""
-        values, slopes = (
-            potential.reshape(-1),
-            np.empty((self.n, len(self.shape)), self.dtype),
-        )
+        values = potential.reshape(-1)
+        slopes = np.empty((self.n, len(self.shape)), self.dtype)
 
         def gather(rows):
             first = self._first[rows]
@@ -199,7 +189,7 @@ class Spread:
             for axis, slope in enumerate(along):
                 np.divide(slope, self.dtype.type(self.spacing), out=slopes[rows, axis])
 
-        each(gather, parts(self.n, POINTS))
+        each(gather, parts(self.n, self._block))
         return slopes
 
 
@@ -214,15 +204,12 @@ def _interpolated(values, first, steps, splines):
             value, *along = _interpolated(ahead, first, steps[1:], others)
         else:
             value, along = ahead.take(first, mode="clip"), []
-        parts_of = [
-            weights[k] * value,
-            slopes[k] * value,
-            *(weights[k] * slope for slope in along),
-        ]
+        along = [weights[k] * slope for slope in along]
+        of_node = [weights[k] * value, slopes[k] * value, *along]
         if total is None:
-            total = parts_of
+            total = of_node
         else:
-            for accumulated, part in zip(total, parts_of, strict=True):
+            for accumulated, part in zip(total, of_node, strict=True):
                 accumulated += part
     return total
 
@@ -231,8 +218,19 @@ def _splines(t):
     """Cubic B-splines at the four nodes around each point, and their derivatives."""
     s, t2 = 1 - t, t * t
     t3 = t2 * t
-    weights = np.stack([s * s * s, 3 * t3 - 6 * t2 + 4, 1 + 3 * (t + t2 - t3), t3])
-    slopes = np.stack([-s * s, 3 * t2 - 4 * t, 1 + 2 * t - 3 * t2, t2])
+    sixths = [
+        s * s * s,
+        3 * t3 - 6 * t2 + 4,
+        1 + 3 * (t + t2 - t3),
+        t3,
+    ]
+    halves = [
+        -s * s,
+        3 * t2 - 4 * t,
+        1 + 2 * t - 3 * t2,
+        t2,
+    ]
+    weights, slopes = np.stack(sixths), np.stack(halves)
     weights /= 6
     slopes /= 2
     return np.stack([weights, slopes])

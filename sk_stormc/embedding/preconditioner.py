@@ -19,26 +19,17 @@ from scipy.sparse.csgraph import connected_components
 
 from sk_stormc.core.metrics import Metric
 from sk_stormc.core.schedules import at
-from sk_stormc.embedding.sums_over_pairs import TASK, Edges, even_rows
+from sk_stormc.embedding.neighbors.graph import GOLDEN
+from sk_stormc.embedding.sums_over_pairs import Edges, even_rows
+from sk_stormc.utils.machine import TASK_NUMBERS
 from sk_stormc.utils.threads import each, parts
 
 __all__ = ["Graph", "GraphLaplacian", "laplacian_direction"]
 
-FEW, AGGREGATE, MOST = (
-    300,
-    40,
-    600,
-)  # number of aggregates without notable cost, points per aggregate, largest number
-# relative to the weight of a group: groups with less weight between them are not
-# connected
-WEAK = 0.01
-EDGES = 2**18  # edges of a thread's task
-MULTIPLIER, DROPPED = (
-    2654435761,
-    11,
-)  # 2**32 over the golden ratio; ignored binary digits of a weight, of 23
-ROUNDS = 5  # iterations of the scaling that corrects the sums of the points
-DRAWN = 15  # edges of a point after sparsification, if it has at least twice as many
+MAX_AGGREGATES = 600  # the time of factorising the coarse matrix grows with their cube
+# edges of a point after sparsification, if it has at least twice as many; with two,
+# divergences are up to 2 % higher
+EDGES_PER_POINT = 15
 
 
 class Graph:
@@ -58,7 +49,7 @@ class Graph:
     @cached_property
     def drawn(self):
         """The edges of the preconditioner's linear system."""
-        number = DRAWN * self.edges.n
+        number = EDGES_PER_POINT * self.edges.n
         many = self._sparsified and len(self.edges.weight) >= 2 * number
         return SparsifiedEdges(self.edges, number) if many else self.edges
 
@@ -94,13 +85,13 @@ class Aggregates:
 
     def __init__(self, edges, summed):
         n = edges.n
-        m = min(MOST, max(1, n // AGGREGATE, min(FEW, n // 10)))
+        # about 40 points each, but up to 300 aggregates take little time
+        m = min(MAX_AGGREGATES, max(1, n // 40, min(300, n // 10)))
         label = np.full(n, -1, np.int32)
         S = edges.symmetric()
         weight = S.sum(axis=1)
-        order = np.argsort(
-            weight, kind="stable"
-        )  # independent of the order of the points
+        # independent of the order of the points
+        order = np.argsort(weight, kind="stable")
         label[order[(np.arange(m) * n) // m]] = np.arange(m)
         newly = np.flatnonzero(label >= 0)
         while newly.size:  # the groups grow along edges of the points that joined last
@@ -118,27 +109,16 @@ class Aggregates:
         self.size = np.bincount(label, minlength=m)
         a, b = label[summed.i], label[summed.j]
         cell = np.maximum(a, b).astype(np.intp) * m + np.minimum(a, b)
-        joined = (
-            np.bincount(cell, minlength=m * m) > 0
-        )  # pairs of groups that are connected by edges
+        # pairs of groups that are connected by edges
+        joined = np.bincount(cell, minlength=m * m) > 0
         self._one, self._other = np.divmod(np.flatnonzero(joined), m)
         cell = (np.cumsum(joined, dtype=np.int32) - 1)[cell]
-        shape, size = len(self._one), min(EDGES, len(cell))
-        ones, pointer = np.ones(size, np.float32), np.arange(size + 1, dtype=np.int32)
         # matrices that sum the weights of some edges for each pair of groups
         self._cells = [
-            (
-                some,
-                sparse.csc_array(
-                    (ones[:k], cell[some], pointer[: k + 1]), shape=(shape, k)
-                ),
-            )
-            for some in parts(len(cell), EDGES)
-            for k in (some.stop - some.start,)
+            (some, _summing(cell[some], len(self._one)))
+            for some in parts(len(cell), TASK_NUMBERS)
         ]
-        self._sum = sparse.csr_array(
-            (np.ones(n, np.float32), label, np.arange(n + 1)), shape=(n, m)
-        ).T.tocsr()
+        self._sum = _summing(label, m).tocsr()
         self.component = _components(self._sum, S)[label]
         self._component_size = np.bincount(self.component)
 
@@ -179,15 +159,9 @@ class Aggregates:
             weight += of_some
         apart = self._one != self._other
         one, other, weight = self._one[apart], self._other[apart], weight[apart]
-        diagonal = (
-            mu * self.size
-            + np.bincount(one, weight, self.m)
-            + np.bincount(other, weight, self.m)
-        )
-        for dtype in (
-            c.dtype,
-            float,
-        ):  # single precision takes half the time, and is sufficient unless mu is tiny
+        diagonal = mu * self.size + _sums(one, other, weight, self.m)
+        # single precision takes half the time, and is sufficient unless mu is tiny
+        for dtype in (c.dtype, float):
             L = np.zeros((self.m, self.m), dtype, order="F")
             L[one, other] = -weight
             np.fill_diagonal(L, diagonal)
@@ -313,22 +287,27 @@ class GraphLaplacian(Metric):
     def size(self, x):
         """sqrt(x^T (L_c + mu I) x)."""
         X = np.ascontiguousarray(x.reshape(self.problem.edges.n, -1).T)
-        A_x = (self.degree + x.dtype.type(self.mu)) * X - self.problem.edges.matrix(
-            self.c
-        )(X)
+        product = self.problem.edges.matrix(self.c)
+        A_x = (self.degree + x.dtype.type(self.mu)) * X - product(X)
         return math.sqrt(max(float(np.vdot(X, A_x)), 0.0))
+
+
+def _summing(label, m):
+    """The matrix (m, n) that sums numbers for each label."""
+    n = len(label)
+    ones, pointer = np.ones(n, np.float32), np.arange(n + 1, dtype=np.int32)
+    return sparse.csc_array((ones, label, pointer), shape=(m, n))
 
 
 def _components(groups, S):
     """The connected component of each group, in the graph of groups without edges that
-    are weak for both of them."""
+    are weak for both of them, with less than a hundredth of their weight."""
     between = (groups @ S @ groups.T).tocoo()
     weight = between.sum(axis=1)
-    strong = between.data > WEAK * np.minimum(weight[between.row], weight[between.col])
+    strong = between.data > 0.01 * np.minimum(weight[between.row], weight[between.col])
     row, col = between.row[strong], between.col[strong]
-    return connected_components(
-        sparse.csr_array((np.ones(len(row)), (row, col)), between.shape), directed=False
-    )[1]
+    graph = sparse.csr_array((np.ones(len(row)), (row, col)), between.shape)
+    return connected_components(graph, directed=False)[1]
 
 
 def _strongest(pull):
@@ -384,13 +363,11 @@ class SparsifiedEdges(Edges):
         sums = _sums(i, j, weight, edges.n)
         i, j, weight = i[self.drawn], j[self.drawn], weight[self.drawn]
         self._times = 1 / probability[self.drawn]
-        for _ in range(ROUNDS):
+        for _ in range(5):  # after which the sums differ by some percent at most
             now = _sums(i, j, weight * self._times, edges.n)
             self._times *= np.sqrt(sums[i] / now[i] * sums[j] / now[j])
-        half = sparse.csr_array(
-            (weight * self._times, (i, j)), shape=(edges.n, edges.n)
-        )
-        super().__init__(half)
+        weight = weight * self._times
+        super().__init__(sparse.csr_array((weight, (i, j)), shape=(edges.n, edges.n)))
 
     def _lay_out(self, upper):
         """All entries of the symmetric matrix, in blocks of rows, each with the edge of
@@ -405,7 +382,7 @@ class SparsifiedEdges(Edges):
         )
         both = (both + both.T).tocsr()
         self._entries = []
-        for rows in even_rows(both, TASK):
+        for rows in even_rows(both, TASK_NUMBERS):
             entries = both[rows]
             self._entries.append((rows, entries.data - 1, entries))
 
@@ -424,11 +401,8 @@ class SparsifiedEdges(Edges):
                 k, (rows, entries) = task
                 out[k, rows] = entries @ X[k]
 
-            each(
-                multiply,
-                [(k, block) for k in range(len(X)) for block in blocks],
-                len(c),
-            )
+            tasks = [(k, block) for k in range(len(X)) for block in blocks]
+            each(multiply, tasks, len(c))
             return out
 
         return product
@@ -442,11 +416,10 @@ def _scattered(weight):
     """A pseudo-random number between 0 and 1 for each weight (multiplicative
     hashing)."""
     digits = weight.astype(np.float32).view(np.uint32)
-    # the last digits are ignored, because they change if the points are reordered or
-    # given in single precision
-    hashed = (
-        (digits >> DROPPED) * np.uint32(MULTIPLIER) + 0.5
-    ) / 2**32  # not 0, or weights near 0 could be drawn
+    # The last 11 of 23 binary digits are ignored, because some of them change if the
+    # points are reordered or given in single precision. The result is not 0, or weights
+    # near 0 could be drawn.
+    hashed = ((digits >> 11) + 0.5) * GOLDEN % 1.0
     # some edges of the same weight, as between copies of points, should be drawn, so
     # the nth is moved n times
     edges = np.arange(len(digits), dtype=np.uint64)
@@ -456,7 +429,7 @@ def _scattered(weight):
     k = np.arange(len(again))
     nth = 1 + k - np.maximum.accumulate(np.where(np.diff(again, prepend=-1) > 1, k, 0))
     edge = (ordered[again] & 0xFFFFFFFF).astype(np.intp)
-    hashed[edge] = (hashed[edge] + nth * (MULTIPLIER / 2**32)) % 1.0
+    hashed[edge] = (hashed[edge] + nth * GOLDEN) % 1.0
     return hashed
 
 

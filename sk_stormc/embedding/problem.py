@@ -10,11 +10,11 @@ import numpy as np
 from sk_stormc.core.problem import CompositionalProblem
 from sk_stormc.embedding.affinity_checks import check_affinities
 from sk_stormc.embedding.defaults import (
-    CENSUS,
     CG_ITERATIONS,
     COMPONENT_FLOOR,
-    EXACT,
-    SMALL,
+    MAX_EXACT_POINTS,
+    MAX_FULL_BATCH,
+    REPORTED_COLUMNS,
     advice,
     regularization,
 )
@@ -30,16 +30,11 @@ from sk_stormc.embedding.kernel_sums import (
 )
 from sk_stormc.embedding.mesh import Mesh
 from sk_stormc.embedding.preconditioner import Graph, GraphLaplacian
+from sk_stormc.utils.machine import BLOCK_BYTES
 from sk_stormc.utils.types import ArrayLike, Kernel, SparseMatrix
 from sk_stormc.utils.validation import check_bool, check_choice, check_int, check_number
 
 __all__ = ["SNEProblem"]
-
-FINE = 0.25  # spacing of the mesh for the reported divergence
-# lower bound of an estimated normaliser; with a smaller one, maps with few neighbours
-# diverge
-LONELY = 0.03
-FLOOR = 1e-15  # lower bound of a normaliser, whose inverse square is still a float32
 
 
 class SNEProblem(CompositionalProblem):
@@ -188,8 +183,14 @@ class SNEProblem(CompositionalProblem):
 
         self.P = P if self.per_point or joint else P / n  # joint probabilities sum to 1
         self.near_field = bool(near_field)
-        meshed = not self.per_point and d <= 2 and n > SMALL and jacobian == "operator"
-        self._fine = Mesh(FINE, self.dof) if meshed else None
+        meshed = (
+            not self.per_point
+            and d <= 2
+            and n > MAX_FULL_BATCH
+            and jacobian == "operator"
+        )
+        # for the reported divergence
+        self._fine = Mesh(spacing=0.25, dof=self.dof) if meshed else None
         mesh = Mesh(dof=self.dof) if meshed and self.dtype == np.float32 else self._fine
         self.graph = Graph(self.P, sparsified=not self.per_point)
         self.edges = self.graph.edges
@@ -199,7 +200,7 @@ class SNEProblem(CompositionalProblem):
         self._far_field = FarField(
             self.edges, self.near_field, self.per_point, mesh, self.dof
         )
-        self.inner_floor = FLOOR
+        self.inner_floor = 1e-15  # its inverse square is still a float32
         self._set_steps(n_iter, 1.0 if self.exaggeration > 1 else None)
 
     def stage(self, n_iter, exaggeration=1.0, held=None, further=False):
@@ -315,11 +316,10 @@ class SNEProblem(CompositionalProblem):
         all pairs."""
         far, (_, _, _, complete) = self._far(x, batch)
         u = self._all_pairs(x, far, complete)
-        return (
-            np.maximum(u, u.dtype.type(LONELY))
-            if self.per_point and self.near_field and not complete
-            else u
-        )
+        if self.per_point and self.near_field and not complete:
+            # with smaller estimates, maps with few neighbours diverge
+            return np.maximum(u, u.dtype.type(0.03))
+        return u
 
     def _all_pairs(self, x, far, complete):
         """The inner value u from the sums over the far field, plus the near field if
@@ -381,7 +381,7 @@ class SNEProblem(CompositionalProblem):
         return self.exaggeration * self._attraction(x) + self._log_sum(u)
 
     def _log_sum(self, u):
-        return float(np.log(np.maximum(u, FLOOR), dtype=float).sum())
+        return float(np.log(np.maximum(u, self.inner_floor), dtype=float).sum())
 
     def _attraction(self, x):
         """sum_ij p_ij phi(D_ij)."""
@@ -411,16 +411,15 @@ class SNEProblem(CompositionalProblem):
         """Phi(x). Z is computed on the mesh. Without a mesh, normalisers are estimated
         from at most 2048 columns."""
         own = self._remembering()
-        return float(own.outer(x, own._normalisers(x, self._far_field.mesh, CENSUS)))
+        u = own._normalisers(x, self._far_field.mesh, REPORTED_COLUMNS)
+        return float(own.outer(x, u))
 
     def reported(self, x):
         """The recorded value: Phi(x) without exaggeration, so that the values of all
         stages can be compared."""
         own = self._remembering()
-        return float(
-            own._attraction(x)
-            + own._log_sum(own._normalisers(x, self._far_field.mesh, CENSUS))
-        )
+        u = own._normalisers(x, self._far_field.mesh, REPORTED_COLUMNS)
+        return float(own._attraction(x) + own._log_sum(u))
 
     def _normalisers(self, x, mesh, exact):
         """The normalisers u for reports: from the mesh, or for more than ``exact``
@@ -431,13 +430,14 @@ class SNEProblem(CompositionalProblem):
                 return np.array([mesh.total(points)])
             return np.array([self._far_field.all_columns(points)[0]])
         if mesh is None and n > exact and self.near_field:
-            chosen = ((np.arange(CENSUS) + 0.5) * (n / CENSUS)).astype(int)
-            blocks = np.array_split(chosen, -(-n * CENSUS // 2**23))
+            times = n / REPORTED_COLUMNS
+            chosen = ((np.arange(REPORTED_COLUMNS) + 0.5) * times).astype(int)
+            blocks = np.array_split(chosen, -(-4 * n * len(chosen) // BLOCK_BYTES))
             sums = sum(
                 self._far_field.columns(points, block, self._far_field.left_out)[0]
                 for block in blocks
             )
-            return self._all_pairs(x, x.dtype.type(n / CENSUS) * sums, complete=False)
+            return self._all_pairs(x, x.dtype.type(times) * sums, complete=False)
         return self.inner(x, self.inner_batch(None))  # cached for the next iteration
 
     def divergence(self, x):
@@ -460,9 +460,8 @@ class SNEProblem(CompositionalProblem):
         over all pairs.
         """
         own = self._remembering()
-        return self.divergence_of(
-            own._attraction(x) + own._log_sum(own._normalisers(x, self._fine, EXACT))
-        )
+        u = own._normalisers(x, self._fine, MAX_EXACT_POINTS)
+        return self.divergence_of(own._attraction(x) + own._log_sum(u))
 
     def divergence_of(self, fun):
         """Return KL(P || Q) from the value of Phi without exaggeration.

@@ -1,5 +1,6 @@
 """Maps by a named solver: a run of the engine for each stage."""
 
+import sys
 import warnings
 from contextlib import contextmanager, nullcontext
 
@@ -7,15 +8,11 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
-from sk_stormc.embedding.defaults import FURTHER
+from sk_stormc.embedding.defaults import PROBE_REGULARIZATION
 from sk_stormc.engine.results import changed, joined
 from sk_stormc.solvers import StopReason, STORMCompositional
 
 __all__ = ["run_stages"]
-
-UNRECORDED = (
-    2**62
-)  # number of oracle calls between two records, so large that there are none
 
 
 def run_stages(stages, fit, problem, x, solver, attributes, lines, before=None):
@@ -78,9 +75,8 @@ class OfProblem:
         rate."""
         with quiet():
             probe = STORMCompositional(max_iter=n_iter, tol=0)
-            further = probe.solve(
-                self.problem.stage(n_iter, held=FURTHER), x, random_state=0
-            )
+            stage = self.problem.stage(n_iter, held=PROBE_REGULARIZATION)
+            further = probe.solve(stage, x, random_state=0)
         return self.problem.divergence_of(further.loss_curve[[0, -1]])
 
 
@@ -119,7 +115,7 @@ def _run(fit, problem, x, stage, solver, attributes, before, lines, n_before):
     elif silent and not (
         fit.has_callbacks or lines.shown
     ):  # only these use the records of an early stage
-        every = UNRECORDED
+        every = sys.maxsize
     seen = (
         (lambda x: attributes(x) | {"loss_curve_": np.empty(0)})
         if stage.early

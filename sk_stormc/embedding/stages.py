@@ -11,14 +11,6 @@ import numpy as np
 
 __all__ = ["Lines", "Stage", "further_stages", "growing", "new_stages"]
 
-EARLY_PART = 5  # the early stage has a fifth of the iterations
-# maximum of its iterations: exaggeration contracts data without clusters, eventually to
-# one point
-EARLY_MOST = 30
-
-
-WALKS = 20  # steps of the search for the directions in which a narrow map grows fastest
-
 
 def growing(P, start, most):
     """The largest exaggeration, at most ``most``, with which a narrow map grows in all
@@ -33,7 +25,7 @@ def growing(P, start, most):
     """
     n, X = len(start), start.astype(float)
     degree = (P.sum(axis=1) + P.sum(axis=0))[:, None]
-    for _ in range(WALKS):
+    for _ in range(20):  # steps of the orthogonal iteration
         X = np.linalg.qr(X - X.mean(axis=0))[0]
         Y = P @ X + P.T @ X
         slowest = (
@@ -90,7 +82,9 @@ def new_stages(n_iter, early, exaggeration=1.0, record_every=None):
         float(early),
         float(exaggeration),
     )  # NumPy's would widen float32 arrays
-    n_early = min(n_iter // EARLY_PART, EARLY_MOST) if early > 1 else 0
+    # a fifth of the iterations, but not many: exaggeration contracts data without
+    # clusters, eventually to one point
+    n_early = min(n_iter // 5, 30) if early > 1 else 0
     first = (
         [Stage(n_early, early, early=True, held=1.0, record_every=record_every)]
         if n_early

@@ -8,6 +8,7 @@ import math
 import numpy as np
 from scipy import sparse
 
+from sk_stormc.utils.machine import CACHE_NUMBERS, TASK_NUMBERS
 from sk_stormc.utils.threads import each, parts
 
 __all__ = [
@@ -18,16 +19,6 @@ __all__ = [
     "even_rows",
     "masked_positions",
 ]
-
-COARSE = (
-    0.02  # rounding error of squared distances above which negative values are clipped
-)
-ROWS, EDGES = 256, 2**15  # size of a chunk that fits in the processor's cache
-TILE = 2**17  # pairs of a block of `AllPairs`, which fits in the processor's cache
-TASK, BLOCKS = (
-    2**18,
-    8,
-)  # edges of a thread's task, and the largest number of row blocks of a sum over edges
 
 
 class Edges:
@@ -62,7 +53,7 @@ class Edges:
                 upper.indptr.astype(np.int32),
             )
         self.n = P.shape[0]
-        self._upper, self._chunks = upper, even_rows(upper, EDGES)
+        self._upper, self._chunks = upper, even_rows(upper, CACHE_NUMBERS)
         self._lay_out(upper)
         self.weight = upper.data
         self.i = np.repeat(np.arange(self.n), np.diff(upper.indptr))
@@ -71,10 +62,9 @@ class Edges:
 
     def _lay_out(self, upper):
         """Prepare the entries for `matrix`."""
-        self._blocks = [
-            _block(upper, rows)
-            for rows in even_rows(upper, max(TASK, upper.nnz // BLOCKS))
-        ]
+        # at most eight blocks: `matrix` adds vectors of all points for each
+        size = max(TASK_NUMBERS, upper.nnz // 8)
+        self._blocks = [_block(upper, rows) for rows in even_rows(upper, size)]
 
     def squares(self, X, out, change=None):
         """|x_i - x_j|^2 for each edge, from X of shape (d, n), written to out.
@@ -97,11 +87,8 @@ class Edges:
                 if change is not None:
                     change(total)
 
-        each(
-            task,
-            [self._chunks[some] for some in parts(len(self._chunks), TASK // EDGES)],
-            len(out),
-        )
+        of_task = parts(len(self._chunks), TASK_NUMBERS // CACHE_NUMBERS)
+        each(task, [self._chunks[some] for some in of_task], len(out))
         return out
 
     def matrix(self, c):
@@ -137,17 +124,17 @@ class Edges:
 
     def forces(self, c, X):
         """c_i = sum_j c_ij, and sum_j c_ij (x_i - x_j) as rows, for each point i."""
-        sums = self.matrix(c)(np.vstack([np.ones((1, self.n), c.dtype), X]))
+        ones = np.ones((1, self.n), c.dtype)
+        sums = self.matrix(c)(np.vstack([ones, X]))
         return sums[0], sums[0] * X - sums[1:]
 
     def log_sum(self, w):
         """The sum over all edges of their weight times log(w)."""
-        return sum(
-            each(
-                lambda some: float(self.weight[some] @ np.log(w[some])),
-                parts(len(self.weight), TASK),
-            )
-        )
+
+        def of_some(some):
+            return float(self.weight[some] @ np.log(w[some]))
+
+        return sum(each(of_some, parts(len(self.weight), TASK_NUMBERS)))
 
     def ends(self, v):
         """v_i + v_j for each edge."""
@@ -225,7 +212,7 @@ def masked_positions(pattern, chosen):
 
 def _factors(x, chosen, constant, sign):
     """M (n, d + 2) and C (d + 2, B) with M @ C = constant + sign |x_i - x_b|^2, and
-    whether rounding is notable."""
+    whether rounding is so notable that wrong signs must be removed."""
     n, d = x.shape
     x = x - x.mean(axis=0)
     M = np.ones((n, d + 2), x.dtype)
@@ -236,7 +223,8 @@ def _factors(x, chosen, constant, sign):
     C[:d] = (-2 * sign) * chosen_x.T
     C[d] = 1
     C[d + 1] = constant + M[chosen, d]
-    return M, C, np.finfo(x.dtype).eps * np.abs(M[:, d]).max() > COARSE
+    rounding = np.finfo(x.dtype).eps * np.abs(M[:, d]).max()
+    return M, C, rounding > 0.02
 
 
 def columns(x, chosen, pattern):
@@ -245,14 +233,15 @@ def columns(x, chosen, pattern):
     n, B = len(x), len(chosen)
     M, C, coarse = _factors(x, chosen, 0, -1)
     positions, pointer = masked_positions(pattern, chosen)
-    E, sums, ones = np.empty((n, B), x.dtype), np.empty(n, x.dtype), np.ones(B, x.dtype)
-    for start in range(0, n, ROWS):
-        rows = slice(start, min(n, start + ROWS))
+    E = np.empty((n, B), x.dtype)
+    sums, ones = np.empty(n, x.dtype), np.ones(B, x.dtype)
+    for rows in parts(n, CACHE_NUMBERS // B):
         e = np.matmul(M[rows], C, out=E[rows])
         if coarse:
             np.minimum(e, 0, out=e)
         np.exp(e, out=e)
-        e.reshape(-1)[positions[pointer[start] : pointer[rows.stop]] - start * B] = 0
+        left_out = positions[pointer[rows.start] : pointer[rows.stop]]
+        e.reshape(-1)[left_out - rows.start * B] = 0
         np.matmul(e, ones, out=sums[rows])
     return E, sums
 
@@ -261,26 +250,33 @@ def column_sums(x, chosen, pattern, dof=1.0):
     """Sums of w = 1 / (1 + |x_i - x_b|^2 / a) over the chosen columns b without the
     pattern. a is ``dof``."""
     n, d = x.shape
-    M, C, coarse = _factors(
-        x if dof == 1 else x / x.dtype.type(math.sqrt(dof)), chosen, 1, 1
-    )
+    M, C, coarse = _factors(_in_units(x, dof), chosen, 1, 1)
     B = len(chosen)
     V = np.ones((B, d + 1), x.dtype)
     V[:, 1:] = x[chosen]
     positions, pointer = masked_positions(pattern, chosen)
     sums, total = np.empty((n, d + 1), x.dtype), 0.0
-    W, ones = np.empty((ROWS, B), x.dtype), np.ones(ROWS * B, x.dtype)
-    for start in range(0, n, ROWS):
-        stop = min(n, start + ROWS)
-        w = W[: stop - start]
-        _inverse(np.matmul(M[start:stop], C, out=w), coarse)
+    blocks = parts(n, CACHE_NUMBERS // B)
+    W, ones = (
+        np.empty((blocks[0].stop, B), x.dtype),
+        np.ones(blocks[0].stop * B, x.dtype),
+    )
+    for rows in blocks:
+        w = W[: rows.stop - rows.start]
+        _inverse(np.matmul(M[rows], C, out=w), coarse)
         flat = w.reshape(-1)
-        flat[positions[pointer[start] : pointer[stop]] - start * B] = 0
+        left_out = positions[pointer[rows.start] : pointer[rows.stop]]
+        flat[left_out - rows.start * B] = 0
         k = flat if dof == 1 else flat**dof
         total += float(k @ ones[: flat.size])
         np.multiply(w, k.reshape(w.shape), out=w)
-        np.matmul(w, V, out=sums[start:stop])
+        np.matmul(w, V, out=sums[rows])
     return total, x * sums[:, :1] - sums[:, 1:]
+
+
+def _in_units(x, dof):
+    """x / sqrt(a)."""
+    return x if dof == 1 else x / x.dtype.type(math.sqrt(dof))
 
 
 def _inverse(D, coarse):
@@ -301,13 +297,11 @@ class AllPairs:
     """
 
     def __init__(self, n):
-        self.n, self._blocks = n, parts(n, TILE // n)
+        self.n, self._blocks = n, parts(n, CACHE_NUMBERS // n)
 
     def __call__(self, x, dof=1.0):
         """The sums."""
-        M, C, coarse = _factors(
-            x if dof == 1 else x / x.dtype.type(math.sqrt(dof)), slice(None), 1, 1
-        )
+        M, C, coarse = _factors(_in_units(x, dof), slice(None), 1, 1)
         V = np.hstack([np.ones((self.n, 1), x.dtype), x])
         sums, total = np.zeros_like(V), 0.0
         largest = self._blocks[0].stop * self.n
@@ -320,9 +314,8 @@ class AllPairs:
             flat[:: width + 1] = 0  # pairs i = j
             k = flat if dof == 1 else flat**dof
             # the square block on the diagonal contains both halves
-            total += 2 * float(k @ ones[: flat.size]) - float(
-                k.reshape(w.shape)[:, :size].sum()
-            )
+            square = k.reshape(w.shape)[:, :size]
+            total += 2 * float(k @ ones[: flat.size]) - float(square.sum())
             np.multiply(flat, k, out=flat)
             sums[rows] += w @ V[rows.start :]
             sums[rows.stop :] += w[:, size:].T @ V[rows]

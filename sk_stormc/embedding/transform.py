@@ -16,6 +16,7 @@ from sk_stormc.embedding.neighbors.checks import (
     not_negative,
 )
 from sk_stormc.utils.blocks import is_dask, map_lazily, without_rows
+from sk_stormc.utils.machine import BLOCK_BYTES
 from sk_stormc.utils.warnings import warn
 
 __all__ = [
@@ -26,15 +27,7 @@ __all__ = [
     "warn_of_far_samples",
 ]
 
-CHUNK = 2**20  # entries of an array in one chunk
-CANDIDATES = (
-    50  # number of nearest neighbours that are candidates for the initial position
-)
-LARGEST = 1e150  # larger numbers have squares, or sums of squares, that overflow
-REACH = 4.0  # neighbours more than REACH times farther than the nearest lose weight
-ITERATIONS = 10
-NEAREST = 10  # number of training samples that define the distance of a new sample
-FAR = 10.0  # relative distance above which there is a warning
+SPACING_NEIGHBORS = 10  # training samples that define the distance of a new sample
 
 
 def place(X, search, embedding, perplexity, spacing=None, dof=1.0):
@@ -52,17 +45,18 @@ def place(X, search, embedding, perplexity, spacing=None, dof=1.0):
     if search.metric == "precomputed":
         X = _distances_to_trained(X)
     listed = search.metric == "precomputed" and sparse.issparse(X)
-    more = min(max(k, NEAREST), search.n_samples_fit_)
+    more = min(max(k, SPACING_NEIGHBORS), search.n_samples_fit_)
     for rows, D, near in _listed(X, more) if listed else _found(X, search, more):
         order = np.lexsort((near, D))
         D, near = (np.take_along_axis(a, order, axis=1) for a in (D, near))
         if spacing is not None:
-            distances[rows] = _distances(D[:, :NEAREST], spacing, near[:, :NEAREST])
+            distances[rows] = _distances(
+                D[:, :SPACING_NEIGHBORS], spacing, near[:, :SPACING_NEIGHBORS]
+            )
         D, near = D[:, :k], near[:, :k]
         w = _weights(D, min(perplexity, max(1.0, D.shape[1] / 3)))
-        for batch in gen_batches(
-            len(w), max(1, CHUNK // (D.shape[1] * max(CANDIDATES, x.shape[1])))
-        ):
+        numbers = D.shape[1] * max(D.shape[1], x.shape[1])
+        for batch in gen_batches(len(w), max(1, BLOCK_BYTES // (8 * numbers))):
             Z[rows[batch]] = _lowest(w[batch], x.T[:, near[batch]], dof)
     return Z if spacing is None else (Z, distances)
 
@@ -101,9 +95,8 @@ def spacings(graph, search):
     """The distance of each sample to its tenth neighbour, or to the farthest if there
     are fewer."""
     count = np.diff(graph.indptr)
-    distance = graph.data[graph.indptr[:-1] + np.minimum(count, NEAREST) - 1].astype(
-        float
-    )
+    last = graph.indptr[:-1] + np.minimum(count, SPACING_NEIGHBORS) - 1
+    distance = graph.data[last].astype(float)
     if distance.any():
         return np.where(distance > 0, distance, distance[distance > 0].mean())
     return np.full(len(distance), np.median(search.to_nearest_unlike()))
@@ -120,7 +113,7 @@ def _distances(D, spacing, near):
 
 def warn_of_far_samples(distances):
     """Warn if new samples are far from the training data."""
-    count = int((distances > FAR).sum())
+    count = int((distances > 10).sum())
     if count:
         row = int(distances.argmax())
         how = (
@@ -166,7 +159,7 @@ def _found(X, search, k):
         )
     if isinstance(search, NeighborSearch):
         X = search.moved(X)
-    for batch in gen_batches(X.shape[0], max(1, CHUNK // (k * features))):
+    for batch in gen_batches(X.shape[0], max(1, BLOCK_BYTES // (8 * k * features))):
         D, near = np.maximum(distances[batch], 0, dtype=float), neighbors[batch]
         if exact:
             D = exact(
@@ -193,15 +186,16 @@ def _weights(D, perplexity):
     made continuous in D.
 
     The farthest neighbour has weight 0, so the result does not depend on which of
-    several equally distant ones was found. As the nearest distance tends to 0, only the
-    nearest neighbour keeps its weight.
+    several equally distant ones was found. Neighbours that are more than four times
+    farther than the nearest lose weight: as the nearest distance tends to 0, only the
+    nearest neighbour keeps its own.
     """
     p = conditional_probabilities(D, perplexity)
     w = p - p[:, -1:]
     w = np.where(w[:, :1] > 0, w, p)  # keep p if all neighbours are equally far
     nearest = D[:, :1]
     ratio = np.divide(nearest, D, out=np.ones_like(D), where=nearest < D)
-    w *= np.square(np.minimum(1, REACH * ratio))
+    w *= np.square(np.minimum(1, 4 * ratio))
     return w / w.sum(axis=1, keepdims=True)
 
 
@@ -212,14 +206,13 @@ def _lowest(w, x, dof=1.0):
     Sums are over the last axis, or over dimensions one at a time, so that rounding does
     not depend on the number of rows.
     """
-    squares = sum(np.square(c[:, :CANDIDATES, None] - c[:, None]) for c in x)
+    squares = sum(np.square(c[:, :, None] - c[:, None]) for c in x)
     value = (w[:, None] * np.log1p(squares / dof)).sum(axis=2)
-    best = np.where(w[:, :CANDIDATES] > 0, value, np.inf).argmin(axis=1)
+    best = np.where(w > 0, value, np.inf).argmin(axis=1)
     z = x[:, np.arange(len(w)), best]
-    for _ in range(ITERATIONS):
-        pull = w / (
-            1 + sum(np.square(c - a[:, None]) for c, a in zip(x, z, strict=True)) / dof
-        )
+    for _ in range(10):  # fixed-point iterations
+        squares = sum(np.square(c - a[:, None]) for c, a in zip(x, z, strict=True))
+        pull = w / (1 + squares / dof)
         pull /= pull.sum(axis=1, keepdims=True)
         z = (pull * x).sum(axis=2)
     return z.T
@@ -252,10 +245,11 @@ EXACT = {
 def _check_size(X):
     """Raise a ValueError if squares of the data would overflow."""
     largest = largest_of_columns(X)
-    if largest.max() > LARGEST:
+    most = np.sqrt(np.finfo(float).max / len(largest)) / 2
+    if largest.max() > most:
         column = np.argmax(largest)
         raise ValueError(
-            f"the values of X must not be above {LARGEST:g}, got "
+            f"the values of X must not be above {most:.3g}, got "
             f"{largest[column]:.3g} in column {column}"
         )
 

@@ -25,8 +25,8 @@ from sk_stormc.utils.descriptions import UNKNOWN, describe
 
 __all__ = ["read", "write"]
 
-FORMAT = 5
-DIGEST = 32  # bytes at the end of a file
+FILE_FORMAT = 5  # files of another one cannot be read
+DIGEST_BYTES = 32  # at the end of a file
 PLAIN = (type(None), bool, int, float, str)
 
 
@@ -35,7 +35,11 @@ def write(path, value):
     from sk_stormc import __version__
 
     writer = Writer()
-    header = {"format": FORMAT, "version": __version__, "value": writer.node(value)}
+    header = {
+        "format": FILE_FORMAT,
+        "version": __version__,
+        "value": writer.node(value),
+    }
     archive = io.BytesIO()
     text = np.frombuffer(json.dumps(header).encode(), np.uint8)
     np.savez(
@@ -50,7 +54,7 @@ def read(path, kind, functions=()):
     """Read the object of class ``kind`` from a file. ``functions`` are the functions
     that its parameters may name."""
     content, name = Path(path).read_bytes(), os.fspath(path)
-    if _digest(content[:-DIGEST]) != content[-DIGEST:]:
+    if _digest(content[:-DIGEST_BYTES]) != content[-DIGEST_BYTES:]:
         raise ValueError(
             f"{name} must be a complete file of a Checkpoint, but its digest does not "
             "match: it was truncated or "
@@ -58,10 +62,10 @@ def read(path, kind, functions=()):
             "again, or restore a copy"
         )
     try:
-        with np.load(io.BytesIO(content[:-DIGEST]), allow_pickle=False) as file:
+        with np.load(io.BytesIO(content[:-DIGEST_BYTES]), allow_pickle=False) as file:
             arrays = {key: file[key] for key in file.files}
         header = json.loads(arrays["header"].tobytes())
-        if header["format"] != FORMAT:
+        if header["format"] != FILE_FORMAT:
             raise ValueError(
                 f"version {header['version']} wrote it. Fit again, or resume the fit "
                 "with that version"
@@ -79,7 +83,7 @@ def read(path, kind, functions=()):
 
 
 def _digest(content):
-    return hashlib.blake2b(content, digest_size=DIGEST).digest()
+    return hashlib.blake2b(content, digest_size=DIGEST_BYTES).digest()
 
 
 class Writer:

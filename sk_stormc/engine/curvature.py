@@ -9,10 +9,9 @@ from sk_stormc.engine.steps import keep_in_domain
 
 __all__ = ["curvature", "curvatures"]
 
-N_BATCHES, POWER_ITERATIONS = (
-    16,
-    6,
-)  # minibatches whose curvature is estimated, and iterations for each
+# Minibatches whose curvature is estimated. With fewer, a learning rate would depend on
+# which ones are drawn.
+CURVATURE_BATCHES = 16
 
 
 def curvature(oracle, x, size):
@@ -37,7 +36,7 @@ def curvatures(oracle, x, size):
     rounding = math.sqrt(np.finfo(x.dtype).eps)
     h = rounding * (1 + float(np.linalg.norm(x))) / float(np.linalg.norm(v))
     eigenvalues = []
-    for _ in range(1 if oracle.is_full(size) else N_BATCHES):
+    for _ in range(1 if oracle.is_full(size) else CURVATURE_BATCHES):
         inner, outer = oracle.draw("inner", size[0]), oracle.draw("outer", size[2])
         slope = oracle.draw_jacobian(size[1], inner)
 
@@ -48,7 +47,7 @@ def curvatures(oracle, x, size):
         F = gradient(x)
         length = math.sqrt(float(F @ metric.apply(F)))
         top = 0.0
-        for k in range(POWER_ITERATIONS + 1):
+        for k in range(1 + 6):  # six power iterations, after one that determines h
             w = (gradient(x + h * v) - F) / h
             v_new = metric.apply(w)
             top = math.sqrt(max(float(w @ v_new), 0.0))
@@ -57,7 +56,7 @@ def curvatures(oracle, x, size):
             if k or not length:
                 v = v_new / top
             # the step h changes F by a thousandth in any unit, and x by more than
-            # rounding; k = 0 only determines h
+            # rounding
             longest = (
                 float(np.linalg.norm(x) / np.linalg.norm(v)) or math.inf
             )  # a step of the length of x

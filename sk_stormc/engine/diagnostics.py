@@ -19,11 +19,6 @@ __all__ = [
     "warn_of_the_end",
 ]
 
-# smallest excess over the best recorded value for a warning, relative to the total
-# decrease
-NOTABLE = 1e-4
-# single components that give the scale of gradients at the problem's own starting point
-COMPONENTS = 16
 BUDGETS = (StopReason.MAX_ITER, StopReason.MAX_IFO)
 
 
@@ -89,7 +84,7 @@ def _warn_if_above(solver, result):
     rounding = 8 * np.finfo(result.x.dtype).eps * max(abs(start), abs(result.fun))
     if result.fun > start + rounding:
         excess = f"above the start's, {start:.6g}"
-    elif result.fun - best > max(solver.tol, NOTABLE) * (start - best) + rounding:
+    elif result.fun - best > max(solver.tol, 1e-4) * (start - best) + rounding:
         excess = f"above one that it had recorded, {best:.6g}"
     else:
         return
@@ -217,7 +212,7 @@ def warn_if_far(solver, oracle, result, default):
     u = keep_in_domain(
         problem, uncounted.inner(default, uncounted.draw("inner", None)), None
     )
-    for _ in range(COMPONENTS):
+    for _ in range(16):  # single components, for the size of their gradients
         J = uncounted.jacobian(
             default, uncounted.draw_jacobian(1, uncounted.draw("inner", 1))
         )

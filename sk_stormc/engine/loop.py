@@ -25,20 +25,15 @@ from sk_stormc.engine.stopping import StoppingRule
 from sk_stormc.utils.descriptions import check_unchanged, describe
 from sk_stormc.utils.validation import as_numbers, is_integer, seeded
 
-__all__ = ["Loop", "run"]
+__all__ = ["DEFAULT_PASSES", "Loop", "run"]
 
-# the default budget with full batches if the objective is known to be unbounded below
-UNBOUNDED_ITERATIONS = 100
+DEFAULT_PASSES = 100  # the budget if neither max_iter nor max_ifo is given
 MAY_CHANGE = (
     "max_iter",
     "max_ifo",
     "tol",
     "verbose",
 )  # parameters that may change when a run continues
-# IFO after which a stream gets the state of its run, and may drop earlier rows
-KEEP_EVERY = 6000
-RESTARTS = 3  # how often a run on a stream restarts with shorter steps
-SHORTER = 0.25  # factor of the learning rate at each restart
 
 
 def run(
@@ -305,12 +300,13 @@ class Loop:
             self.max_iter, passes = self.solver.default_budget(self.oracle, s)
             self.max_ifo = passes * self.pass_ifo
             problem = self.oracle.problem
+            # full batches, with which an unbounded objective would only overflow
             if (
-                s.t == UNBOUNDED_ITERATIONS
+                s.t == DEFAULT_PASSES
                 and math.isinf(self.max_ifo)
                 and problem.advice.unbounded_below(problem)
             ):
-                self.max_iter = UNBOUNDED_ITERATIONS
+                self.max_iter = DEFAULT_PASSES
         if self.reason is None:
             if s.t + run.t_before_restart >= self.max_iter:
                 self.reason = StopReason.MAX_ITER
@@ -430,7 +426,8 @@ class StreamPolicy:
             loop.reason = StopReason.EXHAUSTED
             return run.state
         if run.n_restarts and state.rule is not None:
-            factor, rate = SHORTER**run.n_restarts, state.rule.learning_rate
+            # three restarts, each with a quarter of the rate before
+            factor, rate = 0.25**run.n_restarts, state.rule.learning_rate
             shorter = Shortened(rate, factor) if callable(rate) else rate * factor
             state.rule = replace(state.rule, learning_rate=shorter)
         return state
@@ -448,7 +445,7 @@ class StreamPolicy:
         learning rate."""
         automatic = solver.auto("learning_rate", oracle.problem, None) is None
         failed = reason in (StopReason.NON_FINITE, StopReason.DIVERGED)
-        if not (failed and automatic and run.n_restarts < RESTARTS):
+        if not (failed and automatic and run.n_restarts < 3):
             return False
         run.n_restarts, run.t_before_restart = run.n_restarts + 1, run.t
         run.state = MethodState(run.best_x)
@@ -458,7 +455,9 @@ class StreamPolicy:
     def store(self, loop):
         """Store the state by IFO, because rows are kept as long as the state."""
         oracle = loop.oracle
-        if oracle.ifo - self.stored_at >= KEEP_EVERY:
+        # storing costs as much as some iterations, and rows between two states stay in
+        # memory
+        if oracle.ifo - self.stored_at >= 6000:
             oracle.problem.state = loop.snapshot()
             oracle.hold()
             self.stored_at = oracle.ifo

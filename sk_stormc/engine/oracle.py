@@ -16,11 +16,6 @@ from sk_stormc.utils.validation import plain
 
 __all__ = ["ALL", "KINDS", "Batch", "Oracle"]
 
-# number of points whose exact F is remembered, more than a line search evaluates
-MEMORY = 32
-# batches drawn at once, because a call of the generator costs as much as gathering a
-# small batch
-AHEAD = 64
 KINDS = ("inner", "jacobian", "outer")
 ALL = (None, None, None)  # (B_g, B_dg, B_f) of a full refresh
 
@@ -129,16 +124,14 @@ class Oracle:
                 (lambda draw: problem.outer_batch(*draw)),
             )
         self._gather = {"inner": inner, "jacobian": inner, "outer": outer}
-        self._pending, self._prices = (
-            {},
-            {},
-        )  # up to AHEAD draws of a kind and size, and the IFO of each
+        # draws of a kind and size, and the IFO of each
+        self._pending, self._prices = {}, {}
         self.ifo = 0
         self.n_evaluations = dict.fromkeys(KINDS, 0)
         self.n_guarded = self.n_below = 0
         self._exact = None
         self.exact_charged = False
-        self.exact = deque(maxlen=MEMORY)
+        self.exact = deque(maxlen=32)  # more points than a line search evaluates
         # the last u, J and (f_x, f_u) on all components, each with its point
         self._on_all = {}
         self._full, self._costs = {}, {}
@@ -202,7 +195,9 @@ class Oracle:
             if size is None or size == self._all[kind]:
                 return self._draw_all(kind)
             draw = self.source.draw_outer if kind == "outer" else self.source.draw_inner
-            blocks = max(1, min(AHEAD, 2**20 // size)) if self.source.finite else 1
+            # at once, because a call of the generator costs as much as gathering a
+            # small batch
+            blocks = max(1, min(64, 2**20 // size)) if self.source.finite else 1
             draws = self._pending[kind, size] = list(
                 draw(self._generators[kind], (blocks, size))
             )[::-1]

@@ -19,7 +19,7 @@ from sk_stormc.core.problem import CompositionalProblem
 from sk_stormc.core.schedules import Slowed, at
 from sk_stormc.core.source import source_of
 from sk_stormc.engine.curvature import curvature
-from sk_stormc.engine.loop import run
+from sk_stormc.engine.loop import DEFAULT_PASSES, run
 from sk_stormc.engine.results import Record, RunState, SolverResult
 from sk_stormc.engine.steps import (
     Inertia,
@@ -44,10 +44,10 @@ from sk_stormc.utils.validation import (
     plain,
 )
 
-__all__ = ["CompositionalSolver", "advised"]
+__all__ = ["MAX_FULL_BATCH", "CompositionalSolver", "advised"]
 
-PASSES = 100  # the default budget if neither max_iter nor max_ifo is given
-SMALL = 1024  # number of components up to which "auto" batches contain all of them
+# number of components up to which "auto" batches contain all of them
+MAX_FULL_BATCH = 1024
 
 
 def check_learning_rate(name, value):
@@ -219,7 +219,7 @@ class CompositionalSolver(BaseEstimator, ABC):
     def default_budget(self, oracle, s):
         """(max_iter, max_passes) of a run for which neither max_iter nor max_ifo is
         set."""
-        return math.inf, PASSES
+        return math.inf, DEFAULT_PASSES
 
     def needed_to_stream(self):
         """The parameters to set so that the method can run on a stream. Empty if there
@@ -297,8 +297,8 @@ class CompositionalSolver(BaseEstimator, ABC):
         if isinstance(value, str):
             if isinstance(rule, tuple):
                 return rule
-            B = None if m <= SMALL else rule
-            value = B, None if constant else B, None if n <= SMALL else rule
+            B = None if m <= MAX_FULL_BATCH else rule
+            value = B, None if constant else B, None if n <= MAX_FULL_BATCH else rule
         B_g, B_dg, B_f = value if is_list(value) else oracle.source.sizes(value)
         oracle.source.accept(name, (B_g, B_dg, B_f))
         if not constant:

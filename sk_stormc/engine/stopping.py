@@ -22,12 +22,6 @@ from sk_stormc.engine.steps import start, step_direction
 
 __all__ = ["Stopping", "StoppingRule"]
 
-STATIONARY = {
-    8: 1e-6,
-    4: 1e-2,
-}  # ratio of |F| at a stationary point to |F| nearby, by the bytes of a float
-NEAR = 16  # machine epsilons by which equal points may differ
-
 
 @dataclass
 class Stopping:
@@ -168,7 +162,7 @@ class StoppingRule:
 
     def _same(self, x, y):
         """Whether two points are equal up to rounding."""
-        return x is y or bool(abs(x - y).max() <= NEAR * self.eps * abs(y).max())
+        return x is y or bool(abs(x - y).max() <= 16 * self.eps * abs(y).max())
 
     def _store(self, s, value, exact):
         stopping = self.run.stopping
@@ -316,7 +310,7 @@ class StoppingRule:
             nearby = step_direction(problem, metric, y, F_nearby, rate).length
             stationary = (
                 step_direction(problem, metric, s.x, F, rate).length
-                <= STATIONARY[s.x.dtype.itemsize] * nearby
+                <= np.cbrt(self.eps) * nearby
             )
         if stationary:
             stopping.stationary_at, stopping.point = s.t, s.x

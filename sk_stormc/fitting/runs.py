@@ -16,7 +16,8 @@ from sk_stormc.engine.results import Record, RunState
 from sk_stormc.fitting.compat import callbacks_of, open_context, with_callbacks
 from sk_stormc.solvers import StopReason
 from sk_stormc.utils.descriptions import UNKNOWN, check_unchanged, describe
-from sk_stormc.utils.mapped_rows import BLOCK_BYTES, MappedRows
+from sk_stormc.utils.machine import BLOCK_BYTES
+from sk_stormc.utils.mapped_rows import MappedRows
 from sk_stormc.utils.threads import in_one_thread
 from sk_stormc.utils.types import F
 from sk_stormc.utils.validation import is_integer, seeded

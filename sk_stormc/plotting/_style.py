@@ -15,6 +15,7 @@ __all__ = [
     "BLUE",
     "COLORS",
     "GRID",
+    "MAX_NAMES",
     "LogTickFormatter",
     "LogTicks",
     "axes_for",
@@ -39,6 +40,7 @@ COLORS = (
     "#882255",
 )
 GRID = {"color": "0.9", "linewidth": 0.6}
+MAX_NAMES = 40  # names that are written on a picture; more would hide it
 
 # Colours, line styles and markers, each of which distinguishes the methods by itself.
 # Methods with nearly equal curves have a wide and a narrow line, so that both are

@@ -38,11 +38,8 @@ Y_LABELS = {
     "gap": "objective gap",
     "gradient": "exact gradient norm",
 }
-DECADES = (
-    9  # decades shown below the initialization; lower parts of a curve are cut off
-)
-MARKERS = 6  # number of markers on a line
-MANY = 5  # number of labels above which the legend is beside the axes, in a new figure
+# number of labels above which the legend is beside the axes, in a new figure
+MAX_LABELS_INSIDE = 5
 
 
 class ConvergenceDisplay:
@@ -291,7 +288,7 @@ class ConvergenceDisplay:
         )
         limits = (_log_limits if log else _linear_limits)(starts, values)
         own = ax is None
-        ax = axes_for(ax, figsize=(6.4 + 1.8 * (len(curves) > MANY), 4.4))
+        ax = axes_for(ax, figsize=(6.4 + 1.8 * (len(curves) > MAX_LABELS_INSIDE), 4.4))
         x_range = x_limits([x for runs in curves.values() for x, _ in runs])
         styles = styles_of(curves) | dict(styles or {})
         self.lines_, self.bands_ = [], []
@@ -358,15 +355,15 @@ def _falls_far(starts, values):
 
 
 def _log_limits(starts, values):
-    """Limits from `DECADES` below the initial value to a little above it, so that
+    """Limits from nine decades below the initial value to a little above it, so that
     diverging runs do not dominate."""
     start = max(starts)
     if not start > 0:  # an initial gap of 0 cannot decrease
         return 1e-3, 1.0
-    low = max(min(y[y > 0].min(initial=start) for y in values), start * 10.0**-DECADES)
+    low = max(min(y[y > 0].min(initial=start) for y in values), start * 1e-9)
     tops = [y.max() for y in values]
     # at least one curve is shown completely, because a gradient may increase at first
-    high = max(min(max(tops), 3 * start), min(min(tops), start * 10.0**DECADES))
+    high = max(min(max(tops), 3 * start), min(min(tops), start * 1e9))
     room = max(1.05, (high / low) ** 0.04)
     return low / room, high * room
 
@@ -424,7 +421,7 @@ def _markers(x, k, n, limits, scale):
     if scale == "log":
         low, high = np.log10(limits)
         where, low = np.log10(np.maximum(x, limits[0])), low - 1e-9
-    targets = low + (high - low) * (np.arange(MARKERS) + (k + 0.5) / n) / MARKERS
+    targets = low + (high - low) * (np.arange(6) + (k + 0.5) / n) / 6
     targets = targets[targets <= where[-1]]
     if not targets.size:
         return [int(allowed[-1])]
@@ -435,6 +432,6 @@ def _markers(x, k, n, limits, scale):
 def _write_legend(ax, own):
     style = {"handlelength": 4, "fontsize": "small"}
     handles, labels = ax.get_legend_handles_labels()
-    if own and len(labels) > MANY:
+    if own and len(labels) > MAX_LABELS_INSIDE:
         return ax.figure.legend(handles, labels, loc="outside right upper", **style)
     return ax.legend(handles, labels, loc="best", framealpha=0.85, **style)

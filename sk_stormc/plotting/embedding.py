@@ -15,7 +15,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patheffects import withStroke
 from scipy.ndimage import uniform_filter
 
-from sk_stormc.plotting._style import axes_for, check_kwargs
+from sk_stormc.plotting._style import MAX_NAMES, axes_for, check_kwargs
 from sk_stormc.plotting.point_colors import PointColors, point_colors
 from sk_stormc.plotting.point_layers import COLORED, PointLayers
 from sk_stormc.utils.atomic import atomically
@@ -28,12 +28,6 @@ if TYPE_CHECKING:
 
 __all__ = ["EmbeddingDisplay"]
 
-WRITTEN = 40  # maximum number of classes whose names are written on the map
-LISTED = 20  # number of rows of a legend
-LONGEST = 28  # characters of a name on the map or in the legend
-# number of cells along each axis of the map, in which the points of a class are counted
-CELLS = 12
-PAIRED = 5  # number of components shown in pairs
 _looks_on_axes: WeakKeyDictionary[Any, dict[str, tuple[str, str]]] = (
     WeakKeyDictionary()
 )  # so that classes keep them
@@ -237,7 +231,7 @@ class EmbeddingDisplay:
         d = Z.shape[1]
         layers = PointLayers(colors, n_old, self.palette, kwargs)
         if d > 3:
-            self._plot_pairs(ax, Z[:, :PAIRED], d, layers)
+            self._plot_pairs(ax, Z[:, :5], d, layers)
         else:
             self._plot_one(ax, Z, layers)
         self.figure_ = self.ax_.figure  # type: ignore[assignment]  # a SubFigure only if the caller gave its axes
@@ -251,7 +245,7 @@ class EmbeddingDisplay:
             labels
             and d == 2
             and colors.names is not None
-            and len(colors.names) <= WRITTEN
+            and len(colors.names) <= MAX_NAMES
         ):
             self.labels_ = _name_classes(self.ax_, Z, colors)
         return self
@@ -443,7 +437,7 @@ class EmbeddingDisplay:
                 )
                 for name, (color, marker) in looks.items()
             ]
-            columns = -(-len(handles) // LISTED)
+            columns = -(-len(handles) // 20)
             style = {
                 "title": self.y_label or None,
                 "fontsize": "small",
@@ -504,13 +498,11 @@ def spread_out(Z):
     return np.column_stack([Z[:, 0], np.arange(len(Z)) * 0.6180339887 % 1])
 
 
-def shortened(name):
-    """A name of at most `LONGEST` characters, of which the middle is left out."""
-    return (
-        name
-        if len(name) <= LONGEST
-        else f"{name[: LONGEST // 2]}…{name[1 - LONGEST // 2 :]}"
-    )
+def shortened(name, length=28):
+    """A name of at most ``length`` characters, of which the middle is left out."""
+    if len(name) <= length:
+        return name
+    return f"{name[: length // 2]}…{name[1 - length // 2 :]}"
 
 
 def _name_classes(ax, Z, colors):
@@ -540,10 +532,10 @@ def _name_classes(ax, Z, colors):
 def _heart(points, extent):
     """The point in the middle of the densest part of a class, which may have several
     parts."""
-    counts, *edges = np.histogram2d(*points.T, bins=CELLS, range=extent)
+    counts, *edges = np.histogram2d(*points.T, bins=12, range=extent)
     around = uniform_filter(counts, 3, mode="constant")
     best = np.unravel_index(np.argmax(around * (counts > 0)), counts.shape)
     low = [edge[max(k - 1, 0)] for edge, k in zip(edges, best, strict=True)]
-    high = [edge[min(k + 2, CELLS)] for edge, k in zip(edges, best, strict=True)]
+    high = [edge[: k + 3][-1] for edge, k in zip(edges, best, strict=True)]
     near = points[((points >= low) & (points <= high)).all(axis=1)]
     return near[np.abs(near - np.median(near, axis=0)).sum(axis=1).argmin()]

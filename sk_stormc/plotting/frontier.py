@@ -20,6 +20,7 @@ from sk_stormc.plotting._style import (
     BLUE,
     COLORS,
     GRID,
+    MAX_NAMES,
     axes_for,
     check_kwargs,
     place_labels,
@@ -44,12 +45,6 @@ if TYPE_CHECKING:
 
 __all__ = ["FrontierDisplay"]
 
-# number of portfolios of a frontier, unless the values of risk_aversion are given
-POINTS = 25
-DECADES = 2.0  # decades below and above the middle value of risk_aversion
-ALONG = 200  # number of points of the curve that names must not cover
-WRITTEN = 40  # maximum number of assets whose names are written
-ROOM = 1.25  # upper limit of the risk axis, relative to the risk of the riskiest asset
 DEVIATION = (
     "standard deviation of the {}",
     "tracking error (standard deviation of the {})",
@@ -438,10 +433,11 @@ class FrontierDisplay:
         far = np.abs(
             (points - np.median(points, axis=0)) / np.where(scale > 0, scale, 1)
         ).max(axis=1)
-        order = np.argsort(-far, kind="stable")[:WRITTEN]
+        order = np.argsort(-far, kind="stable")[:MAX_NAMES]
         ax.figure.figure.draw_without_rendering()  # the layout determines the positions
         taken = [] if self.legend_ is None else [self.legend_.get_window_extent()]
-        along = np.linspace(0, len(self.line_.get_xdata()) - 1, ALONG)
+        # points of the curve, which names must not cover
+        along = np.linspace(0, len(self.line_.get_xdata()) - 1, 200)
         line = [np.interp(along, np.arange(len(v)), v) for v in self.line_.get_data()]
         spots = ax.transData.transform(np.concatenate([points, np.column_stack(line)]))
         taken += [Bbox.from_bounds(x - 2, y - 2, 4, 4) for x, y in spots]
@@ -517,7 +513,7 @@ def _aversions(given, returns, measure):
         mean, deviation = returns.mean(axis=0), returns.std(axis=0)
         risk = np.median(deviation) ** (2 if measure in LABELS else 1)
         middle = np.ptp(mean) / risk if risk > 0 and np.ptp(mean) > 0 else 1.0
-        return middle * 10 ** np.linspace(-DECADES, DECADES, POINTS)
+        return middle * np.logspace(-2, 2, 25)
     aversions = as_numbers("risk_aversions", given)
     if (
         aversions.ndim != 1
@@ -557,7 +553,7 @@ def _limit(ax, risk, mean, assets, chosen):
     """Limit the axes of an unbounded frontier to the surroundings of the assets."""
     if assets is None:
         return
-    right = ROOM * max(assets[0].max(), risk.min(), chosen[0] if chosen else 0.0)
+    right = 1.25 * max(assets[0].max(), risk.min(), chosen[0] if chosen else 0.0)
     if risk.max() <= right:
         return
     shown = np.concatenate(

@@ -32,7 +32,6 @@ IN_SPACE = {
     "star": "diamond-open",
     "pentagon": "square-open",
 }
-STEPS = 16  # colours of a scale
 
 
 def interactive_figure(display: Any, hover: Any = None) -> Any:
@@ -74,7 +73,9 @@ def _groups(colors, rows, palette, label):
         some, limits = rows[~missing], colors.limits()
         if limits is not None:
             colormap = colormap_of(palette)
-            scale = [[k / STEPS, to_hex(colormap(k / STEPS))] for k in range(STEPS + 1)]
+            scale = [
+                [at, to_hex(colormap(at))] for at in np.linspace(0, 1, 17).tolist()
+            ]
             bar = {"title": {"text": html.escape(label)}}
             if colors.are_dates:
                 at = np.linspace(*limits, 5)

@@ -27,7 +27,6 @@ PALETTE = (
 SHAPES = "o^sDv*Pp"
 GREY = "#cccccc"  # of missing values
 MISSING = "missing"
-NUMBERS = 20  # number of distinct integers above which they are a scale and not classes
 CLASSES = len(PALETTE) * len(SHAPES)
 
 
@@ -227,7 +226,8 @@ def _as_one_type(values):
 
 
 def _are_few_integers(values):
-    return bool((values == np.rint(values)).all()) and len(np.unique(values)) <= NUMBERS
+    """Whether numbers are classes, and not a scale."""
+    return bool((values == np.rint(values)).all()) and len(np.unique(values)) <= 20
 
 
 def _ordered(names, codes, order):

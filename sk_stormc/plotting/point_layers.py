@@ -10,11 +10,6 @@ from sk_stormc.utils.frames import is_series
 
 __all__ = ["COLORED", "PointLayers"]
 
-RASTER = 5000  # number of points from which a vector file contains them as pixels
-FAINT, STRONG = (
-    0.35,
-    2.5,
-)  # factors of the opacity of old points and of the size of new ones
 # keywords of scatter that may have an entry for each point, and those of them that are
 # colours
 COLORED = ("c", "color", "facecolor", "facecolors", "fc")
@@ -51,14 +46,15 @@ class PointLayers:
             np.clip(420 / np.sqrt(n), 0.3, 36) / crowd,
             float(np.clip(14 / n**0.32, 0.25, 0.9)),
         )
-        some = {"s": size, "alpha": opacity, "linewidths": 0, "rasterized": n >= RASTER}
+        # a vector file contains many points as pixels
+        some = {"s": size, "alpha": opacity, "linewidths": 0, "rasterized": n >= 5000}
         order = np.random.default_rng(0).permutation(n)
         old, new = order[order < self.n_old], order[order >= self.n_old]
         if new.size:
-            drawn += self._draw_some(ax, Z, old, some | {"alpha": FAINT * opacity})
+            drawn += self._draw_some(ax, Z, old, some | {"alpha": 0.35 * opacity})
             outline = {
                 "alpha": 1.0,
-                "s": STRONG * max(size, 6 / crowd),
+                "s": 2.5 * max(size, 6 / crowd),
                 "linewidths": 0.7,
                 "edgecolors": "black",
             }

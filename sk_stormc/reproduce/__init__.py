@@ -1,10 +1,10 @@
 """The paper's experiments as code: for the command line, the examples and the docs.
 
 An experiment is a module with a docstring (its first line is the help text of the
-command), ``MAX_IFO`` (the default budget of a run), ``METHODS`` (the parameters of each
-method), optionally ``SEEDS`` (their default number, otherwise 3),
-``add_arguments(parser)`` (its own options) and ``report(args)`` (run, print the table,
-save the figure).
+command), ``METHODS`` (the parameters of each method), optionally ``SEEDS`` (their
+default number, otherwise 3), ``add_arguments(parser)`` (its own options) and
+``report(args)`` (run, print the table, save the figure). The default budgets of a run
+are `sk_stormc.reproduce.experiment.MAX_IFO`.
 
 An experiment that compares methods has ``cases``, which are run by
 `sk_stormc.reproduce.experiment.run`, and for the report of all experiments

@@ -20,8 +20,6 @@ from sk_stormc.reproduce.experiment import (
 )
 from sk_stormc.reproduce.tuning import variants
 
-MAX_IFO = 144_000  # 360 n
-
 _EPOCHS = {
     "checkpoint_batch_size": (100, 100, 1),
     "batch_size": (5, 5, 1),
@@ -41,7 +39,6 @@ WITH_100 = {
     method: {**PUBLISHED[method], "checkpoint_batch_size": (100, 100, 100)}
     for method in ("vrsc-pg", "sarah-c")
 }
-MOMENTUM = {"storm-c-paper": {"momentum": 0.02, "tol": 0}}
 VARIANTS = variants(
     PUBLISHED | WITH_100,
     "100, 100 and 1",
@@ -89,7 +86,8 @@ def cases(methods, model):
     yield case("checkpoint f 1", some(PUBLISHED), model)
     yield case("checkpoint f 1", some(AUTOMATIC), model, metric="auto")
     yield case("checkpoint f 100", some(WITH_100), model)
-    yield case("momentum .02", some(MOMENTUM), model)
+    momentum = {"storm-c-paper": {"momentum": 0.02, "tol": 0}}
+    yield case("momentum .02", some(momentum), model)
 
 
 def add_arguments(parser):

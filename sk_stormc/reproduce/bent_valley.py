@@ -13,7 +13,6 @@ from sk_stormc.theory import ProblemConstants
 
 SIZE = 10  # d = l
 BEND = 0.25  # c
-N = 2**20
 # number of kinds of components; the columns of the table are orthogonal to one another
 # and to ones
 KINDS = 32
@@ -58,9 +57,9 @@ class BentValley(CompositionalProblem):
         Sizes of the waves of g and of f.
     """
 
-    n_inner = n_outer = N
+    n_inner = n_outer = 2**20
     n_variables = SIZE
-    source = Kinds(N, N)
+    source = Kinds(n_inner, n_outer)
     advice = Advice(unbounded_below=bounded)
 
     def __init__(self, sigma=0.25, tau=0.25):
@@ -110,7 +109,8 @@ class BentValley(CompositionalProblem):
         """dg(x, B), of shape (l, d)."""
         s, s_ = batch
         J = np.zeros((SIZE, SIZE))
-        J.flat[:: SIZE + 1] = 1 + self.sigma * (s_ * np.cos(x) - s * np.sin(x))
+        waves = s_ * np.cos(x) - s * np.sin(x)
+        J.flat[:: SIZE + 1] = 1 + self.sigma * waves
         J[1:, 0] -= BEND * np.cos(x[0] + self._phases)
         return J
 

@@ -37,32 +37,34 @@ CONFIRMED, PARTLY, NOT_CONFIRMED = (
 NOT_CONTRADICTED, UNDECIDED = "not contradicted", "undecided"
 # relative gap, as a part of the possible gain, below which a run has reached the
 # minimum
-FLOOR = 1e-4
+REACHED_GAP = 1e-4
 # relative gap, as a part of the possible gain, above which a run has not left the
 # initialization
-STUCK = 0.9
-ALIKE = 1.1  # largest ratio of two medians that count as equal
-GOOD = 2  # largest ratio of a setting to the best of its grid that counts as good
+UNMOVED_GAP = 0.9
+MAX_EQUAL_RATIO = 1.1  # largest ratio of two medians that count as equal
+MAX_GOOD_RATIO = (
+    2  # largest ratio of a setting to the best of its grid that counts as good
+)
 # largest upper end of an interval that is consistent with an order of at most 3
-ORDER = 3.3
+MAX_ORDER = 3.3
 
 RULE = f"""\
 The numbers below decide, by this rule alone. A run's end is how far Phi is from its minimum, as a part of what there
 was to gain: |Phi*| for portfolios, as Phi is 0 for weights of 0, and elsewhere the way from the start to the minimum.
 For SNE, with its many local minima, the minimum is the lowest divergence of all runs in this report. Ends below
-{FLOOR:g} are all alike, and so are those above {STUCK:g}, where next to nothing was gained.
+{REACHED_GAP:g} are all alike, and so are those above {UNMOVED_GAP:g}, where next to nothing was gained.
 
 - Ends are compared at the published constants, and again with every method tuned. A claim is **{CONFIRMED}** if it
   holds both times, **{PARTLY}** if it holds at the published constants only, and **{NOT_CONFIRMED}** if it does not
   hold there (where it holds when tuned, that is said). It is **{UNDECIDED}** if it does not hold when tuned, but
   STORM-C's best learning rate still stands at an end of its grid after {MAX_ADDED} more rates.
 - "Lower than others": on every data set each of its seeds ends lower than all seeds of the others.
-- "At least as good": on every data set its median is at most {ALIKE:g} times the least median of the others.
-- "Simpler to tune": on every data set a larger part of its grid than of SARAH-C's ends within a factor of {GOOD} of the
+- "At least as good": on every data set its median is at most {MAX_EQUAL_RATIO:g} times the least median of the others.
+- "Simpler to tune": on every data set a larger part of its grid than of SARAH-C's ends within a factor of {MAX_GOOD_RATIO} of the
   best of its own grid (one tuning seed; the grids have as many settings, and are not widened here).
 - A statement of theory is tried on one problem with known constants, which can refute it but not prove it: where it
   holds it is **{NOT_CONTRADICTED}**. An order of at most eps^-3 holds if the 95 % interval of the fitted exponent ends
-  at or below {ORDER}.
+  at or below {MAX_ORDER}.
 """
 
 
@@ -125,13 +127,14 @@ def final_gaps(comparison, method):
 def ahead(ends, others):
     """Whether each seed of one method ended lower than all seeds of others, with ties
     at minimum and initialization."""
-    return bool(max(np.max(ends), FLOOR) < min(STUCK, *map(np.min, others)))
+    return bool(max(np.max(ends), REACHED_GAP) < min(UNMOVED_GAP, *map(np.min, others)))
 
 
 def as_good(ends, others):
     """Whether the median of one method is at most about that of the best of the
     others."""
-    return bool(np.median(ends) <= max(ALIKE * min(map(np.median, others)), FLOOR))
+    best = min(map(np.median, others))
+    return bool(np.median(ends) <= max(MAX_EQUAL_RATIO * best, REACHED_GAP))
 
 
 @dataclass(frozen=True)
@@ -203,8 +206,8 @@ def _simpler(results):
                 ends = results.gained(
                     experiment, comparison, results.tuned[case, method][1]
                 )
-                ends = np.maximum(ends, FLOOR)
-                good.append(np.isfinite(ends) & (ends <= GOOD * ends.min()))
+                ends = np.maximum(ends, REACHED_GAP)
+                good.append(np.isfinite(ends) & (ends <= MAX_GOOD_RATIO * ends.min()))
             ours, theirs = good
             holds = holds and ours.mean() > theirs.mean()
             numbers.append(
@@ -272,7 +275,11 @@ def _order(results):
     (slope,) = (
         measured.slope for measured in results.complexity if measured.name == STORM
     )
-    return slope.high <= ORDER, None, f"Exponent {slope.value:.2f} {slope.interval}."
+    return (
+        slope.high <= MAX_ORDER,
+        None,
+        f"Exponent {slope.value:.2f} {slope.interval}.",
+    )
 
 
 def _number(value):

@@ -24,15 +24,13 @@ from sk_stormc.cli.arguments import progress_line
 from sk_stormc.compare.tables import as_text, finite
 from sk_stormc.core.schedules import power
 from sk_stormc.reproduce.bent_valley import BentValley
+from sk_stormc.reproduce.experiment import MAX_IFO
 from sk_stormc.solvers import StopReason, minimize
 from sk_stormc.theory import storm_parameters
 from sk_stormc.utils.validation import check_int
 
 EPSILONS = tuple(0.4 * 10 ** (-k / 4) for k in range(7))
-MAX_IFO, MAX_ITER, SEEDS = 10**10, 60_000, 20
-# the first seed's run to 0.9 eps determines the length of all runs, which is increased
-# if necessary
-MARGIN = 0.9
+SEEDS = 20
 RESAMPLES = 200  # number of bootstrap samples over seeds
 
 
@@ -116,7 +114,7 @@ def run_complexity(
     methods=METHODS,
     epsilons=EPSILONS,
     *,
-    max_ifo=MAX_IFO,
+    max_ifo=MAX_IFO["complexity"],
     n_seeds=SEEDS,
     first_seed=0,
     progress=lambda text, fraction: None,
@@ -158,8 +156,9 @@ def run_complexity(
 def _measure(run, eps, seeds, max_ifo):
     """IFO at the first record at which the mean over the seeds is at most eps, and that
     of the resamples; or None."""
-    # one run determines the necessary length
-    ifo, average = run(seeds[0], max_ifo, stop=MARGIN * eps)
+    # one run, to a little less than eps, determines the length of all, which is
+    # increased if necessary
+    ifo, average = run(seeds[0], max_ifo, stop=0.9 * eps)
     if average[-1] > eps:
         return None  # the other seeds would take as long
     while True:
@@ -201,7 +200,7 @@ def _run(solver, seed, max_ifo, every, stop=0.0, **parameters):
         records.append((record.ifo, t, norm, total))
         return t and total / t <= stop
 
-    limits = {"max_ifo": max_ifo, "max_iter": MAX_ITER, "tol": 0, "record_every": every}
+    limits = {"max_ifo": max_ifo, "max_iter": 60_000, "tol": 0, "record_every": every}
     with (
         warnings.catch_warnings()
     ):  # a warning about the Phi of the last point is irrelevant here

@@ -14,6 +14,15 @@ from sk_stormc.compare.tables import as_text, finite, table
 from sk_stormc.core.problem import CompositionalProblem
 from sk_stormc.solvers import StopReason, get_solver
 
+# default budgets of a run; 3,000,000 are 10,000 iterations of STORM-C at the published
+# batch sizes, and 144,000 are 360 n
+MAX_IFO = {
+    "portfolio": 3_000_000,
+    "streaming": 3_000_000,
+    "sne": 400_000,
+    "bellman": 144_000,
+    "complexity": 10**10,
+}
 TARGET = 1e-3  # relative gap that defines the reported number of passes
 AXES = ["objective gap  $\\Phi(x) - \\Phi^*$", "exact gradient  $|\\nabla\\Phi(x)|$"]
 

@@ -24,8 +24,6 @@ from sk_stormc.reproduce.experiment import (
 from sk_stormc.reproduce.tuning import variants
 from sk_stormc.solvers import minimize
 
-MAX_IFO = 3_000_000  # 10,000 iterations of STORM-C at the published batch sizes
-
 # Parameters of the published scripts. Batches of 2000 contain all of the published
 # data. There is no tolerance unless the paper has one.
 PUBLISHED = five_methods(

@@ -82,12 +82,8 @@ QUICK = {
     "complexity": {"n_epsilons": 4, "seeds": 6},
     "theory": {"epsilon": 0.3, "seeds": 1},
 }
-DONE = {
-    "portfolio": 0.05,
-    "streaming": 0.15,
-    "bellman": 0.35,
-    "sne": 0.6,
-}  # fraction of the work before each
+# fraction of the work before each
+WORK_BEFORE = {"portfolio": 0.05, "streaming": 0.15, "bellman": 0.35, "sne": 0.6}
 
 
 def add_arguments(parser):
@@ -198,7 +194,7 @@ def _measure(
     """Run the methods of an experiment on a case, as published and tuned."""
     progress(
         f"{METHOD_EXPERIMENTS[experiment].LABELS.title}, {published.name}",
-        DONE[experiment],
+        WORK_BEFORE[experiment],
     )
     size = {"seeds": sizes["seeds"], "factors": sizes["rates"], **sizes[experiment]}
     seeds, max_ifo = range(size["seeds"]), size["max_ifo"]

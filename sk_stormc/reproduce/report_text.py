@@ -13,7 +13,7 @@ from sk_stormc.reproduce.claims import (
     final_gaps,
     name_of,
 )
-from sk_stormc.reproduce.tuning import KEPT
+from sk_stormc.reproduce.tuning import N_FINALISTS
 
 REPORT = """\
 # The paper's experiments, repeated
@@ -106,7 +106,7 @@ def report_text(results, sizes, decisions, verdicts, *, quick, seconds):
         rates=_listed(sizes["rates"]),
         factors=_listed(sizes["sne"]["factors"]),
         first=first,
-        kept=KEPT,
+        kept=N_FINALISTS,
         others=_listed(others),
         last=sizes["seeds"] - 1,
         last_of_sne=sizes["sne"]["seeds"] - 1,

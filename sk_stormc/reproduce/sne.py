@@ -25,8 +25,7 @@ from sk_stormc.problems import SNEProblem
 from sk_stormc.reproduce.experiment import Case, Labels, draw, five_methods, run_command
 from sk_stormc.solvers import STORMCompositional
 
-MAX_IFO = 400_000
-DIMENSION, PERPLEXITY, SPREAD = 5, 30.0, 3.0
+DIMENSION, PERPLEXITY = 5, 30.0
 METHODS = {  # the learning rate decreases to 0 within the budget
     **dict.fromkeys(
         ("scgd", "asc-pg", "vrsc-pg", "sarah-c", "storm-c", "lbfgs", "storm-c-paper"),
@@ -35,7 +34,6 @@ METHODS = {  # the learning rate decreases to 0 within the budget
     "asc-pg": {"beta": 0.9, "tol": 0},
     "lbfgs": {"tol": 1e-8},
 }
-RECORDS = 20  # number of records of a run
 RANK_ONE = "storm-c-paper, x_i = i/n"
 
 # Parameters of the published scripts. f is sampled like g.
@@ -48,16 +46,14 @@ PUBLISHED = five_methods(
         "epoch_length": 10,
     },
 ) | {"storm-c-paper": {}}
-_BETAS = {"beta .5": {"beta": 0.5}, "beta .9": {"beta": 0.9}}
-_LENGTHS = {
-    "epochs of 3 steps": {"epoch_length": 3},
-    "epochs of 10 steps": {"epoch_length": 10},
-}
 VARIANTS = {
-    "scgd": _BETAS,
-    "asc-pg": _BETAS,
-    "vrsc-pg": _LENGTHS,
-    "sarah-c": _LENGTHS,
+    **dict.fromkeys(
+        ("scgd", "asc-pg"), {"beta .5": {"beta": 0.5}, "beta .9": {"beta": 0.9}}
+    ),
+    **dict.fromkeys(
+        ("vrsc-pg", "sarah-c"),
+        {f"epochs of {n} steps": {"epoch_length": n} for n in (3, 10)},
+    ),
     "storm-c-paper": {
         "momentum .1": {"momentum": 0.1},
         "momentum .5": {"momentum": 0.5},
@@ -82,7 +78,7 @@ def starts(X, d):
     n = len(X)
     start = PCA(min(d, *X.shape), random_state=0).fit_transform(X)
     start = np.hstack([start, np.zeros((n, d - start.shape[1]))]) * (
-        SPREAD / start[:, 0].std()
+        3.0 / start[:, 0].std()
     )
     return start, np.repeat(np.arange(1, n + 1)[:, None] / n, d, axis=1)
 
@@ -103,7 +99,7 @@ def case(name, methods, problem, x0, max_ifo):
         x0,
         optimum=offset,
         scale=n,
-        record_every=max(1, max_ifo // RECORDS),
+        record_every=max(1, max_ifo // 20),
     )
 
 

@@ -27,7 +27,6 @@ from sk_stormc.reproduce.experiment import (
 from sk_stormc.reproduce.tuning import variants
 from sk_stormc.streams.problem import StreamingProblem
 
-MAX_IFO = 3_000_000  # 10,000 iterations of STORM-C at the published batch sizes
 REGIONS = (
     "Global_ex_US",
     "Global",
@@ -36,7 +35,6 @@ REGIONS = (
     "North_America",
     "Japan",
 )
-CHUNK = 4096  # rows that arrive at a time
 
 # The batches of a stream have the same size for g, its Jacobian and f: f has five rows,
 # one in the published scripts.
@@ -111,13 +109,16 @@ def cases(methods, sources):
 
 def _distribution(source):
     """Returns whose mean and covariance are those of the distribution, and a function
-    that draws rows from it."""
+    that draws the rows of a chunk from it."""
+    chunk = 4096
     if not isinstance(source, tuple):
-        return source, lambda rng: source[rng.integers(len(source), size=CHUNK)]
+        return source, lambda rng: source[rng.integers(len(source), size=chunk)]
     mean, root = source[0], np.linalg.cholesky(source[1])
-    return returns_from_moments(
-        *source
-    ), lambda rng: mean + rng.standard_normal((CHUNK, len(mean))) @ root.T
+
+    def draw_rows(rng):
+        return mean + rng.standard_normal((chunk, len(mean))) @ root.T
+
+    return returns_from_moments(*source), draw_rows
 
 
 def _stream(draw_rows, metric, seed):

@@ -11,7 +11,7 @@ from sk_stormc.core.schedules import power
 
 # settings that are run with all tuning seeds; the others are run with the first seed
 # only
-KEPT = 3
+N_FINALISTS = 3
 # maximum number of learning rates that are added to a grid while the best one is at an
 # end
 MAX_ADDED = 8
@@ -94,7 +94,7 @@ def tune(settings, value_of, tuning_seeds):
     """The setting with the smallest median value over the tuning seeds, and the values
     of all with the first seed.
 
-    All settings are run with the first seed, and the best `KEPT` settings also with the
+    All settings are run with the first seed, and the best `N_FINALISTS` settings also with the
     others. While the best setting is at an end of the grid, the grid is extended there,
     by up to `MAX_ADDED` rates.
     """
@@ -107,7 +107,7 @@ def tune(settings, value_of, tuning_seeds):
         )
 
     first = [values(setting, tuning_seeds[:1])[0] for setting in settings]
-    kept = np.argsort(first, kind="stable")[:KEPT]
+    kept = np.argsort(first, kind="stable")[:N_FINALISTS]
     medians = [
         np.median([first[i], *values(settings[i], tuning_seeds[1:])]) for i in kept
     ]

@@ -22,14 +22,6 @@ __all__ = [
     "first_batches",
 ]
 
-# root mean square over median of batch curvatures that is too uneven; below 4 on
-# ordinary returns
-UNEVEN = 10
-FLAT, PARALLEL = (
-    1e-3,
-    1e-4,
-)  # smallest difference of two anchors' F, relative to |F| and before projection
-
 
 @dataclass
 class Anchor:
@@ -94,9 +86,9 @@ def first_batches(oracle, x, size):
     while True:
         L_batches = curvatures(oracle, x, size)
         L = math.sqrt(np.mean(np.square(L_batches)))
-        if oracle.is_full(size) or (
-            math.isfinite(L) and not UNEVEN * np.median(L_batches) < L
-        ):
+        # the ratio is below 4 on ordinary returns
+        uneven = not math.isfinite(L) or 10 * np.median(L_batches) < L
+        if oracle.is_full(size) or not uneven:
             return size, L
         size = enlarge(oracle, size, 16)
         if size[0] is not None and len(L_batches) * size[0] > oracle.n_components(
@@ -142,7 +134,7 @@ def combine(anchors, problem):
             v = v - dot(v, b) * b
         length = math.sqrt(max(dot(v, v), 0.0))
         # otherwise it adds no information on the curvature
-        if length > PARALLEL * size and length > FLAT * direction.length:
+        if length > 1e-4 * size and length > 1e-3 * direction.length:
             basis.append(v / length)
     for b in basis:
         newest = newest - dot(newest, b) * b

@@ -20,18 +20,6 @@ from sk_stormc.utils.types import Auto, Schedule, Size
 
 __all__ = ["AutomaticSTORM"]
 
-MEMORY = 10  # number of anchors that are combined
-STRETCH, SHORT_STRETCH = 0.5, 0.25  # IFO between anchors, relative to an anchor's IFO
-SMALL, LARGE = (
-    0.1,
-    10,
-)  # |F|, relative to the last anchor's, after which a stretch is short, or ends at once
-# smallest error of F, relative to the last anchor's |F|, for which a combination is
-# discarded
-BAD_PREDICTION = 0.5
-ROUNDING = 1e-10  # relative rounding error of Phi
-FULL_ITERATIONS = 10_000  # the default budget with full batches
-
 
 @dataclass
 class AnchoredState(StormState):
@@ -102,12 +90,11 @@ class AutomaticSTORM(STORMCompositional):
     -----
     Between anchors the steps are those of Algorithm 1 with momentum 0, and with gamma 1
     unless the problem limits steps. A stretch of iterations ends in an anchor when its
-    IFO reach half of an anchor's IFO, or a quarter if |F| has fallen to a tenth of its
-    value at the last anchor. It ends at once if |F| has grown tenfold. An anchor is
-    good if its Phi is below that of all earlier anchors. The next stretch then starts
-    from Anderson's combination of it with up to nine earlier good anchors. If an anchor
-    is not good, the run returns to the best one. If the stretch began with a
-    combination, the anchors of the combination are discarded. They are also discarded
+    IFO reach a quarter of an anchor's IFO, or at once if |F| has grown tenfold. An
+    anchor is good if its Phi is below that of all earlier anchors. The next stretch
+    then starts from Anderson's combination of it with up to nine earlier good anchors.
+    If an anchor is not good, the run returns to the best one. If the stretch began with
+    a combination, the anchors of the combination are discarded. They are also discarded
     if the estimate of F at the end of the stretch has an error of more than half of |F|
     at the last anchor. If the stretch began without a combination, the learning rate is
     halved. At every second failure in a row, the batches are instead made four times as
@@ -248,18 +235,10 @@ class AutomaticSTORM(STORMCompositional):
             )
         else:
             s.since_anchor += 1
-            spent = (
-                s.since_anchor
-                * self._cost(oracle, s, False)
-                / self._cost(oracle, s, True)
-            )
-            s.anchor_here = (
-                not s.direction.length < LARGE * s.residual
-            )  # make no step along such a large F
-            stretch = (
-                SHORT_STRETCH if s.direction.length <= SMALL * s.residual else STRETCH
-            )
-            s.anchor_next = s.anchor_here or spent >= stretch
+            spent = s.since_anchor * self._cost(oracle, s, False)
+            # make no step along such a large F
+            s.anchor_here = not s.direction.length < 10 * s.residual
+            s.anchor_next = s.anchor_here or spent >= self._cost(oracle, s, True) / 4
         s.x = s.now.x
 
     def _estimate(self, oracle, s, x):
@@ -294,7 +273,7 @@ class AutomaticSTORM(STORMCompositional):
         best = s.anchors[-1].value
         # if two values of Phi are equal up to rounding, compare |F|; a combination may
         # lead back to its anchor
-        equal = abs(anchor.value - best) <= ROUNDING * abs(best)
+        equal = abs(anchor.value - best) <= 1e-10 * abs(best)
         good = (
             length < (1 if s.combined else 2) * s.residual
             if equal
@@ -303,10 +282,10 @@ class AutomaticSTORM(STORMCompositional):
         if good or not (s.combined or s.automatic_rate):
             misled = (
                 s.combined
-                and error > BAD_PREDICTION * s.residual
+                and error > s.residual / 2
                 and not oracle.is_full(s.batch_size)
             )
-            s.anchors = [anchor] if misled else [*s.anchors[1 - MEMORY :], anchor]
+            s.anchors = [anchor] if misled else [*s.anchors[-9:], anchor]
             s.residual, s.failures = length, 0
         else:
             s.anchors = s.anchors[-1:]
@@ -352,7 +331,7 @@ class AutomaticSTORM(STORMCompositional):
         """10,000 iterations with full batches, which are cheap, and otherwise 100
         passes."""
         if s.anchored and oracle.is_full(s.batch_size):
-            return FULL_ITERATIONS, math.inf
+            return 10_000, math.inf
         return super().default_budget(oracle, s)
 
     def finish(self, oracle, s):

@@ -18,18 +18,7 @@ from sk_stormc.utils.validation import check_int
 __all__ = ["LBFGS"]
 
 # the default budget, about the iterations that an objective of many variables needs
-PASSES = 1000
-LEVEL = {
-    8: 1e-6,
-    4: 1e-3,
-    # relative |F| below which rounding hides the decrease of Phi, by the bytes of a
-    # float
-}
-NO_LIMIT = 10**9  # scipy's own budgets, which the loop replaces
-FAR, STEEP = (
-    1e4,
-    30,
-)  # an objective with a minimum and a condition number below 1e4 does not reach both
+LBFGS_PASSES = 1000
 
 
 class _OutOfBudget(Exception):
@@ -100,7 +89,7 @@ class LBFGS(CompositionalSolver):
     def default_budget(self, oracle, s):
         """1,000 passes: a line search makes one or two of them an iteration, where
         other methods make many steps."""
-        return math.inf, PASSES
+        return math.inf, LBFGS_PASSES
 
     def needed_to_stream(self):
         """The parameters to set so that the method can run on a stream."""
@@ -144,8 +133,8 @@ class LBFGS(CompositionalSolver):
         run = _ScipyRun(self, oracle, s, loop)
         options = {
             "maxcor": self.memory,
-            "maxiter": NO_LIMIT,
-            "maxfun": NO_LIMIT,
+            "maxiter": 10**9,  # the loop's own budgets replace these
+            "maxfun": 10**9,
             "ftol": 0.0,
             "gtol": 0.0,
         }
@@ -163,7 +152,9 @@ class LBFGS(CompositionalSolver):
             loop.reason is None
         ):  # scipy finds no further decrease, usually because of rounding
             s.residual = run.length
-            is_small = loop.rule.residual() <= max(self.tol, LEVEL[s.x.dtype.itemsize])
+            # relative |F| below which rounding hides the decrease of Phi
+            hidden = np.cbrt(np.finfo(s.x.dtype).eps)
+            is_small = loop.rule.residual() <= max(self.tol, hidden)
             loop.reason = (
                 StopReason.CONVERGED
                 if is_small or loop.rule.is_stationary(s)
@@ -232,10 +223,11 @@ class _ScipyRun:
         """Whether the objective is probably unbounded below: it decreases more and more
         steeply far from the start.
 
-        L-BFGS would otherwise follow it until numbers overflow.
+        L-BFGS would otherwise follow it until numbers overflow. An objective with a
+        minimum and a condition number below 1e4 does not meet both conditions.
         """
-        far = np.linalg.norm(z - self.z_start) > FAR * self.first_step
-        return far and self.length > STEEP * self.first_length
+        far = np.linalg.norm(z - self.z_start) > 1e4 * self.first_step
+        return far and self.length > 30 * self.first_length
 
 
 class _Variables:

@@ -11,7 +11,6 @@ from sk_stormc.streams.rows import Position, Rows, WeightedPosition
 
 __all__ = ["WINDOW", "StreamSource"]
 
-PIECES = 12  # parts of the window, on each of which the objective must have increased
 WINDOW = 512  # default number of rows that represent the stream
 
 
@@ -161,12 +160,12 @@ class StreamSource(Source):
 
     def uphill(self, x, start):
         """Whether Phi is higher at x than at the start over the recent rows, and over
-        each of their parts."""
+        each of a dozen parts of them."""
         recent = self.recent()
         if recent.objective(x) <= recent.objective(start):
             return False
         first, last = self._ends()
-        ends = np.unique(np.linspace(first, last, PIECES + 1).astype(int)).tolist()
+        ends = np.unique(np.linspace(first, last, 12 + 1).astype(int)).tolist()
         parts = (
             self.problem_of(a, b) for a, b in zip(ends[:-1], ends[1:], strict=True)
         )

@@ -21,8 +21,8 @@ from sk_stormc.utils.validation import (
 
 __all__ = ["estimate_constants"]
 
-FLOOR = 1e-3  # smallest value of a constant, in units of the others
-VARIANCE_POINTS = 10  # number of points at which variances are estimated
+# smallest value of a constant, in units of the others; the theorems need positive ones
+MIN_CONSTANT = 1e-3
 
 
 def estimate_constants(
@@ -154,7 +154,7 @@ def estimate_constants(
     L_f, L_g, L_phi, M_f, M_g = np.max(np.array(seen, dtype=float), axis=0).tolist()
 
     variances = []  # (H_1, H_2, H_3) at a point
-    for x in points[:VARIANCE_POINTS]:
+    for x in points[:10]:
         u, J = (
             as_array(problem.inner(x, full_inner)),
             as_array(problem.jacobian(x, full_inner)),
@@ -180,9 +180,9 @@ def estimate_constants(
     )
     if M_f > 0 and M_g > 0:
         L_g, L_f = (
-            max(L_g, FLOOR * M_g**2 * L_f / M_f),
-            max(L_f, FLOOR * M_f * L_g / M_g**2),
+            max(L_g, MIN_CONSTANT * M_g**2 * L_f / M_f),
+            max(L_f, MIN_CONSTANT * M_f * L_g / M_g**2),
         )
-    H_1, H_2 = max(H_1, FLOOR * M_f**2), max(H_2, FLOOR * M_g**2)
-    H_3 = max(H_3, FLOOR * M_g**2 * radius**2)
+    H_1, H_2 = max(H_1, MIN_CONSTANT * M_f**2), max(H_2, MIN_CONSTANT * M_g**2)
+    H_3 = max(H_3, MIN_CONSTANT * M_g**2 * radius**2)
     return ProblemConstants(L_f, L_g, L_phi, M_f, M_g, H_1, H_2, H_3, Delta)

@@ -1,9 +1,27 @@
-"""What the machine has."""
+"""What the machine has, and sizes that suit it.
+
+The sizes divide work into parts. Other values would change the time of a computation
+and the rounding of sums, but nothing else.
+"""
 
 import math
 import os
 
-__all__ = ["machine_memory"]
+__all__ = [
+    "BLOCK_BYTES",
+    "CACHE_NUMBERS",
+    "MATRIX_BYTES",
+    "TASK_NUMBERS",
+    "machine_memory",
+]
+
+# Numbers that fit in the cache of a core. It takes about as long to hand smaller arrays
+# to another thread as to compute with them.
+CACHE_NUMBERS = 2**17
+TASK_NUMBERS = 2**18  # numbers of a thread's task
+BLOCK_BYTES = 2**24  # size of a block that is read or computed at a time
+# size of a matrix that is kept, if its parts are needed more than once
+MATRIX_BYTES = 2**28
 
 
 def machine_memory():

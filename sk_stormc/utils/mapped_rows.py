@@ -5,9 +5,9 @@ import os
 
 import numpy as np
 
-__all__ = ["MappedRows", "blocks"]
+from sk_stormc.utils.machine import BLOCK_BYTES
 
-BLOCK_BYTES = 2**24  # bytes read at a time
+__all__ = ["MappedRows", "blocks"]
 
 
 class MappedRows:

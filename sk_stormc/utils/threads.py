@@ -13,12 +13,11 @@ import numpy as np
 from joblib import effective_n_jobs
 from threadpoolctl import ThreadpoolController
 
+from sk_stormc.utils.machine import CACHE_NUMBERS
 from sk_stormc.utils.types import F
 from sk_stormc.utils.validation import check_n_jobs
 
 __all__ = ["each", "in_one_thread", "in_threads", "n_threads", "parts", "threads"]
-
-LARGE = 2**15  # smallest number of array entries for which threads are used
 
 _crew = ContextVar(
     "crew", default=None
@@ -67,11 +66,12 @@ def n_threads():
     return 1 if crew is None else crew[1]
 
 
-def each(function, parts, size=LARGE):
-    """Call a function with each part, in the threads of the context."""
+def each(function, parts, size=CACHE_NUMBERS):
+    """Call a function with each part, in the threads of the context if the arrays have
+    many entries (``size``)."""
     pool, count = _crew.get() or (None, 1)
     helpers = min(count, len(parts)) - 1
-    if helpers < 1 or size < LARGE:
+    if helpers < 1 or size < CACHE_NUMBERS:
         return [function(part) for part in parts]
     results, left = [None] * len(parts), deque(range(len(parts)))
 

@@ -8,7 +8,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from sk_stormc.core.unit import FAR, InUnit, in_one_unit
+from sk_stormc.core.unit import MAX_POWER, InUnit, in_one_unit
 
 pytestmark = pytest.mark.filterwarnings("error::RuntimeWarning")
 
@@ -132,10 +132,10 @@ def test_a_product_far_from_one_gets_a_unit_that_fits(dtype):
     assert fractions(value) == [exact, exact * Fraction(3, 4)] and value.dtype == dtype
     back = value / value
     np.testing.assert_array_equal(back.plain(), [1, 1])
-    square = InUnit(np.array([2.0**FAR, 1.0], dtype), 10)
+    square = InUnit(np.array([2.0**MAX_POWER, 1.0], dtype), 10)
     for _ in range(5):
         square = square * square
-    assert fractions(square)[0] == Fraction(2) ** (32 * (FAR + 10))
+    assert fractions(square)[0] == Fraction(2) ** (32 * (MAX_POWER + 10))
 
 
 def test_zero_has_no_size():

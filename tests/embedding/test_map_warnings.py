@@ -12,7 +12,6 @@ from sklearn.datasets import load_digits, make_swiss_roll
 from sklearn.exceptions import ConvergenceWarning
 
 from sk_stormc import SNEEmbedding, STORMCompositional
-from sk_stormc.embedding.neighbors import checks
 
 DIGITS = load_digits().data
 NORMAL = np.random.default_rng(0).normal(size=(120, 5))
@@ -139,7 +138,6 @@ def test_memory(monkeypatch):
     """The warning comes before the search, and the estimate grows with the data."""
     model = SNEEmbedding(perplexity=5, max_iter=3, random_state=0)
     assert not [m for m in messages(model, DIGITS[:100]) if "memory" in m]
-    monkeypatch.setattr(checks, "PLENTY", 0)
     monkeypatch.setattr(os, "sysconf", lambda name: 10)
     model.set_params(metric="no such metric")
     X, sizes = np.tile(DIGITS, (20, 1)), []

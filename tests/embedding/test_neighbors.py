@@ -225,7 +225,7 @@ def test_the_unit_does_not_matter(dtype, scale):
 
 
 def test_a_poor_recall_warns(monkeypatch):
-    monkeypatch.setattr(graph_module, "LEAST_RECALL", 1.0)
+    monkeypatch.setattr(graph_module, "MIN_RECALL", 1.0)
     with pytest.warns(
         UserWarning,
         match=r"search found \d\d\.\d% of the true neighbours .* Use neighbors='exact'",

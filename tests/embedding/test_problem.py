@@ -208,7 +208,7 @@ def test_full_batches_beyond_the_memory_that_is_kept(monkeypatch):
     problem = make_problem(60)
     x = make_point(problem)
     expected = problem.gradient(x)
-    monkeypatch.setattr(kernel_sums, "KEPT", 0)
+    monkeypatch.setattr(kernel_sums, "MATRIX_BYTES", 0)
     np.testing.assert_allclose(problem.gradient(x), expected, rtol=1e-12)
 
 

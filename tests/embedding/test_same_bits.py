@@ -6,7 +6,13 @@ from helpers import few_of
 from sklearn.datasets import load_digits
 
 from sk_stormc import SNEEmbedding
-from sk_stormc.embedding import affinities, convolution, mesh, sums_over_pairs
+from sk_stormc.embedding import (
+    affinities,
+    convolution,
+    mesh,
+    preconditioner,
+    sums_over_pairs,
+)
 from sk_stormc.embedding.neighbors import inverted_file
 from sk_stormc.utils import threads as module
 
@@ -18,12 +24,12 @@ pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceW
 @pytest.fixture(autouse=True)
 def small_parts(monkeypatch):
     """So that a few points are divided among threads as many would be."""
-    monkeypatch.setattr(module, "LARGE", 0)
-    monkeypatch.setattr(sums_over_pairs, "TASK", sums_over_pairs.EDGES)
-    monkeypatch.setattr(mesh, "POINTS", 300)
-    monkeypatch.setattr(convolution, "CELLS", 5000)
-    monkeypatch.setattr(inverted_file, "BLOCK", 300)
-    monkeypatch.setattr(affinities, "BLOCK", 5000)
+    monkeypatch.setattr(module, "CACHE_NUMBERS", 0)
+    for some in (affinities, mesh, sums_over_pairs):
+        monkeypatch.setattr(some, "CACHE_NUMBERS", 5000)
+    for some in (convolution, inverted_file, preconditioner, sums_over_pairs):
+        monkeypatch.setattr(some, "TASK_NUMBERS", 5000)
+    monkeypatch.setattr(inverted_file, "BLOCK_POINTS", 300)
 
 
 @pytest.mark.parametrize(

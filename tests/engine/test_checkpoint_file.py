@@ -46,7 +46,8 @@ def sealed(path, node, **header):
     to it."""
     content = checkpoint_file.io.BytesIO()
     text = json.dumps(
-        {"format": checkpoint_file.FORMAT, "version": "0.5.0", "value": node} | header
+        {"format": checkpoint_file.FILE_FORMAT, "version": "0.5.0", "value": node}
+        | header
     ).encode()
     np.savez(content, header=np.frombuffer(text, np.uint8))
     path.write_bytes(content.getvalue() + checkpoint_file._digest(content.getvalue()))

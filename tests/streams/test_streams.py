@@ -18,7 +18,7 @@ from stream_helpers import (
 
 from sk_stormc import minimize
 from sk_stormc.datasets import make_gaussian_returns
-from sk_stormc.engine.curvature import N_BATCHES
+from sk_stormc.engine.curvature import CURVATURE_BATCHES
 from sk_stormc.engine.oracle import KINDS
 from sk_stormc.penalties import L1, Box
 from sk_stormc.problems import Advice, PortfolioProblem, StreamingProblem, check_problem
@@ -155,7 +155,7 @@ def test_ifo_in_closed_form(rate):
     T = result.n_iter
     assert (len(RETURNS) - 3 * S) // B == T
     assert result.ifo[-1] == 3 * S + 3 * B * T + (
-        N_BATCHES * 3 * B if rate == "auto" else 0
+        CURVATURE_BATCHES * 3 * B if rate == "auto" else 0
     )
     entropic = minimize(
         stream_of(RETURNS, risk_measure="entropic"),

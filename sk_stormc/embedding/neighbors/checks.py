@@ -8,7 +8,8 @@ import numpy as np
 from scipy import sparse
 from sklearn.utils import check_array, gen_batches
 
-from sk_stormc.utils.machine import machine_memory
+from sk_stormc.embedding.mesh import MAX_CELLS
+from sk_stormc.utils.machine import BLOCK_BYTES, machine_memory
 from sk_stormc.utils.validation import (
     check_choice,
     check_finite,
@@ -40,14 +41,12 @@ __all__ = [
     "warn_of_memory",
 ]
 
-BLOCK = 2**22  # entries of a matrix in one block
-# rounding error of a distance, relative to the largest: that of 1 - x.y in float32 is
-# 2e-7, even after conversion to float64, and in a graph of close neighbours the largest
-# distance may be .01
-BELOW_ZERO = 1e-4
-ASYMMETRY = 1e-3  # tolerance of the symmetry, relative to the mean distance
+# Rounding error of given distances, relative to the mean of all of them or the largest
+# of some. That of 1 - x.y in float32 is 2e-7, even after conversion to float64, and in
+# a graph of close neighbours the largest distance may be .01.
+DISTANCE_ROUNDING = 1e-3
 # relative rounding error of squared or cosine distances above which there is a warning
-ROUNDED = 0.01
+MAX_ROUNDING = 0.01
 FEATURELESS = ("precomputed", "affinities")  # metrics of data without features
 ADDED_UP = (
     "euclidean",
@@ -59,10 +58,6 @@ ADDED_UP = (
     "l1",
     "chebyshev",
     "cosine",
-)
-UNSEEN = 1e-4  # part of the variance below which columns hardly change a distance
-ROUNDING = (
-    4  # rounding error, in machine epsilons, of distances computed from scalar products
 )
 NEEDED = (  # metrics, the parameters of which one is required, and their descriptions
     (
@@ -80,21 +75,6 @@ NEEDED = (  # metrics, the parameters of which one is required, and their descri
 # names that scikit-learn lists but that are not supported: NaN is invalid, a callable
 # is passed directly, and "p" ignores its p
 NOT_OFFERED = {"nan_euclidean", "p", "pyfunc"}
-
-# memory of a fit: approximate numbers of bytes that are in use at the same time
-OF_NEIGHBOR, OF_POINT = (
-    140,
-    400,
-)  # for each neighbour of a point with its edge, and each point
-COPIES = 3  # copies of the data during the search
-OF_NODE, NODES = (
-    40,
-    4096,
-)  # for each node of the mesh for the reported divergence, and its largest side
-WIDTH = (
-    12  # number of nodes of a side, divided by the square root of the number of points
-)
-PLENTY = 2**30  # memory that every machine is assumed to have
 
 
 def as_points(X, metric):
@@ -277,7 +257,7 @@ def _warn_of_units(X, names, metric):
     order = np.argsort(variance)
     order = order[variance[order] > 0]
     unseen = order[: len(order) // 2]
-    if variance[unseen].sum() < UNSEEN * variance.sum():
+    if variance[unseen].sum() < 1e-4 * variance.sum():
         least, most = names[order[0]], names[order[-1]]
         warn(
             "the columns of X vary very differently: the standard deviation of "
@@ -307,7 +287,7 @@ def _warn_of_distances(X, metric):
 
 def _are_distances(X):
     """Whether a square X may hold distances or affinities of samples."""
-    small = ASYMMETRY * float(X.mean(dtype=float))
+    small = DISTANCE_ROUNDING * float(X.mean(dtype=float))
     if small <= 0 or np.abs(X.diagonal()).max() > small:
         return False
     if sparse.issparse(X):
@@ -361,7 +341,7 @@ def not_negative(X):
     if lowest == 0:
         return X
     largest = values.max(initial=0)
-    if lowest < -BELOW_ZERO * largest:
+    if lowest < -DISTANCE_ROUNDING * largest:
         raise ValueError(
             "with metric='precomputed' X must hold distances, none negative, got "
             f"{lowest:.6g}, which is no rounding "
@@ -410,14 +390,14 @@ def _check_symmetry(X):
     """Raise a ValueError unless distances are symmetric and 0 on the diagonal, up to
     rounding."""
     mean, (largest, i, j) = float(X.mean(dtype=float)), _asymmetry(X)
-    if largest > ASYMMETRY * mean:
+    if largest > DISTANCE_ROUNDING * mean:
         raise ValueError(
             "with metric='precomputed' X must be symmetric; the largest asymmetry is "
             f"{largest:.3g}, with X[{i}, {j}] "
             f"= {X[i, j]:.6g} and X[{j}, {i}] = {X[j, i]:.6g}"
         )
     own = X.diagonal()
-    if own.max() > ASYMMETRY * mean:
+    if own.max() > DISTANCE_ROUNDING * mean:
         k = int(own.argmax())
         raise ValueError(
             "with metric='precomputed' X must hold distances, 0 from each sample to "
@@ -429,7 +409,7 @@ def _check_symmetry(X):
 def _asymmetry(X):
     """The largest |X[i, j] - X[j, i]|, with its i and j."""
     n, largest = X.shape[0], (0.0, 0, 0)
-    for rows in gen_batches(n, max(1, BLOCK // n)):
+    for rows in gen_batches(n, max(1, BLOCK_BYTES // (8 * n))):
         difference = np.abs(X[rows] - X[:, rows].T)
         i, j = (int(k) for k in np.unravel_index(difference.argmax(), difference.shape))
         largest = max(
@@ -493,7 +473,7 @@ def warn_of_chance(search, distances, rows):
         between = float(np.median(squares))
         if sparse.issparse(search._fit_X):
             _of_sparse(search, between)
-        elif search.grain_ > ROUNDED * between:
+        elif search.grain_ > MAX_ROUNDING * between:
             warn(
                 "the values of X are large beside their differences, and "
                 f"{search._fit_X.dtype} has rounded them: by "
@@ -511,8 +491,8 @@ def warn_of_chance(search, distances, rows):
 def _of_cosine(search, between):
     """Warn of nearly parallel rows: a cosine distance is 1 minus a product, whose
     rounding error is absolute."""
-    rounding = ROUNDING * float(np.finfo(search._fit_X.dtype).eps)
-    if rounding > ROUNDED * between:
+    rounding = 4 * float(np.finfo(search._fit_X.dtype).eps)
+    if rounding > MAX_ROUNDING * between:
         warn(
             "the rows of X have nearly the same direction: the farthest of the "
             f"{search.n_neighbors} neighbours of a "
@@ -530,8 +510,8 @@ def _of_sparse(search, between):
     2 x.y is inaccurate."""
     X = sparse.csr_array(search._fit_X)
     size = float(np.median(X.multiply(X).sum(axis=1)))
-    rounding = ROUNDING * np.finfo(float).eps * size
-    if rounding > ROUNDED * between:
+    rounding = 4 * np.finfo(float).eps * size
+    if rounding > MAX_ROUNDING * between:
         warn(
             "the values of X are large beside their differences: the farthest of the "
             f"{search.n_neighbors} neighbours "
@@ -550,15 +530,17 @@ def needed_memory(X, perplexity, on_mesh):
     n = X.shape[0]
     data = X.data.nbytes if sparse.issparse(X) else X.nbytes
     nearest = min(n - 1, int(3 * perplexity) + 1)
-    mesh = OF_NODE * min(NODES, WIDTH * np.sqrt(n)) ** 2 if on_mesh else 0
-    graph = n * (OF_POINT + nearest * OF_NEIGHBOR)
-    return max(COPIES * data, data + graph + mesh)
+    # measured: bytes of a node of the mesh for the reported divergence, of which a side
+    # has 12 sqrt(n); of a point, and of a neighbour of a point with its edge
+    mesh = 40 * min(MAX_CELLS, 12 * np.sqrt(n)) ** 2 if on_mesh else 0
+    graph = n * (400 + nearest * 140)
+    return max(3 * data, data + graph + mesh)  # the search has three copies
 
 
 def warn_of_memory(X, perplexity, on_mesh):
     """Warn if a fit needs more memory than the machine has."""
     needed = needed_memory(X, perplexity, on_mesh)
-    if needed > PLENTY and needed > (there := machine_memory()):
+    if needed > (there := machine_memory()):
         warn(
             f"a map of {X.shape[0]} samples at perplexity {perplexity:g} needs about "
             f"{needed / 1e9:.1f} GB of memory, "

@@ -16,11 +16,13 @@ from sk_stormc.embedding.neighbors.checks import (
     warn_of_chance,
 )
 from sk_stormc.embedding.neighbors.inverted_file import approximate_neighbors
+from sk_stormc.utils.machine import BLOCK_BYTES
 from sk_stormc.utils.threads import threads
 from sk_stormc.utils.validation import check_choice, is_word, short
 from sk_stormc.utils.warnings import warn
 
 __all__ = [
+    "GOLDEN",
     "as_search",
     "first_of_rows",
     "fit_search",
@@ -30,14 +32,7 @@ __all__ = [
     "offsets",
 ]
 
-LEAST_RECALL = 0.97  # recall of an approximate search below which there is a warning
-WORTH = 0.25  # fraction of all pairs above which an approximate search is hardly faster
-UNDECIDED = 0.1  # largest fraction of points that may be undecided in float32
-SAMPLE = 10_000  # largest number of rows that determine the offset of the data
-BLOCK = 2**23  # distances that are in memory at the same time
-SAME = (
-    1e-12  # relative difference of equal distances, whose rounding depends on the batch
-)
+MIN_RECALL = 0.97  # recall of an approximate search below which there is a warning
 GOLDEN = (5**0.5 - 1) / 2  # its multiples, modulo 1, are evenly spread
 
 
@@ -155,7 +150,7 @@ def neighbors_of_each(search):
         distances, neighbors, search.recall_ = nearest or _exact(search)
         chance = spread_ties(search, distances, neighbors)
     warn_of_chance(search, distances, chance)
-    if search.recall_ < LEAST_RECALL:
+    if search.recall_ < MIN_RECALL:
         warn(
             f"the approximate search found {search.recall_:.1%} of the true "
             "neighbours of a sample of the data. Use "
@@ -180,12 +175,13 @@ def _approximate(search):
             [X / np.where(nothing, 1, size)[:, None], nothing[:, None].astype(X.dtype)]
         )
         X -= offsets(X)
-    most = 1.0 if search.neighbors == "approximate" else WORTH
+    # above a quarter of all pairs, an approximate search is hardly faster
+    most = 1.0 if search.neighbors == "approximate" else 0.25
     nearest = approximate_neighbors(X, search.n_neighbors, most)
     if nearest is None:
         return None
     squares, neighbors, undecided, recall = nearest
-    if len(undecided) > UNDECIDED * len(X):
+    if len(undecided) > len(X) / 10:
         return None
     distances = (
         squares / 2
@@ -226,11 +222,12 @@ def spread_ties(search, distances, neighbors):
     last = distances[:, -1]
     tied = (distances == last[:, None]).sum(axis=1)
     rows, chance = np.flatnonzero((2 * tied >= k) & (last > 0)), []
-    size = max(1, BLOCK // n)
+    size = max(1, BLOCK_BYTES // (8 * n))
     for start in range(0, len(rows), size):
         some = rows[start : start + size]
         for row, to_others in zip(some, _to_all(search, some), strict=True):
-            equal = np.flatnonzero(np.abs(to_others - last[row]) <= SAME * last[row])
+            # the rounding of equal distances depends on the batch
+            equal = np.flatnonzero(np.abs(to_others - last[row]) <= 1e-12 * last[row])
             equal, count = equal[equal != row], tied[row]
             if len(equal) > count:
                 begin = GOLDEN * row % 1
@@ -292,11 +289,10 @@ def grain(X):
     rows = _some(X)
     steps = np.spacing(np.abs(offsets(rows))).astype(float)
     varied = rows.max(axis=0) > rows.min(axis=0)
-    return float(
-        np.square(steps[varied]).sum() / 6
-    )  # variance of the difference of two rounding errors
+    # variance of the difference of two rounding errors
+    return float(np.square(steps[varied]).sum() / 6)
 
 
 def _some(X):
-    """Evenly spaced rows, at most about `SAMPLE` of them."""
-    return np.asarray(X[:: -(-len(X) // SAMPLE)])
+    """Evenly spaced rows, at most 10,000 of them."""
+    return np.asarray(X[:: -(-len(X) // 10_000)])

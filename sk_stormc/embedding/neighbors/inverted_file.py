@@ -13,54 +13,40 @@ are relative to the centre of the block, so float32 is sufficient even if the bl
 far apart. Neither the blocks nor the result depend on the number of threads.
 """
 
+import math
+
 import numpy as np
 from scipy import sparse
 
+from sk_stormc.utils.machine import MATRIX_BYTES, TASK_NUMBERS
 from sk_stormc.utils.threads import each, parts
 
 __all__ = ["Cells", "approximate_neighbors"]
 
-CHOSEN = 0.996  # recall for which the cells to search are chosen
-NEAREST = 0.998  # recall of the nearest cells alone, before the limit on their distance
+TARGET_RECALL = 0.996  # for which the cells to search are chosen
 # points whose neighbours are computed exactly, half to choose the cells and half to
-# report the recall
-SAMPLE = 512
-PRODUCTS = 2**26  # products of sample points with all points in one block
-# points up to which cells are small: larger ones leave too many pairs in counts
-FINE = 20_000
-TRAINING, SWEEPS = 40, 6  # training points per cell, and iterations, of k-means
-STRIDE = 16  # the first bound uses every STRIDE-th column
-FIRST = 5  # the cells that give the bound have at least FIRST * k points
-BLOCK = 4096  # points of a block
-TILE = 2**21  # entries of a matrix that is computed at once
-CROWDED = 6  # points with more than CROWDED * k candidates are reduced separately
+# report the recall, which would be inaccurate with fewer
+RECALL_SAMPLE = 512
+BLOCK_POINTS = 4096  # points that are searched together, near to each other
 EPS = float(np.finfo(np.float32).eps)
-# relative rounding error of the largest squared distance above which a point counts as
-# undecided
-RESOLVED = 1e-3
 
 
 def approximate_neighbors(X, k, most=1.0):
     """Approximate nearest neighbours of each point, without the point itself."""
-    unit = (
-        2.0 ** np.frexp(float(np.abs(X).max()))[1]
-    )  # after scaling, squares neither overflow nor underflow
+    # after scaling, squares neither overflow nor underflow
+    unit = 2.0 ** np.frexp(float(np.abs(X).max()))[1]
     cells = Cells(X / X.dtype.type(unit))
     sample, true, reach = cells.exact_sample(k)
     limits = cells.limits(sample[::2], true[::2])
     if cells.share(sample[::2], k, *limits) > most:
         return None
     squares, neighbors, unsure = cells.search(k, *limits)
-    others = cells.order[sample[1::2]]
-    if not len(others):
-        return unit**2 * squares.astype(float), neighbors, unsure, 1.0
-    # compare distances in float64 with a tolerance, so that ties count as found
-    difference = X[neighbors[others]].astype(float) - X[others, None]
-    recall = float(
-        (
-            np.square(difference / unit).sum(axis=2) <= reach[1::2, None] * (1 + 1e-6)
-        ).mean()
-    )
+    others, recall = cells.order[sample[1::2]], 1.0
+    if len(others):
+        # compare distances in float64 with a tolerance, so that ties count as found
+        difference = X[neighbors[others]].astype(float) - X[others, None]
+        distances = np.square(difference / unit).sum(axis=2)
+        recall = float((distances <= reach[1::2, None] * (1 + 1e-6)).mean())
     return unit**2 * squares.astype(float), neighbors, unsure, recall
 
 
@@ -85,25 +71,22 @@ class Cells:
 
     def __init__(self, X):
         n = len(X)
-        n_cells = int(max(3 * np.sqrt(min(n, FINE)), 1.5 * np.sqrt(n)))
+        # few points have smaller cells: larger ones would leave too many pairs
+        n_cells = int(max(3 * np.sqrt(min(n, 20_000)), 1.5 * np.sqrt(n)))
         n_cells = max(1, min(n // 8, n_cells))
-        chosen = np.random.RandomState(0).permutation(n)[: TRAINING * n_cells]
-        middles = _k_means(
-            X[np.sort(chosen)].astype(np.float32),
-            X[chosen[:n_cells]].astype(np.float32),
-        )
+        # k-means is trained on 40 points for each cell
+        chosen = np.random.RandomState(0).permutation(n)[: 40 * n_cells]
+        training, first = np.sort(chosen), chosen[:n_cells]
+        middles = _k_means(X[training].astype(np.float32), X[first].astype(np.float32))
         self.middles = middles[_along(middles)]
         self._lifted = _lifted(self.middles).T
         own = _nearest(X, self._lifted)
         self.order = np.argsort(own, kind="stable")
         self.own, self.X = own[self.order], X[self.order]
-        self.starts = np.concatenate(
-            [[0], np.cumsum(np.bincount(own, minlength=n_cells))]
-        )
-        self.sizes = np.diff(self.starts)
-        self.near = np.argsort(
-            -(_with_ones(self.middles) @ self._lifted), axis=1, kind="stable"
-        ).astype(np.int32)
+        self.sizes = np.bincount(own, minlength=n_cells)
+        self.starts = np.concatenate([[0], np.cumsum(self.sizes)])
+        farness = -self._nearness(self.middles)
+        self.near = np.argsort(farness, axis=1, kind="stable").astype(np.int32)
 
     def _nearness(self, X):
         """Minus the squared distance from points to the centre of each cell, up to a
@@ -114,44 +97,41 @@ class Cells:
         """Some points, their true neighbours, and the squared distances of the
         farthest. Indices refer to X."""
         n = len(self.X)
-        sample = np.unique(np.linspace(0, n - 1, min(n, SAMPLE)).astype(int))
-        some = parts(len(sample), PRODUCTS // n)
+        sample = np.unique(np.linspace(0, n - 1, min(n, RECALL_SAMPLE)).astype(int))
+        some = parts(len(sample), MATRIX_BYTES // (4 * n))
         true = np.concatenate([self._true_neighbors(sample[rows], k) for rows in some])
         difference = self.X[true].astype(float) - self.X[sample, None]
         return sample, true, np.square(difference).sum(axis=2).max(axis=1)
 
     def _true_neighbors(self, sample, k):
         points, n = self.X[sample].astype(float), len(self.X)
-        s, true = (
-            np.empty((len(sample), n), np.float32),
-            np.empty((len(sample), k), np.intp),
-        )
-        left = np.hstack(
-            [_with_ones(points), -np.square(points).sum(axis=1, keepdims=True)]
-        )
-        stride = max(1, min(STRIDE, n // (4 * k)))
+        s = np.empty((len(sample), n), np.float32)
+        true = np.empty((len(sample), k), np.intp)
+        norms = np.square(points).sum(axis=1, keepdims=True)
+        left = np.hstack([_with_ones(points), -norms])
+        # a bound from every stride-th of n points leaves k stride of them
+        stride = max(1, math.isqrt(n // k))
 
         def products(columns):
             s[:, columns] = left @ _with_ones(_lifted(self.X[columns].astype(float))).T
 
         def select(rows):
-            some = s[rows, ::stride]
-            bound = np.partition(some, some.shape[1] - k, axis=1)[:, some.shape[1] - k]
+            bound = _kth_largest(s[rows, ::stride], k)
             for i, least in zip(range(rows.start, rows.stop), bound, strict=True):
                 near = np.flatnonzero(s[i] >= least)
                 true[i] = near[np.argpartition(-s[i, near], k - 1)[:k]]
 
-        each(products, parts(n, BLOCK))
+        each(products, parts(n, BLOCK_POINTS))
         s[np.arange(len(sample)), sample] = -np.inf
         each(select, parts(len(sample), 16))
         return true
 
     def first_cells(self, cell, k):
-        """A cell and the cells nearest to it, with enough points for a bound."""
+        """A cell and the cells nearest to it, with enough points for a bound of the
+        distance to the kth neighbour."""
         near = self.near[cell]
-        return near[
-            : np.searchsorted(np.cumsum(self.sizes[near]), max(k + 1, FIRST * k)) + 1
-        ]
+        count = np.searchsorted(np.cumsum(self.sizes[near]), 5 * k) + 1
+        return near[:count]
 
     def _places(self, cells):
         return np.concatenate(
@@ -163,11 +143,9 @@ class Cells:
         distances over the nearest cell."""
         nearness, bound = self._nearness(self.X[sample]), np.empty((len(sample), 1))
         for i, point in enumerate(sample):
-            others = (
-                self.X[self._places(self.first_cells(self.own[point], k))].astype(float)
-                - self.X[point]
-            )
-            bound[i] = np.partition(np.square(others).sum(axis=1), k)[k]
+            places = self._places(self.first_cells(self.own[point], k))
+            difference = self.X[places].astype(float) - self.X[point]
+            bound[i] = np.partition(np.square(difference).sum(axis=1), k)[k]
         order = np.argsort(-nearness, axis=1, kind="stable")
         return np.argsort(order, axis=1), _farther(nearness, bound)
 
@@ -178,34 +156,31 @@ class Cells:
             np.take_along_axis(a, self.own[true], axis=1)
             for a in self._judged(sample, true.shape[1])
         )
-        n_cells = int(np.quantile(rank, NEAREST, method="higher")) + 1
+        # half of the loss is due to each of the limits
+        n_cells = int(np.quantile(rank, TARGET_RECALL**0.5, method="higher")) + 1
         inside = rank < n_cells
-        limit = np.quantile(
-            farther[inside], min(1.0, CHOSEN / inside.mean()), method="higher"
-        )
+        within = min(1.0, TARGET_RECALL / inside.mean())
+        limit = np.quantile(farther[inside], within, method="higher")
         return n_cells, float(limit)
 
     def share(self, sample, k, n_cells, limit):
         """The mean fraction of all points that lie in the cells searched for a sample
         point."""
         rank, farther = self._judged(sample, k)
-        return float(
-            (((rank < n_cells) & (farther <= limit)) @ self.sizes).mean() / len(self.X)
-        )
+        searched = (rank < n_cells) & (farther <= limit)
+        return float((searched @ self.sizes).mean() / len(self.X))
 
     def search(self, k, n_cells, limit):
         """Squared distances and neighbours of all points, in the order of the data, and
         the undecided points."""
         n = len(self.X)
-        squares, neighbors = (
-            np.empty((n, k), np.float32),
-            np.empty((n, k), np.int32 if n < 2**31 else np.int64),
-        )
+        squares = np.empty((n, k), np.float32)
+        neighbors = np.empty((n, k), np.int32 if n < 2**31 else np.int64)
 
         def block(rows):
             return self._block(rows, k, n_cells, limit, squares, neighbors)
 
-        unsure = each(block, parts(n, BLOCK))
+        unsure = each(block, parts(n, BLOCK_POINTS))
         return squares, neighbors, np.sort(np.concatenate(unsure))
 
     def _block(self, rows, k, n_cells, limit, squares, neighbors):
@@ -224,56 +199,41 @@ class Cells:
 
         candidates, done, bound = [], [], np.empty(size, np.float32)
         for cell in range(self.own[rows.start], self.own[rows.stop - 1] + 1):
-            first = (
-                max(0, self.starts[cell] - rows.start),
-                min(size, self.starts[cell + 1] - rows.start),
-            )
+            begin = max(0, self.starts[cell] - rows.start)
+            end = min(size, self.starts[cell + 1] - rows.start)
             cells = self.first_cells(cell, k)
-            done.append((cells, slice(*first)))
+            done.append((cells, slice(begin, end)))
             places = self._places(cells)
             opposite = np.concatenate([right(c) for c in cells]).T
-            for some in parts(first[1] - first[0], TILE // len(places)):
-                mine = np.arange(first[0] + some.start, first[0] + some.stop)
+            for some in parts(end, TASK_NUMBERS // len(places), begin):
+                mine = np.arange(some.start, some.stop)
                 s = left[mine] @ opposite
                 s[places == (mine + rows.start)[:, None]] = -np.inf
-                bound[mine] = np.partition(s, len(places) - k, axis=1)[
-                    :, len(places) - k
-                ]
+                bound[mine] = _kth_largest(s, k)
                 candidates.append(_those(s, bound[mine], mine, places))
-        looked, worst = (
-            np.empty((len(self.sizes), size), bool),
-            len(self.sizes) - n_cells,
-        )
+        looked = np.empty((len(self.sizes), size), bool)
         reach = np.maximum(norms - 2 * bound, 0)[:, None]
-        for some in parts(size, TILE // len(self.sizes)):
+        for some in parts(size, TASK_NUMBERS // len(self.sizes)):
             nearness = self._nearness(X[some])
-            near = nearness >= np.partition(nearness, worst, axis=1)[:, worst, None]
+            near = nearness >= _kth_largest(nearness, n_cells)[:, None]
             looked[:, some] = (near & (_farther(nearness, reach[some]) <= limit)).T
         for cells, mine in done:
             looked[cells, mine] = False
-        bound += (
-            2 * EPS * norms
-            # plus rounding errors, so that copies of the farthest neighbour are not
-            # collected
-        )
+        # plus rounding errors, or copies of the farthest neighbour would be collected
+        bound += 2 * EPS * norms
         for cell in np.flatnonzero(looked.any(axis=1) & (self.sizes > 0)):
             mine = np.flatnonzero(looked[cell])
             places = np.arange(self.starts[cell], self.starts[cell + 1])
             opposite = right(cell).T
-            for some in parts(len(mine), TILE // len(places)):
-                candidates.append(
-                    _those(
-                        left[mine[some]] @ opposite,
-                        bound[mine[some]],
-                        mine[some],
-                        places,
-                    )
-                )
+            for some in parts(len(mine), TASK_NUMBERS // len(places)):
+                s = left[mine[some]] @ opposite
+                candidates.append(_those(s, bound[mine[some]], mine[some], places))
         row, place, s = (np.concatenate(part) for part in zip(*candidates, strict=True))
         here = self.order[rows]
         square = np.maximum(norms[row] - 2 * s, 0)
         squares[here], neighbors[here] = _best(row, square, self.order[place], size, k)
-        return here[np.flatnonzero(8 * EPS * norms > RESOLVED * squares[here, -1])]
+        # rounding of a thousandth may change which points are neighbours
+        return here[np.flatnonzero(8 * EPS * norms > 1e-3 * squares[here, -1])]
 
 
 def _k_means(X, middles):
@@ -283,16 +243,15 @@ def _k_means(X, middles):
     scikit-learn's KMeans is not used, because its result depends on the number of
     threads (order of summation).
     """
-    for _ in range(SWEEPS):
+    for _ in range(6):
         own = _nearest(X, _lifted(middles).T)
         count = np.bincount(own, minlength=len(middles))[:, None]
         of_cell = sparse.csr_array(
             (np.ones(len(X), X.dtype), own, np.arange(len(X) + 1)),
             shape=(len(X), len(middles)),
         )
-        middles = np.where(
-            count > 0, of_cell.T @ X / np.maximum(count, 1, dtype=X.dtype), middles
-        )
+        means = of_cell.T @ X / np.maximum(count, 1, dtype=X.dtype)
+        middles = np.where(count > 0, means, middles)
     return middles
 
 
@@ -309,8 +268,14 @@ def _nearest(X, lifted):
     def assign(rows):
         own[rows] = _nearness(X[rows], lifted).argmax(axis=1)
 
-    each(assign, parts(len(X), TILE // lifted.shape[1]))
+    each(assign, parts(len(X), TASK_NUMBERS // lifted.shape[1]))
     return own
+
+
+def _kth_largest(s, k):
+    """The kth largest number of each row."""
+    place = s.shape[1] - k
+    return np.partition(s, place, axis=1)[:, place]
 
 
 def _with_ones(X):
@@ -355,20 +320,19 @@ def _best(row, square, neighbor, size, k):
     order = np.argsort(row, kind="stable")
     row, count = row[order], np.bincount(row, minlength=size)
     begin = np.cumsum(count) - count
-    key = square[order].view(np.uint32).astype(np.uint64) << np.uint64(32) | neighbor[
-        order
-    ].astype(np.uint64)
-    width = int(min(count.max(), CROWDED * k))
+    # floats that are not negative have the order of their bits
+    high = square[order].view(np.uint32).astype(np.uint64) << np.uint64(32)
+    key = high | neighbor[order].astype(np.uint64)
+    # rows with many candidates are reduced separately, as they would need a wide array
+    width = int(min(count.max(), 6 * k))
     candidates = np.full((size, width), np.iinfo(np.uint64).max)
     crowded = np.flatnonzero(count > width)
     place = np.arange(len(row)) - begin[row]
     kept = place < width
     candidates[row[kept], place[kept]] = key[kept]
     for i in crowded:
-        candidates[i] = np.partition(key[begin[i] : begin[i] + count[i]], width - 1)[
-            :width
-        ]
+        own = key[begin[i] : begin[i] + count[i]]
+        candidates[i] = np.partition(own, width - 1)[:width]
     best = np.sort(np.partition(candidates, k - 1, axis=1)[:, :k], axis=1)
-    return (best >> np.uint64(32)).astype(np.uint32).view(np.float32), best & np.uint64(
-        2**32 - 1
-    )
+    squares = (best >> np.uint64(32)).astype(np.uint32).view(np.float32)
+    return squares, best & np.uint64(2**32 - 1)

@@ -8,6 +8,7 @@ from sklearn.exceptions import DataConversionWarning
 from sklearn.neighbors import NearestNeighbors
 
 from sk_stormc.embedding.neighbors.graph import grain, offsets
+from sk_stormc.utils.machine import BLOCK_BYTES
 from sk_stormc.utils.validation import is_word
 
 __all__ = ["NeighborSearch"]
@@ -18,14 +19,12 @@ EUCLIDEAN = (
     "sqeuclidean",
     "minkowski",
 )  # "minkowski" with p = 2 becomes "euclidean"
-MANY = 10_000  # number of points above which "auto" is approximate
-FEW_FEATURES = 5  # number of features up to which a tree is fast
+MAX_EXACT_SEARCH = 10_000  # number of points above which "auto" is approximate
 PRODUCTS = (
     "euclidean",
     "l2",
     "sqeuclidean",
 )  # values of effective_metric_ for which scikit-learn uses products
-RESOLVED = 1e-6  # accepted relative rounding error of a squared distance
 
 
 class NeighborSearch(NearestNeighbors):
@@ -113,9 +112,8 @@ class NeighborSearch(NearestNeighbors):
         """Distances of some rows of the data to the nearest row that differs, or 0 if
         none was found."""
         n = self.n_samples_fit_
-        rows = np.linspace(0, n - 1, max(1, min(n, MANY // 100, 2**23 // n))).astype(
-            int
-        )
+        count = max(1, min(n, 100, BLOCK_BYTES // (8 * n)))
+        rows = np.linspace(0, n - 1, count).astype(int)
         if self.metric == "precomputed" and sparse.issparse(self._fit_X):
             D = self._fit_X[rows].toarray()
         else:
@@ -134,8 +132,10 @@ class NeighborSearch(NearestNeighbors):
 
     def is_approximate(self):
         """Whether the approximate search is used."""
-        tree = self._fit_method == "kd_tree" and self.n_features_in_ <= FEW_FEATURES
-        automatic = self.neighbors == "auto" and self.n_samples_fit_ > MANY and not tree
+        # a tree is fast for few features
+        tree = self._fit_method == "kd_tree" and self.n_features_in_ <= 5
+        many = self.n_samples_fit_ > MAX_EXACT_SEARCH
+        automatic = self.neighbors == "auto" and many and not tree
         return self.may_be_approximate() and (
             automatic or self.neighbors == "approximate"
         )
@@ -165,7 +165,8 @@ class NeighborSearch(NearestNeighbors):
         squared = self.effective_metric_ == "sqeuclidean"
         square = distances[:, -1] if squared else np.square(distances[:, -1])
         size = np.einsum("ij,ij->i", samples, samples, dtype=float) + square
-        rows = np.flatnonzero(4 * np.finfo(float).eps * size > RESOLVED * square)
+        # a relative rounding error of 1e-6 is accepted
+        rows = np.flatnonzero(4 * np.finfo(float).eps * size > 1e-6 * square)
         if not len(rows):
             return
         copies = np.array(
