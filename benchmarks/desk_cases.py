@@ -384,6 +384,17 @@ def judge(params, R, weights):
     return [task.value(w) for w in [equal, *places]]
 
 
+def with_min_return(theirs, w, params, R):
+    """The nearest point on the segment from their weights to w with the least mean
+    return, which theirs miss by a tolerance."""
+    mean = reference(params, R)[0].mean(axis=0)
+    missing = params.get("min_return", -np.inf) - float(mean @ theirs)
+    if missing <= 0:
+        return theirs
+    gain = float(mean @ w) - float(mean @ theirs)
+    return theirs + min(missing / gain, 1.0) * (w - theirs) if gain > 0 else w
+
+
 def _ratio(task, w):
     """Mean return after costs over risk."""
     if not task.with_aversion(np.inf).value(w):
@@ -420,7 +431,8 @@ def measure_case(seed, with_clarabel):
             "valid": True,
             "clarabel_right": None,
         }
-    others = [their] if their is not None and np.isfinite(their).all() else []
+    found_it = their is not None and np.isfinite(their).all()
+    others = [with_min_return(their, w, params, R)] if found_it else []
     equal, own, *others = judge(params, R, [w, *others])
     best = min([own, *others])
     size = max(

@@ -1,8 +1,13 @@
-"""Kelley's cutting-plane method (1960) for a risk that is the maximum of many linear
-functions of the weights."""
+"""Kelley's cutting-plane method (1960) for the mean of the largest of many losses, each
+of which is the maximum of linear functions of the weights.
+
+Periods are divided into parts, and each part has cuts of its own. Cuts of the whole
+mean, one an iteration, would have to be many times more (Birge & Louveaux, "A multicut
+algorithm for two-stage stochastic linear programs", 1988).
+"""
 
 from dataclasses import replace
-from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 from scipy import sparse
@@ -12,7 +17,7 @@ from sk_stormc.portfolio.exact.interior_point import interior_point
 from sk_stormc.portfolio.exact.linear_programs import linear_program, one_sided
 from sk_stormc.portfolio.exact.program import FAR, Formulation
 
-__all__ = ["minimise_by_cuts", "of_cuts"]
+__all__ = ["Cuts", "minimise_by_cuts", "of_cuts"]
 
 MOST = 1000  # cuts; some hundred are enough for hundreds of assets
 # gap that ends the method, relative to the terms of the objective, which may cancel
@@ -35,41 +40,58 @@ EXACT = {
 }  # of HiGHS; 1e-7 stalls at 1e-8
 
 
-def of_cuts(scaled, v, cuts):
-    """The largest of linear functions, cuts @ v, as risk. It is the level, in units of
-    the first function."""
-    unit = float(np.abs(cuts[0]).max()) or 1.0
-    rows = np.column_stack([np.array(cuts) / unit, -np.ones(len(cuts))])
-    linear = np.append(-scaled.expected_return, scaled.risk_weight * unit)
-    return Formulation(
-        linear, level=float((rows[:, :-1] @ v).max()), lowest=0.0, rows=rows
+class Cuts(NamedTuple):
+    """Lower bounds of the risk: for any level s, it is at least s plus the sum over
+    some parts of max(slope @ v - share s, 0)."""
+
+    level: float  # for which they are equal at the weights of the cuts
+    part: np.ndarray  # number of each part
+    slope: np.ndarray  # of shape (n_cuts, n_assets)
+    share: np.ndarray
+
+
+def of_cuts(scaled, v, cuts, n_parts):
+    """The risk of the largest cuts of each part, in units of the first risk. Levels are
+    s and the parts, at v those of the last cuts."""
+    unit = float(np.abs(cuts[0].slope.sum(axis=0)).max()) or 1.0
+    part, slope, share = (
+        np.concatenate([getattr(cut, name) for cut in cuts])
+        for name in ("part", "slope", "share")
     )
+    rows = np.column_stack(
+        [slope / unit, -share, -(part[:, None] == np.arange(n_parts)).astype(float)]
+    )
+    last = cuts[-1]
+    level = np.zeros(1 + n_parts)
+    level[0] = last.level / unit
+    excess = last.slope @ v / unit - last.share * level[0]
+    level[1 + last.part] = np.maximum(excess, 0.0)
+    of_level = np.full(1 + n_parts, scaled.risk_weight * unit)
+    linear = np.append(-scaled.expected_return, of_level)
+    return Formulation(linear, level=level, lowest=0.0, rows=rows)
 
 
-def minimise_by_cuts(scaled, cut_at, start, callback=None):
+def minimise_by_cuts(scaled, formulation_at, n_levels, start, callback=None):
     """The minimiser of a `Scaled` objective whose risk, which is not negative, is at
-    least ``cut_at(u) @ v`` for all u.
+    least that of ``formulation_at(u)`` at all v.
 
-    For v = u they are equal. The minimum over the cuts so far, a linear program, bounds
-    that of the objective from below. Every second cut is made halfway between its
-    minimiser and the best weights.
+    For v = u they are equal. The minimum with this risk, a linear program, bounds that
+    of the objective from below. Every second time u is halfway between its minimiser
+    and the best weights.
     """
-    n, x, cuts, least, distance = scaled.feasible.n, None, [], np.inf, FREE
-    smallest, since = np.inf, 0
+    n, x, least, distance = scaled.feasible.n, None, np.inf, FREE
+    levels, smallest, since = slice(n, n + n_levels), np.inf, 0
     for k in range(1, MOST + 1):
         v = start / scaled.size if x is None else x[:n]
-        cuts.append(cut_at(v))
-        program, first = scaled.program(
-            v * scaled.size, partial(of_cuts, cuts=tuple(cuts))
-        )
+        program, first = scaled.program(v * scaled.size, formulation_at(v))
         x = first if x is None else x
-        x[n] = max(float(program.A[k - 1, :n] @ v), 0.0)
+        x[levels] = first[levels]
         value = _value(program, x)
         if value < least:
             least, best = value, x
         if callback is not None:
             callback(x)
-        terms = np.abs(program.smooth(best)[1]) @ np.abs(best)
+        terms = _terms(program, best, n)
         while True:
             if scaled.feasible.l2:  # a quadratic program
                 solution, kept_near = interior_point(program, x), False
@@ -96,6 +118,13 @@ def minimise_by_cuts(scaled, cut_at, start, callback=None):
         at_kink=at_kink,
         at_vertex=True,
     )
+
+
+def _terms(program, x, n):
+    """The sum of the absolute terms of the objective. Those of a risk may cancel."""
+    cost = program.smooth(x)[1]
+    of_risk = np.abs(program.A[: program.n_risk_rows, :n]) @ np.abs(x[:n])
+    return np.abs(cost) @ np.abs(x) + cost[n] * of_risk.max()
 
 
 def _value(program, x):

@@ -53,10 +53,9 @@ class Formulation(NamedTuple):
     quadratic: np.ndarray | None = None
     curved: Callable | None = None  # value, gradient and Hessian
     hinges: list = []
-    level: float | None = (
-        # the initial value of a level variable, if there is one, and its lower bound
-        None
-    )
+    # the initial value of a level variable, or of several ones, if there are any, and
+    # its lower bound
+    level: float | np.ndarray | None = None
     lowest: float | None = None
     # an optimal level is at most this times the largest |Q v| of portfolios, in
     # absolute value
@@ -199,7 +198,7 @@ class Scaled:
         feasible, n = self.feasible, self.feasible.n
         v = start / self.size
         risk = formulation(self, v)
-        k = int(risk.level is not None)
+        k = 0 if risk.level is None else np.size(risk.level)
         low, high, A, lower, upper, E, e = feasible.constraints(self.size, k)
         m, kinks, slope = len(low), [], np.zeros(len(low))
         for (
@@ -212,7 +211,7 @@ class Scaled:
             slope[:n] -= cost
         x = feasible.lifted(v, self.size)
         if k:
-            x, low[n] = np.insert(x, n, risk.level), risk.lowest
+            x, low[n : n + k] = np.insert(x, n, risk.level), risk.lowest
         n_rows = 0 if risk.rows is None else len(risk.rows)
         if n_rows:
             A = np.concatenate(

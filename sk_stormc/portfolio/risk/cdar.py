@@ -9,13 +9,22 @@ import numpy as np
 
 from sk_stormc.core.penalties import check_penalty
 from sk_stormc.portfolio.compositional import PortfolioProblem
-from sk_stormc.portfolio.exact.cutting_planes import minimise_by_cuts, of_cuts
+from sk_stormc.portfolio.exact.cutting_planes import (
+    Cuts,
+    minimise_by_cuts,
+    of_cuts,
+)
+from sk_stormc.portfolio.exact.program import Formulation
 from sk_stormc.portfolio.mean_risk import Measure
 from sk_stormc.portfolio.risk.cvar import worst
 from sk_stormc.utils.types import ArrayLike
 from sk_stormc.utils.validation import check_choice
 
 __all__ = ["CDaR"]
+
+PARTS = 100  # of the periods, with cuts of their own
+# with more periods for each asset, or more of them, cutting planes are faster
+PER_ASSET, PERIODS = 4, 1024
 
 
 class DrawdownPortfolioProblem(PortfolioProblem):
@@ -106,6 +115,13 @@ class DrawdownPortfolioProblem(PortfolioProblem):
         return self.task.value(x)
 
 
+def peaks_of(returns):
+    """For each period, the first one whose return is part of its drawdown."""
+    path = np.append(0.0, np.cumsum(returns))
+    at_peak = path >= np.maximum.accumulate(path)
+    return np.maximum.accumulate(np.where(at_peak, np.arange(len(path)), 0))[1:]
+
+
 def drawdowns(returns):
     """Drawdowns: the distance of the cumulative return below its running maximum, which
     starts at 0."""
@@ -130,16 +146,10 @@ class CDaR(Measure):
     def subgradient(self, y, p=None):
         """A drawdown falls with each return since its peak. The drawdowns have the
         weights of the deepest ones."""
-        path, q = np.append(0.0, np.cumsum(y)), self._worst(drawdowns(y), p)[1]
-        at_peak = path >= np.maximum.accumulate(path)
-        change = np.append(
-            0.0, -q
-        )  # of the sum of the weights of the drawdowns that a return is part of
-        np.add.at(
-            change,
-            np.maximum.accumulate(np.where(at_peak, np.arange(len(path)), 0))[1:],
-            q,
-        )
+        q = self._worst(drawdowns(y), p)[1]
+        # of the sum of the weights of the drawdowns that a return is part of
+        change = np.append(0.0, -q)
+        np.add.at(change, peaks_of(y), q)
         return -np.cumsum(change)[:-1]
 
     def _worst(self, losses, p):
@@ -149,15 +159,58 @@ class CDaR(Measure):
         return float(taken @ losses[order]) / float(taken.sum()), q
 
     def formulation(self, scaled, v):
-        """The mean of the drawdowns that are the deepest ones at v: for other weights a
-        lower bound of CDaR."""
-        return of_cuts(scaled, v, [self._cut(scaled, v)])
+        """A level s, the drawdowns D_t >= max(D_{t-1} - <q_t, v>, 0), and their parts
+        above the level."""
+        n, tail = len(scaled.Q), 1 - self.confidence
+        depths = drawdowns(scaled.Q @ v)
+        level = float(depths[self._worst(depths, scaled.p)[1] > 0].min())
+        levels = np.concatenate([[level], depths, np.maximum(depths - level, 0.0)])
+        one, zero, s = np.eye(n), np.zeros((n, n)), np.ones((n, 1))
+        rows = np.block(
+            [
+                [-scaled.Q, 0 * s, np.eye(n, k=-1) - one, zero],
+                [np.zeros_like(scaled.Q), -s, one, -one],
+            ]
+        )
+        of_levels = scaled.risk_weight * np.r_[1.0, np.zeros(n), scaled.p / tail]
+        linear = np.append(-scaled.expected_return, of_levels)
+        return Formulation(linear, level=levels, lowest=0.0, rows=rows)
 
     def solve(self, scaled, start, callback=None):
-        """Minimise by cutting planes."""
-        return minimise_by_cuts(scaled, partial(self._cut, scaled), start, callback)
+        """Minimise a linear program with rows for each period, or by cutting planes if
+        there are many periods for each asset."""
+        n, n_assets = scaled.Q.shape
+        if n <= min(PER_ASSET * n_assets, PERIODS):
+            return minimise_by_cuts(
+                scaled, lambda v: self.formulation, 1 + 2 * n, start, callback
+            )
+        cuts, n_parts = [], min(n, PARTS)
 
-    def _cut(self, scaled, v):
-        """The linear function of the weights that equals CDaR at v, and is not above it
-        elsewhere."""
-        return self.subgradient(scaled.Q @ v, scaled.p) @ scaled.Q
+        def formulation_at(v):
+            cuts.append(self._cuts(scaled, n_parts, v))
+            return partial(of_cuts, cuts=tuple(cuts), n_parts=n_parts)
+
+        return minimise_by_cuts(scaled, formulation_at, 1 + n_parts, start, callback)
+
+    def _cuts(self, scaled, n_parts, v):
+        """Cuts for the deepest drawdowns at v, which are those from the peaks at v, and
+        for the deepest one of each other part, which may be deeper at other weights."""
+        n, returns = len(scaled.Q), scaled.Q @ v
+        depths, peaks = drawdowns(returns), peaks_of(returns)
+        q = self._worst(depths, scaled.p)[1]
+        level = float(depths[q > 0].min())
+        parts, slopes, shares = np.arange(n_parts), [], []
+        ends = (parts + 1) * n // n_parts
+        for begin, end in zip(np.append(0, ends[:-1]), ends, strict=True):
+            days = begin + np.flatnonzero(q[begin:end])
+            if not days.size:
+                days = begin + depths[begin:end].argmax(keepdims=True)
+                q[days] = scaled.p[days] / (1 - self.confidence)
+            first, last = peaks[days].min(), days.max()
+            # the weight of the drawdowns that a return is part of
+            change = np.zeros(last - first + 2)
+            np.add.at(change, peaks[days] - first, q[days])
+            np.add.at(change, days + 1 - first, -q[days])
+            slopes.append(-np.cumsum(change)[:-1] @ scaled.Q[first : last + 1])
+            shares.append(q[days].sum())
+        return Cuts(level, parts, np.array(slopes), np.array(shares))
