@@ -18,8 +18,9 @@ from sklearn.manifold import trustworthiness
 from sklearn.neighbors import NearestNeighbors
 
 from sk_stormc.affinities import perplexity_affinities
-from sk_stormc.cli.arguments import add_points_argument
-from sk_stormc.cli.files import read_points
+from sk_stormc.cli.arguments import add_points_argument, save_figure
+from sk_stormc.cli.point_files import read_points
+from sk_stormc.cli.table_files import Reading
 from sk_stormc.compare.tables import as_text, table
 from sk_stormc.problems import SNEProblem
 from sk_stormc.reproduce.experiment import Case, Labels, draw, five_methods, run_command
@@ -240,7 +241,8 @@ def report(args):
             "scikit-learn's digits, 1797 x 64, in place of MNIST",
         )
     else:
-        X, labels, _ = read_points(args.data)
+        points = read_points(args.data, options=Reading.of(args))
+        X, labels = points.X, points.labels
         y = None if labels is None else np.unique(labels, return_inverse=True)[1]
         about = f"{args.data}: points of shape {X.shape}"
     comparison, plane = (
@@ -272,5 +274,5 @@ def report(args):
         )
         for row in plane.table
     }
-    plot_embeddings(panels, y).savefig(scatter, dpi=150)
+    save_figure(plot_embeddings(panels, y), scatter)
     print(f"\nPictures written to {args.out} and {scatter}")
