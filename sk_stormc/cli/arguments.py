@@ -84,11 +84,14 @@ def add_points_argument(parser, about, required=False):
     )
 
 
-def add_reading_arguments(parser, index):
-    """Add the options that say how a table is read. ``index`` says what --index is."""
+def add_reading_arguments(parser, index=None):
+    """Add the options that say how a table is read. ``index`` is what --index means;
+    without it there are only those of texts."""
     add = parser.add_argument
     add("--sep", type=separator, metavar="C", help="separator of columns in texts")
     add("--decimal", metavar="C", help="decimal mark in texts, such as ,")
+    if index is None:
+        return
     add("--index", metavar="COLUMN", help=f"the column {index}")
     add("--drop", type=names, metavar="A,B,...", help="columns to leave out")
 

@@ -178,7 +178,6 @@ def report(args):
         expected_returns=_forecasts(args, read),
         random_state=0,
     )
-    print(read.line(), flush=True)
     if args.walk_forward is None:
         _print_weights(args, read, portfolio.fit(read.values))
     elif several:
@@ -213,6 +212,7 @@ def _print_weights(args, read, portfolio):
             if args.objective == "ratio"
             else f"risk aversion {args.risk_aversion:g}"
         )
+    print(read.line())
     print(f"risk measure {args.risk_measure}, {aim}, {portfolio.stop_reason_}\n")
     width = max(map(len, read.names))
     for name, weight in zip(read.names, portfolio.weights_, strict=True):
@@ -246,22 +246,24 @@ def _walk(args, read, portfolio):
             periods_per_year=args.periods_per_year,
             verbose=1,
         )
-    summary = result.summary()
+    summary = {name: dict(column) for name, column in dict(result.summary()).items()}
     names = list(summary)
+    periods = [str(date).removesuffix(" 00:00:00") for date in result.dates]
     rows = [
         [statistic, *(finite(summary[name][statistic], ".4f") for name in names)]
-        for statistic in summary[names[0]].keys()
+        for statistic in summary[names[0]]
     ]
+    print(read.line())
     print(
         f"{len(result.trade_dates)} fits on {args.walk_forward} periods, each held for "
-        f"{args.refit_every}, from {result.dates[0]} to {result.dates[-1]}\n"
+        f"{args.refit_every}, from {periods[0]} to {periods[-1]}\n"
     )
     print(as_text(["", *names], rows, left=1))
     if args.out is None:
         return
     if args.out.suffix.lower() == ".csv":
         columns = result.returns, result.equal_weights.returns
-        rows = zip(map(str, result.dates), *map(list, columns), strict=True)
+        rows = zip(periods, *map(list, columns), strict=True)
         write_csv(args.out, ["period", "portfolio", "1/N"], rows)
         print(f"Returns written to {args.out}")
     else:

@@ -166,9 +166,13 @@ def read_parquet_files(pattern, drop_missing=False, unit=None, options=None):
         ) from error
     with readable(pattern, ".parquet"):
         frame = read_parquet(paths)
-    columns = {name: dtype.kind in "iufb" for name, dtype in frame.dtypes.items()}
-    dropped = [name for name in columns if not columns[name]]
-    dropped += [name for name in (options or Reading()).drop if columns.get(name)]
+    without(pattern, frame, options.drop if options else ())
+    dropped = [
+        name
+        for name, dtype in frame.dtypes.items()
+        if dtype.kind not in "iufb"
+        or str(name).lower() in (*INDEX, *(options.drop if options else ()))
+    ]
     values = frame.drop(columns=dropped)
     names = list(map(str, values.columns))
     data = Returns(pattern, values.dropna() if drop_missing else values, names)
