@@ -134,7 +134,7 @@ def _points_of_table(path, names, options, mixed):
             )
         points.names = list(frame.columns)
         if points.labels is None:
-            points.notes += _offers(labelled)
+            points.notes += _offers(frame if about is None else about)
     else:
         lacking = [name for name in names if name not in frame.columns]
         if lacking:
@@ -158,7 +158,7 @@ def _remedy(frame, name):
 def _offers(frame):
     """Notes on columns that may be labels by their names, and are not taken as such."""
     return [
-        f"column {name!r} is not taken as labels: --label {name} does so"
+        f"column {name!r} is not taken as labels: --label {name} takes it as such"
         for name in frame.columns
         if name.lower() in OFFERED
     ]

@@ -153,6 +153,8 @@ def report(args):
             f"--out must be a .csv file without --walk-forward, got {args.out}"
         )
     several = "*" in args.data or "?" in args.data or os.path.isdir(args.data)
+    if several and args.walk_forward is not None:
+        raise ValueError(f"--walk-forward needs returns of one file, got {args.data!r}")
     read = (read_parquet_files if several else read_returns)(
         args.data, args.drop_missing, args.unit, Reading.of(args)
     )
@@ -176,10 +178,13 @@ def report(args):
         max_assets=args.max_assets,
         min_held=args.min_held,
         expected_returns=_forecasts(args, read),
+        verbose=int(several or bool(args.max_assets or args.min_held)),
         random_state=0,
     )
     if args.walk_forward is None:
-        _print_weights(args, read, portfolio.fit(read.values))
+        with redirect_stdout(sys.stderr):  # the lines of progress
+            portfolio.fit(read.values)
+        _print_weights(args, read, portfolio)
     elif several:
         raise ValueError(f"--walk-forward needs returns of one file, got {args.data!r}")
     else:
@@ -238,7 +243,7 @@ def _walk(args, read, portfolio):
     returns."""
     with redirect_stdout(sys.stderr):  # a line for each fit
         result = walk_forward(
-            portfolio,
+            portfolio.set_params(verbose=0),
             read.frame(),
             window=args.walk_forward,
             refit_every=args.refit_every,

@@ -178,7 +178,7 @@ def read_parquet_files(pattern, drop_missing=False, unit=None, options=None):
     data = Returns(pattern, values.dropna() if drop_missing else values, names)
     data.notes = (f"{len(paths)} files",)
     data.notes += (f"left out: {', '.join(map(str, dropped))}",) * bool(dropped)
-    _convert(data, data.values.head(1000, compute=True).to_numpy(float), unit)
+    _convert(data, data.values.partitions[0].compute().to_numpy(float), unit)
     return data
 
 

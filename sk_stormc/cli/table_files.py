@@ -2,6 +2,7 @@
 command that say how."""
 
 import csv
+import re
 from dataclasses import dataclass, fields
 from functools import partial
 from pathlib import Path
@@ -179,9 +180,9 @@ def _marks(path, kind, options):
     commas = sep != "," and cells.str.fullmatch(r"[+-]?\d*,(\d{1,2}|\d{4,})").any()
     commas = commas and not cells.str.fullmatch(r"[+-]?\d*\.\d+").any()
     decimal = options.decimal or ("," if commas else ".")
-    notes = ("separated by semicolons",) * (options.sep is None and semicolons)
-    notes += ("decimal commas",) * (options.decimal is None and decimal == ",")
-    return sep, decimal, notes
+    found = [f"--sep '{sep}'"] * (options.sep is None and semicolons)
+    found += ["--decimal ,"] * (options.decimal is None and decimal == ",")
+    return sep, decimal, (f"read with {' '.join(found)}",) * bool(found)
 
 
 def _check_names(path, row, frame):
@@ -251,21 +252,18 @@ def check_column(path, frame, name, option):
         )
 
 
-def numbers(path, frame, remedy=""):
+def numbers(path, frame, remedy="".format):
     """The values of a frame, which must all be numbers or booleans.
 
-    ``remedy`` is a text, or a function of the name of a column.
+    ``remedy`` is a function of the name of a column, which says what to do with it.
     """
     for name, column in frame.items():
         if column.size and column.dtype.kind not in "iufb":
-            wrong = next((cell for cell in column if not is_number(cell)), column.dtype)
-            advice = remedy(name) if callable(remedy) else remedy
-            if (
-                isinstance(wrong, str)
-                and "," in wrong
-                and is_number(wrong.replace(".", "").replace(",", "."))
-            ):
-                advice = "; --decimal , reads numbers with a decimal comma"
+            texts = (cell for cell in column if not is_number(cell))
+            wrong = next(texts, column.iloc[0])
+            advice = remedy(name)
+            if re.fullmatch(r"[+-]?\d*[.,]\d+", str(wrong)):
+                advice = "; --decimal says which decimal mark the file has"
             raise ValueError(
                 f"{path}: expected numbers such as 0.5, in columns separated by "
                 f"{SEPARATED}, found {wrong!r} in column {name!r}{advice}"

@@ -18,7 +18,11 @@ from sklearn.manifold import trustworthiness
 from sklearn.neighbors import NearestNeighbors
 
 from sk_stormc.affinities import perplexity_affinities
-from sk_stormc.cli.arguments import add_points_argument, save_figure
+from sk_stormc.cli.arguments import (
+    add_points_argument,
+    check_replaceable,
+    save_figure,
+)
 from sk_stormc.cli.point_files import read_points
 from sk_stormc.cli.table_files import Reading
 from sk_stormc.compare.tables import as_text, table
@@ -235,6 +239,8 @@ def report(args):
         plot_embeddings,
     )  # imports matplotlib, which --help does not need
 
+    scatter = args.out.with_name(f"{args.out.stem}_embedding{args.out.suffix}")
+    check_replaceable(scatter, args.force)
     if args.data is None:
         (X, y), about = (
             load_digits(return_X_y=True),
@@ -267,7 +273,6 @@ def report(args):
             "other methods limit each point's step."
         )
     draw({f"d = {DIMENSION}": comparison}, args.out, LABELS.axes, relative=True)
-    scatter = args.out.with_name(f"{args.out.stem}_embedding{args.out.suffix}")
     panels = {
         f"{row['solver']}\nKL {row['gap_median']:.2f}": embedding_of(
             plane.runs[row["solver"]][0], len(X)
