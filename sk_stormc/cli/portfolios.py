@@ -253,7 +253,8 @@ def _walk(args, read, portfolio):
         )
     summary = {name: dict(column) for name, column in dict(result.summary()).items()}
     names = list(summary)
-    periods = [str(date).removesuffix(" 00:00:00") for date in result.dates]
+    n = len(result.dates)
+    periods = list(map(str, result.dates)) if read.dates is None else read.dates[-n:]
     rows = [
         [statistic, *(finite(summary[name][statistic], ".4f") for name in names)]
         for statistic in summary[names[0]]

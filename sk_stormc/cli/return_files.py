@@ -2,6 +2,7 @@
 
 import glob
 import re
+import warnings
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -27,6 +28,7 @@ from sk_stormc.cli.table_files import (
     existing,
     is_number,
     kind_of,
+    name_dates,
     numbers,
     read_table,
     readable,
@@ -93,11 +95,17 @@ class Returns:
 
 
 def as_dates(texts):
-    """An index of dates, or of the texts themselves if pandas cannot read them."""
+    """An index of ascending dates, with the day first if it is so in the texts; or of
+    the texts themselves if they are not read as such."""
     from pandas import Index, to_datetime
 
-    with suppress(ValueError):
-        return to_datetime(Index(texts))
+    dotted = bool(re.match(r"\d{1,2}\.", str(texts[0])))
+    for day_first in (True,) if dotted else (False, True):
+        with suppress(ValueError), warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # texts that do not tell their form
+            dates = to_datetime(Index(texts), dayfirst=day_first)
+            if dates.is_monotonic_increasing:
+                return dates
     return Index(texts)
 
 
@@ -206,7 +214,7 @@ def read_forecasts(path, data, options=None):
     if dates is not None:
         from pandas import DataFrame
 
-        return DataFrame(values, as_dates(dates.astype(str)), data.names)
+        return DataFrame(values, as_dates(list(map(str, dates))), data.names)
     if len(values) != 1:
         raise ValueError(
             f"{path}: expected one row of numbers, or a first column of dates, found "
@@ -229,15 +237,17 @@ def _returns_of_table(path, options):
     first = frame.iloc[:, 0]
     dates, is_index = _dates(path, first, options.index is not None)
     others = frame.iloc[:, 1:] if is_index and frame.shape[1] > 1 else frame
-    if dates is None and others.shape[1] > 1 and are_dates(others.columns):
+    names = list(others.columns)
+    # numbers such as 2030 are dates if there is a column of names beside them
+    dated = len(names) > 1 and (is_index or not "".join(names).isdecimal())
+    if dates is None and dated and name_dates(names):
         raise ValueError(
             f"{path}: expected a row for each period and a column for each asset, "
-            f"found dates along the columns, such as {others.columns[0]!r}: transpose "
+            f"found dates along the columns, such as {names[0]!r}: transpose "
             "the table, by pandas: read_csv(FILE, index_col=0).T.to_csv('returns.csv')"
         )
     if is_index and dates is None and others is not frame:
         notes += (f"column {frame.columns[0]!r} left out, since it has no dates",)
-    names = list(others.columns)
     offer = "; --drop {0} leaves it out, and --index {0} takes it as dates".format
     data = Returns(path, numbers(path, others, offer), names, dates, notes)
     if data.direction() == "descending":

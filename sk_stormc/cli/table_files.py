@@ -3,6 +3,7 @@ command that say how."""
 
 import csv
 import re
+import warnings
 from dataclasses import dataclass, fields
 from functools import partial
 from pathlib import Path
@@ -112,8 +113,9 @@ def read_table(path, options, texts=()):
     kind, notes, row = kind_of(path), (), None
     with readable(path, kind):
         if kind in SEPARATORS:
-            sep, decimal, notes = _marks(path, kind, options)
-            read = partial(pd.read_csv, sep=sep, decimal=decimal, na_values=["-", "--"])
+            form, notes = _form(path, kind, options)
+            read = partial(pd.read_csv, na_values=["-", "--"], **form)
+            decimal = form["decimal"]
         elif kind in SHEETS:
             sheets = list(pd.ExcelFile(path).sheet_names)
             read, decimal = pd.read_excel, "."
@@ -157,9 +159,9 @@ class readable:
             ) from error
 
 
-def _marks(path, kind, options):
-    """The separator and the decimal mark of a text: those of the options, or those of
-    its first lines, and a note if these are not the usual ones."""
+def _form(path, kind, options):
+    """The separator, the decimal mark and the encoding of a text, from the options or
+    from its first lines, and a note if these are not the usual ones."""
     from pandas import read_csv
 
     lines = read_csv(
@@ -180,9 +182,12 @@ def _marks(path, kind, options):
     commas = sep != "," and cells.str.fullmatch(r"[+-]?\d*,(\d{1,2}|\d{4,})").any()
     commas = commas and not cells.str.fullmatch(r"[+-]?\d*\.\d+").any()
     decimal = options.decimal or ("," if commas else ".")
+    encoding = "cp1252" if lines.str.contains("\ufffd").any() else "utf-8"
     found = [f"--sep '{sep}'"] * (options.sep is None and semicolons)
     found += ["--decimal ,"] * (options.decimal is None and decimal == ",")
-    return sep, decimal, (f"read with {' '.join(found)}",) * bool(found)
+    notes = (f"read with {' '.join(found)}",) * bool(found)
+    notes += ("in the encoding cp1252 of Windows",) * (encoding != "utf-8")
+    return {"sep": sep, "decimal": decimal, "encoding": encoding}, notes
 
 
 def _check_names(path, row, frame):
@@ -308,6 +313,16 @@ def are_dates(labels):
     if texts.str.fullmatch(r"[+-]?\d*\.?\d*").all():
         return bool(texts.str.fullmatch(DATE).all())
     return direction_of(texts) is not None
+
+
+def name_dates(names):
+    """Whether all names of columns are dates, such as 2024-01-31 and Jan 2024."""
+    from pandas import Index, to_datetime
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # texts that do not tell their form
+        read = to_datetime(Index(names), format="mixed", errors="coerce", utc=True)
+    return are_dates(names) and bool(read.notna().all())
 
 
 def identifiers(frame):

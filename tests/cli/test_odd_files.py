@@ -188,6 +188,14 @@ def test_semicolons_and_decimal_commas_are_recognised(capsys, name, form, note):
     np.testing.assert_allclose(table[["x", "y"]], expected_map(), rtol=1e-4, atol=1e-4)
 
 
+def test_names_in_the_encoding_of_windows(capsys):
+    german = RETURNS.rename(columns={"oil": "Öl"})
+    german.to_csv("a.csv", sep=";", decimal=",", encoding="cp1252")
+    out, weights = weights_of(capsys, "--data", "a.csv")
+    assert "encoding cp1252" in out and list(weights.index) == ["Öl", "gas", "gold"]
+    np.testing.assert_allclose(weights, expected_weights(), atol=1e-6)
+
+
 def test_separators_and_decimal_marks_by_options(capsys):
     RETURNS.to_csv("a.csv", sep="|", decimal=",")
     _, weights = weights_of(capsys, "--data", "a.csv", "--sep", "|", "--decimal", ",")
@@ -485,6 +493,20 @@ def test_a_walk_forward_as_text_table_and_picture(capsys):
     assert list(table["period"]) == list(DAYS[12:])
     first = expected_weights(RETURNS[:12], risk_aversion=1.0)
     assert table["portfolio"][0] == pytest.approx(RETURNS.iloc[12] @ first)
+
+
+@pytest.mark.parametrize("form", ["%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%d %b %Y"])
+def test_dates_of_a_walk_forward_are_those_of_the_file(capsys, form):
+    months = pd.date_range("2021-01-01", periods=24, freq="MS").strftime(form)
+    RETURNS.set_axis(months).to_csv("a.csv", index_label="Date")
+    walk = "--walk-forward", 12, "--refit-every", 6, "--unit", "fractions"
+    code, out, err = run(
+        capsys, "portfolio", "--data", "a.csv", *walk, "--out", "walk.csv"
+    )
+    assert code == 0 and f"from {months[12]} to {months[-1]}" in out, err
+    assert list(pd.read_csv("walk.csv")["period"]) == list(months[12:])
+    code, _, err = run(capsys, "portfolio", "--data", "a.csv", *walk, "--out", "a.png")
+    assert code == 0 and "warning" not in err
 
 
 def test_forecasts_by_date_of_a_walk_forward(capsys):
