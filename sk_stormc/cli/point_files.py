@@ -18,7 +18,6 @@ from sk_stormc.cli.table_files import (
     FRAMES,
     SEPARATORS,
     Reading,
-    Table,
     check_column,
     existing,
     identifiers,
@@ -90,7 +89,8 @@ def read_points(path, mixed=False, names=None, options=None):
                 missing,
                 points.names,
                 "row",
-                f"leave such rows out, or fill in their numbers; {ANY_TYPE}",
+                "leave such rows out, fill in their numbers, or leave such columns "
+                f"out by --drop; {ANY_TYPE}",
             )
     if names is None and len(points.X) < 10:
         raise ValueError(
@@ -101,40 +101,41 @@ def read_points(path, mixed=False, names=None, options=None):
 
 def _points_of_table(path, names, options, mixed):
     """The points of a table, with these columns, or all but identifiers for None."""
-    texts = (*LABELS, (options.label or "label").lower())
-    (frame, notes), about = (
-        _cells(path)
-        if kind_of(path) == CELLS
-        else (read_table(path, options, texts), None)
-    )
+    is_table = kind_of(path) != CELLS
+    if not is_table:
+        frame, about, notes = _cells(path)
+    else:
+        texts = (*LABELS, (options.label or "label").lower())
+        frame, notes = read_table(path, options, texts)
+        about = frame  # has the labels and the names of the rows
     points, every = Points(None, None, names, notes=list(notes)), frame
-    for option in ("index", "label") if names is None else ():
-        if getattr(options, option) is not None:
-            known = frame if about is None or option == "index" else about
-            check_column(path, known, getattr(options, option), f"--{option}")
-    if options.index in frame.columns:
-        points.rows = frame.pop(options.index).astype(str).to_numpy()
-    labelled = frame if about is None else about
-    named = (
-        [options.label]
-        if options.label is not None
-        else [name for name in labelled.columns if name.lower() in LABELS][:1]
-    )
-    if named and named[0] in labelled.columns:
-        points.labels = _labels(labelled[named[0]])
-        frame = frame.drop(columns=named, errors="ignore")
     if names is None:
+        for option in ("index", "label"):
+            if getattr(options, option) is not None:
+                check_column(path, about, getattr(options, option), f"--{option}")
+    label = options.label or next(
+        (name for name in about.columns if name.lower() in LABELS), None
+    )
+    if label in about.columns:
+        points.labels = _labels(about[label])
+    if options.index in about.columns:
+        points.rows = about[options.index].astype(str).to_numpy()
+    elif not is_table:
+        points.rows = about.index.astype(str).to_numpy()
+    if is_table:
+        about = frame = frame.drop(columns=[label, options.index], errors="ignore")
+    if names is None:
+        if points.labels is None:
+            points.notes += _offers(about, options)
         frame = without(path, frame, options.drop)
-        left_out = [] if options.keep else identifiers(frame)
-        if len(left_out) < frame.shape[1] and left_out:
+        left_out = identifiers(frame) if is_table and not options.keep else []
+        if 0 < len(left_out) < frame.shape[1]:
             frame = frame.drop(columns=left_out)
             points.notes.append(
                 f"left out: {', '.join(left_out)}, as identifiers, since all values "
                 "differ; --keep keeps them"
             )
         points.names = list(frame.columns)
-        if points.labels is None:
-            points.notes += _offers(frame if about is None else about)
     else:
         lacking = [name for name in names if name not in frame.columns]
         if lacking:
@@ -155,22 +156,22 @@ def _remedy(frame, name):
     return f"; {label}--drop {name} leaves it out, and {ANY_TYPE}"
 
 
-def _offers(frame):
+def _offers(frame, options):
     """Notes on columns that may be labels by their names, and are not taken as such."""
     return [
         f"column {name!r} is not taken as labels: --label {name} takes it as such"
         for name in frame.columns
-        if name.lower() in OFFERED
+        if name.lower() in OFFERED and name not in options.drop
     ]
 
 
 def _cells(path):
-    """The `Table` of X of an AnnData file, and the DataFrame of its observations."""
+    """X of an AnnData file, its observations, and no notes."""
     with readable(path, CELLS):
         from anndata import read_h5ad
 
         data = read_h5ad(path)
-        return Table(data.to_df()), data.obs
+        return data.to_df(), data.obs, ()
 
 
 def _labels(texts):

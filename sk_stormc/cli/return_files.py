@@ -271,8 +271,9 @@ def _dates(path, first, required):
     dates = [str(date).removesuffix(" 00:00:00") for date in first]
     bare = [date for date in dates if not any(map(str.isdigit, date))]
     if 0 < len(bare) < len(dates) / 2:  # probably a row of averages or sums
+        example = next(date for date in dates if date not in bare)
         raise ValueError(
-            f"{path}: expected a date such as {dates[0]!r} in each row, found "
+            f"{path}: expected a date such as {example!r} in each row, found "
             f"{bare[0]!r}"
         )
     if is_text and not are_dates(first):

@@ -269,9 +269,11 @@ def numbers(path, frame, remedy="".format):
             advice = remedy(name)
             if re.fullmatch(r"[+-]?\d*[.,]\d+", str(wrong)):
                 advice = "; --decimal says which decimal mark the file has"
+            elif re.search(r"[;,|\t]", f"{wrong}{name}"):
+                advice = f"; columns are separated by {SEPARATED}"
             raise ValueError(
-                f"{path}: expected numbers such as 0.5, in columns separated by "
-                f"{SEPARATED}, found {wrong!r} in column {name!r}{advice}"
+                f"{path}: expected numbers such as 0.5, found {wrong!r} in column "
+                f"{name!r}{advice}"
             )
     if not frame.size:
         raise ValueError(

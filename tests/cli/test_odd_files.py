@@ -111,7 +111,8 @@ def test_cells_of_anndata(capsys):
     anndata = pytest.importorskip("anndata")
     cells = pd.DataFrame({"cell_type": TWO}, index=BARCODES)
     anndata.AnnData(POINTS.to_numpy(), obs=cells).write_h5ad("a.h5ad")
-    out, _ = map_of(capsys, "--data", "a.h5ad")
+    out, table = map_of(capsys, "--data", "a.h5ad")
+    assert list(table["row"]) == BARCODES
     assert "24 points, 3 columns, no labels" in out
     assert "--label cell_type takes it" in out
     out, table = map_of(capsys, "--data", "a.h5ad", "--label", "cell_type")
