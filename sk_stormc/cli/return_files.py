@@ -174,19 +174,25 @@ def read_parquet_files(pattern, drop_missing=False, unit=None, options=None):
         ) from error
     with readable(pattern, ".parquet"):
         frame = read_parquet(paths)
-    without(pattern, frame, options.drop if options else ())
-    dropped = [
+    drop = options.drop if options else ()
+    kept = [
         name
-        for name, dtype in frame.dtypes.items()
-        if dtype.kind not in "iufb"
-        or str(name).lower() in (*INDEX, *(options.drop if options else ()))
+        for name, dtype in without(pattern, frame, drop).dtypes.items()
+        if dtype.kind in "iufb" and str(name).lower() not in INDEX
     ]
-    values = frame.drop(columns=dropped)
+    dropped = [name for name in frame.columns if name not in kept]
+    values = frame[kept]
+    values = values.mask(values.isin(list(MISSING_CODES)))
     names = list(map(str, values.columns))
     data = Returns(pattern, values.dropna() if drop_missing else values, names)
     data.notes = (f"{len(paths)} files",)
     data.notes += (f"left out: {', '.join(map(str, dropped))}",) * bool(dropped)
-    _convert(data, data.values.partitions[0].compute().to_numpy(float), unit)
+    first = data.values.partitions[0].compute().dropna().to_numpy(float)
+    if not first.size:
+        raise ValueError(
+            f"{paths[0]}: expected columns of numbers, and periods without missing ones"
+        )
+    _convert(data, first, unit)
     return data
 
 

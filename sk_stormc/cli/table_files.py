@@ -117,7 +117,8 @@ def read_table(path, options, texts=()):
             read = partial(pd.read_csv, na_values=["-", "--"], **form)
             decimal = form["decimal"]
         elif kind in SHEETS:
-            sheets = list(pd.ExcelFile(path).sheet_names)
+            with pd.ExcelFile(path) as book:
+                sheets = list(book.sheet_names)
             read, decimal = pd.read_excel, "."
             notes = (f"sheet {sheets[0]!r} of {len(sheets)}",) * (len(sheets) > 1)
         else:

@@ -150,11 +150,19 @@ def test_the_first_sheet_of_several_is_named(capsys):
 def test_several_files_of_returns(capsys):
     pytest.importorskip("dask.dataframe")
     for k in range(3):
-        part = RETURNS.iloc[8 * k : 8 * k + 8].reset_index()
-        part.to_parquet(f"part-{k}.parquet")
+        part = RETURNS.iloc[8 * k : 8 * k + 8]
+        part.reset_index().to_parquet(f"part-{k}.parquet")
     out, weights = weights_of(capsys, "--data", "part-*.parquet")
     assert "part-*.parquet: 3 assets, no dates, 3 files, left out: Date" in out
     np.testing.assert_allclose(weights, expected_weights(), atol=1e-6)
+    RETURNS.iloc[:8].replace(RETURNS.iloc[3, 1], -99.99).reset_index().to_parquet(
+        "part-0.parquet"
+    )
+    code, _, err = run(capsys, "portfolio", "--data", "part-*.parquet")
+    assert code == 2 and "'gas'" in err
+    args = "portfolio", "--data", "part-*.parquet", "--drop-missing", "--drop", "gold"
+    code, out, _ = run(capsys, *args)
+    assert code == 0 and "2 assets" in out and "left out: Date, gold" in out
     for pattern, found in (("no-*.parquet", "nothing"), ("weights*", "weights.csv")):
         code, _, err = run(capsys, "portfolio", "--data", pattern)
         assert code == 2 and f"got '{pattern}', which matches" in err and found in err
