@@ -4,6 +4,7 @@ command that say how."""
 import csv
 import re
 import warnings
+from contextlib import suppress
 from dataclasses import dataclass, fields
 from functools import partial
 from pathlib import Path
@@ -125,13 +126,16 @@ def read_table(path, options, texts=()):
             frame = (pd.read_parquet if kind == ".parquet" else pd.read_feather)(path)
         if kind not in (".parquet", ".feather"):
             row = read(path, header=None, nrows=1, dtype=str).iloc[0]
+            n_columns = len(row)
+            with suppress(pd.errors.EmptyDataError):  # of a file without numbers
+                n_columns = read(path, header=None, skiprows=1, nrows=1).shape[1]
             named = [name for name in row.dropna() if name.lower() in texts]
             frame = read(path, dtype=dict.fromkeys(named, str))
     if row is not None and _is_data(path, row, decimal, frame):
         with readable(path, kind):
             frame = read(path, header=None).rename(columns=lambda k: str(k + 1))
     elif row is not None:
-        _check_names(path, row, frame)
+        _check_names(path, row, n_columns - len(row))
     if type(frame.index).__name__ != "RangeIndex":
         frame = frame.reset_index()
     frame.columns = frame.columns.map(str)
@@ -191,17 +195,13 @@ def _form(path, kind, options):
     return {"sep": sep, "decimal": decimal, "encoding": encoding}, notes
 
 
-def _check_names(path, row, frame):
-    """Raise a ValueError if there are more columns than names, or if two names are
-    equal."""
-    extra = 0 if type(frame.index).__name__ == "RangeIndex" else frame.index.nlevels
-    if extra > 1 or (
-        extra and (len(row) == 1 or str(frame.columns[0]).lower() in INDEX)
-    ):
+def _check_names(path, row, extra):
+    """Raise a ValueError if there are ``extra`` columns without names, other than one
+    of names of rows, or if two names are equal."""
+    if extra > 1 or (extra == 1 and (len(row) == 1 or str(row[0]).lower() in INDEX)):
         raise ValueError(
             f"{path}: expected names of all columns, in columns separated by "
-            f"{SEPARATED}, found {frame.shape[1]} names above "
-            f"{frame.shape[1] + extra} columns"
+            f"{SEPARATED}, found {len(row)} names above {len(row) + extra} columns"
         )
     twice = row[row.duplicated() & row.notna()].tolist()
     if twice:

@@ -107,10 +107,15 @@ def test_the_same_numbers_from_every_kind_of_file(capsys, name):
     np.testing.assert_allclose(weights, expected_weights(), atol=1e-6)
 
 
+@pytest.mark.filterwarnings("ignore:The 'future.infer_string'")  # anndata, pandas 3
 def test_cells_of_anndata(capsys):
     anndata = pytest.importorskip("anndata")
-    cells = pd.DataFrame({"cell_type": TWO}, index=BARCODES)
-    anndata.AnnData(POINTS.to_numpy(), obs=cells).write_h5ad("a.h5ad")
+    # texts of objects, which all versions of anndata write
+    names, genes = pd.Index(BARCODES, dtype=object), pd.Index(list("pqr"), dtype=object)
+    cells = pd.DataFrame({"cell_type": pd.Categorical(TWO.astype(object))}, names)
+    anndata.AnnData(
+        POINTS.to_numpy(), obs=cells, var=pd.DataFrame(index=genes)
+    ).write_h5ad("a.h5ad")
     out, table = map_of(capsys, "--data", "a.h5ad")
     assert list(table["row"]) == BARCODES
     assert "24 points, 3 columns, no labels" in out
