@@ -179,16 +179,21 @@ def _form(path, kind, options):
         quoting=csv.QUOTE_NONE,
         encoding_errors="replace",
     )["line"]
-    counts = lines.str.count(";")
-    semicolons = bool(len(lines) and counts.min() == counts.max() > 0)
-    sep = options.sep or (";" if semicolons else SEPARATORS[kind])
+    usual = sep = SEPARATORS[kind]
+    for mark in ";|\t" if kind == ".csv" else ";":  # as often in each line
+        counts = lines.str.count(re.escape(mark))
+        sep = mark if len(lines) and counts.min() == counts.max() > 0 else sep
+    # -0,5 and 1,05 are numbers, and not two columns
+    one_comma = lines.str.fullmatch(r"[+-]?\d+,\d+(e-?\d+)?").all()
+    sep = ";" if one_comma and lines.str.contains(r"^-0,|,0\d").any() else sep
+    sep = options.sep or sep
     cells = lines.str.split(sep).explode().str.strip('" ')
     # 1,234 may be a thousand
     commas = sep != "," and cells.str.fullmatch(r"[+-]?\d*,(\d{1,2}|\d{4,})").any()
     commas = commas and not cells.str.fullmatch(r"[+-]?\d*\.\d+").any()
     decimal = options.decimal or ("," if commas else ".")
     encoding = "cp1252" if lines.str.contains("\ufffd").any() else "utf-8"
-    found = [f"--sep '{sep}'"] * (options.sep is None and semicolons)
+    found = [f"--sep {sep!r}"] * (options.sep is None and sep != usual)
     found += ["--decimal ,"] * (options.decimal is None and decimal == ",")
     notes = (f"read with {' '.join(found)}",) * bool(found)
     notes += ("in the encoding cp1252 of Windows",) * (encoding != "utf-8")
@@ -220,9 +225,9 @@ def _is_data(path, row, decimal, below):
 
     row = row.str.replace(decimal, ".", regex=False)
     first, others = row.iloc[0], row.iloc[1:].dropna()
-    if len(row) == 1:
-        return is_number(first)
-    if to_numeric(others, errors="coerce").isna().any() or others.empty:
+    if len(row) == 1 and not is_number(first):
+        return False
+    if to_numeric(others, errors="coerce").isna().any() or len(row) > 1 > len(others):
         return False
     if isna(first):
         # names that are numbers, beside an index without a name, have no decimal point
@@ -231,9 +236,8 @@ def _is_data(path, row, decimal, below):
         # data, or names that are numbers?
         dates = row.str.fullmatch(DATE)
         fractions = (below.select_dtypes("number") % 1 > 0).any(axis=None)
-        if (fractions and (dates.all() or not dates.iloc[0])) or (
-            np.diff(row.astype(float)) == 1
-        ).all():
+        counts = len(row) > 1 and (np.diff(row.astype(float)) == 1).all()
+        if counts or (fractions and (dates.all() or not dates.iloc[0])):
             raise ValueError(
                 f"{path}: expected names in the first row, such as 'a{first}', or "
                 f"numbers, such as {first}.0, found {', '.join(row[:3])}, which may "

@@ -186,6 +186,8 @@ def test_several_files_of_returns(capsys):
     [
         ("a.csv", {"sep": ";", "decimal": ","}, "read with --sep ';' --decimal ,"),
         ("a.csv", {"sep": ";"}, "read with --sep ';'"),
+        ("a.csv", {"sep": "|"}, "read with --sep '|'"),
+        ("a.csv", {"sep": "\t", "decimal": ","}, r"read with --sep '\t' --decimal ,"),
         ("a.txt", {"sep": ";", "decimal": ","}, "read with --sep ';' --decimal ,"),
         ("a.tsv", {"sep": "\t", "decimal": ","}, "read with --decimal ,"),
         ("a.csv.gz", {"sep": ";", "decimal": ","}, "read with --sep ';' --decimal ,"),
@@ -217,6 +219,14 @@ def test_separators_and_decimal_marks_by_options(capsys):
     RETURNS.to_csv("b.csv", sep="\t")
     _, weights = weights_of(capsys, "--data", "b.csv", "--sep", r"\t")
     np.testing.assert_allclose(weights, expected_weights(), atol=1e-6)
+
+
+def test_one_column_of_decimal_commas_without_a_name(capsys):
+    RETURNS[["oil"]].to_csv("a.csv", decimal=",", sep=";", index=False, header=False)
+    assert "24 periods, 1 assets" in weights_of(capsys, "--data", "a.csv")[0]
+    whole = pd.DataFrame({"p": np.arange(24) // 3, "q": np.arange(24) // 2 + 7})
+    whole.to_csv("b.csv", index=False, header=False)
+    assert "b.csv: 24 points, 2 columns" in map_of(capsys, "--data", "b.csv")[0]
 
 
 def test_one_column_whose_name_has_a_digit(capsys):
@@ -266,6 +276,13 @@ REFUSED = {
         {"quoting": 3, "sep": ";", **TEXT},
         ["--sep", ","],
         "--sep ';' --decimal , says, found 1 names above 2 columns",
+    ),
+    "one name that is a number": (
+        "portfolio",
+        RETURNS[["oil"]].rename(columns={"oil": "600519"}),
+        TEXT,
+        [],
+        "such as 'a600519', or numbers, such as 600519.0, found 600519",
     ),
     "a wrong decimal mark": (
         "portfolio",
