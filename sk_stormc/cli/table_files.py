@@ -191,6 +191,11 @@ def _form(path, kind, options):
     # 1,234 may be a thousand
     commas = sep != "," and cells.str.fullmatch(r"[+-]?\d*,(\d{1,2}|\d{4,})").any()
     commas = commas and not cells.str.fullmatch(r"[+-]?\d*\.\d+").any()
+    # 1.234 beside 567 may be one too, and is refused with a decimal comma
+    dotted = cells[cells.str.fullmatch(r"[+-]?\d+\.[\d.]+", na=False)]
+    thousands = dotted.str.fullmatch(r"[+-]?[1-9]\d{0,2}(\.\d{3})+").all()
+    whole = cells.str.fullmatch(r"[+-]?\d{1,3}").any()
+    commas = commas or (sep == ";" and len(dotted) and thousands and whole)
     decimal = options.decimal or ("," if commas else ".")
     encoding = "cp1252" if lines.str.contains("\ufffd").any() else "utf-8"
     found = [f"--sep {sep!r}"] * (options.sep is None and sep != usual)

@@ -221,6 +221,15 @@ def test_separators_and_decimal_marks_by_options(capsys):
     np.testing.assert_allclose(weights, expected_weights(), atol=1e-6)
 
 
+def test_three_decimals_beside_semicolons(capsys):
+    frame = POINTS.assign(p=np.arange(24) // 2, q=1.234 + np.arange(24) // 5)
+    frame[["p", "q"]].to_csv("a.csv", sep=";", index=False)
+    out, _ = map_of(capsys, "--data", "a.csv", "--decimal", ".")
+    assert "24 points, 2 columns" in out
+    frame.to_csv("a.csv", sep=";", index=False)  # with others
+    assert "24 points, 3 columns" in map_of(capsys, "--data", "a.csv")[0]
+
+
 def test_one_column_of_decimal_commas_without_a_name(capsys):
     RETURNS[["oil"]].to_csv("a.csv", decimal=",", sep=";", index=False, header=False)
     assert "24 periods, 1 assets" in weights_of(capsys, "--data", "a.csv")[0]
@@ -269,6 +278,13 @@ REFUSED = {
         {"sep": "\t", **TEXT},
         ["--sep", r"\t"],
         "found '1,234' in column 'size'",
+    ),
+    "German thousands": (
+        "map",
+        POINTS.assign(p=np.arange(24), q=["1.234"] * 24)[["p", "q"]],
+        {"sep": ";", **TEXT},
+        [],
+        "found '1.234' in column 'q'; --decimal says which decimal mark",
     ),
     "one column of decimal commas": (
         "map",
