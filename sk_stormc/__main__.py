@@ -2,13 +2,15 @@
 
 import argparse
 import sys
-import tempfile
+import warnings
 from pathlib import Path
 
 from sk_stormc import __version__
 from sk_stormc.cli import COMMANDS
 from sk_stormc.cli.arguments import (
     PICTURES,
+    add_force_argument,
+    check_replaceable,
     keep_data,
     names,
     positive_integer,
@@ -44,9 +46,7 @@ def _make_parser():
     )
     experiments = reproduce.add_subparsers(required=True, metavar="EXPERIMENT")
     for name, experiment in EXPERIMENTS.items():
-        one = _add_command(
-            experiments, name, experiment, _with_picture(experiment, name)
-        )
+        one = _add_command(experiments, name, experiment, _with_methods(experiment))
         add, methods, default = (
             one.add_argument,
             experiment.METHODS,
@@ -71,8 +71,14 @@ def _make_parser():
         add(
             "--methods", type=names, default=list(methods), metavar="A,B,...", help=some
         )
-        where = "where the picture goes (default: a new temporary directory)"
-        add("--out", type=result_file(*PICTURES), metavar="PATH", help=where)
+        add(
+            "--out",
+            type=result_file(*PICTURES),
+            default=f"{name}.png",
+            metavar="PATH",
+            help=f"where the picture goes {default}",
+        )
+        add_force_argument(one)
         experiment.add_arguments(one)
     everything.add_arguments(
         _add_command(experiments, "all", everything, everything.report)
@@ -92,28 +98,31 @@ def _add_command(parsers, name, module, report):
     return parser
 
 
-def _with_picture(experiment, name):
-    """The report of an experiment, whose picture goes to a temporary directory if --out
-    is not given."""
+def _with_methods(experiment):
+    """The report of an experiment, with the parameters of the requested methods."""
 
     def report(args):
         args.methods = methods_of(args.methods, experiment.METHODS)
-        args.out = (
-            args.out or Path(tempfile.mkdtemp(prefix="sk_stormc-")) / f"{name}.png"
-        )
         experiment.report(args)
 
     return report
 
 
+def _one_line(message, category, filename, lineno, line=None):
+    """A warning as a line, without the line of code that caused it."""
+    return f"warning: {' '.join(str(message).split())}\n"
+
+
 def main(argv=None):
     """Run the command line."""
     args = _make_parser().parse_args(argv)
+    before, warnings.formatwarning = warnings.formatwarning, _one_line
     try:
-        for option in ("--data", "--new"):
-            keep_data(
-                getattr(args, option[2:], None), getattr(args, "out", None), option
-            )
+        out = getattr(args, "out", None)
+        for option in ("data", "new", "expected_returns"):
+            keep_data(getattr(args, option, None), out, f"--{option.replace('_', '-')}")
+        if out is not None:
+            check_replaceable(out, getattr(args, "force", False))
         args.report(args)
     except (ValueError, OSError, ImportError) as error:  # of optional packages
         print(f"error: {error}", file=sys.stderr)
@@ -121,6 +130,8 @@ def main(argv=None):
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return 130
+    finally:
+        warnings.formatwarning = before
     return 0
 
 

@@ -4,13 +4,21 @@ import argparse
 import csv
 import math
 import os
+import re
 import sys
 from contextlib import contextmanager
 from pathlib import Path
 
-from sk_stormc.cli.files import UNITS
+from sk_stormc.cli.return_files import UNITS
 
 PICTURES = (".png", ".pdf", ".svg")
+SIGNATURE = "sk-stormc"  # in pictures and pages that a command has written
+# the first lines of the tables that commands write
+HEADERS = re.compile(
+    r"x,y(,label)?(,new)?(,row)?|asset,weight|period,portfolio,1/N"
+    r"|value,low,high,episodes.*|solver,runs,.*"
+)
+KINDS = ".csv, .tsv, .txt (also .gz), .parquet, .feather, .xlsx, .npz, .npy"
 
 
 def names(text):
@@ -41,10 +49,10 @@ def add_data_arguments(
 ):
     """Add --data, --unit and --drop-missing to a command; ``unit`` is the default, None
     or "guess"."""
-    kinds = ".csv, .tsv, .txt, .npz, .npy, or .parquet, .feather and .xlsx with pandas"
     parser.add_argument(
-        "--data", metavar="FILE", required=required, help=f"{about}: {kinds}"
+        "--data", metavar="FILE", required=required, help=f"{about}: {KINDS}"
     )
+    add_reading_arguments(parser, "of the dates (default: the first, if it has dates)")
     otherwise = "they stay as they are" if unit is None else "guessed from their size"
     meaning = (
         "unit of the returns of FILE, which then become fractions (default: "
@@ -59,10 +67,46 @@ def add_data_arguments(
 
 
 def add_points_argument(parser, about, required=False):
-    """Add --data of points to a command."""
-    kinds = ".npz (X, perhaps y), .npy, or .csv, .tsv, .txt (perhaps a column 'label')"
+    """Add --data of points to a command, and how they are read."""
     parser.add_argument(
-        "--data", metavar="FILE", required=required, help=f"{about}: {kinds}"
+        "--data",
+        metavar="FILE",
+        required=required,
+        help=f"{about}: {KINDS} (X, perhaps y), .h5ad",
+    )
+    add = parser.add_argument
+    add_reading_arguments(parser, "of the names of the rows, which is no feature")
+    add("--label", metavar="COLUMN", help="labels of the points (default: 'label')")
+    add(
+        "--keep",
+        action="store_true",
+        help="keep columns of identifiers: whole numbers or texts, all different",
+    )
+
+
+def add_reading_arguments(parser, index=None):
+    """Add the options that say how a table is read. ``index`` is what --index means;
+    without it there are only those of texts."""
+    add = parser.add_argument
+    add("--sep", type=separator, metavar="C", help="separator of columns in texts")
+    add("--decimal", metavar="C", help="decimal mark in texts, such as ,")
+    if index is None:
+        return
+    add("--index", metavar="COLUMN", help=f"the column {index}")
+    add("--drop", type=names, metavar="A,B,...", help="columns to leave out")
+
+
+def separator(text):
+    """An argument type: a separator of columns, with \\t for a tab."""
+    return text.replace("\\t", "\t")
+
+
+def add_force_argument(parser):
+    """Add --force to a command with --out."""
+    parser.add_argument(
+        "--force",
+        action="store_true",
+        help="replace a file of --out that no sk-stormc command wrote",
     )
 
 
@@ -74,7 +118,11 @@ def result_file(*suffixes):
         path = Path(text)
         path = path if path.suffix or not path.name else path.with_suffix(suffixes[0])
         # checked before the run, which can take hours
-        if path.suffix not in suffixes or not path.parent.is_dir() or path.is_dir():
+        if (
+            path.suffix.lower() not in suffixes
+            or not path.parent.is_dir()
+            or path.is_dir()
+        ):
             raise argparse.ArgumentTypeError(
                 f"expected a {', '.join(suffixes)} file in an existing directory, got "
                 f"{text!r}"
@@ -98,6 +146,29 @@ def keep_data(data, out, option="--data"):
         raise ValueError(
             f"--out must not overwrite the file of {option}, {data}, got {out}"
         )
+
+
+def check_replaceable(path, force):
+    """Raise a ValueError if a file of a result exists and has data that no command
+    wrote, unless --force is given."""
+    if force or not path.is_file() or not path.stat().st_size:
+        return
+    if path.suffix.lower() == ".csv":
+        with open(path, newline="", encoding="utf-8", errors="replace") as file:
+            ours = HEADERS.fullmatch(file.readline().strip())
+    else:
+        ours = SIGNATURE.encode() in path.read_bytes()
+    if not ours:
+        raise ValueError(
+            f"--out must not replace a file that no sk-stormc command wrote, got "
+            f"{path}; --force replaces it"
+        )
+
+
+def save_figure(figure, path, dpi=150):
+    """Save a figure with the signature by which `check_replaceable` knows it."""
+    entry = "Software" if path.suffix.lower() == ".png" else "Creator"
+    figure.savefig(path, dpi=dpi, metadata={entry: SIGNATURE})
 
 
 def directory(text):

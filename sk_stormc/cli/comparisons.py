@@ -7,15 +7,19 @@ given.
 
 from sk_stormc.cli.arguments import (
     add_data_arguments,
+    add_force_argument,
+    check_replaceable,
     directory,
     keep_data,
     names,
     positive_integer,
     positive_number,
     progress_line,
+    save_figure,
     write_csv,
 )
-from sk_stormc.cli.files import read_returns
+from sk_stormc.cli.return_files import read_returns
+from sk_stormc.cli.table_files import Reading
 from sk_stormc.compare import compare_solvers
 from sk_stormc.compare.comparison import stop_reasons
 from sk_stormc.portfolio.estimator import CompositionalPortfolio
@@ -64,13 +68,16 @@ def add_arguments(parser):
         metavar="DIR",
         help="where compare.csv, compare_passes.png and compare_seconds.png go",
     )
+    add_force_argument(parser)
 
 
 def report(args):
     """Run the solvers, print the table and save files."""
     if args.out is not None:
-        keep_data(args.data, args.out / "compare.csv")
-    read = read_returns(args.data, args.drop_missing, args.unit)
+        for name in ("compare.csv", "compare_passes.png", "compare_seconds.png"):
+            keep_data(args.data, args.out / name)
+            check_replaceable(args.out / name, args.force)
+    read = read_returns(args.data, args.drop_missing, args.unit, Reading.of(args))
     portfolio = CompositionalPortfolio(
         risk_aversion=args.risk_aversion,
         constraint="long_only" if args.long_only else None,
@@ -117,5 +124,5 @@ def _write(results, directory):
     for x in ("passes", "seconds"):
         figure = unmanaged_figure(6.8, 4.6)
         results.plot(x=x, ax=figure.add_subplot())
-        figure.savefig(directory / f"compare_{x}.png", dpi=150)
+        save_figure(figure, directory / f"compare_{x}.png")
     print(f"\nTable and pictures written to {directory}")

@@ -1,10 +1,12 @@
 """Draw a map of your own points.
 
 Points with many columns are embedded in the plane by t-SNE, so that neighbours stay
-close. A column "label" determines the colours.
+close. A column "label", or the one that --label names, determines the colours.
 """
 
+import sys
 import time
+from contextlib import redirect_stdout
 
 import numpy as np
 from sklearn.pipeline import make_pipeline
@@ -12,15 +14,21 @@ from sklearn.preprocessing import StandardScaler
 
 from sk_stormc.cli.arguments import (
     PICTURES,
+    SIGNATURE,
+    add_force_argument,
     add_points_argument,
+    positive_number,
     result_file,
+    save_figure,
     write_csv,
 )
-from sk_stormc.cli.files import read_points
+from sk_stormc.cli.point_files import read_points
+from sk_stormc.cli.table_files import Reading
 from sk_stormc.embedding.estimator import SNEEmbedding
 from sk_stormc.embedding.tables import TableScaler
 
 HOVER = 20  # most columns of the data that an interactive page has
+LONG = 5000  # points from which a map takes seconds, and lines show its progress
 
 
 def add_arguments(parser):
@@ -37,10 +45,25 @@ def add_arguments(parser):
     )
     add(
         "--perplexity",
-        type=float,
+        type=positive_number,
         default=30.0,
         metavar="P",
         help="number of neighbours (default: %(default)s)",
+    )
+    add(
+        "--seed",
+        type=int,
+        default=0,
+        metavar="K",
+        help="seed of the random numbers (default: %(default)s)",
+    )
+    add(
+        "--size",
+        type=positive_number,
+        nargs=2,
+        default=(8.0, 6.5),
+        metavar=("WIDTH", "HEIGHT"),
+        help="size of a picture in inches (default: 8 6.5)",
     )
     scaling = parser.add_mutually_exclusive_group()
     scaling.add_argument(
@@ -52,7 +75,7 @@ def add_arguments(parser):
         "--mixed",
         action="store_true",
         help="columns of any type, with the same weight for each, and missing values, "
-        "in a .csv, .tsv or .txt file",
+        "in a table",
     )
     add(
         "--new",
@@ -67,30 +90,40 @@ def add_arguments(parser):
         metavar="N",
         help="number of threads, -1 for all (default: %(default)s)",
     )
+    add_force_argument(parser)
 
 
 def report(args):
     """Compute the map, and save its figure, its page or its positions."""
-    data = read_points(args.data, args.mixed)
-    new = None if args.new is None else read_points(args.new, args.mixed, data.names)
-    if args.out.suffix != ".csv":
+    reading = Reading.of(args)
+    data = read_points(args.data, args.mixed, None, reading)
+    new = (
+        None
+        if args.new is None
+        else read_points(args.new, args.mixed, data.names, reading)
+    )
+    if args.out.suffix.lower() != ".csv":
         try:  # before the fit, which can take long
             anywhere = np.random.default_rng(0).normal(size=(len(data.X), 2))
-            _draw(
-                anywhere,
-                data,
-                None if new is None else np.zeros((len(new.X), 2)),
-                new,
-                args.out,
-                save=False,
-            )
+            placed = None if new is None else np.zeros((len(new.X), 2))
+            _draw(anywhere, data, placed, new, args, save=False)
         except ValueError as error:
             raise ValueError(
                 f"{args.data}: no colours for these labels, {error}; a .csv file "
                 "takes any"
             ) from error
+    print(
+        f"{args.data}: {len(data.X)} points, {len(data.names)} columns, "
+        f"{'no labels' if data.labels is None else 'labels'}",
+        *data.notes,
+        sep="\n",
+        flush=True,
+    )
     embedding = SNEEmbedding(
-        perplexity=args.perplexity, random_state=0, n_jobs=args.jobs
+        perplexity=args.perplexity,
+        random_state=args.seed,
+        n_jobs=args.jobs,
+        verbose=int(len(data.X) >= LONG),
     )
     scaler = (
         [TableScaler()]
@@ -100,14 +133,10 @@ def report(args):
         else []
     )
     model, began = make_pipeline(*scaler, embedding), time.perf_counter()
-    model.fit(data.X)
+    with redirect_stdout(sys.stderr):  # the lines of progress
+        model.fit(data.X)
     placed = None if new is None else model.transform(new.X)
     seconds = time.perf_counter() - began
-    n, d = data.X.shape
-    print(
-        f"{args.data}: {n} points, {d} columns, "
-        f"{'no labels' if data.labels is None else 'labels'}"
-    )
     if args.mixed and scaler[0].left_out_:
         print(
             "left out: "
@@ -121,37 +150,37 @@ def report(args):
         f"divergence {embedding.kl_divergence_:.4g}, perplexity "
         f"{embedding.perplexity_:g}, {seconds:.1f} seconds"
     )
-    if args.out.suffix == ".csv":
+    if args.out.suffix.lower() == ".csv":
         _write(embedding.embedding_, data, placed, new, args.out)
     else:
-        _draw(embedding.embedding_, data, placed, new, args.out)
+        _draw(embedding.embedding_, data, placed, new, args)
     print(f"Map written to {args.out}")
 
 
 def _write(positions, data, placed, new, path):
-    """Write a table of the positions, with a column of the labels, and one that is 1
-    for new points."""
-    names, rows = ["x", "y"], []
-    with_labels = data.labels is not None or (
-        new is not None and new.labels is not None
-    )
-    names += ["label"] * with_labels + ["new"] * (new is not None)
-    for is_new, (Z, points) in enumerate([(positions, data), (placed, new)]):
-        if points is None:
-            continue
-        columns = [Z[:, 0].tolist(), Z[:, 1].tolist()]
-        if with_labels:
-            labels = np.full(len(Z), "") if points.labels is None else points.labels
-            columns.append(
-                (labels.astype(str) if labels.dtype.kind in "mM" else labels).tolist()
-            )
-        if new is not None:
-            columns.append([is_new] * len(Z))
-        rows += zip(*columns, strict=True)
-    write_csv(path, names, rows)
+    """Write a table of the positions, with a column of the labels, one that is 1 for
+    new points, and one of the names of the rows."""
+    tables = [(positions, data)] + [(placed, new)] * (new is not None)
+    has = {
+        "label": any(points.labels is not None for _, points in tables),
+        "new": new is not None,
+        "row": any(points.rows is not None for _, points in tables),
+    }
+    rows = []
+    for Z, points in tables:
+        empty = np.full(len(Z), "")
+        labels = empty if points.labels is None else points.labels
+        columns = {
+            "label": labels.astype(str) if labels.dtype.kind in "mM" else labels,
+            "new": np.full(len(Z), int(points is new)),
+            "row": empty if points.rows is None else points.rows,
+        }
+        shown = [column.tolist() for name, column in columns.items() if has[name]]
+        rows += zip(Z[:, 0].tolist(), Z[:, 1].tolist(), *shown, strict=True)
+    write_csv(path, ["x", "y", *(name for name in has if has[name])], rows)
 
 
-def _draw(positions, data, placed, new, path, save=True):
+def _draw(positions, data, placed, new, args, save=True):
     """Draw the map, and save it as a picture or as a page."""
     from sk_stormc.plotting import (
         EmbeddingDisplay,
@@ -161,22 +190,30 @@ def _draw(positions, data, placed, new, path, save=True):
     display = EmbeddingDisplay(
         positions, y=data.labels, new=placed, y_new=None if new is None else new.labels
     )
-    if path.suffix == ".html":
+    if args.out.suffix.lower() == ".html":
         hover = _hover(data, new)
-        display.to_html(path, hover) if save else display.to_plotly(hover)
+        if not save:
+            display.to_plotly(hover)
+            return
+        display.to_html(args.out, hover)
+        with open(args.out, "a", encoding="utf-8") as file:
+            file.write(f"<!-- {SIGNATURE} -->\n")
         return
-    figure = unmanaged_figure(8, 6.5)
+    figure = unmanaged_figure(*args.size)
     display.plot(figure.add_subplot())
     if save:
-        figure.savefig(path, dpi=150)
+        save_figure(figure, args.out)
 
 
 def _hover(data, new):
-    """The number of the row of each point, and its columns if there are few."""
+    """The name or the number of the row of each point, and its columns if there are
+    few."""
     tables = [points for points in (data, new) if points is not None]
-    columns = {
-        "row": np.concatenate([np.arange(len(points.X)) + 1 for points in tables])
-    }
+    rows = [
+        np.arange(len(points.X)) + 1 if points.rows is None else points.rows
+        for points in tables
+    ]
+    columns = {"row": np.concatenate(rows)}
     for k, name in enumerate(data.names if len(data.names) <= HOVER else ()):
         values = [
             p.X[:, k]

@@ -1,11 +1,34 @@
 """Weights of a portfolio of your own returns.
 
 The weights are printed with the return that they would have earned, and saved to a file
-if --out is given.
+if --out is given. With --walk-forward, the portfolio is fitted on the past of each
+month instead, and the command prints and draws what it would have earned.
 """
 
-from sk_stormc.cli.arguments import add_data_arguments, result_file, write_csv
-from sk_stormc.cli.files import read_returns
+import os
+import sys
+from contextlib import redirect_stdout
+
+import numpy as np
+
+from sk_stormc.cli.arguments import (
+    PICTURES,
+    add_data_arguments,
+    add_force_argument,
+    positive_integer,
+    positive_number,
+    result_file,
+    save_figure,
+    write_csv,
+)
+from sk_stormc.cli.return_files import (
+    read_forecasts,
+    read_parquet_files,
+    read_returns,
+)
+from sk_stormc.cli.table_files import Reading
+from sk_stormc.compare.tables import as_text, finite
+from sk_stormc.portfolio.backtest.walk_forward import walk_forward
 from sk_stormc.portfolio.estimator import CompositionalPortfolio
 from sk_stormc.portfolio.linear_constraints import linear_of
 from sk_stormc.portfolio.risk import MEASURES
@@ -72,24 +95,75 @@ def add_arguments(parser):
         help="a constraint such as 'oil + gas <= 0.2'; may be repeated",
     )
     add(
-        "--out",
-        type=result_file(".csv"),
-        metavar="FILE",
-        help="a .csv file for the weights",
+        "--max-assets",
+        type=positive_integer,
+        metavar="K",
+        help="most weights other than 0",
     )
+    add(
+        "--min-held",
+        type=positive_number,
+        metavar="W",
+        help="smallest weight other than 0",
+    )
+    add(
+        "--expected-returns",
+        metavar="FILE",
+        help="forecasts of the mean returns, in the unit of --data: a row for each "
+        "asset with its name and a number, or a column for each asset, with dates for "
+        "--walk-forward",
+    )
+    add(
+        "--walk-forward",
+        type=positive_integer,
+        metavar="WINDOW",
+        help="what the portfolio would have earned if it had been fitted again and "
+        "again, on the last WINDOW periods",
+    )
+    add(
+        "--refit-every",
+        type=positive_integer,
+        default=21,
+        metavar="N",
+        help="periods from one fit of --walk-forward to the next (default: "
+        "%(default)s)",
+    )
+    add(
+        "--periods-per-year",
+        type=positive_number,
+        default=252,
+        metavar="N",
+        help="of --walk-forward: 252 for days, 12 for months (default: %(default)s)",
+    )
+    add(
+        "--out",
+        type=result_file(".csv", *PICTURES),
+        metavar="FILE",
+        help="a .csv file for the weights, or for the returns of --walk-forward; or "
+        "a picture (.png, .pdf, .svg) of --walk-forward",
+    )
+    add_force_argument(parser)
 
 
 def report(args):
-    """Fit, print the weights and save them."""
-    read = read_returns(args.data, args.drop_missing, args.unit)
-    if (
-        MEASURES[args.risk_measure].ordered
-        and read.dates is not None
-        and read.direction() != "ascending"
-    ):
+    """Read the returns, and print the weights, or what they would have earned."""
+    is_table = args.out is None or args.out.suffix.lower() == ".csv"
+    if not is_table and args.walk_forward is None:
+        raise ValueError(
+            f"--out must be a .csv file without --walk-forward, got {args.out}"
+        )
+    several = "*" in args.data or "?" in args.data or os.path.isdir(args.data)
+    if several and args.walk_forward is not None:
+        raise ValueError(f"--walk-forward needs returns of one file, got {args.data!r}")
+    read = (read_parquet_files if several else read_returns)(
+        args.data, args.drop_missing, args.unit, Reading.of(args)
+    )
+    in_order = MEASURES[args.risk_measure].ordered or args.walk_forward is not None
+    if in_order and read.dates is not None and read.direction() != "ascending":
+        option = "--walk-forward" if args.walk_forward else "--risk-measure cdar"
         raise ValueError(
             f"{args.data}: expected dates such as 2020-01-31 in ascending order, on "
-            "which --risk-measure cdar depends"
+            f"which {option} depends"
         )
     portfolio = CompositionalPortfolio(
         risk_measure=args.risk_measure,
@@ -101,9 +175,40 @@ def report(args):
         constraint=tuple(args.bounds),
         budget=1.0,
         linear_constraints=linear_of(args.limit, None, read.names, len(read.names)),
+        max_assets=args.max_assets,
+        min_held=args.min_held,
+        expected_returns=_forecasts(args, read),
+        verbose=int(several or bool(args.max_assets or args.min_held)),
         random_state=0,
-    ).fit(read.values)
-    earned = portfolio.predict(read.values)
+    )
+    if args.walk_forward is None:
+        with redirect_stdout(sys.stderr):  # the lines of progress
+            portfolio.fit(read.values)
+        _print_weights(args, read, portfolio)
+    elif several:
+        raise ValueError(f"--walk-forward needs returns of one file, got {args.data!r}")
+    else:
+        _walk(args, read, portfolio)
+
+
+def _forecasts(args, read):
+    """The ``expected_returns`` of --expected-returns, or None."""
+    if args.expected_returns is None:
+        return None
+    forecasts = read_forecasts(
+        args.expected_returns, read, Reading(args.sep, args.decimal)
+    )
+    if args.walk_forward is None and np.ndim(forecasts) == 2:
+        raise ValueError(
+            f"{args.expected_returns}: expected one number for each asset without "
+            f"--walk-forward, found {len(forecasts)} dates"
+        )
+    return forecasts
+
+
+def _print_weights(args, read, portfolio):
+    """Print the weights with what they would have earned, and save them."""
+    earned = np.asarray(portfolio.predict(read.values))
     if args.max_risk is not None:
         aim = f"risk of at most {args.max_risk:g}"
     else:
@@ -122,10 +227,8 @@ def report(args):
         f"{earned.min():.4g}"
     )
     gap = max(portfolio.dual_gap_, 0.0)
-    print(
-        f"objective {-portfolio.score(read.values):.6g}, above its minimum by "
-        f"{gap:.1g} at most"
-    )
+    objective = portfolio.loss_curve_[-1]
+    print(f"objective {objective:.6g}, above its minimum by {gap:.1g} at most")
     if args.out is not None:
         write_csv(
             args.out,
@@ -133,3 +236,44 @@ def report(args):
             zip(read.names, portfolio.weights_.tolist(), strict=True),
         )
         print(f"Weights written to {args.out}")
+
+
+def _walk(args, read, portfolio):
+    """Print what the portfolio would have earned, and save its picture or its
+    returns."""
+    with redirect_stdout(sys.stderr):  # a line for each fit
+        result = walk_forward(
+            portfolio.set_params(verbose=0),
+            read.frame(),
+            window=args.walk_forward,
+            refit_every=args.refit_every,
+            unit="fractions",
+            periods_per_year=args.periods_per_year,
+            verbose=1,
+        )
+    summary = {name: dict(column) for name, column in dict(result.summary()).items()}
+    names = list(summary)
+    n = len(result.dates)
+    periods = list(map(str, result.dates)) if read.dates is None else read.dates[-n:]
+    rows = [
+        [statistic, *(finite(summary[name][statistic], ".4f") for name in names)]
+        for statistic in summary[names[0]]
+    ]
+    print(read.line())
+    print(
+        f"{len(result.trade_dates)} fits on {args.walk_forward} periods, each held for "
+        f"{args.refit_every}, from {periods[0]} to {periods[-1]}\n"
+    )
+    print(as_text(["", *names], rows, left=1))
+    if args.out is None:
+        return
+    if args.out.suffix.lower() == ".csv":
+        columns = result.returns, result.equal_weights.returns
+        rows = zip(periods, *map(list, columns), strict=True)
+        write_csv(args.out, ["period", "portfolio", "1/N"], rows)
+        print(f"Returns written to {args.out}")
+    else:
+        from sk_stormc.plotting import WalkForwardDisplay
+
+        save_figure(WalkForwardDisplay.from_results(result).figure_, args.out)
+        print(f"Picture written to {args.out}")

@@ -20,7 +20,7 @@ from scipy.stats import linregress
 from scipy.stats import t as student
 from sklearn.exceptions import ConvergenceWarning
 
-from sk_stormc.cli.arguments import progress_line
+from sk_stormc.cli.arguments import progress_line, save_figure
 from sk_stormc.compare.tables import as_text, finite
 from sk_stormc.core.schedules import power
 from sk_stormc.reproduce.bent_valley import BentValley
@@ -368,5 +368,5 @@ def report(args):
         print(
             f"storm-c-paper's interval ends at {high:.2f}, scgd's begins at {low:.2f}."
         )
-    draw_slopes(measured).savefig(args.out, dpi=110)
+    save_figure(draw_slopes(measured), args.out, dpi=110)
     print(f"\nPicture written to {args.out}")

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sk_stormc.cli.arguments import progress_line
+from sk_stormc.cli.arguments import progress_line, save_figure
 from sk_stormc.cli.comparisons import check_budget
 from sk_stormc.compare import compare_solvers
 from sk_stormc.compare.tables import as_text, finite, table
@@ -186,4 +186,4 @@ def draw(results, path, axes=AXES, relative=False, dpi=150):
             ]
             for method, runs in comparison.runs.items()
         }
-    plot_curves(panels, axes).savefig(path, dpi=dpi)
+    save_figure(plot_curves(panels, axes), path, dpi)

@@ -18,8 +18,13 @@ from sklearn.manifold import trustworthiness
 from sklearn.neighbors import NearestNeighbors
 
 from sk_stormc.affinities import perplexity_affinities
-from sk_stormc.cli.arguments import add_points_argument
-from sk_stormc.cli.files import read_points
+from sk_stormc.cli.arguments import (
+    add_points_argument,
+    check_replaceable,
+    save_figure,
+)
+from sk_stormc.cli.point_files import read_points
+from sk_stormc.cli.table_files import Reading
 from sk_stormc.compare.tables import as_text, table
 from sk_stormc.problems import SNEProblem
 from sk_stormc.reproduce.experiment import Case, Labels, draw, five_methods, run_command
@@ -230,13 +235,16 @@ def report(args):
         plot_embeddings,
     )  # imports matplotlib, which --help does not need
 
+    scatter = args.out.with_name(f"{args.out.stem}_embedding{args.out.suffix}")
+    check_replaceable(scatter, args.force)
     if args.data is None:
         (X, y), about = (
             load_digits(return_X_y=True),
             "scikit-learn's digits, 1797 x 64, in place of MNIST",
         )
     else:
-        X, labels, _ = read_points(args.data)
+        points = read_points(args.data, options=Reading.of(args))
+        X, labels = points.X, points.labels
         y = None if labels is None else np.unique(labels, return_inverse=True)[1]
         about = f"{args.data}: points of shape {X.shape}"
     comparison, plane = (
@@ -261,12 +269,11 @@ def report(args):
             "other methods limit each point's step."
         )
     draw({f"d = {DIMENSION}": comparison}, args.out, LABELS.axes, relative=True)
-    scatter = args.out.with_name(f"{args.out.stem}_embedding{args.out.suffix}")
     panels = {
         f"{row['solver']}\nKL {row['gap_median']:.2f}": embedding_of(
             plane.runs[row["solver"]][0], len(X)
         )
         for row in plane.table
     }
-    plot_embeddings(panels, y).savefig(scatter, dpi=150)
+    save_figure(plot_embeddings(panels, y), scatter)
     print(f"\nPictures written to {args.out} and {scatter}")

@@ -195,7 +195,7 @@ def test_a_map_of_a_mixed_table(capsys, mixed_tables):
     args = ["map", "--data", "mixed.csv", "--perplexity", "5", "--out"]
     assert main([*args, "map.csv"]) == 2
     err = capsys.readouterr().err
-    assert "found 'red' in column 'colour'; sk-stormc map --mixed reads" in err
+    assert "found 'red' in column 'colour'; --label colour takes it as labels" in err
     assert main([*args, "map.csv", "--mixed", "--new", "new.csv"]) == 0
     out = capsys.readouterr().out
     assert (

@@ -13,7 +13,8 @@ from numpy.lib import format as npy
 
 from sk_stormc import CompositionalPortfolio
 from sk_stormc.__main__ import main
-from sk_stormc.cli.files import read_points, read_returns
+from sk_stormc.cli.point_files import read_points
+from sk_stormc.cli.return_files import read_returns
 from sk_stormc.datasets import make_gaussian_returns
 
 RETURNS = make_gaussian_returns(60, 3, mean=0.05, random_state=0).round(4)  # in percent
@@ -124,7 +125,7 @@ def test_first_rows_that_look_like_headers():
         pd.DataFrame(RETURNS, columns=[600519, 1398, 17]).rename_axis(name).to_csv(
             "d.csv"
         )
-        np.testing.assert_array_equal(read_points("d.csv")[0], RETURNS)
+        np.testing.assert_array_equal(read_points("d.csv").X, RETURNS)
 
 
 @pytest.mark.parametrize("suffix, separator", [("tsv", "\t"), ("txt", " ")])
@@ -180,7 +181,7 @@ def test_without_pandas(monkeypatch):
         with pytest.raises(
             ValueError,
             match=f"{name}: names, dates and .parquet.* need pandas .*pip install "
-            "pandas",
+            r'"sk_stormc\[files\]"',
         ):
             read_returns(name)
 
@@ -202,8 +203,8 @@ def test_without_pandas(monkeypatch):
         ),
         (
             "a.csv",
-            "Datum;A;B\n01.02.2020;0,5;1,5\n",
-            r"columns separated by commas \(.csv\)",
+            "A\n0,5\n1,5\n",
+            "as --sep ';' --decimal , says, found 1 names above 2",
         ),
         (
             "a.csv",
@@ -299,10 +300,10 @@ def test_points():
     table = pd.DataFrame(X, columns=list("pqr")).assign(Label=letters)
     table.to_csv("c.csv", index=False)
     for name in ("a.npz", "c.csv"):
-        points, labels, _ = read_points(name)
-        np.testing.assert_array_equal(points, X)
-        np.testing.assert_array_equal(labels, letters)
-    assert read_points("b.npz")[1] is None
+        points = read_points(name)
+        np.testing.assert_array_equal(points.X, X)
+        np.testing.assert_array_equal(points.labels, letters)
+    assert read_points("b.npz").labels is None
     for arrays, message in (
         ({"p": X, "q": X}, "one two-dimensional"),
         ({"X": X, "y": [1]}, "expected y of shape"),
@@ -336,7 +337,7 @@ def test_missing_numbers_of_points(name):
         read_points(name)
 
 
-@pytest.mark.parametrize("header", ["label", "Target"])
+@pytest.mark.parametrize("header", ["label", "Labels"])
 @pytest.mark.parametrize(
     ("texts", "labels", "kind"),
     [
@@ -352,8 +353,9 @@ def test_labels_of_points_that_begin_with_a_zero(header, texts, labels, kind):
         f"{p},{label},{q}" for (p, q, _), label in zip(RETURNS, texts * 4, strict=False)
     ]
     Path("a.csv").write_text("\n".join([f"p,{header},q", *lines]), encoding="utf-8")
-    X, found, _ = read_points("a.csv")
-    np.testing.assert_array_equal(X, RETURNS[: len(lines), :2])
+    points = read_points("a.csv")
+    found = points.labels
+    np.testing.assert_array_equal(points.X, RETURNS[: len(lines), :2])
     assert list(map(str, found)) == 4 * labels.split() and found.dtype.kind == kind
 
 

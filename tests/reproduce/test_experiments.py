@@ -74,8 +74,9 @@ def test_the_table_and_the_picture(capsys, tmp_path):
     assert all(0 < int(row["IFO"]) <= 24_000 for row in rows)
     assert "One seed" in out
     assert "condition number 20, lbfgs, seed 1 of 1" in err
-    written = re.search(r"Picture written to (.+portfolio\.png)", out)[1]
-    assert not list(tmp_path.glob("*.png"))  # where the command was run
+    written = re.search(r"Picture written to (portfolio\.png)", out)[1]
+    # where the command was run
+    assert list(tmp_path.glob("**/*.png")) == [tmp_path / "portfolio.png"]
     picture = image.imread(written)
     assert min(picture.shape[:2]) > 500 and picture.std() > 0.1
 

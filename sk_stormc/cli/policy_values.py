@@ -1,0 +1,315 @@
+"""Values of the states in which the episodes of your own log start.
+
+The log has a row for each transition: the state, the reward, and the episode. Values
+are linear in the columns of the state, and texts are categories. The value of another
+policy is estimated from its probabilities of the logged actions (--target). Without
+--data the log is that of a simulated walk.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from sk_stormc.cli.arguments import (
+    add_force_argument,
+    add_reading_arguments,
+    names,
+    result_file,
+    write_csv,
+)
+from sk_stormc.cli.table_files import (
+    FRAMES,
+    SEPARATORS,
+    Reading,
+    check_column,
+    existing,
+    numbers,
+    read_table,
+)
+from sk_stormc.compare.tables import as_text
+from sk_stormc.values.behaviour import estimated_ratios
+from sk_stormc.values.estimator import BellmanValueEstimator
+from sk_stormc.values.off_policy import METHODS, off_policy_value
+
+SHOWN = 20  # most first states that are printed
+COLUMNS = ("state", "reward", "episode", "terminal", "action", "target", "behaviour")
+
+
+class Log(NamedTuple):
+    """The columns of a log: ``states`` as they are, with their names, and ``features``,
+    which are numbers."""
+
+    names: list
+    states: np.ndarray
+    features: np.ndarray
+    reward: np.ndarray
+    episode: np.ndarray
+    terminal: np.ndarray | None
+    action: np.ndarray | None
+    target: np.ndarray | None
+    behaviour: np.ndarray | None
+    line: str
+
+
+def add_arguments(parser):
+    """Add the command's options."""
+    add = parser.add_argument
+    kinds = ".csv, .tsv, .txt (also .gz), .parquet, .feather, .xlsx"
+    add("--data", metavar="FILE", help=f"a log, a row for each transition: {kinds}")
+    add("--state", type=names, metavar="A,B,...", help="the columns of the state")
+    add(
+        "--categories",
+        type=names,
+        default=(),
+        metavar="A,B,...",
+        help="columns of --state whose numbers are categories, as numbers of states "
+        "are; texts always are",
+    )
+    add("--reward", metavar="COLUMN", help="the rewards")
+    add(
+        "--episode",
+        metavar="COLUMN",
+        help="a label of each row's episode, whose rows are in order",
+    )
+    add(
+        "--terminal",
+        metavar="COLUMN",
+        help="whether the episode ends with the transition, 0 or 1; not where it was "
+        "cut off",
+    )
+    add(
+        "--target",
+        metavar="COLUMN",
+        help="the probability of the logged action under another policy",
+    )
+    add(
+        "--behaviour",
+        metavar="COLUMN",
+        help="the probability of the logged action under the policy that acted",
+    )
+    add(
+        "--action",
+        metavar="COLUMN",
+        help="the logged actions, from which --behaviour is estimated if not given",
+    )
+    add(
+        "--gamma",
+        type=float,
+        default=0.95,
+        metavar="G",
+        help="discount factor in [0, 1] (default: %(default)s)",
+    )
+    add(
+        "--confidence",
+        type=float,
+        default=0.9,
+        metavar="C",
+        help="level of the intervals (default: %(default)s)",
+    )
+    add(
+        "--method",
+        choices=[method for method in METHODS if "dr" not in method],
+        default="wpdis",
+        help="importance sampling for --target, weighted (w) or not, of episodes or "
+        "per decision (pd) (default: %(default)s)",
+    )
+    add_reading_arguments(parser)
+    add(
+        "--out",
+        type=result_file(".csv"),
+        metavar="FILE",
+        help="a .csv file for the values of all first states",
+    )
+    add_force_argument(parser)
+
+
+def report(args):
+    """Fit the values, print those of the first states, and save them."""
+    log = _simulated_walk() if args.data is None else _read_log(args)
+    value = BellmanValueEstimator(gamma=args.gamma).fit(
+        log.features, log.reward, episode=log.episode, terminal=log.terminal
+    )
+    first = np.sort(np.unique(log.episode, return_index=True)[1])
+    X0 = log.features[first]
+    low, high = value.value_interval(X0, args.confidence, mean=True)
+    print(log.line)
+    print(
+        f"value of the first states: {value.predict(X0).mean():.4g}, "
+        f"{low:.4g} to {high:.4g} with confidence {args.confidence:g}, discount "
+        f"{args.gamma:g}"
+    )
+    _, kinds, counts = np.unique(X0, axis=0, return_index=True, return_counts=True)
+    ends = value.value_interval(X0[kinds], args.confidence)
+    rows = [
+        [value, *interval, int(count), *state]
+        for value, interval, count, state in zip(
+            value.predict(X0[kinds]).tolist(),
+            ends.tolist(),
+            counts,
+            log.states[first[kinds]].tolist(),
+            strict=True,
+        )
+    ]
+    header = ["value", "low", "high", "episodes", *log.names]
+    if len(rows) <= SHOWN:
+        cells = [
+            [f"{x:.4g}" for x in row[:3]] + list(map(str, row[3:])) for row in rows
+        ]
+        print("\n" + as_text(header, cells, left=0))
+    else:
+        print(f"{len(rows)} different first states, which --out saves")
+    if log.target is not None:
+        print(f"\n{_policy_line(args, log)}")
+    if args.out is not None:
+        write_csv(args.out, header, rows)
+        print(f"Values written to {args.out}")
+
+
+def _policy_line(args, log):
+    """The value of the other policy, and its difference from the value of the one that
+    acted."""
+    if log.behaviour is not None:
+        ratio = log.target / log.behaviour
+    else:
+        from sklearn.linear_model import LogisticRegression
+        from sklearn.pipeline import make_pipeline
+        from sklearn.preprocessing import StandardScaler
+
+        classifier = make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000))
+        ratio = estimated_ratios(
+            log.features, log.action, log.target, classifier, episode=log.episode
+        )
+    other, own = (
+        off_policy_value(
+            log.reward, ratios, log.episode, gamma=args.gamma, method=args.method
+        )
+        for ratios in (ratio, np.ones(len(ratio)))
+    )
+    (low, high), (least, most) = (
+        estimate.interval(args.confidence) for estimate in (other, other - own)
+    )
+    estimated = "" if log.behaviour is not None else " (ratios estimated from actions)"
+    return (
+        f"value of the target policy: {other.value:.4g}, {low:.4g} to {high:.4g}, from "
+        f"{other.effective_size:.1f} episodes in effect{estimated}\n"
+        f"minus that of the policy that acted: {other.value - own.value:.4g}, "
+        f"{least:.4g} to {most:.4g}"
+    )
+
+
+def _read_log(args):
+    """The columns of a file that the options name."""
+    given = {name: getattr(args, name) for name in COLUMNS}
+    for name in ("state", "reward", "episode"):
+        if not given[name]:
+            raise ValueError(f"--{name} must name a column of --data, got none")
+    if args.target and not (args.behaviour or args.action):
+        raise ValueError(
+            "--target needs --behaviour, the probabilities of the policy that acted, "
+            "or --action, from which they are estimated; got neither"
+        )
+    path = existing(args.data, (*SEPARATORS, *FRAMES))
+    frame, notes = read_table(path, Reading.of(args))
+    for name in COLUMNS:
+        for column in (
+            [given[name]] if isinstance(given[name], str) else given[name] or ()
+        ):
+            check_column(path, frame, column, f"--{name}")
+    states = frame[given["state"]]
+    return Log(
+        names=given["state"],
+        states=states.to_numpy(object),
+        features=_features(path, states, args.categories),
+        episode=frame[given["episode"]].to_numpy(),
+        action=None if args.action is None else frame[args.action].to_numpy(),
+        line=", ".join(
+            [
+                f"{path}: {len(frame)} transitions",
+                f"{frame[args.episode].nunique()} episodes",
+                *notes,
+            ]
+        ),
+        **{
+            name: None
+            if given[name] is None
+            else _column(path, frame, given[name], name)
+            for name in ("reward", "terminal", "target", "behaviour")
+        },
+    )
+
+
+def _features(path, states, categories):
+    """The columns of states as numbers, with an indicator for each value of a text or
+    a category."""
+    from pandas import get_dummies
+
+    for name in categories:
+        check_column(path, states, name, "--categories")
+    states = states.astype(dict.fromkeys(categories, "category"))
+    texts = [name for name, dtype in states.dtypes.items() if dtype.kind not in "iufb"]
+    for name in texts:
+        if states[name].is_unique:
+            raise ValueError(
+                f"{path}: --state must name columns of numbers, or of texts that "
+                f"repeat, found only different values in column {name!r}"
+            )
+    known = states.notna().to_numpy()
+    features = numbers(path, get_dummies(states, columns=texts, dtype=float))
+    _check_finite(path, np.where(known.all(axis=1), 0.0, np.nan), "--state")
+    _check_finite(path, features, "--state")
+    return features
+
+
+def _column(path, frame, name, option):
+    """A column of numbers. Probabilities are between 0 and 1, and those of the policy
+    that acted are positive."""
+    values = numbers(path, frame[[name]])[:, 0]
+    _check_finite(path, values, f"--{option}")
+    if option in ("target", "behaviour"):
+        wrong = (values < 0) | (values > 1) | ((values == 0) & (option == "behaviour"))
+        if wrong.any():
+            row = int(np.argmax(wrong))
+            raise ValueError(
+                f"{path}: --{option} must name a column of probabilities, found "
+                f"{values[row]:g} in row {row + 1} of column {name!r}"
+            )
+    return values
+
+
+def _check_finite(path, values, option):
+    """Raise a ValueError with the first row that has a missing or infinite number."""
+    wrong = ~np.isfinite(values).reshape(len(values), -1).all(axis=1)
+    if wrong.any():
+        raise ValueError(
+            f"{path}: {option} must be finite, found a missing or infinite number in "
+            f"row {int(np.argmax(wrong)) + 1}"
+        )
+
+
+def _simulated_walk(n_episodes=300, n_places=5):
+    """A log of a walk on places in a row, which starts in the middle and ends at an
+    end. The right end has a reward of 1. It steps to the left and to the right equally
+    often; the target policy steps to the right with probability 0.6."""
+    rng, rows = np.random.default_rng(0), []
+    for episode in range(n_episodes):
+        place = n_places // 2
+        while 0 <= place < n_places:
+            right = rng.random() < 0.5
+            after = place + (1 if right else -1)
+            rows.append(
+                (place, after == n_places, episode, not 0 <= after < n_places, right)
+            )
+            place = after
+    place, reward, episode, terminal, right = map(np.array, zip(*rows, strict=True))
+    return Log(
+        names=["place"],
+        states=place[:, None],
+        features=np.eye(n_places)[place],
+        reward=reward.astype(float),
+        episode=episode,
+        terminal=terminal,
+        action=right.astype(int),
+        target=np.where(right, 0.6, 0.4),
+        behaviour=np.full(len(place), 0.5),
+        line=f"simulated walk: {len(place)} transitions, {n_episodes} episodes",
+    )

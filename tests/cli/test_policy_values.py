@@ -1,0 +1,208 @@
+"""Tests of the command that prints the values of the first states of a log."""
+
+import re
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from sk_stormc import BellmanValueEstimator, off_policy_value
+from sk_stormc.__main__ import main
+from sk_stormc.values.behaviour import estimated_ratios
+
+PLACES = ["low", "middle", "high"]
+
+
+def walk():
+    """Episodes that begin in the middle or below, and end above "high" with a reward
+    of 1 or below "low" without one. They go up with probability 0.6."""
+    rng, rows = np.random.default_rng(4), []
+    for episode in range(60):
+        place = episode % 2
+        while 0 <= place <= 2:
+            up = rng.random() < 0.6
+            after = place + (1 if up else -1)
+            rows.append(
+                (f"run {episode}", PLACES[place], up, after == 3, after % 4 == 3)
+            )
+            place = after
+    log = pd.DataFrame(rows, columns=["run", "place", "up", "gain", "done"])
+    chance = np.where(log["up"], 0.6, 0.4), np.where(log["up"], 0.8, 0.2)
+    return log.assign(
+        number=log["place"].map(PLACES.index), old=chance[0], new=chance[1]
+    )
+
+
+LOG = walk()
+LOG["gain"] = LOG["gain"].astype(float)
+COLUMNS = ["--reward", "gain", "--episode", "run", "--terminal", "done"]
+ONE_HOT = np.eye(3)[LOG["number"]]
+
+
+@pytest.fixture(autouse=True)
+def in_tmp_path(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    LOG.to_csv("log.csv", index=False)
+
+
+def run(capsys, *args):
+    """The exit status of the command, what it prints, and its error."""
+    code = main(["values", *map(str, args)])
+    return code, *capsys.readouterr()
+
+
+def intervals(gamma=0.95, confidence=0.9):
+    """Values and intervals of the two first states and of all, from the estimator."""
+    value = BellmanValueEstimator(gamma=gamma).fit(
+        ONE_HOT, LOG["gain"], episode=LOG["run"], terminal=LOG["done"]
+    )
+    first = LOG.groupby("run", sort=False).head(1).index
+    mean = value.value_interval(ONE_HOT[first], confidence, mean=True)
+    return value.predict(np.eye(3)[:2]), value.value_interval(np.eye(3)[:2]), mean
+
+
+def number_of(out, pattern):
+    return [float(text) for text in re.search(pattern, out).groups()]
+
+
+NUMBER = r"(-?[\d.]+(?:e-\d+)?)"
+INTERVAL = rf"{NUMBER}, {NUMBER} to {NUMBER}"
+
+
+@pytest.mark.parametrize("state", [["place"], ["number", "--categories", "number"]])
+def test_values_of_the_first_states(capsys, state):
+    out_file = ["--out", "values.csv"]
+    code, out, _ = run(
+        capsys, "--data", "log.csv", "--state", *state, *COLUMNS, *out_file
+    )
+    assert code == 0
+    assert f"log.csv: {len(LOG)} transitions, 60 episodes" in out
+    values, ends, mean = intervals()
+    table = pd.read_csv("values.csv").sort_values("value")
+    name = state[0]
+    assert list(table) == ["value", "low", "high", "episodes", name]
+    assert list(table["episodes"]) == [30, 30]
+    assert list(table[name]) == (["low", "middle"] if name == "place" else [0, 1])
+    np.testing.assert_allclose(table["value"], values)
+    np.testing.assert_allclose(table[["low", "high"]], ends)
+    shown = number_of(out, f"value of the first states: {INTERVAL}")
+    np.testing.assert_allclose(shown, [values.mean(), *mean], rtol=1e-3)
+    lines = out.splitlines()
+    assert any(line.split()[3:] == ["30", str(table[name].iloc[0])] for line in lines)
+
+
+def test_options_of_values(capsys):
+    code, out, _ = run(
+        capsys, "--data", "log.csv", "--state", "place", *COLUMNS, "--gamma", 0.5,
+        "--confidence", 0.5,
+    )  # fmt: skip
+    values, _, mean = intervals(0.5, 0.5)
+    shown = number_of(out, f"value of the first states: {INTERVAL}")
+    np.testing.assert_allclose(shown, [values.mean(), *mean], rtol=1e-3)
+    assert code == 0 and "with confidence 0.5, discount 0.5" in out
+
+
+@pytest.mark.parametrize("given", ["--behaviour", "--action"])
+def test_the_value_of_another_policy(capsys, given):
+    column = {"--behaviour": "old", "--action": "up"}[given]
+    code, out, _ = run(
+        capsys, "--data", "log.csv", "--state", "place", *COLUMNS, "--target", "new",
+        given, column, "--method", "pdis",
+    )  # fmt: skip
+    classifier = make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000))
+    # indicators in the order of the names, as pandas makes them
+    ratio = LOG["new"] / LOG["old"] if given == "--behaviour" else estimated_ratios(
+        ONE_HOT[:, [2, 0, 1]], LOG["up"], LOG["new"], classifier, episode=LOG["run"]
+    )  # fmt: skip
+    new, own = (
+        off_policy_value(LOG["gain"], ratios, LOG["run"], method="pdis")
+        for ratios in (ratio, np.ones(len(LOG)))
+    )
+    assert code == 0
+    shown = number_of(out, f"value of the target policy: {INTERVAL}")
+    np.testing.assert_allclose(shown, [new.value, *new.interval()], rtol=1e-3)
+    shown = number_of(out, f"that of the policy that acted: {INTERVAL}")
+    difference = [new.value - own.value, *(new - own).interval()]
+    np.testing.assert_allclose(shown, difference, rtol=1e-3)
+    assert ("estimated" in out) == (given == "--action")
+
+
+def test_the_simulated_walk(capsys):
+    code, out, _ = run(capsys)
+    assert code == 0
+    for up, pattern in ((0.5, "first states"), (0.6, "target policy")):
+        moves = up * np.eye(5, k=1) + (1 - up) * np.eye(5, k=-1)
+        exact = np.linalg.solve(np.eye(5) - 0.95 * moves, [0, 0, 0, 0, up])[2]
+        _, low, high = number_of(out, f"value of the {pattern}: {INTERVAL}")
+        assert low < exact < high and high - low < 0.1
+
+
+def test_more_first_states_than_are_printed(capsys):
+    frame = LOG.assign(size=np.arange(len(LOG)) % 97 / 7)
+    frame.to_csv("log.csv", index=False)
+    code, out, _ = run(
+        capsys, "--data", "log.csv", "--state", "place,size", *COLUMNS, "--out", "a.csv"
+    )
+    n = len(frame.groupby("run").head(1)[["place", "size"]].drop_duplicates())
+    assert code == 0 and f"{n} different first states, which --out saves" in out
+    assert len(pd.read_csv("a.csv")) == n
+
+
+MISSING = LOG.assign(place=LOG["place"].where(LOG.index != 4))
+PLACE = ["--state", "place"]
+
+
+@pytest.mark.parametrize(
+    ("frame", "args", "message"),
+    [
+        (LOG, COLUMNS, "--state must name a column of --data, got none"),
+        (LOG, PLACE, "--reward must name a column of --data, got none"),
+        (LOG, [*PLACE, *COLUMNS, "--target", "new"], "--target needs --behaviour, the"),
+        (
+            LOG,
+            ["--state", "place,x", *COLUMNS],
+            "log.csv: --state must name a column, got 'x', expected one of ['run', 'pl",
+        ),
+        (
+            LOG,
+            [*PLACE, *COLUMNS, "--categories", "number"],
+            "--categories must name a column, got 'number', expected one of ['place']",
+        ),
+        (
+            LOG,
+            [*PLACE, *COLUMNS, "--target", "new", "--behaviour", "gain"],
+            "--behaviour must name a column of probabilities, found 0 in row 1 of",
+        ),
+        (
+            LOG.assign(new=2.0),
+            [*PLACE, *COLUMNS, "--target", "new", "--behaviour", "old"],
+            "--target must name a column of probabilities, found 2 in row 1",
+        ),
+        (MISSING, [*PLACE, *COLUMNS], "--state must be finite, found a missing"),
+        (
+            LOG.assign(gain=np.where(LOG.index == 7, np.nan, 0.0)),
+            [*PLACE, *COLUMNS],
+            "--reward must be finite, found a missing or infinite number in row 8",
+        ),
+        (
+            LOG.assign(place=[f"p{k}" for k in LOG.index]),
+            [*PLACE, *COLUMNS],
+            "found only different values in column 'place'",
+        ),
+        (
+            LOG.assign(gain="much"),
+            [*PLACE, *COLUMNS],
+            "expected numbers such as 0.5",
+        ),
+    ],
+)
+def test_what_is_refused(capsys, monkeypatch, frame, args, message):
+    monkeypatch.setattr(
+        BellmanValueEstimator, "fit", lambda *args, **kwargs: pytest.fail("fitted")
+    )
+    frame.to_csv("log.csv", index=False)
+    code, out, err = run(capsys, "--data", "log.csv", *args)
+    assert code == 2 and not out and err.startswith("error: ") and message in err
