@@ -37,6 +37,13 @@ from sk_stormc.utils.warnings import warn
 __all__ = ["CompositionalEstimator", "only_if", "streams"]
 
 
+def _version():
+    """The version of the package."""
+    from sk_stormc import __version__  # which is defined after this module
+
+    return __version__
+
+
 def streams(estimator):
     """Return True if the estimator's solver can run on a stream, or raise an
     AttributeError that names what to set."""
@@ -161,6 +168,21 @@ class CompositionalEstimator(CallbackSupportMixin, Recorded, BaseEstimator):
         super().__init_subclass__(**kwargs)
         inherit_parameters(cls)
         inherit_attributes(cls)
+
+    def __getstate__(self):
+        return {**super().__getstate__(), "_sk_stormc_version": _version()}
+
+    def __setstate__(self, state):
+        """Restore a pickle of this minor version. Others have other attributes."""
+        state = dict(state)
+        written, now = state.pop("_sk_stormc_version", "0.4 or older"), _version()
+        if written.split(".")[:2] != now.split(".")[:2]:
+            raise ValueError(
+                f"{type(self).__name__} must be pickled by sk_stormc "
+                f"{'.'.join(now.split('.')[:2])}, got a pickle of version {written}. "
+                "Fit again, or read it with that version"
+            )
+        super().__setstate__(state)
 
     def set_params(self, **params: Any) -> Self:
         """Set parameters. With ``solver__...``, the name of a solver is first replaced

@@ -353,3 +353,20 @@ def test_a_fit_that_overflowed_is_not_continued():
     with pytest.warns(ConvergenceWarning):
         model.set_params(max_iter=600).resume(RETURNS)
     np.testing.assert_array_equal(model.weights_, weights)
+
+
+def test_pickles_of_another_minor_version_are_refused():
+    returns = np.random.default_rng(0).normal(0.1, 1.0, (30, 3))
+    model = CompositionalPortfolio(constraint="long_only").fit(returns)
+    state = model.__getstate__()
+    again = pickle.loads(pickle.dumps(model))
+    np.testing.assert_array_equal(again.weights_, model.weights_)
+    assert "_sk_stormc_version" not in vars(again)
+    for version in ("0.4.0", "99.1.0"):
+        with pytest.raises(ValueError, match=f"got a pickle of version {version}"):
+            CompositionalPortfolio().__setstate__(
+                state | {"_sk_stormc_version": version}
+            )
+    del state["_sk_stormc_version"]  # as of 0.4.0
+    with pytest.raises(ValueError, match="got a pickle of version 0.4 or older"):
+        CompositionalPortfolio().__setstate__(state)

@@ -16,28 +16,17 @@ from sk_stormc.portfolio.exact.convex_program import Solution
 from sk_stormc.portfolio.exact.interior_point import interior_point
 from sk_stormc.portfolio.exact.linear_programs import linear_program, one_sided
 from sk_stormc.portfolio.exact.program import FAR, Formulation
+from sk_stormc.portfolio.exact.tolerances import PROGRAM_TOLERANCE
 
 __all__ = ["Cuts", "minimise_by_cuts", "of_cuts"]
 
-MOST = 1000  # cuts; some hundred are enough for hundreds of assets
-# gap that ends the method, relative to the terms of the objective, which may cancel
-CLOSE = 1e-11
-DONE, PATIENCE = (
-    1e-9,
-    30,
-)  # gap that is small enough if that many further cuts have not made it smaller
-# first distance of the minimiser's weights from the initial ones, in units of a typical
-# weight
-FREE = 10.0
-WIDER = 10.0  # factor of this distance if it keeps the minimiser back
-SLOPE = 1e-9  # multiplier above which it does
-# distance from a bound, in units of the variables, below which a variable is at the
-# bound
-NEAR = 1e-9
-EXACT = {
-    "primal_feasibility_tolerance": 1e-10,
-    "dual_feasibility_tolerance": 1e-10,
-}  # of HiGHS; 1e-7 stalls at 1e-8
+# gap that ends the method, relative to the terms of the objective, which may cancel.
+# Linear programs reach it in the end; a larger one costs digits of the weights
+VERTEX_GAP = 1e-11
+# tolerances of HiGHS; with its own, 1e-7, the gap does not fall below 1e-8
+OPTIONS = dict.fromkeys(
+    ("primal_feasibility_tolerance", "dual_feasibility_tolerance"), 1e-10
+)
 
 
 class Cuts(NamedTuple):
@@ -71,7 +60,9 @@ def of_cuts(scaled, v, cuts, n_parts):
     return Formulation(linear, level=level, lowest=0.0, rows=rows)
 
 
-def minimise_by_cuts(scaled, formulation_at, n_levels, start, callback=None):
+def minimise_by_cuts(
+    scaled, formulation_at, n_levels, start, callback=None, max_iter=1000
+):
     """The minimiser of a `Scaled` objective whose risk, which is not negative, is at
     least that of ``formulation_at(u)`` at all v.
 
@@ -79,9 +70,9 @@ def minimise_by_cuts(scaled, formulation_at, n_levels, start, callback=None):
     of the objective from below. Every second time u is halfway between its minimiser
     and the best weights.
     """
-    n, x, least, distance = scaled.feasible.n, None, np.inf, FREE
+    n, x, least, distance = scaled.feasible.n, None, np.inf, 10.0
     levels, smallest, since = slice(n, n + n_levels), np.inf, 0
-    for k in range(1, MOST + 1):
+    for k in range(1, max_iter + 1):
         v = start / scaled.size if x is None else x[:n]
         program, first = scaled.program(v * scaled.size, formulation_at(v))
         x = first if x is None else x
@@ -100,13 +91,13 @@ def minimise_by_cuts(scaled, formulation_at, n_levels, start, callback=None):
             if solution is None:
                 return None
             gap = least - _value(program, solution.x)
-            if not (gap <= CLOSE * terms and kept_near and distance < FAR):
+            if not (gap <= VERTEX_GAP * terms and kept_near and distance < FAR):
                 break
-            distance *= WIDER
+            distance *= 10
         if gap < 0.9 * smallest:
             smallest, since = gap, k
-        solution.done = gap <= DONE * terms
-        if gap <= CLOSE * terms or (solution.done and k - since >= PATIENCE):
+        solution.done = gap <= PROGRAM_TOLERANCE * terms
+        if gap <= VERTEX_GAP * terms or (solution.done and k - since >= 3):
             break
         x = solution.x.copy() if k % 2 else (solution.x + best) / 2
     at_bounds, at_kink = _at_bounds(program, best), _at_kinks(program, best)
@@ -135,11 +126,13 @@ def _value(program, x):
 
 
 def _at_bounds(program, x):
-    return (np.abs(x - program.low) <= NEAR) | (np.abs(x - program.high) <= NEAR)
+    return (np.abs(x - program.low) <= PROGRAM_TOLERANCE) | (
+        np.abs(x - program.high) <= PROGRAM_TOLERANCE
+    )
 
 
 def _at_kinks(program, x):
-    return [np.abs(kink.at(x)) <= NEAR for kink in program.hinges]
+    return [np.abs(kink.at(x)) <= PROGRAM_TOLERANCE for kink in program.hinges]
 
 
 def _solve(program, centre, distance):
@@ -167,11 +160,13 @@ def _solve(program, centre, distance):
     cost = np.concatenate(
         [program.smooth(np.zeros(n))[1], *(kink.cost for kink in kinks)]
     )
-    lp = linear_program(cost, blocks, rhs, program.E, program.e, low, high, EXACT)
+    lp = linear_program(cost, blocks, rhs, program.E, program.e, low, high, OPTIONS)
     if lp.x is None:
         return None, False
-    pushed = (lp.lower.marginals[:m] > SLOPE) & (low[:m] > program.low[:m])
-    pushed |= (-lp.upper.marginals[:m] > SLOPE) & (high[:m] < program.high[:m])
+    pushed = (lp.lower.marginals[:m] > PROGRAM_TOLERANCE) & (low[:m] > program.low[:m])
+    pushed |= (-lp.upper.marginals[:m] > PROGRAM_TOLERANCE) & (
+        high[:m] < program.high[:m]
+    )
     parts = np.split(-lp.ineqlin.marginals, np.cumsum([len(of) for of in rhs])[:-1])
     solution = Solution(
         program,
