@@ -187,6 +187,37 @@ def test_cdar_is_that_of_the_linear_program(seed):
     assert 0 <= portfolio.dual_gap_ + 1e-15 <= 1e-9
 
 
+@pytest.mark.parametrize(("n", "d"), [(90, 60), (300, 40)])
+def test_cdar_of_many_assets_takes_few_iterations(n, d):
+    """Cuts of the whole risk, one an iteration, were hundreds to a thousand."""
+    R = heavy(n, d, 3)
+    portfolio = fit(
+        R,
+        risk_measure="cdar",
+        confidence=0.9,
+        risk_aversion=0.3,
+        constraint=(0, 0.5),
+        budget=1.0,
+        linear_constraints=(np.eye(d)[:3].sum(0)[None], None, 0.4),
+    )
+    assert portfolio.loss_curve_[-1] == pytest.approx(
+        drawdown_program(R, 0.3, 0.9, 0.4), abs=1e-9
+    )
+    assert portfolio.n_iter_ <= 40
+
+
+def test_a_ratio_without_drawdowns_has_no_maximum():
+    R = np.random.default_rng(0).normal(0.0, 0.01, (60, 60))
+    with pytest.raises(ValueError, match="no maximum: a portfolio has no risk"):
+        fit(
+            R,
+            risk_measure="cdar",
+            objective="ratio",
+            constraint=(-1.0, 1.0),
+            budget=1.0,
+        )
+
+
 @pytest.mark.parametrize("measure", MEASURES)
 @pytest.mark.parametrize("objective", [{"objective": "ratio"}, {"max_risk": 0.02}])
 def test_weights_at_limits_are_exactly_there(measure, objective):
