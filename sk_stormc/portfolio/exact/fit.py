@@ -145,6 +145,7 @@ class ExactMethod:
             # without a bound, the gap says nothing about a method that has reached its
             # tolerance
             good = abs(gap) <= small or (gap == np.inf and solution.done)
+            gap = max(gap, 0.0) if good else gap  # rounding may make it negative
             reason = solution.reason or (
                 StopReason.CONVERGED if good else StopReason.MAX_ITER
             )
