@@ -150,7 +150,8 @@ class Blocks:
 
     def map(self, function: Callable) -> Blocks:
         """The blocks of one table with a row ``function(start, *parts)[i]`` for each
-        row, kept where the blocks lie."""
+        row, kept where the blocks lie. dask computes them in the first pass that uses
+        them."""
         raise NotImplementedError
 
     def take(self, rows: np.ndarray) -> tuple:

@@ -96,15 +96,10 @@ def score_in_blocks(portfolio, task, weights):
     """`score` for returns in blocks."""
     w, rows, measure = np.asarray(weights, float), task.returns, task.measure
     refuse_ordered(measure)
-    mean, kept = (
-        float(rows.first_sum(lambda start, rows, p: p @ rows) @ w),
-        rows.returns_of(w),
-    )
+    mean = float(rows.first_sum(lambda start, rows, p: p @ rows) @ w)
     if portfolio.max_risk is not None:
         return mean
-    risk = measure.in_blocks(
-        lambda f: kept.sum(lambda start, kept: f(kept[:, 0], kept[:, 1])), mean
-    ).value
+    risk = Earned(rows.returns_of(w)).risk(measure, mean).value
     if portfolio.objective == "ratio":
         return mean / risk ** (1 / measure.power)
     return (
@@ -112,17 +107,61 @@ def score_in_blocks(portfolio, task, weights):
     ) - task.linear_weight * risk
 
 
+class Earned:
+    """A portfolio's return in each period and the period's weight, kept in blocks.
+
+    Attributes
+    ----------
+    ends : tuple of two floats
+        The smallest and the largest return of a positive weight.
+    deviation : float
+        The standard deviation.
+    """
+
+    def __init__(self, kept):
+        self.kept, sums = kept, kept.sum(extremes_and_powers)
+        low, high = np.transpose(sums[0])
+        mean, square = sums[1]
+        self.ends = float(low.min()), float(high.max())
+        self.deviation = float(np.sqrt(max(square - mean**2, 0.0)))
+
+    def risk(self, measure, mean):
+        """The risk, a `RiskInBlocks`, given the mean return."""
+        if measure.ordered:
+            y, p = np.concatenate(self.kept.sum(lambda start, kept: [kept])).T
+            return RiskInBlocks(measure.value(y, p), measure.subgradient(y, p))
+        return measure.in_blocks(
+            lambda f: self.kept.sum(lambda start, kept: f(kept[:, 0], kept[:, 1])),
+            mean,
+            self.ends,
+        )
+
+
+def extremes_and_powers(start, kept):
+    """The smallest and the largest return of a positive weight, and the weighted sums
+    of returns and their squares."""
+    y, p = kept.T
+    some = y[p > 0]
+    ends = some.min(initial=np.inf), some.max(initial=-np.inf)
+    return [ends], np.array([p @ y, p @ y**2])
+
+
 @dataclass(eq=False)
 class Point:
-    """A portfolio, with its return in each period, kept in blocks, and its risk."""
+    """A portfolio, what it earned, and its risk."""
 
     w: np.ndarray
-    kept: Any
+    earned: Earned
     n_rows: int
     value: float
     risk: float
     slope: Any
     kink: float | None
+
+    @property
+    def kept(self):
+        """The return in each period, and the period's weight."""
+        return self.earned.kept
 
     def counted(self, of=None):
         """Sums ``total(f)`` of ``f(of(y), 1)`` over the periods that count."""
@@ -212,15 +251,9 @@ class Rounds:
         point = self.at(w)
         if isinstance(self.goal, RatioOfMean):
             return abs(point.value)
-        mean, square = point.kept.sum(
-            lambda start, kept: kept[:, 1] @ np.vander(kept[:, 0], 3)[:, 1::-1]
-        )
-        variance = max(square - mean**2, 0.0)
-        risk = (
-            self.task.risk_weight * variance
-            if self.task.measure.power == 2
-            else np.sqrt(variance)
-        )
+        risk = point.earned.deviation
+        if self.task.measure.power == 2:
+            risk = self.task.risk_weight * risk**2
         better = self.at(self.start).value - point.value
         return max(better, risk) if np.isfinite(better) else risk
 
@@ -308,17 +341,12 @@ class Rounds:
         return point
 
     def _point(self, w, kept):
-        risk = self._risk(kept, float(self.table.mean @ w))
-        return Point(w, kept, len(self.rows), self.goal.value(w, risk.value), *risk)
+        earned = Earned(kept)
+        risk = self._risk(w, earned)
+        return Point(w, earned, len(self.rows), self.goal.value(w, risk.value), *risk)
 
-    def _risk(self, kept, mean):
-        measure = self.task.measure
-        if measure.ordered:
-            y, p = np.concatenate(kept.sum(lambda start, kept: [kept])).T
-            return RiskInBlocks(measure.value(y, p), measure.subgradient(y, p))
-        return measure.in_blocks(
-            lambda f: kept.sum(lambda start, kept: f(kept[:, 0], kept[:, 1])), mean
-        )
+    def _risk(self, w, earned):
+        return earned.risk(self.task.measure, float(self.table.mean @ w))
 
     def _between(self, a, b):
         """The best point on the line between two."""
@@ -329,9 +357,7 @@ class Rounds:
 
         def merit(s):
             w = a.w + s * way
-            return self.goal.merit(
-                w, self._risk(kept_at(s), float(self.table.mean @ w)).value
-            )
+            return self.goal.merit(w, self._risk(w, Earned(kept_at(s))).value)
 
         s = minimize_scalar(
             merit, bounds=(0.0, 1.0), method="bounded", options={"xatol": 1e-4}

@@ -117,11 +117,12 @@ class CorrectedSample(Table):
     def next(self, point):
         """The table and the gradient."""
         slope = point.slope
-        worst = (
-            quantile(point.counted(), self.size / WORST)
-            if len(self.single[2]) < self.size
-            else -np.inf
-        )
+        worst = -np.inf
+        if len(self.single[2]) < self.size:
+            count = self.size / WORST
+            worst = quantile(
+                point.counted(), count, *point.earned.ends, slack=count / 4
+            )
 
         def of_block(start, rows, p, kept):
             y = kept[:, 0]
@@ -174,11 +175,11 @@ class AggregatedRows(Table):
         if self.sides is None:
             return True
         kink = point.kink
-
-        def n_single(start, kept, sides):
-            return int((sided(kept, sides, kink) == SINGLE).sum())
-
-        if point.kept.beside(self.sides).sum(n_single) <= 2 * self.size:
+        self.sides = point.kept.beside(self.sides).map(
+            lambda start, kept, sides: sided(kept, sides, kink)
+        )
+        n_single = self.sides.sum(lambda start, sides: int((sides == SINGLE).sum()))
+        if n_single <= 2 * self.size:
             return True
         self.sides, self.size = None, min(2 * self.size, self.most)
         return False
@@ -187,7 +188,14 @@ class AggregatedRows(Table):
         """The table and None for the gradient."""
         kink, size = point.kink, self.size
         if self.sides is None:
-            near = quantile(point.counted(lambda y: np.abs(y - kink)), size)
+            low, high = point.earned.ends
+            near = quantile(
+                point.counted(lambda y: np.abs(y - kink)),
+                size,
+                0.0,
+                max(high - kink, kink - low),
+                slack=size / 4,
+            )
 
             def first_sides(start, kept):
                 y, distance = kept[:, 0], np.abs(kept[:, 0] - kink)
@@ -199,10 +207,6 @@ class AggregatedRows(Table):
                 )
 
             self.sides = point.kept.map(first_sides)
-        else:
-            self.sides = point.kept.beside(self.sides).map(
-                lambda start, kept, sides: sided(kept, sides, kink)
-            )
 
         def of_block(start, rows, p, sides):
             some = (sides == SINGLE) & (p > 0)
