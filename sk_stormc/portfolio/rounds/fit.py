@@ -5,8 +5,7 @@ minimum. A table whose risk is a lower bound gives a lower bound of it, and so d
 gradient of the risk.
 """
 
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
 
 import numpy as np
 from scipy.optimize import minimize_scalar
@@ -15,11 +14,11 @@ from sk_stormc.portfolio.exact.feasible_set import without_costs
 from sk_stormc.portfolio.exact.fit import TOL, ExactMethod
 from sk_stormc.portfolio.exact.objectives import BelowLeastRisk
 from sk_stormc.portfolio.exact.program import COST, LARGEST, MEMORY, Optimum
-from sk_stormc.portfolio.mean_risk import RiskInBlocks
 from sk_stormc.portfolio.returns import LazyReturns
 from sk_stormc.portfolio.risk.semideviation import Semideviation
 from sk_stormc.portfolio.rounds import tables
 from sk_stormc.portfolio.rounds.goals import MeanWithinRisk, RatioOfMean, UtilityOfMean
+from sk_stormc.portfolio.rounds.points import Point, PortfolioReturns
 from sk_stormc.utils.validation import is_word
 
 __all__ = ["Rounds", "rounds_method", "score_in_blocks", "takes_rounds"]
@@ -29,21 +28,25 @@ TABLES = {
     "sample": tables.CorrectedSample,
     "rows": tables.AggregatedRows,
 }
-FEWEST, EACH, MOST, PART = (
-    500,
-    40,
-    25_000,
-    20,
-)  # rows of a table: at least, also for an asset; at most; of how many
-ROUNDS, CUTS = 50, 1000  # maximum numbers of rounds, and of cutting planes
-# 1 / fraction of these, after which all rows are taken, or rounds end, if the gap has
-# hardly fallen
-PATIENCE = 5
-LAST = 0.01  # factor of tol if the last table is usually exact
-SMALLEST = 1e-7  # smallest tolerance of the gap, relative to its scale
-FASTER = (
-    20_000  # periods in memory from which rounds are faster for a piecewise linear risk
-)
+# A table has this fraction of the rows. With fewer rows there are more rounds, and with
+# more an exact fit of a table takes longer than the passes.
+TABLE_FRACTION = 0.05
+# With fewer rows for an asset, an optimum of a table fits the noise of the sample.
+ROWS_PER_ASSET = 40
+MIN_TABLE_ROWS = 500
+MAX_TABLE_ROWS = 25_000  # an exact fit of these takes some seconds
+MAX_ROUNDS, MAX_CUTS = 50, 1000  # usual are 3 to 6 rounds, and 40 to 150 cutting planes
+# If the gap has hardly fallen in this fraction of them, all rows become one table, if
+# they are few enough. Otherwise the rounds end, with a warning.
+STALLED_FRACTION = 0.2
+# Smaller gaps, relative to their scale, are rounding errors: with tol=0 the rounds
+# would not end.
+MIN_TOL = 1e-7
+# Factor of tol for aggregated rows, which are usually exact one round after the gap is
+# below tol. Without it, these fits would be less accurate than those in memory.
+AGGREGATED_TOL = 0.01
+# Periods in memory from which rounds are faster for a piecewise linear risk.
+MANY_PERIODS = 20_000
 
 
 def takes_rounds(solver, measure, returns):
@@ -65,7 +68,7 @@ def takes_rounds(solver, measure, returns):
     return exact and (
         type(returns) is not np.ndarray
         or large
-        or (measure.rounds == "rows" and n >= FASTER)
+        or (measure.rounds == "rows" and n >= MANY_PERIODS)
     )
 
 
@@ -99,81 +102,12 @@ def score_in_blocks(portfolio, task, weights):
     mean = float(rows.first_sum(lambda start, rows, p: p @ rows) @ w)
     if portfolio.max_risk is not None:
         return mean
-    risk = Earned(rows.returns_of(w)).risk(measure, mean).value
+    risk = PortfolioReturns(rows.returns_of(w)).risk(measure, mean).value
     if portfolio.objective == "ratio":
         return mean / risk ** (1 / measure.power)
     return (
         mean * task.return_weight if measure.power else 0.0
     ) - task.linear_weight * risk
-
-
-class Earned:
-    """A portfolio's return in each period and the period's weight, kept in blocks.
-
-    Attributes
-    ----------
-    ends : tuple of two floats
-        The smallest and the largest return of a positive weight.
-    deviation : float
-        The standard deviation.
-    """
-
-    def __init__(self, kept):
-        self.kept, sums = kept, kept.sum(extremes_and_powers)
-        low, high = np.transpose(sums[0])
-        mean, square = sums[1]
-        self.ends = float(low.min()), float(high.max())
-        self.deviation = float(np.sqrt(max(square - mean**2, 0.0)))
-
-    def risk(self, measure, mean):
-        """The risk, a `RiskInBlocks`, given the mean return."""
-        if measure.ordered:
-            y, p = np.concatenate(self.kept.sum(lambda start, kept: [kept])).T
-            return RiskInBlocks(measure.value(y, p), measure.subgradient(y, p))
-        return measure.in_blocks(
-            lambda f: self.kept.sum(lambda start, kept: f(kept[:, 0], kept[:, 1])),
-            mean,
-            self.ends,
-        )
-
-
-def extremes_and_powers(start, kept):
-    """The smallest and the largest return of a positive weight, and the weighted sums
-    of returns and their squares."""
-    y, p = kept.T
-    some = y[p > 0]
-    ends = some.min(initial=np.inf), some.max(initial=-np.inf)
-    return [ends], np.array([p @ y, p @ y**2])
-
-
-@dataclass(eq=False)
-class Point:
-    """A portfolio, what it earned, and its risk."""
-
-    w: np.ndarray
-    earned: Earned
-    n_rows: int
-    value: float
-    risk: float
-    slope: Any
-    kink: float | None
-
-    @property
-    def kept(self):
-        """The return in each period, and the period's weight."""
-        return self.earned.kept
-
-    def counted(self, of=None):
-        """Sums ``total(f)`` of ``f(of(y), 1)`` over the periods that count."""
-
-        def total(f):
-            def of_block(start, kept):
-                y = kept[kept[:, 1] > 0, 0]
-                return f(y if of is None else of(y), np.ones(len(y)))
-
-            return self.kept.sum(of_block)
-
-        return total
 
 
 class Rounds:
@@ -203,16 +137,15 @@ class Rounds:
             measure = Semideviation(2.0)
         self.task = task = replace(task, measure=measure)
         self.rows, self.penalty, self.tol = task.returns, task.penalty, tol
-        self.most = CUTS if measure.ordered else ROUNDS
+        self.most = MAX_CUTS if measure.ordered else MAX_ROUNDS
         kind = tables.CuttingPlanes if measure.ordered else TABLES[measure.rounds]
         n, d = self.rows.shape
         most = int(min(MEMORY / d, COST / d**2))
-        self.table = kind(
-            self.rows,
-            task,
-            int(min(max(n / PART, FEWEST, EACH * d), MOST, most / 2)),
-            most,
-        )
+        least = max(MIN_TABLE_ROWS, ROWS_PER_ASSET * d)
+        size = min(max(TABLE_FRACTION * n, least), MAX_TABLE_ROWS, most / 2)
+        self.table = kind(self.rows, task, int(size), most)
+        if kind is tables.AggregatedRows and goal in ("utility", "ratio"):
+            self.tol *= AGGREGATED_TOL
         mean = self.table.mean
         if goal == "utility":
             self.goal = UtilityOfMean(task, mean)
@@ -220,9 +153,6 @@ class Rounds:
             self.goal = RatioOfMean(task, mean)
         else:
             self.goal = MeanWithinRisk(task, mean, goal)
-        self.becomes_exact = kind is tables.AggregatedRows and not isinstance(
-            self.goal, MeanWithinRisk
-        )
         self.first = self.table.first()
         self.start = self.goal.start(self.first)
         self.gap, self.gaps, self.points = np.inf, [], []
@@ -251,7 +181,7 @@ class Rounds:
         point = self.at(w)
         if isinstance(self.goal, RatioOfMean):
             return abs(point.value)
-        risk = point.earned.deviation
+        risk = point.returns.deviation
         if self.task.measure.power == 2:
             risk = self.task.risk_weight * risk**2
         better = self.at(self.start).value - point.value
@@ -276,7 +206,7 @@ class Rounds:
                     lower = max(lower, goal.lower(point, slope))
                     if self._is_small(best, lower):
                         break
-                if len(self.gaps) > self.most / PATIENCE:
+                if len(self.gaps) > STALLED_FRACTION * self.most:
                     if rows.is_large():
                         break
                     self.table = rows = tables.AllRows(rows)
@@ -307,9 +237,7 @@ class Rounds:
         if not (self.gaps and self.gap > 0.9 * self.gaps[0]):
             self.gaps = []
         self.gaps.append(self.gap)
-        return self.gap <= max(
-            self.tol * (LAST if self.becomes_exact else 1.0), SMALLEST
-        ) * self.spread(best.w)
+        return self.gap <= max(self.tol, MIN_TOL) * self.spread(best.w)
 
     checked = False  # whether the maximum risk is known to be that of a portfolio
 
@@ -336,30 +264,29 @@ class Rounds:
         for point in self.points:
             if np.array_equal(point.w, w):
                 return point
-        point = self._point(w, self.rows.returns_of(w))
+        point = self._point(w, self.table.returns_of(w))
         self.points.append(point)
         return point
 
-    def _point(self, w, kept):
-        earned = Earned(kept)
-        risk = self._risk(w, earned)
-        return Point(w, earned, len(self.rows), self.goal.value(w, risk.value), *risk)
+    def _point(self, w, returns):
+        risk = self._risk(w, returns)
+        return Point(w, returns, self.goal.value(w, risk.value), *risk)
 
-    def _risk(self, w, earned):
-        return earned.risk(self.task.measure, float(self.table.mean @ w))
+    def _risk(self, w, returns):
+        return returns.risk(self.task.measure, float(self.table.mean @ w))
 
     def _between(self, a, b):
         """The best point on the line between two."""
-        both, way = a.kept.beside(b.kept), b.w - a.w
+        both, way = a.returns.kept.beside(b.returns.kept), b.w - a.w
 
-        def kept_at(s):
-            return both.map(lambda start, a, b: a + s * (b - a))
+        def returns_at(s):
+            return PortfolioReturns(both.map(lambda start, a, b: a + s * (b - a)))
 
         def merit(s):
             w = a.w + s * way
-            return self.goal.merit(w, self._risk(w, Earned(kept_at(s))).value)
+            return self.goal.merit(w, self._risk(w, returns_at(s)).value)
 
         s = minimize_scalar(
             merit, bounds=(0.0, 1.0), method="bounded", options={"xatol": 1e-4}
         ).x
-        return self._point(a.w + s * way, kept_at(s))
+        return self._point(a.w + s * way, returns_at(s))

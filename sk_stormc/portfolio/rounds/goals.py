@@ -21,12 +21,13 @@ from sk_stormc.portfolio.exact.ratio import Ratio, no_maximum
 
 __all__ = ["MeanWithinRisk", "RatioOfMean", "TableFit", "UtilityOfMean"]
 
-# allowance for the tolerances of HiGHS, relative to the largest coefficient and to the
-# weights
-ROUNDING = 1e-6
-# relative error of a table's risk up to which the limit of the next table is lowered
-NEAR = 1e-3
-BOUNDS = 20  # maximum number of linear programs for the bound of a ratio
+# Error of the minima of HiGHS, relative to the largest coefficient and to the weights.
+# Without this allowance, lower bounds are above the minimum by up to 2e-5 of it.
+LINEAR_PROGRAM_ERROR = 1e-6
+# A larger relative error of a table's risk is that of a table of another neighbourhood,
+# and a limit that is lowered by it would exclude the optimum.
+MAX_MARGIN_ERROR = 1e-3
+DINKELBACH_STEPS = 20  # 3 to 5 are usual
 
 
 @dataclass
@@ -99,7 +100,11 @@ class UtilityOfMean:
         are replaced around w."""
         s, value = minimise_around(self.feasible, c, w, weight)
         if len(self.feasible.A) or self.feasible.norms:
-            value -= ROUNDING * np.abs(c).max() * (np.abs(s).max() + np.abs(w).max())
+            value -= (
+                LINEAR_PROGRAM_ERROR
+                * np.abs(c).max()
+                * (np.abs(s).max() + np.abs(w).max())
+            )
         return s, (value if np.isfinite(value) else -np.inf)
 
 
@@ -152,7 +157,7 @@ class RatioOfMean(UtilityOfMean):
         nu, w = -1 / point.value, point.w  # risk >= slope @ v, as it is homogeneous
         if not nu > 0:
             return -np.inf
-        for _ in range(BOUNDS):
+        for _ in range(DINKELBACH_STEPS):
             s, left = self._minimum(slope - nu * self.mean, w, nu)
             earned = float(self.mean @ s) - self.costs(s)
             if earned > 0 and slope @ s <= 0:
@@ -210,7 +215,7 @@ class MeanWithinRisk(UtilityOfMean):
         """Set the margin to twice the relative error of the table's risk, once that is
         small."""
         error = abs(point.risk / self._model - 1) if self._model else np.inf
-        self.margin = 2 * error if error <= NEAR else 0.0
+        self.margin = 2 * error if error <= MAX_MARGIN_ERROR else 0.0
 
     def lower(self, point, slope):
         """The bound by the Lagrangian, with the risk aversion of the last table."""
