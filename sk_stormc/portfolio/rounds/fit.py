@@ -13,7 +13,12 @@ from scipy.optimize import minimize_scalar
 from sk_stormc.portfolio.exact.feasible_set import without_costs
 from sk_stormc.portfolio.exact.fit import TOL, ExactMethod
 from sk_stormc.portfolio.exact.objectives import BelowLeastRisk
-from sk_stormc.portfolio.exact.program import COST, LARGEST, MEMORY, Optimum
+from sk_stormc.portfolio.exact.program import (
+    COST,
+    LARGEST,
+    MEMORY,
+    Optimum,
+)
 from sk_stormc.portfolio.returns import LazyReturns
 from sk_stormc.portfolio.risk.semideviation import Semideviation
 from sk_stormc.portfolio.rounds import tables
@@ -47,6 +52,8 @@ MIN_TOL = 1e-7
 AGGREGATED_TOL = 0.01
 # Periods in memory from which rounds are faster for a piecewise linear risk.
 MANY_PERIODS = 20_000
+# Tolerance of the least risk, which only has to be bounded away from 0.
+LEAST_RISK_TOL = 0.1
 
 
 def takes_rounds(solver, measure, returns):
@@ -150,7 +157,7 @@ class Rounds:
         if goal == "utility":
             self.goal = UtilityOfMean(task, mean)
         elif goal == "ratio":
-            self.goal = RatioOfMean(task, mean)
+            self.goal = RatioOfMean(task, mean, self._bound_risk)
         else:
             self.goal = MeanWithinRisk(task, mean, goal)
         self.first = self.table.first()
@@ -244,16 +251,23 @@ class Rounds:
     def _of_least_risk(self):
         """The point of least risk. Raises an error if its risk is above the limit."""
         self.checked = True
-        least = Rounds(
-            self.task.with_aversion(np.inf, without_costs(self.penalty)), "utility", 0.0
-        )
-        w = least.minimise(lambda w, n_evaluated: None).weights
+        w = self._least_risk(0.0).weights
         point = self.at(w)
         if point.value == np.inf:
             raise BelowLeastRisk(
                 self.goal.max_risk, point.risk ** (1 / self.task.measure.power), w
             )
         return point
+
+    def _bound_risk(self):
+        """A lower bound of the risk of all portfolios."""
+        least = self._least_risk(LEAST_RISK_TOL)
+        return least.value - least.gap
+
+    def _least_risk(self, tol):
+        """The portfolio of least risk, an `Optimum`."""
+        task = self.task.with_aversion(np.inf, without_costs(self.penalty))
+        return Rounds(task, "utility", tol).minimise(lambda w, n_evaluated: None)
 
     # points
 
@@ -287,6 +301,6 @@ class Rounds:
             return self.goal.merit(w, self._risk(w, returns_at(s)).value)
 
         s = minimize_scalar(
-            merit, bounds=(0.0, 1.0), method="bounded", options={"xatol": 1e-4}
+            merit, bounds=(0.0, 1.0), method="bounded", options={"xatol": 1e-2}
         ).x
         return self._point(a.w + s * way, returns_at(s))

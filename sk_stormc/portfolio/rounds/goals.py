@@ -10,11 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sk_stormc.portfolio.exact.feasible_set import (
-    FeasibleSet,
-    minimise_around,
-    without_costs,
-)
+from sk_stormc.portfolio.exact.feasible_set import FeasibleSet, minimise_around
 from sk_stormc.portfolio.exact.objectives import BelowLeastRisk, Utility, WithinRisk
 from sk_stormc.portfolio.exact.program import solve_portfolio
 from sk_stormc.portfolio.exact.ratio import Ratio, no_maximum
@@ -109,9 +105,18 @@ class UtilityOfMean:
 
 
 class RatioOfMean(UtilityOfMean):
-    """Minus the ratio of mean return to risk."""
+    """Minus the ratio of mean return to risk.
+
+    ``bound_risk`` computes a lower bound of the risk of all portfolios by rounds of
+    their own, if the gradients of the risk give none.
+    """
 
     floor, largest = 0.0, 0.0  # the risk that counts as 0, and the largest ratio so far
+    least = -np.inf  # a lower bound of the risk of all portfolios
+
+    def __init__(self, task, mean, bound_risk):
+        super().__init__(task, mean)
+        self.bound_risk = bound_risk
 
     def value(self, w, risk):
         """The objective of weights whose risk is known."""
@@ -152,22 +157,34 @@ class RatioOfMean(UtilityOfMean):
         )
 
     def lower(self, point, slope):
-        """The bound of the quotient of net return to slope @ v, by Dinkelbach's
-        iterations."""
-        nu, w = -1 / point.value, point.w  # risk >= slope @ v, as it is homogeneous
+        """The bound of net return / slope @ v, by Dinkelbach's iterations.
+
+        Portfolios v of a larger ratio than 1 / nu have a net return of at least nu
+        times their risk. If slope @ v - nu * net return >= -short for all v, then
+        their ratio is at most (1 + short / risk(v)) / nu.
+        """
+        nu, bound = -1 / point.value, -np.inf
         if not nu > 0:
-            return -np.inf
+            return bound
+        least = self._lower_risk(point.w, slope)
         for _ in range(DINKELBACH_STEPS):
-            s, left = self._minimum(slope - nu * self.mean, w, nu)
+            s, minimum = self._minimum(slope - nu * self.mean, point.w, nu)
+            short = max(-minimum, 0.0)
+            if least > 0:
+                bound = max(bound, -(1 + short / least) / nu)
             earned = float(self.mean @ s) - self.costs(s)
-            if earned > 0 and slope @ s <= 0:
-                return -np.inf
-            if not slope @ s < nu * earned:
+            if not 0 < slope @ s < nu * earned:
                 break
             nu = float(slope @ s) / earned
-        return (
-            -(1 - min(left, 0.0) / (nu * (float(self.mean @ w) - self.costs(w)))) / nu
-        )
+        return bound
+
+    def _lower_risk(self, w, slope):
+        """A lower bound of the risk of all portfolios. As the risk is homogeneous,
+        risk(v) >= slope @ v."""
+        self.least = max(self.least, self._minimum(slope, w, 0.0)[1])
+        if not self.least > 0 and self.bound_risk is not None:
+            self.least, self.bound_risk = self.bound_risk(), None
+        return self.least
 
 
 class MeanWithinRisk(UtilityOfMean):
@@ -223,10 +240,4 @@ class MeanWithinRisk(UtilityOfMean):
         return (
             self.aversion * (point.risk - slope @ point.w - self.limit)
             + self._minimum(c, point.w)[1]
-        )
-
-    def least(self):
-        """The goal of minimum risk, whatever the mean return."""
-        return UtilityOfMean(
-            self.task.with_aversion(np.inf, without_costs(self.penalty)), self.mean
         )
