@@ -97,6 +97,29 @@ def test_rounds_find_ratios(tmp_path, kind):
     )
 
 
+@pytest.mark.parametrize(
+    "kind, constraint, seed",
+    [
+        ("semivariance", (-0.3, 0.8), 4),
+        ("evar", (-0.3, 0.8), 5),
+        ("evar", "long_only", 17),
+    ],
+)
+def test_ratios_if_the_mean_returns_of_some_assets_are_negative(
+    tmp_path, kind, constraint, seed
+):
+    """Lower bounds were above the objective, and ended the rounds too early."""
+    rng = np.random.default_rng(seed)
+    mixed = np.eye(6) + 0.3 * rng.normal(size=(6, 6))
+    X = 0.01 * rng.standard_t(4, size=(1200, 6)) @ mixed + 6e-4 * rng.normal(size=6)
+    params = {"objective": "ratio", "constraint": constraint}
+    if constraint != "long_only":
+        params["budget"] = 1.0
+    rounds, direct = (fit(X, kind, **params) for X in (mapped(tmp_path, X), X))
+    same_within_the_gap(rounds, direct)
+    assert rounds.dual_gap_ >= 0
+
+
 SLOW = [
     pytest.param(kind, marks=pytest.mark.slow)
     for kind in (*KINDS[3:5], *KINDS[6:])
