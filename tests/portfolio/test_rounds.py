@@ -110,8 +110,8 @@ def test_ratios_if_the_mean_returns_of_some_assets_are_negative(
 ):
     """Lower bounds were above the objective, and ended the rounds too early."""
     rng = np.random.default_rng(seed)
-    mixed = np.eye(6) + 0.3 * rng.normal(size=(6, 6))
-    X = 0.01 * rng.standard_t(4, size=(1200, 6)) @ mixed + 6e-4 * rng.normal(size=6)
+    X = 0.01 * rng.standard_t(4, size=(1200, 6))
+    X = X @ (np.eye(6) + 0.3 * rng.normal(size=(6, 6))) + 6e-4 * rng.normal(size=6)
     params = {"objective": "ratio", "constraint": constraint}
     if constraint != "long_only":
         params["budget"] = 1.0

@@ -74,9 +74,8 @@ def test_the_same_bits_for_three_workers():
     three = {"processes": False, "threads_per_worker": 1, "dashboard_address": ":0"}
     for measure in AVERSION:
         expected = in_threads(measure)
-        with distributed.LocalCluster(3, **three) as cluster:
-            with distributed.Client(cluster):
-                same_bits(fit(measure), expected)
+        with distributed.LocalCluster(3, **three) as local, distributed.Client(local):
+            same_bits(fit(measure), expected)
 
 
 class Changes(Callback):
@@ -110,8 +109,10 @@ class Changes(Callback):
 def test_a_worker_that_is_killed_and_one_that_joins(measure):
     """What a killed worker kept of earlier passes is computed again."""
     two = {"threads_per_worker": 1, "dashboard_address": ":0"}
-    with distributed.LocalCluster(2, **two) as cluster:
-        with distributed.Client(cluster) as client:
-            changes = Changes(client)
-            same_bits(fit(measure, changes), in_threads(measure))
-            assert len(changes.done) == 2
+    with (
+        distributed.LocalCluster(2, **two) as local,
+        distributed.Client(local) as client,
+    ):
+        changes = Changes(client)
+        same_bits(fit(measure, changes), in_threads(measure))
+        assert len(changes.done) == 2
