@@ -3,6 +3,7 @@ worker is killed or joins in the middle, and little memory of the client."""
 
 import os
 import signal
+import subprocess
 import sys
 from contextlib import nullcontext
 
@@ -116,3 +117,41 @@ def test_a_worker_that_is_killed_and_one_that_joins(measure):
         changes = Changes(client)
         same_bits(fit(measure, changes), in_threads(measure))
         assert len(changes.done) == 2
+
+
+# 25 blocks of 100,000 x 50 returns, 1 GB, made on the workers in every pass
+CLIENT = """
+import resource
+import dask.array as da
+import numpy as np
+from distributed import Client, LocalCluster
+from sk_stormc import CompositionalPortfolio
+
+def returns(block_info=None):
+    rng = np.random.default_rng(block_info[None]["chunk-location"][0])
+    some = 0.01 * rng.standard_normal((1000, 50)) + np.linspace(0, 1e-3, 50)
+    return (some * rng.uniform(0.5, 1.5, (100, 1, 1))).reshape(-1, 50)
+
+if __name__ == "__main__":
+    two = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": ":0"}
+    with LocalCluster(**two) as cluster, Client(cluster):
+        X = da.map_blocks(returns, chunks=((100_000,) * 25, 50), dtype=float)
+        portfolio = CompositionalPortfolio(
+            risk_measure="cvar", risk_aversion=0.3, constraint="long_only"
+        ).fit(X)
+        print(portfolio.stop_reason_)
+        print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="the unit of ru_maxrss differs")
+def test_the_memory_of_the_client(tmp_path):
+    """The client has sums and a table, and never all rows."""
+    program = tmp_path / "client.py"
+    program.write_text(CLIENT)
+    output = subprocess.run(
+        [sys.executable, program], check=True, capture_output=True, text=True
+    ).stdout.split()
+    assert output[0] == "converged"
+    assert int(output[1]) < 350 * 1024
