@@ -24,6 +24,7 @@ __all__ = [
     "in_blocks",
     "is_dask",
     "map_lazily",
+    "refuse_dask",
     "without_rows",
 ]
 
@@ -101,6 +102,17 @@ def blocks_of(*tables: Any, rows: int | None = None) -> Blocks:
     size = rows or max(1, BLOCK_BYTES // (8 * width))
     ends = [*range(size, n, size), n]
     return LocalBlocks([_rows_by_position(table) for table in some], ends)
+
+
+def refuse_dask(*tables: Any) -> None:
+    """Raise a ValueError for dask collections in `partial_fit`, which takes the rows in
+    the order of their arrival."""
+    for table in filter(is_dask, tables):
+        raise ValueError(
+            f"partial_fit needs rows in memory, got a {type(table).__name__} of dask: "
+            "use fit, which reads dask collections where they lie, or pass one "
+            "partition after another, as X.partitions[k].compute()"
+        )
 
 
 def without_rows(X: Any) -> Any:
