@@ -31,6 +31,7 @@ NEEDS_DATA = False
 PACKAGES = ("skfolio", "dask")
 N_ROWS, N_ASSETS, BLOCK = 1_000_000, 50, 40_000
 N_FEW, N_MANY = 20_000, 200_000
+LARGE, N_TASKS = 250_000, 1_000  # rows of a partition of 100 MB; tiny partitions
 N_SAMPLE, N_POINTS = 5_000, 16_000
 AVERSIONS = {
     "variance": 5.0,
@@ -103,7 +104,12 @@ def fitted(path, measure, how):
     """A fit of a "file", in "memory", or by "skfolio"."""
     X = np.load(path, mmap_mode="r" if how == "file" else None)
     portfolio = (theirs if how == "skfolio" else ours)(measure)
-    seconds, _, warned = timed(portfolio.fit, X)
+    try:
+        seconds, _, warned = timed(portfolio.fit, X)
+    except Exception as error:
+        if how != "skfolio":
+            raise
+        return {"seconds": None, "error": repr(error)}
     assert not warned
     found = {"measure": measure, "seconds": seconds, "peak": 1024 * peak()}
     if how == "skfolio":
@@ -159,19 +165,19 @@ def memory(quick):
     return found
 
 
-def lazily(path, n):
+def lazily(path, n, size=BLOCK):
     """The file as a dask array, whose partitions the workers read."""
     import dask
     import dask.array as da
 
     def load(start):
-        return np.array(np.load(path, mmap_mode="r")[start : start + BLOCK])
+        return np.array(np.load(path, mmap_mode="r")[start : start + size])
 
     return da.concatenate([
         da.from_delayed(
-            dask.delayed(load)(start), (min(BLOCK, n - start), N_ASSETS), float
+            dask.delayed(load)(start), (min(size, n - start), N_ASSETS), float
         )
-        for start in range(0, n, BLOCK)
+        for start in range(0, n, size)
     ])  # fmt: skip
 
 
@@ -259,7 +265,85 @@ def maps(quick):
     return found
 
 
-PARTS = {part.__name__: part for part in (file, memory, cluster, maps)}
+def passes_of_fit(X, measure):
+    """The numbers of passes over X, and over the returns of a portfolio."""
+    from sk_stormc.portfolio.rounds import Rows
+    from sk_stormc.utils.blocks import LocalBlocks
+
+    calls = []
+
+    def counted(place, name):
+        method = getattr(place, name)
+
+        def count(self, *args):
+            calls.append(place)
+            return method(self, *args)
+
+        return mock.patch.object(place, name, count)
+
+    with (
+        counted(LocalBlocks, "sum"),
+        counted(Rows, "sum"),
+        counted(Rows, "returns_of"),
+    ):
+        ours(measure).fit(X)
+    over_X = calls.count(Rows)  # of dask, with the first sum of a portfolio's returns
+    return {"over X": over_X, "others": calls.count(LocalBlocks) - over_X}
+
+
+def cost_of_passes(path, n):
+    """CPU seconds of a worker for a million rows, in partitions of 100 MB, and of the
+    client and the scheduler for a partition, for passes over X and others."""
+    import dask.array as da
+
+    from sk_stormc.utils.blocks import blocks_of
+
+    def returns(start, rows):
+        return np.column_stack([rows @ np.full(N_ASSETS, 1 / N_ASSETS), rows[:, 0]])
+
+    def squares(start, kept):
+        return np.array([kept[:, 1] @ kept[:, 0] ** 2])
+
+    found = {}
+    with workers(1) as cpu:
+        for X, cost, of_workers in (
+            (lazily(str(path), n, min(n, LARGE)), "row", True),
+            (da.ones((N_TASKS, N_ASSETS), chunks=(1, N_ASSETS)), "task", False),
+        ):
+            blocks = blocks_of(X)
+            blocks.map(returns).sum(squares)  # the workers import the package
+            kept, unit = blocks.map(returns), n / 1e6 if of_workers else N_TASKS
+            for kind in ("over X", "others"):  # the first pass computes the map
+                before = cpu() if of_workers else time.process_time()
+                kept.sum(squares)
+                after = cpu() if of_workers else time.process_time()
+                found[f"{cost}, {kind}"] = (after - before) / unit
+    print(found, flush=True)
+    return found
+
+
+def model(quick):
+    """Passes of all fits, and what a pass costs."""
+    n = 20_000 if quick else N_ROWS
+    with returns(n) as path:
+        costs = cost_of_passes(path, n)
+        X = np.load(path, mmap_mode="r")
+        return [
+            {"measure": measure} | passes_of_fit(X, measure) | costs
+            for measure in AVERSIONS
+        ]
+
+
+def seconds_of_billion(row):
+    """The seconds of the passes over 1e9 rows in 4,000 partitions on 100 workers, if
+    the workers and the scheduler wait for each other."""
+    return sum(
+        row[kind] * (1e3 / 100 * row[f"row, {kind}"] + 4000 * row[f"task, {kind}"])
+        for kind in ("over X", "others")
+    )
+
+
+PARTS = {part.__name__: part for part in (file, memory, cluster, maps, model)}
 
 
 def run_part(name, quick, images):
@@ -281,7 +365,7 @@ COLUMNS = {
         "periods": "{n:,}",
         "": "{measure}",
         "CPU seconds": "{seconds:.2f}",
-        "skfolio": lambda row: f"{row['skfolio']:.2f}" if "skfolio" in row else "",
+        "skfolio": lambda row: skfolio_seconds(row),
         "proved gap": "{gap:.1e}",
         "peak memory": "{peak:.0f} MB",
     },
@@ -306,7 +390,19 @@ COLUMNS = {
         ),
         "rows a CPU second": lambda row: f"{row['n'] / row['cpu']:,.0f}",
     },
+    "model": {
+        "": "{measure}",
+        "passes over X": "{over X}",
+        "other passes": "{others}",
+        "calculated minutes": lambda row: f"{seconds_of_billion(row) / 60:.1f}",
+    },
 }
+
+
+def skfolio_seconds(row):
+    """The seconds of skfolio, that its solver failed, or nothing."""
+    seconds = row.get("skfolio", "")
+    return "failed" if seconds is None else f"{seconds:.2f}" if seconds else ""
 
 
 def tables(stored):
