@@ -351,6 +351,12 @@ def run_part(name, quick, images):
     return PARTS[name](quick)
 
 
+def skfolio_seconds(row):
+    """The seconds of skfolio, that its solver failed, or nothing."""
+    seconds = row.get("skfolio", "")
+    return "failed" if seconds is None else f"{seconds:.2f}" if seconds else ""
+
+
 COLUMNS = {
     "file": {
         "": "{measure}",
@@ -365,7 +371,7 @@ COLUMNS = {
         "periods": "{n:,}",
         "": "{measure}",
         "CPU seconds": "{seconds:.2f}",
-        "skfolio": lambda row: skfolio_seconds(row),
+        "skfolio": skfolio_seconds,
         "proved gap": "{gap:.1e}",
         "peak memory": "{peak:.0f} MB",
     },
@@ -397,12 +403,6 @@ COLUMNS = {
         "calculated minutes": lambda row: f"{seconds_of_billion(row) / 60:.1f}",
     },
 }
-
-
-def skfolio_seconds(row):
-    """The seconds of skfolio, that its solver failed, or nothing."""
-    seconds = row.get("skfolio", "")
-    return "failed" if seconds is None else f"{seconds:.2f}" if seconds else ""
 
 
 def tables(stored):
