@@ -189,7 +189,7 @@ class Rounds:
         if isinstance(self.goal, RatioOfMean):
             return abs(point.value)
         risk = point.returns.deviation
-        if self.task.measure.power == 2:
+        if self.task.measure.power == 2 and not isinstance(self.goal, MeanWithinRisk):
             risk = self.task.risk_weight * risk**2
         better = self.at(self.start).value - point.value
         return max(better, risk) if np.isfinite(better) else risk

@@ -93,8 +93,9 @@ class UtilityOfMean:
 
     def _minimum(self, c, w, weight=1.0):
         """The minimiser and the minimum of c @ s + weight * costs(s). Missing bounds
-        are replaced around w."""
-        s, value = minimise_around(self.feasible, c, w, weight)
+        are replaced around w, and around equal weights if w is 0."""
+        around = w if w.any() else np.ones(len(w))
+        s, value = minimise_around(self.feasible, c, around, weight)
         if len(self.feasible.A) or self.feasible.norms:
             value -= (
                 LINEAR_PROGRAM_ERROR
