@@ -1,27 +1,38 @@
-"""Portfolios of a file of 1,000,000 x 50 returns by rounds: CPU time, rounds, proved
-gap and memory.
+"""Portfolios of 1,000,000 x 50 returns in a file, in memory and on a cluster, and maps
+on a cluster: time, passes, proved gap and memory.
 
 Returns are three factors and noise, both of Student's t with four degrees of freedom.
-Each fit has a process of its own, whose peak of resident memory is read. `numpy` is the
-CPU time in which numpy reads the file and sums all products.
+Each fit of a file or in memory has a process of its own, whose peak of resident memory
+is read. `numpy` is the CPU time in which numpy reads the file and sums all products.
+Except for the variance, skfolio's programs have a row for each period, so that it fits
+fewer of them. Wall times of a cluster of processes on one computer depend on what else
+it does. The CPU time of the workers does so less.
 """
 
 import json
+import pickle
 import subprocess
 import sys
 import tempfile
+import time
+from contextlib import contextmanager
 from pathlib import Path
+from unittest import mock
 
 import numpy as np
 
 from benchmarks._measure import timed
 from benchmarks._sne_fits import peak
 from benchmarks._tables import ROOT, table
-from sk_stormc import CompositionalPortfolio
+from sk_stormc import CompositionalPortfolio, SNEEmbedding
 
-DURATION = "5 minutes"
+DURATION = "15 minutes"
 NEEDS_DATA = False
+PACKAGES = ("skfolio", "dask")
 N_ROWS, N_ASSETS, BLOCK = 1_000_000, 50, 40_000
+N_FEW, N_MANY = 20_000, 200_000
+LARGE, N_TASKS = 250_000, 1_000  # rows of a partition of 100 MB; tiny partitions
+N_SAMPLE, N_POINTS = 5_000, 16_000
 AVERSIONS = {
     "variance": 5.0,
     "semivariance": 20.0,
@@ -30,6 +41,16 @@ AVERSIONS = {
     "evar": 0.1,
     "semideviation": 0.3,
 }
+SKFOLIO = {
+    "variance": "VARIANCE",
+    "semivariance": "SEMI_VARIANCE",
+    "cvar": "CVAR",
+    "evar": "EVAR",
+    "semideviation": "SEMI_DEVIATION",
+}
+
+
+# The returns, and fits of them in processes of their own
 
 
 def write(path, n):
@@ -60,59 +81,336 @@ def sums(path):
     return timed(one_pass)[0]
 
 
-def fitted(path, measure):
-    """A fit, in a process of its own."""
-    X = np.load(path, mmap_mode="r")
-    portfolio = CompositionalPortfolio(
+def ours(measure):
+    """This library's estimator."""
+    return CompositionalPortfolio(
         risk_measure=measure, risk_aversion=AVERSIONS[measure], constraint="long_only"
     )
-    seconds, _, warned = timed(portfolio.fit, X)
+
+
+def theirs(measure):
+    """skfolio's."""
+    from skfolio import RiskMeasure
+    from skfolio.optimization import MeanRisk, ObjectiveFunction
+
+    return MeanRisk(
+        objective_function=ObjectiveFunction.MAXIMIZE_UTILITY,
+        risk_measure=RiskMeasure[SKFOLIO[measure]],
+        risk_aversion=AVERSIONS[measure],
+    )
+
+
+def fitted(path, measure, how):
+    """A fit of a "file", in "memory", or by "skfolio"."""
+    X = np.load(path, mmap_mode="r" if how == "file" else None)
+    portfolio = (theirs if how == "skfolio" else ours)(measure)
+    try:
+        seconds, _, warned = timed(portfolio.fit, X)
+    except Exception as error:
+        if how != "skfolio":
+            raise
+        return {"seconds": None, "error": repr(error)}
     assert not warned
-    return {
-        "measure": measure,
-        "seconds": seconds,
+    found = {"measure": measure, "seconds": seconds, "peak": 1024 * peak()}
+    if how == "skfolio":
+        return found
+    return found | {
         "rounds": portfolio.n_iter_,
         "objective": portfolio.loss_curve_[-1],
         "gap": portfolio.dual_gap_,
-        "peak": 1024 * peak(),
     }
 
 
-def run(quick, data):
-    """Measure all fits of the file."""
-    rows = []
+def apart(*args):
+    """`fitted`, in a process of its own."""
+    call = [sys.executable, "-m", "benchmarks.rows", *map(str, args)]
+    output = subprocess.run(
+        call, cwd=ROOT, check=True, capture_output=True, text=True
+    ).stdout
+    print(*args[1:], output.strip(), flush=True)
+    return json.loads(output)
+
+
+@contextmanager
+def returns(n):
+    """The path of a file of n periods."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "returns.npy"
-        write(path, 20_000 if quick else N_ROWS)
+        write(path, n)
+        yield path
+
+
+# Parts
+
+
+def file(quick):
+    """Fits of the file."""
+    with returns(20_000 if quick else N_ROWS) as path:
         numpy = sums(path)
-        for measure in AVERSIONS:
-            call = [sys.executable, "-m", "benchmarks.rows", str(path), measure]
-            output = subprocess.run(
-                call, cwd=ROOT, check=True, capture_output=True, text=True
-            ).stdout
-            rows.append(json.loads(output))
-            print(rows[-1], flush=True)
-    return {"numpy": numpy, "results": rows}
+        return [
+            apart(path, measure, "file") | {"numpy": numpy} for measure in AVERSIONS
+        ]
+
+
+def memory(quick):
+    """Fits of an array, and skfolio's."""
+    found = []
+    for n in [2_000] if quick else [N_FEW, N_MANY]:
+        with returns(n) as path:
+            for measure in AVERSIONS:
+                row = apart(path, measure, "memory") | {"n": n}
+                if measure in SKFOLIO and (n != N_MANY or measure == "variance"):
+                    row["skfolio"] = apart(path, measure, "skfolio")["seconds"]
+                found.append(row)
+    return found
+
+
+def lazily(path, n, size=BLOCK):
+    """The file as a dask array, whose partitions the workers read."""
+    import dask
+    import dask.array as da
+
+    def load(start):
+        return np.array(np.load(path, mmap_mode="r")[start : start + size])
+
+    return da.concatenate([
+        da.from_delayed(
+            dask.delayed(load)(start), (min(size, n - start), N_ASSETS), float
+        )
+        for start in range(0, n, size)
+    ])  # fmt: skip
+
+
+@contextmanager
+def workers(n_workers):
+    """A cluster of processes. Yields a function that returns the CPU seconds of the
+    workers so far."""
+    from dask.distributed import Client, LocalCluster
+
+    with (
+        LocalCluster(n_workers, threads_per_worker=1, dashboard_address=":0") as local,
+        Client(local) as client,
+    ):
+        yield lambda: sum(client.run(time.process_time).values())
+
+
+@contextmanager
+def passes():
+    """Yields a list that gets the seconds and the bytes of the result of each pass."""
+    from sk_stormc.utils.dask_blocks import DaskBlocks
+
+    found, original = [], DaskBlocks.sum
+
+    def measured(self, function):
+        began = time.perf_counter()
+        result = original(self, function)
+        found.append((time.perf_counter() - began, len(pickle.dumps(result))))
+        return result
+
+    with mock.patch.object(DaskBlocks, "sum", measured):
+        yield found
+
+
+def fitted_there(X, measure, n_workers, cpu):
+    """A fit on a cluster."""
+    before, began = cpu(), time.perf_counter()
+    with passes() as made:
+        portfolio = ours(measure).fit(X)
+    found = {
+        "measure": measure,
+        "workers": n_workers,
+        "rounds": portfolio.n_iter_,
+        "passes": len(made),
+        "wall": time.perf_counter() - began,
+        "of passes": sum(seconds for seconds, _ in made),
+        "cpu": cpu() - before,
+        "bytes": sum(size for _, size in made),
+    }
+    print(found, flush=True)
+    return found
+
+
+def cluster(quick):
+    """Fits on one and two workers."""
+    n, found = 20_000 if quick else N_ROWS, []
+    with returns(n) as path:
+        X = lazily(str(path), n)
+        for n_workers in (1, 2):
+            with workers(n_workers) as cpu:
+                ours("cvar").fit(X[:BLOCK])  # the workers import the package
+                for measure in AVERSIONS:
+                    found.append(fitted_there(X, measure, n_workers, cpu))
+    return found
+
+
+def maps(quick):
+    """Rows that are placed in a map, a second and worker."""
+    import dask.array as da
+    from sklearn.datasets import make_blobs
+
+    n_sample, n = (300, 1_000) if quick else (N_SAMPLE, N_POINTS)
+    rows, _ = make_blobs(n, N_ASSETS, centers=20, random_state=0)
+    embedding, found = SNEEmbedding(random_state=0).fit(rows[:n_sample]), []
+    for n_workers in (1, 2):
+        with workers(n_workers) as cpu:
+            X = da.from_array(rows, chunks=(n // 8, N_ASSETS))
+            embedding.transform(X[: n // 8]).compute()  # the workers import the package
+            before, began = cpu(), time.perf_counter()
+            embedding.transform(X).compute()
+            wall = time.perf_counter() - began
+            found.append(
+                {"n": n, "workers": n_workers, "wall": wall, "cpu": cpu() - before}
+            )
+            print(found[-1], flush=True)
+    return found
+
+
+def passes_of_fit(X, measure):
+    """The numbers of passes over X, and over the returns of a portfolio."""
+    from sk_stormc.portfolio.rounds import Rows
+    from sk_stormc.utils.blocks import LocalBlocks
+
+    calls = []
+
+    def counted(place, name):
+        method = getattr(place, name)
+
+        def count(self, *args):
+            calls.append(place)
+            return method(self, *args)
+
+        return mock.patch.object(place, name, count)
+
+    with (
+        counted(LocalBlocks, "sum"),
+        counted(Rows, "sum"),
+        counted(Rows, "returns_of"),
+    ):
+        ours(measure).fit(X)
+    over_X = calls.count(Rows)  # of dask, with the first sum of a portfolio's returns
+    return {"over X": over_X, "others": calls.count(LocalBlocks) - over_X}
+
+
+def cost_of_passes(path, n):
+    """CPU seconds of a worker for a million rows, in partitions of 100 MB, and of the
+    client and the scheduler for a partition, for passes over X and others."""
+    import dask.array as da
+
+    from sk_stormc.utils.blocks import blocks_of
+
+    def returns(start, rows):
+        return np.column_stack([rows @ np.full(N_ASSETS, 1 / N_ASSETS), rows[:, 0]])
+
+    def squares(start, kept):
+        return np.array([kept[:, 1] @ kept[:, 0] ** 2])
+
+    found = {}
+    with workers(1) as cpu:
+        for X, cost, of_workers in (
+            (lazily(str(path), n, min(n, LARGE)), "row", True),
+            (da.ones((N_TASKS, N_ASSETS), chunks=(1, N_ASSETS)), "task", False),
+        ):
+            blocks = blocks_of(X)
+            blocks.map(returns).sum(squares)  # the workers import the package
+            kept, unit = blocks.map(returns), n / 1e6 if of_workers else N_TASKS
+            for kind in ("over X", "others"):  # the first pass computes the map
+                before = cpu() if of_workers else time.process_time()
+                kept.sum(squares)
+                after = cpu() if of_workers else time.process_time()
+                found[f"{cost}, {kind}"] = (after - before) / unit
+    print(found, flush=True)
+    return found
+
+
+def model(quick):
+    """Passes of all fits, and what a pass costs."""
+    n = 20_000 if quick else N_ROWS
+    with returns(n) as path:
+        costs = cost_of_passes(path, n)
+        X = np.load(path, mmap_mode="r")
+        return [
+            {"measure": measure} | passes_of_fit(X, measure) | costs
+            for measure in AVERSIONS
+        ]
+
+
+def seconds_of_billion(row):
+    """The seconds of the passes over 1e9 rows in 4,000 partitions on 100 workers, if
+    the workers and the scheduler wait for each other."""
+    return sum(
+        row[kind] * (1e3 / 100 * row[f"row, {kind}"] + 4000 * row[f"task, {kind}"])
+        for kind in ("over X", "others")
+    )
+
+
+PARTS = {part.__name__: part for part in (file, memory, cluster, maps, model)}
+
+
+def run_part(name, quick, images):
+    """Measure one part."""
+    return PARTS[name](quick)
+
+
+def skfolio_seconds(row):
+    """The seconds of skfolio, that its solver failed, or nothing."""
+    seconds = row.get("skfolio", "")
+    return "failed" if seconds is None else f"{seconds:.2f}" if seconds else ""
 
 
 COLUMNS = {
-    "": "{measure}",
-    "CPU seconds": "{seconds:.2f}",
-    "in numpy's passes": "{passes:.1f}",
-    "rounds": "{rounds}",
-    "objective": "{objective:.6g}",
-    "proved gap": "{gap:.1e}",
-    "peak memory": "{peak:.0f} MB",
+    "file": {
+        "": "{measure}",
+        "CPU seconds": "{seconds:.2f}",
+        "in numpy's passes": lambda row: f"{row['seconds'] / row['numpy']:.1f}",
+        "rounds": "{rounds}",
+        "objective": "{objective:.6g}",
+        "proved gap": "{gap:.1e}",
+        "peak memory": "{peak:.0f} MB",
+    },
+    "memory": {
+        "periods": "{n:,}",
+        "": "{measure}",
+        "CPU seconds": "{seconds:.2f}",
+        "skfolio": skfolio_seconds,
+        "proved gap": "{gap:.1e}",
+        "peak memory": "{peak:.0f} MB",
+    },
+    "cluster": {
+        "": "{measure}",
+        "workers": "{workers}",
+        "rounds": "{rounds}",
+        "passes": "{passes}",
+        "wall seconds": "{wall:.1f}",
+        "of a pass": lambda row: f"{row['of passes'] / row['passes']:.2f}",
+        "CPU seconds of the workers": "{cpu:.1f}",
+        "to the client, a round": lambda row: (
+            f"{row['bytes'] / row['rounds'] / 1e6:.1f} MB"
+        ),
+    },
+    "maps": {
+        "rows": "{n:,}",
+        "workers": "{workers}",
+        "wall seconds": "{wall:.1f}",
+        "rows a second and worker": lambda row: (
+            f"{row['n'] / row['wall'] / row['workers']:,.0f}"
+        ),
+        "rows a CPU second": lambda row: f"{row['n'] / row['cpu']:,.0f}",
+    },
+    "model": {
+        "": "{measure}",
+        "passes over X": "{over X}",
+        "other passes": "{others}",
+        "calculated minutes": lambda row: f"{seconds_of_billion(row) / 60:.1f}",
+    },
 }
 
 
 def tables(stored):
-    """The table of all fits."""
-    rows = [
-        {"passes": row["seconds"] / stored["numpy"], **row} for row in stored["results"]
-    ]
-    return {"file": table(rows, COLUMNS)}
+    """A table for each part that was measured."""
+    return {
+        part: table(rows, COLUMNS[part]) for part, rows in stored["results"].items()
+    }
 
 
-if __name__ == "__main__":
+if __name__ == "__main__":  # a process of its own, of `apart`
     print(json.dumps(fitted(*sys.argv[1:])))

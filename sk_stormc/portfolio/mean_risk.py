@@ -132,11 +132,12 @@ class Measure:
         """Slopes g with risk(z) >= risk(y) + g @ (z - y) for all z."""
         raise NotImplementedError
 
-    def in_blocks(self, total, mean):
+    def in_blocks(self, total, mean, ends):
         """The `RiskInBlocks` of returns y with weights p, whose sums ``total(f)`` of
         ``f(y, p)`` over the blocks gives.
 
-        ``mean`` is their mean. Lists that f returns are joined.
+        ``mean`` is their mean, and ``ends`` are the smallest and the largest return of
+        positive weight. Lists that f returns are joined.
         """
         raise NotImplementedError
 

@@ -3,36 +3,22 @@ quantile."""
 
 import numpy as np
 
-__all__ = ["extremes", "quantile"]
+__all__ = ["histogram", "quantile"]
 
 # bins of a histogram; so many values of a bin are sorted instead of counted again
 BINS = 4096
 
 
-def extremes(values):
-    """The smallest and the largest value, or infinities if there is none."""
-    return float(values.min(initial=np.inf)), float(values.max(initial=-np.inf))
-
-
-def quantile(total, mass):
+def quantile(total, mass, low, high, slack=0.0):
     """The smallest value v such that the values up to v have the given mass.
 
     ``total(f)`` is the sum of ``f(values, masses)`` over the blocks. Lists that f
-    returns are joined.
+    returns are joined. The values of positive mass are from low to high. With a slack,
+    the values below v have the given mass, or less by at most the slack.
     """
-    low, high = np.transpose(total(lambda v, p: [extremes(v[p > 0])]))
-    low, high, below = float(low.min()), float(high.max()), 0.0
-    mass = mass * (1 - 1e-12)
+    below, mass = 0.0, mass * (1 - 1e-12)
     while np.nextafter(low, high) < high:
-        edges = _edges(low, high)
-
-        def histogram(v, p, edges=edges):
-            some = (v >= edges[0]) & (v <= edges[-1])
-            v, p, n = v[some], p[some], len(edges)
-            place = np.searchsorted(edges, v, side="right") - 1
-            return np.array([np.bincount(place, p, n), np.bincount(place, minlength=n)])
-
-        masses, counts = total(histogram)
+        edges, masses, counts, _ = histogram(total, low, high)
         up_to = below + np.cumsum(masses)
         k = min(int(np.searchsorted(up_to, mass)), len(masses) - 1)
         # rounding: all masses together are below the given one
@@ -41,9 +27,29 @@ def quantile(total, mass):
         if k == len(edges) - 1:  # the values at the upper end
             return float(edges[-1])
         low, high, below = edges[k], edges[k + 1], up_to[k - 1] if k else below
+        if masses[k] <= slack:
+            break
         if counts[k] <= BINS:
             return _sorted_quantile(total, low, high, mass - below)
     return float(low)
+
+
+def histogram(total, low, high):
+    """The edges of bins, and for each the mass, the number and the sum of the values
+    from its edge up to the next one.
+
+    Arrays of the edges' length. The last bin has the values at the upper end.
+    """
+    edges = _edges(low, high)
+
+    def of_block(v, p):
+        some = (v >= edges[0]) & (v <= edges[-1])
+        v, p = v[some], p[some]
+        place, size = np.searchsorted(edges, v, side="right") - 1, len(edges)
+        sums = [np.bincount(place, x, size) for x in (p, None, p * v)]
+        return np.array(sums)
+
+    return edges, *total(of_block)
 
 
 def _edges(low, high):

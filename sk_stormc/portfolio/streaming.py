@@ -22,6 +22,7 @@ from sk_stormc.portfolio.returns import (
 from sk_stormc.portfolio.risk import MEASURES
 from sk_stormc.solvers import StopReason
 from sk_stormc.streams.problem import WINDOW, StreamingProblem
+from sk_stormc.utils.blocks import refuse_dask
 from sk_stormc.utils.mapped_rows import blocks
 from sk_stormc.utils.validation import is_word, row_weights
 from sk_stormc.utils.warnings import warn
@@ -86,6 +87,7 @@ def streams_returns(portfolio):
 def update_weights(portfolio, X, sample_weight):
     """Run `partial_fit` on a copy of the estimator, which is discarded if an exception
     is raised."""
+    refuse_dask(X, sample_weight)
     returns = check_returns(X)
     last_label = (
         None if portfolio._stream is None else vars(portfolio).get("_last_label")

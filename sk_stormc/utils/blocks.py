@@ -24,6 +24,7 @@ __all__ = [
     "in_blocks",
     "is_dask",
     "map_lazily",
+    "refuse_dask",
     "without_rows",
 ]
 
@@ -103,6 +104,17 @@ def blocks_of(*tables: Any, rows: int | None = None) -> Blocks:
     return LocalBlocks([_rows_by_position(table) for table in some], ends)
 
 
+def refuse_dask(*tables: Any) -> None:
+    """Raise a ValueError for dask collections in `partial_fit`, which takes the rows in
+    the order of their arrival."""
+    for table in filter(is_dask, tables):
+        raise ValueError(
+            f"partial_fit needs rows in memory, got a {type(table).__name__} of dask: "
+            "use fit, which reads dask collections where they lie, or pass one "
+            "partition after another, as X.partitions[k].compute()"
+        )
+
+
 def without_rows(X: Any) -> Any:
     """An array or a data frame with the columns of rows in blocks, for checks of
     these."""
@@ -150,7 +162,8 @@ class Blocks:
 
     def map(self, function: Callable) -> Blocks:
         """The blocks of one table with a row ``function(start, *parts)[i]`` for each
-        row, kept where the blocks lie."""
+        row, kept where the blocks lie. dask computes them in the first pass that uses
+        them."""
         raise NotImplementedError
 
     def take(self, rows: np.ndarray) -> tuple:

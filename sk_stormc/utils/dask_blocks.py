@@ -6,6 +6,9 @@ scheduler.
 
 from __future__ import annotations
 
+import functools
+import itertools
+
 import dask
 import dask.array
 import numpy as np
@@ -15,6 +18,10 @@ from sk_stormc.utils.frames import columns_of
 from sk_stormc.utils.threads import in_one_thread
 
 __all__ = ["DaskBlocks", "dask_blocks", "map_lazily"]
+
+# results that one task adds up: fewer tasks for the scheduler, which takes them one by
+# one, and no more results than these in the memory of a worker
+ADDED_AT_ONCE = 16
 
 
 def dask_blocks(tables):
@@ -149,12 +156,30 @@ def _divided(table, ends):
     return np.split(table, ends[:-1])
 
 
+class Kept(list):
+    """The delayed results of a map. The first pass that uses them leaves them on the
+    workers, for the next passes."""
+
+    computed = False
+
+    def become(self, computed):
+        """Replace the delayed objects by computed ones, for all blocks that use
+        them."""
+        self[:], self.computed = computed, True
+
+
 @dask.delayed
 def _called(function, place, start, *parts):
     """A function of a block, with one thread of BLAS, so that a result does not depend
     on their number."""
     with in_one_thread():
         return called(function, place, start, *parts)
+
+
+@dask.delayed
+def _added(*values):
+    """The sum of results, in their order."""
+    return functools.reduce(added, values)
 
 
 class DaskBlocks(Blocks):
@@ -178,20 +203,25 @@ class DaskBlocks(Blocks):
     def sum(self, function):
         """Add up what the function returns for the blocks, in their order, where they
         lie."""
-        total, add = None, dask.delayed(added)
-        for value in self._tasks(function):
-            total = value if total is None else add(total, value)
+        results, total = list(self._tasks(function)), []
+        for k in range(0, len(results), ADDED_AT_ONCE):
+            total = [_added(*total, *results[k : k + ADDED_AT_ONCE])]
+        new = [
+            part for part in self._parts if isinstance(part, Kept) and not part.computed
+        ]
         with (
             in_one_thread()
         ):  # for schedulers whose tasks run in threads of this process
-            return total.compute()
+            *computed, total = dask.persist(*itertools.chain(*new), *total)
+            total = total.compute()
+        computed = iter(computed)
+        for part in new:
+            part.become(list(itertools.islice(computed, len(part))))
+        return total
 
     def map(self, function):
-        """The results of the function, as the blocks of one table. They stay on the
-        workers."""
-        with in_one_thread():
-            results = list(dask.persist(*self._tasks(function)))
-        return DaskBlocks([results], self.ends, self._numbers)
+        """The results of the function, as the blocks of one table."""
+        return DaskBlocks([Kept(self._tasks(function))], self.ends, self._numbers)
 
     def take(self, rows):
         """Some rows of each table."""

@@ -13,6 +13,7 @@ from sk_stormc.engine import CompositionalSolver
 from sk_stormc.fitting.estimator import only_if
 from sk_stormc.fitting.runs import Fit, with_fit
 from sk_stormc.solvers import StopReason
+from sk_stormc.utils.blocks import refuse_dask
 from sk_stormc.utils.types import (
     Array,
     ArrayLike,
@@ -456,6 +457,7 @@ class ActionValueEstimator(FittedActionValues):
         """
         self._check_parameters()
         log_columns = LogColumns(next_X, terminal, sample_weight=sample_weight)
+        refuse_dask(X, y, action, *log_columns)
         return self._at_once(
             lambda new: continue_action_stream(new, X, y, action, log_columns, actions)
         )

@@ -13,6 +13,7 @@ from sklearn.utils.validation import validate_data
 from sk_stormc.engine import CompositionalSolver
 from sk_stormc.fitting.estimator import only_if, streams
 from sk_stormc.fitting.runs import Fit, with_fit
+from sk_stormc.utils.blocks import refuse_dask
 from sk_stormc.utils.types import (
     ArrayLike,
     Features,
@@ -529,6 +530,7 @@ class BellmanValueEstimator(FittedValues):
         log_columns = LogColumns(
             next_X, terminal, time, episode, sample_weight, importance_ratio
         )
+        refuse_dask(X, y, *log_columns)
         return self._at_once(lambda new: continue_stream(new, X, y, log_columns))
 
     def _check_parameters(self):

@@ -1,12 +1,16 @@
 """Streams from the partitions of dask collections have the bits of the same rows in
-memory."""
+memory, and whole collections are refused."""
 
 import numpy as np
 import pandas as pd
 import pytest
 from sklearn.base import clone
 
-from sk_stormc import CompositionalPortfolio
+from sk_stormc import (
+    ActionValueEstimator,
+    BellmanValueEstimator,
+    CompositionalPortfolio,
+)
 from sk_stormc.datasets import make_gaussian_returns
 
 distributed = pytest.importorskip("distributed")
@@ -46,38 +50,31 @@ def test_partial_fit_over_partitions(cut, frame):
     )
 
 
-def test_dask_arrays_are_computed_once():
-    loaded = []
-
-    def load(i):
-        loaded.append(i)
-        return RETURNS[1000 * i : 1000 * (i + 1)]
-
-    blocks = [
-        da.from_delayed(dask.delayed(load)(i), shape=(1000, 5), dtype=float)
-        for i in range(3)
-    ]
-    array = da.concatenate(blocks)
-    portfolio, whole = (
-        CompositionalPortfolio("scgd", random_state=0) for _ in range(2)
-    )
-    with dask.config.set(scheduler="synchronous"):
-        for i in range(3):
-            portfolio.partial_fit(array.blocks[i])
-            assert loaded == list(range(i + 1))  # one partition at a time, in order
-        whole.partial_fit(array)
-    assert sorted(loaded) == [0, 0, 1, 1, 2, 2]
-    same_bits(portfolio.weights_, whole.weights_)
+PARTS = da.from_array(RETURNS, chunks=(1000, 5))
+ONE = PARTS[:, 0]
+TERMINAL = np.arange(3000) % 10 == 9
 
 
-def test_dask_frames_have_no_names():
-    """scikit-learn does not know their columns."""
-    portfolio, expected = (
-        CompositionalPortfolio("scgd", random_state=0) for _ in range(2)
-    )
-    portfolio.partial_fit(dd.from_pandas(FRAME, npartitions=2))
-    expected.partial_fit(FRAME)
-    same_bits(portfolio.weights_, expected.weights_)
-    assert not hasattr(portfolio, "feature_names_in_")
-    with pytest.warns(UserWarning, match="feature names"):
-        portfolio.partial_fit(FRAME)
+@pytest.mark.parametrize(
+    "estimator, tables",
+    [
+        (CompositionalPortfolio(), {"X": PARTS}),
+        (CompositionalPortfolio(), {"X": dd.from_pandas(FRAME, npartitions=2)}),
+        (CompositionalPortfolio("scgd"), {"X": RETURNS, "sample_weight": abs(ONE)}),
+        (BellmanValueEstimator(), {"X": PARTS, "y": RETURNS[:, 0]}),
+        (
+            BellmanValueEstimator(),
+            {"X": RETURNS, "y": RETURNS[:, 0], "next_X": PARTS, "terminal": TERMINAL},
+        ),
+        (
+            ActionValueEstimator(policy=lambda X: np.zeros(len(X), int)),
+            {"X": RETURNS, "y": ONE, "action": TERMINAL, "next_X": RETURNS},
+        ),
+    ],
+)
+def test_partial_fit_says_what_to_do(estimator, tables):
+    """A collection was computed as a whole in the program."""
+    with pytest.raises(
+        ValueError, match="partial_fit needs rows in memory, got .*X.partitions"
+    ):
+        estimator.partial_fit(**tables)

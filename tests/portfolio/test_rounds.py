@@ -97,6 +97,29 @@ def test_rounds_find_ratios(tmp_path, kind):
     )
 
 
+@pytest.mark.parametrize(
+    "kind, constraint, seed",
+    [
+        ("semivariance", (-0.3, 0.8), 4),
+        ("evar", (-0.3, 0.8), 5),
+        ("evar", "long_only", 17),
+    ],
+)
+def test_ratios_if_the_mean_returns_of_some_assets_are_negative(
+    tmp_path, kind, constraint, seed
+):
+    """Lower bounds were above the objective, and ended the rounds too early."""
+    rng = np.random.default_rng(seed)
+    X = 0.01 * rng.standard_t(4, size=(1200, 6))
+    X = X @ (np.eye(6) + 0.3 * rng.normal(size=(6, 6))) + 6e-4 * rng.normal(size=6)
+    params = {"objective": "ratio", "constraint": constraint}
+    if constraint != "long_only":
+        params["budget"] = 1.0
+    rounds, direct = (fit(X, kind, **params) for X in (mapped(tmp_path, X), X))
+    same_within_the_gap(rounds, direct)
+    assert rounds.dual_gap_ >= 0
+
+
 SLOW = [
     pytest.param(kind, marks=pytest.mark.slow)
     for kind in (*KINDS[3:5], *KINDS[6:])
@@ -181,6 +204,30 @@ def test_without_limits_the_gap_is_that_of_weights_near_the_largest(tmp_path):
         rounds = fit(mapped(tmp_path, R), "semivariance", constraint=None, tol=1e-3)
     direct = fit(R, "semivariance", constraint=None)
     assert rounds.loss_curve_[-1] - direct.loss_curve_[-1] <= rounds.dual_gap_
+
+
+@pytest.mark.parametrize("kind", ["semivariance", "entropic", "variance"])
+def test_an_objective_without_a_minimum_is_not_a_success(tmp_path, kind):
+    """Weights of 0 counted as optimal for a sample."""
+    X = np.column_stack([R, np.full(N, 1e-4)])  # cash, without bounds
+    with pytest.warns(ConvergenceWarning, match="has not converged"):
+        portfolio(kind, constraint=None).fit(mapped(tmp_path, X))
+
+
+def test_an_l1_norm_may_keep_all_weights_at_0(tmp_path):
+    penalised = fit(mapped(tmp_path, R), "semivariance", constraint=None, l1=0.01)
+    assert not penalised.weights_.any()
+    assert abs(penalised.dual_gap_) < 1e-12
+
+
+def test_a_maximum_risk_near_the_least_one(tmp_path):
+    """The gap of a mean return was compared with a variance."""
+    rng = np.random.default_rng(2)
+    X = 0.002 * rng.normal(size=(3000, 12)) @ (np.eye(12) + 0.3 * rng.normal(size=12))
+    X = X + 3e-4 * rng.normal(size=12)
+    limits = {"constraint": (-0.3, 0.8), "budget": 1.0}
+    least = fit(X, "variance", risk_aversion=INF, **limits).loss_curve_[-1]
+    fit(mapped(tmp_path, X), "variance", max_risk=1.001 * least**0.5, **limits)
 
 
 @pytest.mark.parametrize("kind", ["cvar", "semideviation 1"])

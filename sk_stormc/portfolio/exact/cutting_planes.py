@@ -15,7 +15,7 @@ from scipy import sparse
 from sk_stormc.portfolio.exact.convex_program import Solution
 from sk_stormc.portfolio.exact.interior_point import interior_point
 from sk_stormc.portfolio.exact.linear_programs import linear_program, one_sided
-from sk_stormc.portfolio.exact.program import FAR, Formulation
+from sk_stormc.portfolio.exact.program import INFINITE_WEIGHT, Formulation
 from sk_stormc.portfolio.exact.tolerances import PROGRAM_TOLERANCE
 
 __all__ = ["Cuts", "minimise_by_cuts", "of_cuts"]
@@ -91,7 +91,9 @@ def minimise_by_cuts(
             if solution is None:
                 return None
             gap = least - _value(program, solution.x)
-            if not (gap <= VERTEX_GAP * terms and kept_near and distance < FAR):
+            if not (
+                gap <= VERTEX_GAP * terms and kept_near and distance < INFINITE_WEIGHT
+            ):
                 break
             distance *= 10
         if gap < 0.9 * smallest:

@@ -23,7 +23,7 @@ from sk_stormc.portfolio.exact.tolerances import PROGRAM_TOLERANCE
 from sk_stormc.portfolio.exact.trading_costs import TradingCosts
 
 __all__ = [
-    "FAR",
+    "INFINITE_WEIGHT",
     "Formulation",
     "Optimum",
     "Scaled",
@@ -35,10 +35,10 @@ __all__ = [
     "tilted",
 ]
 
-LARGEST = 4096  # number of assets above which a Hessian needs more than 128 MB
-MEMORY = 2**26  # largest number of returns, half a gigabyte
-COST = 2**36  # largest number of products in a Hessian, which take some seconds
-FAR = 1e8  # weights, relative to a typical one, that count as infinite
+MAX_ASSETS = 4096  # number of assets above which a Hessian needs more than 128 MB
+MAX_RETURNS = 2**26  # largest number of returns, half a gigabyte
+MAX_PRODUCTS = 2**36  # largest number of products in a Hessian, which take some seconds
+INFINITE_WEIGHT = 1e8  # weights, relative to a typical one, that count as infinite
 
 
 class Formulation(NamedTuple):
@@ -291,7 +291,11 @@ def can_solve(task):
         task.penalty, (L1, Box, Simplex, TradingCosts, LinearlyConstrained)
     )
     size, n_assets = task.returns.size, task.returns.shape[1]
-    affordable = n_assets <= LARGEST and size <= MEMORY and size * n_assets <= COST
+    affordable = (
+        n_assets <= MAX_ASSETS
+        and size <= MAX_RETURNS
+        and size * n_assets <= MAX_PRODUCTS
+    )
     return supported and type(task.returns) is np.ndarray and affordable
 
 
@@ -329,7 +333,7 @@ def solve_portfolio(task, start, callback=None):
     )
     w, value = np.asarray(candidates[best], float), values[best]
     if (
-        np.abs(w).max() > FAR * scaled.size
+        np.abs(w).max() > INFINITE_WEIGHT * scaled.size
         and np.isinf(feasible.implied_bounds()).any()
     ):  # there is no minimum
         return Optimum(start, values[0], np.inf, n_iter, scaled.unit_of_value, False)

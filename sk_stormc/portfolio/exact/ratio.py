@@ -20,7 +20,12 @@ from sk_stormc.portfolio.exact.feasible_set import (
     bounds_around,
 )
 from sk_stormc.portfolio.exact.linear_programs import minimise_linear, presolve
-from sk_stormc.portfolio.exact.program import FAR, Optimum, Scaled, last_feasible
+from sk_stormc.portfolio.exact.program import (
+    INFINITE_WEIGHT,
+    Optimum,
+    Scaled,
+    last_feasible,
+)
 from sk_stormc.portfolio.exact.tolerances import (
     ACCURACY,
     PROGRAM_TOLERANCE,
@@ -256,9 +261,9 @@ class Ratio:
         w = self.last_feasible(x[:n] / max(x[-1], 1e-300))
         if self._net_return(w) > 0 and self.value_at(w) == np.inf:
             raise no_maximum("a portfolio has no risk")
-        if np.isinf(feasible.implied_bounds()).any() and np.abs(w).max() > FAR * (
-            feasible.size() or 1.0
-        ):
+        if np.isinf(feasible.implied_bounds()).any() and np.abs(
+            w
+        ).max() > INFINITE_WEIGHT * (feasible.size() or 1.0):
             raise no_maximum("ever larger weights are better")
         return w
 

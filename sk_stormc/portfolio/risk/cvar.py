@@ -293,11 +293,11 @@ class CVaR(Measure):
         q[order] = -taken / taken.sum()
         return q
 
-    def in_blocks(self, total, mean):
+    def in_blocks(self, total, mean, ends):
         """The quantile of the returns, the mean of those below it, and the slopes as in
         `subgradient`."""
         tail = 1 - self.confidence
-        kink = quantile(total, tail)
+        kink = quantile(total, tail, *ends)
 
         def sums(y, p):
             below = np.maximum(kink - y, 0)

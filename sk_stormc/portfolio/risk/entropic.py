@@ -209,13 +209,10 @@ class Entropic(Measure):
             np.full(len(y), 1 / len(y)) if p is None else p, -self.risk_aversion * y
         )[0]
 
-    def in_blocks(self, total, mean):
+    def in_blocks(self, total, mean, ends):
         """The logarithm of the sum of exponentials, and the slopes as in
         `subgradient`."""
-        rate, lowest = (
-            self.risk_aversion,
-            min(total(lambda y, p: [y.min(initial=np.inf, where=p > 0)])),
-        )
+        rate, lowest = self.risk_aversion, ends[0]
 
         def tilts(y, p):
             return p * np.exp(

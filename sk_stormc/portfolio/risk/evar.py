@@ -13,7 +13,7 @@ from sk_stormc.portfolio.exact.program import Formulation, gram, tilted
 from sk_stormc.portfolio.level import TailRiskProblem
 from sk_stormc.portfolio.mean_risk import Measure, RiskInBlocks
 from sk_stormc.portfolio.moments import Moments, Tilted, tilts
-from sk_stormc.portfolio.quantiles import extremes
+from sk_stormc.portfolio.quantiles import histogram
 from sk_stormc.portfolio.risk.entropic import ReturnsInExponents
 from sk_stormc.portfolio.sums import mean_row
 
@@ -25,9 +25,9 @@ class EVaRPortfolioProblem(ReturnsInExponents, TailRiskProblem):
 
     .. math::
 
-        \mathrm{EVaR}(w) = \min_{t > 0} \;
-            t \log \Bigl( \frac{1}{n} \sum_i \exp(-r_i^T w / t) \Bigr)
-            - t \log(1 - \beta)
+        \mathrm{EVaR}(w) = \min_{t > 0} \; t \log \Bigl( \frac{1}{n} \sum_i \exp(-r_i^T
+        w / t) \Bigr)
+        - t \log(1 - \beta)
 
     Here r_i are the returns of period i, and beta is the confidence. EVaR is the
     tightest upper bound of CVaR from exponential moments of the loss (Chernoff's
@@ -303,34 +303,61 @@ class EVaR(Measure):
         t = self.temperature(losses, p, _coldest(np.ptp(losses)))
         return -reweighted(losses, p, t)
 
-    def in_blocks(self, total, mean):
+    def in_blocks(self, total, mean, ends):
         """The minimum over all t > 0 by sums of exponentials, and the slopes as in
         `subgradient`."""
-        lows, highs = np.transpose(total(lambda y, p: [extremes(y[p > 0])]))
-        low, spread = lows.min(), highs.max() - lows.min()
+        low, spread = ends[0], ends[1] - ends[0]
         if not spread:
             return RiskInBlocks(-float(low), lambda y, p: -p)
 
-        def sums(t):
+        def exponents(y, t):  # periods of weight 0 may be below the others
+            return np.minimum(low - y, 0) / t
+
+        def sums(log_t):
             def of_block(y, p):
-                e = (
-                    np.minimum(low - y, 0) / t
-                )  # periods of weight 0 may be below the others
+                e = exponents(y, np.exp(log_t))
                 q = p * np.exp(e)
-                return np.array([q.sum(), q @ e])
+                return np.array([q.sum(), q @ e, q @ e**2])
 
             return total(of_block)
 
-        def excess(log_t):
-            mass, of_exponent = sums(np.exp(log_t))
-            return float(of_exponent / mass - np.log(mass)) - self.allowed
-
-        t = self._root(excess, _coldest(spread))
-        mass = sums(t)[0]
+        log_t, mass = self._temperature_in_blocks(total, sums, ends)
+        t = np.exp(log_t)
         value = t * (np.log(mass) + self.allowed) - low
         return RiskInBlocks(
-            float(value), lambda y, p: -p / mass * np.exp(np.minimum(low - y, 0) / t)
+            float(value), lambda y, p: -p / mass * np.exp(exponents(y, t))
         )
+
+    def _temperature_in_blocks(self, total, sums, ends):
+        """The logarithm of the best t, and the sum of the exponentials, by Newton's
+        method.
+
+        It starts from the best t of a histogram. The divergence of the reweighting is
+        at most (spread / t)^2 / 8 (Hoeffding's lemma), which limits t.
+        """
+        spread = ends[1] - ends[0]
+        least = _coldest(spread)
+        low, high = np.log(least), np.log(spread / np.sqrt(8 * self.allowed))
+        _, masses, _, of_returns = histogram(total, *ends)
+        some = masses > 0
+        losses, p = -of_returns[some] / masses[some], masses[some] / masses.sum()
+        log_t, step = np.log(self.temperature(losses, p, least)), np.inf
+        log_t = float(np.clip(log_t, low, high))
+        while True:
+            mass, middle, square = sums(log_t)
+            middle = middle / mass
+            excess = middle - np.log(mass) - self.allowed
+            if excess > 0:
+                low = log_t
+            else:
+                high = log_t
+            slope = square / mass - middle**2
+            step = excess / slope if slope > 0 else np.inf
+            # EVaR, the minimum over t, has about the square of 1e-8 as error
+            if min(abs(step), high - low) <= 1e-8:
+                return log_t, float(mass)
+            after = log_t + step
+            log_t = after if low < after < high else (low + high) / 2
 
     def temperature(self, losses, p, least):
         """The t >= least at which the divergence of the reweighting, which decreases in

@@ -172,7 +172,7 @@ class Semideviation(Measure):
         t = (above / (self.norm(above, p) or 1.0)) ** (self.order - 1) * (above > 0)
         return -self.centred(t, p) * (1 / len(y) if p is None else p)
 
-    def in_blocks(self, total, mean):
+    def in_blocks(self, total, mean, ends):
         """The mean of powers, and the slopes as in `subgradient`."""
         about_mean = self.about_mean
         order = self.order

@@ -98,7 +98,7 @@ class Variance(Measure):
         d = self._deviations(y, p)
         return 2 * (d - mean_of(d, p)) * (1 / len(y) if p is None else p)
 
-    def in_blocks(self, total, mean):
+    def in_blocks(self, total, mean, ends):
         """The mean of the squared deviations, and the slopes as in `subgradient`."""
         most = 0.0 if self.below_mean else np.inf
 

@@ -5,8 +5,7 @@ minimum. A table whose risk is a lower bound gives a lower bound of it, and so d
 gradient of the risk.
 """
 
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
 
 import numpy as np
 from scipy.optimize import minimize_scalar
@@ -14,12 +13,17 @@ from scipy.optimize import minimize_scalar
 from sk_stormc.portfolio.exact.feasible_set import without_costs
 from sk_stormc.portfolio.exact.fit import TOL, ExactMethod
 from sk_stormc.portfolio.exact.objectives import BelowLeastRisk
-from sk_stormc.portfolio.exact.program import COST, LARGEST, MEMORY, Optimum
-from sk_stormc.portfolio.mean_risk import RiskInBlocks
+from sk_stormc.portfolio.exact.program import (
+    MAX_ASSETS,
+    MAX_PRODUCTS,
+    MAX_RETURNS,
+    Optimum,
+)
 from sk_stormc.portfolio.returns import LazyReturns
 from sk_stormc.portfolio.risk.semideviation import Semideviation
 from sk_stormc.portfolio.rounds import tables
 from sk_stormc.portfolio.rounds.goals import MeanWithinRisk, RatioOfMean, UtilityOfMean
+from sk_stormc.portfolio.rounds.points import Point, PortfolioReturns
 from sk_stormc.utils.validation import is_word
 
 __all__ = ["Rounds", "rounds_method", "score_in_blocks", "takes_rounds"]
@@ -29,43 +33,49 @@ TABLES = {
     "sample": tables.CorrectedSample,
     "rows": tables.AggregatedRows,
 }
-FEWEST, EACH, MOST, PART = (
-    500,
-    40,
-    25_000,
-    20,
-)  # rows of a table: at least, also for an asset; at most; of how many
-ROUNDS, CUTS = 50, 1000  # maximum numbers of rounds, and of cutting planes
-# 1 / fraction of these, after which all rows are taken, or rounds end, if the gap has
-# hardly fallen
-PATIENCE = 5
-LAST = 0.01  # factor of tol if the last table is usually exact
-SMALLEST = 1e-7  # smallest tolerance of the gap, relative to its scale
-FASTER = (
-    20_000  # periods in memory from which rounds are faster for a piecewise linear risk
-)
+# A table has this fraction of the rows. With fewer rows there are more rounds, and with
+# more an exact fit of a table takes longer than the passes.
+TABLE_FRACTION = 0.05
+# With fewer rows for an asset, an optimum of a table fits the noise of the sample.
+ROWS_PER_ASSET = 40
+MIN_TABLE_ROWS = 500
+MAX_TABLE_ROWS = 25_000  # an exact fit of these takes some seconds
+MAX_ROUNDS, MAX_CUTS = 50, 1000  # usual are 3 to 6 rounds, and 40 to 150 cutting planes
+# If the gap has hardly fallen in this fraction of them, all rows become one table, if
+# they are few enough. Otherwise the rounds end, with a warning.
+STALLED_FRACTION = 0.2
+# Smaller gaps, relative to their scale, are rounding errors: with tol=0 the rounds
+# would not end.
+MIN_TOL = 1e-7
+# Factor of tol for aggregated rows, which are usually exact one round after the gap is
+# below tol. Without it, these fits would be less accurate than those in memory.
+AGGREGATED_TOL = 0.01
+# Periods in memory from which rounds are faster for a piecewise linear risk.
+MANY_PERIODS = 20_000
+# Tolerance of the least risk, which only has to be bounded away from 0.
+LEAST_RISK_TOL = 0.1
 
 
 def takes_rounds(solver, measure, returns):
     """Whether a fit with this solver is made by rounds, for returns that need not be in
     memory."""
     n, d = returns.shape
-    exact = is_word(solver, "auto", "newton") and d <= LARGEST
+    exact = is_word(solver, "auto", "newton") and d <= MAX_ASSETS
     if isinstance(returns, LazyReturns):
         if not exact and not (is_word(solver, "moments") and measure.rounds == "sums"):
             raise ValueError(
                 "X must be an array or a data frame in memory, or a memmap, with this "
                 "solver or with more than "
-                f"{LARGEST} assets, got a dask collection of {d} assets: use "
+                f"{MAX_ASSETS} assets, got a dask collection of {d} assets: use "
                 "solver='auto', or compute X"
             )
         refuse_ordered(measure)
         return True
-    large = n * d > MEMORY or n * d**2 > COST
+    large = n * d > MAX_RETURNS or n * d**2 > MAX_PRODUCTS
     return exact and (
         type(returns) is not np.ndarray
         or large
-        or (measure.rounds == "rows" and n >= FASTER)
+        or (measure.rounds == "rows" and n >= MANY_PERIODS)
     )
 
 
@@ -96,45 +106,15 @@ def score_in_blocks(portfolio, task, weights):
     """`score` for returns in blocks."""
     w, rows, measure = np.asarray(weights, float), task.returns, task.measure
     refuse_ordered(measure)
-    mean, kept = (
-        float(rows.first_sum(lambda start, rows, p: p @ rows) @ w),
-        rows.returns_of(w),
-    )
+    mean = float(rows.first_sum(lambda start, rows, p: p @ rows) @ w)
     if portfolio.max_risk is not None:
         return mean
-    risk = measure.in_blocks(
-        lambda f: kept.sum(lambda start, kept: f(kept[:, 0], kept[:, 1])), mean
-    ).value
+    risk = PortfolioReturns(rows.returns_of(w)).risk(measure, mean).value
     if portfolio.objective == "ratio":
         return mean / risk ** (1 / measure.power)
     return (
         mean * task.return_weight if measure.power else 0.0
     ) - task.linear_weight * risk
-
-
-@dataclass(eq=False)
-class Point:
-    """A portfolio, with its return in each period, kept in blocks, and its risk."""
-
-    w: np.ndarray
-    kept: Any
-    n_rows: int
-    value: float
-    risk: float
-    slope: Any
-    kink: float | None
-
-    def counted(self, of=None):
-        """Sums ``total(f)`` of ``f(of(y), 1)`` over the periods that count."""
-
-        def total(f):
-            def of_block(start, kept):
-                y = kept[kept[:, 1] > 0, 0]
-                return f(y if of is None else of(y), np.ones(len(y)))
-
-            return self.kept.sum(of_block)
-
-        return total
 
 
 class Rounds:
@@ -164,26 +144,22 @@ class Rounds:
             measure = Semideviation(2.0)
         self.task = task = replace(task, measure=measure)
         self.rows, self.penalty, self.tol = task.returns, task.penalty, tol
-        self.most = CUTS if measure.ordered else ROUNDS
+        self.most = MAX_CUTS if measure.ordered else MAX_ROUNDS
         kind = tables.CuttingPlanes if measure.ordered else TABLES[measure.rounds]
         n, d = self.rows.shape
-        most = int(min(MEMORY / d, COST / d**2))
-        self.table = kind(
-            self.rows,
-            task,
-            int(min(max(n / PART, FEWEST, EACH * d), MOST, most / 2)),
-            most,
-        )
+        most = int(min(MAX_RETURNS / d, MAX_PRODUCTS / d**2))
+        least = max(MIN_TABLE_ROWS, ROWS_PER_ASSET * d)
+        size = min(max(TABLE_FRACTION * n, least), MAX_TABLE_ROWS, most / 2)
+        self.table = kind(self.rows, task, int(size), most)
+        if kind is tables.AggregatedRows and goal in ("utility", "ratio"):
+            self.tol *= AGGREGATED_TOL
         mean = self.table.mean
         if goal == "utility":
             self.goal = UtilityOfMean(task, mean)
         elif goal == "ratio":
-            self.goal = RatioOfMean(task, mean)
+            self.goal = RatioOfMean(task, mean, self._bound_risk)
         else:
             self.goal = MeanWithinRisk(task, mean, goal)
-        self.becomes_exact = kind is tables.AggregatedRows and not isinstance(
-            self.goal, MeanWithinRisk
-        )
         self.first = self.table.first()
         self.start = self.goal.start(self.first)
         self.gap, self.gaps, self.points = np.inf, [], []
@@ -212,15 +188,9 @@ class Rounds:
         point = self.at(w)
         if isinstance(self.goal, RatioOfMean):
             return abs(point.value)
-        mean, square = point.kept.sum(
-            lambda start, kept: kept[:, 1] @ np.vander(kept[:, 0], 3)[:, 1::-1]
-        )
-        variance = max(square - mean**2, 0.0)
-        risk = (
-            self.task.risk_weight * variance
-            if self.task.measure.power == 2
-            else np.sqrt(variance)
-        )
+        risk = point.returns.deviation
+        if self.task.measure.power == 2 and not isinstance(self.goal, MeanWithinRisk):
+            risk = self.task.risk_weight * risk**2
         better = self.at(self.start).value - point.value
         return max(better, risk) if np.isfinite(better) else risk
 
@@ -243,7 +213,7 @@ class Rounds:
                     lower = max(lower, goal.lower(point, slope))
                     if self._is_small(best, lower):
                         break
-                if len(self.gaps) > self.most / PATIENCE:
+                if len(self.gaps) > STALLED_FRACTION * self.most:
                     if rows.is_large():
                         break
                     self.table = rows = tables.AllRows(rows)
@@ -274,25 +244,30 @@ class Rounds:
         if not (self.gaps and self.gap > 0.9 * self.gaps[0]):
             self.gaps = []
         self.gaps.append(self.gap)
-        return self.gap <= max(
-            self.tol * (LAST if self.becomes_exact else 1.0), SMALLEST
-        ) * self.spread(best.w)
+        return self.gap <= max(self.tol, MIN_TOL) * self.spread(best.w)
 
     checked = False  # whether the maximum risk is known to be that of a portfolio
 
     def _of_least_risk(self):
         """The point of least risk. Raises an error if its risk is above the limit."""
         self.checked = True
-        least = Rounds(
-            self.task.with_aversion(np.inf, without_costs(self.penalty)), "utility", 0.0
-        )
-        w = least.minimise(lambda w, n_evaluated: None).weights
+        w = self._least_risk(0.0).weights
         point = self.at(w)
         if point.value == np.inf:
             raise BelowLeastRisk(
                 self.goal.max_risk, point.risk ** (1 / self.task.measure.power), w
             )
         return point
+
+    def _bound_risk(self):
+        """A lower bound of the risk of all portfolios."""
+        least = self._least_risk(LEAST_RISK_TOL)
+        return least.value - least.gap
+
+    def _least_risk(self, tol):
+        """The portfolio of least risk, an `Optimum`."""
+        task = self.task.with_aversion(np.inf, without_costs(self.penalty))
+        return Rounds(task, "utility", tol).minimise(lambda w, n_evaluated: None)
 
     # points
 
@@ -303,37 +278,29 @@ class Rounds:
         for point in self.points:
             if np.array_equal(point.w, w):
                 return point
-        point = self._point(w, self.rows.returns_of(w))
+        point = self._point(w, self.table.returns_of(w))
         self.points.append(point)
         return point
 
-    def _point(self, w, kept):
-        risk = self._risk(kept, float(self.table.mean @ w))
-        return Point(w, kept, len(self.rows), self.goal.value(w, risk.value), *risk)
+    def _point(self, w, returns):
+        risk = self._risk(w, returns)
+        return Point(w, returns, self.goal.value(w, risk.value), *risk)
 
-    def _risk(self, kept, mean):
-        measure = self.task.measure
-        if measure.ordered:
-            y, p = np.concatenate(kept.sum(lambda start, kept: [kept])).T
-            return RiskInBlocks(measure.value(y, p), measure.subgradient(y, p))
-        return measure.in_blocks(
-            lambda f: kept.sum(lambda start, kept: f(kept[:, 0], kept[:, 1])), mean
-        )
+    def _risk(self, w, returns):
+        return returns.risk(self.task.measure, float(self.table.mean @ w))
 
     def _between(self, a, b):
         """The best point on the line between two."""
-        both, way = a.kept.beside(b.kept), b.w - a.w
+        both, way = a.returns.kept.beside(b.returns.kept), b.w - a.w
 
-        def kept_at(s):
-            return both.map(lambda start, a, b: a + s * (b - a))
+        def returns_at(s):
+            return PortfolioReturns(both.map(lambda start, a, b: a + s * (b - a)))
 
         def merit(s):
             w = a.w + s * way
-            return self.goal.merit(
-                w, self._risk(kept_at(s), float(self.table.mean @ w)).value
-            )
+            return self.goal.merit(w, self._risk(w, returns_at(s)).value)
 
         s = minimize_scalar(
-            merit, bounds=(0.0, 1.0), method="bounded", options={"xatol": 1e-4}
+            merit, bounds=(0.0, 1.0), method="bounded", options={"xatol": 1e-2}
         ).x
-        return self._point(a.w + s * way, kept_at(s))
+        return self._point(a.w + s * way, returns_at(s))

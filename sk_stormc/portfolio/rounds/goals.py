@@ -10,23 +10,20 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sk_stormc.portfolio.exact.feasible_set import (
-    FeasibleSet,
-    minimise_around,
-    without_costs,
-)
+from sk_stormc.portfolio.exact.feasible_set import FeasibleSet, minimise_around
 from sk_stormc.portfolio.exact.objectives import BelowLeastRisk, Utility, WithinRisk
 from sk_stormc.portfolio.exact.program import solve_portfolio
 from sk_stormc.portfolio.exact.ratio import Ratio, no_maximum
 
 __all__ = ["MeanWithinRisk", "RatioOfMean", "TableFit", "UtilityOfMean"]
 
-# allowance for the tolerances of HiGHS, relative to the largest coefficient and to the
-# weights
-ROUNDING = 1e-6
-# relative error of a table's risk up to which the limit of the next table is lowered
-NEAR = 1e-3
-BOUNDS = 20  # maximum number of linear programs for the bound of a ratio
+# Error of the minima of HiGHS, relative to the largest coefficient and to the weights.
+# Without this allowance, lower bounds are above the minimum by up to 2e-5 of it.
+LINEAR_PROGRAM_ERROR = 1e-6
+# A larger relative error of a table's risk is that of a table of another neighbourhood,
+# and a limit that is lowered by it would exclude the optimum.
+MAX_MARGIN_ERROR = 1e-3
+DINKELBACH_STEPS = 20  # 3 to 5 are usual
 
 
 @dataclass
@@ -96,17 +93,31 @@ class UtilityOfMean:
 
     def _minimum(self, c, w, weight=1.0):
         """The minimiser and the minimum of c @ s + weight * costs(s). Missing bounds
-        are replaced around w."""
-        s, value = minimise_around(self.feasible, c, w, weight)
+        are replaced around w, and around equal weights if w is 0."""
+        around = w if w.any() else np.ones(len(w))
+        s, value = minimise_around(self.feasible, c, around, weight)
         if len(self.feasible.A) or self.feasible.norms:
-            value -= ROUNDING * np.abs(c).max() * (np.abs(s).max() + np.abs(w).max())
+            value -= (
+                LINEAR_PROGRAM_ERROR
+                * np.abs(c).max()
+                * (np.abs(s).max() + np.abs(w).max())
+            )
         return s, (value if np.isfinite(value) else -np.inf)
 
 
 class RatioOfMean(UtilityOfMean):
-    """Minus the ratio of mean return to risk."""
+    """Minus the ratio of mean return to risk.
+
+    ``bound_risk`` computes a lower bound of the risk of all portfolios by rounds of
+    their own, if the gradients of the risk give none.
+    """
 
     floor, largest = 0.0, 0.0  # the risk that counts as 0, and the largest ratio so far
+    least = -np.inf  # a lower bound of the risk of all portfolios
+
+    def __init__(self, task, mean, bound_risk):
+        super().__init__(task, mean)
+        self.bound_risk = bound_risk
 
     def value(self, w, risk):
         """The objective of weights whose risk is known."""
@@ -147,22 +158,34 @@ class RatioOfMean(UtilityOfMean):
         )
 
     def lower(self, point, slope):
-        """The bound of the quotient of net return to slope @ v, by Dinkelbach's
-        iterations."""
-        nu, w = -1 / point.value, point.w  # risk >= slope @ v, as it is homogeneous
+        """The bound of net return / slope @ v, by Dinkelbach's iterations.
+
+        Portfolios v of a larger ratio than 1 / nu have a net return of at least nu
+        times their risk. If slope @ v - nu * net return >= -short for all v, then
+        their ratio is at most (1 + short / risk(v)) / nu.
+        """
+        nu, bound = -1 / point.value, -np.inf
         if not nu > 0:
-            return -np.inf
-        for _ in range(BOUNDS):
-            s, left = self._minimum(slope - nu * self.mean, w, nu)
+            return bound
+        least = self._lower_risk(point.w, slope)
+        for _ in range(DINKELBACH_STEPS):
+            s, minimum = self._minimum(slope - nu * self.mean, point.w, nu)
+            short = max(-minimum, 0.0)
+            if least > 0:
+                bound = max(bound, -(1 + short / least) / nu)
             earned = float(self.mean @ s) - self.costs(s)
-            if earned > 0 and slope @ s <= 0:
-                return -np.inf
-            if not slope @ s < nu * earned:
+            if not 0 < slope @ s < nu * earned:
                 break
             nu = float(slope @ s) / earned
-        return (
-            -(1 - min(left, 0.0) / (nu * (float(self.mean @ w) - self.costs(w)))) / nu
-        )
+        return bound
+
+    def _lower_risk(self, w, slope):
+        """A lower bound of the risk of all portfolios. As the risk is homogeneous,
+        risk(v) >= slope @ v."""
+        self.least = max(self.least, self._minimum(slope, w, 0.0)[1])
+        if not self.least > 0 and self.bound_risk is not None:
+            self.least, self.bound_risk = self.bound_risk(), None
+        return self.least
 
 
 class MeanWithinRisk(UtilityOfMean):
@@ -210,7 +233,7 @@ class MeanWithinRisk(UtilityOfMean):
         """Set the margin to twice the relative error of the table's risk, once that is
         small."""
         error = abs(point.risk / self._model - 1) if self._model else np.inf
-        self.margin = 2 * error if error <= NEAR else 0.0
+        self.margin = 2 * error if error <= MAX_MARGIN_ERROR else 0.0
 
     def lower(self, point, slope):
         """The bound by the Lagrangian, with the risk aversion of the last table."""
@@ -218,10 +241,4 @@ class MeanWithinRisk(UtilityOfMean):
         return (
             self.aversion * (point.risk - slope @ point.w - self.limit)
             + self._minimum(c, point.w)[1]
-        )
-
-    def least(self):
-        """The goal of minimum risk, whatever the mean return."""
-        return UtilityOfMean(
-            self.task.with_aversion(np.inf, without_costs(self.penalty)), self.mean
         )

@@ -12,12 +12,17 @@ from sk_stormc.portfolio.exact.quadratic import root_of
 from sk_stormc.portfolio.mean_risk import MeanRisk
 from sk_stormc.portfolio.quantiles import quantile
 from sk_stormc.portfolio.risk.cvar import CVaR
+from sk_stormc.portfolio.rounds.points import PortfolioReturns, ReturnsBySums
 from sk_stormc.portfolio.rounds.rows import uniform
 from sk_stormc.portfolio.sums import Sums
 
 __all__ = ["AggregatedRows", "CorrectedSample", "CuttingPlanes", "Moments"]
 
-WORST = 4  # 1 / fraction of a table's rows that are the worst of a round
+# Number of the worst rows of a round that stay, relative to the rows of a table. None
+# would make EVaR swing, and sorted rows diverge.
+WORST_FRACTION = 0.25
+# Relative error of the number of worst or near rows. Exact numbers need more passes.
+NUMBER_ERROR = 0.25
 TAIL, REST, SINGLE = 0, 1, 2  # the sides of rows
 
 
@@ -54,6 +59,10 @@ class Table:
         there. It takes a pass."""
         raise NotImplementedError
 
+    def returns_of(self, w):
+        """The `PortfolioReturns` over all rows. It takes a pass."""
+        return PortfolioReturns(self.rows.returns_of(w))
+
     def proposed(self, w, best):
         """The next portfolio, given the optimum of a table and the best point so
         far."""
@@ -84,11 +93,15 @@ class Moments(Table):
             task,
             rows.first_sum(lambda start, rows, p: Sums.of(rows, p)),
         )
-        self.mean = self.sums.mean
+        self.mean, self.covariance = self.sums.mean, self.sums.covariance()
+
+    def returns_of(self, w):
+        """What the sums say of a portfolio, without a pass."""
+        return ReturnsBySums(w @ self.covariance @ w)
 
     def first(self):
         """The table, which is exact."""
-        root = np.sqrt(len(self.mean)) * root_of(self.sums.covariance())
+        root = np.sqrt(len(self.mean)) * root_of(self.covariance)
         return self.made_of(np.concatenate([root, -root]), np.ones(2 * len(root)))
 
     def next(self, point):
@@ -117,11 +130,12 @@ class CorrectedSample(Table):
     def next(self, point):
         """The table and the gradient."""
         slope = point.slope
-        worst = (
-            quantile(point.counted(), self.size / WORST)
-            if len(self.single[2]) < self.size
-            else -np.inf
-        )
+        worst = -np.inf
+        if len(self.single[2]) < self.size:
+            n = WORST_FRACTION * self.size
+            low, high = point.returns.ends
+            total = point.returns.counted()
+            worst = quantile(total, n, low, high, slack=NUMBER_ERROR * n)
 
         def of_block(start, rows, p, kept):
             y = kept[:, 0]
@@ -133,7 +147,7 @@ class CorrectedSample(Table):
                 [start + np.flatnonzero(some)],
             )
 
-        sums = self.rows.sum(of_block, point.kept)
+        sums = self.rows.sum(of_block, point.returns.kept)
         self._add(*map(np.concatenate, sums[1:]))
         rows, p, numbers = self.single
         rest = ~np.isin(self.numbers, numbers)
@@ -174,11 +188,11 @@ class AggregatedRows(Table):
         if self.sides is None:
             return True
         kink = point.kink
-
-        def n_single(start, kept, sides):
-            return int((sided(kept, sides, kink) == SINGLE).sum())
-
-        if point.kept.beside(self.sides).sum(n_single) <= 2 * self.size:
+        self.sides = point.returns.kept.beside(self.sides).map(
+            lambda start, kept, sides: sided(kept, sides, kink)
+        )
+        n_single = self.sides.sum(lambda start, sides: int((sides == SINGLE).sum()))
+        if n_single <= 2 * self.size:
             return True
         self.sides, self.size = None, min(2 * self.size, self.most)
         return False
@@ -187,22 +201,22 @@ class AggregatedRows(Table):
         """The table and None for the gradient."""
         kink, size = point.kink, self.size
         if self.sides is None:
-            near = quantile(point.counted(lambda y: np.abs(y - kink)), size)
+            low, high = point.returns.ends
+            total = point.returns.counted(lambda y: np.abs(y - kink))
+            furthest = max(high - kink, kink - low)
+            near = quantile(total, size, 0.0, furthest, slack=NUMBER_ERROR * size)
 
             def first_sides(start, kept):
                 y, distance = kept[:, 0], np.abs(kept[:, 0] - kink)
                 single = (distance < near) | (
-                    (distance == near) & (uniform(start, len(y)) < size / point.n_rows)
+                    (distance == near)
+                    & (uniform(start, len(y)) < size / len(self.rows))
                 )
                 return np.where(single, SINGLE, np.where(y < kink, TAIL, REST)).astype(
                     np.int8
                 )
 
-            self.sides = point.kept.map(first_sides)
-        else:
-            self.sides = point.kept.beside(self.sides).map(
-                lambda start, kept, sides: sided(kept, sides, kink)
-            )
+            self.sides = point.returns.kept.map(first_sides)
 
         def of_block(start, rows, p, sides):
             some = (sides == SINGLE) & (p > 0)
@@ -235,11 +249,8 @@ class AllRows(Table):
             np.concatenate,
             other.rows.sum(lambda start, rows, p: ([rows[p > 0]], [p[p > 0]])),
         )
-        self.task, self.mean, self.table = (
-            other.task,
-            other.mean,
-            other.made_of(rows, p),
-        )
+        self.rows, self.task, self.mean = other.rows, other.task, other.mean
+        self.table = other.made_of(rows, p)
 
     def next(self, point):
         """The same table, and None for the gradient."""
