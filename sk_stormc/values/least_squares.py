@@ -172,6 +172,8 @@ def _ridge(A, b, alpha, scale, unit):
 
 def _within(C, u):
     """u^T C^+ u."""
+    if not u.size:  # for which SciPy 1.13 raises an error
+        return 0.0
     try:
         factor = linalg.cho_factor(C, check_finite=False)
         v = linalg.cho_solve(factor, u, check_finite=False)

@@ -36,6 +36,7 @@ class Part:
 @pytest.fixture(scope="module")
 def content(tmp_path_factory):
     """The bytes of a file."""
+    pytest.importorskip("sklearn.callback")
     path = tmp_path_factory.mktemp("checkpoint") / "run.npz"
     clone(MODEL).set_callbacks(Checkpoint(path)).fit(RETURNS)
     return path.read_bytes()

@@ -1,6 +1,8 @@
 """Risks by their definitions, and least objectives by scipy, for the tests of
 portfolios."""
 
+import warnings
+
 import numpy as np
 from scipy.optimize import linprog, minimize
 from scipy.special import logsumexp
@@ -258,16 +260,18 @@ def least(
     start = np.clip(
         np.full(d, (budget or 0.0) / d) if max_turnover is None else held, low, high
     )
-    runs = [
-        minimize(
-            value,
-            np.r_[start, np.abs(start - held), np.abs(start), t],
-            jac=True,
-            method="SLSQP",
-            bounds=[*bounds, (-12, 6)],
-            constraints=rules,
-            options={"ftol": 1e-14, "maxiter": 1000},
-        )
-        for t in ((0.0, -2.0) if measure == "evar" else (0.0,))
-    ]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # of SciPy 1.13, for roundings
+        runs = [
+            minimize(
+                value,
+                np.r_[start, np.abs(start - held), np.abs(start), t],
+                jac=True,
+                method="SLSQP",
+                bounds=[*bounds, (-12, 6)],
+                constraints=rules,
+                options={"ftol": 1e-14, "maxiter": 1000},
+            )
+            for t in ((0.0, -2.0) if measure == "evar" else (0.0,))
+        ]
     return min(run.fun for run in runs) / size
