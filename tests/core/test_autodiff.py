@@ -12,7 +12,7 @@ from scipy.special import logsumexp, softmax
 from sklearn.exceptions import ConvergenceWarning
 
 from sk_stormc import minimize
-from sk_stormc.core.evaluations import BLOCK
+from sk_stormc.core.evaluations import NUMBERS_AT_ONCE
 from sk_stormc.penalties import L1
 from sk_stormc.problems import (
     DifferentiableComposition,
@@ -144,7 +144,7 @@ def test_blocks_give_the_same_values(jacobian, monkeypatch):
 
     at_once = values(2**32)
     for name in (True, False):
-        monkeypatch.setitem(BLOCK, name, 3000)
+        monkeypatch.setitem(NUMBERS_AT_ONCE, name, 3000)
     for device_bytes in (2**32, 0):
         for part, expected in zip(values(device_bytes), at_once, strict=True):
             assert np.allclose(part, expected, rtol=1e-12, atol=1e-13)
@@ -574,7 +574,7 @@ def test_without_jax(monkeypatch):
 def test_rows_in_a_file_are_read_block_by_block_and_a_sample_once(
     tmp_path, monkeypatch
 ):
-    monkeypatch.setitem(BLOCK, True, 3000)
+    monkeypatch.setitem(NUMBERS_AT_ONCE, True, 3000)
     reads = []
 
     class Read(np.memmap):
