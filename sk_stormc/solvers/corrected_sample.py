@@ -31,6 +31,7 @@ COMPONENTS_PER_DRAW, SMALLEST_SAMPLE, LARGEST_SAMPLE = 10, 1000, 100_000
 # tol of a round's run on the sample, relative to the gradient at the anchor
 TOL_ON_SAMPLE = 1e-3
 ERROR_OF_PHI = 1e-10  # relative, by rounding
+DECREASE = 4  # of the residual in a round, below which the sample is doubled
 
 
 @dataclass
@@ -63,7 +64,8 @@ class CorrectedSample(CompositionalSolver):
 
     The linear term makes the gradient at the anchor that of all data, so that each
     round reduces the error by a factor that grows with the sample. If Phi at x is not
-    below that at the anchor, x is discarded, and a new sample is twice as large. A
+    below that at the anchor, x is discarded. A new sample, twice as large, is drawn
+    then, and also if the step's length at x is above a quarter of that at the anchor. A
     sample of all components is L-BFGS, or the other solver of the samples. A round
     reads all data once, and the sample stays in memory. It is suited for data that are
     far away, in a file or on other machines, and for many more components than
@@ -182,14 +184,15 @@ class CorrectedSample(CompositionalSolver):
         anchor = start(oracle, x, ALL)
         value, length = oracle.value(x, anchor.u), self.length(oracle, s, x, anchor.F)
         equal = abs(value - s.value) <= ERROR_OF_PHI * abs(s.value)
-        if length < s.residual if equal else value < s.value:
+        lower = length < s.residual if equal else value < s.value
+        if not (lower and length <= s.residual / DECREASE):
+            whole = tuple(oracle.n_components(kind) for kind in ("inner", "outer"))
+            s.ended, s.draws = not lower and s.batch_size == whole, None
+            s.batch_size = tuple(
+                min(2 * size, n) for size, n in zip(s.batch_size, whole, strict=True)
+            )
+        if lower:
             s.x, s.anchor, s.value, s.residual = x, anchor, value, length
-            return
-        whole = tuple(oracle.n_components(kind) for kind in ("inner", "outer"))
-        s.ended, s.draws = s.batch_size == whole, None
-        s.batch_size = tuple(
-            min(2 * size, n) for size, n in zip(s.batch_size, whole, strict=True)
-        )
 
     def cost(self, oracle, s):
         """IFO of a round: all data, and a sample if it is drawn: of g, on which its

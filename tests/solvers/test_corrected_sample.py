@@ -179,7 +179,7 @@ def test_few_rounds_and_their_counts():
     a_pass, a_sample = 2 * 4000 + problem.n_outer, 2 * 1000 + problem.n_outer
     assert result.success and result.n_iter <= 6
     assert result.ifo[1:].tolist() == [
-        a_pass + (a_pass + a_sample) * t for t in range(1, result.n_iter + 1)
+        a_pass + a_sample + a_pass * t for t in range(1, result.n_iter + 1)
     ]
     on_sample = result.n_evaluations["jacobian"] - 4000 * (result.n_iter + 1)
     assert on_sample > 0 and on_sample % 1000 == 0
