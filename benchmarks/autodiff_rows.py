@@ -1,0 +1,173 @@
+"""An objective of one's own over 10,000,000 rows of a file and of a cluster: seconds of a
+pass, rounds, and L-BFGS.
+
+Logistic regression that is robust in a Kullback-Leibler ball, of 20 float32 features and
+a label, by `DifferentiableLogMeanExp`. The rows are read from the file by one process,
+and by the two workers of a dask cluster on the same machine. A pass computes the
+objective and its gradient, and `numpy` is the time in which numpy reads the file and
+computes the margins. Each way has a process of its own, whose peak of resident memory is
+read. Times are wall times.
+"""
+
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks._sne_fits import peak
+from benchmarks._tables import ROOT, table
+from sk_stormc import minimize
+from sk_stormc.problems import DifferentiableLogMeanExp
+
+DURATION = "10 minutes"
+NEEDS_DATA = False
+PACKAGES = ("jax", "dask")
+N_ROWS, D, BLOCK, TEMPERATURE = 10_000_000, 20, 500_000, 0.5
+WAYS = ("file", "cluster")
+
+
+def write(path, n):
+    """The file: features of different sizes, and labels with heavy noise."""
+    rng = np.random.default_rng(0)
+    sizes, truth = np.linspace(0.3, 2.0, D), rng.normal(size=D)
+    with path.open("wb") as file:
+        for i in range(0, n, BLOCK):
+            m = min(BLOCK, n - i)
+            features = rng.standard_normal((m, D)) * sizes
+            y = np.where(features @ truth + 2 * rng.standard_t(3, m) > 0, 1.0, -1.0)
+            file.write(np.column_stack([features, y]).astype(np.float32).tobytes())
+
+
+def mapped(path):
+    """The rows as a memory map."""
+    return np.memmap(path, np.float32, "r").reshape(-1, D + 1)
+
+
+def read(path, start, end):
+    """Some rows of the file, without a memory map, which would count as memory."""
+    width = D + 1
+    some = np.fromfile(path, np.float32, (end - start) * width, offset=4 * start * width)
+    return some.reshape(-1, width)
+
+
+def in_partitions(path):
+    """The rows as a dask array, each partition of which a worker reads from the file."""
+    import dask
+    import dask.array as da
+
+    n = len(mapped(path))
+    parts = []
+    for start in range(0, n, BLOCK):
+        end = min(start + BLOCK, n)
+        part = dask.delayed(read)(path, start, end)
+        parts.append(da.from_delayed(part, (end - start, D + 1), np.float32))
+    return da.concatenate(parts)
+
+
+def problem_of(rows):
+    """The problem. Every row has the features and the label."""
+    import jax.numpy as jnp
+
+    def exponent(x, row):
+        return jnp.logaddexp(0, -row[D] * (row[:D] @ x)) / TEMPERATURE
+
+    return DifferentiableLogMeanExp(
+        exponent, rows, x0=np.zeros(D), scale=TEMPERATURE, device_bytes=0
+    )
+
+
+def seconds(function, *args):
+    """The wall time of a call, and its value."""
+    began = time.perf_counter()
+    value = function(*args)
+    return time.perf_counter() - began, value
+
+
+def by_numpy(path):
+    """Read the file and compute the margins."""
+    n = len(mapped(path))
+    for i in range(0, n, BLOCK):
+        part = read(path, i, min(i + BLOCK, n))
+        part[:, D] * (part[:, :D] @ np.ones(D, np.float32))
+
+
+def measured(rows, path):
+    """Times of numpy and of a pass, by turns, and the two fits."""
+    problem = problem_of(rows)
+    x = np.full(D, 0.1)
+    problem.gradient(x)  # compiles
+    times = [
+        (seconds(by_numpy, path)[0], seconds(problem.gradient, x)[0]) for _ in range(3)
+    ]
+    numpy, a_pass = np.median(times, axis=0)
+    result = {"numpy": numpy, "pass": a_pass, "rows": problem.n_inner}
+    for solver in ("corrected-sample", "lbfgs"):
+        took, fit = seconds(lambda s: minimize(problem, s, random_state=0), solver)
+        result[solver] = {
+            "seconds": took,
+            "iterations": fit.n_iter,
+            "passes": fit.ifo[-1] / (2 * problem.n_inner + 1),
+            "objective": fit.fun,
+            "reason": fit.stop_reason,
+        }
+        if solver == "corrected-sample":
+            result["peak"] = 1024 * peak()
+    return result
+
+
+def measured_way(path, way):
+    """`measured`, in a process of its own."""
+    if way == "file":
+        return measured(mapped(path), path)
+    from dask.distributed import Client, LocalCluster
+
+    with (
+        LocalCluster(2, threads_per_worker=1, dashboard_address=None) as cluster,
+        Client(cluster),
+    ):
+        return measured(in_partitions(path), path)
+
+
+def run(quick, data):
+    """Measure both ways."""
+    results = {}
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "rows.bin"
+        write(path, 20_000 if quick else N_ROWS)
+        for way in WAYS:
+            call = [sys.executable, "-m", "benchmarks.autodiff_rows", str(path), way]
+            output = subprocess.run(
+                call, cwd=ROOT, check=True, capture_output=True, text=True
+            ).stdout
+            results[way] = json.loads(output.splitlines()[-1])
+            print(way, results[way], flush=True)
+    return {"settings": {"rows": N_ROWS, "temperature": TEMPERATURE}, "results": results}
+
+
+COLUMNS = {
+    "rows": "{way}",
+    "a pass of numpy, s": "{numpy:.1f}",
+    "of the objective and its gradient": "{pass:.1f}",
+    "corrected-sample, rounds": "{corrected-sample[iterations]}",
+    "s": "{corrected-sample[seconds]:.0f}",
+    "peak memory": "{peak:.0f} MB",
+    "lbfgs, passes": "{lbfgs[passes]:.0f}",
+    "lbfgs, s": "{lbfgs[seconds]:.0f}",
+}
+
+
+def tables(stored):
+    """A row for the file and one for the cluster."""
+    names = {"file": "of a file, one process", "cluster": "of a cluster, two workers"}
+    rows = [
+        {"way": names[way], **row} for way, row in stored["results"].items()
+    ]
+    return {"rounds": table(rows, COLUMNS)}
+
+
+if __name__ == "__main__":
+    print(json.dumps(measured_way(*sys.argv[1:])))
