@@ -50,7 +50,9 @@ def mapped(path):
 def read(path, start, end):
     """Some rows of the file, without a memory map, which would count as memory."""
     width = D + 1
-    some = np.fromfile(path, np.float32, (end - start) * width, offset=4 * start * width)
+    some = np.fromfile(
+        path, np.float32, (end - start) * width, offset=4 * start * width
+    )
     return some.reshape(-1, width)
 
 
@@ -145,7 +147,10 @@ def run(quick, data):
             ).stdout
             results[way] = json.loads(output.splitlines()[-1])
             print(way, results[way], flush=True)
-    return {"settings": {"rows": N_ROWS, "temperature": TEMPERATURE}, "results": results}
+    return {
+        "settings": {"rows": N_ROWS, "temperature": TEMPERATURE},
+        "results": results,
+    }
 
 
 COLUMNS = {
@@ -163,9 +168,7 @@ COLUMNS = {
 def tables(stored):
     """A row for the file and one for the cluster."""
     names = {"file": "of a file, one process", "cluster": "of a cluster, two workers"}
-    rows = [
-        {"way": names[way], **row} for way, row in stored["results"].items()
-    ]
+    rows = [{"way": names[way], **row} for way, row in stored["results"].items()]
     return {"rounds": table(rows, COLUMNS)}
 
 

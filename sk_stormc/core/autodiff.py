@@ -63,13 +63,15 @@ class DifferentiableComposition(CompositionalProblem):
         ``outer(x, u, row)``: f for one row of outer_data, a number. u has the structure
         of the value of ``inner``. Without data, a function may leave out its last
         argument, as ``outer(x, u)``. It is None otherwise.
-    inner_data, outer_data : array-like, DataFrame or pytree of these, default=None
+    inner_data, outer_data : array-like, DataFrame, dask collection or pytree of these, \
+            default=None
         Arrays with the same length of the first axis, which is the number of
         components. A `jax.Array` stays on its devices, and may be sharded over several
-        by its rows. Other arrays are copied to the default device once, also if they
-        occur several times, and must not change. Numbers are converted to the float
-        type of x0, and integers and booleans keep their types. None means one
-        component, whose row is None.
+        by its rows. Partitions of dask collections are evaluated on their workers, by
+        methods that read all rows in order: "corrected-sample" and "lbfgs". Other
+        arrays are copied to the default device once, also if they occur several times,
+        and must not change. Numbers are converted to the float type of x0, and integers
+        and booleans keep their types. None means one component, whose row is None.
     x0 : array-like or pytree of these
         Starting point. ``inner`` and ``outer`` are called with an x of its structure.
         Runs use float32 if all its numbers are float32, and otherwise float64,

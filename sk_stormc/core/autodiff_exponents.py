@@ -76,7 +76,7 @@ class DifferentiableLogMeanExp(LogMeanExpProblem):
     exponent : callable
         ``exponent(x, row)``: the exponent of one row, a number, written with
         `jax.numpy`.
-    data : array-like, DataFrame or pytree of these
+    data : array-like, DataFrame, dask collection or pytree of these
         As ``inner_data`` of `DifferentiableComposition`.
     x0 : array-like or pytree of these
         Starting point, as for `DifferentiableComposition`.

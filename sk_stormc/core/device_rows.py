@@ -179,7 +179,9 @@ class Placement:
         for side, given in rows.items():
             self.axes[side] = axes = self._axes_of(given)
             size = self._size_of_new(given, axes)
-            on_devices = any(isinstance(leaf, import_jax().Array) for leaf in given.leaves)
+            on_devices = any(
+                isinstance(leaf, import_jax().Array) for leaf in given.leaves
+            )
             self.host[side] = None
             if given.blocks is not None or (size > left and not on_devices):
                 self.blocks[side] = given.in_blocks(weights[side])
@@ -225,7 +227,8 @@ class Placement:
             if (id(leaf), axes) not in self._positions
         }.values()
         return sum(
-            leaf.size * (self._dtype if is_floating(leaf.dtype) else leaf.dtype).itemsize
+            leaf.size
+            * (self._dtype if is_floating(leaf.dtype) else leaf.dtype).itemsize
             for leaf in new
         )
 
@@ -279,7 +282,9 @@ class Placement:
             if self._dtype == np.float32 and leaf.dtype.itemsize == 8:
                 with precision(np.dtype(float)):
                     leaf = leaf.astype(
-                        self._dtype if is_floating(leaf.dtype) else f"{leaf.dtype.kind}4"
+                        self._dtype
+                        if is_floating(leaf.dtype)
+                        else f"{leaf.dtype.kind}4"
                     )
             elif not isinstance(leaf, jax.Array) and leaf.dtype.kind == "f":
                 leaf = leaf.astype(self._dtype, copy=False)

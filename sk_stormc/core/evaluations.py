@@ -67,7 +67,9 @@ class Evaluations:
         side = SIDES[name]
         if side in self.placement.blocks:
             total = self.placement.blocks[side].sum(self.block_sum(name, *args))
-            return total if self._weights[side] is not None else total / self._rows[side].n
+            return (
+                total if self._weights[side] is not None else total / self._rows[side].n
+            )
         return self._call(
             name,
             lambda pool, *args: self._on_devices(pool, name, *args),
@@ -186,7 +188,9 @@ class Evaluations:
         several sweeps over them."""
         sweeps = min(self._n_u, self._d) if name in ("jacobian", "both") else 1
         return max(
-            1, NUMBERS_AT_ONCE[self.placement.on_cpu] // (self._numbers[SIDES[name]] * sweeps)
+            1,
+            NUMBERS_AT_ONCE[self.placement.on_cpu]
+            // (self._numbers[SIDES[name]] * sweeps),
         )
 
     def _numbers_of_a_row(self, side, *sizes):
@@ -232,9 +236,7 @@ class Evaluations:
         ends = np.linspace(0, len(batch), n_parts + 1).astype(int).tolist()
         cuts = list(map(slice, ends[:-1], ends[1:]))
         if isinstance(rows, tuple):
-            return [
-                (cut, (side, tuple(leaf[cut] for leaf in rows))) for cut in cuts
-            ]
+            return [(cut, (side, tuple(leaf[cut] for leaf in rows))) for cut in cuts]
         return [(cut, (side, rows[cut])) for cut in cuts]
 
     def over_batches(self, name, args, *batches):

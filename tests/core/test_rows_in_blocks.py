@@ -139,8 +139,7 @@ dask = pytest.importorskip("dask")
 def in_dask(*tables, chunks=(500, 0, 500, 500)):
     """Tables as dask arrays, with an empty chunk."""
     return tuple(
-        da.from_array(table, chunks=(chunks, 2)[: table.ndim])
-        for table in tables
+        da.from_array(table, chunks=(chunks, 2)[: table.ndim]) for table in tables
     )
 
 
@@ -278,7 +277,10 @@ DELAYED = dask.delayed(A)
         ((in_dask(A)[0], in_dask(b, chunks=(1500,))[0]), "inner_data.*partition 0"),
         (in_dask(A[:0], b[:0], chunks=(0,)), "inner_data.* must have a row, got 0"),
         ((DELAYED, b), r"inner_data\[0\] must be an array, .* of dask, got a Delayed"),
-        ((in_dask(A)[0].astype(str), b), r"inner_data\[0\] must be numbers, got a dask"),
+        (
+            (in_dask(A)[0].astype(str), b),
+            r"inner_data\[0\] must be numbers, got a dask",
+        ),
         ((da.from_array(A)[0, 0], b), r"inner_data\[0\] must have an axis of rows"),
     ],
     ids=["nan", "lengths", "chunks", "empty", "delayed", "text", "number"],
@@ -315,7 +317,6 @@ def test_the_same_bits_for_one_and_two_workers():
 
     def exponent(x, row):
         return (jnp.tanh(row[0] @ x) - row[1]) ** 2 / 0.001 + shift
-
 
     def inner(x, row):
         return (jnp.tanh(row[0] @ x) - row[1]) ** 2 + shift
