@@ -61,9 +61,9 @@ def exponent(x, row):
 # Rounds
 # ------
 # "corrected-sample" draws a sample of the rows, which travels to this process. Each
-# round then takes one pass over all rows. L-BFGS takes a pass for every evaluation. Other
-# methods draw many small batches, and raise an error for dask collections. The program is
-# within ``if __name__ == "__main__"``, because the workers import this file.
+# round then takes one pass over all rows. L-BFGS takes a pass for every evaluation.
+# Other methods draw many small batches, and raise an error for dask collections. The
+# program is within ``if __name__ == "__main__"``, because the workers import this file.
 if __name__ == "__main__":
     write_files()
     rows = da.concatenate(

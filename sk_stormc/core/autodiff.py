@@ -63,8 +63,8 @@ class DifferentiableComposition(CompositionalProblem):
         ``outer(x, u, row)``: f for one row of outer_data, a number. u has the structure
         of the value of ``inner``. Without data, a function may leave out its last
         argument, as ``outer(x, u)``. It is None otherwise.
-    inner_data, outer_data : array-like, DataFrame, dask collection or pytree of these, \
-            default=None
+    inner_data, outer_data : array-like, DataFrame, dask collection or pytree of \
+            these, default=None
         Arrays with the same length of the first axis, which is the number of
         components. A `jax.Array` stays on its devices, and may be sharded over several
         by its rows. Partitions of dask collections are evaluated on their workers, by
@@ -179,7 +179,7 @@ class DifferentiableComposition(CompositionalProblem):
         dtype, self.n_variables = self._x0.dtype, self._x0.size
         check_int("device_bytes", device_bytes, low=0)
         self._device_bytes = device_bytes
-        checked: dict[int, Any] = {}
+        checked: dict[Any, Any] = {}
         data = {"inner": inner_data, "outer": outer_data}
         self._rows = {
             side: Rows(self._data_names[side], tree, dtype, checked)

@@ -2,7 +2,6 @@
 of functions that JAX evaluates there."""
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -17,14 +16,16 @@ RANGE_OF_INT32 = np.iinfo(np.int32)
 
 
 class RowsInBlocks:
-    """The blocks of some leaves and of their weights, with the names of the leaves.
+    """The blocks of some leaves and of their weights, with the names of the leaves, and
+    the shape and type of a row of each.
 
-    Numbers of dask collections are checked wherever they are used, and others were
-    checked before.
+    Numbers of dask collections are checked in every pass, and others were checked
+    before.
     """
 
     def __init__(self, names, leaves, weights=None):
-        self.names, self.lazy = names, any(map(is_dask, leaves))
+        self.names, self.kinds = names, list(map(kind_of_row, leaves))
+        self.lazy = any(map(is_dask, leaves))
         # those of dask, which divide the others, are the first ones of a block
         self.order = sorted(range(len(leaves)), key=lambda k: not is_dask(leaves[k]))
         self._tables = [MappedRows.of(leaves[k]) for k in self.order]
@@ -48,7 +49,10 @@ class RowsInBlocks:
         )
         places = np.argsort(ascending, kind="stable")
         leaves = self.in_order(tables[: len(self.order)])  # without weights
-        return [leaf[places] for leaf in leaves]
+        return [
+            leaf[places].astype(dtype, copy=False)
+            for leaf, (_, dtype) in zip(leaves, self.kinds, strict=True)
+        ]
 
     def in_order(self, tables):
         """The tables of a block in the order of the leaves."""
@@ -74,7 +78,6 @@ class BlockSum:
     args: tuple
     size: int
     rows: RowsInBlocks  # a layout
-    kinds: list[tuple[tuple, np.dtype]]
 
     def __call__(self, start, *parts):
         """The sum over a block that begins at row ``start``."""
@@ -96,7 +99,7 @@ class BlockSum:
             leaves = [
                 self._checked(name, leaf, dtype, start)
                 for name, leaf, (_, dtype) in zip(
-                    self.rows.names, leaves, self.kinds, strict=True
+                    self.rows.names, leaves, self.rows.kinds, strict=True
                 )
             ]
         n = len(leaves[0])

@@ -6,6 +6,7 @@ import numpy as np
 from sk_stormc.core.block_rows import RowsInBlocks, check_int32, kind_of_row, lazy_leaf
 from sk_stormc.core.pytrees import check_finite, fill, flatten, import_jax, precision
 from sk_stormc.utils.blocks import is_dask
+from sk_stormc.utils.mapped_rows import MappedRows
 from sk_stormc.utils.validation import as_numbers, check_numeric, naming
 
 __all__ = ["Placement", "Rows"]
@@ -42,7 +43,10 @@ class Rows:
         self.kinds = list(map(kind_of_row, self.leaves))
         if lazy:
             with naming(name):
-                self.blocks = RowsInBlocks(names, self.leaves)
+                key = tuple(map(id, self.leaves))  # of both sides, if they are equal
+                if key not in checked:
+                    checked[key] = RowsInBlocks(names, self.leaves)
+                self.blocks = checked[key]
             self.n = self.blocks.n_rows
             return
         self.n = len(self.leaves[0])
@@ -136,7 +140,8 @@ def _check_finite(name, array):
         with precision(np.dtype(float)):
             if bool(jax.jit(lambda a: jax.numpy.isfinite(a).all())(array)):
                 return
-    check_finite(name, np.asarray(array) if isinstance(array, jax.Array) else array)
+    jax_array = isinstance(array, jax.Array)
+    check_finite(name, np.asarray(array) if jax_array else MappedRows.of(array))
 
 
 class Placement:

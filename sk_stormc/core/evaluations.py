@@ -67,9 +67,8 @@ class Evaluations:
         side = SIDES[name]
         if side in self.placement.blocks:
             total = self.placement.blocks[side].sum(self.block_sum(name, *args))
-            return (
-                total if self._weights[side] is not None else total / self._rows[side].n
-            )
+            n = self._rows[side].n if self._weights[side] is None else 1
+            return total / n
         return self._call(
             name,
             lambda pool, *args: self._on_devices(pool, name, *args),
@@ -81,9 +80,7 @@ class Evaluations:
         """The function that adds up another one over a block of rows."""
         side = SIDES[name]
         layout = self.placement.blocks[side].layout()
-        return kind(
-            self._shipped, name, args, self.block(name), layout, self._rows[side].kinds
-        )
+        return kind(self._shipped, name, args, self.block(name), layout)
 
     def everything(self, x):
         """u, then J if it is sampled, f, f_x, f_u, and J.T f_u if J is an operator,
