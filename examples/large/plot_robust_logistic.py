@@ -69,6 +69,8 @@ if __name__ == "__main__":
     rows = da.concatenate(
         [da.from_delayed(dask.delayed(np.load)(path), shape, float) for path in paths]
     )
+    # otherwise workers return memory to the system at once, which slows JAX down
+    dask.config.set({"distributed.nanny.pre-spawn-environ": {"OMP_NUM_THREADS": 1}})
     with (
         LocalCluster(
             n_workers=2, threads_per_worker=1, dashboard_address=None

@@ -96,7 +96,7 @@ def file(tmp_path, monkeypatch):
     return np.memmap(tmp_path / "rows", float, "r", shape=A.shape), slices, rows
 
 
-@pytest.mark.parametrize("name", slow_but(PROBLEMS, "sampled", "robust"))
+@pytest.mark.parametrize("name", slow_but(PROBLEMS, "robust"))
 def test_a_file_is_read_in_order_once_a_round_and_a_sample_once(name, file):
     mapped, slices, rows = file
     problem = PROBLEMS[name]((mapped, b), device_bytes=0)
@@ -117,6 +117,7 @@ def test_a_file_is_read_in_order_once_a_round_and_a_sample_once(name, file):
     assert result.ifo.tolist() == expected.ifo.tolist()
 
 
+@pytest.mark.slow
 def test_minibatches_of_a_file(file):
     problem, draws = problem_of((file[0], b), device_bytes=0), np.array([7, 3, 1499, 3])
     file[2].clear()
@@ -143,12 +144,18 @@ def in_dask(*tables, chunks=(500, 0, 500, 500)):
     )
 
 
-@pytest.mark.parametrize("name", slow_but(PROBLEMS, "sampled", "robust"))
-def test_dask_arrays_give_what_they_give_in_memory(name):
+@pytest.mark.parametrize("name", PROBLEMS)
+def test_values_of_dask_arrays_are_those_in_memory(name):
     here = PROBLEMS[name](sample_weight=WEIGHTS)
     there = PROBLEMS[name](in_dask(A, b), sample_weight=WEIGHTS)
     equal(there.objective(X), here.objective(X), rtol=1e-12)
     equal(there.gradient(X), here.gradient(X), rtol=1e-10)
+
+
+@pytest.mark.parametrize("name", slow_but(PROBLEMS, "robust"))
+def test_fits_of_dask_arrays_are_those_in_memory(name):
+    here = PROBLEMS[name](sample_weight=WEIGHTS)
+    there = PROBLEMS[name](in_dask(A, b), sample_weight=WEIGHTS)
     for solver in ("corrected-sample", "lbfgs"):
         expected, result = fit(here, solver), fit(there, solver)
         equal(result.x, expected.x, rtol=1e-8)
@@ -220,6 +227,7 @@ def test_rows_of_several_axes_integers_and_frames():
     equal(problem_of(rows).gradient(X), slope(), rtol=1e-10)
 
 
+@pytest.mark.slow
 def test_the_float_type_is_that_of_x0():
     x0 = np.array(START, np.float32)
     for make in (problem_of, robust_of):
@@ -255,9 +263,13 @@ def test_minibatch_methods_are_refused():
                 "solver='corrected-sample' or 'lbfgs'",
             ):
                 minimize(problem, solver, random_state=0)
+
+
+@pytest.mark.slow
+def test_batches_of_all_components_are_accepted():
     options = {"batch_size": None, "learning_rate": 0.05, "max_iter": 2, "tol": 0}
     expected = minimize(problem_of(), "sarah-c", random_state=0, **options)
-    result = minimize(problems[0], "sarah-c", random_state=0, **options)
+    result = minimize(problem_of(in_dask(A, b)), "sarah-c", random_state=0, **options)
     equal(result.x, expected.x, rtol=1e-8)
 
 
