@@ -8,6 +8,7 @@ import numpy as np
 from sk_stormc.core.pytrees import check_finite, precision
 from sk_stormc.core.row_functions import RowFunctions, compiled
 from sk_stormc.utils.blocks import added, as_array, blocks_of, is_dask
+from sk_stormc.utils.frames import is_table
 from sk_stormc.utils.mapped_rows import MappedRows
 
 __all__ = ["BlockSum", "RowsInBlocks", "check_int32", "kind_of_row", "lazy_leaf"]
@@ -152,7 +153,7 @@ def lazy_leaf(name, leaf):
             f"{name} must have an axis of rows, and other axes of known lengths, got "
             f"shape {leaf.shape}"
         )
-    if hasattr(leaf, "rechunk") and leaf.ndim > 1:
+    if leaf.ndim > 1 and not is_table(leaf):
         leaf = leaf.rechunk(dict.fromkeys(range(1, leaf.ndim), -1))
     return leaf
 
