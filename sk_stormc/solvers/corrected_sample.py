@@ -43,11 +43,12 @@ class CorrectedSampleState(MethodState):
     value: float = np.inf
     batch_size: tuple | None = None
     draws: tuple | None = None  # None if the next round draws a sample
-    ended: bool = False  # whether a round on all data has not lowered Phi
+    first: float = np.inf  # the residual at x_0
+    ended: bool = False  # whether no further round can lower Phi
 
 
 class NoDecrease(Exception):
-    """A round on all data has not lowered Phi."""
+    """No further round can lower Phi."""
 
 
 class CorrectedSample(CompositionalSolver):
@@ -155,12 +156,14 @@ class CorrectedSample(CompositionalSolver):
             sample = [self.sample_size, self.sample_size]
         if type(oracle.problem).outer_mean is CompositionalProblem.outer_mean:
             sample[1] = sizes[1]
+        residual = self.length(oracle, None, x, anchor.F)
         return CorrectedSampleState(
             x,
             anchor=anchor,
             value=oracle.value(x, anchor.u),
             batch_size=tuple(map(min, sample, sizes)),
-            residual=self.length(oracle, None, x, anchor.F),
+            residual=residual,
+            first=residual,
         )
 
     def step(self, oracle, s):
@@ -187,7 +190,9 @@ class CorrectedSample(CompositionalSolver):
         lower = length < s.residual if equal else value < s.value
         if not (lower and length <= s.residual / DECREASE):
             whole = tuple(oracle.n_components(kind) for kind in ("inner", "outer"))
-            s.ended, s.draws = not lower and s.batch_size == whole, None
+            at_rounding = equal and s.residual <= hidden_by_rounding(s)
+            s.ended = not lower and (at_rounding or s.batch_size == whole)
+            s.draws = None
             s.batch_size = tuple(
                 min(2 * size, n) for size, n in zip(s.batch_size, whole, strict=True)
             )
@@ -208,18 +213,25 @@ class CorrectedSample(CompositionalSolver):
         return super().length(oracle, MethodState(x), x, F)
 
     def iterate(self, oracle, s, loop):
-        """Rounds until the loop has a reason to stop, or until one on all data has not
-        lowered Phi."""
+        """Rounds until the loop has a reason to stop, or until one on all data, or one
+        whose residual is at the level of rounding, has not lowered Phi."""
         try:
             super().iterate(oracle, s, loop)
         except NoDecrease:
-            stationary = loop.rule.is_stationary(s)
-            loop.reason = StopReason.CONVERGED if stationary else StopReason.MAX_IFO
+            converged = s.residual <= hidden_by_rounding(s)
+            if not converged:
+                converged = loop.rule.is_stationary(s)
+            loop.reason = StopReason.CONVERGED if converged else StopReason.MAX_IFO
 
     def _inner_solver(self):
         from sk_stormc.solvers import get_solver  # which imports this module
 
         return get_solver(self.solver)
+
+
+def hidden_by_rounding(s):
+    """The residual below which rounding hides the decrease of Phi, as for L-BFGS."""
+    return np.cbrt(np.finfo(s.x.dtype).eps) * s.first
 
 
 class CorrectedProblem(CompositionalProblem):
