@@ -205,6 +205,14 @@ def test_a_small_sample_is_doubled_and_a_run_never_ends_above_its_start():
     assert result.success and (np.diff(result.loss_curve) <= 0).all()
 
 
+def test_a_tol_below_rounding_ends_as_converged():
+    problem = EntropicPortfolioProblem(RETURNS)
+    result = minimize(problem, "corrected-sample", tol=1e-12, random_state=0)
+    expected = minimize(problem, "lbfgs", tol=1e-12)
+    assert result.success and np.isclose(result.fun, expected.fun, rtol=1e-12)
+    assert np.allclose(result.x, expected.x, atol=1e-6)
+
+
 class Distances(CompositionalProblem):
     """The mean distance to points, which has kinks, as a function of the mean inner
     value x."""
