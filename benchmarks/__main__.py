@@ -18,7 +18,8 @@ from benchmarks import _choices, _tables
 from benchmarks._measure import DATA
 
 BENCHMARKS = (
-    "portfolio", "newer", "methods", "gallery", "autodiff", "iteration_cost", "maps",
+    "portfolio", "newer", "methods", "gallery", "autodiff", "autodiff_rows",
+    "iteration_cost", "maps",
     "large_maps", "map_cases",
     "map_limits", "map_updates", "mixed_tables", "bellman", "streams", "rows", "values",
     "value_cases", "desk",

@@ -72,6 +72,24 @@ class IndependentCounts:
             return draw_jacobian(size, inner, same)
 
         oracle.draw, oracle.draw_jacobian = draw_and_count, draw_jacobian_and_count
+        draw_sample, sample = oracle.draw_sample, oracle.sample
+        price = source_of(self.problem).price
+
+        def draw_sample_and_count(numbers):
+            draws = draw_sample(numbers)
+            inner, outer = (
+                n if own is None else price(side, len(own))
+                for side, own, n in zip(("inner", "outer"), draws, sizes, strict=True)
+            )
+            self.ifo += 2 * inner + outer
+            return draws
+
+        def sample_again(draws):  # which is counted when it is drawn
+            ifo, batches = self.ifo, sample(draws)
+            self.ifo = ifo
+            return batches
+
+        oracle.draw_sample, oracle.sample = draw_sample_and_count, sample_again
 
     def _gathering(self, problem, side, n):
         method, price = getattr(problem, f"{side}_batch"), source_of(problem).price

@@ -21,7 +21,7 @@ from sk_stormc.core.pytrees import (
     precision,
     tracing,
 )
-from sk_stormc.core.source import FiniteSource
+from sk_stormc.core.source import FiniteSource, LazySource
 from sk_stormc.core.weighted import with_sum_one
 from sk_stormc.utils.types import ArrayLike, FloatArray
 from sk_stormc.utils.validation import (
@@ -63,13 +63,15 @@ class DifferentiableComposition(CompositionalProblem):
         ``outer(x, u, row)``: f for one row of outer_data, a number. u has the structure
         of the value of ``inner``. Without data, a function may leave out its last
         argument, as ``outer(x, u)``. It is None otherwise.
-    inner_data, outer_data : array-like, DataFrame or pytree of these, default=None
+    inner_data, outer_data : array-like, DataFrame, dask collection or pytree of \
+            these, default=None
         Arrays with the same length of the first axis, which is the number of
         components. A `jax.Array` stays on its devices, and may be sharded over several
-        by its rows. Other arrays are copied to the default device once, also if they
-        occur several times, and must not change. Numbers are converted to the float
-        type of x0, and integers and booleans keep their types. None means one
-        component, whose row is None.
+        by its rows. Partitions of dask collections are evaluated on their workers, by
+        methods that read all rows in order: "corrected-sample" and "lbfgs". Other
+        arrays are copied to the default device once, also if they occur several times,
+        and must not change. Numbers are converted to the float type of x0, and integers
+        and booleans keep their types. None means one component, whose row is None.
     x0 : array-like or pytree of these
         Starting point. ``inner`` and ``outer`` are called with an x of its structure.
         Runs use float32 if all its numbers are float32, and otherwise float64,
@@ -149,7 +151,9 @@ class DifferentiableComposition(CompositionalProblem):
 
     _data_names = {"inner": "inner_data", "outer": "outer_data"}  # in messages
     _inner_name = "inner"  # in errors
-    _last, _remembers = None, False  # in a run: (x, the values at x over all rows)
+    # (x, the values at x over all rows): of the last point in a run, and of x0 if rows
+    # are read in blocks
+    _last, _remembers = None, False
 
     def __init__(
         self,
@@ -175,7 +179,7 @@ class DifferentiableComposition(CompositionalProblem):
         dtype, self.n_variables = self._x0.dtype, self._x0.size
         check_int("device_bytes", device_bytes, low=0)
         self._device_bytes = device_bytes
-        checked: dict[int, Any] = {}
+        checked: dict[Any, Any] = {}
         data = {"inner": inner_data, "outer": outer_data}
         self._rows = {
             side: Rows(self._data_names[side], tree, dtype, checked)
@@ -191,6 +195,10 @@ class DifferentiableComposition(CompositionalProblem):
         self._weights = dict.fromkeys(self._rows)
         if sample_weight is not None:
             self._take_weights(sample_weight)
+        lazy = [side for side, rows in self._rows.items() if rows.blocks is not None]
+        if lazy:
+            weights = self._weights.values()
+            self.source = LazySource(self.n_inner, self.n_outer, *weights, lazy)
         self._check_functions()
         if jacobian == "auto":
             n_u = self._u_structure.size
@@ -253,9 +261,7 @@ class DifferentiableComposition(CompositionalProblem):
         """A copy that remembers the values at the last point at which it was evaluated
         on all rows."""
         run = object.__new__(type(self))
-        vars(run).update(
-            vars(self), _evaluations=self._evaluations, _last=None, _remembers=True
-        )
+        vars(run).update(vars(self), _evaluations=self._evaluations, _remembers=True)
         return run
 
     def initial_point(self, rng):
@@ -442,6 +448,14 @@ class DifferentiableComposition(CompositionalProblem):
             if name not in ("_evaluations", "_last")
         }
 
+    def without_rows(self):
+        """A copy with the functions of single rows alone, which is sent to workers."""
+        bare = object.__new__(type(self))
+        names = "_inner", "_outer", "_structure", "_x0", "_u_structure", "n_variables"
+        vars(bare).update({name: vars(self)[name] for name in names})
+        bare._rows = {side: rows.without_leaves() for side, rows in self._rows.items()}
+        return bare
+
     def _g(self, x, leaves):
         """g of one row, a pytree."""
         row = self._rows["inner"].tree(leaves)
@@ -499,6 +513,8 @@ class DifferentiableComposition(CompositionalProblem):
     def _check_values(self):
         """Evaluate both functions and the gradient at x0 on all data, by one call."""
         every = self._everything(self._x0)
+        if self._evaluations.placement.blocks:
+            self._last = self._x0, every
         u, value, F = every["u"], float(every["f"][0]), self._gradient(every, self._x0)
         if not np.isfinite(u).all():
             raise ValueError(

@@ -1,13 +1,20 @@
 """The logarithm of a mean of exponentials, whose exponents JAX differentiates."""
 
+import copy
 from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from sk_stormc.core.autodiff import DifferentiableComposition
-from sk_stormc.core.log_mean_exp import LogMeanExpProblem
+from sk_stormc.core.block_rows import BlockSum
+from sk_stormc.core.log_mean_exp import LogMeanExpProblem, exponentials
+from sk_stormc.core.source import LazySource
+from sk_stormc.core.unit import InUnit
 from sk_stormc.core.weighted import with_sum_one
+from sk_stormc.utils.blocks import added
 from sk_stormc.utils.types import ArrayLike
 from sk_stormc.utils.validation import check_callable, check_number, check_weights
 
@@ -19,6 +26,37 @@ class _Exponents(DifferentiableComposition):
 
     _inner_name = "exponent"
     _data_names = {"inner": "data", "outer": "outer_data"}
+
+    def _check_values(self):
+        """Means of exponents over rows in blocks would take a pass of their own."""
+        if not self._evaluations.placement.blocks:
+            super()._check_values()
+
+
+@dataclass
+class ExponentialsOfBlock(BlockSum):
+    """sum_j w_j exp(e_j(x)) over a block of rows, and its gradient. ``name`` is
+    "inner"."""
+
+    n_rows: int = 1
+
+    def __call__(self, start, *parts):
+        """The two sums, of shapes (1,) and (1, n_variables)."""
+        (x,), one, total = self.args, np.ones(1, self.functions.dtype), None
+        for rows, p in self.portions(start, parts):
+            e = self.called("values", x, rows, None).ravel()
+            w = exponentials(e, 1.0 / self.n_rows if p is None else p)
+            slope = self.called(
+                "vjp", x, one, rows, w.array.astype(x.dtype, copy=False)
+            )
+            total = added(
+                total,
+                (
+                    InUnit(np.sum(w.array, keepdims=True), w.power),
+                    InUnit(slope[None], w.power),
+                ),
+            )
+        return total
 
 
 class DifferentiableLogMeanExp(LogMeanExpProblem):
@@ -38,7 +76,7 @@ class DifferentiableLogMeanExp(LogMeanExpProblem):
     exponent : callable
         ``exponent(x, row)``: the exponent of one row, a number, written with
         `jax.numpy`.
-    data : array-like, DataFrame or pytree of these
+    data : array-like, DataFrame, dask collection or pytree of these
         As ``inner_data`` of `DifferentiableComposition`.
     x0 : array-like or pytree of these
         Starting point, as for `DifferentiableComposition`.
@@ -102,9 +140,10 @@ class DifferentiableLogMeanExp(LogMeanExpProblem):
             x0=x0,
             penalty=penalty,
             jacobian="sampled",
+            sample_weight=sample_weight,
             device_bytes=device_bytes,
         )
-        if problem.inner(problem.initial_point(None), None).size != 1:
+        if problem._u_structure.size != 1:
             raise ValueError("exponent must return a number for each row, got several")
         self.n_inner, self.n_variables, self.penalty = (
             problem.n_inner,
@@ -116,6 +155,71 @@ class DifferentiableLogMeanExp(LogMeanExpProblem):
             self.weights = with_sum_one(
                 check_weights(sample_weight, self.n_inner, "in row")
             )
+        self._in_blocks = bool(problem._evaluations.placement.blocks)
+        if self._in_blocks:
+            value = self._over_all(problem._x0)
+            self._last = problem._x0, value
+            if not all(np.isfinite(part.array).all() for part in value):
+                raise ValueError(
+                    "exponent must be finite at x0, and so must its gradient, got the "
+                    f"logarithm of the mean {self.log_of(value[0])}"
+                )
+
+    _last, _remembers = (None, None), False  # as in `DifferentiableComposition`
+
+    def in_run(self):
+        """A copy that remembers the values at the last point at which it was evaluated
+        on all rows in blocks."""
+        run = copy.copy(self)
+        run._remembers = True
+        return run
+
+    @property
+    def source(self):
+        """Components drawn by their weights, of which dask collections have no
+        minibatches."""
+        if isinstance(self._exponents.source, LazySource):
+            return LazySource(self.n_inner, 1, self.weights, None, ["inner"])
+        return super().source
+
+    def inner(self, x, batch):
+        """u, of shape (1,)."""
+        if batch[0] is None and self._in_blocks:
+            return self._over_all(x)[0].astype(x.dtype, copy=False)
+        return super().inner(x, batch)
+
+    def jacobian(self, x, batch):
+        """The Jacobian, of shape (1, n_variables)."""
+        if batch[0] is None and self._in_blocks:
+            return self._over_all(x)[1]
+        return super().jacobian(x, batch)
+
+    def log_mean(self, x):
+        """The logarithm of u, in float64."""
+        return (
+            self.log_of(self._over_all(x)[0])
+            if self._in_blocks
+            else super().log_mean(x)
+        )
+
+    def gradient(self, x):
+        """The exact gradient of Phi without R, by one pass over rows in blocks."""
+        alone = self._in_blocks and not self._remembers
+        return self.in_run().gradient(x) if alone else super().gradient(x)
+
+    def _over_all(self, x):
+        """u in float64 and its Jacobian over rows in blocks, by one pass."""
+        if np.array_equal(self._last[0], x):
+            return self._last[1]
+        evaluations = self._exponents._evaluations
+        value = evaluations.placement.blocks["inner"].sum(
+            evaluations.block_sum(
+                "inner", x, kind=partial(ExponentialsOfBlock, n_rows=self.n_inner)
+            )
+        )
+        if self._remembers:
+            self._last = x.copy(), value
+        return value
 
     def initial_point(self, rng):
         """x0, flat."""
@@ -164,7 +268,7 @@ class DifferentiableLogMeanExp(LogMeanExpProblem):
             .tolist()
         )
         cuts = list(map(slice, ends[:-1], ends[1:]))
-        in_memory = evaluations.placement.host["inner"] is not None
+        in_memory = evaluations.placement.takes("inner")
         return [
             (cut, ("inner", cut if in_memory else np.arange(cut.start, cut.stop)))
             for cut in cuts

@@ -1,14 +1,15 @@
 """The rows of a problem for JAX, and where they lie: in arrays on devices, each once,
-or in memory and in files."""
+or in blocks in memory, in files and on the workers of a cluster."""
 
 import numpy as np
 
+from sk_stormc.core.block_rows import RowsInBlocks, check_int32, kind_of_row, lazy_leaf
 from sk_stormc.core.pytrees import check_finite, fill, flatten, import_jax, precision
+from sk_stormc.utils.blocks import is_dask
+from sk_stormc.utils.mapped_rows import MappedRows
 from sk_stormc.utils.validation import as_numbers, check_numeric, naming
 
 __all__ = ["Placement", "Rows"]
-
-INT32 = np.iinfo(np.int32)
 
 
 class Rows:
@@ -19,20 +20,35 @@ class Rows:
     ----------
     n : int
         Number of rows.
-    leaves : list of ndarray or jax.Array
+    leaves : list of ndarray, jax.Array or dask collection
         An array that ``checked`` has under the id of a leaf is taken from there, and
         others are added to it.
+    kinds : list of tuple
+        The shape of a row of each leaf, and its type.
+    blocks : RowsInBlocks or None
+        The rows if a leaf is a dask collection.
     """
 
     def __init__(self, name, data, dtype, checked):
-        self.n, self.leaves, self._template = 1, [], None
+        self.n, self.leaves, self.kinds, self._template = 1, [], [], None
+        self.names, self.blocks = [], None
         if data is None:
             return
-        leaves, names, self._template = flatten(name, data)
+        leaves, self.names, self._template = flatten(name, data)
+        names, lazy = self.names, any(map(is_dask, leaves))
         for part, leaf in zip(names, leaves, strict=True):
             if id(leaf) not in checked:
                 checked[id(leaf)] = _checked(part, leaf, dtype)
             self.leaves.append(checked[id(leaf)])
+        self.kinds = list(map(kind_of_row, self.leaves))
+        if lazy:
+            with naming(name):
+                key = tuple(map(id, self.leaves))  # of both sides, if they are equal
+                if key not in checked:
+                    checked[key] = RowsInBlocks(names, self.leaves)
+                self.blocks = checked[key]
+            self.n = self.blocks.n_rows
+            return
         self.n = len(self.leaves[0])
         for part, leaf in zip(names, self.leaves, strict=True):
             if len(leaf) != self.n:
@@ -44,14 +60,25 @@ class Rows:
         if not self.n:
             raise ValueError(f"{name} must have at least one row, got none")
 
+    def without_leaves(self):
+        """The structure of the rows, for workers."""
+        rows = object.__new__(type(self))
+        vars(rows).update(vars(self), leaves=[], blocks=None)
+        return rows
+
     def some(self, n, dtype):
         """The shapes and types of the leaves of n rows, for tracing."""
-        kinds = (dtype if is_floating(leaf) else leaf.dtype for leaf in self.leaves)
         shape_of = import_jax().ShapeDtypeStruct
         return tuple(
-            shape_of((n, *leaf.shape[1:]), kind)
-            for leaf, kind in zip(self.leaves, kinds, strict=True)
+            shape_of((n, *shape), dtype if is_floating(kind) else kind)
+            for shape, kind in self.kinds
         )
+
+    def in_blocks(self, weights=None):
+        """These rows, and their weights, in blocks."""
+        if self.blocks is not None and weights is None:
+            return self.blocks
+        return RowsInBlocks(self.names, self.leaves, weights)
 
     def one(self, dtype):
         """The shapes and types of the leaves of one row."""
@@ -65,26 +92,25 @@ class Rows:
         return fill(self._template, leaves) if leaves else None
 
     def __getstate__(self):  # a jax.Array would lose float64 where it is read
-        return vars(self) | {"leaves": [np.asarray(leaf) for leaf in self.leaves]}
+        leaves = [leaf if is_dask(leaf) else np.asarray(leaf) for leaf in self.leaves]
+        return vars(self) | {"leaves": leaves}
 
 
-def is_floating(array):
-    """Whether an array has floats, also of a type that NumPy does not have."""
-    return bool(import_jax().numpy.issubdtype(array.dtype, np.floating))
+def is_floating(dtype):
+    """Whether a type is of floats, also one that NumPy does not have."""
+    return bool(import_jax().numpy.issubdtype(dtype, np.floating))
 
 
 def _checked(name, leaf, dtype):
     """A leaf as an array. Arrays of NumPy and JAX are not copied."""
     jax = import_jax()
     array = leaf
-    if type(leaf).__module__.startswith(
-        "dask."
-    ):  # NumPy would compute all of it in silence
+    if is_dask(leaf):
+        return lazy_leaf(name, leaf)
+    if type(leaf).__module__.startswith("dask."):  # which NumPy would compute
         raise ValueError(
-            f"{name} must be in memory, in a memory map or in a jax.Array, got a "
-            f"{type(leaf).__name__} of dask: call "
-            "compute(), or write it to a file and give numpy.memmap, with "
-            "solver='corrected-sample' or 'lbfgs'"
+            f"{name} must be an array, a data frame or a Series of dask, got a "
+            f"{type(leaf).__name__}"
         )
     if not isinstance(leaf, jax.Array):
         check_numeric(name, leaf)
@@ -92,22 +118,17 @@ def _checked(name, leaf, dtype):
             array = leaf if isinstance(leaf, np.ndarray) else np.asarray(leaf)
         if array.dtype.kind not in "fiub":
             array = as_numbers(name, leaf)
-    elif not is_floating(array) and array.dtype.kind not in "iub":
+    elif not is_floating(array.dtype) and array.dtype.kind not in "iub":
         raise ValueError(
             f"{name} must be real numbers, got a jax.Array of {array.dtype}"
         )
     if not array.ndim:
         raise ValueError(f"{name} must have an axis of rows, got the number {array}")
-    if is_floating(array):
+    if is_floating(array.dtype):
         _check_finite(name, array)
     elif dtype == np.float32 and array.size:
         with precision(np.dtype(float)):
-            low, high = int(array.min()), int(array.max())
-        if not INT32.min <= low <= high <= INT32.max:
-            raise ValueError(
-                f"{name} must be within the range of int32 where x0 is float32, got "
-                f"up to {high}"
-            )
+            check_int32(name, int(array.min()), int(array.max()))
     return array
 
 
@@ -119,7 +140,8 @@ def _check_finite(name, array):
         with precision(np.dtype(float)):
             if bool(jax.jit(lambda a: jax.numpy.isfinite(a).all())(array)):
                 return
-    check_finite(name, np.asarray(array) if isinstance(array, jax.Array) else array)
+    jax_array = isinstance(array, jax.Array)
+    check_finite(name, np.asarray(array) if jax_array else MappedRows.of(array))
 
 
 class Placement:
@@ -130,8 +152,10 @@ class Placement:
     pool : list of jax.Array
         Each array on devices once.
     where : dict
-        For each side, the positions of its leaves in the pool, or None if its rows stay
-        in memory or in a file.
+        For each side whose rows are on devices, the positions of its leaves in the
+        pool.
+    blocks : dict
+        For each other side, its `RowsInBlocks` with their weights.
     weight_at : dict
         For each side, the position of its weights in the pool, or None.
     mesh : jax.sharding.Mesh or None
@@ -139,8 +163,8 @@ class Placement:
     axes : dict
         For each side, the axes of the mesh over which its rows are divided.
     host : dict
-        For each side, its leaves in memory, from which batches are taken, or None if
-        they are gathered on devices.
+        For each side, its leaves in memory, from which batches are taken. None if they
+        are taken from blocks, or gathered on devices.
 
     Parameters
     ----------
@@ -156,31 +180,23 @@ class Placement:
         self.pool, self._positions, self._dtype = [], {}, dtype
         self._devices_of([leaf for side in rows.values() for leaf in side.leaves])
         self.where, self.weight_at, self.host, self.axes = {}, {}, {}, {}
-        left = limit
+        self.blocks, left = {}, limit
         for side, given in rows.items():
             self.axes[side] = axes = self._axes_of(given)
-            new = {
-                id(leaf): leaf
-                for leaf in given.leaves
-                if (id(leaf), axes) not in self._positions
-            }.values()
-            size = sum(
-                leaf.size * (dtype.itemsize if is_floating(leaf) else leaf.itemsize)
-                for leaf in new
-            )
-            stays = size > left and not any(
+            size = self._size_of_new(given, axes)
+            on_devices = any(
                 isinstance(leaf, import_jax().Array) for leaf in given.leaves
             )
-            self.where[side] = self.weight_at[side] = None
-            if not stays:
-                left -= size
-                self.where[side] = [self._put(leaf, axes) for leaf in given.leaves]
-                self.weight_at[side] = (
-                    None if weights[side] is None else self._put(weights[side], axes)
-                )
-            self.host[side] = (
-                given.leaves if stays else self._in_memory(self.where[side])
+            self.host[side] = None
+            if given.blocks is not None or (size > left and not on_devices):
+                self.blocks[side] = given.in_blocks(weights[side])
+                continue
+            left -= size
+            self.where[side] = [self._put(leaf, axes) for leaf in given.leaves]
+            self.weight_at[side] = (
+                None if weights[side] is None else self._put(weights[side], axes)
             )
+            self.host[side] = self._in_memory(self.where[side])
         self.on_cpu = all(
             device.platform == "cpu"
             for device in self._devices or import_jax().devices()[:1]
@@ -191,13 +207,34 @@ class Placement:
         themselves."""
         if isinstance(draws, tuple):
             return draws
-        parts = (
-            leaf[draws] if isinstance(draws, slice) else leaf.take(draws, 0)
-            for leaf in self.host[side]
-        )
+        if side in self.blocks:
+            parts = self.blocks[side].take(draws)
+        elif isinstance(draws, slice):
+            parts = [leaf[draws] for leaf in self.host[side]]
+        else:
+            parts = [leaf.take(draws, 0) for leaf in self.host[side]]
         return tuple(
             part.astype(self._dtype, copy=False) if part.dtype.kind == "f" else part
             for part in parts
+        )
+
+    def takes(self, side):
+        """Whether batches are taken in memory, and not gathered on devices."""
+        return side in self.blocks or self.host[side] is not None
+
+    def _size_of_new(self, rows, axes):
+        """The bytes of the leaves that are not on devices."""
+        if rows.blocks is not None:
+            return 0
+        new = {
+            id(leaf): leaf
+            for leaf in rows.leaves
+            if (id(leaf), axes) not in self._positions
+        }.values()
+        return sum(
+            leaf.size
+            * (self._dtype if is_floating(leaf.dtype) else leaf.dtype).itemsize
+            for leaf in new
         )
 
     def _devices_of(self, leaves):
@@ -250,7 +287,9 @@ class Placement:
             if self._dtype == np.float32 and leaf.dtype.itemsize == 8:
                 with precision(np.dtype(float)):
                     leaf = leaf.astype(
-                        self._dtype if is_floating(leaf) else f"{leaf.dtype.kind}4"
+                        self._dtype
+                        if is_floating(leaf.dtype)
+                        else f"{leaf.dtype.kind}4"
                     )
             elif not isinstance(leaf, jax.Array) and leaf.dtype.kind == "f":
                 leaf = leaf.astype(self._dtype, copy=False)

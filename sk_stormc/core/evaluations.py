@@ -2,25 +2,27 @@
 derivatives, compiled by JAX.
 
 All rows are evaluated by one compiled call, in blocks within which derivatives are
-taken, so that memory does not grow with the number of rows. Rows that stay in memory or
-in a file go through such blocks one by one. A batch of a run is taken from memory if
-the rows lie there, and is gathered in the compiled call if they lie on an accelerator
-or on several devices.
+taken, so that memory does not grow with the number of rows. Rows that stay in memory,
+in a file or on workers are evaluated in their own blocks. A batch of a run is taken
+from memory if the rows lie there, and is gathered in the compiled call if they lie on
+an accelerator or on several devices.
 """
 
 from functools import partial
 
 import numpy as np
 
+from sk_stormc.core.block_rows import BlockSum
 from sk_stormc.core.device_rows import is_floating
 from sk_stormc.core.pytrees import import_jax, precision
+from sk_stormc.core.row_functions import RowFunctions, sums_over_rows
 
-__all__ = ["BLOCK", "SIDES", "Evaluations"]
+__all__ = ["NUMBERS_AT_ONCE", "SIDES", "Evaluations"]
 
-BLOCK = {
+NUMBERS_AT_ONCE = {
     True: 2**21,
     False: 2**24,
-}  # intermediate numbers of a block, by whether it is on a CPU
+}  # of the rows that are evaluated at once, by whether this is on a CPU
 SIDES = {  # the side over whose rows each function is a mean
     "inner": "inner",
     "jacobian": "inner",
@@ -50,8 +52,8 @@ class Evaluations:
             problem._u_structure.size,
             problem.n_variables,
         )
-        self._kind, self._functions, self._parts = problem.jacobian_kind, {}, {}
-        self._sums = sums_over_rows(problem)
+        self._kind, self._functions, self._samples = problem.jacobian_kind, {}, {}
+        self._sums, self._shipped = sums_over_rows(problem), RowFunctions(problem)
         self._numbers = {
             "inner": self._numbers_of_a_row("inner"),
             "outer": self._numbers_of_a_row("outer", self._n_u),
@@ -60,16 +62,25 @@ class Evaluations:
     # all rows
 
     def over_all(self, name, *args):
-        """A mean over all rows, by one call, or by a call for each block of rows in
-        memory or in a file."""
-        if self.placement.where[SIDES[name]] is None:
-            return self._in_blocks(name, *args)
+        """A mean over all rows, by one call, or by calls where the blocks of rows
+        lie."""
+        side = SIDES[name]
+        if side in self.placement.blocks:
+            total = self.placement.blocks[side].sum(self.block_sum(name, *args))
+            n = self._rows[side].n if self._weights[side] is None else 1
+            return total / n
         return self._call(
             name,
             lambda pool, *args: self._on_devices(pool, name, *args),
             self.placement.pool,
             *args,
         )
+
+    def block_sum(self, name, *args, kind=BlockSum):
+        """The function that adds up another one over a block of rows."""
+        side = SIDES[name]
+        layout = self.placement.blocks[side].layout()
+        return kind(self._shipped, name, args, self.block(name), layout)
 
     def everything(self, x):
         """u, then J if it is sampled, f, f_x, f_u, and J.T f_u if J is an operator,
@@ -82,7 +93,7 @@ class Evaluations:
 
     def _composed(self, name, function, x):
         """A function of several means: one call if all rows are on devices."""
-        if None in self.placement.where.values():
+        if self.placement.blocks:
             return function(np.concatenate, self.over_all, x)
         joined = import_jax().numpy.concatenate
         return self._call(
@@ -102,18 +113,6 @@ class Evaluations:
 
     def _value(self, joined, mean, x):
         return mean("outer", x, mean("inner", x))
-
-    def _in_blocks(self, name, *args):
-        """The mean over rows in memory or in a file, in blocks of at most two
-        lengths."""
-        side = SIDES[name]
-        n, weights, total = self._rows[side].n, self._weights[side], 0
-        ends = np.linspace(0, n, -(-n // self.block(name)) + 1).astype(int).tolist()
-        for first, end in zip(ends[:-1], ends[1:], strict=True):
-            p = None if weights is None else weights[first:end]
-            rows = self.placement.take(side, slice(first, end))
-            total = total + self._call(("sum", name), self._sums[name], *args, rows, p)
-        return total / n if weights is None else total
 
     def _on_devices(self, pool, name, *args):
         """The mean over all rows of the pool, traced: a loop over blocks on each
@@ -186,7 +185,9 @@ class Evaluations:
         several sweeps over them."""
         sweeps = min(self._n_u, self._d) if name in ("jacobian", "both") else 1
         return max(
-            1, BLOCK[self.placement.on_cpu] // (self._numbers[SIDES[name]] * sweeps)
+            1,
+            NUMBERS_AT_ONCE[self.placement.on_cpu]
+            // (self._numbers[SIDES[name]] * sweeps),
         )
 
     def _numbers_of_a_row(self, side, *sizes):
@@ -222,25 +223,24 @@ class Evaluations:
         evaluated many times.
         """
         side = SIDES[name]
+        rows = batch
+        if self.placement.takes(side):
+            last, rows = self._samples.get(side, (None, None))
+            if last is not batch:
+                rows = self.placement.take(side, batch)
+                self._samples[side] = batch, rows
         n_parts = -(-len(batch) // self.block(name))
-        last, parts = self._parts.get((side, n_parts), (None, None))
-        if last is not batch:
-            ends = np.linspace(0, len(batch), n_parts + 1).astype(int).tolist()
-            cuts = list(map(slice, ends[:-1], ends[1:]))
-            in_memory = self.placement.host[side] is not None
-            draws = [
-                self.placement.take(side, batch[cut]) if in_memory else batch[cut]
-                for cut in cuts
-            ]
-            parts = [(cut, (side, some)) for cut, some in zip(cuts, draws, strict=True)]
-            self._parts[side, n_parts] = batch, parts
-        return parts
+        ends = np.linspace(0, len(batch), n_parts + 1).astype(int).tolist()
+        cuts = list(map(slice, ends[:-1], ends[1:]))
+        if isinstance(rows, tuple):
+            return [(cut, (side, tuple(leaf[cut] for leaf in rows))) for cut in cuts]
+        return [(cut, (side, rows[cut])) for cut in cuts]
 
     def over_batches(self, name, args, *batches):
         """A function of the rows of one or two batches, which are pairs (side, draws),
         or (side, rows) from `parts`."""
         placement, function = self.placement, partial(self._on_rows, name)
-        if all(placement.host[side] is not None for side, _ in batches):
+        if all(placement.takes(side) for side, _ in batches):
             return self._call(
                 ("rows", name),
                 function,
@@ -292,12 +292,8 @@ class Evaluations:
         jax = import_jax()
         if name in SIDES:
             return self._mean(name, *args, rows)
-        if name == "values":  # of g, for each row
-            return jax.vmap(
-                lambda row: self._sums["inner"](
-                    *args, tuple(leaf[None] for leaf in row), None
-                )
-            )(rows)
+        if name == "values":
+            return self._sums["values"](*args, rows, None)
         if name == "weighted_vjp":
             x, v, p = args
             return self._sums["vjp"](x, v, rows, p)
@@ -343,56 +339,3 @@ class Evaluations:
             self._functions[key] = import_jax().jit(function)
         with precision(self._dtype):
             return np.asarray(self._functions[key](*args))
-
-
-def sums_over_rows(problem):
-    """By name, functions of the leaves of some rows, and of their weights or None: the
-    sums of single rows' values."""
-    jax = import_jax()
-    jnp, dtype = jax.numpy, problem._x0.dtype
-
-    def flat(tree):
-        return jnp.concatenate(
-            [jnp.ravel(leaf).astype(dtype) for leaf in jax.tree.leaves(tree)]
-        )
-
-    def summed(h, rows, p):
-        if not rows:
-            return h(rows)
-        values = jax.vmap(h)(rows)
-        return values.sum(0) if p is None else p @ values
-
-    def g(x, rows, p):
-        return summed(lambda row: flat(problem._g(x, row)), rows, p)
-
-    def f(x, u, rows, p):
-        return summed(lambda row: flat(problem._f(x, u, row)), rows, p)
-
-    def vjp(x, v, rows, p):
-        return jax.vjp(lambda x: g(x, rows, p), x)[1](v)[0]
-
-    def slope(x, rows, p):
-        direction = (
-            jax.jacrev
-            if problem._u_structure.size <= problem.n_variables
-            else jax.jacfwd
-        )
-        return direction(g)(x, rows, p).ravel()
-
-    def f_and_gradient(x, u, rows, p):
-        value, back = jax.vjp(lambda x, u: f(x, u, rows, p), x, u)
-        return jnp.concatenate([value, *back(jnp.ones_like(value))])
-
-    def both(x, rows, p):
-        u, back = jax.vjp(lambda x: g(x, rows, p), x)
-        J = back(jnp.ones_like(u))[0] if u.size == 1 else slope(x, rows, p)
-        return jnp.concatenate([u, J])
-
-    return {
-        "inner": g,
-        "jacobian": slope,
-        "both": both,
-        "vjp": vjp,
-        "outer": f,
-        "gradient": f_and_gradient,
-    }

@@ -9,7 +9,7 @@ from scipy.special import logsumexp
 from sk_stormc.core.unit import InUnit
 from sk_stormc.core.weighted import WeightedComponents
 
-__all__ = ["LogMeanExpProblem"]
+__all__ = ["LogMeanExpProblem", "exponentials"]
 
 
 class LogMeanExpProblem(WeightedComponents):
@@ -155,13 +155,13 @@ class LogMeanExpProblem(WeightedComponents):
     def inner(self, x, batch):
         """u = sum_j w_j exp(e_j(x)), of shape (1,)."""
         rows, weight = batch
-        p = self._exponentials(x, rows, weight)
+        p = exponentials(self.exponents(x, rows), weight)
         return InUnit(np.array([np.sum(p.array)], dtype=x.dtype), p.power)
 
     def jacobian(self, x, batch):
         """sum_j w_j exp(e_j(x)) grad e_j(x), of shape (1, n_variables)."""
         rows, weight = batch
-        p = self._exponentials(x, rows, weight)
+        p = exponentials(self.exponents(x, rows), weight)
         return InUnit(
             self.exponent_gradient(x, rows, p.array.astype(x.dtype, copy=False))[None],
             p.power,
@@ -178,14 +178,6 @@ class LogMeanExpProblem(WeightedComponents):
     def log_of(self, u):
         """log u in float64 for any dtype of u, for the accuracy of large logarithms."""
         return float(np.log(u.astype(float))[0])
-
-    def _exponentials(self, x, rows, weight):
-        e = self.exponents(x, rows).astype(float, copy=False)
-        if type(weight) is not float:
-            e = np.where(
-                weight, e, -np.inf
-            )  # components of weight 0 must not determine the unit
-        return InUnit.exp(e, weight)
 
     # exact at any x
 
@@ -207,3 +199,12 @@ class LogMeanExpProblem(WeightedComponents):
         """Phi(x), exact, with the penalty R."""
         value = self.scale * self.log_mean(x)
         return value if self.penalty is None else value + self.penalty.value(x)
+
+
+def exponentials(e, weight):
+    """weight * exp(e), for a number or an array of weights."""
+    e = e.astype(float, copy=False)
+    if type(weight) is not float:
+        # components of weight 0 must not determine the unit
+        e = np.where(weight, e, -np.inf)
+    return InUnit.exp(e, weight)

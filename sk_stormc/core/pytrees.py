@@ -138,19 +138,19 @@ def fill(template, leaves):
     return import_jax().tree.map(lambda k: leaves[k], template)
 
 
-def check_finite(name, array):
-    """Raise a ValueError for numbers that are not finite."""
+def check_finite(name, array, start=0):
+    """Raise a ValueError for numbers that are not finite. ``start`` is the number of
+    the first row."""
     size = max(1, CHECKED // max(1, array[:1].size)) if array.ndim else 1
     for first in range(0, len(array) if array.ndim else 1, size):
         part = array[first : first + size] if array.ndim else array
         if not np.isfinite(part).all():
             k = np.argwhere(~np.isfinite(part))[0].tolist()
             value = part[tuple(k)]
-            where = (
-                f" at {(first + k[0], *k[1:]) if len(k) > 1 else first + k[0]}"
-                if k
-                else ""
-            )
+            where = ""
+            if k:
+                k[0] += start + first
+                where = f" at {tuple(k) if len(k) > 1 else k[0]}"
             raise ValueError(f"{name} must be finite, got {value}{where}")
 
 

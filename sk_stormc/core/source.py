@@ -11,7 +11,7 @@ import numpy as np
 
 from sk_stormc.utils.types import Array, ArrayLike, FloatArray
 
-__all__ = ["FiniteSource", "Source", "source_of"]
+__all__ = ["FiniteSource", "LazySource", "Source", "source_of"]
 
 
 class Source:
@@ -255,6 +255,34 @@ class FiniteSource(Source):
             if self.outer_weights is self.weights
             else table(self.outer_weights)
         )
+
+
+class LazySource(FiniteSource):
+    """Components of which some lie in dask collections. A run may use all of them, or
+    one sample, but not minibatches.
+
+    Parameters
+    ----------
+    n_inner, n_outer, weights, outer_weights
+        As for `FiniteSource`.
+    lazy : collection of {"inner", "outer"}
+        The components that lie there.
+    """
+
+    def __init__(self, n_inner, n_outer, weights=None, outer_weights=None, lazy=()):
+        super().__init__(n_inner, n_outer, weights, outer_weights)
+        self.lazy = lazy
+
+    def accept(self, name, sizes):
+        """Raise a ValueError for batches of components in dask collections."""
+        numbers = {"inner": self.n_inner, "outer": self.n_outer}
+        for size, side in zip(sizes, ("inner", "inner", "outer"), strict=True):
+            if side in self.lazy and size is not None and size < numbers[side]:
+                raise ValueError(
+                    f"{name} must be None, for all components, with data in dask "
+                    f"collections, got {size}: a batch would read all of their "
+                    "partitions. Use solver='corrected-sample' or 'lbfgs'"
+                )
 
 
 def table(weights):

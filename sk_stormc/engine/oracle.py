@@ -228,6 +228,40 @@ class Oracle:
             return Batch(inner.data, inner.size, inner.full, anew=True)
         return Batch(None, 0, True) if size == 0 else self.draw("jacobian", size)
 
+    def draw_sample(self, sizes):
+        """Draw components of g and of f for batches of several iterations, and count
+        them once: those of g also for their Jacobian.
+
+        Parameters
+        ----------
+        sizes : tuple of two int
+            Numbers of components of g and of f.
+
+        Returns
+        -------
+        tuple
+            The draws of g and of f, with None for all components.
+        """
+        inner, outer = sizes
+        self.ifo += 2 * self.price("inner", inner) + self.price("outer", outer)
+        ways = self.source.draw_inner, self.source.draw_outer
+        return tuple(
+            None if size == self._all[kind] else draw(self.place(kind), (1, size))[0]
+            for kind, size, draw in zip(("inner", "outer"), sizes, ways, strict=True)
+        )
+
+    def sample(self, draws):
+        """The batches of g, its Jacobian and f of draws of `draw_sample`."""
+        inner, outer = (
+            Batch(
+                self._gather[kind](own),
+                self.price(kind, None if own is None else len(own)),
+                own is None,
+            )
+            for kind, own in zip(("inner", "outer"), draws, strict=True)
+        )
+        return inner, Batch(inner.data, inner.size, inner.full, anew=True), outer
+
     def _draw_all(self, kind):
         """The batch of all components, which is gathered once."""
         side = "outer" if kind == "outer" else "inner"

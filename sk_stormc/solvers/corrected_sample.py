@@ -26,34 +26,38 @@ from sk_stormc.utils.validation import check_int, is_word
 
 __all__ = ["CorrectedSample"]
 
-SHARE, LEAST, MOST = (
-    10,
-    1000,
-    100_000,
-)  # "auto" is a tenth of the components, within these limits
-INNER_TOL = (
-    1e-3  # tol of a round's run on the sample, relative to the gradient at the anchor
-)
-ROUNDING = 1e-10  # relative rounding error of Phi
+# a sample with "auto": one of how many components, and its limits
+COMPONENTS_PER_DRAW, SMALLEST_SAMPLE, LARGEST_SAMPLE = 10, 1000, 100_000
+# tol of a round's run on the sample, relative to the gradient at the anchor
+TOL_ON_SAMPLE = 1e-3
+ERROR_OF_PHI = 1e-10  # relative, by rounding
+DECREASE = 4  # of the residual in a round, below which the sample is doubled
 
 
 @dataclass
 class CorrectedSampleState(MethodState):
-    """The anchor at x, its Phi, and the sizes of the samples of g and f."""
+    """The anchor at x, its Phi, and the sizes and the draws of the samples of g and
+    f."""
 
     anchor: Estimate | None = None
     value: float = np.inf
     batch_size: tuple | None = None
-    ended: bool = False  # whether a round on all data has not lowered Phi
+    draws: tuple | None = None  # None if the next round draws a sample
+    first: float = np.inf  # the residual at x_0
+    ended: bool = False  # whether no further round can lower Phi
+
+
+class NoDecrease(Exception):
+    """No further round can lower Phi."""
 
 
 class CorrectedSample(CompositionalSolver):
     r"""Minimise the objective of a sample, corrected by the gradient on all data, in
     few rounds.
 
-    A round has an anchor :math:`x_0` at which u, J and the gradient F are computed on
-    all data, a sample of the components, whose objective is :math:`\Phi_S` and whose
-    gradient is :math:`F_S`, and
+    A run draws a sample of the components, whose objective is :math:`\Phi_S` and whose
+    gradient is :math:`F_S`. A round has an anchor :math:`x_0` at which u, J and the
+    gradient F are computed on all data, and
 
     .. math::
 
@@ -61,10 +65,12 @@ class CorrectedSample(CompositionalSolver):
 
     The linear term makes the gradient at the anchor that of all data, so that each
     round reduces the error by a factor that grows with the sample. If Phi at x is not
-    below that at the anchor, x is discarded, and the next sample is twice as large. A
+    below that at the anchor, x is discarded. A new sample, twice as large, is drawn
+    then, and also if the step's length at x is above a quarter of that at the anchor. A
     sample of all components is L-BFGS, or the other solver of the samples. A round
-    reads all data once and a sample once. It is suited for data that are far away, in a
-    file or on other machines, and for many more components than variables.
+    reads all data once, and the sample stays in memory. It is suited for data that are
+    far away, in a file or on other machines, and for many more components than
+    variables.
 
     Parameters
     ----------
@@ -142,22 +148,31 @@ class CorrectedSample(CompositionalSolver):
             [oracle.n_components(kind) for kind in ("inner", "outer")],
         )
         if is_word(self.sample_size, "auto"):
-            sample = [min(max(n // SHARE, LEAST), MOST) for n in sizes]
+            sample = [
+                min(max(n // COMPONENTS_PER_DRAW, SMALLEST_SAMPLE), LARGEST_SAMPLE)
+                for n in sizes
+            ]
         else:
             sample = [self.sample_size, self.sample_size]
         if type(oracle.problem).outer_mean is CompositionalProblem.outer_mean:
             sample[1] = sizes[1]
+        residual = self.length(oracle, None, x, anchor.F)
         return CorrectedSampleState(
             x,
             anchor=anchor,
             value=oracle.value(x, anchor.u),
             batch_size=tuple(map(min, sample, sizes)),
-            residual=self.length(oracle, None, x, anchor.F),
+            residual=residual,
+            first=residual,
         )
 
     def step(self, oracle, s):
         """A round: the minimum on a corrected sample, and an anchor there."""
-        sample = CorrectedProblem(oracle, s.anchor, s.batch_size)
+        if s.ended:
+            raise NoDecrease
+        if s.draws is None:
+            s.draws = oracle.draw_sample(s.batch_size)
+        sample = CorrectedProblem(oracle, s.anchor, s.draws)
         seed = int(oracle.rng.integers(2**31))
         with warnings.catch_warnings():
             warnings.simplefilter(
@@ -165,58 +180,58 @@ class CorrectedSample(CompositionalSolver):
             )  # the next anchor shows whether the point is better
             x = (
                 self._inner_solver()
-                .set_params(tol=INNER_TOL)
+                .set_params(tol=TOL_ON_SAMPLE)
                 .solve(sample, s.x, random_state=seed)
                 .x
             )
         anchor = start(oracle, x, ALL)
         value, length = oracle.value(x, anchor.u), self.length(oracle, s, x, anchor.F)
-        equal = abs(value - s.value) <= ROUNDING * abs(s.value)
-        if length < s.residual if equal else value < s.value:
+        equal = abs(value - s.value) <= ERROR_OF_PHI * abs(s.value)
+        lower = length < s.residual if equal else value < s.value
+        if not (lower and length <= s.residual / DECREASE):
+            whole = tuple(oracle.n_components(kind) for kind in ("inner", "outer"))
+            at_rounding = equal and s.residual <= hidden_by_rounding(s)
+            s.ended = not lower and (at_rounding or s.batch_size == whole)
+            s.draws = None
+            s.batch_size = tuple(
+                min(2 * size, n) for size, n in zip(s.batch_size, whole, strict=True)
+            )
+        if lower:
             s.x, s.anchor, s.value, s.residual = x, anchor, value, length
-            return
-        whole = tuple(oracle.n_components(kind) for kind in ("inner", "outer"))
-        s.ended = s.batch_size == whole
-        s.batch_size = tuple(
-            min(2 * size, n) for size, n in zip(s.batch_size, whole, strict=True)
-        )
 
     def cost(self, oracle, s):
-        """IFO of a round: a sample of g, on which its Jacobian is evaluated too, one of
-        f, and all data."""
-        inner, outer = s.batch_size
-        return (
-            2 * oracle.price("inner", inner)
-            + oracle.price("outer", outer)
-            + self._cost_of_anchor(oracle)
-        )
-
-    def _cost_of_anchor(self, oracle):
-        return sum(oracle.n_components(kind) for kind in oracle.n_evaluations)
+        """IFO of a round: all data, and a sample if it is drawn: of g, on which its
+        Jacobian is evaluated too, and of f."""
+        ifo = sum(oracle.n_components(kind) for kind in oracle.n_evaluations)
+        if s.draws is None:
+            inner, outer = s.batch_size
+            ifo += 2 * oracle.price("inner", inner) + oracle.price("outer", outer)
+        return ifo
 
     def length(self, oracle, s, x, F):
         """The residual, with eta = 1."""
         return super().length(oracle, MethodState(x), x, F)
 
     def iterate(self, oracle, s, loop):
-        """Rounds until the loop has a reason to stop, or until one on all data has not
-        lowered Phi."""
-        loop.after_iteration()
-        while loop.reason is None:
-            self.step(oracle, s)
-            s.t += 1
-            loop.after_iteration()
-            if loop.reason is None and s.ended:
-                loop.reason = (
-                    StopReason.CONVERGED
-                    if loop.rule.is_stationary(s)
-                    else StopReason.MAX_IFO
-                )
+        """Rounds until the loop has a reason to stop, or until one on all data, or one
+        whose residual is at the level of rounding, has not lowered Phi."""
+        try:
+            super().iterate(oracle, s, loop)
+        except NoDecrease:
+            converged = s.residual <= hidden_by_rounding(s)
+            if not converged:
+                converged = loop.rule.is_stationary(s)
+            loop.reason = StopReason.CONVERGED if converged else StopReason.MAX_IFO
 
     def _inner_solver(self):
         from sk_stormc.solvers import get_solver  # which imports this module
 
         return get_solver(self.solver)
+
+
+def hidden_by_rounding(s):
+    """The residual below which rounding hides the decrease of Phi, as for L-BFGS."""
+    return np.cbrt(np.finfo(s.x.dtype).eps) * s.first
 
 
 class CorrectedProblem(CompositionalProblem):
@@ -225,16 +240,14 @@ class CorrectedProblem(CompositionalProblem):
 
     advice = Advice(batch_size=None)
 
-    def __init__(self, oracle, anchor, sizes):
+    def __init__(self, oracle, anchor, draws):
         problem = oracle.problem
         self._oracle, self._problem = oracle, problem
-        inner = oracle.draw("inner", sizes[0])
-        self._batches = (
-            inner,
-            oracle.draw_jacobian(None, inner, same=True),
-            oracle.draw("outer", sizes[1]),
+        self._batches = oracle.sample(draws)
+        self.n_inner, self.n_outer = (
+            oracle.n_components(kind) if own is None else len(own)
+            for kind, own in zip(("inner", "outer"), draws, strict=True)
         )
-        self.n_inner, self.n_outer = sizes
         self.n_variables, self.n_blocks = problem.n_variables, problem.n_blocks
         self.jacobian_kind = (
             "operator" if problem.jacobian_kind == "operator" else "sampled"

@@ -12,7 +12,7 @@ from scipy.special import logsumexp, softmax
 from sklearn.exceptions import ConvergenceWarning
 
 from sk_stormc import minimize
-from sk_stormc.core.evaluations import BLOCK
+from sk_stormc.core.evaluations import NUMBERS_AT_ONCE
 from sk_stormc.penalties import L1
 from sk_stormc.problems import (
     DifferentiableComposition,
@@ -144,7 +144,7 @@ def test_blocks_give_the_same_values(jacobian, monkeypatch):
 
     at_once = values(2**32)
     for name in (True, False):
-        monkeypatch.setitem(BLOCK, name, 3000)
+        monkeypatch.setitem(NUMBERS_AT_ONCE, name, 3000)
     for device_bytes in (2**32, 0):
         for part, expected in zip(values(device_bytes), at_once, strict=True):
             assert np.allclose(part, expected, rtol=1e-12, atol=1e-13)
@@ -566,48 +566,3 @@ def test_without_jax(monkeypatch):
     monkeypatch.setitem(sys.modules, "jax", None)
     with pytest.raises(ImportError, match=r'pip install "sk_stormc\[autodiff\]"'):
         problem_of()
-
-
-# files and other collections
-
-
-def test_rows_in_a_file_are_read_block_by_block_and_a_sample_once(
-    tmp_path, monkeypatch
-):
-    monkeypatch.setitem(BLOCK, True, 3000)
-    reads = []
-
-    class Read(np.memmap):
-        def __getitem__(self, rows):
-            reads.append(rows)
-            return np.asarray(super().__getitem__(rows))
-
-        def take(self, rows, axis):
-            reads.append(rows)
-            return np.asarray(self).take(rows, axis)
-
-    np.memmap(tmp_path / "rows", float, "w+", shape=A.shape)[:] = A
-    mapped = Read(tmp_path / "rows", float, "r", shape=A.shape)
-    options = {"random_state": 0, "tol": 1e-6}
-    problem = problem_of(inner_data=(mapped, b), outer_data=(mapped, b), device_bytes=0)
-    assert not problem._evaluations.placement.pool
-    reads.clear()
-    result = minimize(problem, "corrected-sample", sample_size=300, **options)
-    slices = [rows for rows in reads if isinstance(rows, slice)]
-    assert max(rows.stop - rows.start for rows in slices) < 300
-    drawn = sum(len(rows) for rows in reads if not isinstance(rows, slice))
-    assert (
-        drawn <= 4 * 300 * result.n_iter
-    )  # by as many evaluations as the runs on a sample need
-    whole = minimize(problem_of(), "corrected-sample", sample_size=300, **options)
-    assert result.success and np.allclose(result.x, whole.x, atol=1e-6)
-
-
-def test_collections_of_dask_are_refused():
-    array = pytest.importorskip("dask.array")
-    with pytest.raises(
-        ValueError,
-        match=r"inner_data\[0\] must be in memory.* dask: call "
-        r"compute.*'corrected-sample'",
-    ):
-        problem_of(inner_data=(array.from_array(A), b))

@@ -14,10 +14,10 @@ import pickle
 import jax, jax.numpy as jnp, numpy as np
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 from sk_stormc import minimize
-from sk_stormc.core.evaluations import BLOCK
+from sk_stormc.core.evaluations import NUMBERS_AT_ONCE
 from sk_stormc.problems import DifferentiableComposition
 
-BLOCK[True] = 2000  # several blocks on each device
+NUMBERS_AT_ONCE[True] = 2000  # several blocks on each device
 rng = np.random.default_rng(0)
 A, b, kind = rng.normal(size=(1002, 4)), rng.normal(size=1002), rng.integers(0, 2, 1002)
 weights = rng.uniform(0.5, 2.0, 1002)

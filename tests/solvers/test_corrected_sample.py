@@ -179,7 +179,7 @@ def test_few_rounds_and_their_counts():
     a_pass, a_sample = 2 * 4000 + problem.n_outer, 2 * 1000 + problem.n_outer
     assert result.success and result.n_iter <= 6
     assert result.ifo[1:].tolist() == [
-        a_pass + (a_pass + a_sample) * t for t in range(1, result.n_iter + 1)
+        a_pass + a_sample + a_pass * t for t in range(1, result.n_iter + 1)
     ]
     on_sample = result.n_evaluations["jacobian"] - 4000 * (result.n_iter + 1)
     assert on_sample > 0 and on_sample % 1000 == 0
@@ -203,6 +203,14 @@ def test_a_small_sample_is_doubled_and_a_run_never_ends_above_its_start():
     )
     assert result.state.state.batch_size[0] > 2
     assert result.success and (np.diff(result.loss_curve) <= 0).all()
+
+
+def test_a_tol_below_rounding_ends_as_converged():
+    problem = EntropicPortfolioProblem(RETURNS)
+    result = minimize(problem, "corrected-sample", tol=1e-12, random_state=0)
+    expected = minimize(problem, "lbfgs", tol=1e-12)
+    assert result.success and np.isclose(result.fun, expected.fun, rtol=1e-12)
+    assert np.allclose(result.x, expected.x, atol=1e-6)
 
 
 class Distances(CompositionalProblem):

@@ -64,6 +64,7 @@ SLOW += (
     "paper",
     "integer_cases",
     "autodiff",
+    "autodiff_rows",
     "rows",
     "map_limits",
     "map_updates",
