@@ -35,11 +35,11 @@ from sk_stormc.cli.table_files import (
     refuse_missing,
     without,
 )
+from sk_stormc.datasets.french import MISSING_CODES
 from sk_stormc.portfolio.returns import looks_like_prices
 from sk_stormc.utils.frames import direction_of
 from sk_stormc.utils.validation import short
 
-MISSING_CODES = (-99.99, -999.0)  # codes of the French data library
 UNITS = {"fractions": 1.0, "percent": 1e2, "basis-points": 1e4}
 _GUESSES = (
     (0.2, "fractions"),

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from sk_stormc.utils.frames import column, columns_of, is_series, is_table
+from sk_stormc.utils.machine import BLOCK_BYTES
 from sk_stormc.utils.mapped_rows import MappedRows
 
 __all__ = [
@@ -27,8 +28,6 @@ __all__ = [
     "refuse_dask",
     "without_rows",
 ]
-
-BLOCK_BYTES = 2**24  # size of a block of an array or a file
 
 
 def is_dask(X: Any) -> bool:
