@@ -63,8 +63,7 @@ class DifferentiableComposition(CompositionalProblem):
         ``outer(x, u, row)``: f for one row of outer_data, a number. u has the structure
         of the value of ``inner``. Without data, a function may leave out its last
         argument, as ``outer(x, u)``. It is None otherwise.
-    inner_data, outer_data : array-like, DataFrame, dask collection or pytree of \
-            these, default=None
+    inner_data, outer_data : array-like, dask collection or pytree, default=None
         Arrays with the same length of the first axis, which is the number of
         components. A `jax.Array` stays on its devices, and may be sharded over several
         by its rows. Partitions of dask collections are evaluated on their workers, by

@@ -73,30 +73,29 @@ def nearest_point(model, X):
 def test_new_digits_are_placed_as_well_as_at_the_nearest_point(noise, gain):
     """With noise, where the nearest sample is often of another class, the point of one
     is a poor choice."""
-    X = DIGITS + noise * np.random.default_rng(0).standard_normal(DIGITS.shape)
+    ours, copied = np.mean([placed(noise, seed) for seed in range(3)], axis=0)
+    assert ours[0] >= copied[0] + gain and ours[1] > copied[1] - 0.001
+
+
+def placed(noise, seed):
+    """Accuracy and trustworthiness of new digits by `transform`, and at the point of
+    the nearest sample."""
+    X = DIGITS + noise * np.random.default_rng(seed).standard_normal(DIGITS.shape)
     a, b, y_a, y_b = train_test_split(
-        X, LABELS, test_size=500, random_state=0, stratify=LABELS
+        X, LABELS, test_size=500, random_state=seed, stratify=LABELS
     )
     model = SNEEmbedding(random_state=0).fit(a)
-    nearest = (
-        NearestNeighbors(n_neighbors=1)
-        .fit(a)
-        .kneighbors(b, return_distance=False)[:, 0]
-    )
-    labels, union = (
-        KNeighborsClassifier(10).fit(model.embedding_, y_a),
-        np.vstack([a, b]),
-    )
-    ours, copied = (
-        np.array(
-            [
-                labels.score(Z, y_b),
-                trustworthiness(union, np.vstack([model.embedding_, Z])),
-            ]
-        )
+    search = NearestNeighbors(n_neighbors=1).fit(a)
+    nearest = search.kneighbors(b, return_distance=False)[:, 0]
+    labels = KNeighborsClassifier(10).fit(model.embedding_, y_a)
+    union = np.vstack([a, b])
+    return [
+        [
+            labels.score(Z, y_b),
+            trustworthiness(union, np.vstack([model.embedding_, Z])),
+        ]
         for Z in (model.transform(b), model.embedding_[nearest])
-    )
-    assert ours[0] >= copied[0] + gain and ours[1] > copied[1] - 0.001
+    ]
 
 
 @pytest.mark.parametrize("dof", [0.5, 1.0, 5.0])
