@@ -29,6 +29,7 @@ from sk_stormc.portfolio.preparation import (
     rows_in_blocks,
 )
 from sk_stormc.portfolio.returns import (
+    check_finite_returns,
     check_period_order,
     check_returns,
     with_benchmark,
@@ -373,7 +374,7 @@ class CompositionalPortfolio(CompositionalEstimator):
     def _fit(self, X, y=None, sample_weight=None, before=None):
         """`fit`, or `resume` of the fit whose progress is ``before``."""
         solver = self._make_solver()
-        returns = check_returns(X, lazy=True, ensure_min_samples=2)
+        returns = check_returns(X, lazy=True, finite=False, ensure_min_samples=2)
         columns_only = without_rows(X) if is_dask(X) else X
         validate_data(
             copy.copy(self), columns_only, skip_check_array=True
@@ -389,6 +390,8 @@ class CompositionalPortfolio(CompositionalEstimator):
                 f"{' and '.join(limits.names)} needs returns in memory, got "
                 f"{type(X).__name__}: load them"
             )
+        if not by_rounds and not isinstance(returns, np.ndarray):
+            check_finite_returns(X, returns)
         returns, weights, penalty = (prepared_rows if by_rounds else prepared)(
             self, X, returns, sample_weight
         )

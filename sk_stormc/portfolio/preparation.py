@@ -1,12 +1,15 @@
 """What `CompositionalPortfolio` checks and prepares before a fit: parameters, returns,
 weights and constraints."""
 
+from functools import partial
+
 import numpy as np
 
 from sk_stormc.portfolio.constraints import penalty_of
 from sk_stormc.portfolio.labels import assets_of, check_row_labels
 from sk_stormc.portfolio.returns import (
     check_ascending,
+    check_finite_returns,
     check_period_order,
     expected_means,
     faded,
@@ -111,4 +114,5 @@ def rows_in_blocks(portfolio, X, returns, sample_weight):
         portfolio.half_life,
         portfolio.benchmark,
         *labels,
+        partial(check_finite_returns, X, returns),
     )

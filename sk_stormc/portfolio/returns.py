@@ -40,6 +40,7 @@ __all__ = [
     "benchmark_of",
     "check_ascending",
     "check_period_order",
+    "check_finite_returns",
     "check_returns",
     "column_of",
     "expected_means",
@@ -57,12 +58,12 @@ UNORDERED = {
 }
 
 
-def check_returns(X, lazy=False, **kwargs):
+def check_returns(X, lazy=False, finite=True, **kwargs):
     """Float returns (float32 is kept), or MappedRows. An error names the columns with
     invalid values.
 
     With ``lazy``, those of a dask collection are `LazyReturns`; otherwise they are
-    computed.
+    computed. Without ``finite``, those of MappedRows are not checked, which reads them.
     """
     if lazy and is_dask(X):
         return check_lazy_returns(X)
@@ -81,6 +82,14 @@ def check_returns(X, lazy=False, **kwargs):
                 input_name="X",
                 **kwargs,
             )
+    if finite or not isinstance(returns, MappedRows):
+        check_finite_returns(X, returns)
+    return returns
+
+
+def check_finite_returns(X, returns):
+    """Raise a ValueError that names the columns with returns that are not finite, and
+    says what to do."""
     remedy = (
         "(X[numpy.isfinite(X).all(axis=1)], or X.dropna() for NaN in a DataFrame) or "
         "such columns"
@@ -88,7 +97,6 @@ def check_returns(X, lazy=False, **kwargs):
     check_finite(
         "X", "finite returns", blocks(returns), X, f"Leave out such periods {remedy}"
     )
-    return returns
 
 
 class LazyReturns(NamedTuple):

@@ -72,6 +72,8 @@ class Rows:
         As for `CompositionalPortfolio`.
     columns, labels : list, default=None
         The labels of columns and rows, if there are any.
+    check : callable, default=None
+        Raises the error for returns of a file that are not finite.
     """
 
     def __init__(
@@ -83,8 +85,10 @@ class Rows:
         benchmark=None,
         columns=None,
         labels=None,
+        check=None,
     ):
-        d, self._checked, self.columns = returns.shape[1], not is_dask(returns), columns
+        d, self.columns, self._check = returns.shape[1], columns, check
+        self._checked = type(returns) is np.ndarray  # which is checked in memory
         value, weighs = None, True
         if is_dask(benchmark):
             value, weighs = benchmark, False
@@ -139,12 +143,14 @@ class Rows:
         """`sum`, with an error for returns that are not finite."""
         if self._checked:
             return self.sum(function)
-        self._checked, columns = True, self.columns
+        self._checked, columns, check = True, self.columns, self._check
+        columns = None if columns is None else [*columns, "benchmark"]
 
         def of_block(start, rows, p):
-            check_finite_rows(
-                "X", rows, None if columns is None else [*columns, "benchmark"]
-            )
+            if check is None:
+                check_finite_rows("X", rows, columns)
+            elif not np.isfinite(rows.sum()):
+                check()
             return function(start, rows, p)
 
         return self.sum(of_block)
