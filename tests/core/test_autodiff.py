@@ -120,6 +120,7 @@ def test_trajectories_and_counts_are_those_of_derivatives_by_hand(
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("jacobian", slow_but(["sampled", "operator"], "sampled"))
 def test_blocks_give_the_same_values(jacobian, monkeypatch):
     x, u, v = np.full(4, 0.3), np.full(7, 0.2), np.arange(7.0)
@@ -153,6 +154,7 @@ def test_blocks_give_the_same_values(jacobian, monkeypatch):
 # precision
 
 
+@pytest.mark.slow
 def test_float64_whatever_the_configuration():
     expected = minimize(problem_of(), "scgd", random_state=0, max_iter=10).x
     assert expected.dtype == np.float64 and jnp.zeros(1).dtype == np.float32
@@ -340,6 +342,7 @@ def test_an_inner_value_without_x_and_single_numbers():
 # options
 
 
+@pytest.mark.slow
 def test_the_kind_of_jacobian():
     wide = {
         "inner": lambda x, row: jnp.outer(x, x),
@@ -370,6 +373,7 @@ def test_the_kind_of_jacobian():
         check_problem(problem_of(jacobian="constant"), n_draws=50)
 
 
+@pytest.mark.slow
 def test_weights_are_repeated_rows():
     counts = np.random.default_rng(0).integers(1, 4, 300)
     rows = A[:300], b[:300]

@@ -144,6 +144,7 @@ def in_dask(*tables, chunks=(500, 0, 500, 500)):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PROBLEMS)
 def test_values_of_dask_arrays_are_those_in_memory(name):
     here = PROBLEMS[name](sample_weight=WEIGHTS)
@@ -152,6 +153,7 @@ def test_values_of_dask_arrays_are_those_in_memory(name):
     equal(there.gradient(X), here.gradient(X), rtol=1e-10)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", slow_but(PROBLEMS, "robust"))
 def test_fits_of_dask_arrays_are_those_in_memory(name):
     here = PROBLEMS[name](sample_weight=WEIGHTS)

@@ -62,7 +62,9 @@ SLOW = (
 )
 SLOW += (
     "paper",
+    "integer",
     "integer_cases",
+    "value_cases",
     "autodiff",
     "autodiff_rows",
     "rows",

@@ -123,6 +123,7 @@ def test_what_is_a_collection():
     assert not any(map(is_dask, (ROWS, FRAME, dask.delayed(ROWS), [ARRAY])))
 
 
+@pytest.mark.slow
 def test_the_same_bits_for_any_number_of_workers(client):
     blocks = blocks_of(ARRAY, OTHER)
 
@@ -330,6 +331,7 @@ def transitions(load=None):
     return lazy, y, rest
 
 
+@pytest.mark.slow
 def test_fits_have_the_same_bits_after_a_worker_was_killed(client, tmp_path):
     flag = tmp_path / "killed"
 
