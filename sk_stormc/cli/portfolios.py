@@ -185,8 +185,6 @@ def report(args):
         with redirect_stdout(sys.stderr):  # the lines of progress
             portfolio.fit(read.values)
         _print_weights(args, read, portfolio)
-    elif several:
-        raise ValueError(f"--walk-forward needs returns of one file, got {args.data!r}")
     else:
         _walk(args, read, portfolio)
 

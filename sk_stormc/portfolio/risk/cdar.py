@@ -185,16 +185,18 @@ class CDaR(Measure):
                 scaled, lambda v: self.formulation, 1 + 2 * n, start, callback
             )
         cuts, n_parts = [], min(n, PARTS)
+        path = np.pad(np.cumsum(scaled.Q, axis=0), ((1, 0), (0, 0)))
 
         def formulation_at(v):
-            cuts.append(self._cuts(scaled, n_parts, v))
+            cuts.append(self._cuts(scaled, path, n_parts, v))
             return partial(of_cuts, cuts=tuple(cuts), n_parts=n_parts)
 
         return minimise_by_cuts(scaled, formulation_at, 1 + n_parts, start, callback)
 
-    def _cuts(self, scaled, n_parts, v):
-        """Cuts for the deepest drawdowns at v, which are those from the peaks at v, and
-        for the deepest one of each other part, which may be deeper at other weights."""
+    def _cuts(self, scaled, path, n_parts, v):
+        """Cuts for the deepest drawdowns at v, which are the falls of the path of
+        cumulative returns from the peaks at v, and for the deepest one of each other
+        part, which may be deeper at other weights."""
         n, returns = len(scaled.Q), scaled.Q @ v
         depths, peaks = drawdowns(returns), peaks_of(returns)
         q = self._worst(depths, scaled.p)[1]
@@ -206,11 +208,6 @@ class CDaR(Measure):
             if not days.size:
                 days = begin + depths[begin:end].argmax(keepdims=True)
                 q[days] = scaled.p[days] / (1 - self.confidence)
-            first, last = peaks[days].min(), days.max()
-            # the weight of the drawdowns that a return is part of
-            change = np.zeros(last - first + 2)
-            np.add.at(change, peaks[days] - first, q[days])
-            np.add.at(change, days + 1 - first, -q[days])
-            slopes.append(-np.cumsum(change)[:-1] @ scaled.Q[first : last + 1])
+            slopes.append(q[days] @ (path[peaks[days]] - path[days + 1]))
             shares.append(q[days].sum())
         return Cuts(level, parts, np.array(slopes), np.array(shares))
