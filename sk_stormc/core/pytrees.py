@@ -9,7 +9,7 @@ from numbers import Number
 
 import numpy as np
 
-from sk_stormc.utils.validation import as_numbers, short
+from sk_stormc.utils.validation import all_finite, as_numbers, short
 
 __all__ = [
     "Structure",
@@ -144,7 +144,7 @@ def check_finite(name, array, start=0):
     size = max(1, CHECKED // max(1, array[:1].size)) if array.ndim else 1
     for first in range(0, len(array) if array.ndim else 1, size):
         part = array[first : first + size] if array.ndim else array
-        if not np.isfinite(part).all():
+        if not all_finite(part):
             k = np.argwhere(~np.isfinite(part))[0].tolist()
             value = part[tuple(k)]
             where = ""

@@ -1,8 +1,6 @@
 """What `CompositionalPortfolio` checks and prepares before a fit: parameters, returns,
 weights and constraints."""
 
-from functools import partial
-
 import numpy as np
 
 from sk_stormc.portfolio.constraints import penalty_of
@@ -114,5 +112,5 @@ def rows_in_blocks(portfolio, X, returns, sample_weight):
         portfolio.half_life,
         portfolio.benchmark,
         *labels,
-        partial(check_finite_returns, X, returns),
+        lambda rows: check_finite_returns(X, returns),
     )

@@ -17,6 +17,7 @@ import numpy as np
 from sk_stormc.utils.frames import column, columns_of, is_series, is_table
 from sk_stormc.utils.machine import BLOCK_BYTES
 from sk_stormc.utils.mapped_rows import MappedRows
+from sk_stormc.utils.validation import all_finite
 
 __all__ = [
     "Blocks",
@@ -260,22 +261,16 @@ def check_finite_rows(name, rows, columns=None, start=0):
     ``columns`` are the names of the columns, and ``start`` is the number of the first
     row.
     """
-    with np.errstate(over="ignore", invalid="ignore"):
-        if rows.dtype.kind != "f" or np.isfinite(
-            rows.sum()
-        ):  # then all are finite; otherwise the sum may be too large
-            return
-    wrong = np.argwhere(~np.isfinite(rows))
-    if len(wrong):
-        i, *j = wrong[0].tolist()
-        where = (
-            f"column {j[0] if columns is None else columns[j[0]]!r}, row"
-            if j
-            else "row"
-        )
-        raise ValueError(
-            f"{name} must be finite, got {rows[tuple(wrong[0])]} in {where} {start + i}"
-        )
+    if rows.dtype.kind != "f" or all_finite(rows):
+        return
+    wrong = np.argwhere(~np.isfinite(rows))[0]
+    i, *j = wrong.tolist()
+    where = (
+        f"column {j[0] if columns is None else columns[j[0]]!r}, row" if j else "row"
+    )
+    raise ValueError(
+        f"{name} must be finite, got {rows[tuple(wrong)]} in {where} {start + i}"
+    )
 
 
 def called(function, place, start, *parts):

@@ -16,6 +16,7 @@ from sklearn.utils.validation import check_array, check_X_y, validate_data
 
 from sk_stormc.utils.frames import column, is_table
 from sk_stormc.utils.validation import (
+    all_finite,
     as_flags,
     as_numbers,
     check_in_memory,
@@ -155,9 +156,8 @@ def check_next(estimator, next_X, states, terminal):
         raise ValueError(
             f"next_X must be of shape {states.shape}, as X is, got {follows.shape}"
         )
-    with np.errstate(over="ignore", invalid="ignore"):
-        if np.isfinite(follows.sum()):  # all are finite, and no copy is needed
-            return follows
+    if all_finite(follows):  # and no copy is needed
+        return follows
     follows = np.where(terminal[:, None], states, follows)
     wrong = ~np.isfinite(follows).all(axis=1)
     if wrong.any():

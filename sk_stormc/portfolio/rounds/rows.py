@@ -2,7 +2,7 @@
 of a benchmark."""
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 
@@ -15,7 +15,11 @@ from sk_stormc.utils.blocks import (
     map_lazily,
 )
 from sk_stormc.utils.frames import columns_of
-from sk_stormc.utils.validation import check_not_negative, check_weights
+from sk_stormc.utils.validation import (
+    all_finite,
+    check_not_negative,
+    check_weights,
+)
 
 __all__ = ["Rows", "returns_lazily", "uniform"]
 
@@ -73,7 +77,8 @@ class Rows:
     columns, labels : list, default=None
         The labels of columns and rows, if there are any.
     check : callable, default=None
-        Raises the error for returns of a file that are not finite.
+        Raises the error for a block of returns that are not finite. None names the
+        column, and the row of the block.
     """
 
     def __init__(
@@ -87,7 +92,10 @@ class Rows:
         labels=None,
         check=None,
     ):
-        d, self.columns, self._check = returns.shape[1], columns, check
+        d, named = returns.shape[1], None
+        if columns is not None:
+            named = [*columns, "benchmark"]
+        self._check = check or partial(check_finite_rows, "X", columns=named)
         self._checked = type(returns) is np.ndarray  # which is checked in memory
         value, weighs = None, True
         if is_dask(benchmark):
@@ -143,14 +151,11 @@ class Rows:
         """`sum`, with an error for returns that are not finite."""
         if self._checked:
             return self.sum(function)
-        self._checked, columns, check = True, self.columns, self._check
-        columns = None if columns is None else [*columns, "benchmark"]
+        self._checked, check = True, self._check
 
         def of_block(start, rows, p):
-            if check is None:
-                check_finite_rows("X", rows, columns)
-            elif not np.isfinite(rows.sum()):
-                check()
+            if not all_finite(rows):
+                check(rows)
             return function(start, rows, p)
 
         return self.sum(of_block)
