@@ -6,15 +6,8 @@ from statistics import fmean, median
 
 from benchmarks import _tables
 
-FROM = (
-    "portfolio",
-    "newer",
-    "desk",
-    "maps",
-    "bellman",
-    "streams",
-    "gallery",
-)  # whose results are used
+# whose results are used
+FROM = ("portfolio", "newer", "desk", "maps", "bellman", "streams", "gallery")
 TAILS = ("cvar", "evar")
 
 

@@ -24,10 +24,8 @@ THREADS = (
     "MKL_NUM_THREADS",
     "NUMBA_NUM_THREADS",
 )
-PACKAGES = {
-    "sklearn": "scikit-learn",
-    "openTSNE": "openTSNE",
-}  # by method, which is what is imported
+# by method, which is what is imported
+PACKAGES = {"sklearn": "scikit-learn", "openTSNE": "openTSNE"}
 LOOKED_AT = 20  # last rows of the data that a kept map must be of
 TINY = {}  # fits of quick runs, in which all sizes of a kind of data are the same
 

@@ -165,9 +165,8 @@ def open_tsne(X, seed, new=None, checkpoints=(), **params):
     from openTSNE.affinity import PerplexityBasedNN
 
     few = np.random.default_rng(0).normal(size=(1200, 5))
-    TSNE(n_jobs=1, random_state=0, n_iter=5, early_exaggeration_iter=5).fit(
-        few
-    )  # loads what it needs
+    # loads what it needs
+    TSNE(n_jobs=1, random_state=0, n_iter=5, early_exaggeration_iter=5).fit(few)
     P, of_affinities = timed(
         PerplexityBasedNN, X, perplexity=30, n_jobs=1, random_state=seed
     )

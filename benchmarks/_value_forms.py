@@ -164,9 +164,8 @@ def form(case, log, rng):
             np.diff(step) != 1, True
         )
         given = {name: log[name] for name in ("action", "ratio")}
-        numbers = np.c_[
-            np.eye(n)[state], np.arange(len(state))
-        ]  # the last column finds the rows again
+        # the last column finds the rows again
+        numbers = np.c_[np.eye(n)[state], np.arange(len(state))]
         flat = transitions_from_arrays(
             numbers, given["action"], by_row["y"], ends, last & ~ends
         )

@@ -34,11 +34,8 @@ from sk_stormc.problems import (
 DURATION = "1 minute"
 NEEDS_DATA = False
 PACKAGES = ("jax",)
-ROWS, SIZES, ROUNDS = (
-    5000,
-    ((20, 16), (20, 256), (200, 512), (1000, 1000)),
-    5,
-)  # (variables, batch)
+# (variables, batch)
+ROWS, SIZES, ROUNDS = (5000, ((20, 16), (20, 256), (200, 512), (1000, 1000)), 5)
 PASSES = {"neighbourhood components": 10}  # other runs end by themselves
 
 

@@ -361,9 +361,8 @@ def judge(params, R, weights):
     )
     fixed = "budget" in params or params.get("constraint") == "long_only"
     shifts = fixed and measure not in ("downside", "cdar") and not ratio
-    centre = (
-        float(np.median(R)) if shifts else 0.0
-    )  # a shift changes these objectives by a constant
+    # a shift changes these objectives by a constant
+    centre = float(np.median(R)) if shifts else 0.0
     if "benchmark" in params:
         R, weights = (
             np.column_stack([R, params["benchmark"]]),
@@ -438,9 +437,10 @@ def measure_case(seed, with_clarabel):
     size = max(
         equal - best, (FEASIBLE / RIGHT if further else SMALL) * abs(equal), 1e-300
     )
+    # of rounding
     slack = max(
         (FEASIBLE if further else 1e-9) * max(size, abs(own)), 1e-12 * np.abs(R).max()
-    )  # of rounding
+    )
     theirs = (
         bool(others and others[-1] - best <= RIGHT * size) if with_clarabel else None
     )

@@ -54,9 +54,8 @@ def large(bench, n, perplexity):
 
 def threads(bench, n):
     """The wall time of a fit with two threads over that with one, in turn."""
-    X = make_augmented_digits(bench.size(n), random_state=SEED)[0].astype(
-        np.float32
-    )  # nothing was chosen on this seed
+    # nothing was chosen on this seed
+    X = make_augmented_digits(bench.size(n), random_state=SEED)[0].astype(np.float32)
     fits = [
         [bench.fit("ours", X, n_jobs=k) for k in (1, 2)]
         for _ in range(1 if bench.quick else ROUNDS)

@@ -153,10 +153,8 @@ def measure(case, quick, draw=0):
         near, X = model._near, X if sparse.issparse(X) else np.asarray(X, float)
         P = near.affinities()
         P = sparse.csr_matrix((P + P.T) / (P + P.T).sum())
-        P.indices, P.indptr = (
-            P.indices.astype(np.int32),
-            P.indptr.astype(np.int32),
-        )  # as scikit-learn takes them
+        # as scikit-learn takes them
+        P.indices, P.indptr = (P.indices.astype(np.int32), P.indptr.astype(np.int32))
         row |= {"kl": divergence(len(Z) * P, Z), "found": nearest(case, X, near._graph)}
         there = [method for method in PEERS if importlib.util.find_spec(method)]
         row |= {method: worse_map(method, case, X, P, quick) for method in there}

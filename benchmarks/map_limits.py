@@ -17,12 +17,8 @@ DURATION = "5 minutes"
 NEEDS_DATA = False
 PACKAGES = ("scikit-learn", "openTSNE")
 SEED = 40
-CHECKPOINTS = (
-    500,
-    1000,
-    2000,
-    3000,
-)  # iterations of openTSNE after its early stage; the first is its default
+# iterations of openTSNE after its early stage; the first is its default
+CHECKPOINTS = (500, 1000, 2000, 3000)
 VARIED = {
     "as it is": {},
     "rate held over 3/4 of the iterations": {"hold": 0.75},

@@ -20,12 +20,8 @@ DURATION = "5 minutes"
 NEEDS_DATA = False
 PACKAGES = ("scikit-learn",)
 FIRST_SEED, SEEDS = 80, 3  # neither the library nor these ways were chosen on them
-DATA = {
-    "digits": 1797,
-    "augmented digits": 5000,
-    "counts": 5000,
-    "texts": 5000,
-}  # kinds, and numbers of points
+# kinds, and numbers of points
+DATA = {"digits": 1797, "augmented digits": 5000, "counts": 5000, "texts": 5000}
 SHARE = 0.1  # of new rows
 CASES = ("a tenth", "a class")
 ANEW = "fitted anew"

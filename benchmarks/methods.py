@@ -26,9 +26,8 @@ from sk_stormc.solvers import SOLVERS
 DURATION = "8 minutes"
 NEEDS_DATA = True
 PASSES = (10, 30)
-RATES = tuple(
-    2.0**k for k in range(-6, 4)
-)  # times 1/L, L the largest eigenvalue of the Hessian
+# times 1/L, L the largest eigenvalue of the Hessian
+RATES = tuple(2.0**k for k in range(-6, 4))
 TUNING, REPORTING = (0, 1), (100, 101, 102, 103, 104)
 BATCHES = (16, 64)
 # what is tried beside learning rate and batch size; for a solver that is not named, its
@@ -37,11 +36,8 @@ SETTINGS = {
     "storm-c-paper": [{}, {"momentum": 0.1}, {"momentum": 0.1, "precision": 1.0}],
     "civr": [{}, {"precision": 0.1}],
 }
-EXPONENTS = {
-    "scgd": -3 / 4,
-    "acc-scgd": -5 / 7,
-    "asc-pg": -5 / 9,
-}  # rates decrease as (k+1)^exponent
+# rates decrease as (k+1)^exponent
+EXPONENTS = {"scgd": -3 / 4, "acc-scgd": -5 / 7, "asc-pg": -5 / 9}
 
 
 def problems(quick, data):

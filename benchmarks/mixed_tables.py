@@ -155,9 +155,8 @@ def judged(X, y, way, nearest):
     """The accuracy and the recall of a map, and the CPU seconds to it."""
     metric, began = "precomputed" if way is gower else "euclidean", time.process_time()
     with warnings.catch_warnings():
-        warnings.simplefilter(
-            "ignore", UserWarning
-        )  # texts that are left out, and columns in different units
+        # texts that are left out, and columns in different units
+        warnings.simplefilter("ignore", UserWarning)
         Z = SNEEmbedding(metric=metric, random_state=0).fit_transform(way(X))
     seconds = time.process_time() - began
     near = NearestNeighbors(n_neighbors=NEAR).fit(Z).kneighbors(return_distance=False)

@@ -153,9 +153,8 @@ def estimate(case, given, features):
             features=features, alpha=1e-6, **case.params
         )
     elif case.steps is not None:
-        steps = case.steps - (
-            case.order == "flat arrays"
-        )  # whose last rows are dropped
+        # whose last rows are dropped
+        steps = case.steps - (case.order == "flat arrays")
         truth = model.values(model.target, steps)
     found = off_policy_value(gamma=gamma, method=method, **columns)
     found.interval()

@@ -223,12 +223,10 @@ PARTS = {part.__name__: part for part in (coverage, off_policy, cpu, ridge)}
 def run_part(name, quick, images):
     """Measure one part."""
     with warnings.catch_warnings():
-        warnings.simplefilter(
-            "ignore", ConvergenceWarning
-        )  # features that are nearly collinear
-        warnings.filterwarnings(
-            "ignore", "the (uncertainty of values|value) is"
-        )  # of few episodes, on purpose
+        # features that are nearly collinear
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        # of few episodes, on purpose
+        warnings.filterwarnings("ignore", "the (uncertainty of values|value) is")
         return PARTS[name](quick)
 
 

@@ -86,9 +86,8 @@ myst_enable_extensions = ["colon_fence", "deflist", "dollarmath"]
 myst_heading_anchors = 3
 nb_custom_formats = {".md": "_pages.read_page"}
 nb_execution_mode = "force"
-nb_execution_excludepatterns = pages_without_code(
-    ROOT / "docs"
-)  # no process is started for them
+# no process is started for them
+nb_execution_excludepatterns = pages_without_code(ROOT / "docs")
 nb_execution_in_temp = True
 nb_execution_raise_on_error = True
 nb_execution_timeout = 300
@@ -144,19 +143,15 @@ def escape_formulas(app, what, name, obj, options, lines):
         )
         in_math = line.startswith(".. math::") or (in_math and line[:1] in ("", " "))
         if not (in_example or in_math):
-            names = re.match(r"(\s*[\w, *]+ : )?", line)[
-                0
-            ]  # of parameters, which numpydoc escapes itself
+            # of parameters, which numpydoc escapes itself
+            names = re.match(r"(\s*[\w, *]+ : )?", line)[0]
             lines[number] = names + FORMULA.sub(
                 lambda found: found[1] or "\\" + found[2], line[len(names) :]
             )
 
 
-OF_A_SOLVER = (
-    "get_params",
-    "set_params",
-    "from_theory",
-)  # what its users call; the rest are hooks for authors
+# what its users call; the rest are hooks for authors
+OF_A_SOLVER = ("get_params", "set_params", "from_theory")
 HOOKS_OF_ESTIMATORS = ("recorded", "solves_itself")  # which `compare_solvers` asks for
 
 

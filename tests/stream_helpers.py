@@ -11,18 +11,15 @@ from sk_stormc.problems import PortfolioProblem, StreamingProblem
 from sk_stormc.solvers import SOLVERS, get_solver
 
 RETURNS = make_gaussian_returns(1500, 4, mean=0.1, random_state=0)
-FOR_STREAMS = {
-    "checkpoint_batch_size": 128,
-    "epoch_length": 10,
-}  # if a solver has these parameters
+# if a solver has these parameters
+FOR_STREAMS = {"checkpoint_batch_size": 128, "epoch_length": 10}
 
 
 def solver_for_streams(name):
     solver = get_solver(name)
     if name == "storm-c":
-        return solver.set_params(
-            batch_size=32
-        )  # with automatic batches a portfolio's stream goes by moments
+        # with automatic batches a portfolio's stream goes by moments
+        return solver.set_params(batch_size=32)
     return solver.set_params(
         **{k: v for k, v in FOR_STREAMS.items() if k in solver.get_params()}
     )

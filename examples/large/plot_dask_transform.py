@@ -23,9 +23,8 @@ from sk_stormc import SNEEmbedding
 
 if __name__ == "__main__":
     rows, label = make_blobs(6000, 20, centers=8, random_state=0)
-    X = da.from_array(
-        rows, chunks=(1500, 20)
-    )  # or da.from_zarr, dask.dataframe.read_parquet
+    # or da.from_zarr, dask.dataframe.read_parquet
+    X = da.from_array(rows, chunks=(1500, 20))
     embedding = SNEEmbedding(random_state=0).fit(X[::6].compute())
     places = embedding.transform(X)
     with (

@@ -79,9 +79,8 @@ class ReturnValues:
             if np.ndim(root) == 2
             else root
         )
-        self.unit = root * np.ones(
-            own.size
-        )  # the scales of the variables, up to one factor
+        # the scales of the variables, up to one factor
+        self.unit = root * np.ones(own.size)
 
     def evaluate_in_unit(self):
         """Evaluate with plain numbers, in the unit of u at x."""
@@ -180,9 +179,8 @@ class ReturnValues:
             )
         shapes = {"vjp": self.x.shape, "outer_gradient (f_x)": self.x.shape}
         for size in (None, 1):
-            u = size and self.g(
-                self.x
-            )  # u of one component may be outside the domain of f
+            # u of one component may be outside the domain of f
+            u = size and self.g(self.x)
             for name, value in self.evaluate(self.x, u, *self.gather(size)):
                 if name == "inner":
                     shapes[name] = shapes["outer_gradient"] = length = (np.size(value),)

@@ -83,9 +83,8 @@ def check_solver(
 
 
 def _portfolios():
-    from sk_stormc.datasets.gaussian_returns import (
-        make_gaussian_returns,
-    )  # solvers need neither of these modules
+    # solvers need neither of these modules
+    from sk_stormc.datasets.gaussian_returns import make_gaussian_returns
     from sk_stormc.portfolio.compositional import PortfolioProblem
 
     returns = make_gaussian_returns(1100, 5, mean=0.3, random_state=0)
@@ -221,9 +220,8 @@ class _Check:
             checked_move,
         )
         with warnings.catch_warnings():
-            warnings.simplefilter(
-                "ignore", ConvergenceWarning
-            )  # a short run need not converge
+            # a short run need not converge
+            warnings.simplefilter("ignore", ConvergenceWarning)
             result = solver.solve(
                 self.problem if counts is None else counts.problem,
                 random_state=self.seed if seed is None else seed,
@@ -273,9 +271,8 @@ class _Check:
             "record_every must not change the iterates, but it does",
         )
         if counts.partial:
-            self.solve(
-                seed=self.seed + 1
-            )  # which may end in the same corner of a constraint
+            # which may end in the same corner of a constraint
+            self.solve(seed=self.seed + 1)
             other = any(
                 (x != iterates.get(record.iteration, x)).any()
                 for record, x in self.points

@@ -24,12 +24,8 @@ from sk_stormc.compare import compare_solvers
 from sk_stormc.compare.comparison import stop_reasons
 from sk_stormc.portfolio.estimator import CompositionalPortfolio
 
-SOLVERS = (
-    "storm-c",
-    "sarah-c",
-    "vrsc-pg",
-    "lbfgs",
-)  # default solvers; L-BFGS only without a simplex
+# default solvers; L-BFGS only without a simplex
+SOLVERS = ("storm-c", "sarah-c", "vrsc-pg", "lbfgs")
 
 
 def add_arguments(parser):

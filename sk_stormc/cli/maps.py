@@ -182,9 +182,8 @@ def _write(positions, data, placed, new, path):
 
 def _draw(positions, data, placed, new, args, save=True):
     """Draw the map, and save it as a picture or as a page."""
-    from sk_stormc.plotting import (
-        EmbeddingDisplay,
-    )  # imports matplotlib, which --help does not need
+    # imports matplotlib, which --help does not need
+    from sk_stormc.plotting import EmbeddingDisplay
     from sk_stormc.plotting._style import unmanaged_figure
 
     display = EmbeddingDisplay(

@@ -41,14 +41,10 @@ from sk_stormc.utils.frames import direction_of
 from sk_stormc.utils.validation import short
 
 UNITS = {"fractions": 1.0, "percent": 1e2, "basis-points": 1e4}
-_GUESSES = (
-    (0.2, "fractions"),
-    (20.0, "percent"),
-    (np.inf, "basis-points"),
-)  # by the assets' median deviation
-_AMOUNT = re.compile(
-    r"[-+]?\d*[.,]?\d*\s*%?"
-)  # such as 5% and 0,5, which pandas does not read as numbers
+# by the assets' median deviation
+_GUESSES = ((0.2, "fractions"), (20.0, "percent"), (np.inf, "basis-points"))
+# such as 5% and 0,5, which pandas does not read as numbers
+_AMOUNT = re.compile(r"[-+]?\d*[.,]?\d*\s*%?")
 
 
 @dataclass

@@ -29,6 +29,7 @@ PACKAGES = {
     ".xls": "xlrd",
     CELLS: "anndata",
 }
+# no names of assets
 INDEX = (
     "",
     "date",
@@ -39,7 +40,7 @@ INDEX = (
     "day",
     "month",
     "period",
-)  # no names of assets
+)
 FIRST_LINES = 20  # from which the separator and the decimal mark are recognised
 DATE = r"(19|20)\d\d(\d{2}|\d{4}|\D.*)?"  # yyyy, yyyymm, yyyymmdd, yyyy-mm-dd
 SAMPLE = 1000  # texts of a column that are tried as dates

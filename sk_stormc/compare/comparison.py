@@ -294,13 +294,11 @@ class SolverComparison:
             for run in seeds
         )
         gap = is_word(y, "gap")
-        optimum = (
-            self.optimum if gap and self.optimum != best else None
-        )  # None: the best value, labelled so
+        # None: the best value, labelled so
+        optimum = self.optimum if gap and self.optimum != best else None
         with warnings.catch_warnings():
-            warnings.filterwarnings(
-                "ignore", "optimum="
-            )  # compare_solvers has given this warning already
+            # compare_solvers has given this warning already
+            warnings.filterwarnings("ignore", "optimum=")
             return ConvergenceDisplay.from_results(
                 self.runs, x=x, y=y, optimum=optimum, ax=ax, **kwargs
             )

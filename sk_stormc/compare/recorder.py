@@ -95,14 +95,12 @@ class RunRecorder:
         iterations, seconds, points = None, np.full(len(ifo), self._fit_seconds), None
         if self._records:
             seen, *values = zip(*self._records, strict=True)
-            rows = np.searchsorted(seen, ifo).clip(
-                max=len(seen) - 1
-            )  # the first record at or after each IFO
+            # the first record at or after each IFO
+            rows = np.searchsorted(seen, ifo).clip(max=len(seen) - 1)
             rows[-1] = len(seen) - 1  # that of the returned point
             iterations, seconds, points = (
                 [column[row] for row in rows] for column in values
             )
-        seconds = np.where(
-            np.asarray(ifo) == 0, 0.0, seconds
-        )  # evaluating Phi(x_0) is not part of a method
+        # evaluating Phi(x_0) is not part of a method
+        seconds = np.where(np.asarray(ifo) == 0, 0.0, seconds)
         return iterations and np.array(iterations), seconds, points

@@ -154,9 +154,8 @@ def check_alpha(alpha):
     if np.ndim(alpha) == 0:
         check_number("alpha", alpha, low=0)
         return float(alpha)
-    weights = np.array(
-        as_numbers("alpha", alpha)
-    )  # a copy: the caller's array may change
+    # a copy: the caller's array may change
+    weights = np.array(as_numbers("alpha", alpha))
     if (
         weights.ndim != 1
         or not weights.size
@@ -270,10 +269,8 @@ class Box(Penalty):
         alpha: Any = 0.0,
     ):
         given = f"got low={low!r}, high={high!r}"
-        low, high = (
-            as_numbers("low", low),
-            as_numbers("high", high),
-        )  # copies: the caller's arrays may change
+        # copies: the caller's arrays may change
+        low, high = (as_numbers("low", low), as_numbers("high", high))
         if (
             low.ndim > 1
             or high.ndim > 1
@@ -347,9 +344,8 @@ class Box(Penalty):
                 float(np.broadcast_to(b, n_variables).sum())
                 for b in (self.low, self.high)
             )
-            slack = 1e-10 * max(
-                1.0, abs(self.budget)
-            )  # tolerance for rounding of the sums
+            # tolerance for rounding of the sums
+            slack = 1e-10 * max(1.0, abs(self.budget))
             if not least - slack <= self.budget <= most + slack:
                 raise ValueError(
                     f"budget={self.budget} is unreachable: between the bounds the "
@@ -413,9 +409,8 @@ class Simplex(Penalty):
         met, exactly by sorting."""
         x = floating(x)
         step = np.broadcast_to(near_one(step), x.shape)
-        z = (
-            x - step * (x / step).max()
-        )  # shifts nu to the size of the total, for less rounding if x is large
+        # shifts nu to the size of the total, for less rounding if x is large
+        z = x - step * (x / step).max()
         order = np.argsort(-z / step)
         nu = (np.cumsum(z[order]) - self.total) / np.cumsum(step[order])
         positive = np.flatnonzero(z[order] > nu * step[order])

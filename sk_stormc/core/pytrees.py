@@ -22,9 +22,8 @@ __all__ = [
     "tracing",
 ]
 
-CHECKED = (
-    2**20
-)  # numbers that are checked at once, so that a memory map stays in its file
+# numbers that are checked at once, so that a memory map stays in its file
+CHECKED = 2**20
 
 
 def import_jax():

@@ -159,9 +159,8 @@ def _collect(env, policy, n, seed, one_hot):
 
     observation, episode = first_observation(env, seed=of_env), 0
     for i in range(n):
-        left[i] = columns.row(
-            observation
-        )  # before the step, which may change the observation in place
+        # before the step, which may change the observation in place
+        left[i] = columns.row(observation)
         action = act(observation)
         observation, reward, terminated, truncated, _ = step(env, action)
         came[i], rewards[i] = columns.row(observation), reward_of(reward)

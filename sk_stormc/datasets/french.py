@@ -263,9 +263,8 @@ class FrenchTable(NamedTuple):
     title: str
     dates: np.ndarray  # datetime64, with the unit D, M or Y of the file
     names: list
-    values: (
-        np.ndarray
-    )  # in the file's own unit (percent for returns), NaN where missing
+    # in the file's own unit (percent for returns), NaN where missing
+    values: np.ndarray
 
 
 def parse_french_csv(text):

@@ -175,9 +175,8 @@ class MarkovRewardProcess:
         else:
             value = np.linalg.solve(np.eye(n) - P, expected)
         stays = self.transition_matrix.diagonal() == 1
-        value[stays] = expected[stays] / (
-            1 - self.gamma
-        )  # exact, so that terminal states have the value 0
+        # exact, so that terminal states have the value 0
+        value[stays] = expected[stays] / (1 - self.gamma)
         return value
 
     def problem(self, **params: Any) -> BellmanProblem:

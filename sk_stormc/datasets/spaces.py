@@ -14,9 +14,8 @@ class Columns:
         from gymnasium.spaces.utils import flatten_space
 
         self.plain = _plain(space, whose)
-        self.bounds = flatten_space(
-            self.plain
-        )  # one Box, bounded where a column is discrete
+        # one Box, bounded where a column is discrete
+        self.bounds = flatten_space(self.plain)
         self.discrete = np.isfinite(self.bounds.low)
         own = (
             "env must give observations of its own space"
@@ -81,9 +80,8 @@ class Columns:
             raise ValueError(f"{self.wrong}{numbers[wrong][0]:g}")
         if not one_hot:
             return rows
-        parts = np.split(
-            rows, np.unique([at, at + 1]), axis=1
-        )  # each discrete column is a separate part
+        # each discrete column is a separate part
+        parts = np.split(rows, np.unique([at, at + 1]), axis=1)
         begins = np.cumsum([0, *(part.shape[1] for part in parts)])
         for k, j in enumerate(begins[:-1]):
             if parts[k].shape[1] and self.discrete[j]:

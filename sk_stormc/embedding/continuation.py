@@ -25,20 +25,10 @@ from sk_stormc.utils.validation import check_int, check_number, short
 
 __all__ = ["Continuation", "as_map"]
 
-SAME = (
-    "n_components",
-    "perplexity",
-    "kernel",
-    "dof",
-    "metric",
-)  # parameters that `optimize` may not change
-CURVES = (
-    "loss_curve",
-    "ifo",
-    "record_iterations",
-    "n_evaluations",
-    "n_iter",
-)  # extended from stage to stage
+# parameters that `optimize` may not change
+SAME = ("n_components", "perplexity", "kernel", "dof", "metric")
+# extended from stage to stage
+CURVES = ("loss_curve", "ifo", "record_iterations", "n_evaluations", "n_iter")
 
 
 def as_map(x, order, dtype):

@@ -335,9 +335,8 @@ def _at_next_stage(divergence, state):
         and state.records[-1][2] > state.finished.records[-1][2]
     )
     if worse and stage.exaggeration == 1 and not stage.asked:
-        return replace(
-            state.finished, stages=tuple(later)
-        )  # the further iterations are left out
+        # the further iterations are left out
+        return replace(state.finished, stages=tuple(later))
     if stage.early and divergence.d <= 2 and later[0].exaggeration == 1:
         values = dict(_widths(divergence, x))
         widest, half = max(values, default=1.0), later[0].n_iter // 2
@@ -431,9 +430,8 @@ class Descent:
             )
         stages_of_fit = stages
         if fit.before is not None:
-            stages = stages[
-                len(fit.before.plan) :
-            ]  # those that the resumed state does not have
+            # those that the resumed state does not have
+            stages = stages[len(fit.before.plan) :]
         show = (
             (lambda record: lines.record(record.iteration, record.fun, record.early))
             if lines.shown

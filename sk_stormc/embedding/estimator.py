@@ -344,12 +344,10 @@ class SNEEmbedding(
         method = self._method(n)
         fit = Fit.of_data(self, method, X, y, before)
         of_data = copy.copy(self)
-        validate_data(
-            of_data, X, skip_check_array=True
-        )  # raises for invalid column names before the run
-        rescale = (
-            self.early_exaggeration != 1
-        )  # otherwise an array is a map, which keeps its width
+        # raises for invalid column names before the run
+        validate_data(of_data, X, skip_check_array=True)
+        # otherwise an array is a map, which keeps its width
+        rescale = self.early_exaggeration != 1
         init = check_init(self.init, self.metric, n, self.n_components, rescale)
         warn_of_features(
             X_checked, getattr(of_data, "feature_names_in_", None), self.metric

@@ -154,10 +154,8 @@ class NearField:
                 self._weight[w.dtype] = (
                     2 * self.exaggeration * self.edges.weight
                 ).astype(w.dtype)
-            c, weight = (
-                np.empty_like(w),
-                self._weight[w.dtype],
-            )  # not in a buffer, because a preconditioner stores it
+            # not in a buffer, because a preconditioner stores it
+            c, weight = (np.empty_like(w), self._weight[w.dtype])
 
             def task(some):
                 c[some] = self.kernel.attraction(weight[some], w[some])

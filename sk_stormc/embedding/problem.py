@@ -262,9 +262,8 @@ class SNEProblem(CompositionalProblem):
 
     def _set_steps(self, n_iter, held=None, further=False):
         n, d = self.n_inner, self.n_components
-        total = (
-            self.edges.weight.sum() / n
-        )  # weight of P per point: 1, or 1 / n for joint probabilities
+        # weight of P per point: 1, or 1 / n for joint probabilities
+        total = self.edges.weight.sum() / n
         meshed = self._fine is not None
         self.advice = advice(
             self.kernel, n, d, held is not None, n_iter, self.n_near, meshed, further

@@ -77,11 +77,8 @@ class Stage:
 
 def new_stages(n_iter, early, exaggeration=1.0, record_every=None):
     """The stages of a new fit."""
-    n_iter, early, exaggeration = (
-        int(n_iter),
-        float(early),
-        float(exaggeration),
-    )  # NumPy's would widen float32 arrays
+    # NumPy's would widen float32 arrays
+    n_iter, early, exaggeration = (int(n_iter), float(early), float(exaggeration))
     # a fifth of the iterations, but not many: exaggeration contracts data without
     # clusters, eventually to one point
     n_early = min(n_iter // 5, 30) if early > 1 else 0

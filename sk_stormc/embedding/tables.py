@@ -221,9 +221,8 @@ class TableScaler(TransformerMixin, BaseEstimator):
             )
             if there.any():
                 kind, values = _read(clean[str(j)][there], label)
-                kind = (
-                    "number" if given.dtype.kind in "fiub" else kind
-                )  # skrub would convert numbers to dates
+                # skrub would convert numbers to dates
+                kind = "number" if given.dtype.kind in "fiub" else kind
                 if encoder.kind not in (kind, "category"):
                     first = short(plain(given[there].iloc[0]))
                     raise ValueError(
@@ -388,9 +387,8 @@ class _Numbers:
 
     def __init__(self, values, kind):
         self.kind, self.n_values = kind, 1 + bool(np.ptp(values) > 0)
-        self.unit = max(
-            np.abs(values).max(), np.finfo(float).tiny
-        )  # the squares of large numbers overflow
+        # the squares of large numbers overflow
+        self.unit = max(np.abs(values).max(), np.finfo(float).tiny)
         self.mean, self.deviation = (
             (values / self.unit).mean(),
             (values / self.unit).std(),

@@ -76,10 +76,8 @@ def transform_lazily(estimator, X, return_distance):
     the distances."""
     validate_data(estimator, without_rows(X), reset=False, skip_check_array=True)
     light, n_components = copy.copy(estimator), estimator.embedding_.shape[1]
-    light._progress, light._of_map = (
-        None,
-        {},
-    )  # what transform does not need does not travel
+    # what transform does not need does not travel
+    light._progress, light._of_map = (None, {})
     dtype = estimator.embedding_.dtype
     if not return_distance:
         return map_lazily(light.transform, X, (n_components,), dtype)

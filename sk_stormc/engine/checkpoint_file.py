@@ -98,10 +98,8 @@ class Writer:
             return value
         if id(value) not in self.numbers:
             node = self._make(value)
-            self.numbers[id(value)] = (
-                len(self.numbers),
-                value,
-            )  # a reference, so that the id is not used again
+            # a reference, so that the id is not used again
+            self.numbers[id(value)] = (len(self.numbers), value)
             return node
         return ["same", self.numbers[id(value)][0]]
 
@@ -212,9 +210,8 @@ class Reader:
             )
         value = object.__new__(cls)
         for field, part in parts.items():
-            object.__setattr__(
-                value, field, self.value(part)
-            )  # some classes are frozen
+            # some classes are frozen
+            object.__setattr__(value, field, self.value(part))
         return value
 
 

@@ -30,9 +30,8 @@ def curvatures(oracle, x, size):
     problem, metric = oracle.problem, oracle.metric.at(x, 0)
     v = oracle.rng.standard_normal(x.size).astype(x.dtype)
     v, start_v = metric.apply(v), v
-    v = v / math.sqrt(
-        float(start_v @ v)
-    )  # of length 1 in the norm of the preconditioner's inverse
+    # of length 1 in the norm of the preconditioner's inverse
+    v = v / math.sqrt(float(start_v @ v))
     rounding = math.sqrt(np.finfo(x.dtype).eps)
     h = rounding * (1 + float(np.linalg.norm(x))) / float(np.linalg.norm(v))
     eigenvalues = []
@@ -57,9 +56,8 @@ def curvatures(oracle, x, size):
                 v = v_new / top
             # the step h changes F by a thousandth in any unit, and x by more than
             # rounding
-            longest = (
-                float(np.linalg.norm(x) / np.linalg.norm(v)) or math.inf
-            )  # a step of the length of x
+            # a step of the length of x
+            longest = float(np.linalg.norm(x) / np.linalg.norm(v)) or math.inf
             # a gradient that is constant near x may change farther away
             step = max(
                 min(1e-3 * length / top, longest),

@@ -28,12 +28,8 @@ from sk_stormc.utils.validation import as_numbers, is_integer, seeded
 __all__ = ["DEFAULT_PASSES", "Loop", "run"]
 
 DEFAULT_PASSES = 100  # the budget if neither max_iter nor max_ifo is given
-MAY_CHANGE = (
-    "max_iter",
-    "max_ifo",
-    "tol",
-    "verbose",
-)  # parameters that may change when a run continues
+# parameters that may change when a run continues
+MAY_CHANGE = ("max_iter", "max_ifo", "tol", "verbose")
 
 
 def run(

@@ -126,15 +126,12 @@ class RunState:
     problem: str = ""  # description of the problem
     state: MethodState | None = None
     oracle: dict | None = None
-    records: list[tuple[int, int, float]] = field(
-        default_factory=list
-    )  # (iteration, ifo, fun)
+    # (iteration, ifo, fun)
+    records: list[tuple[int, int, float]] = field(default_factory=list)
     best_x: np.ndarray | None = None
     best_fun: float = math.inf
-    milestones: tuple[np.ndarray | None, np.ndarray | None] = (
-        None,
-        None,
-    )  # x_t at the last two powers of two
+    # x_t at the last two powers of two
+    milestones: tuple[np.ndarray | None, np.ndarray | None] = (None, None)
     next_record: float = 0
     last_processed: int = -1  # the last iteration that the loop has processed
     first_length: float = (
@@ -148,9 +145,8 @@ class RunState:
     )
     n_restarts: int = 0  # how often a run on a stream has restarted with shorter steps
     t_before_restart: int = 0  # iterations before the last restart
-    parameters: dict[str, str] = field(
-        default_factory=dict
-    )  # of the solver, without its budgets, by `describe`
+    # of the solver, without its budgets, by `describe`
+    parameters: dict[str, str] = field(default_factory=dict)
     random_state: int | None = None  # the seed, if the user gave an integer
 
     @property
@@ -167,9 +163,8 @@ class RunState:
     def copy(self):
         """A copy of the run, without its oracle, that does not change when the run
         continues."""
-        run = copy.copy(
-            self
-        )  # a shallow copy is enough for arrays, because they are not changed in place
+        # a shallow copy is enough for arrays, because they are not changed in place
+        run = copy.copy(self)
         run.state, run.stopping = copy.deepcopy(self.state), copy.copy(self.stopping)
         run.records = list(self.records)
         return run

@@ -498,9 +498,8 @@ class CompositionalSolver(BaseEstimator, ABC):
             the problem's own starting point, or if g(x) is below the problem's
             ``inner_floor``.
         """
-        solver = copy.copy(
-            self
-        )  # a copy with NumPy scalars as numbers; the user's object does not change
+        # a copy with NumPy scalars as numbers; the user's object does not change
+        solver = copy.copy(self)
         for name, value in self.get_params(deep=False).items():
             setattr(solver, name, plain(value))
         check_parameters(solver)

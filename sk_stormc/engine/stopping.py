@@ -278,9 +278,8 @@ class StoppingRule:
 
     def _is_rounding(self, s, value):
         """Whether a step of this residual would move x by rounding errors only."""
-        rate = at(
-            s.rule.learning_rate, s.t
-        )  # 0 at the end of a schedule, where the length of a step has no meaning
+        # 0 at the end of a schedule, where the length of a step has no meaning
+        rate = at(s.rule.learning_rate, s.t)
         return rate > 0 and rate * value <= 4 * self.eps * self.oracle.metric.at(
             s.x, s.t
         ).size(s.x)

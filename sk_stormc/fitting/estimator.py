@@ -271,9 +271,8 @@ class CompositionalEstimator(CallbackSupportMixin, Recorded, BaseEstimator):
             "ifo": self.ifo_,
             "objective": self.loss_curve_,
             "iterations": vars(self).get("record_iterations_"),
-            "pass_ifo": vars(self).get(
-                "_pass_ifo"
-            ),  # None for streams, which have no passes
+            # None for streams, which have no passes
+            "pass_ifo": vars(self).get("_pass_ifo"),
             "objective_label": self.objective_label,
         }
 
@@ -366,9 +365,10 @@ class CompositionalEstimator(CallbackSupportMixin, Recorded, BaseEstimator):
         short = False
         if run.stream is None:
             before = sum(part.shape[0] for part, *_ in run.waiting)
+            # callers may reuse arrays
             run = replace(
                 run, waiting=(*run.waiting, tuple(part.copy() for part in rows))
-            )  # callers may reuse arrays
+            )
             n = before + rows[0].shape[0]
             short = n < window
             renewed = settles and run.x0 is None and milestone(n) > before

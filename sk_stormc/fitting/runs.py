@@ -227,9 +227,8 @@ class Fit:
                 problem, x0, random_state=self.rng, on_record=on_record, **kwargs
             )
         else:
-            self.rng.randint(
-                np.iinfo(np.int32).max
-            )  # skip the seed that the run had drawn
+            # skip the seed that the run had drawn
+            self.rng.randint(np.iinfo(np.int32).max)
             self._losses = [fun for _, _, fun in state.records]
             result = solver.solve(problem, state=state, on_record=on_record, **kwargs)
             if (
@@ -273,9 +272,8 @@ class Fit:
         """Begin the root task of the callbacks with the first run."""
         if not self._opened:
             self._opened = True
-            routed = get_config()[
-                "enable_metadata_routing"
-            ]  # without it a scorer only accepts sample_weight
+            # without it a scorer only accepts sample_weight
+            routed = get_config()["enable_metadata_routing"]
             metadata = {
                 name: value
                 for name, value in self.metadata.items()
@@ -398,10 +396,8 @@ def fingerprint(data):
             _blocks(MappedRows.of(data) if isinstance(data, np.memmap) else data),
             data.shape,
         )
-    digest, dtype = (
-        hashlib.sha256(),
-        None,
-    )  # faster than BLAKE2 on processors that support it
+    # faster than BLAKE2 on processors that support it
+    digest, dtype = (hashlib.sha256(), None)
     for part in parts:
         if (
             part.dtype.hasobject or part.dtype.char in "gG"

@@ -28,9 +28,8 @@ if TYPE_CHECKING:
 
 __all__ = ["EmbeddingDisplay"]
 
-_looks_on_axes: WeakKeyDictionary[Any, dict[str, tuple[str, str]]] = (
-    WeakKeyDictionary()
-)  # so that classes keep them
+# so that classes keep them
+_looks_on_axes: WeakKeyDictionary[Any, dict[str, tuple[str, str]]] = WeakKeyDictionary()
 
 
 class EmbeddingDisplay:
@@ -382,9 +381,8 @@ class EmbeddingDisplay:
 
     def _plot_pairs(self, ax, Z, d, layers):
         k = Z.shape[1]
-        word = (
-            "component " if ax is None else ""
-        )  # left out if the caller's axes may be too small
+        # left out if the caller's axes may be too small
+        word = "component " if ax is None else ""
         ax = axes_for(ax, figsize=(1.9 * k, 1.8 * k))
         if ax.get_subplotspec() is None:
             raise ValueError(
@@ -467,9 +465,8 @@ class EmbeddingDisplay:
         scales = [points for points in self.scatter_ if points.get_array() is not None]
         if not scales:  # all values are missing
             return
-        pad = (
-            0.14 if self.ax_.name == "3d" else 0.02
-        )  # the third axis has its label on this side
+        # the third axis has its label on this side
+        pad = 0.14 if self.ax_.name == "3d" else 0.02
         bar = self.ax_.figure.colorbar(
             scales[-1], ax=self.axes_.tolist(), label=self.y_label, shrink=0.8, pad=pad
         )

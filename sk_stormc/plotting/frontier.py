@@ -55,10 +55,8 @@ LABELS = {  # of the risk without and with a benchmark
     "entropic": DEVIATION,  # the entropic risk changes with risk_aversion
 }
 OTHERS = "{} of the loss", "{} of the loss against the benchmark"
-BY_ROOT = (
-    *LABELS,
-    "semideviation",
-)  # measures whose axis grows with the root of the time
+# measures whose axis grows with the root of the time
+BY_ROOT = (*LABELS, "semideviation")
 RETURN = "return", "excess return"
 
 

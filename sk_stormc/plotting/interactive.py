@@ -185,18 +185,16 @@ def _text(value):
     if isinstance(value, (float, np.floating)):
         return f"{value:.6g}"
     if isinstance(value, np.datetime64):
-        return re.sub(
-            r"T00:00:00(\.0*)?$", "", str(value)
-        )  # of nanoseconds, and of microseconds with pandas 3
+        # of nanoseconds, and of microseconds with pandas 3
+        return re.sub(r"T00:00:00(\.0*)?$", "", str(value))
     return html.escape(str(value))
 
 
 def _texts(columns, rows, name):
     """The template of the text of a point, and the columns for it."""
     lines = [f"<b>{html.escape(name)}</b>"] if name else []
-    titles = [
-        title.replace("%{", "% {") for title in columns
-    ]  # plotly would fill it in
+    # plotly would fill it in
+    titles = [title.replace("%{", "% {") for title in columns]
     lines += [f"{title}: %{{customdata[{k}]}}" for k, title in enumerate(titles)]
     customdata = (
         np.column_stack([texts[rows] for texts in columns.values()])

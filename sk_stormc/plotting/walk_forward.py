@@ -29,9 +29,8 @@ if TYPE_CHECKING:
 
 __all__ = ["WalkForwardDisplay"]
 
-AREAS = [
-    color for color in COLORS if color != "#000000"
-]  # of the assets with an area of their own
+# of the assets with an area of their own
+AREAS = [color for color in COLORS if color != "#000000"]
 OTHERS, REST = "others", "0.8"  # name and colour of the area of the other assets
 STYLES = {
     EQUAL: {"color": "0.45", "linestyle": "--"},

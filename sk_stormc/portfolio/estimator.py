@@ -376,9 +376,8 @@ class CompositionalPortfolio(CompositionalEstimator):
         solver = self._make_solver()
         returns = check_returns(X, lazy=True, finite=False, ensure_min_samples=2)
         columns_only = without_rows(X) if is_dask(X) else X
-        validate_data(
-            copy.copy(self), columns_only, skip_check_array=True
-        )  # raises for invalid names before the run
+        # raises for invalid names before the run
+        validate_data(copy.copy(self), columns_only, skip_check_array=True)
         n_assets, dtype = returns.shape[1], returns.dtype
         measure, limits = (
             MEASURES[self.risk_measure].of(self),
@@ -424,9 +423,8 @@ class CompositionalPortfolio(CompositionalEstimator):
             method.accept(problem)
         fit = Fit.of_data(self, method, X, y, before, sample_weight=sample_weight)
         result, weights, self.dual_gap_ = run(self, method, problem, fit)
-        validate_data(
-            self, columns_only, skip_check_array=True
-        )  # stores the names and the number of the assets
+        # stores the names and the number of the assets
+        validate_data(self, columns_only, skip_check_array=True)
         self.weights_, self._labels = (
             weights[:n_assets].astype(dtype, copy=False),
             assets_of(X),

@@ -62,10 +62,8 @@ def typical_size(y, p=None):
     return deviation if deviation > 1e-9 * size else size or 1.0
 
 
-CHECKS = {
-    "confidence": check_confidence,
-    "order": check_order,
-}  # of the parameters of measures
+# of the parameters of measures
+CHECKS = {"confidence": check_confidence, "order": check_order}
 
 
 class RiskInBlocks(NamedTuple):
@@ -183,9 +181,8 @@ class MeanRisk:
         self.return_weight, self.risk_weight = (
             (0.0, 1.0) if only_risk else (1.0, self.risk_aversion)
         )
-        self.n_inner = len(
-            self.returns
-        )  # numbers of components, for the count of oracle calls
+        # numbers of components, for the count of oracle calls
+        self.n_inner = len(self.returns)
         self.n_outer = 1 if self.measure.single_outer else self.n_inner
         self.linear_weight = self.risk_weight if self.measure.power else 1.0
 
@@ -210,9 +207,8 @@ class MeanRisk:
                 returns, p = returns[p > 0], p[p > 0]
             p = with_sum_one(p)
         if isinstance(returns, np.ndarray):
-            returns = np.ascontiguousarray(
-                returns
-            )  # the same bits for rows of a data frame
+            # the same bits for rows of a data frame
+            returns = np.ascontiguousarray(returns)
         return cls(returns, measure, float(risk_aversion), p, penalty, linear)
 
     def with_aversion(self, risk_aversion, penalty=None):
@@ -234,9 +230,8 @@ class MeanRisk:
         for rows, weight in self._chunks():  # both in one pass over the data
             second = second + (weight * rows**2).sum(0)
             variance = variance + (weight * (rows - self.mean) ** 2).sum(0)
-        varying = (
-            variance > 1e-12 * second
-        )  # the variance of a constant asset is only rounding error
+        # the variance of a constant asset is only rounding error
+        varying = variance > 1e-12 * second
         typical = np.median(variance[varying]) if varying.any() else second.max() or 1.0
         return (1 / np.where(varying, variance, typical)).astype(self.returns.dtype)
 

@@ -36,9 +36,8 @@ class MomentStream:
 
     moments: object  # of the rows that were dropped
     penalty: object
-    weights: (
-        np.ndarray
-    )  # of the last scheduled update; rows are added to the moments around them
+    # of the last scheduled update; rows are added to the moments around them
+    weights: np.ndarray
     start: np.ndarray
     half_life: float = math.inf
     # whether the weights reported at the end of a chunk use its rows after the last
@@ -48,9 +47,8 @@ class MomentStream:
     expected: np.ndarray | None = (
         None  # means of the assets in place of those of the rows
     )
-    rows: np.ndarray | None = field(
-        default=None, repr=False
-    )  # the rows that are still stored
+    # the rows that are still stored
+    rows: np.ndarray | None = field(default=None, repr=False)
     p: np.ndarray | None = field(default=None, repr=False)  # their weights
     # number of rows that are kept before the first are added to the moments
     opening: int = 4096
@@ -88,9 +86,8 @@ class MomentStream:
         at = 0
         while at < len(rows):
             stop = min(stream._room(), len(rows) - at)  # rows
-            new = np.ascontiguousarray(
-                rows[at : at + stop] - stream.origin
-            )  # a data frame's rows are not contiguous
+            # a data frame's rows are not contiguous
+            new = np.ascontiguousarray(rows[at : at + stop] - stream.origin)
             new_p = np.ones(stop) if p is None else p[at : at + stop].astype(float)
             before = stream.n
             stream = replace(
@@ -201,9 +198,8 @@ class MomentStream:
                 w, halved = 0.5 * (w + before), halved + 1
                 moments = self._known(stop, w)
                 now = self._value(moments, w)
-                far = endless and self._count(moments, stop, w) < len(
-                    w
-                )  # a portfolio with hardly any loss in the data
+                # a portfolio with hardly any loss in the data
+                far = endless and self._count(moments, stop, w) < len(w)
             before, value = w, now
             fit = moments.minimised(self._solver(moments, w), w)
             w, way = fit.weights, fit.weights - before

@@ -64,9 +64,8 @@ def prepared(portfolio, X, returns, sample_weight):
     returns = with_expected_returns(returns, portfolio, X, weights)
     if isinstance(returns, np.ndarray):
         if measure.power == 1:
-            returns = returns.astype(
-                float, copy=False
-            )  # float32 is too coarse for the duality gap
+            # float32 is too coarse for the duality gap
+            returns = returns.astype(float, copy=False)
         if portfolio.min_return is not None:
             penalty = penalty.with_min_return(portfolio._task(returns, weights).mean)
     return returns, weights, penalty

@@ -210,9 +210,8 @@ def looks_like_prices(returns):
     if n < 15:  # returns could look like prices by chance
         return False
     largest = np.abs(X).max(axis=0)
-    X = X / np.where(
-        largest > 0, largest, 1.0
-    )  # the squares of very large numbers overflow
+    # the squares of very large numbers overflow
+    X = X / np.where(largest > 0, largest, 1.0)
     middle = np.median(X, axis=0)
     wrong = X * middle <= 0
     X = np.where(wrong, middle, X)
@@ -291,9 +290,8 @@ def column_of(benchmark, columns, n_assets):
     if isinstance(benchmark, tuple) and not any(
         isinstance(part, str) for part in benchmark
     ):
-        return (
-            labels.index(benchmark) if benchmark in labels else None
-        )  # a label of several levels, or values
+        # a label of several levels, or values
+        return labels.index(benchmark) if benchmark in labels else None
     values = np.ndim(benchmark) and not isinstance(benchmark, tuple)
     if benchmark is None or isinstance(benchmark, (bool, np.bool_, Mapping)) or values:
         return None
@@ -364,9 +362,8 @@ def _read(benchmark, columns, rows, n, d):
         values = rows_of_series("benchmark", benchmark, columns, d, rows, n)
         if values is not None:
             return values, False
-    values = aligned(
-        "benchmark", benchmark, columns, d, extra=False
-    )  # weights of other assets are part of a benchmark
+    # weights of other assets are part of a benchmark
+    values = aligned("benchmark", benchmark, columns, d, extra=False)
     return values, None if values is benchmark else True
 
 

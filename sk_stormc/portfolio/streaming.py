@@ -292,9 +292,8 @@ def _keep(portfolio, stream, dtype):
         x=w,
         fun=records[-1][1] if records else np.nan,
         loss_curve=np.array([value for _, value in records]),
-        ifo=np.append(3 * at[:-1], 3 * n)[
-            : len(at)
-        ],  # each row once for g, its Jacobian and f
+        # each row once for g, its Jacobian and f
+        ifo=np.append(3 * at[:-1], 3 * n)[: len(at)],
         record_iterations=np.arange(len(at)),
         n_evaluations={"inner": n, "jacobian": n, "outer": n},
         residual=np.nan,

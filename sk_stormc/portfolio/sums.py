@@ -39,9 +39,8 @@ class Sums:
         off = rows - mean
         if p is not None:
             off *= np.sqrt(p)[:, None]
-        return cls(
-            weight, mean, off.T @ off
-        )  # numpy computes A.T @ A with half the work
+        # numpy computes A.T @ A with half the work
+        return cls(weight, mean, off.T @ off)
 
     def plus(self, other):
         """The sums of both. The means are merged by their difference, which does not

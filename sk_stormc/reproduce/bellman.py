@@ -30,9 +30,8 @@ PUBLISHED = five_methods(
     {"learning_rate": 1e-5, "batch_size": (100, 100, 1), "beta": 0.9, "tol": 0},
     {**_EPOCHS, "learning_rate": 1e-5},
 ) | {"vrsc-pg": {**_EPOCHS, "learning_rate": 5e-4}}
-AUTOMATIC = dict.fromkeys(
-    ("storm-c", "lbfgs"), {"tol": 1e-6}
-)  # with the problem's preconditioner
+# with the problem's preconditioner
+AUTOMATIC = dict.fromkeys(("storm-c", "lbfgs"), {"tol": 1e-6})
 METHODS = PUBLISHED | AUTOMATIC
 # the published scripts charge a checkpoint for a hundred components of f, and use one
 WITH_100 = {

@@ -12,23 +12,22 @@ from sk_stormc.solvers import StopReason
 
 STORM = "storm-c-paper"  # Algorithm 1
 RIVAL = "sarah-c"  # the method with which the effort of tuning is compared
+# of methods
 NAMES = {
     "scgd": "SCGD",
     "asc-pg": "ASC-PG",
     "vrsc-pg": "VRSC-PG",
     RIVAL: "SARAH-C",
     STORM: "STORM-C",
-}  # of methods
+}
 METHOD_EXPERIMENTS = {
     "portfolio": portfolio,
     "streaming": streaming,
     "bellman": bellman,
     "sne": sne,
 }
-PARTS = (
-    "published",
-    "tuned",
-)  # the settings of the methods for which claims are decided
+# the settings of the methods for which claims are decided
+PARTS = ("published", "tuned")
 CONFIRMED, PARTLY, NOT_CONFIRMED = (
     "confirmed",
     "confirmed at those constants only",
@@ -83,12 +82,10 @@ def verdict(published, tuned=None, theory=False):
 class Results:
     """All measurements."""
 
-    compared: dict = field(
-        default_factory=lambda: defaultdict(dict)
-    )  # of (experiment, part): by case, comparisons
-    tuned: dict = field(
-        default_factory=dict
-    )  # by case and method, the best setting and the values of the grid
+    # of (experiment, part): by case, comparisons
+    compared: dict = field(default_factory=lambda: defaultdict(dict))
+    # by case and method, the best setting and the values of the grid
+    tuned: dict = field(default_factory=dict)
     theory: dict = field(default_factory=dict)
     complexity: list = field(default_factory=list)
 

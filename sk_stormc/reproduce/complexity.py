@@ -183,10 +183,8 @@ def _measure(run, eps, seeds, max_ifo):
 def _run(solver, seed, max_ifo, every, stop=0.0, **parameters):
     """IFO at the records after x_0, and the average of |grad Phi| over the iterates up
     to each record."""
-    problem, records = (
-        BentValley(),
-        [],
-    )  # (IFO, t, |grad Phi(x_t)|, sum of the norms up to t)
+    # (IFO, t, |grad Phi(x_t)|, sum of the norms up to t)
+    problem, records = (BentValley(), [])
 
     def on_record(record):
         t, norm, total = (

@@ -36,9 +36,8 @@ class Case:
     # parameters by method, which is the name of the solver unless they contain
     # ``solver``
     methods: dict
-    problem: (
-        CompositionalProblem | Callable
-    )  # or a function of a seed that returns a stream
+    # or a function of a seed that returns a stream
+    problem: CompositionalProblem | Callable
     x0: np.ndarray  # the initial point of all methods
     optimum: float = 0.0  # Phi*, the smallest value of Phi
     scale: float | None = (
@@ -172,9 +171,8 @@ def summarize(results, passes=True):
 def draw(results, path, axes=AXES, relative=False, dpi=150):
     """Draw gaps (optionally relative) and gradients against IFO, with a row for each
     case, and save the figure."""
-    from sk_stormc.plotting import (
-        plot_curves,
-    )  # imports matplotlib, which --help does not need
+    # imports matplotlib, which --help does not need
+    from sk_stormc.plotting import plot_curves
 
     panels = {}
     for case, comparison in results.items():

@@ -37,9 +37,8 @@ from sk_stormc.theory import equipartition, storm_parameters, theorem_condition
 FULL = {
     "seeds": 5,  # the reported seeds 0, 1, ...
     "tuning_seeds": (1000, 1001),
-    "rates": tuple(
-        2.0**k for k in range(-6, 4)
-    ),  # divided by the largest curvature of Phi
+    # divided by the largest curvature of Phi
+    "rates": tuple(2.0**k for k in range(-6, 4)),
     "portfolio": {"periods": 2000, "assets": 200, "max_ifo": 3_000_000},
     "streaming": {"max_ifo": 3_000_000},
     "bellman": {
@@ -201,10 +200,8 @@ def _measure(
     results.compared[experiment, "published"] |= run(
         [published], size.get("published_ifo", max_ifo), seeds
     )
-    best, as_published = (
-        {},
-        tuned is None,
-    )  # whether the published parameters are one more setting
+    # whether the published parameters are one more setting
+    best, as_published = ({}, tuned is None)
     if as_published:
         tuned, params_of = published, _params_of(published)
     for method in NAMES:

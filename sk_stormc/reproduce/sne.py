@@ -231,9 +231,8 @@ def add_arguments(parser):
 def report(args):
     """Run the experiment, print its table and save its figures: curves, and embeddings
     coloured by label."""
-    from sk_stormc.plotting import (
-        plot_embeddings,
-    )  # imports matplotlib, which --help does not need
+    # imports matplotlib, which --help does not need
+    from sk_stormc.plotting import plot_embeddings
 
     scatter = args.out.with_name(f"{args.out.stem}_embedding{args.out.suffix}")
     check_replaceable(scatter, args.force)

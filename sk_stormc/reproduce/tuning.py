@@ -15,10 +15,8 @@ N_FINALISTS = 3
 # maximum number of learning rates that are added to a grid while the best one is at an
 # end
 MAX_ADDED = 8
-EXPONENTS = {
-    "scgd": -3 / 4,
-    "asc-pg": -5 / 9,
-}  # of learning rates that decrease as in the paper of the method
+# of learning rates that decrease as in the paper of the method
+EXPONENTS = {"scgd": -3 / 4, "asc-pg": -5 / 9}
 
 
 def variants(methods, averages, epochs, large="full checkpoints", **checkpoint):

@@ -246,6 +246,5 @@ def _with_callbacks(on_record, callbacks):
     functions = [callback.on_record for callback in callbacks] + (
         [] if on_record is None else [on_record]
     )
-    return lambda record: sum(
-        bool(function(record)) for function in functions
-    )  # all are called
+    # all are called
+    return lambda record: sum(bool(function(record)) for function in functions)

@@ -175,9 +175,8 @@ class CorrectedSample(CompositionalSolver):
         sample = CorrectedProblem(oracle, s.anchor, s.draws)
         seed = int(oracle.rng.integers(2**31))
         with warnings.catch_warnings():
-            warnings.simplefilter(
-                "ignore", ConvergenceWarning
-            )  # the next anchor shows whether the point is better
+            # the next anchor shows whether the point is better
+            warnings.simplefilter("ignore", ConvergenceWarning)
             x = (
                 self._inner_solver()
                 .set_params(tol=TOL_ON_SAMPLE)

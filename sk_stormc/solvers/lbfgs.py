@@ -175,10 +175,8 @@ class _ScipyRun:
         self.length = self.first_length = math.nan
         self.first_step = math.inf
         self.calls = self.iterations = 0
-        self.calls_before, self.iterations_before = (
-            s.n_calls,
-            s.t,
-        )  # counts of the run that is resumed
+        # counts of the run that is resumed
+        self.calls_before, self.iterations_before = (s.n_calls, s.t)
 
     def objective(self, z):
         oracle, self.calls = self.oracle, self.calls + 1
@@ -259,9 +257,8 @@ class _Variables:
         if self.is_split:
             z = np.subtract(*np.split(z, 2))
         x = self.scale * z if self.scale.ndim == 1 else self.scale @ z
-        return np.clip(
-            x, self.box.low, self.box.high
-        )  # scaling may violate the bounds by rounding
+        # scaling may violate the bounds by rounding
+        return np.clip(x, self.box.low, self.box.high)
 
     def to_z(self, x):
         x = x.astype(float)

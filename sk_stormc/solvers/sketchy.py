@@ -122,9 +122,8 @@ class SketchySTORM(AutomaticSTORM):
     def run_metric(self, oracle, s):
         """The preconditioner of the state, because a resumed run does not make a new
         sketch."""
-        sketched = (
-            isinstance(s, SketchyState) and s.metric is not None
-        )  # a run may have ended before the sketch
+        # a run may have ended before the sketch
+        sketched = isinstance(s, SketchyState) and s.metric is not None
         return s.metric if sketched else oracle.metric
 
     def init_state(self, oracle, x):
@@ -150,10 +149,8 @@ class SketchySTORM(AutomaticSTORM):
         omega = np.linalg.qr(oracle.rng.standard_normal((x.size, r)))[0].astype(x.dtype)
         gradient = self._minibatch_gradient(oracle, x, size)
         x, h = cauchy_point(gradient, x, root)
-        F, directions = (
-            gradient(x),
-            root * omega.T,
-        )  # directions of length 1 in its norm
+        # directions of length 1 in its norm
+        F, directions = (gradient(x), root * omega.T)
         Y = np.array(
             [root * (gradient(x + h * v) - F) / h for v in directions], dtype=float
         ).T
@@ -161,9 +158,8 @@ class SketchySTORM(AutomaticSTORM):
         if not np.isfinite(K).all():
             return None
         values, vectors = np.linalg.eigh((K + K.T) / 2)
-        least = math.sqrt(
-            np.finfo(x.dtype).eps
-        )  # smaller eigenvalues are rounding errors or negative curvature
+        # smaller eigenvalues are rounding errors or negative curvature
+        least = math.sqrt(np.finfo(x.dtype).eps)
         positive = values > least * max(values[-1], 0.0)
         if not positive.any():
             return None

@@ -275,9 +275,8 @@ class STORMCompositional(CompositionalSolver):
         problem = oracle.problem
         # on a stream, F depends on rows that x_T does not depend on
         has_new_rows = not oracle.source.finite and oracle.metric.curvature is not None
-        has_zeros = (
-            problem.penalty is not None and s.rule.limit is not None
-        )  # x~ has exact zeros, and x_T does not
+        # x~ has exact zeros, and x_T does not
+        has_zeros = problem.penalty is not None and s.rule.limit is not None
         return (
             self.proximal_point(oracle, s, s.now.F)
             if has_new_rows or has_zeros

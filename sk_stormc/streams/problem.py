@@ -14,13 +14,8 @@ from sk_stormc.utils.validation import check_bool, check_int
 
 __all__ = ["WINDOW", "Position", "StreamingProblem", "stack"]
 
-STEPS = (
-    "learning_rate",
-    "tracking",
-    "normalization",
-    "precision",
-    "published",
-)  # advice that applies to streams too
+# advice that applies to streams too
+STEPS = ("learning_rate", "tracking", "normalization", "precision", "published")
 
 
 class StreamingProblem(CompositionalProblem):

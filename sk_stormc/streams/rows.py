@@ -69,9 +69,8 @@ class Rows:
             max(self.start, self.keep),
             None,
         )
-        return self.__dict__ | {
-            "_source": iter(())
-        }  # the state does not contain later batches
+        # the state does not contain later batches
+        return self.__dict__ | {"_source": iter(())}
 
     def feed(self, batch):
         """Append a batch."""

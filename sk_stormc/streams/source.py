@@ -57,11 +57,8 @@ class StreamSource(Source):
             )
         self.operator = first.jacobian_kind == "operator"
         self.one_outer = first.n_outer == 1 < first.n_inner
-        self._sampled = (
-            True,
-            not self.operator,
-            not self.one_outer,
-        )  # whether each kind of batch has its own rows
+        # whether each kind of batch has its own rows
+        self._sampled = (True, not self.operator, not self.one_outer)
 
     def fork(self):
         """A copy for a trial run: rows that the trial run reads, adds or drops do not
@@ -131,9 +128,8 @@ class StreamSource(Source):
     def lasts(self, positions, ifo):
         """Whether there are enough rows for the kind of batch with the largest
         position."""
-        n_rows = ifo // (
-            2 if self.one_outer else 3
-        )  # in batches of one size; an f of one component adds 1
+        # in batches of one size; an f of one component adds 1
+        n_rows = ifo // (2 if self.one_outer else 3)
         at = [
             position.start(n_rows)
             for position, used in zip(positions, self._sampled, strict=True)

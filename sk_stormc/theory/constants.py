@@ -125,9 +125,8 @@ def estimate_constants(
     full_inner, full_outer = problem.inner_batch(None), problem.outer_batch(None)
     points = ball()
     points[0] = x0
-    ends = points + 1e-3 * (
-        ball() - points
-    )  # near the points, for difference quotients, and in the ball
+    # near the points, for difference quotients, and in the ball
+    ends = points + 1e-3 * (ball() - points)
     seen = []  # of (L_f, L_g, L_phi, M_f, M_g)
     for x, end, (j, i) in zip(points, ends, batches(), strict=True):
         at = []
@@ -142,12 +141,10 @@ def estimate_constants(
             at.append((y, J, grad, F if f_x is None else f_x + F))
         (y, J, grad, F), (y_end, J_end, grad_end, F_end) = at
         step, step_y = norm(end - x), norm(y_end - y)
-        slope = math.hypot(
-            norm(J, 2), 0.0 if f_x is None else 1.0
-        )  # of (x, g_j(x)) where f uses x
-        L_f = (
-            norm(grad_end - grad) / step_y if step_y > 1e-8 * norm(y) else 0.0
-        )  # else step_y is rounding
+        # of (x, g_j(x)) where f uses x
+        slope = math.hypot(norm(J, 2), 0.0 if f_x is None else 1.0)
+        # else step_y is rounding
+        L_f = norm(grad_end - grad) / step_y if step_y > 1e-8 * norm(y) else 0.0
         seen.append(
             (L_f, norm(J_end - J) / step, norm(F_end - F) / step, norm(grad), slope)
         )
@@ -172,9 +169,8 @@ def estimate_constants(
     H_1, H_2, H_3 = np.max(variances, axis=0).tolist()
 
     grad = problem.gradient(x0)
-    downhill = x0 - radius * grad / (
-        norm(grad) or 1.0
-    )  # in many dimensions random points are hardly lower
+    # in many dimensions random points are hardly lower
+    downhill = x0 - radius * grad / (norm(grad) or 1.0)
     Delta = problem.objective(x0) - min(
         problem.objective(x) for x in (*points, downhill)
     )

@@ -95,9 +95,8 @@ def _partitions(table):
     if not hasattr(table, "rechunk"):
         return list(table.to_delayed())
     table = table.rechunk({1: -1}) if table.ndim == 2 else table
-    return (
-        table.to_delayed(optimize_graph=False).ravel().tolist()
-    )  # arrays of the same source share its tasks
+    # arrays of the same source share its tasks
+    return table.to_delayed(optimize_graph=False).ravel().tolist()
 
 
 @dask.delayed
@@ -191,9 +190,8 @@ class DaskBlocks(Blocks):
         self._numbers = numbers
 
     def _tasks(self, function):
-        shared = dask.delayed(
-            function, pure=False, traverse=False
-        )  # sent once, and not with every task
+        # sent once, and not with every task
+        shared = dask.delayed(function, pure=False, traverse=False)
         for k, (number, start) in enumerate(
             zip(self._numbers, self.starts, strict=True)
         ):

@@ -33,10 +33,8 @@ _ORDERED = (
     "timedelta64",
 )
 _YEAR = r"(?<!\d)(?:19|20)\d\d(?!\d)"
-_MONTHS = (
-    "%b-%y",
-    "%b %y",
-)  # pandas reads the year as a day, unless it has four digits
+# pandas reads the year as a day, unless it has four digits
+_MONTHS = ("%b-%y", "%b %y")
 
 
 def is_table(X):
@@ -125,9 +123,8 @@ def _readings(texts):
         [texts.astype(float)] if texts.str.fullmatch(r"[+-]?\d*\.\d+").all() else []
     )
     readings += _dates(texts)
-    alike = (
-        len(texts.str.replace(r"\d+", "0", regex=True).unique()) == 1
-    )  # no months by their names
+    # no months by their names
+    alike = len(texts.str.replace(r"\d+", "0", regex=True).unique()) == 1
     if not readings and alike and texts.str.contains(_YEAR).all():
         texts = texts.str.replace(f"^(.*?)({_YEAR})", r"\2 \1", regex=True)
         readings = [
@@ -152,9 +149,8 @@ def _dates(texts):
                     )
             if readings:
                 break
-    return [
-        dates for dates in readings if dates.year.min() > 1
-    ]  # pandas takes 1 for a year that is not there
+    # pandas takes 1 for a year that is not there
+    return [dates for dates in readings if dates.year.min() > 1]
 
 
 def is_series(value):

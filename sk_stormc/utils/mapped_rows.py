@@ -85,9 +85,8 @@ class MappedRows:
     def _read(self, starts, length):
         """``length`` rows from each of some starts."""
         width = self.shape[1] * self.dtype.itemsize
-        file = os.open(
-            self.filename, os.O_RDONLY | getattr(os, "O_BINARY", 0)
-        )  # half the time of a file object
+        # half the time of a file object
+        file = os.open(self.filename, os.O_RDONLY | getattr(os, "O_BINARY", 0))
         try:
             parts = []
             for start in np.asarray(starts).tolist():

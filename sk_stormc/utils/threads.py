@@ -19,9 +19,8 @@ from sk_stormc.utils.validation import check_n_jobs
 
 __all__ = ["each", "in_one_thread", "in_threads", "n_threads", "parts", "threads"]
 
-_crew = ContextVar(
-    "crew", default=None
-)  # the executor and the number of threads of the innermost `threads`
+# the executor and the number of threads of the innermost `threads`
+_crew = ContextVar("crew", default=None)
 
 
 @contextmanager
@@ -40,9 +39,8 @@ def threads(n_jobs):
         stack.enter_context(in_one_thread())
         stack.enter_context(np.errstate(under="ignore"))
         if _crew.get() is None:
-            stack.enter_context(
-                _libraries("openmp").limit(limits=1)
-            )  # OpenMP has this setting for each thread
+            # OpenMP has this setting for each thread
+            stack.enter_context(_libraries("openmp").limit(limits=1))
             count = effective_n_jobs(n_jobs)
             pool = (
                 ThreadPoolExecutor(count - 1, initializer=_begin_thread)

@@ -32,9 +32,8 @@ Features: TypeAlias = ArrayLike | SparseMatrix
 RandomState: TypeAlias = int | np.random.RandomState | None
 Schedule: TypeAlias = Callable[[int], float]  # a function of the iteration
 Auto: TypeAlias = Literal["auto"]
-Size: TypeAlias = (
-    int | tuple | Auto | None
-)  # batch size, or sizes for g, its Jacobian and f
+# batch size, or sizes for g, its Jacobian and f
+Size: TypeAlias = int | tuple | Auto | None
 Kernel: TypeAlias = Literal["student-t", "gaussian"]
 Neighbors: TypeAlias = Literal["auto", "exact", "approximate"]
 Variant: TypeAlias = Literal["corrected", "paper"]

@@ -5,11 +5,8 @@ import warnings
 
 __all__ = ["warn", "warn_of_an_optimum"]
 
-OURS = (
-    "sk_stormc.",
-    "sklearn.",
-    "contextlib",
-)  # decorators and context managers are between a fit and its caller
+# decorators and context managers are between a fit and its caller
+OURS = ("sk_stormc.", "sklearn.", "contextlib")
 
 
 def warn(message, category=UserWarning):

@@ -255,10 +255,8 @@ class BlockActionSums(ActionSums):
         self.rewards = np.array([high, -low])
         self.terminal = np.array([ended > 0, went_on == 0])
         led = np.repeat(np.stack(after)[:, :, None], m, axis=2) / m
-        self._led = (
-            self._uniform,
-            led / self.weight,
-        )  # the last policy with sums, and these
+        # the last policy with sums, and these
+        self._led = (self._uniform, led / self.weight)
         self._evaluated = None  # the moments of the last solution
 
     def _sum(self, function):

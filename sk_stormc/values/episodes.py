@@ -64,9 +64,8 @@ def _without_objects(array):
             isinstance(value, kind) and not isinstance(value, bool) for value in array
         ):
             with warnings.catch_warnings():
-                warnings.simplefilter(
-                    "ignore", UserWarning
-                )  # NumPy's that dates of a time zone become those of UTC
+                # NumPy's that dates of a time zone become those of UTC
+                warnings.simplefilter("ignore", UserWarning)
                 return array.astype(dtype)
     return array
 
@@ -130,9 +129,8 @@ class Order(NamedTuple):
     numbers: np.ndarray | None  # of the episodes, if there are labels
     time: np.ndarray | None  # as given, checked
     clock: np.ndarray  # a common time: the successor of a row is the row with clock + 1
-    step: (
-        np.ndarray
-    )  # number of steps since the episode began; without labels, since the last gap
+    # number of steps since the episode began; without labels, since the last gap
+    step: np.ndarray
 
     def has_gaps(self):
         """Whether a row that is not the last one has no successor."""

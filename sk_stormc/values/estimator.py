@@ -343,9 +343,8 @@ class BellmanValueEstimator(FittedValues):
         objective, reason = choose_objective(
             self.objective, log.rows, visited, self.gamma, alpha, self.trace_decay
         )
-        solver = self._solver_for(
-            0 if self.trace_decay else len(log.columns)
-        )  # only "lstd" supports traces
+        # only "lstd" supports traces
+        solver = self._solver_for(0 if self.trace_decay else len(log.columns))
 
         def values(x):
             w = np.zeros(log.n_features)

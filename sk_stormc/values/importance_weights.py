@@ -21,20 +21,17 @@ class Weights:
 
     def __init__(self, ratios, numbers, weighted, totals=None):
         n, self.numbers, self.weighted = len(ratios), numbers, weighted
-        self.start = np.flatnonzero(
-            np.append(True, np.diff(numbers) > 0)
-        )  # first row of each episode
+        # first row of each episode
+        self.start = np.flatnonzero(np.append(True, np.diff(numbers) > 0))
         self.last, self.m = np.append(self.start[1:], n) - 1, len(self.start)
         self.length = self.last - self.start + 1
-        self.step = (
-            np.arange(n) - self.start[numbers]
-        )  # number of steps since the start of the episode
+        # number of steps since the start of the episode
+        self.step = np.arange(n) - self.start[numbers]
         with np.errstate(divide="ignore"):
             logs = np.log(ratios)
         for rows in map(slice, self.start, self.last + 1):
-            logs[rows] = np.cumsum(
-                logs[rows]
-            )  # one episode at a time, so that no number depends on another episode
+            # one episode at a time, so that no number depends on another episode
+            logs[rows] = np.cumsum(logs[rows])
         self.logs = logs
         # logarithm of the product of all ratios of an episode
         self.final = logs[self.last]
@@ -45,9 +42,8 @@ class Weights:
                 else totals
             )
             total = self._total[self.step]
-            self.share = np.exp(
-                logs - np.where(np.isfinite(total), total, np.inf)
-            )  # 0 if all weights are 0
+            # 0 if all weights are 0
+            self.share = np.exp(logs - np.where(np.isfinite(total), total, np.inf))
             return
         with np.errstate(over="ignore"):
             self.share = np.exp(logs) / self.m

@@ -279,9 +279,8 @@ class LogBlocks:
                 copy.copy(self.reader.estimator), X, y, LogColumns(*rest)
             ).features
         except ValueError:
-            self.sum(
-                lambda transitions: None
-            )  # raises with the number of the row in its partition
+            # raises with the number of the row in its partition
+            self.sum(lambda transitions: None)
             raise
 
 

@@ -132,14 +132,12 @@ def warn_of_scales(states, follows, terminal):
     if not len(ongoing) or np.mean(succeed) > 0.1:  # then the scales are the same
         return
     off, agreeing, compared = None, 0, 0
-    other = np.random.default_rng(0).permutation(
-        len(ongoing)
-    )  # slopes between distant rows
+    # slopes between distant rows
+    other = np.random.default_rng(0).permutation(len(ongoing))
     columns = np.flatnonzero(np.ptp(came, axis=0) > 0)
     for k, j in enumerate(columns):
-        rest = (len(columns) - k) * len(
-            ongoing
-        )  # not enough rows agree, even if all of the remaining ones do
+        # not enough rows agree, even if all of the remaining ones do
+        rest = (len(columns) - k) * len(ongoing)
         if agreeing + rest < LINEAR_SHARE * (compared + rest):
             return
         rows = np.flatnonzero(came[:, j] != np.median(came[:, j]))

@@ -189,9 +189,8 @@ def iterate_policies(sums, max_iter, notify):
         policy = following
         w, solution = sums.solution(policy)
         if not losses:
-            losses.append(
-                solution.start
-            )  # the objective at 0 is the same for all policies
+            # the objective at 0 is the same for all policies
+            losses.append(solution.start)
             notify(np.zeros_like(w), losses)
         following, key, changed = sums.greedy(policy, w)
         losses.append(solution.fun)

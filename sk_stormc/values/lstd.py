@@ -46,9 +46,8 @@ class Moments:
     C: np.ndarray
     weight: float  # sum of the weights d_k
     n_rows: int  # including those of weight 0
-    largest: (
-        np.ndarray
-    )  # absolute value of each feature, over transitions of positive weight
+    # absolute value of each feature, over transitions of positive weight
+    largest: np.ndarray
     lost: tuple = (0.0, 0.0, 0.0)  # rounding errors of A, b and C, to be added to them
 
     @classmethod
@@ -64,9 +63,8 @@ class Moments:
         n, d = Z.shape
         largest = largest_values(Z if (weights > 0).all() else Z[weights > 0])
         with np.errstate(over="ignore", invalid="ignore"):
-            same = n > 0 and bool(
-                (weights == weights[0]).all()
-            )  # avoids a copy of the rows
+            # avoids a copy of the rows
+            same = n > 0 and bool((weights == weights[0]).all())
             weighted, factor = (
                 (Z.T, weights[0]) if same else (scale_rows(weights, Z).T, 1.0)
             )

@@ -94,21 +94,18 @@ def bias_and_noise(transitions, visited, gamma, alpha):
     unbiased = np.where(often, visits / np.maximum(visits - 1, 1), 0.0)
     spread = np.bincount(state, part * error**2) * unbiased  # variance of a target
     spread[~often] = np.average(spread[often], weights=share[often])
-    fraction = np.bincount(
-        state, part**2
-    )  # one over the number of visits, if weights are equal
-    once = (
-        share[~often].sum() / share[often].sum()
-    )  # weight of states visited once, for which the others are used
+    # one over the number of visits, if weights are equal
+    fraction = np.bincount(state, part**2)
+    # weight of states visited once, for which the others are used
+    once = share[~often].sum() / share[often].sum()
     gradient = gamma * (
         ((share * (fraction + once) * unbiased)[state] * part * error) @ next_Z
     )
     H = inverse(dense(rows.T @ rows) + np.diag(alpha))
     bias = features @ (H @ gradient)
     C = dense(scale_rows(share, features).T @ features)
-    rows = scale_rows(
-        share * np.sqrt(fraction * spread), A
-    )  # noise of the gradient due to the target of each state
+    # noise of the gradient due to the target of each state
+    rows = scale_rows(share * np.sqrt(fraction * spread), A)
     return float(np.sqrt(share @ bias**2)), float(
         np.sqrt(np.sum((H @ C @ H) * dense(rows.T @ rows)))
     )

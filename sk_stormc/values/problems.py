@@ -398,9 +398,8 @@ class BellmanProblem(LinearValue):
         )
 
     def _row_sums(self, entries):
-        return np.add.reduceat(
-            entries, self._starts[:-1]
-        )  # no row is empty, because each sums to one
+        # no row is empty, because each sums to one
+        return np.add.reduceat(entries, self._starts[:-1])
 
     def _least_squares(self):
         """sqrt(d) (Phi - gamma P Phi) and sqrt(d) E[r | s]."""

@@ -270,9 +270,8 @@ def expected_smoothness(problem, size, root):
         S = S + dense(
             scale_rows(4 * weights[rows] * lengths, difference).T @ difference
         )
-    half = root.T @ (
-        2 * J.T @ (problem._root @ (problem._root.T @ J))
-    )  # root^T H, without alpha
+    # root^T H, without alpha
+    half = root.T @ (2 * J.T @ (problem._root @ (problem._root.T @ J)))
     full = half + root.T * (2 * problem.alpha)
     second = full.T @ full + (0.0 if size is None else (S - half.T @ half) / size)
     values, vectors = np.linalg.eigh(problem.hessian())

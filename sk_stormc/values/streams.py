@@ -69,9 +69,8 @@ class Waiting:
     def before(self, other):
         """These rows followed by other rows."""
         if self.labels is not None:
-            self = self[
-                np.isin(self.labels, other.labels)
-            ]  # an episode without a row in a chunk has ended
+            # an episode without a row in a chunk has ended
+            self = self[np.isin(self.labels, other.labels)]
         pairs = zip(vars(self).values(), vars(other).values(), strict=True)
         return Waiting(
             *(None if old is None else stack([old, new]) for old, new in pairs)
@@ -150,9 +149,8 @@ def read_chunk(estimator, features, X, states, y, log_columns):
     left, after = states[order], follows[at]
     if labels is not None:
         labels = labels[order]
-        left = after = np.zeros(
-            (n, 1), dtype=int
-        )  # equal keys: the next row of an episode continues it
+        # equal keys: the next row of an episode continues it
+        left = after = np.zeros((n, 1), dtype=int)
     keys = left, after, terminal, ratios[order], labels
     return (Z, next_Z, y[order].astype(float), weights[order]), keys, None, order
 

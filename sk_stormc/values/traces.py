@@ -113,17 +113,17 @@ def keys_in_order(left, after, terminal, ratios, rows, kept):
     """The order of transitions in time, and the keys for `Collected.plus` in this
     order. ``rows`` is the `Order`."""
     if rows is None:
-        ends = terminal | np.append(
-            np.diff(np.flatnonzero(kept)) > 1, False
-        )  # a trace also ends at a dropped row
+        # a trace also ends at a dropped row
+        ends = terminal | np.append(np.diff(np.flatnonzero(kept)) > 1, False)
         return np.arange(len(left)), (left, after, ends, ratios, None)
     clock = rows.clock[kept, None]
     order = np.argsort(clock.ravel())
+    # may warn
     continues(
         left[order],
         after[order],
         terminal[order] | np.append(np.diff(clock[order, 0]) > 1, False),
-    )  # may warn
+    )
     return order, (clock[order], clock[order] + 1, terminal[order], ratios[order], None)
 
 
@@ -146,9 +146,8 @@ def trace_blocks(Z, follows, decay, trace, ratios=None):
         if ratios is not None and (ratios[rows] != 1).any():
             block, last = ratios[rows], ratios[rows][-1]
             logs = np.log(np.where(block > 0, block, 1.0))
-            product = np.append(
-                0.0, np.cumsum(logs[:-1])
-            )  # logarithm of the product of the earlier ratios
+            # logarithm of the product of the earlier ratios
+            product = np.append(0.0, np.cumsum(logs[:-1]))
             weights *= np.exp(np.where(together, product[:, None] - product, 0.0))
             first *= np.exp(np.where(episode == 0, product, 0.0))
         traces = weights @ Z[rows]

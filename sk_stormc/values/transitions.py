@@ -318,9 +318,8 @@ class Log:
     terminal: np.ndarray
     states: np.ndarray  # before the transformer
     follows: np.ndarray  # the successors, before the transformer
-    columns: (
-        np.ndarray
-    )  # columns of the features that Z contains: those that are not 0 in all rows
+    # columns of the features that Z contains: those that are not 0 in all rows
+    columns: np.ndarray
     n_features: int  # number of features, including those that are 0
     kept: np.ndarray  # mask of the usable rows of the data
     episode: np.ndarray | None  # numbers of the episodes

@@ -157,22 +157,24 @@ def test_a_wrong_entry_of_the_jacobian_is_named(entry, factor):
 @pytest.mark.parametrize(
     "scale, n, seed, x_0, random_state",
     [
+        # in these three, a second point was chosen that is 1e-10 away
         (
             0.01,
             50,
             1,
             1.0,
             2,
-        ),  # in these three, a second point was chosen that is 1e-10 away
+        ),
         (0.01, 400, 0, 0.25, 0),
         (0.01, 100, 2, 1.0, 0),
+        # here differences of outer lose more digits than its last ones
         (
             0.001,
             100,
             0,
             0.25,
             1,
-        ),  # here differences of outer lose more digits than its last ones
+        ),
     ],
 )
 def test_rounding_is_no_mistake(scale, n, seed, x_0, random_state):

@@ -372,9 +372,10 @@ def test_the_problem_of_a_streams_first_rows_is_checked():
     stream = StreamingProblem(months(), PortfolioProblem, window=100)
     check_problem(stream)
     source = stream.source
+    # all there
     np.testing.assert_array_equal(
         source.draw_inner(source.open([None] * 3)[0], (1, 3)), [[0, 1, 2]]
-    )  # all there
+    )
     with pytest.raises(
         ValueError, match="Slip.outer_gradient: f_u and central differences"
     ):

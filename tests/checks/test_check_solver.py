@@ -11,9 +11,8 @@ from sk_stormc.penalties import Box
 from sk_stormc.problems import PortfolioProblem
 from sk_stormc.solvers import SCGD, STORMCompositional
 
-RETURNS = make_gaussian_returns(
-    1100, 4, mean=0.3, random_state=0
-)  # more than are batches of all components
+# more than are batches of all components
+RETURNS = make_gaussian_returns(1100, 4, mean=0.3, random_state=0)
 BOXED, SINGLE = (
     PortfolioProblem(RETURNS, penalty=Box(0, 0.4)),
     PortfolioProblem(RETURNS.astype(np.float32)),

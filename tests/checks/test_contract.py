@@ -29,9 +29,8 @@ from sk_stormc.problems import (
 )
 from sk_stormc.solvers import SOLVERS, minimize
 
-RETURNS = make_gaussian_returns(
-    1100, 4, mean=0.3, random_state=0
-)  # more than are batches of all components
+# more than are batches of all components
+RETURNS = make_gaussian_returns(1100, 4, mean=0.3, random_state=0)
 
 
 def portfolio(*args, dtype=float, **kwargs):
@@ -197,9 +196,8 @@ EXAMPLES = {
     "DifferentiableLogMeanExp": {"robust": exponents},
 }
 MAY_BE_REFUSED = {"budget", "simplex", "matrix metric and penalty"}  # by some solver
-PLAIN_STEPS = {
-    "sketchy-storm"
-}  # these also refuse operator Jacobians, and problems that limit the steps
+# these also refuse operator Jacobians, and problems that limit the steps
+PLAIN_STEPS = {"sketchy-storm"}
 EXCLUDED = {  # class: reason; may name a class that is still to come
     "StreamingProblem": "has no number of components, and draws from an iterator "
     "once: its own tests",
@@ -257,9 +255,8 @@ def pairs():
                 continue
             quick = (default and first) or (i + j) % 29 == 0
             if quick or default or first or (i + j) % 11 == 0:
-                length, marks = (
-                    (12, []) if quick else (24, [pytest.mark.slow])
-                )  # of a run, in iterations
+                # of a run, in iterations
+                length, marks = (12, []) if quick else (24, [pytest.mark.slow])
                 found.append(pytest.param(*example, *way, length, marks=marks))
     return found
 

@@ -103,9 +103,8 @@ def test_what_cannot_be_written_ends_a_map_before_its_fit(
             main(["map", "--data", "iris.npz", "--out", out])
         assert f"existing directory, got '{out}'" in capsys.readouterr().err
     (tmp_path / "mine.png").touch()
-    monkeypatch.setattr(
-        "os.access", lambda path, mode: str(path) != "mine.png"
-    )  # as for a file of another user
+    # as for a file of another user
+    monkeypatch.setattr("os.access", lambda path, mode: str(path) != "mine.png")
     with pytest.raises(SystemExit, match="^2$"):
         main(["map", "--data", "iris.npz", "--out", "mine.png"])
     assert (

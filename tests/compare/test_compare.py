@@ -267,9 +267,8 @@ def test_quartiles_where_some_runs_did_not_reach_the_gap(compared):
             np.isfinite(row["passes_to_0.001_median"]) == median
             and row["reached_0.001"] == len(runs) - 1
         )
-    row = SolverComparison({"a": [never]}, (1e-3,), never.fun, "").table[
-        0
-    ]  # from the optimum on
+    # from the optimum on
+    row = SolverComparison({"a": [never]}, (1e-3,), never.fun, "").table[0]
     assert (
         row["gap_median"] == row["passes_to_0.001_median"] == 0
         and row["reached_0.001"] == 1
@@ -423,9 +422,8 @@ def test_passes_of_exact_methods():
     for run in (found.runs["newton"][0], found.runs["auto"][0]):
         assert run.pass_ifo == 600 and run.n_iter > 3
         assert rows(found)[run.label]["passes_median"] == 2 * run.n_iter
-        assert (
-            rows(found)[run.label]["passes_to_0.01_median"] < 2 * run.n_iter
-        )  # at an earlier record
+        # at an earlier record
+        assert rows(found)[run.label]["passes_to_0.01_median"] < 2 * run.n_iter
     found = compare_solvers(
         CompositionalPortfolio(), ["moments", "lbfgs"], RETURNS[:200], n_seeds=1
     )
@@ -473,9 +471,8 @@ def test_stages_of_a_tail_risk_are_one_run():
     portfolio = CompositionalPortfolio(
         risk_measure="cvar", constraint="long_only", budget=1.0
     )
-    solver = STORMCompositional(
-        batch_size=32, max_iter=1100
-    )  # a stage of 1000 iterations, and one of 100
+    # a stage of 1000 iterations, and one of 100
+    solver = STORMCompositional(batch_size=32, max_iter=1100)
     found = compare_solvers(
         portfolio, [("staged", solver)], RETURNS[:300], n_seeds=1, random_state=0
     )

@@ -147,10 +147,11 @@ def test_differences_are_as_accurate_as_their_order_and_count_as_one_jacobian():
         ),
         ({"n_inner": 0}, "n_inner must be an integer >= 1, got 0"),
         ({"n_variables": None}, "n_variables must be an integer >= 1 where x0 is None"),
+        # numpy's own: the user's formula fails
         (
             {"n_variables": 4},
             "size 4 is different from 3",
-        ),  # numpy's own: the user's formula fails
+        ),
         ({"x0": np.ones(4)}, r"x0 must be of shape \(3,\), got shape \(4,\)"),
         (
             {"x0": np.ones((3, 1)), "n_variables": None},
@@ -217,9 +218,8 @@ def test_mistakes_are_named(changes, message):
 @pytest.mark.parametrize(
     "rough",
     [
-        lambda x, j: np.abs(
-            x[:1]
-        ),  # a kink at x0 = 0, where central differences of any step agree
+        # a kink at x0 = 0, where central differences of any step agree
+        lambda x, j: np.abs(x[:1]),
         lambda x, j: np.floor(1e6 * x[:1]),
         lambda x, j: (
             1

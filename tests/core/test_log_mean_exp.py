@@ -107,9 +107,10 @@ def test_exact_to_the_rounding_of_the_exponents(size, unit, dtype, weighted):
     problem, eps = portfolio(size, unit, dtype, weighted), np.finfo(dtype).eps
     for x in (np.full(4, 0.25, dtype), np.array([0.7, 0.1, -0.3, 0.5], dtype)):
         Phi, gradient, e = exact(problem, x)
+        # what is summed in e_j
         terms = problem.risk_aversion * float(
             (np.abs(problem.returns) @ np.abs(x)).max()
-        )  # what is summed in e_j
+        )
         rounding = 8 * eps * terms
         assert abs(problem.objective(x) - Phi) <= rounding / problem.risk_aversion
         # weights of relative errors up to 2 `rounding`, and the sums' own rounding

@@ -63,9 +63,8 @@ class Case:
             assert not (rise.size and fall.size) or rise.min() >= fall.max() - slack
 
 
-entry = st.one_of(
-    st.floats(-10, 10), st.integers(-3, 3).map(float)
-)  # the latter for ties
+# the latter for ties
+entry = st.one_of(st.floats(-10, 10), st.integers(-3, 3).map(float))
 step_size = st.floats(1e-2, 1e2)
 
 
@@ -159,9 +158,10 @@ def test_l1_thresholds():
 def test_box_values():
     assert Box(-1, 2).value(np.array([-5.0, 0.3])) == 0.0
     assert Box(-1, 2, alpha=2.0).value(np.array([-5.0, 0.3])) == pytest.approx(10.6)
+    # no zero
     np.testing.assert_array_equal(
         Box(1.0, 4.0, alpha=1.0).prox(np.array([-5.0, 0.3, 5.0]), 0.5), [1, 1, 4]
-    )  # no zero
+    )
 
 
 def test_zeros_are_exact():
@@ -221,9 +221,8 @@ def test_only_the_ratio_of_steps_decides_a_projection(penalty, size):
     # a divisor as small as the first two would make infinities of weights
     x = np.array([0.3, 0.2, 0.9])
     for step in (1.0, np.array([1.0, 1.0, 1.0]), np.array([1.0, 2.0, 1.0])):
-        rtol = (
-            1e-3 if size < 1e-307 else 1e-12
-        )  # what is left of the numbers at the end of the range
+        # what is left of the numbers at the end of the range
+        rtol = 1e-3 if size < 1e-307 else 1e-12
         np.testing.assert_allclose(
             penalty.prox(x, size * step), penalty.prox(x, step), rtol=rtol
         )

@@ -129,9 +129,8 @@ def test_metric_is_the_inverse_variance(weighted, dtype):
     np.testing.assert_allclose(
         metric[:3], 1 / variance, rtol=1e-5 if dtype == np.float32 else 1e-12
     )
-    np.testing.assert_allclose(
-        metric[3:], np.median(metric[:3]), rtol=1e-5
-    )  # the scale of the others
+    # the scale of the others
+    np.testing.assert_allclose(metric[3:], np.median(metric[:3]), rtol=1e-5)
     nothing = PortfolioProblem(np.zeros((10, 2), dtype), metric="variance").metric
     np.testing.assert_array_equal(nothing, np.ones(2))
     own = np.arange(1.0, 6.0)

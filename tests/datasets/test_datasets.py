@@ -92,9 +92,8 @@ def test_parse_reads_every_table():
     "change",
     [
         lambda text: text.replace("\n", "\r\n"),
-        lambda text: text.replace("\n,", "\n\n,").replace(
-            "\n199", "\n\n199", 1
-        ),  # blank lines around the names
+        # blank lines around the names
+        lambda text: text.replace("\n,", "\n\n,").replace("\n199", "\n\n199", 1),
         lambda text: text.replace("\n\n", "\n"),  # no blank line at all
         # the international files: a blank before the first comma, spaces before every
         # one

@@ -39,9 +39,8 @@ def test_the_portfolio_is_that_of_the_moments():
         .weights_
     )
     np.testing.assert_allclose(weights, np.linalg.solve(4 * C, mean), rtol=1e-6)
-    X = np.random.default_rng(0).normal(
-        size=(40, 60)
-    )  # more assets than periods: Ledoit and Wolf's is regular
+    # more assets than periods: Ledoit and Wolf's is regular
+    X = np.random.default_rng(0).normal(size=(40, 60))
     shrunk = LedoitWolf().fit(X).covariance_
     least = CompositionalPortfolio(risk_aversion=np.inf, budget=1).fit(
         returns_from_moments(X.mean(axis=0), shrunk)

@@ -163,10 +163,8 @@ def test_perplexities_lowered_to_the_same_number_count_once():
     with pytest.warns(UserWarning, match="is too large"):
         assert perplexity_search(X, [20, 40, 60])[1] == (20.0, 30.0)
     with pytest.warns(UserWarning, match="is too large"):
-        assert perplexity_search(X, [30, 40, 30])[1] == (
-            30.0,
-            30.0,
-        )  # the user's own repetition stays
+        # the user's own repetition stays
+        assert perplexity_search(X, [30, 40, 30])[1] == (30.0, 30.0)
 
 
 def with_rows(G, change):
@@ -333,11 +331,8 @@ def test_rounding_below_zero_is_zero(dtype):
     np.testing.assert_array_equal(model.transform(D[:5]), model.transform(clipped[:5]))
     G = sparse.csr_array(graph(), dtype=dtype)
     G.data *= 0.02 / G.data.max()
-    G.data[
-        [0, 20]
-    ] = (
-        -2.384185846526776e-07
-    )  # pynndescent's, which it computes in float32 and returns in float64
+    # pynndescent's, which it computes in float32 and returns in float64
+    G.data[[0, 20]] = -2.384185846526776e-07
     copy = G.data.copy()
     assert np.isfinite(perplexity_affinities(G, 3, metric="precomputed").data).all()
     np.testing.assert_array_equal(G.data, copy)
@@ -366,9 +361,8 @@ def test_affinities_in_every_form_give_the_same_map():
     ):
         copy = form.copy()
         other = clone(model).fit(form)
-        assert (
-            procrustes(other.embedding_, expected)[2] < 1e-2
-        )  # rounding may move a map of few iterations
+        # rounding may move a map of few iterations
+        assert procrustes(other.embedding_, expected)[2] < 1e-2
         assert other.kl_divergence_ == pytest.approx(model.kl_divergence_, rel=2e-2)
         assert (copy != form).sum() == 0
     D = np.square(expected[:, None] - expected).sum(axis=2)

@@ -177,9 +177,8 @@ def test_the_papers_steps_hardly_move():
         match="has hardly left its start: .* use solver='auto', a larger",
     ):
         Z = model.fit_transform(DIGITS[:200])
-    np.testing.assert_allclose(
-        Z[:, 0], Z[:, 1], atol=1e-3
-    )  # a line it was, a line it stays
+    # a line it was, a line it stays
+    np.testing.assert_allclose(Z[:, 0], Z[:, 1], atol=1e-3)
 
 
 @pytest.mark.slow
@@ -198,9 +197,8 @@ def test_maps_are_robust():
         clone(model).fit_transform(X[order])[np.argsort(order)],
         clone(model).set_params(init=start).fit_transform(X),
     ):
-        assert (
-            procrustes(Z, other)[2] < 0.1
-        )  # .01 is usual; .25 to .35 in version 0.1.0
+        # .01 is usual; .25 to .35 in version 0.1.0
+        assert procrustes(Z, other)[2] < 0.1
     assert procrustes(Z[some], clone(model).fit_transform(X[some]))[2] < 0.3
 
 
@@ -237,9 +235,8 @@ def test_divergences(kernel, n, dof):
     assert model.kl_divergence_ == pytest.approx(divergence, rel=1e-3)
     for kept in (unread, pickle.dumps(model)):
         assert pickle.loads(kept).kl_divergence_ == model.kl_divergence_
-    assert model.loss_curve_[-1] == pytest.approx(
-        divergence, rel=0.1
-    )  # of fewer neighbours, if there are many points
+    # of fewer neighbours, if there are many points
+    assert model.loss_curve_[-1] == pytest.approx(divergence, rel=0.1)
     start = PCA(2, random_state=0).fit_transform(X)
     start *= size / start[:, 0].std()
     assert model.loss_curve_[0] == pytest.approx(

@@ -58,9 +58,8 @@ def test_principal_components(kernel):
         start_of("pca", layout(X[:, 26:28]), 2, kernel)
         for layout in (np.asarray, sparse.csr_array)
     )
-    np.testing.assert_allclose(
-        of_sparse, dense, rtol=1e-5
-    )  # all components, which sparse PCA does not give
+    # all components, which sparse PCA does not give
+    np.testing.assert_allclose(of_sparse, dense, rtol=1e-5)
 
 
 @pytest.mark.parametrize("way", WAYS)

@@ -73,9 +73,8 @@ def test_maps_that_gain_from_three_more_iterations_warn_once(X, params):
         "lower its divergence, "
     )
     assert message.startswith(words) and message.endswith("%. Increase max_iter.")
-    often = clone(model).set_params(
-        record_every=1
-    )  # how often is recorded makes no difference
+    # how often is recorded makes no difference
+    often = clone(model).set_params(record_every=1)
     assert messages(often, X) == [message]
     np.testing.assert_array_equal(often.embedding_, model.embedding_)
     longer = clone(model).set_params(max_iter=140)

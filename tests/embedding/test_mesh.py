@@ -64,9 +64,8 @@ def test_the_ends_of_a_map_do_not_meet_around_the_mesh():
     for width in np.linspace(30, 45, 31):
         x = np.repeat([0.0, width], N // 2)[:, None]
         Z = 2 * (N // 2) ** 2 * (1 + 1 / (1 + width**2)) - N
-        assert by_problem(problem, x)[0] == pytest.approx(
-            Z, rel=1e-3
-        )  # it is larger by .1 where they meet
+        # it is larger by .1 where they meet
+        assert by_problem(problem, x)[0] == pytest.approx(Z, rel=1e-3)
 
 
 def test_reported_divergences_are_accurate():

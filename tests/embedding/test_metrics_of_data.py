@@ -339,9 +339,8 @@ def test_samples_that_are_equally_far_from_others_do_not_prefer_the_first_rows(m
         P = perplexity_affinities(X, 10, metric=metric)
     for row in lonely[::2]:  # those with a product of their own
         shares = np.bincount(rows // 100, P[[row]].toarray()[0])
-        assert (
-            shares.max() < 0.3 and shares.min() > 0.05
-        )  # of six groups, the first once had everything
+        # of six groups, the first once had everything
+        assert shares.max() < 0.3 and shares.min() > 0.05
     others = np.delete(rows, lonely)
     assert (
         P[others].toarray().reshape(len(others), 6, 100).sum(axis=2).max(axis=1) > 0.99

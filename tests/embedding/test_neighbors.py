@@ -66,9 +66,10 @@ def test_neighbours_of_data_far_from_zero(data, metric):
     distances, neighbors = nearest_neighbors(X, 61, metric=metric).kneighbors()
     D = by_differences(X)
     expected = np.sort(D, axis=1)[:, :61]
+    # ties in any order
     np.testing.assert_allclose(
         np.take_along_axis(D, neighbors, axis=1), expected, rtol=1e-9
-    )  # ties in any order
+    )
     np.testing.assert_allclose(
         distances,
         np.square(expected) if metric == "sqeuclidean" else expected,

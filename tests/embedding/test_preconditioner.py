@@ -73,9 +73,10 @@ def test_each_coordinate_has_a_system_of_its_own():
     x = np.random.default_rng(1).normal(size=160)
     metric, F = problem.metric.at(x, 0), problem.gradient(x).reshape(-1, 2)
     both = metric.apply(F.ravel()).reshape(-1, 2)
+    # nothing to solve in one
     alone = metric.apply(np.column_stack([F[:, 0], np.zeros(80)]).ravel()).reshape(
         -1, 2
-    )  # nothing to solve in one
+    )
     np.testing.assert_allclose(alone[:, 0], both[:, 0], rtol=1e-12)
     assert not alone[:, 1].any()
 
@@ -182,6 +183,5 @@ def test_permuted_rows_with_ties_give_the_same_map():
     assert (
         disparity_of_permuted(graph, order, metric="precomputed", perplexity=10) < 1e-3
     )
-    assert (
-        disparity_of_permuted(X, order, perplexity=10) < 0.1
-    )  # other ones of equally far neighbours are listed
+    # other ones of equally far neighbours are listed
+    assert disparity_of_permuted(X, order, perplexity=10) < 0.1

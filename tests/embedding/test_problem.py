@@ -131,9 +131,8 @@ def test_the_gaussian_divergence_is_its_closed_form():
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_affinities_that_underflow_count_nothing(kernel):
     P = affinities(50).toarray()
-    P[0, P[0] + P[:, 0] == 0] = (
-        50 * np.finfo(float).smallest_subnormal
-    )  # whose half is 0 as a joint probability
+    # whose half is 0 as a joint probability
+    P[0, P[0] + P[:, 0] == 0] = 50 * np.finfo(float).smallest_subnormal
     P[0, 0] = 0
     P = sparse.csr_array(P)
     problem = SNEProblem(P, 2, kernel=kernel, dtype=np.float64)
@@ -155,9 +154,8 @@ def test_sampled_batches_are_unbiased(kernel, jacobian):
             np.random.default_rng(2).normal(size=30 if kernel == "gaussian" else 1),
         )
         exact = problem.vjp(problem.jacobian(x, everything), v)
-        singles = [
-            problem.inner_batch(np.array([i])) for i in range(30)
-        ]  # all draws, each once: the mean is exact
+        # all draws, each once: the mean is exact
+        singles = [problem.inner_batch(np.array([i])) for i in range(30)]
         products = [problem.vjp(problem.jacobian(x, b), v) for b in singles]
         np.testing.assert_allclose(
             np.mean(products, axis=0), exact, atol=1e-10 * np.abs(exact).max()
@@ -233,9 +231,8 @@ def test_costs():
     meshed = SNEProblem(problem.P, 2, kernel="student-t")
     assert minimize(meshed, max_iter=9).ifo[-1] == 10 * 3 * 1300  # full batches
     literal = SNEProblem(problem.P, 2, near_field=False)
-    assert (
-        minimize(literal, "storm-c-paper", max_iter=5).ifo[-1] == 300 + 5 * 300
-    )  # Lemma 3.1
+    # Lemma 3.1
+    assert minimize(literal, "storm-c-paper", max_iter=5).ifo[-1] == 300 + 5 * 300
     one, triple = (
         minimize(problem, batch_size=b, max_iter=5, random_state=0)
         for b in (60, (60, 60, None))
@@ -257,11 +254,8 @@ def test_a_tracked_jacobian(monkeypatch):
         make_problem(jacobian="dense")
 
 
-CASES = [
-    ("gaussian", 3, 60),
-    ("student-t", 2, 60),
-    ("student-t", 2, 1100),
-]  # the last has a mesh
+# the last has a mesh
+CASES = [("gaussian", 3, 60), ("student-t", 2, 60), ("student-t", 2, 1100)]
 EVALUATIONS = {
     "objective": lambda problem, x: problem.objective(x),
     "gradient": lambda problem, x: problem.gradient(x),

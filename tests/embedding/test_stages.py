@@ -16,9 +16,8 @@ from sk_stormc.callbacks import Checkpoint, EarlyStopping, TimeLimit
 DIGITS, LABELS = load_digits(return_X_y=True)
 X, Y = DIGITS[:250], LABELS[:250]
 NORMAL = np.random.default_rng(0).normal(size=(120, 5))
-TIGHT = np.repeat(
-    np.random.default_rng(0).normal(size=(110, 20)), 10, axis=0
-)  # ten copies, enough for a mesh
+# ten copies, enough for a mesh
+TIGHT = np.repeat(np.random.default_rng(0).normal(size=(110, 20)), 10, axis=0)
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:the map:sklearn.exceptions.ConvergenceWarning"),
@@ -136,9 +135,8 @@ class StopAt(Callback):
 def test_a_rescaled_map_has_the_same_bits_when_it_is_resumed(n_iter, interrupts):
     every = {"record_every": 1, "perplexity": 8}
     whole = new_map(20, **every, n_jobs=2).fit(TIGHT)
-    assert (
-        np.diff(whole.loss_curve_)[12] < -0.5 * whole.loss_curve_[12]
-    )  # rescaled after the second stage
+    # rescaled after the second stage
+    assert np.diff(whole.loss_curve_)[12] < -0.5 * whole.loss_curve_[12]
     stopped = new_map(20, **every).set_callbacks(StopAt(n_iter, interrupts))
     with pytest.raises(KeyboardInterrupt) if interrupts else nullcontext():
         stopped.fit(TIGHT)
@@ -287,9 +285,8 @@ def test_resume_with_a_larger_max_iter(kernel, d):
         resumed.embedding_,
     )
     before = resumed.embedding_
-    np.testing.assert_array_equal(
-        resumed.resume(DIGITS[:500]).embedding_, before
-    )  # there is nothing left to do
+    # there is nothing left to do
+    np.testing.assert_array_equal(resumed.resume(DIGITS[:500]).embedding_, before)
 
 
 def test_iterations_that_make_a_map_worse_are_left_out():
@@ -320,18 +317,16 @@ def test_a_stage_that_a_callback_ended_is_resumed(tmp_path):
             resumed.record_iterations_, whole.record_iterations_
         )
         assert resumed.n_iter_ == 50 and resumed.kl_divergence_ == whole.kl_divergence_
-    assert (
-        part.set_params(max_iter=45).resume(X).n_iter_ == 75
-    )  # what fit has, and the stage
+    # what fit has, and the stage
+    assert part.set_params(max_iter=45).resume(X).n_iter_ == 75
 
 
 def test_a_file_has_the_plan_of_the_stages(tmp_path):
     saved, model = Checkpoint(tmp_path / "map.npz"), new_map(20)
     whole = clone(model).fit(X)
     for max_iter in (20, 40):
-        clone(model).set_callbacks(saved, TimeLimit(0)).fit(
-            X
-        )  # it ends after its first pass
+        # it ends after its first pass
+        clone(model).set_callbacks(saved, TimeLimit(0)).fit(X)
         resumed = (
             clone(model).set_params(max_iter=max_iter).set_callbacks(saved).resume(X)
         )

@@ -122,9 +122,8 @@ def test_missing_values_are_at_the_mean_and_change_nothing_else(column):
             ["2024-03-01", "2024-03-02", "2024-03-05", "2024-03-03"], freq="D"
         ),
         1.7e9
-        + np.array(
-            [1, 2, 5, 3]
-        ),  # seconds since 1970, which float32 would make one number
+        # seconds since 1970, which float32 would make one number
+        + np.array([1, 2, 5, 3]),
         1e300 * np.array([1, 2, 5, 3]),
         1e-300 * np.array([1, 2, 5, 3]),
     ],
@@ -177,9 +176,8 @@ def test_conventions():
     assert clone(scaler).get_params() == {"max_categories": 40} and not hasattr(
         clone(scaler), "kinds_"
     )
-    pd.testing.assert_frame_equal(
-        scaler.transform(frame[4:5]), Z[4:5]
-    )  # rows do not depend on each other
+    # rows do not depend on each other
+    pd.testing.assert_frame_equal(scaler.transform(frame[4:5]), Z[4:5])
     with pytest.raises(ValueError, match="same order"):
         scaler.transform(frame[frame.columns[::-1]])
     with pytest.raises(ValueError, match="yet now missing:\n- rooms"):

@@ -302,9 +302,8 @@ def test_the_perplexity_of_new_samples(model):
     assert not np.array_equal(
         other.set_params(transform_perplexity=5.0).transform(NEW), Z
     )
-    wide = other.set_params(transform_perplexity=1e5).transform(
-        NEW
-    )  # a third of the training data
+    # a third of the training data
+    wide = other.set_params(transform_perplexity=1e5).transform(NEW)
     np.testing.assert_array_equal(
         wide, other.set_params(transform_perplexity=100.0).transform(NEW)
     )
@@ -352,9 +351,8 @@ def test_samples_far_away_warn(model):
         Z = model.transform(X)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        again, distances = model.transform(
-            X, return_distance=True
-        )  # who asks need not be told
+        # who asks need not be told
+        again, distances = model.transform(X, return_distance=True)
         model.transform(X[:5])
     np.testing.assert_array_equal(again, Z)
     assert set(np.flatnonzero(distances > 10)) == {5, 9}

@@ -182,9 +182,8 @@ def test_files_of_other_formats_name_the_version_that_wrote_them(tmp_path):
         tmp_path / "run.npz",
         r"version 0.4.0 wrote it\. Fit again, or resume the fit with that version",
     )
-    np.savez(
-        tmp_path / "run.npz", json=np.zeros(3)
-    )  # as version 0.2 did, without a digest
+    # as version 0.2 did, without a digest
+    np.savez(tmp_path / "run.npz", json=np.zeros(3))
     check_refused(
         tmp_path / "run.npz", r"or was written by a version before 0\.4\. Fit again"
     )

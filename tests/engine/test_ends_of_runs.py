@@ -171,9 +171,8 @@ def test_a_start_so_far_away_that_tol_is_met_above_the_minimum(name, away):
     problem = PortfolioProblem(RETURNS)
     with pytest.warns(ConvergenceWarning, match="x0, which is far away"):
         far = minimize(problem, name, x0=np.full(6, away), random_state=0)
-    assert (
-        not far.success and far.stop_reason == "converged" and far.fun > 0
-    )  # which is Phi at the problem's own start
+    # which is Phi at the problem's own start
+    assert not far.success and far.stop_reason == "converged" and far.fun > 0
 
 
 @pytest.mark.parametrize("mean", [0.3, 0.0])

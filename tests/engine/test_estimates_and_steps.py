@@ -174,9 +174,8 @@ def test_advance_is_steps_8_to_10(momentum):
     problem, rng, size = curved(), np.random.default_rng(1), (4, 7, 2)
     oracle, twin = Oracle(problem, 3), Oracle(problem, 3)  # the same batches
     x, *path = points(4)
-    old = Estimate(
-        x, rng.normal(size=3), rng.normal(size=(3, D)), rng.normal(size=D)
-    )  # not exact
+    # not exact
+    old = Estimate(x, rng.normal(size=3), rng.normal(size=(3, D)), rng.normal(size=D))
     for x in path:
         rows = [
             twin.draw(kind, s).data
@@ -287,9 +286,10 @@ def test_shorten_is_step_6(penalty, precision):
             np.testing.assert_allclose(
                 new[block] - x[block], gamma * step, rtol=1e-12, atol=1e-15
             )
+            # Lemma A.4
             assert np.linalg.norm(new[block] - x[block]) <= eta * precision * (
                 1 + 1e-12
-            )  # Lemma A.4
+            )
     np.testing.assert_allclose(move(problem, x, F, eta, None, precision)[0], x_tilde)
 
 
@@ -319,9 +319,8 @@ def test_curvature_of_minibatches():
     for size, cost_of_one in (((16, 0, 16), 32), ((16, 8, 16), 40), ((64, 0, 64), 128)):
         oracle = Oracle(problem, 0)
         assert 0.8 * top < curvature(oracle, np.zeros(D), size) < 2 * top
-        charged = 16 * cost_of_one + (
-            N if size[1] == 0 else 0
-        )  # and the exact Jacobian, once
+        # and the exact Jacobian, once
+        charged = 16 * cost_of_one + (N if size[1] == 0 else 0)
         assert oracle.ifo == charged
     oracle = Oracle(problem, 0)
     curvature(oracle, np.zeros(D), (None, 0, None))
@@ -353,6 +352,5 @@ def test_curvature_that_varies_is_that_near_x(x):
         ]
     )
     top = np.abs(np.linalg.eigvalsh((H + H.T) / 2)).max()
-    assert curvature(Oracle(problem, 0), x, ALL) == pytest.approx(
-        top, rel=0.25
-    )  # six power iterations fall short
+    # six power iterations fall short
+    assert curvature(Oracle(problem, 0), x, ALL) == pytest.approx(top, rel=0.25)

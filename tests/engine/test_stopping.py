@@ -172,9 +172,8 @@ def test_a_test_costs_a_full_gradient_and_the_first_one_two():
         problem, "storm-c-paper", random_state=0, tol=0, max_iter=result.n_iter
     )
     np.testing.assert_array_equal(result.x, steps.x)
-    extra = (
-        result.ifo[-1] - steps.ifo[-1] - problem.n_inner
-    )  # the constant Jacobian, once
+    # the constant Jacobian, once
+    extra = result.ifo[-1] - steps.ifo[-1] - problem.n_inner
     asked, left = divmod(extra, problem.n_inner + problem.n_outer)
     assert left == 0 and 2 <= asked <= 5
     assert (
@@ -190,9 +189,8 @@ def test_epochs_are_judged_at_their_checkpoints():
         result = minimize(problem, name, random_state=0, tol=1e-3)
         steps = minimize(problem, name, random_state=0, tol=0, max_iter=result.n_iter)
         assert result.success and result.ifo[-1] == steps.ifo[-1]
-        assert (
-            result.state.state.since_checkpoint == 0
-        )  # the checkpoint is returned, not the step from it
+        # the checkpoint is returned, not the step from it
+        assert result.state.state.since_checkpoint == 0
 
 
 def test_a_budget_without_a_full_gradient_ends_unconverged():
@@ -345,11 +343,12 @@ def test_a_method_that_changes_values_has_no_anchors(kind, name):
     def changed(which, value):
         if which != name:
             return value
+        # x is in an operator
         return (
             (1.001 * value[0], *value[1:])
             if isinstance(value, tuple)
             else 1.001 * value
-        )  # x is in an operator
+        )
 
     GradientDescent(changed).gradient(oracle, x)
     assert not oracle.exact

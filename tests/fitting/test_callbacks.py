@@ -78,9 +78,8 @@ def test_a_scoring_monitor_sees_the_fit_at_each_pass(model, data, fit_params):
     monitor = callback.ScoringMonitor(scoring="r2")
     fitted = clone(model).set_callbacks(monitor).fit(*data, **fit_params)
     rows = [row for row in monitor.get_logs().data if row["task_name"] == "pass"]
-    assert (
-        len(fitted.ifo_) - 2 <= len(rows) <= len(fitted.ifo_) - 1
-    )  # the last record may be at the end
+    # the last record may be at the end
+    assert len(fitted.ifo_) - 2 <= len(rows) <= len(fitted.ifo_) - 1
     scores = [row["r2"] for row in rows]
     assert len(set(scores)) > 1
     last = [row["r2"] for row in monitor.get_logs().data if row["task_name"] == "fit"]
@@ -227,9 +226,8 @@ def test_early_stopping_by_loss_and_by_score():
         else stopped.loss_curve_
     )
     best = np.minimum.accumulate(curve)
-    assert np.all(
-        curve[-3:] > best[-4] - 1e-3 * abs(best[-4])
-    )  # three passes without a gain, and no earlier three
+    # three passes without a gain, and no earlier three
+    assert np.all(curve[-3:] > best[-4] - 1e-3 * abs(best[-4]))
     assert stopped.n_iter_ < 20_000
 
     calls = []

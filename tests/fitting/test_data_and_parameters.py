@@ -47,9 +47,8 @@ def test_any_changed_number_changes_the_fingerprint():
 
 
 def test_the_fingerprint_does_not_depend_on_where_the_rows_lie(tmp_path):
-    data = np.random.default_rng(0).standard_normal(
-        (150_000, 30)
-    )  # more than two blocks of rows
+    # more than two blocks of rows
+    data = np.random.default_rng(0).standard_normal((150_000, 30))
     expected = fingerprint(data)
     data.tofile(tmp_path / "rows")
     mapped = np.memmap(tmp_path / "rows", float, "r", shape=data.shape)

@@ -115,9 +115,8 @@ def test_resume_with_a_larger_budget_and_the_same_seed(seed):
     state = (
         None if seed is None else seed if isinstance(seed, int) else seed.get_state()
     )
-    portfolio.set_params(max_iter=90, random_state=1).resume(
-        RETURNS
-    )  # random_state is not used
+    # random_state is not used
+    portfolio.set_params(max_iter=90, random_state=1).resume(RETURNS)
     assert portfolio.n_iter_ == 90
     if seed is not None:
         np.testing.assert_array_equal(portfolio.weights_, whole.weights_)
@@ -141,9 +140,8 @@ def test_later_stages_draw_as_in_an_uninterrupted_fit():
         clone(model).set_callbacks(StopAfter(1)).fit(RETURNS),
         clone(model).fit(RETURNS),
     )
-    assert (
-        part.stop_reason_ == "callback" and whole.n_iter_ == 1200
-    )  # of which the second stage has 200
+    # of which the second stage has 200
+    assert part.stop_reason_ == "callback" and whole.n_iter_ == 1200
     np.testing.assert_array_equal(
         part.set_callbacks().resume(RETURNS).weights_, whole.weights_
     )

@@ -93,9 +93,8 @@ class Case:
     call: Callable
     given: dict
     allowed: dict = field(default_factory=dict)
-    names: dict = field(
-        default_factory=dict
-    )  # what a message may call an argument instead, a regular expression
+    # what a message may call an argument instead, a regular expression
+    names: dict = field(default_factory=dict)
     # exceptions of a call with valid arguments, because data are missing
     fails: tuple = ()
 

@@ -46,9 +46,8 @@ few = settings(
 SCALES = [1e-12, 1e-8, 1e-4, 1e4, 1e8, 1e12]
 MEASURES = ["variance", "semivariance", "entropic"]
 seeds = st.integers(0, 2**20)
-sizes = st.one_of(
-    st.integers(2, 6), st.integers(7, 40), st.just(1100)
-)  # batches are samples beyond 1024
+# batches are samples beyond 1024
+sizes = st.one_of(st.integers(2, 6), st.integers(7, 40), st.just(1100))
 
 
 def laid_out(A, layout):
@@ -479,10 +478,11 @@ def test_numpy_numbers_as_parameters_of_estimators(kinds):
             for given in (scalars, params)
         )
         same_bits(getattr(ours, name), getattr(theirs, name))
+        # kept as given
         assert all(
             type(ours.get_params()[key]) is type(scalar)
             for key, scalar in scalars.items()
-        )  # kept as given
+        )
 
 
 def test_grids_of_arrays():

@@ -73,9 +73,8 @@ def distributions(tmp_path_factory):
     for name in files_of_the_project():
         (source / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / name, source / name)
-    left_behind = (
-        source / "build" / "lib" / "sk_stormc" / "deleted.py"
-    )  # by an installation of an older version
+    # by an installation of an older version
+    left_behind = source / "build" / "lib" / "sk_stormc" / "deleted.py"
     left_behind.parent.mkdir(parents=True)
     left_behind.touch()
     run(sys.executable, "-m", "build", "--outdir", str(built), str(source), cwd=built)
@@ -100,9 +99,10 @@ def test_the_source_distribution_holds_the_project(distributions, tmp_path):
     """Every file is there, and tests pass where it is unpacked."""
     with tarfile.open(distributions[0]) as archive:
         held = {name.partition("/")[2] for name in archive.getnames()}
+        # since 3.11.4
         archive.extraction_filter = (
             tarfile.data_filter if hasattr(tarfile, "data_filter") else None
-        )  # since 3.11.4
+        )
         archive.extractall(tmp_path)
     assert set(files_of_the_project()) <= held
     (place,) = tmp_path.iterdir()

@@ -38,12 +38,8 @@ def skip_without_imports_of(text):
             pytest.importorskip(name, exc_type=ImportError)
 
 
-LONG = (
-    "guide/embedding",
-    "guide/portfolio",
-    "guide/streams",
-    "guide/values",
-)  # they take seconds
+# they take seconds
+LONG = ("guide/embedding", "guide/portfolio", "guide/streams", "guide/values")
 LONG += (
     "guide/gpus",
     "guide/tables",
@@ -118,9 +114,8 @@ def test_links():
     for page in LINKING:
         for target in LINK.findall(page.read_text(encoding="utf-8")):
             path = (page.parent / target).resolve()
-            generated = (
-                ROOT / "docs" / "auto_examples"
-            )  # from the examples, when the site is built
+            # from the examples, when the site is built
+            generated = ROOT / "docs" / "auto_examples"
             if path.is_relative_to(generated):
                 source = (ROOT / "examples" / path.relative_to(generated)).with_suffix(
                     ".py"

@@ -19,6 +19,7 @@ LAYERS = (
     ("solvers",),
     ("fitting",),
     ("portfolio", "embedding", "values"),
+    # public names only
     (
         "affinities",
         "estimators",
@@ -26,7 +27,7 @@ LAYERS = (
         "penalties",
         "preprocessing",
         "schedules",
-    ),  # public names only
+    ),
     ("datasets",),
     ("callbacks", "checks", "plotting"),
     ("compare",),

@@ -77,17 +77,12 @@ def test_the_site_is_built_without_a_warning(tmp_path):
     )
     shutil.copytree(ROOT / "docs", tmp_path / "docs", ignore=made)
     shutil.copytree(ROOT / "examples", tmp_path / "examples")
-    shutil.copytree(
-        ROOT / "benchmarks", tmp_path / "benchmarks"
-    )  # a page includes a file
+    # a page includes a file
+    shutil.copytree(ROOT / "benchmarks", tmp_path / "benchmarks")
     for name in ("CHANGELOG.md", "CONTRIBUTING.md", "pyproject.toml"):
         shutil.copy(ROOT / name, tmp_path / name)
-    unrun = [
-        "-D",
-        "plot_gallery=0",
-        "-D",
-        "nb_execution_mode=off",
-    ]  # test_docs.py runs pages and examples
+    # test_docs.py runs pages and examples
+    unrun = ["-D", "plot_gallery=0", "-D", "nb_execution_mode=off"]
     found = subprocess.run(
         [sys.executable, "-m", "sphinx", "-W", "--keep-going", *unrun, "docs", "html"],
         cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True,

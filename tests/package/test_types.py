@@ -120,9 +120,8 @@ def test_a_user_s_script_under_strict_pyright(tmp_path):
     ]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
     if not done.stdout.startswith("{"):
-        pytest.skip(
-            f"pyright does not run here: {done.stderr[-200:]}"
-        )  # it fetches itself when it is first called
+        # it fetches itself when it is first called
+        pytest.skip(f"pyright does not run here: {done.stderr[-200:]}")
     found = json.loads(done.stdout)["generalDiagnostics"]
     revealed = [
         entry["message"].split('"')[-2]

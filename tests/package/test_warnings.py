@@ -92,9 +92,8 @@ def test_unbounded_objective(solver, case):
 def test_unbounded_with_a_budget_or_entropic_risk(solver):
     if solver not in ("lbfgs", "corrected-sample"):  # which take no budget
         assert "unbounded" in fit(solver, returns(20, 30), budget=1.0)[1][0]
-    _, (message,) = fit(
-        solver, np.abs(returns(60, 3)), risk_measure="entropic"
-    )  # some portfolio wins in every period
+    # some portfolio wins in every period
+    _, (message,) = fit(solver, np.abs(returns(60, 3)), risk_measure="entropic")
     assert "unbounded" in message
 
 

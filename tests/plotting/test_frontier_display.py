@@ -61,9 +61,8 @@ def test_the_frontier_of_a_ratio_is_that_of_its_constraints(measure, aversions):
     r = X @ portfolio.weights_
     np.testing.assert_allclose([risk, mean], [risk_of(r, measure), r.mean()], rtol=1e-9)
     assert mean / risk >= (display.mean / display.risk).max() - 1e-6
-    order = np.argsort(
-        display.risk
-    )  # the frontier is concave, and the line between its points is below it
+    # the frontier is concave, and the line between its points is below it
+    order = np.argsort(display.risk)
     assert (
         0
         <= mean - np.interp(risk, display.risk[order], display.mean[order]) + 1e-9
@@ -83,9 +82,8 @@ def test_the_bound_of_the_risk_is_a_line_on_the_frontier(measure, limit):
     assert display.chosen[0] == pytest.approx(limit, rel=1e-6)
     assert "maximum risk" in [text.get_text() for text in display.legend_.get_texts()]
     assert shown(long_only(), risk_aversions=[1.0]).max_risk_ is None
-    assert (
-        portfolio.max_risk == limit and portfolio.objective == "utility"
-    )  # the estimator is unchanged
+    # the estimator is unchanged
+    assert portfolio.max_risk == limit and portfolio.objective == "utility"
 
 
 @pytest.mark.parametrize("measure, label", [
@@ -157,9 +155,8 @@ def test_a_warning_of_several_fits_is_given_once_with_their_number():
 
 
 def test_warnings_of_some_fits_only():
-    free = CompositionalPortfolio(
-        risk_measure="cvar", budget=1.0
-    )  # has a minimum only if the aversion is large
+    # has a minimum only if the aversion is large
+    free = CompositionalPortfolio(risk_measure="cvar", budget=1.0)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         shown(

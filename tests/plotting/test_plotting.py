@@ -54,11 +54,8 @@ def test_a_row_for_each_data_set_and_a_column_for_each_label():
 
 
 def test_several_runs_give_their_median_and_a_band():
-    runs = [
-        (IFO, [8, 4, 2]),
-        (IFO, [8, 5, 1]),
-        (IFO[:2], [8, 1]),
-    ]  # the last one ended early and holds 1
+    # the last one ended early and holds 1
+    runs = [(IFO, [8, 4, 2]), (IFO, [8, 5, 1]), (IFO[:2], [8, 1])]
     ax = plot_curves({"data": {"storm-c": runs}}, ["gap"]).axes[0]
     np.testing.assert_allclose(ax.get_lines()[0].get_ydata(), [8, 4, 1])
     (band,) = ax.collections

@@ -71,9 +71,8 @@ def test_weights_are_areas_above_and_below_zero(results):
     display = WalkForwardDisplay.from_results(results, axes=new_axes(4))
     assert list(display.areas_) == ["equal", "short"]
     equal, short = display.areas_["equal"], display.areas_["short"]
-    assert (
-        len(equal) == 8 and list(equal)[-1] == "others"
-    )  # seven assets, and the other three
+    # seven assets, and the other three
+    assert len(equal) == 8 and list(equal)[-1] == "others"
     assert extent(equal["others"]) == pytest.approx((0.7, 1.0), abs=0.02)
     assert {name: area.get_facecolor().tolist() for name, area in equal.items()} == {
         name: area.get_facecolor().tolist() for name, area in short.items()

@@ -136,9 +136,8 @@ def test_a_benchmark_is_a_shift_of_each_period(measure):
         if measure != "entropic"
         else None
     )
-    assert (
-        least_risk is None or np.abs(least_risk.weights_ - HELD).max() < 1e-4
-    )  # the benchmark itself
+    # the benchmark itself
+    assert least_risk is None or np.abs(least_risk.weights_ - HELD).max() < 1e-4
 
 
 def test_a_column_is_the_benchmark():
@@ -179,9 +178,8 @@ def test_limits_without_an_interior(measure):
     still = fit(R, risk_measure=measure, previous_weights=HELD, max_turnover=0.0)
     np.testing.assert_allclose(still.weights_, HELD, atol=1e-12)
     assert forced.stop_reason_ == still.stop_reason_ == full.stop_reason_ == "converged"
-    equal = fit(
-        R, linear_constraints="energy == .3", **params
-    )  # two inequalities are solved as the equation
+    # two inequalities are solved as the equation
+    equal = fit(R, linear_constraints="energy == .3", **params)
     both = fit(R, linear_constraints=["energy <= .3", "energy >= .3"], **params)
     np.testing.assert_allclose(both.weights_, equal.weights_, atol=1e-9)
     assert abs(both.n_iter_ - equal.n_iter_) <= 3
@@ -228,9 +226,8 @@ def test_costs_that_forbid_trades_and_costs_of_nothing():
         fit(X, constraint=None, transaction_cost=5e-4).weights_, dear, atol=1e-9
     )
     again = fit(X, previous_weights=fit(X).named_weights(), transaction_cost=0.01)
-    np.testing.assert_allclose(
-        again.weights_, fit(X).weights_, atol=1e-7
-    )  # the best portfolio is kept
+    # the best portfolio is kept
+    np.testing.assert_allclose(again.weights_, fit(X).weights_, atol=1e-7)
 
 
 # invalid arguments

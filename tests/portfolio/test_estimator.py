@@ -66,9 +66,8 @@ def test_data_frames_of_pandas_and_polars():
         for method in (portfolio.predict, portfolio.score):
             with pytest.raises(ValueError, match="feature names"):
                 method(table[names[::-1]])
-    assert not hasattr(
-        portfolio.fit(R), "feature_names_in_"
-    )  # a fit without names forgets them
+    # a fit without names forgets them
+    assert not hasattr(portfolio.fit(R), "feature_names_in_")
 
 
 def test_returns_and_weights_of_periods_are_not_changed():
@@ -231,9 +230,8 @@ def test_grid_search_over_the_solver_and_the_problem():
         error_score="raise",
     ).fit(R)
     scores = search.cv_results_["mean_test_score"]
-    assert (
-        np.isfinite(scores).all() and len(np.unique(scores)) == 8
-    )  # every parameter reaches the run
+    # every parameter reaches the run
+    assert np.isfinite(scores).all() and len(np.unique(scores)) == 8
     same_bits(
         search.best_estimator_.weights_,
         clone(portfolio).set_params(**search.best_params_).fit(R).weights_,

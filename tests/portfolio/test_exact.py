@@ -105,9 +105,8 @@ def test_the_optimum_under_constraints(measure, order, case):
     best = least_by_scipy(R, measure, aversion, order=order, **program)
     assert best - 1e-5 * size <= value <= best + 1e-5 * size
     assert -1e-9 * size <= portfolio.dual_gap_ <= 1e-5 * size
-    assert (
-        value - portfolio.dual_gap_ <= best + 2e-7 * size
-    )  # a lower bound, but for the error of scipy
+    # a lower bound, but for the error of scipy
+    assert value - portfolio.dual_gap_ <= best + 2e-7 * size
     assert (w >= program.get("low", -np.inf)).all() and (
         w <= program.get("high", np.inf)
     ).all()
@@ -417,9 +416,10 @@ def test_entropic_risk_with_a_large_exponent(aversion):
         constraint=(-100, 100),
         budget=1.0,
     ).weights_
+    # largest loss
     best = least_by_scipy(
         R, "cvar", np.inf, low=-100, high=100, budget=1.0, confidence=1 - 1 / 300
-    )  # largest loss
+    )
     value = utility(w, R, "entropic", aversion)
     assert best - np.log(300) / aversion - 1e-12 <= value <= best + 1e-9
 

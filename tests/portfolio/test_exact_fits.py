@@ -61,9 +61,8 @@ def test_auto_is_exact_and_records_each_iteration(measure):
     np.testing.assert_array_equal(auto.weights_, newton.weights_)
     assert len(auto.ifo_) == len(auto.loss_curve_) >= auto.n_iter_ + 1 >= 2
     assert (np.diff(auto.loss_curve_) <= 1e-9 * abs(auto.loss_curve_[0])).all()
-    an_iteration = (
-        sum(auto.n_evaluations_.values()) // auto.n_iter_
-    )  # a gradient and a Hessian
+    # a gradient and a Hessian
+    an_iteration = sum(auto.n_evaluations_.values()) // auto.n_iter_
     assert an_iteration == (4 * 300 + 2 if measure in ("entropic", "evar") else 6 * 300)
     assert auto.ifo_.tolist() == [
         an_iteration * min(k, auto.n_iter_) for k in range(len(auto.ifo_))
@@ -154,9 +153,8 @@ def test_callbacks_see_each_iteration_and_may_stop_it(tmp_path):
 
 def test_verbose_prints_a_line_an_iteration(capsys):
     portfolio = long_only(verbose=1).fit(R)
-    assert (
-        len(capsys.readouterr().out.splitlines()) == portfolio.n_iter_ + 2
-    )  # with the heading and the start
+    # with the heading and the start
+    assert len(capsys.readouterr().out.splitlines()) == portfolio.n_iter_ + 2
 
 
 @pytest.mark.parametrize(

@@ -41,9 +41,8 @@ def assert_least(portfolio, returns, measure, aversion, **limits):
     kinds = {name: limits[name] for name in ("l2", "against") if name in limits}
     value = utility(portfolio.weights_, returns, measure, aversion, **kinds)
     best = least(returns, measure, aversion, **limits)
-    rounding = (
-        1e-5 if "l2" in limits else 1e-7
-    )  # SLSQP is less accurate for squares beside hinges
+    # SLSQP is less accurate for squares beside hinges
+    rounding = 1e-5 if "l2" in limits else 1e-7
     assert value <= best + 1e-5 * abs(best)
     assert portfolio.loss_curve_[-1] == pytest.approx(value, rel=1e-4)
     assert portfolio.loss_curve_[-1] - best <= portfolio.dual_gap_ + rounding * abs(

@@ -305,16 +305,16 @@ def test_texts_with_years_that_cannot_be_read_are_refused_where_order_counts():
 
 
 def test_texts_that_may_be_read_in_two_orders_are_refused_where_order_counts():
-    X = frame()[:3].set_axis(
-        ["02/01/2018", "01/02/2018", "01/02/2018"]
-    )  # in January and February, or the reverse
+    # in January and February, or the reverse
+    X = frame()[:3].set_axis(["02/01/2018", "01/02/2018", "01/02/2018"])
     fit(X, risk_measure="semivariance")
     with pytest.raises(ValueError, match="no order"):
         fit(X, risk_measure="cdar")
+    # one has no month 13
     fit(
         frame()[:3].set_axis(["12/01/2018", "13/01/2018", "01/02/2018"]),
         risk_measure="cdar",
-    )  # one has no month 13
+    )
 
 
 def test_rows_with_a_missing_label_and_with_labels_of_several_levels():
@@ -357,9 +357,8 @@ def test_chunks_go_on_from_the_last_label(kind, params):
             constraint="long_only", random_state=0, **params
         )
         with warnings.catch_warnings():
-            warnings.simplefilter(
-                "ignore"
-            )  # of a window that is not full, and of chunks without names
+            # of a window that is not full, and of chunks without names
+            warnings.simplefilter("ignore")
             for chunk in chunks:
                 portfolio.partial_fit(chunk)
         return portfolio
@@ -594,9 +593,8 @@ def test_weights_of_the_periods_in_another_order_are_refused():
             r"'2020-01",
         ):
             run(X, sample_weight=weights[::-1])
-    portfolio.fit(
-        X, sample_weight=weights.set_axis(range(120))
-    )  # other labels are by position
+    # other labels are by position
+    portfolio.fit(X, sample_weight=weights.set_axis(range(120)))
 
 
 # labels of more or fewer assets
@@ -704,9 +702,8 @@ def test_bounds_of_two_assets():
     labelled = ({"a": 0.2, "b": 0.3}, {"a": 0.6, "b": 0.9})
     same(fit(table, constraint=labelled, budget=1.0), expected)
     assert (low <= expected).all() and (expected <= high).all()
-    fit(
-        X, constraint=([0, 0], [1, 1]), budget=1.0
-    )  # as pairs, these would leave nothing to choose
+    # as pairs, these would leave nothing to choose
+    fit(X, constraint=([0, 0], [1, 1]), budget=1.0)
 
 
 def test_a_lazy_frame_is_to_be_collected():

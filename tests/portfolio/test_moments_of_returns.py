@@ -144,9 +144,8 @@ def test_a_chunk_that_raises_changes_nothing():
 def test_correlated_assets(measure, constraint):
     X = correlated(6000, 20, seed=1)
     params = {"risk_measure": measure, "constraint": constraint}
-    assert (
-        excess(X, streamed(X, 3000, **params), **params) < 2e-3
-    )  # 1e-1 and more by steps of the solver
+    # 1e-1 and more by steps of the solver
+    assert excess(X, streamed(X, 3000, **params), **params) < 2e-3
 
 
 @pytest.mark.parametrize("half_life", [None, 300])

@@ -138,9 +138,8 @@ def test_nearly_riskless_columns_and_near_copies(measure, order):
         assert 0 <= portfolio.dual_gap_ + 1e-9 <= 1e-4 * -portfolio.loss_curve_[-1]
     R = rng.normal(5e-4, 0.01, (300, 2))
     R[:, 1] = R[:, 0] + 1e-7 * rng.normal(size=300)
-    y = (
-        R @ (portfolio := ratio(R, risk_measure=measure, order=order)).weights_
-    )  # .31 was claimed for .03
+    # .31 was claimed for .03
+    y = R @ (portfolio := ratio(R, risk_measure=measure, order=order)).weights_
     assert -portfolio.loss_curve_[-1] == pytest.approx(
         y.mean() / risk(y, measure, order=order), rel=1e-4
     )
@@ -220,9 +219,8 @@ def test_the_standard_deviation_is_never_beyond_the_limit():
     for limit in (0.9, 1.0, 1.2):
         limit *= R.std(axis=0).min()
         assert (R @ fit(R, max_risk=limit).weights_).std() <= limit * (1 + 1e-9)
-    assert fit(R, max_risk=0.5).weights_[R.mean(axis=0).argmax()] == pytest.approx(
-        1
-    )  # which does not bind
+    # which does not bind
+    assert fit(R, max_risk=0.5).weights_[R.mean(axis=0).argmax()] == pytest.approx(1)
     S, m = np.cov(R.T, bias=True), R.mean(axis=0)
     w = fit(
         R, constraint=None, budget=1.0, max_risk=0.01
@@ -289,10 +287,8 @@ def test_invalid_limits_of_a_risk():
 
 def test_costs_do_not_hide_portfolios_of_less_risk():
     R = np.random.default_rng(0).normal(5e-4, [0.02, 0.01], (500, 2))
-    costs = {
-        "previous_weights": [1.0, 0.0],
-        "transaction_cost": 0.003,
-    }  # selling the first asset does not pay
+    # selling the first asset does not pay
+    costs = {"previous_weights": [1.0, 0.0], "transaction_cost": 0.003}
     w = fit(R, max_risk=0.012, **costs).weights_
     assert (R @ w).std() == pytest.approx(0.012) and w.min() > 0
     for more in (

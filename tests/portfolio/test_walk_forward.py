@@ -272,9 +272,8 @@ def test_the_future_does_not_change_the_past():
         one, other = (found[name] for found in results)
         np.testing.assert_array_equal(one.returns[:105], other.returns[:105])
         np.testing.assert_array_equal(one.weights[:105], other.weights[:105])
-        np.testing.assert_array_equal(
-            one.weights[:106], other.weights[:106]
-        )  # no trade in the first changed row
+        # no trade in the first changed row
+        np.testing.assert_array_equal(one.weights[:106], other.weights[:106])
         assert (one.returns[105:] != other.returns[105:]).any() and (
             one.weights_after != other.weights_after
         ).any(axis=None)

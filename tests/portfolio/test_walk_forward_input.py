@@ -91,9 +91,8 @@ def test_a_missing_return_of_an_asset_that_is_held():
         walk_forward(Short(), frame, window=100)
     frame.loc[frame.index[105], ["a", "b"]] = [0.01, np.nan]
     with pytest.warns(UserWarning, match="'b'"):
-        result = walk_forward(
-            Failing(), frame, window=100
-        )  # 1/N takes 0, as the portfolio does not hold it
+        # 1/N takes 0, as the portfolio does not hold it
+        result = walk_forward(Failing(), frame, window=100)
     assert not result.missing and np.isfinite(result.equal_weights.returns).all()
 
 
@@ -111,9 +110,8 @@ def test_a_fit_that_fails_keeps_the_old_weights():
             Failing(0.5, 0.5), R, window=50, refit_every=30, trading_cost=0.01
         )
     assert result.errors == dict.fromkeys([50, 110], "LinAlgError: singular")
-    assert (
-        not result.weights[:30].any() and not result.returns[:30].any()
-    )  # cash before the first purchase
+    # cash before the first purchase
+    assert not result.weights[:30].any() and not result.returns[:30].any()
     np.testing.assert_array_equal(result.turnover, [0, 1, 0, 0, 0])
     np.testing.assert_array_equal(result.weights_after[2], result.weights_before[2])
     np.testing.assert_array_equal(

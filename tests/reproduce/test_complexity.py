@@ -112,9 +112,8 @@ def test_the_average_is_that_over_all_iterates():
     ifo, every = _run("storm-c-paper", 3, 3000, 1, **parameters(0.2))
     coarse_ifo, coarse = _run("storm-c-paper", 3, 3000, 45, **parameters(0.2))
     B = 5
-    assert [n - 3 * B for n in ifo] == [
-        3 * B * (t + 1) for t in range(len(ifo))
-    ]  # Lemma 3.1
+    # Lemma 3.1
+    assert [n - 3 * B for n in ifo] == [3 * B * (t + 1) for t in range(len(ifo))]
     same = every[np.searchsorted(ifo, coarse_ifo)]
     np.testing.assert_allclose(coarse[-30:], same[-30:], rtol=0.02)
 

@@ -219,9 +219,8 @@ def test_minimum_is_the_closed_form():
             assert minimum(problem) == pytest.approx(
                 -m @ np.linalg.solve(S, m) / (4 * risk_aversion), rel=1e-9
             )
-    more = np.column_stack(
-        [RETURNS, RETURNS[:, 0], np.zeros(len(RETURNS))]
-    )  # a repeated and an empty asset
+    # a repeated and an empty asset
+    more = np.column_stack([RETURNS, RETURNS[:, 0], np.zeros(len(RETURNS))])
     assert minimum(PortfolioProblem(more)) == pytest.approx(
         minimum(PortfolioProblem(RETURNS)), rel=1e-9
     )

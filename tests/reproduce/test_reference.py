@@ -32,9 +32,8 @@ BASELINES = {  # absolute gaps at 360,000 IFO
 
 def gap(name, solver, ifo, **params):
     with np.load(DATA / f"{name}.npz") as file:
-        R = (
-            file["returns"] if "returns" in file else file["returns_bp"] / 100
-        )  # percent, as the paper's code
+        # percent, as the paper's code
+        R = file["returns"] if "returns" in file else file["returns_bp"] / 100
     problem = PortfolioProblem(R)
     best = problem.objective(np.linalg.solve(2 * np.cov(R.T, bias=True), R.mean(0)))
     x0 = np.ones(R.shape[1])

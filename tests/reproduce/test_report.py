@@ -101,11 +101,12 @@ AHEAD = claim("lower than SCGD and ASC-PG", "Finite-sum")
         ((0.1, 0.2), (0.7, 0.8), "confirmed at those constants only"),
         ((0.7, 0.8), (0.7, 0.8), "not confirmed"),
         ((0.7, 0.8), (0.1, 0.2), "not confirmed"),
+        # one seed is behind one of theirs
         (
             (0.1, 0.2),
             (0.1, 0.55),
             "confirmed at those constants only",
-        ),  # one seed is behind one of theirs
+        ),
     ],
 )
 def test_each_verdict_follows_from_numbers(published, tuned, expected):
@@ -185,9 +186,8 @@ def test_tuning_is_simpler_where_more_of_the_grid_is_nearly_as_good_as_its_best(
         and words == "A: 3 of 4 against 2 of 4; b: 3 of 4 against 2 of 4."
     )
     assert not decide([0.3, 0.5, 0.7, 0.7], [0.01, 0.015, 0.3, np.inf])[0]  # as many
-    assert not decide([0.3, 0.5, 0.7, 0.7], [1e-5, 1e-9, 2e-4, 1.0])[
-        0
-    ]  # ends at the minimum are equal
+    # ends at the minimum are equal
+    assert not decide([0.3, 0.5, 0.7, 0.7], [1e-5, 1e-9, 2e-4, 1.0])[0]
     assert not decide([np.inf] * 4, [0.1] * 4)[0]
 
 
@@ -196,9 +196,8 @@ def test_a_grid_that_ends_too_early_decides_nothing():
     measured.tuned["a", STORM] = Setting("1, plain", {}, extend=SETTING), []
     assert decided(AHEAD, measured) == "undecided"
     measured.compared["portfolio", "tuned"]["a"].runs[STORM] = runs((0.1, 0.2))
-    assert (
-        decided(AHEAD, measured) == "confirmed"
-    )  # a wider grid could only make it better
+    # a wider grid could only make it better
+    assert decided(AHEAD, measured) == "confirmed"
 
 
 @pytest.mark.parametrize(

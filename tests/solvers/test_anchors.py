@@ -54,11 +54,8 @@ def test_batches_grow_where_few_components_dominate():
     assert begin(PortfolioProblem(R))[2].batch_size == (256, 0, 256)
     for given in ({"batch_size": (16, None, 16)}, {"learning_rate": 0.1}):
         assert begin(PortfolioProblem(R), **given)[2].batch_size == (16, 0, 16)
-    assert begin(PortfolioProblem(R[:4000]))[2].batch_size == (
-        None,
-        0,
-        None,
-    )  # 16 batches of 256 cost more than a pass
+    # 16 batches of 256 cost more than a pass
+    assert begin(PortfolioProblem(R[:4000]))[2].batch_size == (None, 0, None)
 
 
 @pytest.mark.parametrize(
@@ -112,9 +109,8 @@ def test_the_first_step_is_that_of_the_beginning_of_a_schedule():
     _, _, s = begin(
         problem, np.zeros(3), learning_rate=lambda t: 100.0 if t == 0 else 1e-3
     )
-    np.testing.assert_array_equal(
-        np.abs(s.direction.target), 0.1
-    )  # such a long step ends at the bounds
+    # such a long step ends at the bounds
+    np.testing.assert_array_equal(np.abs(s.direction.target), 0.1)
 
 
 # which anchors are kept
@@ -157,10 +153,11 @@ def test_failures_halve_the_learning_rate_and_enlarge_batches_in_turn():
     rate, size, best = s.rule.learning_rate, s.batch_size[2], s.anchors[-1]
     found = []
     for _ in range(9):
+        # uphill
         s.now, s.combined = (
             start(oracle, best.estimate.x + 0.1 * best.estimate.F, ALL),
             False,
-        )  # uphill
+        )
         solver._keep_or_discard(oracle, s, error=0.0)
         found.append((s.rule.learning_rate / rate, s.batch_size[2]))
         assert s.anchors == [best] and s.now is best.estimate and s.since_anchor == 0
@@ -178,9 +175,8 @@ def test_anchors_are_discarded_after_a_combination_that_predicted_badly(factor, 
         solver.step(oracle, s)
         s.t += 1
     s.combined = True
-    x = (
-        s.anchors[-1].estimate.x - 0.1 * s.rule.learning_rate * s.anchors[-1].estimate.F
-    )  # downhill
+    # downhill
+    x = s.anchors[-1].estimate.x - 0.1 * s.rule.learning_rate * s.anchors[-1].estimate.F
     s.now = start(oracle, x, ALL)
     s.direction = replace(s.direction, length=0.9 * s.residual)
     solver._keep_or_discard(oracle, s, error=factor * s.residual)
@@ -266,9 +262,8 @@ def test_anchors_without_information_on_the_curvature_do_not_count(without_infor
     """Their gradients differ from those of the others by errors only, which would
     decide on the combination."""
     H = np.diag([1.0, 2.0, 5.0])
-    factor, size = (
-        (1e5, 1.0) if without_information == "parallel" else (1e-5, 1e-6)
-    )  # of the difference, of the error
+    # of the difference, of the error
+    factor, size = (1e5, 1.0) if without_information == "parallel" else (1e-5, 1e-6)
     error = size * np.array([1.0, -1.0, 1.0])
     old, new = np.array([1.0, 0.5, -1.0]), np.array([-0.5, 1.0, 0.5])
     odd = new + factor * (old - new)

@@ -147,9 +147,8 @@ def test_scvr(curved):
         x = x - eta * F
     np.testing.assert_allclose(result.x, x, rtol=1e-12)
     inner_steps = T - T // (K + 1)
-    assert (
-        result.ifo[-1] == (1 + T // (K + 1)) * 1600 + inner_steps * 12
-    )  # the last estimate serves no step
+    # the last estimate serves no step
+    assert result.ifo[-1] == (1 + T // (K + 1)) * 1600 + inner_steps * 12
     checkpoints = 1 + T // (K + 1)
     sizes = zip(KINDS, (500, 500, 600), B, strict=True)
     assert result.n_evaluations == {
@@ -208,9 +207,8 @@ def test_automatic_precision_of_civr(curved):
     )
     settings = {"learning_rate": 0.3, "max_iter": 8, "epoch_length": 4, "tol": 0}
     later = minimize(curved, "civr", x0, random_state=0, **settings).state.state
-    assert (
-        later.t == 8 and later.since_checkpoint == 3
-    )  # the checkpoint is three steps behind
+    # the checkpoint is three steps behind
+    assert later.t == 8 and later.since_checkpoint == 3
     assert later.rule.limit.precision == pytest.approx(
         np.linalg.norm(curved.gradient(later.checkpoint.x)), rel=1e-12
     )
@@ -242,22 +240,25 @@ def test_scgd_does_not_average_exact_values_if_the_metric_is_a_matrix():
 @pytest.mark.parametrize(
     ("one", "other", "same"),
     [
+        # f is not sampled
         (
             CIVR(0.3, None, (4, 4, None)),
             SARAHCompositional(0.3, (4, 4, None)),
             True,
-        ),  # f is not sampled
+        ),
         (CIVR(0.3, None, 4), SARAHCompositional(0.3, 4), False),
+        # the normalised step
         (
             CIVR(0.3, 0.02, (4, 4, None)),
             SARAHCompositional(0.3, (4, 4, None)),
             False,
-        ),  # the normalised step
+        ),
+        # only g is sampled
         (
             SCVR(0.3, (4, None, None)),
             VRSCPG(0.3, (4, None, None)),
             True,
-        ),  # only g is sampled
+        ),
         (SCVR(0.3, 4), VRSCPG(0.3, 4), False),
     ],
 )

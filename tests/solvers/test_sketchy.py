@@ -82,9 +82,8 @@ def test_the_sketch_lowers_the_condition_number(returns):
 def test_directions_that_are_not_sketched_count_as_twice_the_least_that_is(returns):
     P, r = state(PortfolioProblem(returns), rank=6, max_iter=1).metric, 6
     values = np.linalg.eigvalsh([P.apply(e) for e in np.eye(len(P.scale))])
-    np.testing.assert_allclose(
-        values[r - 1 :], P.scale[0], rtol=1e-6
-    )  # lambda_r + rho = 2 rho, and 2 rho elsewhere
+    # lambda_r + rho = 2 rho, and 2 rho elsewhere
+    np.testing.assert_allclose(values[r - 1 :], P.scale[0], rtol=1e-6)
     assert values[r - 2] < 0.99 * P.scale[0]
 
 
@@ -96,9 +95,8 @@ def test_without_curvature_the_problem_keeps_its_metric():
     with pytest.warns(UserWarning, match="unbounded"):
         found = state(problem, max_iter=3)
     assert found.metric is None
-    np.testing.assert_allclose(
-        found.x / found.x[0], [1, 2, 3], rtol=1e-12
-    )  # the steps are in it
+    # the steps are in it
+    np.testing.assert_allclose(found.x / found.x[0], [1, 2, 3], rtol=1e-12)
 
 
 def test_directions_without_curvature_are_not_sketched():
@@ -171,9 +169,8 @@ def test_anchors_cost_f_alone_where_the_jacobian_is_constant(returns):
         PortfolioProblem(returns), "storm-c", random_state=0, on_record=keep, **settings
     )
     assert set(np.diff(counts[1:])) == {B, n}
-    assert (
-        result.n_evaluations["inner"] == result.n_evaluations["jacobian"] == n
-    )  # u at x_0, and J
+    # u at x_0, and J
+    assert result.n_evaluations["inner"] == result.n_evaluations["jacobian"] == n
 
 
 # runs

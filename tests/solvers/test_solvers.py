@@ -25,13 +25,8 @@ from sk_stormc.problems import PortfolioProblem
 from sk_stormc.schedules import constant, decay_to, power
 from sk_stormc.solvers import SOLVERS, get_solver
 
-EXACT = (
-    "storm-c",
-    "sarah-c",
-    "civr",
-    "vrsc-pg",
-    "scvr",
-)  # with anchors or checkpoints on all data
+# with anchors or checkpoints on all data
+EXACT = ("storm-c", "sarah-c", "civr", "vrsc-pg", "scvr")
 STOCHASTIC = [name for name in SOLVERS if name not in ("lbfgs", "corrected-sample")]
 
 
@@ -108,10 +103,11 @@ def test_lemma_3_1(problem, seed):
         (SCGD(0.1, 0.5, None), 1500 + 7 * 3000),  # None: the constant Jacobian once
         (ASCPG(0.1, 0.5, (4, 5, 6)), 7 * 15),
         (SCVR(0.1, (5, 5, 1), epoch_length=3), 4500 + 6 * 11 + 4500),
+        # J exact: n once
         (
             SCVR(0.1, (5, None, 1), epoch_length=3),
             4500 + 6 * 6 + 3000,
-        ),  # J exact: n once
+        ),
         (CIVR(0.1, 1.0, (5, 5, 1), epoch_length=3), 4500 + 6 * 11 + 4500),
         (CIVR(0.1, None, (5, 5, 1), (50, 50, 7), 3), 107 + 6 * 11 + 107),
     ],
@@ -283,9 +279,8 @@ def test_normalised_steps_with_a_penalty_end_at_exact_zeros(returns):
         max_iter=100,
         random_state=0,
     )
-    assert (
-        0 < np.count_nonzero(result.x) < 6
-    )  # x_T has none, because every step is halved
+    # x_T has none, because every step is halved
+    assert 0 < np.count_nonzero(result.x) < 6
 
 
 # records and stopping
@@ -297,9 +292,8 @@ def test_record_every(problem):
     )
     np.testing.assert_array_equal(result.ifo, [0, *range(3000, 18001, 3000), 18300])
     default = minimize(problem, "storm-c-paper", random_state=0, max_iter=60, tol=0)
-    np.testing.assert_array_equal(
-        default.ifo, [0, 4500, 9000, 13500, 18000, 18300]
-    )  # a pass
+    # a pass
+    np.testing.assert_array_equal(default.ifo, [0, 4500, 9000, 13500, 18000, 18300])
 
 
 def test_default_budget_is_100_passes(problem):
@@ -343,9 +337,8 @@ def test_non_finite(problem, name, too_large):
 
 
 def test_automatic_rate_recovers(problem, returns, monkeypatch):
-    monkeypatch.setattr(
-        "sk_stormc.solvers.anchors.curvatures", lambda *args: [0.02]
-    )  # 300 times too small
+    # 300 times too small
+    monkeypatch.setattr("sk_stormc.solvers.anchors.curvatures", lambda *args: [0.02])
     result = minimize(problem, "storm-c", random_state=0)
     assert result.stop_reason == "converged"
     assert result.fun - minimum(returns)[1] < 1e-6

@@ -59,9 +59,8 @@ def test_an_entropic_stream_that_runs_away_begins_again_with_shorter_steps():
             stream.partial_fit(X[i : i + size])
         bits.append((stream.weights_.tobytes(), stream.n_iter_, stream.stop_reason_))
         state = stream._stream.state
-        assert (
-            state.n_restarts >= 1 and abs(stream.score(X)) < 1
-        )  # without the guard: -2e39
+        # without the guard: -2e39
+        assert state.n_restarts >= 1 and abs(stream.score(X)) < 1
     assert bits[0] == bits[1]
     by_moments = CompositionalPortfolio(risk_measure="entropic").partial_fit(X)
     assert -0.1 <= by_moments.score(X) <= 1
@@ -87,13 +86,11 @@ def test_regimes_do_not_end_a_stream_with_automatic_steps():
     for seed in range(10):
         X = make_gaussian_returns(3000, 20, mean=0.1, random_state=seed)
         with warnings.catch_warnings():
-            warnings.simplefilter(
-                "ignore", ConvergenceWarning
-            )  # of the chunk that ends uphill
+            # of the chunk that ends uphill
+            warnings.simplefilter("ignore", ConvergenceWarning)
             reasons.append(portfolio.partial_fit(X).stop_reason_)
-    assert (
-        reasons.count("diverged") == 1 and reasons[-1] == "exhausted"
-    )  # it raised from there on
+    # it raised from there on
+    assert reasons.count("diverged") == 1 and reasons[-1] == "exhausted"
     assert portfolio.weights_.sum() == pytest.approx(1)
 
 

@@ -72,9 +72,8 @@ class Pressed:
 
     def _look(self, frame, event, arg):
         code = frame.f_code
-        begins = (
-            event == "call" and not code.co_flags & inspect.CO_GENERATOR
-        )  # where one is closed Python hides errors
+        # where one is closed Python hides errors
+        begins = event == "call" and not code.co_flags & inspect.CO_GENERATOR
         if (begins or event == "c_return") and code.co_filename.startswith(
             self.library
         ):

@@ -93,9 +93,8 @@ def test_memmaps_are_the_arrays(way, tmp_path):
 
 def test_a_truncated_file(tmp_path):
     whole = mapped(tmp_path, RETURNS)
-    os.truncate(
-        tmp_path / "x.npy", os.path.getsize(tmp_path / "x.npy") - 50 * 32 - 3
-    )  # within a number
+    # within a number
+    os.truncate(tmp_path / "x.npy", os.path.getsize(tmp_path / "x.npy") - 50 * 32 - 3)
     assert MappedRows.of(whole) is whole
     rows = MappedRows.of(whole[:1000])
     assert isinstance(rows, MappedRows) and np.array_equal(
@@ -126,9 +125,8 @@ def test_what_is_not_finite_in_a_memmap(tmp_path):
 
 
 def test_blocks_of_a_memmap(tmp_path):
-    X = make_gaussian_returns(
-        1_200_000, 2, mean=0.1, random_state=0
-    )  # 19 MB, in two blocks
+    # 19 MB, in two blocks
+    X = make_gaussian_returns(1_200_000, 2, mean=0.1, random_state=0)
     M = mapped(tmp_path, X)
     a, b = (CompositionalPortfolio("moments").partial_fit(data) for data in (M, X))
     np.testing.assert_allclose(a.weights_, b.weights_, rtol=1e-9)

@@ -95,9 +95,8 @@ def test_the_pickle_does_not_grow_with_rows():
         fed(estimator, make_gaussian_returns(5000, 4, mean=0.1, random_state=k), 500)
         sizes.append(len(pickle.dumps(estimator)))
     assert sizes[-1] <= 1.1 * sizes[0]
-    assert (
-        max(sizes) < 60_000
-    )  # two windows of 512 rows of 4 numbers, and the state of a run
+    # two windows of 512 rows of 4 numbers, and the state of a run
+    assert max(sizes) < 60_000
 
 
 def test_the_caller_may_reuse_arrays():
@@ -148,18 +147,16 @@ def test_one_pass_ends_near_the_closed_form():
             gap(x, fed(portfolio(random_state=seed), x, 5000).weights_)
             for seed, x in enumerate(X)
         ]
-    assert (
-        max(gaps[2000]) < 0.3 and max(gaps[10_000]) < 0.01
-    )  # measured: at most .1 and .002
+    # measured: at most .1 and .002
+    assert max(gaps[2000]) < 0.3 and max(gaps[10_000]) < 0.01
     assert np.mean(gaps[2000]) > 4 * np.mean(gaps[10_000])
 
 
 @pytest.mark.parametrize("solver", STREAMING)
 def test_every_solver_decreases_the_objective(solver):
     X = make_gaussian_returns(10_000, 4, mean=1.0, random_state=0)
-    assert (
-        gap(X, fed(portfolio(solver), X, 1000).weights_) < 0.2
-    )  # it is 1 at the start
+    # it is 1 at the start
+    assert gap(X, fed(portfolio(solver), X, 1000).weights_) < 0.2
 
 
 # fit and partial_fit

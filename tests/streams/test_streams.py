@@ -309,9 +309,8 @@ def test_a_composition_of_functions(solver, way):
     whole = make(A, b)
     best = minimize(composition(A, b, penalty=L1(1e-4)), random_state=0).fun
     start = whole.objective(whole.initial_point(None))
-    assert whole.objective(one.x) - best < 0.03 * (
-        start - best
-    )  # measured: at most .013
+    # measured: at most .013
+    assert whole.objective(one.x) - best < 0.03 * (start - best)
 
 
 # weights of rows: a row of weight k equals k rows

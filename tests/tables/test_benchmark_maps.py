@@ -34,9 +34,8 @@ def data():
     "kind", [kind for kind in KINDS if kind != "texts"]
 )  # which take long to read
 def test_each_kind_of_data_has_labels_and_the_seed_decides(kind):
-    n = (
-        1900 if kind == "augmented digits" else 600
-    )  # the first 1,797 of these are the digits themselves
+    # the first 1,797 of these are the digits themselves
+    n = 1900 if kind == "augmented digits" else 600
     X, y = KINDS[kind](n, 5)
     assert X.shape[0] == y.shape[0] == n and y.min() == 0 and np.isfinite(X).all()
     again, _ = KINDS[kind](n, 5)

@@ -81,9 +81,8 @@ OF_MAPS = "digits_500,augmented_digits_20000,counts_500,swiss_roll_1000,times_20
 )
 def test_quick(name, tmp_path, capsys):
     before = [page.read_bytes() for page in _tables.pages()]
-    parts = (
-        ["--parts", OF_MAPS] if name == "maps" else []
-    )  # the others are of the same functions
+    # the others are of the same functions
+    parts = ["--parts", OF_MAPS] if name == "maps" else []
     assert main([name, "--quick", "--results", str(tmp_path), *parts]) == 0
     assert [path.name for path in tmp_path.iterdir()] == [f"{name}.json"]
     assert [page.read_bytes() for page in _tables.pages()] == before

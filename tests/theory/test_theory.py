@@ -84,9 +84,8 @@ def test_corrected_parameters_satisfy_everything(case):
         assert theorem_condition(k, eps, q) == pytest.approx(
             by_lemmas(k, eps, q), rel=1e-9
         )
-        assert q.ifo == q.S_g + q.S_dg + q.S_f + q.T * (
-            q.B_g + q.B_dg + q.B_f
-        )  # Lemma 3.1
+        # Lemma 3.1
+        assert q.ifo == q.S_g + q.S_dg + q.S_f + q.T * (q.B_g + q.B_dg + q.B_f)
     for name in ("B_g", "B_dg", "B_f", "S_g", "S_dg", "S_f", "T"):
         assert getattr(p, name) == max(
             1, math.ceil(getattr(exact, name))
@@ -98,9 +97,8 @@ def test_printed_parameters_fail():
     eps = 0.1
     p = storm_parameters(UNIT, eps, variant="paper", round_up=False)
     c = 3.0
-    assert (
-        pytest.approx(432 * math.sqrt(2 * c * p.K_0) / eps) == p.B_f
-    )  # self-consistent
+    # self-consistent
+    assert pytest.approx(432 * math.sqrt(2 * c * p.K_0) / eps) == p.B_f
     P = Q = 1 / 24 + 3 / 4 + 1
     assert pytest.approx((4 * P + 4 * c * Q) / p.B_f) == p.K_0
     assert p.a_phi == pytest.approx(math.sqrt(p.K_0 / (2 * c)) * eps)
@@ -235,14 +233,12 @@ def test_estimated_constants():
         ),
     }
     for name, value in known.items():
-        margin = (
-            1.15 if name.startswith("H") else 1.01
-        )  # the H's are means over a sample
+        # the H's are means over a sample
+        margin = 1.15 if name.startswith("H") else 1.01
         assert 0.5 * value <= getattr(k, name) <= margin * value, name
     assert k.M_g == pytest.approx(known["M_g"])  # that row is drawn
-    assert k.L_g == pytest.approx(
-        1e-3 * k.M_g**2 * k.L_f / k.M_f
-    )  # the Jacobian is constant
+    # the Jacobian is constant
+    assert k.L_g == pytest.approx(1e-3 * k.M_g**2 * k.L_f / k.M_f)
     assert k == estimate_constants(
         problem, np.zeros(2), radius, n_samples=500, random_state=0
     )

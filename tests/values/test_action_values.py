@@ -214,9 +214,8 @@ def cart(n=400, seed=0):
 def test_the_parameter_policy_and_the_deprecated_method():
     log = cart()
     first = ActionValueEstimator(gamma=0.8).fit(**log)
-    again = ActionValueEstimator(first.predict_action, 0.8).fit(
-        **log
-    )  # LSPI returns the values of its best policy
+    # LSPI returns the values of its best policy
+    again = ActionValueEstimator(first.predict_action, 0.8).fit(**log)
     np.testing.assert_allclose(
         again.predict(log["X"]), first.predict(log["X"]), rtol=1e-8, atol=1e-8
     )

@@ -55,9 +55,8 @@ def test_the_default_is_the_exact_solution(objective):
 
 def test_with_more_features_it_is_storm_c(monkeypatch):
     monkeypatch.setattr(linear_estimator, "EXACT", 5)
-    assert (
-        BellmanValueEstimator(0.9).fit(**log()).solver_ == "lstd"
-    )  # five columns with the intercept's
+    # five columns with the intercept's
+    assert BellmanValueEstimator(0.9).fit(**log()).solver_ == "lstd"
     value = BellmanValueEstimator(0.9, max_iter=7, tol=1e-7, random_state=0).fit(
         **log(d=5)
     )
@@ -73,9 +72,8 @@ def test_with_more_features_it_is_storm_c(monkeypatch):
     )
     q = ActionValueEstimator(second, 0.9, random_state=0).fit(**of_actions())
     assert isinstance(q.solver_, AutomaticSTORM)  # ten columns of both actions together
-    assert (
-        ActionValueEstimator(gamma=0.9).fit(**of_actions()).solver_ == "lstd"
-    )  # nothing else finds the best policy
+    # nothing else finds the best policy
+    assert ActionValueEstimator(gamma=0.9).fit(**of_actions()).solver_ == "lstd"
     stream = BellmanValueEstimator(0.9, random_state=0).partial_fit(**log(d=5))
     assert isinstance(stream.solver_, AutomaticSTORM)
     traced = BellmanValueEstimator(0.9, objective="projected", trace_decay=0.5)
@@ -120,16 +118,14 @@ def test_fewer_states_than_features_warn_and_indicators_do_not():
         BellmanValueEstimator(0.9, alpha=0.1).fit(
             smooth[:-1], -(states[:-1, 0] ** 2), **parts
         )
-        visited = np.eye(50)[
-            rng.integers(0, 20, 41)
-        ]  # 30 of 50 states are never visited
+        # 30 of 50 states are never visited
+        visited = np.eye(50)[rng.integers(0, 20, 41)]
         last = np.arange(40) == 39
         BellmanValueEstimator(0.9).fit(
             visited[:-1], rng.normal(size=40), next_X=visited[1:], terminal=last
         )
-        constant = np.c_[
-            visited, np.full(41, 7.0)
-        ]  # determines nothing that indicators do not
+        # determines nothing that indicators do not
+        constant = np.c_[visited, np.full(41, 7.0)]
         BellmanValueEstimator(0.9).fit(
             constant[:-1], rng.normal(size=40), next_X=constant[1:], terminal=last
         )

@@ -80,9 +80,8 @@ def test_an_episode_that_is_cut_has_a_successor_and_no_end():
     assert list(log.X.ravel()) == [0, 1, 2, 0, 1, 2, 0]
     assert list(log.next_X.ravel()) == [1, 2, 3, 1, 2, 3, 1]
     assert not log.terminal.any() and list(log.time) == [0, 1, 2, 4, 5, 6, 8]
-    log = collect_transitions(
-        Corridor(limit=4), [1, 1, 1, 1, 1], 5, seed=0
-    )  # an end at the limit is an end
+    # an end at the limit is an end
+    log = collect_transitions(Corridor(limit=4), [1, 1, 1, 1, 1], 5, seed=0)
     assert list(log.terminal) == [False, False, False, True, False]
 
 
@@ -157,9 +156,8 @@ def test_observations(space, shown, numbers, columns):
             Seen(space, shown), lambda observation: 1, 3, seed=0, one_hot=one_hot
         )
         np.testing.assert_array_equal(log.next_X[0], expected)
-        np.testing.assert_array_equal(
-            log.X[1], expected
-        )  # the same observation, about to be left
+        # the same observation, about to be left
+        np.testing.assert_array_equal(log.X[1], expected)
         single = space.dtype == np.float32
         assert log.X.dtype == log.next_X.dtype == (np.float32 if single else np.float64)
 
@@ -382,10 +380,8 @@ def corridor(last=True):
 
 def test_rewards_are_means_over_actions():
     P = corridor()
-    P[0] = {
-        0: [(1.0, 1, -1.0, False)],
-        1: [(1.0, 1, 2.0, False)],
-    }  # the same successor by two actions
+    # the same successor by two actions
+    P[0] = {0: [(1.0, 1, -1.0, False)], 1: [(1.0, 1, 2.0, False)]}
     model = MarkovRewardProcess.from_gymnasium(
         Published(P), [[0.75, 0.25]] + [[0.0, 1.0]] * 4, 0.5
     )

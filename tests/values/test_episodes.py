@@ -49,10 +49,8 @@ def test_traces_go_on_from_chunk_to_chunk():
     expected = coefficients(lstd().fit(**parts))
     stream = fed(lstd(), 7, **parts, episode=episode)
     np.testing.assert_allclose(coefficients(stream), expected, rtol=1e-9)
-    two = (
-        np.repeat([0, 1], 60),
-        np.tile(np.arange(60), 2),
-    )  # that alternate in each chunk
+    # that alternate in each chunk
+    two = (np.repeat([0, 1], 60), np.tile(np.arange(60), 2))
     parts, episode = some(parts, slice(120)), two[0]
     parts["next_X"][:-1], parts["terminal"] = parts["X"][1:], two[1] == 59
     expected = coefficients(lstd().fit(**parts))

@@ -35,9 +35,8 @@ def lstd(**params):
 @pytest.mark.parametrize("trace_decay", [0.0, 0.7])
 def test_fading_weights_are_sample_weights(trace_decay):
     log = walk()
-    weights = (
-        np.random.default_rng(1).integers(3, size=1200).astype(float)
-    )  # a row without weight has passed too
+    # a row without weight has passed too
+    weights = np.random.default_rng(1).integers(3, size=1200).astype(float)
     forgets = lstd(trace_decay=trace_decay).fit(**log, sample_weight=weights)
     weighted = lstd(trace_decay=trace_decay).set_params(half_life=None)
     weighted.fit(
@@ -115,7 +114,6 @@ def test_a_half_life_needs_an_order():
         ValueError, match="half_life must be None if rows are not in the order"
     ):
         lstd().fit(**some(log, at), episode=episode[at], time=time[at])
-    value = lstd().fit(
-        **some(log, at), episode=episode[at], time=at
-    )  # increases from one episode to the next
+    # increases from one episode to the next
+    value = lstd().fit(**some(log, at), episode=episode[at], time=at)
     np.testing.assert_allclose(value.coef_, expected.coef_, rtol=1e-10)

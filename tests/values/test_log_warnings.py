@@ -107,9 +107,8 @@ def test_a_log_that_does_not_tell_actions_apart_warns():
         match="action is 1 in all rows that count: there is no other action to choose",
     ):
         greedy.fit(**some(parts, action == 1, "episode"), action=action[action == 1])
-    assert not messages(
-        greedy.fit, **parts | {"y": ones}, action=action
-    )  # the longer an episode, the better
+    # the longer an episode, the better
+    assert not messages(greedy.fit, **parts | {"y": ones}, action=action)
     assert not messages(
         greedy.fit, **some(parts, slice(None), "terminal", "episode"), action=action
     )
@@ -304,9 +303,10 @@ def test_growth_beyond_the_discount_warns(solver):
         assert endless(
             BellmanValueEstimator(0.9, trace_decay=0.5).fit, X, y, next_X=next_X
         )
+        # no reward grows
         assert not endless(
             BellmanValueEstimator(0.9).fit, X, np.full(len(X), -1.0), next_X=next_X
-        )  # no reward grows
+        )
 
 
 @pytest.mark.parametrize("growth, expected", [(1.0, 0), (1.2, 1)])

@@ -496,9 +496,8 @@ def test_estimated_ratios_take_the_targets_of_off_policy_values():
         ratios(one_hot[states], states[:, None]),
         rtol=1e-9,
     )
-    expected = ratios(
-        one_hot[states][:, ::-1], action=names
-    )  # in the order of the names
+    # in the order of the names
+    expected = ratios(one_hot[states][:, ::-1], action=names)
     np.testing.assert_allclose(
         ratios(np.array(["stay", "go"])[does], action=names), expected, rtol=1e-9
     )

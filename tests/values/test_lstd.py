@@ -13,9 +13,8 @@ from value_logs import coefficients, fed, some, walk, with_ones
 from sk_stormc import BellmanValueEstimator
 from sk_stormc.problems import BellmanProblem, ProjectedBellmanProblem
 
-pytestmark = pytest.mark.filterwarnings(
-    "error"
-)  # an exact deficiency is solved in silence
+# an exact deficiency is solved in silence
+pytestmark = pytest.mark.filterwarnings("error")
 
 
 def lstd(gamma=0.99, **params):
@@ -146,9 +145,8 @@ def test_nearly_collinear_features_warn():
         ridge = getattr(lstd(alpha=1e-3), method)(**parts)
         assert ridge.condition_number_ < 1e10 and ridge.rank_ == 5
     assert lstd().fit(**nearly_collinear(1e-3)).condition_number_ < 1e9
-    assert (
-        lstd().fit(**nearly_collinear(1e-14)).rank_ == 4
-    )  # equal to rounding: in silence
+    # equal to rounding: in silence
+    assert lstd().fit(**nearly_collinear(1e-14)).rank_ == 4
 
 
 def test_a_stream_warns_once():
@@ -225,9 +223,8 @@ def test_sums_over_small_chunks_lose_nothing():
 
 def test_a_short_stream_predicts_with_what_it_has():
     parts = some(walk(3), slice(None), "terminal")
-    stream = lstd().partial_fit(
-        parts["X"][:1], parts["y"][:1], time=[0]
-    )  # waits for its successor
+    # waits for its successor
+    stream = lstd().partial_fit(parts["X"][:1], parts["y"][:1], time=[0])
     assert (
         (stream.predict(parts["X"]) == 0).all()
         and stream.rank_ == 0

@@ -99,9 +99,8 @@ def test_bias_and_noise_of_states_visited_once_are_those_of_values_from_other_lo
     bias, noise = np.sqrt(
         [np.mean(np.mean(errors, axis=0) ** 2), np.mean(np.var(errors, axis=0))]
     )
-    np.testing.assert_allclose(
-        np.mean(stated, axis=0), [bias, noise], rtol=0.3
-    )  # bias is of first order
+    # bias is of first order
+    np.testing.assert_allclose(np.mean(stated, axis=0), [bias, noise], rtol=0.3)
 
 
 def test_bellman_where_its_bias_does_not_show():

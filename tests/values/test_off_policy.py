@@ -14,9 +14,8 @@ from value_logs import draw as draw_from
 from sk_stormc import ActionValueEstimator, estimated_ratios, off_policy_value
 
 GAMMA, N = 0.9, 4
-CHANCES = (
-    np.random.default_rng(3).dirichlet(np.ones(N), size=(N, 2)) * 0.75
-)  # the rest ends the episode
+# the rest ends the episode
+CHANCES = np.random.default_rng(3).dirichlet(np.ones(N), size=(N, 2)) * 0.75
 REWARDS = np.random.default_rng(4).normal(size=(N, 2))
 METHODS = ("is", "wis", "pdis", "wpdis", "dr", "wdr")
 
@@ -159,9 +158,8 @@ def test_the_difference_of_two_policies_is_surer_than_the_two():
 @pytest.mark.parametrize("method", METHODS)
 def test_ratios_of_0(method):
     parts = draw(60, 5)
-    parts["importance_ratio"] = np.where(
-        parts["importance_ratio"] > 1, 2.0, 0.0
-    )  # a policy that always does the same
+    # a policy that always does the same
+    parts["importance_ratio"] = np.where(parts["importance_ratio"] > 1, 2.0, 0.0)
     parts["target"] = np.tile([1.0, 0.0], (N, 1))
     estimate = value_of(parts, method)
     assert np.isfinite([estimate.value, estimate.std_error]).all()
@@ -339,9 +337,8 @@ def test_a_model_is_not_fitted_on_the_episodes_that_it_corrects():
     assert len(Counting.rows) == 4 and sum(Counting.rows) == 3 * len(parts["y"])
 
 
-WEIGHTS = np.array(
-    [[0.0, 0.0], [1.0, -0.5], [-0.5, 1.0]]
-)  # of three actions, before a softmax on two features
+# of three actions, before a softmax on two features
+WEIGHTS = np.array([[0.0, 0.0], [1.0, -0.5], [-0.5, 1.0]])
 STEPS = 3
 
 
@@ -364,9 +361,8 @@ def log(n_episodes=700, seed=0, chances=lambda X: softmax(X @ WEIGHTS.T)):
             + 0.3 * (action == 1)[:, None]
             + 0.5 * rng.normal(size=(n_episodes, 2))
         )
-    X, action, y = (
-        np.stack(part, axis=1) for part in zip(*rows, strict=True)
-    )  # episode by episode
+    # episode by episode
+    X, action, y = (np.stack(part, axis=1) for part in zip(*rows, strict=True))
     episode = np.repeat(np.arange(n_episodes), STEPS)
     return X.reshape(-1, 2), action.ravel(), y.ravel(), episode
 

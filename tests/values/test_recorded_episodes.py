@@ -144,9 +144,8 @@ def test_observations_of_several_parts(kind):
     )
     episode = {"observations": seen, "actions": [0, 1, 0], "rewards": [1, 2, 3]}
     given = {"episodes": [episode], "observation_space": space}
-    ordered = (
-        [place, np.eye(3)[cell]] if kind == "tuple" else [np.eye(3)[cell], place]
-    )  # Gymnasium sorts the keys
+    # Gymnasium sorts the keys
+    ordered = [place, np.eye(3)[cell]] if kind == "tuple" else [np.eye(3)[cell], place]
     np.testing.assert_array_equal(
         transitions_from_episodes(**given).next_X, np.hstack(ordered)[1:]
     )

@@ -136,9 +136,10 @@ def test_a_short_stream_near_gamma_1_has_the_values_that_its_moments_say():
 
 def test_values_with_weights_are_those_of_weighted_lstd_whatever_the_chunks():
     parts = walk(6000, n_states=8)
+    # episodes' ends count more
     weights = np.random.default_rng(0).gamma(1.0, size=6000) * (
         1 + 3 * parts["terminal"]
-    )  # episodes' ends count more
+    )
     weights[1000:1500] = 0  # an entire chunk
 
     def stream(size, **given):
@@ -172,9 +173,8 @@ def test_the_last_row_of_a_batch_counts():
     parts = ar_walk(512 + 4 * 32)  # rows that fill the last batch
     value = BellmanValueEstimator(0.9, "storm-c", random_state=0)
     value.partial_fit(**parts, sample_weight=np.append(np.ones(512 + 4 * 32 - 1), 1e4))
-    assert (
-        abs(value.td_error(**some(parts, slice(-1, None)))) < 0.5
-    )  # 3 without this row
+    # 3 without this row
+    assert abs(value.td_error(**some(parts, slice(-1, None)))) < 0.5
 
 
 def blas():

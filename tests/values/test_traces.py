@@ -177,9 +177,8 @@ def test_ratios_against_the_recursion(decay, zeros):
     if zeros:
         parts["importance_ratio"] = np.where(rng.random(n) < 0.3, 0.0, 1.3)
     expected = by_hand(**parts, decay=decay)
-    time = np.arange(n) + np.append(
-        0, np.cumsum(parts["terminal"][:-1])
-    )  # a gap after each episode
+    # a gap after each episode
+    time = np.arange(n) + np.append(0, np.cumsum(parts["terminal"][:-1]))
     timed = some(parts, slice(None), "next_X") | {"time": time}
     values = [lstd(decay).fit(**rows) for rows in (parts, timed)]
     values += [fed(lstd(decay), 37, **parts), fed(lstd(decay), n, **timed)]

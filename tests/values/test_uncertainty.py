@@ -13,9 +13,8 @@ from value_logs import fed, some
 from sk_stormc import BellmanValueEstimator
 
 GAMMA, N = 0.9, 6
-CHANCES = (
-    np.random.default_rng(7).dirichlet(np.full(N, 0.5), size=(N, 2)) * 0.85
-)  # the rest ends the episode
+# the rest ends the episode
+CHANCES = np.random.default_rng(7).dirichlet(np.full(N, 0.5), size=(N, 2)) * 0.85
 REWARDS = np.random.default_rng(8).normal(size=(N, 2))
 TARGET = np.array([0.8, 0.2])  # the policy that acts takes both actions alike
 FEATURES = np.column_stack([np.ones(N), np.arange(N), np.arange(N) % 2])

@@ -11,9 +11,8 @@ from value_logs import some
 from sk_stormc import ActionValueEstimator, BellmanValueEstimator
 
 GAMMA, N = 0.9, 6
-CHANCES = (
-    np.random.default_rng(7).dirichlet(np.full(N, 0.5), size=(N, 2)) * 0.85
-)  # the rest ends the episode
+# the rest ends the episode
+CHANCES = np.random.default_rng(7).dirichlet(np.full(N, 0.5), size=(N, 2)) * 0.85
 REWARDS = np.random.default_rng(8).normal(size=(N, 2))
 FEATURES = np.column_stack([np.ones(N), np.arange(N), np.arange(N) % 2])
 

@@ -67,9 +67,8 @@ def test_truncated_is_not_terminated(objective):
     value = BellmanValueEstimator(0.9, objective=objective, **TABULAR)
     value.fit(X, np.ones(4), next_X=next_X, terminal=np.zeros(4, bool))
     np.testing.assert_allclose(value.predict(np.eye(2)), [10, 10], rtol=1e-5)
-    value.fit(
-        X, np.ones(4), next_X=next_X, terminal=[False, False, False, True]
-    )  # half the time the end
+    # half the time the end
+    value.fit(X, np.ones(4), next_X=next_X, terminal=[False, False, False, True])
     v1 = 1.45 / (1 - 0.9 * 0.9 / 2)
     np.testing.assert_allclose(value.predict(np.eye(2)), [1 + 0.9 * v1, v1], rtol=1e-5)
 
@@ -91,11 +90,8 @@ def test_time(objective):
     X, y, terminal, time = episodes()
     value = BellmanValueEstimator(0.5, objective=objective, **TABULAR)
     value.fit(X, y, terminal=terminal, time=time)
-    expected = [
-        1 + 0.5 * 2.5,
-        1 + 0.5 * 3.0,
-        3.0,
-    ]  # the last row leads nowhere and is dropped
+    # the last row leads nowhere and is dropped
+    expected = [1 + 0.5 * 2.5, 1 + 0.5 * 3.0, 3.0]
     np.testing.assert_allclose(value.predict(np.eye(3)), expected, rtol=1e-6)
     order = np.random.default_rng(0).permutation(5)
     shuffled = clone(value).fit(

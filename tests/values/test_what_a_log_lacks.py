@@ -10,9 +10,8 @@ from sk_stormc import ActionValueEstimator, BellmanValueEstimator, off_policy_va
 from sk_stormc.datasets import transitions_from_arrays, transitions_from_episodes
 
 GAMMA, N = 0.9, 3
-CHANCES = (
-    np.random.default_rng(5).dirichlet(np.ones(N), size=(N, 2)) * 0.7
-)  # the rest ends the episode
+# the rest ends the episode
+CHANCES = np.random.default_rng(5).dirichlet(np.ones(N), size=(N, 2)) * 0.7
 REWARDS = np.array([[-1.0, -0.5], [-2.0, 0.0], [-1.0, -1.0]])
 P = CHANCES.mean(axis=1)
 TRUTH = np.linalg.solve(np.eye(N) - GAMMA * P, REWARDS.mean(axis=1))
@@ -155,9 +154,8 @@ def test_ends_count_as_the_known_outcomes_of_their_step():
         "time": [0, 0, 0, 0, 1, 1],
     }
     value = tabular().fit(X, y, **columns)
-    assert value.predict(X[:1])[0] == pytest.approx(
-        (2 / 3) / (2 + 2 / 3)
-    )  # nothing is known of state 1
+    # nothing is known of state 1
+    assert value.predict(X[:1])[0] == pytest.approx((2 / 3) / (2 + 2 / 3))
     error = value.td_error(X, y, **columns)
     assert list(np.isnan(error)) == [False, False, False, True, False, True]
     assert value.score(X, y, **columns) == pytest.approx(
@@ -172,9 +170,8 @@ def test_a_stream_says_what_it_cannot_correct():
         "% of the rows that are not terminal have no successor, because episodes were "
         "cut off"
     )
-    at_once = messages(
-        tabular().partial_fit, **cut_at_three(200, 0)
-    )  # their next rows might still come
+    # their next rows might still come
+    at_once = messages(tabular().partial_fit, **cut_at_three(200, 0))
     assert sum(text in message for message in at_once) == 1
     parts = some(log_of(200, 0)[0], slice(None), "next_X")
     assert not messages(fed, tabular(), 100, **parts)
@@ -229,9 +226,8 @@ def test_ends_that_were_forgotten_warn():
                 text in message for message in messages(fit, **log, **more, **no_ends)
             )
     stream = tabular().partial_fit(**some(columns, slice(100)))
-    assert not messages(
-        stream.partial_fit, **some(columns, slice(100, None))
-    )  # it was said
+    # it was said
+    assert not messages(stream.partial_fit, **some(columns, slice(100, None)))
     in_one = some(timed, slice(None), "time") | {"time": np.arange(len(step))}
     assert not messages(tabular().fit, **in_one)
 
@@ -268,9 +264,10 @@ def test_ends_that_were_forgotten_in_the_value_of_a_policy():
                 method=method,
                 target=target[parts["X"].argmax(axis=1)],
             )
+    # ends play no role
     assert not messages(
         off_policy_value, log["y"], log["importance_ratio"], log["episode"]
-    )  # ends play no role
+    )
 
 
 def test_rows_without_any_successor_are_refused():

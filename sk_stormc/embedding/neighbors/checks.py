@@ -110,10 +110,8 @@ def check_missing(points, X, metric):
 def check_metric_of_data(metric, metric_params, X):
     """Raise a ValueError if the metric is unknown, lacks a parameter, is not for sparse
     X, or returns no distance."""
-    from sklearn.neighbors import (
-        VALID_METRICS,
-        VALID_METRICS_SPARSE,
-    )  # imported here, because it takes long to import
+    # imported here, because it takes long to import
+    from sklearn.neighbors import VALID_METRICS, VALID_METRICS_SPARSE
 
     if metric_params is not None:
         check_instance("metric_params", metric_params, dict)
@@ -357,9 +355,8 @@ def not_negative(X):
 def largest_of_columns(X):
     """The largest absolute value of each column, in float64."""
     if sparse.issparse(X):
-        largest = np.zeros(
-            X.shape[1]
-        )  # abs(X) would sort the rows of the caller's graph in place
+        # abs(X) would sort the rows of the caller's graph in place
+        largest = np.zeros(X.shape[1])
         np.maximum.at(largest, X.indices, np.abs(X.data))
         return largest
     return np.maximum(X.max(axis=0), -X.min(axis=0)).astype(float)
@@ -457,9 +454,8 @@ def warn_of_chance(search, distances, rows):
             UserWarning,
         )
     farthest = distances[:, -1].astype(float)
-    farthest = farthest[
-        farthest > 0
-    ]  # 0 for samples all of whose neighbours are copies
+    # 0 for samples all of whose neighbours are copies
+    farthest = farthest[farthest > 0]
     if not len(farthest):
         return
     if search.effective_metric_ == "cosine":

@@ -259,9 +259,8 @@ def _to_all(search, rows):
             X[rows], X
         )
     with warnings.catch_warnings():
-        warnings.simplefilter(
-            "ignore", DataConversionWarning
-        )  # the search has shown it
+        # the search has shown it
+        warnings.simplefilter("ignore", DataConversionWarning)
         return pairwise_distances(X[rows], X, metric=metric, **params)
 
 

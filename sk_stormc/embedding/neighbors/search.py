@@ -13,18 +13,11 @@ from sk_stormc.utils.validation import is_word
 
 __all__ = ["NeighborSearch"]
 
-EUCLIDEAN = (
-    "euclidean",
-    "l2",
-    "sqeuclidean",
-    "minkowski",
-)  # "minkowski" with p = 2 becomes "euclidean"
+# "minkowski" with p = 2 becomes "euclidean"
+EUCLIDEAN = ("euclidean", "l2", "sqeuclidean", "minkowski")
 MAX_EXACT_SEARCH = 10_000  # number of points above which "auto" is approximate
-PRODUCTS = (
-    "euclidean",
-    "l2",
-    "sqeuclidean",
-)  # values of effective_metric_ for which scikit-learn uses products
+# values of effective_metric_ for which scikit-learn uses products
+PRODUCTS = ("euclidean", "l2", "sqeuclidean")
 
 
 class NeighborSearch(NearestNeighbors):

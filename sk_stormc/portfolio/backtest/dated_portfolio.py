@@ -79,9 +79,8 @@ class DatedPortfolio:
         }
         benchmarks = parameters_named(portfolio, "benchmark")
         own = [column_of(value, columns, len(columns)) for value in benchmarks.values()]
-        self.without = (
-            None if benchmark in own else benchmark
-        )  # an estimator needs the column of its own benchmark
+        # an estimator needs the column of its own benchmark
+        self.without = None if benchmark in own else benchmark
         self.benchmarks = {
             key: np.asarray(value)
             for key, value in benchmarks.items()
@@ -134,9 +133,8 @@ class DatedPortfolio:
         if not len(places):
             raise ValueError("no asset has all its returns in the window")
         if self.places is not None and not np.array_equal(places, self.places):
-            self.model = clone(
-                self.model
-            )  # a warm start needs the weights of the same assets
+            # a warm start needs the weights of the same assets
+            self.model = clone(self.model)
         self.places = places
         self.model.set_params(**self._parameters(begin, start, held, data, places)).fit(
             data

@@ -39,9 +39,8 @@ class Solution:
     x: np.ndarray
     slope: list  # for each `Hinges`, the derivative of its terms with respect to a
     dual_A: np.ndarray  # multipliers of A x, positive at an upper bound
-    active_rows: (
-        np.ndarray
-    )  # masks of the rows of A, and of the variables, that attain one of their bounds
+    # masks of the rows of A, and of the variables, that attain one of their bounds
+    active_rows: np.ndarray
     active_bounds: np.ndarray
     at_kink: list  # for each `Hinges`, a mask of the terms with a = 0
     dual_E: np.ndarray  # multipliers of E x = e

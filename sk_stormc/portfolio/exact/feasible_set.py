@@ -215,9 +215,8 @@ class FeasibleSet:
         rows, count = solution.active_rows, 2 * self.n + 1  # of each norm
         rows = rows[len(rows) - count * len(self.norms) :].reshape(-1, count)[:, :-1]
         for (centre, _), active in zip(self.norms, rows, strict=True):
-            at = active.reshape(2, self.n).all(
-                axis=0
-            )  # both w - centre and centre - w are at |w - centre|
+            # both w - centre and centre - w are at |w - centre|
+            at = active.reshape(2, self.n).all(axis=0)
             held[at] = centre[at]
         costs = self.costs()
         for (there, _, kink), at in zip(
@@ -296,9 +295,8 @@ def minimise_around(feasible, c, w, weight=1.0):
 
     Unbounded weights are restricted to twice the largest weight around w.
     """
-    squares = (
-        weight * feasible.l2 * feasible.in_budget * w
-    )  # l2 |s|^2 >= (2 s - w) @ squares
+    # l2 |s|^2 >= (2 s - w) @ squares
+    squares = weight * feasible.l2 * feasible.in_budget * w
     low, high = bounds_around(feasible, w, SEARCH_RADIUS * np.abs(w).max())
     s, value = minimise_linear(feasible, c + 2 * squares, low, high, weight)
     return s, value - float(w @ squares)

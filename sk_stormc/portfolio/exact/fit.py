@@ -117,15 +117,11 @@ class ExactMethod:
     def solve(self, task, x0=None, *, random_state=None, on_record=None, verbose=0):
         """Run the method. Ctrl-C, a callback or the budget ends it at the best feasible
         weights so far."""
-        times = (
-            2 if self.name == "newton" and self.iteration == "iteration" else 1
-        )  # gradient and Hessian
+        # gradient and Hessian
+        times = 2 if self.name == "newton" and self.iteration == "iteration" else 1
         m, n = times * task.n_inner, times * task.n_outer
-        self.evaluations = {
-            "inner": m,
-            "jacobian": m,
-            "outer": n,
-        }  # evaluations of an iteration
+        # evaluations of an iteration
+        self.evaluations = {"inner": m, "jacobian": m, "outer": n}
         self.objective = objective = self.make_objective()
         self.on_record, self.n_iter, self.n_more, self.records = on_record, 0, 0, []
         self.report = Report(2 * task.n_inner + task.n_outer) if verbose else None

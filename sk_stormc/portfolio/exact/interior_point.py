@@ -189,9 +189,8 @@ class HingeState:
         d1, d12, _, of_zt, _ = self._weights(x)
         comp_s = s * up - target * self.share + cross[0]
         comp_z = z * down - target * self.share + cross[1]
-        miss = self.residual(
-            x
-        )  # s = z - a must hold after the step: ds = dz - da + miss
+        # s = z - a must hold after the step: ds = dz - da + miss
+        miss = self.residual(x)
         of_z = self._derivatives(x)[0] - up - down
         # up: s dup + up ds = -comp_s ; down: z ddown + down dz = -comp_z ; of_zz dz +
         # of_zt dt - dup - ddown = -of_z dup = -(comp_s + up (dz - da + miss)) / s

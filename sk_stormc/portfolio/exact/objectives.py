@@ -181,9 +181,8 @@ def proportional(task):
         else task.p[:, None]
     )
     root = np.linalg.qr(np.sqrt(p) * (task.returns - task.mean), mode="r")
-    rows = np.sqrt(2 * len(root)) * np.concatenate(
-        [root, -root]
-    )  # half of them are below the mean
+    # half of them are below the mean
+    rows = np.sqrt(2 * len(root)) * np.concatenate([root, -root])
     return MeanRisk.of(
         task.mean + rows, Semideviation(2.0), task.risk_aversion, penalty=task.penalty
     )

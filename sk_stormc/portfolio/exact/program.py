@@ -422,9 +422,8 @@ def _refined(scaled, solution):
     w = np.where(np.isfinite(held), held, w)
     if not np.isnan(held).any():
         return w, 0
-    some = np.full(feasible.n, feasible.needs_presolve) | (
-        held != 0
-    )  # weights at 0 are left out if that is possible
+    # weights at 0 are left out if that is possible
+    some = np.full(feasible.n, feasible.needs_presolve) | (held != 0)
     rest = scaled if some.all() else scaled.restricted(some)
     rest = replace(rest, feasible=rest.feasible.with_fixed(held[some]))
     again = rest.minimise(w[some], solution.program.formulation)

@@ -126,9 +126,8 @@ class Cone(FeasibleSet):
             (A, lower, 1.0),
             (A, upper, -1.0),
         ):
-            some = np.isfinite(bound) & (
-                (bound != 0) | (of_z is A)
-            )  # bounds of 0 stay bounds
+            # bounds of 0 stay bounds
+            some = np.isfinite(bound) & ((bound != 0) | (of_z is A))
             add(sign * of_z[some], -sign * bound[some], 0.0, np.inf)
         paid, at_cost = np.zeros(count), 0
         for some, cost, at in costs:
@@ -241,9 +240,8 @@ class Ratio:
         n, feasible = self.feasible.n, self.feasible
         start = self.cone.inside * self.cone.size() / np.abs(self.cone.inside).max()
         scaled, risk = Scaled.of(self.risk, self.cone), self.risk.value(start)
-        times = (
-            scaled.unit_of_value / risk if risk > 0 else 1.0
-        )  # so that the objective is of size one
+        # so that the objective is of size one
+        times = scaled.unit_of_value / risk if risk > 0 else 1.0
         self.scaled = replace(
             scaled,
             risk_weight=scaled.risk_weight * times,

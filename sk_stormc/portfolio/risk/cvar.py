@@ -147,9 +147,8 @@ class CVaRMoments(Moments):
     mean: np.ndarray
     near: Sums  # of the rows with the weights p_i k_i
     pull: float  # sum p_i (q_i - k_i z_i), the coefficient of the linear term in -s
-    of_rows: (
-        np.ndarray
-    )  # sum p_i (q_i - k_i z_i) r_i, the coefficients of the linear term in -w
+    # sum p_i (q_i - k_i z_i) r_i, the coefficients of the linear term in -w
+    of_rows: np.ndarray
     constant: float  # the constant terms of the parabolas
     shift, far = -1.0, 0.75
 
@@ -275,15 +274,12 @@ class CVaR(Measure):
         losses, tail = -y, 1 - self.confidence
         order = np.argsort(losses)
         weights = np.full(len(losses), 1 / len(losses)) if p is None else p[order]
-        worse = np.cumsum(weights[::-1])[
-            ::-1
-        ]  # the total weight of each loss and all larger ones
-        k = (
-            np.searchsorted(-worse, -tail * (1 - 1e-12), side="right") - 1
-        )  # the last loss of which a tail is worse
-        s = losses[
-            order[max(k, 0)]
-        ]  # rounding: the weights of many periods may sum to less than the tail
+        # the total weight of each loss and all larger ones
+        worse = np.cumsum(weights[::-1])[::-1]
+        # the last loss of which a tail is worse
+        k = np.searchsorted(-worse, -tail * (1 - 1e-12), side="right") - 1
+        # rounding: the weights of many periods may sum to less than the tail
+        s = losses[order[max(k, 0)]]
         return float(s + mean_of(np.maximum(losses - s, 0), p) / tail)
 
     def subgradient(self, y, p=None):

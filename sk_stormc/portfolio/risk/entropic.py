@@ -215,9 +215,8 @@ class Entropic(Measure):
         rate, lowest = self.risk_aversion, ends[0]
 
         def tilts(y, p):
-            return p * np.exp(
-                rate * np.minimum(lowest - y, 0)
-            )  # periods of weight 0 may be below the others
+            # periods of weight 0 may be below the others
+            return p * np.exp(rate * np.minimum(lowest - y, 0))
 
         mass = total(lambda y, p: tilts(y, p).sum())
         return RiskInBlocks(

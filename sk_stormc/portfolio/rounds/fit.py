@@ -218,9 +218,8 @@ class Rounds:
                         break
                     self.table = rows = tables.AllRows(rows)
                     table, self.gaps = rows.table, []
-            fit = goal.minimised(
-                table, self.start
-            )  # from the last point a small improvement would count as rounding
+            # from the last point a small improvement would count as rounding
+            fit = goal.minimised(table, self.start)
             if not fit.feasible and not self.checked:
                 point = best = self._of_least_risk()
                 continue

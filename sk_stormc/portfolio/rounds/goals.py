@@ -43,9 +43,8 @@ class UtilityOfMean:
     def __init__(self, task, mean):
         self.task, self.penalty, self.mean = task, task.penalty, mean
         self.feasible = FeasibleSet.of(self.penalty, len(mean))
-        self.return_weight = (
-            task.return_weight if task.measure.power else 0.0
-        )  # entropic risk contains the mean
+        # entropic risk contains the mean
+        self.return_weight = task.return_weight if task.measure.power else 0.0
 
     def costs(self, w):
         """The value of the penalty."""

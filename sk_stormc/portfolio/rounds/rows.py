@@ -32,9 +32,8 @@ class Reader:
     n_rows: int
     weighted: bool  # whether the second table has the weights of the periods
     half_life: float | None
-    benchmark: (
-        np.ndarray | None
-    )  # weights of the benchmark, whose return is then the last column
+    # weights of the benchmark, whose return is then the last column
+    benchmark: np.ndarray | None
     has_returns: bool  # whether the last table has the benchmark's returns
     total: float = 1.0  # of the weights
     shift: np.ndarray | None = (
