@@ -47,11 +47,9 @@ def _make_parser():
     experiments = reproduce.add_subparsers(required=True, metavar="EXPERIMENT")
     for name, experiment in EXPERIMENTS.items():
         one = _add_command(experiments, name, experiment, _with_methods(experiment))
-        add, methods, default = (
-            one.add_argument,
-            experiment.METHODS,
-            "(default: %(default)s)",
-        )
+        add = one.add_argument
+        methods = experiment.METHODS
+        default = "(default: %(default)s)"
         budget, n_seeds = MAX_IFO[name], getattr(experiment, "SEEDS", 3)
         add(
             "--ifo",

@@ -49,6 +49,25 @@ def default_handler_of_ctrl_c():
     signal.signal(signal.SIGINT, before)
 
 
+@pytest.fixture(scope="module")
+def cluster():
+    """A cluster of two processes."""
+    distributed = pytest.importorskip("distributed")
+    with distributed.LocalCluster(
+        2, threads_per_worker=1, dashboard_address=":0"
+    ) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def client(cluster):
+    """A client of the cluster."""
+    from distributed import Client
+
+    with Client(cluster) as client:
+        yield client
+
+
 if importlib.util.find_spec("sklearn.callback") is None:  # before scikit-learn 1.9
 
     @pytest.fixture(autouse=True)

@@ -98,11 +98,9 @@ def in_two_units(problem, x):
     if not isinstance(u, InUnit):
         return
     other, J_other = (_doubled(value) for value in (u, J))
-    F, f, f_u = (
-        problem.gradient(x),
-        problem.outer(x, u),
-        problem.outer_gradient(x, u, outer)[1],
-    )
+    F = problem.gradient(x)
+    f = problem.outer(x, u)
+    f_u = problem.outer_gradient(x, u, outer)[1]
     yield (
         "compositional_gradient",
         problem.compositional_gradient(x, other, J_other, outer),

@@ -184,10 +184,8 @@ class _Check(ReturnValues):
             else []
         )
         for draws in (*few, None):
-            own, batch = (
-                in_power(self.unscaled, power_at(self.unscaled, x, draws)),
-                problem.inner_batch(draws),
-            )
+            own = in_power(self.unscaled, power_at(self.unscaled, x, draws))
+            batch = problem.inner_batch(draws)
             J = own.jacobian(x, batch)
             products, of = (
                 self.products(problem, J, V),
@@ -382,10 +380,8 @@ class _Check(ReturnValues):
                 * max(np.abs(v["inner"]).max() for v in singles)
             )
         for name, value in self.values(problem, inner, outer).items():
-            parts, what = (
-                np.array([v[name] for v in singles], float),
-                f"a batch of {BATCH_SIZE} and their mean",
-            )
+            parts = np.array([v[name] for v in singles], float)
+            what = f"a batch of {BATCH_SIZE} and their mean"
             self.compare(
                 name, what, value, parts.mean(0), self.rounding(parts, name=name)
             )
@@ -406,10 +402,8 @@ class _Check(ReturnValues):
             weights = np.array([0.25, 1.75, 0.5, 1.5])
             for name, value in self.values(problem, inner, outer, weights).items():
                 parts = np.array([v[name] for v in singles], float)
-                mean, what = (
-                    weights @ parts / BATCH_SIZE,
-                    "a batch with weights and their weighted mean",
-                )
+                mean = weights @ parts / BATCH_SIZE
+                what = "a batch with weights and their weighted mean"
                 self.compare(name, what, value, mean, self.rounding(parts, name=name))
         plain = problem.source is None
         inner, outer = (

@@ -41,10 +41,8 @@ class ReturnValues:
         self.problem, self.rng, self.noise = problem, rng, {}
         source = source_of(problem)
         self.draws_of = {"inner": source.draw_inner, "outer": source.draw_outer}
-        own, shape = (
-            problem.initial_point(np.random.default_rng(0)),
-            (problem.n_variables,),
-        )
+        own = problem.initial_point(np.random.default_rng(0))
+        shape = (problem.n_variables,)
         good = (
             isinstance(own, np.ndarray)
             and own.shape == shape
@@ -161,10 +159,8 @@ class ReturnValues:
     def shapes(self):
         """Check the draws, and the values for all components and for a single one."""
         for side, draw in self.draws_of.items():
-            name, draws = (
-                f"draw_{side}",
-                [draw(np.random.default_rng(1), (3, BATCH_SIZE)) for _ in range(2)],
-            )
+            name = f"draw_{side}"
+            draws = [draw(np.random.default_rng(1), (3, BATCH_SIZE)) for _ in range(2)]
             good = np.shape(draws[0])[:2] == (3, BATCH_SIZE)
             self.require(
                 good,

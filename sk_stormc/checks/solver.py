@@ -147,12 +147,10 @@ class _Check:
         solver = clone(self.solver).set_params(
             **{"max_iter": self.max_iter, "max_ifo": None, "tol": 0} | params
         )
-        given, step, init, move = (
-            solver.get_params(),
-            solver.step,
-            solver.init_state,
-            solver.move,
-        )
+        given = solver.get_params()
+        step = solver.step
+        init = solver.init_state
+        move = solver.move
         self.points = points = []
 
         def look(record):
@@ -162,11 +160,9 @@ class _Check:
         def checked_step(oracle, s):
             arrays = [(array, array.copy()) for array in _arrays(vars(s))]
             x_before = s.x
-            before, announced, paid = (
-                oracle.ifo,
-                solver.cost(oracle, s),
-                oracle.exact_charged,
-            )
+            before = oracle.ifo
+            announced = solver.cost(oracle, s)
+            paid = oracle.exact_charged
             step(oracle, s)
             drawn = oracle.ifo - before
             once = (
@@ -336,10 +332,8 @@ class _Check:
         eta = 1e-3 if rule is None else at(rule.learning_rate, 0)
         number = self.solve(learning_rate=eta)
         try:
-            same, falling = (
-                self.solve(learning_rate=constant(eta)),
-                self.solve(learning_rate=inverse(eta)),
-            )
+            same = self.solve(learning_rate=constant(eta))
+            falling = self.solve(learning_rate=inverse(eta))
         except TypeError as error:
             message = (
                 f"learning_rate may be a schedule, but {error}; use self.move, or "

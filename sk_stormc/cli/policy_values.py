@@ -126,24 +126,25 @@ def add_arguments(parser):
 def report(args):
     """Fit the values, print those of the first states, and save them."""
     log = _simulated_walk() if args.data is None else _read_log(args)
-    value = BellmanValueEstimator(gamma=args.gamma).fit(
+    model = BellmanValueEstimator(gamma=args.gamma).fit(
         log.features, log.reward, episode=log.episode, terminal=log.terminal
     )
     first = np.sort(np.unique(log.episode, return_index=True)[1])
     X0 = log.features[first]
-    low, high = value.value_interval(X0, args.confidence, mean=True)
+    values = model.predict(X0)
+    low, high = model.value_interval(X0, args.confidence, mean=True)
     print(log.line)
     print(
-        f"value of the first states: {value.predict(X0).mean():.4g}, "
+        f"value of the first states: {values.mean():.4g}, "
         f"{low:.4g} to {high:.4g} with confidence {args.confidence:g}, discount "
         f"{args.gamma:g}"
     )
     _, kinds, counts = np.unique(X0, axis=0, return_index=True, return_counts=True)
-    ends = value.value_interval(X0[kinds], args.confidence)
+    ends = model.value_interval(X0[kinds], args.confidence)
     rows = [
         [value, *interval, int(count), *state]
         for value, interval, count, state in zip(
-            value.predict(X0[kinds]).tolist(),
+            values[kinds].tolist(),
             ends.tolist(),
             counts,
             log.states[first[kinds]].tolist(),

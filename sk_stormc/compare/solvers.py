@@ -209,10 +209,8 @@ def _labelled(solvers, target, max_ifo):
             "solvers must be a list of names, solvers or pairs (label, solver), got "
             f"{short(solvers)}"
         )
-    labelled, own = (
-        {},
-        target.own_solvers if isinstance(target, CompositionalEstimator) else (),
-    )
+    labelled = {}
+    own = target.own_solvers if isinstance(target, CompositionalEstimator) else ()
     for one in solvers:
         pair = isinstance(one, tuple) and len(one) == 2 and isinstance(one[0], str)
         label, solver = (

@@ -35,12 +35,10 @@ def check_attributes(problem):
         value = getattr(problem, name, None)
         good = is_integer(value) and value > 0
         require(good, problem, name, f"must be a positive int, got {short(value)}")
-    d, k, kind, floor = (
-        problem.n_variables,
-        problem.n_blocks,
-        problem.jacobian_kind,
-        problem.inner_floor,
-    )
+    d = problem.n_variables
+    k = problem.n_blocks
+    kind = problem.jacobian_kind
+    floor = problem.inner_floor
     require(d % k == 0, problem, "n_blocks", f"must divide n_variables={d}, got {k}")
     good = kind in ("sampled", "constant", "operator")
     require(

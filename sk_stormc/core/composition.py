@@ -281,11 +281,9 @@ class FiniteSumComposition(CompositionalProblem):
         If f is not defined at the g of one component, it is checked at the mean, where
         a run evaluates it.
         """
-        x, once, twice = (
-            self._x0.copy(),
-            np.zeros(1, dtype=np.intp),
-            np.zeros(2, dtype=np.intp),
-        )
+        x = self._x0.copy()
+        once = np.zeros(1, dtype=np.intp)
+        twice = np.zeros(2, dtype=np.intp)
         with np.errstate(all="ignore"):
             u = self.inner(x, once)
             self._u_shape = u.shape
@@ -333,10 +331,8 @@ class FiniteSumComposition(CompositionalProblem):
         """inner at x + c h_k e_k and x - c h_k e_k for all k, of shape (2, n_variables,
         l), and their distances."""
         steps = (factor * self._steps(x)).astype(x.dtype)
-        values, ways = (
-            np.empty((2, x.size, *self._u_shape), x.dtype),
-            np.empty(x.size, x.dtype),
-        )
+        values = np.empty((2, x.size, *self._u_shape), x.dtype)
+        ways = np.empty(x.size, x.dtype)
         for k, step in enumerate(steps):
             up, down = x.copy(), x.copy()
             up[k] += step

@@ -162,10 +162,8 @@ class Evaluations:
             value = function(leaves, p, *args)
             return jax.lax.psum(value, axes) if axes else value
 
-        same, divided = (
-            jax.sharding.PartitionSpec(),
-            jax.sharding.PartitionSpec(axes or None),
-        )
+        same = jax.sharding.PartitionSpec()
+        divided = jax.sharding.PartitionSpec(axes or None)
         specs = divided, divided, *[same] * len(args)
         mapped = jax.shard_map(
             on_each,

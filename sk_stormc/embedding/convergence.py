@@ -49,11 +49,9 @@ def warn_if_not_converged(model, method, objective, result):
 
 
 def _worse(model, objective):
-    start, last, best = (
-        model.loss_curve_[0],
-        model.loss_curve_[-1],
-        model.loss_curve_.min(),
-    )
+    start = model.loss_curve_[0]
+    last = model.loss_curve_[-1]
+    best = model.loss_curve_.min()
     if objective.exaggeration != 1 or last <= best + max(
         NOTABLE_DIVERGENCE * start, INVISIBLE_DIVERGENCE
     ):
@@ -80,11 +78,9 @@ def _moving(model, objective, result):
 
 
 def _stuck(model, method, objective, result):
-    start, last, width = (
-        model.loss_curve_[0],
-        model.loss_curve_[-1],
-        model.embedding_.std(axis=0).max(),
-    )
+    start = model.loss_curve_[0]
+    last = model.loss_curve_[-1]
+    width = model.embedding_.std(axis=0).max()
     exaggerated = objective.exaggeration != 1
     decreased = start - last > NOTABLE_DIVERGENCE * start
     # far below its width, the kernel does not distinguish the distances in a map
@@ -117,10 +113,8 @@ def _narrow(objective, result):
     if objective.dof >= 1 or objective.exaggeration != 1:
         return None
     factor = 2 ** (1 / objective.dof)  # halves the kernel of far points
-    before, after = (
-        objective.at(result.x),
-        objective.at((factor * result.x).astype(result.x.dtype)),
-    )
+    before = objective.at(result.x)
+    after = objective.at((factor * result.x).astype(result.x.dtype))
     if before - after <= max(0.1 * before, INVISIBLE_DIVERGENCE):
         return None
     return (

@@ -172,12 +172,10 @@ def descend(divergence, state, tol=0.0, on_record=None):
     where F is the gradient and L the graph Laplacian of the attraction. Before a step
     is averaged, it is shortened so that no point moves too far.
     """
-    n, d, weight, graph = (
-        divergence.n,
-        divergence.d,
-        divergence.weight,
-        divergence.graph,
-    )
+    n = divergence.n
+    d = divergence.d
+    weight = divergence.weight
+    graph = divergence.graph
     iterations, floor = CG_ITERATIONS["student-t"], COMPONENT_FLOOR * weight
     try:
         while state.stages:
@@ -343,10 +341,8 @@ def _at_next_stage(divergence, state):
         if widest > 1 and state.n_before:
             x = _scaled(x, RESCALING * widest)
         elif widest > 1 and half and 2 * values[widest] < values[1.0]:
-            second, rest = (
-                replace(stage, n_iter=half),
-                replace(later[0], n_iter=later[0].n_iter - half),
-            )
+            second = replace(stage, n_iter=half)
+            rest = replace(later[0], n_iter=later[0].n_iter - half)
             later = [second, rest, *later[1:]]
     return State(
         x,

@@ -555,10 +555,8 @@ class SNEEmbedding(
         With tol="auto" all iterations are made, because the learning rate must decrease
         to 0.
         """
-        max_iter, tol = (
-            None if self.max_iter == "auto" else self.max_iter,
-            None if self.tol == "auto" else self.tol,
-        )
+        max_iter = None if self.max_iter == "auto" else self.max_iter
+        tol = None if self.tol == "auto" else self.tol
         if self.solves_itself() and draws_nothing(self._kernel(), n, self.n_components):
             return Descent(max_iter, tol or 0.0)
         solver = get_solver("storm-c" if self.solves_itself() else self.solver)

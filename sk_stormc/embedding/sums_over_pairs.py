@@ -257,10 +257,8 @@ def column_sums(x, chosen, pattern, dof=1.0):
     positions, pointer = masked_positions(pattern, chosen)
     sums, total = np.empty((n, d + 1), x.dtype), 0.0
     blocks = parts(n, CACHE_NUMBERS // B)
-    W, ones = (
-        np.empty((blocks[0].stop, B), x.dtype),
-        np.ones(blocks[0].stop * B, x.dtype),
-    )
+    W = np.empty((blocks[0].stop, B), x.dtype)
+    ones = np.ones(blocks[0].stop * B, x.dtype)
     for rows in blocks:
         w = W[: rows.stop - rows.start]
         _inverse(np.matmul(M[rows], C, out=w), coarse)

@@ -134,12 +134,10 @@ class TableScaler(TransformerMixin, BaseEstimator):
                 f"X must have at least two rows, got n_samples={len(table)}"
             )
         cleaner = _cleaner_class()(parse_numbers=True)
-        clean, encoders, left_out, repeated = (
-            _cleaned(cleaner.fit_transform, table),
-            {},
-            {},
-            [],
-        )
+        clean = _cleaned(cleaner.fit_transform, table)
+        encoders = {}
+        left_out = {}
+        repeated = []
         for j, label in enumerate(labels):
             known = clean[str(j)].dropna() if str(j) in clean else []
             if not len(known):
@@ -210,15 +208,11 @@ class TableScaler(TransformerMixin, BaseEstimator):
         validate_data(self, X, reset=False, skip_check_array=True)
         clean, parts = _cleaned(self._cleaner.transform, table), []
         for j, encoder in self._encoders.items():
-            label, given, there = (
-                self._labels[j],
-                table[str(j)],
-                clean[str(j)].notna().to_numpy(),
-            )
-            encoded, unknown = (
-                np.zeros((len(table), len(encoder.endings))),
-                _unread(given[~there]),
-            )
+            label = self._labels[j]
+            given = table[str(j)]
+            there = clean[str(j)].notna().to_numpy()
+            encoded = np.zeros((len(table), len(encoder.endings)))
+            unknown = _unread(given[~there])
             if there.any():
                 kind, values = _read(clean[str(j)][there], label)
                 # skrub would convert numbers to dates

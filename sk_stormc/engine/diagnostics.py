@@ -203,12 +203,10 @@ def warn_if_far(solver, oracle, result, default):
         or not result.fun > (fun := oracle.reported(default))
     ):
         return False
-    problem, uncounted, s, components = (
-        oracle.problem,
-        Oracle(oracle.problem, 0),
-        result.state.state,
-        [],
-    )
+    problem = oracle.problem
+    uncounted = Oracle(oracle.problem, 0)
+    s = result.state.state
+    components = []
     u = keep_in_domain(
         problem, uncounted.inner(default, uncounted.draw("inner", None)), None
     )

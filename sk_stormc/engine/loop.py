@@ -189,10 +189,8 @@ def _check_state(solver, problem, state, x0, random_state):
         )
     for name, value in solver.get_params(deep=False).items():
         if name not in MAY_CHANGE:
-            before, purpose = (
-                state.parameters.get(name, "nothing"),
-                "a run that continues",
-            )
+            before = state.parameters.get(name, "nothing")
+            purpose = "a run that continues"
             check_unchanged(
                 name,
                 before,

@@ -361,10 +361,8 @@ class CompositionalSolver(BaseEstimator, ABC):
     def limit(self, problem):
         """The `Limit` of steps by ``normalization`` and ``precision``, or the problem's
         advice, or None."""
-        normalization, precision = (
-            self.auto("normalization", problem, None),
-            self.auto("precision", problem, 0.1),
-        )
+        normalization = self.auto("normalization", problem, None)
+        precision = self.auto("precision", problem, 0.1)
         if normalization is None:
             return None
         return Limit(

@@ -392,10 +392,8 @@ def fingerprint(data):
         data = np.asanyarray(data)  # keeps a memmap
         if not data.shape:  # such as one weight for all rows
             return repr(data.item())
-        parts, shape = (
-            _blocks(MappedRows.of(data) if isinstance(data, np.memmap) else data),
-            data.shape,
-        )
+        parts = _blocks(MappedRows.of(data) if isinstance(data, np.memmap) else data)
+        shape = data.shape
     # faster than BLAKE2 on processors that support it
     digest, dtype = (hashlib.sha256(), None)
     for part in parts:

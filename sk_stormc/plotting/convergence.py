@@ -221,9 +221,9 @@ class ConvergenceDisplay:
             values = np.concatenate([curve.objective for curve in everything])
             best = float(np.min(values[np.isfinite(values)], initial=np.inf))
             if optimum is None:
-                optimum, y_label = (
-                    best,
-                    f"gap to the best {everything[0].objective_label} seen, {best:.6g}",
+                optimum = best
+                y_label = (
+                    f"gap to the best {everything[0].objective_label} seen, {best:.6g}"
                 )
             else:
                 y_label = (

@@ -244,10 +244,8 @@ class FrontierDisplay:
                 )
             follower.set_params(objective="utility", max_risk=None)
         follower.set_params(warm_start=True)
-        n_assets, weights = (
-            returns.shape[1],
-            faded(None, len(returns), estimator.half_life),
-        )
+        n_assets = returns.shape[1]
+        weights = faded(None, len(returns), estimator.half_life)
         returns = with_expected_returns(returns, estimator, X, weights)
         returns, subtracted = (
             returns[:, :n_assets],
@@ -527,10 +525,8 @@ def _aversions(given, returns, measure):
 def _risk_and_mean(portfolio, returns, subtracted, weights):
     """Risk and mean of the returns of some portfolios, less those that are subtracted,
     in the unit of the returns."""
-    series, periods = (
-        returns @ weights.T - subtracted,
-        faded(None, len(returns), portfolio.half_life),
-    )
+    series = returns @ weights.T - subtracted
+    periods = faded(None, len(returns), portfolio.half_life)
     measure = MEASURES[
         "variance" if portfolio.risk_measure == "entropic" else portfolio.risk_measure
     ].of(portfolio)

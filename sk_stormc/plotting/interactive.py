@@ -111,10 +111,8 @@ def _groups(colors, rows, palette, label):
 
 def _style(n, is_new, beside_new, symbol, d):
     """Symbol, size, opacity and outline of points."""
-    size, opacity = (
-        float(np.clip(120 / n**0.35, 2.5, 9)),
-        float(np.clip(14 / n**0.32, 0.35, 0.9)),
-    )
+    size = float(np.clip(120 / n**0.35, 2.5, 9))
+    opacity = float(np.clip(14 / n**0.32, 0.35, 0.9))
     if d == 3:  # symbols in space are larger, and fewer
         symbol, size = IN_SPACE.get(symbol, symbol), 0.5 * size
     if is_new:

@@ -96,10 +96,8 @@ def point_colors(y, n, y_new=None, n_new=0, palette=None, order=None, known=None
         return PointColors(np.zeros(n + n_new, int))
     if old is not None and new is not None:
         if (old.names is None) != (new.names is None):
-            old, new = (
-                _read("y", y, n, as_scale=True),
-                _read("y_new", y_new, n_new, as_scale=True),
-            )
+            old = _read("y", y, n, as_scale=True)
+            new = _read("y_new", y_new, n_new, as_scale=True)
         if (old.names is None, old.are_dates) != (new.names is None, new.are_dates):
             raise ValueError("y_new must be classes, numbers or dates if y are")
     old, new = old or _all_missing(new, n), new or _all_missing(old, n_new)

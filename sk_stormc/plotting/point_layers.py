@@ -42,10 +42,8 @@ class PointLayers:
     def draw(self, ax, Z, crowd=1):
         """Draw the points, and return the collections."""
         n, drawn = len(Z), []
-        size, opacity = (
-            np.clip(420 / np.sqrt(n), 0.3, 36) / crowd,
-            float(np.clip(14 / n**0.32, 0.25, 0.9)),
-        )
+        size = np.clip(420 / np.sqrt(n), 0.3, 36) / crowd
+        opacity = float(np.clip(14 / n**0.32, 0.25, 0.9))
         # a vector file contains many points as pixels
         some = {"s": size, "alpha": opacity, "linewidths": 0, "rasterized": n >= 5000}
         order = np.random.default_rng(0).permutation(n)

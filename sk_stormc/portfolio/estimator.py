@@ -379,10 +379,8 @@ class CompositionalPortfolio(CompositionalEstimator):
         # raises for invalid names before the run
         validate_data(copy.copy(self), columns_only, skip_check_array=True)
         n_assets, dtype = returns.shape[1], returns.dtype
-        measure, limits = (
-            MEASURES[self.risk_measure].of(self),
-            IntegerLimits.of(self, n_assets, assets_of(X)),
-        )
+        measure = MEASURES[self.risk_measure].of(self)
+        limits = IntegerLimits.of(self, n_assets, assets_of(X))
         by_rounds = limits is None and takes_rounds(solver, measure, returns)
         if limits is not None and in_blocks(X):
             raise ValueError(
@@ -402,11 +400,9 @@ class CompositionalPortfolio(CompositionalEstimator):
         )
         run, conclude = run_exact, conclude_exact
         if method is None:
-            method, run, conclude = (
-                self._stepping_solver(),
-                run_iterative,
-                conclude_iterative,
-            )
+            method = self._stepping_solver()
+            run = run_iterative
+            conclude = conclude_iterative
             options = {
                 "sample_weight": weights,
                 "penalty": penalty,

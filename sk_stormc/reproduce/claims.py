@@ -28,11 +28,9 @@ METHOD_EXPERIMENTS = {
 }
 # the settings of the methods for which claims are decided
 PARTS = ("published", "tuned")
-CONFIRMED, PARTLY, NOT_CONFIRMED = (
-    "confirmed",
-    "confirmed at those constants only",
-    "not confirmed",
-)
+CONFIRMED = "confirmed"
+PARTLY = "confirmed at those constants only"
+NOT_CONFIRMED = "not confirmed"
 NOT_CONTRADICTED, UNDECIDED = "not contradicted", "undecided"
 # relative gap, as a part of the possible gain, below which a run has reached the
 # minimum

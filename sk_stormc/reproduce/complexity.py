@@ -187,11 +187,9 @@ def _run(solver, seed, max_ifo, every, stop=0.0, **parameters):
     problem, records = (BentValley(), [])
 
     def on_record(record):
-        t, norm, total = (
-            record.iteration,
-            np.linalg.norm(problem.gradient(record.x)),
-            0.0,
-        )
+        t = record.iteration
+        norm = np.linalg.norm(problem.gradient(record.x))
+        total = 0.0
         if records:
             _, t_old, norm_old, total = records[-1]
             total += (norm + norm_old) / 2 * (t - t_old)
@@ -258,16 +256,14 @@ def summarize(measured, epsilons=EPSILONS):
         for m in measured
     ]
     rows.append(("Proposition 3.2", "3", "", "", proposition_ifo(epsilons)))
-    header, n = (
-        (
-            "method",
-            "order",
-            "slope",
-            "95 % interval",
-            *(f"eps {eps:.3g}" for eps in epsilons),
-        ),
-        len(epsilons),
+    header = (
+        "method",
+        "order",
+        "slope",
+        "95 % interval",
+        *(f"eps {eps:.3g}" for eps in epsilons),
     )
+    n = len(epsilons)
     return as_text(
         header,
         [

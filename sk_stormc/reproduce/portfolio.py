@@ -110,10 +110,8 @@ def report(args):
         "tol=1e-6."
     ]
     if args.data is None:
-        sets, about = (
-            published_sets(),
-            "generated Gaussian returns of shape (2000, 200)",
-        )
+        sets = published_sets()
+        about = "generated Gaussian returns of shape (2000, 200)"
     else:
         read = read_returns(args.data, args.drop_missing, args.unit, Reading.of(args))
         sets, about = {Path(args.data).stem: read.values}, read.line()

@@ -250,11 +250,9 @@ def count(n_runs=20):
     problem = PortfolioProblem(make_gaussian_returns(500, 5, random_state=0))
     rng, counts = np.random.default_rng(0), []
     for k in range(n_runs):
-        S, B, T = (
-            rng.integers(1, 100, 3).tolist(),
-            rng.integers(1, 100, 3).tolist(),
-            int(rng.integers(1, 60)),
-        )
+        S = rng.integers(1, 100, 3).tolist()
+        B = rng.integers(1, 100, 3).tolist()
+        T = int(rng.integers(1, 60))
         params = {
             "init_batch_size": tuple(S),
             "batch_size": tuple(B),

@@ -247,10 +247,8 @@ class AutomaticSTORM(STORMCompositional):
         size = oracle.all_like(s.batch_size) if s.anchor_next else s.batch_size
         if s.inner_at_start is not None:
             x_0, u_0 = s.inner_at_start
-            u, batch = (
-                guard(oracle, oracle.follow(x, x_0, u_0), None),
-                oracle.draw("outer", size[2]),
-            )
+            u = guard(oracle, oracle.follow(x, x_0, u_0), None)
+            batch = oracle.draw("outer", size[2])
             if batch.full:
                 return Estimate(x, u, None, oracle.gradient(x, u, None, batch))
             before, F = oracle.gradient_pair(
@@ -266,10 +264,8 @@ class AutomaticSTORM(STORMCompositional):
     def _keep_or_discard(self, oracle, s, error):
         """Keep a good anchor. Otherwise return to the best one. ``error`` is the error
         of the estimate of F."""
-        length, anchor = (
-            s.direction.length,
-            Anchor(s.now, s.direction, oracle.value(s.now.x, s.now.u)),
-        )
+        length = s.direction.length
+        anchor = Anchor(s.now, s.direction, oracle.value(s.now.x, s.now.u))
         best = s.anchors[-1].value
         # if two values of Phi are equal up to rounding, compare |F|; a combination may
         # lead back to its anchor

@@ -143,10 +143,8 @@ class CorrectedSample(CompositionalSolver):
 
     def init_state(self, oracle, x):
         """The anchor at x_0."""
-        anchor, sizes = (
-            start(oracle, x, ALL),
-            [oracle.n_components(kind) for kind in ("inner", "outer")],
-        )
+        anchor = start(oracle, x, ALL)
+        sizes = [oracle.n_components(kind) for kind in ("inner", "outer")]
         if is_word(self.sample_size, "auto"):
             sample = [
                 min(max(n // COMPONENTS_PER_DRAW, SMALLEST_SAMPLE), LARGEST_SAMPLE)

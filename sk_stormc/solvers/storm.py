@@ -218,11 +218,9 @@ class STORMCompositional(CompositionalSolver):
         (0.5, 2134, 'random')
         """
         p = storm_parameters(constants, epsilon, variant)
-        a, B, S = (
-            (p.a_g, p.a_dg, p.a_phi),
-            (p.B_g, p.B_dg, p.B_f),
-            (p.S_g, p.S_dg, p.S_f),
-        )
+        a = (p.a_g, p.a_dg, p.a_phi)
+        B = (p.B_g, p.B_dg, p.B_f)
+        S = (p.S_g, p.S_dg, p.S_f)
         return cls(
             p.eta, epsilon, a, B, S, "global", max_iter=p.T, tol=0, output="random"
         )

@@ -101,10 +101,8 @@ class Rows:
         """Append a batch and clear its source in one statement, so that an interrupt
         neither loses nor repeats it."""
         others = self._fed[fed:]
-        lengths, shapes = (
-            {part.shape[0] for part in batch},
-            [part.shape[1:] for part in batch],
-        )
+        lengths = {part.shape[0] for part in batch}
+        shapes = [part.shape[1:] for part in batch]
         if len(lengths) > 1 or (
             self._parts and shapes != [part.shape[1:] for part in self._parts[0]]
         ):

@@ -107,10 +107,8 @@ def estimate_constants(
         )
 
     def batches():
-        inner, outer = (
-            source.draw_inner(rng, (n_samples, 1)),
-            source.draw_outer(rng, (n_samples, 1)),
-        )
+        inner = source.draw_inner(rng, (n_samples, 1))
+        outer = source.draw_outer(rng, (n_samples, 1))
         return [
             (problem.inner_batch(j), problem.outer_batch(i))
             for j, i in zip(inner, outer, strict=True)
@@ -131,10 +129,8 @@ def estimate_constants(
     for x, end, (j, i) in zip(points, ends, batches(), strict=True):
         at = []
         for z in (x, end):
-            u, J = (
-                as_array(problem.inner(z, full_inner)),
-                np.asarray(as_array(problem.jacobian(z, j))),
-            )
+            u = as_array(problem.inner(z, full_inner))
+            J = np.asarray(as_array(problem.jacobian(z, j)))
             grad, f_u, f_x = outer(z, u, i)
             y = u if f_x is None else np.concatenate([z, u])
             F = problem.vjp(J, f_u)
@@ -152,10 +148,8 @@ def estimate_constants(
 
     variances = []  # (H_1, H_2, H_3) at a point
     for x in points[:10]:
-        u, J = (
-            as_array(problem.inner(x, full_inner)),
-            as_array(problem.jacobian(x, full_inner)),
-        )
+        u = as_array(problem.inner(x, full_inner))
+        J = as_array(problem.jacobian(x, full_inner))
         grad = outer(x, u, full_outer)[0]
         squares = [
             (

@@ -54,10 +54,8 @@ def dask_blocks(tables):
         if own is None:
             parts.append(_divided(table, ends))
             continue
-        names, by_index = (
-            columns_of(table) if table.ndim == 2 else None,
-            _by_index(table, first),
-        )
+        names = columns_of(table) if table.ndim == 2 else None
+        by_index = _by_index(table, first)
         parts.append(
             [
                 _array(own[k], names, k, partitions[0][k] if by_index else None)
@@ -243,10 +241,8 @@ class DaskBlocks(Blocks):
 
 def map_lazily(function, X, shape, dtype):
     """A dask array with the results of a function of each partition."""
-    apply, shared = (
-        dask.delayed(_applied),
-        dask.delayed(function, pure=False, traverse=False),
-    )
+    apply = dask.delayed(_applied)
+    shared = dask.delayed(function, pure=False, traverse=False)
     parts = _partitions(X)
     lengths = X.chunks[0] if hasattr(X, "chunks") else [np.nan] * len(parts)
     arrays = [

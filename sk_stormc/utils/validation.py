@@ -317,10 +317,8 @@ def check_metric(name, metric, n_variables):
         )
     diagonal = values if values.ndim == 1 else values.diagonal()
     if diagonal.min() <= 0:
-        k, where = (
-            int(diagonal.argmin()),
-            "" if values.ndim == 1 else " on the diagonal",
-        )
+        k = int(diagonal.argmin())
+        where = "" if values.ndim == 1 else " on the diagonal"
         raise ValueError(f"{name} must be positive, got {diagonal[k]}{where} at {k}")
     if values.ndim == 2:
         _check_definite(name, values.astype(float), float(np.finfo(values.dtype).eps))

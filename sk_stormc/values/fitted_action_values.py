@@ -148,9 +148,8 @@ class FittedActionValues(LinearEstimator):
         --------
         >>> import numpy as np
         >>> from sk_stormc import ActionValueEstimator
-        >>> rng = np.random.default_rng(
-        ...     0
-        ... )  # 100 episodes of one step; action 1 has a reward of 1 on average
+        >>> # 100 episodes of one step; action 1 has a reward of 1 on average
+        >>> rng = np.random.default_rng(0)
         >>> action = np.arange(100) % 2
         >>> q = ActionValueEstimator(fit_intercept=False).fit(
         ...     np.ones((100, 1)),

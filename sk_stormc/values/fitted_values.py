@@ -121,14 +121,10 @@ class FittedValues(RegressorMixin, LinearEstimator):
         --------
         >>> import numpy as np
         >>> from sk_stormc import BellmanValueEstimator
-        >>> rng = np.random.default_rng(
-        ...     0
-        ... )  # 50 episodes of 10 steps, whose rewards are 1 on average
-        >>> X, y, episode = (
-        ...     rng.random((500, 1)),
-        ...     rng.normal(1.0, 1.0, 500),
-        ...     np.arange(500) // 10,
-        ... )
+        >>> # 50 episodes of 10 steps, whose rewards are 1 on average
+        >>> rng = np.random.default_rng(0)
+        >>> X, y = rng.random((500, 1)), rng.normal(1.0, 1.0, 500)
+        >>> episode = np.arange(500) // 10
         >>> value = BellmanValueEstimator(gamma=0.5).fit(
         ...     X, y, episode=episode, terminal=np.zeros(500, dtype=bool)
         ... )

@@ -24,20 +24,6 @@ AVERSION = {"variance": 10.0, "semivariance": 20.0, "evar": 0.05, "cvar": 0.1}
 WEIGHTS = np.random.default_rng(0).uniform(size=1500)
 
 
-@pytest.fixture(scope="module")
-def cluster():
-    with distributed.LocalCluster(
-        2, threads_per_worker=1, dashboard_address=":0"
-    ) as cluster:
-        yield cluster
-
-
-@pytest.fixture
-def client(cluster):
-    with distributed.Client(cluster) as client:
-        yield client
-
-
 def fit(measure, *callbacks):
     """A fit of lazy partitions."""
     X = da.from_array(R, chunks=(200, 4)) + 0.0

@@ -103,20 +103,6 @@ dd = pytest.importorskip("dask.dataframe", exc_type=ImportError)
 ARRAY = da.from_array(ROWS, chunks=(300, 3))
 
 
-@pytest.fixture(scope="module")
-def cluster():
-    with distributed.LocalCluster(
-        2, threads_per_worker=1, dashboard_address=":0"
-    ) as cluster:
-        yield cluster
-
-
-@pytest.fixture
-def client(cluster):
-    with distributed.Client(cluster) as client:
-        yield client
-
-
 def test_what_is_a_collection():
     frame = dd.from_pandas(FRAME, npartitions=2)
     assert all(map(is_dask, (ARRAY, frame, frame.a)))

@@ -245,11 +245,9 @@ def _to_all(search, rows):
     from sklearn.metrics import DistanceMetric, pairwise_distances
     from sklearn.neighbors import VALID_METRICS
 
-    X, metric, params = (
-        search._fit_X,
-        search.effective_metric_,
-        search.effective_metric_params_,
-    )
+    X = search._fit_X
+    metric = search.effective_metric_
+    params = search.effective_metric_params_
     if search.metric == "precomputed":
         return X[rows]
     if is_word(

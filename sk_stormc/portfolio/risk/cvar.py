@@ -59,9 +59,8 @@ class CVaRPortfolioProblem(TailRiskProblem):
     ...     risk_measure="cvar",
     ...     confidence=0.5,
     ... )
-    >>> problem.value_at(
-    ...     np.array([1.0])
-    ... )  # a mean return of .5, and the mean of losses of 3 and 1
+    >>> # a mean return of .5, and the mean of losses of 3 and 1
+    >>> problem.value_at(np.array([1.0]))
     1.5
     """
 

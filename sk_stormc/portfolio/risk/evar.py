@@ -66,9 +66,8 @@ class EVaRPortfolioProblem(ReturnsInExponents, TailRiskProblem):
     ...     risk_measure="evar",
     ...     confidence=0.9,
     ... )
-    >>> round(
-    ...     problem.value_at(np.array([1.0])), 6
-    ... )  # a mean return of .5, and a largest loss of 3
+    >>> # a mean return of .5, and a largest loss of 3
+    >>> round(problem.value_at(np.array([1.0])), 6)
     2.5
     """
 
@@ -208,10 +207,8 @@ class EVaRMoments(Moments):
     def temperature(self, w):
         """The best t for w."""
         c, _ = self._linear()
-        square, slope = (
-            float(w @ self.tilted.covariance @ w),
-            2 * float(c + self.allowed),
-        )
+        square = float(w @ self.tilted.covariance @ w)
+        slope = 2 * float(c + self.allowed)
         t = np.sqrt(square / slope) if slope > 0 else np.inf
         # the expansion is inaccurate further away
         return float(np.clip(t, self.t / 2, self.t * 2))
@@ -381,12 +378,10 @@ class EVaR(Measure):
     def formulation(self, scaled, v):
         """A smooth function of the weights and of the temperature t, which is the
         level."""
-        Q, p, m, risk_weight = (
-            scaled.Q,
-            scaled.p,
-            scaled.expected_return,
-            scaled.risk_weight,
-        )
+        Q = scaled.Q
+        p = scaled.p
+        m = scaled.expected_return
+        risk_weight = scaled.risk_weight
         n, allowed = Q.shape[1], self.allowed
 
         def curved(x):

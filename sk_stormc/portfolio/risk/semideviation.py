@@ -59,9 +59,8 @@ class SemideviationPortfolioProblem(LevelProblem):
     >>> problem = PortfolioProblem(
     ...     np.array([[-3.0], [1.0], [1.0], [1.0]]), risk_measure="semideviation"
     ... )
-    >>> problem.value_at(
-    ...     np.array([1.0])
-    ... )  # a mean return of 0, and the root of a quarter of 3^2
+    >>> # a mean return of 0, and the root of a quarter of 3^2
+    >>> problem.value_at(np.array([1.0]))
     1.5
     """
 

@@ -197,11 +197,9 @@ class Rounds:
     def minimise(self, callback):
         """Find the weights. ``callback`` is called with the best weights so far after
         each round."""
-        goal, rows, exact = (
-            self.goal,
-            self.table,
-            isinstance(self.table, tables.Moments),
-        )
+        goal = self.goal
+        rows = self.table
+        exact = isinstance(self.table, tables.Moments)
         table, best, lower, unit = self.first, self.at(self.start), -np.inf, 0.0
         point = best
         for k in range(self.most):
