@@ -43,16 +43,7 @@ FURTHER = "none", "sectors", "trades", "benchmark", "all"
 LIMITS = ("linear_constraints", "max_turnover", "benchmark", "max_gross", "min_return")
 OTHERS = ("half_life", "expected_returns", "l2")
 UNITS = 10.0 ** np.array([-9, -6, -3, 2, 4])  # of every third case
-MEASURES = (
-    "variance",
-    "semivariance",
-    "entropic",
-    "cvar",
-    "evar",
-    "semideviation",
-    "downside",
-    "cdar",
-)
+MEASURES = tuple(RISKS)
 PROPORTIONAL = MEASURES[3:]  # to the size of the portfolio
 RIGHT = 1e-4
 FEASIBLE = 1e-8  # by how much further constraints may be missed, relative to their size
