@@ -96,8 +96,8 @@ def load(name, folder=RESULTS):
 
 
 def made_by_others(version, folder=RESULTS):
-    """Results that another version than this one has measured: names of benchmarks, or
-    of their parts."""
+    """Results that neither this version nor its development has measured: names of
+    benchmarks, or of their parts."""
     runs = {}
     for file in sorted(folder.glob("*.json")):
         stored = load(file.stem, folder)
@@ -108,7 +108,7 @@ def made_by_others(version, folder=RESULTS):
     return {
         name: run["sk_stormc"]
         for name, run in runs.items()
-        if run["sk_stormc"] != version
+        if run["sk_stormc"].partition(".dev")[0] != version
     }
 
 
