@@ -190,9 +190,11 @@ def _text(value):
 
 def _texts(columns, rows, name):
     """The template of the text of a point, and the columns for it."""
-    lines = [f"<b>{html.escape(name)}</b>"] if name else []
-    # plotly would fill it in
-    titles = [title.replace("%{", "% {") for title in columns]
+    # plotly would replace %{...} in names
+    name, *titles = (
+        text.replace("%{", "% {") for text in (html.escape(name), *columns)
+    )
+    lines = [f"<b>{name}</b>"] if name else []
     lines += [f"{title}: %{{customdata[{k}]}}" for k, title in enumerate(titles)]
     customdata = (
         np.column_stack([texts[rows] for texts in columns.values()])

@@ -18,7 +18,7 @@ go = pytest.importorskip("plotly.graph_objects")
 
 N = 120
 POINTS = np.random.default_rng(0).normal(size=(N, 5))
-EVIL = "<script>window.hacked = 1</script>"
+EVIL = "<script>window.hacked = 1</script> %{x}"
 NAMES = np.array(["a", "b", EVIL, None], dtype=object)[np.arange(N) % 4]
 HOVER = pd.DataFrame(
     {
@@ -47,6 +47,7 @@ def test_a_trace_for_each_class(d, kind):
         and figure.layout.legend.title.text == "&lt;i&gt;kind"
     )
     assert len({trace.marker.color for trace in figure.data}) == 4
+    assert not any("%{x}" in trace.hovertemplate for trace in figure.data)
     for trace, name in zip(figure.data, (EVIL, "a", "b", None), strict=True):
         rows = np.flatnonzero(name == NAMES)
         if d != 5:
