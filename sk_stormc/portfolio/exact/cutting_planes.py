@@ -57,7 +57,8 @@ def of_cuts(scaled, v, cuts, n_parts):
     level[1 + last.part] = np.maximum(excess, 0.0)
     of_level = np.full(1 + n_parts, scaled.risk_weight * unit)
     linear = np.append(-scaled.expected_return, of_level)
-    return Formulation(linear, level=level, lowest=0.0, rows=rows)
+    reach = len(scaled.Q) / unit
+    return Formulation(linear, level=level, lowest=0.0, reach=reach, rows=rows)
 
 
 def minimise_by_cuts(

@@ -57,8 +57,8 @@ class Formulation(NamedTuple):
     # its lower bound
     level: float | np.ndarray | None = None
     lowest: float | None = None
-    # an optimal level is at most this times the largest |Q v| of portfolios, in
-    # absolute value
+    # an optimal level is, in absolute value, at most this times the risk of the returns
+    # Q v, and at most this times the largest of their absolute values
     reach: float = np.inf
     rows: np.ndarray | None = (
         None  # linear constraints rows @ x <= 0 that belong to the risk

@@ -174,7 +174,8 @@ class CDaR(Measure):
         )
         of_levels = scaled.risk_weight * np.r_[1.0, np.zeros(n), scaled.p / tail]
         linear = np.append(-scaled.expected_return, of_levels)
-        return Formulation(linear, level=levels, lowest=0.0, rows=rows)
+        reach = 1 / scaled.p[scaled.p > 0].min()
+        return Formulation(linear, level=levels, lowest=0.0, reach=reach, rows=rows)
 
     def solve(self, scaled, start, callback=None):
         """Minimise a linear program with rows for each period, or by cutting planes if

@@ -316,6 +316,8 @@ class CVaR(Measure):
             Hinges(rows, np.zeros(n), scaled.risk_weight * scaled.p / tail, np.zeros(n))
         ]
         linear = np.append(-scaled.expected_return, scaled.risk_weight)
+        # the mean is 0, so a quantile of mostly gains is below the mean of the losses
+        reach = max(1.0, tail / self.confidence)
         return Formulation(
-            linear, hinges=hinges, level=level, lowest=-np.inf, reach=1.0
+            linear, hinges=hinges, level=level, lowest=-np.inf, reach=reach
         )
