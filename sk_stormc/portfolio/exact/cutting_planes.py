@@ -179,7 +179,7 @@ def _solve(program, centre, distance):
         active_rows=np.zeros(len(program.A), dtype=bool),
         active_bounds=_at_bounds(program, lp.x[:n]),
         at_kink=_at_kinks(program, lp.x[:n]),
-        dual_E=-lp.eqlin.marginals if len(program.E) else np.zeros(0),
+        dual_E=-lp.eqlin.marginals,
         at_vertex=True,
     )
     return solution, pushed.any()

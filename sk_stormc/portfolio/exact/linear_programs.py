@@ -150,15 +150,13 @@ def _by_linear_program(feasible, c, low, high, weight):
     program = linear_program(cost, blocks, rhs, E, e, z_low, z_high)
     if program.x is None:
         return np.full(n, np.nan), np.nan
-    y = np.minimum(program.ineqlin.marginals, 0.0)
+    y, nu = np.minimum(program.ineqlin.marginals, 0.0), program.eqlin.marginals
     left = cost - sparse.block_array(blocks, format="csr").T @ y
-    bound = float(y @ np.concatenate(rhs))
-    if len(E):
-        left[:m] -= E.T @ program.eqlin.marginals
-        bound += float(program.eqlin.marginals @ e)
-    low, highest = np.r_[low, np.zeros(len(cost) - n)], [high]
-    highest += [np.full(n, limit) for _, limit in feasible.norms]
-    highest += [np.maximum(at - low[:n], high - at)[some] for some, _, at in terms]
-    return program.x[:n], bound + float(
-        np.where(left > 0, low, np.concatenate(highest)) @ left
+    left[:m] -= E.T @ nu
+    highest = [high, *(np.full(n, limit) for _, limit in feasible.norms)]
+    highest += [np.maximum(at - low, high - at)[some] for some, _, at in terms]
+    at = np.where(left > 0, np.pad(low, (0, len(left) - n)), np.concatenate(highest))
+    used = left != 0
+    return program.x[:n], float(
+        y @ np.concatenate(rhs) + nu @ e + at[used] @ left[used]
     )
