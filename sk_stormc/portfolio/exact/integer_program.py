@@ -17,6 +17,7 @@ from sk_stormc.portfolio.exact.program import Scaled
 from sk_stormc.portfolio.exact.quadratic import root_of, size_of
 from sk_stormc.portfolio.exact.tolerances import CONSTRAINT_TOLERANCE
 from sk_stormc.portfolio.risk.cdar import drawdowns
+from sk_stormc.portfolio.risk.cvar import mean_of_worst
 
 __all__ = ["IntegerProgram", "scip"]
 
@@ -272,7 +273,7 @@ class IntegerProgram:
 
     def _tail(self, losses, values, cost):
         """The minimum over the level s of s + cost @ max(losses - s, 0)."""
-        level = best_level(values, cost)
+        *_, level = mean_of_worst(values, 1.0, cost)
         s = self._variable(-np.inf, np.inf, level)
         excess = self._excesses([loss - s for loss in losses], values - level)
         return s + self.sum(cost, excess)
@@ -360,17 +361,6 @@ class IntegerProgram:
                     -abs(w[j]) if model.getSolVal(solution, short) > 0.5 else abs(w[j])
                 )
         return w
-
-
-def best_level(losses, cost):
-    """The s that minimises s + cost @ max(losses - s, 0): the loss at which the costs
-    of larger ones sum to 1."""
-    order = np.argsort(losses)[::-1]
-    return float(
-        losses[
-            order[min(np.searchsorted(np.cumsum(cost[order]), 1.0), len(losses) - 1)]
-        ]
-    )
 
 
 def separable(H):

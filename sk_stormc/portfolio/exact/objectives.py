@@ -28,7 +28,7 @@ from sk_stormc.portfolio.exact.tolerances import (
     PROGRAM_TOLERANCE,
     RELATIVE_ROUNDING,
 )
-from sk_stormc.portfolio.mean_risk import MeanRisk, deviation_of
+from sk_stormc.portfolio.mean_risk import MeanRisk, deviation_of, shares
 from sk_stormc.portfolio.risk.semideviation import Semideviation
 from sk_stormc.portfolio.sums import sums_of
 
@@ -175,11 +175,7 @@ def proportional(task):
         return MeanRisk.of(
             task.returns, Semideviation(2.0), task.risk_aversion, task.p, task.penalty
         )
-    p = (
-        np.full((len(task.returns), 1), 1 / len(task.returns))
-        if task.p is None
-        else task.p[:, None]
-    )
+    p = shares(len(task.returns), task.p)[:, None]
     root = np.linalg.qr(np.sqrt(p) * (task.returns - task.mean), mode="r")
     # half of them are below the mean
     rows = np.sqrt(2 * len(root)) * np.concatenate([root, -root])

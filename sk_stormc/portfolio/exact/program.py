@@ -21,6 +21,7 @@ from sk_stormc.portfolio.exact.interior_point import interior_point
 from sk_stormc.portfolio.exact.linearly_constrained import LinearlyConstrained
 from sk_stormc.portfolio.exact.tolerances import PROGRAM_TOLERANCE
 from sk_stormc.portfolio.exact.trading_costs import TradingCosts
+from sk_stormc.portfolio.mean_risk import shares
 
 __all__ = [
     "INFINITE_WEIGHT",
@@ -134,7 +135,7 @@ class Scaled:
     def of(cls, task, feasible):
         """The scaled objective of a task."""
         R, measure = np.asarray(task.returns, float), task.measure
-        p = np.full(len(R), 1 / len(R)) if task.p is None else np.asarray(task.p, float)
+        p = shares(len(R), task.p)
         mean = p @ R
         Q = R - mean
         deviation = np.sqrt(p @ Q**2)

@@ -11,7 +11,7 @@ from sk_stormc.core.log_mean_exp import LogMeanExpProblem
 from sk_stormc.portfolio.compositional import PortfolioProblem, combine
 from sk_stormc.portfolio.exact.interior_point import interior_point
 from sk_stormc.portfolio.exact.program import Formulation, gram, tilted
-from sk_stormc.portfolio.mean_risk import Measure, RiskInBlocks
+from sk_stormc.portfolio.mean_risk import Measure, RiskInBlocks, shares
 from sk_stormc.portfolio.moments import Moments, Tilted, tilts
 from sk_stormc.portfolio.risk.variance import riskless
 from sk_stormc.portfolio.sums import mean_row
@@ -199,15 +199,13 @@ class Entropic(Measure):
         return float(
             1
             / self.risk_aversion
-            * logsumexp(-self.risk_aversion * y, b=1 / len(y) if p is None else p)
+            * logsumexp(-self.risk_aversion * y, b=shares(len(y), p))
         )
 
     def subgradient(self, y, p=None):
         """The gradient: minus the weights p_i exp(-lambda y_i), divided by their
         sum."""
-        return -tilted(
-            np.full(len(y), 1 / len(y)) if p is None else p, -self.risk_aversion * y
-        )[0]
+        return -tilted(shares(len(y), p), -self.risk_aversion * y)[0]
 
     def in_blocks(self, total, mean, ends):
         """The logarithm of the sum of exponentials, and the slopes as in

@@ -11,7 +11,7 @@ from scipy.special import logsumexp, xlogy
 from sk_stormc.portfolio.compositional import combine
 from sk_stormc.portfolio.exact.program import Formulation, gram, tilted
 from sk_stormc.portfolio.level import TailRiskProblem
-from sk_stormc.portfolio.mean_risk import Measure, RiskInBlocks
+from sk_stormc.portfolio.mean_risk import Measure, RiskInBlocks, shares
 from sk_stormc.portfolio.moments import Moments, Tilted, tilts
 from sk_stormc.portfolio.quantiles import histogram
 from sk_stormc.portfolio.risk.entropic import ReturnsInExponents
@@ -182,18 +182,10 @@ class EVaRMoments(Moments):
     def _temperature_of(self, rows, p, w):
         """The best t for some rows, at which the divergence of the tilted weights is
         the allowed one."""
-        p = np.full(len(rows), 1 / len(rows)) if p is None else p / p.sum()
-        deviation = float((rows @ w).std()) or 1.0
-
-        def excess(log_t):
-            q = p * tilts(rows, w / (deviation * np.exp(log_t)))
-            q /= q.sum()
-            return float(xlogy(q, q / p).sum()) - self.allowed
-
-        ends = -6.0, 6.0  # of the logarithm of t in standard deviations
-        if excess(ends[0]) <= 0:
-            return deviation * np.exp(ends[0])
-        return deviation * np.exp(brentq(excess, *ends, xtol=1e-6))
+        p = shares(len(rows), p)
+        losses = -(rows @ w)
+        least = np.exp(-6.0) * (float(losses.std()) or 1.0)
+        return self.measure.temperature(losses, p / p.sum(), least)
 
     def _linear(self):
         """The coefficients c and m of the expansion t (c + allowed) - <m, w> + w^T
@@ -286,7 +278,7 @@ class EVaR(Measure):
 
     def value(self, y, p=None):
         """The minimum over all t > 0. As t goes to 0 it tends to the largest loss."""
-        losses, p = -y, 1 / len(y) if p is None else p
+        losses, p = -y, shares(len(y), p)
         if not np.ptp(losses):
             return float(losses[0])
         t = self.temperature(losses, p, _coldest(np.ptp(losses)))
@@ -294,7 +286,7 @@ class EVaR(Measure):
 
     def subgradient(self, y, p=None):
         """Minus the worst allowed reweighting."""
-        losses, p = -y, np.full(len(y), 1 / len(y)) if p is None else p
+        losses, p = -y, shares(len(y), p)
         if not np.ptp(losses):
             return -p
         t = self.temperature(losses, p, _coldest(np.ptp(losses)))
@@ -364,10 +356,6 @@ class EVaR(Measure):
             q = reweighted(losses, p, np.exp(log_t))
             return float(xlogy(q, q / p).sum()) - self.allowed
 
-        return self._root(excess, least)
-
-    def _root(self, excess, least):
-        """The t >= least at which a decreasing function of log t is 0, or the least."""
         low = high = np.log(least)
         if excess(low) <= 0:
             return least
