@@ -66,29 +66,13 @@ class Cone(FeasibleSet):
     @classmethod
     def of(cls, feasible, mean):
         """The cone of a feasible set, with an interior point."""
-        n, none, zero = feasible.n, np.zeros((0, feasible.n)), np.zeros(feasible.n)
-        parts, centre = feasible.presolved
+        n, (parts, centre) = feasible.n, feasible.presolved
         if centre is None:
             parts, centre = presolve(*parts, feasible.size() or 1.0)
-        inside = _between(feasible, mean, centre[:n])
         low = np.where(parts[0][:n] == 0, 0.0, -np.inf)
         high = np.where(parts[1][:n] == 0, 0.0, np.inf)
-        cone = cls(
-            n,
-            low,
-            high,
-            None,
-            0.0,
-            zero,
-            zero,
-            zero,
-            none,
-            zero[:0],
-            zero[:0],
-            [],
-            False,
-        )
-        cone.inside = inside
+        cone = cls(**vars(replace(FeasibleSet.of(None, n), low=low, high=high)))
+        cone.inside = _between(feasible, mean, centre[:n])
         cone.given = parts
         cone.mean = mean
         cone.of_weights = feasible
@@ -114,16 +98,13 @@ class Cone(FeasibleSet):
         """The parts of a `Program` in (v, levels, rest, k) / size."""
         low, high, A, lower, upper, E, e = self.given
         n, m, costs = self.n, len(low), self.of_weights.costs()
-        count = sum(len(some) for some, _, _ in costs)
-        one, rows, lowest, highest = np.eye(m), [], [], []
+        paid = np.concatenate([np.zeros(0), *(cost[some] for some, cost, _ in costs)])
+        one, of_costs, at_cost = np.eye(m), np.eye(len(paid)), 0
+        rows = []  # of (v, distances, trades, k); their products are not negative
 
-        def add(of_z, of_k, lower, upper, of_costs=None):
-            """Add rows with coefficients of z = (v, trades), of k and of the variables
-            of costs."""
-            of_costs = np.zeros((len(of_z), count)) if of_costs is None else of_costs
-            rows.append(np.column_stack([of_z, of_costs, of_k]))
-            lowest.append(np.full(len(of_z), lower))
-            highest.append(np.full(len(of_z), upper))
+        def add(of_z, of_k, of_trades=0.0):
+            of_trades = np.broadcast_to(of_trades, (len(of_z), len(paid)))
+            rows.append(np.column_stack([of_z, of_trades, of_k]))
 
         for of_z, bound, sign in (
             (one, low, 1.0),
@@ -133,28 +114,24 @@ class Cone(FeasibleSet):
         ):
             # bounds of 0 stay bounds
             some = np.isfinite(bound) & ((bound != 0) | (of_z is A))
-            add(sign * of_z[some], -sign * bound[some], 0.0, np.inf)
-        paid, at_cost = np.zeros(count), 0
-        for some, cost, at in costs:
-            place = np.eye(count)[at_cost : at_cost + len(some)]
+            add(sign * of_z[some], -sign * bound[some])
+        for some, _, at in costs:
+            place = of_costs[at_cost : at_cost + len(some)]
             for sign in (1.0, -1.0):
-                add(sign * one[some], -sign * at[some], -np.inf, 0.0, -place)
-            paid[at_cost : at_cost + len(some)] = cost[some]
+                add(-sign * one[some], sign * at[some], place)
             at_cost += len(some)
-        of_return = np.r_[self.mean, np.zeros(m - n), -paid, 0.0][None] * size
-        A = np.insert(np.concatenate(rows), [n] * n_levels, 0.0, axis=1)
-        E = np.concatenate(
-            [np.column_stack([E, np.zeros((len(E), count)), -e]), of_return]
+        E = np.column_stack([E, np.zeros((len(E), len(paid))), -e])
+        of_return = np.r_[self.mean, np.zeros(m - n), -paid, 0.0] * size
+        A, E = (
+            np.insert(M, [n] * n_levels, 0.0, axis=1)
+            for M in (np.concatenate(rows), np.vstack([E, of_return]))
         )
-        E, e = (
-            np.insert(E, [n] * n_levels, 0.0, axis=1),
-            np.r_[np.zeros(len(E) - 1), 1.0],
-        )
-        positive, free = np.zeros(count + 1), np.full(n_levels, np.inf)
+        positive, free = np.zeros(len(paid) + 1), np.full(n_levels, np.inf)
         low, high = np.where(low == 0, 0.0, -np.inf), np.where(high == 0, 0.0, np.inf)
         low = np.insert(np.r_[low, positive], n, -free)
         high = np.insert(np.r_[high, positive + np.inf], n, free)
-        return low, high, A, np.concatenate(lowest), np.concatenate(highest), E, e
+        e = np.r_[np.zeros(len(E) - 1), 1.0]
+        return low, high, A, np.zeros(len(A)), np.full(len(A), np.inf), E, e
 
 
 def _between(feasible, mean, centre):
