@@ -103,13 +103,13 @@ def minimise_by_cuts(
         if gap <= VERTEX_GAP * terms or (solution.done and k - since >= 3):
             break
         x = solution.x.copy() if k % 2 else (solution.x + best) / 2
-    at_bounds, at_kink = _at_bounds(program, best), _at_kinks(program, best)
+    to_low, to_high = np.abs(best - program.low), np.abs(best - program.high)
     return replace(
         solution,
         x=best,
         n_iter=k,
-        active_bounds=at_bounds,
-        at_kink=at_kink,
+        active_bounds=np.minimum(to_low, to_high) <= PROGRAM_TOLERANCE,
+        at_kink=[np.abs(h.at(best)) <= PROGRAM_TOLERANCE for h in program.hinges],
         at_vertex=True,
     )
 
@@ -126,16 +126,6 @@ def _value(program, x):
     return program.smooth(x)[0] + sum(
         float(kink.cost @ np.maximum(kink.at(x), 0.0)) for kink in program.hinges
     )
-
-
-def _at_bounds(program, x):
-    return (np.abs(x - program.low) <= PROGRAM_TOLERANCE) | (
-        np.abs(x - program.high) <= PROGRAM_TOLERANCE
-    )
-
-
-def _at_kinks(program, x):
-    return [np.abs(kink.at(x)) <= PROGRAM_TOLERANCE for kink in program.hinges]
 
 
 def _solve(program, centre, distance):
@@ -176,10 +166,9 @@ def _solve(program, centre, distance):
         lp.x[:n],
         slope=[np.maximum(part, 0.0) for part in parts[1:]],
         dual_A=np.bincount(index, sign * np.maximum(parts[0], 0.0), len(program.A)),
-        active_rows=np.zeros(len(program.A), dtype=bool),
-        active_bounds=_at_bounds(program, lp.x[:n]),
-        at_kink=_at_kinks(program, lp.x[:n]),
         dual_E=-lp.eqlin.marginals,
-        at_vertex=True,
+        active_rows=np.zeros(len(program.A), dtype=bool),
+        active_bounds=None,  # and at_kink: of the best weights
+        at_kink=None,
     )
     return solution, pushed.any()

@@ -292,8 +292,7 @@ class WithIntegerLimits:
         program = self._program()
         scale = float(np.abs(self.task.mean).max()) * program.size or 1.0
         objective = (program.costs - program.mean_return(self.task.mean)) * (1 / scale)
-        if self.max_risk is not None:
-            self._limit_risk(program, self._deviation(w))
+        self._limit_risk(program, self._deviation(w))
         _, reason = program.minimise(objective, 0.0, self._seconds(), self._try)
         if self.best is not None:
             return
@@ -367,10 +366,9 @@ class WithIntegerLimits:
         return " and ".join(dict.fromkeys(limits)) + " with the bounds and the budget"
 
     def _limit_risk(self, program, deviation):
-        power = self.task.measure.power
-        program.model.addCons(
-            program.risk(self.task, deviation) <= (self.max_risk / deviation) ** power
-        )
+        if self.max_risk is not None:
+            limit = (self.max_risk / deviation) ** self.task.measure.power
+            program.model.addCons(program.risk(self.task, deviation) <= limit)
 
     def _seconds(self):
         return self.ends - time.monotonic()
@@ -384,22 +382,20 @@ class WithIntegerLimits:
                 callback(self.best)
 
         deviation, task = self._deviation(self.best), self.task
-        power = task.measure.power
         if self.ratio:
             return self._search_for_ratio(better, deviation)
         program, scale = self._program(), self.scale
+        self._limit_risk(program, deviation)
+        # with max_risk, the risk aversion is not used
+        earned, risk_weight = task.return_weight, task.risk_weight
         if self.max_risk is not None:
-            self._limit_risk(program, deviation)
-            objective = (program.costs - program.mean_return(task.mean)) * (1 / scale)
-        else:
-            risk = program.risk(task, deviation) * (
-                task.risk_weight * deviation**power / scale
-            )
-            objective = risk + program.costs * (1 / scale)
-            if task.return_weight:
-                objective -= program.mean_return(task.mean) * (
-                    task.return_weight / scale
-                )
+            earned, risk_weight = 1.0, 0.0
+        objective = program.costs * (1 / scale)
+        if risk_weight:
+            of_risk = risk_weight * deviation**task.measure.power / scale
+            objective += program.risk(task, deviation) * of_risk
+        if earned:
+            objective -= program.mean_return(task.mean) * (earned / scale)
         bound, reason = program.minimise(objective, self.tol, self._seconds(), better)
         self.bound = max(self.bound, bound * scale)
         return reason
