@@ -167,6 +167,24 @@ def test_the_gap_covers_an_asset_minus_its_near_copy(measure):
                     assert y.mean() / risk(y, measure) <= stated * (1 + 1e-9)
 
 
+def test_cutting_planes_end_without_progress():
+    """With old periods of hardly any weight, cuts changed nothing for 1,000
+    iterations, which took minutes."""
+    rng = np.random.default_rng(2)
+    R = 0.0105 - 0.01 * rng.exponential(size=(1000, 4))
+    portfolio = ratio(
+        R,
+        risk_measure="cdar",
+        confidence=0.9,
+        half_life=10,
+        constraint=(-0.3, 0.6),
+        previous_weights=rng.dirichlet(np.ones(4)),
+        max_turnover=0.01,
+        max_iter=80,
+    )
+    assert portfolio.stop_reason_ == "converged"
+
+
 @pytest.mark.parametrize(
     ("params", "words"),
     [

@@ -100,7 +100,8 @@ def minimise_by_cuts(
         if gap < 0.9 * smallest:
             smallest, since = gap, k
         solution.done = gap <= PROGRAM_TOLERANCE * terms
-        if gap <= VERTEX_GAP * terms or (solution.done and k - since >= 3):
+        # without progress, new cuts are violated by less than the tolerance of HiGHS
+        if gap <= VERTEX_GAP * terms or k - since >= (3 if solution.done else 30):
             break
         x = solution.x.copy() if k % 2 else (solution.x + best) / 2
     to_low, to_high = np.abs(best - program.low), np.abs(best - program.high)
