@@ -104,7 +104,7 @@ class IntegerLimits:
         box = TradingCosts(inner.previous, inner.cost, box, inner.l2) if costly else box
         if further is None:
             return box
-        restricted = further.changed(penalty=box)
+        restricted = replace(further, penalty=box)
         feasible = FeasibleSet.of(restricted, n)
         if not (len(feasible.A) or feasible.norms):
             return restricted
@@ -112,9 +112,7 @@ class IntegerLimits:
         richest, _ = minimise_linear(feasible, -mean, feasible.low, feasible.high)
         if not np.isfinite(richest).all():
             return None
-        return (
-            restricted if further.mean is None else restricted.changed(richest=richest)
-        )
+        return replace(restricted, richest=richest)
 
 
 def check_integer_limits(portfolio, measure, limits):
@@ -349,7 +347,7 @@ class WithIntegerLimits:
                 )
                 without = dict.fromkeys(penalty.norms())
                 return self._is_possible(
-                    penalty.changed(linear=rows, **without | norms)
+                    replace(penalty, linear=rows, **without | norms)
                 )
 
             for name in penalty.norms():
