@@ -194,7 +194,10 @@ class Scaled:
         v = start / self.size
         risk = formulation(self, v)
         k = 0 if risk.level is None else np.size(risk.level)
-        low, high, A, lower, upper, E, e = feasible.constraints(self.size, k)
+        low, high, A, lower, upper, E, e = feasible.constraints(self.size)
+        A, E = (np.insert(M, [n] * k, 0.0, axis=1) for M in (A, E))
+        low = np.insert(low, n, np.full(k, risk.lowest))
+        high = np.insert(high, n, np.full(k, np.inf))
         m, kinks, slope = len(low), [], np.zeros(len(low))
         # |v - at| = 2 max(v - at, 0) - (v - at)
         for some, cost, at in feasible.costs():
@@ -202,8 +205,7 @@ class Scaled:
             kinks.append(Hinges(some, -at[some], 2 * cost[some], np.zeros(some.size)))
             slope[:n] -= cost
         x = feasible.lifted(v, self.size)
-        if k:
-            x, low[n : n + k] = np.insert(x, n, risk.level), risk.lowest
+        x = np.insert(x, n, risk.level) if k else x
         rows = np.zeros((0, n)) if risk.rows is None else risk.rows
         A = np.concatenate([np.pad(rows, ((0, 0), (0, m - rows.shape[1]))), A])
         lower = np.r_[np.full(len(rows), -np.inf), lower]

@@ -94,8 +94,8 @@ class Cone(FeasibleSet):
         rest += [np.abs(w[some] - at[some]) for some, _, at in self.of_weights.costs()]
         return np.r_[w, *rest, 1.0] / (net_return(w, self.mean, self.of_weights) * size)
 
-    def constraints(self, size, n_levels):
-        """The parts of a `Program` in (v, levels, rest, k) / size."""
+    def constraints(self, size):
+        """The parts of a `Program` in (v, rest, k) / size."""
         low, high, A, lower, upper, E, e = self.given
         n, m, costs = self.n, len(low), self.of_weights.costs()
         paid = np.concatenate([np.zeros(0), *(cost[some] for some, cost, _ in costs)])
@@ -122,15 +122,11 @@ class Cone(FeasibleSet):
             at_cost += len(some)
         E = np.column_stack([E, np.zeros((len(E), len(paid))), -e])
         of_return = np.r_[self.mean, np.zeros(m - n), -paid, 0.0] * size
-        A, E = (
-            np.insert(M, [n] * n_levels, 0.0, axis=1)
-            for M in (np.concatenate(rows), np.vstack([E, of_return]))
-        )
-        positive, free = np.zeros(len(paid) + 1), np.full(n_levels, np.inf)
-        low, high = np.where(low == 0, 0.0, -np.inf), np.where(high == 0, 0.0, np.inf)
-        low = np.insert(np.r_[low, positive], n, -free)
-        high = np.insert(np.r_[high, positive + np.inf], n, free)
-        e = np.r_[np.zeros(len(E) - 1), 1.0]
+        A, e = np.concatenate(rows), np.r_[np.zeros(len(E)), 1.0]
+        E = np.vstack([E, of_return])
+        positive = np.zeros(len(paid) + 1)
+        low = np.r_[np.where(low == 0, 0.0, -np.inf), positive]
+        high = np.r_[np.where(high == 0, 0.0, np.inf), positive + np.inf]
         return low, high, A, np.zeros(len(A)), np.full(len(A), np.inf), E, e
 
 
