@@ -12,10 +12,9 @@ from sk_stormc.portfolio.compositional import combine
 from sk_stormc.portfolio.exact.program import Formulation, gram, tilted
 from sk_stormc.portfolio.level import TailRiskProblem
 from sk_stormc.portfolio.mean_risk import Measure, RiskInBlocks, shares
-from sk_stormc.portfolio.moments import Moments, Tilted, tilts
+from sk_stormc.portfolio.moments import tilts
 from sk_stormc.portfolio.quantiles import histogram
-from sk_stormc.portfolio.risk.entropic import ReturnsInExponents
-from sk_stormc.portfolio.sums import mean_row
+from sk_stormc.portfolio.risk.entropic import MomentsOfExponentials, ReturnsInExponents
 
 __all__ = ["EVaR"]
 
@@ -128,16 +127,12 @@ class EVaRPortfolioProblem(ReturnsInExponents, TailRiskProblem):
 
 
 @dataclass(frozen=True, eq=False)
-class EVaRMoments(Moments):
+class EVaRMoments(MomentsOfExponentials):
     """EVaR: min_t t log mean exp(-<r_i, w> / t) + t allowed, from the moments of
     entropic risk around w / t."""
 
-    return_weight: float
-    risk_weight: float
-    allowed: float
-    weight: float
-    mean: np.ndarray
-    tilted: Tilted | None = None
+    return_weight: float = 1.0
+    allowed: float = 0.0
     t: float = 1.0
     shift, far = -1.0, 0.1
 
@@ -150,34 +145,20 @@ class EVaRMoments(Moments):
     def none(cls, task):
         """Empty moments."""
         return cls(
-            task.return_weight,
             task.risk_weight,
-            task.measure.allowed,
-            0.0,
             np.zeros(task.returns.shape[1]),
+            return_weight=task.return_weight,
+            allowed=task.measure.allowed,
         )
 
     def plus(self, rows, p, w):
         """Add rows around w / t, where t is the best temperature of w."""
-        new, mean = mean_row(rows, p)
-        weight = self.weight + new
         t = (
             self._temperature_of(rows, p, w)
             if self.tilted is None
             else self.temperature(w)
         )
-        other = Tilted.of(rows, p, w / t)
-        tilted = other if self.tilted is None else self.tilted.around(w / t).plus(other)
-        mean = self.mean + (new / weight) * (mean - self.mean)
-        return replace(self, weight=weight, mean=mean, tilted=tilted, t=t)
-
-    def times(self, factor):
-        """Multiply the weights of all rows by a factor."""
-        return replace(
-            self,
-            weight=factor * self.weight,
-            tilted=self.tilted and self.tilted.times(factor),
-        )
+        return replace(self.around(w / t, rows, p), t=t)
 
     def _temperature_of(self, rows, p, w):
         """The best t for some rows, at which the divergence of the tilted weights is
