@@ -20,6 +20,7 @@ __all__ = [
     "check_order",
     "deviation_of",
     "mean_of",
+    "shares",
     "typical_size",
 ]
 
@@ -42,6 +43,11 @@ def check_order(name, value):
         raise ValueError(
             f"{name} must be 1 or from 2 to {HIGHEST_ORDER}, got {value!r}"
         )
+
+
+def shares(n, p=None):
+    """The weights p of n periods, of sum 1. None means equal weights."""
+    return np.full(n, 1 / n) if p is None else p
 
 
 def mean_of(values, p=None):

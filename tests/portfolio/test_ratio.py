@@ -145,6 +145,46 @@ def test_nearly_riskless_columns_and_near_copies(measure, order):
     )
 
 
+@pytest.mark.parametrize("measure", PROPORTIONAL)
+def test_the_gap_covers_an_asset_minus_its_near_copy(measure):
+    """For all but CDaR, some portfolio was above the ratio plus its gap."""
+    for seed in range(6):
+        rng = np.random.default_rng(seed)
+        r = rng.normal(1e-5, 0.01, 60)
+        difference = 0.01 * 10.0 ** rng.uniform(-8, -5) * rng.normal(0.2, 1, 60)
+        R = np.column_stack([r, r + difference])
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            portfolio = CompositionalPortfolio(
+                objective="ratio", risk_measure=measure, constraint=(-0.4, 0.6)
+            ).fit(R)
+        stated = portfolio.dual_gap_ - portfolio.loss_curve_[-1]
+        # 0 is feasible, so only the quotient of the weights counts
+        shares = np.r_[0.0, np.logspace(-2, 2, 25)] * difference.std() / r.std()
+        for net in np.r_[-shares, shares]:
+            for y in (net * r + difference, net * r - difference):
+                if y.mean() > 0:
+                    assert y.mean() / risk(y, measure) <= stated * (1 + 1e-9)
+
+
+def test_cutting_planes_end_without_progress():
+    """With old periods of hardly any weight, cuts changed nothing for 1,000
+    iterations, which took minutes."""
+    rng = np.random.default_rng(2)
+    R = 0.0105 - 0.01 * rng.exponential(size=(1000, 4))
+    portfolio = ratio(
+        R,
+        risk_measure="cdar",
+        confidence=0.9,
+        half_life=10,
+        constraint=(-0.3, 0.6),
+        previous_weights=rng.dirichlet(np.ones(4)),
+        max_turnover=0.01,
+        max_iter=80,
+    )
+    assert portfolio.stop_reason_ == "converged"
+
+
 @pytest.mark.parametrize(
     ("params", "words"),
     [

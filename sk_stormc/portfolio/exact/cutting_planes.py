@@ -57,7 +57,8 @@ def of_cuts(scaled, v, cuts, n_parts):
     level[1 + last.part] = np.maximum(excess, 0.0)
     of_level = np.full(1 + n_parts, scaled.risk_weight * unit)
     linear = np.append(-scaled.expected_return, of_level)
-    return Formulation(linear, level=level, lowest=0.0, rows=rows)
+    reach = len(scaled.Q) / unit
+    return Formulation(linear, level=level, lowest=0.0, reach=reach, rows=rows)
 
 
 def minimise_by_cuts(
@@ -99,16 +100,17 @@ def minimise_by_cuts(
         if gap < 0.9 * smallest:
             smallest, since = gap, k
         solution.done = gap <= PROGRAM_TOLERANCE * terms
-        if gap <= VERTEX_GAP * terms or (solution.done and k - since >= 3):
+        # without progress, new cuts are violated by less than the tolerance of HiGHS
+        if gap <= VERTEX_GAP * terms or k - since >= (3 if solution.done else 30):
             break
         x = solution.x.copy() if k % 2 else (solution.x + best) / 2
-    at_bounds, at_kink = _at_bounds(program, best), _at_kinks(program, best)
+    to_low, to_high = np.abs(best - program.low), np.abs(best - program.high)
     return replace(
         solution,
         x=best,
         n_iter=k,
-        active_bounds=at_bounds,
-        at_kink=at_kink,
+        active_bounds=np.minimum(to_low, to_high) <= PROGRAM_TOLERANCE,
+        at_kink=[np.abs(h.at(best)) <= PROGRAM_TOLERANCE for h in program.hinges],
         at_vertex=True,
     )
 
@@ -125,16 +127,6 @@ def _value(program, x):
     return program.smooth(x)[0] + sum(
         float(kink.cost @ np.maximum(kink.at(x), 0.0)) for kink in program.hinges
     )
-
-
-def _at_bounds(program, x):
-    return (np.abs(x - program.low) <= PROGRAM_TOLERANCE) | (
-        np.abs(x - program.high) <= PROGRAM_TOLERANCE
-    )
-
-
-def _at_kinks(program, x):
-    return [np.abs(kink.at(x)) <= PROGRAM_TOLERANCE for kink in program.hinges]
 
 
 def _solve(program, centre, distance):
@@ -175,10 +167,9 @@ def _solve(program, centre, distance):
         lp.x[:n],
         slope=[np.maximum(part, 0.0) for part in parts[1:]],
         dual_A=np.bincount(index, sign * np.maximum(parts[0], 0.0), len(program.A)),
+        dual_E=-lp.eqlin.marginals,
         active_rows=np.zeros(len(program.A), dtype=bool),
-        active_bounds=_at_bounds(program, lp.x[:n]),
-        at_kink=_at_kinks(program, lp.x[:n]),
-        dual_E=-lp.eqlin.marginals if len(program.E) else np.zeros(0),
-        at_vertex=True,
+        active_bounds=None,  # and at_kink: of the best weights
+        at_kink=None,
     )
     return solution, pushed.any()

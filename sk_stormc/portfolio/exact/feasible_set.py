@@ -126,20 +126,14 @@ class FeasibleSet:
         ]
         return [(np.flatnonzero(cost), cost, at) for cost, at in terms if cost.any()]
 
-    def constraints(self, size, n_levels):
+    def constraints(self, size):
         """The parts low, high, A, lower, upper, E, e of a `Program` in (w / size,
-        levels, |w - centre| / size).
+        |w - centre| / size).
 
         The variables |w - centre| / size exist for each limit of a norm.
         """
-        n, (low, high, A, lower, upper, E, e) = self.n, self.presolved[0]
-        free = np.full(n_levels, np.inf)
-        low, high = np.insert(low / size, n, -free), np.insert(high / size, n, free)
-        A, E = (
-            np.hstack([M[:, :n], np.zeros((len(M), n_levels)), M[:, n:]])
-            for M in (A, E)
-        )
-        return low, high, A, lower / size, upper / size, E, e / size
+        low, high, A, lower, upper, E, e = self.presolved[0]
+        return low / size, high / size, A, lower / size, upper / size, E, e / size
 
     @cached_property
     def presolved(self):

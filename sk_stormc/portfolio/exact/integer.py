@@ -104,7 +104,7 @@ class IntegerLimits:
         box = TradingCosts(inner.previous, inner.cost, box, inner.l2) if costly else box
         if further is None:
             return box
-        restricted = further.changed(penalty=box)
+        restricted = replace(further, penalty=box)
         feasible = FeasibleSet.of(restricted, n)
         if not (len(feasible.A) or feasible.norms):
             return restricted
@@ -112,9 +112,7 @@ class IntegerLimits:
         richest, _ = minimise_linear(feasible, -mean, feasible.low, feasible.high)
         if not np.isfinite(richest).all():
             return None
-        return (
-            restricted if further.mean is None else restricted.changed(richest=richest)
-        )
+        return replace(restricted, richest=richest)
 
 
 def check_integer_limits(portfolio, measure, limits):
@@ -292,8 +290,7 @@ class WithIntegerLimits:
         program = self._program()
         scale = float(np.abs(self.task.mean).max()) * program.size or 1.0
         objective = (program.costs - program.mean_return(self.task.mean)) * (1 / scale)
-        if self.max_risk is not None:
-            self._limit_risk(program, self._deviation(w))
+        self._limit_risk(program, self._deviation(w))
         _, reason = program.minimise(objective, 0.0, self._seconds(), self._try)
         if self.best is not None:
             return
@@ -350,7 +347,7 @@ class WithIntegerLimits:
                 )
                 without = dict.fromkeys(penalty.norms())
                 return self._is_possible(
-                    penalty.changed(linear=rows, **without | norms)
+                    replace(penalty, linear=rows, **without | norms)
                 )
 
             for name in penalty.norms():
@@ -367,10 +364,9 @@ class WithIntegerLimits:
         return " and ".join(dict.fromkeys(limits)) + " with the bounds and the budget"
 
     def _limit_risk(self, program, deviation):
-        power = self.task.measure.power
-        program.model.addCons(
-            program.risk(self.task, deviation) <= (self.max_risk / deviation) ** power
-        )
+        if self.max_risk is not None:
+            limit = (self.max_risk / deviation) ** self.task.measure.power
+            program.model.addCons(program.risk(self.task, deviation) <= limit)
 
     def _seconds(self):
         return self.ends - time.monotonic()
@@ -384,22 +380,20 @@ class WithIntegerLimits:
                 callback(self.best)
 
         deviation, task = self._deviation(self.best), self.task
-        power = task.measure.power
         if self.ratio:
             return self._search_for_ratio(better, deviation)
         program, scale = self._program(), self.scale
+        self._limit_risk(program, deviation)
+        # with max_risk, the risk aversion is not used
+        earned, risk_weight = task.return_weight, task.risk_weight
         if self.max_risk is not None:
-            self._limit_risk(program, deviation)
-            objective = (program.costs - program.mean_return(task.mean)) * (1 / scale)
-        else:
-            risk = program.risk(task, deviation) * (
-                task.risk_weight * deviation**power / scale
-            )
-            objective = risk + program.costs * (1 / scale)
-            if task.return_weight:
-                objective -= program.mean_return(task.mean) * (
-                    task.return_weight / scale
-                )
+            earned, risk_weight = 1.0, 0.0
+        objective = program.costs * (1 / scale)
+        if risk_weight:
+            of_risk = risk_weight * deviation**task.measure.power / scale
+            objective += program.risk(task, deviation) * of_risk
+        if earned:
+            objective -= program.mean_return(task.mean) * (earned / scale)
         bound, reason = program.minimise(objective, self.tol, self._seconds(), better)
         self.bound = max(self.bound, bound * scale)
         return reason

@@ -16,6 +16,8 @@ from sk_stormc.portfolio.exact.feasible_set import FeasibleSet
 from sk_stormc.portfolio.exact.program import Scaled
 from sk_stormc.portfolio.exact.quadratic import root_of, size_of
 from sk_stormc.portfolio.exact.tolerances import CONSTRAINT_TOLERANCE
+from sk_stormc.portfolio.risk.cdar import drawdowns
+from sk_stormc.portfolio.risk.cvar import mean_of_worst
 
 __all__ = ["IntegerProgram", "scip"]
 
@@ -48,35 +50,31 @@ class IntegerProgram:
         self.size = size
         self.most_k = most_k
         self.model = self.scip.Model()
-        self.values = []
+        self.values = []  # of each variable at the start, or at weights of 0
         self.ended = False
         self.error = None
         self.model.hideOutput()
         self.start = start
-        v = None if start is None else start / size
-        self.k = (
-            1.0
-            if most_k is None
-            else self._variables(1, 0.0, most_k, None if v is None else np.ones(1))[0]
-        )
-        self._add_weights(v)
+        self.at = np.zeros(feasible.n) if start is None else start / size
+        self.k = 1.0 if most_k is None else self._variable(0.0, most_k, 1.0)
+        self._add_weights()
         self._add_constraints()
 
     # variables and rows
 
-    def _variables(self, count, low, high, values, kind="C"):
-        """New variables between bounds, with their values at the start."""
-        low, high = np.broadcast_to(low, count), np.broadcast_to(high, count)
-        made = [
-            self.model.addVar(
-                vtype=kind, lb=None if np.isinf(a) else a, ub=None if np.isinf(b) else b
-            )
-            for a, b in zip(low, high, strict=True)
-        ]
-        self.values += (
-            [] if values is None else zip(made, np.asarray(values, float), strict=True)
+    def _variable(self, low, high, value, kind="C"):
+        """A new variable between bounds, with its value at the start."""
+        made = self.model.addVar(
+            vtype=kind,
+            lb=None if np.isinf(low) else low,
+            ub=None if np.isinf(high) else high,
         )
+        self.values.append((made, float(value)))
         return made
+
+    def _not_negative(self, values):
+        """New variables that are not negative, with their values at the start."""
+        return [self._variable(0.0, np.inf, value) for value in values]
 
     def sum(self, coefficients, variables):
         """The sum of products with nonzero coefficients."""
@@ -90,7 +88,7 @@ class IntegerProgram:
             row = self.scip.quicksum([]) >= (0.0 if row else 1.0)
         self.model.addCons(row)
 
-    def _add_weights(self, v):
+    def _add_weights(self):
         """Add v, with a binary for each asset that may be held, and one for its sign if
         `min_held` separates signs."""
         feasible, limits, n, k = self.feasible, self.limits, self.feasible.n, self.k
@@ -98,30 +96,27 @@ class IntegerProgram:
         least = np.pad(limits.min_held, (0, n - limits.min_held.size)) / self.size
         most_k = self.most_k or 1.0
         self.v, self.held, self.short = [], [], []
-        for j in range(n):
+        for j, at in enumerate(self.at):
             if not feasible.in_budget[j]:  # the benchmark
                 self.v.append(low[j] * k)
                 continue
-            at = None if v is None else v[j : j + 1]
-            first = min(low[j], 0.0) * most_k, max(high[j], 0.0) * most_k
-            (x,) = self._variables(1, *first, at)
-            (held,) = self._variables(1, 0, 1, None if v is None else at != 0, "B")
-            short = None
-            if least[j] > 0 and low[j] < 0 < high[j]:
-                (short,) = self._variables(1, 0, 1, None if v is None else at < 0, "B")
+            a, b = low[j], high[j]
+            x = self._variable(min(a, 0.0) * most_k, max(b, 0.0) * most_k, at)
+            held, short = self._variable(0, 1, at != 0, "B"), None
+            if least[j] > 0 and a < 0 < b:
+                short = self._variable(0, 1, at < 0, "B")
                 self._add(short <= held)
-            of_held = self._times_k(held, None if v is None else float(at[0] != 0))
+            of_held = self._times_k(held, at != 0)
             if short is None:
-                a, b = low[j], high[j]
                 if least[j] > 0:
                     a, b = (max(a, least[j]), b) if b > 0 else (a, min(b, -least[j]))
                 self._add(x >= a * of_held)
                 self._add(x <= b * of_held)
             else:
-                of_short = self._times_k(short, None if v is None else float(at[0] < 0))
+                of_short = self._times_k(short, at < 0)
                 long = of_held - of_short
-                self._add(x >= least[j] * long + low[j] * of_short)
-                self._add(x <= high[j] * long - least[j] * of_short)
+                self._add(x >= least[j] * long + a * of_short)
+                self._add(x <= b * long - least[j] * of_short)
             if low[j] > 0:
                 self._add(x >= low[j] * k)
             if high[j] < 0:
@@ -136,9 +131,7 @@ class IntegerProgram:
         """The product of a binary and k, with the rows that define it."""
         if self.most_k is None:
             return binary
-        (product,) = self._variables(
-            1, 0.0, self.most_k, None if value is None else [value]
-        )
+        product = self._variable(0.0, self.most_k, value)
         self._add(product <= self.most_k * binary)
         self._add(product <= self.k)
         self._add(product >= self.k - self.most_k * (1 - binary))
@@ -175,21 +168,18 @@ class IntegerProgram:
             for j, distance in zip(some, self._distances(some, at), strict=True)
         )
         if feasible.l2:
-            values = None if self.start is None else self.start[there] / size
             self.costs += self._squares(
                 np.full(len(there), feasible.l2 * size**2),
                 [self.v[j] for j in there],
-                values,
+                self.at[there],
             )
 
     def _distances(self, some, at):
         """Variables |v - k at / size|."""
-        values = (
-            None if self.start is None else np.abs(self.start - at)[some] / self.size
-        )
-        distances = self._variables(len(some), 0.0, np.inf, values)
+        at = at / self.size
+        distances = self._not_negative(np.abs(self.at - at)[some])
         for j, distance in zip(some, distances, strict=True):
-            off = self.v[j] - at[j] / self.size * self.k
+            off = self.v[j] - at[j] * self.k
             self._add(distance >= off)
             self._add(distance >= -off)
         return distances
@@ -213,116 +203,89 @@ class IntegerProgram:
         unit = (scaled.unit_of_value * scaled.risk_weight) ** (1 / measure.power)
         Q, zero = scaled.Q * (unit * self.size / deviation), np.zeros(n)
         pure = replace(scaled, Q=Q, risk_weight=1.0, expected_return=zero)
-        v = None if self.start is None else self.start / self.size
-        self.x, self.at = self.v, v
         if measure.ordered:
             return self._drawdowns(Q, pure.p, 1 - measure.confidence)
-        formulation = measure.formulation(pure, zero if v is None else v)
+        formulation = measure.formulation(pure, self.at)
         shift = (measure.shift or 0.0) / deviation
         total = shift * self.mean_return(task.mean) if shift else 0.0
         if formulation.quadratic is not None:
             return total + self._quadratic(formulation.quadratic)
         for term in formulation.hinges:
-            if term.level is not None:
-                total += self._root(term, formulation.linear[-1])
-            elif formulation.level is not None:
-                total += self._tail(term, formulation.linear[-1])
-            else:
-                excess, values = self._excesses(term.rows, self.x, self.at)
-                total += self.sum(term.cost, excess) + self._squares(
-                    term.curved, excess, values
-                )
+            # without the coefficient of the level, if it is linear in it
+            rows = term.rows[:, : len(self.v)]
+            losses, values = [self.sum(row, self.v) for row in rows], rows @ self.at
+            if term.level is None and formulation.level is not None:
+                total += self._tail(losses, values, term.cost)
+                continue
+            excess = self._excesses(losses, values)
+            values = np.maximum(values, 0.0)
+            if term.level is None:
+                total += self.sum(term.cost, excess)
+                total += self._squares(term.curved, excess, values)
+                continue
+            # the root of a mean of squares: min over t of t / 2 + curved @ z^2 / t
+            root = self._variable(0.0, np.inf, np.sqrt(term.curved @ values**2))
+            self._add(self._sum_of_squares(term.curved, excess) <= root * root)
+            total += 2 * np.sqrt(formulation.linear[-1]) * root
         return total
 
     def _quadratic(self, H):
-        """x @ H @ x / 2 in perspective form: for H = rest + diag(D) the term D_j x_j^2
-        is D_j q_j, x_j^2 <= q_j held_j.
+        """v @ H @ v / 2 in perspective form: for H = rest + diag(D) the term D_j v_j^2
+        is D_j q_j, v_j^2 <= q_j held_j.
 
         The bounds of SCIP's relaxations are far tighter with these terms.
         """
-        n, x, v = len(self.held), self.x, self.at
+        n = len(self.held)
         of_assets = H[:n, :n]
         if len(H) > n and H[n, n] > 0:  # the benchmark's weight is fixed
             of_assets = of_assets - np.outer(H[:n, n], H[n, :n]) / H[n, n]
         D = np.pad(separable(of_assets), (0, len(H) - n))
         L = root_of((H - np.diag(D)) / 2)
-        parts = self._variables(len(L), -np.inf, np.inf, None if v is None else L @ v)
+        values = L @ self.at
+        parts = [self._variable(-np.inf, np.inf, value) for value in values]
         for row, part in zip(L, parts, strict=True):
-            self._add(part == self.sum(row, x))
-        total = self._squares(np.ones(len(L)), parts, None if v is None else L @ v)
-        q = self._variables(n, 0.0, np.inf, None if v is None else v[:n] ** 2)
-        for xj, qj, held in zip(x[:n], q, self.held, strict=True):
-            self._add(xj * xj <= qj * held)
+            self._add(part == self.sum(row, self.v))
+        total = self._squares(np.ones(len(L)), parts, values)
+        q = self._not_negative(self.at[:n] ** 2)
+        for x, qj, held in zip(self.v[:n], q, self.held, strict=True):
+            self._add(x * x <= qj * held)
         return total + self.sum(D[:n] / 2, q)
 
-    def _excesses(self, rows, x, v):
-        """Variables max(rows @ x, 0), and their values at v."""
-        values = None if v is None else np.maximum(rows @ v, 0.0)
-        excess = self._variables(len(rows), 0.0, np.inf, values)
-        for row, above in zip(rows, excess, strict=True):
-            self._add(above >= self.sum(row, x))
-        return excess, values
+    def _excesses(self, terms, values):
+        """Variables max(term, 0), for terms with values at the start."""
+        excess = self._not_negative(np.maximum(values, 0.0))
+        for term, above in zip(terms, excess, strict=True):
+            self._add(above >= term)
+        return excess
+
+    def _sum_of_squares(self, weights, variables):
+        return self.scip.quicksum(
+            w * x * x for w, x in zip(weights, variables, strict=True) if w
+        )
 
     def _squares(self, weights, variables, values):
         """A variable for the sum of weighted squares, which is not negative."""
         if not weights.any():
             return 0.0
-        (total,) = self._variables(
-            1, 0.0, np.inf, None if values is None else [weights @ values**2]
-        )
-        self._add(
-            self.scip.quicksum(
-                w * x * x for w, x in zip(weights, variables, strict=True) if w
-            )
-            <= total
-        )
+        total = self._variable(0.0, np.inf, weights @ values**2)
+        self._add(self._sum_of_squares(weights, variables) <= total)
         return total
 
-    def _root(self, hinges, of_level):
-        """The root of a mean of squares: the minimum over t of of_level t + curved @
-        z^2 / t."""
-        excess, values = self._excesses(hinges.rows, self.x, self.at)
-        root = None if values is None else np.sqrt([hinges.curved @ values**2])
-        (norm,) = self._variables(1, 0.0, np.inf, root)
-        squares = self.scip.quicksum(
-            c * z * z for c, z in zip(hinges.curved, excess, strict=True) if c
-        )
-        self._add(squares <= norm * norm)
-        return 2 * np.sqrt(of_level) * norm
-
-    def _tail(self, hinges, of_level):
-        """The minimum over the level s of of_level s + cost @ max(rows @ (x, s), 0)."""
-        at, level = self.at, None
-        if at is not None:
-            level = best_level(hinges.rows[:, :-1] @ at, hinges.cost / of_level)
-        (s,) = self._variables(1, -np.inf, np.inf, None if at is None else [level])
-        excess, _ = self._excesses(
-            hinges.rows, [*self.x, s], None if at is None else np.append(at, level)
-        )
-        return of_level * s + self.sum(hinges.cost, excess)
+    def _tail(self, losses, values, cost):
+        """The minimum over the level s of s + cost @ max(losses - s, 0)."""
+        *_, level = mean_of_worst(values, 1.0, cost)
+        s = self._variable(-np.inf, np.inf, level)
+        excess = self._excesses([loss - s for loss in losses], values - level)
+        return s + self.sum(cost, excess)
 
     def _drawdowns(self, Q, p, tail):
         """The mean of the deepest drawdowns: D_t >= D_{t-1} - y_t, and the tail of
         these numbers."""
-        values = None
-        if self.at is not None:
-            total = np.cumsum(Q @ self.at)
-            values = np.maximum(np.maximum.accumulate(total), 0.0) - total
-        depth = self._variables(len(Q), 0.0, np.inf, values)
+        values = drawdowns(Q @ self.at)
+        depth = self._not_negative(values)
         for row, before, now in zip(Q, [0.0, *depth[:-1]], depth, strict=True):
-            self._add(now >= before - self.sum(row, self.x))
-        cost = p / tail
-        level = None if values is None else best_level(values, cost)
-        (s,) = self._variables(1, -np.inf, np.inf, None if values is None else [level])
-        above = self._variables(
-            len(depth),
-            0.0,
-            np.inf,
-            None if values is None else np.maximum(values - level, 0.0),
-        )
-        for over, now in zip(above, depth, strict=True):
-            self._add(over >= now - s)
-        return s + self.sum(cost, above)
+            self._add(now >= before - self.sum(row, self.v))
+        return self._tail(depth, values, p / tail)
 
     # the run
 
@@ -398,17 +361,6 @@ class IntegerProgram:
                     -abs(w[j]) if model.getSolVal(solution, short) > 0.5 else abs(w[j])
                 )
         return w
-
-
-def best_level(losses, cost):
-    """The s that minimises s + cost @ max(losses - s, 0): the loss at which the costs
-    of larger ones sum to 1."""
-    order = np.argsort(losses)[::-1]
-    return float(
-        losses[
-            order[min(np.searchsorted(np.cumsum(cost[order]), 1.0), len(losses) - 1)]
-        ]
-    )
 
 
 def separable(H):

@@ -26,8 +26,7 @@ class Side:
     """Inequalities sign * (rows @ x) + slack = bound with slack > 0: the lower or upper
     bounds of x or of A x."""
 
-    def __init__(self, name, of, rows, sign, bound, x, slope):
-        self.name = name
+    def __init__(self, of, rows, sign, bound, x, slope):
         self.of = of
         self.rows = rows
         self.sign = sign
@@ -86,7 +85,7 @@ def sides_of(program, x, slope):
         some = np.flatnonzero(np.isfinite(bound))
         if some.size:
             rows = some if name in ("low", "high") else A[some]
-            sides.append(Side(name, some, rows, sign, sign * bound[some], x, slope))
+            sides.append(Side(some, rows, sign, sign * bound[some], x, slope))
     return sides
 
 
@@ -96,7 +95,7 @@ def multipliers(program, sides):
     dual_A, active_rows = np.zeros(len(program.A)), np.zeros(len(program.A), dtype=bool)
     active_bounds = np.zeros(len(program.low), dtype=bool)
     for side in sides:
-        if side.name in ("low", "high"):
+        if side.rows.ndim == 1:  # bounds
             active_bounds[side.of] |= side.primal[0] < side.dual[0]
         else:
             dual_A[side.of] += side.sign * side.dual[0]

@@ -96,11 +96,11 @@ def independent(E, e):
 
 
 def minimise_linear(feasible, c, low, high, weight=1.0):
-    """Minimise c @ s + weight * costs(s) over the feasible s between finite bounds."""
+    """Minimise c @ s + weight * costs(s) over the feasible s between finite bounds.
+    Return s and a lower bound of the minimum."""
     if len(feasible.A) or feasible.norms:
-        s = _by_linear_program(feasible, c, low, high, weight)
-    else:
-        s = _by_sorting(feasible, c, low, high, weight)
+        return _by_linear_program(feasible, c, low, high, weight)
+    s = _by_sorting(feasible, c, low, high, weight)
     costs = sum(cost @ np.abs(s - at) for _, cost, at in feasible.costs())
     return s, float(c @ s + weight * costs)
 
@@ -128,7 +128,11 @@ def _by_sorting(feasible, c, low, high, weight):
 
 def _by_linear_program(feasible, c, low, high, weight):
     """Solve the linear program with HiGHS, with an additional variable |s - at| for
-    each cost."""
+    each cost.
+
+    The lower bound is the Lagrangian's minimum over the bounds of the variables: the
+    multipliers of HiGHS are dual feasible only up to its tolerance.
+    """
     z_low, z_high, A, lower, upper, E, e = feasible.presolved[0]
     terms, n, m = feasible.costs(), feasible.n, len(z_low)
     one = sparse.eye_array(m, format="csr")
@@ -142,6 +146,17 @@ def _by_linear_program(feasible, c, low, high, weight):
             rhs.append(sign * at[some])
     of_terms = [weight * cost[some] for some, cost, _ in terms]
     cost = np.r_[c, np.zeros(m - n), *of_terms]
-    low, high = np.r_[low, z_low[n:]], np.r_[high, z_high[n:]]
-    program = linear_program(cost, blocks, rhs, E, e, low, high)
-    return program.x[:n] if program.x is not None else np.full(n, np.nan)
+    z_low, z_high = np.r_[low, z_low[n:]], np.r_[high, z_high[n:]]
+    program = linear_program(cost, blocks, rhs, E, e, z_low, z_high)
+    if program.x is None:
+        return np.full(n, np.nan), np.nan
+    y, nu = np.minimum(program.ineqlin.marginals, 0.0), program.eqlin.marginals
+    left = cost - sparse.block_array(blocks, format="csr").T @ y
+    left[:m] -= E.T @ nu
+    highest = [high, *(np.full(n, limit) for _, limit in feasible.norms)]
+    highest += [np.maximum(at - low, high - at)[some] for some, _, at in terms]
+    at = np.where(left > 0, np.pad(low, (0, len(left) - n)), np.concatenate(highest))
+    used = left != 0
+    return program.x[:n], float(
+        y @ np.concatenate(rhs) + nu @ e + at[used] @ left[used]
+    )

@@ -1,9 +1,9 @@
 """Linear constraints, limits of norms, a least mean return and a benchmark as a
 penalty, which is projected on by the interior-point method."""
 
-from copy import copy
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -18,10 +18,12 @@ from sk_stormc.portfolio.exact.feasible_set import (
 from sk_stormc.portfolio.exact.interior_point import interior_point
 from sk_stormc.portfolio.exact.linear_programs import minimise_linear
 from sk_stormc.portfolio.exact.tolerances import PROGRAM_TOLERANCE, RELATIVE_ROUNDING
+from sk_stormc.portfolio.linear_constraints import Linear
 
 __all__ = ["LinearlyConstrained"]
 
 
+@dataclass(eq=False, repr=False)
 class LinearlyConstrained(Penalty):
     """A penalty on weights w with lower <= A w <= upper, limits of norms, a least mean
     return and a benchmark.
@@ -29,23 +31,20 @@ class LinearlyConstrained(Penalty):
     The norms are sum_j |w_j - previous_j| <= max_turnover and sum_j |w_j| <= max_gross.
     """
 
-    def __init__(
-        self,
-        penalty,
-        linear,
-        previous,
-        has_benchmark,
-        max_turnover=None,
-        max_gross=None,
-        min_return=None,
-    ):
-        self.penalty, self.linear, self.has_benchmark = penalty, linear, has_benchmark
-        self.previous = np.asarray(previous, float)
-        self.max_turnover = max_turnover
-        self.max_gross = max_gross
-        self.n_assets, self.min_return = linear.A.shape[1], min_return
-        # with `with_min_return`: mean returns, and the weights of the largest one
-        self.mean = self.richest = None
+    penalty: Any
+    linear: Linear
+    previous: np.ndarray
+    has_benchmark: bool
+    max_turnover: float | None = None
+    max_gross: float | None = None
+    min_return: float | None = None
+    # with `with_min_return`: mean returns, and the weights of the largest one
+    mean: np.ndarray | None = None
+    richest: np.ndarray | None = None
+
+    def __post_init__(self):
+        self.previous = np.asarray(self.previous, float)
+        self.n_assets = self.linear.A.shape[1]
         self._projected = None  # the last point and its projection
 
     def __repr__(self):
@@ -101,14 +100,7 @@ class LinearlyConstrained(Penalty):
 
     def without_costs(self):
         """The same constraints without costs and l1 norm."""
-        return self.changed(penalty=without_costs(self.penalty))
-
-    def changed(self, **parts):
-        """A copy in which some attributes have other values."""
-        new = copy(self)
-        vars(new).pop("_feasible_set", None)
-        vars(new).update(parts, _projected=None)
-        return new
+        return replace(self, penalty=without_costs(self.penalty))
 
     def with_min_return(self, mean):
         """The penalty with the constraint mean @ x >= min_return. A ValueError contains
@@ -144,7 +136,8 @@ class LinearlyConstrained(Penalty):
             upper=np.append(self.linear.upper, np.inf),
             names=[*self.linear.names, f"min_return={self.min_return}"],
         )
-        return self.changed(
+        return replace(
+            self,
             linear=linear,
             mean=mean,
             richest=richest,

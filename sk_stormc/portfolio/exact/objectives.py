@@ -28,7 +28,7 @@ from sk_stormc.portfolio.exact.tolerances import (
     PROGRAM_TOLERANCE,
     RELATIVE_ROUNDING,
 )
-from sk_stormc.portfolio.mean_risk import MeanRisk, deviation_of
+from sk_stormc.portfolio.mean_risk import MeanRisk, deviation_of, shares
 from sk_stormc.portfolio.risk.semideviation import Semideviation
 from sk_stormc.portfolio.sums import sums_of
 
@@ -57,14 +57,8 @@ def slope_gap(problem, w):
     with np.errstate(all="ignore"):  # after an overflow the gap is NaN
         c = np.asarray(problem.gradient(w), float)
         value = 0.0 if problem.penalty is None else problem.penalty.value(w)
-        return float(
-            np.maximum(
-                c @ w
-                + value
-                - linear_minimum(problem.penalty, c, np.asarray(w, float)),
-                0.0,
-            )
-        )
+        least = linear_minimum(problem.penalty, c, np.asarray(w, float))
+        return float(np.maximum(c @ w + value - least, 0.0))
 
 
 def is_cheap(task):
@@ -175,11 +169,7 @@ def proportional(task):
         return MeanRisk.of(
             task.returns, Semideviation(2.0), task.risk_aversion, task.p, task.penalty
         )
-    p = (
-        np.full((len(task.returns), 1), 1 / len(task.returns))
-        if task.p is None
-        else task.p[:, None]
-    )
+    p = shares(len(task.returns), task.p)[:, None]
     root = np.linalg.qr(np.sqrt(p) * (task.returns - task.mean), mode="r")
     # half of them are below the mean
     rows = np.sqrt(2 * len(root)) * np.concatenate([root, -root])
@@ -286,12 +276,12 @@ class WithinRisk(Utility):
         richest = self._richest()
         if richest is not None and self.allows(richest):
             callback(richest)
-            return Optimum(
-                richest, self.value_at(richest), 0.0, 1, abs(self.value_at(richest))
-            )
+            value = self.value_at(richest)
+            return Optimum(richest, value, 0.0, 1, abs(value))
         within, beyond, bound, unit = self.start, richest, -np.inf, 0.0
         lam, low, high = self._first(), 0.0, np.inf
-        limit = self.risk_limit**self.task.measure.power
+        power = self.task.measure.power
+        limit = self.risk_limit**power
         for _ in range(60):  # a bisection alone takes some forty
             # the weights of an iteration may exceed the limit, so ``callback`` receives
             # the best so far
@@ -314,25 +304,18 @@ class WithinRisk(Utility):
                 low and high / low < 1 + PROGRAM_TOLERANCE
             ):
                 break
-            slack = lam * (limit - self.risk_at(within) ** self.task.measure.power)
+            slack = lam * (limit - self.risk_at(within) ** power)
             if not low and 0 < slack <= PROGRAM_TOLERANCE * abs(self.value_at(within)):
                 break  # the limit does not bind
             if low and np.isfinite(high):
                 lam = np.sqrt(low * high)
             else:  # the limit is not yet enclosed
                 lam = 10 * low if low else high / 10
-            if beyond is not None and np.isfinite(
-                high
-            ):  # at the chord's slope both are equally good
-                rise = np.subtract(
-                    *(
-                        self.risk_at(w) ** self.task.measure.power
-                        for w in (beyond, within)
-                    )
-                )
-                lam = np.clip(
-                    (self.value_at(within) - self.value_at(beyond)) / rise, low, high
-                )
+            # at the chord's slope both are equally good
+            if beyond is not None and np.isfinite(high):
+                rise = self.risk_at(beyond) ** power - self.risk_at(within) ** power
+                fall = self.value_at(within) - self.value_at(beyond)
+                lam = np.clip(np.divide(fall, rise), low, high)
         return replace(
             solution,
             weights=best,

@@ -21,6 +21,7 @@ from sk_stormc.portfolio.exact.interior_point import interior_point
 from sk_stormc.portfolio.exact.linearly_constrained import LinearlyConstrained
 from sk_stormc.portfolio.exact.tolerances import PROGRAM_TOLERANCE
 from sk_stormc.portfolio.exact.trading_costs import TradingCosts
+from sk_stormc.portfolio.mean_risk import shares
 
 __all__ = [
     "INFINITE_WEIGHT",
@@ -57,8 +58,8 @@ class Formulation(NamedTuple):
     # its lower bound
     level: float | np.ndarray | None = None
     lowest: float | None = None
-    # an optimal level is at most this times the largest |Q v| of portfolios, in
-    # absolute value
+    # an optimal level is, in absolute value, at most this times the risk of the returns
+    # Q v, and at most this times the largest of their absolute values
     reach: float = np.inf
     rows: np.ndarray | None = (
         None  # linear constraints rows @ x <= 0 that belong to the risk
@@ -134,7 +135,7 @@ class Scaled:
     def of(cls, task, feasible):
         """The scaled objective of a task."""
         R, measure = np.asarray(task.returns, float), task.measure
-        p = np.full(len(R), 1 / len(R)) if task.p is None else np.asarray(task.p, float)
+        p = shares(len(R), task.p)
         mean = p @ R
         Q = R - mean
         deviation = np.sqrt(p @ Q**2)
@@ -170,15 +171,9 @@ class Scaled:
         if task.linear is not None:
             expected_return = expected_return - task.linear_weight * task.linear / unit
         of_risk = rate if measure.power else 1.0
+        costs = feasible.l1, float(feasible.cost.max()), feasible.l2 * size
         largest = float(np.abs(expected_return).max())
-        norm = max(
-            task.return_weight,
-            of_risk,
-            largest,
-            feasible.l1 / unit,
-            float(feasible.cost.max()) / unit,
-        )
-        norm = max(norm, feasible.l2 * size / unit)
+        norm = max(task.return_weight, of_risk, largest, max(costs) / unit)
         unit_of_value = unit_of_return * norm
         return cls(
             feasible,
@@ -199,27 +194,22 @@ class Scaled:
         v = start / self.size
         risk = formulation(self, v)
         k = 0 if risk.level is None else np.size(risk.level)
-        low, high, A, lower, upper, E, e = feasible.constraints(self.size, k)
+        low, high, A, lower, upper, E, e = feasible.constraints(self.size)
+        A, E = (np.insert(M, [n] * k, 0.0, axis=1) for M in (A, E))
+        low = np.insert(low, n, np.full(k, risk.lowest))
+        high = np.insert(high, n, np.full(k, np.inf))
         m, kinks, slope = len(low), [], np.zeros(len(low))
-        for (
-            some,
-            cost,
-            at,
-        ) in feasible.costs():  # |v - at| = 2 max(v - at, 0) - (v - at)
+        # |v - at| = 2 max(v - at, 0) - (v - at)
+        for some, cost, at in feasible.costs():
             cost, at = cost * self.size / self.unit_of_value, at / self.size
             kinks.append(Hinges(some, -at[some], 2 * cost[some], np.zeros(some.size)))
             slope[:n] -= cost
         x = feasible.lifted(v, self.size)
-        if k:
-            x, low[n : n + k] = np.insert(x, n, risk.level), risk.lowest
-        n_rows = 0 if risk.rows is None else len(risk.rows)
-        if n_rows:
-            A = np.concatenate(
-                [np.pad(risk.rows, ((0, 0), (0, m - risk.rows.shape[1]))), A]
-            )
-            lower = np.r_[np.full(n_rows, -np.inf), lower]
-            upper = np.r_[np.zeros(n_rows), upper]
-
+        x = np.insert(x, n, risk.level) if k else x
+        rows = np.zeros((0, n)) if risk.rows is None else risk.rows
+        A = np.concatenate([np.pad(rows, ((0, 0), (0, m - rows.shape[1]))), A])
+        lower = np.r_[np.full(len(rows), -np.inf), lower]
+        upper = np.r_[np.zeros(len(rows)), upper]
         curved = risk.curved or quadratic(risk.linear, risk.quadratic)
         if feasible.l2:
             curved = plus_squares(
@@ -235,7 +225,7 @@ class Scaled:
             return f + slope @ x, g + slope, H
 
         terms = smooth, risk.hinges + kinks, low, high, A, lower, upper, E, e
-        return Program(*terms, n_rows, formulation, risk.reach), x
+        return Program(*terms, len(rows), formulation, risk.reach), x
 
     def minimise(self, start, formulation, callback=None):
         """The solution that the interior-point method finds for one of the formulations
@@ -323,14 +313,8 @@ def solve_portfolio(task, start, callback=None):
     ]
     values = [task.value(w) for w in candidates]
     least = min((value for value in values if np.isfinite(value)), default=np.nan)
-    best = next(
-        (
-            k
-            for k in range(3)
-            if values[k] <= least + PROGRAM_TOLERANCE * scaled.unit_of_value
-        ),
-        0,
-    )
+    good = np.array(values) <= least + PROGRAM_TOLERANCE * scaled.unit_of_value
+    best = int(good.argmax())  # the first one
     w, value = np.asarray(candidates[best], float), values[best]
     if (
         np.abs(w).max() > INFINITE_WEIGHT * scaled.size

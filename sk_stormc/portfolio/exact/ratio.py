@@ -11,8 +11,10 @@ previous k|.
 from dataclasses import replace
 
 import numpy as np
+from scipy.linalg import svdvals
 
 from sk_stormc.portfolio.exact.certificate import risk_bound
+from sk_stormc.portfolio.exact.convex_program import transposed
 from sk_stormc.portfolio.exact.feasible_set import (
     FARTHEST_WEIGHT,
     SEARCH_RADIUS,
@@ -33,6 +35,9 @@ from sk_stormc.portfolio.exact.tolerances import (
 )
 
 __all__ = ["Ratio", "no_maximum", "ratio_at"]
+
+# by how much the quotients of risk and deviation differ between portfolios
+SAFETY = 4.0
 
 
 def ratio_at(task, weights):
@@ -61,29 +66,13 @@ class Cone(FeasibleSet):
     @classmethod
     def of(cls, feasible, mean):
         """The cone of a feasible set, with an interior point."""
-        n, none, zero = feasible.n, np.zeros((0, feasible.n)), np.zeros(feasible.n)
-        parts, centre = feasible.presolved
+        n, (parts, centre) = feasible.n, feasible.presolved
         if centre is None:
             parts, centre = presolve(*parts, feasible.size() or 1.0)
-        inside = _between(feasible, mean, centre[:n])
         low = np.where(parts[0][:n] == 0, 0.0, -np.inf)
         high = np.where(parts[1][:n] == 0, 0.0, np.inf)
-        cone = cls(
-            n,
-            low,
-            high,
-            None,
-            0.0,
-            zero,
-            zero,
-            zero,
-            none,
-            zero[:0],
-            zero[:0],
-            [],
-            False,
-        )
-        cone.inside = inside
+        cone = cls(**vars(replace(FeasibleSet.of(None, n), low=low, high=high)))
+        cone.inside = _between(feasible, mean, centre[:n])
         cone.given = parts
         cone.mean = mean
         cone.of_weights = feasible
@@ -105,20 +94,17 @@ class Cone(FeasibleSet):
         rest += [np.abs(w[some] - at[some]) for some, _, at in self.of_weights.costs()]
         return np.r_[w, *rest, 1.0] / (net_return(w, self.mean, self.of_weights) * size)
 
-    def constraints(self, size, n_levels):
-        """The parts of a `Program` in (v, levels, rest, k) / size."""
+    def constraints(self, size):
+        """The parts of a `Program` in (v, rest, k) / size."""
         low, high, A, lower, upper, E, e = self.given
         n, m, costs = self.n, len(low), self.of_weights.costs()
-        count = sum(len(some) for some, _, _ in costs)
-        one, rows, lowest, highest = np.eye(m), [], [], []
+        paid = np.concatenate([np.zeros(0), *(cost[some] for some, cost, _ in costs)])
+        one, of_costs, at_cost = np.eye(m), np.eye(len(paid)), 0
+        rows = []  # of (v, distances, trades, k); their products are not negative
 
-        def add(of_z, of_k, lower, upper, of_costs=None):
-            """Add rows with coefficients of z = (v, trades), of k and of the variables
-            of costs."""
-            of_costs = np.zeros((len(of_z), count)) if of_costs is None else of_costs
-            rows.append(np.column_stack([of_z, of_costs, of_k]))
-            lowest.append(np.full(len(of_z), lower))
-            highest.append(np.full(len(of_z), upper))
+        def add(of_z, of_k, of_trades=0.0):
+            of_trades = np.broadcast_to(of_trades, (len(of_z), len(paid)))
+            rows.append(np.column_stack([of_z, of_trades, of_k]))
 
         for of_z, bound, sign in (
             (one, low, 1.0),
@@ -128,28 +114,20 @@ class Cone(FeasibleSet):
         ):
             # bounds of 0 stay bounds
             some = np.isfinite(bound) & ((bound != 0) | (of_z is A))
-            add(sign * of_z[some], -sign * bound[some], 0.0, np.inf)
-        paid, at_cost = np.zeros(count), 0
-        for some, cost, at in costs:
-            place = np.eye(count)[at_cost : at_cost + len(some)]
+            add(sign * of_z[some], -sign * bound[some])
+        for some, _, at in costs:
+            place = of_costs[at_cost : at_cost + len(some)]
             for sign in (1.0, -1.0):
-                add(sign * one[some], -sign * at[some], -np.inf, 0.0, -place)
-            paid[at_cost : at_cost + len(some)] = cost[some]
+                add(-sign * one[some], sign * at[some], place)
             at_cost += len(some)
-        of_return = np.r_[self.mean, np.zeros(m - n), -paid, 0.0][None] * size
-        A = np.insert(np.concatenate(rows), [n] * n_levels, 0.0, axis=1)
-        E = np.concatenate(
-            [np.column_stack([E, np.zeros((len(E), count)), -e]), of_return]
-        )
-        E, e = (
-            np.insert(E, [n] * n_levels, 0.0, axis=1),
-            np.r_[np.zeros(len(E) - 1), 1.0],
-        )
-        positive, free = np.zeros(count + 1), np.full(n_levels, np.inf)
-        low, high = np.where(low == 0, 0.0, -np.inf), np.where(high == 0, 0.0, np.inf)
-        low = np.insert(np.r_[low, positive], n, -free)
-        high = np.insert(np.r_[high, positive + np.inf], n, free)
-        return low, high, A, np.concatenate(lowest), np.concatenate(highest), E, e
+        E = np.column_stack([E, np.zeros((len(E), len(paid))), -e])
+        of_return = np.r_[self.mean, np.zeros(m - n), -paid, 0.0] * size
+        A, e = np.concatenate(rows), np.r_[np.zeros(len(E)), 1.0]
+        E = np.vstack([E, of_return])
+        positive = np.zeros(len(paid) + 1)
+        low = np.r_[np.where(low == 0, 0.0, -np.inf), positive]
+        high = np.r_[np.where(high == 0, 0.0, np.inf), positive + np.inf]
+        return low, high, A, np.zeros(len(A)), np.full(len(A), np.inf), E, e
 
 
 def _between(feasible, mean, centre):
@@ -269,42 +247,20 @@ class Ratio:
         """The weights or a better vertex, an upper bound of the ratio, and whether a
         vertex was better.
 
-        The multipliers give coefficients c with c @ w <= risk(w). The ratio is
-        therefore at most the largest quotient of mean return to c @ w, which
+        The multipliers give coefficients c with c @ s <= risk(s) for all s. The ratio
+        is therefore at most the largest quotient of mean return to c @ s, which
         Dinkelbach's iterations compute by linear programs.
         """
         if self.solution is None:
             return w, np.inf, False
-        scaled, mean, ratio = self.scaled, self.task.mean, -self.value_at(w)
-        constant, c = risk_bound(self.solution)
-        c, x, n = c * scaled.unit_of_value / scaled.size, self.solution.x, len(w)
-        n_levels = len(x) - self.cone.n_variables
-        # multipliers are exact only up to the tolerance, by which a level may be better
-        # at other weights
-        rounding = (
-            (1 + SEARCH_RADIUS)
-            * float(np.abs(c[n : n + n_levels]) @ np.abs(x[n : n + n_levels]))
-            / x[-1]
-        )
-        rounding += (
-            PROGRAM_TOLERANCE
-            * scaled.unit_of_value
-            / (scaled.size * x[-1])
-            * (self.power == 1)
-        )
-        c = c[:n]
-        self.squared = -constant  # relative to that of the initialization
-        if (
-            self.power == 2
-        ):  # a norm: risk(w)^2 >= constant + c @ w holds for all multiples of w
-            c = c / (2 * np.sqrt(max(-constant * scaled.unit_of_value, 1e-300)))
+        mean, ratio = self.task.mean, -self.value_at(w)
         if not 0 < ratio < np.inf:
             raise no_maximum("a portfolio has no risk")
+        c, rounding = self._risk_bound()
         low, high = bounds_around(self.feasible, w, SEARCH_RADIUS * np.abs(w).max())
-        nu, best, left = 1 / ratio, w, 0.0
+        nu, best = 1 / ratio, w
         for _ in range(20):  # usually three are enough
             s, left = minimise_linear(self.feasible, c - nu * mean, low, high, nu)
-            left -= rounding
             if not np.isfinite(s).all():
                 return w, np.inf, False
             s = self.last_feasible(s)
@@ -312,16 +268,54 @@ class Ratio:
             if earned > 0 and value == np.inf:
                 raise no_maximum("a portfolio has no risk")
             best = s if earned > 0 and value < self.value_at(best) else best
-            if (
-                left >= -PROGRAM_TOLERANCE * float(c @ w)
-                or not 0 < float(c @ s) < nu * earned
-            ):
+            if left >= 0 or not 0 < float(c @ s) < nu * earned:
                 break
             nu = float(c @ s) / earned
         better = self.value_at(best) < -ratio * (1 + ACCURACY)
         if earned > 0 and float(c @ s) <= 0:
             return best, np.inf, better
-        return best, (1 + max(-left, 0.0) * ratio / self._net_return(w)) / nu, better
+        # risk(s) >= nu * return(s) - short for all s. With risk(s) >= least this bounds
+        # the ratio, as the portfolios of the least deviation have about the least risk
+        short = rounding @ np.maximum(-low, high) - min(left, 0.0)
+        least = self._net_return(w) / ratio / self._above_least_deviation(w) / SAFETY
+        return best, (1 + short / least) / nu, better
+
+    def _risk_bound(self):
+        """Coefficients c with c @ s <= risk(s) for all s, and their rounding errors."""
+        solution, scaled, n = self.solution, self.scaled, self.feasible.n
+        program, x = solution.program, solution.x
+        constant, c = risk_bound(solution)
+        # the coefficient of a level should be 0, or not negative for a level >= 0. What
+        # it misses counts at most ``reach`` times the risk of the scaled returns
+        levels = slice(n, len(x) - self.cone.n_variables + n)
+        wrong = np.where(program.low[levels] >= 0, np.minimum(c[levels], 0), c[levels])
+        off = float(np.abs(wrong).sum()) / scaled.risk_weight
+        off *= program.reach if off else 1.0
+        c = (c[:n] - off * scaled.expected_return) / (1 + off)
+        _, g, H = program.smooth(x)
+        terms = np.abs(g) + np.abs(H) @ np.abs(x)
+        rows = program.A[: program.n_risk_rows]
+        terms += np.abs(rows).T @ np.abs(solution.dual_A[: len(rows)])
+        for hinge, slope in zip(program.hinges, solution.slope, strict=True):
+            terms += transposed(np.abs(hinge.rows), slope, len(x))
+        unit = scaled.unit_of_value / scaled.size
+        if self.power == 2:
+            # risk(s)^2 >= constant + c @ s holds for all multiples of s
+            self.squared = -constant  # relative to that of the initialization
+            unit /= 2 * np.sqrt(max(-constant * scaled.unit_of_value, 1e-300))
+        return unit * c, 4 * np.finfo(float).eps * unit * terms[:n]
+
+    def _above_least_deviation(self, w):
+        """The deviation of a portfolio, relative to the least one of a combination of
+        assets of its size, such as an asset minus its near-copy."""
+        scaled = self.scaled
+        Q = np.sqrt(scaled.p)[:, None] * (scaled.Q - scaled.p @ scaled.Q)
+        deviation = np.linalg.norm(Q, axis=0)
+        some = deviation > PROGRAM_TOLERANCE * deviation.max()  # others have no risk
+        values = svdvals(Q[:, some] / deviation[some])
+        least = values[values > RELATIVE_ROUNDING * values[0]][-1]  # but of copies
+        least = float(least * np.linalg.norm(deviation * w))
+        return max(1.0, float(np.linalg.norm(Q @ w)) / least)
 
 
 def no_maximum(why):

@@ -16,7 +16,7 @@ from sk_stormc.portfolio.exact.cutting_planes import (
 )
 from sk_stormc.portfolio.exact.program import Formulation
 from sk_stormc.portfolio.mean_risk import Measure
-from sk_stormc.portfolio.risk.cvar import worst
+from sk_stormc.portfolio.risk.cvar import mean_of_worst
 from sk_stormc.utils.types import ArrayLike
 from sk_stormc.utils.validation import check_choice
 
@@ -141,29 +141,23 @@ class CDaR(Measure):
 
     def value(self, y, p=None):
         """The mean of the deepest drawdowns."""
-        return self._worst(drawdowns(y), p)[0]
+        return mean_of_worst(drawdowns(y), 1 - self.confidence, p)[0]
 
     def subgradient(self, y, p=None):
         """A drawdown falls with each return since its peak. The drawdowns have the
         weights of the deepest ones."""
-        q = self._worst(drawdowns(y), p)[1]
+        q = mean_of_worst(drawdowns(y), 1 - self.confidence, p)[1]
         # of the sum of the weights of the drawdowns that a return is part of
         change = np.append(0.0, -q)
         np.add.at(change, peaks_of(y), q)
         return -np.cumsum(change)[:-1]
-
-    def _worst(self, losses, p):
-        order, taken = worst(losses, 1 - self.confidence, p)
-        q = np.empty(len(losses))
-        q[order] = taken / taken.sum()
-        return float(taken @ losses[order]) / float(taken.sum()), q
 
     def formulation(self, scaled, v):
         """A level s, the drawdowns D_t >= max(D_{t-1} - <q_t, v>, 0), and their parts
         above the level."""
         n, tail = len(scaled.Q), 1 - self.confidence
         depths = drawdowns(scaled.Q @ v)
-        level = float(depths[self._worst(depths, scaled.p)[1] > 0].min())
+        *_, level = mean_of_worst(depths, tail, scaled.p)
         levels = np.concatenate([[level], depths, np.maximum(depths - level, 0.0)])
         one, zero, s = np.eye(n), np.zeros((n, n)), np.ones((n, 1))
         rows = np.block(
@@ -174,7 +168,8 @@ class CDaR(Measure):
         )
         of_levels = scaled.risk_weight * np.r_[1.0, np.zeros(n), scaled.p / tail]
         linear = np.append(-scaled.expected_return, of_levels)
-        return Formulation(linear, level=levels, lowest=0.0, rows=rows)
+        reach = 1 / scaled.p[scaled.p > 0].min()
+        return Formulation(linear, level=levels, lowest=0.0, reach=reach, rows=rows)
 
     def solve(self, scaled, start, callback=None):
         """Minimise a linear program with rows for each period, or by cutting planes if
@@ -199,8 +194,7 @@ class CDaR(Measure):
         part, which may be deeper at other weights."""
         n, returns = len(scaled.Q), scaled.Q @ v
         depths, peaks = drawdowns(returns), peaks_of(returns)
-        q = self._worst(depths, scaled.p)[1]
-        level = float(depths[q > 0].min())
+        _, q, level = mean_of_worst(depths, 1 - self.confidence, scaled.p)
         parts, slopes, shares = np.arange(n_parts), [], []
         ends = (parts + 1) * n // n_parts
         for begin, end in zip(np.append(0, ends[:-1]), ends, strict=True):

@@ -11,12 +11,12 @@ from sk_stormc.portfolio.compositional import combine
 from sk_stormc.portfolio.exact.convex_program import Hinges
 from sk_stormc.portfolio.exact.program import Formulation
 from sk_stormc.portfolio.level import TailRiskProblem
-from sk_stormc.portfolio.mean_risk import Measure, RiskInBlocks, mean_of
+from sk_stormc.portfolio.mean_risk import Measure, RiskInBlocks, mean_of, shares
 from sk_stormc.portfolio.moments import Moments
 from sk_stormc.portfolio.quantiles import quantile
 from sk_stormc.portfolio.sums import Sums, mean_row
 
-__all__ = ["CVaR", "worst"]
+__all__ = ["CVaR", "mean_of_worst"]
 
 
 class CVaRPortfolioProblem(TailRiskProblem):
@@ -248,12 +248,19 @@ class CVaRMoments(Moments):
         return (-(rows @ w) > self.level(w)).astype(float)
 
 
-def worst(losses, tail, p=None):
-    """The order of the losses from the largest on, and the weight of each in the worst
-    fraction ``tail`` of them."""
-    order = np.argsort(losses)[::-1]
-    p = np.full(len(losses), 1 / len(losses)) if p is None else p[order]
-    return order, np.diff(np.minimum(np.cumsum(p), tail), prepend=0.0)
+def mean_of_worst(losses, tail, p=None):
+    """The mean of the worst fraction ``tail`` of the losses, their weights in it, and
+    the least of them."""
+    order, p, q = (
+        np.argsort(losses)[::-1],
+        shares(len(losses), p),
+        np.empty(len(losses)),
+    )
+    q[order] = np.diff(np.minimum(np.cumsum(p[order]), tail), prepend=0.0)
+    least = float(losses[q > 0].min())
+    # more exact than q @ losses, as the sums of weights of many periods have errors
+    mean = least + float(p @ np.maximum(losses - least, 0)) / tail
+    return mean, q / q.sum(), least
 
 
 @dataclass
@@ -269,24 +276,12 @@ class CVaR(Measure):
     problem = CVaRPortfolioProblem
 
     def value(self, y, p=None):
-        """The quantile s plus the scaled mean of the losses in excess of s."""
-        losses, tail = -y, 1 - self.confidence
-        order = np.argsort(losses)
-        weights = np.full(len(losses), 1 / len(losses)) if p is None else p[order]
-        # the total weight of each loss and all larger ones
-        worse = np.cumsum(weights[::-1])[::-1]
-        # the last loss of which a tail is worse
-        k = np.searchsorted(-worse, -tail * (1 - 1e-12), side="right") - 1
-        # rounding: the weights of many periods may sum to less than the tail
-        s = losses[order[max(k, 0)]]
-        return float(s + mean_of(np.maximum(losses - s, 0), p) / tail)
+        """The mean of the worst losses."""
+        return mean_of_worst(-y, 1 - self.confidence, p)[0]
 
     def subgradient(self, y, p=None):
         """Minus the weights of the worst losses, whose sum is 1."""
-        order, taken = worst(-y, 1 - self.confidence, p)
-        q = np.empty(len(y))
-        q[order] = -taken / taken.sum()
-        return q
+        return -mean_of_worst(-y, 1 - self.confidence, p)[1]
 
     def in_blocks(self, total, mean, ends):
         """The quantile of the returns, the mean of those below it, and the slopes as in
@@ -316,6 +311,8 @@ class CVaR(Measure):
             Hinges(rows, np.zeros(n), scaled.risk_weight * scaled.p / tail, np.zeros(n))
         ]
         linear = np.append(-scaled.expected_return, scaled.risk_weight)
+        # the mean is 0, so a quantile of mostly gains is below the mean of the losses
+        reach = max(1.0, tail / self.confidence)
         return Formulation(
-            linear, hinges=hinges, level=level, lowest=-np.inf, reach=1.0
+            linear, hinges=hinges, level=level, lowest=-np.inf, reach=reach
         )

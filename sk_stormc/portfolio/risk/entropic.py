@@ -11,7 +11,7 @@ from sk_stormc.core.log_mean_exp import LogMeanExpProblem
 from sk_stormc.portfolio.compositional import PortfolioProblem, combine
 from sk_stormc.portfolio.exact.interior_point import interior_point
 from sk_stormc.portfolio.exact.program import Formulation, gram, tilted
-from sk_stormc.portfolio.mean_risk import Measure, RiskInBlocks
+from sk_stormc.portfolio.mean_risk import Measure, RiskInBlocks, shares
 from sk_stormc.portfolio.moments import Moments, Tilted, tilts
 from sk_stormc.portfolio.risk.variance import riskless
 from sk_stormc.portfolio.sums import mean_row
@@ -19,7 +19,7 @@ from sk_stormc.utils.mapped_rows import blocks
 from sk_stormc.utils.types import ArrayLike
 from sk_stormc.utils.validation import check_choice, is_real
 
-__all__ = ["Entropic", "ReturnsInExponents"]
+__all__ = ["Entropic", "MomentsOfExponentials", "ReturnsInExponents"]
 
 
 class ReturnsInExponents(LogMeanExpProblem):
@@ -102,26 +102,16 @@ class EntropicPortfolioProblem(ReturnsInExponents, PortfolioProblem):
 
 
 @dataclass(frozen=True, eq=False)
-class EntropicMoments(Moments):
-    """Entropic risk: (1/lambda) log mean exp(-lambda <r_i, w>)."""
+class MomentsOfExponentials(Moments):
+    """Mean row, and expansion of the logarithm of the sum of exponentials."""
 
     risk_weight: float
     mean: np.ndarray
     weight: float = 0.0
     tilted: Tilted | None = None
-    earned = 1.0
-    far = 0.02
 
-    @classmethod
-    def none(cls, task):
-        """Empty moments."""
-        return cls(task.risk_weight, np.zeros(task.returns.shape[1]))
-
-    def plus(self, rows, p, w):
-        """Add rows around w."""
-        return self._plus(rows, p, self.risk_weight * w)
-
-    def _plus(self, rows, p, x):
+    def around(self, x, rows, p):
+        """Add rows around x, which the exponents are proportional to."""
         new = Tilted.of(rows, p, x)
         tilted = new if self.tilted is None else self.tilted.around(x).plus(new)
         added, mean = mean_row(rows, p)
@@ -140,6 +130,22 @@ class EntropicMoments(Moments):
             weight=factor * self.weight,
             tilted=self.tilted and self.tilted.times(factor),
         )
+
+
+class EntropicMoments(MomentsOfExponentials):
+    """Entropic risk: (1/lambda) log mean exp(-lambda <r_i, w>)."""
+
+    earned = 1.0
+    far = 0.02
+
+    @classmethod
+    def none(cls, task):
+        """Empty moments."""
+        return cls(task.risk_weight, np.zeros(task.returns.shape[1]))
+
+    def plus(self, rows, p, w):
+        """Add rows around w."""
+        return self.around(self.risk_weight * w, rows, p)
 
     def matrix(self):
         """Half of the covariance of the tilted rows."""
@@ -199,15 +205,13 @@ class Entropic(Measure):
         return float(
             1
             / self.risk_aversion
-            * logsumexp(-self.risk_aversion * y, b=1 / len(y) if p is None else p)
+            * logsumexp(-self.risk_aversion * y, b=shares(len(y), p))
         )
 
     def subgradient(self, y, p=None):
         """The gradient: minus the weights p_i exp(-lambda y_i), divided by their
         sum."""
-        return -tilted(
-            np.full(len(y), 1 / len(y)) if p is None else p, -self.risk_aversion * y
-        )[0]
+        return -tilted(shares(len(y), p), -self.risk_aversion * y)[0]
 
     def in_blocks(self, total, mean, ends):
         """The logarithm of the sum of exponentials, and the slopes as in

@@ -11,11 +11,10 @@ from scipy.special import logsumexp, xlogy
 from sk_stormc.portfolio.compositional import combine
 from sk_stormc.portfolio.exact.program import Formulation, gram, tilted
 from sk_stormc.portfolio.level import TailRiskProblem
-from sk_stormc.portfolio.mean_risk import Measure, RiskInBlocks
-from sk_stormc.portfolio.moments import Moments, Tilted, tilts
+from sk_stormc.portfolio.mean_risk import Measure, RiskInBlocks, shares
+from sk_stormc.portfolio.moments import tilts
 from sk_stormc.portfolio.quantiles import histogram
-from sk_stormc.portfolio.risk.entropic import ReturnsInExponents
-from sk_stormc.portfolio.sums import mean_row
+from sk_stormc.portfolio.risk.entropic import MomentsOfExponentials, ReturnsInExponents
 
 __all__ = ["EVaR"]
 
@@ -128,16 +127,12 @@ class EVaRPortfolioProblem(ReturnsInExponents, TailRiskProblem):
 
 
 @dataclass(frozen=True, eq=False)
-class EVaRMoments(Moments):
+class EVaRMoments(MomentsOfExponentials):
     """EVaR: min_t t log mean exp(-<r_i, w> / t) + t allowed, from the moments of
     entropic risk around w / t."""
 
-    return_weight: float
-    risk_weight: float
-    allowed: float
-    weight: float
-    mean: np.ndarray
-    tilted: Tilted | None = None
+    return_weight: float = 1.0
+    allowed: float = 0.0
     t: float = 1.0
     shift, far = -1.0, 0.1
 
@@ -150,50 +145,28 @@ class EVaRMoments(Moments):
     def none(cls, task):
         """Empty moments."""
         return cls(
-            task.return_weight,
             task.risk_weight,
-            task.measure.allowed,
-            0.0,
             np.zeros(task.returns.shape[1]),
+            return_weight=task.return_weight,
+            allowed=task.measure.allowed,
         )
 
     def plus(self, rows, p, w):
         """Add rows around w / t, where t is the best temperature of w."""
-        new, mean = mean_row(rows, p)
-        weight = self.weight + new
         t = (
             self._temperature_of(rows, p, w)
             if self.tilted is None
             else self.temperature(w)
         )
-        other = Tilted.of(rows, p, w / t)
-        tilted = other if self.tilted is None else self.tilted.around(w / t).plus(other)
-        mean = self.mean + (new / weight) * (mean - self.mean)
-        return replace(self, weight=weight, mean=mean, tilted=tilted, t=t)
-
-    def times(self, factor):
-        """Multiply the weights of all rows by a factor."""
-        return replace(
-            self,
-            weight=factor * self.weight,
-            tilted=self.tilted and self.tilted.times(factor),
-        )
+        return replace(self.around(w / t, rows, p), t=t)
 
     def _temperature_of(self, rows, p, w):
         """The best t for some rows, at which the divergence of the tilted weights is
         the allowed one."""
-        p = np.full(len(rows), 1 / len(rows)) if p is None else p / p.sum()
-        deviation = float((rows @ w).std()) or 1.0
-
-        def excess(log_t):
-            q = p * tilts(rows, w / (deviation * np.exp(log_t)))
-            q /= q.sum()
-            return float(xlogy(q, q / p).sum()) - self.allowed
-
-        ends = -6.0, 6.0  # of the logarithm of t in standard deviations
-        if excess(ends[0]) <= 0:
-            return deviation * np.exp(ends[0])
-        return deviation * np.exp(brentq(excess, *ends, xtol=1e-6))
+        p = shares(len(rows), p)
+        losses = -(rows @ w)
+        least = np.exp(-6.0) * (float(losses.std()) or 1.0)
+        return self.measure.temperature(losses, p / p.sum(), least)
 
     def _linear(self):
         """The coefficients c and m of the expansion t (c + allowed) - <m, w> + w^T
@@ -286,7 +259,7 @@ class EVaR(Measure):
 
     def value(self, y, p=None):
         """The minimum over all t > 0. As t goes to 0 it tends to the largest loss."""
-        losses, p = -y, 1 / len(y) if p is None else p
+        losses, p = -y, shares(len(y), p)
         if not np.ptp(losses):
             return float(losses[0])
         t = self.temperature(losses, p, _coldest(np.ptp(losses)))
@@ -294,7 +267,7 @@ class EVaR(Measure):
 
     def subgradient(self, y, p=None):
         """Minus the worst allowed reweighting."""
-        losses, p = -y, np.full(len(y), 1 / len(y)) if p is None else p
+        losses, p = -y, shares(len(y), p)
         if not np.ptp(losses):
             return -p
         t = self.temperature(losses, p, _coldest(np.ptp(losses)))
@@ -364,10 +337,6 @@ class EVaR(Measure):
             q = reweighted(losses, p, np.exp(log_t))
             return float(xlogy(q, q / p).sum()) - self.allowed
 
-        return self._root(excess, least)
-
-    def _root(self, excess, least):
-        """The t >= least at which a decreasing function of log t is 0, or the least."""
         low = high = np.log(least)
         if excess(low) <= 0:
             return least

@@ -10,7 +10,7 @@ from sk_stormc.portfolio.compositional import combine
 from sk_stormc.portfolio.exact.convex_program import Hinges
 from sk_stormc.portfolio.exact.program import Formulation
 from sk_stormc.portfolio.level import LevelProblem
-from sk_stormc.portfolio.mean_risk import Measure, RiskInBlocks, mean_of
+from sk_stormc.portfolio.mean_risk import Measure, RiskInBlocks, mean_of, shares
 from sk_stormc.utils.types import ArrayLike, RiskMeasure
 
 __all__ = ["Semideviation", "SemideviationPortfolioProblem"]
@@ -169,7 +169,7 @@ class Semideviation(Measure):
         are centred like the losses."""
         above = np.maximum(self.centred(-y, p), 0)
         t = (above / (self.norm(above, p) or 1.0)) ** (self.order - 1) * (above > 0)
-        return -self.centred(t, p) * (1 / len(y) if p is None else p)
+        return -self.centred(t, p) * shares(len(y), p)
 
     def in_blocks(self, total, mean, ends):
         """The mean of powers, and the slopes as in `subgradient`."""

@@ -7,7 +7,7 @@ import numpy as np
 from sk_stormc.core.penalties import Box
 from sk_stormc.portfolio.compositional import PortfolioProblem, utility
 from sk_stormc.portfolio.exact.program import Formulation, gram
-from sk_stormc.portfolio.mean_risk import Measure, RiskInBlocks, mean_of
+from sk_stormc.portfolio.mean_risk import Measure, RiskInBlocks, mean_of, shares
 from sk_stormc.portfolio.moments import Moments
 from sk_stormc.portfolio.sums import Sums
 from sk_stormc.utils.mapped_rows import blocks
@@ -96,7 +96,7 @@ class Variance(Measure):
     def subgradient(self, y, p=None):
         """The gradient 2 p_i (d_i - mean d)."""
         d = self._deviations(y, p)
-        return 2 * (d - mean_of(d, p)) * (1 / len(y) if p is None else p)
+        return 2 * (d - mean_of(d, p)) * shares(len(y), p)
 
     def in_blocks(self, total, mean, ends):
         """The mean of the squared deviations, and the slopes as in `subgradient`."""
