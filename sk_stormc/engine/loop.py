@@ -23,7 +23,7 @@ from sk_stormc.engine.results import (
 )
 from sk_stormc.engine.stopping import StoppingRule
 from sk_stormc.utils.descriptions import check_unchanged, describe
-from sk_stormc.utils.validation import as_numbers, is_integer, seeded
+from sk_stormc.utils.validation import as_numbers, check_all_finite, is_integer, seeded
 
 __all__ = ["DEFAULT_PASSES", "Loop", "run"]
 
@@ -159,11 +159,7 @@ def _start_point(problem, oracle, x0):
     x = default if x0 is None else as_numbers("x0", problem.ravel(x0), default.dtype)
     if x.shape != (problem.n_variables,):
         raise ValueError(f"x0 must have shape ({problem.n_variables},), got {x.shape}")
-    if not np.isfinite(x).all():
-        raise ValueError(
-            f"x0 must be finite, got {x[~np.isfinite(x)][0]} at "
-            f"{np.argmin(np.isfinite(x))}"
-        )
+    check_all_finite("x0", x)
     return x if problem.penalty is None else problem.penalty.project(x)
 
 

@@ -168,7 +168,12 @@ class Blocks:
 
     def take(self, rows: np.ndarray) -> tuple:
         """Some rows of each table, by their numbers in ascending order, as arrays."""
-        raise NotImplementedError
+        begins, wanted = np.searchsorted(rows, [0, *self.ends]), {}
+        for k, start in enumerate(self.starts):
+            some = rows[begins[k] : begins[k + 1]] - start
+            if len(some):
+                wanted[k] = some
+        return tuple(map(np.concatenate, zip(*self._taken(wanted), strict=True)))
 
     def beside(self, other: Blocks) -> Blocks:
         """These tables and those of other blocks with the same ends."""
@@ -199,14 +204,11 @@ class LocalBlocks(Blocks):
         results = list(self._results(function))
         return LocalBlocks([lambda k, start, end: results[k]], self.ends)
 
-    def take(self, rows):
-        """Some rows of each table."""
-        begins, taken = np.searchsorted(rows, [0, *self.ends]), []
-        for k, (start, end) in enumerate(zip(self.starts, self.ends, strict=True)):
-            some = rows[begins[k] : begins[k + 1]] - start
-            if len(some):
-                taken.append([part(k, start, end)[some] for part in self._parts])
-        return tuple(np.concatenate(of_table) for of_table in zip(*taken, strict=True))
+    def _taken(self, wanted):
+        """The wanted rows of each block, for each table."""
+        for k, rows in wanted.items():
+            place = k, self.starts[k], self.ends[k]
+            yield [part(*place)[rows] for part in self._parts]
 
 
 def _rows_by_position(table):

@@ -219,20 +219,15 @@ class DaskBlocks(Blocks):
         """The results of the function, as the blocks of one table."""
         return DaskBlocks([Kept(self._tasks(function))], self.ends, self._numbers)
 
-    def take(self, rows):
-        """Some rows of each table."""
-        begins, taken = np.searchsorted(rows, [0, *self.ends]), []
-        for k, start in enumerate(self.starts):
-            some = rows[begins[k] : begins[k + 1]] - start
-            if len(some):
-                taken.append(
-                    [
-                        dask.delayed(np.take)(part[k], some, axis=0)
-                        for part in self._parts
-                    ]
-                )
-        (taken,) = dask.compute(taken)
-        return tuple(np.concatenate(of_table) for of_table in zip(*taken, strict=True))
+    def _taken(self, wanted):
+        """The wanted rows of each block, for each table."""
+        take = dask.delayed(np.take)
+        return dask.compute(
+            [
+                [take(part[k], rows, axis=0) for part in self._parts]
+                for k, rows in wanted.items()
+            ]
+        )[0]
 
     def beside(self, other):
         """These tables and those of other blocks with the same ends."""

@@ -24,6 +24,7 @@ __all__ = [
     "all_finite",
     "as_flags",
     "as_numbers",
+    "check_all_finite",
     "check_batch_size",
     "check_bool",
     "check_callable",
@@ -52,6 +53,8 @@ __all__ = [
 ]
 
 TEXT = ("str", "string")  # pandas' names
+# numbers that are checked at once, so that a memory map stays in its file
+CHECKED = 2**20
 
 
 def short(value, length=120):
@@ -308,13 +311,7 @@ def check_metric(name, metric, n_variables):
     values = (
         values if values.dtype in (np.float32, np.float64) else values.astype(float)
     )
-    wrong = ~np.isfinite(values)
-    if wrong.any():
-        k = np.argwhere(wrong)[0].tolist()
-        raise ValueError(
-            f"{name} must be finite, got {values[tuple(k)]} at "
-            f"{k[0] if len(k) == 1 else tuple(k)}"
-        )
+    check_all_finite(name, values)
     diagonal = values if values.ndim == 1 else values.diagonal()
     if diagonal.min() <= 0:
         k = int(diagonal.argmin())
@@ -455,6 +452,22 @@ def all_finite(array):
     with np.errstate(all="ignore"):
         # they are if their sum is, which takes a third of the time
         return bool(np.isfinite(array.sum()) or np.isfinite(array).all())
+
+
+def check_all_finite(name, array, start=0):
+    """Raise a ValueError that names the place of the first number that is not finite.
+    ``start`` is the number of the first row."""
+    rows = array if array.ndim else array[None]
+    size = max(1, CHECKED // max(1, rows[:1].size))
+    for first in range(0, len(rows), size):
+        part = rows[first : first + size]
+        if not all_finite(part):
+            k = np.argwhere(~np.isfinite(part))[0]
+            value = part[tuple(k)]
+            k[0] += start + first
+            where = tuple(k.tolist()) if k.size > 1 else k[0]
+            place = f" at {where}" if array.ndim else ""
+            raise ValueError(f"{name} must be finite, got {value}{place}")
 
 
 def check_finite(name, expected, blocks, data, remedy):
