@@ -50,15 +50,11 @@ as L1(0.1), Box(0, 1) and Simplex() of sk_stormc.penalties have, got 'l1'
     check_int("n_variables", n_variables, low=1)
     if penalty is None:
         return
-    methods = all(
-        callable(getattr(penalty, method, None))
-        for method in ("value", "prox", "project")
-    )
-    if isinstance(penalty, type) or not methods:
+    methods = (getattr(penalty, name, None) for name in ("value", "prox", "project"))
+    if isinstance(penalty, type) or not all(map(callable, methods)):
         raise ValueError(
             f"{name} must be None or have value, prox and project, as L1(0.1), Box(0, "
-            "1) and Simplex() of "
-            f"sk_stormc.penalties have, got {short(penalty)}"
+            f"1) and Simplex() of sk_stormc.penalties have, got {short(penalty)}"
         )
     as_penalty(penalty).check(n_variables)
 
@@ -156,15 +152,17 @@ def check_alpha(alpha):
         return float(alpha)
     # a copy: the caller's array may change
     weights = np.array(as_numbers("alpha", alpha))
-    if (
-        weights.ndim != 1
-        or not weights.size
-        or not (np.isfinite(weights) & (weights >= 0)).all()
-    ):
+    good = (np.isfinite(weights) & (weights >= 0)).all()
+    if weights.ndim != 1 or not weights.size or not good:
         raise ValueError(
             f"alpha must be a number or a vector of numbers >= 0, got {short(alpha)}"
         )
     return weights
+
+
+def _text(value):
+    """A number, or the first and last numbers of an array."""
+    return short(value) if np.ndim(value) else str(value)
 
 
 class L1(Penalty):
@@ -191,7 +189,7 @@ class L1(Penalty):
         )
 
     def __repr__(self):
-        return f"L1(alpha={short(self.alpha) if np.ndim(self.alpha) else self.alpha})"
+        return f"L1(alpha={_text(self.alpha)})"
 
     def value(self, x: ArrayLike) -> float:
         """R(x)."""
@@ -211,15 +209,11 @@ class L1(Penalty):
         ValueError
             If it has another length, or is a pytree for a problem without one.
         """
-        if isinstance(self.alpha, (dict, tuple)):
+        shape = getattr(self.alpha, "shape", ())
+        if isinstance(self.alpha, (dict, tuple)) or shape not in ((), (n_variables,)):
             raise ValueError(
                 f"alpha must be a number or of shape ({n_variables},), got "
-                f"{short(self.alpha)}"
-            )
-        if np.ndim(self.alpha) and self.alpha.shape != (n_variables,):
-            raise ValueError(
-                f"alpha must be a number or of shape ({n_variables},), got shape "
-                f"{self.alpha.shape}"
+                f"{f'shape {shape}' if shape else short(self.alpha)}"
             )
 
     def prox(self, x: ArrayLike, step: float | FloatArray) -> FloatArray:
@@ -270,12 +264,9 @@ class Box(Penalty):
     ):
         given = f"got low={low!r}, high={high!r}"
         # copies: the caller's arrays may change
-        low, high = (as_numbers("low", low), as_numbers("high", high))
-        if (
-            low.ndim > 1
-            or high.ndim > 1
-            or (low.ndim and high.ndim and low.shape != high.shape)
-        ):
+        low, high = as_numbers("low", low), as_numbers("high", high)
+        differ = low.ndim and high.ndim and low.shape != high.shape
+        if low.ndim > 1 or high.ndim > 1 or differ:
             raise ValueError(
                 "low and high must be scalars or of one length, got shapes "
                 f"{low.shape} and {high.shape}"
@@ -287,12 +278,10 @@ class Box(Penalty):
             raise ValueError(
                 f"low must be below infinity and high above -infinity, {given}"
             )
-        wrong = np.flatnonzero(np.atleast_1d(self.low > self.high))
-        if wrong.size:
-            j = wrong[0]
+        for j in np.flatnonzero(self.low > self.high)[:1]:
             raise ValueError(
-                f"low must not exceed high, got low={np.atleast_1d(self.low)[j]} > "
-                f"high={np.atleast_1d(self.high)[j]} for coordinate {j}"
+                f"low must not exceed high, got low={self.low.flat[j]} > "
+                f"high={self.high.flat[j]} for coordinate {j}"
             )
         check_number("budget", budget, words=(None,))
         self.budget = None if budget is None else float(budget)
@@ -300,17 +289,9 @@ class Box(Penalty):
         self.alpha = self._l1.alpha
 
     def __repr__(self):
-        low, high = (
-            short(bound) if bound.ndim else f"{float(bound)}"
-            for bound in (self.low, self.high)
-        )
         budget = "" if self.budget is None else f", budget={self.budget}"
-        alpha = (
-            f", alpha={short(self.alpha) if np.ndim(self.alpha) else self.alpha}"
-            if np.any(self.alpha)
-            else ""
-        )
-        return f"Box(low={low}, high={high}{budget}{alpha})"
+        alpha = f", alpha={_text(self.alpha)}" if np.any(self.alpha) else ""
+        return f"Box(low={_text(self.low)}, high={_text(self.high)}{budget}{alpha})"
 
     def value(self, x: ArrayLike) -> float:
         """alpha |x|_1. It is finite outside the bounds too, because `prox` keeps the
@@ -368,13 +349,9 @@ class Box(Penalty):
         def shrink(z):
             return soft(z, threshold) if np.any(alpha) else z
 
-        bends = [
-            self.low - threshold,
-            self.low + threshold,
-            self.high - threshold,
-            self.high + threshold,
-        ]
-        return within(self, x, step, shrink, [*bends, threshold, -threshold])
+        kinks = (self.low, self.high, 0.0)
+        bends = [kink + sign * threshold for kink in kinks for sign in (-1, 1)]
+        return within(self, x, step, shrink, bends)
 
 
 class Simplex(Penalty):
