@@ -217,10 +217,10 @@ class ReturnValues:
                 first[name], kept[name] = value, pickle.dumps(value)
             dict(self.evaluate(other, self.g(other), *batches))
             dict(self.evaluate(other, self.g(other), *self.gather(2)))
-            again = dict(self.evaluate(x, u, *batches))
+            again = self.evaluate(x, u, *batches)
             for values, message in (
-                (first, "is written into after it was returned"),
+                (first.items(), "is written into after it was returned"),
                 (again, "returns different values for the same x and batch"),
             ):
-                for name, value in values.items():
+                for name, value in values:
                     self.require(pickle.dumps(value) == kept[name], name, message)

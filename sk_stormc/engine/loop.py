@@ -21,7 +21,7 @@ from sk_stormc.engine.results import (
     StopReason,
     outcome,
 )
-from sk_stormc.engine.stopping import StoppingRule
+from sk_stormc.engine.stopping import Stopping, StoppingRule
 from sk_stormc.utils.descriptions import check_unchanged, describe
 from sk_stormc.utils.validation import as_numbers, check_all_finite, is_integer, seeded
 
@@ -58,15 +58,10 @@ def run(
                 MethodState(x),
                 best_x=x,
                 start=x,
+                parameters=_parameters(solver),
+                random_state=int(random_state) if is_integer(random_state) else None,
+                stopping=Stopping(first=first_residual),
             )
-            parameters = solver.get_params(deep=False).items()
-            run.parameters = {
-                name: describe(value)
-                for name, value in parameters
-                if name not in MAY_CHANGE
-            }
-            run.random_state = int(random_state) if is_integer(random_state) else None
-            run.stopping.first = first_residual
         else:
             _check_state(solver, problem, state, x0, random_state)
             oracle, run = Oracle(problem, 0), state.copy()
@@ -163,6 +158,15 @@ def _start_point(problem, oracle, x0):
     return x if problem.penalty is None else problem.penalty.project(x)
 
 
+def _parameters(solver):
+    """Descriptions of the parameters that must be the same in a run that continues."""
+    return {
+        name: describe(value)
+        for name, value in solver.get_params(deep=False).items()
+        if name not in MAY_CHANGE
+    }
+
+
 def _check_state(solver, problem, state, x0, random_state):
     """Raise a ValueError if a run with these arguments differs from the run of the
     state."""
@@ -183,17 +187,9 @@ def _check_state(solver, problem, state, x0, random_state):
             f"state must come from a run on {problem.description()}, got one on "
             f"{state.problem}"
         )
-    for name, value in solver.get_params(deep=False).items():
-        if name not in MAY_CHANGE:
-            before = state.parameters.get(name, "nothing")
-            purpose = "a run that continues"
-            check_unchanged(
-                name,
-                before,
-                describe(value),
-                purpose,
-                "other parameters need a new run",
-            )
+    advice = "a run that continues", "other parameters need a new run"
+    for name, value in _parameters(solver).items():
+        check_unchanged(name, state.parameters.get(name, "nothing"), value, *advice)
     if random_state is not None and not (
         is_integer(random_state) and random_state == state.random_state
     ):
@@ -217,9 +213,8 @@ def _check_state(solver, problem, state, x0, random_state):
     if math.isfinite(state.best_fun) and math.isfinite(problem.n_inner):
         fun = problem.reported(state.best_x)
         sizes = [abs(fun) for _, _, fun in state.records if math.isfinite(fun)]
-        if not abs(fun - state.best_fun) <= math.sqrt(
-            np.finfo(state.best_x.dtype).eps
-        ) * max(sizes):
+        rounding = math.sqrt(np.finfo(state.best_x.dtype).eps) * max(sizes)
+        if not abs(fun - state.best_fun) <= rounding:
             raise ValueError(
                 "state must come from a run on the same data: the objective at its "
                 f"best point is {fun:.9g} here, "
@@ -267,11 +262,8 @@ class Loop:
         self.max_iter, self.max_ifo = max_iter or math.inf, solver.max_ifo or math.inf
         self.rule = StoppingRule(self)
         self.record_every = record_every or problem.advice.record_every or self.pass_ifo
-        self.on_record, self.report = (
-            on_record,
-            Report(self.pass_ifo) if verbose else None,
-        )
-        self._largest = 0.0  # residuals up to this value are not an overflow
+        self.on_record = on_record
+        self.report = Report(self.pass_ifo) if verbose else None
         self._eps = float(np.finfo(run.state.x.dtype).eps)
 
     def after_iteration(self):
@@ -314,12 +306,7 @@ class Loop:
     def _measure_and_record(self, s):
         """The work that is done once for each iteration."""
         run, t = self.run, s.t
-        if (
-            t
-            and s.residual is not None
-            and not s.residual <= self._largest
-            and self._overflows(s.residual)
-        ):
+        if t and s.residual is not None and self._overflows(s.residual):
             self.reason = StopReason.NON_FINITE
             return
         self.rule.measure(s)
@@ -345,7 +332,6 @@ class Loop:
         run = self.run
         run.first_length = run.first_length or residual
         largest = run.first_length if self.stream is None else math.inf
-        self._largest = largest / self._eps
         return not residual * self._eps <= largest
 
     def record(self):
