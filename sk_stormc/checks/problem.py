@@ -21,7 +21,7 @@ from sk_stormc.core.problem import CompositionalProblem, takes_weights
 from sk_stormc.core.source import FiniteSource, source_of
 from sk_stormc.streams.problem import StreamingProblem
 from sk_stormc.utils.types import ArrayLike, RandomState
-from sk_stormc.utils.validation import check_instance, check_int, seeded, short
+from sk_stormc.utils.validation import check_instance, check_int, drawn_seed, short
 
 __all__ = ["check_problem"]
 
@@ -91,7 +91,7 @@ def check_problem(
         check_instance("repeated", repeated, CompositionalProblem)
     if isinstance(problem, StreamingProblem):
         problem = problem.source.first
-    rng = np.random.default_rng(seeded(random_state).randint(np.iinfo(np.int32).max))
+    rng = np.random.default_rng(drawn_seed(random_state))
     check_attributes(problem)
     with np.errstate(
         over="ignore", invalid="ignore", divide="ignore"

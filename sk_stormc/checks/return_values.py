@@ -19,6 +19,7 @@ from sk_stormc.checks.points import (
 )
 from sk_stormc.core.attribute_checks import require
 from sk_stormc.core.metrics import as_metric
+from sk_stormc.core.penalties import projected
 from sk_stormc.core.problem import CompositionalProblem
 from sk_stormc.core.source import source_of
 from sk_stormc.utils.validation import as_numbers, short
@@ -71,7 +72,7 @@ class ReturnValues:
         self.require(np.isfinite(own).all(), "initial_point", "must be finite")
         self.dtype, self.eps = own.dtype, float(np.finfo(own.dtype).eps)
         if x is None:
-            x = own if problem.penalty is None else problem.penalty.project(own)
+            x = projected(problem.penalty, own)
         self.x = as_numbers("x", x, self.dtype)
         if self.x.shape != shape or not np.isfinite(self.x).all():
             raise ValueError(f"x must be finite and of shape {shape}, got {short(x)}")

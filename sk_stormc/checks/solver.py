@@ -15,6 +15,7 @@ from sk_stormc.checks.return_values import restored
 from sk_stormc.core.problem import CompositionalProblem
 from sk_stormc.core.schedules import constant, inverse
 from sk_stormc.engine import CompositionalSolver, Estimate, Oracle, StopReason, at
+from sk_stormc.engine.stopping import point_beside
 from sk_stormc.utils.validation import check_instance, check_int
 
 __all__ = ["check_solver"]
@@ -324,9 +325,7 @@ class _Check:
         if result.success and (s.rule is not None or penalty is None):
             x = result.x
             first, last = self.length(s, result.state.start), self.length(s, x)
-            signs = np.where(np.arange(x.size) % 2, -1e-3, 1e-3).astype(x.dtype)
-            beside = x + signs * abs(x)
-            beside = beside if penalty is None else penalty.project(beside)
+            beside = point_beside(self.problem, x)
             # from a start near the minimum, only rounding errors may be left
             self.require(
                 last <= 2 * tol * first or last <= 1e-2 * self.length(s, beside),

@@ -12,6 +12,7 @@ import numpy as np
 from sk_stormc.core.attribute_checks import check_attributes
 from sk_stormc.core.device_rows import Placement, Rows
 from sk_stormc.core.evaluations import Evaluations
+from sk_stormc.core.penalties import penalized
 from sk_stormc.core.problem import CompositionalProblem
 from sk_stormc.core.pytrees import (
     Structure,
@@ -318,7 +319,7 @@ class DifferentiableComposition(CompositionalProblem):
         """Phi(x), exact, with the penalty R."""
         known = self._known(x)
         value = float(known["f"][0] if known else self._evaluations.value(x)[0])
-        return value if self.penalty is None else value + self.penalty.value(x)
+        return penalized(value, self.penalty, x)
 
     def gradient(self, x):
         """The exact gradient of Phi without R, by one call."""

@@ -17,7 +17,15 @@ from sk_stormc.utils.docstrings import inherit_sections
 from sk_stormc.utils.types import ArrayLike, FloatArray
 from sk_stormc.utils.validation import as_numbers, check_int, check_number, short
 
-__all__ = ["Box", "L1", "Simplex", "as_penalty", "check_penalty"]
+__all__ = [
+    "Box",
+    "L1",
+    "Simplex",
+    "as_penalty",
+    "check_penalty",
+    "penalized",
+    "projected",
+]
 
 
 def check_penalty(penalty: Any, n_variables: int, name: str = "penalty") -> None:
@@ -64,6 +72,16 @@ def as_penalty(penalty: Any) -> Penalty:
     if penalty is None:
         return Box(-np.inf, np.inf)
     return penalty if isinstance(penalty, Penalty) else _OfUser(penalty)
+
+
+def projected(penalty, x):
+    """The nearest feasible point of a problem's ``penalty``, which may be None."""
+    return x if penalty is None else penalty.project(x)
+
+
+def penalized(value, penalty, x):
+    """A value of Phi at x with R(x) added, if there is a penalty."""
+    return value if penalty is None else value + penalty.value(x)
 
 
 class Penalty:

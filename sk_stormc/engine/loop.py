@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from sk_stormc.core.penalties import projected
 from sk_stormc.core.schedules import at
 from sk_stormc.engine.diagnostics import warn_if_clipped, warn_if_far, warn_of_the_end
 from sk_stormc.engine.oracle import Oracle
@@ -23,7 +24,12 @@ from sk_stormc.engine.results import (
 )
 from sk_stormc.engine.stopping import Stopping, StoppingRule
 from sk_stormc.utils.descriptions import check_unchanged, describe
-from sk_stormc.utils.validation import as_numbers, check_all_finite, is_integer, seeded
+from sk_stormc.utils.validation import (
+    as_numbers,
+    check_all_finite,
+    drawn_seed,
+    is_integer,
+)
 
 __all__ = ["DEFAULT_PASSES", "Loop", "run"]
 
@@ -47,9 +53,7 @@ def run(
     # the loop detects overflow, and reports it once
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         if state is None:
-            oracle = Oracle(
-                problem, seeded(random_state).randint(np.iinfo(np.int32).max)
-            )
+            oracle = Oracle(problem, drawn_seed(random_state))
             oracle.metric = solver.run_metric(oracle, None)
             x = _start_point(problem, oracle, x0)
             run = RunState(
@@ -155,7 +159,7 @@ def _start_point(problem, oracle, x0):
     if x.shape != (problem.n_variables,):
         raise ValueError(f"x0 must have shape ({problem.n_variables},), got {x.shape}")
     check_all_finite("x0", x)
-    return x if problem.penalty is None else problem.penalty.project(x)
+    return projected(problem.penalty, x)
 
 
 def _parameters(solver):

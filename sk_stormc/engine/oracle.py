@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from sk_stormc.core.metrics import as_metric
+from sk_stormc.core.penalties import penalized
 from sk_stormc.core.source import source_of
 from sk_stormc.core.unit import InUnit
 from sk_stormc.utils.validation import plain
@@ -394,8 +395,7 @@ class Oracle:
     def value(self, x, u):
         """Phi(x) after u and the gradient of f were evaluated on all data, so that it
         needs no further oracle calls."""
-        value, penalty = float(self.problem.outer(x, u)), self.problem.penalty
-        return value if penalty is None else value + penalty.value(x)
+        return penalized(float(self.problem.outer(x, u)), self.problem.penalty, x)
 
     # the position of a run in its source
 

@@ -14,7 +14,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from sk_stormc.core.metrics import Metric
-from sk_stormc.core.penalties import check_penalty
+from sk_stormc.core.penalties import check_penalty, projected
 from sk_stormc.core.problem import CompositionalProblem
 from sk_stormc.core.schedules import Slowed, at
 from sk_stormc.core.source import source_of
@@ -412,8 +412,7 @@ class CompositionalSolver(BaseEstimator, ABC):
         if rule.inertia is None:
             return rule.next_point(problem, metric, x, direction, eta, s.t)  # step 6
         s.velocity = rule.average(problem, metric, direction, s.velocity, s.t)
-        x = x - eta * s.velocity
-        return x if problem.penalty is None else problem.penalty.project(x)
+        return projected(problem.penalty, x - eta * s.velocity)
 
     def length(self, oracle, s, x, F):
         """The residual |x~ - x| / eta at x along F for the stopping rule, in the norm

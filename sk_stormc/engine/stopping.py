@@ -18,10 +18,11 @@ from functools import partial
 
 import numpy as np
 
+from sk_stormc.core.penalties import projected
 from sk_stormc.core.schedules import at
 from sk_stormc.engine.steps import start, step_direction
 
-__all__ = ["Stopping", "StoppingRule"]
+__all__ = ["Stopping", "StoppingRule", "point_beside"]
 
 
 @dataclass
@@ -74,6 +75,12 @@ class Stopping:
     next_comparison: float = 0.0
     stationary_at: int = -1
     point: np.ndarray | None = None
+
+
+def point_beside(problem, x):
+    """A feasible point of which each variable differs from x by about a thousandth."""
+    signs = np.where(np.arange(x.size) % 2, -1e-3, 1e-3).astype(x.dtype)
+    return projected(problem.penalty, x + signs * abs(x))
 
 
 class StoppingRule:
@@ -269,9 +276,7 @@ class StoppingRule:
         if stopping.stationary_at == s.t:
             return True
         problem, metric = self.oracle.problem, self.oracle.metric.at(s.x, s.t)
-        signs = np.where(np.arange(s.x.size) % 2, -1e-3, 1e-3).astype(s.x.dtype)
-        y = s.x + signs * abs(s.x)
-        y = y if problem.penalty is None else problem.penalty.project(y)
+        y = point_beside(problem, s.x)
         gradients = self._full_gradients(s, [s.x, y])
         if gradients is None:
             return False

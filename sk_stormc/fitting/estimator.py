@@ -29,6 +29,7 @@ from sk_stormc.utils.validation import (
     check_int,
     check_number,
     check_parameters,
+    drawn_seed,
     is_integer,
     is_word,
     seeded,
@@ -429,7 +430,7 @@ class CompositionalEstimator(CallbackSupportMixin, Recorded, BaseEstimator):
         """The seed of a stream, which is drawn at its first call."""
         if is_integer(self.random_state):
             return self.random_state
-        return seeded(self.random_state).randint(np.iinfo(np.int32).max)
+        return drawn_seed(self.random_state)
 
     def _conclude(self, solver, result, instead=""):
         """After the result is stored, warn if a budget ended the fit, or raise

@@ -20,7 +20,7 @@ from sk_stormc.utils.descriptions import (
 )
 from sk_stormc.utils.threads import in_one_thread
 from sk_stormc.utils.types import F
-from sk_stormc.utils.validation import is_integer, seeded
+from sk_stormc.utils.validation import drawn_seed, is_integer, seeded
 
 __all__ = ["FREE", "Fit", "KeepsFits", "Progress", "with_fit"]
 
@@ -180,7 +180,7 @@ class Fit:
         progress.runs, progress.plan = list(progress.runs), list(progress.plan)
         rng = seeded(copy.deepcopy(progress.random_state))
         for _ in progress.runs:  # repeat the draws of these runs
-            rng.randint(np.iinfo(np.int32).max)
+            drawn_seed(rng)
         return cls(estimator, progress, rng)
 
     def run(
@@ -210,7 +210,7 @@ class Fit:
             )
         else:
             # skip the seed that the run had drawn
-            self.rng.randint(np.iinfo(np.int32).max)
+            drawn_seed(self.rng)
             self._losses = [fun for _, _, fun in state.records]
             result = solver.solve(problem, state=state, on_record=on_record, **kwargs)
             # the run was not finished, so later runs must be repeated

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from sk_stormc.core.penalties import projected
 from sk_stormc.core.unit import in_one_unit
 from sk_stormc.engine import Estimate
 from sk_stormc.engine.curvature import curvatures
@@ -142,7 +143,7 @@ def combine(anchors, problem):
     x = newest[2 * d : 3 * d].astype(last.x.dtype)
     u, F, J = np.split(newest[3 * d :], [last.u.size, last.u.size + d])
     return Estimate(
-        x if problem.penalty is None else problem.penalty.project(x),
+        projected(problem.penalty, x),
         keep_in_domain(
             problem, of_u(u.reshape(last.u.shape).astype(last.u.dtype)), last.u
         ),

@@ -41,6 +41,7 @@ __all__ = [
     "check_schedule",
     "check_text",
     "check_weights",
+    "drawn_seed",
     "is_integer",
     "is_list",
     "is_real",
@@ -115,9 +116,7 @@ def is_list(value):
 
 
 def _is_one_of(value, words):
-    return any(
-        value is word or (isinstance(value, str) and value == word) for word in words
-    )
+    return is_word(value, *words) or any(value is word for word in words)
 
 
 def check_number(name, value, low=-math.inf, high=math.inf, inclusive=True, words=()):
@@ -281,6 +280,11 @@ def seeded(random_state):
             "random_state must be an integer from 0 to 2**32 - 1, a RandomState "
             f"instance or None, got {given}"
         ) from error
+
+
+def drawn_seed(random_state):
+    """A seed that is drawn from a ``random_state``."""
+    return seeded(random_state).randint(np.iinfo(np.int32).max)
 
 
 @contextmanager
