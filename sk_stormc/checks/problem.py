@@ -1,7 +1,5 @@
 """A check of user-defined problems against the contract that the solvers rely on."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,8 +1,6 @@
 """A check of user-defined methods against the contract that `minimize` and the
 estimators rely on."""
 
-from __future__ import annotations
-
 import warnings
 from dataclasses import fields, is_dataclass
 

@@ -1,8 +1,6 @@
 """The interface of a compositional problem, which defines the objective but not the
 method."""
 
-from __future__ import annotations
-
 import inspect
 from abc import ABC, abstractmethod
 from typing import Any

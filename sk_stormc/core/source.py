@@ -1,8 +1,6 @@
 """Sources, from which a problem's components are drawn. The source of a stream is in
 `sk_stormc.streams`."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from functools import cached_property
 from typing import Any

@@ -10,8 +10,6 @@ If the full gradients do not confirm convergence, the run continues, and the nex
 gradient is computed after twice as many IFO.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from functools import partial

@@ -1,8 +1,6 @@
 """Base class of the estimators: a solver by name or instance, and the fitted attributes
 of a run."""
 
-from __future__ import annotations
-
 import copy
 import math
 from collections.abc import Callable

@@ -1,8 +1,6 @@
 """Rounds of a corrected sample: a gradient on all data, and the minimum on a sample
 whose gradient it corrects."""
 
-from __future__ import annotations
-
 import warnings
 from dataclasses import dataclass
 from functools import partial

@@ -1,7 +1,5 @@
 """STORM-Compositional: Algorithm 1 of Yuan & Hu."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal, Self

@@ -1,7 +1,5 @@
 """Estimates of the theory's constants of a problem from samples."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

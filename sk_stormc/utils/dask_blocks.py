@@ -4,8 +4,6 @@ With a `distributed.Client` active, dask runs there, and otherwise with its own
 scheduler.
 """
 
-from __future__ import annotations
-
 import functools
 import itertools
 
