@@ -260,9 +260,8 @@ class STORMCompositional(CompositionalSolver):
 
     def cost(self, oracle, s):
         """IFO of the next `step`."""
-        return oracle.cost(
-            oracle.all_like(s.batch_size) if self._anchor_is_next(s) else s.batch_size
-        )
+        size = s.batch_size
+        return oracle.cost(oracle.all_like(size) if self._anchor_is_next(s) else size)
 
     def finish(self, oracle, s):
         """Step 12: x_T, or the x-hat drawn from x_1, ..., x_T."""
@@ -273,11 +272,9 @@ class STORMCompositional(CompositionalSolver):
         has_new_rows = not oracle.source.finite and oracle.metric.curvature is not None
         # x~ has exact zeros, and x_T does not
         has_zeros = problem.penalty is not None and s.rule.limit is not None
-        return (
-            self.proximal_point(oracle, s, s.now.F)
-            if has_new_rows or has_zeros
-            else s.x
-        )
+        if has_new_rows or has_zeros:
+            return self.proximal_point(oracle, s, s.now.F)
+        return s.x
 
 
 class PaperSTORMCompositional(STORMCompositional):
@@ -293,11 +290,7 @@ class PaperSTORMCompositional(STORMCompositional):
         ``rule``."""
         value, published = getattr(self, name), problem.advice.published
         if is_word(value, "auto"):
-            value = (
-                rule
-                if published is None or name not in SYMBOLS
-                else getattr(published, SYMBOLS[name])
-            )
+            value = getattr(published, SYMBOLS.get(name, ""), rule)
         return plain(value)
 
     def run_metric(self, oracle, s):
