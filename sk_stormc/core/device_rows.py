@@ -85,7 +85,7 @@ class Rows:
             for shape, kind in self.kinds
         )
 
-    def in_blocks(self, weights=None):
+    def in_blocks(self, weights):
         """These rows, and their weights, in blocks."""
         if self.blocks is not None and weights is None:
             return self.blocks

@@ -267,7 +267,7 @@ class LazySource(FiniteSource):
         The components that lie there.
     """
 
-    def __init__(self, n_inner, n_outer, weights=None, outer_weights=None, lazy=()):
+    def __init__(self, n_inner, n_outer, weights, outer_weights, lazy):
         super().__init__(n_inner, n_outer, weights, outer_weights)
         self.lazy = lazy
 

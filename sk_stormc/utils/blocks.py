@@ -256,23 +256,16 @@ def _check_is_number(value, name, i):
             ) from error
 
 
-def check_finite_rows(name, rows, columns=None, start=0):
+def check_finite_rows(name, rows, columns=None):
     """Raise a ValueError that names the column and the row of the first number that is
-    not finite.
-
-    ``columns`` are the names of the columns, and ``start`` is the number of the first
-    row.
-    """
+    not finite. ``columns`` are the names of the columns."""
     if rows.dtype.kind != "f" or all_finite(rows):
         return
-    wrong = np.argwhere(~np.isfinite(rows))[0]
-    i, *j = wrong.tolist()
-    where = (
-        f"column {j[0] if columns is None else columns[j[0]]!r}, row" if j else "row"
-    )
-    raise ValueError(
-        f"{name} must be finite, got {rows[tuple(wrong)]} in {where} {start + i}"
-    )
+    i, *j = np.argwhere(~np.isfinite(rows))[0].tolist()
+    where = f"row {i}"
+    if j:
+        where = f"column {j[0] if columns is None else columns[j[0]]!r}, {where}"
+    raise ValueError(f"{name} must be finite, got {rows[(i, *j)]} in {where}")
 
 
 def called(function, place, start, *parts):

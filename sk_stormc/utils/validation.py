@@ -58,12 +58,12 @@ TEXT = ("str", "string")  # pandas' names
 CHECKED = 2**20
 
 
-def short(value, length=120):
+def short(value):
     """The repr of a value on one line, with only the first and last entries of large
     arrays."""
     with np.printoptions(threshold=6, edgeitems=2, precision=6):
         text = " ".join(repr(value).split())
-    return text if len(text) <= length else f"{text[: length - 4]} ..."
+    return text if len(text) <= 120 else f"{text[:116]} ..."
 
 
 def plain(value):
