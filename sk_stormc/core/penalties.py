@@ -410,13 +410,12 @@ class Simplex(Penalty):
         nu = (np.cumsum(z[order]) - self.total) / np.cumsum(step[order])
         positive = np.flatnonzero(z[order] > nu * step[order])
         if not positive.size:  # entries of extreme sizes: put the total on the largest
-            return np.where(np.arange(x.size) == np.argmax(x), self.total, 0.0).astype(
-                x.dtype
-            )
+            total = np.nan if np.isnan(x).any() else self.total
+            is_largest = np.arange(x.size) == np.argmax(x)
+            return np.where(is_largest, total, 0.0).astype(x.dtype)
         solution = z - nu[positive[-1]] * step
-        solution[solution < 8 * np.finfo(float).eps * self.total] = (
-            0.0  # remove rounding errors
-        )
+        # remove rounding errors
+        solution[solution < 8 * np.finfo(float).eps * self.total] = 0.0
         return solution.astype(x.dtype, copy=False)
 
     def project(self, x: ArrayLike) -> FloatArray:
