@@ -195,8 +195,10 @@ class DifferentiableComposition(CompositionalProblem):
             self._take_weights(sample_weight)
         lazy = [side for side, rows in self._rows.items() if rows.blocks is not None]
         if lazy:
-            weights = self._weights.values()
-            self.source = LazySource(self.n_inner, self.n_outer, *weights, lazy)
+            weights, outer_weights = self._weights.values()
+            self.source = LazySource(
+                self.n_inner, self.n_outer, weights, outer_weights, lazy
+            )
         self._check_functions()
         if jacobian == "auto":
             n_u = self._u_structure.size

@@ -308,16 +308,16 @@ def as_metric(metric: Metric | ArrayLike | None, n_variables: int) -> Metric:
     check_int("n_variables", n_variables, low=1)
     if metric is None:
         return Identity()
-    kind = type(metric)
-    if kind in (Diagonal, Matrix):
-        name, dimensions = f"values of the metric {kind.__name__}", 1 + kind.mixes
-        if check_metric(name, metric.values, n_variables).ndim != dimensions:
-            raise ValueError(f"{name} must have {dimensions} dimension(s)")
-    elif kind is LowRank:
-        _check_low_rank(metric, n_variables)
-    elif not isinstance(metric, Metric):
+    if not isinstance(metric, Metric):
         values = check_metric("metric", metric, n_variables)
         return Diagonal(values) if values.ndim == 1 else Matrix(values)
+    if type(metric) in (Diagonal, Matrix):
+        name = f"values of the metric {type(metric).__name__}"
+        values = check_metric(name, vars(metric)["values"], n_variables)
+        if values.ndim != 1 + metric.mixes:
+            raise ValueError(f"{name} must have {1 + metric.mixes} dimension(s)")
+    if type(metric) is LowRank:
+        _check_low_rank(metric, n_variables)
     return metric
 
 

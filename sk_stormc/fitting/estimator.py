@@ -205,7 +205,8 @@ class CompositionalEstimator(CallbackSupportMixin, Recorded, BaseEstimator):
         nested = any(name.startswith("solver__") for name in params)
         if isinstance(self.solver, str) and nested:
             automatic = self.solver == "auto" and self.own_solvers
-            self.solver = get_solver("storm-c" if automatic else self.solver)
+            name: Any = "storm-c" if automatic else self.solver
+            self.solver = get_solver(name)
         return super().set_params(**params)
 
     def resume(self, X: Any, y: Any = None, **fit_params: Any) -> Self:

@@ -175,6 +175,10 @@ class Blocks:
                 wanted[k] = some
         return tuple(map(np.concatenate, zip(*self._taken(wanted), strict=True)))
 
+    def _taken(self, wanted):
+        """The wanted rows of each block, for each table."""
+        raise NotImplementedError
+
     def beside(self, other: Blocks) -> Blocks:
         """These tables and those of other blocks with the same ends."""
         return type(self)([*self._parts, *other._parts], self.ends)
