@@ -22,7 +22,7 @@ from sk_stormc.core.pytrees import (
     precision,
     tracing,
 )
-from sk_stormc.core.source import FiniteSource, LazySource
+from sk_stormc.core.source import LazySource
 from sk_stormc.core.weighted import with_sum_one
 from sk_stormc.utils.types import ArrayLike, FloatArray
 from sk_stormc.utils.validation import (
@@ -194,7 +194,7 @@ class DifferentiableComposition(CompositionalProblem):
         if sample_weight is not None:
             self._take_weights(sample_weight)
         lazy = [side for side, rows in self._rows.items() if rows.blocks is not None]
-        if lazy:
+        if lazy or sample_weight is not None:
             weights, outer_weights = self._weights.values()
             self.source = LazySource(
                 self.n_inner, self.n_outer, weights, outer_weights, lazy
@@ -453,7 +453,7 @@ class DifferentiableComposition(CompositionalProblem):
     # checks in the constructor
 
     def _take_weights(self, sample_weight):
-        """Weights with sum 1 of the rows of both data, and draws by them."""
+        """Weights with sum 1 of the rows of both data."""
         sides = [side for side, rows in self._rows.items() if rows.leaves]
         if not sides:
             raise ValueError(
@@ -462,7 +462,6 @@ class DifferentiableComposition(CompositionalProblem):
         for side in sides:
             weights = check_weights(sample_weight, self._rows[side].n, "in row")
             self._weights[side] = with_sum_one(weights).astype(self._x0.dtype)
-        self.source = FiniteSource(self.n_inner, self.n_outer, *self._weights.values())
 
     def _check_functions(self):
         """Trace both functions on one row, and determine the structure of u."""

@@ -169,9 +169,9 @@ class DifferentiableLogMeanExp(LogMeanExpProblem):
     def source(self):
         """Components drawn by their weights, of which dask collections have no
         minibatches."""
-        if isinstance(self._exponents.source, LazySource):
-            return LazySource(self.n_inner, 1, self.weights, None, ["inner"])
-        return super().source
+        source = self._exponents.source
+        lazy = () if source is None else source.lazy
+        return LazySource(self.n_inner, 1, self.weights, None, lazy)
 
     def inner(self, x, batch):
         """u, of shape (1,)."""

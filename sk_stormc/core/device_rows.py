@@ -114,8 +114,7 @@ def is_floating(dtype):
 
 def _checked(name, leaf, dtype):
     """A leaf as an array. Arrays of NumPy and JAX are not copied."""
-    jax = import_jax()
-    array = leaf
+    jax, array = import_jax(), leaf
     if is_dask(leaf):
         return lazy_leaf(name, leaf)
     if type(leaf).__module__.startswith("dask."):  # which NumPy would compute
@@ -126,7 +125,7 @@ def _checked(name, leaf, dtype):
     if not isinstance(leaf, jax.Array):
         check_numeric(name, leaf)
         with naming(name):
-            array = leaf if isinstance(leaf, np.ndarray) else np.asarray(leaf)
+            array = np.asanyarray(leaf)  # keeps a memmap
         if array.dtype.kind not in "fiub":
             array = as_numbers(name, leaf)
     elif not is_floating(array.dtype) and array.dtype.kind not in "iub":

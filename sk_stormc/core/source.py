@@ -256,7 +256,7 @@ class FiniteSource(Source):
 
 
 class LazySource(FiniteSource):
-    """Components of which some lie in dask collections. A run may use all of them, or
+    """Components of which some lie in dask collections. A run may use all of these, or
     one sample, but not minibatches.
 
     Parameters
