@@ -327,12 +327,12 @@ class _Check(ReturnValues):
                 parts = np.array([singles[k][name] for k in rows], float)
                 mean = np.average(parts, 0, *weights)
                 self.compare(name, what, value, mean, self.rounding(parts, name=name))
+        full, indices = self.values(problem, None, None), (None, None)
         if problem.source is None:
-            full = self.values(problem, None, None)
-            every = np.arange(problem.n_inner), np.arange(problem.n_outer)
-            for name, value in self.values(problem, *every).items():
-                what = "batch None and all indices"
-                self.compare(name, what, full[name], value, self.rounding(value))
+            indices = np.arange(problem.n_inner), np.arange(problem.n_outer)
+        for name, value in self.values(problem, *indices).items():
+            what = "batch None and all indices"
+            self.compare(name, what, full[name], value, self.rounding(value))
 
     def same_as(self, repeated):
         """Compare a problem with weights with the problem of repeated rows, over all

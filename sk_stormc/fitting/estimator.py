@@ -18,7 +18,7 @@ from sk_stormc.engine.results import Recorded
 from sk_stormc.fitting.compat import CallbackSupportMixin, callbacks_of
 from sk_stormc.fitting.runs import FREE, KeepsFits
 from sk_stormc.solvers import SOLVERS, StopReason, get_solver
-from sk_stormc.streams.problem import stack
+from sk_stormc.streams.rows import stack
 from sk_stormc.utils.docstrings import inherit_attributes, inherit_parameters
 from sk_stormc.utils.threads import in_one_thread
 from sk_stormc.utils.types import Array, F, FloatArray
@@ -365,7 +365,12 @@ class CompositionalEstimator(CallbackSupportMixin, Recorded, BaseEstimator):
                 columns = map(stack, zip(*run.waiting, strict=True))
                 first_rows = [tuple(part[: milestone(n)] for part in columns)]
             elif short and run.x0 is None:
-                self._warn_that_rows_wait(window)
+                warn(
+                    f"{type(self).__name__} stays at its starting point until about "
+                    f"{window} rows have come, which give the scale of the steps. Use "
+                    "fit for shorter data.",
+                    ConvergenceWarning,
+                )
             stream = open_stream(first_rows)
         elif self.stop_reason_ in (StopReason.NON_FINITE, StopReason.DIVERGED):
             raise ValueError(
@@ -402,15 +407,6 @@ class CompositionalEstimator(CallbackSupportMixin, Recorded, BaseEstimator):
         if short:
             self.stop_reason_ = StopReason.EXHAUSTED
         return result
-
-    def _warn_that_rows_wait(self, window):
-        """Warn that a stream does not begin before its window is full."""
-        warn(
-            f"{type(self).__name__} stays at its starting point until about {window} "
-            "rows have come, which give the "
-            "scale of the steps. Use fit for shorter data.",
-            ConvergenceWarning,
-        )
 
     def _report_result(self):
         """Print the output of verbose=1 for a result that was computed at once, if
