@@ -56,10 +56,6 @@ def _in_larger(a, b):
     (x, p), (y, q) = _parts(a), _parts(b)
     if p == q:
         return x, y, p
-    if (
-        type(a) is type(b) and abs(p - q) == UNIT_STEP
-    ):  # as of two batches, whose sizes need not be compared
-        return (x, y * 2.0**-UNIT_STEP, p) if p > q else (x * 2.0**-UNIT_STEP, y, q)
     if type(b) is float and not b:
         return x, b, p
     values = _fitting(np.asarray(x), p), _fitting(np.asarray(y), q)
