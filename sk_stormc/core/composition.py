@@ -171,7 +171,6 @@ class FiniteSumComposition(CompositionalProblem):
             metric = check_metric("metric", metric, self.n_variables)
             self.metric = metric.astype(self._x0.dtype)
         check_attributes(self)
-        self._everything = {n: _all_of(n) for n in (self.n_inner, self.n_outer)}
         self._u_shape = None
         self._check_callables()
         if self.by_differences:
@@ -212,7 +211,7 @@ class FiniteSumComposition(CompositionalProblem):
 
     def outer_gradient(self, x, u, batch):
         """f_x, or None, and f_u."""
-        indices = self._indices(batch, self.n_outer)
+        indices = np.arange(self.n_outer) if batch is None else batch
         value = self._functions["outer_gradient"](x, u, indices)
         several = isinstance(value, list) and any(np.ndim(part) for part in value)
         if several or (isinstance(value, tuple) and len(value) != 2):
@@ -234,13 +233,10 @@ class FiniteSumComposition(CompositionalProblem):
         self._array("outer", value, ())
         return float(value)  # not rounded to the type of x
 
-    def _indices(self, batch, n):
-        return self._everything[n] if batch is None else batch
-
     def _call(self, name, shape, x, batch, *v):
         """The checked value of a function of inner components."""
-        value = self._functions[name](x, self._indices(batch, self.n_inner), *v)
-        return self._array(name, value, shape)
+        indices = np.arange(self.n_inner) if batch is None else batch
+        return self._array(name, self._functions[name](x, indices, *v), shape)
 
     def _array(self, name, value, shape):
         """The value of a callable as an array of x0's dtype, with its shape checked.
@@ -376,13 +372,6 @@ def _check_mean(name, once, twice):
             "the first component twice, "
             f"and {short(once)} for it once"
         )
-
-
-def _all_of(n):
-    """The indices of all components, which no function can change."""
-    indices = np.arange(n)
-    indices.flags.writeable = False
-    return indices
 
 
 def _start(x0, n_variables):
