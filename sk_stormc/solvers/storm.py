@@ -61,8 +61,7 @@ class StormState(MethodState):
     anchored = False  # True for the state of the automatic rule
     now: Estimate | None = None
     batch_size: tuple | None = None  # (B_g, B_dg, B_f)
-    momentum: tuple | None = None  # (a_g, a_dg, a_Phi)
-    scheduled: bool = False  # whether some of the momenta are schedules
+    momentum: tuple | None = None  # (a_g, a_dg, a_Phi), numbers or schedules
     x_hat: np.ndarray | None = None
 
 
@@ -232,14 +231,12 @@ class STORMCompositional(CompositionalSolver):
         size = self.sizes("batch_size", oracle, rule=32)
         first = self.sizes("init_batch_size", oracle, rule=size, like=size)
         a = self.auto("momentum", oracle.problem, RUNNING_MEAN)
-        a_g, a_dg, a_phi = a if is_list(a) else (a, a, a)
         return StormState(
             x,
             rule=self.step_rule(oracle, x, size, 0.5),
             now=start(oracle, x, first),  # steps 2 and 3
             batch_size=size,
-            momentum=(a_g, a_dg, a_phi),
-            scheduled=callable(a_g) or callable(a_dg) or callable(a_phi),
+            momentum=tuple(a) if is_list(a) else (a, a, a),
         )
 
     def step(self, oracle, s):
@@ -248,7 +245,7 @@ class STORMCompositional(CompositionalSolver):
         if self._anchor_is_next(s):
             s.now = start(oracle, x, oracle.all_like(s.batch_size))
         else:
-            a = tuple(at(a, s.t + 1) for a in s.momentum) if s.scheduled else s.momentum
+            a = tuple(at(a, s.t + 1) for a in s.momentum)
             s.now = advance(oracle, s.now, x, a, s.batch_size)  # steps 7 to 10
         s.x = x
         if self.output == "random" and oracle.rng.random() * (s.t + 1) < 1:  # step 12
