@@ -239,14 +239,12 @@ class Evaluations:
                 here = (local >= 0) & (local < len(leaves[0]))
                 local = jax.numpy.where(here, local, 0)
             rows = [leaf.at[local].get(mode="promise_in_bounds") for leaf in leaves]
-            return (
-                rows
-                if not axes
-                else [
-                    jax.numpy.where(here.reshape(-1, *[1] * (row.ndim - 1)), row, 0)
-                    for row in rows
-                ]
-            )
+            if not axes:
+                return rows
+            return [
+                jax.numpy.where(here.reshape(-1, *[1] * (row.ndim - 1)), row, 0)
+                for row in rows
+            ]
 
         leaves = [pool[k] for k in self.placement.where[side]]
         rows = self._over_devices(side, gathered, leaves, None, draws) if leaves else []
