@@ -30,38 +30,25 @@ def check_attributes(problem):
 
     def must_be(expected, name, good):
         value = getattr(problem, name, None)
-        message = f"must be {expected}, got {short(value)}"
-        require(good(value), problem, name, message)
+        require(good, problem, name, f"must be {expected}, got {short(value)}")
 
     for name in ("n_inner", "n_outer", "n_variables", "n_blocks"):
-        must_be("a positive int", name, lambda n: is_integer(n) and n > 0)
+        value = getattr(problem, name, None)
+        must_be("a positive int", name, is_integer(value) and value > 0)
     d, k = problem.n_variables, problem.n_blocks
     require(d % k == 0, problem, "n_blocks", f"must divide n_variables={d}, got {k}")
-    kinds = ("sampled", "constant", "operator")
-    must_be(
-        "sampled, constant or operator", "jacobian_kind", lambda kind: kind in kinds
-    )
-    must_be("a finite number or None", "inner_floor", _is_finite_or_none)
-    must_be(
-        "None or a Source, such as FiniteSource(n_inner, n_outer)",
-        "source",
-        lambda source: isinstance(source, Source | None),
-    )
-    must_be(
-        "an Advice, such as Advice(batch_size=None)",
-        "advice",
-        lambda advice: isinstance(advice, Advice),
-    )
+    known = problem.jacobian_kind in ("sampled", "constant", "operator")
+    must_be("sampled, constant or operator", "jacobian_kind", known)
+    floor = problem.inner_floor
+    finite = floor is None or (is_real(floor) and math.isfinite(floor))
+    must_be("a finite number or None", "inner_floor", finite)
+    expected = "None or a Source, such as FiniteSource(n_inner, n_outer)"
+    must_be(expected, "source", isinstance(problem.source, Source | None))
+    expected = "an Advice, such as Advice(batch_size=None)"
+    must_be(expected, "advice", isinstance(problem.advice, Advice))
     own = type(problem).__name__
     check_penalty(problem.penalty, d, f"{own}.penalty:")
     if problem.metric is not None and not isinstance(problem.metric, Metric):
-        must_be(
-            "None, an array of numbers or a Metric",
-            "metric",
-            lambda metric: isinstance(metric, np.ndarray),
-        )
+        expected = "None, an array of numbers or a Metric"
+        must_be(expected, "metric", isinstance(problem.metric, np.ndarray))
         check_metric(f"{own}.metric:", problem.metric, d)
-
-
-def _is_finite_or_none(value):
-    return value is None or (is_real(value) and math.isfinite(value))

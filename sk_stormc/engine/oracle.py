@@ -5,7 +5,7 @@ import copy
 import pickle
 from collections import deque
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -220,7 +220,7 @@ class Oracle:
         """
         if same or self.problem.jacobian_kind == "operator":
             self.ifo += inner.size
-            return Batch(inner.data, inner.size, inner.full, anew=True)
+            return replace(inner, anew=True)
         return Batch(None, 0, True) if size == 0 else self.draw("jacobian", size)
 
     def draw_sample(self, sizes):
@@ -254,7 +254,7 @@ class Oracle:
             )
             for kind, own in zip(("inner", "outer"), draws, strict=True)
         )
-        return inner, Batch(inner.data, inner.size, inner.full, anew=True), outer
+        return inner, replace(inner, anew=True), outer
 
     def _draw_all(self, kind):
         """The batch of all components, which is gathered once."""
