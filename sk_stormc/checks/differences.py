@@ -103,13 +103,12 @@ def wrong_slope(derivative, function, point, scale, rng, combine=None, noise=0.0
         # a random direction does not show which entry is wrong
         starts = range(0, point.size, MAX_ENTRIES)
         found = (disagreement(np.diag(step)[k : k + MAX_ENTRIES]) for k in starts)
-        result = next((wrong for wrong in found if wrong is not None), result)
+        result = next(filter(None, found), result)
     if result is None:
         return None
     (_, value), actual, change, tolerance, way = result
-    moved = np.flatnonzero(way)
     variable, length = None, float(np.linalg.norm(way))
-    if len(moved) == 1:
-        variable = int(moved[0])
+    if np.count_nonzero(way) == 1:
+        variable = int(np.flatnonzero(way)[0])
         length = float(way[variable])
     return (value, variable), actual / length, change / length, tolerance / abs(length)

@@ -44,16 +44,9 @@ class IndependentCounts:
         for side, n in (("inner", problem.n_inner), ("outer", problem.n_outer)):
             setattr(problem, f"{side}_batch", self._gathering(problem, side, n))
         self.problem = counted = copy.copy(problem)
-        for name in (
-            *COUNTED,
-            "objective",
-            "reported",
-        ):  # the last two are for the records
-            setattr(
-                counted,
-                name,
-                self._evaluating(getattr(problem, name), *COUNTED.get(name, ((), 0))),
-            )
+        for name in (*COUNTED, "objective", "reported"):  # the last for the records
+            method, how = getattr(problem, name), COUNTED.get(name, ((), 0))
+            setattr(counted, name, self._evaluating(method, *how))
 
     def count_full_batches(self, oracle):
         """Count also the full batches that an oracle returns, and the batches of g that
@@ -114,12 +107,9 @@ class IndependentCounts:
                 return method(*args)
             finally:
                 self._inside = False
-                for kind, batch in zip(
-                    kinds, args[len(args) - len(kinds) :], strict=True
-                ):
+                for kind, batch in zip(kinds[::-1], args[::-1], strict=False):
                     side = "outer" if kind == "outer" else "inner"
-                    self.evaluated[kind] += points * self._sizes.get(
-                        (side, id(batch)), 0
-                    )
+                    size = self._sizes.get((side, id(batch)), 0)
+                    self.evaluated[kind] += points * size
 
         return evaluate

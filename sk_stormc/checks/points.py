@@ -194,56 +194,52 @@ class _Slopes:
         self.problem, self.v = problem, v
 
     def at(self, x):
+        """F and J.T v, of shape (2, n_variables)."""
         problem = self.problem
         J = problem.jacobian(x, problem.inner_batch(None))
-        return [
-            np.asarray(problem.gradient(x), float),
-            np.asarray(problem.vjp(J, self.v), float),
-        ]
+        return np.array([problem.gradient(x), problem.vjp(J, self.v)], float)
 
     def finite(self, x):
         """Whether f is defined at x, and F and J.T v are finite."""
         problem = self.problem
-        if not in_domain(problem, x):
-            return False
-        defined = f_is_defined(problem, x, evaluate_g(problem, x))
-        return bool(defined and all(np.isfinite(part).all() for part in self.at(x)))
+        return (
+            in_domain(problem, x)
+            and f_is_defined(problem, x, evaluate_g(problem, x))
+            and bool(np.isfinite(self.at(x)).all())
+        )
 
     def of_components(self, x, rng):
         """Median lengths of F and J.T v over single components."""
-        problem, u, lengths = self.problem, evaluate_g(self.problem, x), []
-        draws = (
-            getattr(source_of(problem), f"draw_{side}")(rng, (8, 1))
-            for side in ("inner", "outer")
-        )
+        problem, u, parts = self.problem, evaluate_g(self.problem, x), []
+        source = source_of(problem)
+        draws = source.draw_inner(rng, (8, 1)), source.draw_outer(rng, (8, 1))
         for inner, outer in zip(*draws, strict=True):
             J = problem.jacobian(x, problem.inner_batch(inner))
             F = problem.compositional_gradient(x, u, J, problem.outer_batch(outer))
-            lengths.append([np.linalg.norm(F), np.linalg.norm(problem.vjp(J, self.v))])
-        return np.median(lengths, axis=0)
+            parts.append([F, problem.vjp(J, self.v)])
+        return np.median(np.linalg.norm(parts, axis=2), axis=0)
 
-    def reach(self, start, direction, least=(0.0, 0.0)):
+    def changes(self, start, direction):
+        """Yield distances at which F and J.T v are finite, and the lengths of their
+        changes."""
+        here = self.at(start)
+        for t in LENGTHS:
+            x = (start + t * direction).astype(start.dtype)
+            if not self.finite(x):
+                return
+            yield t, np.linalg.norm(self.at(x) - here, axis=1)
+
+    def reach(self, start, direction, least=0.0):
         """The distance up to which F and J.T v change by at most half of their size, or
         of ``least`` if that is larger.
 
         None if this holds at all distances that are tried (as they vanish or do not
         change), or at none of them.
         """
-        here, reach = self.at(start), 0.0
-        bounds = [
-            0.5 * max(np.linalg.norm(b), floor)
-            for b, floor in zip(here, least, strict=True)
-        ]
-        for t in LENGTHS:
-            x = (start + t * direction).astype(start.dtype)
-            changes = [
-                np.linalg.norm(a - b) for a, b in zip(self.at(x), here, strict=True)
-            ]
-            near = all(
-                change <= bound or not bound
-                for change, bound in zip(changes, bounds, strict=True)
-            )
-            if not (near and in_domain(self.problem, x)):
+        reach, sizes = 0.0, np.linalg.norm(self.at(start), axis=1)
+        bounds = 0.5 * np.maximum(sizes, least)
+        for t, change in self.changes(start, direction):
+            if ((change > bounds) & (bounds > 0)).any():
                 break
             reach = t
         return None if reach in (0.0, LENGTHS[-1]) else reach
@@ -251,22 +247,13 @@ class _Slopes:
     def linear_reach(self, start, direction):
         """The distance up to which F and J.T v change about linearly, and neither
         explode nor level off."""
-        here, last, far = self.at(start), None, 0.0
-        rounding = [
-            np.sqrt(np.finfo(start.dtype).eps) * np.linalg.norm(b) for b in here
-        ]
-        for t in LENGTHS:
-            x = (start + t * direction).astype(start.dtype)
-            if not self.finite(x):
-                break
-            changes = [
-                np.linalg.norm(a - b) for a, b in zip(self.at(x), here, strict=True)
-            ]
+        far, last = 0.0, np.zeros(2)
+        sizes = np.linalg.norm(self.at(start), axis=1)
+        rounding = np.sqrt(np.finfo(start.dtype).eps) * sizes
+        for t, change in self.changes(start, direction):
             # a linear change grows tenfold from one length to the next
-            if last is not None and any(
-                old > small and not 3 * old < new < 30 * old
-                for new, old, small in zip(changes, last, rounding, strict=True)
-            ):
+            linear = (3 * last < change) & (change < 30 * last)
+            if ((last > rounding) & ~linear).any():
                 break
-            far, last = t, changes
+            far, last = t, change
         return far

@@ -1,7 +1,5 @@
 """A check of user-defined problems against the contract that the solvers rely on."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
@@ -21,7 +19,7 @@ from sk_stormc.core.problem import CompositionalProblem, takes_weights
 from sk_stormc.core.source import FiniteSource, source_of
 from sk_stormc.streams.problem import StreamingProblem
 from sk_stormc.utils.types import ArrayLike, RandomState
-from sk_stormc.utils.validation import check_instance, check_int, seeded, short
+from sk_stormc.utils.validation import check_instance, check_int, drawn_seed, short
 
 __all__ = ["check_problem"]
 
@@ -91,7 +89,7 @@ def check_problem(
         check_instance("repeated", repeated, CompositionalProblem)
     if isinstance(problem, StreamingProblem):
         problem = problem.source.first
-    rng = np.random.default_rng(seeded(random_state).randint(np.iinfo(np.int32).max))
+    rng = np.random.default_rng(drawn_seed(random_state))
     check_attributes(problem)
     with np.errstate(
         over="ignore", invalid="ignore", divide="ignore"
@@ -124,31 +122,20 @@ class _Check(ReturnValues):
     def slopes(self, name, symbol, of, derivative, function, point, scale, **how):
         """Fail if a derivative and central differences of a function disagree."""
         wrong = wrong_slope(derivative, function, point, scale, self.rng, **how)
-        if wrong is not None:
-            (value, variable), got, expected, tolerance = wrong
-            if variable is None:
-                where = "its slope along a random direction"
-            elif symbol == "J":
-                where = f"J[{value}, {variable}]"
-            elif "combine" in how:
-                row = how["combine"][value]
-                v = (
-                    f"v the unit vector {value}"
-                    if np.count_nonzero(row) == 1
-                    else "a random v"
-                )
-                where = f"{symbol}[{variable}] with {v}"
-            else:
-                where = f"{symbol}[{variable}]"
-            where = f"{where} at x = {short(self.x)}"
-            self.fail(
-                name,
-                f"{symbol} and central differences of {of}",
-                where,
-                got,
-                expected,
-                tolerance,
-            )
+        if wrong is None:
+            return
+        (value, variable), *numbers = wrong
+        where = f"{symbol}[{variable}]"
+        if variable is None:
+            where = "its slope along a random direction"
+        elif symbol == "J":
+            where = f"J[{value}, {variable}]"
+        elif "combine" in how:
+            is_unit = np.count_nonzero(how["combine"][value]) == 1
+            v = f"v the unit vector {value}" if is_unit else "a random v"
+            where = f"{where} with {v}"
+        where = f"{where} at x = {short(self.x)}"
+        self.fail(name, f"{symbol} and central differences of {of}", where, *numbers)
 
     def derivatives(self):
         """Compare the derivatives of g and f at all points. The last is the main point,
@@ -163,96 +150,77 @@ class _Check(ReturnValues):
 
     def units(self):
         """Check that scaled numbers (`InUnit`) have the same value in another unit."""
+        what = "its value with u in two units"
         for name, actual, expected, terms in in_two_units(self.unscaled, self.x):
-            self.compare(
-                name,
-                "its value with u in two units",
-                actual,
-                expected,
-                self.rounding(expected, *terms),
-            )
+            bound = self.rounding(expected, *terms)
+            self.compare(name, what, actual, expected, bound)
 
     def derivatives_of_g(self, point, on_a_batch):
         """Compare the Jacobian with differences of inner, and vjp with the Jacobian.
         Compute the scale of u."""
         problem, x, u = self.problem, self.x, self.u
         V = directions(self.rng, u.size).astype(self.dtype)
+        samples = [None]
         # on a batch, an operator need not be the derivative of the batch's g
-        few = (
-            [self.draw("inner", (1, BATCH_SIZE))[0]]
-            if on_a_batch and problem.jacobian_kind != "operator"
-            else []
-        )
-        for draws in (*few, None):
+        if on_a_batch and problem.jacobian_kind != "operator":
+            samples = [self.draw("inner", (1, BATCH_SIZE))[0], None]
+        for draws in samples:
             own = in_power(self.unscaled, power_at(self.unscaled, x, draws))
             batch = problem.inner_batch(draws)
             J = own.jacobian(x, batch)
-            products, of = (
-                self.products(problem, J, V),
-                (lambda z, p=own, b=batch: p.inner(z, b)),
-            )
+            products = self.products(problem, J, V)
+
+            def g(z, own=own, batch=batch):
+                return own.inner(z, batch)
+
             if isinstance(J, np.ndarray) and J.shape == (u.size, x.size):
-                self.slopes("jacobian", "J", "inner", J, of, x, point.scale)
+                self.slopes("jacobian", "J", "inner", J, g, x, point.scale)
                 bound = 1000 * self.eps * (np.abs(V) @ np.abs(J))
                 self.compare("vjp", "vjp(J, v) and J.T @ v", products, V @ J, bound)
             else:
-                self.slopes(
-                    "jacobian",
-                    "vjp(J, v)",
-                    "inner",
-                    products,
-                    of,
-                    x,
-                    point.scale,
-                    combine=V,
-                )
+                given = products, g, x, point.scale
+                self.slopes("jacobian", "vjp(J, v)", "inner", *given, combine=V)
         # the changes of u over the scale of x, within the domain of f
-        step = (
-            self.eps**0.2
-            * point.scale
-            * self.rng.standard_normal((2 * N_DIRECTIONS, x.size))
-        )
-        change = differences(
-            lambda z: problem.inner(z, problem.inner_batch(None)), x, step
-        )[0]
-        spread = np.abs(change).max(0) / self.eps**0.2
+        short_way = self.eps**0.2
+        ways = self.rng.standard_normal((2 * N_DIRECTIONS, x.size))
+        change = differences(self.g, x, short_way * point.scale * ways)[0]
+        spread = np.abs(change).max(0) / short_way
         spread[spread == 0] = spread.max() or np.abs(u).max() or 1.0
-        point.spread = (
-            spread
-            if problem.inner_floor is None
-            else np.minimum(spread, u - problem.inner_floor)
-        )
+        point.spread = self.above_floor(u, spread)
         away = self.rng.uniform(0.5, 1.0, u.size)
         for _ in range(30):
             point.beside = (u + point.spread * away).astype(self.dtype)
+            reach = DIFFERENCE_REACH * point.spread
             if self.defined_around(u, point.spread) and self.defined_around(
-                point.beside, DIFFERENCE_REACH * point.spread
+                point.beside, reach
             ):
                 break
             point.spread = point.spread / 2
         self.V = V[-N_DIRECTIONS:]  # for the products that are compared often
 
+    def above_floor(self, u, spread):
+        """The scale of u, so short that u less the scale is in the domain of f."""
+        floor = self.problem.inner_floor
+        return spread if floor is None else np.minimum(spread, u - floor)
+
     def defined_around(self, u, spread):
         """Whether f is defined at u and around it. For example, sqrt(u_2 - u_1^2) is
         not defined far from g(x)."""
         signs = np.random.default_rng(0).choice([-0.9, 0.9], (N_DIRECTIONS, u.size))
-        around = (u + spread * np.vstack([np.zeros(u.size), signs, -signs])).astype(
-            self.dtype
+        around = u + spread * np.vstack([np.zeros(u.size), signs, -signs])
+        return all(
+            f_is_defined(self.problem, self.x, value)
+            for value in around.astype(self.dtype)
         )
-        return all(f_is_defined(self.problem, self.x, value) for value in around)
 
     def scattered(self, point):
         """Yield a value of u as far from g(x) as those of single components, if g(x)
         hardly varies with x."""
         problem, x, u = self.problem, self.x, self.u
         draws = self.draw("inner", (2 * BATCH_SIZE, 1))
-        away = np.mean(
-            [np.abs(problem.inner(x, problem.inner_batch(draw)) - u) for draw in draws],
-            axis=0,
-            dtype=float,
-        )
-        if problem.inner_floor is not None:
-            away = np.minimum(away, u - problem.inner_floor)
+        parts = [problem.inner(x, problem.inner_batch(draw)) for draw in draws]
+        away = np.mean(np.abs(np.array(parts) - u), axis=0, dtype=float)
+        away = self.above_floor(u, away)
         if not (np.isfinite(away).all() and (away > 100 * point.spread).any()):
             return
         away = np.maximum(away, point.spread)
@@ -269,155 +237,102 @@ class _Check(ReturnValues):
             (point.beside, point.spread),
             (self.u, point.spread),
         ):
-            f_x, f_u = problem.outer_gradient(x, u, problem.outer_batch(None))
-            f_x = np.zeros_like(x) if f_x is None else f_x
-            in_x, in_u = (
-                (lambda z, u=u: problem.outer(z, u)),
-                (lambda z: problem.outer(x, z)),
-            )
-            self.slopes(
-                "outer_gradient", "f_x", "outer in x", f_x[None], in_x, x, point.scale
-            )
-            self.slopes(
-                "outer_gradient", "f_u", "outer in u", f_u[None], in_u, u, spread
-            )
+            f_x, f_u = self.gradient_of_f(problem, u, problem.outer_batch(None))
+            name = "outer_gradient"
+
+            def in_x(z, u=u):
+                return problem.outer(z, u)
+
+            def in_u(z):
+                return problem.outer(x, z)
+
+            self.slopes(name, "f_x", "outer in x", f_x[None], in_x, x, point.scale)
+            self.slopes(name, "f_u", "outer in u", f_u[None], in_u, u, spread)
 
         def phi(z):
             return problem.objective(z) - (0.0 if R is None else R.value(z))
 
         f, F = float(problem.outer(x, self.u)), problem.gradient(x)
-        noise = self.rounding(
-            f,
-            np.abs(f_u) @ np.abs(self.u),
-            np.abs(f_x) @ np.abs(x),
-            problem.objective(x),
-        )
-        self.compare(
-            "objective", "objective(x) - R(x) and outer(x, g(x))", phi(x), f, noise
-        )
-        self.slopes(
-            "gradient",
-            "gradient(x)",
-            "objective without R",
-            F[None],
-            phi,
-            x,
-            point.scale,
-            noise=0.01 * noise,
-        )
+        terms = np.abs(f_u) @ np.abs(self.u), np.abs(f_x) @ np.abs(x)
+        noise = self.rounding(f, *terms, problem.objective(x))
+        what = "objective(x) - R(x) and outer(x, g(x))"
+        self.compare("objective", what, phi(x), f, noise)
+        given = F[None], phi, x, point.scale
+        what = "gradient(x)", "objective without R"
+        self.slopes("gradient", *what, *given, noise=0.01 * noise)
 
     # batches
+
+    def gradient_of_f(self, problem, u, batch):
+        """f_x, of zeros if it is None, and f_u on an outer batch."""
+        f_x, f_u = problem.outer_gradient(self.x, u, batch)
+        return np.zeros_like(self.x) if f_x is None else f_x, f_u
 
     def values(self, problem, inner, outer, *weights):
         """The values on the batches of these draws, as vectors. The vector of the
         Jacobian is V @ J."""
-        inner, outer = (
-            problem.inner_batch(inner, *weights),
-            problem.outer_batch(outer, *weights),
-        )
-        f_x, f_u = problem.outer_gradient(self.x, self.beside, outer)
+        inner = problem.inner_batch(inner, *weights)
+        outer = problem.outer_batch(outer, *weights)
+        J = problem.jacobian(self.x, inner)
         return {
             "inner": problem.inner(self.x, inner),
-            "jacobian": self.products(
-                problem, problem.jacobian(self.x, inner), self.V
-            ).ravel(),
+            "jacobian": self.products(problem, J, self.V).ravel(),
             "outer_gradient": np.concatenate(
-                [np.zeros_like(self.x) if f_x is None else f_x, f_u]
+                self.gradient_of_f(problem, self.beside, outer)
             ),
         }
 
     def kind_of_jacobian(self):
         """Check that a "constant" Jacobian is constant, and that Jacobians that step 9
         tracks can be combined."""
-        problem, (x, other), kind = (
-            self.problem,
-            self.line[:2],
-            self.problem.jacobian_kind,
-        )
-        batches = [
-            problem.inner_batch(draws)
-            for draws in (None, *self.draw("inner", (2, BATCH_SIZE)))
-        ]
-        if kind == "constant":
-            for batch in batches:
-                a, b = (
-                    self.products(problem, problem.jacobian(z, batch), self.V)
-                    for z in (x, other)
-                )
-                self.compare(
-                    "jacobian",
-                    "J at two points of kind 'constant'",
-                    a,
-                    b,
-                    self.rounding(a),
-                )
-        if kind != "operator":
-            J, J_2 = (
-                problem.jacobian(z, batch)
-                for z, batch in zip((x, other), batches[1:], strict=True)
-            )
-            a, b = (self.products(problem, part, self.V) for part in (J, J_2))
-            combined = self.products(problem, 0.25 * (J - J_2) + J_2, self.V)
+        problem, (x, other, _) = self.problem, self.line
+        draws = self.draw("inner", (2, BATCH_SIZE))
+        everything, one, two = map(problem.inner_batch, (None, *draws))
+
+        def of(J):
+            return self.products(problem, J, self.V)
+
+        if problem.jacobian_kind == "constant":
+            what = "J at two points of kind 'constant'"
+            for batch in (everything, one, two):
+                a, b = (of(problem.jacobian(z, batch)) for z in (x, other))
+                self.compare("jacobian", what, a, b, self.rounding(a))
+        if problem.jacobian_kind != "operator":
+            J, J_2 = problem.jacobian(x, one), problem.jacobian(other, two)
+            a, b, combined = of(J), of(J_2), of(0.25 * (J - J_2) + J_2)
             what = "vjp of a combination of Jacobians and the combination of their vjp"
             self.compare("vjp", what, combined, 0.25 * (a - b) + b, self.rounding(a, b))
 
     def batches(self):
         """Compare batches with the mean of their components, and the batch None with
         that of all indices."""
-        problem, (inner, outer) = (
-            self.problem,
-            (self.draw(s, (1, BATCH_SIZE))[0] for s in SIDES),
-        )
-        singles = [
-            self.values(problem, inner[k : k + 1], outer[k : k + 1])
-            for k in range(BATCH_SIZE)
-        ]
+        problem = self.problem
+        inner, outer = (self.draw(side, (1, BATCH_SIZE))[0] for side in SIDES)
+        every = list(range(BATCH_SIZE))
+        singles = [self.values(problem, inner[[k]], outer[[k]]) for k in every]
         if isinstance(problem, FiniteSumComposition) and problem.by_differences:
             # the rounding of inner is in J, divided by the step
-            self.noise["jacobian"] = (
-                1000
-                * self.eps ** (2 / 3)
-                * max(np.abs(v["inner"]).max() for v in singles)
-            )
-        for name, value in self.values(problem, inner, outer).items():
-            parts = np.array([v[name] for v in singles], float)
-            what = f"a batch of {BATCH_SIZE} and their mean"
-            self.compare(
-                name, what, value, parts.mean(0), self.rounding(parts, name=name)
-            )
+            size = max(np.abs(values["inner"]).max() for values in singles)
+            self.noise["jacobian"] = 1000 * self.eps ** (2 / 3) * size
+        # pairs of what is compared: components, and their weights
+        batches = {f"a batch of {BATCH_SIZE} and their mean": (every,)}
         if isinstance(source_of(problem), FiniteSource):  # which draws with replacement
-            repeated = [0, 0, 1, 0]
-            values = self.values(problem, inner[repeated], outer[repeated])
-            for name, value in values.items():
-                parts = np.array([singles[k][name] for k in repeated], float)
-                what = "a batch with a repeated component"
-                self.compare(
-                    name,
-                    f"{what} and the mean",
-                    value,
-                    parts.mean(0),
-                    self.rounding(parts, name=name),
-                )
+            batches["a batch with a repeated component and the mean"] = ([0, 0, 1, 0],)
         if takes_weights(problem):
             weights = np.array([0.25, 1.75, 0.5, 1.5])
-            for name, value in self.values(problem, inner, outer, weights).items():
-                parts = np.array([v[name] for v in singles], float)
-                mean = weights @ parts / BATCH_SIZE
-                what = "a batch with weights and their weighted mean"
+            batches["a batch with weights and their weighted mean"] = every, weights
+        for what, (rows, *weights) in batches.items():
+            values = self.values(problem, inner[rows], outer[rows], *weights)
+            for name, value in values.items():
+                parts = np.array([singles[k][name] for k in rows], float)
+                mean = np.average(parts, 0, *weights)
                 self.compare(name, what, value, mean, self.rounding(parts, name=name))
-        plain = problem.source is None
-        inner, outer = (
-            np.arange(n) if plain else None for n in (problem.n_inner, problem.n_outer)
-        )
-        full = self.values(problem, None, None)
-        for name, value in self.values(problem, inner, outer).items():
-            self.compare(
-                name,
-                "batch None and all indices",
-                full[name],
-                value,
-                self.rounding(value),
-            )
+        full, indices = self.values(problem, None, None), (None, None)
+        if problem.source is None:
+            indices = np.arange(problem.n_inner), np.arange(problem.n_outer)
+        for name, value in self.values(problem, *indices).items():
+            what = "batch None and all indices"
+            self.compare(name, what, full[name], value, self.rounding(value))
 
     def same_as(self, repeated):
         """Compare a problem with weights with the problem of repeated rows, over all
@@ -428,10 +343,8 @@ class _Check(ReturnValues):
             "gradient": lambda p, x: p.gradient(x),
         }
         for name, of in everywhere.items():
-            ours, theirs = (
-                np.array([of(p, x) for x in self.line])
-                for p in (self.problem, repeated)
-            )
+            ours = np.array([of(self.problem, x) for x in self.line])
+            theirs = np.array([of(repeated, x) for x in self.line])
             if ours.shape != theirs.shape:
                 raise ValueError(
                     f"repeated.{name} must have shape {ours.shape[1:]}, got "
@@ -445,13 +358,11 @@ class _Check(ReturnValues):
         over all components."""
         full = self.values(reference, None, None)
         for size in (1, BATCH_SIZE):
-            wrong = list(self.wrong_means(full, size, n_draws))
             # few draws may have missed a rare component, so repeat with many before
             # failing
-            if wrong:
-                wrong = list(self.wrong_means(full, size, 10 * n_draws))
-            for failure in wrong:
-                self.fail(*failure)
+            if list(self.wrong_means(full, size, n_draws)):
+                for failure in self.wrong_means(full, size, 10 * n_draws):
+                    self.fail(*failure)
 
     def wrong_means(self, full, size, n_draws):
         """Yield the means over drawn batches that differ from the full values, as
@@ -476,14 +387,12 @@ class _Check(ReturnValues):
             bound[:-N_DIRECTIONS][equal] = np.inf
             expected = entries @ wanted
             if (k := worst(mean, expected, bound)) is not None:
-                hook = "outer" if name == "outer_gradient" else "inner"
+                side = "outer" if name == "outer_gradient" else "inner"
                 what = (
-                    f"the mean over {n_draws} batches of {size} from draw_{hook} and "
+                    f"the mean over {n_draws} batches of {size} from draw_{side} and "
                     "the full one"
                 )
-                where = (
-                    f"entry {k[0]}"
-                    if np.count_nonzero(entries[k]) == 1
-                    else "a random combination of entries"
-                )
+                where = "a random combination of entries"
+                if np.count_nonzero(entries[k]) == 1:
+                    where = f"entry {k[0]}"
                 yield name, what, where, mean[k], expected[k], bound[k]

@@ -1,8 +1,11 @@
 """Checks of the return values of a problem's methods: shapes, types, finite numbers and
 reproducibility."""
 
+import copyreg
+import io
 import math
 import pickle
+from functools import partial
 
 import numpy as np
 
@@ -14,16 +17,32 @@ from sk_stormc.checks.points import (
     in_power,
     power_at,
 )
-from sk_stormc.core.attribute_checks import require, require_plain
+from sk_stormc.core.attribute_checks import require
 from sk_stormc.core.metrics import as_metric
+from sk_stormc.core.penalties import projected
 from sk_stormc.core.problem import CompositionalProblem
 from sk_stormc.core.source import source_of
 from sk_stormc.utils.validation import as_numbers, short
 
-__all__ = ["BATCH_SIZE", "SIDES", "ReturnValues"]
+__all__ = ["BATCH_SIZE", "SIDES", "ReturnValues", "restored"]
 
 SIDES = ("inner", "outer")
 BATCH_SIZE = 4  # of the batches that are not single components
+
+
+def restored(value, refused):
+    """Pickle and restore a value. ``refused`` has the message of the error for each
+    class that it must not hold."""
+    pickler = pickle.Pickler(file := io.BytesIO())
+    pickler.dispatch_table = copyreg.dispatch_table | {
+        kind: partial(_refuse, message) for kind, message in refused.items()
+    }
+    pickler.dump(value)
+    return pickle.loads(file.getvalue())
+
+
+def _refuse(message, value):
+    raise pickle.PicklingError(message)
 
 
 class ReturnValues:
@@ -43,42 +62,30 @@ class ReturnValues:
         self.draws_of = {"inner": source.draw_inner, "outer": source.draw_outer}
         own = problem.initial_point(np.random.default_rng(0))
         shape = (problem.n_variables,)
-        good = (
+        self.require(
             isinstance(own, np.ndarray)
             and own.shape == shape
-            and np.isdtype(own.dtype, "real floating")
-        )
-        self.require(
-            good,
+            and np.isdtype(own.dtype, "real floating"),
             "initial_point",
             f"must be a floating array of shape {shape}, got {short(own)}",
         )
         self.require(np.isfinite(own).all(), "initial_point", "must be finite")
         self.dtype, self.eps = own.dtype, float(np.finfo(own.dtype).eps)
         if x is None:
-            x = own if problem.penalty is None else problem.penalty.project(own)
+            x = projected(problem.penalty, own)
         self.x = as_numbers("x", x, self.dtype)
         if self.x.shape != shape or not np.isfinite(self.x).all():
             raise ValueError(f"x must be finite and of shape {shape}, got {short(x)}")
         self.unscaled = problem
         self.evaluate_in_unit()
-        problem = self.problem
         metric = as_metric(problem.metric, own.size).at(own, 0)
         dtype, root = metric.apply(own).dtype, metric.root()
-        self.require(
-            dtype == own.dtype,
-            "metric",
-            f"is {dtype}, but must keep the {own.dtype} of initial_point",
-        )
-        root = (
-            1.0
-            if root is None
-            else np.linalg.norm(root, axis=1)
-            if np.ndim(root) == 2
-            else root
-        )
+        message = f"is {dtype}, but must keep the {own.dtype} of initial_point"
+        self.require(dtype == own.dtype, "metric", message)
+        if np.ndim(root) == 2:
+            root = np.linalg.norm(root, axis=1)
         # the scales of the variables, up to one factor
-        self.unit = root * np.ones(own.size)
+        self.unit = np.ones(own.size) * (1.0 if root is None else root)
 
     def evaluate_in_unit(self):
         """Evaluate with plain numbers, in the unit of u at x."""
@@ -90,36 +97,26 @@ class ReturnValues:
 
     def fail(self, name, what, where, got, expected, tolerance):
         """Raise a ValueError for two numbers that should be equal."""
-        difference = abs(got - expected)
-        self.require(
-            False,
-            name,
-            f"{what} differ by {difference:.3g} (tolerance {tolerance:.3g}): got "
-            f"{got:.6g}, expected {expected:.6g} "
-            f"for {where}",
+        message = (
+            f"{what} differ by {abs(got - expected):.3g} (tolerance {tolerance:.3g}): "
+            f"got {got:.6g}, expected {expected:.6g} for {where}"
         )
+        self.require(False, name, message)
 
-    def compare(self, name, what, actual, expected, tolerance, entry="entry"):
+    def compare(self, name, what, actual, expected, tolerance):
         """Fail if two arrays differ by more than the tolerance, a number or an
         array."""
         actual, expected = np.asarray(actual, float), np.asarray(expected, float)
         if (k := worst(actual, expected, tolerance)) is not None:
-            where = f"{entry} {k[0] if len(k) == 1 else k}" if k else "the value"
-            self.fail(
-                name,
-                what,
-                where,
-                actual[k],
-                expected[k],
-                np.broadcast_to(tolerance, actual.shape)[k],
-            )
+            where = f"entry {k[0] if len(k) == 1 else k}" if k else "the value"
+            bound = np.broadcast_to(tolerance, actual.shape)[k]
+            self.fail(name, what, where, actual[k], expected[k], bound)
 
     def rounding(self, *values, name=None):
         """A bound of the rounding errors of sums of such values, plus the noise of the
         method ``name``."""
-        return 1000 * self.eps * max(
-            float(np.abs(v).max()) for v in values
-        ) + self.noise.get(name, 0.0)
+        size = max(float(np.abs(value).max()) for value in values)
+        return 1000 * self.eps * size + self.noise.get(name, 0.0)
 
     # the values
 
@@ -144,12 +141,11 @@ class ReturnValues:
         yield "jacobian", (J := problem.jacobian(x, inner))
         yield "vjp", problem.vjp(J, np.ones_like(own))
         slopes = problem.outer_gradient(x, own if u is None else u, outer)
-        what = "f_x None where f does not use x directly"
-        good = isinstance(slopes, tuple) and len(slopes) == 2
         self.require(
-            good,
+            isinstance(slopes, tuple) and len(slopes) == 2,
             "outer_gradient",
-            f"must return the tuple (f_x, f_u), {what}, got {short(slopes)}",
+            "must return the tuple (f_x, f_u), f_x None where f does not use x "
+            f"directly, got {short(slopes)}",
         )
         f_x, f_u = slopes
         yield "outer_gradient", f_u
@@ -161,18 +157,11 @@ class ReturnValues:
         for side, draw in self.draws_of.items():
             name = f"draw_{side}"
             draws = [draw(np.random.default_rng(1), (3, BATCH_SIZE)) for _ in range(2)]
-            good = np.shape(draws[0])[:2] == (3, BATCH_SIZE)
-            self.require(
-                good,
-                name,
-                f"must have the leading axes (3, {BATCH_SIZE}), got "
-                f"{np.shape(draws[0])}",
-            )
-            self.require(
-                np.array_equal(*draws),
-                name,
-                "returns different draws for the same seed: use only rng",
-            )
+            axes, shape = (3, BATCH_SIZE), np.shape(draws[0])
+            message = f"must have the leading axes {axes}, got {shape}"
+            self.require(shape[:2] == axes, name, message)
+            message = "returns different draws for the same seed: use only rng"
+            self.require(np.array_equal(*draws), name, message)
         shapes = {"vjp": self.x.shape, "outer_gradient (f_x)": self.x.shape}
         for size in (None, 1):
             # u of one component may be outside the domain of f
@@ -184,31 +173,27 @@ class ReturnValues:
                         shapes["jacobian"] = length + self.x.shape
                 if name in shapes:
                     good = isinstance(value, np.ndarray) and value.shape == shapes[name]
-                    self.require(
-                        good,
-                        name,
-                        f"must be an array of shape {shapes[name]}, got {short(value)}",
-                    )
+                    expected = f"must be an array of shape {shapes[name]}"
+                    self.require(good, name, f"{expected}, got {short(value)}")
                     self.require(np.isfinite(value).all(), name, "is not finite")
                     good = np.result_type(value, self.x) == self.dtype
-                    self.require(
-                        good,
-                        name,
-                        f"is {value.dtype}, but must keep the {self.dtype} of x",
-                    )
+                    message = f"is {value.dtype}, but must keep the {self.dtype} of x"
+                    self.require(good, name, message)
         f = self.problem.outer(self.x, self.g(self.x))
-        self.require(
-            np.ndim(f) == 0 and math.isfinite(f),
-            "outer",
-            f"must be a finite float, got {short(f)}",
-        )
+        good = np.ndim(f) == 0 and math.isfinite(f)
+        self.require(good, "outer", f"must be a finite float, got {short(f)}")
 
     def plain_jacobian(self):
         """Check that J, which is part of a state, can be pickled and does not refer to
         the problem."""
-        require_plain(
-            self.problem, self.problem.jacobian(self.x, self.problem.inner_batch(None))
-        )
+        J = self.problem.jacobian(self.x, self.problem.inner_batch(None))
+        try:
+            restored(J, {type(self.problem): "it refers to the problem"})
+        except Exception as error:  # the user's objects may raise anything
+            raise ValueError(
+                f"{type(self.problem).__name__}.jacobian: must return plain data, "
+                f"{error}"
+            ) from error
 
     def choose_points(self, move):
         """Choose the points at which derivatives are compared, and move x to the main
@@ -218,10 +203,8 @@ class ReturnValues:
         )
         self.x = self.points[0].x
         self.u = self.g(self.x)
-        good = in_domain(self.problem, self.x)
-        self.require(
-            good, "inner", f"must be finite and > inner_floor, got {self.u.min()}"
-        )
+        message = f"must be finite and > inner_floor, got {self.u.min()}"
+        self.require(in_domain(self.problem, self.x), "inner", message)
 
     def repeatable(self):
         """Check that the same x and batch give the same bits, and that nothing given or
@@ -235,14 +218,10 @@ class ReturnValues:
                 first[name], kept[name] = value, pickle.dumps(value)
             dict(self.evaluate(other, self.g(other), *batches))
             dict(self.evaluate(other, self.g(other), *self.gather(2)))
-            for name, value in first.items():
-                self.require(
-                    pickle.dumps(value) == kept[name],
-                    name,
-                    "is written into after it was returned",
-                )
-            for name, value in self.evaluate(x, u, *batches):
-                same = pickle.dumps(value) == kept[name]
-                self.require(
-                    same, name, "returns different values for the same x and batch"
-                )
+            again = self.evaluate(x, u, *batches)
+            for values, message in (
+                (first.items(), "is written into after it was returned"),
+                (again, "returns different values for the same x and batch"),
+            ):
+                for name, value in values:
+                    self.require(pickle.dumps(value) == kept[name], name, message)

@@ -1,11 +1,6 @@
 """A check of user-defined methods against the contract that `minimize` and the
 estimators rely on."""
 
-from __future__ import annotations
-
-import copyreg
-import io
-import pickle
 import warnings
 from dataclasses import fields, is_dataclass
 
@@ -14,9 +9,11 @@ from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
 from sk_stormc.checks.independent_counts import IndependentCounts
+from sk_stormc.checks.return_values import restored
 from sk_stormc.core.problem import CompositionalProblem
 from sk_stormc.core.schedules import constant, inverse
 from sk_stormc.engine import CompositionalSolver, Estimate, Oracle, StopReason, at
+from sk_stormc.engine.stopping import point_beside
 from sk_stormc.utils.validation import check_instance, check_int
 
 __all__ = ["check_solver"]
@@ -98,31 +95,23 @@ def _portfolios():
 
 def _arrays(value):
     """All arrays of a state, also those in lists, tuples and dicts of its fields."""
-    if isinstance(value, np.ndarray):
-        return [value]
-    if isinstance(value, (list, tuple)):
-        return [array for part in value for array in _arrays(part)]
     if is_dataclass(value):
-        value = {field.name: getattr(value, field.name) for field in fields(value)}
-    if isinstance(value, dict):
-        return _arrays(list(value.values()))
-    return []
-
-
-def _refuse(value):
-    raise pickle.PicklingError(f"it holds a {type(value).__name__}")
+        value = [getattr(value, field.name) for field in fields(value)]
+    elif isinstance(value, dict):
+        value = list(value.values())
+    elif isinstance(value, np.ndarray):
+        return [value]
+    if not isinstance(value, (list, tuple)):
+        return []
+    return [array for part in value for array in _arrays(part)]
 
 
 class _Check:
     """A solver, a problem, and the checks of runs of the solver on the problem."""
 
     def __init__(self, solver, problem, max_iter, seed):
-        self.solver, self.problem, self.max_iter, self.seed = (
-            solver,
-            problem,
-            max_iter,
-            seed,
-        )
+        self.solver, self.problem = solver, problem
+        self.max_iter, self.seed = max_iter, seed
         self.points = []  # of the last run: (record, copy of its x)
         self.oracle = None  # of the last run
         # of a checked run, by iteration: s.residual, and the smaller true one before or
@@ -134,60 +123,44 @@ class _Check:
             raise ValueError(f"{type(self.solver).__name__}: {message}")
 
     def solve(
-        self,
-        counts=None,
-        stop=lambda record: False,
-        seed=None,
-        state=None,
-        record_every=1,
-        **params,
+        self, counts=None, stop=np.inf, seed=None, state=None, record_every=1, **params
     ):
         """Make a run and check each of its steps. It has max_iter iterations unless a
         parameter changes that."""
-        solver = clone(self.solver).set_params(
-            **{"max_iter": self.max_iter, "max_ifo": None, "tol": 0} | params
-        )
+        params = {"max_iter": self.max_iter, "max_ifo": None, "tol": 0} | params
+        solver = clone(self.solver).set_params(**params)
         given = solver.get_params()
-        step = solver.step
-        init = solver.init_state
-        move = solver.move
+        step, init, move = solver.step, solver.init_state, solver.move
         self.points = points = []
 
         def look(record):
             points.append((record, record.x.copy()))
-            return stop(record)
+            return record.iteration >= stop
 
         def checked_step(oracle, s):
             arrays = [(array, array.copy()) for array in _arrays(vars(s))]
-            x_before = s.x
-            before = oracle.ifo
+            x_before, before = s.x, oracle.ifo
             announced = solver.cost(oracle, s)
             paid = oracle.exact_charged
             step(oracle, s)
             drawn = oracle.ifo - before
-            once = (
-                oracle.n_components("inner") if oracle.exact_charged and not paid else 0
-            )
+            first_exact = oracle.exact_charged and not paid
+            once = oracle.n_components("inner") if first_exact else 0
             self.require(
                 drawn == announced + once,
                 f"step must draw the {announced} IFO that cost(oracle, s) announces, "
-                f"got {drawn} with batches of "
-                f"{getattr(s, 'batch_size', None)}; override cost where a step draws "
-                "other batches, and take a "
+                f"got {drawn} with batches of {getattr(s, 'batch_size', None)}; "
+                "override cost where a step draws other batches, and take a "
                 "Jacobian's batch from oracle.draw_jacobian",
             )
-            good = all(
-                np.array_equal(array, kept, equal_nan=True) for array, kept in arrays
-            )
             self.require(
-                good,
+                all(np.array_equal(*pair, equal_nan=True) for pair in arrays),
                 "step writes into an array of the state; assign a new array to the "
                 "field",
             )
             if counts is not None and s.residual is not None:
-                self.lengths.append(
-                    (s.residual, min(self.length(s, x) for x in (x_before, s.x)))
-                )
+                least = min(self.length(s, x) for x in (x_before, s.x))
+                self.lengths.append((s.residual, least))
 
         def checked_move(oracle, s, F, x=None, metric=None):
             used = [e for e in vars(s).values() if isinstance(e, Estimate) and e.F is F]
@@ -210,11 +183,8 @@ class _Check:
             )
             return s
 
-        solver.step, solver.init_state, solver.move = (
-            checked_step,
-            checked_init,
-            checked_move,
-        )
+        solver.step, solver.init_state = checked_step, checked_init
+        solver.move = checked_move
         with warnings.catch_warnings():
             # a short run need not converge
             warnings.simplefilter("ignore", ConvergenceWarning)
@@ -231,19 +201,11 @@ class _Check:
 
     def same(self, ours, theirs, what):
         """Check that all results of two runs are equal to the bit."""
-        for name in (
-            "n_iter",
-            "stop_reason",
-            "n_evaluations",
-            "ifo",
-            "loss_curve",
-            "x",
-        ):
-            a, b = getattr(ours, name), getattr(theirs, name)
-            self.require(
-                np.array_equal(a, b),
-                f"{what} must give the same {name}, got {a}, not {b}",
-            )
+        names = "n_iter", "stop_reason", "n_evaluations", "ifo", "loss_curve", "x"
+        for name in names:
+            a, b = ours[name], theirs[name]
+            message = f"{what} must give the same {name}, got {a}, not {b}"
+            self.require(np.array_equal(a, b), message)
 
     def run(self):
         counts = IndependentCounts(self.problem)
@@ -254,27 +216,23 @@ class _Check:
         self.values(uninterrupted)
         self.claims()
         recorded = list(iterates)
-        good = recorded == list(range(uninterrupted.n_iter + 1))
         self.require(
-            good,
+            recorded == list(range(uninterrupted.n_iter + 1)),
             "iterate must call loop.after_iteration in every iteration, got records "
             f"of {recorded}",
         )
         self.same(self.solve(), uninterrupted, "another run with the same random_state")
         rare = self.solve(record_every=10**9)
-        self.require(
-            np.array_equal(rare.x, uninterrupted.x),
-            "record_every must not change the iterates, but it does",
-        )
+        message = "record_every must not change the iterates, but it does"
+        self.require(np.array_equal(rare.x, uninterrupted.x), message)
         if counts.partial:
-            # which may end in the same corner of a constraint
+            # the last one may be in the same corner of a constraint
             self.solve(seed=self.seed + 1)
-            other = any(
-                (x != iterates.get(record.iteration, x)).any()
-                for record, x in self.points
-            )
             self.require(
-                other,
+                any(
+                    (x != iterates.get(record.iteration, x)).any()
+                    for record, x in self.points
+                ),
                 "another random_state must give different iterates: draw from the "
                 "oracle",
             )
@@ -285,43 +243,40 @@ class _Check:
             np.array_equal(x, iterates[record.iteration]) for record, x in self.points
         )
         self.require(good, "max_iter must not change the iterates before it")
-        self.same(
-            self.solve(state=self.pickled(part.state)),
-            uninterrupted,
-            "a run resumed after max_iter",
-        )
-        stopped = self.solve(stop=lambda record: record.iteration >= k)
-        outcome = f"{stopped.stop_reason!r} at {stopped.n_iter}"
-        good = (stopped.stop_reason, stopped.n_iter) == (StopReason.CALLBACK, k)
+        self.resumed(part, uninterrupted, "max_iter")
+        stopped = self.solve(stop=k)
         self.require(
-            good, f"on_record must stop the run at iteration {k}, got {outcome}"
+            (stopped.stop_reason, stopped.n_iter) == (StopReason.CALLBACK, k),
+            f"on_record must stop the run at iteration {k}, got "
+            f"{stopped.stop_reason!r} at {stopped.n_iter}",
         )
-        self.same(
-            self.solve(state=self.pickled(stopped.state)),
-            uninterrupted,
-            "a run resumed after a callback",
-        )
+        self.resumed(stopped, uninterrupted, "a callback")
 
         self.schedules(uninterrupted)
         # so long that a method with rare refreshes has some
         self.solve(max_iter=20 * self.max_iter, record_every=10**9)
-        none = self.solve(max_ifo=1)
-        self.require(
-            none.n_iter == 0, f"max_ifo=1 must allow no iteration, got {none.n_iter}"
-        )
         spent = int(next(ifo for t, ifo, _ in uninterrupted.state.records if t == k))
-        for limit, fit in ((spent, k), (spent - 1, k - 1)):
+        for limit, fit in ((1, 0), (spent, k), (spent - 1, k - 1)):
             budget = self.solve(max_ifo=limit)
-            outcome = (
-                f"ifo {budget.ifo[-1]} after {budget.n_iter} iterations of {fit} that "
-                "fit"
-            )
-            good = budget.ifo[-1] <= limit and budget.n_iter == fit
+            n_iter, ifo = budget.n_iter, budget.ifo[-1]
             self.require(
-                good,
-                f"max_ifo={limit} must be used and not exceeded, got {outcome}: see "
-                "the method cost",
+                n_iter == fit and (limit == 1 or ifo <= limit),
+                f"max_ifo={limit} must be used and not exceeded, got ifo {ifo} after "
+                f"{n_iter} iterations of {fit} that fit: see the method cost",
             )
+
+    def resumed(self, part, whole, what):
+        """Check that a run that continues another one ends as the uninterrupted one."""
+        kinds = type(self.problem), Oracle  # which a state must not hold
+        refused = {kind: f"it holds a {kind.__name__}" for kind in kinds}
+        try:
+            state = restored(part.state, refused)
+        except Exception as error:  # the user's objects may raise anything
+            raise ValueError(
+                f"{type(self.solver).__name__}: the state must be picklable, but "
+                f"{error}"
+            ) from error
+        self.same(self.solve(state=state), whole, f"a run resumed after {what}")
 
     def schedules(self, uninterrupted):
         """Check that the learning rate may be a schedule, if the solver has this
@@ -335,48 +290,40 @@ class _Check:
             same = self.solve(learning_rate=constant(eta))
             falling = self.solve(learning_rate=inverse(eta))
         except TypeError as error:
-            message = (
-                f"learning_rate may be a schedule, but {error}; use self.move, or "
-                "at(learning_rate, s.t)"
-            )
-            raise ValueError(f"{type(self.solver).__name__}: {message}") from error
+            raise ValueError(
+                f"{type(self.solver).__name__}: learning_rate may be a schedule, but "
+                f"{error}; use self.move, or at(learning_rate, s.t)"
+            ) from error
         self.same(same, number, "a schedule that is constant")
-        other = number.n_iter < 2 or not np.array_equal(falling.x, number.x)
         self.require(
-            other,
+            number.n_iter < 2 or not np.array_equal(falling.x, number.x),
             "a learning_rate that falls must change the iterates: see step_rule and "
             "move",
         )
 
     def length(self, s, x):
         """|x~ - x| / eta at x from the gradient on all data, which is not counted."""
-        return CompositionalSolver.length(
-            self.solver, self.oracle, s, x, self.problem.gradient(x)
-        )
+        F = self.problem.gradient(x)
+        return CompositionalSolver.length(self.solver, self.oracle, s, x, F)
 
     def claims(self):
         """Check that a method does not report residuals that are far too small, or
         convergence too early."""
-        own, true = np.sum(self.lengths, axis=0) if self.lengths else (0.0, 0.0)
+        own, true = np.mean(self.lengths or [(0.0, 0.0)], axis=0)
         self.require(
             not own < 0.1 * true,
-            "s.residual must be about |x~ - x| / learning_rate, got "
-            f"{own / len(self.lengths or [1]):.3g} on average "
-            "where the gradient on all data says "
-            f"{true / len(self.lengths or [1]):.3g}; self.move sets it",
+            f"s.residual must be about |x~ - x| / learning_rate, got {own:.3g} on "
+            f"average where the gradient on all data says {true:.3g}; self.move sets "
+            "it",
         )
         tol = 0.2
         result = self.solve(tol=tol)
         s, penalty = result.state.state, self.problem.penalty
-        if result.success and not (
-            s.rule is None and penalty is not None
-        ):  # with a penalty, length needs a rule
-            first, last = self.length(s, result.state.start), self.length(s, result.x)
+        # with a penalty, length needs a rule
+        if result.success and (s.rule is not None or penalty is None):
             x = result.x
-            beside = x + np.where(np.arange(x.size) % 2, -1e-3, 1e-3).astype(
-                x.dtype
-            ) * abs(x)
-            beside = beside if penalty is None else penalty.project(beside)
+            first, last = self.length(s, result.state.start), self.length(s, x)
+            beside = point_beside(self.problem, x)
             # from a start near the minimum, only rounding errors may be left
             self.require(
                 last <= 2 * tol * first or last <= 1e-2 * self.length(s, beside),
@@ -384,21 +331,6 @@ class _Check:
                 f"{last / first:.3g} of its first gradient on "
                 "all data; let the loop end the run",
             )
-
-    def pickled(self, state):
-        """Pickle and restore a state, which must not contain the problem."""
-        pickler = pickle.Pickler(file := io.BytesIO())
-        pickler.dispatch_table = copyreg.dispatch_table | dict.fromkeys(
-            (type(self.problem), Oracle), _refuse
-        )
-        try:
-            pickler.dump(state)
-            return pickle.loads(file.getvalue())
-        except Exception as error:  # the user's objects may raise anything
-            raise ValueError(
-                f"{type(self.solver).__name__}: the state must be picklable, but "
-                f"{error}"
-            ) from error
 
     def records(self, result):
         """Check the records: the first is x_0, the last is the result, and each has the
@@ -408,25 +340,20 @@ class _Check:
             len(result.loss_curve) == n and result.ifo[0] == 0,
             "ifo and loss_curve must start at x_0",
         )
+        message = f"ifo must not decrease, got {result.ifo}"
+        self.require((np.diff(result.ifo) >= 0).all(), message)
         self.require(
-            (np.diff(result.ifo) >= 0).all(), f"ifo must not decrease, got {result.ifo}"
-        )
-        good = 1 <= result.n_iter <= self.max_iter
-        self.require(
-            good,
+            1 <= result.n_iter <= self.max_iter,
             f"max_iter={self.max_iter} must allow as many iterations, got "
             f"{result.n_iter}",
         )
         for record, x in self.points:
-            self.require(
-                np.array_equal(record.x, x),
-                f"x of iteration {record.iteration} is written into later",
+            message = f"x of iteration {record.iteration} is written into later"
+            self.require(np.array_equal(record.x, x), message)
+            message = (
+                f"fun of iteration {record.iteration} must be the objective of its x"
             )
-            good = record.fun == self.problem.reported(x)
-            self.require(
-                good,
-                f"fun of iteration {record.iteration} must be the objective of its x",
-            )
+            self.require(record.fun == self.problem.reported(x), message)
         last = result.loss_curve[-1], self.problem.reported(result.x)
         self.require(
             last == (result.fun,) * 2,
@@ -437,41 +364,32 @@ class _Check:
         """Compare the IFO with the draws, and n_evaluations with the evaluations."""
         for kind, number in counts.evaluated.items():
             charged = result.n_evaluations[kind]
-            self.require(
-                charged == number,
-                f"n_evaluations[{kind!r}] must be {number} as evaluated, got {charged}",
-            )
-        self.require(
-            result.ifo[-1] == counts.ifo,
-            f"ifo must be {counts.ifo} as drawn, got {result.ifo[-1]}",
-        )
+            message = f"must be {number} as evaluated, got {charged}"
+            self.require(charged == number, f"n_evaluations[{kind!r}] {message}")
+        charged = result.ifo[-1]
+        message = f"ifo must be {counts.ifo} as drawn, got {charged}"
+        self.require(charged == counts.ifo, message)
 
     def values(self, result):
         """Check that the result is finite, feasible, better than x_0, and of one float
         type."""
         x, dtype = result.x, self.points[0][1].dtype
-        good = (
-            np.isfinite(x).all()
-            and np.isfinite(result.loss_curve).all()
-            and result.stop_reason != "non_finite"
-        )
+        finite = np.isfinite([*x, *result.loss_curve]).all()
         self.require(
-            good, f"must stay finite, got {result.stop_reason} with fun {result.fun}"
+            finite and result.stop_reason != StopReason.NON_FINITE,
+            f"must stay finite, got {result.stop_reason} with fun {result.fun}",
         )
         if self.problem.penalty is not None:
             off = np.abs(self.problem.penalty.project(x) - x).max()
             good = off <= 100 * np.finfo(dtype).eps * np.abs(x).max()
-            self.require(
-                good, f"x must be in the penalty's domain, got one that is {off} away"
-            )
-        down = result.fun < result.loss_curve[0]
-        values = f"{result.fun} from {result.loss_curve[0]}"
+            message = f"x must be in the penalty's domain, got one that is {off} away"
+            self.require(good, message)
         self.require(
-            down,
-            f"must lower the objective in {self.max_iter} iterations, got {values}",
+            result.fun < result.loss_curve[0],
+            f"must lower the objective in {self.max_iter} iterations, got "
+            f"{result.fun} from {result.loss_curve[0]}",
         )
         for array in [x, *_arrays(vars(result.state.state))]:
             good = array.dtype.kind != "f" or array.dtype == dtype
-            self.require(
-                good, f"the state must keep the {dtype} of x, got {array.dtype}"
-            )
+            message = f"the state must keep the {dtype} of x, got {array.dtype}"
+            self.require(good, message)

@@ -1,10 +1,6 @@
-"""Validation of a problem's attributes before it is evaluated, and of Jacobians, which
-must be plain data."""
+"""Validation of a problem's attributes before it is evaluated."""
 
-import copyreg
-import io
 import math
-import pickle
 
 import numpy as np
 
@@ -15,7 +11,7 @@ from sk_stormc.core.problem import CompositionalProblem
 from sk_stormc.core.source import Source
 from sk_stormc.utils.validation import check_metric, is_integer, is_real, short
 
-__all__ = ["check_attributes", "require", "require_plain"]
+__all__ = ["check_attributes", "require"]
 
 
 def require(good, problem, name, message):
@@ -31,71 +27,28 @@ def check_attributes(problem):
         raise ValueError(
             f"problem must be a CompositionalProblem, got {short(problem)}"
         )
+
+    def must_be(expected, name, good):
+        value = getattr(problem, name, None)
+        require(good, problem, name, f"must be {expected}, got {short(value)}")
+
     for name in ("n_inner", "n_outer", "n_variables", "n_blocks"):
         value = getattr(problem, name, None)
-        good = is_integer(value) and value > 0
-        require(good, problem, name, f"must be a positive int, got {short(value)}")
-    d = problem.n_variables
-    k = problem.n_blocks
-    kind = problem.jacobian_kind
-    floor = problem.inner_floor
+        must_be("a positive int", name, is_integer(value) and value > 0)
+    d, k = problem.n_variables, problem.n_blocks
     require(d % k == 0, problem, "n_blocks", f"must divide n_variables={d}, got {k}")
-    good = kind in ("sampled", "constant", "operator")
-    require(
-        good,
-        problem,
-        "jacobian_kind",
-        f"must be sampled, constant or operator, got {short(kind)}",
-    )
-    good = floor is None or (is_real(floor) and math.isfinite(floor))
-    require(
-        good,
-        problem,
-        "inner_floor",
-        f"must be a finite number or None, got {short(floor)}",
-    )
-    source, advice = problem.source, problem.advice
-    good = source is None or isinstance(source, Source)
-    example = "FiniteSource(n_inner, n_outer)"
-    require(
-        good,
-        problem,
-        "source",
-        f"must be None or a Source, such as {example}, got {short(source)}",
-    )
-    good = isinstance(advice, Advice)
-    require(
-        good,
-        problem,
-        "advice",
-        f"must be an Advice, such as Advice(batch_size=None), got {short(advice)}",
-    )
+    known = problem.jacobian_kind in ("sampled", "constant", "operator")
+    must_be("sampled, constant or operator", "jacobian_kind", known)
+    floor = problem.inner_floor
+    finite = floor is None or (is_real(floor) and math.isfinite(floor))
+    must_be("a finite number or None", "inner_floor", finite)
+    expected = "None or a Source, such as FiniteSource(n_inner, n_outer)"
+    must_be(expected, "source", isinstance(problem.source, Source | None))
+    expected = "an Advice, such as Advice(batch_size=None)"
+    must_be(expected, "advice", isinstance(problem.advice, Advice))
     own = type(problem).__name__
     check_penalty(problem.penalty, d, f"{own}.penalty:")
     if problem.metric is not None and not isinstance(problem.metric, Metric):
-        good = isinstance(problem.metric, np.ndarray)
-        require(
-            good,
-            problem,
-            "metric",
-            "must be None, an array of numbers or a Metric, got "
-            f"{short(problem.metric)}",
-        )
+        expected = "None, an array of numbers or a Metric"
+        must_be(expected, "metric", isinstance(problem.metric, np.ndarray))
         check_metric(f"{own}.metric:", problem.metric, d)
-
-
-def _refuse(problem):
-    raise pickle.PicklingError("it refers to the problem")
-
-
-def require_plain(problem, J):
-    """Raise a ValueError if a Jacobian cannot be pickled, or refers to the problem."""
-    pickler = pickle.Pickler(file := io.BytesIO())
-    pickler.dispatch_table = copyreg.dispatch_table | {type(problem): _refuse}
-    try:
-        pickler.dump(J)
-        pickle.loads(file.getvalue())
-    except Exception as error:  # the user's objects may raise anything
-        raise ValueError(
-            f"{type(problem).__name__}.jacobian: must return plain data, {error}"
-        ) from error

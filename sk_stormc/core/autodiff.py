@@ -12,6 +12,7 @@ import numpy as np
 from sk_stormc.core.attribute_checks import check_attributes
 from sk_stormc.core.device_rows import Placement, Rows
 from sk_stormc.core.evaluations import Evaluations
+from sk_stormc.core.penalties import penalized
 from sk_stormc.core.problem import CompositionalProblem
 from sk_stormc.core.pytrees import (
     Structure,
@@ -21,7 +22,7 @@ from sk_stormc.core.pytrees import (
     precision,
     tracing,
 )
-from sk_stormc.core.source import FiniteSource, LazySource
+from sk_stormc.core.source import LazySource
 from sk_stormc.core.weighted import with_sum_one
 from sk_stormc.utils.types import ArrayLike, FloatArray
 from sk_stormc.utils.validation import (
@@ -148,8 +149,9 @@ class DifferentiableComposition(CompositionalProblem):
     ('converged', ())
     """
 
-    _data_names = {"inner": "inner_data", "outer": "outer_data"}  # in messages
-    _inner_name = "inner"  # in errors
+    # of the functions and of the data, in messages
+    _names = {"inner": "inner", "outer": "outer"}
+    _data_names = {"inner": "inner_data", "outer": "outer_data"}
     # (x, the values at x over all rows): of the last point in a run, and of x0 if rows
     # are read in blocks
     _last, _remembers = None, False
@@ -173,29 +175,26 @@ class DifferentiableComposition(CompositionalProblem):
         check_callable("inner", inner)
         check_callable("outer", outer)
         check_choice("jacobian", jacobian, ("auto", "sampled", "operator", "constant"))
-        self._inner, self._outer = inner, outer
+        self._functions = {"inner": inner, "outer": outer}
         self._structure, self._x0 = Structure.of("x0", x0)
         dtype, self.n_variables = self._x0.dtype, self._x0.size
         check_int("device_bytes", device_bytes, low=0)
         self._device_bytes = device_bytes
         checked: dict[Any, Any] = {}
-        data = {"inner": inner_data, "outer": outer_data}
         self._rows = {
-            side: Rows(self._data_names[side], tree, dtype, checked)
-            for side, tree in data.items()
+            side: Rows(self._data_names[side], data, dtype, checked)
+            for side, data in (("inner", inner_data), ("outer", outer_data))
         }
         self.n_inner, self.n_outer = self._rows["inner"].n, self._rows["outer"].n
-        self.penalty, self.inner_floor = (
-            self._structure.flat_penalty(penalty),
-            plain(inner_floor),
-        )
+        self.penalty = self._structure.flat_penalty(penalty)
+        self.inner_floor = plain(inner_floor)
         if metric is not None:
             self.metric = check_metric("metric", metric, self.n_variables).astype(dtype)
         self._weights = dict.fromkeys(self._rows)
         if sample_weight is not None:
             self._take_weights(sample_weight)
         lazy = [side for side, rows in self._rows.items() if rows.blocks is not None]
-        if lazy:
+        if lazy or sample_weight is not None:
             weights, outer_weights = self._weights.values()
             self.source = LazySource(
                 self.n_inner, self.n_outer, weights, outer_weights, lazy
@@ -203,11 +202,8 @@ class DifferentiableComposition(CompositionalProblem):
         self._check_functions()
         if jacobian == "auto":
             n_u = self._u_structure.size
-            jacobian = (
-                "sampled"
-                if n_u == 1 or n_u * self.n_variables <= TRACKED
-                else "operator"
-            )
+            is_small = n_u == 1 or n_u * self.n_variables <= TRACKED
+            jacobian = "sampled" if is_small else "operator"
         self.jacobian_kind = jacobian
         check_attributes(self)
         self._check_values()
@@ -290,11 +286,9 @@ class DifferentiableComposition(CompositionalProblem):
         if self.jacobian_kind == "operator":
             return x.copy(), batch
         known = self._known(x) if batch is None else {}
-        return (
-            known["J"]
-            if "J" in known
-            else self._mean("jacobian", batch, x).reshape(-1, self.n_variables)
-        )
+        if "J" in known:
+            return known["J"]
+        return self._mean("jacobian", batch, x).reshape(-1, self.n_variables)
 
     def vjp(self, J, v):
         """J.T @ v."""
@@ -302,38 +296,32 @@ class DifferentiableComposition(CompositionalProblem):
             return super().vjp(J, v)
         x, batch = J
         known = self._known(x) if batch is None else {}
-        return (
-            known["F_u"]
-            if known and np.array_equal(v, known["f_u"])
-            else self._mean("vjp", batch, x, v)
-        )
+        if known and np.array_equal(v, known["f_u"]):
+            return known["F_u"]
+        return self._mean("vjp", batch, x, v)
 
     def outer_gradient(self, x, u, batch):
         """f_x and f_u."""
-        known = self._known(x, u) if batch is None else {}
-        if known:
+        if batch is None and (known := self._known(x, u)):
             return known["f_x"], known["f_u"]
         gradient = self._mean("gradient", batch, x, u)[1:]
         return gradient[: self.n_variables], gradient[self.n_variables :]
 
     def outer(self, x, u):
         """f(x, u) over all components."""
-        known = self._known(x, u)
-        return float(known["f"][0] if known else self._mean("outer", None, x, u)[0])
+        return self.outer_mean(x, u, None)
 
     def outer_mean(self, x, u, batch):
         """f(x, u) over a batch."""
-        return (
-            self.outer(x, u)
-            if batch is None
-            else float(self._mean("outer", batch, x, u)[0])
-        )
+        if batch is None and (known := self._known(x, u)):
+            return float(known["f"][0])
+        return float(self._mean("outer", batch, x, u)[0])
 
     def objective(self, x):
         """Phi(x), exact, with the penalty R."""
         known = self._known(x)
         value = float(known["f"][0] if known else self._evaluations.value(x)[0])
-        return value if self.penalty is None else value + self.penalty.value(x)
+        return penalized(value, self.penalty, x)
 
     def gradient(self, x):
         """The exact gradient of Phi without R, by one call."""
@@ -388,37 +376,28 @@ class DifferentiableComposition(CompositionalProblem):
         evaluations = self._evaluations
         if batch is None:
             return evaluations.over_all(name, *args)
-        shares = [
-            (cut.stop - cut.start) / len(batch)
-            for cut, _ in evaluations.parts(name, batch)
-        ]
-        values = [
-            evaluations.over_batches(name, args, part)
-            for _, part in evaluations.parts(name, batch)
-        ]
-        return sum(map(np.multiply, shares, values))
+        parts = evaluations.parts(name, batch)
+        return sum(
+            (cut.stop - cut.start)
+            / len(batch)
+            * evaluations.over_batches(name, args, part)
+            for cut, part in parts
+        )
 
     def _everything(self, x):
         """The values at x over all rows, by name. In a run those of the last point are
         remembered."""
         if known := self._known(x):
             return known
-        d, n_u, kind = self.n_variables, self._u_structure.size, self.jacobian_kind
-        names = {
-            "u": n_u,
-            "J": n_u * d if kind == "sampled" else 0,
-            "f": 1,
-            "f_x": d,
-            "f_u": n_u,
-        }
-        values = np.split(
-            self._evaluations.everything(x), np.cumsum(list(names.values()))
-        )
-        every = dict(zip((*names, "F_u"), values, strict=True))
-        if kind == "sampled":
-            every["J"] = every["J"].reshape(n_u, d)
-        else:
-            del every["J"]
+        d, n_u = self.n_variables, self._u_structure.size
+        n_J = n_u * d if self.jacobian_kind == "sampled" else 0
+        ends = np.cumsum([n_u, n_J, 1, d, n_u])
+        values = np.split(self._evaluations.everything(x), ends)
+        names = ("u", "J", "f", "f_x", "f_u", "F_u")
+        every = dict(zip(names, values, strict=True))
+        J = every.pop("J")
+        if n_J:
+            every["J"] = J.reshape(n_u, d)
         if self._remembers:
             self._last = x.copy(), every
         return every
@@ -427,64 +406,54 @@ class DifferentiableComposition(CompositionalProblem):
         """F from the values at x over all rows."""
         if self.jacobian_kind == "operator":
             return every["f_x"] + every["F_u"]
-        return every["f_x"] + every["f_u"] @ (
-            every["J"] if "J" in every else self.jacobian(x, None)
-        )
+        J = every["J"] if "J" in every else self.jacobian(x, None)
+        return every["f_x"] + every["f_u"] @ J
 
     def _known(self, x, u=None):
         """The remembered values, if they are those at x, and at u if it is not None."""
         if self._last is None or not np.array_equal(self._last[0], x):
             return {}
         every = self._last[1]
-        return (
-            every
-            if u is None or u is every["u"] or np.array_equal(u, every["u"])
-            else {}
-        )
+        return every if u is None or np.array_equal(u, every["u"]) else {}
 
     def __getstate__(self):
-        return {
-            name: value
-            for name, value in vars(self).items()
-            if name not in ("_evaluations", "_last")
-        }
+        state = dict(vars(self))
+        state.pop("_evaluations", None)
+        state.pop("_last", None)
+        return state
 
     def without_rows(self):
         """A copy with the functions of single rows alone, which is sent to workers."""
         bare = object.__new__(type(self))
-        names = "_inner", "_outer", "_structure", "_x0", "_u_structure", "n_variables"
+        names = "_functions", "_structure", "_x0", "_u_structure", "n_variables"
         vars(bare).update({name: vars(self)[name] for name in names})
         bare._rows = {side: rows.without_leaves() for side, rows in self._rows.items()}
         return bare
 
     def _g(self, x, leaves):
         """g of one row, a pytree."""
-        row = self._rows["inner"].tree(leaves)
-        x = self._structure.unravel(x)
-        arguments = {"x": x, "row": row}
-        if row is None and not _takes(self._inner, 2):
-            del arguments["row"]
-        with tracing(self._inner_name, **arguments):
-            value = self._inner(*arguments.values())
-        check_returned(self._inner_name, value)
-        return value
+        return self._of_row("inner", leaves, x=self._structure.unravel(x))
 
     def _f(self, x, u, leaves):
         """f of one row."""
-        row = self._rows["outer"].tree(leaves)
-        x, u = self._structure.unravel(x), self._u_structure.unravel(u)
-        arguments = {"x": x, "u": u, "row": row}
-        if row is None and not _takes(self._outer, 3):
-            del arguments["row"]
-        with tracing("outer", **arguments):
-            value = self._outer(*arguments.values())
-        check_returned("outer", value, single=True)
+        u = self._u_structure.unravel(u)
+        return self._of_row("outer", leaves, x=self._structure.unravel(x), u=u)
+
+    def _of_row(self, side, leaves, **arguments):
+        """The checked value of the user's function for one row."""
+        function, name = self._functions[side], self._names[side]
+        row = self._rows[side].tree(leaves)
+        if row is not None or _takes(function, len(arguments) + 1):
+            arguments["row"] = row
+        with tracing(name, **arguments):
+            value = function(*arguments.values())
+        check_returned(name, value, single=side == "outer")
         return value
 
     # checks in the constructor
 
     def _take_weights(self, sample_weight):
-        """Weights with sum 1 of the rows of both data, and draws by them."""
+        """Weights with sum 1 of the rows of both data."""
         sides = [side for side, rows in self._rows.items() if rows.leaves]
         if not sides:
             raise ValueError(
@@ -493,7 +462,6 @@ class DifferentiableComposition(CompositionalProblem):
         for side in sides:
             weights = check_weights(sample_weight, self._rows[side].n, "in row")
             self._weights[side] = with_sum_one(weights).astype(self._x0.dtype)
-        self.source = FiniteSource(self.n_inner, self.n_outer, *self._weights.values())
 
     def _check_functions(self):
         """Trace both functions on one row, and determine the structure of u."""
@@ -519,10 +487,9 @@ class DifferentiableComposition(CompositionalProblem):
         u, value, F = every["u"], float(every["f"][0]), self._gradient(every, self._x0)
         if not np.isfinite(u).all():
             raise ValueError(
-                f"{self._inner_name} must be finite at x0, got the mean {short(u)}. "
-                "For the logarithm of a mean of "
-                "exponentials, as in KL-robust losses, DifferentiableLogMeanExp does "
-                "not overflow"
+                f"{self._names['inner']} must be finite at x0, got the mean "
+                f"{short(u)}. For the logarithm of a mean of exponentials, as in "
+                "KL-robust losses, DifferentiableLogMeanExp does not overflow"
             )
         if not math.isfinite(value):
             raise ValueError(
@@ -545,5 +512,5 @@ def _takes(function, number):
     except TypeError:
         return False
     except ValueError:
-        return True
+        pass
     return True

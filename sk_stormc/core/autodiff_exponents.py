@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from sk_stormc.core.autodiff import DifferentiableComposition
-from sk_stormc.core.block_rows import BlockSum
+from sk_stormc.core.block_rows import BlockSum, equal_parts
 from sk_stormc.core.log_mean_exp import LogMeanExpProblem, exponentials
 from sk_stormc.core.source import LazySource
 from sk_stormc.core.unit import InUnit
@@ -24,7 +24,7 @@ __all__ = ["DifferentiableLogMeanExp"]
 class _Exponents(DifferentiableComposition):
     """The exponents as inner values, which are never averaged in a run."""
 
-    _inner_name = "exponent"
+    _names = {"inner": "exponent", "outer": "outer"}
     _data_names = {"inner": "data", "outer": "outer_data"}
 
     def _check_values(self):
@@ -46,16 +46,10 @@ class ExponentialsOfBlock(BlockSum):
         for rows, p in self.portions(start, parts):
             e = self.called("values", x, rows, None).ravel()
             w = exponentials(e, 1.0 / self.n_rows if p is None else p)
-            slope = self.called(
-                "vjp", x, one, rows, w.array.astype(x.dtype, copy=False)
-            )
-            total = added(
-                total,
-                (
-                    InUnit(np.sum(w.array, keepdims=True), w.power),
-                    InUnit(slope[None], w.power),
-                ),
-            )
+            weights = w.array.astype(x.dtype, copy=False)
+            slope = self.called("vjp", x, one, rows, weights)
+            sums = np.sum(w.array, keepdims=True), slope[None]
+            total = added(total, tuple(InUnit(part, w.power) for part in sums))
         return total
 
 
@@ -145,11 +139,8 @@ class DifferentiableLogMeanExp(LogMeanExpProblem):
         )
         if problem._u_structure.size != 1:
             raise ValueError("exponent must return a number for each row, got several")
-        self.n_inner, self.n_variables, self.penalty = (
-            problem.n_inner,
-            problem.n_variables,
-            problem.penalty,
-        )
+        self.n_inner, self.n_variables = problem.n_inner, problem.n_variables
+        self.penalty = problem.penalty
         self.scale = float(scale)
         if sample_weight is not None:
             self.weights = with_sum_one(
@@ -178,9 +169,9 @@ class DifferentiableLogMeanExp(LogMeanExpProblem):
     def source(self):
         """Components drawn by their weights, of which dask collections have no
         minibatches."""
-        if isinstance(self._exponents.source, LazySource):
-            return LazySource(self.n_inner, 1, self.weights, None, ["inner"])
-        return super().source
+        source = self._exponents.source
+        lazy = () if source is None else source.lazy
+        return LazySource(self.n_inner, 1, self.weights, None, lazy)
 
     def inner(self, x, batch):
         """u, of shape (1,)."""
@@ -196,11 +187,9 @@ class DifferentiableLogMeanExp(LogMeanExpProblem):
 
     def log_mean(self, x):
         """The logarithm of u, in float64."""
-        return (
-            self.log_of(self._over_all(x)[0])
-            if self._in_blocks
-            else super().log_mean(x)
-        )
+        if self._in_blocks:
+            return self.log_of(self._over_all(x)[0])
+        return super().log_mean(x)
 
     def gradient(self, x):
         """The exact gradient of Phi without R, by one pass over rows in blocks."""
@@ -212,11 +201,8 @@ class DifferentiableLogMeanExp(LogMeanExpProblem):
         if np.array_equal(self._last[0], x):
             return self._last[1]
         evaluations = self._exponents._evaluations
-        value = evaluations.placement.blocks["inner"].sum(
-            evaluations.block_sum(
-                "inner", x, kind=partial(ExponentialsOfBlock, n_rows=self.n_inner)
-            )
-        )
+        kind = partial(ExponentialsOfBlock, n_rows=self.n_inner)
+        value = evaluations.over_blocks("inner", x, kind=kind)
         if self._remembers:
             self._last = x.copy(), value
         return value
@@ -260,18 +246,10 @@ class DifferentiableLogMeanExp(LogMeanExpProblem):
         evaluations = self._exponents._evaluations
         if rows is not None:
             return evaluations.parts("inner", rows)
-        ends = (
-            np.linspace(
-                0, self.n_inner, -(-self.n_inner // evaluations.block("inner")) + 1
-            )
-            .astype(int)
-            .tolist()
-        )
-        cuts = list(map(slice, ends[:-1], ends[1:]))
         in_memory = evaluations.placement.takes("inner")
         return [
             (cut, ("inner", cut if in_memory else np.arange(cut.start, cut.stop)))
-            for cut in cuts
+            for cut in equal_parts(self.n_inner, evaluations.block("inner"))
         ]
 
 

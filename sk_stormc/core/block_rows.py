@@ -5,13 +5,22 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sk_stormc.core.pytrees import check_finite, precision
+from sk_stormc.core.pytrees import precision
 from sk_stormc.core.row_functions import RowFunctions, compiled
 from sk_stormc.utils.blocks import added, as_array, blocks_of, is_dask
 from sk_stormc.utils.frames import is_table
 from sk_stormc.utils.mapped_rows import MappedRows
+from sk_stormc.utils.validation import check_all_finite
 
-__all__ = ["BlockSum", "RowsInBlocks", "check_int32", "kind_of_row", "lazy_leaf"]
+__all__ = [
+    "BlockSum",
+    "RowsInBlocks",
+    "check_int32",
+    "equal_parts",
+    "in_type",
+    "kind_of_row",
+    "lazy_leaf",
+]
 
 RANGE_OF_INT32 = np.iinfo(np.int32)
 
@@ -103,23 +112,16 @@ class BlockSum:
                     self.rows.names, leaves, self.rows.kinds, strict=True
                 )
             ]
-        n = len(leaves[0])
-        ends = np.linspace(0, n, -(-n // self.size) + 1).astype(int).tolist()
-        for first, end in zip(ends[:-1], ends[1:], strict=True):
-            rows = tuple(
-                leaf[first:end].astype(self.functions.dtype, copy=False)
-                if leaf.dtype.kind == "f"
-                else leaf[first:end]
-                for leaf in leaves
-            )
-            yield rows, None if p is None else p[first:end]
+        for cut in equal_parts(len(leaves[0]), self.size):
+            rows = [leaf[cut] for leaf in leaves]
+            yield in_type(rows, self.functions.dtype), None if p is None else p[cut]
 
     def _checked(self, name, leaf, dtype, start):
         """A leaf of a block of a dask collection, in the type of the collection."""
         if leaf.dtype.kind not in "fiub":
             raise ValueError(f"{name} must be numbers, got {leaf.dtype}")
         if leaf.dtype.kind == "f":
-            check_finite(name, leaf, start)
+            check_all_finite(name, leaf, start)
             if dtype.kind != "f":
                 raise ValueError(
                     f"{name} must be of {dtype} as the whole collection, got "
@@ -128,6 +130,21 @@ class BlockSum:
         elif dtype.kind != "f" and self.functions.dtype == np.float32 and leaf.size:
             check_int32(name, int(leaf.min()), int(leaf.max()))
         return leaf.astype(dtype, copy=False)
+
+
+def equal_parts(n, size):
+    """Slices of n rows, as few as possible of at most ``size`` rows, of at most two
+    lengths."""
+    ends = np.linspace(0, n, -(-n // size) + 1).astype(int).tolist()
+    return list(map(slice, ends[:-1], ends[1:]))
+
+
+def in_type(leaves, dtype):
+    """Arrays of which floats are converted to a float type."""
+    return tuple(
+        leaf.astype(dtype, copy=False) if leaf.dtype.kind == "f" else leaf
+        for leaf in leaves
+    )
 
 
 def check_int32(name, low, high):

@@ -10,6 +10,7 @@ from sk_stormc.core.problem import CompositionalProblem
 from sk_stormc.utils.types import ArrayLike
 from sk_stormc.utils.validation import (
     as_numbers,
+    check_all_finite,
     check_callable,
     check_int,
     check_metric,
@@ -152,11 +153,8 @@ class FiniteSumComposition(CompositionalProblem):
             "outer": outer,
         }
         for name, function in self._functions.items():
-            check_callable(
-                name,
-                function,
-                words=(None,) if name in ("inner_jacobian", "inner_vjp") else (),
-            )
+            optional = name in ("inner_jacobian", "inner_vjp")
+            check_callable(name, function, words=(None,) * optional)
         if inner_jacobian is not None and inner_vjp is not None:
             raise ValueError(
                 "inner_vjp must be None where inner_jacobian is given, got both"
@@ -169,13 +167,10 @@ class FiniteSumComposition(CompositionalProblem):
         self.jacobian_kind = "sampled" if inner_vjp is None else "operator"
         self.by_differences = inner_jacobian is None and inner_vjp is None
         self.penalty, self.inner_floor = penalty, plain(inner_floor)
-        self.metric = None
         if metric is not None:
-            self.metric = check_metric("metric", metric, self.n_variables).astype(
-                self._x0.dtype
-            )
+            metric = check_metric("metric", metric, self.n_variables)
+            self.metric = metric.astype(self._x0.dtype)
         check_attributes(self)
-        self._everything = {n: _all_of(n) for n in (self.n_inner, self.n_outer)}
         self._u_shape = None
         self._check_callables()
         if self.by_differences:
@@ -196,34 +191,28 @@ class FiniteSumComposition(CompositionalProblem):
 
     def inner(self, x, batch):
         """u, of shape (l,)."""
-        return self._call("inner", self._u_shape, x, self._indices(batch, self.n_inner))
+        return self._call("inner", self._u_shape, x, batch)
 
     def jacobian(self, x, batch):
         """J, of shape (l, n_variables). With ``inner_vjp`` it is the pair (a copy of x,
         batch)."""
-        if self._functions["inner_vjp"] is not None:
+        if self.jacobian_kind == "operator":
             return x.copy(), batch
         if self.by_differences:
             return self._differences(x, batch)
         shape = (*self._u_shape, self.n_variables)
-        return self._call(
-            "inner_jacobian", shape, x, self._indices(batch, self.n_inner)
-        )
+        return self._call("inner_jacobian", shape, x, batch)
 
     def vjp(self, J, v):
         """J.T @ v."""
-        if self._functions["inner_vjp"] is None:
+        if self.jacobian_kind != "operator":
             return super().vjp(J, v)
-        x, batch = J
-        return self._call(
-            "inner_vjp", (self.n_variables,), x, self._indices(batch, self.n_inner), v
-        )
+        return self._call("inner_vjp", (self.n_variables,), *J, v)
 
     def outer_gradient(self, x, u, batch):
         """f_x, or None, and f_u."""
-        value = self._functions["outer_gradient"](
-            x, u, self._indices(batch, self.n_outer)
-        )
+        indices = np.arange(self.n_outer) if batch is None else batch
+        value = self._functions["outer_gradient"](x, u, indices)
         several = isinstance(value, list) and any(np.ndim(part) for part in value)
         if several or (isinstance(value, tuple) and len(value) != 2):
             expected = "one vector f_u, or the tuple (f_x, f_u)"
@@ -244,11 +233,10 @@ class FiniteSumComposition(CompositionalProblem):
         self._array("outer", value, ())
         return float(value)  # not rounded to the type of x
 
-    def _indices(self, batch, n):
-        return self._everything[n] if batch is None else batch
-
-    def _call(self, name, shape, *args):
-        return self._array(name, self._functions[name](*args), shape)
+    def _call(self, name, shape, x, batch, *v):
+        """The checked value of a function of inner components."""
+        indices = np.arange(self.n_inner) if batch is None else batch
+        return self._array(name, self._functions[name](x, indices, *v), shape)
 
     def _array(self, name, value, shape):
         """The value of a callable as an array of x0's dtype, with its shape checked.
@@ -261,11 +249,8 @@ class FiniteSumComposition(CompositionalProblem):
             raise ValueError(
                 f"{name} must return real numbers, got {short(value)}"
             ) from None
-        if (
-            (array.ndim != 1 or not array.size)
-            if shape is None
-            else array.shape != shape
-        ):
+        any_vector = shape is None and array.ndim == 1 and array.size
+        if array.shape != shape and not any_vector:
             expected = "(l,), a vector for each inner value" if shape is None else shape
             raise ValueError(
                 f"{name} must be of shape {expected}, got shape {array.shape}"
@@ -282,15 +267,14 @@ class FiniteSumComposition(CompositionalProblem):
         a run evaluates it.
         """
         x = self._x0.copy()
-        once = np.zeros(1, dtype=np.intp)
-        twice = np.zeros(2, dtype=np.intp)
+        once, twice = np.zeros(1, dtype=np.intp), np.zeros(2, dtype=np.intp)
         with np.errstate(all="ignore"):
             u = self.inner(x, once)
             self._u_shape = u.shape
             linear = {"inner": lambda j: self.inner(x, j)}
             if self._functions["inner_jacobian"] is not None:
                 linear["inner_jacobian"] = lambda j: self.jacobian(x, j)
-            if self._functions["inner_vjp"] is not None:
+            if self.jacobian_kind == "operator":
                 linear["inner_vjp"] = lambda j: self.vjp((x, j), np.ones_like(u))
             for name, of in linear.items():
                 value = of(once)
@@ -390,12 +374,6 @@ def _check_mean(name, once, twice):
         )
 
 
-def _all_of(n):
-    indices = np.arange(n)
-    indices.flags.writeable = False
-    return indices
-
-
 def _start(x0, n_variables):
     """The checked x0. None means zeros."""
     check_int("n_variables", n_variables, low=1, words=(None,))
@@ -417,9 +395,5 @@ def _start(x0, n_variables):
             f"x0 must be of shape ({n_variables or 'n_variables'},), got shape "
             f"{x0.shape}"
         )
-    if not np.isfinite(x0).all():
-        raise ValueError(
-            f"x0 must be finite, got {x0[~np.isfinite(x0)][0]} at "
-            f"{np.argmin(np.isfinite(x0))}"
-        )
+    check_all_finite("x0", x0)
     return x0

@@ -3,11 +3,22 @@ or in blocks in memory, in files and on the workers of a cluster."""
 
 import numpy as np
 
-from sk_stormc.core.block_rows import RowsInBlocks, check_int32, kind_of_row, lazy_leaf
-from sk_stormc.core.pytrees import check_finite, fill, flatten, import_jax, precision
+from sk_stormc.core.block_rows import (
+    RowsInBlocks,
+    check_int32,
+    in_type,
+    kind_of_row,
+    lazy_leaf,
+)
+from sk_stormc.core.pytrees import fill, flatten, import_jax, precision
 from sk_stormc.utils.blocks import is_dask
 from sk_stormc.utils.mapped_rows import MappedRows
-from sk_stormc.utils.validation import as_numbers, check_numeric, naming
+from sk_stormc.utils.validation import (
+    as_numbers,
+    check_all_finite,
+    check_numeric,
+    naming,
+)
 
 __all__ = ["Placement", "Rows"]
 
@@ -74,7 +85,7 @@ class Rows:
             for shape, kind in self.kinds
         )
 
-    def in_blocks(self, weights=None):
+    def in_blocks(self, weights):
         """These rows, and their weights, in blocks."""
         if self.blocks is not None and weights is None:
             return self.blocks
@@ -103,8 +114,7 @@ def is_floating(dtype):
 
 def _checked(name, leaf, dtype):
     """A leaf as an array. Arrays of NumPy and JAX are not copied."""
-    jax = import_jax()
-    array = leaf
+    jax, array = import_jax(), leaf
     if is_dask(leaf):
         return lazy_leaf(name, leaf)
     if type(leaf).__module__.startswith("dask."):  # which NumPy would compute
@@ -115,7 +125,7 @@ def _checked(name, leaf, dtype):
     if not isinstance(leaf, jax.Array):
         check_numeric(name, leaf)
         with naming(name):
-            array = leaf if isinstance(leaf, np.ndarray) else np.asarray(leaf)
+            array = np.asanyarray(leaf)  # keeps a memmap
         if array.dtype.kind not in "fiub":
             array = as_numbers(name, leaf)
     elif not is_floating(array.dtype) and array.dtype.kind not in "iub":
@@ -136,12 +146,11 @@ def _check_finite(name, array):
     """Raise a ValueError for numbers that are not finite. Of a jax.Array, only one
     number leaves its devices."""
     jax = import_jax()
-    if isinstance(array, jax.Array):
-        with precision(np.dtype(float)):
-            if bool(jax.jit(lambda a: jax.numpy.isfinite(a).all())(array)):
-                return
-    jax_array = isinstance(array, jax.Array)
-    check_finite(name, np.asarray(array) if jax_array else MappedRows.of(array))
+    if not isinstance(array, jax.Array):
+        return check_all_finite(name, MappedRows.of(array))
+    with precision(np.dtype(float)):
+        if not jax.jit(lambda a: jax.numpy.isfinite(a).all())(array):
+            check_all_finite(name, np.asarray(array))
 
 
 class Placement:
@@ -179,14 +188,15 @@ class Placement:
     def __init__(self, rows, weights, dtype, limit):
         self.pool, self._positions, self._dtype = [], {}, dtype
         self._devices_of([leaf for side in rows.values() for leaf in side.leaves])
+        jax = import_jax()
+        first = set(jax.devices()[:1])
+        self.on_cpu = all(device.platform == "cpu" for device in self._devices or first)
         self.where, self.weight_at, self.host, self.axes = {}, {}, {}, {}
         self.blocks, left = {}, limit
         for side, given in rows.items():
             self.axes[side] = axes = self._axes_of(given)
             size = self._size_of_new(given, axes)
-            on_devices = any(
-                isinstance(leaf, import_jax().Array) for leaf in given.leaves
-            )
+            on_devices = any(isinstance(leaf, jax.Array) for leaf in given.leaves)
             self.host[side] = None
             if given.blocks is not None or (size > left and not on_devices):
                 self.blocks[side] = given.in_blocks(weights[side])
@@ -196,11 +206,8 @@ class Placement:
             self.weight_at[side] = (
                 None if weights[side] is None else self._put(weights[side], axes)
             )
-            self.host[side] = self._in_memory(self.where[side])
-        self.on_cpu = all(
-            device.platform == "cpu"
-            for device in self._devices or import_jax().devices()[:1]
-        )
+            if self.on_cpu and self._devices <= first:  # without a copy
+                self.host[side] = [np.asarray(self.pool[k]) for k in self.where[side]]
 
     def take(self, side, draws):
         """The leaves of some rows in memory. Draws are indices, a slice, or the leaves
@@ -213,10 +220,7 @@ class Placement:
             parts = [leaf[draws] for leaf in self.host[side]]
         else:
             parts = [leaf.take(draws, 0) for leaf in self.host[side]]
-        return tuple(
-            part.astype(self._dtype, copy=False) if part.dtype.kind == "f" else part
-            for part in parts
-        )
+        return in_type(parts, self._dtype)
 
     def takes(self, side):
         """Whether batches are taken in memory, and not gathered on devices."""
@@ -271,12 +275,9 @@ class Placement:
             return ()
         jax = import_jax()
         axes = [_divided(leaf) for leaf in rows.leaves if isinstance(leaf, jax.Array)]
-        if any(axes) or axes or not rows.leaves:
+        if axes or not rows.leaves:
             return max(axes, key=len, default=())
-        n_devices = int(
-            np.prod([self.mesh.shape[axis] for axis in self.mesh.axis_names])
-        )
-        return tuple(self.mesh.axis_names) if rows.n % n_devices == 0 else ()
+        return () if rows.n % self.mesh.size else tuple(self.mesh.axis_names)
 
     def _put(self, leaf, axes):
         """The position of a leaf in the pool, into which it is put if it is not
@@ -285,12 +286,9 @@ class Placement:
         if key not in self._positions:
             self._positions[key] = len(self.pool)
             if self._dtype == np.float32 and leaf.dtype.itemsize == 8:
+                short = "f4" if is_floating(leaf.dtype) else f"{leaf.dtype.kind}4"
                 with precision(np.dtype(float)):
-                    leaf = leaf.astype(
-                        self._dtype
-                        if is_floating(leaf.dtype)
-                        else f"{leaf.dtype.kind}4"
-                    )
+                    leaf = leaf.astype(short)
             elif not isinstance(leaf, jax.Array) and leaf.dtype.kind == "f":
                 leaf = leaf.astype(self._dtype, copy=False)
             target = next(iter(self._devices)) if self._devices else None
@@ -303,16 +301,6 @@ class Placement:
                     leaf = jax.device_put(leaf, target)
             self.pool.append(leaf)
         return self._positions[key]
-
-    def _in_memory(self, positions):
-        """The arrays of the pool in memory, without a copy, if they lie there, and
-        otherwise None."""
-        jax = import_jax()
-        alone = (
-            self._devices in (set(), set(jax.devices()[:1]))
-            and jax.devices()[0].platform == "cpu"
-        )
-        return [np.asarray(self.pool[k]) for k in positions] if alone else None
 
 
 def _divided(array):

@@ -12,7 +12,7 @@ from functools import partial
 
 import numpy as np
 
-from sk_stormc.core.block_rows import BlockSum
+from sk_stormc.core.block_rows import BlockSum, equal_parts
 from sk_stormc.core.device_rows import is_floating
 from sk_stormc.core.pytrees import import_jax, precision
 from sk_stormc.core.row_functions import RowFunctions, sums_over_rows
@@ -40,21 +40,15 @@ class Evaluations:
     """
 
     def __init__(self, problem, placement):
-        self._rows, self._weights, self.placement = (
-            problem._rows,
-            problem._weights,
-            placement,
-        )
-        self._dtype, self._n_u, self._d = (
-            problem._x0.dtype,
-            problem._u_structure.size,
-            problem.n_variables,
-        )
+        self._rows, self._weights = problem._rows, problem._weights
+        self.placement = placement
+        self._dtype, self._d = problem._x0.dtype, problem.n_variables
+        self._n_u = problem._u_structure.size
         self._kind, self._functions, self._samples = problem.jacobian_kind, {}, {}
         self._sums, self._shipped = sums_over_rows(problem), RowFunctions(problem)
         self._numbers = {
-            "inner": self._numbers_of_a_row("inner"),
-            "outer": self._numbers_of_a_row("outer", self._n_u),
+            "inner": self._numbers_of_a_row("inner", self._d),
+            "outer": self._numbers_of_a_row("outer", self._d, self._n_u),
         }
 
     # all rows
@@ -64,9 +58,8 @@ class Evaluations:
         lie."""
         side = SIDES[name]
         if side in self.placement.blocks:
-            total = self.placement.blocks[side].sum(self.block_sum(name, *args))
             n = self._rows[side].n if self._weights[side] is None else 1
-            return total / n
+            return self.over_blocks(name, *args) / n
         return self._call(
             name,
             lambda pool, *args: self._on_devices(pool, name, *args),
@@ -74,11 +67,12 @@ class Evaluations:
             *args,
         )
 
-    def block_sum(self, name, *args, kind=BlockSum):
-        """The function that adds up another one over a block of rows."""
-        side = SIDES[name]
-        layout = self.placement.blocks[side].layout()
-        return kind(self._shipped, name, args, self.block(name), layout)
+    def over_blocks(self, name, *args, kind=BlockSum):
+        """The sum of a function over all rows in blocks. ``kind`` is the function that
+        is sent to each of them."""
+        rows = self.placement.blocks[SIDES[name]]
+        size = self.block(name)
+        return rows.sum(kind(self._shipped, name, args, size, rows.layout()))
 
     def everything(self, x):
         """u, then J if it is sampled, f, f_x, f_u, and J.T f_u if J is an operator,
@@ -104,10 +98,10 @@ class Evaluations:
     def _everything(self, joined, mean, x):
         first = mean("both" if self._kind == "sampled" else "inner", x)
         second = mean("gradient", x, first[: self._n_u])
-        last = (
-            [mean("vjp", x, second[1 + self._d :])] if self._kind == "operator" else []
-        )
-        return joined([first, second, *last])
+        parts = [first, second]
+        if self._kind == "operator":
+            parts.append(mean("vjp", x, second[1 + self._d :]))
+        return joined(parts)
 
     def _value(self, joined, mean, x):
         return mean("outer", x, mean("inner", x))
@@ -129,23 +123,22 @@ class Evaluations:
                 cut = partial(
                     jax.lax.dynamic_slice_in_dim, start_index=first, slice_size=size
                 )
+                weights = None if p is None else cut(p)
                 return self._sums[name](
-                    *args,
-                    self._converted(map(cut, leaves)),
-                    None if p is None else cut(p),
+                    *args, self._converted(map(cut, leaves)), weights
                 )
 
             if n_blocks == 1:
                 return part(0, m)
-            zero = jax.numpy.zeros(
-                jax.eval_shape(lambda: part(0, size)).shape, self._dtype
-            )
+            shape = jax.eval_shape(lambda: part(0, size)).shape
             total = jax.lax.fori_loop(
-                0, n_blocks, lambda k, total: total + part(k * size, size), zero
+                0,
+                n_blocks,
+                lambda k, total: total + part(k * size, size),
+                jax.numpy.zeros(shape, self._dtype),
             )
-            return (
-                total + part(n_blocks * size, m % n_blocks) if m % n_blocks else total
-            )
+            rest = m % n_blocks
+            return total + part(n_blocks * size, rest) if rest else total
 
         p = None if weight_at is None else pool[weight_at]
         total = self._over_devices(side, summed, [pool[k] for k in where], p, *args)
@@ -164,15 +157,13 @@ class Evaluations:
 
         same = jax.sharding.PartitionSpec()
         divided = jax.sharding.PartitionSpec(axes or None)
-        specs = divided, divided, *[same] * len(args)
-        mapped = jax.shard_map(
+        return jax.shard_map(
             on_each,
             mesh=self.placement.mesh,
-            in_specs=specs,
+            in_specs=(divided, divided, *[same] * len(args)),
             out_specs=same,
             check_vma=False,
-        )
-        return mapped(leaves, p, *args)
+        )(leaves, p, *args)
 
     # blocks
 
@@ -180,31 +171,22 @@ class Evaluations:
         """Number of rows that are evaluated at once. The array of a Jacobian takes
         several sweeps over them."""
         sweeps = min(self._n_u, self._d) if name in ("jacobian", "both") else 1
-        return max(
-            1,
-            NUMBERS_AT_ONCE[self.placement.on_cpu]
-            // (self._numbers[SIDES[name]] * sweeps),
-        )
+        numbers = self._numbers[SIDES[name]] * sweeps
+        return max(1, NUMBERS_AT_ONCE[self.placement.on_cpu] // numbers)
 
     def _numbers_of_a_row(self, side, *sizes):
         """Numbers of a row, and those that are kept of it for its derivatives, by the
         difference of two and one."""
-        jax, name = import_jax(), "outer" if sizes else "inner"
-        args = [
-            jax.ShapeDtypeStruct((size,), self._dtype) for size in (self._d, *sizes)
-        ]
+        jax = import_jax()
+        args = [jax.ShapeDtypeStruct((size,), self._dtype) for size in sizes]
 
         def pulled_back(rows, *args):
-            return jax.vjp(lambda *args: self._sums[name](*args, rows, None), *args)
+            return jax.vjp(lambda *args: self._sums[side](*args, rows, None), *args)
 
         def numbers(n):
             rows = self._rows[side].some(n, self._dtype)
-            return sum(
-                leaf.size
-                for leaf in jax.tree.leaves(
-                    (rows, jax.eval_shape(pulled_back, rows, *args))
-                )
-            )
+            kept = jax.eval_shape(pulled_back, rows, *args)
+            return sum(leaf.size for leaf in jax.tree.leaves((rows, kept)))
 
         with precision(self._dtype):
             return self._n_u + numbers(2) - numbers(1)
@@ -225,9 +207,7 @@ class Evaluations:
             if last is not batch:
                 rows = self.placement.take(side, batch)
                 self._samples[side] = batch, rows
-        n_parts = -(-len(batch) // self.block(name))
-        ends = np.linspace(0, len(batch), n_parts + 1).astype(int).tolist()
-        cuts = list(map(slice, ends[:-1], ends[1:]))
+        cuts = equal_parts(len(batch), self.block(name))
         if isinstance(rows, tuple):
             return [(cut, (side, tuple(leaf[cut] for leaf in rows))) for cut in cuts]
         return [(cut, (side, rows[cut])) for cut in cuts]
@@ -236,25 +216,15 @@ class Evaluations:
         """A function of the rows of one or two batches, which are pairs (side, draws),
         or (side, rows) from `parts`."""
         placement, function = self.placement, partial(self._on_rows, name)
-        if all(placement.takes(side) for side, _ in batches):
-            return self._call(
-                ("rows", name),
-                function,
-                args,
-                *[placement.take(*batch) for batch in batches],
-            )
-        sides = tuple(side for side, _ in batches)
+        sides, draws = zip(*batches, strict=True)
+        if all(map(placement.takes, sides)):
+            rows = map(placement.take, sides, draws)
+            return self._call(("rows", name), function, args, *rows)
 
         def of_draws(pool, args, *draws):
-            return function(
-                args,
-                *[
-                    self._gathered(pool, *batch)
-                    for batch in zip(sides, draws, strict=True)
-                ],
-            )
+            return function(args, *map(partial(self._gathered, pool), sides, draws))
 
-        draws = [draws.astype(np.int32) for _, draws in batches]
+        draws = [numbers.astype(np.int32) for numbers in draws]
         return self._call((name, sides), of_draws, placement.pool, args, *draws)
 
     def _gathered(self, pool, side, draws):
@@ -263,14 +233,14 @@ class Evaluations:
         jax, axes = import_jax(), self.placement.axes[side]
 
         def gathered(leaves, p, draws):
+            local = draws
+            if axes:
+                local = draws - len(leaves[0]) * jax.lax.axis_index(axes)
+                here = (local >= 0) & (local < len(leaves[0]))
+                local = jax.numpy.where(here, local, 0)
+            rows = [leaf.at[local].get(mode="promise_in_bounds") for leaf in leaves]
             if not axes:
-                return [leaf.at[draws].get(mode="promise_in_bounds") for leaf in leaves]
-            local = draws - len(leaves[0]) * jax.lax.axis_index(axes)
-            here = (local >= 0) & (local < len(leaves[0]))
-            rows = [
-                leaf.at[jax.numpy.where(here, local, 0)].get(mode="promise_in_bounds")
-                for leaf in leaves
-            ]
+                return rows
             return [
                 jax.numpy.where(here.reshape(-1, *[1] * (row.ndim - 1)), row, 0)
                 for row in rows
@@ -310,12 +280,9 @@ class Evaluations:
         x, u, J = import_jax().numpy.split(point, (self._d, self._d + self._n_u))
         gradient = self._mean("gradient", x, u, rows)
         f_x, f_u = gradient[1 : 1 + self._d], gradient[1 + self._d :]
-        back = (
-            f_u @ J.reshape(self._n_u, self._d)
-            if inner_rows is None
-            else self._mean("vjp", J, f_u, inner_rows)
-        )
-        return f_x + back
+        if inner_rows is None:
+            return f_x + f_u @ J.reshape(self._n_u, self._d)
+        return f_x + self._mean("vjp", J, f_u, inner_rows)
 
     def _mean(self, name, *args):
         rows = args[-1]

@@ -6,6 +6,7 @@ from abc import abstractmethod
 import numpy as np
 from scipy.special import logsumexp
 
+from sk_stormc.core.penalties import penalized
 from sk_stormc.core.unit import InUnit
 from sk_stormc.core.weighted import WeightedComponents
 
@@ -197,8 +198,7 @@ class LogMeanExpProblem(WeightedComponents):
 
     def objective(self, x):
         """Phi(x), exact, with the penalty R."""
-        value = self.scale * self.log_mean(x)
-        return value if self.penalty is None else value + self.penalty.value(x)
+        return penalized(self.scale * self.log_mean(x), self.penalty, x)
 
 
 def exponentials(e, weight):

@@ -308,24 +308,17 @@ def as_metric(metric: Metric | ArrayLike | None, n_variables: int) -> Metric:
     check_int("n_variables", n_variables, low=1)
     if metric is None:
         return Identity()
-    if isinstance(metric, Metric):
-        if type(metric) is Diagonal or type(metric) is Matrix:
-            dimensions = 1 if type(metric) is Diagonal else 2
-            checked = check_metric(
-                f"values of the metric {type(metric).__name__}",
-                metric.values,
-                n_variables,
-            )
-            if checked.ndim != dimensions:
-                raise ValueError(
-                    f"values of the metric {type(metric).__name__} must have "
-                    f"{dimensions} dimension(s)"
-                )
-        if type(metric) is LowRank:
-            _check_low_rank(metric, n_variables)
-        return metric
-    values = check_metric("metric", metric, n_variables)
-    return Diagonal(values) if values.ndim == 1 else Matrix(values)
+    if not isinstance(metric, Metric):
+        values = check_metric("metric", metric, n_variables)
+        return Diagonal(values) if values.ndim == 1 else Matrix(values)
+    if type(metric) in (Diagonal, Matrix):
+        name = f"values of the metric {type(metric).__name__}"
+        values = check_metric(name, vars(metric)["values"], n_variables)
+        if values.ndim != 1 + metric.mixes:
+            raise ValueError(f"{name} must have {1 + metric.mixes} dimension(s)")
+    if type(metric) is LowRank:
+        _check_low_rank(metric, n_variables)
+    return metric
 
 
 def _check_low_rank(metric, n_variables):

@@ -17,7 +17,15 @@ from sk_stormc.utils.docstrings import inherit_sections
 from sk_stormc.utils.types import ArrayLike, FloatArray
 from sk_stormc.utils.validation import as_numbers, check_int, check_number, short
 
-__all__ = ["Box", "L1", "Simplex", "as_penalty", "check_penalty"]
+__all__ = [
+    "Box",
+    "L1",
+    "Simplex",
+    "as_penalty",
+    "check_penalty",
+    "penalized",
+    "projected",
+]
 
 
 def check_penalty(penalty: Any, n_variables: int, name: str = "penalty") -> None:
@@ -50,15 +58,11 @@ as L1(0.1), Box(0, 1) and Simplex() of sk_stormc.penalties have, got 'l1'
     check_int("n_variables", n_variables, low=1)
     if penalty is None:
         return
-    methods = all(
-        callable(getattr(penalty, method, None))
-        for method in ("value", "prox", "project")
-    )
-    if isinstance(penalty, type) or not methods:
+    methods = (getattr(penalty, name, None) for name in ("value", "prox", "project"))
+    if isinstance(penalty, type) or not all(map(callable, methods)):
         raise ValueError(
             f"{name} must be None or have value, prox and project, as L1(0.1), Box(0, "
-            "1) and Simplex() of "
-            f"sk_stormc.penalties have, got {short(penalty)}"
+            f"1) and Simplex() of sk_stormc.penalties have, got {short(penalty)}"
         )
     as_penalty(penalty).check(n_variables)
 
@@ -68,6 +72,16 @@ def as_penalty(penalty: Any) -> Penalty:
     if penalty is None:
         return Box(-np.inf, np.inf)
     return penalty if isinstance(penalty, Penalty) else _OfUser(penalty)
+
+
+def projected(penalty, x):
+    """The nearest feasible point of a problem's ``penalty``, which may be None."""
+    return x if penalty is None else penalty.project(x)
+
+
+def penalized(value, penalty, x):
+    """A value of Phi at x with R(x) added, if there is a penalty."""
+    return value if penalty is None else value + penalty.value(x)
 
 
 class Penalty:
@@ -156,15 +170,17 @@ def check_alpha(alpha):
         return float(alpha)
     # a copy: the caller's array may change
     weights = np.array(as_numbers("alpha", alpha))
-    if (
-        weights.ndim != 1
-        or not weights.size
-        or not (np.isfinite(weights) & (weights >= 0)).all()
-    ):
+    good = (np.isfinite(weights) & (weights >= 0)).all()
+    if weights.ndim != 1 or not weights.size or not good:
         raise ValueError(
             f"alpha must be a number or a vector of numbers >= 0, got {short(alpha)}"
         )
     return weights
+
+
+def _text(value):
+    """A number, or the first and last numbers of an array."""
+    return short(value) if np.ndim(value) else str(value)
 
 
 class L1(Penalty):
@@ -191,7 +207,7 @@ class L1(Penalty):
         )
 
     def __repr__(self):
-        return f"L1(alpha={short(self.alpha) if np.ndim(self.alpha) else self.alpha})"
+        return f"L1(alpha={_text(self.alpha)})"
 
     def value(self, x: ArrayLike) -> float:
         """R(x)."""
@@ -211,15 +227,11 @@ class L1(Penalty):
         ValueError
             If it has another length, or is a pytree for a problem without one.
         """
-        if isinstance(self.alpha, (dict, tuple)):
+        shape = getattr(self.alpha, "shape", ())
+        if isinstance(self.alpha, (dict, tuple)) or shape not in ((), (n_variables,)):
             raise ValueError(
                 f"alpha must be a number or of shape ({n_variables},), got "
-                f"{short(self.alpha)}"
-            )
-        if np.ndim(self.alpha) and self.alpha.shape != (n_variables,):
-            raise ValueError(
-                f"alpha must be a number or of shape ({n_variables},), got shape "
-                f"{self.alpha.shape}"
+                f"{f'shape {shape}' if shape else short(self.alpha)}"
             )
 
     def prox(self, x: ArrayLike, step: float | FloatArray) -> FloatArray:
@@ -270,12 +282,9 @@ class Box(Penalty):
     ):
         given = f"got low={low!r}, high={high!r}"
         # copies: the caller's arrays may change
-        low, high = (as_numbers("low", low), as_numbers("high", high))
-        if (
-            low.ndim > 1
-            or high.ndim > 1
-            or (low.ndim and high.ndim and low.shape != high.shape)
-        ):
+        low, high = as_numbers("low", low), as_numbers("high", high)
+        differ = low.ndim and high.ndim and low.shape != high.shape
+        if low.ndim > 1 or high.ndim > 1 or differ:
             raise ValueError(
                 "low and high must be scalars or of one length, got shapes "
                 f"{low.shape} and {high.shape}"
@@ -287,12 +296,10 @@ class Box(Penalty):
             raise ValueError(
                 f"low must be below infinity and high above -infinity, {given}"
             )
-        wrong = np.flatnonzero(np.atleast_1d(self.low > self.high))
-        if wrong.size:
-            j = wrong[0]
+        for j in np.flatnonzero(self.low > self.high)[:1]:
             raise ValueError(
-                f"low must not exceed high, got low={np.atleast_1d(self.low)[j]} > "
-                f"high={np.atleast_1d(self.high)[j]} for coordinate {j}"
+                f"low must not exceed high, got low={self.low.flat[j]} > "
+                f"high={self.high.flat[j]} for coordinate {j}"
             )
         check_number("budget", budget, words=(None,))
         self.budget = None if budget is None else float(budget)
@@ -300,17 +307,9 @@ class Box(Penalty):
         self.alpha = self._l1.alpha
 
     def __repr__(self):
-        low, high = (
-            short(bound) if bound.ndim else f"{float(bound)}"
-            for bound in (self.low, self.high)
-        )
         budget = "" if self.budget is None else f", budget={self.budget}"
-        alpha = (
-            f", alpha={short(self.alpha) if np.ndim(self.alpha) else self.alpha}"
-            if np.any(self.alpha)
-            else ""
-        )
-        return f"Box(low={low}, high={high}{budget}{alpha})"
+        alpha = f", alpha={_text(self.alpha)}" if np.any(self.alpha) else ""
+        return f"Box(low={_text(self.low)}, high={_text(self.high)}{budget}{alpha})"
 
     def value(self, x: ArrayLike) -> float:
         """alpha |x|_1. It is finite outside the bounds too, because `prox` keeps the
@@ -368,13 +367,9 @@ class Box(Penalty):
         def shrink(z):
             return soft(z, threshold) if np.any(alpha) else z
 
-        bends = [
-            self.low - threshold,
-            self.low + threshold,
-            self.high - threshold,
-            self.high + threshold,
-        ]
-        return within(self, x, step, shrink, [*bends, threshold, -threshold])
+        kinks = (self.low, self.high, 0.0)
+        bends = [kink + sign * threshold for kink in kinks for sign in (-1, 1)]
+        return within(self, x, step, shrink, bends)
 
 
 class Simplex(Penalty):
@@ -415,13 +410,12 @@ class Simplex(Penalty):
         nu = (np.cumsum(z[order]) - self.total) / np.cumsum(step[order])
         positive = np.flatnonzero(z[order] > nu * step[order])
         if not positive.size:  # entries of extreme sizes: put the total on the largest
-            return np.where(np.arange(x.size) == np.argmax(x), self.total, 0.0).astype(
-                x.dtype
-            )
+            total = np.nan if np.isnan(x).any() else self.total
+            is_largest = np.arange(x.size) == np.argmax(x)
+            return np.where(is_largest, total, 0.0).astype(x.dtype)
         solution = z - nu[positive[-1]] * step
-        solution[solution < 8 * np.finfo(float).eps * self.total] = (
-            0.0  # remove rounding errors
-        )
+        # remove rounding errors
+        solution[solution < 8 * np.finfo(float).eps * self.total] = 0.0
         return solution.astype(x.dtype, copy=False)
 
     def project(self, x: ArrayLike) -> FloatArray:

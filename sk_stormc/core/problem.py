@@ -1,8 +1,6 @@
 """The interface of a compositional problem, which defines the objective but not the
 method."""
 
-from __future__ import annotations
-
 import inspect
 from abc import ABC, abstractmethod
 from typing import Any
@@ -10,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from sk_stormc.core.advice import Advice
+from sk_stormc.core.penalties import penalized
 from sk_stormc.utils.types import Array, ArrayLike, FloatArray
 
 __all__ = ["CompositionalProblem", "takes_weights"]
@@ -371,7 +370,7 @@ class CompositionalProblem(ABC):
         float
         """
         value = float(self.outer(x, self.inner(x, self.inner_batch(None))))
-        return value if self.penalty is None else value + self.penalty.value(x)
+        return penalized(value, self.penalty, x)
 
     def reported(self, x: FloatArray) -> float:
         """The value at x in records and results: Phi(x), or the objective that Phi

@@ -9,11 +9,10 @@ from numbers import Number
 
 import numpy as np
 
-from sk_stormc.utils.validation import all_finite, as_numbers, short
+from sk_stormc.utils.validation import as_numbers, check_all_finite, short
 
 __all__ = [
     "Structure",
-    "check_finite",
     "check_returned",
     "fill",
     "flatten",
@@ -21,9 +20,6 @@ __all__ = [
     "precision",
     "tracing",
 ]
-
-# numbers that are checked at once, so that a memory map stays in its file
-CHECKED = 2**20
 
 
 def import_jax():
@@ -137,22 +133,6 @@ def fill(template, leaves):
     return import_jax().tree.map(lambda k: leaves[k], template)
 
 
-def check_finite(name, array, start=0):
-    """Raise a ValueError for numbers that are not finite. ``start`` is the number of
-    the first row."""
-    size = max(1, CHECKED // max(1, array[:1].size)) if array.ndim else 1
-    for first in range(0, len(array) if array.ndim else 1, size):
-        part = array[first : first + size] if array.ndim else array
-        if not all_finite(part):
-            k = np.argwhere(~np.isfinite(part))[0].tolist()
-            value = part[tuple(k)]
-            where = ""
-            if k:
-                k[0] += start + first
-                where = f" at {tuple(k) if len(k) > 1 else k[0]}"
-            raise ValueError(f"{name} must be finite, got {value}{where}")
-
-
 class Structure:
     """The structure of a pytree of numbers, into which a flat array is converted.
 
@@ -177,7 +157,7 @@ class Structure:
         arrays = []
         for part, leaf in zip(names, leaves, strict=True):
             arrays.append(as_numbers(part, leaf, np.float32 if single else float))
-            check_finite(part, arrays[-1])
+            check_all_finite(part, arrays[-1])
         structure = cls(template, [array.shape for array in arrays])
         if not structure.size:
             raise ValueError(f"{name} must hold at least one number, got {short(tree)}")

@@ -5,8 +5,6 @@ They can be pickled, compared and printed, so that GridSearchCV can search over 
 Any other picklable callable can be used as a schedule too.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 

@@ -1,8 +1,6 @@
 """Sources, from which a problem's components are drawn. The source of a stream is in
 `sk_stormc.streams`."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from functools import cached_property
 from typing import Any
@@ -258,7 +256,7 @@ class FiniteSource(Source):
 
 
 class LazySource(FiniteSource):
-    """Components of which some lie in dask collections. A run may use all of them, or
+    """Components of which some lie in dask collections. A run may use all of these, or
     one sample, but not minibatches.
 
     Parameters
@@ -269,7 +267,7 @@ class LazySource(FiniteSource):
         The components that lie there.
     """
 
-    def __init__(self, n_inner, n_outer, weights=None, outer_weights=None, lazy=()):
+    def __init__(self, n_inner, n_outer, weights, outer_weights, lazy):
         super().__init__(n_inner, n_outer, weights, outer_weights)
         self.lazy = lazy
 

@@ -18,6 +18,110 @@ MAX_POWER = 60
 LOG_2 = math.log(2.0)
 
 
+def _parts(value):
+    """The array and the power of a value. Plain numbers have the power 0."""
+    return (value.array, value.power) if type(value) is InUnit else (value, 0)
+
+
+def _fitting(array, power):
+    """A value in a unit that fits its size."""
+    flat = array.ravel().astype(float, copy=False)
+    if 4.0**-MAX_POWER < float(flat.dot(flat)) < 4.0**MAX_POWER:
+        return InUnit(array, power)
+    top = float(abs(flat).max()) if flat.size else 0.0
+    if not 0 < top < math.inf:
+        return InUnit(array, power)
+    shift = UNIT_STEP * round(math.frexp(top)[1] / UNIT_STEP)
+    return InUnit(np.ldexp(array, -shift), power + shift)
+
+
+def _largest(values):
+    """The largest power of the values that are not all 0."""
+    return max((value.power for value in values if value.array.any()), default=0)
+
+
+def _shifted(value, power):
+    """The array of a value in units of 2**power."""
+    shift = value.power - power
+    # beyond these bounds any float becomes 0 or infinite
+    return (
+        np.ldexp(value.array, min(max(shift, -10_000), 10_000))
+        if shift
+        else value.array
+    )
+
+
+def _in_larger(a, b):
+    """The arrays of two values in the larger of their units, and its power."""
+    (x, p), (y, q) = _parts(a), _parts(b)
+    if p == q:
+        return x, y, p
+    if type(b) is float and not b:
+        return x, b, p
+    values = _fitting(np.asarray(x), p), _fitting(np.asarray(y), q)
+    power = _largest(values)
+    x, y = (_shifted(value, power) for value in values)
+    # a Python number has no float type of its own
+    return (
+        float(x) if type(a) in (int, float) else x,
+        float(y) if type(b) in (int, float) else y,
+        power,
+    )
+
+
+def _sum(ufunc, a, b):
+    x, y, power = _in_larger(a, b)
+    return InUnit(ufunc(x, y), power)
+
+
+def _comparison(ufunc, a, b):
+    x, y, _ = _in_larger(a, b)
+    return ufunc(x, y)
+
+
+def _product(ufunc, a, b):
+    (x, p), (y, q) = _parts(a), _parts(b)
+    return _fitting(ufunc(x, y), p + q if ufunc is np.multiply else p - q)
+
+
+def _contracted(a, b):
+    (x, p), (y, q) = _parts(a), _parts(b)
+    product = _fitting(x.dot(y), p + q)
+    return product.plain() if type(a) is type(b) else product
+
+
+RULES: dict[np.ufunc, Callable] = dict.fromkeys(
+    (np.add, np.subtract, np.maximum, np.minimum), _sum
+)
+RULES |= dict.fromkeys(
+    (np.less, np.less_equal, np.greater, np.greater_equal, np.equal, np.not_equal),
+    _comparison,
+)
+RULES |= {
+    np.multiply: _product,
+    np.divide: _product,
+    np.matmul: lambda _, a, b: _contracted(a, b),
+    np.negative: lambda _, a: -a,
+    np.absolute: lambda _, a: abs(a),
+    np.isfinite: lambda _, a: np.isfinite(a.array),
+    np.log: lambda _, a: np.log(a.array) + a.power * LOG_2,
+}
+
+
+def _operator(ufunc):
+    """The methods of the operator of a function, and of the operator with its arguments
+    exchanged."""
+    rule = RULES[ufunc]
+
+    def method(self, other):
+        return rule(ufunc, self, other)
+
+    def exchanged(self, other):
+        return rule(ufunc, other, self)
+
+    return method, exchanged
+
+
 @dataclass(slots=True, eq=False, repr=False)
 class InUnit:
     """An array with a common exponent, which represents ``array * 2**power``.
@@ -97,9 +201,7 @@ class InUnit:
         -------
         ndarray
         """
-        return (
-            self.array if not self.power else np.ldexp(self.array, _bounded(self.power))
-        )
+        return _shifted(self, 0)
 
     # attributes and methods of arrays
 
@@ -166,67 +268,31 @@ class InUnit:
 
     def __array_ufunc__(self, ufunc, method, *inputs, **kwargs):
         rule = RULES.get(ufunc)
-        if method != "__call__" or kwargs or rule is None:
-            name = (
-                ufunc.__name__ if method == "__call__" else f"{ufunc.__name__}.{method}"
-            )
-            options = f" with {', '.join(kwargs)}" if kwargs else ""
-            raise TypeError(
-                f"numpy.{name}{options} is not defined for values that carry their "
-                f"own unit, got {self!r}"
-            )
-        return rule(ufunc, *inputs)
+        if method == "__call__" and not kwargs and rule is not None:
+            return rule(ufunc, *inputs)
+        name = f"{ufunc.__name__}.{method}".removesuffix(".__call__")
+        options = f" with {', '.join(kwargs)}" if kwargs else ""
+        raise TypeError(
+            f"numpy.{name}{options} is not defined for values that carry their own "
+            f"unit, got {self!r}"
+        )
 
-    def __add__(self, other):
-        return _sum(np.add, self, other)
-
-    def __radd__(self, other):
-        return _sum(np.add, other, self)
-
-    def __sub__(self, other):
-        return _sum(np.subtract, self, other)
-
-    def __rsub__(self, other):
-        return _sum(np.subtract, other, self)
-
-    def __mul__(self, other):
-        return _product(np.multiply, self, other)
-
-    def __rmul__(self, other):
-        return _product(np.multiply, other, self)
-
-    def __truediv__(self, other):
-        return _product(np.divide, self, other)
-
-    def __rtruediv__(self, other):
-        return _product(np.divide, other, self)
-
-    def __matmul__(self, other):
-        return _contracted(self, other)
+    __add__, __radd__ = _operator(np.add)
+    __sub__, __rsub__ = _operator(np.subtract)
+    __mul__, __rmul__ = _operator(np.multiply)
+    __truediv__, __rtruediv__ = _operator(np.divide)
+    __lt__, __gt__ = _operator(np.less)
+    __le__, __ge__ = _operator(np.less_equal)
+    __eq__, _ = _operator(np.equal)
+    __ne__, _ = _operator(np.not_equal)
+    __matmul__ = dot
+    del _
 
     def __neg__(self):
         return InUnit(-self.array, self.power)
 
     def __abs__(self):
         return InUnit(abs(self.array), self.power)
-
-    def __lt__(self, other):
-        return _comparison(np.less, self, other)
-
-    def __le__(self, other):
-        return _comparison(np.less_equal, self, other)
-
-    def __gt__(self, other):
-        return _comparison(np.greater, self, other)
-
-    def __ge__(self, other):
-        return _comparison(np.greater_equal, self, other)
-
-    def __eq__(self, other):
-        return _comparison(np.equal, self, other)
-
-    def __ne__(self, other):
-        return _comparison(np.not_equal, self, other)
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -235,7 +301,7 @@ def in_one_unit(values):
     """Convert several values to arrays in one common unit, for linear combinations of
     them."""
     if not any(isinstance(value, InUnit) for value in values):
-        return values, _itself
+        return values, lambda array: array
     values = [_fitting(*_parts(value)) for value in values]
     power = _largest(values)
     return [_shifted(value, power) for value in values], lambda array: _fitting(
@@ -245,107 +311,4 @@ def in_one_unit(values):
 
 def as_array(value, power=0):
     """A value as an array in units of 2**power. Plain arrays stay unchanged."""
-    return (
-        InUnit(value.array, value.power - power).plain()
-        if isinstance(value, InUnit)
-        else value
-    )
-
-
-def _itself(array):
-    return array
-
-
-def _bounded(power):
-    return min(max(power, -10_000), 10_000)  # which map any float to 0 or infinity
-
-
-def _parts(value):
-    """The array and the power of a value. Plain numbers have the power 0."""
-    return (value.array, value.power) if type(value) is InUnit else (value, 0)
-
-
-def _fitting(array, power):
-    """A value in a unit that fits its size."""
-    flat = array.ravel().astype(float, copy=False)
-    if 4.0**-MAX_POWER < float(flat.dot(flat)) < 4.0**MAX_POWER:
-        return InUnit(array, power)
-    top = float(abs(flat).max()) if flat.size else 0.0
-    if not 0 < top < math.inf:
-        return InUnit(array, power)
-    shift = UNIT_STEP * round(math.frexp(top)[1] / UNIT_STEP)
-    return InUnit(np.ldexp(array, -shift), power + shift)
-
-
-def _largest(values):
-    """The largest power of the values that are not all 0."""
-    return max((value.power for value in values if value.array.any()), default=0)
-
-
-def _shifted(value, power):
-    return (
-        value.array
-        if value.power == power
-        else np.ldexp(value.array, _bounded(value.power - power))
-    )
-
-
-def _in_larger(a, b):
-    """The arrays of two values in the larger of their units, and its power."""
-    (x, p), (y, q) = _parts(a), _parts(b)
-    if p == q:
-        return x, y, p
-    if (
-        type(a) is type(b) and abs(p - q) == UNIT_STEP
-    ):  # as of two batches, whose sizes need not be compared
-        return (x, y * 2.0**-UNIT_STEP, p) if p > q else (x * 2.0**-UNIT_STEP, y, q)
-    if type(b) is float and not b:
-        return x, b, p
-    values = _fitting(np.asarray(x), p), _fitting(np.asarray(y), q)
-    power = _largest(values)
-    x, y = (_shifted(value, power) for value in values)
-    # a Python number has no float type of its own
-    return (
-        float(x) if type(a) in (int, float) else x,
-        float(y) if type(b) in (int, float) else y,
-        power,
-    )
-
-
-def _sum(ufunc, a, b):
-    x, y, power = _in_larger(a, b)
-    return InUnit(ufunc(x, y), power)
-
-
-def _comparison(ufunc, a, b):
-    x, y, _ = _in_larger(a, b)
-    return ufunc(x, y)
-
-
-def _product(ufunc, a, b):
-    (x, p), (y, q) = _parts(a), _parts(b)
-    return _fitting(ufunc(x, y), p + q if ufunc is np.multiply else p - q)
-
-
-def _contracted(a, b):
-    (x, p), (y, q) = _parts(a), _parts(b)
-    product = _fitting(x.dot(y), p + q)
-    return product.plain() if type(a) is type(b) else product
-
-
-RULES: dict[np.ufunc, Callable] = dict.fromkeys(
-    (np.add, np.subtract, np.maximum, np.minimum), _sum
-)
-RULES |= dict.fromkeys(
-    (np.less, np.less_equal, np.greater, np.greater_equal, np.equal, np.not_equal),
-    _comparison,
-)
-RULES |= {
-    np.multiply: _product,
-    np.divide: _product,
-    np.matmul: lambda _, a, b: _contracted(a, b),
-    np.negative: lambda _, a: -a,
-    np.absolute: lambda _, a: abs(a),
-    np.isfinite: lambda _, a: np.isfinite(a.array),
-    np.log: lambda _, a: np.log(a.array) + a.power * LOG_2,
-}
+    return _shifted(value, power) if isinstance(value, InUnit) else value

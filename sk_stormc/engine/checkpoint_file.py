@@ -112,38 +112,23 @@ class Writer:
                     f"{value.shape}"
                 )
             self.arrays.append(value)
-            return [
-                "array" if isinstance(value, np.ndarray) else "scalar",
-                f"array_{len(self.arrays) - 1}",
-            ]
+            name = "array" if isinstance(value, np.ndarray) else "scalar"
+            return [name, f"array_{len(self.arrays) - 1}"]
         if sparse.issparse(value):
             rows = value.tocsr()
-            return [
-                "sparse",
-                [
-                    self.node(part)
-                    for part in (rows.data, rows.indices, rows.indptr, rows.shape)
-                ],
-            ]
+            parts = rows.data, rows.indices, rows.indptr, rows.shape
+            return ["sparse", list(map(self.node, parts))]
         if kind in (list, tuple):
-            return [kind.__name__, [self.node(part) for part in value]]
+            return [kind.__name__, list(map(self.node, value))]
         if kind is dict:
-            return [
-                "dict",
-                [[self.node(key), self.node(part)] for key, part in value.items()],
-            ]
+            return ["dict", [list(map(self.node, item)) for item in value.items()]]
         if isinstance(value, np.random.Generator):
             return ["generator", self.node(value.bit_generator.state)]
         if isinstance(value, np.random.RandomState):
             return ["random_state", self.node(value.get_state(legacy=False))]
         if is_dataclass(kind):
-            return [
-                "object",
-                [
-                    _name(kind),
-                    {name: self.node(part) for name, part in _parts(value).items()},
-                ],
-            ]
+            parts = {name: self.node(part) for name, part in _parts(value).items()}
+            return ["object", [_name(kind), parts]]
         if callable(value) and UNKNOWN not in describe(value):
             return ["function", describe(value)]
         raise ValueError(
@@ -180,9 +165,9 @@ class Reader:
                 *parts, shape = map(self.value, content)
                 return sparse.csr_array(tuple(parts), shape=shape)
             case "list":
-                return [self.value(part) for part in content]
+                return list(map(self.value, content))
             case "tuple":
-                return tuple(self.value(part) for part in content)
+                return tuple(map(self.value, content))
             case "dict":
                 return {self.value(key): self.value(part) for key, part in content}
             case "generator":

@@ -59,10 +59,8 @@ def curvatures(oracle, x, size):
             # a step of the length of x
             longest = float(np.linalg.norm(x) / np.linalg.norm(v)) or math.inf
             # a gradient that is constant near x may change farther away
-            step = max(
-                min(1e-3 * length / top, longest),
-                rounding * longest if longest < math.inf else 0.0,
-            )
+            least = rounding * longest if longest < math.inf else 0.0
+            step = max(min(1e-3 * length / top, longest), least)
             if step > 1e-7 * h:  # otherwise F is a rounding error
                 h = step
         eigenvalues.append(top)

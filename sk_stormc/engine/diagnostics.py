@@ -5,6 +5,7 @@ import math
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
+from sk_stormc.core.penalties import projected
 from sk_stormc.engine.oracle import Oracle
 from sk_stormc.engine.results import StopReason
 from sk_stormc.engine.steps import keep_in_domain
@@ -255,8 +256,8 @@ def is_unbounded(problem, run, x, fun):
     if abs(displacement).max() <= 16 * np.finfo(x.dtype).eps * abs(x).max():
         return False  # it is a rounding error
 
-    near, far = x + 1e8 * displacement, x + 1e10 * displacement
-    if problem.penalty is not None:
-        near, far = problem.penalty.project(near), problem.penalty.project(far)
-    decrease = fun - problem.objective(near)
-    return decrease > 0 and fun - problem.objective(far) > 10 * decrease
+    near, far = (
+        fun - problem.objective(projected(problem.penalty, x + factor * displacement))
+        for factor in (1e8, 1e10)
+    )
+    return near > 0 and far > 10 * near

@@ -3,13 +3,11 @@
 import math
 import signal
 import threading
-from collections.abc import Callable
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
 
 import numpy as np
 
-from sk_stormc.core.schedules import at
+from sk_stormc.core.penalties import projected
 from sk_stormc.engine.diagnostics import warn_if_clipped, warn_if_far, warn_of_the_end
 from sk_stormc.engine.oracle import Oracle
 from sk_stormc.engine.results import (
@@ -21,9 +19,15 @@ from sk_stormc.engine.results import (
     StopReason,
     outcome,
 )
-from sk_stormc.engine.stopping import StoppingRule
+from sk_stormc.engine.stopping import Stopping, StoppingRule
+from sk_stormc.engine.stream_policy import StreamPolicy
 from sk_stormc.utils.descriptions import check_unchanged, describe
-from sk_stormc.utils.validation import as_numbers, is_integer, seeded
+from sk_stormc.utils.validation import (
+    as_numbers,
+    check_all_finite,
+    drawn_seed,
+    is_integer,
+)
 
 __all__ = ["DEFAULT_PASSES", "Loop", "run"]
 
@@ -47,9 +51,7 @@ def run(
     # the loop detects overflow, and reports it once
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         if state is None:
-            oracle = Oracle(
-                problem, seeded(random_state).randint(np.iinfo(np.int32).max)
-            )
+            oracle = Oracle(problem, drawn_seed(random_state))
             oracle.metric = solver.run_metric(oracle, None)
             x = _start_point(problem, oracle, x0)
             run = RunState(
@@ -58,15 +60,10 @@ def run(
                 MethodState(x),
                 best_x=x,
                 start=x,
+                parameters=_parameters(solver),
+                random_state=int(random_state) if is_integer(random_state) else None,
+                stopping=Stopping(first=first_residual),
             )
-            parameters = solver.get_params(deep=False).items()
-            run.parameters = {
-                name: describe(value)
-                for name, value in parameters
-                if name not in MAY_CHANGE
-            }
-            run.random_state = int(random_state) if is_integer(random_state) else None
-            run.stopping.first = first_residual
         else:
             _check_state(solver, problem, state, x0, random_state)
             oracle, run = Oracle(problem, 0), state.copy()
@@ -159,12 +156,17 @@ def _start_point(problem, oracle, x0):
     x = default if x0 is None else as_numbers("x0", problem.ravel(x0), default.dtype)
     if x.shape != (problem.n_variables,):
         raise ValueError(f"x0 must have shape ({problem.n_variables},), got {x.shape}")
-    if not np.isfinite(x).all():
-        raise ValueError(
-            f"x0 must be finite, got {x[~np.isfinite(x)][0]} at "
-            f"{np.argmin(np.isfinite(x))}"
-        )
-    return x if problem.penalty is None else problem.penalty.project(x)
+    check_all_finite("x0", x)
+    return projected(problem.penalty, x)
+
+
+def _parameters(solver):
+    """Descriptions of the parameters that must be the same in a run that continues."""
+    return {
+        name: describe(value)
+        for name, value in solver.get_params(deep=False).items()
+        if name not in MAY_CHANGE
+    }
 
 
 def _check_state(solver, problem, state, x0, random_state):
@@ -187,17 +189,9 @@ def _check_state(solver, problem, state, x0, random_state):
             f"state must come from a run on {problem.description()}, got one on "
             f"{state.problem}"
         )
-    for name, value in solver.get_params(deep=False).items():
-        if name not in MAY_CHANGE:
-            before = state.parameters.get(name, "nothing")
-            purpose = "a run that continues"
-            check_unchanged(
-                name,
-                before,
-                describe(value),
-                purpose,
-                "other parameters need a new run",
-            )
+    advice = "a run that continues", "other parameters need a new run"
+    for name, value in _parameters(solver).items():
+        check_unchanged(name, state.parameters.get(name, "nothing"), value, *advice)
     if random_state is not None and not (
         is_integer(random_state) and random_state == state.random_state
     ):
@@ -221,9 +215,8 @@ def _check_state(solver, problem, state, x0, random_state):
     if math.isfinite(state.best_fun) and math.isfinite(problem.n_inner):
         fun = problem.reported(state.best_x)
         sizes = [abs(fun) for _, _, fun in state.records if math.isfinite(fun)]
-        if not abs(fun - state.best_fun) <= math.sqrt(
-            np.finfo(state.best_x.dtype).eps
-        ) * max(sizes):
+        rounding = math.sqrt(np.finfo(state.best_x.dtype).eps) * max(sizes)
+        if not abs(fun - state.best_fun) <= rounding:
             raise ValueError(
                 "state must come from a run on the same data: the objective at its "
                 f"best point is {fun:.9g} here, "
@@ -271,11 +264,8 @@ class Loop:
         self.max_iter, self.max_ifo = max_iter or math.inf, solver.max_ifo or math.inf
         self.rule = StoppingRule(self)
         self.record_every = record_every or problem.advice.record_every or self.pass_ifo
-        self.on_record, self.report = (
-            on_record,
-            Report(self.pass_ifo) if verbose else None,
-        )
-        self._largest = 0.0  # residuals up to this value are not an overflow
+        self.on_record = on_record
+        self.report = Report(self.pass_ifo) if verbose else None
         self._eps = float(np.finfo(run.state.x.dtype).eps)
 
     def after_iteration(self):
@@ -318,12 +308,7 @@ class Loop:
     def _measure_and_record(self, s):
         """The work that is done once for each iteration."""
         run, t = self.run, s.t
-        if (
-            t
-            and s.residual is not None
-            and not s.residual <= self._largest
-            and self._overflows(s.residual)
-        ):
+        if t and s.residual is not None and self._overflows(s.residual):
             self.reason = StopReason.NON_FINITE
             return
         self.rule.measure(s)
@@ -349,7 +334,6 @@ class Loop:
         run = self.run
         run.first_length = run.first_length or residual
         largest = run.first_length if self.stream is None else math.inf
-        self._largest = largest / self._eps
         return not residual * self._eps <= largest
 
     def record(self):
@@ -394,84 +378,6 @@ class Loop:
         cost = self.solver.cost(self.oracle, self.run.state)
         ifo = min((self.max_iter - self.run.t) * cost, self.max_ifo - self.oracle.ifo)
         return ifo / max(self.record_every, cost)
-
-
-class StreamPolicy:
-    """What differs on a stream, whose rows may be exhausted, and whose objective is
-    over its last rows.
-
-    If the objective rises above that at the start, the run restarts with shorter steps.
-    The problem stores a state from which the run can continue after an error or an
-    interrupt, and the rows since then.
-    """
-
-    def __init__(self):
-        self.stored_at = -math.inf  # IFO at which the state was last stored
-
-    def init_state(self, loop, x):
-        """The method's state at x, or none if there are too few rows so far. After a
-        restart, its steps are shorter."""
-        oracle, run = loop.oracle, loop.run
-        before = oracle.snapshot()
-        try:
-            state = loop.solver.init_state(oracle, x)
-        except EOFError:
-            oracle.restore(before)
-            loop.reason = StopReason.EXHAUSTED
-            return run.state
-        if run.n_restarts and state.rule is not None:
-            # three restarts, each with a quarter of the rate before
-            factor, rate = 0.25**run.n_restarts, state.rule.learning_rate
-            shorter = Shortened(rate, factor) if callable(rate) else rate * factor
-            state.rule = replace(state.rule, learning_rate=shorter)
-        return state
-
-    def has_diverged(self, oracle, run, x):
-        """Compare x with the start on the same rows, and store the best x so far."""
-        fun = run.records[-1][2]
-        gain = oracle.problem.objective(run.start) - fun
-        if gain > run.best_gain:
-            run.best_x, run.best_fun, run.best_gain = x, fun, gain
-        return gain < 0 and oracle.source.uphill(x, run.start)
-
-    def restarts(self, solver, oracle, run, reason):
-        """Restart from the best point with shorter steps, unless the user has set the
-        learning rate."""
-        automatic = solver.auto("learning_rate", oracle.problem, None) is None
-        failed = reason in (StopReason.NON_FINITE, StopReason.DIVERGED)
-        if not (failed and automatic and run.n_restarts < 3):
-            return False
-        run.n_restarts, run.t_before_restart = run.n_restarts + 1, run.t
-        run.state = MethodState(run.best_x)
-        run.last_processed, run.first_length, run.milestones = -1, 0.0, (None, None)
-        return True
-
-    def store(self, loop):
-        """Store the state by IFO, because rows are kept as long as the state."""
-        oracle = loop.oracle
-        # storing costs as much as some iterations, and rows between two states stay in
-        # memory
-        if oracle.ifo - self.stored_at >= 6000:
-            oracle.problem.state = loop.snapshot()
-            oracle.hold()
-            self.stored_at = oracle.ifo
-
-    def store_last(self, oracle, run):
-        """Store the last state, even if an exception has ended the run."""
-        run.oracle = oracle.snapshot(last=True)
-        oracle.hold()
-        oracle.problem.state = run
-
-
-@dataclass(frozen=True)
-class Shortened:
-    """A schedule multiplied by a factor."""
-
-    schedule: float | Callable
-    factor: float
-
-    def __call__(self, t):
-        return self.factor * at(self.schedule, t)
 
 
 # the result

@@ -5,11 +5,12 @@ import copy
 import pickle
 from collections import deque
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from sk_stormc.core.metrics import as_metric
+from sk_stormc.core.penalties import penalized
 from sk_stormc.core.source import source_of
 from sk_stormc.core.unit import InUnit
 from sk_stormc.utils.validation import plain
@@ -108,24 +109,10 @@ class Oracle:
     def __init__(self, problem, seed):
         self.problem = problem = problem.in_run()
         self.metric = as_metric(problem.metric, problem.n_variables).bound(self)
-        generators = list(
-            map(
-                np.random.default_rng,
-                np.random.SeedSequence(seed).spawn(len(KINDS) + 1),
-            )
-        )
-        self.rng = generators.pop()
+        *generators, self.rng = np.random.default_rng(seed).spawn(len(KINDS) + 1)
         self.source = source_of(problem)
         self._generators = dict(zip(KINDS, self.source.open(generators), strict=True))
-        inner, outer = problem.inner_batch, problem.outer_batch
-        if self.source.weighted:  # a draw is a pair (draws, weights)
-            inner, outer = (
-                (lambda draw: problem.inner_batch(*draw)),
-                (lambda draw: problem.outer_batch(*draw)),
-            )
-        self._gather = {"inner": inner, "jacobian": inner, "outer": outer}
-        # draws of a kind and size, and the IFO of each
-        self._pending, self._prices = {}, {}
+        self._pending = {}  # draws of a kind and size
         self.ifo = 0
         self.n_evaluations = dict.fromkeys(KINDS, 0)
         self.n_guarded = self.n_below = 0
@@ -134,7 +121,7 @@ class Oracle:
         self.exact = deque(maxlen=32)  # more points than a line search evaluates
         # the last u, J and (f_x, f_u) on all components, each with its point
         self._on_all = {}
-        self._full, self._costs = {}, {}
+        self._full, self._costs = {}, {}  # batches of all components, and IFO by sizes
         m, n = plain(problem.n_inner), plain(problem.n_outer)
         self._all = {"inner": m, "jacobian": m, "outer": n}
 
@@ -153,23 +140,21 @@ class Oracle:
 
     def cost(self, size):
         """IFO of batches of the sizes (B_g, B_dg, B_f)."""
-        if (
-            size not in self._costs
-        ):  # cached, because it is needed before every iteration
-            slope = size[0] if self.problem.jacobian_kind == "operator" else size[1]
-            sizes = zip(KINDS, (size[0], slope, size[2]), strict=True)
-            self._costs[size] = sum(self.price(kind, s) for kind, s in sizes)
+        if size not in self._costs:  # needed before every iteration
+            self._costs[size] = sum(map(self.price, KINDS, self._evaluated(size)))
         return self._costs[size]
+
+    def _evaluated(self, size):
+        """The sizes on which g, its Jacobian and f are evaluated."""
+        B_g, B_dg, B_f = size
+        return B_g, B_g if self.problem.jacobian_kind == "operator" else B_dg, B_f
 
     def is_full(self, size):
         """Whether batches of these sizes contain all components, so that values are
         exact."""
-        slope = size[0] if self.problem.jacobian_kind == "operator" else size[1]
-        return (
-            size[0] is None
-            and size[2] is None
-            and slope in (None, 0, self.problem.n_inner)
-        )
+        B_g, B_dg, B_f = self._evaluated(size)
+        is_exact = B_dg in (None, 0, self.problem.n_inner)
+        return B_g is None and B_f is None and is_exact
 
     def all_like(self, size):
         """The sizes of a full refresh for steps with batches of these sizes. An exact
@@ -190,21 +175,31 @@ class Oracle:
         -------
         Batch
         """
+        if size in (None, self._all[kind]):
+            return self._draw_all(kind)
         draws = self._pending.get((kind, size))
         if not draws:
-            if size is None or size == self._all[kind]:
-                return self._draw_all(kind)
-            draw = self.source.draw_outer if kind == "outer" else self.source.draw_inner
             # at once, because a call of the generator costs as much as gathering a
             # small batch
             blocks = max(1, min(64, 2**20 // size)) if self.source.finite else 1
-            draws = self._pending[kind, size] = list(
-                draw(self._generators[kind], (blocks, size))
-            )[::-1]
-            self._prices[kind, size] = self.source.price(kind, size)
-        price = self._prices[kind, size]
-        self.ifo += price
-        return Batch(self._gather[kind](draws.pop()), price)
+            draws = list(self._draws(kind, (blocks, size)))[::-1]
+            self._pending[kind, size] = draws
+        batch = Batch(self._gather(kind, draws.pop()), self.source.price(kind, size))
+        self.ifo += batch.size
+        return batch
+
+    def _draws(self, kind, shape):
+        """Draws of a kind from its place in the source."""
+        draw = self.source.draw_outer if kind == "outer" else self.source.draw_inner
+        return draw(self._generators[kind], shape)
+
+    def _gather(self, kind, draws):
+        """The problem's batch of some draws, or of a pair of draws and weights. None
+        means all components."""
+        problem = self.problem
+        gather = problem.outer_batch if kind == "outer" else problem.inner_batch
+        paired = self.source.weighted and draws is not None
+        return gather(*draws) if paired else gather(draws)
 
     def draw_jacobian(self, size, inner, same=False):
         """Draw the batch on which a Jacobian is evaluated, and count it.
@@ -225,7 +220,7 @@ class Oracle:
         """
         if same or self.problem.jacobian_kind == "operator":
             self.ifo += inner.size
-            return Batch(inner.data, inner.size, inner.full, anew=True)
+            return replace(inner, anew=True)
         return Batch(None, 0, True) if size == 0 else self.draw("jacobian", size)
 
     def draw_sample(self, sizes):
@@ -244,34 +239,28 @@ class Oracle:
         """
         inner, outer = sizes
         self.ifo += 2 * self.price("inner", inner) + self.price("outer", outer)
-        ways = self.source.draw_inner, self.source.draw_outer
         return tuple(
-            None if size == self._all[kind] else draw(self.place(kind), (1, size))[0]
-            for kind, size, draw in zip(("inner", "outer"), sizes, ways, strict=True)
+            None if size == self._all[kind] else self._draws(kind, (1, size))[0]
+            for kind, size in zip(("inner", "outer"), sizes, strict=True)
         )
 
     def sample(self, draws):
         """The batches of g, its Jacobian and f of draws of `draw_sample`."""
         inner, outer = (
             Batch(
-                self._gather[kind](own),
+                self._gather(kind, own),
                 self.price(kind, None if own is None else len(own)),
                 own is None,
             )
             for kind, own in zip(("inner", "outer"), draws, strict=True)
         )
-        return inner, Batch(inner.data, inner.size, inner.full, anew=True), outer
+        return inner, replace(inner, anew=True), outer
 
     def _draw_all(self, kind):
         """The batch of all components, which is gathered once."""
         side = "outer" if kind == "outer" else "inner"
         if side not in self._full:
-            everything = (
-                self.problem.outer_batch(None)
-                if kind == "outer"
-                else self.problem.inner_batch(None)
-            )
-            self._full[side] = Batch(everything, self._all[kind], True)
+            self._full[side] = Batch(self._gather(kind, None), self._all[kind], True)
         batch = self._full[side]
         self.ifo += batch.size
         return batch
@@ -406,10 +395,7 @@ class Oracle:
     def value(self, x, u):
         """Phi(x) after u and the gradient of f were evaluated on all data, so that it
         needs no further oracle calls."""
-        penalty = self.problem.penalty
-        return float(self.problem.outer(x, u)) + (
-            0.0 if penalty is None else penalty.value(x)
-        )
+        return penalized(float(self.problem.outer(x, u)), self.problem.penalty, x)
 
     # the position of a run in its source
 
@@ -460,12 +446,11 @@ class Oracle:
         """Restore the state of a `snapshot`."""
         self.__dict__.update(copy.deepcopy(snapshot | {"_pending": {}}))
         self._pending = _copied(snapshot["_pending"])
-        self._prices = {key: self.source.price(*key) for key in self._pending}
 
 
 def _copied(pending):
     """A copy of pending draws, which are themselves immutable."""
-    return dict(zip(pending, map(list, pending.values()), strict=True))
+    return {size: list(draws) for size, draws in pending.items()}
 
 
 def _are_equal(value, other):

@@ -14,7 +14,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from sk_stormc.core.metrics import Metric
-from sk_stormc.core.penalties import check_penalty
+from sk_stormc.core.penalties import check_penalty, projected
 from sk_stormc.core.problem import CompositionalProblem
 from sk_stormc.core.schedules import Slowed, at
 from sk_stormc.core.source import source_of
@@ -248,9 +248,8 @@ class CompositionalSolver(BaseEstimator, ABC):
         if problem.penalty is not None:
             check_penalty(problem.penalty, problem.n_variables)
             metric = problem.metric
-            require_prox(
-                metric.has_prox if isinstance(metric, Metric) else np.ndim(metric) < 2
-            )
+            is_metric = isinstance(metric, Metric)
+            require_prox(metric.has_prox if is_metric else np.ndim(metric) < 2)
 
     def iterate(self, oracle, s, loop):
         """Iterate until the loop has a reason to stop."""
@@ -301,16 +300,19 @@ class CompositionalSolver(BaseEstimator, ABC):
             value = B, None if constant else B, None if n <= MAX_FULL_BATCH else rule
         B_g, B_dg, B_f = value if is_list(value) else oracle.source.sizes(value)
         oracle.source.accept(name, (B_g, B_dg, B_f))
+
+        def below(size, n):
+            return None if size is None or size >= n else int(size)
+
         if not constant:
-            B_dg = None if B_dg is None or B_dg >= m else int(B_dg)
+            B_dg = below(B_dg, m)
         elif like is not None and like[1] == 0:
             B_dg = 0
         elif B_dg is None:
             B_dg = 0 if like is None else None
         else:  # a number of at least n means all components at each iteration
             B_dg = min(int(B_dg), m)
-        B_g = None if B_g is None or B_g >= m else int(B_g)
-        return B_g, B_dg, None if B_f is None or B_f >= n else int(B_f)
+        return below(B_g, m), B_dg, below(B_f, n)
 
     def step_rule(self, oracle, x, size, factor, schedule=lambda eta: eta, L=None):
         """The rule of steps, from the user's learning rate and limits, the problem's
@@ -342,17 +344,14 @@ class CompositionalSolver(BaseEstimator, ABC):
             if L is None:
                 with oracle.looking_ahead():
                     L = curvature(oracle, x, size)
-                smoothness = problem.advice.smoothness(
-                    problem, size, oracle.metric.at(x, 0)
-                )
+                metric = oracle.metric.at(x, 0)
+                smoothness = problem.advice.smoothness(problem, size, metric)
+            steepest = max(L, smoothness)
             # for a linear objective any learning rate decreases it, and the run ends at
             # its budget
-            eta = schedule(
-                factor / max(L, smoothness) if max(L, smoothness) > 0 else 1.0
-            )
-            if smoothness > L and callable(
-                eta
-            ):  # slow the schedule down, because shorter steps need more iterations
+            eta = schedule(factor / steepest if steepest > 0 else 1.0)
+            # slow the schedule down, because shorter steps need more iterations
+            if smoothness > L and callable(eta):
                 eta = Slowed(eta, smoothness)
         inertia = problem.advice.inertia
         eta = eta if callable(eta) else float(eta)
@@ -365,10 +364,8 @@ class CompositionalSolver(BaseEstimator, ABC):
         precision = self.auto("precision", problem, 0.1)
         if normalization is None:
             return None
-        return Limit(
-            precision if callable(precision) else float(precision),
-            by_block=normalization == "block",
-        )
+        precision = precision if callable(precision) else float(precision)
+        return Limit(precision, by_block=normalization == "block")
 
     def move(self, oracle, s, F, x=None, metric=None):
         """Steps 5 and 6 of Algorithm 1: the next point along F by the state's rule. It
@@ -415,16 +412,14 @@ class CompositionalSolver(BaseEstimator, ABC):
         if rule.inertia is None:
             return rule.next_point(problem, metric, x, direction, eta, s.t)  # step 6
         s.velocity = rule.average(problem, metric, direction, s.velocity, s.t)
-        x = x - eta * s.velocity
-        return x if problem.penalty is None else problem.penalty.project(x)
+        return projected(problem.penalty, x - eta * s.velocity)
 
     def length(self, oracle, s, x, F):
         """The residual |x~ - x| / eta at x along F for the stopping rule, in the norm
         of the inverse preconditioner."""
         eta = 1.0 if s.rule is None else at(s.rule.learning_rate, s.t)
-        return step_direction(
-            oracle.problem, oracle.metric.at(x, s.t), x, F, eta
-        ).length
+        metric = oracle.metric.at(x, s.t)
+        return step_direction(oracle.problem, metric, x, F, eta).length
 
     def proximal_point(self, oracle, s, F):
         """x~ of step 5 of Algorithm 1: the end of the unshortened step from ``s.x``

@@ -27,6 +27,7 @@ __all__ = [
     "StepRule",
     "advance",
     "advance_inner",
+    "advance_outer",
     "guard",
     "keep_in_domain",
     "proximal_point",
@@ -172,13 +173,8 @@ def advance(oracle: Any, old: Any, x: Array, momentum: tuple, size: tuple) -> Es
     >>> oracle.ifo, second.F.shape
     (35, (3,))
     """
-    a_phi = momentum[2]
     u, J, old_J = advance_inner(oracle, old, x, momentum, size)  # steps 8 and 9
-    batch = oracle.draw("outer", size[2])
-    if batch.full or a_phi == 1:
-        return Estimate(x, u, J, oracle.gradient(x, u, J, batch))
-    before, F = oracle.gradient_pair((old.x, old.u, old_J), (x, u, J), batch)
-    return Estimate(x, u, J, (1 - a_phi) * (old.F - before) + F)  # step 10
+    return advance_outer(oracle, old, old_J, (x, u, J), momentum[2], size)  # step 10
 
 
 def advance_inner(oracle, old, x, momentum, size):
@@ -201,6 +197,15 @@ def advance_inner(oracle, old, x, momentum, size):
     if correct_J:
         J = (1 - a_dg) * (old.J - before[1]) + J  # step 9
     return u, J, before[1] if needs_old_J else old.J
+
+
+def advance_outer(oracle, old, old_J, new, a_phi, size):
+    """Step 10 of `advance`: F at new = (x, u, J)."""
+    batch = oracle.draw("outer", size[2])
+    if batch.full or a_phi == 1:
+        return Estimate(*new, oracle.gradient(*new, batch))
+    before, F = oracle.gradient_pair((old.x, old.u, old_J), new, batch)
+    return Estimate(*new, (1 - a_phi) * (old.F - before) + F)
 
 
 # steps 5 and 6: the next point

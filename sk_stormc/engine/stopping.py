@@ -10,17 +10,17 @@ If the full gradients do not confirm convergence, the run continues, and the nex
 gradient is computed after twice as many IFO.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
+from sk_stormc.core.penalties import projected
 from sk_stormc.core.schedules import at
 from sk_stormc.engine.steps import start, step_direction
 
-__all__ = ["Stopping", "StoppingRule"]
+__all__ = ["Stopping", "StoppingRule", "point_beside"]
 
 
 @dataclass
@@ -75,6 +75,12 @@ class Stopping:
     point: np.ndarray | None = None
 
 
+def point_beside(problem, x):
+    """A feasible point of which each variable differs from x by about a thousandth."""
+    signs = np.where(np.arange(x.size) % 2, -1e-3, 1e-3).astype(x.dtype)
+    return projected(problem.penalty, x + signs * abs(x))
+
+
 class StoppingRule:
     """The convergence test. After each iteration `measure` is called once, and then
     `converged`.
@@ -86,12 +92,8 @@ class StoppingRule:
     """
 
     def __init__(self, loop):
-        self.solver, self.oracle, self.run, self.loop = (
-            loop.solver,
-            loop.oracle,
-            loop.run,
-            loop,
-        )
+        self.solver, self.oracle = loop.solver, loop.oracle
+        self.run, self.loop = loop.run, loop
         self.eps = float(np.finfo(loop.run.start.dtype).eps)
 
     # measuring
@@ -121,11 +123,8 @@ class StoppingRule:
         self.oracle.exact.clear()
         if stopping.first is None:
             F = self._exact_at(evaluated, self.run.start)
-            stopping.first = (
-                None
-                if F is None
-                else self.solver.length(self.oracle, s, self.run.start, F)
-            )
+            if F is not None:
+                stopping.first = self.solver.length(self.oracle, s, self.run.start, F)
         F = self._exact_at(evaluated, s.x)
         if F is None:
             has_returned = stopping.exact and self._same(s.x, stopping.point)
@@ -139,14 +138,7 @@ class StoppingRule:
             s.residual is None or first is None or s.residual <= self.solver.tol * first
         )
         measures = small or self.oracle.metric.stays
-        value = s.residual
-        if measures:
-            at_start = not s.t and s.x is self.run.start and stopping.first is not None
-            value = (
-                stopping.first
-                if at_start
-                else self.solver.length(self.oracle, s, s.x, F)
-            )
+        value = self.solver.length(self.oracle, s, s.x, F) if measures else s.residual
         self._store(s, value, exact=True)
         stopping.point = s.x
         stopping.average_from = self.oracle.ifo + self.loop.pass_ifo if s.t else 0.0
@@ -192,11 +184,7 @@ class StoppingRule:
         far = not stopping.value <= tol * first
         # if steps do not move x, it is stationary up to rounding, or the learning rate
         # is far too small
-        at_rounding = (
-            stopping.exact
-            and s.rule is not None
-            and self._is_rounding(s, stopping.value)
-        )
+        at_rounding = stopping.exact and self._is_rounding(s, stopping.value)
         if at_rounding and (far or self._is_rounding(s, first)):
             return self.is_stationary(s)
         if far:
@@ -234,14 +222,11 @@ class StoppingRule:
         stopping = self.run.stopping
         points = [x] if stopping.first is not None else [x, self.run.start]
         gradients = self._full_gradients(s, points)
-        if gradients is None:
-            return
-        lengths = [
-            self.solver.length(self.oracle, s, y, F)
-            for y, F in zip(points, gradients, strict=True)
-        ]
-        stopping.first = lengths[-1] if stopping.first is None else stopping.first
-        self._store_ratio(s, x, lengths[0])
+        if gradients is not None:
+            length = partial(self.solver.length, self.oracle, s)
+            lengths = list(map(length, points, gradients))
+            stopping.first = lengths[-1] if stopping.first is None else stopping.first
+            self._store_ratio(s, x, lengths[0])
 
     def _store_ratio(self, s, x, length):
         """Store the exact value at x relative to that at x_0. It is 0 if no step is
@@ -251,9 +236,7 @@ class StoppingRule:
         if stopping.first:
             stopping.ratio = length / stopping.first
         else:
-            no_step = not length or (
-                s.rule is not None and self._is_rounding(s, length)
-            )
+            no_step = not length or self._is_rounding(s, length)
             stopping.ratio = 0.0 if no_step else math.inf
 
     def residual(self):
@@ -268,21 +251,17 @@ class StoppingRule:
         if not first:
             return 0.0
         value = stopping.value / first
-        return (
-            value
-            if stopping.compared_at < 0 or value > self.solver.tol
-            else stopping.ratio
-        )
+        is_estimate = stopping.compared_at < 0 or value > self.solver.tol
+        return value if is_estimate else stopping.ratio
 
     # rounding
 
     def _is_rounding(self, s, value):
         """Whether a step of this residual would move x by rounding errors only."""
         # 0 at the end of a schedule, where the length of a step has no meaning
-        rate = at(s.rule.learning_rate, s.t)
-        return rate > 0 and rate * value <= 4 * self.eps * self.oracle.metric.at(
-            s.x, s.t
-        ).size(s.x)
+        rate = 0.0 if s.rule is None else at(s.rule.learning_rate, s.t)
+        size = self.oracle.metric.at(s.x, s.t).size(s.x)
+        return rate > 0 and rate * value <= 4 * self.eps * size
 
     def is_stationary(self, s):
         """Whether x is stationary up to rounding, which a tiny learning rate alone does
@@ -295,9 +274,7 @@ class StoppingRule:
         if stopping.stationary_at == s.t:
             return True
         problem, metric = self.oracle.problem, self.oracle.metric.at(s.x, s.t)
-        signs = np.where(np.arange(s.x.size) % 2, -1e-3, 1e-3).astype(s.x.dtype)
-        y = s.x + signs * abs(s.x)
-        y = y if problem.penalty is None else problem.penalty.project(y)
+        y = point_beside(problem, s.x)
         gradients = self._full_gradients(s, [s.x, y])
         if gradients is None:
             return False
@@ -306,11 +283,9 @@ class StoppingRule:
         length = math.sqrt(max(float(F_nearby @ metric.apply(F_nearby)), 0.0))
         rate = 1e-3 * metric.size(s.x) / length if length else 0.0
         if not stationary and 0 < rate < math.inf:
+            here = step_direction(problem, metric, s.x, F, rate).length
             nearby = step_direction(problem, metric, y, F_nearby, rate).length
-            stationary = (
-                step_direction(problem, metric, s.x, F, rate).length
-                <= np.cbrt(self.eps) * nearby
-            )
+            stationary = here <= np.cbrt(self.eps) * nearby
         if stationary:
             stopping.stationary_at, stopping.point = s.t, s.x
         return stationary

@@ -1,8 +1,7 @@
 """Base class of the estimators: a solver by name or instance, and the fitted attributes
 of a run."""
 
-from __future__ import annotations
-
+import copy
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -19,7 +18,7 @@ from sk_stormc.engine.results import Recorded
 from sk_stormc.fitting.compat import CallbackSupportMixin, callbacks_of
 from sk_stormc.fitting.runs import FREE, KeepsFits
 from sk_stormc.solvers import SOLVERS, StopReason, get_solver
-from sk_stormc.streams.problem import stack
+from sk_stormc.streams.rows import stack
 from sk_stormc.utils.docstrings import inherit_attributes, inherit_parameters
 from sk_stormc.utils.threads import in_one_thread
 from sk_stormc.utils.types import Array, F, FloatArray
@@ -28,6 +27,7 @@ from sk_stormc.utils.validation import (
     check_int,
     check_number,
     check_parameters,
+    drawn_seed,
     is_integer,
     is_word,
     seeded,
@@ -202,12 +202,10 @@ class CompositionalEstimator(CallbackSupportMixin, Recorded, BaseEstimator):
         """
         if "solver" in params:
             super().set_params(solver=params.pop("solver"))
-        if isinstance(self.solver, str) and any(
-            name.startswith("solver__") for name in params
-        ):
-            name: Any = (
-                "storm-c" if self.solver == "auto" and self.own_solvers else self.solver
-            )
+        nested = any(name.startswith("solver__") for name in params)
+        if isinstance(self.solver, str) and nested:
+            automatic = self.solver == "auto" and self.own_solvers
+            name: Any = "storm-c" if automatic else self.solver
             self.solver = get_solver(name)
         return super().set_params(**params)
 
@@ -241,14 +239,10 @@ class CompositionalEstimator(CallbackSupportMixin, Recorded, BaseEstimator):
             is not used. The fitted attributes are then unchanged. Exact methods of
             portfolios begin again, so they accept other data.
         """
-        progress = self.__dict__.get("_progress")
-        if progress is None:
-            kept = [
-                callback
-                for callback in callbacks_of(self)
-                if isinstance(callback, KeepsFits)
-            ]
-            progress = kept[-1].load(self) if kept else None
+        progress = vars(self).get("_progress")
+        kept = [one for one in callbacks_of(self) if isinstance(one, KeepsFits)]
+        if progress is None and kept:
+            progress = kept[-1].load(self)
         if progress is None:
             raise NotFittedError(
                 f"{type(self).__name__} has no fit to resume: call fit first, or set "
@@ -302,21 +296,19 @@ class CompositionalEstimator(CallbackSupportMixin, Recorded, BaseEstimator):
 
     def _with_budget(self, solver):
         """The solver with the estimator's own max_iter and tol."""
-        budget = {"max_iter": self.max_iter, "tol": self.tol}
-        solver.set_params(
-            **{name: value for name, value in budget.items() if value is not None}
-        )
+        for name in ("max_iter", "tol"):
+            value = getattr(self, name)
+            if value is not None:
+                solver.set_params(**{name: value})
         solver.validate()
         return solver
 
     def _stepping_solver(self):
         """The solver of a stream or of runs, where "auto" is "storm-c"."""
         solver = self._make_solver()
-        return (
-            self._with_budget(get_solver("storm-c"))
-            if isinstance(solver, str)
-            else solver
-        )
+        if isinstance(solver, str):
+            return self._with_budget(get_solver("storm-c"))
+        return solver
 
     def _check_solver(self):
         """Check ``solver`` like `get_solver`, but with the estimator's own names in the
@@ -335,18 +327,13 @@ class CompositionalEstimator(CallbackSupportMixin, Recorded, BaseEstimator):
         exception or Ctrl-C changes nothing."""
         new = type(self).__new__(type(self))
         new.__dict__.update(self.__dict__)
-        seeds = (
-            self.random_state
-            if isinstance(self.random_state, np.random.RandomState)
-            else None
-        )
-        before = seeds and seeds.get_state()
+        before = copy.deepcopy(self.random_state)
         try:
             with in_one_thread():
                 learn(new)
         except BaseException:
-            if seeds:
-                seeds.set_state(before)
+            if isinstance(before, np.random.RandomState):
+                self.random_state.set_state(before.get_state())
             raise
         self.__dict__ = new.__dict__
         self._report_result()
@@ -365,10 +352,8 @@ class CompositionalEstimator(CallbackSupportMixin, Recorded, BaseEstimator):
         short = False
         if run.stream is None:
             before = sum(part.shape[0] for part, *_ in run.waiting)
-            # callers may reuse arrays
-            run = replace(
-                run, waiting=(*run.waiting, tuple(part.copy() for part in rows))
-            )
+            kept = tuple(part.copy() for part in rows)  # callers may reuse arrays
+            run = replace(run, waiting=(*run.waiting, kept))
             n = before + rows[0].shape[0]
             short = n < window
             renewed = settles and run.x0 is None and milestone(n) > before
@@ -377,14 +362,15 @@ class CompositionalEstimator(CallbackSupportMixin, Recorded, BaseEstimator):
                 return None
             first_rows = run.waiting
             if short and settles:
-                first_rows = [
-                    tuple(
-                        stack(parts)[: milestone(n)]
-                        for parts in zip(*run.waiting, strict=True)
-                    )
-                ]
+                columns = map(stack, zip(*run.waiting, strict=True))
+                first_rows = [tuple(part[: milestone(n)] for part in columns)]
             elif short and run.x0 is None:
-                self._warn_that_rows_wait(window)
+                warn(
+                    f"{type(self).__name__} stays at its starting point until about "
+                    f"{window} rows have come, which give the scale of the steps. Use "
+                    "fit for shorter data.",
+                    ConvergenceWarning,
+                )
             stream = open_stream(first_rows)
         elif self.stop_reason_ in (StopReason.NON_FINITE, StopReason.DIVERGED):
             raise ValueError(
@@ -422,15 +408,6 @@ class CompositionalEstimator(CallbackSupportMixin, Recorded, BaseEstimator):
             self.stop_reason_ = StopReason.EXHAUSTED
         return result
 
-    def _warn_that_rows_wait(self, window):
-        """Warn that a stream does not begin before its window is full."""
-        warn(
-            f"{type(self).__name__} stays at its starting point until about {window} "
-            "rows have come, which give the "
-            "scale of the steps. Use fit for shorter data.",
-            ConvergenceWarning,
-        )
-
     def _report_result(self):
         """Print the output of verbose=1 for a result that was computed at once, if
         there is one."""
@@ -446,30 +423,25 @@ class CompositionalEstimator(CallbackSupportMixin, Recorded, BaseEstimator):
 
     def _seed(self):
         """The seed of a stream, which is drawn at its first call."""
-        fixed = is_integer(self.random_state)
-        return (
-            self.random_state
-            if fixed
-            else seeded(self.random_state).randint(np.iinfo(np.int32).max)
-        )
+        if is_integer(self.random_state):
+            return self.random_state
+        return drawn_seed(self.random_state)
 
     def _conclude(self, solver, result, instead=""):
         """After the result is stored, warn if a budget ended the fit, or raise
         KeyboardInterrupt again."""
         if result.stop_reason == StopReason.INTERRUPTED:
             raise KeyboardInterrupt
-        if (
-            solver.max_iter is not None or solver.max_ifo is not None
-        ):  # otherwise the solver has warned
+        # without a limit the solver has warned
+        if (solver.max_iter, solver.max_ifo) != (None, None):
             warn_if_unconverged(solver, result, instead)
 
     def _keep(self, solver, result, fit=None):
         """Store a result as fitted attributes, and the progress for `resume`. This ends
         a stream."""
         self._stream = None
-        self._progress, self._pass_ifo = (
-            (None, None) if fit is None else (fit.progress, fit.pass_ifo)
-        )
+        self._progress = fit and fit.progress
+        self._pass_ifo = fit and fit.pass_ifo
         self.loss_curve_ = result.loss_curve
         self.ifo_ = result.ifo
         self.n_evaluations_ = result.n_evaluations

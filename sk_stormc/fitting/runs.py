@@ -2,25 +2,25 @@
 `resume`."""
 
 import copy
-import hashlib
 import math
 from dataclasses import dataclass, field
 from functools import wraps
 
 import numpy as np
-from scipy import sparse
 from sklearn import get_config
 from sklearn.utils.validation import _get_feature_names
 
 from sk_stormc.engine.results import Record, RunState
 from sk_stormc.fitting.compat import callbacks_of, open_context, with_callbacks
 from sk_stormc.solvers import StopReason
-from sk_stormc.utils.descriptions import UNKNOWN, check_unchanged, describe
-from sk_stormc.utils.machine import BLOCK_BYTES
-from sk_stormc.utils.mapped_rows import MappedRows
+from sk_stormc.utils.descriptions import (
+    check_unchanged,
+    describe,
+    fingerprint,
+)
 from sk_stormc.utils.threads import in_one_thread
 from sk_stormc.utils.types import F
-from sk_stormc.utils.validation import is_integer, seeded
+from sk_stormc.utils.validation import drawn_seed, is_integer, seeded
 
 __all__ = ["FREE", "Fit", "KeepsFits", "Progress", "with_fit"]
 
@@ -126,28 +126,18 @@ class Fit:
     def __init__(
         self, estimator, progress, rng, before=None, X=None, y=None, **metadata
     ):
-        self.estimator, self.progress, self.rng, self.before = (
-            estimator,
-            progress,
-            rng,
-            before,
-        )
+        self.estimator, self.progress = estimator, progress
+        self.rng, self.before = rng, before
         self.X, self.y, self.metadata = X, y, metadata
         self._states = [] if before is None else list(before.runs)
         self._context = self._task = self._show = self.pass_ifo = None
         self._opened, self._losses, self._n_before = False, [], 0
         callbacks = callbacks_of(self.estimator)
         self.has_callbacks = bool(callbacks)
-        for callback in callbacks:
-            if isinstance(callback, KeepsFits):
-                self._check_that_parameters_can_be_kept()
-
-    def _check_that_parameters_can_be_kept(self):
-        """Raise a ValueError for parameters that cannot be compared with those of a
-        resumed fit."""
-        for name, description in self.progress.parameters.items():
-            if UNKNOWN in description:
-                check_unchanged(name, description, description, "a Checkpoint", "")
+        if any(isinstance(callback, KeepsFits) for callback in callbacks):
+            # raise an error for parameters that cannot be compared
+            for name, text in progress.parameters.items():
+                check_unchanged(name, text, text, "a Checkpoint", "")
 
     @classmethod
     def of_data(cls, estimator, solver, X, y=None, before=None, **metadata):
@@ -158,14 +148,11 @@ class Fit:
         }
         seed = estimator.random_state if before is None else before.random_state
         rng = seeded(seed)
-        data = {
-            "X": X,
-            "y": y if estimator.__sklearn_tags__().target_tags.required else None,
-        } | metadata
+        needs_y = estimator.__sklearn_tags__().target_tags.required
+        data = {"X": X, "y": y if needs_y else None} | metadata
         data["names of X"] = _get_feature_names(X)
-        if isinstance(solver, str) or getattr(
-            solver, "begins_again", False
-        ):  # so that other data are no error
+        # other data are no error then
+        if isinstance(solver, str) or getattr(solver, "begins_again", False):
             data = {}
         progress = Progress(
             type(estimator).__name__,
@@ -193,7 +180,7 @@ class Fit:
         progress.runs, progress.plan = list(progress.runs), list(progress.plan)
         rng = seeded(copy.deepcopy(progress.random_state))
         for _ in progress.runs:  # repeat the draws of these runs
-            rng.randint(np.iinfo(np.int32).max)
+            drawn_seed(rng)
         return cls(estimator, progress, rng)
 
     def run(
@@ -214,13 +201,8 @@ class Fit:
         number = len(progress.runs)
         state = self._states[number] if number < len(self._states) else None
         self._open()
-        self._task, self._attributes, self._losses, self._show = (
-            None,
-            attributes,
-            [],
-            show,
-        )
-        self._n_before = n_before
+        self._task, self._attributes, self._losses = None, attributes, []
+        self._show, self._n_before = show, n_before
         on_record = show if self._context is None else self._notify
         if state is None:
             result = solver.solve(
@@ -228,24 +210,19 @@ class Fit:
             )
         else:
             # skip the seed that the run had drawn
-            self.rng.randint(np.iinfo(np.int32).max)
+            drawn_seed(self.rng)
             self._losses = [fun for _, _, fun in state.records]
             result = solver.solve(problem, state=state, on_record=on_record, **kwargs)
-            if (
-                result.n_iter > state.t
-            ):  # the run was not finished, so later runs must be repeated
+            # the run was not finished, so later runs must be repeated
+            if result.n_iter > state.t:
                 del self._states[number + 1 :]
         if result.state is not None:  # an exact method is repeated from its start
             progress.runs.append(result.state)
-            self.estimator._progress = (
-                progress  # `resume` can continue from here after any end of the fit
-            )
+            # `resume` can continue from here after any end of the fit
+            self.estimator._progress = progress
         self._close_task()
-        if (
-            result.stop_reason == StopReason.INTERRUPTED
-            and not result.n_iter
-            and not number
-        ):
+        interrupted = result.stop_reason == StopReason.INTERRUPTED
+        if interrupted and not result.n_iter and not number:
             raise KeyboardInterrupt
         return result
 
@@ -270,24 +247,22 @@ class Fit:
 
     def _open(self):
         """Begin the root task of the callbacks with the first run."""
-        if not self._opened:
-            self._opened = True
-            # without it a scorer only accepts sample_weight
-            routed = get_config()["enable_metadata_routing"]
-            metadata = {
-                name: value
-                for name, value in self.metadata.items()
-                if routed or name == "sample_weight"
-            }
-            self._arguments = {
-                "estimator": self.estimator,
-                "X": self.X,
-                "y": self.y,
-                "metadata": metadata or None,
-            }
-            self._context = open_context(self.estimator) if self.has_callbacks else None
-            if self._context is not None:
-                self._context.call_on_fit_task_begin(**self._arguments)
+        if self._opened:
+            return
+        self._opened, metadata = True, self.metadata
+        # otherwise a scorer only accepts sample_weight
+        if not get_config()["enable_metadata_routing"]:
+            names = metadata.keys() & {"sample_weight"}
+            metadata = {name: metadata[name] for name in names}
+        self._arguments = {
+            "estimator": self.estimator,
+            "X": self.X,
+            "y": self.y,
+            "metadata": metadata or None,
+        }
+        self._context = open_context(self.estimator)
+        if self._context is not None:
+            self._context.call_on_fit_task_begin(**self._arguments)
 
     def _notify(self, record):
         """Call the callbacks at a record, as the end of a task. Return whether one of
@@ -306,13 +281,9 @@ class Fit:
             self._task.call_on_fit_task_begin(**self._arguments)
             self._n_passes = 0
         self._n_passes += 1
-        if (
-            self._task.max_subtasks is not None
-            and self._n_passes > self._task.max_subtasks
-        ):
-            self._task.max_subtasks = (
-                None  # there are more passes than expected from the budget
-            )
+        expected = self._task.max_subtasks
+        if expected is not None and self._n_passes > expected:
+            self._task.max_subtasks = None
         task = self._task.subcontext(task_name="pass").call_on_fit_task_begin(
             **self._arguments
         )
@@ -328,8 +299,8 @@ class Fit:
         fitted = {
             "loss_curve_": np.array(self._losses),
             "n_iter_": self._n_before + record.iteration,
+            "_progress": progress,
         }
-        fitted["_progress"] = progress
         return fitted | (self._attributes(record.x) if self._attributes else {})
 
     def _close_task(self):
@@ -362,61 +333,13 @@ def _described(estimator, solver):
     parameters = {
         name: value
         for name, value in vars(estimator).items()
-        if name[0] != "_" and name[-1] != "_"
+        if name[0] != "_" and name[-1] != "_" and name not in free
     }
-    parameters = {name: value for name, value in parameters.items() if name not in free}
-    if isinstance(solver, str):
-        return {"solver": solver} | {
-            name: describe(value) for name, value in parameters.items()
-        }
-    of_solver = {
-        f"solver__{name}": value
-        for name, value in solver.get_params(deep=False).items()
-        if name not in FREE
-    }
-    name = getattr(solver, "name", type(solver).__name__)
-    return {"solver": name} | {
-        name: describe(value) for name, value in (parameters | of_solver).items()
-    }
-
-
-def fingerprint(data):
-    """Dtype, shape and a digest of all numbers, row by row, or None. Rows of a file are
-    read in blocks."""
-    if data is None:
-        return None
-    if sparse.issparse(data):
-        rows = data.tocsr()
-        parts, shape = (rows.data, rows.indices, rows.indptr), rows.shape
-    else:
-        data = np.asanyarray(data)  # keeps a memmap
-        if not data.shape:  # such as one weight for all rows
-            return repr(data.item())
-        parts = _blocks(MappedRows.of(data) if isinstance(data, np.memmap) else data)
-        shape = data.shape
-    # faster than BLAKE2 on processors that support it
-    digest, dtype = (hashlib.sha256(), None)
-    for part in parts:
-        if (
-            part.dtype.hasobject or part.dtype.char in "gG"
-        ):  # their bytes are addresses, or have padding
-            part = _as_floats(part)
-        dtype = dtype or part.dtype
-        digest.update(np.ascontiguousarray(part).reshape(-1).view(np.uint8))
-    return f"{dtype} of shape {tuple(shape)} with digest {digest.hexdigest()[:16]}"
-
-
-def _blocks(rows):
-    """Blocks of rows, the same for data in memory and in a file. There is one empty
-    block if there are no rows."""
-    size = max(1, BLOCK_BYTES // (8 * max(1, math.prod(rows.shape[1:]))))
-    for start in range(0, max(1, rows.shape[0]), size):
-        yield rows[start : start + size]
-
-
-def _as_floats(part):
-    """Objects as floats, or their text as bytes."""
-    try:
-        return part.astype(float)
-    except (TypeError, ValueError):
-        return np.frombuffer(repr(part.tolist()).encode(), np.uint8)
+    own = solver
+    if not isinstance(solver, str):
+        own = getattr(solver, "name", type(solver).__name__)
+        for name, value in solver.get_params(deep=False).items():
+            if name not in FREE:
+                parameters[f"solver__{name}"] = value
+    texts = {name: describe(value) for name, value in parameters.items()}
+    return {"solver": own} | texts

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from sk_stormc.core.penalties import projected
 from sk_stormc.core.unit import in_one_unit
 from sk_stormc.engine import Estimate
 from sk_stormc.engine.curvature import curvatures
@@ -35,9 +36,8 @@ class Anchor:
 
 def distance(direction, other):
     """The norm of the difference of two `Direction`."""
-    return math.sqrt(
-        max(float((direction.q - other.q).dot(direction.p - other.p)), 0.0)
-    )
+    q, p = direction.q - other.q, direction.p - other.p
+    return math.sqrt(max(float(q.dot(p)), 0.0))
 
 
 def exact_jacobian(oracle, x, u, size):
@@ -91,9 +91,8 @@ def first_batches(oracle, x, size):
         if oracle.is_full(size) or not uneven:
             return size, L
         size = enlarge(oracle, size, 16)
-        if size[0] is not None and len(L_batches) * size[0] > oracle.n_components(
-            "inner"
-        ):
+        drawn = len(L_batches) * (size[0] or 0)
+        if drawn > oracle.n_components("inner"):
             size = oracle.all_like(size)
 
 
@@ -102,22 +101,13 @@ def combine(anchors, problem):
     model of the gradient."""
     last, direction = anchors[-1].estimate, anchors[-1].direction
     u, of_u = in_one_unit([anchor.estimate.u for anchor in anchors])
-    J, of_J = (
-        ([()] * len(anchors), None)
-        if last.J is None
-        else in_one_unit([a.estimate.J for a in anchors])
-    )
+    has_J = last.J is not None
+    J, of_J = in_one_unit([a.estimate.J if has_J else () for a in anchors])
 
     def pack(anchor, u, J):
-        parts = [
-            anchor.direction.q,
-            anchor.direction.p,
-            anchor.estimate.x,
-            u,
-            anchor.estimate.F,
-            J,
-        ]
-        return np.concatenate([np.ravel(part) for part in parts], dtype=float)
+        estimate, q, p = anchor.estimate, anchor.direction.q, anchor.direction.p
+        parts = map(np.ravel, (q, p, estimate.x, u, estimate.F, J))
+        return np.concatenate(list(parts), dtype=float)
 
     *earlier, newest = (pack(*parts) for parts in zip(anchors, u, J, strict=True))
     d, basis = last.x.size, []
@@ -139,13 +129,13 @@ def combine(anchors, problem):
     for b in basis:
         newest = newest - dot(newest, b) * b
 
-    x = newest[2 * d : 3 * d].astype(last.x.dtype)
-    u, F, J = np.split(newest[3 * d :], [last.u.size, last.u.size + d])
+    def like(part, value):
+        return part.reshape(value.shape).astype(value.dtype)
+
+    _, x, u, F, J = np.split(newest, np.cumsum([2 * d, d, last.u.size, d]))
     return Estimate(
-        x if problem.penalty is None else problem.penalty.project(x),
-        keep_in_domain(
-            problem, of_u(u.reshape(last.u.shape).astype(last.u.dtype)), last.u
-        ),
-        None if last.J is None else of_J(J.reshape(last.J.shape).astype(last.J.dtype)),
-        F.astype(last.F.dtype),
+        projected(problem.penalty, like(x, last.x)),
+        keep_in_domain(problem, of_u(like(u, last.u)), last.u),
+        of_J(like(J, last.J)) if has_J else None,
+        like(F, last.F),
     )

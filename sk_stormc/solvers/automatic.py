@@ -4,8 +4,8 @@ which everything is exact."""
 import math
 from dataclasses import dataclass, replace
 
-from sk_stormc.engine import Estimate, advance, at, guard, start
-from sk_stormc.engine.steps import Direction, step_direction
+from sk_stormc.engine import advance, at, guard, start
+from sk_stormc.engine.steps import Direction, advance_outer, step_direction
 from sk_stormc.solvers.anchors import (
     Anchor,
     balance,
@@ -152,11 +152,8 @@ class AutomaticSTORM(STORMCompositional):
             If a name is unknown. For a parameter of Algorithm 1 the message names the
             solver that has it.
         """
-        theirs = sorted(
-            set(params)
-            & set(STORMCompositional().get_params()) - set(self.get_params())
-        )
-        if theirs:
+        others = STORMCompositional().get_params().keys() - self.get_params().keys()
+        if theirs := sorted(others & params.keys()):
             values = ", ".join(f"{name}={params[name]!r}" for name in theirs)
             raise ValueError(
                 f"{type(self).__name__} sets {', '.join(theirs)} itself: use "
@@ -248,18 +245,10 @@ class AutomaticSTORM(STORMCompositional):
         if s.inner_at_start is not None:
             x_0, u_0 = s.inner_at_start
             u = guard(oracle, oracle.follow(x, x_0, u_0), None)
-            batch = oracle.draw("outer", size[2])
-            if batch.full:
-                return Estimate(x, u, None, oracle.gradient(x, u, None, batch))
-            before, F = oracle.gradient_pair(
-                (s.now.x, s.now.u, None), (x, u, None), batch
-            )
-            return Estimate(x, u, None, s.now.F - before + F)
-        return (
-            start(oracle, x, size)
-            if s.anchor_next
-            else advance(oracle, s.now, x, (0, 0, 0), size)
-        )
+            return advance_outer(oracle, s.now, None, (x, u, None), 0, size)
+        if s.anchor_next:
+            return start(oracle, x, size)
+        return advance(oracle, s.now, x, (0, 0, 0), size)
 
     def _keep_or_discard(self, oracle, s, error):
         """Keep a good anchor. Otherwise return to the best one. ``error`` is the error
@@ -270,17 +259,13 @@ class AutomaticSTORM(STORMCompositional):
         # if two values of Phi are equal up to rounding, compare |F|; a combination may
         # lead back to its anchor
         equal = abs(anchor.value - best) <= 1e-10 * abs(best)
-        good = (
-            length < (1 if s.combined else 2) * s.residual
-            if equal
-            else anchor.value < best
-        )
+        if equal:
+            good = length < (1 if s.combined else 2) * s.residual
+        else:
+            good = anchor.value < best
         if good or not (s.combined or s.automatic_rate):
-            misled = (
-                s.combined
-                and error > s.residual / 2
-                and not oracle.is_full(s.batch_size)
-            )
+            is_full = oracle.is_full(s.batch_size)
+            misled = s.combined and error > s.residual / 2 and not is_full
             s.anchors = [anchor] if misled else [*s.anchors[-9:], anchor]
             s.residual, s.failures = length, 0
         else:
@@ -290,11 +275,8 @@ class AutomaticSTORM(STORMCompositional):
             s.now = s.anchors[-1].estimate
             eta, metric = at(s.rule.learning_rate, s.t), oracle.metric.at(s.now.x, s.t)
             s.direction = step_direction(oracle.problem, metric, s.now.x, s.now.F, eta)
-        s.since_anchor, s.anchor_here, s.anchor_next = (
-            0,
-            False,
-            oracle.is_full(s.batch_size),
-        )
+        s.since_anchor, s.anchor_here = 0, False
+        s.anchor_next = oracle.is_full(s.batch_size)
 
     def _shorten_steps(self, oracle, s):
         """Halve the learning rate. At every second failure in a row, enlarge the
@@ -309,19 +291,15 @@ class AutomaticSTORM(STORMCompositional):
         """IFO of an iteration. If u is computed by a constant Jacobian, no component of
         g is drawn."""
         size = oracle.all_like(s.batch_size) if anchor else s.batch_size
-        return (
-            oracle.cost(size)
-            if s.inner_at_start is None
-            else oracle.price("outer", size[2])
-        )
+        if s.inner_at_start is None:
+            return oracle.cost(size)
+        return oracle.price("outer", size[2])
 
     def cost(self, oracle, s):
         """IFO of the next `step`."""
-        return (
-            self._cost(oracle, s, s.anchor_next)
-            if s.anchored
-            else super().cost(oracle, s)
-        )
+        if not s.anchored:
+            return super().cost(oracle, s)
+        return self._cost(oracle, s, s.anchor_next)
 
     def default_budget(self, oracle, s):
         """10,000 iterations with full batches, which are cheap, and otherwise 100

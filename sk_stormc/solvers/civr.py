@@ -140,11 +140,9 @@ class CIVR(SARAHCompositional):
         is set later."""
         precision = self.auto("precision", problem, 1.0)
         normalization = self.auto("normalization", problem, "global")
-        return (
-            None
-            if precision is None
-            else Limit(precision, by_block=normalization == "block")
-        )
+        if precision is None:
+            return None
+        return Limit(precision, by_block=normalization == "block")
 
     def step(self, oracle, s):
         """The step of SARAH-C. The automatic epsilon is updated at a checkpoint."""
@@ -166,14 +164,12 @@ class CIVR(SARAHCompositional):
         """u, J and v at x, by differences to the previous iterate ``old``."""
         u, J, _ = advance_inner(oracle, old, x, (0, 0, 1), size)  # 1: F is not tracked
         batch = oracle.draw("outer", size[2])
-        if batch.full:
-            v = oracle.outer_gradient(x, u, batch)
-        else:
-            before = oracle.outer_gradient(old.x, old.u, batch)
-            after = oracle.outer_gradient(x, u, batch)
+        before = None if batch.full else oracle.outer_gradient(old.x, old.u, batch)
+        v = oracle.outer_gradient(x, u, batch)
+        if before is not None:
             v = tuple(
                 None if part is None else part - a + b
-                for part, a, b in zip(old.v, before, after, strict=True)
+                for part, a, b in zip(old.v, before, v, strict=True)
             )
         return NestedEstimate(x, u, J, oracle.chain(x, J, v), v)
 

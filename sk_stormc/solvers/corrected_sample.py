@@ -1,8 +1,6 @@
 """Rounds of a corrected sample: a gradient on all data, and the minimum on a sample
 whose gradient it corrects."""
 
-from __future__ import annotations
-
 import warnings
 from dataclasses import dataclass
 from functools import partial
@@ -145,13 +143,10 @@ class CorrectedSample(CompositionalSolver):
         """The anchor at x_0."""
         anchor = start(oracle, x, ALL)
         sizes = [oracle.n_components(kind) for kind in ("inner", "outer")]
+        sample = [self.sample_size] * 2
         if is_word(self.sample_size, "auto"):
-            sample = [
-                min(max(n // COMPONENTS_PER_DRAW, SMALLEST_SAMPLE), LARGEST_SAMPLE)
-                for n in sizes
-            ]
-        else:
-            sample = [self.sample_size, self.sample_size]
+            drawn = [n // COMPONENTS_PER_DRAW for n in sizes]
+            sample = np.clip(drawn, SMALLEST_SAMPLE, LARGEST_SAMPLE).tolist()
         if type(oracle.problem).outer_mean is CompositionalProblem.outer_mean:
             sample[1] = sizes[1]
         residual = self.length(oracle, None, x, anchor.F)
@@ -172,15 +167,11 @@ class CorrectedSample(CompositionalSolver):
             s.draws = oracle.draw_sample(s.batch_size)
         sample = CorrectedProblem(oracle, s.anchor, s.draws)
         seed = int(oracle.rng.integers(2**31))
+        solver = self._inner_solver().set_params(tol=TOL_ON_SAMPLE)
         with warnings.catch_warnings():
             # the next anchor shows whether the point is better
             warnings.simplefilter("ignore", ConvergenceWarning)
-            x = (
-                self._inner_solver()
-                .set_params(tol=TOL_ON_SAMPLE)
-                .solve(sample, s.x, random_state=seed)
-                .x
-            )
+            x = solver.solve(sample, s.x, random_state=seed).x
         anchor = start(oracle, x, ALL)
         value, length = oracle.value(x, anchor.u), self.length(oracle, s, x, anchor.F)
         equal = abs(value - s.value) <= ERROR_OF_PHI * abs(s.value)
@@ -215,9 +206,8 @@ class CorrectedSample(CompositionalSolver):
         try:
             super().iterate(oracle, s, loop)
         except NoDecrease:
-            converged = s.residual <= hidden_by_rounding(s)
-            if not converged:
-                converged = loop.rule.is_stationary(s)
+            small = s.residual <= hidden_by_rounding(s)
+            converged = small or loop.rule.is_stationary(s)
             loop.reason = StopReason.CONVERGED if converged else StopReason.MAX_IFO
 
     def _inner_solver(self):
@@ -246,14 +236,10 @@ class CorrectedProblem(CompositionalProblem):
             for kind, own in zip(("inner", "outer"), draws, strict=True)
         )
         self.n_variables, self.n_blocks = problem.n_variables, problem.n_blocks
-        self.jacobian_kind = (
-            "operator" if problem.jacobian_kind == "operator" else "sampled"
-        )
-        self.metric, self.inner_floor, self.penalty = (
-            problem.metric,
-            problem.inner_floor,
-            problem.penalty,
-        )
+        is_operator = problem.jacobian_kind == "operator"
+        self.jacobian_kind = "operator" if is_operator else "sampled"
+        self.metric, self.penalty = problem.metric, problem.penalty
+        self.inner_floor = problem.inner_floor
         self._x0, self._last, self._linear = anchor.x, (None, None), 0.0
         self._linear = anchor.F - self.gradient(anchor.x)
 
@@ -290,6 +276,5 @@ class CorrectedProblem(CompositionalProblem):
 
     def outer(self, x, u):
         """f on the sample, with the linear term."""
-        return self._problem.outer_mean(x, u, self._batches[2].data) + float(
-            np.sum(self._linear * x)
-        )
+        f = self._problem.outer_mean(x, u, self._batches[2].data)
+        return f + float(np.sum(self._linear * x))

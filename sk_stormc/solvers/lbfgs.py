@@ -131,13 +131,8 @@ class LBFGS(CompositionalSolver):
         if loop.reason is not None:
             return
         run = _ScipyRun(self, oracle, s, loop)
-        options = {
-            "maxcor": self.memory,
-            "maxiter": 10**9,  # the loop's own budgets replace these
-            "maxfun": 10**9,
-            "ftol": 0.0,
-            "gtol": 0.0,
-        }
+        # the loop's own budgets and test replace those of scipy
+        budgets = {"maxiter": 10**9, "maxfun": 10**9, "ftol": 0.0, "gtol": 0.0}
         with contextlib.suppress(_OutOfBudget):
             minimize(
                 run.objective,
@@ -146,20 +141,16 @@ class LBFGS(CompositionalSolver):
                 method="L-BFGS-B",
                 bounds=run.variables.bounds,
                 callback=run.callback,
-                options=options,
+                options={"maxcor": self.memory} | budgets,
             )
-        if (
-            loop.reason is None
-        ):  # scipy finds no further decrease, usually because of rounding
+        # scipy finds no further decrease, usually because of rounding
+        if loop.reason is None:
             s.residual = run.length
             # relative |F| below which rounding hides the decrease of Phi
             hidden = np.cbrt(np.finfo(s.x.dtype).eps)
             is_small = loop.rule.residual() <= max(self.tol, hidden)
-            loop.reason = (
-                StopReason.CONVERGED
-                if is_small or loop.rule.is_stationary(s)
-                else StopReason.MAX_IFO
-            )
+            converged = is_small or loop.rule.is_stationary(s)
+            loop.reason = StopReason.CONVERGED if converged else StopReason.MAX_IFO
             if not math.isfinite(run.length):
                 loop.reason = StopReason.NON_FINITE
 
@@ -205,11 +196,8 @@ class _ScipyRun:
         if self.iterations == 1:
             self.first_step = np.linalg.norm(z - self.z_start)
         if self.iterations > self.iterations_before:
-            self.s.x, self.s.t, self.s.residual = (
-                self.to_x(z),
-                self.iterations,
-                self.length,
-            )
+            self.s.x, self.s.t = self.to_x(z), self.iterations
+            self.s.residual = self.length
             self.loop.after_iteration()
             if self.loop.reason is not None:
                 raise StopIteration
@@ -234,23 +222,17 @@ class _Variables:
 
     def __init__(self, problem, root):
         root = 1.0 if root is None else root
-        self.scale = (
-            root if np.ndim(root) == 2 else np.broadcast_to(root, problem.n_variables)
-        )
+        d = problem.n_variables
+        self.scale = root if np.ndim(root) == 2 else np.broadcast_to(root, d)
         self.box = as_penalty(problem.penalty).as_box()
-        self.alpha = self.box.alpha  # a number, or one for each variable
+        # a number, or one for each variable; 0 without an l1 norm
+        self.alpha = self.box.alpha
         self.is_split = bool(np.any(self.alpha))
         self.bounds = None
         if problem.penalty is not None:
-            low, high = (
-                np.broadcast_to(b, problem.n_variables) / self.scale
-                for b in (self.box.low, self.box.high)
-            )
+            low, high = self.box.low / self.scale, self.box.high / self.scale
             if self.is_split:
-                low, high = (
-                    np.concatenate([np.maximum(low, 0), np.maximum(-high, 0)]),
-                    np.concatenate([np.maximum(high, 0), np.maximum(-low, 0)]),
-                )
+                low, high = _parts_of(low, -high), _parts_of(high, -low)
             self.bounds = Bounds(low, high)
 
     def to_x(self, z):
@@ -262,24 +244,18 @@ class _Variables:
 
     def to_z(self, x):
         x = x.astype(float)
-        z = (
-            x / self.scale
-            if self.scale.ndim == 1
-            else solve_triangular(self.scale, x, lower=True)
-        )
-        return (
-            np.concatenate([np.maximum(z, 0), np.maximum(-z, 0)])
-            if self.is_split
-            else z
-        )
+        if self.scale.ndim == 2:
+            z = solve_triangular(self.scale, x, lower=True)
+        else:
+            z = x / self.scale
+        return _parts_of(z, -z) if self.is_split else z
 
     def gradient(self, F):
         F = F.astype(float)
         slope = self.scale * F if self.scale.ndim == 1 else self.scale.T @ F
         if self.is_split:
-            slope = np.concatenate(
-                [self.alpha * self.scale + slope, self.alpha * self.scale - slope]
-            )
+            weights = self.alpha * self.scale
+            slope = np.concatenate([weights + slope, weights - slope])
         return slope
 
     def excess(self, z, x):
@@ -298,8 +274,12 @@ class _Variables:
 
     def projected_length(self, z, slope):
         if self.bounds is not None:
-            blocked = (z <= self.bounds.lb) & (slope > 0) | (z >= self.bounds.ub) & (
-                slope < 0
-            )
-            slope = np.where(blocked, 0.0, slope)
+            at_low = (z <= self.bounds.lb) & (slope > 0)
+            at_high = (z >= self.bounds.ub) & (slope < 0)
+            slope = np.where(at_low | at_high, 0.0, slope)
         return float(np.linalg.norm(slope))
+
+
+def _parts_of(positive, negative):
+    """The parts > 0 of two vectors, one after the other."""
+    return np.maximum(np.concatenate([positive, negative]), 0)

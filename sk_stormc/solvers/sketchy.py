@@ -103,10 +103,8 @@ class SketchySTORM(AutomaticSTORM):
     def accept(self, problem):
         """Raise a ValueError if the method cannot run on the problem."""
         super().accept(problem)
-        if (
-            problem.jacobian_kind == "operator"
-            or problem.advice.normalization is not None
-        ):
+        limited = problem.advice.normalization is not None
+        if problem.jacobian_kind == "operator" or limited:
             raise ValueError(
                 "solver='sketchy-storm' is for problems that plain steps between "
                 "anchors solve, got "
@@ -128,10 +126,8 @@ class SketchySTORM(AutomaticSTORM):
 
     def init_state(self, oracle, x):
         """Make the sketch, and start the anchored rule in its preconditioner."""
-        sketch = None
-        if oracle.problem.penalty is None and isinstance(
-            oracle.metric, (Identity, Diagonal)
-        ):
+        sketch, diagonal = None, isinstance(oracle.metric, (Identity, Diagonal))
+        if oracle.problem.penalty is None and diagonal:
             sketch = self._sketch(oracle, x, self.sizes("batch_size", oracle, rule=16))
             oracle.metric = oracle.metric if sketch is None else sketch
         return SketchyState(**vars(super().init_state(oracle, x)), metric=sketch)
@@ -150,10 +146,9 @@ class SketchySTORM(AutomaticSTORM):
         gradient = self._minibatch_gradient(oracle, x, size)
         x, h = cauchy_point(gradient, x, root)
         # directions of length 1 in its norm
-        F, directions = (gradient(x), root * omega.T)
-        Y = np.array(
-            [root * (gradient(x + h * v) - F) / h for v in directions], dtype=float
-        ).T
+        F, directions = gradient(x), root * omega.T
+        rows = [root * (gradient(x + h * v) - F) / h for v in directions]
+        Y = np.array(rows, dtype=float).T
         K = omega.T @ Y
         if not np.isfinite(K).all():
             return None
@@ -163,9 +158,8 @@ class SketchySTORM(AutomaticSTORM):
         positive = values > least * max(values[-1], 0.0)
         if not positive.any():
             return None
-        U, sigma, _ = np.linalg.svd(
-            Y @ (vectors[:, positive] / np.sqrt(values[positive])), full_matrices=False
-        )
+        factor = vectors[:, positive] / np.sqrt(values[positive])
+        U, sigma, _ = np.linalg.svd(Y @ factor, full_matrices=False)
         top = np.maximum(sigma**2, least * sigma[0] ** 2)
         top, rest = top + top[-1], 2 * top[-1]  # eigenvalues of P, on U and elsewhere
         W = root[:, None] * U * np.sqrt(1 / rest - 1 / top)
@@ -177,12 +171,8 @@ class SketchySTORM(AutomaticSTORM):
         is_full = oracle.is_full(size)
 
         def draw(kind):
-            return oracle.draw(
-                kind,
-                None
-                if is_full
-                else min(self.sketch_batch_size, oracle.n_components(kind)),
-            )
+            n = min(self.sketch_batch_size, oracle.n_components(kind))
+            return oracle.draw(kind, None if is_full else n)
 
         inner, outer = draw("inner"), draw("outer")
         u = guard(oracle, oracle.inner(x, inner), None)
@@ -211,9 +201,8 @@ def cauchy_point(gradient, x, root):
     size = float(np.linalg.norm(v)) or 1.0
     least = math.sqrt(rounding) * float(np.linalg.norm(x)) / size
     h = least + math.sqrt(rounding) / size
-    for _ in range(
-        2
-    ):  # the first difference only determines a step length that changes F notably
+    # the first difference only determines a step length that changes F notably
+    for _ in range(2):
         w = (gradient(x + h * v) - F) / h
         change = float(np.linalg.norm(root * w))
         if not 0 < change < math.inf:

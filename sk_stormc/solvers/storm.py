@@ -1,7 +1,5 @@
 """STORM-Compositional: Algorithm 1 of Yuan & Hu."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal, Self
@@ -63,8 +61,7 @@ class StormState(MethodState):
     anchored = False  # True for the state of the automatic rule
     now: Estimate | None = None
     batch_size: tuple | None = None  # (B_g, B_dg, B_f)
-    momentum: tuple | None = None  # (a_g, a_dg, a_Phi)
-    scheduled: bool = False  # whether some of the momenta are schedules
+    momentum: tuple | None = None  # (a_g, a_dg, a_Phi), numbers or schedules
     x_hat: np.ndarray | None = None
 
 
@@ -234,14 +231,12 @@ class STORMCompositional(CompositionalSolver):
         size = self.sizes("batch_size", oracle, rule=32)
         first = self.sizes("init_batch_size", oracle, rule=size, like=size)
         a = self.auto("momentum", oracle.problem, RUNNING_MEAN)
-        a_g, a_dg, a_phi = a if is_list(a) else (a, a, a)
         return StormState(
             x,
             rule=self.step_rule(oracle, x, size, 0.5),
             now=start(oracle, x, first),  # steps 2 and 3
             batch_size=size,
-            momentum=(a_g, a_dg, a_phi),
-            scheduled=callable(a_g) or callable(a_dg) or callable(a_phi),
+            momentum=tuple(a) if is_list(a) else (a, a, a),
         )
 
     def step(self, oracle, s):
@@ -250,7 +245,7 @@ class STORMCompositional(CompositionalSolver):
         if self._anchor_is_next(s):
             s.now = start(oracle, x, oracle.all_like(s.batch_size))
         else:
-            a = tuple(at(a, s.t + 1) for a in s.momentum) if s.scheduled else s.momentum
+            a = tuple(at(a, s.t + 1) for a in s.momentum)
             s.now = advance(oracle, s.now, x, a, s.batch_size)  # steps 7 to 10
         s.x = x
         if self.output == "random" and oracle.rng.random() * (s.t + 1) < 1:  # step 12
@@ -262,9 +257,8 @@ class STORMCompositional(CompositionalSolver):
 
     def cost(self, oracle, s):
         """IFO of the next `step`."""
-        return oracle.cost(
-            oracle.all_like(s.batch_size) if self._anchor_is_next(s) else s.batch_size
-        )
+        size = s.batch_size
+        return oracle.cost(oracle.all_like(size) if self._anchor_is_next(s) else size)
 
     def finish(self, oracle, s):
         """Step 12: x_T, or the x-hat drawn from x_1, ..., x_T."""
@@ -275,11 +269,9 @@ class STORMCompositional(CompositionalSolver):
         has_new_rows = not oracle.source.finite and oracle.metric.curvature is not None
         # x~ has exact zeros, and x_T does not
         has_zeros = problem.penalty is not None and s.rule.limit is not None
-        return (
-            self.proximal_point(oracle, s, s.now.F)
-            if has_new_rows or has_zeros
-            else s.x
-        )
+        if has_new_rows or has_zeros:
+            return self.proximal_point(oracle, s, s.now.F)
+        return s.x
 
 
 class PaperSTORMCompositional(STORMCompositional):
@@ -295,11 +287,7 @@ class PaperSTORMCompositional(STORMCompositional):
         ``rule``."""
         value, published = getattr(self, name), problem.advice.published
         if is_word(value, "auto"):
-            value = (
-                rule
-                if published is None or name not in SYMBOLS
-                else getattr(published, SYMBOLS[name])
-            )
+            value = getattr(published, SYMBOLS.get(name, ""), rule)
         return plain(value)
 
     def run_metric(self, oracle, s):

@@ -118,12 +118,8 @@ class StreamingProblem(CompositionalProblem):
         self.source = self._open(batches, problem, window, weighted)
         first = self.source.first
         self.n_outer = 1 if self.source.one_outer else math.inf
-        self.n_variables, self.n_blocks, self.penalty = (
-            first.n_variables,
-            first.n_blocks,
-            first.penalty,
-        )
-        self.inner_floor = first.inner_floor
+        self.n_variables, self.n_blocks = first.n_variables, first.n_blocks
+        self.penalty, self.inner_floor = first.penalty, first.inner_floor
         self.jacobian_kind = (
             "sampled" if first.jacobian_kind == "constant" else first.jacobian_kind
         )
@@ -172,9 +168,8 @@ class StreamingProblem(CompositionalProblem):
         """The problem of some rows that include the draws, and its batch of the
         draws."""
         problem, draws = self.source.locate(draws)
-        return problem, problem.inner_batch(
-            draws
-        ) if weights is None else problem.inner_batch(draws, weights)
+        weighted = () if weights is None else (weights,)
+        return problem, problem.inner_batch(draws, *weighted)
 
     def outer_batch(self, draws, weights=None):
         """The problem of some rows that include the draws, and its batch of the
@@ -182,9 +177,8 @@ class StreamingProblem(CompositionalProblem):
         if self.n_outer == 1:
             return self.source.first, self.source.first.outer_batch(None)
         problem, draws = self.source.locate(draws)
-        return problem, problem.outer_batch(
-            draws
-        ) if weights is None else problem.outer_batch(draws, weights)
+        weighted = () if weights is None else (weights,)
+        return problem, problem.outer_batch(draws, *weighted)
 
     # g, dg, f and its gradient are those of the problem of a batch
 

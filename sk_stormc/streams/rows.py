@@ -60,21 +60,18 @@ class Rows:
     def fork(self):
         """A copy that reads, adds and drops rows without effect on this object."""
         rows = object.__new__(Rows)
-        rows.__dict__.update(self.__dict__)  # none of these is modified in place
+        vars(rows).update(vars(self))  # none of these is modified in place
         return rows
 
     def __getstate__(self):
-        self._parts, self.start, self.problem = (
-            self._kept(),
-            max(self.start, self.keep),
-            None,
-        )
+        self._parts, self.start = self._kept(), max(self.start, self.keep)
+        self.problem = None
         # the state does not contain later batches
-        return self.__dict__ | {"_source": iter(())}
+        return vars(self) | {"_source": iter(())}
 
     def feed(self, batch):
         """Append a batch."""
-        self._fed = (*self._fed, tuple(_rows_of(part) for part in batch))
+        self._fed = (*self._fed, tuple(map(_rows_of, batch)))
 
     def has(self, stop):
         """Whether the rows before number ``stop`` are available. Batches are read until
@@ -90,30 +87,23 @@ class Rows:
                 return False
             batch = self._fed[0] if fed else self._unchecked[0]
             if not fed:
-                batch = tuple(
-                    _rows_of(part)
-                    for part in (batch if isinstance(batch, tuple) else (batch,))
-                )
+                parts = batch if isinstance(batch, tuple) else (batch,)
+                batch = tuple(map(_rows_of, parts))
             self._take(batch, fed)
         return True
 
     def _take(self, batch, fed):
         """Append a batch and clear its source in one statement, so that an interrupt
         neither loses nor repeats it."""
-        others = self._fed[fed:]
+        others, before = self._fed[fed:], (self._parts or [batch])[0]
         lengths = {part.shape[0] for part in batch}
-        shapes = [part.shape[1:] for part in batch]
-        if len(lengths) > 1 or (
-            self._parts and shapes != [part.shape[1:] for part in self._parts[0]]
-        ):
-            before, got = (
-                [part.shape for part in parts]
-                for parts in ((self._parts or [batch])[0], batch)
-            )
+        same = [part.shape[1:] for part in batch] == [part.shape[1:] for part in before]
+        if len(lengths) > 1 or not same:
             self._unchecked, self._fed = [], others
             raise ValueError(
-                f"batches must differ in their number of rows only, got shapes {got} "
-                f"after {before}"
+                "batches must differ in their number of rows only, got shapes "
+                f"{[part.shape for part in batch]} after "
+                f"{[part.shape for part in before]}"
             )
         parts, end = [*self._parts, batch], self.stop + lengths.pop()
         self._parts, self.stop, self.problem, self._unchecked, self._fed = (

@@ -2,6 +2,7 @@
 rows are still needed."""
 
 import copy
+from itertools import compress
 
 import numpy as np
 
@@ -130,21 +131,17 @@ class StreamSource(Source):
         position."""
         # in batches of one size; an f of one component adds 1
         n_rows = ifo // (2 if self.one_outer else 3)
-        at = [
-            position.start(n_rows)
-            for position, used in zip(positions, self._sampled, strict=True)
-            if used
-        ]
-        return self.rows.has(max(at) + n_rows)
+        first = max(place.start(n_rows) for place in self._used(positions))
+        return self.rows.has(first + n_rows)
 
     def hold(self, positions):
         """Drop the rows that a run continued from here does not need."""
-        at = [
-            position.at
-            for position, used in zip(positions, self._sampled, strict=True)
-            if used
-        ]
-        self.rows.keep = max(self.rows.keep, min(min(at), max(at) - self.window))
+        at = [place.at for place in self._used(positions)]
+        self.rows.keep = max(self.rows.keep, min(*at, max(at) - self.window))
+
+    def _used(self, positions):
+        """The positions of the kinds of batches that have their own rows."""
+        return compress(positions, self._sampled)
 
     def aside(self, places):
         """Copies of the positions, so that these draws do not use up rows."""
@@ -162,9 +159,7 @@ class StreamSource(Source):
             return False
         first, last = self._ends()
         ends = np.unique(np.linspace(first, last, 12 + 1).astype(int)).tolist()
-        parts = (
-            self.problem_of(a, b) for a, b in zip(ends[:-1], ends[1:], strict=True)
-        )
+        parts = map(self.problem_of, ends[:-1], ends[1:])
         return all(not part.objective(x) <= part.objective(start) for part in parts)
 
     # the problems of rows

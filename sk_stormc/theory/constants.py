@@ -1,7 +1,5 @@
 """Estimates of the theory's constants of a problem from samples."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
@@ -16,7 +14,7 @@ from sk_stormc.utils.validation import (
     check_instance,
     check_int,
     check_number,
-    seeded,
+    drawn_seed,
 )
 
 __all__ = ["estimate_constants"]
@@ -97,7 +95,7 @@ def estimate_constants(
     x0 = as_numbers("x0", x0)
     if x0.shape != (problem.n_variables,):
         raise ValueError(f"x0 must have shape ({problem.n_variables},), got {x0.shape}")
-    rng = np.random.default_rng(seeded(random_state).randint(np.iinfo(np.int32).max))
+    rng = np.random.default_rng(drawn_seed(random_state))
     norm, d, source = np.linalg.norm, problem.n_variables, source_of(problem)
 
     def ball():

@@ -6,8 +6,6 @@ T = D / eps^2. If a printed formula has an error, the variant "corrected" is the
 default, and "paper" is the printed form.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import Any

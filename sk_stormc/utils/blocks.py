@@ -168,6 +168,15 @@ class Blocks:
 
     def take(self, rows: np.ndarray) -> tuple:
         """Some rows of each table, by their numbers in ascending order, as arrays."""
+        begins, wanted = np.searchsorted(rows, [0, *self.ends]), {}
+        for k, start in enumerate(self.starts):
+            some = rows[begins[k] : begins[k + 1]] - start
+            if len(some):
+                wanted[k] = some
+        return tuple(map(np.concatenate, zip(*self._taken(wanted), strict=True)))
+
+    def _taken(self, wanted):
+        """The wanted rows of each block, for each table."""
         raise NotImplementedError
 
     def beside(self, other: Blocks) -> Blocks:
@@ -199,14 +208,11 @@ class LocalBlocks(Blocks):
         results = list(self._results(function))
         return LocalBlocks([lambda k, start, end: results[k]], self.ends)
 
-    def take(self, rows):
-        """Some rows of each table."""
-        begins, taken = np.searchsorted(rows, [0, *self.ends]), []
-        for k, (start, end) in enumerate(zip(self.starts, self.ends, strict=True)):
-            some = rows[begins[k] : begins[k + 1]] - start
-            if len(some):
-                taken.append([part(k, start, end)[some] for part in self._parts])
-        return tuple(np.concatenate(of_table) for of_table in zip(*taken, strict=True))
+    def _taken(self, wanted):
+        """The wanted rows of each block, for each table."""
+        for k, rows in wanted.items():
+            place = k, self.starts[k], self.ends[k]
+            yield [part(*place)[rows] for part in self._parts]
 
 
 def _rows_by_position(table):
@@ -254,23 +260,16 @@ def _check_is_number(value, name, i):
             ) from error
 
 
-def check_finite_rows(name, rows, columns=None, start=0):
+def check_finite_rows(name, rows, columns=None):
     """Raise a ValueError that names the column and the row of the first number that is
-    not finite.
-
-    ``columns`` are the names of the columns, and ``start`` is the number of the first
-    row.
-    """
+    not finite. ``columns`` are the names of the columns."""
     if rows.dtype.kind != "f" or all_finite(rows):
         return
-    wrong = np.argwhere(~np.isfinite(rows))[0]
-    i, *j = wrong.tolist()
-    where = (
-        f"column {j[0] if columns is None else columns[j[0]]!r}, row" if j else "row"
-    )
-    raise ValueError(
-        f"{name} must be finite, got {rows[tuple(wrong)]} in {where} {start + i}"
-    )
+    i, *j = np.argwhere(~np.isfinite(rows))[0].tolist()
+    where = f"row {i}"
+    if j:
+        where = f"column {j[0] if columns is None else columns[j[0]]!r}, {where}"
+    raise ValueError(f"{name} must be finite, got {rows[(i, *j)]} in {where}")
 
 
 def called(function, place, start, *parts):

@@ -4,10 +4,9 @@ With a `distributed.Client` active, dask runs there, and otherwise with its own
 scheduler.
 """
 
-from __future__ import annotations
-
 import functools
 import itertools
+import os
 
 import dask
 import dask.array
@@ -32,36 +31,27 @@ def dask_blocks(tables):
         _partitions(_aligned(table, first)) if is_dask(table) else None
         for table in tables
     ]
-    lengths = _lengths(tables, partitions)
-    for own in lengths[1:]:
-        if own != lengths[0] and own is not None:
-            pairs = enumerate(zip(lengths[0], own, strict=False))
-            k = next(
-                (k for k, (a, b) in pairs if a != b), min(len(lengths[0]), len(own))
-            )
+    of_first, *others = _lengths(tables, partitions)
+    for own in others:
+        if own != of_first and own is not None:
+            k = len(os.path.commonprefix([of_first, own]))
             raise ValueError(
                 "dask collections must have the same known divisions or partitions of "
-                "equal lengths, got "
-                f"{len(lengths[0])} and {len(own)} partitions that differ from "
-                f"partition {k} on: repartition them, or "
-                "set the index of both frames"
+                f"equal lengths, got {len(of_first)} and {len(own)} partitions that "
+                f"differ from partition {k} on: repartition them, or set the index of "
+                "both frames"
             )
-    n, filled = sum(lengths[0]), np.flatnonzero(lengths[0]).tolist()
-    check_rows(n)
-    ends = np.cumsum([lengths[0][k] for k in filled]).tolist()
+    check_rows(sum(of_first))
+    filled = np.flatnonzero(of_first).tolist()
+    ends = np.cumsum(np.array(of_first)[filled]).tolist()
     parts = []
     for table, own in zip(tables, partitions, strict=True):
         if own is None:
             parts.append(_divided(table, ends))
             continue
         names = columns_of(table) if table.ndim == 2 else None
-        by_index = _by_index(table, first)
-        parts.append(
-            [
-                _array(own[k], names, k, partitions[0][k] if by_index else None)
-                for k in filled
-            ]
-        )
+        models = partitions[0] if _by_index(table, first) else [None] * len(own)
+        parts.append([_array(own[k], names, k, models[k]) for k in filled])
     return DaskBlocks(parts, ends, filled)
 
 
@@ -202,37 +192,30 @@ class DaskBlocks(Blocks):
         results, total = list(self._tasks(function)), []
         for k in range(0, len(results), ADDED_AT_ONCE):
             total = [_added(*total, *results[k : k + ADDED_AT_ONCE])]
-        new = [
-            part for part in self._parts if isinstance(part, Kept) and not part.computed
-        ]
-        with (
-            in_one_thread()
-        ):  # for schedulers whose tasks run in threads of this process
+        kept = [part for part in self._parts if isinstance(part, Kept)]
+        new = [part for part in kept if not part.computed]
+        # for schedulers whose tasks run in threads of this process
+        with in_one_thread():
             *computed, total = dask.persist(*itertools.chain(*new), *total)
             total = total.compute()
         computed = iter(computed)
         for part in new:
-            part.become(list(itertools.islice(computed, len(part))))
+            part.become(itertools.islice(computed, len(part)))
         return total
 
     def map(self, function):
         """The results of the function, as the blocks of one table."""
         return DaskBlocks([Kept(self._tasks(function))], self.ends, self._numbers)
 
-    def take(self, rows):
-        """Some rows of each table."""
-        begins, taken = np.searchsorted(rows, [0, *self.ends]), []
-        for k, start in enumerate(self.starts):
-            some = rows[begins[k] : begins[k + 1]] - start
-            if len(some):
-                taken.append(
-                    [
-                        dask.delayed(np.take)(part[k], some, axis=0)
-                        for part in self._parts
-                    ]
-                )
-        (taken,) = dask.compute(taken)
-        return tuple(np.concatenate(of_table) for of_table in zip(*taken, strict=True))
+    def _taken(self, wanted):
+        """The wanted rows of each block, for each table."""
+        take = dask.delayed(np.take)
+        return dask.compute(
+            [
+                [take(part[k], rows, axis=0) for part in self._parts]
+                for k, rows in wanted.items()
+            ]
+        )[0]
 
     def beside(self, other):
         """These tables and those of other blocks with the same ends."""

@@ -57,7 +57,6 @@ def inherit_sections(kind):
 
 
 ORDER = (
-    "",
     "Parameters",
     "Attributes",
     "Returns",
@@ -82,11 +81,8 @@ def _complete(kind, title, names_from):
     for name in wanted:
         if name in entries and name not in described:
             names, rest = entries[name]
-            names = [
-                other
-                for other in names
-                if other in wanted and entries[other] == entries[name]
-            ]
+            alike = [other for other in names if entries[other] == entries[name]]
+            names = [other for other in alike if other in wanted]
             described |= set(names)
             paragraphs.append(f"{', '.join(names)} : {rest}")
     if paragraphs:
@@ -103,11 +99,11 @@ def _sections(doc):
 
 def _joined(sections):
     """A docstring of sections, in numpydoc's order. Unknown sections are last."""
-    titles = sorted(
-        sections, key=lambda title: ORDER.index(title) if title in ORDER else len(ORDER)
-    )
+    others = [title for title in sections if title not in ("", *ORDER)]
     headed = [
-        f"{title}\n{'-' * len(title)}\n{sections[title]}" for title in titles if title
+        f"{title}\n{'-' * len(title)}\n{sections[title]}"
+        for title in (*ORDER, *others)
+        if title in sections
     ]
     return "\n\n".join([sections[""], *headed])
 

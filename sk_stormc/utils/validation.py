@@ -24,6 +24,7 @@ __all__ = [
     "all_finite",
     "as_flags",
     "as_numbers",
+    "check_all_finite",
     "check_batch_size",
     "check_bool",
     "check_callable",
@@ -40,6 +41,7 @@ __all__ = [
     "check_schedule",
     "check_text",
     "check_weights",
+    "drawn_seed",
     "is_integer",
     "is_list",
     "is_real",
@@ -52,14 +54,16 @@ __all__ = [
 ]
 
 TEXT = ("str", "string")  # pandas' names
+# numbers that are checked at once, so that a memory map stays in its file
+CHECKED = 2**20
 
 
-def short(value, length=120):
+def short(value):
     """The repr of a value on one line, with only the first and last entries of large
     arrays."""
     with np.printoptions(threshold=6, edgeitems=2, precision=6):
         text = " ".join(repr(value).split())
-    return text if len(text) <= length else f"{text[: length - 4]} ..."
+    return text if len(text) <= 120 else f"{text[:116]} ..."
 
 
 def plain(value):
@@ -112,9 +116,7 @@ def is_list(value):
 
 
 def _is_one_of(value, words):
-    return any(
-        value is word or (isinstance(value, str) and value == word) for word in words
-    )
+    return is_word(value, *words) or any(value is word for word in words)
 
 
 def check_number(name, value, low=-math.inf, high=math.inf, inclusive=True, words=()):
@@ -280,6 +282,11 @@ def seeded(random_state):
         ) from error
 
 
+def drawn_seed(random_state):
+    """A seed that is drawn from a ``random_state``."""
+    return seeded(random_state).randint(np.iinfo(np.int32).max)
+
+
 @contextmanager
 def naming(name):
     """A context that adds a name to error messages of other libraries that do not
@@ -308,13 +315,7 @@ def check_metric(name, metric, n_variables):
     values = (
         values if values.dtype in (np.float32, np.float64) else values.astype(float)
     )
-    wrong = ~np.isfinite(values)
-    if wrong.any():
-        k = np.argwhere(wrong)[0].tolist()
-        raise ValueError(
-            f"{name} must be finite, got {values[tuple(k)]} at "
-            f"{k[0] if len(k) == 1 else tuple(k)}"
-        )
+    check_all_finite(name, values)
     diagonal = values if values.ndim == 1 else values.diagonal()
     if diagonal.min() <= 0:
         k = int(diagonal.argmin())
@@ -455,6 +456,22 @@ def all_finite(array):
     with np.errstate(all="ignore"):
         # they are if their sum is, which takes a third of the time
         return bool(np.isfinite(array.sum()) or np.isfinite(array).all())
+
+
+def check_all_finite(name, array, start=0):
+    """Raise a ValueError that names the place of the first number that is not finite.
+    ``start`` is the number of the first row."""
+    rows = array if array.ndim else array[None]
+    size = max(1, CHECKED // max(1, rows[:1].size))
+    for first in range(0, len(rows), size):
+        part = rows[first : first + size]
+        if not all_finite(part):
+            k = np.argwhere(~np.isfinite(part))[0]
+            value = part[tuple(k)]
+            k[0] += start + first
+            where = tuple(k.tolist()) if k.size > 1 else k[0]
+            place = f" at {where}" if array.ndim else ""
+            raise ValueError(f"{name} must be finite, got {value}{place}")
 
 
 def check_finite(name, expected, blocks, data, remedy):

@@ -265,6 +265,15 @@ def test_errors(build, message):
         build()
 
 
+@pytest.mark.parametrize(
+    "penalty", [L1(0.5), Box(0, 1), Box(0, 1, budget=1.0), Simplex()]
+)
+def test_a_number_that_is_not_known_stays_so(penalty):
+    """The simplex put its whole total on it."""
+    x = np.array([0.2, np.nan, 0.3])
+    assert np.isnan(penalty.prox(x, 1.0)[1]) and np.isnan(penalty.project(x)[1])
+
+
 def test_box_keeps_its_own_bounds():
     low = np.zeros(3)
     box = Box(low, 1.0)

@@ -15,8 +15,7 @@ from sklearn.preprocessing import FunctionTransformer
 
 from sk_stormc import BellmanValueEstimator, CompositionalPortfolio, STORMCompositional
 from sk_stormc.datasets import make_bellman_problem, make_gaussian_returns
-from sk_stormc.fitting.runs import fingerprint
-from sk_stormc.utils.descriptions import UNKNOWN, describe
+from sk_stormc.utils.descriptions import UNKNOWN, describe, fingerprint
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 
