@@ -22,14 +22,14 @@ from sk_stormc.values.policies import (
     check_actions,
     check_policy,
     chosen,
-    policy_chances,
 )
 from sk_stormc.values.transitions import (
     LogColumns,
+    Successors,
     checked_data,
+    fitted_features,
     successors,
     transform,
-    transform_next,
 )
 
 NEEDED = {
@@ -51,10 +51,7 @@ class QLog:
     states: np.ndarray
     y: np.ndarray
     action: np.ndarray
-    source: Any  # the user's data that contain the successors
-    follows: np.ndarray  # the same as numbers
-    at: np.ndarray  # row of each successor in ``source``
-    terminal: np.ndarray
+    following: Successors
     now: np.ndarray  # the target's probabilities of the actions in the states
     after: np.ndarray  # the same in the successors
 
@@ -95,11 +92,10 @@ def read_q_log(model, X, y, ratios, action, target, next_X, terminal, clock, ord
     warn_of_state_numbers(model.features, states)
     clock, log_columns = clock[order], LogColumns(next_X, terminal)
     rows_in_order = Order(None, None, clock, clock)
-    source, follows, at, kept, terminal = successors(
-        model, X, states, log_columns, rows_in_order
-    )
+    following = successors(model, X, states, log_columns, rows_in_order)
+    kept = following.known
     if by_row:
-        kept = terminal | np.append(np.diff(clock) == 1, False)
+        kept = following.terminal | np.append(np.diff(clock) == 1, False)
     if not kept.all():  # the value after such a row is part of the estimate
         k = order[np.argmin(kept)]
         hint = (
@@ -116,28 +112,13 @@ def read_q_log(model, X, y, ratios, action, target, next_X, terminal, clock, ord
             f"not terminal and has no successor{hint}"
         )
     warn_of_no_ends(log_columns, True)
-    ongoing, after = np.flatnonzero(~terminal), np.zeros((n, len(actions)))
+    ongoing, after = following.ongoing(), np.zeros((n, len(actions)))
     now = chances_of(rows if by_row else target, X, states, actions, "target")
-    if by_row:
-        after[ongoing] = now[ongoing + 1]
-    else:
-        after[ongoing] = policy_chances(
-            target, source, follows[at[ongoing]], at[ongoing], actions, "target"
-        )
-    check_agreement(ratios, now[np.arange(n), action], order)
-    return QLog(
-        model,
-        X,
-        states,
-        y.astype(float),
-        action,
-        source,
-        follows,
-        at,
-        terminal,
-        now,
-        after,
+    after[ongoing] = (
+        now[ongoing + 1] if by_row else following.chances(target, actions, "target")
     )
+    check_agreement(ratios, now[np.arange(n), action], order)
+    return QLog(model, X, states, y.astype(float), action, following, now, after)
 
 
 def check_agreement(ratios, chances, order):
@@ -199,25 +180,13 @@ def cross_fitted(log, gamma, numbers, fold, share):
     for k in np.unique(fold):
         test = fold[numbers] == k
         train = np.flatnonzero(~test)
-        features = None
-        if model.features is not None:
-            features = clone(model.features).fit(
-                _safe_indexing(log.X, train), log.y[train]
-            )
-        Z = transform(features, log.X, log.states, None, model.fit_intercept)
-        next_Z = transform_next(
-            features,
-            log.source,
-            log.follows,
-            log.at,
-            log.terminal,
-            Z,
-            model.fit_intercept,
-        )
+        features = fitted_features(model, _safe_indexing(log.X, train), log.y[train])
+        Z = transform(features, log.X, log.states, model.fit_intercept)
+        next_Z = log.following.features(features, Z, model.fit_intercept)
         psi = of_actions(Z[train], chosen(log.action[train], m))
         next_psi = of_actions(next_Z[train], log.after[train])
         moments = Moments.of_log(
-            psi, next_psi, gamma, log.y[train], np.ones(len(train))
+            psi, next_psi, log.y[train], np.ones(len(train)), gamma
         )
         alpha = np.tile(model._alphas(Z.shape[1]), m)
         w = moments.solution(alpha, ends=gamma == 1).x.reshape(m, -1)

@@ -4,6 +4,7 @@ weights."""
 import datetime
 import math
 import warnings
+from hashlib import blake2b
 from math import isnan
 from numbers import Integral, Real
 from typing import NamedTuple
@@ -121,6 +122,19 @@ def numbers_of_labels(labels):
     rank = np.empty(len(first), dtype=np.intp)
     rank[np.argsort(first)] = np.arange(len(first))
     return rank[numbers.reshape(-1)]
+
+
+def keys_of(labels):
+    """A 64-bit hash of each label of an episode, which is the same for equal numbers of
+    any type."""
+    if labels.dtype.kind == "f" and (labels == np.rint(labels)).all():
+        labels = labels.astype(np.int64)
+    names, number = np.unique(labels.astype(str), return_inverse=True)
+    keys = [
+        int.from_bytes(blake2b(name.encode(), digest_size=8).digest())
+        for name in names.tolist()
+    ]
+    return np.array(keys, dtype=np.uint64)[number.reshape(-1)]
 
 
 class Order(NamedTuple):

@@ -8,7 +8,6 @@ from functools import partial
 from typing import Any, Literal, Self
 
 import numpy as np
-from sklearn.utils.validation import validate_data
 
 from sk_stormc.engine import CompositionalSolver
 from sk_stormc.fitting.estimator import only_if, streams
@@ -25,11 +24,11 @@ from sk_stormc.utils.validation import check_choice, check_number
 from sk_stormc.values.block_fits import fit_states, reason_for_blocks
 from sk_stormc.values.fitted_values import FittedValues
 from sk_stormc.values.least_squares import check_ends
-from sk_stormc.values.log_warnings import warn_of_endless_values
+from sk_stormc.values.linear_estimator import notify_of
+from sk_stormc.values.lspi import of_columns
 from sk_stormc.values.lstd import (
     Moments,
     check_products,
-    forget,
     solve_bellman,
     solve_projected,
     warn_if_undetermined,
@@ -333,91 +332,61 @@ class BellmanValueEstimator(FittedValues):
             return fit_states(self, X, y, log_columns, reason)
         names = log_columns.names()
         log = read_log(copy.copy(self), X, y, log_columns, self.half_life)
+        log, columns = log.without_zeros()
         check_products(log.Z, log.next_Z, log.y)
-        alpha = self._alphas(len(log.columns))
-        if self.gamma == 1:
-            A, _, C = Moments.of_log(log.Z, log.next_Z, 1, log.y, log.weights).means()
+        gamma, alpha, decay = self.gamma, self._alphas(len(columns)), self.trace_decay
+        if gamma == 1:
+            A, _, C = Moments.of_log(*log.rows, gamma).means()
             check_ends(A, C)
         first, number = distinct_rows(log.states)
         visited = number, first
         objective, reason = choose_objective(
-            self.objective, log.rows, visited, self.gamma, alpha, self.trace_decay
+            self.objective, log.rows, visited, gamma, alpha, decay
         )
         # only "lstd" supports traces
-        solver = self._solver_for(0 if self.trace_decay else len(log.columns))
+        solver = self._solver_for(0 if decay else len(columns))
 
         def values(x):
-            w = np.zeros(log.n_features)
-            w[log.columns] = x
-            coef, intercept = (w[:-1], float(w[-1])) if self.fit_intercept else (w, 0.0)
-            return {
-                "coef_": coef,
-                "intercept_": intercept,
+            w = np.zeros(len(log.occurs))
+            w[columns] = x
+            return of_columns(w, self.fit_intercept) | {
                 "features_": log.features,
                 "_given": names,
             }
 
-        result = keys = None
+        exact, keys, run = {}, None, ()
         fit = Fit.if_observed(self, solver, X, y, before, **log_columns._asdict())
-        if self.trace_decay:
-            keys = keys_in_order(
-                log.states, log.follows, log.terminal, log.ratios, log.order, log.kept
+        if decay:
+            keys = keys_in_order(log)
+        if solver == "lstd":
+            x, exact = (
+                solve_bellman(log.rows, visited, gamma, alpha)
+                if objective == "bellman"
+                else solve_projected(log.rows, gamma, alpha, decay, keys)
             )
-        if solver == "lstd" and objective == "bellman":
-            x, exact = solve_bellman(log.rows, visited, self.gamma, alpha)
-        elif solver == "lstd":
-            x, exact = solve_projected(
-                log.rows, self.gamma, alpha, self.trace_decay, keys
-            )
+            notify_of(fit, exact, x, values)
+            if not np.any(alpha):
+                warn_if_undetermined(log.Z, first, len(columns) - self.fit_intercept)
         else:
             problem = value_problem(
-                objective, log.rows, visited, log.leads_to, self.gamma, alpha
+                objective, log.rows, visited, log.leads_to, gamma, alpha
             )
             self._accept(solver, problem)
             result = fit.run(solver, problem, verbose=self.verbose, attributes=values)
-            x = result.x
-        if result is None and fit is not None:
-            for k, record in enumerate(
-                zip(exact["ifo_"], exact["loss_curve_"], (0 * x, x), strict=True)
-            ):
-                fit.notify(k, *record, values)
-        if result is None and not np.any(alpha):
-            warn_if_undetermined(log.Z, first, len(log.columns) - self.fit_intercept)
+            x, run = result.x, (solver, problem, result)
 
         spread = None
-        if log.episode is not None and len(log.columns) <= LARGEST_HESSIAN:
-            decay = self.gamma * self.trace_decay
+        if log.episode is not None and len(columns) <= LARGEST_HESSIAN:
             spread = spread_of_log(
-                objective,
-                log,
-                number,
-                x,
-                alpha,
-                self.gamma,
-                keys,
-                decay,
-                self.half_life,
+                objective, log, number, x, alpha, gamma, keys, decay, self.half_life
             )
-
-        validate_data(self, X, skip_check_array=True)
-        self._spread = spread and (spread, log.columns)
-        self.n_states_ = len(first)
-        self.objective_, self.objective_reason_ = objective, reason
-        self.__dict__.update(values(x))
-        self._stream = self._pending = self._groups = self._counts = None
-        if result is None:
-            self.__dict__.update(exact, _progress=fit and fit.progress)
-            self._report_result()
-            if fit is not None:
-                fit.end()
-        else:
-            forget(self)
-            self._keep(solver, result, fit)
-            fit.end()
-            self._conclude(solver, result)
-            if problem.is_endless(result.x):
-                warn_of_endless_values()
-        return self
+        fitted = values(x) | {
+            "_spread": spread and (spread, columns),
+            "n_states_": len(first),
+            "objective_": objective,
+            "objective_reason_": reason,
+        }
+        return self._store(X, fitted, exact, fit, run)
 
     @only_if(streams)
     def partial_fit(

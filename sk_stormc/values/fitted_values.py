@@ -5,15 +5,11 @@ from __future__ import annotations
 
 from typing import Literal, overload
 
-import numpy as np
 from sklearn.base import RegressorMixin
-from sklearn.utils.validation import check_is_fitted
 
-from sk_stormc.utils.blocks import is_dask
 from sk_stormc.utils.types import ArrayLike, Features, FloatArray
-from sk_stormc.utils.validation import check_bool
-from sk_stormc.values.linear_estimator import LinearEstimator, map_predictions
-from sk_stormc.values.transitions import LogColumns, check_ratios, checked_data
+from sk_stormc.values.linear_estimator import LinearEstimator
+from sk_stormc.values.transitions import LogColumns, check_ratios
 
 
 class FittedValues(RegressorMixin, LinearEstimator):
@@ -69,17 +65,7 @@ class FittedValues(RegressorMixin, LinearEstimator):
         UserWarning
             With ``return_std=True``, if there are fewer than 20 episodes.
         """
-        check_bool("return_std", return_std)
-        check_is_fitted(self)
-        if is_dask(X):
-            return map_predictions(self, X, return_std)
-        states = self._states(X)
-        values = self._values(X, states)
-        return (
-            (values, self._deviations(self._features(X, states))[0])
-            if return_std
-            else values
-        )
+        return self._predict(X, return_std)
 
     def value_interval(
         self, X0: Features, confidence: float = 0.9, *, mean: bool = False
@@ -169,20 +155,6 @@ class FittedValues(RegressorMixin, LinearEstimator):
         """
         return self._errors(X, y, LogColumns(next_X, terminal, time, episode))[0]
 
-    def _errors(self, X, y, log_columns):
-        """The temporal-difference errors, the terminal flags and the `Order` of the
-        rows."""
-        check_is_fitted(self)
-        states, y = checked_data(self, X, y, reset=False)
-        source, follows, at, known, terminal, order = self._successors(
-            X, states, log_columns
-        )
-        error = np.where(known, y - self._values(X, states), np.nan)
-        ongoing = np.flatnonzero(known & ~terminal)
-        if len(ongoing):
-            error[ongoing] += self.gamma * self._values(source, follows, at[ongoing])
-        return error, terminal, order
-
     def score(
         self,
         X: Features,
@@ -214,21 +186,6 @@ class FittedValues(RegressorMixin, LinearEstimator):
         -------
         float
         """
-        error, terminal, order = self._errors(
-            X, y, LogColumns(next_X, terminal, time, episode)
-        )
-        return self._score_of(
-            error,
-            terminal,
-            order,
-            sample_weight,
-            check_ratios(importance_ratio, len(error)),
-        )
-
-    def _deviations(self, Z, confidence=0.5):
-        """Standard deviations of the values for features Z, and the quantile by which
-        an interval multiplies them."""
-        return self._deviations_of_rows(Z, confidence)
-
-    def _values(self, X, states, rows=None):
-        return self._fitted_columns(X, states, rows) @ self.coef_ + self.intercept_
+        errors = self._errors(X, y, LogColumns(next_X, terminal, time, episode))
+        ratios = check_ratios(importance_ratio, len(errors[0]))
+        return self._score(errors, sample_weight, ratios)

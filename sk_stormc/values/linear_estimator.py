@@ -7,14 +7,22 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from sk_stormc.fitting.estimator import CompositionalEstimator
-from sk_stormc.utils.blocks import map_lazily, without_rows
+from sk_stormc.utils.blocks import is_dask, map_lazily, without_rows
 from sk_stormc.utils.validation import check_bool, check_number, row_weights
 from sk_stormc.utils.warnings import warn
-from sk_stormc.values.episodes import check_terminal, order_of, shares
+from sk_stormc.values.episodes import shares
 from sk_stormc.values.least_squares import ridge
-from sk_stormc.values.log_warnings import check_given
+from sk_stormc.values.log_warnings import check_given, warn_of_endless_values
+from sk_stormc.values.lstd import forget
 from sk_stormc.values.problems import LARGEST_HESSIAN
-from sk_stormc.values.transitions import checked_states, successors, transform
+from sk_stormc.values.transitions import (
+    checked_data,
+    checked_states,
+    order_of_log,
+    successors,
+    transform,
+    with_intercept,
+)
 from sk_stormc.values.uncertainty import FEW_EPISODES, MAX_GROUPED_FEATURES
 
 __all__ = ["LinearEstimator"]
@@ -63,33 +71,73 @@ class LinearEstimator(CompositionalEstimator):
         ):
             solver.set_params(max_iter=10_000)
 
+    def _store(self, X, fitted, exact, fit=None, run=()):
+        """Store the results of a fit: ``fitted`` attributes, with those of an exact
+        solution, or of the ``run`` of a solver on a problem."""
+        validate_data(self, X, skip_check_array=True)
+        forget(self)
+        vars(self).update(fitted, **exact, _progress=fit and fit.progress, _stream=None)
+        if not run:
+            self._report_result()
+            if fit is not None:
+                fit.end()
+            return self
+        solver, problem, result = run
+        self._keep(solver, result, fit)
+        fit.end()
+        self._conclude(solver, result)
+        if problem.is_endless(result.x):
+            warn_of_endless_values()
+        return self
+
     def _alphas(self, n_columns):
         return ridge(self.alpha, n_columns, self.fit_intercept)
 
-    def _states(self, X, name="X"):
-        """The checked states, as `rows_of`, for a fitted estimator."""
-        check_is_fitted(self)
-        return checked_states(self, X, name)
-
     def _fitted_columns(self, X, states, rows=None):
         """Features without the intercept's column, for ``coef_``."""
-        Z, d = transform(self.features_, X, states, rows, False), self.coef_.shape[-1]
+        Z, d = transform(self.features_, X, states, False, rows), self.coef_.shape[-1]
         if Z.shape[1] != d:
             raise ValueError(
                 f"features must give the {d} columns that were fitted, got {Z.shape[1]}"
             )
         return Z
 
-    def _features(self, X, states):
-        """Features with the intercept's column."""
-        return transform(self.features_, X, states, None, self.fit_intercept)
+    def _values(self, Z):
+        """Values for features without the intercept's column."""
+        return Z @ self.coef_.T + self.intercept_
+
+    def _predict(self, X, return_std):
+        """`predict` of both estimators."""
+        check_bool("return_std", return_std)
+        check_is_fitted(self)
+        if is_dask(X):
+            return self._map_predictions(X, return_std)
+        Z = self._fitted_columns(X, checked_states(self, X))
+        return (
+            (self._values(Z), self._deviations(Z)[0]) if return_std else self._values(Z)
+        )
+
+    def _map_predictions(self, X, return_std):
+        """``predict`` of a dask collection: a lazy array, or two with
+        ``return_std``."""
+        check_columns(self, X)
+        shape = np.shape(self.intercept_)
+        if not return_std:
+            return map_lazily(self.predict, X, shape)
+        both = map_lazily(
+            lambda part: np.stack(self.predict(part, return_std=True), axis=-1),
+            X,
+            (*shape, 2),
+        )
+        return both[..., 0], both[..., 1]
 
     def _intervals(self, X0, confidence, mean):
-        """`value_interval`, with ``_values`` and ``_deviations`` of the estimator."""
+        """`value_interval` of both estimators."""
         check_number("confidence", confidence, low=0, high=1, inclusive=False)
         check_bool("mean", mean)
-        states = self._states(X0, "X0")
-        values, Z = self._values(X0, states), self._features(X0, states)
+        check_is_fitted(self)
+        Z = self._fitted_columns(X0, checked_states(self, X0, "X0"))
+        values = self._values(Z)
         if mean:
             values = values.mean(axis=0, keepdims=True)
             Z = np.asarray(Z.mean(axis=0)).reshape(1, -1)
@@ -100,9 +148,15 @@ class LinearEstimator(CompositionalEstimator):
             )
         return ends[0] if mean else ends
 
+    def _deviations(self, Z, confidence=0.5):
+        """Standard deviations of the values for features Z, and the quantile by which
+        an interval multiplies them."""
+        return self._deviations_of_rows(
+            with_intercept(Z, self.fit_intercept), confidence
+        )
+
     def _deviations_of_rows(self, Z, confidence):
-        """Standard deviations for rows of all features, and the quantile by which an
-        interval multiplies them."""
+        """As `_deviations`, for rows of all coefficients and intercepts."""
         spread, columns = self._spread_of_coefficients()
         deviation = spread.deviation(Z[:, columns])
         others = np.ones(Z.shape[1], dtype=bool)
@@ -146,27 +200,37 @@ class LinearEstimator(CompositionalEstimator):
             )
         return spread
 
-    def _successors(self, X, states, log_columns):
-        """`successors` for the transitions of a score, and their `Order`. Without any,
-        all must be terminal."""
-        check_given(self, *log_columns[:4])
-        n = len(states)
-        order = order_of(
-            log_columns.episode,
-            log_columns.time,
-            check_terminal(log_columns.terminal, n),
-            n,
-        )
-        if (
-            log_columns.next_X is None
-            and log_columns.terminal is None
-            and order is None
-        ):
-            log_columns = log_columns._replace(terminal=np.ones(n, dtype=bool))
-        return *successors(self, X, states, log_columns, order), order
+    def _errors(self, X, y, log_columns, **action):
+        """The temporal-difference errors, NaN where the successor is unknown, the
+        terminal flags and the `Order` of the rows."""
+        check_is_fitted(self)
+        states, y = checked_data(self, X, y, reset=False)
+        check_given(self, log_columns)
+        order = order_of_log(log_columns, len(y))
+        if order is None and not log_columns.successor_names():
+            log_columns = log_columns._replace(terminal=np.ones(len(y), dtype=bool))
+        following = successors(self, X, states, log_columns, order)
+        values = self._values(self._fitted_columns(X, states))
+        error = np.where(following.known, y - self._taken(values, **action), np.nan)
+        ongoing = following.ongoing()
+        if len(ongoing):
+            after = following.of(ongoing)
+            Z = self._fitted_columns(after.source, after.states, after.at)
+            error[ongoing] += self.gamma * self._expected(self._values(Z), Z, after)
+        return error, following.terminal, order
 
-    def _score_of(self, error, terminal, order, sample_weight, ratios=1.0):
+    def _taken(self, values):
+        """The values of the actions that were taken."""
+        return values
+
+    def _expected(self, values, Z, following):
+        """The expected values of the policy's actions in successors with features
+        Z."""
+        return values
+
+    def _score(self, errors, sample_weight, ratios=1.0):
         """Minus the weighted mean square of the errors that are not NaN."""
+        error, terminal, order = errors
         weights = row_weights(sample_weight, len(error))
         if order is not None:
             weights *= shares(order.step, ~np.isnan(error), terminal, weights)
@@ -180,18 +244,14 @@ class LinearEstimator(CompositionalEstimator):
         return -float(np.average(error[kept] ** 2, weights=weights[kept]))
 
 
-def map_predictions(estimator, X, return_std, shape=()):
-    """``predict`` of a dask collection: a lazy array with rows of this shape, or two
-    with ``return_std``."""
-    check_columns(estimator, X)
-    if not return_std:
-        return map_lazily(estimator.predict, X, shape)
-    both = map_lazily(
-        lambda part: np.stack(estimator.predict(part, return_std=True), axis=-1),
-        X,
-        (*shape, 2),
-    )
-    return both[..., 0], both[..., 1]
+def notify_of(fit, exact, x, values):
+    """Call the callbacks of a fit, if any, at both records of an exact solution."""
+    if fit is None:
+        return
+    for k, record in enumerate(
+        zip(exact["ifo_"], exact["loss_curve_"], (0 * x, x), strict=True)
+    ):
+        fit.notify(k, *record, values)
 
 
 def check_columns(estimator, X):

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import copy
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from sklearn.base import clone
@@ -21,45 +21,24 @@ from sk_stormc.values.episodes import (
     check_terminal,
     check_time,
     discounts,
-    order_of,
 )
 from sk_stormc.values.policies import check_actions
 from sk_stormc.values.streams import LARGEST_STREAM
 from sk_stormc.values.transitions import (
     LogColumns,
-    check_next,
+    Transitions,
     check_ratios,
     checked_states,
+    order_of_log,
     read_log,
+    successors,
     successors_in,
     transform,
-    transform_next,
 )
 from sk_stormc.values.uncertainty import SumsByKey
 
 # successive rows in a sample, whose successors are then in it too
 SAMPLED_RUN = 256
-
-
-class Transitions(NamedTuple):
-    """The usable transitions of a block."""
-
-    Z: np.ndarray
-    next_Z: np.ndarray
-    y: np.ndarray
-    weights: np.ndarray
-    terminal: np.ndarray
-    states: np.ndarray
-    source: Any  # rows that contain the successors, as the user's data
-    follows: np.ndarray  # the same as numbers
-    at: np.ndarray  # row of each successor in ``source``
-    action: np.ndarray | None
-    episode: np.ndarray | None
-
-    @property
-    def rows(self):
-        """The tuple (Z, next_Z, y, weights)."""
-        return self[:4]
 
 
 @dataclass
@@ -73,102 +52,71 @@ class Reader:
     features: Any = None  # the fitted transformer
     steps: Any = None  # the `Steps` of the log, without next_X
 
-    def log_columns(self, parts):
-        """The parts by their names. X and next_X are frames again if the user's X is
-        one."""
+    def columns(self, parts):
+        """X, y, the actions and the `LogColumns` of a block. X and next_X are frames
+        again if the user's X is one."""
+        columns = dict(zip(self.names, parts, strict=True))
+        for name in [name for name in ("X", "next_X") if name in columns]:
+            check_numeric(name, columns[name])
+            if self.make_frame is not None:
+                columns[name] = self.make_frame(columns[name])
         names = "X", "y", "action", *LogColumns._fields
-        log_columns = dict.fromkeys(names) | dict(zip(self.names, parts, strict=True))
-        for name in ("X", "next_X"):
-            if log_columns[name] is not None:
-                check_numeric(name, log_columns[name])
-                if self.make_frame is not None:
-                    log_columns[name] = self.make_frame(log_columns[name])
-        return log_columns
+        X, y, action, *log_columns = map(columns.get, names)
+        return X, y, action, LogColumns(*log_columns)
 
-    def order_of(self, log_columns, terminal):
+    def order_of(self, log_columns, n):
         """The `Order` of a block, or None without episodes."""
-        if log_columns["episode"] is None:
-            return None
-        n = len(terminal)
-        if (
-            log_columns["time"] is not None
-            and check_time(log_columns["time"], n).dtype.kind != "i"
-        ):
+        time = log_columns.time
+        if time is not None and check_time(time, n).dtype.kind != "i":
             raise ValueError(
                 "time must be whole numbers for rows in partitions, got dates: number "
                 "the steps"
             )
-        return order_of(log_columns["episode"], log_columns["time"], terminal, n)
+        return order_of_log(log_columns, n)
 
     def __call__(self, start, *parts):
         """The `Transitions` of a block."""
-        log_columns, estimator = self.log_columns(parts), self.estimator
-        X, n = log_columns["X"], len(log_columns["y"])
-        names = columns_of(X)
+        X, y, action, log_columns = self.columns(parts)
+        n, names, estimator = len(y), columns_of(X), self.estimator
         check_finite_rows("X", parts[0], names)
         states = checked_states(estimator, X)
-        y = as_numbers("y", log_columns["y"])
+        y = as_numbers("y", y)
         if y.shape != (n,):
             raise ValueError(f"y must be of shape ({n},), got {y.shape}")
         check_finite_rows("y", y)
-        terminal = check_terminal(log_columns["terminal"], n)
-        weights = row_weights(log_columns["sample_weight"], n, all_zero=True)
-        action = (
-            None
-            if log_columns["action"] is None
-            else check_actions(log_columns["action"], n)
-        )
-        episode = (
-            None
-            if log_columns["episode"] is None
-            else check_episode(log_columns["episode"], n)
-        )
-        order = self.order_of(log_columns, terminal)
-        source, follows, at, kept = X, states, np.arange(n), np.ones(n, dtype=bool)
-        if log_columns["next_X"] is not None:
-            check_finite_rows(
-                "next_X", parts[self.names.index("next_X")][~terminal], names
-            )
-            source = log_columns["next_X"]
-            follows = check_next(estimator, log_columns["next_X"], states, terminal)
-        elif order is not None:
-            at, kept = successors_in(order, terminal)
-            weights = weights * self.steps.shares(order.step, kept, terminal)
-        elif log_columns["terminal"] is None:
-            terminal = kept.copy()
-        elif not terminal.all():
-            raise ValueError(
-                "next_X or episode must be given for transitions that are not "
-                "terminal, got neither, and "
-                f"row {np.argmin(terminal)} is not terminal"
-            )
-        weights *= check_ratios(log_columns["importance_ratio"], n)
+        weights = row_weights(log_columns.sample_weight, n, all_zero=True)
+        action = None if action is None else check_actions(action, n)
+        order, episode = self.order_of(log_columns, n), log_columns.episode
+        if log_columns.next_X is not None:
+            terminal = check_terminal(log_columns.terminal, n)
+            rows = np.where(terminal[:, None], 0, parts[self.names.index("next_X")])
+            check_finite_rows("next_X", rows, names)
+        following = successors(estimator, X, states, log_columns, order, warns=False)
+        kept = following.known
+        if order is not None and log_columns.next_X is None:
+            weights *= self.steps.shares(order.step, kept, following.terminal)
+        weights *= check_ratios(log_columns.importance_ratio, n)
         if getattr(estimator, "half_life", None) is not None:
             age = self.n_rows - 1.0 - start - np.arange(n)
             weights *= discounts(estimator.half_life, age)
-        Z = transform(self.features, X, states, None, estimator.fit_intercept)
+        Z = transform(self.features, X, states, estimator.fit_intercept)
         if Z.shape[1] > LARGEST_STREAM:
             raise ValueError(
                 f"X must have at most {LARGEST_STREAM} features for rows in blocks, "
                 f"got {Z.shape[1]}"
             )
-        rows = slice(None) if (kept & (weights > 0)).all() else kept & (weights > 0)
-        Z, at, terminal = Z[rows], at[rows], terminal[rows]
-        next_Z = transform_next(
-            self.features, source, follows, at, terminal, Z, estimator.fit_intercept
-        )
-        labels = (None if part is None else part[rows] for part in (action, episode))
+        kept = kept & (weights > 0)
+        rows = slice(None) if kept.all() else kept
+        Z, following = Z[rows], following.of(rows)
         return Transitions(
             Z,
-            next_Z,
+            following.features(self.features, Z, estimator.fit_intercept),
             y[rows],
             weights[rows],
-            terminal,
             states[rows],
-            source,
-            follows,
-            at,
-            *labels,
+            following,
+            None if action is None else action[rows],
+            None if episode is None else check_episode(episode, n)[rows],
         )
 
 
@@ -234,18 +182,14 @@ class LogBlocks:
         reader = self.reader
 
         def of_block(start, *parts):
-            log_columns = reader.log_columns(parts)
-            n = len(log_columns["y"])
-            terminal = check_terminal(log_columns["terminal"], n)
-            order = reader.order_of(log_columns, terminal)
+            *_, y, _, log_columns = reader.columns(parts)
+            n, order = len(y), reader.order_of(log_columns, len(y))
+            terminal = check_terminal(log_columns.terminal, n)
             _, known = successors_in(order, terminal)
-            weights = row_weights(log_columns["sample_weight"], n, all_zero=True)[
-                :, None
-            ]
-            counted = weights * np.column_stack([~terminal, known & ~terminal])
-            return SumsByKey.by(order.step, counted), [
-                np.unique(check_episode(log_columns["episode"], n))
-            ]
+            weights = row_weights(log_columns.sample_weight, n, all_zero=True)
+            counted = weights[:, None] * np.column_stack([~terminal, known & ~terminal])
+            labels = np.unique(check_episode(log_columns.episode, n))
+            return SumsByKey.by(order.step, counted), [labels]
 
         sums, labels = self.blocks.sum(of_block)
         check_whole(
@@ -272,12 +216,10 @@ class LogBlocks:
         else:
             begins = np.linspace(0, n - SAMPLED_RUN, most // SAMPLED_RUN).astype(int)
             rows = np.unique(begins[:, None] + np.arange(SAMPLED_RUN))
-        log_columns = self.reader.log_columns(self.blocks.take(rows))
-        X, y, _, *rest = log_columns.values()
+        X, y, _, log_columns = self.reader.columns(self.blocks.take(rows))
         try:
-            return read_log(
-                copy.copy(self.reader.estimator), X, y, LogColumns(*rest)
-            ).features
+            estimator = copy.copy(self.reader.estimator)
+            return read_log(estimator, X, y, log_columns).features
         except ValueError:
             # raises with the number of the row in its partition
             self.sum(lambda transitions: None)

@@ -21,7 +21,7 @@ EQUAL_UP_TO = 1e-4
 MIN_UNUSUAL = 5
 
 
-def check_given(estimator, next_X, terminal, time, episode=None):
+def check_given(estimator, log_columns):
     """Raise a ValueError if `fit` was given successors but a score was not, as in a
     search without metadata routing.
 
@@ -30,14 +30,14 @@ def check_given(estimator, next_X, terminal, time, episode=None):
     names, ends = estimator._given
     if not names:
         return
-    if next_X is None and terminal is None and time is None and episode is None:
+    if not log_columns.successor_names():
         raise ValueError(
             f"{' and '.join(names)} must be given to score and td_error as they were "
             "to fit: without them each row "
             "would be scored as an episode of one step; "
             f"{ROUTING.format(', '.join(f'{name}=True' for name in names))}."
         )
-    if terminal is None and ends:
+    if log_columns.terminal is None and ends:
         warn(
             "fit was given terminal, and score or td_error was not: no transition "
             "counts as the end of an episode. "

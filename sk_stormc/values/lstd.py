@@ -82,7 +82,7 @@ class Moments:
         return cls(A, b, C, float(weights.sum()), n, largest)
 
     @classmethod
-    def of_log(cls, Z, next_Z, gamma, y, weights):
+    def of_log(cls, Z, next_Z, y, weights, gamma):
         """The moments of many transitions, computed block by block without large
         temporary arrays."""
         # blocks fit in the cache
@@ -208,7 +208,7 @@ class Collected:
             return replace(
                 self,
                 moments=self.moments
-                + Moments.of_log(Z, next_Z, self.gamma, y, weights),
+                + Moments.of_log(Z, next_Z, y, weights, self.gamma),
             )
         traced = self.traces.over(Z, counted, keys)
         moments = self.moments + Moments.of(
@@ -259,9 +259,17 @@ def solve_projected(rows, gamma, alpha, trace_decay=0.0, keys=None):
 
 
 def forget(estimator):
-    """Remove the attributes that only "lstd" sets."""
-    for name in ("rank_", "condition_number_"):
-        estimator.__dict__.pop(name, None)
+    """Remove the attributes that only some fits set."""
+    for name in (
+        "rank_",
+        "condition_number_",
+        "n_states_",
+        "policy_changes_",
+        "_pending",
+        "_groups",
+        "_counts",
+    ):
+        vars(estimator).pop(name, None)
 
 
 def warn_if_undetermined(Z, first, n_columns):

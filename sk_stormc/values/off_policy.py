@@ -313,7 +313,7 @@ def off_policy_value(
         log = read_q_log(
             estimator, X, y, ratios, action, target, next_X, terminal, rows.clock, order
         )
-        cut = weights.last[~log.terminal[weights.last]]
+        cut = weights.last[~log.following.terminal[weights.last]]
         share = np.zeros(n)
         share[cut] = gamma * discount[cut] * weights.share[cut]
         fold = folds_of(labels[order][weights.start], min(cv, m))

@@ -149,7 +149,7 @@ class ProjectedBellmanProblem(LinearValue):
     def _moments(self):
         """The moments of all transitions. The weights sum to one."""
         return Moments.of_log(
-            self.features, self.next_features, self.gamma, self.rewards, self.weights
+            self.features, self.next_features, self.rewards, self.weights, self.gamma
         )
 
     @property

@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
-from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
 from sk_stormc.solvers import StopReason
@@ -28,14 +27,16 @@ from sk_stormc.values.log_warnings import warn_of_no_ends, warn_of_state_numbers
 from sk_stormc.values.lspi import charged, of_actions, of_columns
 from sk_stormc.values.lstd import ILL_CONDITIONED, Collected, attributes_of, forget
 from sk_stormc.values.markov import scale_rows
-from sk_stormc.values.policies import check_actions, chosen, numbers_of, policy_chances
+from sk_stormc.values.policies import check_actions, chosen, numbers_of
 from sk_stormc.values.transition_stream import TransitionStream
 from sk_stormc.values.transitions import (
     check_ratios,
     checked_data,
+    fitted_features,
+    order_of_log,
     successors,
+    successors_in,
     transform,
-    transform_next,
 )
 from sk_stormc.values.uncertainty import MAX_GROUPED_FEATURES, Groups
 
@@ -83,7 +84,7 @@ def follow(waiting, rows, terminal):
     if waiting is not None:
         rows = waiting.before(rows)
         terminal = np.append(np.zeros(len(rows) - len(terminal), dtype=bool), terminal)
-    time, labels, order = rows.time, rows.labels, np.arange(len(rows))
+    time, labels, n = rows.time, rows.labels, len(rows)
     if labels is None:
         wrong = np.diff(time) <= 0
         if wrong.any():
@@ -92,67 +93,60 @@ def follow(waiting, rows, terminal):
                 "time must increase from row to row and from call to call, got "
                 f"{time[k]}, then {time[k + 1]}"
             )
-        clock, last = time, order == len(order) - 1
-    else:
-        found = order_of(labels, time, terminal, len(rows))
-        clock, order = found.clock, np.argsort(found.clock)
-        last = np.append(np.diff(found.numbers[order]) != 0, True)
-    at = np.flatnonzero(terminal[order] | np.append(np.diff(clock[order]) == 1, False))
-    kept = order[at]
-    next_Z = scale_rows(
-        1.0 - terminal[kept], rows.Z[order[np.minimum(at + 1, len(order) - 1)]]
-    )
-    left = np.zeros((len(kept), 1), dtype=int) if time is None else time[kept, None]
-    waits = order[last & ~terminal[order]]
+    found = order_of(labels, time, terminal, n)
+    at, known = successors_in(found, terminal)
+    order = np.argsort(found.clock)
+    kept = order[known[order]]
+    next_Z = scale_rows(1.0 - terminal[kept], rows.Z[at[kept]])
+    numbers = np.zeros(n) if labels is None else found.numbers[order]
+    waits = order[np.append(np.diff(numbers) != 0, True) & ~terminal[order]]
     rest, rows = rows[waits] if len(waits) else None, rows[kept]
-    keys = (
-        left,
-        left if time is None else left + 1,
-        terminal[kept],
-        rows.ratios,
-        rows.labels,
-    )
+    left = np.zeros((len(kept), 1), dtype=int) if time is None else rows.time[:, None]
+    after = left if time is None else left + 1
+    keys = left, after, terminal[kept], rows.ratios, rows.labels
     return (rows.Z, next_Z, rows.y, rows.weights), keys, rest, kept
+
+
+def opened(estimator, X, y):
+    """The checked states and rewards of a chunk, and the transformer, which the first
+    chunk fits."""
+    fitted = hasattr(estimator, "coef_")
+    states, y = checked_data(estimator, X, y, reset=not fitted)
+    if fitted:
+        return states, y.astype(float), estimator.features_
+    return states, y.astype(float), fitted_features(estimator, X, y)
 
 
 def read_chunk(estimator, features, X, states, y, log_columns):
     """Rows, keys for `Collected.plus`, rows without a successor so far, and the order
     in time, of a chunk."""
-    n = len(y)
+    n, labels, time = len(y), log_columns.episode, log_columns.time
     ratios = check_ratios(log_columns.importance_ratio, n)
     weights = row_weights(log_columns.sample_weight, n, all_zero=True) * ratios
-    labels = (
-        None if log_columns.episode is None else check_episode(log_columns.episode, n)
-    )
-    ends = check_terminal(log_columns.terminal, n)
-    Z = transform(features, X, states, None, estimator.fit_intercept)
-    if log_columns.next_X is None and (
-        log_columns.time is not None or labels is not None
-    ):
-        time = None if log_columns.time is None else check_time(log_columns.time, n)
+    labels = None if labels is None else check_episode(labels, n)
+    Z = transform(features, X, states, estimator.fit_intercept)
+    if log_columns.next_X is None and (time is not None or labels is not None):
+        ends = check_terminal(log_columns.terminal, n)
+        time = None if time is None else check_time(time, n)
         if time is not None and time.dtype.kind != "i":
             raise ValueError(
                 f"time must be whole numbers for partial_fit, got {time[0]}: number "
                 "the steps"
             )
-        rows = Waiting(Z, y.astype(float), weights, ratios, time, labels)
+        rows = Waiting(Z, y, weights, ratios, time, labels)
         return follow(vars(estimator).get("_pending"), rows, ends)
-    rows = order_of(labels, None, ends, n)
-    source, follows, at, _, terminal = successors(
-        estimator, X, states, log_columns, rows
-    )
+    rows = order_of_log(log_columns._replace(time=None), n)
+    following = successors(estimator, X, states, log_columns, rows)
     order = np.arange(n) if rows is None else np.argsort(rows.clock)
-    Z, at, terminal = Z[order], at[order], terminal[order]
-    next_Z = transform_next(
-        features, source, follows, at, terminal, Z, estimator.fit_intercept
-    )
-    left, after = states[order], follows[at]
+    Z, following = Z[order], following.of(order)
+    next_Z = following.features(features, Z, estimator.fit_intercept)
+    left, after = states[order], following.states[following.at]
     if labels is not None:
         labels = labels[order]
         # equal keys: the next row of an episode continues it
         left = after = np.zeros((n, 1), dtype=int)
-    keys = left, after, terminal, ratios[order], labels
-    return (Z, next_Z, y[order].astype(float), weights[order]), keys, None, order
+    keys = left, after, following.terminal, ratios[order], labels
+    return (Z, next_Z, y[order], weights[order]), keys, None, order
 
 
 class Counts(NamedTuple):
@@ -268,50 +262,46 @@ def continue_stream(estimator, X, y, log_columns):
     """Run `BellmanValueEstimator.partial_fit` on a copy, which is discarded if an
     exception is raised."""
     estimator._make_solver()  # raises if a parameter of the solver is wrong
-    labelled = log_columns.episode is not None
-    names = log_columns.names(vars(estimator).get("_given"))
-    fitted = hasattr(estimator, "coef_")
-    states, y = checked_data(estimator, X, y, reset=not fitted)
+    labelled, fitted = log_columns.episode is not None, hasattr(estimator, "coef_")
+    before = vars(estimator)
+    names = log_columns.names(before.get("_given"))
+    states, y, features = opened(estimator, X, y)
     if not fitted:
         warn_of_state_numbers(estimator.features, states)
-    features = (
-        estimator.features_
-        if fitted
-        else estimator.features and clone(estimator.features).fit(X, y)
-    )
     all_rows, all_keys, waiting, order = read_chunk(
         estimator, features, X, states, y, log_columns
     )
-    earlier = vars(estimator).get("_counts") or Counts()
+    earlier = before.get("_counts") or Counts()
     counts = earlier.plus(len(y), all_keys[2], waiting)
     warn_of_lost(earlier, counts)
     if "terminal" not in names[0]:
-        first = vars(estimator).get("_counts") is None
+        first = before.get("_counts") is None
         warn_of_no_ends(
             log_columns, first if labelled else earlier.lost == 0 < counts.lost
         )
-    d = all_rows[0].shape[1]
+    d, gamma, half_life = all_rows[0].shape[1], estimator.gamma, estimator.half_life
     exact = estimator._solver_for(0 if estimator.trace_decay else d) == "lstd"
-    if estimator.gamma == 1 and not exact:
+    if gamma == 1 and not exact:
         raise ValueError(
             "gamma must be < 1 for partial_fit, except with solver='lstd', got "
-            f"{estimator.gamma!r}"
+            f"{gamma!r}"
         )
     check_kind(estimator, exact)
-    held = {
-        name: getattr(estimator, name)
-        for name in ("gamma", "fit_intercept", "trace_decay" if exact else "alpha")
-    }
-    held |= {
-        "half_life": estimator.half_life,
-        "episode": "given" if labelled else "None",
-    }
-    held = check_constant(estimator, held)
-    left = remaining(estimator.half_life, len(order))
+    names_held = (
+        "gamma",
+        "half_life",
+        "fit_intercept",
+        "trace_decay" if exact else "alpha",
+    )
+    held = {name: getattr(estimator, name) for name in names_held}
+    held = check_constant(
+        estimator, held | {"episode": "given" if labelled else "None"}
+    )
+    left = remaining(half_life, len(order))
     rows, keys = faded(estimator, all_rows, all_keys, order)
-    groups = vars(estimator).get("_groups")
+    groups = before.get("_groups")
     if labelled and d <= MAX_GROUPED_FEATURES:
-        groups = groups or Groups.none(d, estimator.gamma, estimator.trace_decay)
+        groups = groups or Groups.none(d, gamma, estimator.trace_decay)
         groups = groups.plus(*rows, keys, left)
     w = np.append(estimator.coef_, estimator.intercept_)[:d] if fitted else np.zeros(d)
     if exact:
@@ -320,33 +310,34 @@ def continue_stream(estimator, X, y, log_columns):
             estimator, rows, alpha, decay, keys, left
         )
         n = collected.moments.n_rows
-        if (
-            collected.moments.weight or not fitted
-        ):  # otherwise the only row has no successor so far
+        # otherwise the only row has no successor so far
+        if collected.moments.weight or not fitted:
             w = solution.x
         evaluations = {"inner": n, "jacobian": n, "outer": 1}
-        vars(estimator).update(
-            attributes_of(solution, evaluations, StopReason.EXHAUSTED, warned),
-            _stream=collected,
-        )
+        attributes = attributes_of(
+            solution, evaluations, StopReason.EXHAUSTED, warned
+        ) | {"_stream": collected}
+        forget(estimator)
     else:
-        if (
-            estimator.half_life is not None
-        ):  # the stream itself discounts the weights, in chronological order
+        attributes = {}
+        # the stream itself discounts the weights, in chronological order
+        if half_life is not None:
             rows = tuple(part[np.argsort(order, kind="stable")] for part in all_rows)
         forget(estimator)
         w = run_on_stream(estimator, rows, w) if len(rows[2]) else w
-    estimator.coef_, estimator.intercept_ = (
-        (w[:-1], float(w[-1])) if estimator.fit_intercept else (w, 0.0)
+    vars(estimator).update(
+        attributes,
+        **of_columns(w, estimator.fit_intercept),
+        objective_="projected",
+        objective_reason_="a stream does not group the transitions of a state",
+        features_=features,
+        _pending=waiting,
+        _given=names,
+        _held=held,
+        _groups=groups,
+        _spread=None,
+        _counts=counts,
     )
-    estimator.objective_ = "projected"
-    estimator.objective_reason_ = "a stream does not group the transitions of a state"
-    estimator.features_, estimator._pending, estimator._given = features, waiting, names
-    estimator._held = held
-    estimator._groups = groups
-    estimator._spread = None
-    estimator._counts = counts
-    vars(estimator).pop("n_states_", None)  # from an earlier fit
 
 
 def check_kind(estimator, exact):
@@ -427,13 +418,13 @@ def streams_actions(estimator):
 def continue_action_stream(estimator, X, y, action, log_columns, actions):
     """Run `ActionValueEstimator.partial_fit` on a copy, which is discarded if an
     exception is raised."""
+    policy, intercept = vars(estimator)["policy"], estimator.fit_intercept
     held = check_constant(
         estimator,
-        {name: vars(estimator)[name] for name in ("gamma", "fit_intercept", "policy")},
+        {"gamma": estimator.gamma, "fit_intercept": intercept, "policy": policy},
     )
     names = log_columns.names(vars(estimator).get("_given"))
-    fitted = hasattr(estimator, "coef_")
-    states, y = checked_data(estimator, X, y, reset=not fitted)
+    states, y, features = opened(estimator, X, y)
     taken = check_actions(action, len(y))
     labels = labels_of(estimator, taken, actions)
     taken = numbers_of(
@@ -442,43 +433,32 @@ def continue_action_stream(estimator, X, y, action, log_columns, actions):
         among="the actions of this stream",
         hint=": give all of them in the first call",
     )
-    features = (
-        estimator.features_
-        if fitted
-        else estimator.features and clone(estimator.features).fit(X, y)
-    )
-    Z = transform(features, X, states, None, estimator.fit_intercept)
-    source, follows, at, _, terminal = successors(
-        estimator, X, states, log_columns, None
-    )
+    Z = transform(features, X, states, intercept)
+    following = successors(estimator, X, states, log_columns, None)
     weights = row_weights(log_columns.sample_weight, len(y), all_zero=True)
-    next_Z = transform_next(
-        features, source, follows, at, terminal, Z, estimator.fit_intercept
-    )
-    ongoing, m, d = np.flatnonzero(~terminal), len(labels), Z.shape[1]
+    next_Z = following.features(features, Z, intercept)
+    m, d = len(labels), Z.shape[1]
     chances = np.zeros((len(y), m))
-    chances[ongoing] = policy_chances(
-        vars(estimator)["policy"], source, follows[at[ongoing]], at[ongoing], labels
-    )
-    rows = (
-        of_actions(Z, chosen(taken, m)),
-        of_actions(next_Z, chances),
-        y.astype(float),
-        weights,
-    )
+    chances[following.ongoing()] = following.chances(policy, labels)
+    rows = of_actions(Z, chosen(taken, m)), of_actions(next_Z, chances), y, weights
     collected, solution, warned = add_to_moments(
         estimator, rows, np.tile(estimator._alphas(d), m)
     )
     n, occurs = collected.moments.n_rows, collected.moments.largest.reshape(m, d) > 0
+    exact = attributes_of(solution, {}, StopReason.EXHAUSTED, warned)
+    exact |= charged([solution.start, solution.fun], n)
+    forget(estimator)
     vars(estimator).update(
-        attributes_of(solution, {}, StopReason.EXHAUSTED,
-        warned) | charged([solution.start, solution.fun], n),
-        _stream=collected, _spread=None, _held=held, _given=names, _known=occurs[:,
-        : d - estimator.fit_intercept],
-        features_=features, actions_=labels, **of_columns(solution.x.reshape(m, d),
-        estimator.fit_intercept),
-    )  # fmt: skip
-    vars(estimator).pop("policy_changes_", None)  # from an earlier fit
+        exact,
+        **of_columns(solution.x.reshape(m, d), intercept),
+        features_=features,
+        actions_=labels,
+        _stream=collected,
+        _spread=None,
+        _held=held,
+        _given=names,
+        _known=occurs[:, : d - intercept],
+    )
 
 
 def labels_of(estimator, taken, actions):

@@ -109,14 +109,15 @@ def same(after, left):
     return (abs(after - left) <= relative + decimals).all(axis=1)
 
 
-def keys_in_order(left, after, terminal, ratios, rows, kept):
-    """The order of transitions in time, and the keys for `Collected.plus` in this
-    order. ``rows`` is the `Order`."""
-    if rows is None:
+def keys_in_order(log):
+    """The order of the transitions of a `Log` in time, and the keys for
+    `Collected.plus` in this order."""
+    left, after, terminal = log.states, log.follows(), log.terminal
+    if log.order is None:
         # a trace also ends at a dropped row
-        ends = terminal | np.append(np.diff(np.flatnonzero(kept)) > 1, False)
-        return np.arange(len(left)), (left, after, ends, ratios, None)
-    clock = rows.clock[kept, None]
+        ends = terminal | np.append(np.diff(np.flatnonzero(log.kept)) > 1, False)
+        return np.arange(len(left)), (left, after, ends, log.ratios, None)
+    clock = log.order.clock[log.kept, None]
     order = np.argsort(clock.ravel())
     # may warn
     continues(
@@ -124,7 +125,8 @@ def keys_in_order(left, after, terminal, ratios, rows, kept):
         after[order],
         terminal[order] | np.append(np.diff(clock[order, 0]) > 1, False),
     )
-    return order, (clock[order], clock[order] + 1, terminal[order], ratios[order], None)
+    keys = clock[order], clock[order] + 1, terminal[order], log.ratios[order], None
+    return order, keys
 
 
 def trace_blocks(Z, follows, decay, trace, ratios=None):

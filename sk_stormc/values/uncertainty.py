@@ -6,7 +6,6 @@ from __future__ import annotations
 import zlib
 from dataclasses import dataclass, replace
 from functools import cached_property
-from hashlib import blake2b
 
 import numpy as np
 from scipy import sparse, stats
@@ -82,13 +81,13 @@ class Spread:
 
 
 def spread_of_log(
-    objective, log, number, x, alpha, gamma, keys=None, decay=0.0, half_life=None
+    objective, log, number, x, alpha, gamma, keys, trace_decay, half_life
 ):
     """The `Spread` of a fit at the solution x, from a log with episodes and the numbers
     of its states.
 
-    ``keys`` are the result of `keys_in_order`, for traces with ``decay`` gamma lambda.
-    With a half-life the weights of the log are already discounted.
+    ``keys`` are the result of `keys_in_order`, for traces. With a half-life the weights
+    of the log are already discounted.
     """
     Z, next_Z, y, weights = log.rows
     weights, error = weights / weights.sum(), Z @ x - gamma * (next_Z @ x) - y
@@ -105,18 +104,33 @@ def spread_of_log(
         added -= sums_by(episode, mean[number], weights * mean_error)
         eligible, bread = mean[number], mean.T @ scale_rows(visits, mean)
     else:
-        if decay:
+        if trace_decay:
             order, keys = keys
             Z, difference, error, weights, episode = (
                 part[order] for part in (Z, difference, error, weights, episode)
             )
-            traces = Traces(decay, np.zeros((0, Z.shape[1]))).over(Z, weights > 0, keys)
+            none = Traces(gamma * trace_decay, np.zeros((0, Z.shape[1])))
+            traces = none.over(Z, weights > 0, keys)
             eligible = np.vstack([block for _, block in traces])
         bread = dense(scale_rows(weights, eligible).T @ difference)
     scores = added + sums_by(episode, eligible, weights * error)
     return Spread.of(
         bread + np.diag(alpha), scores, len(y), half_life, np.bincount(episode, weights)
     )
+
+
+def sums_of_episodes(t, scores):
+    """Sums over the episodes of a block of the rows' contributions to the equations,
+    and of their weights."""
+    rows = np.column_stack([scores, t.weights])
+    most = max(4, 2**24 // rows.shape[1])  # 134 MB, before episodes are grouped
+    return SumsByKey.by(t.keys(), rows, most)
+
+
+def spread_of_sums(scores, bread, moments, half_life=None):
+    """The `Spread` of a fit from the sums of all episodes."""
+    sums = scores.sums / moments.weight
+    return Spread.of(bread, sums[:, :-1], moments.n_rows, half_life, sums[:, -1])
 
 
 def sums_by(numbers, rows, factors):
@@ -165,19 +179,6 @@ class SumsByKey:
     def of(self, keys):
         """The sums for some of the keys."""
         return self.sums[np.searchsorted(self.keys, keys)]
-
-
-def keys_of(labels):
-    """A 64-bit hash of each label of an episode, which is the same for equal numbers of
-    any type."""
-    if labels.dtype.kind == "f" and (labels == np.rint(labels)).all():
-        labels = labels.astype(np.int64)
-    names, number = np.unique(labels.astype(str), return_inverse=True)
-    keys = [
-        int.from_bytes(blake2b(name.encode(), digest_size=8).digest())
-        for name in names.tolist()
-    ]
-    return np.array(keys, dtype=np.uint64)[number.reshape(-1)]
 
 
 @dataclass(frozen=True, eq=False)
