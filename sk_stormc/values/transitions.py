@@ -203,8 +203,9 @@ class Successors(NamedTuple):
         terminal transitions."""
         n, ongoing = len(self.at), np.flatnonzero(~self.terminal)
         if transformer is None:
-            next_Z = transform(None, self.source, self.states, intercept, self.at)
-            return np.where(self.terminal[:, None], 0.0, next_Z)
+            next_Z = with_intercept(self.states[self.at], intercept)  # a copy
+            next_Z[self.terminal] = 0.0
+            return next_Z
         if not len(ongoing):
             return 0.0 * Z
         at = self.at[ongoing]
