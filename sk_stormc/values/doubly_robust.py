@@ -56,9 +56,9 @@ class QLog:
     after: np.ndarray  # the same in the successors
 
 
-def read_q_log(model, X, y, ratios, action, target, next_X, terminal, clock, order):
-    """Check the data of "dr" and "wdr", and sort the rows by episode and time. y and
-    ratios must be sorted."""
+def read_q_log(model, rows, X, action, target, next_X, terminal):
+    """Check the data of "dr" and "wdr", and sort them like the ``rows``, which are
+    `Episodes`."""
     for name, value in {"X": X, "action": action, "target": target}.items():
         if value is None:
             raise ValueError(
@@ -73,6 +73,7 @@ def read_q_log(model, X, y, ratios, action, target, next_X, terminal, clock, ord
             "the methods 'dr' and 'wdr' need "
             f"Q(s, a), got {model!r}"
         )
+    order, clock = rows.order, rows.clock
     n, model = len(order), clone(model)
     model._check_parameters()
     check_policy(target, "target")
@@ -84,15 +85,15 @@ def read_q_log(model, X, y, ratios, action, target, next_X, terminal, clock, ord
         "terminal": terminal,
     }
     columns["target"] = np.asarray(target) if by_row else None
-    X, action, next_X, terminal, rows = (
+    X, action, next_X, terminal, by_rows = (
         _in_order(name, column, order) for name, column in columns.items()
     )
-    states, y = checked_data(model, X, y)
+    states, y = checked_data(model, X, rows.y)
     actions, action = np.unique(action, return_inverse=True)
     warn_of_state_numbers(model.features, states)
-    clock, log_columns = clock[order], LogColumns(next_X, terminal)
-    rows_in_order = Order(None, None, clock, clock)
-    following = successors(model, X, states, log_columns, rows_in_order)
+    log_columns = LogColumns(next_X, terminal)
+    in_order = Order(None, None, clock, clock)
+    following = successors(model, X, states, log_columns, in_order)
     kept = following.known
     if by_row:
         kept = following.terminal | np.append(np.diff(clock) == 1, False)
@@ -113,12 +114,12 @@ def read_q_log(model, X, y, ratios, action, target, next_X, terminal, clock, ord
         )
     warn_of_no_ends(log_columns, True)
     ongoing, after = following.ongoing(), np.zeros((n, len(actions)))
-    now = chances_of(rows if by_row else target, X, states, actions, "target")
+    now = chances_of(by_rows if by_row else target, X, states, actions, "target")
     after[ongoing] = (
         now[ongoing + 1] if by_row else following.chances(target, actions, "target")
     )
-    check_agreement(ratios, now[np.arange(n), action], order)
-    return QLog(model, X, states, y.astype(float), action, following, now, after)
+    check_agreement(rows.ratios, now[np.arange(n), action], order)
+    return QLog(model, X, states, y, action, following, now, after)
 
 
 def check_agreement(ratios, chances, order):
