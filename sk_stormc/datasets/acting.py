@@ -64,9 +64,8 @@ def step(env, action):
         )
         raise ValueError(
             "env must return (observation, reward, terminated, truncated, info) from "
-            "step, as in Gymnasium 0.26, got "
-            f"{received}: the one done of older interfaces does not tell whether an "
-            "episode ended or was cut off"
+            f"step, as in Gymnasium 0.26, got {received}: the one done of older "
+            "interfaces does not tell whether an episode ended or was cut off"
         )
     return result
 
@@ -133,8 +132,7 @@ def allowed(action, space):
     if given.shape != space.shape:
         raise ValueError(
             f"policy must give actions of {space}, arrays of shape {space.shape}, got "
-            f"{short(action)} of shape "
-            f"{given.shape}"
+            f"{short(action)} of shape {given.shape}"
         )
     if np.isnan(given).any():
         raise ValueError(f"policy must give actions of {space}, got {short(action)}")
@@ -173,8 +171,7 @@ def action_probabilities(policy, n_states, n_actions):
     if given.shape != (n_states, n_actions):
         raise ValueError(
             f"policy must be actions of shape ({n_states},) or probabilities of shape "
-            f"({n_states}, {n_actions}), got "
-            f"shape {given.shape}"
+            f"({n_states}, {n_actions}), got shape {given.shape}"
         )
     return check_probabilities("policy", given, "state")
 
@@ -192,8 +189,7 @@ def check_target(policy, target, space):
     if callable(policy):
         raise ValueError(
             "policy must be None or an array where target is given, got "
-            f"{short(policy)}: the probabilities of a "
-            "function's actions are not known"
+            f"{short(policy)}: the probabilities of a function's actions are not known"
         )
 
 

@@ -78,12 +78,11 @@ class MarkovRewardProcess:
         problem = BellmanProblem(transition_matrix, rewards, features, gamma)
         if gamma == 1:
             raise ValueError(
-                f"gamma must be < 1 for a model, got {gamma!r}: an end is a state "
-                "that leads only to itself, and the "
-                "equations of the model do not determine its value without a "
-                "discount. If all episodes end, 1 - 1e-9 "
-                "gives undiscounted values up to rounding; BellmanValueEstimator "
-                "takes 1 for their logs."
+                f"gamma must be < 1 for a model, got {gamma!r}: an end is a state that "
+                "leads only to itself, and the equations of the model do not determine "
+                "its value without a discount. If all episodes end, 1 - 1e-9 gives "
+                "undiscounted values up to rounding; BellmanValueEstimator takes 1 for "
+                "their logs."
             )
         self.transition_matrix = problem.transition_matrix
         self.features = problem.features
@@ -375,8 +374,7 @@ def _moves(model, n, n_actions):
     except (LookupError, TypeError, ValueError) as error:
         raise ValueError(
             "env.unwrapped.P must have a list of (probability, next state, reward, "
-            "terminated) for each state and "
-            f"action, got {short(model)}"
+            f"terminated) for each state and action, got {short(model)}"
         ) from error
     wrong = ~np.isin(moves[:, 3], np.arange(n))
     if wrong.any():
@@ -405,7 +403,6 @@ def _ends(env, n, state, successor, ended):
     if len(both):
         raise ValueError(
             "env must end the episode whenever it enters a state or never, got state "
-            f"{both[0]}, which it enters in "
-            "both ways or starts from"
+            f"{both[0]}, which it enters in both ways or starts from"
         )
     return ends

@@ -272,8 +272,7 @@ def _log(seen, one_hot, known, *columns):
     if not len(weights):
         raise ValueError(
             "observations must have a row that has a successor or is terminal, got "
-            f"none in {n} rows: give "
-            "next_observations"
+            f"none in {n} rows: give next_observations"
         )
     X, next_X = seen.checked(left, one_hot), seen.checked(came, one_hot)
     time = np.arange(len(episode)) + episode
@@ -290,9 +289,8 @@ def _log(seen, one_hot, known, *columns):
         log.sample_weight = weights
         warn(
             f"{np.count_nonzero(~known)} steps have no successor, because episodes "
-            "were cut off, and are dropped. Ends "
-            "at the same steps then count too much: pass "
-            "sample_weight=log.sample_weight to fit, or give "
+            "were cut off, and are dropped. Ends at the same steps then count too "
+            "much: pass sample_weight=log.sample_weight to fit, or give "
             "next_observations here."
         )
     return log
@@ -320,8 +318,7 @@ class _Observations:
             )
             raise ValueError(
                 f"{name} must have the same columns in all episodes, got {own} in "
-                f"{where or name} and {first} in the "
-                "first one"
+                f"{where or name} and {first} in the first one"
             )
         return np.hstack([parts[key] for key in self.first])
 
@@ -439,9 +436,8 @@ def _parts_of_episode(episode, where):
     if others and parts[3] is None:
         raise ValueError(
             "episodes must have terminations, whether a step ended the episode for "
-            f"good, got {where} with {others[0]} "
-            "in their place: rename it to terminations, unless it is also true for "
-            "episodes that were cut off"
+            f"good, got {where} with {others[0]} in their place: rename it to "
+            "terminations, unless it is also true for episodes that were cut off"
         )
     missing = [
         name for name, part in zip(PARTS[:3], parts, strict=False) if part is None

@@ -151,8 +151,7 @@ def estimated_ratios(
         k = np.argmin(counts)
         raise ValueError(
             "action must have at least two actions, and two rows of each, got "
-            f"{counts[k]} of {labels[k].item()!r} and "
-            f"{len(labels)} in all"
+            f"{counts[k]} of {labels[k].item()!r} and {len(labels)} in all"
         )
     chances = _target_chances(target, X, number, labels)
     if episode is None:
@@ -181,11 +180,10 @@ def estimated_ratios(
     if wrong.any():
         k = np.argmax(wrong)
         raise ValueError(
-            "classifier must give actions that were taken a positive probability, "
-            f"got {behaviour[k]:g} for "
-            f"{taken[k].item()!r} in row {k}: use a smoother one, such as "
-            "LogisticRegression, trees with a larger "
-            "min_samples_leaf, or CalibratedClassifierCV"
+            "classifier must give actions that were taken a positive probability, got "
+            f"{behaviour[k]:g} for {taken[k].item()!r} in row {k}: use a smoother one, "
+            "such as LogisticRegression, trees with a larger min_samples_leaf, or "
+            "CalibratedClassifierCV"
         )
     warn_of_misfit(rows_of(X), number, predicted, labels)
     return chances / behaviour
@@ -231,9 +229,8 @@ def warn_of_misfit(states, number, predicted, labels):
     if where:
         warn(
             "the classifier's probabilities do not fit the log: action "
-            f"{labels[k].item()!r} depends on {where} by "
-            "more than they do, so that values are biased. Scale the columns of X, "
-            "regularise less, or use a "
+            f"{labels[k].item()!r} depends on {where} by more than they do, so that "
+            "values are biased. Scale the columns of X, regularise less, or use a "
             "classifier that can represent the policy."
         )
 

@@ -69,9 +69,8 @@ def read_q_log(model, rows, X, action, target, next_X, terminal):
     model = ActionValueEstimator(alpha=1e-6) if model is None else model
     if not isinstance(model, ActionValueEstimator) or not model.solves_itself():
         raise ValueError(
-            "estimator must be an ActionValueEstimator with solver='auto', because "
-            "the methods 'dr' and 'wdr' need "
-            f"Q(s, a), got {model!r}"
+            "estimator must be an ActionValueEstimator with solver='auto', because the "
+            f"methods 'dr' and 'wdr' need Q(s, a), got {model!r}"
         )
     order, clock = rows.order, rows.clock
     n, model = len(order), clone(model)
@@ -104,9 +103,8 @@ def read_q_log(model, rows, X, action, target, next_X, terminal):
         )
         raise ValueError(
             "target must be a function of states for the methods 'dr' and 'wdr' where "
-            "episodes are cut off, which also "
-            f"gets next_X: row {k} is not terminal, and an array of rows has no "
-            f"probabilities for its successor{hint}"
+            f"episodes are cut off, which also gets next_X: row {k} is not terminal, "
+            f"and an array of rows has no probabilities for its successor{hint}"
             if by_row and next_X is not None
             else "next_X must be given for the methods 'dr' and 'wdr' where episodes "
             f"are cut off or have gaps: row {k} is "

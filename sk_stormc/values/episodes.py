@@ -204,9 +204,8 @@ def _unit_of(later):
     if len(odd):
         raise ValueError(
             "time must be whole numbers, or dates at multiples of a step, got dates "
-            f"that are {unit} and {odd[0]} "
-            "apart: number the steps, or sort the rows of each episode, give episode= "
-            "and leave time out"
+            f"that are {unit} and {odd[0]} apart: number the steps, or sort the rows "
+            "of each episode, give episode= and leave time out"
         )
     return unit
 
@@ -245,9 +244,8 @@ def in_time(rows, n):
         k, j = order[np.argmax(back)], order[np.argmax(back) + 1]
         raise ValueError(
             "half_life must be None if rows are not in the order in which they "
-            "happened and time begins again in "
-            f"each episode, got time {time[k]} in row {k} and {time[j]} in row {j}: "
-            "sort the rows"
+            f"happened and time begins again in each episode, got time {time[k]} in "
+            f"row {k} and {time[j]} in row {j}: sort the rows"
         )
     return np.arange(n)
 

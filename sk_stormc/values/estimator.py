@@ -506,8 +506,7 @@ class BellmanValueEstimator(FittedValues):
         if self.trace_decay and not self.solves_itself():
             raise ValueError(
                 "trace_decay must be 0 unless solver is 'auto' or 'lstd', got "
-                f"{self.trace_decay} with "
-                f"solver={self.solver!r}"
+                f"{self.trace_decay} with solver={self.solver!r}"
             )
         if self.trace_decay and self.objective == "bellman":
             raise ValueError(

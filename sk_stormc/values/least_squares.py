@@ -137,10 +137,9 @@ def check_ends(A, C):
     if len(values) and values[-1] <= SINGULAR * values[0]:
         raise ValueError(
             "gamma must be a number < 1, got 1: without a discount, values are "
-            "determined only if an episode ends from "
-            "every state under the policy that is evaluated, which these transitions "
-            "do not show. Pass terminal= to "
-            "mark the transitions that end an episode."
+            "determined only if an episode ends from every state under the policy that "
+            "is evaluated, which these transitions do not show. Pass terminal= to mark "
+            "the transitions that end an episode."
         )
 
 

@@ -175,10 +175,9 @@ class LinearEstimator(CompositionalEstimator):
         if spread is None:
             raise ValueError(
                 "episode must be given to fit, or to partial_fit of state values, for "
-                "return_std=True and "
-                "value_interval: the label of each row's episode. At most "
-                f"{LARGEST_HESSIAN} features are supported, "
-                f"and {MAX_GROUPED_FEATURES} in a stream"
+                "return_std=True and value_interval: the label of each row's episode. "
+                f"At most {LARGEST_HESSIAN} features are supported, and "
+                f"{MAX_GROUPED_FEATURES} in a stream"
             )
         n = spread[0].n_clusters
         if half_life is not None and n < 2:

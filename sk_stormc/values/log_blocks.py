@@ -251,14 +251,12 @@ def refuse(estimator, X, log_columns):
     if getattr(estimator, "objective", "auto") == "bellman":
         raise ValueError(
             "objective must be 'auto' or 'projected' for rows in blocks, got "
-            "'bellman', which groups all transitions "
-            "of a state"
+            "'bellman', which groups all transitions of a state"
         )
     if getattr(estimator, "trace_decay", 0):
         raise ValueError(
             f"trace_decay must be 0 for rows in blocks, got {estimator.trace_decay}: "
-            "partial_fit takes the blocks of "
-            "an ordered log one after another"
+            "partial_fit takes the blocks of an ordered log one after another"
         )
     if callbacks_of(estimator):
         raise ValueError(

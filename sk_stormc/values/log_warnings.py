@@ -33,8 +33,7 @@ def check_given(estimator, log_columns):
     if not log_columns.successor_names():
         raise ValueError(
             f"{' and '.join(names)} must be given to score and td_error as they were "
-            "to fit: without them each row "
-            "would be scored as an episode of one step; "
+            "to fit: without them each row would be scored as an episode of one step; "
             f"{ROUTING.format(', '.join(f'{name}=True' for name in names))}."
         )
     if log_columns.terminal is None and ends:
@@ -55,9 +54,8 @@ def warn_of_no_ends(log_columns, episodes):
         )
         warn(
             f"terminal was not given: all episodes count as cut off, and {then}. If "
-            "episodes end, pass terminal, which "
-            "is True for the transitions that end one; otherwise pass False for all "
-            "transitions."
+            "episodes end, pass terminal, which is True for the transitions that end "
+            "one; otherwise pass False for all transitions."
         )
 
 
@@ -67,9 +65,8 @@ def warn_of_gaps(n_gaps):
     if n_gaps:
         warn(
             f"time has {n_gaps} gaps within episodes, and rows that are missing there "
-            "have neither ratios nor rewards "
-            "in the value: leave such episodes out. If time only gives the order, "
-            "number the rows of an episode."
+            "have neither ratios nor rewards in the value: leave such episodes out. If "
+            "time only gives the order, number the rows of an episode."
         )
 
 
@@ -103,11 +100,9 @@ def warn_of_ranges(states, follows, terminal):
         return
     warn(
         f"next_X is far outside the range of X in column {j}, or has other values: X "
-        f"has {low[j]:.4g} to "
-        f"{high[j]:.4g}, next_X has values such as {np.median(follows[:, j]):.4g}. If "
-        "X was transformed and next_X was "
-        "not (in a Pipeline, say), give the transformer as features=, which "
-        "transforms both.",
+        f"has {low[j]:.4g} to {high[j]:.4g}, next_X has values such as "
+        f"{np.median(follows[:, j]):.4g}. If X was transformed and next_X was not (in "
+        "a Pipeline, say), give the transformer as features=, which transforms both.",
     )
 
 
@@ -157,10 +152,9 @@ def warn_of_scales(states, follows, terminal):
     if off and agreeing >= LINEAR_SHARE * compared:
         warn(
             f"next_X and X have different scales: in column {off[0]}, X is "
-            f"{off[1]:.4g} times next_X of the row before "
-            f"plus {off[2]:.4g}. If X was transformed and next_X was not (in a "
-            "Pipeline, say), give the transformer as "
-            "features=, which transforms both.",
+            f"{off[1]:.4g} times next_X of the row before plus {off[2]:.4g}. If X was "
+            "transformed and next_X was not (in a Pipeline, say), give the transformer "
+            "as features=, which transforms both.",
         )
 
 
@@ -203,10 +197,9 @@ def warn_of_mean_ratio(n, mean, deviation, size, name="importance_ratio"):
     elif off:
         warn(
             f"{name} is {mean:.3g} on average, but should be about 1: a ratio is the "
-            "probability of the action under "
-            "the target policy, divided by that under the behaviour policy. Are the "
-            "two swapped, or does the target "
-            "policy take actions that the log lacks?"
+            "probability of the action under the target policy, divided by that under "
+            "the behaviour policy. Are the two swapped, or does the target policy take "
+            "actions that the log lacks?"
         )
     return few or off
 
@@ -218,10 +211,9 @@ def warn_of_unknown_successors(next_Z, occurs):
     if number > max(MIN_UNUSUAL, WARNED_SHARE * next_Z.shape[0]):
         warn(
             f"{number / next_Z.shape[0]:.0%} of the successors have a feature that no "
-            "row of X has, such as the "
-            "indicator of a state in which every episode was cut off. Its coefficient "
-            "is unknown and set to 0. If "
-            "episodes end there, pass terminal."
+            "row of X has, such as the indicator of a state in which every episode was "
+            "cut off. Its coefficient is unknown and set to 0. If episodes end there, "
+            "pass terminal."
         )
 
 
@@ -229,11 +221,9 @@ def warn_of_endless_values():
     """Warn if features grow along transitions faster than the discount reduces them."""
     warn(
         "The values do not exist: along these transitions, a linear function of the "
-        "features grows by more than a "
-        "factor of 1 / gamma in each step, so that the sum of discounted rewards "
-        "diverges, and coef_ has no meaning. "
-        "Lower gamma, pass terminal if episodes end, or use features that stay "
-        "bounded.",
+        "features grows by more than a factor of 1 / gamma in each step, so that the "
+        "sum of discounted rewards diverges, and coef_ has no meaning. Lower gamma, "
+        "pass terminal if episodes end, or use features that stay bounded.",
         ConvergenceWarning,
     )
 
@@ -274,7 +264,6 @@ def warn_of_state_numbers(features, states):
     ):  # for two states a linear function is equivalent to indicators
         warn(
             f"X has one column, of {len(values)} integers that repeat: if these are "
-            "numbers of states, their values "
-            "are not linear in them. Then use "
+            "numbers of states, their values are not linear in them. Then use "
             "features=OneHotEncoder(handle_unknown='ignore').",
         )

@@ -131,8 +131,7 @@ class Moments:
         if self.weight and self.largest.any() and not self.C.any():
             raise ValueError(
                 "X must have features whose squares are not 0, got "
-                f"{self.largest.max():.2g} at the most: multiply "
-                "them by a large number"
+                f"{self.largest.max():.2g} at the most: multiply them by a large number"
             )
         return tuple(
             (total + lost) / (self.weight or 1.0)
@@ -292,10 +291,9 @@ def warn_of_few_states(n_states, n_columns):
     if n_states < n_columns:
         warn(
             f"{n_states} distinct states do not determine the coefficients of "
-            f"{n_columns} features: the values of "
-            "these states are fitted exactly, and those of other states may be "
-            "anything. Set alpha (1e-3 times the "
-            "mean square of a feature, say), use fewer features, or more transitions.",
+            f"{n_columns} features: the values of these states are fitted exactly, and "
+            "those of other states may be anything. Set alpha (1e-3 times the mean "
+            "square of a feature, say), use fewer features, or more transitions.",
             ConvergenceWarning,
         )
 
@@ -307,12 +305,10 @@ def attributes_of(solution, n_evaluations, stop_reason, warned=False):
     if condition >= ILL_CONDITIONED and not warned:
         warn(
             f"The features are nearly collinear: condition_number_ is {condition:.1e} "
-            f"with rank_ {rank}. "
-            "Rounding alone may change the values by about "
-            f"{condition * np.finfo(float).eps:.0e} of their size, and "
-            "noise in the data by far more. Set alpha (1e-6 times the mean square of "
-            "a feature is a small value), "
-            "or use fewer features.",
+            f"with rank_ {rank}. Rounding alone may change the values by about "
+            f"{condition * np.finfo(float).eps:.0e} of their size, and noise in the "
+            "data by far more. Set alpha (1e-6 times the mean square of a feature is a "
+            "small value), or use fewer features.",
             ConvergenceWarning,
         )
     if solution.endless:

@@ -116,8 +116,7 @@ def policy_chances(policy, source, follows, rows, actions, name="policy"):
         if choice.ndim == 0 or len(choice) != len(rows):
             raise ValueError(
                 f"{name} must give an action, or a row of probabilities, for each of "
-                f"{len(rows)} states, got shape "
-                f"{choice.shape}"
+                f"{len(rows)} states, got shape {choice.shape}"
             )
     else:
         choice = np.asarray(policy)
@@ -143,8 +142,7 @@ def as_chances(choice, n, actions, name="policy"):
     if choice.shape != (n, len(actions)) or choice.dtype.kind not in "iubf":
         raise ValueError(
             f"{name} must give probabilities of the actions {short(actions)}, got "
-            f"{choice.dtype} of shape "
-            f"{choice.shape}"
+            f"{choice.dtype} of shape {choice.shape}"
         )
     return check_probabilities(name, choice)
 
@@ -160,8 +158,7 @@ def check_probabilities(name, probabilities, where="row"):
         k = np.argmax(wrong)
         raise ValueError(
             f"{name} must have probabilities >= 0 that sum to 1, got "
-            f"{short(probabilities[k])} with the sum "
-            f"{total[k]:.6g} in {where} {k}"
+            f"{short(probabilities[k])} with the sum {total[k]:.6g} in {where} {k}"
         )
     return probabilities / total[:, None]
 
@@ -182,9 +179,8 @@ def _numbers_of_states(states, n, name):
     else:
         raise ValueError(
             f"{name} is an array for {n} states, and needs X of one column with their "
-            f"numbers, or of {n} indicators; "
-            f"got {states.shape[1]} columns that are neither. Use a function of "
-            "states instead."
+            f"numbers, or of {n} indicators; got {states.shape[1]} columns that are "
+            "neither. Use a function of states instead."
         )
     wrong = ~np.isin(numbers, np.arange(n))
     if wrong.any():
@@ -200,8 +196,7 @@ def warn_of_unknown(share):
     the successors."""
     if share > WARNED_SHARE:
         warn(
-            f"in {share:.0%} of the successors the policy takes an action that the "
-            "log never has there: the states "
-            "have features that no row with this action has. The coefficients of such "
-            "features are set to 0."
+            f"in {share:.0%} of the successors the policy takes an action that the log "
+            "never has there: the states have features that no row with this action "
+            "has. The coefficients of such features are set to 0."
         )

@@ -185,11 +185,10 @@ def warn_of_lost(before, now):
     """Warn when the rows without a successor begin to matter."""
     if now.biased() and not before.biased():
         warn(
-            f"{now.unknown():.1%} of the rows that are not terminal have no "
-            "successor, because episodes were cut off, "
-            "rows are missing or the next row has not come. Terminal rows then count "
-            "too much. fit corrects this by "
-            "weights, and partial_fit cannot: give next_X."
+            f"{now.unknown():.1%} of the rows that are not terminal have no successor, "
+            "because episodes were cut off, rows are missing or the next row has not "
+            "come. Terminal rows then count too much. fit corrects this by weights, "
+            "and partial_fit cannot: give next_X."
         )
 
 
@@ -237,11 +236,10 @@ def add_to_moments(estimator, rows, alpha, trace_decay=0.0, keys=None, left=1.0)
     if d > LARGEST_STREAM:
         raise ValueError(
             f"X must have at most {LARGEST_STREAM} features for partial_fit with "
-            "solver='lstd', which keeps four "
-            f"matrices of n_features x n_features numbers ({32 * d**2 / 1e9:.1f} GB "
-            f"here), got {d}, the intercept "
-            "included, for all actions together: set a stochastic solver, or "
-            "features= with fewer columns"
+            "solver='lstd', which keeps four matrices of n_features x n_features "
+            f"numbers ({32 * d**2 / 1e9:.1f} GB here), got {d}, the intercept "
+            "included, for all actions together: set a stochastic solver, or features= "
+            "with fewer columns"
         )
     collected = estimator._stream
     warned = (
@@ -348,8 +346,7 @@ def check_kind(estimator, exact):
         before = repr(estimator.solver_) if exact else "'lstd'"
         raise ValueError(
             f"solver must stay {before} while its stream goes on, got "
-            f"{estimator.solver!r}: begin again with fit or a "
-            "clone"
+            f"{estimator.solver!r}: begin again with fit or a clone"
         )
 
 
@@ -387,9 +384,8 @@ def warn_if_far(stream, x):
     size = f"{distance:.3g}" if math.isfinite(distance) else "far"
     warn(
         f"the values are {size} (root mean square) from the projected solution of the "
-        "transitions so far, and their "
-        f"own size is {spread:.3g}. Use more transitions, solver='storm-c' with its "
-        "automatic learning rate, or "
+        f"transitions so far, and their own size is {spread:.3g}. Use more "
+        "transitions, solver='storm-c' with its automatic learning rate, or "
         "solver='lstd', which computes that solution exactly.",
         ConvergenceWarning,
     )
@@ -404,8 +400,7 @@ def streams_actions(estimator):
     if is_word(vars(estimator)["policy"], "greedy"):
         raise AttributeError(
             "policy='greedy' evaluates several policies on all transitions, so it "
-            "needs them at once: partial_fit is "
-            "for a given policy"
+            "needs them at once: partial_fit is for a given policy"
         )
     if not is_word(estimator.solver, "auto", "lstd"):
         raise AttributeError(

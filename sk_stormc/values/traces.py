@@ -88,10 +88,8 @@ def continues(left, after, terminal):
     if could >= 10 and continued < 0.3 * could:
         warn(
             f"trace_decay has little effect: of {could} rows that end no episode, "
-            f"{continued} "
-            "are followed by the row whose X is their next_X. Give the rows in the "
-            "order in which they happened, or "
-            "time= in place of next_X.",
+            f"{continued} are followed by the row whose X is their next_X. Give the "
+            "rows in the order in which they happened, or time= in place of next_X.",
         )
     return follows
 
