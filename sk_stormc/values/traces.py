@@ -3,13 +3,14 @@ states."""
 
 from __future__ import annotations
 
-import itertools
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.linalg import lapack
 from sklearn.utils import gen_batches
 
 from sk_stormc.utils.warnings import warn
+from sk_stormc.values.markov import dense
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,20 +63,30 @@ class TracedRows:
         )
 
     def __iter__(self):
-        decay, last = self.before.decay, []
-        cuts = [0, *(start for start in self.taken if start), len(self.follows)]
-        for begin, end in itertools.pairwise(cuts):
-            part = slice(begin, end)
-            trace = self.taken.get(begin)
-            follows = self.follows[begin:end].copy()
-            follows[0] = trace is not None
-            for rows, traces in trace_blocks(
-                self.Z[part], follows, decay, trace, self.ratios[part]
-            ):
-                first, stop = begin + rows.start, begin + rows.start + len(traces)
-                here = self.open[(self.open >= first) & (self.open < stop)]
-                last.append(self.ratios[here, None] * traces[here - first])
-                yield slice(first, stop), traces
+        """The traces z_k = phi_k + decay rho_{k-1} z_{k-1}, without z_{k-1} at the
+        start of an episode, block by block.
+
+        With importance ratios rho this is Yu's recursion for off-policy transitions
+        ("Convergence of least squares temporal difference methods under general
+        conditions", 2010).
+        """
+        decay, ratios, last = self.before.decay, self.ratios, []
+        factors = decay * self.follows * np.append(0.0, ratios[:-1])
+        trace = np.zeros(self.Z.shape[1])
+        for rows in gen_batches(len(factors), 256):
+            traces = np.array(dense(self.Z[rows]), order="F")
+            traces[0] += factors[rows.start] * trace
+            for start, earlier in self.taken.items():
+                if rows.start <= start < rows.stop:
+                    traces[start - rows.start] += decay * earlier
+            # the recursion is a bidiagonal system of equations
+            band = np.ones((2, len(traces)))
+            band[1, :-1] = -factors[rows][1:]
+            traces, _ = lapack.dtbtrs(band, traces, uplo="L", overwrite_b=True)
+            trace = traces[-1]
+            here = self.open[(self.open >= rows.start) & (self.open < rows.stop)]
+            last.append(ratios[here, None] * traces[here - rows.start])
+            yield rows, traces
         self.after = Traces(decay, np.vstack(last), *self._rest)
 
 
@@ -125,33 +136,3 @@ def keys_in_order(log):
     )
     keys = clock[order], clock[order] + 1, terminal[order], log.ratios[order], None
     return order, keys
-
-
-def trace_blocks(Z, follows, decay, trace, ratios=None):
-    """The traces z_k = phi_k + decay rho_{k-1} z_{k-1}, without z_{k-1} at the start of
-    an episode, block by block.
-
-    With importance ratios rho this is Yu's recursion for off-policy transitions
-    ("Convergence of least squares temporal difference methods under general
-    conditions", 2010).
-    """
-    for rows in gen_batches(Z.shape[0], 64):  # one matrix product for each
-        episode = np.cumsum(~follows[rows])  # 0: that of the row before the block
-        number = np.arange(len(episode))
-        lag = number[:, None] - number
-        together = (lag >= 0) & (episode[:, None] == episode)
-        weights = np.where(together, decay ** np.maximum(lag, 0.0), 0.0)
-        first = np.where(episode == 0, decay ** (number + 1.0), 0.0)
-        last = 1.0
-        if ratios is not None and (ratios[rows] != 1).any():
-            block, last = ratios[rows], ratios[rows][-1]
-            logs = np.log(np.where(block > 0, block, 1.0))
-            # logarithm of the product of the earlier ratios
-            product = np.append(0.0, np.cumsum(logs[:-1]))
-            weights *= np.exp(np.where(together, product[:, None] - product, 0.0))
-            first *= np.exp(np.where(episode == 0, product, 0.0))
-        traces = weights @ Z[rows]
-        if trace is not None:
-            traces += np.outer(first, trace)
-        trace = last * traces[-1]
-        yield rows, traces
