@@ -4,7 +4,6 @@ errors and a score."""
 from __future__ import annotations
 
 from types import MethodType
-from typing import Literal, overload
 
 import numpy as np
 from scipy import sparse
@@ -43,57 +42,6 @@ class deprecated_method:
 class FittedActionValues(LinearEstimator):
     """Base class of `ActionValueEstimator`: methods that need only the parameters and
     the fitted attributes."""
-
-    @overload
-    def predict(
-        self, X: Features, return_std: Literal[False] = False
-    ) -> FloatArray: ...
-
-    @overload
-    def predict(
-        self, X: Features, return_std: Literal[True]
-    ) -> tuple[FloatArray, FloatArray]: ...
-
-    @overload
-    def predict(
-        self, X: Features, return_std: bool
-    ) -> FloatArray | tuple[FloatArray, FloatArray]: ...
-
-    def predict(
-        self, X: Features, return_std: bool = False
-    ) -> FloatArray | tuple[FloatArray, FloatArray]:
-        """Return the values of all actions.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_states, n_features)
-        return_std : bool, default=False
-            Whether to also return the standard errors of the values over samples of
-            episodes, with the policy as it is. They do not include the bias of the
-            features or of ``alpha``, nor the choice of the policy by "greedy". They
-            need ``episode`` in `fit`. They are infinite for a state with a feature that
-            no row with the action has.
-
-        Returns
-        -------
-        values : ndarray of shape (n_states, n_actions)
-            Columns are in the order of ``actions_``. Lazy arrays of dask for a dask
-            collection.
-        std : ndarray of shape (n_states, n_actions)
-            Only with ``return_std=True``.
-
-        Raises
-        ------
-        ValueError
-            With ``return_std=True``, if the episodes are unknown, or if there is only
-            one.
-
-        Warns
-        -----
-        UserWarning
-            With ``return_std=True``, if there are fewer than 20 episodes.
-        """
-        return self._predict(X, return_std)
 
     def value_interval(
         self, X0: Features, confidence: float = 0.9, *, mean: bool = False

@@ -3,8 +3,6 @@ a score."""
 
 from __future__ import annotations
 
-from typing import Literal, overload
-
 from sklearn.base import RegressorMixin
 
 from sk_stormc.utils.types import ArrayLike, Features, FloatArray
@@ -15,57 +13,6 @@ from sk_stormc.values.transitions import LogColumns, check_ratios
 class FittedValues(RegressorMixin, LinearEstimator):
     """Base class of `BellmanValueEstimator`: methods that need only the parameters and
     the fitted attributes."""
-
-    @overload
-    def predict(
-        self, X: Features, return_std: Literal[False] = False
-    ) -> FloatArray: ...
-
-    @overload
-    def predict(
-        self, X: Features, return_std: Literal[True]
-    ) -> tuple[FloatArray, FloatArray]: ...
-
-    @overload
-    def predict(
-        self, X: Features, return_std: bool
-    ) -> FloatArray | tuple[FloatArray, FloatArray]: ...
-
-    def predict(
-        self, X: Features, return_std: bool = False
-    ) -> FloatArray | tuple[FloatArray, FloatArray]:
-        """Return the values of states.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_states, n_features)
-        return_std : bool, default=False
-            Whether to also return the standard errors of the values over samples of
-            episodes from the same policy. They do not include the bias of the features
-            or of ``alpha``. They need ``episode`` in `fit` or in `partial_fit`. With
-            ``half_life`` they account for the smaller effective number of episodes, but
-            not for the change of the environment. They are infinite for a state with a
-            feature that no row of X in `fit` has.
-
-        Returns
-        -------
-        values : ndarray of shape (n_states,)
-            Lazy arrays of dask for a dask collection.
-        std : ndarray of shape (n_states,)
-            Only with ``return_std=True``.
-
-        Raises
-        ------
-        ValueError
-            With ``return_std=True``, if the episodes are unknown, if there is only one,
-            or if with ``half_life`` their effective number is below 2.
-
-        Warns
-        -----
-        UserWarning
-            With ``return_std=True``, if there are fewer than 20 episodes.
-        """
-        return self._predict(X, return_std)
 
     def value_interval(
         self, X0: Features, confidence: float = 0.9, *, mean: bool = False

@@ -2,12 +2,14 @@
 their score."""
 
 from functools import partial
+from typing import Literal, overload
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from sk_stormc.fitting.estimator import CompositionalEstimator
 from sk_stormc.utils.blocks import is_dask, map_lazily, without_rows
+from sk_stormc.utils.types import Features, FloatArray
 from sk_stormc.utils.validation import check_bool, check_number, row_weights
 from sk_stormc.utils.warnings import warn
 from sk_stormc.values.episodes import shares
@@ -106,30 +108,66 @@ class LinearEstimator(CompositionalEstimator):
         """Values for features without the intercept's column."""
         return Z @ self.coef_.T + self.intercept_
 
-    def _predict(self, X, return_std):
-        """`predict` of both estimators."""
+    @overload
+    def predict(
+        self, X: Features, return_std: Literal[False] = False
+    ) -> FloatArray: ...
+
+    @overload
+    def predict(
+        self, X: Features, return_std: Literal[True]
+    ) -> tuple[FloatArray, FloatArray]: ...
+
+    @overload
+    def predict(
+        self, X: Features, return_std: bool
+    ) -> FloatArray | tuple[FloatArray, FloatArray]: ...
+
+    def predict(
+        self, X: Features, return_std: bool = False
+    ) -> FloatArray | tuple[FloatArray, FloatArray]:
+        """Return the values of states, or of all actions in these states.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_states, n_features)
+        return_std : bool, default=False
+            Whether to also return the standard errors of the values over samples of
+            episodes, with the policy as it is. They do not include the bias of the
+            features or of ``alpha``, nor the choice of the policy by "greedy". They
+            need ``episode`` in `fit`, or in the `partial_fit` of values of states. With
+            ``half_life`` they account for the smaller effective number of episodes, but
+            not for the change of the environment. They are infinite for a state with a
+            feature that no row of X in `fit` has, or for values of actions, that no row
+            with the action has.
+
+        Returns
+        -------
+        values : ndarray of shape (n_states,) or (n_states, n_actions)
+            For values of actions, the columns are in the order of ``actions_``. Lazy
+            arrays of dask for a dask collection.
+        std : ndarray of the shape of ``values``
+            Only with ``return_std=True``.
+
+        Raises
+        ------
+        ValueError
+            With ``return_std=True``, if the episodes are unknown, if there is only one,
+            or if with ``half_life`` their effective number is below 2.
+
+        Warns
+        -----
+        UserWarning
+            With ``return_std=True``, if there are fewer than 20 episodes.
+        """
         check_bool("return_std", return_std)
         check_is_fitted(self)
         if is_dask(X):
-            return self._map_predictions(X, return_std)
+            return map_predictions(self, X, return_std)
         Z = self._fitted_columns(X, checked_states(self, X))
         return (
             (self._values(Z), self._deviations(Z)[0]) if return_std else self._values(Z)
         )
-
-    def _map_predictions(self, X, return_std):
-        """``predict`` of a dask collection: a lazy array, or two with
-        ``return_std``."""
-        check_columns(self, X)
-        shape = np.shape(self.intercept_)
-        if not return_std:
-            return map_lazily(self.predict, X, shape)
-        both = map_lazily(
-            lambda part: np.stack(self.predict(part, return_std=True), axis=-1),
-            X,
-            (*shape, 2),
-        )
-        return both[..., 0], both[..., 1]
 
     def _intervals(self, X0, confidence, mean):
         """`value_interval` of both estimators."""
@@ -241,6 +279,20 @@ class LinearEstimator(CompositionalEstimator):
                 "positive weight; got none"
             )
         return -float(np.average(error[kept] ** 2, weights=weights[kept]))
+
+
+def map_predictions(estimator, X, return_std):
+    """``predict`` of a dask collection: a lazy array, or two with ``return_std``."""
+    check_columns(estimator, X)
+    shape = np.shape(estimator.intercept_)
+    if not return_std:
+        return map_lazily(estimator.predict, X, shape)
+    both = map_lazily(
+        lambda part: np.stack(estimator.predict(part, return_std=True), axis=-1),
+        X,
+        (*shape, 2),
+    )
+    return both[..., 0], both[..., 1]
 
 
 def notify_of(fit, exact, x, values):

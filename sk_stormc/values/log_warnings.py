@@ -129,12 +129,7 @@ def warn_of_scales(states, follows, terminal):
     off, agreeing, compared = None, 0, 0
     # slopes between distant rows
     other = np.random.default_rng(0).permutation(len(ongoing))
-    columns = np.flatnonzero(np.ptp(came, axis=0) > 0)
-    for k, j in enumerate(columns):
-        # not enough rows agree, even if all of the remaining ones do
-        rest = (len(columns) - k) * len(ongoing)
-        if agreeing + rest < LINEAR_SHARE * (compared + rest):
-            return
+    for j in np.flatnonzero(np.ptp(came, axis=0) > 0):
         rows = np.flatnonzero(came[:, j] != np.median(came[:, j]))
         steps, times = came[other, j] - came[:, j], left[other, j] - left[:, j]
         if min(len(rows), np.count_nonzero(steps)) < MIN_UNUSUAL:

@@ -192,19 +192,6 @@ def warn_of_lost(before, now):
         )
 
 
-def faded(estimator, rows, keys, order):
-    """Rows and keys with discounted weights. Rows of weight 0 are dropped, unless
-    traces need them."""
-    rows = *rows[:3], rows[3] * fading(estimator.half_life, order)
-    counted = rows[3] > 0
-    if not counted.all() and not estimator.trace_decay:
-        rows, keys = (
-            tuple(part if part is None else part[counted] for part in parts)
-            for parts in (rows, keys)
-        )
-    return rows, keys
-
-
 # common functions of both estimators
 
 
@@ -266,18 +253,18 @@ def continue_stream(estimator, X, y, log_columns):
     states, y, features = opened(estimator, X, y)
     if not fitted:
         warn_of_state_numbers(estimator.features, states)
-    all_rows, all_keys, waiting, order = read_chunk(
+    rows, keys, waiting, order = read_chunk(
         estimator, features, X, states, y, log_columns
     )
     earlier = before.get("_counts") or Counts()
-    counts = earlier.plus(len(y), all_keys[2], waiting)
+    counts = earlier.plus(len(y), keys[2], waiting)
     warn_of_lost(earlier, counts)
     if "terminal" not in names[0]:
         first = before.get("_counts") is None
         warn_of_no_ends(
             log_columns, first if labelled else earlier.lost == 0 < counts.lost
         )
-    d, gamma, half_life = all_rows[0].shape[1], estimator.gamma, estimator.half_life
+    d, gamma, half_life = rows[0].shape[1], estimator.gamma, estimator.half_life
     exact = estimator._solver_for(0 if estimator.trace_decay else d) == "lstd"
     if gamma == 1 and not exact:
         raise ValueError(
@@ -296,16 +283,16 @@ def continue_stream(estimator, X, y, log_columns):
         estimator, held | {"episode": "given" if labelled else "None"}
     )
     left = remaining(half_life, len(order))
-    rows, keys = faded(estimator, all_rows, all_keys, order)
+    faded = *rows[:3], rows[3] * fading(half_life, order)
     groups = before.get("_groups")
     if labelled and d <= MAX_GROUPED_FEATURES:
         groups = groups or Groups.none(d, gamma, estimator.trace_decay)
-        groups = groups.plus(*rows, keys, left)
+        groups = groups.plus(*faded, keys, left)
     w = np.append(estimator.coef_, estimator.intercept_)[:d] if fitted else np.zeros(d)
     if exact:
         alpha, decay = estimator._alphas(d), estimator.trace_decay
         collected, solution, warned = add_to_moments(
-            estimator, rows, alpha, decay, keys, left
+            estimator, faded, alpha, decay, keys, left
         )
         n = collected.moments.n_rows
         # otherwise the only row has no successor so far
@@ -318,9 +305,9 @@ def continue_stream(estimator, X, y, log_columns):
         forget(estimator)
     else:
         attributes = {}
-        # the stream itself discounts the weights, in chronological order
-        if half_life is not None:
-            rows = tuple(part[np.argsort(order, kind="stable")] for part in all_rows)
+        # with a half-life the stream discounts the weights, in chronological order
+        some = rows[3] > 0 if half_life is None else np.argsort(order, kind="stable")
+        rows = tuple(part[some] for part in rows)
         forget(estimator)
         w = run_on_stream(estimator, rows, w) if len(rows[2]) else w
     vars(estimator).update(
