@@ -22,10 +22,9 @@ from sk_stormc.utils.types import (
     SolverName,
 )
 from sk_stormc.utils.warnings import warn
-from sk_stormc.values.block_fits import reads_blocks
 from sk_stormc.values.fitted_action_values import FittedActionValues
 from sk_stormc.values.linear_estimator import notify_of
-from sk_stormc.values.log_blocks import LogBlocks
+from sk_stormc.values.log_blocks import LogBlocks, reads_blocks
 from sk_stormc.values.log_warnings import warn_of_no_information
 from sk_stormc.values.lspi import (
     ActionSums,
@@ -287,14 +286,14 @@ class ActionValueEstimator(FittedActionValues):
                 "other action to choose."
             )
         known = sums.occurs[:, : sums.shape[1] - self.fit_intercept]
-        names = log_columns.successor_names()
+        names, ends = log_columns.successor_names(), sums.n_ongoing < sums.n_rows
 
         def values(w):
             return of_columns(w, self.fit_intercept) | {
                 "features_": log.features,
                 "actions_": sums.actions,
                 "_known": known,
-                "_given": (names, bool(sums.terminal[0])),
+                "_given": (names, ends),
             }
 
         def notify(w, losses):
@@ -317,7 +316,8 @@ class ActionValueEstimator(FittedActionValues):
                 if best.stopped and changes[-1]
                 else warn_if_not_converged(changes)
             )
-            warn_of_no_information(sums.rewards, sums.terminal)
+            high, low = sums.rewards * (1, -1)
+            warn_of_no_information(high, low, ends, sums.n_ongoing > 0)
             exact = attributes_of(best.solution, {}, reason)
             exact |= charged(best.losses, sums.n_rows)
             exact["policy_changes_"] = np.array(changes)

@@ -222,10 +222,17 @@ def shares(step, known, terminal, weights):
     """
     number = np.unique(step, return_inverse=True)[1]
     ongoing, seen = (
-        np.bincount(number, weights * rows) for rows in (~terminal, known & ~terminal)
+        np.bincount(number, weights * rows)[number]
+        for rows in (~terminal, known & ~terminal)
     )
+    return share_of_ends(ongoing, seen, known, terminal)
+
+
+def share_of_ends(ongoing, seen, known, terminal):
+    """`shares` from the sums of the weights at the step of each row: of rows that do
+    not end, and of those whose successors are known."""
     share = np.divide(seen, ongoing, out=np.ones(len(seen)), where=ongoing > 0)
-    return np.where(terminal, share[number], known)
+    return np.where(terminal, share, known)
 
 
 def in_time(rows, n):

@@ -3,15 +3,12 @@ interface."""
 
 from __future__ import annotations
 
-import copy
 from functools import partial
 from typing import Any, Literal, Self
 
-import numpy as np
-
 from sk_stormc.engine import CompositionalSolver
 from sk_stormc.fitting.estimator import only_if, streams
-from sk_stormc.fitting.runs import Fit, with_fit
+from sk_stormc.fitting.runs import with_fit
 from sk_stormc.utils.blocks import refuse_dask
 from sk_stormc.utils.types import (
     ArrayLike,
@@ -21,24 +18,10 @@ from sk_stormc.utils.types import (
     SolverName,
 )
 from sk_stormc.utils.validation import check_choice, check_number
-from sk_stormc.values.block_fits import fit_states, reason_for_blocks
 from sk_stormc.values.fitted_values import FittedValues
-from sk_stormc.values.least_squares import check_ends
-from sk_stormc.values.linear_estimator import notify_of
-from sk_stormc.values.lspi import of_columns
-from sk_stormc.values.lstd import (
-    Moments,
-    check_products,
-    solve_bellman,
-    solve_projected,
-    warn_if_undetermined,
-)
-from sk_stormc.values.objectives import choose_objective, value_problem
-from sk_stormc.values.problems import LARGEST_HESSIAN
+from sk_stormc.values.state_fits import fit_states
 from sk_stormc.values.streams import continue_stream
-from sk_stormc.values.traces import keys_in_order
-from sk_stormc.values.transitions import LogColumns, distinct_rows, read_log
-from sk_stormc.values.uncertainty import spread_of_log
+from sk_stormc.values.transitions import LogColumns
 
 
 class BellmanValueEstimator(FittedValues):
@@ -325,68 +308,7 @@ class BellmanValueEstimator(FittedValues):
     @with_fit
     def _fit(self, X, y, *, before=None, **log_columns):
         """`fit`, or `resume` of the fit whose progress is ``before``."""
-        log_columns = LogColumns(**log_columns)
-        self._make_solver()  # raises if a parameter is wrong
-        reason = reason_for_blocks(self, X, log_columns)
-        if reason is not None:
-            return fit_states(self, X, y, log_columns, reason)
-        names = log_columns.names()
-        log = read_log(copy.copy(self), X, y, log_columns, self.half_life)
-        log, columns = log.without_zeros()
-        check_products(log.Z, log.next_Z, log.y)
-        gamma, alpha, decay = self.gamma, self._alphas(len(columns)), self.trace_decay
-        if gamma == 1:
-            A, _, C = Moments.of_log(*log.rows, gamma).means()
-            check_ends(A, C)
-        first, number = distinct_rows(log.states)
-        visited = number, first
-        objective, reason = choose_objective(
-            self.objective, log.rows, visited, gamma, alpha, decay
-        )
-        # only "lstd" supports traces
-        solver = self._solver_for(0 if decay else len(columns))
-
-        def values(x):
-            w = np.zeros(len(log.occurs))
-            w[columns] = x
-            return of_columns(w, self.fit_intercept) | {
-                "features_": log.features,
-                "_given": names,
-            }
-
-        exact, keys, run = {}, None, ()
-        fit = Fit.if_observed(self, solver, X, y, before, **log_columns._asdict())
-        if decay:
-            keys = keys_in_order(log)
-        if solver == "lstd":
-            x, exact = (
-                solve_bellman(log.rows, visited, gamma, alpha)
-                if objective == "bellman"
-                else solve_projected(log.rows, gamma, alpha, decay, keys)
-            )
-            notify_of(fit, exact, x, values)
-            if not np.any(alpha):
-                warn_if_undetermined(log.Z, first, len(columns) - self.fit_intercept)
-        else:
-            problem = value_problem(
-                objective, log.rows, visited, log.leads_to, gamma, alpha
-            )
-            self._accept(solver, problem)
-            result = fit.run(solver, problem, verbose=self.verbose, attributes=values)
-            x, run = result.x, (solver, problem, result)
-
-        spread = None
-        if log.episode is not None and len(columns) <= LARGEST_HESSIAN:
-            spread = spread_of_log(
-                objective, log, number, x, alpha, gamma, keys, decay, self.half_life
-            )
-        fitted = values(x) | {
-            "_spread": spread and (spread, columns),
-            "n_states_": len(first),
-            "objective_": objective,
-            "objective_reason_": reason,
-        }
-        return self._store(X, fitted, exact, fit, run)
+        return fit_states(self, X, y, LogColumns(**log_columns), before)
 
     @only_if(streams)
     def partial_fit(

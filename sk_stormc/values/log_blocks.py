@@ -21,8 +21,10 @@ from sk_stormc.values.episodes import (
     check_terminal,
     check_time,
     discounts,
+    share_of_ends,
 )
 from sk_stormc.values.policies import check_actions
+from sk_stormc.values.problems import LARGEST_HESSIAN
 from sk_stormc.values.streams import LARGEST_STREAM
 from sk_stormc.values.transitions import (
     LogColumns,
@@ -41,6 +43,28 @@ from sk_stormc.values.uncertainty import SumsByKey
 SAMPLED_RUN = 256
 
 
+def reads_blocks(X, log_columns, estimator):
+    """Whether a fit adds up blocks: of dask collections, and of files if the rows have
+    successors of their own.
+
+    Other fits of files read them into memory.
+    """
+    if is_dask(X):
+        return True
+    if (
+        log_columns.next_X is None
+        or log_columns.time is not None
+        or not isinstance(MappedRows.of(X), MappedRows)
+    ):
+        return False
+    special = (
+        callbacks_of(estimator)
+        or estimator.features is not None
+        or getattr(estimator, "trace_decay", 0)
+    )
+    return estimator.solves_itself() and X.shape[1] < LARGEST_HESSIAN and not special
+
+
 @dataclass
 class Reader:
     """Reads the transitions of a block from its parts. It travels to the workers."""
@@ -50,7 +74,8 @@ class Reader:
     n_rows: int
     make_frame: Any = None  # makes a data frame of rows, if X is one
     features: Any = None  # the fitted transformer
-    steps: Any = None  # the `Steps` of the log, without next_X
+    # without next_X, sums of weights by the steps of the episodes, for `share_of_ends`
+    steps: SumsByKey | None = None
 
     def columns(self, parts):
         """X, y, the actions and the `LogColumns` of a block. X and next_X are frames
@@ -94,7 +119,8 @@ class Reader:
         following = successors(estimator, X, states, log_columns, order, warns=False)
         kept = following.known
         if order is not None and log_columns.next_X is None:
-            weights *= self.steps.shares(order.step, kept, following.terminal)
+            sums = self.steps.of(order.step).T
+            weights *= share_of_ends(*sums, kept, following.terminal)
         weights *= check_ratios(log_columns.importance_ratio, n)
         if getattr(estimator, "half_life", None) is not None:
             age = self.n_rows - 1.0 - start - np.arange(n)
@@ -120,19 +146,6 @@ class Reader:
         )
 
 
-@dataclass
-class Steps:
-    """Sums of weights by the steps of the episodes, for the weights of `shares`."""
-
-    sums: SumsByKey  # of rows that do not end, and of those whose successors are known
-
-    def shares(self, step, known, terminal):
-        """As `episodes.shares`, with the sums of all blocks."""
-        ongoing, seen = self.sums.of(step).T
-        share = np.divide(seen, ongoing, out=np.ones(len(step)), where=ongoing > 0)
-        return np.where(terminal, share, known)
-
-
 class LogBlocks:
     """A log in blocks: sums over its `Transitions`.
 
@@ -142,16 +155,12 @@ class LogBlocks:
 
     def __init__(self, estimator, X, y, log_columns, action=None):
         refuse(estimator, X, log_columns)
-        columns = {
-            "X": MappedRows.of(X),
-            "y": y,
-            "action": action,
-        } | log_columns._asdict()
-        columns["next_X"] = MappedRows.of(log_columns.next_X)
-        if np.ndim(log_columns.sample_weight) == 0 and not is_dask(
-            log_columns.sample_weight
-        ):
-            row_weights(log_columns.sample_weight, 1)  # a constant has no effect
+        columns = {"X": X, "y": y, "action": action} | log_columns._asdict()
+        for name in ("X", "next_X"):
+            columns[name] = MappedRows.of(columns[name])
+        weight = log_columns.sample_weight
+        if np.ndim(weight) == 0 and not is_dask(weight):
+            row_weights(weight, 1)  # a constant has no effect
             columns["sample_weight"] = None
         names = [name for name, column in columns.items() if column is not None]
         self.blocks = blocks_of(*(columns[name] for name in names))
@@ -172,13 +181,18 @@ class LogBlocks:
         self.features = self.reader.features = self._features_of_sample()
 
     def sum(self, function):
-        """Add up ``function(transitions)`` over the blocks."""
+        """Add up ``function(transitions)`` over the blocks that have any."""
         reader = self.reader
-        return self.blocks.sum(lambda start, *parts: function(reader(start, *parts)))
+
+        def of_block(start, *parts):
+            transitions = reader(start, *parts)
+            return function(transitions) if len(transitions.y) else None
+
+        return self.blocks.sum(of_block)
 
     def _steps(self):
-        """The `Steps` of the log. Raises a ValueError for an episode that continues in
-        the next block."""
+        """The sums of the log for `share_of_ends`. Raises a ValueError for an episode
+        that continues in the next block."""
         reader = self.reader
 
         def of_block(start, *parts):
@@ -195,7 +209,7 @@ class LogBlocks:
         check_whole(
             labels, "next_X must be given, or partitions must contain whole episodes"
         )
-        return Steps(sums)
+        return sums
 
     def _features_of_sample(self):
         """``features``, fitted on a sample. Gives the warnings of `read_log` for the
@@ -237,8 +251,7 @@ def check_whole(labels, remedy):
 
 def refuse(estimator, X, log_columns):
     """Raise a ValueError for what rows in blocks do not support."""
-    for name in ("X", "next_X"):
-        table = log_columns.next_X if name == "next_X" else X
+    for name, table in (("X", X), ("next_X", log_columns.next_X)):
         if len(getattr(table, "shape", (0, 0))) == 1:
             raise ValueError(
                 f"{name} must have two dimensions, got shape {table.shape}"

@@ -223,24 +223,22 @@ def warn_of_endless_values():
     )
 
 
-def warn_of_no_information(y, terminal):
+def warn_of_no_information(high, low, ends, goes_on):
     """Warn if rewards and ends do not depend on the actions, so that no policy is
-    better than another."""
-    reward, same = y[0], np.ptp(y) <= 1e-12 * abs(y).max()
-    if not same or (reward and terminal.any() and not terminal.all()):
+    better than another.
+
+    The arguments are the highest and the lowest reward, whether an episode ends, and
+    whether one goes on.
+    """
+    same = high - low <= 1e-12 * max(abs(high), abs(low))
+    if not same or (high and ends and goes_on):
         return
-    ends = (
-        ""
-        if not reward
-        else " and no episode ends"
-        if not terminal.any()
-        else " and each row ends an episode"
-    )
-    hint = "" if terminal.any() else " If episodes end, pass terminal."
+    why = " and no episode ends" if goes_on else " and each row ends an episode"
+    hint = "" if ends else " If episodes end, pass terminal."
     warn(
         "the log does not tell which action is better: all rewards are "
-        f"{reward:g}{ends}, so that every policy is "
-        f"worth the same. Rounding or alpha decides which one is returned.{hint}"
+        f"{high:g}{why if high else ''}, so that every policy is worth the same. "
+        f"Rounding or alpha decides which one is returned.{hint}"
     )
 
 

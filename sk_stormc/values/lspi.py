@@ -110,7 +110,7 @@ class ActionSums:
         total = log.sum(sums_of_actions)
         if total is None:
             raise ValueError(NONE)
-        by_action, self.weight, self.n_rows, self.n_ongoing, ends = total
+        by_action, self.weight, self.n_rows, self.n_ongoing, rewards = total
         self.log, self.gamma = log, estimator.gamma
         self.actions = np.array(sorted(by_action))
         C, after, b, largest = zip(
@@ -121,9 +121,8 @@ class ActionSums:
         self.largest = np.array([of_action.values for of_action in largest])
         self.occurs = self.largest > 0
         self.C, self.b = block_diag(*C) / self.weight, np.concatenate(b) / self.weight
-        high, low, ended, went_on = ends.values
-        self.rewards = np.array([high, -low])
-        self.terminal = np.array([ended > 0, went_on == 0])
+        # the highest reward, and minus the lowest one
+        self.rewards = rewards.values
         led = np.repeat(np.stack(after)[:, :, None], m, axis=2) / m
         self.uniform = GreedyPolicy()
         # the last policy with sums, and these
@@ -139,9 +138,7 @@ class ActionSums:
         if self._block is not None:
             return function(*self._block)
         actions, occurs = self.actions, self.occurs
-        return self.log.sum(
-            lambda t: function(*action_block(t, actions, occurs)) if len(t.y) else None
-        )
+        return self.log.sum(lambda t: function(*action_block(t, actions, occurs)))
 
     def evaluate(self, policy, before=None):
         """Keep the sums of psi_k psi'_k^T of a policy. Return its share of unknown
@@ -201,8 +198,6 @@ class ActionSums:
 def sums_of_actions(t):
     """Sums over the transitions of a block that are the same for all policies: of each
     action, and of all."""
-    if not len(t.y):
-        return None
     weighted, by_action = scale_rows(t.weights, t.Z), SumsOfActions()
     for action in np.unique(t.action).tolist():
         rows = t.action == action
@@ -213,15 +208,8 @@ def sums_of_actions(t):
             left @ t.y[rows],
             Largest(largest_values(Z)),
         )
-    ends = [t.y.max(), -t.y.min(), t.terminal.any(), (~t.terminal).any()]
-    n_ongoing = int((~t.terminal).sum())
-    return (
-        by_action,
-        t.weights.sum(),
-        len(t.y),
-        n_ongoing,
-        Largest(np.array(ends, dtype=float)),
-    )
+    n_ongoing, rewards = int((~t.terminal).sum()), np.array([t.y.max(), -t.y.min()])
+    return by_action, t.weights.sum(), len(t.y), n_ongoing, Largest(rewards)
 
 
 def action_block(t, actions, occurs):
