@@ -18,7 +18,7 @@ from sk_stormc.utils.warnings import warn
 from sk_stormc.values.episodes import check_episode
 from sk_stormc.values.markov import SUM_TOLERANCE
 from sk_stormc.values.policies import chances_of, check_actions, check_policy
-from sk_stormc.values.transitions import HASHED, distinct_rows, rows_of
+from sk_stormc.values.states import HASHED, distinct_rows, rows_of
 
 SIGNIFICANCE = 1e-3  # probability of a warning if the classifier has no misfit
 

@@ -17,16 +17,11 @@ from sk_stormc.values.least_squares import SINGULAR
 from sk_stormc.values.log_warnings import warn_of_no_ends, warn_of_state_numbers
 from sk_stormc.values.lspi import of_actions
 from sk_stormc.values.lstd import Moments
-from sk_stormc.values.policies import (
-    chances_of,
-    check_actions,
-    check_policy,
-    chosen,
-)
+from sk_stormc.values.policies import chances_of, check_actions, check_policy, chosen
+from sk_stormc.values.states import checked_data
 from sk_stormc.values.transitions import (
     LogColumns,
     Successors,
-    checked_data,
     fitted_features,
     successors,
     transform,

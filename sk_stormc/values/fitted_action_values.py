@@ -15,7 +15,8 @@ from sk_stormc.utils.warnings import warn
 from sk_stormc.values.linear_estimator import LinearEstimator, check_columns
 from sk_stormc.values.lspi import best_actions, of_actions, unknown_actions
 from sk_stormc.values.policies import check_actions, chosen, numbers_of
-from sk_stormc.values.transitions import LogColumns, checked_states, with_intercept
+from sk_stormc.values.states import checked_states
+from sk_stormc.values.transitions import LogColumns, with_intercept
 
 
 class deprecated_method:

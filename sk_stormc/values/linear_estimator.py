@@ -17,9 +17,8 @@ from sk_stormc.values.least_squares import ridge
 from sk_stormc.values.log_warnings import check_given, warn_of_endless_values
 from sk_stormc.values.lstd import forget
 from sk_stormc.values.problems import LARGEST_HESSIAN
+from sk_stormc.values.states import checked_data, checked_states
 from sk_stormc.values.transitions import (
-    checked_data,
-    checked_states,
     order_of_log,
     successors,
     transform,

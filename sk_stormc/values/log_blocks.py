@@ -25,12 +25,12 @@ from sk_stormc.values.episodes import (
 )
 from sk_stormc.values.policies import check_actions
 from sk_stormc.values.problems import LARGEST_HESSIAN
+from sk_stormc.values.states import checked_states
 from sk_stormc.values.streams import LARGEST_STREAM
 from sk_stormc.values.transitions import (
     LogColumns,
     Transitions,
     check_ratios,
-    checked_states,
     order_of_log,
     read_log,
     successors,

@@ -8,7 +8,8 @@ from sk_stormc.values.least_squares import solve_rows
 from sk_stormc.values.markov import dense, largest_values, scale_rows
 from sk_stormc.values.problems import LARGEST_HESSIAN, BellmanProblem, inverse
 from sk_stormc.values.projected import ProjectedBellmanProblem
-from sk_stormc.values.transitions import by_state, distinct_rows
+from sk_stormc.values.states import distinct_rows
+from sk_stormc.values.transitions import by_state
 
 # fraction of transitions from states visited more than once, from which "auto" may
 # select "bellman"; with fewer its bias is large

@@ -32,13 +32,10 @@ from sk_stormc.values.objectives import (
     value_problem,
 )
 from sk_stormc.values.problems import LARGEST_HESSIAN
+from sk_stormc.values.states import digests, distinct_rows
 from sk_stormc.values.traces import keys_in_order
-from sk_stormc.values.transitions import NONE, digests, distinct_rows, read_log
-from sk_stormc.values.uncertainty import (
-    spread_of_log,
-    spread_of_sums,
-    sums_of_episodes,
-)
+from sk_stormc.values.transitions import NONE, read_log
+from sk_stormc.values.uncertainty import spread_of_log, spread_of_sums, sums_of_episodes
 
 
 def reason_for_blocks(estimator, X, log_columns):

@@ -28,10 +28,10 @@ from sk_stormc.values.lspi import charged, of_actions, of_columns
 from sk_stormc.values.lstd import ILL_CONDITIONED, Collected, attributes_of, forget
 from sk_stormc.values.markov import scale_rows
 from sk_stormc.values.policies import check_actions, chosen, numbers_of
+from sk_stormc.values.states import checked_data
 from sk_stormc.values.transition_stream import TransitionStream
 from sk_stormc.values.transitions import (
     check_ratios,
-    checked_data,
     fitted_features,
     order_of_log,
     successors,
