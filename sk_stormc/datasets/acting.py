@@ -6,6 +6,7 @@ import numpy as np
 from sklearn.utils import Bunch
 
 from sk_stormc.utils.validation import as_numbers, short
+from sk_stormc.values.markov import refuse_rows
 from sk_stormc.values.policies import check_probabilities, policy_chances
 
 
@@ -160,13 +161,13 @@ def action_probabilities(policy, n_states, n_actions):
         return np.full((n_states, n_actions), 1 / n_actions)
     given = as_numbers("policy", policy)
     if given.shape == (n_states,):
-        wrong = ~np.isin(given, np.arange(n_actions))
-        if wrong.any():
-            s = np.argmax(wrong)
-            raise ValueError(
+        refuse_rows(
+            ~np.isin(given, np.arange(n_actions)),
+            lambda s: (
                 f"policy must have actions from 0 to {n_actions - 1}, got "
                 f"{given[s]:g} in state {s}"
-            )
+            ),
+        )
         return np.eye(n_actions)[given.astype(int)]
     if given.shape != (n_states, n_actions):
         raise ValueError(

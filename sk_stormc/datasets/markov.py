@@ -12,7 +12,7 @@ from scipy.sparse.linalg import spsolve
 from sk_stormc.datasets.acting import action_probabilities, discrete_sizes, environment
 from sk_stormc.utils.types import ArrayLike, FloatArray, RandomState, SparseMatrix
 from sk_stormc.utils.validation import check_choice, check_int, seeded, short
-from sk_stormc.values.markov import dense
+from sk_stormc.values.markov import dense, refuse_rows
 from sk_stormc.values.problems import BellmanProblem
 
 
@@ -376,13 +376,13 @@ def _moves(model, n, n_actions):
             "env.unwrapped.P must have a list of (probability, next state, reward, "
             f"terminated) for each state and action, got {short(model)}"
         ) from error
-    wrong = ~np.isin(moves[:, 3], np.arange(n))
-    if wrong.any():
-        state, _, _, successor = moves[np.argmax(wrong), :4]
-        raise ValueError(
+    refuse_rows(
+        ~np.isin(moves[:, 3], np.arange(n)),
+        lambda k: (
             f"env.unwrapped.P must lead to states from 0 to {n - 1}, got "
-            f"{successor:g} from {state:g}"
-        )
+            f"{moves[k, 3]:g} from {moves[k, 0]:g}"
+        ),
+    )
     return moves[moves[:, 2] > 0]
 
 

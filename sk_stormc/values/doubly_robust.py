@@ -17,6 +17,7 @@ from sk_stormc.values.least_squares import SINGULAR
 from sk_stormc.values.log_warnings import warn_of_no_ends, warn_of_state_numbers
 from sk_stormc.values.lspi import of_actions
 from sk_stormc.values.lstd import Moments
+from sk_stormc.values.markov import refuse_rows
 from sk_stormc.values.policies import chances_of, check_actions, check_policy, chosen
 from sk_stormc.values.states import checked_data
 from sk_stormc.values.transitions import (
@@ -119,21 +120,21 @@ def check_agreement(ratios, chances, order):
     """Raise a ValueError if ratios are not the target's probabilities divided by some
     probability."""
     # ratios may have been rounded to three digits
-    wrong = (ratios < (1 - 1e-3) * chances) | ((chances == 0) & (ratios > 0))
-    if wrong.any():
-        k = int(np.argmax(wrong))
-        expected = (
-            "0, as target does not take this action"
-            if chances[k] == 0
-            else (
-                f"at least {chances[k]:.6g}, the probability of the action under "
-                "target, as it is divided by a probability"
-            )
-        )
-        raise ValueError(
-            f"importance_ratio must be {expected}, got {ratios[k]:.6g} in row "
-            f"{order[k]}"
-        )
+    refuse_rows(
+        (ratios < (1 - 1e-3) * chances) & (chances > 0),
+        lambda k: (
+            f"importance_ratio must be at least {chances[k]:.6g}, the probability of "
+            "the action under target, as it is divided by a probability, got "
+            f"{ratios[k]:.6g} in row {order[k]}"
+        ),
+    )
+    refuse_rows(
+        (chances == 0) & (ratios > 0),
+        lambda k: (
+            "importance_ratio must be 0, as target does not take this action, got "
+            f"{ratios[k]:.6g} in row {order[k]}"
+        ),
+    )
 
 
 def _in_order(name, column, order):

@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from sk_stormc.utils.validation import as_flags, short
+from sk_stormc.values.markov import check_one_each, refuse_rows
 
 # fraction of the rows that must be wrong before there is a warning; a few do not move
 # the values
@@ -24,16 +25,14 @@ def check_terminal(terminal, n):
     if terminal is None:
         return np.zeros(n, dtype=bool)
     flags = as_flags("terminal", terminal)
-    if flags.shape != (n,):
-        raise ValueError(f"terminal must be of shape ({n},), got {flags.shape}")
+    check_one_each("terminal", flags, n)
     return flags
 
 
 def check_time(time, n):
     """The n checked times: integers, or dates or durations of NumPy."""
     array = np.asarray(time)
-    if array.shape != (n,):
-        raise ValueError(f"time must be of shape ({n},), got {array.shape}")
+    check_one_each("time", array, n)
     times = _without_objects(array) if array.dtype.kind == "O" else array
     kind = times.dtype.kind
     if kind in "mM":
@@ -42,11 +41,10 @@ def check_time(time, n):
         wrong = (times != np.rint(times)) | ~(abs(times) < 2.0**63)
     else:
         wrong = np.ones(n, dtype=bool)
-    if wrong.any():
-        k = int(np.argmax(wrong))
-        raise ValueError(
-            f"time must be whole numbers or dates, got {array[k]} in row {k}"
-        )
+    refuse_rows(
+        wrong,
+        lambda k: f"time must be whole numbers or dates, got {array[k]} in row {k}",
+    )
     return times if kind in "mM" else times.astype(np.int64)
 
 
@@ -79,20 +77,15 @@ def check_episode(episode, n):
             f"episode must be one label for each of the {n} rows, got shape "
             f"{labels.shape}"
         )
-    kind = labels.dtype.kind
-    if kind == "f":
+    wrong = False
+    if labels.dtype.kind in "fmM":
         wrong = np.isnan(labels)
-    elif kind in "mM":
-        wrong = np.isnat(labels)
-    else:
-        wrong = np.array(
-            [kind == "O" and _is_missing(label) for label in labels], dtype=bool
-        )
-    if wrong.any():
-        k = np.argmax(wrong)
-        raise ValueError(
-            f"episode must have a label in each row, got {labels[k]} in row {k}"
-        )
+    elif labels.dtype.kind == "O":
+        wrong = [_is_missing(label) for label in labels]
+    refuse_rows(
+        wrong,
+        lambda k: f"episode must have a label in each row, got {labels[k]} in row {k}",
+    )
     return labels
 
 
@@ -121,7 +114,7 @@ def numbers_of_labels(labels):
     _, first, numbers = np.unique(labels, return_index=True, return_inverse=True)
     rank = np.empty(len(first), dtype=np.intp)
     rank[np.argsort(first)] = np.arange(len(first))
-    return rank[numbers.reshape(-1)]
+    return rank[numbers]
 
 
 def keys_of(labels):
@@ -134,7 +127,7 @@ def keys_of(labels):
         int.from_bytes(blake2b(name.encode(), digest_size=8).digest())
         for name in names.tolist()
     ]
-    return np.array(keys, dtype=np.uint64)[number.reshape(-1)]
+    return np.array(keys, dtype=np.uint64)[number]
 
 
 class Order(NamedTuple):
@@ -247,13 +240,15 @@ def in_time(rows, n):
     back = (numbers[order[1:]] == numbers[order[:-1]]) & (
         time[order[1:]] < time[order[:-1]]
     )
-    if back.any():
-        k, j = order[np.argmax(back)], order[np.argmax(back) + 1]
-        raise ValueError(
+    refuse_rows(
+        back,
+        lambda k: (
             "half_life must be None if rows are not in the order in which they "
-            f"happened and time begins again in each episode, got time {time[k]} in "
-            f"row {k} and {time[j]} in row {j}: sort the rows"
-        )
+            "happened and time begins again in each episode, got time "
+            f"{time[order[k]]} in row {order[k]} and {time[order[k + 1]]} in row "
+            f"{order[k + 1]}: sort the rows"
+        ),
+    )
     return np.arange(n)
 
 

@@ -23,6 +23,7 @@ from sk_stormc.values.episodes import (
     discounts,
     share_of_ends,
 )
+from sk_stormc.values.markov import check_one_each
 from sk_stormc.values.policies import check_actions
 from sk_stormc.values.problems import LARGEST_HESSIAN
 from sk_stormc.values.states import checked_states
@@ -106,8 +107,7 @@ class Reader:
         check_finite_rows("X", parts[0], names)
         states = checked_states(estimator, X)
         y = as_numbers("y", y)
-        if y.shape != (n,):
-            raise ValueError(f"y must be of shape ({n},), got {y.shape}")
+        check_one_each("y", y, n)
         check_finite_rows("y", y)
         weights = row_weights(log_columns.sample_weight, n, all_zero=True)
         action = None if action is None else check_actions(action, n)

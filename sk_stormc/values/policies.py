@@ -7,7 +7,7 @@ from sklearn.utils import _safe_indexing
 from sk_stormc.utils.validation import is_word, short
 from sk_stormc.utils.warnings import warn
 from sk_stormc.values.episodes import WARNED_SHARE
-from sk_stormc.values.markov import SUM_TOLERANCE
+from sk_stormc.values.markov import SUM_TOLERANCE, refuse_rows
 
 NUMBERS = int, float, np.number, np.bool_
 
@@ -51,19 +51,17 @@ def check_actions(action, n):
             f"{labels[0]!r}"
         )
     if labels.dtype.kind == "f":
-        wrong = ~np.isfinite(labels)
-        if wrong.any():
-            raise ValueError(
-                f"action must be finite, got {labels[wrong][0]} in row "
-                f"{np.argmax(wrong)}"
-            )
-        wrong = labels != np.rint(labels)
-        if wrong.any():
-            raise ValueError(
-                f"action must be labels of a finite choice, got {labels[wrong][0]} in "
-                f"row {np.argmax(wrong)}: give the "
-                "numbers of the bins of a continuous action"
-            )
+        refuse_rows(
+            ~np.isfinite(labels),
+            lambda k: f"action must be finite, got {labels[k]} in row {k}",
+        )
+        refuse_rows(
+            labels != np.rint(labels),
+            lambda k: (
+                f"action must be labels of a finite choice, got {labels[k]} in row "
+                f"{k}: give the numbers of the bins of a continuous action"
+            ),
+        )
         labels = labels.astype(np.int64)
     return labels
 
@@ -71,14 +69,13 @@ def check_actions(action, n):
 def numbers_of(labels, actions, where="action", among="those that fit had", hint=""):
     """The index of each label among the sorted actions."""
     at = np.minimum(np.searchsorted(actions, labels), len(actions) - 1)
-    wrong = actions[at] != labels
-    if wrong.any():
-        k = np.argmax(wrong)
-        label = labels[k].item()
-        raise ValueError(
-            f"{where} must be among {among}, {actions.tolist()}, got {label!r} in row "
-            f"{k}{hint}"
-        )
+    refuse_rows(
+        actions[at] != labels,
+        lambda k: (
+            f"{where} must be among {among}, {actions.tolist()}, got "
+            f"{labels[k].item()!r} in row {k}{hint}"
+        ),
+    )
     return at
 
 
@@ -153,13 +150,13 @@ def check_probabilities(name, probabilities, where="row"):
     with np.errstate(invalid="ignore"):
         total = probabilities.sum(axis=1)
     valid = ((probabilities >= 0) & np.isfinite(probabilities)).all(axis=1)
-    wrong = ~(valid & (abs(total - 1) <= SUM_TOLERANCE))
-    if wrong.any():
-        k = np.argmax(wrong)
-        raise ValueError(
+    refuse_rows(
+        ~(valid & (abs(total - 1) <= SUM_TOLERANCE)),
+        lambda k: (
             f"{name} must have probabilities >= 0 that sum to 1, got "
             f"{short(probabilities[k])} with the sum {total[k]:.6g} in {where} {k}"
-        )
+        ),
+    )
     return probabilities / total[:, None]
 
 
@@ -182,12 +179,13 @@ def _numbers_of_states(states, n, name):
             f"numbers, or of {n} indicators; got {states.shape[1]} columns that are "
             "neither. Use a function of states instead."
         )
-    wrong = ~np.isin(numbers, np.arange(n))
-    if wrong.any():
-        raise ValueError(
+    refuse_rows(
+        ~np.isin(numbers, np.arange(n)),
+        lambda k: (
             f"{name} must have a row for each state, got {n} rows and state "
-            f"{numbers[wrong][0]:g}"
-        )
+            f"{numbers[k]:g}"
+        ),
+    )
     return numbers.astype(int)
 
 

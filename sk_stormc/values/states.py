@@ -11,6 +11,7 @@ from scipy import sparse
 from sklearn.utils import gen_batches
 from sklearn.utils.validation import check_X_y, validate_data
 
+from sk_stormc.utils.blocks import check_finite_rows
 from sk_stormc.utils.frames import column, is_table
 from sk_stormc.utils.validation import (
     all_finite,
@@ -18,6 +19,7 @@ from sk_stormc.utils.validation import (
     check_numeric,
     naming,
 )
+from sk_stormc.values.markov import refuse_rows
 
 HASHED = 2.0**256  # numbers from this on are hashes of values that are no numbers
 
@@ -27,7 +29,7 @@ def checked_data(estimator, X, y, reset=True):
     check_numeric("y", y)
     states = checked_states(estimator, X, "X", reset)
     with naming("y"):
-        y = _finite("y", y)
+        check_finite_rows("y", np.atleast_1d(np.asarray(y)))
         _, y = check_X_y(
             states,
             y,
@@ -60,13 +62,6 @@ def rows_of(X):
     if sparse.issparse(X):
         X = sparse.csr_array(X, dtype=float)
         return X @ np.random.default_rng(0).normal(size=(X.shape[1], 2))
-    if (
-        isinstance(X, np.ndarray)
-        and X.ndim == 2
-        and X.dtype.kind in "fiub"
-        and np.isfinite(X).all()
-    ):
-        return X.astype(float, copy=False)
     columns = (
         [column(X, j) for j in range(X.shape[1])]
         if is_table(X)
@@ -94,21 +89,6 @@ def _hash(text):
     return struct.unpack(">d", (bits + (1279 << 52)).to_bytes(8))[0]
 
 
-def _finite(name, values):
-    """Return the values unchanged, or raise a ValueError that names the first row that
-    is not finite."""
-    numbers = np.asarray(values)
-    wrong = (
-        ~np.isfinite(numbers)
-        if numbers.dtype.kind == "f" and numbers.ndim
-        else np.zeros(1, dtype=bool)
-    )
-    if wrong.any():
-        at = tuple(np.argwhere(wrong)[0])
-        raise ValueError(f"{name} must be finite, got {numbers[at]} in row {at[0]}")
-    return values
-
-
 def check_next(estimator, next_X, states, terminal):
     """The checked successors, as `rows_of`. Rows of terminal transitions are
     ignored."""
@@ -124,12 +104,12 @@ def check_next(estimator, next_X, states, terminal):
     if all_finite(follows):  # and no copy is needed
         return follows
     follows = np.where(terminal[:, None], states, follows)
-    wrong = ~np.isfinite(follows).all(axis=1)
-    if wrong.any():
-        raise ValueError(
-            "next_X must be finite where not terminal, got NaN or infinity in row "
-            f"{np.argmax(wrong)}"
-        )
+    refuse_rows(
+        ~np.isfinite(follows).all(axis=1),
+        lambda k: (
+            f"next_X must be finite where not terminal, got NaN or infinity in row {k}"
+        ),
+    )
     return follows
 
 

@@ -26,7 +26,7 @@ from sk_stormc.values.episodes import (
 from sk_stormc.values.log_warnings import warn_of_no_ends, warn_of_state_numbers
 from sk_stormc.values.lspi import charged, of_actions, of_columns
 from sk_stormc.values.lstd import ILL_CONDITIONED, Collected, attributes_of, forget
-from sk_stormc.values.markov import scale_rows
+from sk_stormc.values.markov import refuse_rows, scale_rows
 from sk_stormc.values.policies import check_actions, chosen, numbers_of
 from sk_stormc.values.states import checked_data
 from sk_stormc.values.transition_stream import TransitionStream
@@ -86,13 +86,13 @@ def follow(waiting, rows, terminal):
         terminal = np.append(np.zeros(len(rows) - len(terminal), dtype=bool), terminal)
     time, labels, n = rows.time, rows.labels, len(rows)
     if labels is None:
-        wrong = np.diff(time) <= 0
-        if wrong.any():
-            k = np.argmax(wrong)
-            raise ValueError(
+        refuse_rows(
+            np.diff(time) <= 0,
+            lambda k: (
                 "time must increase from row to row and from call to call, got "
                 f"{time[k]}, then {time[k + 1]}"
-            )
+            ),
+        )
     found = order_of(labels, time, terminal, n)
     at, known = successors_in(found, terminal)
     order = np.argsort(found.clock)

@@ -29,7 +29,13 @@ from sk_stormc.values.log_warnings import (
     warn_of_state_numbers,
     warn_of_unknown_successors,
 )
-from sk_stormc.values.markov import largest_values, minus_scaled, normalized_weights
+from sk_stormc.values.markov import (
+    check_one_each,
+    largest_values,
+    minus_scaled,
+    normalized_weights,
+    refuse_rows,
+)
 from sk_stormc.values.policies import check_actions, policy_chances
 from sk_stormc.values.states import HASHED, check_next, checked_data
 
@@ -44,16 +50,13 @@ def check_ratios(importance_ratio, n):
     if importance_ratio is None:
         return np.ones(n)
     ratios = as_numbers("importance_ratio", importance_ratio)
-    if ratios.shape != (n,):
-        raise ValueError(
-            f"importance_ratio must be of shape ({n},), got {ratios.shape}"
-        )
-    wrong = ~(np.isfinite(ratios) & (ratios >= 0))
-    if wrong.any():
-        k = np.argmax(wrong)
-        raise ValueError(
+    check_one_each("importance_ratio", ratios, n)
+    refuse_rows(
+        ~(np.isfinite(ratios) & (ratios >= 0)),
+        lambda k: (
             f"importance_ratio must be finite and >= 0, got {ratios[k]} in row {k}"
-        )
+        ),
+    )
     return ratios
 
 

@@ -164,9 +164,7 @@ class SumsByKey:
         )
         if most is not None and not joined and len(unique) > most:
             return cls.by(keys, rows, most, joined=True)
-        total = (
-            sums_by(number.reshape(-1), rows, np.ones(len(keys))) if len(keys) else rows
-        )
+        total = sums_by(number, rows, np.ones(len(keys))) if len(keys) else rows
         return cls(unique, total, most, joined)
 
     def __add__(self, other):
@@ -264,5 +262,5 @@ def groups_of(labels):
     """The group of each label, by a hash that does not depend on the process."""
     names, number = np.unique(labels.astype(str), return_inverse=True)
     return np.array([zlib.crc32(name.encode()) % GROUPS for name in names.tolist()])[
-        number.reshape(-1)
+        number
     ]
