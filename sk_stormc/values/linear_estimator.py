@@ -46,6 +46,14 @@ class LinearEstimator(CompositionalEstimator):
     ``fit_intercept`` and ``alpha``."""
 
     own_solvers = ("auto", "lstd")
+    # parameters of values of states
+    half_life: float | None = None
+    objective: str = "auto"
+    trace_decay: float = 0.0
+    # of a fit or stream: names of the arguments about successors, and whether an
+    # episode ends; rows that wait for their successors, numbers of rows, and sums for
+    # groups of episodes; the spread of the coefficients, and their columns
+    _given = _pending = _counts = _groups = _spread = None
     checks = {
         "gamma": partial(check_number, low=0, high=1),
         "alpha": partial(check_number, low=0),
@@ -203,9 +211,7 @@ class LinearEstimator(CompositionalEstimator):
 
     def _spread_of_coefficients(self):
         """The `Spread` of the coefficients, and the columns of their features."""
-        groups = vars(self).get("_groups")
-        spread = vars(self).get("_spread")
-        half_life = vars(self).get("half_life")
+        groups, spread, half_life = self._groups, self._spread, self.half_life
         if groups is not None:
             x = np.append(self.coef_, self.intercept_)[: groups.b.shape[1]]
             spread = groups.spread(x, self._alphas(len(x)), half_life), groups.columns()

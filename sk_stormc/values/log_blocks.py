@@ -61,7 +61,7 @@ def reads_blocks(X, log_columns, estimator):
     special = (
         callbacks_of(estimator)
         or estimator.features is not None
-        or getattr(estimator, "trace_decay", 0)
+        or estimator.trace_decay
     )
     return estimator.solves_itself() and X.shape[1] < LARGEST_HESSIAN and not special
 
@@ -122,7 +122,7 @@ class Reader:
             sums = self.steps.of(order.step).T
             weights *= share_of_ends(*sums, kept, following.terminal)
         weights *= check_ratios(log_columns.importance_ratio, n)
-        if getattr(estimator, "half_life", None) is not None:
+        if estimator.half_life is not None:
             age = self.n_rows - 1.0 - start - np.arange(n)
             weights *= discounts(estimator.half_life, age)
         Z = transform(self.features, X, states, estimator.fit_intercept)
@@ -261,12 +261,12 @@ def refuse(estimator, X, log_columns):
             "solver must be 'auto' or 'lstd' for rows in blocks, got "
             f"{estimator.solver!r}"
         )
-    if getattr(estimator, "objective", "auto") == "bellman":
+    if estimator.objective == "bellman":
         raise ValueError(
             "objective must be 'auto' or 'projected' for rows in blocks, got "
             "'bellman', which groups all transitions of a state"
         )
-    if getattr(estimator, "trace_decay", 0):
+    if estimator.trace_decay:
         raise ValueError(
             f"trace_decay must be 0 for rows in blocks, got {estimator.trace_decay}: "
             "partial_fit takes the blocks of an ordered log one after another"
@@ -282,7 +282,7 @@ def refuse(estimator, X, log_columns):
         )
     if log_columns.time is not None and log_columns.episode is None:
         raise ValueError("next_X or episode must be given with time for rows in blocks")
-    if getattr(estimator, "half_life", None) is not None and log_columns.next_X is None:
+    if estimator.half_life is not None and log_columns.next_X is None:
         raise ValueError(
             "next_X must be given with half_life for rows in blocks, got None"
         )

@@ -168,8 +168,8 @@ class ActionSums:
             self.evaluate(policy)
         n = len(self.b)
         A = self.C - self.gamma * self._led[1].reshape(n, n)
-        largest = self.largest.ravel()
-        self._evaluated = Moments(A, self.b, self.C, 1.0, self.n_rows, largest)
+        sums = np.column_stack([A, self.C, self.b])
+        self._evaluated = Moments(sums, 1.0, self.n_rows, self.largest.ravel())
         return self._evaluated
 
     def solution(self, policy):
@@ -191,7 +191,7 @@ class ActionSums:
             return sums_of_episodes(t, dense(scale_rows(t.weights * error, psi)))
 
         moments = replace(self._evaluated or self.moments(policy), weight=self.weight)
-        bread = (moments.A + np.diag(self.ridge))[np.ix_(columns, columns)]
+        bread = (moments.parts[0] + np.diag(self.ridge))[np.ix_(columns, columns)]
         return spread_of_sums(self._sum(scores_of), bread, moments), columns
 
 

@@ -41,20 +41,23 @@ class Moments:
     number multiplies all weights.
     """
 
-    A: np.ndarray
-    b: np.ndarray
-    C: np.ndarray
+    sums: np.ndarray  # A, C and b side by side
     weight: float  # sum of the weights d_k
     n_rows: int  # including those of weight 0
     # absolute value of each feature, over transitions of positive weight
     largest: np.ndarray
-    lost: tuple = (0.0, 0.0, 0.0)  # rounding errors of A, b and C, to be added to them
+    lost: np.ndarray | float = 0.0  # rounding errors of the sums, to be added to them
 
     @classmethod
     def none(cls, n_features):
         """The moments of zero transitions."""
         d = n_features
-        return cls(np.zeros((d, d)), np.zeros(d), np.zeros((d, d)), 0.0, 0, np.zeros(d))
+        return cls(np.zeros((d, 2 * d + 1)), 0.0, 0, np.zeros(d))
+
+    @property
+    def parts(self):
+        """The sums A, b and C."""
+        return split(self.sums)
 
     @classmethod
     def of(cls, Z, difference, y, weights, traced=None):
@@ -77,9 +80,10 @@ class Moments:
                     weighted = (weights[rows, None] * traces).T
                     A += weighted @ difference[rows]
                     b += weighted @ y[rows]
-        if not all(np.isfinite(part).all() for part in (A, b, C)):
+        sums = np.column_stack([A, C, b])
+        if not np.isfinite(sums).all():
             raise ValueError(OVERFLOW)
-        return cls(A, b, C, float(weights.sum()), n, largest)
+        return cls(sums, float(weights.sum()), n, largest)
 
     @classmethod
     def of_log(cls, Z, next_Z, y, weights, gamma):
@@ -96,47 +100,34 @@ class Moments:
         return total
 
     def __add__(self, other: Moments) -> Moments:
-        added = [
-            _add(total, lost, part, more)
-            for total, lost, part, more in zip(
-                self._sums, self.lost, other._sums, other.lost, strict=True
-            )
-        ]
-        (A, b, C), lost = zip(*added, strict=True)
-        largest = np.maximum(self.largest, other.largest)
+        # Neumaier's compensated summation
+        total, part = self.sums, other.sums
+        result = total + part
+        kept = result - total
+        lost = (total - (result - kept)) + (part - kept)
         return Moments(
-            A,
-            b,
-            C,
+            result,
             self.weight + other.weight,
             self.n_rows + other.n_rows,
-            largest,
-            lost,
+            np.maximum(self.largest, other.largest),
+            self.lost + other.lost + lost,
         )
 
     def __mul__(self, factor: float) -> Moments:
-        A, b, C = (factor * part for part in self._sums)
-        lost = tuple(factor * part for part in self.lost)
-        return replace(self, A=A, b=b, C=C, weight=factor * self.weight, lost=lost)
+        sums, lost = factor * self.sums, factor * self.lost
+        return replace(self, sums=sums, lost=lost, weight=factor * self.weight)
 
     def __deepcopy__(self, memo):
         return self  # immutable
 
-    @property
-    def _sums(self):
-        return self.A, self.b, self.C
-
     def means(self):
         """A, b and C divided by the sum of the weights."""
-        if self.weight and self.largest.any() and not self.C.any():
+        if self.weight and self.largest.any() and not self.parts[2].any():
             raise ValueError(
                 "X must have features whose squares are not 0, got "
                 f"{self.largest.max():.2g} at the most: multiply them by a large number"
             )
-        return tuple(
-            (total + lost) / (self.weight or 1.0)
-            for total, lost in zip(self._sums, self.lost, strict=True)
-        )
+        return split((self.sums + self.lost) / (self.weight or 1.0))
 
     def solution(self, alpha, ends=False):
         """LSTD's solution with a ridge, as in `ProjectedBellmanProblem`; x is 0 for
@@ -166,12 +157,10 @@ class Moments:
         )
 
 
-def _add(total, lost, part, more):
-    """The sum of two arrays, and the sum of its rounding errors (Neumaier's compensated
-    summation)."""
-    result = total + part
-    kept = result - total
-    return result, lost + more + ((total - (result - kept)) + (part - kept))
+def split(sums):
+    """A, b and C, which stand side by side."""
+    d = len(sums)
+    return sums[:, :d], sums[:, -1], sums[:, d:-1]
 
 
 @dataclass(frozen=True, eq=False)
@@ -195,25 +184,20 @@ class Collected:
     def plus(self, Z, next_Z, y, weights, keys=None):
         """Add transitions. ``keys``, the argument of `Traces.over`, are needed only for
         traces."""
-        counted = weights > 0
-        if not self.traces.decay and not counted.all():
-            Z = Z[counted]
-            next_Z = next_Z[counted]
-            y = y[counted]
-            weights = weights[counted]
         if not len(y):
             return self
-        if not self.traces.decay:
-            return replace(
-                self,
-                moments=self.moments
-                + Moments.of_log(Z, next_Z, y, weights, self.gamma),
-            )
-        traced = self.traces.over(Z, counted, keys)
-        moments = self.moments + Moments.of(
-            Z, minus_scaled(Z, self.gamma, next_Z), y, weights, traced
-        )
-        return replace(self, moments=moments, traces=traced.after)
+        counted, traces = weights > 0, self.traces
+        if traces.decay:
+            traced = traces.over(Z, counted, keys)
+            difference = minus_scaled(Z, self.gamma, next_Z)
+            moments = Moments.of(Z, difference, y, weights, traced)
+            traces = traced.after
+        else:
+            rows = Z, next_Z, y, weights
+            if not counted.all():
+                rows = (part[counted] for part in rows)
+            moments = Moments.of_log(*rows, self.gamma)
+        return replace(self, moments=self.moments + moments, traces=traces)
 
     def solution(self, alpha):
         """LSTD's solution, as in `Moments.solution`."""

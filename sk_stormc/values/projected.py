@@ -138,7 +138,7 @@ class ProjectedBellmanProblem(LinearValue):
         """C, of shape (n_features, n_features)."""
         if self._covariance is not None:
             return dense(self._covariance)
-        return self._moments.C
+        return self._moments.parts[2]
 
     @cached_property
     def _root(self):
@@ -155,7 +155,7 @@ class ProjectedBellmanProblem(LinearValue):
     @property
     def _full(self):
         """J and mean r phi over all transitions."""
-        return self._moments.A, self._moments.b
+        return self._moments.parts[:2]
 
     def _unit(self):
         largest = self._moments.largest

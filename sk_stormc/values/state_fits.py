@@ -147,7 +147,7 @@ def fit_blocks(estimator, X, y, log_columns, reason):
     if total is None:
         raise ValueError(NONE)
     moments, n_ends, ends, few = total
-    d, n = len(moments.b), moments.n_rows
+    d, n = len(moments.largest), moments.n_rows
     alpha = estimator._alphas(d)
     solution = moments.solution(alpha, ends=gamma == 1)
     x, columns, spread = solution.x, np.flatnonzero(moments.largest), None

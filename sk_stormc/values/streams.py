@@ -134,7 +134,7 @@ def read_chunk(estimator, features, X, states, y, log_columns):
                 "the steps"
             )
         rows = Waiting(Z, y, weights, ratios, time, labels)
-        return follow(vars(estimator).get("_pending"), rows, ends)
+        return follow(estimator._pending, rows, ends)
     rows = order_of_log(log_columns._replace(time=None), n)
     following = successors(estimator, X, states, log_columns, rows)
     order = np.arange(n) if rows is None else np.argsort(rows.clock)
@@ -198,7 +198,7 @@ def warn_of_lost(before, now):
 def check_constant(estimator, held):
     """Return the parameters that must not change during a stream. Raise a ValueError if
     one has changed."""
-    if estimator._stream is None and vars(estimator).get("_pending") is None:
+    if estimator._stream is None and estimator._pending is None:
         return held
     for name, before in estimator._held.items():
         now = held[name]
@@ -248,19 +248,18 @@ def continue_stream(estimator, X, y, log_columns):
     exception is raised."""
     estimator._make_solver()  # raises if a parameter of the solver is wrong
     labelled, fitted = log_columns.episode is not None, hasattr(estimator, "coef_")
-    before = vars(estimator)
-    names = log_columns.names(before.get("_given"))
+    names = log_columns.names(estimator._given)
     states, y, features = opened(estimator, X, y)
     if not fitted:
         warn_of_state_numbers(estimator.features, states)
     rows, keys, waiting, order = read_chunk(
         estimator, features, X, states, y, log_columns
     )
-    earlier = before.get("_counts") or Counts()
+    earlier = estimator._counts or Counts()
     counts = earlier.plus(len(y), keys[2], waiting)
     warn_of_lost(earlier, counts)
     if "terminal" not in names[0]:
-        first = before.get("_counts") is None
+        first = estimator._counts is None
         warn_of_no_ends(
             log_columns, first if labelled else earlier.lost == 0 < counts.lost
         )
@@ -284,7 +283,7 @@ def continue_stream(estimator, X, y, log_columns):
     )
     left = remaining(half_life, len(order))
     faded = *rows[:3], rows[3] * fading(half_life, order)
-    groups = before.get("_groups")
+    groups = estimator._groups
     if labelled and d <= MAX_GROUPED_FEATURES:
         groups = groups or Groups.none(d, gamma, estimator.trace_decay)
         groups = groups.plus(*faded, keys, left)
@@ -405,7 +404,7 @@ def continue_action_stream(estimator, X, y, action, log_columns, actions):
         estimator,
         {"gamma": estimator.gamma, "fit_intercept": intercept, "policy": policy},
     )
-    names = log_columns.names(vars(estimator).get("_given"))
+    names = log_columns.names(estimator._given)
     states, y, features = opened(estimator, X, y)
     taken = check_actions(action, len(y))
     labels = labels_of(estimator, taken, actions)
