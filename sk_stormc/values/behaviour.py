@@ -203,10 +203,7 @@ def warn_of_misfit(states, number, predicted, labels):
     columns = np.flatnonzero(
         (states.max(axis=0) < HASHED) & (np.ptp(states, axis=0) > 0)
     )
-    scaled = (states[:, columns] - states[:, columns].mean(axis=0)) / states[
-        :, columns
-    ].std(axis=0)
-    of_columns = squares(scaled)
+    of_columns = squares(stats.zscore(states[:, columns]))
     first, state = distinct_rows(states)
     often = np.flatnonzero(np.bincount(state) >= 20)  # else no normal law
     indicators = sparse.csr_array(

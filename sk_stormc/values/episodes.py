@@ -99,22 +99,17 @@ def _is_missing(label):
 
 def numbers_of_labels(labels):
     """The number of each label, in the order of first occurrence."""
-    if labels.dtype.kind == "O":  # objects may not be sortable
-        numbers = {}
-        try:
-            return np.array(
-                [numbers.setdefault(label, len(numbers)) for label in labels.tolist()],
-                dtype=np.intp,
-            )
-        except TypeError as error:
-            raise ValueError(
-                "episode must have labels such as numbers or strings, got "
-                f"{short(labels[0])}"
-            ) from error
-    _, first, numbers = np.unique(labels, return_index=True, return_inverse=True)
-    rank = np.empty(len(first), dtype=np.intp)
-    rank[np.argsort(first)] = np.arange(len(first))
-    return rank[numbers]
+    numbers = {}
+    try:
+        return np.array(
+            [numbers.setdefault(label, len(numbers)) for label in labels.tolist()],
+            dtype=np.intp,
+        )
+    except TypeError as error:
+        raise ValueError(
+            "episode must have labels such as numbers or strings, got "
+            f"{short(labels[0])}"
+        ) from error
 
 
 def keys_of(labels):
@@ -157,24 +152,23 @@ def order_of(episode, time, terminal, n):
     ticks = np.arange(n) if time is None else time[order]
     same = numbers[before] == numbers[after]
     unit = _unit_of(np.diff(ticks)[same])
-    twice, late = same & (ticks[1:] == ticks[:-1]), same & terminal[before]
-    if twice.any():
-        k, j = before[twice][0], after[twice][0]
-        raise ValueError(
-            f"time must have distinct values within an episode, got {time[k]} in rows "
-            f"{k} and {j}"
-            + (
-                ". If it begins again in each episode, give episode="
-                if episode is None
-                else ""
-            )
-        )
-    if episode is not None and late.any():
-        k, j = before[late][0], after[late][0]
-        raise ValueError(
-            f"terminal must be the last row of an episode, got row {j} after row {k}, "
-            "which ends episode "
-            f"{labels[k]}: sort the rows, or give later rows another label"
+    hint = ". If it begins again in each episode, give episode="
+    refuse_rows(
+        same & (ticks[1:] == ticks[:-1]),
+        lambda k: (
+            "time must have distinct values within an episode, got "
+            f"{time[before[k]]} in rows {before[k]} and {after[k]}"
+            f"{hint if episode is None else ''}"
+        ),
+    )
+    if episode is not None:
+        refuse_rows(
+            same & terminal[before],
+            lambda k: (
+                f"terminal must be the last row of an episode, got row {after[k]} "
+                f"after row {before[k]}, which ends episode {labels[before[k]]}: sort "
+                "the rows, or give later rows another label"
+            ),
         )
     follows = same & (np.diff(ticks) == unit) & ~terminal[before]
     begins = np.append(True, ~(follows if episode is None else same))

@@ -58,9 +58,6 @@ class ProximalNewton(Metric):
     def __getstate__(self):
         return {field.name: vars(self)[field.name] for field in fields(self)}
 
-    def __setstate__(self, state):
-        self.__dict__.update(state)
-
     @cached_property
     def means(self):
         """A, b and C, with the ridge."""
