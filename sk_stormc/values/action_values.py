@@ -28,7 +28,6 @@ from sk_stormc.values.log_blocks import LogBlocks, reads_blocks
 from sk_stormc.values.log_warnings import warn_of_no_information
 from sk_stormc.values.lspi import (
     ActionSums,
-    charged,
     iterate_policies,
     of_columns,
     problem_of,
@@ -318,14 +317,12 @@ class ActionValueEstimator(FittedActionValues):
             )
             high, low = sums.rewards * (1, -1)
             warn_of_no_information(high, low, ends, sums.n_ongoing > 0)
-            exact = attributes_of(best.solution, {}, reason)
-            exact |= charged(best.losses, sums.n_rows)
+            exact = attributes_of(best.solution, sums.n_rows, reason, best.losses)
             exact["policy_changes_"] = np.array(changes)
         elif solver == "lstd":
             warn_of_unknown(sums.evaluate(policy)[0])
             w, solution = sums.solution(policy)
-            exact = attributes_of(solution, {}, StopReason.CONVERGED)
-            exact |= charged([solution.start, solution.fun], sums.n_rows)
+            exact = attributes_of(solution, sums.n_rows)
             notify_of(fit, exact, w, values)
         else:
             problem, spread_out = problem_of(log, sums, policy)

@@ -117,12 +117,16 @@ def keys_of(labels):
     any type."""
     if labels.dtype.kind == "f" and (labels == np.rint(labels)).all():
         labels = labels.astype(np.int64)
+    return hashes_of(
+        labels,
+        lambda name: np.uint64(int.from_bytes(blake2b(name, digest_size=8).digest())),
+    )
+
+
+def hashes_of(labels, hash_of):
+    """A hash of each label as text, which does not depend on the process."""
     names, number = np.unique(labels.astype(str), return_inverse=True)
-    keys = [
-        int.from_bytes(blake2b(name.encode(), digest_size=8).digest())
-        for name in names.tolist()
-    ]
-    return np.array(keys, dtype=np.uint64)[number]
+    return np.array([hash_of(name.encode()) for name in names.tolist()])[number]
 
 
 class Order(NamedTuple):

@@ -349,20 +349,6 @@ def problem_of(log, sums, policy):
     return ProjectedBellmanProblem(*rows[:3], sums.gamma, sample_weight=rows[3]), spread
 
 
-def charged(losses, n_rows):
-    """The records of exact solutions, which cost one pass over the data for each
-    policy. The first record is at 0."""
-    passes = np.arange(len(losses))
-    n = len(passes) - 1
-    return {
-        "loss_curve_": np.array(losses),
-        "ifo_": passes * (2 * n_rows + 1),
-        "_pass_ifo": 2 * n_rows + 1,
-        "n_evaluations_": {"inner": n * n_rows, "jacobian": n * n_rows, "outer": n},
-        "n_iter_": n,
-    }
-
-
 def of_columns(w, fit_intercept):
     """Split w into coefficients and intercepts. With an intercept, it is the last
     column."""

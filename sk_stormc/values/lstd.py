@@ -223,9 +223,7 @@ def solve_bellman(rows, visited, gamma, alpha):
         alpha,
         np.where(unit > 0, unit, 1.0),
     )
-    return solution.x, attributes_of(
-        solution, {"inner": n, "jacobian": n, "outer": n}, StopReason.CONVERGED
-    )
+    return solution.x, attributes_of(solution, n, n_outer=n)
 
 
 def solve_projected(rows, gamma, alpha, trace_decay=0.0, keys=None):
@@ -235,10 +233,8 @@ def solve_projected(rows, gamma, alpha, trace_decay=0.0, keys=None):
     collected = Collected.none(len(alpha), gamma, trace_decay).plus(
         *(part[order] for part in rows), keys
     )
-    solution, n = collected.solution(alpha), len(rows[2])
-    return solution.x, attributes_of(
-        solution, {"inner": n, "jacobian": n, "outer": 1}, StopReason.CONVERGED
-    )
+    solution = collected.solution(alpha)
+    return solution.x, attributes_of(solution, collected.moments.n_rows)
 
 
 def forget(estimator):
@@ -282,9 +278,20 @@ def warn_of_few_states(n_states, n_columns):
         )
 
 
-def attributes_of(solution, n_evaluations, stop_reason, warned=False):
+def attributes_of(
+    solution,
+    n_rows,
+    stop_reason=StopReason.CONVERGED,
+    losses=(),
+    n_outer=1,
+    warned=False,
+):
     """The fitted attributes of a `Solution`. Warns if the solution is ill-conditioned
-    or does not exist."""
+    or does not exist.
+
+    Exact solutions cost one pass over the data, for each policy. The first of the
+    ``losses`` is at 0.
+    """
     condition, rank = solution.condition, solution.rank
     if condition >= ILL_CONDITIONED and not warned:
         warn(
@@ -297,12 +304,18 @@ def attributes_of(solution, n_evaluations, stop_reason, warned=False):
         )
     if solution.endless:
         warn_of_endless_values()
+    losses = losses or (solution.start, solution.fun)
+    n, pass_ifo = len(losses) - 1, 2 * n_rows + n_outer
     return {
-        "loss_curve_": np.array([solution.start, solution.fun]),
-        "ifo_": np.array([0, sum(n_evaluations.values())]),
-        "_pass_ifo": sum(n_evaluations.values()),
-        "n_evaluations_": n_evaluations,
-        "n_iter_": 1,
+        "loss_curve_": np.array(losses),
+        "ifo_": pass_ifo * np.arange(n + 1),
+        "_pass_ifo": pass_ifo,
+        "n_evaluations_": {
+            "inner": n * n_rows,
+            "jacobian": n * n_rows,
+            "outer": n * n_outer,
+        },
+        "n_iter_": n,
         "stop_reason_": stop_reason,
         "solver_": "lstd",
         "rank_": rank,

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from sk_stormc.fitting.runs import Fit
-from sk_stormc.solvers import StopReason
 from sk_stormc.utils.blocks import is_dask
 from sk_stormc.utils.mapped_rows import MappedRows, blocks
 from sk_stormc.values.least_squares import check_ends
@@ -147,7 +146,7 @@ def fit_blocks(estimator, X, y, log_columns, reason):
     if total is None:
         raise ValueError(NONE)
     moments, n_ends, ends, few = total
-    d, n = len(moments.largest), moments.n_rows
+    d = len(moments.largest)
     alpha = estimator._alphas(d)
     solution = moments.solution(alpha, ends=gamma == 1)
     x, columns, spread = solution.x, np.flatnonzero(moments.largest), None
@@ -168,9 +167,7 @@ def fit_blocks(estimator, X, y, log_columns, reason):
         warn_of_few_states(
             len(few.rows), np.count_nonzero(differ[: d - estimator.fit_intercept])
         )
-    exact = attributes_of(
-        solution, {"inner": n, "jacobian": n, "outer": 1}, StopReason.CONVERGED
-    )
+    exact = attributes_of(solution, moments.n_rows)
     fitted = of_columns(x, estimator.fit_intercept) | {
         "features_": log.features,
         "objective_": "projected",

@@ -24,7 +24,7 @@ from sk_stormc.values.episodes import (
     remaining,
 )
 from sk_stormc.values.log_warnings import warn_of_no_ends, warn_of_state_numbers
-from sk_stormc.values.lspi import charged, of_actions, of_columns
+from sk_stormc.values.lspi import of_actions, of_columns
 from sk_stormc.values.lstd import ILL_CONDITIONED, Collected, attributes_of, forget
 from sk_stormc.values.markov import refuse_rows, scale_rows
 from sk_stormc.values.policies import check_actions, chosen, numbers_of
@@ -217,8 +217,8 @@ def check_constant(estimator, held):
 
 
 def add_to_moments(estimator, rows, alpha, trace_decay=0.0, keys=None, left=1.0):
-    """The moments of a stream with more rows, their `Solution`, and whether there was a
-    warning of ill-conditioning."""
+    """The moments of a stream with more rows, their solution, and the attributes of
+    this."""
     d = rows[0].shape[1]
     if d > LARGEST_STREAM:
         raise ValueError(
@@ -237,7 +237,9 @@ def add_to_moments(estimator, rows, alpha, trace_decay=0.0, keys=None, left=1.0)
     if left != 1:
         collected = replace(collected, moments=collected.moments * left)
     collected = collected.plus(*rows, keys)
-    return collected, collected.solution(alpha), warned
+    moments, solution = collected.moments, collected.solution(alpha)
+    exact = attributes_of(solution, moments.n_rows, StopReason.EXHAUSTED, warned=warned)
+    return moments, solution.x, exact | {"_stream": collected}
 
 
 # Values of states
@@ -290,28 +292,19 @@ def continue_stream(estimator, X, y, log_columns):
     w = np.append(estimator.coef_, estimator.intercept_)[:d] if fitted else np.zeros(d)
     if exact:
         alpha, decay = estimator._alphas(d), estimator.trace_decay
-        collected, solution, warned = add_to_moments(
-            estimator, faded, alpha, decay, keys, left
-        )
-        n = collected.moments.n_rows
+        moments, x, exact = add_to_moments(estimator, faded, alpha, decay, keys, left)
         # otherwise the only row has no successor so far
-        if collected.moments.weight or not fitted:
-            w = solution.x
-        evaluations = {"inner": n, "jacobian": n, "outer": 1}
-        attributes = attributes_of(
-            solution, evaluations, StopReason.EXHAUSTED, warned
-        ) | {"_stream": collected}
+        w = x if moments.weight or not fitted else w
         forget(estimator)
+        vars(estimator).update(exact)
     else:
-        attributes = {}
         # with a half-life the stream discounts the weights, in chronological order
         some = rows[3] > 0 if half_life is None else np.argsort(order, kind="stable")
         rows = tuple(part[some] for part in rows)
         forget(estimator)
         w = run_on_stream(estimator, rows, w) if len(rows[2]) else w
     vars(estimator).update(
-        attributes,
-        **of_columns(w, estimator.fit_intercept),
+        of_columns(w, estimator.fit_intercept),
         objective_="projected",
         objective_reason_="a stream does not group the transitions of a state",
         features_=features,
@@ -422,19 +415,16 @@ def continue_action_stream(estimator, X, y, action, log_columns, actions):
     chances = np.zeros((len(y), m))
     chances[following.ongoing()] = following.chances(policy, labels)
     rows = of_actions(Z, chosen(taken, m)), of_actions(next_Z, chances), y, weights
-    collected, solution, warned = add_to_moments(
+    moments, x, exact = add_to_moments(
         estimator, rows, np.tile(estimator._alphas(d), m)
     )
-    n, occurs = collected.moments.n_rows, collected.moments.largest.reshape(m, d) > 0
-    exact = attributes_of(solution, {}, StopReason.EXHAUSTED, warned)
-    exact |= charged([solution.start, solution.fun], n)
+    occurs = moments.largest.reshape(m, d) > 0
     forget(estimator)
     vars(estimator).update(
         exact,
-        **of_columns(solution.x.reshape(m, d), intercept),
+        **of_columns(x.reshape(m, d), intercept),
         features_=features,
         actions_=labels,
-        _stream=collected,
         _spread=None,
         _held=held,
         _given=names,

@@ -10,7 +10,7 @@ from functools import cached_property
 import numpy as np
 from scipy import sparse, stats
 
-from sk_stormc.values.episodes import numbers_of_labels, remembered
+from sk_stormc.values.episodes import hashes_of, numbers_of_labels, remembered
 from sk_stormc.values.least_squares import SINGULAR
 from sk_stormc.values.markov import dense, minus_scaled, scale_rows
 from sk_stormc.values.traces import Traces
@@ -227,7 +227,7 @@ class Groups:
         A = left * self.A
         b = left * self.b
         rows = self.rows.copy()
-        groups = groups_of(labels)
+        groups = hashes_of(labels, zlib.crc32) % GROUPS
         for group in np.unique(groups):
             part = np.flatnonzero((groups == group) & (weights > 0))
             A[group] += dense(weighted[part].T @ difference[part])
@@ -256,11 +256,3 @@ class Groups:
             half_life,
             self.weights[there],
         )
-
-
-def groups_of(labels):
-    """The group of each label, by a hash that does not depend on the process."""
-    names, number = np.unique(labels.astype(str), return_inverse=True)
-    return np.array([zlib.crc32(name.encode()) % GROUPS for name in names.tolist()])[
-        number
-    ]
