@@ -4,7 +4,7 @@ scaled to equal norms."""
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy import linalg, sparse
+from scipy import linalg
 
 from sk_stormc.values.markov import dense
 
@@ -45,9 +45,7 @@ def solve_rows(A, b, alpha, unit):
     """Minimise |A x - b|^2 + sum_j alpha_j x_j^2. ``unit`` is the unit of each
     variable, for the minimum norm."""
     n, d = A.shape
-    scale = _inverse(
-        np.sqrt((A.multiply(A) if sparse.issparse(A) else A * A).sum(axis=0))
-    )
+    scale = _inverse(np.sqrt((A * A).sum(axis=0)))
     if n <= d:
         rows = np.column_stack([dense(A), b])
     else:

@@ -135,22 +135,12 @@ def with_ridge(Z, next_Z, y, weights, alpha):
     alone, d = np.flatnonzero(alpha), len(alpha)
     if not len(alone):
         return Z, next_Z, y, weights
-    Z = stack(
-        [
-            Z,
-            sparse.eye_array(d, format="csr")[alone]
-            if sparse.issparse(Z)
-            else np.eye(d)[alone],
-        ]
-    )
-    none = np.zeros((len(alone), d))
-    next_Z = stack(
-        [next_Z, sparse.csr_array(none) if sparse.issparse(next_Z) else none]
-    )
+    rows = sparse.eye_array(d, format="csr")[alone]
+    rows = rows if sparse.issparse(Z) else dense(rows)
     return (
-        Z,
-        next_Z,
-        np.append(y, none[:, 0]),
+        stack([Z, rows]),
+        stack([next_Z, 0.0 * rows]),
+        np.append(y, np.zeros(len(alone))),
         np.append(weights, weights.sum() * alpha[alone]),
     )
 
@@ -161,15 +151,16 @@ def grouped_problem(
     """The Bellman problem of the estimated model: frequencies of successors and mean
     rewards of transitions."""
     n, m = features.shape[0], next_features.shape[0]
-    entry = state.astype(np.int64) * m + successor
-    entries, number = np.unique(entry, return_inverse=True)
-    total = np.bincount(number, weights)
-    visits = np.bincount(state, weights)
-    rows, columns = entries // m, entries % m
-    P = sparse.csr_array((total / visits[rows], (rows, columns)), shape=(n, m))
-    R = sparse.csr_array(
-        (np.bincount(number, weights * y) / total, (rows, columns)), shape=(n, m)
+    total, R = (
+        sparse.csr_array((values, (state, successor)), shape=(n, m))
+        for values in (weights, weights * y)
     )
+    for summed in (total, R):
+        # scipy 1.13 does not add up duplicate entries by itself
+        summed.sum_duplicates()
+    R.data /= total.data
+    visits = np.bincount(state, weights)
+    P = scale_rows(1 / visits, total)
     return BellmanProblem(
         P,
         R,

@@ -239,7 +239,7 @@ class ProjectedBellmanProblem(LinearValue):
     def advice(self):
         """Full batches if the metric is a full matrix, as J is then stored and a step
         costs as little as a few rows."""
-        has_metric = self._automatic or self._metric is not None
+        has_metric = vars(self).get("metric", "auto") is not None
         size = None if has_metric and self.n_variables <= LARGEST_HESSIAN else "auto"
         return Advice(
             batch_size=size, smoothness=ProjectedBellmanProblem.expected_smoothness

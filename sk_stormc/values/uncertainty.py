@@ -66,13 +66,8 @@ class Spread:
 
     def deviation(self, Z):
         """Standard deviations of the values of states with features Z."""
-        product = Z @ self.covariance
-        variance = (
-            Z.multiply(product).sum(axis=1)
-            if sparse.issparse(Z)
-            else (product * Z).sum(axis=1)
-        )
-        return np.sqrt(np.maximum(np.asarray(variance).ravel(), 0.0))
+        variance = (Z * (Z @ self.covariance)).sum(axis=1)
+        return np.sqrt(np.maximum(variance, 0.0))
 
     def reach(self, confidence):
         """The two-sided quantile of Student's t, by which an interval multiplies the
