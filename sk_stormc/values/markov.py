@@ -69,6 +69,20 @@ def scale_rows(weights, A):
     )
 
 
+def summed_entries(rows, columns, weights, values, shape):
+    """The sums of the weights of each entry of a matrix, and the weighted means of its
+    values, as CSR arrays with the same entries."""
+    total, mean = (
+        sparse.csr_array((part, (rows, columns)), shape=shape)
+        for part in (weights, weights * values)
+    )
+    for summed in (total, mean):
+        # scipy 1.13 does not add up duplicate entries by itself
+        summed.sum_duplicates()
+    mean.data /= total.data
+    return total, mean
+
+
 def normalized_weights(sample_weight, n):
     """Weights of n states or transitions, normalised to sum to one."""
     if sample_weight is None:

@@ -5,7 +5,7 @@ from scipy import sparse
 
 from sk_stormc.streams.problem import stack
 from sk_stormc.values.least_squares import solve_rows
-from sk_stormc.values.markov import dense, largest_values, scale_rows
+from sk_stormc.values.markov import dense, largest_values, scale_rows, summed_entries
 from sk_stormc.values.problems import LARGEST_HESSIAN, BellmanProblem, inverse
 from sk_stormc.values.projected import ProjectedBellmanProblem
 from sk_stormc.values.states import distinct_rows
@@ -150,20 +150,12 @@ def grouped_problem(
 ):
     """The Bellman problem of the estimated model: frequencies of successors and mean
     rewards of transitions."""
-    n, m = features.shape[0], next_features.shape[0]
-    total, R = (
-        sparse.csr_array((values, (state, successor)), shape=(n, m))
-        for values in (weights, weights * y)
-    )
-    for summed in (total, R):
-        # scipy 1.13 does not add up duplicate entries by itself
-        summed.sum_duplicates()
-    R.data /= total.data
+    shape = features.shape[0], next_features.shape[0]
+    total, rewards = summed_entries(state, successor, weights, y, shape)
     visits = np.bincount(state, weights)
-    P = scale_rows(1 / visits, total)
     return BellmanProblem(
-        P,
-        R,
+        scale_rows(1 / visits, total),
+        rewards,
         features,
         gamma,
         next_features=next_features,
