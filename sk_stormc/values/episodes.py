@@ -160,9 +160,8 @@ def order_of(episode, time, terminal, n):
     refuse_rows(
         same & (ticks[1:] == ticks[:-1]),
         lambda k: (
-            "time must have distinct values within an episode, got "
-            f"{time[before[k]]} in rows {before[k]} and {after[k]}"
-            f"{hint if episode is None else ''}"
+            f"time must have distinct values within an episode, got {time[before[k]]} "
+            f"in rows {before[k]} and {after[k]}{hint if episode is None else ''}"
         ),
     )
     if episode is not None:

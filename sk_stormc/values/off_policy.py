@@ -308,7 +308,7 @@ def off_policy_value(
             found.expected = np.inf
             weights, m = rows.weights, len(found.final)
             cut = weights.last[~log.following.terminal[weights.last]]
-            share = np.zeros(len(y))
+            share = np.zeros(len(weights.step))
             share[cut] = (
                 gamma ** (weights.step[cut] + 1) * weights.share(found.totals)[cut]
             )
