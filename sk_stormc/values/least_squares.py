@@ -158,7 +158,7 @@ def _ridge(A, b, alpha, scale, unit):
     v, _, rank, values = np.linalg.lstsq(A, b, rcond=rounding)
     x = scale * v
     if 0 < rank < d:  # x divided by its units should have minimum norm, not v
-        lengths = 1 / (unit * scale)
+        lengths = _inverse(unit) / scale
         # QR with pivoting takes half the time of the SVD
         again, _, same, _ = linalg.lstsq(
             A * lengths, b, rounding, lapack_driver="gelsy", check_finite=False

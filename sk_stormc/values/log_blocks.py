@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import copy
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -167,11 +168,7 @@ class LogBlocks:
         self.n_rows = self.blocks.n_rows
         self.empty, make_frame = without_rows(X), None
         if columns_of(X) is not None:
-            kind, labels = type(self.empty), self.empty.columns
-
-            def make_frame(rows):
-                return kind(rows, columns=labels)
-
+            make_frame = partial(type(self.empty), columns=self.empty.columns)
         check_columns(self.empty, log_columns.next_X)
         blank = clone(estimator, safe=False)
         validate_data(blank, self.empty, skip_check_array=True)

@@ -216,12 +216,12 @@ def check_products(*parts):
 def solve_bellman(rows, visited, gamma, alpha):
     """The exact minimiser of the "bellman" objective, and the fitted attributes."""
     share, features, difference, reward = by_state(rows, visited, gamma)
-    root, unit, n = np.sqrt(share), largest_values(features), len(share)
+    root, n = np.sqrt(share), len(share)
     solution = solve_rows(
         scale_rows(root, difference),
         root * reward,
         alpha,
-        np.where(unit > 0, unit, 1.0),
+        largest_values(features),
     )
     return solution.x, attributes_of(solution, n, n_outer=n)
 

@@ -84,9 +84,9 @@ def bias_and_noise(transitions, visited, gamma, alpha):
     """
     _, next_Z, y, weights = transitions
     share, features, A, reward = by_state(transitions, visited, gamma)
-    state, root, unit = visited[0], np.sqrt(share), largest_values(features)
+    state, root = visited[0], np.sqrt(share)
     rows = scale_rows(root, A)
-    x = solve_rows(rows, root * reward, alpha, np.where(unit > 0, unit, 1.0)).x
+    x = solve_rows(rows, root * reward, alpha, largest_values(features)).x
     visits, weights = np.bincount(state), weights / weights.max()
     part = weights / np.bincount(state, weights)[state]
     target = y + gamma * (next_Z @ x)

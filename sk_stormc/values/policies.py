@@ -23,20 +23,14 @@ def check_actions(action, n):
             f"{labels.shape}. If each action is a vector, "
             "number the finitely many actions and give these numbers."
         )
-    if labels.dtype.kind == "O" and all(
-        isinstance(label, (str, np.str_)) for label in labels
-    ):
+    if labels.dtype.kind == "O" and all(isinstance(label, str) for label in labels):
         labels = labels.astype(str)
     if labels.dtype.kind == "O":
         try:
             labels = np.array(labels.tolist(), dtype=float)
         except (TypeError, ValueError):
             odd = next(
-                (
-                    k
-                    for k, v in enumerate(labels)
-                    if not isinstance(v, (str, np.str_, *NUMBERS))
-                ),
+                (k for k, v in enumerate(labels) if not isinstance(v, (str, *NUMBERS))),
                 None,
             )
             where = (

@@ -86,7 +86,7 @@ class LinearValue(CompositionalProblem):
     def solution(self):
         """The exact minimiser of Phi, with the rank and the condition number, as a
         `Solution`."""
-        return solve_rows(*self._least_squares(), self.alpha, self._unit())
+        return solve_rows(*self._least_squares(), self.alpha, self._largest())
 
     def minimizer(self):
         """The exact minimiser of Phi, by least squares.
@@ -106,10 +106,9 @@ class LinearValue(CompositionalProblem):
         to exist."""
         return False
 
-    def _unit(self):
-        """The largest absolute value of each feature, replaced by 1 if it is 0."""
-        largest = largest_values(self.features)
-        return np.where(largest > 0, largest, 1.0)
+    def _largest(self):
+        """The largest absolute value of each feature."""
+        return largest_values(self.features)
 
 
 def inverse(H):

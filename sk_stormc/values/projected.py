@@ -157,9 +157,8 @@ class ProjectedBellmanProblem(LinearValue):
         """J and mean r phi over all transitions."""
         return self._moments.parts[:2]
 
-    def _unit(self):
-        largest = self._moments.largest
-        return np.where(largest > 0, largest, 1.0)
+    def _largest(self):
+        return self._moments.largest
 
     @property
     def source(self):
@@ -219,7 +218,7 @@ class ProjectedBellmanProblem(LinearValue):
         `Solution`."""
         A, b, _ = self._moments.means()
         C, exact = self.covariance, self._covariance is None
-        solution = solve_moments(A, b, C, self.alpha, self._unit(), exact=exact)
+        solution = solve_moments(A, b, C, self.alpha, self._largest(), exact=exact)
         return replace(solution, endless=is_endless(A, C, solution.x, self.n_inner))
 
     def is_endless(self, x):

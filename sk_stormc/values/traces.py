@@ -21,7 +21,7 @@ class Traces:
     decay: float  # gamma lambda
     last: np.ndarray  # the traces, each multiplied by its importance ratio
     expected: np.ndarray | None = None  # keys of the successors of these rows
-    labels: np.ndarray | None = None  # labels of their episodes
+    labels: tuple = ()  # labels of their episodes
 
     def over(self, Z, counted, keys):
         """The traces of more rows."""
@@ -41,26 +41,20 @@ class TracedRows:
         self.Z = Z
         self.ratios = np.where(counted, ratios, 0.0)
         self.after = None
-        starts = np.zeros(1, dtype=int)
-        if labels is not None:
-            starts = np.flatnonzero(np.append(True, labels[1:] != labels[:-1]))
+        labels = np.zeros(len(left)) if labels is None else labels
+        starts = np.flatnonzero(np.append(True, labels[1:] != labels[:-1]))
         self.follows = continues(left, after, terminal)
         self.follows[1:] &= counted[:-1]
         self.follows[starts] = False
-        labels_before = [None] if before.labels is None else before.labels.tolist()
-        row_of_label = {label: k for k, label in enumerate(labels_before)}
-        names = [None] if labels is None else labels[starts].tolist()
+        earlier = {label: k for k, label in enumerate(before.labels)}
         self.taken = {}  # the trace that each first row of an episode continues
-        for start, name in zip(starts.tolist(), names, strict=True):
-            k = row_of_label.get(name, len(before.last))
-            if k < len(before.last) and same(before.expected[[k]], left[[start]])[0]:
+        for start, label in zip(starts.tolist(), labels[starts].tolist(), strict=True):
+            k = earlier.get(label)
+            if k is not None and same(before.expected[[k]], left[[start]])[0]:
                 self.taken[start] = before.last[k]
         ends = np.append(starts[1:], len(left)) - 1
         self.open = ends[~terminal[ends]]
-        self._rest = (
-            after[self.open].copy(),
-            None if labels is None else labels[self.open].copy(),
-        )
+        self._rest = after[self.open].copy(), tuple(labels[self.open].tolist())
 
     def __iter__(self):
         """The traces z_k = phi_k + decay rho_{k-1} z_{k-1}, without z_{k-1} at the
