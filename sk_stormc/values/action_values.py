@@ -30,7 +30,6 @@ from sk_stormc.values.lspi import (
     ActionSums,
     iterate_policies,
     of_columns,
-    problem_of,
     warn_if_not_converged,
 )
 from sk_stormc.values.lstd import attributes_of, check_products
@@ -325,7 +324,7 @@ class ActionValueEstimator(FittedActionValues):
             exact = attributes_of(solution, sums.n_rows)
             notify_of(fit, exact, w, values)
         else:
-            problem, spread_out = problem_of(log, sums, policy)
+            problem, spread_out = sums.problem(policy)
             self._accept(solver, problem)
             result = fit.run(
                 solver,

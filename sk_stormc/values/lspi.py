@@ -16,7 +16,7 @@ from sk_stormc.values.least_squares import Solution
 from sk_stormc.values.lstd import Moments
 from sk_stormc.values.markov import dense, largest_values, scale_rows
 from sk_stormc.values.objectives import with_ridge
-from sk_stormc.values.policies import chosen, numbers_of
+from sk_stormc.values.policies import chosen, numbers_of, warn_of_unknown
 from sk_stormc.values.projected import ProjectedBellmanProblem
 from sk_stormc.values.transitions import NONE, Log
 from sk_stormc.values.uncertainty import spread_of_sums, sums_of_episodes
@@ -148,7 +148,7 @@ class ActionSums:
 
         def of_block(t, ongoing, next_Z, unknown, number):
             chances = chances_in(policy, t, next_Z, unknown, actions)
-            rare = 0.0 if unknown is None else float((chances * unknown).sum())
+            rare = probability_of(unknown, chances)
             changed = 0
             if before is not None:
                 differ = chances != chances_in(before, t, next_Z, unknown, actions)
@@ -193,6 +193,32 @@ class ActionSums:
         moments = replace(self._evaluated or self.moments(policy), weight=self.weight)
         bread = (moments.parts[0] + np.diag(self.ridge))[np.ix_(columns, columns)]
         return spread_of_sums(self._sum(scores_of), bread, moments), columns
+
+    def problem(self, policy):
+        """The compositional problem of a given policy for a log in memory, and a
+        function from its variables to coefficients."""
+        log, ongoing, _, unknown, number = self._block
+        m, at = self.shape[0], np.flatnonzero(self.occurs)
+        chances = np.zeros((len(log.y), m))
+        chances[ongoing] = log.following.chances(policy, self.actions)
+        rare = probability_of(unknown, chances[ongoing])
+        warn_of_unknown(rare / max(1, self.n_ongoing))
+        left = of_actions(log.Z, chosen(number, m))[:, at]
+        after = of_actions(log.next_Z, chances)[:, at]
+        *rows, weights = with_ridge(left, after, log.y, log.weights, self.ridge[at])
+
+        def spread_out(x):
+            w = np.zeros(self.occurs.size)
+            w[at] = x
+            return w.reshape(self.shape)
+
+        problem = ProjectedBellmanProblem(*rows, self.gamma, sample_weight=weights)
+        return problem, spread_out
+
+
+def probability_of(unknown, chances):
+    """The sum over states of the probabilities of unknown actions."""
+    return 0.0 if unknown is None else float((chances * unknown).sum())
 
 
 def sums_of_actions(t):
@@ -328,25 +354,6 @@ def warn_if_not_converged(changes):
         ConvergenceWarning,
     )
     return StopReason.MAX_ITER
-
-
-def problem_of(log, sums, policy):
-    """The compositional problem of a given policy, and a function from its variables to
-    coefficients. Warns of unknown actions."""
-    m, at = sums.shape[0], np.flatnonzero(sums.occurs)
-    number, ongoing = numbers_of(log.action, sums.actions), log.following.ongoing()
-    chances = np.zeros((len(log.y), m))
-    chances[ongoing] = log.following.chances(policy, sums.actions)
-    left = of_actions(log.Z, chosen(number, m))[:, at]
-    after = of_actions(log.next_Z, chances)[:, at]
-    rows = with_ridge(left, after, log.y, log.weights, sums.ridge[at])
-
-    def spread(x):
-        w = np.zeros(sums.occurs.size)
-        w[at] = x
-        return w.reshape(sums.shape)
-
-    return ProjectedBellmanProblem(*rows[:3], sums.gamma, sample_weight=rows[3]), spread
 
 
 def of_columns(w, fit_intercept):
