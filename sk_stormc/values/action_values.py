@@ -271,9 +271,10 @@ class ActionValueEstimator(FittedActionValues):
         policy = vars(self)["policy"]
         greedy, in_blocks = isinstance(policy, str), reads_blocks(X, log_columns, self)
         if in_blocks:
-            log = LogBlocks(self, X, y, log_columns, action)
+            log, columns = LogBlocks(self, X, y, log_columns, action), slice(None)
         else:
             log = read_log(copy.copy(self), X, y, log_columns, action=action)
+            log, columns = log.without_zeros()
             check_products(log.Z, log.next_Z, log.y)
         if action is None:
             check_actions(None, 0)
@@ -283,14 +284,21 @@ class ActionValueEstimator(FittedActionValues):
                 f"action is {sums.actions[0]} in all rows that count: there is no "
                 "other action to choose."
             )
-        known = sums.occurs[:, : sums.shape[1] - self.fit_intercept]
+        d = sums.shape[1] if in_blocks else len(log.occurs)
         names, ends = log_columns.successor_names(), sums.n_ongoing < sums.n_rows
 
+        def of_all_columns(part):
+            whole = np.zeros((len(sums.actions), d))
+            whole[:, columns] = part
+            return whole
+
+        known = of_all_columns(sums.occurs) > 0
+
         def values(w):
-            return of_columns(w, self.fit_intercept) | {
+            return of_columns(of_all_columns(w), self.fit_intercept) | {
                 "features_": log.features,
                 "actions_": sums.actions,
-                "_known": known,
+                "_known": known[:, : d - self.fit_intercept],
                 "_given": (names, ends),
             }
 
@@ -300,8 +308,8 @@ class ActionValueEstimator(FittedActionValues):
                 n, n * (2 * sums.n_rows + 1), losses[-1], w, values
             )
 
-        n_columns = np.count_nonzero(sums.occurs.any(axis=0)) * len(sums.actions)
-        solver = "lstd" if greedy or in_blocks else self._solver_for(n_columns)
+        size = sums.occurs.size
+        solver = "lstd" if greedy or in_blocks else self._solver_for(size)
         fit = Fit.if_observed(
             self, solver, X, y, before, action=action, **log_columns._asdict()
         )
@@ -335,8 +343,8 @@ class ActionValueEstimator(FittedActionValues):
             w, run = spread_out(result.x), (solver, problem, result)
 
         spread = None
-        if log_columns.episode is not None and w.size <= LARGEST_HESSIAN:
-            spread = sums.spread(policy, w)
+        if log_columns.episode is not None and size <= LARGEST_HESSIAN:
+            spread = sums.spread(policy, w), np.flatnonzero(known)
         table = log.empty if in_blocks else X
         return self._store(table, values(w) | {"_spread": spread}, exact, fit, run)
 

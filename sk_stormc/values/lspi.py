@@ -178,7 +178,7 @@ class ActionSums:
         return solution.x.reshape(self.shape), solution
 
     def spread(self, policy, w):
-        """The `Spread` of the values of the policy that was solved last, and the
+        """The `Spread` of the values of the policy that was solved last, for the
         columns that are determined."""
         columns, actions = np.flatnonzero(self.occurs), self.actions
         gamma, m = self.gamma, self.shape[0]
@@ -192,7 +192,7 @@ class ActionSums:
 
         moments = replace(self._evaluated or self.moments(policy), weight=self.weight)
         bread = (moments.parts[0] + np.diag(self.ridge))[np.ix_(columns, columns)]
-        return spread_of_sums(self._sum(scores_of), bread, moments), columns
+        return spread_of_sums(self._sum(scores_of), bread, moments)
 
     def problem(self, policy):
         """The compositional problem of a given policy for a log in memory, and a
