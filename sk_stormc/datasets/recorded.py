@@ -229,9 +229,7 @@ def transitions_from_arrays(
         raise ValueError(f"rewards must be one for each row, got shape {rewards.shape}")
     n, seen = len(rewards), Observations(observation_space)
     terminal = _flags("terminals", terminals, n)
-    cut = (
-        np.zeros(n, dtype=bool) if timeouts is None else _flags("timeouts", timeouts, n)
-    )
+    cut = _flags("timeouts", np.zeros(n) if timeouts is None else timeouts, n)
     actions = stacked(_steps(actions, n))
     actions = _one_each(actions) if actions.dtype.kind in "iub" else actions
     if actions.shape[:1] != (n,):
