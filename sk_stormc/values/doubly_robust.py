@@ -12,7 +12,6 @@ from sklearn.utils.validation import _num_samples
 
 from sk_stormc.utils.validation import naming
 from sk_stormc.values.action_values import ActionValueEstimator
-from sk_stormc.values.episodes import Order
 from sk_stormc.values.least_squares import SINGULAR
 from sk_stormc.values.log_warnings import warn_of_no_ends, warn_of_state_numbers
 from sk_stormc.values.lspi import of_actions
@@ -25,6 +24,7 @@ from sk_stormc.values.transitions import (
     Successors,
     fitted_features,
     successors,
+    successors_in,
     transform,
 )
 
@@ -68,7 +68,7 @@ def read_q_log(model, rows, X, action, target, next_X, terminal):
             "estimator must be an ActionValueEstimator with solver='auto', because the "
             f"methods 'dr' and 'wdr' need Q(s, a), got {model!r}"
         )
-    order, clock = rows.order, rows.clock
+    order = rows.order
     n, model = len(order), clone(model)
     model._check_parameters()
     check_policy(target, "target")
@@ -87,11 +87,10 @@ def read_q_log(model, rows, X, action, target, next_X, terminal):
     actions, action = np.unique(action, return_inverse=True)
     warn_of_state_numbers(model.features, states)
     log_columns = LogColumns(next_X, terminal)
-    in_order = Order(None, None, clock, clock)
-    following = successors(model, X, states, log_columns, in_order)
+    following = successors(model, X, states, log_columns, rows)
     kept = following.known
     if by_row:
-        kept = following.terminal | np.append(np.diff(clock) == 1, False)
+        _, kept = successors_in(rows, following.terminal)
     if not kept.all():  # the value after such a row is part of the estimate
         k = order[np.argmin(kept)]
         hint = (

@@ -50,11 +50,8 @@ def check_time(time, n):
 
 def _without_objects(array):
     """Numbers and dates that are objects as an array of their own type."""
-    if all(
-        isinstance(value, Integral) and not isinstance(value, bool) for value in array
-    ):
-        return array.astype(np.int64)
     for kind, dtype in (
+        (Integral, np.int64),
         (Real, float),
         (datetime.date, "M8[us]"),
         (datetime.timedelta, "m8[us]"),

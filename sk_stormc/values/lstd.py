@@ -175,11 +175,7 @@ class Collected:
     @classmethod
     def none(cls, n_features, gamma, trace_decay=0.0):
         """The state before the first transition."""
-        return cls(
-            gamma,
-            Moments.none(n_features),
-            Traces(gamma * trace_decay, np.zeros((0, n_features))),
-        )
+        return cls(gamma, Moments.none(n_features), Traces(gamma * trace_decay))
 
     def plus(self, Z, next_Z, y, weights, keys=None):
         """Add transitions. ``keys``, the argument of `Traces.over`, are needed only for

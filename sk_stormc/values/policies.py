@@ -81,13 +81,9 @@ def check_policy(policy, name="policy"):
         first and is_word(policy, "greedy")
     ):
         return
-    array = None if isinstance(policy, (str, type, type(None))) else np.asarray(policy)
-    if (
-        array is None
-        or array.ndim not in (1, 2)
-        or not array.size
-        or array.dtype.kind not in "iubfU"
-    ):
+    array = np.asarray(policy)
+    valid = array.ndim in (1, 2) and array.dtype.kind in "iubfU" and array.size
+    if not valid:
         raise ValueError(
             f"{name} must be {first}a function of states, or an array of actions "
             "(n_states,) or of "

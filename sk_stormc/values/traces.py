@@ -19,7 +19,7 @@ class Traces:
     of each open episode."""
 
     decay: float  # gamma lambda
-    last: np.ndarray  # the traces, each multiplied by its importance ratio
+    last: np.ndarray | tuple = ()  # the traces, each multiplied by its importance ratio
     expected: np.ndarray | None = None  # keys of the successors of these rows
     labels: tuple = ()  # labels of their episodes
 

@@ -274,7 +274,7 @@ class TransitionStream(StreamingProblem):
     """
 
     def __init__(self, batches, window, gamma, alpha, half_life=None):
-        self._gamma, self._alpha, self._half_life = gamma, alpha, half_life
+        self._gamma, self._half_life = gamma, half_life
         super().__init__(
             batches, TransitionRows(gamma, alpha, half_life), window=window
         )

@@ -104,8 +104,7 @@ def spread_of_log(
             Z, difference, error, weights, episode = (
                 part[order] for part in (Z, difference, error, weights, episode)
             )
-            none = Traces(gamma * trace_decay, np.zeros((0, Z.shape[1])))
-            traces = none.over(Z, weights > 0, keys)
+            traces = Traces(gamma * trace_decay).over(Z, weights > 0, keys)
             eligible = np.vstack([block for _, block in traces])
         bread = dense(scale_rows(weights, eligible).T @ difference)
     scores = added + sums_by(episode, eligible, weights * error)
@@ -191,18 +190,14 @@ class Groups:
     def none(cls, n_features, gamma, trace_decay):
         """The sums of zero transitions."""
         d = n_features
-        traces = Traces(gamma * trace_decay, np.zeros((0, d)))
-        rows = np.zeros(GROUPS, dtype=int)
-        weights = np.zeros(GROUPS)
-        occurs = np.zeros(d, dtype=bool)
         return cls(
             np.zeros((GROUPS, d, d)),
             np.zeros((GROUPS, d)),
-            rows,
-            weights,
-            occurs,
+            np.zeros(GROUPS, dtype=int),
+            np.zeros(GROUPS),
+            np.zeros(d, dtype=bool),
             gamma,
-            traces,
+            Traces(gamma * trace_decay),
         )
 
     def plus(self, Z, next_Z, y, weights, keys, left=1.0):
