@@ -83,12 +83,12 @@ class Columns:
             raise ValueError(f"{self.wrong}{numbers[wrong][0]:g}")
         if not one_hot:
             return rows
-        # each discrete column is a separate part
-        parts = np.split(rows, np.unique([at, at + 1]), axis=1)
-        begins = np.cumsum([0, *(part.shape[1] for part in parts)])
-        for k, j in enumerate(begins[:-1]):
-            if parts[k].shape[1] and self.discrete[j]:
-                parts[k] = parts[k] == np.arange(low[j], high[j] + 1)
+        parts = [
+            rows[:, [j]] == np.arange(low[j], high[j] + 1)
+            if self.discrete[j]
+            else rows[:, [j]]
+            for j in range(rows.shape[1])
+        ]
         return np.hstack(parts, dtype=rows.dtype)
 
 

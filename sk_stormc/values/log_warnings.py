@@ -156,12 +156,8 @@ def warn_of_scales(states, follows, terminal):
 def effective_size(weights):
     """The effective sample size of weights (Kish): their squared sum over the sum of
     squares."""
-    largest = weights.max(initial=0.0)
-    return (
-        float((weights / largest).sum() ** 2 / np.square(weights / largest).sum())
-        if largest > 0
-        else 0.0
-    )
+    share = weights / (weights.max(initial=0.0) or 1.0)
+    return float(share.sum() ** 2 / (np.square(share).sum() or 1.0))
 
 
 def warn_of_ratios(ratios, name="importance_ratio"):
