@@ -16,7 +16,7 @@ from sk_stormc.values.linear_estimator import LinearEstimator, check_columns
 from sk_stormc.values.lspi import best_actions, of_actions, unknown_actions
 from sk_stormc.values.policies import check_actions, chosen, numbers_of
 from sk_stormc.values.states import checked_states
-from sk_stormc.values.transitions import LogColumns, with_intercept
+from sk_stormc.values.transitions import LogColumns
 
 
 class deprecated_method:
@@ -224,11 +224,7 @@ class FittedActionValues(LinearEstimator):
         errors = self._errors(X, y, log_columns, action=action)
         return self._score(errors, sample_weight)
 
-    def _deviations(self, Z, confidence=0.5):
+    def _rows(self, Z):
         m, n = len(self.actions_), Z.shape[0]
-        Z = with_intercept(Z, self.fit_intercept)
         rows = [of_actions(Z, chosen(np.full(n, a), m)) for a in range(m)]
-        deviation, reach = self._deviations_of_rows(
-            sparse.vstack(rows, format="csr"), confidence
-        )
-        return deviation.reshape(m, n).T, reach
+        return sparse.vstack(rows, format="csr")

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy import linalg
+from sklearn.utils import gen_batches
 
 from sk_stormc.values.markov import dense
 
@@ -49,11 +50,9 @@ def solve_rows(A, b, alpha, unit):
     if n <= d:
         rows = np.column_stack([dense(A), b])
     else:
-        rows, step = np.zeros((0, d + 1)), max(4096, d)
-        for start in range(0, n, step):
-            block = np.column_stack(
-                [dense(A[start : start + step]), b[start : start + step]]
-            )
+        rows = np.zeros((0, d + 1))
+        for some in gen_batches(n, max(4096, d)):
+            block = np.column_stack([dense(A[some]), b[some]])
             rows = np.linalg.qr(np.vstack([rows, block]), mode="r")
     A, b = rows[:, :-1], rows[:, -1]
     solution = _ridge(A * scale, b, alpha, scale, unit)

@@ -196,18 +196,19 @@ class LinearEstimator(CompositionalEstimator):
     def _deviations(self, Z, confidence=0.5):
         """Standard deviations of the values for features Z, and the quantile by which
         an interval multiplies them."""
-        return self._deviations_of_rows(
-            with_intercept(Z, self.fit_intercept), confidence
-        )
-
-    def _deviations_of_rows(self, Z, confidence):
-        """As `_deviations`, for rows of all coefficients and intercepts."""
+        rows = self._rows(with_intercept(Z, self.fit_intercept))
         spread, columns = self._spread_of_coefficients()
-        deviation = spread.deviation(Z[:, columns])
-        others = np.ones(Z.shape[1], dtype=bool)
+        others = np.ones(rows.shape[1], dtype=bool)
         others[columns] = False
-        unknown = np.asarray(abs(Z[:, others]).sum(axis=1)).ravel() > 0
-        return np.where(unknown, np.inf, deviation), spread.reach(confidence)
+        unknown = np.asarray(abs(rows[:, others]).sum(axis=1)).ravel() > 0
+        deviation = np.where(unknown, np.inf, spread.deviation(rows[:, columns]))
+        deviation = deviation.reshape(*np.shape(self.intercept_), -1).T
+        return deviation, spread.reach(confidence)
+
+    def _rows(self, Z):
+        """The factors of all coefficients in the values for features Z, which include
+        the intercept's column."""
+        return Z
 
     def _spread_of_coefficients(self):
         """The `Spread` of the coefficients, and the columns of their features."""

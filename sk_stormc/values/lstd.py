@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import gen_batches
 
 from sk_stormc.solvers import StopReason
 from sk_stormc.utils.warnings import warn
@@ -91,8 +92,7 @@ class Moments:
         temporary arrays."""
         # blocks fit in the cache
         total, step = cls.none(Z.shape[1]), max(256, 2**17 // Z.shape[1])
-        for start in range(0, len(y), step):
-            rows = slice(start, start + step)
+        for rows in gen_batches(len(y), step):
             left = Z[rows]
             total += cls.of(
                 left, minus_scaled(left, gamma, next_Z[rows]), y[rows], weights[rows]
