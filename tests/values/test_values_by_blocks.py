@@ -443,6 +443,14 @@ def test_policies_of_shuffled_rows():
     )
 
 
+def test_a_ratio_whose_square_overflows():
+    ratios = np.where(np.arange(N) == 3, 1e200, 1.0)
+    parts = LOG["y"], ratios, LOG["episode"]
+    memory = off_policy_value(*parts)
+    lazy_parts = (da.from_array(part, chunks=CHUNK) for part in parts)
+    equal(off_policy_value(*lazy_parts).value, memory.value, rtol=1e-10)
+
+
 @pytest.mark.parametrize(
     "wrong, kwargs, message",
     [
