@@ -6,6 +6,7 @@ import numpy as np
 from sklearn.utils import Bunch
 
 from sk_stormc.utils.validation import as_numbers, short
+from sk_stormc.values.markov import refuse_rows
 from sk_stormc.values.policies import check_probabilities, policy_chances
 
 
@@ -64,9 +65,8 @@ def step(env, action):
         )
         raise ValueError(
             "env must return (observation, reward, terminated, truncated, info) from "
-            "step, as in Gymnasium 0.26, got "
-            f"{received}: the one done of older interfaces does not tell whether an "
-            "episode ended or was cut off"
+            f"step, as in Gymnasium 0.26, got {received}: the one done of older "
+            "interfaces does not tell whether an episode ended or was cut off"
         )
     return result
 
@@ -133,8 +133,7 @@ def allowed(action, space):
     if given.shape != space.shape:
         raise ValueError(
             f"policy must give actions of {space}, arrays of shape {space.shape}, got "
-            f"{short(action)} of shape "
-            f"{given.shape}"
+            f"{short(action)} of shape {given.shape}"
         )
     if np.isnan(given).any():
         raise ValueError(f"policy must give actions of {space}, got {short(action)}")
@@ -162,19 +161,18 @@ def action_probabilities(policy, n_states, n_actions):
         return np.full((n_states, n_actions), 1 / n_actions)
     given = as_numbers("policy", policy)
     if given.shape == (n_states,):
-        wrong = ~np.isin(given, np.arange(n_actions))
-        if wrong.any():
-            s = np.argmax(wrong)
-            raise ValueError(
+        refuse_rows(
+            ~np.isin(given, np.arange(n_actions)),
+            lambda s: (
                 f"policy must have actions from 0 to {n_actions - 1}, got "
                 f"{given[s]:g} in state {s}"
-            )
+            ),
+        )
         return np.eye(n_actions)[given.astype(int)]
     if given.shape != (n_states, n_actions):
         raise ValueError(
             f"policy must be actions of shape ({n_states},) or probabilities of shape "
-            f"({n_states}, {n_actions}), got "
-            f"shape {given.shape}"
+            f"({n_states}, {n_actions}), got shape {given.shape}"
         )
     return check_probabilities("policy", given, "state")
 
@@ -192,8 +190,7 @@ def check_target(policy, target, space):
     if callable(policy):
         raise ValueError(
             "policy must be None or an array where target is given, got "
-            f"{short(policy)}: the probabilities of a "
-            "function's actions are not known"
+            f"{short(policy)}: the probabilities of a function's actions are not known"
         )
 
 

@@ -235,8 +235,7 @@ def autoreset_mode(env):
     name = getattr(mode, "value", mode)
     if name not in (NEXT_STEP, SAME_STEP, DISABLED):
         raise ValueError(
-            "env must have the mode of automatic resets in "
-            "metadata['autoreset_mode'], as in Gymnasium 1.1, "
-            f"got {short(mode)}"
+            "env must have the mode of automatic resets in metadata['autoreset_mode'], "
+            f"as in Gymnasium 1.1, got {short(mode)}"
         )
     return name

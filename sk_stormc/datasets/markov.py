@@ -12,7 +12,7 @@ from scipy.sparse.linalg import spsolve
 from sk_stormc.datasets.acting import action_probabilities, discrete_sizes, environment
 from sk_stormc.utils.types import ArrayLike, FloatArray, RandomState, SparseMatrix
 from sk_stormc.utils.validation import check_choice, check_int, seeded, short
-from sk_stormc.values.markov import dense
+from sk_stormc.values.markov import dense, refuse_rows, summed_entries
 from sk_stormc.values.problems import BellmanProblem
 
 
@@ -78,12 +78,11 @@ class MarkovRewardProcess:
         problem = BellmanProblem(transition_matrix, rewards, features, gamma)
         if gamma == 1:
             raise ValueError(
-                f"gamma must be < 1 for a model, got {gamma!r}: an end is a state "
-                "that leads only to itself, and the "
-                "equations of the model do not determine its value without a "
-                "discount. If all episodes end, 1 - 1e-9 "
-                "gives undiscounted values up to rounding; BellmanValueEstimator "
-                "takes 1 for their logs."
+                f"gamma must be < 1 for a model, got {gamma!r}: an end is a state that "
+                "leads only to itself, and the equations of the model do not determine "
+                "its value without a discount. If all episodes end, 1 - 1e-9 gives "
+                "undiscounted values up to rounding; BellmanValueEstimator takes 1 for "
+                "their logs."
             )
         self.transition_matrix = problem.transition_matrix
         self.features = problem.features
@@ -164,9 +163,7 @@ class MarkovRewardProcess:
         -------
         ndarray of shape (n_states,)
         """
-        expected = self._problem.inner(
-            np.zeros(self.features.shape[1]), self._problem.inner_batch(None)
-        )
+        expected, _ = self._problem.inner_batch(None)
         P, n = self.gamma * self.transition_matrix, int(self.n_states)
         if sparse.issparse(P):
             value = np.atleast_1d(
@@ -221,13 +218,8 @@ class MarkovRewardProcess:
         check_int("n_transitions", n_transitions, low=1)
         rng, problem = seeded(random_state), self._problem
         P, n = self.transition_matrix, self.n_states
-        ends = np.array(P.diagonal()) == 1
-        ends[ends] = (
-            problem.inner(np.zeros(self.features.shape[1]), problem.inner_batch(None))[
-                ends
-            ]
-            == 0
-        )
+        expected, _ = problem.inner_batch(None)
+        ends = (P.diagonal() == 1) & (expected == 0)
         alive = np.flatnonzero(~ends) if not ends.all() else np.arange(n)
         states = alive[rng.randint(len(alive), size=n_transitions)]
         entries = problem.entries_of(states, rng.random_sample(n_transitions))
@@ -342,23 +334,16 @@ def model_of(env, policy):
     probability, reward, ended = moves[:, 2], moves[:, 4], moves[:, 5] > 0
     ends = _ends(env, n, state, successor, ended)
 
-    ongoing = ~ends[state]
-    weight = (probability * chances[state, action])[ongoing]
-    last = np.flatnonzero(ends)
-    rows, columns = np.append(state[ongoing], last), np.append(successor[ongoing], last)
-    P = sparse.csr_array(
-        (np.append(weight, np.ones(len(last))), (rows, columns)), shape=(n, n)
+    weight, last = probability * chances[state, action], np.flatnonzero(ends)
+    kept = ~ends[state] & (weight > 0)
+    rows, columns = np.append(state[kept], last), np.append(successor[kept], last)
+    return summed_entries(
+        rows,
+        columns,
+        np.append(weight[kept], np.ones(len(last))),
+        np.append(reward[kept], np.zeros(len(last))),
+        (n, n),
     )
-    total = sparse.csr_array(
-        (np.append(weight * reward[ongoing], np.zeros(len(last))), (rows, columns)),
-        shape=(n, n),
-    )
-    for summed in (P, total):
-        # scipy 1.13 does not add up duplicate entries by itself
-        summed.sum_duplicates()
-    P.eliminate_zeros()
-    i, j = P.nonzero()
-    return P, sparse.csr_array((total[i, j] / P[i, j], (i, j)), shape=(n, n))
 
 
 def _moves(model, n, n_actions):
@@ -375,16 +360,15 @@ def _moves(model, n, n_actions):
     except (LookupError, TypeError, ValueError) as error:
         raise ValueError(
             "env.unwrapped.P must have a list of (probability, next state, reward, "
-            "terminated) for each state and "
-            f"action, got {short(model)}"
+            f"terminated) for each state and action, got {short(model)}"
         ) from error
-    wrong = ~np.isin(moves[:, 3], np.arange(n))
-    if wrong.any():
-        state, _, _, successor = moves[np.argmax(wrong), :4]
-        raise ValueError(
+    refuse_rows(
+        ~np.isin(moves[:, 3], np.arange(n)),
+        lambda k: (
             f"env.unwrapped.P must lead to states from 0 to {n - 1}, got "
-            f"{successor:g} from {state:g}"
-        )
+            f"{moves[k, 3]:g} from {moves[k, 0]:g}"
+        ),
+    )
     return moves[moves[:, 2] > 0]
 
 
@@ -405,7 +389,6 @@ def _ends(env, n, state, successor, ended):
     if len(both):
         raise ValueError(
             "env must end the episode whenever it enters a state or never, got state "
-            f"{both[0]}, which it enters in "
-            "both ways or starts from"
+            f"{both[0]}, which it enters in both ways or starts from"
         )
     return ends

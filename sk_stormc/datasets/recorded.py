@@ -3,7 +3,6 @@ sets."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -11,9 +10,9 @@ import numpy as np
 from sklearn.utils import Bunch
 
 from sk_stormc.datasets.acting import stacked
-from sk_stormc.datasets.spaces import Columns
+from sk_stormc.datasets.spaces import Observations, finite_numbers, place_of
 from sk_stormc.utils.types import ArrayLike
-from sk_stormc.utils.validation import as_flags, as_numbers, check_bool, short
+from sk_stormc.utils.validation import as_flags, check_bool, short
 from sk_stormc.utils.warnings import warn
 from sk_stormc.values.episodes import WARNED_SHARE, shares
 
@@ -115,7 +114,7 @@ def transitions_from_episodes(
         if observation_space is None
         else observation_space
     )
-    seen = _Observations(space)
+    seen = Observations(space)
     parts: list[tuple] = []
     for number, episode in enumerate(episodes):
         parts.append(_rows_of_episode(episode, f"episode {number}", seen))
@@ -225,14 +224,12 @@ def transitions_from_arrays(
     (array([False,  True, False, False]), array([0, 0, 1, 1]))
     """
     check_bool("one_hot", one_hot)
-    rewards = _one_each(_numbers("rewards", rewards))
+    rewards = _one_each(finite_numbers("rewards", rewards))
     if rewards.ndim != 1 or not len(rewards):
         raise ValueError(f"rewards must be one for each row, got shape {rewards.shape}")
-    n, seen = len(rewards), _Observations(observation_space)
+    n, seen = len(rewards), Observations(observation_space)
     terminal = _flags("terminals", terminals, n)
-    cut = (
-        np.zeros(n, dtype=bool) if timeouts is None else _flags("timeouts", timeouts, n)
-    )
+    cut = _flags("timeouts", np.zeros(n) if timeouts is None else timeouts, n)
     actions = stacked(_steps(actions, n))
     actions = _one_each(actions) if actions.dtype.kind in "iub" else actions
     if actions.shape[:1] != (n,):
@@ -272,17 +269,14 @@ def _log(seen, one_hot, known, *columns):
     if not len(weights):
         raise ValueError(
             "observations must have a row that has a successor or is terminal, got "
-            f"none in {n} rows: give "
-            "next_observations"
+            f"none in {n} rows: give next_observations"
         )
-    X, next_X = seen.checked(left, one_hot), seen.checked(came, one_hot)
-    time = np.arange(len(episode)) + episode
     log = Bunch(
-        X=X,
+        X=seen.checked(left, one_hot),
         y=rewards,
-        next_X=next_X,
+        next_X=seen.checked(came, one_hot),
         terminal=terminal,
-        time=time,
+        time=np.arange(len(episode)) + episode,
         action=actions,
         episode=episode,
     )
@@ -290,91 +284,11 @@ def _log(seen, one_hot, known, *columns):
         log.sample_weight = weights
         warn(
             f"{np.count_nonzero(~known)} steps have no successor, because episodes "
-            "were cut off, and are dropped. Ends "
-            "at the same steps then count too much: pass "
-            "sample_weight=log.sample_weight to fit, or give "
+            "were cut off, and are dropped. Ends at the same steps then count too "
+            "much: pass sample_weight=log.sample_weight to fit, or give "
             "next_observations here."
         )
     return log
-
-
-class _Observations:
-    """The form of all observations of a log, from the space if there is one, otherwise
-    from the first ones."""
-
-    def __init__(self, space):
-        self.columns = None if space is None else Columns(space, "observation_space")
-        self.first = None
-
-    def rows(self, observations, name="observations", where=None):
-        """Observations as rows of finite numbers."""
-        if self.columns is not None:
-            return _numbers(name, self.columns.rows(observations), where)
-        parts = _parts_of(name, observations, where)
-        widths = {key: part.shape[1] for key, part in parts.items()}
-        self.first = self.first or widths
-        if widths != self.first:
-            own, first = (
-                sum(w.values()) if w.keys() == {()} else short(w)
-                for w in (widths, self.first)
-            )
-            raise ValueError(
-                f"{name} must have the same columns in all episodes, got {own} in "
-                f"{where or name} and {first} in the "
-                "first one"
-            )
-        return np.hstack([parts[key] for key in self.first])
-
-    def checked(self, rows, one_hot):
-        """The rows, with indicators if there is a space and ``one_hot`` is true."""
-        return rows if self.columns is None else self.columns.checked(rows, one_hot)
-
-
-def _parts_of(name, observations, where, path=()):
-    """The parts of observations without a space, by their keys, each as rows of
-    numbers."""
-    if (
-        isinstance(observations, list)
-        and observations
-        and isinstance(observations[0], Mapping)
-    ):
-        keys = observations[0].keys()
-        wrong = next(
-            (
-                seen
-                for seen in observations
-                if not isinstance(seen, Mapping) or seen.keys() != keys
-            ),
-            None,
-        )
-        if wrong is not None:
-            where = where or name
-            raise ValueError(
-                f"{name} must have the keys {list(keys)} in each step of {where}, got "
-                f"{short(wrong)}"
-            )
-        observations = {key: [seen[key] for seen in observations] for key in keys}
-    if isinstance(observations, (Mapping, tuple)):
-        items = (
-            observations.items()
-            if isinstance(observations, Mapping)
-            else enumerate(observations)
-        )
-        parts = {}
-        for key, part in items:
-            parts |= _parts_of(name, part, where, (*path, key))
-        if len({len(part) for part in parts.values()}) != 1:
-            raise ValueError(
-                f"{name} must have parts of one length, got {short(observations)} in "
-                f"{where or name}"
-            )
-        return parts
-    rows = _numbers(name, observations, where)
-    return {
-        path: rows.reshape(len(rows), math.prod(rows.shape[1:]))
-        if rows.ndim
-        else rows.reshape(1, 1)
-    }
 
 
 def _rows_of_episode(episode, where, seen):
@@ -383,7 +297,7 @@ def _rows_of_episode(episode, where, seen):
     observations, actions, rewards, terminations, truncations, after = (
         _parts_of_episode(episode, where)
     )
-    rewards = _numbers("rewards", rewards, where)
+    rewards = finite_numbers("rewards", rewards, where)
     if rewards.ndim != 1:
         raise ValueError(
             f"rewards must be one for each step, got shape {rewards.shape} in {where}"
@@ -439,9 +353,8 @@ def _parts_of_episode(episode, where):
     if others and parts[3] is None:
         raise ValueError(
             "episodes must have terminations, whether a step ended the episode for "
-            f"good, got {where} with {others[0]} "
-            "in their place: rename it to terminations, unless it is also true for "
-            "episodes that were cut off"
+            f"good, got {where} with {others[0]} in their place: rename it to "
+            "terminations, unless it is also true for episodes that were cut off"
         )
     missing = [
         name for name, part in zip(PARTS[:3], parts, strict=False) if part is None
@@ -452,27 +365,6 @@ def _parts_of_episode(episode, where):
             f"{' and '.join(missing)}"
         )
     return parts
-
-
-def _numbers(name, values, where=None):
-    """The checked finite numbers. An error message names the step of an episode, or the
-    row of flat arrays."""
-    try:
-        numbers = as_numbers(name, values)
-    except ValueError as error:
-        raise ValueError(f"{error} in {where}" if where else str(error)) from error
-    wrong = ~np.isfinite(numbers)
-    if wrong.any():
-        at = np.argwhere(wrong)[0]
-        raise ValueError(
-            f"{name} must be finite, got {numbers[tuple(at)]} in "
-            f"{_place(at[0] if len(at) else 0, where)}"
-        )
-    return numbers
-
-
-def _place(k, where):
-    return f"step {k} of {where}" if where else f"row {k}"
 
 
 def _as_many(name, rows, n, where=None):
@@ -495,9 +387,9 @@ def _steps(actions, n):
     try:
         if isinstance(actions, Mapping):
             return [{name: part[k] for name, part in actions.items()} for k in range(n)]
-        return (
-            list(zip(*actions, strict=True)) if isinstance(actions, tuple) else actions
-        )
+        if isinstance(actions, tuple):
+            return list(zip(*actions, strict=True))
+        return actions
     except (LookupError, TypeError, ValueError) as error:
         raise ValueError(
             "actions must have parts with one entry for each step, got "
@@ -520,7 +412,7 @@ def _check_actions(actions, where=None):
                 number.dtype.kind == "f" and not np.isfinite(number).all()
             ):
                 raise ValueError(
-                    f"actions must be finite, got {short(part)} in {_place(k, where)}"
+                    f"actions must be finite, got {short(part)} in {place_of(k, where)}"
                 )
 
 

@@ -1,9 +1,12 @@
 """Observations of Gymnasium's spaces as rows of numbers, and the log of transitions."""
 
+import math
+from collections.abc import Mapping
+
 import numpy as np
 from sklearn.utils import Bunch
 
-from sk_stormc.utils.validation import short
+from sk_stormc.utils.validation import as_numbers, short
 
 
 class Columns:
@@ -80,13 +83,113 @@ class Columns:
             raise ValueError(f"{self.wrong}{numbers[wrong][0]:g}")
         if not one_hot:
             return rows
-        # each discrete column is a separate part
-        parts = np.split(rows, np.unique([at, at + 1]), axis=1)
-        begins = np.cumsum([0, *(part.shape[1] for part in parts)])
-        for k, j in enumerate(begins[:-1]):
-            if parts[k].shape[1] and self.discrete[j]:
-                parts[k] = parts[k] == np.arange(low[j], high[j] + 1)
+        parts = [
+            rows[:, [j]] == np.arange(low[j], high[j] + 1)
+            if self.discrete[j]
+            else rows[:, [j]]
+            for j in range(rows.shape[1])
+        ]
         return np.hstack(parts, dtype=rows.dtype)
+
+
+class Observations:
+    """The form of all observations of a log, from the space if there is one, otherwise
+    from the first ones."""
+
+    def __init__(self, space):
+        self.columns = None if space is None else Columns(space, "observation_space")
+        self.first = None
+
+    def rows(self, observations, name="observations", where=None):
+        """Observations as rows of finite numbers."""
+        if self.columns is not None:
+            return finite_numbers(name, self.columns.rows(observations), where)
+        parts = parts_of(name, observations, where)
+        widths = {key: part.shape[1] for key, part in parts.items()}
+        self.first = self.first or widths
+        if widths != self.first:
+            own, first = (
+                sum(w.values()) if w.keys() == {()} else short(w)
+                for w in (widths, self.first)
+            )
+            raise ValueError(
+                f"{name} must have the same columns in all episodes, got {own} in "
+                f"{where or name} and {first} in the first one"
+            )
+        return np.hstack([parts[key] for key in self.first])
+
+    def checked(self, rows, one_hot):
+        """The rows, with indicators if there is a space and ``one_hot`` is true."""
+        return rows if self.columns is None else self.columns.checked(rows, one_hot)
+
+
+def parts_of(name, observations, where, path=()):
+    """The parts of observations without a space, by their keys, each as rows of
+    numbers."""
+    if (
+        isinstance(observations, list)
+        and observations
+        and isinstance(observations[0], Mapping)
+    ):
+        keys = observations[0].keys()
+        wrong = next(
+            (
+                seen
+                for seen in observations
+                if not isinstance(seen, Mapping) or seen.keys() != keys
+            ),
+            None,
+        )
+        if wrong is not None:
+            where = where or name
+            raise ValueError(
+                f"{name} must have the keys {list(keys)} in each step of {where}, got "
+                f"{short(wrong)}"
+            )
+        observations = {key: [seen[key] for seen in observations] for key in keys}
+    if isinstance(observations, (Mapping, tuple)):
+        items = (
+            observations.items()
+            if isinstance(observations, Mapping)
+            else enumerate(observations)
+        )
+        parts = {}
+        for key, part in items:
+            parts |= parts_of(name, part, where, (*path, key))
+        if len({len(part) for part in parts.values()}) != 1:
+            raise ValueError(
+                f"{name} must have parts of one length, got {short(observations)} in "
+                f"{where or name}"
+            )
+        return parts
+    rows = finite_numbers(name, observations, where)
+    return {
+        path: rows.reshape(len(rows), math.prod(rows.shape[1:]))
+        if rows.ndim
+        else rows.reshape(1, 1)
+    }
+
+
+def finite_numbers(name, values, where=None):
+    """The checked finite numbers. An error message names the step of an episode, or the
+    row of flat arrays."""
+    try:
+        numbers = as_numbers(name, values)
+    except ValueError as error:
+        raise ValueError(f"{error} in {where}" if where else str(error)) from error
+    wrong = ~np.isfinite(numbers)
+    if wrong.any():
+        at = np.argwhere(wrong)[0]
+        raise ValueError(
+            f"{name} must be finite, got {numbers[tuple(at)]} in "
+            f"{place_of(at[0] if len(at) else 0, where)}"
+        )
+    return numbers
+
+
+def place_of(k, where):
+    """The name of a step of an episode, or of a row of flat arrays."""
+    return f"step {k} of {where}" if where else f"row {k}"
 
 
 def _plain(space, whose, where=""):

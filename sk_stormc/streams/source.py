@@ -53,8 +53,7 @@ class StreamSource(Source):
         if weighted and not takes_weights(first):
             raise ValueError(
                 "weighted=True needs a problem whose inner_batch and outer_batch have "
-                "a second argument weights, got "
-                f"{first!r}"
+                f"a second argument weights, got {first!r}"
             )
         self.operator = first.jacobian_kind == "operator"
         self.one_outer = first.n_outer == 1 < first.n_inner
@@ -89,8 +88,7 @@ class StreamSource(Source):
         if None in drawn or len(drawn) > 1:
             raise ValueError(
                 f"{name} must be one number for g, its Jacobian and f on a stream, "
-                "which has no end and whose rows "
-                f"they use in turn, got {sizes!r}"
+                f"which has no end and whose rows they use in turn, got {sizes!r}"
             )
 
     # draws are numbers of rows; the positions in the stream are part of the run's state

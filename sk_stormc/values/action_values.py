@@ -7,7 +7,6 @@ import copy
 from typing import Any, Literal, Self
 
 import numpy as np
-from sklearn.utils.validation import validate_data
 
 from sk_stormc.engine import CompositionalSolver
 from sk_stormc.fitting.estimator import only_if
@@ -23,27 +22,18 @@ from sk_stormc.utils.types import (
     SolverName,
 )
 from sk_stormc.utils.warnings import warn
-from sk_stormc.values.block_fits import fit_actions, reads_blocks
 from sk_stormc.values.fitted_action_values import FittedActionValues
-from sk_stormc.values.log_warnings import warn_of_endless_values, warn_of_no_information
+from sk_stormc.values.linear_estimator import notify_of
+from sk_stormc.values.log_blocks import LogBlocks, reads_blocks
+from sk_stormc.values.log_warnings import warn_of_no_information
 from sk_stormc.values.lspi import (
     ActionSums,
-    RowsPolicy,
-    charged,
     iterate_policies,
     of_columns,
-    problem_of,
-    spread_of_actions,
-    unknown_actions,
     warn_if_not_converged,
 )
-from sk_stormc.values.lstd import attributes_of, check_products, forget
-from sk_stormc.values.policies import (
-    check_actions,
-    check_policy,
-    policy_chances,
-    warn_of_unknown,
-)
+from sk_stormc.values.lstd import attributes_of, check_products
+from sk_stormc.values.policies import check_actions, check_policy, warn_of_unknown
 from sk_stormc.values.problems import LARGEST_HESSIAN
 from sk_stormc.values.streams import continue_action_stream, streams_actions
 from sk_stormc.values.transitions import LogColumns, read_log
@@ -278,33 +268,38 @@ class ActionValueEstimator(FittedActionValues):
         """`fit`, or `resume` of the fit whose progress is ``before``."""
         log_columns = LogColumns(**log_columns)
         self._make_solver()  # raises if a parameter is wrong
-        if reads_blocks(X, log_columns, self):
-            return fit_actions(self, X, y, action, log_columns)
-        names, policy = log_columns.names(), vars(self)["policy"]
-        log = read_log(copy.copy(self), X, y, log_columns)
-        check_products(log.Z, log.next_Z, log.y)
-        actions, done = np.unique(
-            check_actions(action, len(log.kept))[log.kept], return_inverse=True
-        )
-        if isinstance(policy, str) and len(actions) == 1 and action is not None:
+        policy = vars(self)["policy"]
+        greedy, in_blocks = isinstance(policy, str), reads_blocks(X, log_columns, self)
+        if in_blocks:
+            log, columns = LogBlocks(self, X, y, log_columns, action), slice(None)
+        else:
+            log = read_log(copy.copy(self), X, y, log_columns, action=action)
+            log, columns = log.without_zeros()
+            check_products(log.Z, log.next_Z, log.y)
+        if action is None:
+            check_actions(None, 0)
+        sums = ActionSums(log, self)
+        if greedy and len(sums.actions) == 1:
             warn(
-                f"action is {actions[0]} in all rows that count: there is no other "
-                "action to choose."
+                f"action is {sums.actions[0]} in all rows that count: there is no "
+                "other action to choose."
             )
-        ridge = self._alphas(len(log.columns))
-        sums = ActionSums(log, done, len(actions), self.gamma, ridge)
-        ongoing = sums.ongoing
+        d = sums.shape[1] if in_blocks else len(log.occurs)
+        names, ends = log_columns.successor_names(), sums.n_ongoing < sums.n_rows
+
+        def of_all_columns(part):
+            whole = np.zeros((len(sums.actions), d))
+            whole[:, columns] = part
+            return whole
+
+        known = of_all_columns(sums.occurs) > 0
 
         def values(w):
-            coefs, occurs = np.zeros((2, len(actions), log.n_features))
-            coefs[:, log.columns], occurs[:, log.columns] = w, sums.occurs
-            values = of_columns(coefs, self.fit_intercept) | {
+            return of_columns(of_all_columns(w), self.fit_intercept) | {
                 "features_": log.features,
-                "actions_": actions,
-            }
-            return values | {
-                "_known": occurs[:, : values["coef_"].shape[1]] > 0,
-                "_given": names,
+                "actions_": sums.actions,
+                "_known": known[:, : d - self.fit_intercept],
+                "_given": (names, ends),
             }
 
         def notify(w, losses):
@@ -313,74 +308,45 @@ class ActionValueEstimator(FittedActionValues):
                 n, n * (2 * sums.n_rows + 1), losses[-1], w, values
             )
 
-        solver = (
-            "lstd"
-            if isinstance(policy, str)
-            else self._solver_for(len(actions) * len(log.columns))
-        )
-        result = changes = None
+        size = sums.occurs.size
+        solver = "lstd" if greedy or in_blocks else self._solver_for(size)
         fit = Fit.if_observed(
             self, solver, X, y, before, action=action, **log_columns._asdict()
         )
-        if isinstance(policy, str):
+        exact, run = {}, ()
+        if greedy:
             best = iterate_policies(sums, self.max_iter, notify)
-            w, chances, changes = best.w, best.policy.chances, best.changes
+            policy, w, changes = best.policy, best.w, best.changes
             reason = (
                 StopReason.CALLBACK
                 if best.stopped and changes[-1]
                 else warn_if_not_converged(changes)
             )
-            warn_of_no_information(log.y, log.terminal)
-            exact = attributes_of(best.solution, {}, reason) | charged(
-                best.losses, sums.n_rows
-            )
+            high, low = sums.rewards * (1, -1)
+            warn_of_no_information(high, low, ends, sums.n_ongoing > 0)
+            exact = attributes_of(best.solution, sums.n_rows, reason, best.losses)
+            exact["policy_changes_"] = np.array(changes)
+        elif solver == "lstd":
+            warn_of_unknown(sums.evaluate(policy)[0])
+            w, solution = sums.solution(policy)
+            exact = attributes_of(solution, sums.n_rows)
+            notify_of(fit, exact, w, values)
         else:
-            chances = np.zeros((len(log.y), len(actions)))
-            chances[ongoing] = policy_chances(
-                policy, log.source, log.follows[ongoing], log.at[ongoing], actions
-            )
-            unknown = unknown_actions(log.next_Z, sums.occurs)
-            if unknown is not None:
-                warn_of_unknown(float((chances * unknown).sum() / max(1, len(ongoing))))
-        if changes is None and solver == "lstd":
-            w, solution = sums.solution(RowsPolicy(chances))
-            exact = attributes_of(solution, {}, StopReason.CONVERGED)
-            exact |= charged([solution.start, solution.fun], sums.n_rows)
-            for k, x in enumerate((0 * w, w)):
-                notify(x, exact["loss_curve_"][: k + 1])
-        elif changes is None:
-            problem, spread = problem_of(sums, log, done, chances, ridge)
+            problem, spread_out = sums.problem(policy)
             self._accept(solver, problem)
             result = fit.run(
                 solver,
                 problem,
                 verbose=self.verbose,
-                attributes=lambda x: values(spread(x)),
+                attributes=lambda x: values(spread_out(x)),
             )
-            w = spread(result.x)
+            w, run = spread_out(result.x), (solver, problem, result)
 
         spread = None
-        if log.episode is not None and w.size <= LARGEST_HESSIAN:
-            spread = spread_of_actions(sums, log, done, chances, w)
-
-        validate_data(self, X, skip_check_array=True)
-        forget(self)
-        self.__dict__.pop("policy_changes_", None)
-        self.__dict__.update(values(w), _stream=None, _spread=spread)
-        if changes is not None:
-            self.policy_changes_ = np.array(changes)
-        if result is None:
-            self.__dict__.update(exact, _progress=fit and fit.progress)
-            self._report_result()
-            if fit is not None:
-                fit.end()
-        else:
-            self._keep(solver, result, fit)
-            fit.end()
-            self._conclude(solver, result)
-            if problem.is_endless(result.x):
-                warn_of_endless_values()
-        return self
+        if log_columns.episode is not None and size <= LARGEST_HESSIAN:
+            spread = sums.spread(policy, w), np.flatnonzero(known)
+        table = log.empty if in_blocks else X
+        return self._store(table, values(w) | {"_spread": spread}, exact, fit, run)
 
     @only_if(streams_actions)
     def partial_fit(

@@ -16,9 +16,9 @@ from sk_stormc.utils.types import ArrayLike, Features, FloatArray
 from sk_stormc.utils.validation import as_numbers, check_int, naming, short
 from sk_stormc.utils.warnings import warn
 from sk_stormc.values.episodes import check_episode
-from sk_stormc.values.markov import SUM_TOLERANCE
+from sk_stormc.values.markov import SUM_TOLERANCE, refuse_rows
 from sk_stormc.values.policies import chances_of, check_actions, check_policy
-from sk_stormc.values.transitions import HASHED, distinct_rows, rows_of
+from sk_stormc.values.states import HASHED, distinct_rows, rows_of
 
 SIGNIFICANCE = 1e-3  # probability of a warning if the classifier has no misfit
 
@@ -151,8 +151,7 @@ def estimated_ratios(
         k = np.argmin(counts)
         raise ValueError(
             "action must have at least two actions, and two rows of each, got "
-            f"{counts[k]} of {labels[k].item()!r} and "
-            f"{len(labels)} in all"
+            f"{counts[k]} of {labels[k].item()!r} and {len(labels)} in all"
         )
     chances = _target_chances(target, X, number, labels)
     if episode is None:
@@ -177,16 +176,15 @@ def estimated_ratios(
         fitted = clone(classifier).fit(_safe_indexing(X, train), taken[train])
         predicted[test] = fitted.predict_proba(_safe_indexing(X, test))
     behaviour = predicted[np.arange(n), number]
-    wrong = ~(np.isfinite(behaviour) & (behaviour > 0))
-    if wrong.any():
-        k = np.argmax(wrong)
-        raise ValueError(
-            "classifier must give actions that were taken a positive probability, "
-            f"got {behaviour[k]:g} for "
-            f"{taken[k].item()!r} in row {k}: use a smoother one, such as "
-            "LogisticRegression, trees with a larger "
-            "min_samples_leaf, or CalibratedClassifierCV"
-        )
+    refuse_rows(
+        ~(np.isfinite(behaviour) & (behaviour > 0)),
+        lambda k: (
+            "classifier must give actions that were taken a positive probability, got "
+            f"{behaviour[k]:g} for {taken[k].item()!r} in row {k}: use a smoother one, "
+            "such as LogisticRegression, trees with a larger min_samples_leaf, or "
+            "CalibratedClassifierCV"
+        ),
+    )
     warn_of_misfit(rows_of(X), number, predicted, labels)
     return chances / behaviour
 
@@ -205,10 +203,7 @@ def warn_of_misfit(states, number, predicted, labels):
     columns = np.flatnonzero(
         (states.max(axis=0) < HASHED) & (np.ptp(states, axis=0) > 0)
     )
-    scaled = (states[:, columns] - states[:, columns].mean(axis=0)) / states[
-        :, columns
-    ].std(axis=0)
-    of_columns = squares(scaled)
+    of_columns = squares(stats.zscore(states[:, columns]))
     first, state = distinct_rows(states)
     often = np.flatnonzero(np.bincount(state) >= 20)  # else no normal law
     indicators = sparse.csr_array(
@@ -231,9 +226,8 @@ def warn_of_misfit(states, number, predicted, labels):
     if where:
         warn(
             "the classifier's probabilities do not fit the log: action "
-            f"{labels[k].item()!r} depends on {where} by "
-            "more than they do, so that values are biased. Scale the columns of X, "
-            "regularise less, or use a "
+            f"{labels[k].item()!r} depends on {where} by more than they do, so that "
+            "values are biased. Scale the columns of X, regularise less, or use a "
             "classifier that can represent the policy."
         )
 
@@ -246,7 +240,15 @@ def _target_chances(target, X, number, labels):
         if array.dtype.kind == "f" or (
             array.dtype.kind == "O" and all(isinstance(p, float) for p in array)
         ):
-            return _chances_of_taken(as_numbers("target", target))
+            chances = as_numbers("target", target)
+            refuse_rows(
+                ~((chances >= 0) & (chances <= 1 + SUM_TOLERANCE)),
+                lambda k: (
+                    f"target must be probabilities from 0 to 1, got {chances[k]} in "
+                    f"row {k}"
+                ),
+            )
+            return chances
         if array.dtype.kind == "b" and labels.dtype.kind != "b":
             raise ValueError(
                 f"target must be among the actions {short(labels.tolist())}, or "
@@ -254,14 +256,3 @@ def _target_chances(target, X, number, labels):
             )
     check_policy(target, "target")
     return chances_of(target, X, rows_of(X), labels, "target")[np.arange(n), number]
-
-
-def _chances_of_taken(chances):
-    """The checked probabilities of the actions that were taken."""
-    wrong = ~((chances >= 0) & (chances <= 1 + SUM_TOLERANCE))
-    if wrong.any():
-        k = np.argmax(wrong)
-        raise ValueError(
-            f"target must be probabilities from 0 to 1, got {chances[k]} in row {k}"
-        )
-    return chances

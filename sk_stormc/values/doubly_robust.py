@@ -12,24 +12,20 @@ from sklearn.utils.validation import _num_samples
 
 from sk_stormc.utils.validation import naming
 from sk_stormc.values.action_values import ActionValueEstimator
-from sk_stormc.values.episodes import Order
 from sk_stormc.values.least_squares import SINGULAR
 from sk_stormc.values.log_warnings import warn_of_no_ends, warn_of_state_numbers
 from sk_stormc.values.lspi import of_actions
 from sk_stormc.values.lstd import Moments
-from sk_stormc.values.policies import (
-    chances_of,
-    check_actions,
-    check_policy,
-    chosen,
-    policy_chances,
-)
+from sk_stormc.values.markov import refuse_rows
+from sk_stormc.values.policies import chances_of, check_actions, check_policy, chosen
+from sk_stormc.values.states import checked_data
 from sk_stormc.values.transitions import (
     LogColumns,
-    checked_data,
+    Successors,
+    fitted_features,
     successors,
+    successors_in,
     transform,
-    transform_next,
 )
 
 NEEDED = {
@@ -51,17 +47,14 @@ class QLog:
     states: np.ndarray
     y: np.ndarray
     action: np.ndarray
-    source: Any  # the user's data that contain the successors
-    follows: np.ndarray  # the same as numbers
-    at: np.ndarray  # row of each successor in ``source``
-    terminal: np.ndarray
+    following: Successors
     now: np.ndarray  # the target's probabilities of the actions in the states
     after: np.ndarray  # the same in the successors
 
 
-def read_q_log(model, X, y, ratios, action, target, next_X, terminal, clock, order):
-    """Check the data of "dr" and "wdr", and sort the rows by episode and time. y and
-    ratios must be sorted."""
+def read_q_log(model, rows, X, action, target, next_X, terminal):
+    """Check the data of "dr" and "wdr", and sort them like the ``rows``, which are
+    `Episodes`."""
     for name, value in {"X": X, "action": action, "target": target}.items():
         if value is None:
             raise ValueError(
@@ -72,10 +65,10 @@ def read_q_log(model, X, y, ratios, action, target, next_X, terminal, clock, ord
     model = ActionValueEstimator(alpha=1e-6) if model is None else model
     if not isinstance(model, ActionValueEstimator) or not model.solves_itself():
         raise ValueError(
-            "estimator must be an ActionValueEstimator with solver='auto', because "
-            "the methods 'dr' and 'wdr' need "
-            f"Q(s, a), got {model!r}"
+            "estimator must be an ActionValueEstimator with solver='auto', because the "
+            f"methods 'dr' and 'wdr' need Q(s, a), got {model!r}"
         )
+    order = rows.order
     n, model = len(order), clone(model)
     model._check_parameters()
     check_policy(target, "target")
@@ -87,19 +80,17 @@ def read_q_log(model, X, y, ratios, action, target, next_X, terminal, clock, ord
         "terminal": terminal,
     }
     columns["target"] = np.asarray(target) if by_row else None
-    X, action, next_X, terminal, rows = (
+    X, action, next_X, terminal, by_rows = (
         _in_order(name, column, order) for name, column in columns.items()
     )
-    states, y = checked_data(model, X, y)
+    states, y = checked_data(model, X, rows.y)
     actions, action = np.unique(action, return_inverse=True)
     warn_of_state_numbers(model.features, states)
-    clock, log_columns = clock[order], LogColumns(next_X, terminal)
-    rows_in_order = Order(None, None, clock, clock)
-    source, follows, at, kept, terminal = successors(
-        model, X, states, log_columns, rows_in_order
-    )
+    log_columns = LogColumns(next_X, terminal)
+    following = successors(model, X, states, log_columns, rows)
+    kept = following.known
     if by_row:
-        kept = terminal | np.append(np.diff(clock) == 1, False)
+        _, kept = successors_in(rows, following.terminal)
     if not kept.all():  # the value after such a row is part of the estimate
         k = order[np.argmin(kept)]
         hint = (
@@ -107,58 +98,42 @@ def read_q_log(model, X, y, ratios, action, target, next_X, terminal, clock, ord
         )
         raise ValueError(
             "target must be a function of states for the methods 'dr' and 'wdr' where "
-            "episodes are cut off, which also "
-            f"gets next_X: row {k} is not terminal, and an array of rows has no "
-            f"probabilities for its successor{hint}"
+            f"episodes are cut off, which also gets next_X: row {k} is not terminal, "
+            f"and an array of rows has no probabilities for its successor{hint}"
             if by_row and next_X is not None
             else "next_X must be given for the methods 'dr' and 'wdr' where episodes "
             f"are cut off or have gaps: row {k} is "
             f"not terminal and has no successor{hint}"
         )
     warn_of_no_ends(log_columns, True)
-    ongoing, after = np.flatnonzero(~terminal), np.zeros((n, len(actions)))
-    now = chances_of(rows if by_row else target, X, states, actions, "target")
-    if by_row:
-        after[ongoing] = now[ongoing + 1]
-    else:
-        after[ongoing] = policy_chances(
-            target, source, follows[at[ongoing]], at[ongoing], actions, "target"
-        )
-    check_agreement(ratios, now[np.arange(n), action], order)
-    return QLog(
-        model,
-        X,
-        states,
-        y.astype(float),
-        action,
-        source,
-        follows,
-        at,
-        terminal,
-        now,
-        after,
+    ongoing, after = following.ongoing(), np.zeros((n, len(actions)))
+    now = chances_of(by_rows if by_row else target, X, states, actions, "target")
+    after[ongoing] = (
+        now[ongoing + 1] if by_row else following.chances(target, actions, "target")
     )
+    check_agreement(rows.ratios, now[np.arange(n), action], order)
+    return QLog(model, X, states, y, action, following, now, after)
 
 
 def check_agreement(ratios, chances, order):
     """Raise a ValueError if ratios are not the target's probabilities divided by some
     probability."""
     # ratios may have been rounded to three digits
-    wrong = (ratios < (1 - 1e-3) * chances) | ((chances == 0) & (ratios > 0))
-    if wrong.any():
-        k = int(np.argmax(wrong))
-        expected = (
-            "0, as target does not take this action"
-            if chances[k] == 0
-            else (
-                f"at least {chances[k]:.6g}, the probability of the action under "
-                "target, as it is divided by a probability"
-            )
-        )
-        raise ValueError(
-            f"importance_ratio must be {expected}, got {ratios[k]:.6g} in row "
-            f"{order[k]}"
-        )
+    refuse_rows(
+        (ratios < (1 - 1e-3) * chances) & (chances > 0),
+        lambda k: (
+            f"importance_ratio must be at least {chances[k]:.6g}, the probability of "
+            "the action under target, as it is divided by a probability, got "
+            f"{ratios[k]:.6g} in row {order[k]}"
+        ),
+    )
+    refuse_rows(
+        (chances == 0) & (ratios > 0),
+        lambda k: (
+            "importance_ratio must be 0, as target does not take this action, got "
+            f"{ratios[k]:.6g} in row {order[k]}"
+        ),
+    )
 
 
 def _in_order(name, column, order):
@@ -199,25 +174,13 @@ def cross_fitted(log, gamma, numbers, fold, share):
     for k in np.unique(fold):
         test = fold[numbers] == k
         train = np.flatnonzero(~test)
-        features = None
-        if model.features is not None:
-            features = clone(model.features).fit(
-                _safe_indexing(log.X, train), log.y[train]
-            )
-        Z = transform(features, log.X, log.states, None, model.fit_intercept)
-        next_Z = transform_next(
-            features,
-            log.source,
-            log.follows,
-            log.at,
-            log.terminal,
-            Z,
-            model.fit_intercept,
-        )
+        features = fitted_features(model, _safe_indexing(log.X, train), log.y[train])
+        Z = transform(features, log.X, log.states, model.fit_intercept)
+        next_Z = log.following.features(features, Z, model.fit_intercept)
         psi = of_actions(Z[train], chosen(log.action[train], m))
         next_psi = of_actions(next_Z[train], log.after[train])
         moments = Moments.of_log(
-            psi, next_psi, gamma, log.y[train], np.ones(len(train))
+            psi, next_psi, log.y[train], np.ones(len(train)), gamma
         )
         alpha = np.tile(model._alphas(Z.shape[1]), m)
         w = moments.solution(alpha, ends=gamma == 1).x.reshape(m, -1)

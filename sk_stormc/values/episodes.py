@@ -4,6 +4,7 @@ weights."""
 import datetime
 import math
 import warnings
+from hashlib import blake2b
 from math import isnan
 from numbers import Integral, Real
 from typing import NamedTuple
@@ -11,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from sk_stormc.utils.validation import as_flags, short
+from sk_stormc.values.markov import check_one_each, refuse_rows
 
 # fraction of the rows that must be wrong before there is a warning; a few do not move
 # the values
@@ -23,16 +25,14 @@ def check_terminal(terminal, n):
     if terminal is None:
         return np.zeros(n, dtype=bool)
     flags = as_flags("terminal", terminal)
-    if flags.shape != (n,):
-        raise ValueError(f"terminal must be of shape ({n},), got {flags.shape}")
+    check_one_each("terminal", flags, n)
     return flags
 
 
 def check_time(time, n):
     """The n checked times: integers, or dates or durations of NumPy."""
     array = np.asarray(time)
-    if array.shape != (n,):
-        raise ValueError(f"time must be of shape ({n},), got {array.shape}")
+    check_one_each("time", array, n)
     times = _without_objects(array) if array.dtype.kind == "O" else array
     kind = times.dtype.kind
     if kind in "mM":
@@ -41,21 +41,17 @@ def check_time(time, n):
         wrong = (times != np.rint(times)) | ~(abs(times) < 2.0**63)
     else:
         wrong = np.ones(n, dtype=bool)
-    if wrong.any():
-        k = int(np.argmax(wrong))
-        raise ValueError(
-            f"time must be whole numbers or dates, got {array[k]} in row {k}"
-        )
+    refuse_rows(
+        wrong,
+        lambda k: f"time must be whole numbers or dates, got {array[k]} in row {k}",
+    )
     return times if kind in "mM" else times.astype(np.int64)
 
 
 def _without_objects(array):
     """Numbers and dates that are objects as an array of their own type."""
-    if all(
-        isinstance(value, Integral) and not isinstance(value, bool) for value in array
-    ):
-        return array.astype(np.int64)
     for kind, dtype in (
+        (Integral, np.int64),
         (Real, float),
         (datetime.date, "M8[us]"),
         (datetime.timedelta, "m8[us]"),
@@ -78,20 +74,15 @@ def check_episode(episode, n):
             f"episode must be one label for each of the {n} rows, got shape "
             f"{labels.shape}"
         )
-    kind = labels.dtype.kind
-    if kind == "f":
+    wrong = False
+    if labels.dtype.kind in "fmM":
         wrong = np.isnan(labels)
-    elif kind in "mM":
-        wrong = np.isnat(labels)
-    else:
-        wrong = np.array(
-            [kind == "O" and _is_missing(label) for label in labels], dtype=bool
-        )
-    if wrong.any():
-        k = np.argmax(wrong)
-        raise ValueError(
-            f"episode must have a label in each row, got {labels[k]} in row {k}"
-        )
+    elif labels.dtype.kind == "O":
+        wrong = [_is_missing(label) for label in labels]
+    refuse_rows(
+        wrong,
+        lambda k: f"episode must have a label in each row, got {labels[k]} in row {k}",
+    )
     return labels
 
 
@@ -105,22 +96,34 @@ def _is_missing(label):
 
 def numbers_of_labels(labels):
     """The number of each label, in the order of first occurrence."""
-    if labels.dtype.kind == "O":  # objects may not be sortable
-        numbers = {}
-        try:
-            return np.array(
-                [numbers.setdefault(label, len(numbers)) for label in labels.tolist()],
-                dtype=np.intp,
-            )
-        except TypeError as error:
-            raise ValueError(
-                "episode must have labels such as numbers or strings, got "
-                f"{short(labels[0])}"
-            ) from error
-    _, first, numbers = np.unique(labels, return_index=True, return_inverse=True)
-    rank = np.empty(len(first), dtype=np.intp)
-    rank[np.argsort(first)] = np.arange(len(first))
-    return rank[numbers.reshape(-1)]
+    numbers = {}
+    try:
+        return np.array(
+            [numbers.setdefault(label, len(numbers)) for label in labels.tolist()],
+            dtype=np.intp,
+        )
+    except TypeError as error:
+        raise ValueError(
+            "episode must have labels such as numbers or strings, got "
+            f"{short(labels[0])}"
+        ) from error
+
+
+def keys_of(labels):
+    """A 64-bit hash of each label of an episode, which is the same for equal numbers of
+    any type."""
+    if labels.dtype.kind == "f" and (labels == np.rint(labels)).all():
+        labels = labels.astype(np.int64)
+    return hashes_of(
+        labels,
+        lambda name: np.uint64(int.from_bytes(blake2b(name, digest_size=8).digest())),
+    )
+
+
+def hashes_of(labels, hash_of):
+    """A hash of each label as text, which does not depend on the process."""
+    names, number = np.unique(labels.astype(str), return_inverse=True)
+    return np.array([hash_of(name.encode()) for name in names.tolist()])[number]
 
 
 class Order(NamedTuple):
@@ -150,24 +153,22 @@ def order_of(episode, time, terminal, n):
     ticks = np.arange(n) if time is None else time[order]
     same = numbers[before] == numbers[after]
     unit = _unit_of(np.diff(ticks)[same])
-    twice, late = same & (ticks[1:] == ticks[:-1]), same & terminal[before]
-    if twice.any():
-        k, j = before[twice][0], after[twice][0]
-        raise ValueError(
-            f"time must have distinct values within an episode, got {time[k]} in rows "
-            f"{k} and {j}"
-            + (
-                ". If it begins again in each episode, give episode="
-                if episode is None
-                else ""
-            )
-        )
-    if episode is not None and late.any():
-        k, j = before[late][0], after[late][0]
-        raise ValueError(
-            f"terminal must be the last row of an episode, got row {j} after row {k}, "
-            "which ends episode "
-            f"{labels[k]}: sort the rows, or give later rows another label"
+    hint = ". If it begins again in each episode, give episode="
+    refuse_rows(
+        same & (ticks[1:] == ticks[:-1]),
+        lambda k: (
+            f"time must have distinct values within an episode, got {time[before[k]]} "
+            f"in rows {before[k]} and {after[k]}{hint if episode is None else ''}"
+        ),
+    )
+    if episode is not None:
+        refuse_rows(
+            same & terminal[before],
+            lambda k: (
+                f"terminal must be the last row of an episode, got row {after[k]} "
+                f"after row {before[k]}, which ends episode {labels[before[k]]}: sort "
+                "the rows, or give later rows another label"
+            ),
         )
     follows = same & (np.diff(ticks) == unit) & ~terminal[before]
     begins = np.append(True, ~(follows if episode is None else same))
@@ -190,9 +191,8 @@ def _unit_of(later):
     if len(odd):
         raise ValueError(
             "time must be whole numbers, or dates at multiples of a step, got dates "
-            f"that are {unit} and {odd[0]} "
-            "apart: number the steps, or sort the rows of each episode, give episode= "
-            "and leave time out"
+            f"that are {unit} and {odd[0]} apart: number the steps, or sort the rows "
+            "of each episode, give episode= and leave time out"
         )
     return unit
 
@@ -209,10 +209,17 @@ def shares(step, known, terminal, weights):
     """
     number = np.unique(step, return_inverse=True)[1]
     ongoing, seen = (
-        np.bincount(number, weights * rows) for rows in (~terminal, known & ~terminal)
+        np.bincount(number, weights * rows)[number]
+        for rows in (~terminal, known & ~terminal)
     )
+    return share_of_ends(ongoing, seen, known, terminal)
+
+
+def share_of_ends(ongoing, seen, known, terminal):
+    """`shares` from the sums of the weights at the step of each row: of rows that do
+    not end, and of those whose successors are known."""
     share = np.divide(seen, ongoing, out=np.ones(len(seen)), where=ongoing > 0)
-    return np.where(terminal, share[number], known)
+    return np.where(terminal, share, known)
 
 
 def in_time(rows, n):
@@ -227,14 +234,15 @@ def in_time(rows, n):
     back = (numbers[order[1:]] == numbers[order[:-1]]) & (
         time[order[1:]] < time[order[:-1]]
     )
-    if back.any():
-        k, j = order[np.argmax(back)], order[np.argmax(back) + 1]
-        raise ValueError(
+    refuse_rows(
+        back,
+        lambda k: (
             "half_life must be None if rows are not in the order in which they "
-            "happened and time begins again in "
-            f"each episode, got time {time[k]} in row {k} and {time[j]} in row {j}: "
-            "sort the rows"
-        )
+            "happened and time begins again in each episode, got time "
+            f"{time[order[k]]} in row {order[k]} and {time[order[k + 1]]} in row "
+            f"{order[k + 1]}: sort the rows"
+        ),
+    )
     return np.arange(n)
 
 

@@ -3,16 +3,12 @@ interface."""
 
 from __future__ import annotations
 
-import copy
 from functools import partial
 from typing import Any, Literal, Self
 
-import numpy as np
-from sklearn.utils.validation import validate_data
-
 from sk_stormc.engine import CompositionalSolver
 from sk_stormc.fitting.estimator import only_if, streams
-from sk_stormc.fitting.runs import Fit, with_fit
+from sk_stormc.fitting.runs import with_fit
 from sk_stormc.utils.blocks import refuse_dask
 from sk_stormc.utils.types import (
     ArrayLike,
@@ -22,24 +18,10 @@ from sk_stormc.utils.types import (
     SolverName,
 )
 from sk_stormc.utils.validation import check_choice, check_number
-from sk_stormc.values.block_fits import fit_states, reason_for_blocks
 from sk_stormc.values.fitted_values import FittedValues
-from sk_stormc.values.least_squares import check_ends
-from sk_stormc.values.log_warnings import warn_of_endless_values
-from sk_stormc.values.lstd import (
-    Moments,
-    check_products,
-    forget,
-    solve_bellman,
-    solve_projected,
-    warn_if_undetermined,
-)
-from sk_stormc.values.objectives import choose_objective, value_problem
-from sk_stormc.values.problems import LARGEST_HESSIAN
+from sk_stormc.values.state_fits import fit_states
 from sk_stormc.values.streams import continue_stream
-from sk_stormc.values.traces import keys_in_order
-from sk_stormc.values.transitions import LogColumns, distinct_rows, read_log
-from sk_stormc.values.uncertainty import spread_of_log
+from sk_stormc.values.transitions import LogColumns
 
 
 class BellmanValueEstimator(FittedValues):
@@ -326,98 +308,7 @@ class BellmanValueEstimator(FittedValues):
     @with_fit
     def _fit(self, X, y, *, before=None, **log_columns):
         """`fit`, or `resume` of the fit whose progress is ``before``."""
-        log_columns = LogColumns(**log_columns)
-        self._make_solver()  # raises if a parameter is wrong
-        reason = reason_for_blocks(self, X, log_columns)
-        if reason is not None:
-            return fit_states(self, X, y, log_columns, reason)
-        names = log_columns.names()
-        log = read_log(copy.copy(self), X, y, log_columns, self.half_life)
-        check_products(log.Z, log.next_Z, log.y)
-        alpha = self._alphas(len(log.columns))
-        if self.gamma == 1:
-            A, _, C = Moments.of_log(log.Z, log.next_Z, 1, log.y, log.weights).means()
-            check_ends(A, C)
-        first, number = distinct_rows(log.states)
-        visited = number, first
-        objective, reason = choose_objective(
-            self.objective, log.rows, visited, self.gamma, alpha, self.trace_decay
-        )
-        # only "lstd" supports traces
-        solver = self._solver_for(0 if self.trace_decay else len(log.columns))
-
-        def values(x):
-            w = np.zeros(log.n_features)
-            w[log.columns] = x
-            coef, intercept = (w[:-1], float(w[-1])) if self.fit_intercept else (w, 0.0)
-            return {
-                "coef_": coef,
-                "intercept_": intercept,
-                "features_": log.features,
-                "_given": names,
-            }
-
-        result = keys = None
-        fit = Fit.if_observed(self, solver, X, y, before, **log_columns._asdict())
-        if self.trace_decay:
-            keys = keys_in_order(
-                log.states, log.follows, log.terminal, log.ratios, log.order, log.kept
-            )
-        if solver == "lstd" and objective == "bellman":
-            x, exact = solve_bellman(log.rows, visited, self.gamma, alpha)
-        elif solver == "lstd":
-            x, exact = solve_projected(
-                log.rows, self.gamma, alpha, self.trace_decay, keys
-            )
-        else:
-            problem = value_problem(
-                objective, log.rows, visited, log.leads_to, self.gamma, alpha
-            )
-            self._accept(solver, problem)
-            result = fit.run(solver, problem, verbose=self.verbose, attributes=values)
-            x = result.x
-        if result is None and fit is not None:
-            for k, record in enumerate(
-                zip(exact["ifo_"], exact["loss_curve_"], (0 * x, x), strict=True)
-            ):
-                fit.notify(k, *record, values)
-        if result is None and not np.any(alpha):
-            warn_if_undetermined(log.Z, first, len(log.columns) - self.fit_intercept)
-
-        spread = None
-        if log.episode is not None and len(log.columns) <= LARGEST_HESSIAN:
-            decay = self.gamma * self.trace_decay
-            spread = spread_of_log(
-                objective,
-                log,
-                number,
-                x,
-                alpha,
-                self.gamma,
-                keys,
-                decay,
-                self.half_life,
-            )
-
-        validate_data(self, X, skip_check_array=True)
-        self._spread = spread and (spread, log.columns)
-        self.n_states_ = len(first)
-        self.objective_, self.objective_reason_ = objective, reason
-        self.__dict__.update(values(x))
-        self._stream = self._pending = self._groups = self._counts = None
-        if result is None:
-            self.__dict__.update(exact, _progress=fit and fit.progress)
-            self._report_result()
-            if fit is not None:
-                fit.end()
-        else:
-            forget(self)
-            self._keep(solver, result, fit)
-            fit.end()
-            self._conclude(solver, result)
-            if problem.is_endless(result.x):
-                warn_of_endless_values()
-        return self
+        return fit_states(self, X, y, LogColumns(**log_columns), before)
 
     @only_if(streams)
     def partial_fit(
@@ -537,8 +428,7 @@ class BellmanValueEstimator(FittedValues):
         if self.trace_decay and not self.solves_itself():
             raise ValueError(
                 "trace_decay must be 0 unless solver is 'auto' or 'lstd', got "
-                f"{self.trace_decay} with "
-                f"solver={self.solver!r}"
+                f"{self.trace_decay} with solver={self.solver!r}"
             )
         if self.trace_decay and self.objective == "bellman":
             raise ValueError(

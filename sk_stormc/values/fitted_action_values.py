@@ -4,7 +4,6 @@ errors and a score."""
 from __future__ import annotations
 
 from types import MethodType
-from typing import Literal, overload
 
 import numpy as np
 from scipy import sparse
@@ -12,16 +11,12 @@ from sklearn.utils.validation import check_is_fitted
 
 from sk_stormc.utils.blocks import is_dask, map_lazily
 from sk_stormc.utils.types import Array, ArrayLike, Features, FloatArray
-from sk_stormc.utils.validation import check_bool
 from sk_stormc.utils.warnings import warn
-from sk_stormc.values.linear_estimator import (
-    LinearEstimator,
-    check_columns,
-    map_predictions,
-)
+from sk_stormc.values.linear_estimator import LinearEstimator, check_columns
 from sk_stormc.values.lspi import best_actions, of_actions, unknown_actions
-from sk_stormc.values.policies import check_actions, chosen, numbers_of, policy_chances
-from sk_stormc.values.transitions import LogColumns, checked_data
+from sk_stormc.values.policies import check_actions, chosen, numbers_of
+from sk_stormc.values.states import checked_states
+from sk_stormc.values.transitions import LogColumns
 
 
 class deprecated_method:
@@ -48,67 +43,6 @@ class deprecated_method:
 class FittedActionValues(LinearEstimator):
     """Base class of `ActionValueEstimator`: methods that need only the parameters and
     the fitted attributes."""
-
-    @overload
-    def predict(
-        self, X: Features, return_std: Literal[False] = False
-    ) -> FloatArray: ...
-
-    @overload
-    def predict(
-        self, X: Features, return_std: Literal[True]
-    ) -> tuple[FloatArray, FloatArray]: ...
-
-    @overload
-    def predict(
-        self, X: Features, return_std: bool
-    ) -> FloatArray | tuple[FloatArray, FloatArray]: ...
-
-    def predict(
-        self, X: Features, return_std: bool = False
-    ) -> FloatArray | tuple[FloatArray, FloatArray]:
-        """Return the values of all actions.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_states, n_features)
-        return_std : bool, default=False
-            Whether to also return the standard errors of the values over samples of
-            episodes, with the policy as it is. They do not include the bias of the
-            features or of ``alpha``, nor the choice of the policy by "greedy". They
-            need ``episode`` in `fit`. They are infinite for a state with a feature that
-            no row with the action has.
-
-        Returns
-        -------
-        values : ndarray of shape (n_states, n_actions)
-            Columns are in the order of ``actions_``. Lazy arrays of dask for a dask
-            collection.
-        std : ndarray of shape (n_states, n_actions)
-            Only with ``return_std=True``.
-
-        Raises
-        ------
-        ValueError
-            With ``return_std=True``, if the episodes are unknown, or if there is only
-            one.
-
-        Warns
-        -----
-        UserWarning
-            With ``return_std=True``, if there are fewer than 20 episodes.
-        """
-        check_bool("return_std", return_std)
-        check_is_fitted(self)
-        if is_dask(X):
-            return map_predictions(self, X, return_std, self.actions_.shape)
-        states = self._states(X)
-        values = self._values(X, states)
-        return (
-            (values, self._deviations(self._features(X, states))[0])
-            if return_std
-            else values
-        )
 
     def value_interval(
         self, X0: Features, confidence: float = 0.9, *, mean: bool = False
@@ -181,10 +115,9 @@ class FittedActionValues(LinearEstimator):
         if is_dask(X):
             check_columns(self, X)
             return map_lazily(self.predict_action, X, dtype=self.actions_.dtype)
-        Z = self._fitted_columns(X, self._states(X))
-        return self.actions_[
-            best_actions(self._linear(Z), unknown_actions(Z, self._known))
-        ]
+        Z = self._fitted_columns(X, checked_states(self, X))
+        best = best_actions(self._values(Z), unknown_actions(Z, self._known))
+        return self.actions_[best]
 
     @deprecated_method
     def policy(self, X: Features) -> Array:
@@ -241,37 +174,21 @@ class FittedActionValues(LinearEstimator):
             As for `fit`, and if successors are missing, or if an action is not in
             ``actions_``.
         """
-        return self._errors(X, y, action, LogColumns(next_X, terminal, time, episode))[
-            0
-        ]
+        log_columns = LogColumns(next_X, terminal, time, episode)
+        return self._errors(X, y, log_columns, action=action)[0]
 
-    def _errors(self, X, y, action, log_columns):
-        """The temporal-difference errors, the terminal flags and the `Order` of the
-        rows."""
-        check_is_fitted(self)
-        states, y = checked_data(self, X, y, reset=False)
-        action = numbers_of(check_actions(action, len(y)), self.actions_)
-        source, follows, at, known, terminal, order = self._successors(
-            X, states, log_columns
-        )
-        left = self._values(X, states)[np.arange(len(y)), action]
-        error = np.where(known, y - left, np.nan)
-        ongoing = np.flatnonzero(known & ~terminal)
-        if not len(ongoing):
-            return error, terminal, order
-        Z = self._fitted_columns(source, follows, at[ongoing])
+    def _taken(self, values, action):
+        number = numbers_of(check_actions(action, len(values)), self.actions_)
+        return values[np.arange(len(values)), number]
+
+    def _expected(self, values, Z, following):
         policy = vars(self)["policy"]
-        after = self._linear(Z)
         if isinstance(policy, str):
-            chances = chosen(
-                best_actions(after, unknown_actions(Z, self._known)), len(self.actions_)
-            )
+            best = best_actions(values, unknown_actions(Z, self._known))
+            chances = chosen(best, len(self.actions_))
         else:
-            chances = policy_chances(
-                policy, source, follows[at[ongoing]], at[ongoing], self.actions_
-            )
-        error[ongoing] += self.gamma * (chances * after).sum(axis=1)
-        return error, terminal, order
+            chances = following.chances(policy, self.actions_)
+        return (chances * values).sum(axis=1)
 
     def score(
         self,
@@ -303,23 +220,11 @@ class FittedActionValues(LinearEstimator):
         -------
         float
         """
-        error, terminal, order = self._errors(
-            X, y, action, LogColumns(next_X, terminal, time, episode)
-        )
-        return self._score_of(error, terminal, order, sample_weight)
+        log_columns = LogColumns(next_X, terminal, time, episode)
+        errors = self._errors(X, y, log_columns, action=action)
+        return self._score(errors, sample_weight)
 
-    def _deviations(self, Z, confidence=0.5):
-        """Standard deviations of the values of all actions for features Z, and the
-        quantile of an interval."""
+    def _rows(self, Z):
         m, n = len(self.actions_), Z.shape[0]
         rows = [of_actions(Z, chosen(np.full(n, a), m)) for a in range(m)]
-        deviation, reach = self._deviations_of_rows(
-            sparse.vstack(rows, format="csr"), confidence
-        )
-        return deviation.reshape(m, n).T, reach
-
-    def _linear(self, Z):
-        return Z @ self.coef_.T + self.intercept_
-
-    def _values(self, X, states):
-        return self._linear(self._fitted_columns(X, states))
+        return sparse.vstack(rows, format="csr")

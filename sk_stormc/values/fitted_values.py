@@ -3,83 +3,16 @@ a score."""
 
 from __future__ import annotations
 
-from typing import Literal, overload
-
-import numpy as np
 from sklearn.base import RegressorMixin
-from sklearn.utils.validation import check_is_fitted
 
-from sk_stormc.utils.blocks import is_dask
 from sk_stormc.utils.types import ArrayLike, Features, FloatArray
-from sk_stormc.utils.validation import check_bool
-from sk_stormc.values.linear_estimator import LinearEstimator, map_predictions
-from sk_stormc.values.transitions import LogColumns, check_ratios, checked_data
+from sk_stormc.values.linear_estimator import LinearEstimator
+from sk_stormc.values.transitions import LogColumns, check_ratios
 
 
 class FittedValues(RegressorMixin, LinearEstimator):
     """Base class of `BellmanValueEstimator`: methods that need only the parameters and
     the fitted attributes."""
-
-    @overload
-    def predict(
-        self, X: Features, return_std: Literal[False] = False
-    ) -> FloatArray: ...
-
-    @overload
-    def predict(
-        self, X: Features, return_std: Literal[True]
-    ) -> tuple[FloatArray, FloatArray]: ...
-
-    @overload
-    def predict(
-        self, X: Features, return_std: bool
-    ) -> FloatArray | tuple[FloatArray, FloatArray]: ...
-
-    def predict(
-        self, X: Features, return_std: bool = False
-    ) -> FloatArray | tuple[FloatArray, FloatArray]:
-        """Return the values of states.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_states, n_features)
-        return_std : bool, default=False
-            Whether to also return the standard errors of the values over samples of
-            episodes from the same policy. They do not include the bias of the features
-            or of ``alpha``. They need ``episode`` in `fit` or in `partial_fit`. With
-            ``half_life`` they account for the smaller effective number of episodes, but
-            not for the change of the environment. They are infinite for a state with a
-            feature that no row of X in `fit` has.
-
-        Returns
-        -------
-        values : ndarray of shape (n_states,)
-            Lazy arrays of dask for a dask collection.
-        std : ndarray of shape (n_states,)
-            Only with ``return_std=True``.
-
-        Raises
-        ------
-        ValueError
-            With ``return_std=True``, if the episodes are unknown, if there is only one,
-            or if with ``half_life`` their effective number is below 2.
-
-        Warns
-        -----
-        UserWarning
-            With ``return_std=True``, if there are fewer than 20 episodes.
-        """
-        check_bool("return_std", return_std)
-        check_is_fitted(self)
-        if is_dask(X):
-            return map_predictions(self, X, return_std)
-        states = self._states(X)
-        values = self._values(X, states)
-        return (
-            (values, self._deviations(self._features(X, states))[0])
-            if return_std
-            else values
-        )
 
     def value_interval(
         self, X0: Features, confidence: float = 0.9, *, mean: bool = False
@@ -169,20 +102,6 @@ class FittedValues(RegressorMixin, LinearEstimator):
         """
         return self._errors(X, y, LogColumns(next_X, terminal, time, episode))[0]
 
-    def _errors(self, X, y, log_columns):
-        """The temporal-difference errors, the terminal flags and the `Order` of the
-        rows."""
-        check_is_fitted(self)
-        states, y = checked_data(self, X, y, reset=False)
-        source, follows, at, known, terminal, order = self._successors(
-            X, states, log_columns
-        )
-        error = np.where(known, y - self._values(X, states), np.nan)
-        ongoing = np.flatnonzero(known & ~terminal)
-        if len(ongoing):
-            error[ongoing] += self.gamma * self._values(source, follows, at[ongoing])
-        return error, terminal, order
-
     def score(
         self,
         X: Features,
@@ -214,21 +133,6 @@ class FittedValues(RegressorMixin, LinearEstimator):
         -------
         float
         """
-        error, terminal, order = self._errors(
-            X, y, LogColumns(next_X, terminal, time, episode)
-        )
-        return self._score_of(
-            error,
-            terminal,
-            order,
-            sample_weight,
-            check_ratios(importance_ratio, len(error)),
-        )
-
-    def _deviations(self, Z, confidence=0.5):
-        """Standard deviations of the values for features Z, and the quantile by which
-        an interval multiplies them."""
-        return self._deviations_of_rows(Z, confidence)
-
-    def _values(self, X, states, rows=None):
-        return self._fitted_columns(X, states, rows) @ self.coef_ + self.intercept_
+        errors = self._errors(X, y, LogColumns(next_X, terminal, time, episode))
+        ratios = check_ratios(importance_ratio, len(errors[0]))
+        return self._score(errors, sample_weight, ratios)

@@ -4,7 +4,8 @@ scaled to equal norms."""
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy import linalg, sparse
+from scipy import linalg
+from sklearn.utils import gen_batches
 
 from sk_stormc.values.markov import dense
 
@@ -45,17 +46,13 @@ def solve_rows(A, b, alpha, unit):
     """Minimise |A x - b|^2 + sum_j alpha_j x_j^2. ``unit`` is the unit of each
     variable, for the minimum norm."""
     n, d = A.shape
-    scale = _inverse(
-        np.sqrt((A.multiply(A) if sparse.issparse(A) else A * A).sum(axis=0))
-    )
+    scale = _inverse(np.sqrt((A * A).sum(axis=0)))
     if n <= d:
         rows = np.column_stack([dense(A), b])
     else:
-        rows, step = np.zeros((0, d + 1)), max(4096, d)
-        for start in range(0, n, step):
-            block = np.column_stack(
-                [dense(A[start : start + step]), b[start : start + step]]
-            )
+        rows = np.zeros((0, d + 1))
+        for some in gen_batches(n, max(4096, d)):
+            block = np.column_stack([dense(A[some]), b[some]])
             rows = np.linalg.qr(np.vstack([rows, block]), mode="r")
     A, b = rows[:, :-1], rows[:, -1]
     solution = _ridge(A * scale, b, alpha, scale, unit)
@@ -137,10 +134,9 @@ def check_ends(A, C):
     if len(values) and values[-1] <= SINGULAR * values[0]:
         raise ValueError(
             "gamma must be a number < 1, got 1: without a discount, values are "
-            "determined only if an episode ends from "
-            "every state under the policy that is evaluated, which these transitions "
-            "do not show. Pass terminal= to "
-            "mark the transitions that end an episode."
+            "determined only if an episode ends from every state under the policy that "
+            "is evaluated, which these transitions do not show. Pass terminal= to mark "
+            "the transitions that end an episode."
         )
 
 
@@ -161,7 +157,7 @@ def _ridge(A, b, alpha, scale, unit):
     v, _, rank, values = np.linalg.lstsq(A, b, rcond=rounding)
     x = scale * v
     if 0 < rank < d:  # x divided by its units should have minimum norm, not v
-        lengths = 1 / (unit * scale)
+        lengths = _inverse(unit) / scale
         # QR with pivoting takes half the time of the SVD
         again, _, same, _ = linalg.lstsq(
             A * lengths, b, rounding, lapack_driver="gelsy", check_finite=False

@@ -2,19 +2,28 @@
 their score."""
 
 from functools import partial
+from typing import Literal, overload
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from sk_stormc.fitting.estimator import CompositionalEstimator
-from sk_stormc.utils.blocks import map_lazily, without_rows
+from sk_stormc.utils.blocks import is_dask, map_lazily, without_rows
+from sk_stormc.utils.types import Features, FloatArray
 from sk_stormc.utils.validation import check_bool, check_number, row_weights
 from sk_stormc.utils.warnings import warn
-from sk_stormc.values.episodes import check_terminal, order_of, shares
+from sk_stormc.values.episodes import shares
 from sk_stormc.values.least_squares import ridge
-from sk_stormc.values.log_warnings import check_given
+from sk_stormc.values.log_warnings import check_given, warn_of_endless_values
+from sk_stormc.values.lstd import forget
 from sk_stormc.values.problems import LARGEST_HESSIAN
-from sk_stormc.values.transitions import checked_states, successors, transform
+from sk_stormc.values.states import checked_data, checked_states
+from sk_stormc.values.transitions import (
+    order_of_log,
+    successors,
+    transform,
+    with_intercept,
+)
 from sk_stormc.values.uncertainty import FEW_EPISODES, MAX_GROUPED_FEATURES
 
 __all__ = ["LinearEstimator"]
@@ -37,6 +46,14 @@ class LinearEstimator(CompositionalEstimator):
     ``fit_intercept`` and ``alpha``."""
 
     own_solvers = ("auto", "lstd")
+    # parameters of values of states
+    half_life: float | None = None
+    objective: str = "auto"
+    trace_decay: float = 0.0
+    # of a fit or stream: names of the arguments about successors, and whether an
+    # episode ends; rows that wait for their successors, numbers of rows, and sums for
+    # groups of episodes; the spread of the coefficients, and their columns
+    _given = _pending = _counts = _groups = _spread = None
     checks = {
         "gamma": partial(check_number, low=0, high=1),
         "alpha": partial(check_number, low=0),
@@ -63,33 +80,109 @@ class LinearEstimator(CompositionalEstimator):
         ):
             solver.set_params(max_iter=10_000)
 
+    def _store(self, X, fitted, exact, fit=None, run=()):
+        """Store the results of a fit: ``fitted`` attributes, with those of an exact
+        solution, or of the ``run`` of a solver on a problem."""
+        validate_data(self, X, skip_check_array=True)
+        forget(self)
+        vars(self).update(fitted, **exact, _progress=fit and fit.progress, _stream=None)
+        if not run:
+            self._report_result()
+            if fit is not None:
+                fit.end()
+            return self
+        solver, problem, result = run
+        self._keep(solver, result, fit)
+        fit.end()
+        self._conclude(solver, result)
+        if problem.is_endless(result.x):
+            warn_of_endless_values()
+        return self
+
     def _alphas(self, n_columns):
         return ridge(self.alpha, n_columns, self.fit_intercept)
 
-    def _states(self, X, name="X"):
-        """The checked states, as `rows_of`, for a fitted estimator."""
-        check_is_fitted(self)
-        return checked_states(self, X, name)
-
     def _fitted_columns(self, X, states, rows=None):
         """Features without the intercept's column, for ``coef_``."""
-        Z, d = transform(self.features_, X, states, rows, False), self.coef_.shape[-1]
+        Z, d = transform(self.features_, X, states, False, rows), self.coef_.shape[-1]
         if Z.shape[1] != d:
             raise ValueError(
                 f"features must give the {d} columns that were fitted, got {Z.shape[1]}"
             )
         return Z
 
-    def _features(self, X, states):
-        """Features with the intercept's column."""
-        return transform(self.features_, X, states, None, self.fit_intercept)
+    def _values(self, Z):
+        """Values for features without the intercept's column."""
+        return Z @ self.coef_.T + self.intercept_
+
+    @overload
+    def predict(
+        self, X: Features, return_std: Literal[False] = False
+    ) -> FloatArray: ...
+
+    @overload
+    def predict(
+        self, X: Features, return_std: Literal[True]
+    ) -> tuple[FloatArray, FloatArray]: ...
+
+    @overload
+    def predict(
+        self, X: Features, return_std: bool
+    ) -> FloatArray | tuple[FloatArray, FloatArray]: ...
+
+    def predict(
+        self, X: Features, return_std: bool = False
+    ) -> FloatArray | tuple[FloatArray, FloatArray]:
+        """Return the values of states, or of all actions in these states.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_states, n_features)
+        return_std : bool, default=False
+            Whether to also return the standard errors of the values over samples of
+            episodes, with the policy as it is. They do not include the bias of the
+            features or of ``alpha``, nor the choice of the policy by "greedy". They
+            need ``episode`` in `fit`, or in the `partial_fit` of values of states. With
+            ``half_life`` they account for the smaller effective number of episodes, but
+            not for the change of the environment. They are infinite for a state with a
+            feature that no row of X in `fit` has, or for values of actions, that no row
+            with the action has.
+
+        Returns
+        -------
+        values : ndarray of shape (n_states,) or (n_states, n_actions)
+            For values of actions, the columns are in the order of ``actions_``. Lazy
+            arrays of dask for a dask collection.
+        std : ndarray of the shape of ``values``
+            Only with ``return_std=True``.
+
+        Raises
+        ------
+        ValueError
+            With ``return_std=True``, if the episodes are unknown, if there is only one,
+            or if with ``half_life`` their effective number is below 2.
+
+        Warns
+        -----
+        UserWarning
+            With ``return_std=True``, if there are fewer than 20 episodes.
+        """
+        check_bool("return_std", return_std)
+        check_is_fitted(self)
+        if is_dask(X):
+            return map_predictions(self, X, return_std)
+        Z = self._fitted_columns(X, checked_states(self, X))
+        return (
+            (self._values(Z), self._deviations(Z)[0]) if return_std else self._values(Z)
+        )
 
     def _intervals(self, X0, confidence, mean):
-        """`value_interval`, with ``_values`` and ``_deviations`` of the estimator."""
+        """`value_interval` of both estimators."""
         check_number("confidence", confidence, low=0, high=1, inclusive=False)
         check_bool("mean", mean)
-        states = self._states(X0, "X0")
-        values, Z = self._values(X0, states), self._features(X0, states)
+        check_is_fitted(self)
+        Z = self._fitted_columns(X0, checked_states(self, X0, "X0"))
+        values = self._values(Z)
         if mean:
             values = values.mean(axis=0, keepdims=True)
             Z = np.asarray(Z.mean(axis=0)).reshape(1, -1)
@@ -100,31 +193,35 @@ class LinearEstimator(CompositionalEstimator):
             )
         return ends[0] if mean else ends
 
-    def _deviations_of_rows(self, Z, confidence):
-        """Standard deviations for rows of all features, and the quantile by which an
-        interval multiplies them."""
+    def _deviations(self, Z, confidence=0.5):
+        """Standard deviations of the values for features Z, and the quantile by which
+        an interval multiplies them."""
+        rows = self._rows(with_intercept(Z, self.fit_intercept))
         spread, columns = self._spread_of_coefficients()
-        deviation = spread.deviation(Z[:, columns])
-        others = np.ones(Z.shape[1], dtype=bool)
+        others = np.ones(rows.shape[1], dtype=bool)
         others[columns] = False
-        unknown = np.asarray(abs(Z[:, others]).sum(axis=1)).ravel() > 0
-        return np.where(unknown, np.inf, deviation), spread.reach(confidence)
+        unknown = np.asarray(abs(rows[:, others]).sum(axis=1)).ravel() > 0
+        deviation = np.where(unknown, np.inf, spread.deviation(rows[:, columns]))
+        deviation = deviation.reshape(*np.shape(self.intercept_), -1).T
+        return deviation, spread.reach(confidence)
+
+    def _rows(self, Z):
+        """The factors of all coefficients in the values for features Z, which include
+        the intercept's column."""
+        return Z
 
     def _spread_of_coefficients(self):
         """The `Spread` of the coefficients, and the columns of their features."""
-        groups = vars(self).get("_groups")
-        spread = vars(self).get("_spread")
-        half_life = vars(self).get("half_life")
+        groups, spread, half_life = self._groups, self._spread, self.half_life
         if groups is not None:
             x = np.append(self.coef_, self.intercept_)[: groups.b.shape[1]]
             spread = groups.spread(x, self._alphas(len(x)), half_life), groups.columns()
         if spread is None:
             raise ValueError(
                 "episode must be given to fit, or to partial_fit of state values, for "
-                "return_std=True and "
-                "value_interval: the label of each row's episode. At most "
-                f"{LARGEST_HESSIAN} features are supported, "
-                f"and {MAX_GROUPED_FEATURES} in a stream"
+                "return_std=True and value_interval: the label of each row's episode. "
+                f"At most {LARGEST_HESSIAN} features are supported, and "
+                f"{MAX_GROUPED_FEATURES} in a stream"
             )
         n = spread[0].n_clusters
         if half_life is not None and n < 2:
@@ -146,27 +243,37 @@ class LinearEstimator(CompositionalEstimator):
             )
         return spread
 
-    def _successors(self, X, states, log_columns):
-        """`successors` for the transitions of a score, and their `Order`. Without any,
-        all must be terminal."""
-        check_given(self, *log_columns[:4])
-        n = len(states)
-        order = order_of(
-            log_columns.episode,
-            log_columns.time,
-            check_terminal(log_columns.terminal, n),
-            n,
-        )
-        if (
-            log_columns.next_X is None
-            and log_columns.terminal is None
-            and order is None
-        ):
-            log_columns = log_columns._replace(terminal=np.ones(n, dtype=bool))
-        return *successors(self, X, states, log_columns, order), order
+    def _errors(self, X, y, log_columns, **action):
+        """The temporal-difference errors, NaN where the successor is unknown, the
+        terminal flags and the `Order` of the rows."""
+        check_is_fitted(self)
+        states, y = checked_data(self, X, y, reset=False)
+        check_given(self, log_columns)
+        order = order_of_log(log_columns, len(y))
+        if order is None and not log_columns.successor_names():
+            log_columns = log_columns._replace(terminal=np.ones(len(y), dtype=bool))
+        following = successors(self, X, states, log_columns, order)
+        values = self._values(self._fitted_columns(X, states))
+        error = np.where(following.known, y - self._taken(values, **action), np.nan)
+        ongoing = following.ongoing()
+        if len(ongoing):
+            after = following.of(ongoing)
+            Z = self._fitted_columns(after.source, after.states, after.at)
+            error[ongoing] += self.gamma * self._expected(self._values(Z), Z, after)
+        return error, following.terminal, order
 
-    def _score_of(self, error, terminal, order, sample_weight, ratios=1.0):
+    def _taken(self, values):
+        """The values of the actions that were taken."""
+        return values
+
+    def _expected(self, values, Z, following):
+        """The expected values of the policy's actions in successors with features
+        Z."""
+        return values
+
+    def _score(self, errors, sample_weight, ratios=1.0):
         """Minus the weighted mean square of the errors that are not NaN."""
+        error, terminal, order = errors
         weights = row_weights(sample_weight, len(error))
         if order is not None:
             weights *= shares(order.step, ~np.isnan(error), terminal, weights)
@@ -180,10 +287,10 @@ class LinearEstimator(CompositionalEstimator):
         return -float(np.average(error[kept] ** 2, weights=weights[kept]))
 
 
-def map_predictions(estimator, X, return_std, shape=()):
-    """``predict`` of a dask collection: a lazy array with rows of this shape, or two
-    with ``return_std``."""
+def map_predictions(estimator, X, return_std):
+    """``predict`` of a dask collection: a lazy array, or two with ``return_std``."""
     check_columns(estimator, X)
+    shape = np.shape(estimator.intercept_)
     if not return_std:
         return map_lazily(estimator.predict, X, shape)
     both = map_lazily(
@@ -192,6 +299,16 @@ def map_predictions(estimator, X, return_std, shape=()):
         (*shape, 2),
     )
     return both[..., 0], both[..., 1]
+
+
+def notify_of(fit, exact, x, values):
+    """Call the callbacks of a fit, if any, at both records of an exact solution."""
+    if fit is None:
+        return
+    for k, record in enumerate(
+        zip(exact["ifo_"], exact["loss_curve_"], (0 * x, x), strict=True)
+    ):
+        fit.notify(k, *record, values)
 
 
 def check_columns(estimator, X):

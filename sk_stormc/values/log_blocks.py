@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import copy
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from functools import partial
+from typing import Any
 
 import numpy as np
 from sklearn.base import clone
@@ -21,19 +22,22 @@ from sk_stormc.values.episodes import (
     check_terminal,
     check_time,
     discounts,
-    order_of,
+    share_of_ends,
 )
+from sk_stormc.values.markov import check_one_each
 from sk_stormc.values.policies import check_actions
+from sk_stormc.values.problems import LARGEST_HESSIAN
+from sk_stormc.values.states import checked_states
 from sk_stormc.values.streams import LARGEST_STREAM
 from sk_stormc.values.transitions import (
     LogColumns,
-    check_next,
+    Transitions,
     check_ratios,
-    checked_states,
+    order_of_log,
     read_log,
+    successors,
     successors_in,
     transform,
-    transform_next,
 )
 from sk_stormc.values.uncertainty import SumsByKey
 
@@ -41,25 +45,26 @@ from sk_stormc.values.uncertainty import SumsByKey
 SAMPLED_RUN = 256
 
 
-class Transitions(NamedTuple):
-    """The usable transitions of a block."""
+def reads_blocks(X, log_columns, estimator):
+    """Whether a fit adds up blocks: of dask collections, and of files if the rows have
+    successors of their own.
 
-    Z: np.ndarray
-    next_Z: np.ndarray
-    y: np.ndarray
-    weights: np.ndarray
-    terminal: np.ndarray
-    states: np.ndarray
-    source: Any  # rows that contain the successors, as the user's data
-    follows: np.ndarray  # the same as numbers
-    at: np.ndarray  # row of each successor in ``source``
-    action: np.ndarray | None
-    episode: np.ndarray | None
-
-    @property
-    def rows(self):
-        """The tuple (Z, next_Z, y, weights)."""
-        return self[:4]
+    Other fits of files read them into memory.
+    """
+    if is_dask(X):
+        return True
+    if (
+        log_columns.next_X is None
+        or log_columns.time is not None
+        or not isinstance(MappedRows.of(X), MappedRows)
+    ):
+        return False
+    special = (
+        callbacks_of(estimator)
+        or estimator.features is not None
+        or estimator.trace_decay
+    )
+    return estimator.solves_itself() and X.shape[1] < LARGEST_HESSIAN and not special
 
 
 @dataclass
@@ -71,118 +76,75 @@ class Reader:
     n_rows: int
     make_frame: Any = None  # makes a data frame of rows, if X is one
     features: Any = None  # the fitted transformer
-    steps: Any = None  # the `Steps` of the log, without next_X
+    # without next_X, sums of weights by the steps of the episodes, for `share_of_ends`
+    steps: SumsByKey | None = None
 
-    def log_columns(self, parts):
-        """The parts by their names. X and next_X are frames again if the user's X is
-        one."""
+    def columns(self, parts):
+        """X, y, the actions and the `LogColumns` of a block. X and next_X are frames
+        again if the user's X is one."""
+        columns = dict(zip(self.names, parts, strict=True))
+        for name in [name for name in ("X", "next_X") if name in columns]:
+            check_numeric(name, columns[name])
+            if self.make_frame is not None:
+                columns[name] = self.make_frame(columns[name])
         names = "X", "y", "action", *LogColumns._fields
-        log_columns = dict.fromkeys(names) | dict(zip(self.names, parts, strict=True))
-        for name in ("X", "next_X"):
-            if log_columns[name] is not None:
-                check_numeric(name, log_columns[name])
-                if self.make_frame is not None:
-                    log_columns[name] = self.make_frame(log_columns[name])
-        return log_columns
+        X, y, action, *log_columns = map(columns.get, names)
+        return X, y, action, LogColumns(*log_columns)
 
-    def order_of(self, log_columns, terminal):
+    def order_of(self, log_columns, n):
         """The `Order` of a block, or None without episodes."""
-        if log_columns["episode"] is None:
-            return None
-        n = len(terminal)
-        if (
-            log_columns["time"] is not None
-            and check_time(log_columns["time"], n).dtype.kind != "i"
-        ):
+        time = log_columns.time
+        if time is not None and check_time(time, n).dtype.kind != "i":
             raise ValueError(
                 "time must be whole numbers for rows in partitions, got dates: number "
                 "the steps"
             )
-        return order_of(log_columns["episode"], log_columns["time"], terminal, n)
+        return order_of_log(log_columns, n)
 
     def __call__(self, start, *parts):
         """The `Transitions` of a block."""
-        log_columns, estimator = self.log_columns(parts), self.estimator
-        X, n = log_columns["X"], len(log_columns["y"])
-        names = columns_of(X)
+        X, y, action, log_columns = self.columns(parts)
+        n, names, estimator = len(y), columns_of(X), self.estimator
         check_finite_rows("X", parts[0], names)
         states = checked_states(estimator, X)
-        y = as_numbers("y", log_columns["y"])
-        if y.shape != (n,):
-            raise ValueError(f"y must be of shape ({n},), got {y.shape}")
+        y = as_numbers("y", y)
+        check_one_each("y", y, n)
         check_finite_rows("y", y)
-        terminal = check_terminal(log_columns["terminal"], n)
-        weights = row_weights(log_columns["sample_weight"], n, all_zero=True)
-        action = (
-            None
-            if log_columns["action"] is None
-            else check_actions(log_columns["action"], n)
-        )
-        episode = (
-            None
-            if log_columns["episode"] is None
-            else check_episode(log_columns["episode"], n)
-        )
-        order = self.order_of(log_columns, terminal)
-        source, follows, at, kept = X, states, np.arange(n), np.ones(n, dtype=bool)
-        if log_columns["next_X"] is not None:
-            check_finite_rows(
-                "next_X", parts[self.names.index("next_X")][~terminal], names
-            )
-            source = log_columns["next_X"]
-            follows = check_next(estimator, log_columns["next_X"], states, terminal)
-        elif order is not None:
-            at, kept = successors_in(order, terminal)
-            weights = weights * self.steps.shares(order.step, kept, terminal)
-        elif log_columns["terminal"] is None:
-            terminal = kept.copy()
-        elif not terminal.all():
-            raise ValueError(
-                "next_X or episode must be given for transitions that are not "
-                "terminal, got neither, and "
-                f"row {np.argmin(terminal)} is not terminal"
-            )
-        weights *= check_ratios(log_columns["importance_ratio"], n)
-        if getattr(estimator, "half_life", None) is not None:
+        weights = row_weights(log_columns.sample_weight, n, all_zero=True)
+        action = None if action is None else check_actions(action, n)
+        order, episode = self.order_of(log_columns, n), log_columns.episode
+        if log_columns.next_X is not None:
+            terminal = check_terminal(log_columns.terminal, n)
+            rows = np.where(terminal[:, None], 0, parts[self.names.index("next_X")])
+            check_finite_rows("next_X", rows, names)
+        following = successors(estimator, X, states, log_columns, order, warns=False)
+        kept = following.known
+        if order is not None and log_columns.next_X is None:
+            sums = self.steps.of(order.step).T
+            weights *= share_of_ends(*sums, kept, following.terminal)
+        weights *= check_ratios(log_columns.importance_ratio, n)
+        if estimator.half_life is not None:
             age = self.n_rows - 1.0 - start - np.arange(n)
             weights *= discounts(estimator.half_life, age)
-        Z = transform(self.features, X, states, None, estimator.fit_intercept)
+        Z = transform(self.features, X, states, estimator.fit_intercept)
         if Z.shape[1] > LARGEST_STREAM:
             raise ValueError(
                 f"X must have at most {LARGEST_STREAM} features for rows in blocks, "
                 f"got {Z.shape[1]}"
             )
-        rows = slice(None) if (kept & (weights > 0)).all() else kept & (weights > 0)
-        Z, at, terminal = Z[rows], at[rows], terminal[rows]
-        next_Z = transform_next(
-            self.features, source, follows, at, terminal, Z, estimator.fit_intercept
-        )
-        labels = (None if part is None else part[rows] for part in (action, episode))
+        kept = kept & (weights > 0)
+        rows = slice(None) if kept.all() else kept
+        Z, following = Z[rows], following.of(rows)
         return Transitions(
             Z,
-            next_Z,
+            following.features(self.features, Z, estimator.fit_intercept),
             y[rows],
             weights[rows],
-            terminal,
             states[rows],
-            source,
-            follows,
-            at,
-            *labels,
+            following,
+            None if action is None else action[rows],
+            None if episode is None else check_episode(episode, n)[rows],
         )
-
-
-@dataclass
-class Steps:
-    """Sums of weights by the steps of the episodes, for the weights of `shares`."""
-
-    sums: SumsByKey  # of rows that do not end, and of those whose successors are known
-
-    def shares(self, step, known, terminal):
-        """As `episodes.shares`, with the sums of all blocks."""
-        ongoing, seen = self.sums.of(step).T
-        share = np.divide(seen, ongoing, out=np.ones(len(step)), where=ongoing > 0)
-        return np.where(terminal, share, known)
 
 
 class LogBlocks:
@@ -194,27 +156,19 @@ class LogBlocks:
 
     def __init__(self, estimator, X, y, log_columns, action=None):
         refuse(estimator, X, log_columns)
-        columns = {
-            "X": MappedRows.of(X),
-            "y": y,
-            "action": action,
-        } | log_columns._asdict()
-        columns["next_X"] = MappedRows.of(log_columns.next_X)
-        if np.ndim(log_columns.sample_weight) == 0 and not is_dask(
-            log_columns.sample_weight
-        ):
-            row_weights(log_columns.sample_weight, 1)  # a constant has no effect
+        columns = {"X": X, "y": y, "action": action} | log_columns._asdict()
+        for name in ("X", "next_X"):
+            columns[name] = MappedRows.of(columns[name])
+        weight = log_columns.sample_weight
+        if np.ndim(weight) == 0 and not is_dask(weight):
+            row_weights(weight, 1)  # a constant has no effect
             columns["sample_weight"] = None
         names = [name for name, column in columns.items() if column is not None]
         self.blocks = blocks_of(*(columns[name] for name in names))
         self.n_rows = self.blocks.n_rows
         self.empty, make_frame = without_rows(X), None
         if columns_of(X) is not None:
-            kind, labels = type(self.empty), self.empty.columns
-
-            def make_frame(rows):
-                return kind(rows, columns=labels)
-
+            make_frame = partial(type(self.empty), columns=self.empty.columns)
         check_columns(self.empty, log_columns.next_X)
         blank = clone(estimator, safe=False)
         validate_data(blank, self.empty, skip_check_array=True)
@@ -224,34 +178,35 @@ class LogBlocks:
         self.features = self.reader.features = self._features_of_sample()
 
     def sum(self, function):
-        """Add up ``function(transitions)`` over the blocks."""
-        reader = self.reader
-        return self.blocks.sum(lambda start, *parts: function(reader(start, *parts)))
-
-    def _steps(self):
-        """The `Steps` of the log. Raises a ValueError for an episode that continues in
-        the next block."""
+        """Add up ``function(transitions)`` over the blocks that have any."""
         reader = self.reader
 
         def of_block(start, *parts):
-            log_columns = reader.log_columns(parts)
-            n = len(log_columns["y"])
-            terminal = check_terminal(log_columns["terminal"], n)
-            order = reader.order_of(log_columns, terminal)
+            transitions = reader(start, *parts)
+            return function(transitions) if len(transitions.y) else None
+
+        return self.blocks.sum(of_block)
+
+    def _steps(self):
+        """The sums of the log for `share_of_ends`. Raises a ValueError for an episode
+        that continues in the next block."""
+        reader = self.reader
+
+        def of_block(start, *parts):
+            *_, y, _, log_columns = reader.columns(parts)
+            n, order = len(y), reader.order_of(log_columns, len(y))
+            terminal = check_terminal(log_columns.terminal, n)
             _, known = successors_in(order, terminal)
-            weights = row_weights(log_columns["sample_weight"], n, all_zero=True)[
-                :, None
-            ]
-            counted = weights * np.column_stack([~terminal, known & ~terminal])
-            return SumsByKey.by(order.step, counted), [
-                np.unique(check_episode(log_columns["episode"], n))
-            ]
+            weights = row_weights(log_columns.sample_weight, n, all_zero=True)
+            counted = weights[:, None] * np.column_stack([~terminal, known & ~terminal])
+            labels = np.unique(check_episode(log_columns.episode, n))
+            return SumsByKey.by(order.step, counted), [labels]
 
         sums, labels = self.blocks.sum(of_block)
         check_whole(
             labels, "next_X must be given, or partitions must contain whole episodes"
         )
-        return Steps(sums)
+        return sums
 
     def _features_of_sample(self):
         """``features``, fitted on a sample. Gives the warnings of `read_log` for the
@@ -272,12 +227,10 @@ class LogBlocks:
         else:
             begins = np.linspace(0, n - SAMPLED_RUN, most // SAMPLED_RUN).astype(int)
             rows = np.unique(begins[:, None] + np.arange(SAMPLED_RUN))
-        log_columns = self.reader.log_columns(self.blocks.take(rows))
-        X, y, _, *rest = log_columns.values()
+        X, y, _, log_columns = self.reader.columns(self.blocks.take(rows))
         try:
-            return read_log(
-                copy.copy(self.reader.estimator), X, y, LogColumns(*rest)
-            ).features
+            estimator = copy.copy(self.reader.estimator)
+            return read_log(estimator, X, y, log_columns).features
         except ValueError:
             # raises with the number of the row in its partition
             self.sum(lambda transitions: None)
@@ -295,8 +248,7 @@ def check_whole(labels, remedy):
 
 def refuse(estimator, X, log_columns):
     """Raise a ValueError for what rows in blocks do not support."""
-    for name in ("X", "next_X"):
-        table = log_columns.next_X if name == "next_X" else X
+    for name, table in (("X", X), ("next_X", log_columns.next_X)):
         if len(getattr(table, "shape", (0, 0))) == 1:
             raise ValueError(
                 f"{name} must have two dimensions, got shape {table.shape}"
@@ -306,17 +258,15 @@ def refuse(estimator, X, log_columns):
             "solver must be 'auto' or 'lstd' for rows in blocks, got "
             f"{estimator.solver!r}"
         )
-    if getattr(estimator, "objective", "auto") == "bellman":
+    if estimator.objective == "bellman":
         raise ValueError(
             "objective must be 'auto' or 'projected' for rows in blocks, got "
-            "'bellman', which groups all transitions "
-            "of a state"
+            "'bellman', which groups all transitions of a state"
         )
-    if getattr(estimator, "trace_decay", 0):
+    if estimator.trace_decay:
         raise ValueError(
             f"trace_decay must be 0 for rows in blocks, got {estimator.trace_decay}: "
-            "partial_fit takes the blocks of "
-            "an ordered log one after another"
+            "partial_fit takes the blocks of an ordered log one after another"
         )
     if callbacks_of(estimator):
         raise ValueError(
@@ -329,7 +279,7 @@ def refuse(estimator, X, log_columns):
         )
     if log_columns.time is not None and log_columns.episode is None:
         raise ValueError("next_X or episode must be given with time for rows in blocks")
-    if getattr(estimator, "half_life", None) is not None and log_columns.next_X is None:
+    if estimator.half_life is not None and log_columns.next_X is None:
         raise ValueError(
             "next_X must be given with half_life for rows in blocks, got None"
         )

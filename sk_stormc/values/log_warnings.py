@@ -21,7 +21,7 @@ EQUAL_UP_TO = 1e-4
 MIN_UNUSUAL = 5
 
 
-def check_given(estimator, next_X, terminal, time, episode=None):
+def check_given(estimator, log_columns):
     """Raise a ValueError if `fit` was given successors but a score was not, as in a
     search without metadata routing.
 
@@ -30,14 +30,13 @@ def check_given(estimator, next_X, terminal, time, episode=None):
     names, ends = estimator._given
     if not names:
         return
-    if next_X is None and terminal is None and time is None and episode is None:
+    if not log_columns.successor_names():
         raise ValueError(
             f"{' and '.join(names)} must be given to score and td_error as they were "
-            "to fit: without them each row "
-            "would be scored as an episode of one step; "
+            "to fit: without them each row would be scored as an episode of one step; "
             f"{ROUTING.format(', '.join(f'{name}=True' for name in names))}."
         )
-    if terminal is None and ends:
+    if log_columns.terminal is None and ends:
         warn(
             "fit was given terminal, and score or td_error was not: no transition "
             "counts as the end of an episode. "
@@ -55,9 +54,8 @@ def warn_of_no_ends(log_columns, episodes):
         )
         warn(
             f"terminal was not given: all episodes count as cut off, and {then}. If "
-            "episodes end, pass terminal, which "
-            "is True for the transitions that end one; otherwise pass False for all "
-            "transitions."
+            "episodes end, pass terminal, which is True for the transitions that end "
+            "one; otherwise pass False for all transitions."
         )
 
 
@@ -67,9 +65,8 @@ def warn_of_gaps(n_gaps):
     if n_gaps:
         warn(
             f"time has {n_gaps} gaps within episodes, and rows that are missing there "
-            "have neither ratios nor rewards "
-            "in the value: leave such episodes out. If time only gives the order, "
-            "number the rows of an episode."
+            "have neither ratios nor rewards in the value: leave such episodes out. If "
+            "time only gives the order, number the rows of an episode."
         )
 
 
@@ -103,11 +100,9 @@ def warn_of_ranges(states, follows, terminal):
         return
     warn(
         f"next_X is far outside the range of X in column {j}, or has other values: X "
-        f"has {low[j]:.4g} to "
-        f"{high[j]:.4g}, next_X has values such as {np.median(follows[:, j]):.4g}. If "
-        "X was transformed and next_X was "
-        "not (in a Pipeline, say), give the transformer as features=, which "
-        "transforms both.",
+        f"has {low[j]:.4g} to {high[j]:.4g}, next_X has values such as "
+        f"{np.median(follows[:, j]):.4g}. If X was transformed and next_X was not (in "
+        "a Pipeline, say), give the transformer as features=, which transforms both.",
     )
 
 
@@ -134,12 +129,7 @@ def warn_of_scales(states, follows, terminal):
     off, agreeing, compared = None, 0, 0
     # slopes between distant rows
     other = np.random.default_rng(0).permutation(len(ongoing))
-    columns = np.flatnonzero(np.ptp(came, axis=0) > 0)
-    for k, j in enumerate(columns):
-        # not enough rows agree, even if all of the remaining ones do
-        rest = (len(columns) - k) * len(ongoing)
-        if agreeing + rest < LINEAR_SHARE * (compared + rest):
-            return
+    for j in np.flatnonzero(np.ptp(came, axis=0) > 0):
         rows = np.flatnonzero(came[:, j] != np.median(came[:, j]))
         steps, times = came[other, j] - came[:, j], left[other, j] - left[:, j]
         if min(len(rows), np.count_nonzero(steps)) < MIN_UNUSUAL:
@@ -157,22 +147,17 @@ def warn_of_scales(states, follows, terminal):
     if off and agreeing >= LINEAR_SHARE * compared:
         warn(
             f"next_X and X have different scales: in column {off[0]}, X is "
-            f"{off[1]:.4g} times next_X of the row before "
-            f"plus {off[2]:.4g}. If X was transformed and next_X was not (in a "
-            "Pipeline, say), give the transformer as "
-            "features=, which transforms both.",
+            f"{off[1]:.4g} times next_X of the row before plus {off[2]:.4g}. If X was "
+            "transformed and next_X was not (in a Pipeline, say), give the transformer "
+            "as features=, which transforms both.",
         )
 
 
 def effective_size(weights):
     """The effective sample size of weights (Kish): their squared sum over the sum of
     squares."""
-    largest = weights.max(initial=0.0)
-    return (
-        float((weights / largest).sum() ** 2 / np.square(weights / largest).sum())
-        if largest > 0
-        else 0.0
-    )
+    share = weights / (weights.max(initial=0.0) or 1.0)
+    return float(share.sum() ** 2 / (np.square(share).sum() or 1.0))
 
 
 def warn_of_ratios(ratios, name="importance_ratio"):
@@ -203,10 +188,9 @@ def warn_of_mean_ratio(n, mean, deviation, size, name="importance_ratio"):
     elif off:
         warn(
             f"{name} is {mean:.3g} on average, but should be about 1: a ratio is the "
-            "probability of the action under "
-            "the target policy, divided by that under the behaviour policy. Are the "
-            "two swapped, or does the target "
-            "policy take actions that the log lacks?"
+            "probability of the action under the target policy, divided by that under "
+            "the behaviour policy. Are the two swapped, or does the target policy take "
+            "actions that the log lacks?"
         )
     return few or off
 
@@ -218,10 +202,9 @@ def warn_of_unknown_successors(next_Z, occurs):
     if number > max(MIN_UNUSUAL, WARNED_SHARE * next_Z.shape[0]):
         warn(
             f"{number / next_Z.shape[0]:.0%} of the successors have a feature that no "
-            "row of X has, such as the "
-            "indicator of a state in which every episode was cut off. Its coefficient "
-            "is unknown and set to 0. If "
-            "episodes end there, pass terminal."
+            "row of X has, such as the indicator of a state in which every episode was "
+            "cut off. Its coefficient is unknown and set to 0. If episodes end there, "
+            "pass terminal."
         )
 
 
@@ -229,33 +212,29 @@ def warn_of_endless_values():
     """Warn if features grow along transitions faster than the discount reduces them."""
     warn(
         "The values do not exist: along these transitions, a linear function of the "
-        "features grows by more than a "
-        "factor of 1 / gamma in each step, so that the sum of discounted rewards "
-        "diverges, and coef_ has no meaning. "
-        "Lower gamma, pass terminal if episodes end, or use features that stay "
-        "bounded.",
+        "features grows by more than a factor of 1 / gamma in each step, so that the "
+        "sum of discounted rewards diverges, and coef_ has no meaning. Lower gamma, "
+        "pass terminal if episodes end, or use features that stay bounded.",
         ConvergenceWarning,
     )
 
 
-def warn_of_no_information(y, terminal):
+def warn_of_no_information(high, low, ends, goes_on):
     """Warn if rewards and ends do not depend on the actions, so that no policy is
-    better than another."""
-    reward, same = y[0], np.ptp(y) <= 1e-12 * abs(y).max()
-    if not same or (reward and terminal.any() and not terminal.all()):
+    better than another.
+
+    The arguments are the highest and the lowest reward, whether an episode ends, and
+    whether one goes on.
+    """
+    same = high - low <= 1e-12 * max(abs(high), abs(low))
+    if not same or (high and ends and goes_on):
         return
-    ends = (
-        ""
-        if not reward
-        else " and no episode ends"
-        if not terminal.any()
-        else " and each row ends an episode"
-    )
-    hint = "" if terminal.any() else " If episodes end, pass terminal."
+    why = " and no episode ends" if goes_on else " and each row ends an episode"
+    hint = "" if ends else " If episodes end, pass terminal."
     warn(
         "the log does not tell which action is better: all rewards are "
-        f"{reward:g}{ends}, so that every policy is "
-        f"worth the same. Rounding or alpha decides which one is returned.{hint}"
+        f"{high:g}{why if high else ''}, so that every policy is worth the same. "
+        f"Rounding or alpha decides which one is returned.{hint}"
     )
 
 
@@ -274,7 +253,6 @@ def warn_of_state_numbers(features, states):
     ):  # for two states a linear function is equivalent to indicators
         warn(
             f"X has one column, of {len(values)} integers that repeat: if these are "
-            "numbers of states, their values "
-            "are not linear in them. Then use "
+            "numbers of states, their values are not linear in them. Then use "
             "features=OneHotEncoder(handle_unknown='ignore').",
         )

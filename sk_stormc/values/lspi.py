@@ -1,8 +1,8 @@
 """LSTDQ and LSPI: action values of a policy from sums over transitions, and
 least-squares policy iteration."""
 
+import hashlib
 from dataclasses import dataclass, replace
-from functools import cached_property
 
 import numpy as np
 from scipy import sparse
@@ -10,14 +10,16 @@ from scipy.linalg import block_diag
 from sklearn.exceptions import ConvergenceWarning
 
 from sk_stormc.solvers import StopReason
+from sk_stormc.utils.blocks import added
 from sk_stormc.utils.warnings import warn
 from sk_stormc.values.least_squares import Solution
 from sk_stormc.values.lstd import Moments
-from sk_stormc.values.markov import dense, normalized_weights, scale_rows
+from sk_stormc.values.markov import dense, largest_values, scale_rows
 from sk_stormc.values.objectives import with_ridge
-from sk_stormc.values.policies import chosen
+from sk_stormc.values.policies import chosen, numbers_of, warn_of_unknown
 from sk_stormc.values.projected import ProjectedBellmanProblem
-from sk_stormc.values.uncertainty import spread_of_log
+from sk_stormc.values.transitions import NONE, Log
+from sk_stormc.values.uncertainty import spread_of_sums, sums_of_episodes
 
 
 def of_actions(Z, chances):
@@ -56,6 +58,41 @@ def best_actions(values, unknown=None, before=None):
     return np.where(tied, before, best)
 
 
+class GreedyPolicy:
+    """A policy of policy iteration, as coefficients from which its actions follow in
+    any state.
+
+    Each action is the best one for the coefficients ``w``. Ties are resolved in favour
+    of the policy ``before``. Without coefficients, the policy is uniform, or always
+    takes the ``first`` action. With ``mixed`` it is a mixture of these policies.
+    """
+
+    def __init__(self, w=None, before=None, first=False, mixed=()):
+        self.w, self.before, self.first, self.mixed = w, before, first, mixed
+        self._last = None, None  # features of states, and the actions in these
+
+    def __getstate__(self):
+        return vars(self) | {"_last": (None, None)}
+
+    def action(self, Z, unknown):
+        """The greedy action in states with features Z, or None if it is uniform."""
+        if self.w is None:
+            return np.zeros(Z.shape[0], dtype=int) if self.first else None
+        states, action = self._last
+        if states is not Z:
+            earlier = self.before.action(Z, unknown)
+            action = best_actions(Z @ self.w.T, unknown, earlier)
+            self._last = Z, action
+        return action
+
+    def chances(self, Z, unknown, m):
+        """The probabilities of m actions in states with features Z."""
+        if self.mixed:
+            return np.mean([one.chances(Z, unknown, m) for one in self.mixed], axis=0)
+        action = self.action(Z, unknown)
+        return np.full((Z.shape[0], m), 1 / m) if action is None else chosen(action, m)
+
+
 class ActionSums:
     """Sums over transitions that determine the solution of LSTDQ for several policies.
 
@@ -65,99 +102,192 @@ class ActionSums:
     psi(s'_k, a). All of them consist of blocks of n_features x n_features, one for each
     pair of actions. The solution adds the ridge to A and C, which is equivalent to
     additional transitions, each from a state with a single feature to the end of the
-    episode, without reward.
+    episode, without reward. A policy is a `GreedyPolicy`, or a given one. The log is a
+    `Log` or a `LogBlocks`.
     """
 
-    def __init__(self, log, action, n_actions, gamma, ridge):
-        Z, y = log.Z, log.y
-        self.next_Z, self.gamma, self.n_rows = log.next_Z, gamma, len(y)
-        self.shape, self.ridge = (n_actions, Z.shape[1]), np.tile(ridge, n_actions)
-        self.rows = [np.flatnonzero(action == a) for a in range(n_actions)]
-        self.weighted = scale_rows(normalized_weights(log.weights, len(y)), Z)
-        self.largest = np.array(
-            [dense(abs(Z[rows]).max(axis=0)).ravel() for rows in self.rows]
+    def __init__(self, log, estimator):
+        total = log.sum(sums_of_actions)
+        if total is None:
+            raise ValueError(NONE)
+        by_action, self.weight, self.n_rows, self.n_ongoing, rewards = total
+        self.log, self.gamma = log, estimator.gamma
+        self.actions = np.array(sorted(by_action))
+        C, after, b, largest = zip(
+            *(by_action[action] for action in self.actions.tolist()), strict=True
         )
+        m, d = self.shape = len(C), len(b[0])
+        self.ridge = np.tile(estimator._alphas(d), m)
+        self.largest = np.array([of_action.values for of_action in largest])
         self.occurs = self.largest > 0
-        self.C = block_diag(
-            *(dense(self.weighted[rows].T @ Z[rows]) for rows in self.rows)
+        self.C, self.b = block_diag(*C) / self.weight, np.concatenate(b) / self.weight
+        # the highest reward, and minus the lowest one
+        self.rewards = rewards.values
+        led = np.repeat(np.stack(after)[:, :, None], m, axis=2) / m
+        self.uniform = GreedyPolicy()
+        # the last policy with sums, and these
+        self._led = self.uniform, led / self.weight
+        self._evaluated = None  # the moments of the last solution
+        in_memory = isinstance(log, Log)
+        self._block = (
+            action_block(log, self.actions, self.occurs) if in_memory else None
         )
-        self.b = np.concatenate([self.weighted[rows].T @ y[rows] for rows in self.rows])
-        self.ongoing = np.flatnonzero(~log.terminal)
+
+    def _sum(self, function):
+        """Add up ``function(*action_block)`` over the log."""
+        if self._block is not None:
+            return function(*self._block)
+        actions, occurs = self.actions, self.occurs
+        return self.log.sum(lambda t: function(*action_block(t, actions, occurs)))
+
+    def evaluate(self, policy, before=None):
+        """Keep the sums of psi_k psi'_k^T of a policy. Return its share of unknown
+        actions in the successors, the fraction of these in which it differs from the
+        policy ``before``, and a digest of its actions."""
+        actions = self.actions
+
+        def of_block(t, ongoing, next_Z, unknown, number):
+            chances = chances_in(policy, t, next_Z, unknown, actions)
+            rare = probability_of(unknown, chances)
+            changed = 0
+            if before is not None:
+                differ = chances != chances_in(before, t, next_Z, unknown, actions)
+                changed = int(differ.any(axis=1).sum())
+            digest = hashlib.sha256(np.ascontiguousarray(chances)).digest()
+            led = led_to(t, ongoing, next_Z, number, chances)
+            return led, rare, changed, [digest]
+
+        led, rare, changed, digests = self._sum(of_block)
+        self._led = policy, led / self.weight
+        n = max(1, self.n_ongoing)
+        return rare / n, changed / n, tuple(digests)
 
     def moments(self, policy):
         """The moments of a policy."""
-        m, d = self.shape
-        led = led_to(self.weighted, self.next_Z, self.rows, policy.chances)
-        A = self.C - self.gamma * led.reshape(m * d, m * d)
-        return Moments(A, self.b, self.C, 1.0, self.n_rows, self.largest.ravel())
+        if self._led[0] is not policy:
+            self.evaluate(policy)
+        n = len(self.b)
+        A = self.C - self.gamma * self._led[1].reshape(n, n)
+        sums = np.column_stack([A, self.C, self.b])
+        self._evaluated = Moments(sums, 1.0, self.n_rows, self.largest.ravel())
+        return self._evaluated
 
     def solution(self, policy):
         """The coefficients of LSTDQ for a policy, and the `Solution`."""
         solution = self.moments(policy).solution(self.ridge, ends=self.gamma == 1)
         return solution.x.reshape(self.shape), solution
 
-    def uniform(self):
-        """The policy that takes all actions with the same probability."""
-        return RowsPolicy(np.full((self.n_rows, self.shape[0]), 1 / self.shape[0]))
+    def spread(self, policy, w):
+        """The `Spread` of the values of the policy that was solved last, for the
+        columns that are determined."""
+        columns, actions = np.flatnonzero(self.occurs), self.actions
+        gamma, m = self.gamma, self.shape[0]
 
-    def constant(self, policy):
-        """The policy that always takes the first action."""
-        return self._taking(np.zeros_like(policy.action))
+        def scores_of(t, ongoing, next_Z, unknown, number):
+            error = (t.Z @ w.T)[np.arange(len(t.y)), number] - t.y
+            chances = chances_in(policy, t, next_Z, unknown, actions)
+            error[ongoing] -= gamma * (chances * (next_Z @ w.T)).sum(axis=1)
+            psi = of_actions(t.Z, chosen(number, m))[:, columns]
+            return sums_of_episodes(t, dense(scale_rows(t.weights * error, psi)))
 
-    def mixture(self, policies, policy):
-        """The mixture of the policies of a cycle, which ``policy`` has closed."""
-        return RowsPolicy(
-            np.mean([other.chances for other in policies], axis=0), policy.action
+        moments = replace(self._evaluated or self.moments(policy), weight=self.weight)
+        bread = (moments.parts[0] + np.diag(self.ridge))[np.ix_(columns, columns)]
+        return spread_of_sums(self._sum(scores_of), bread, moments)
+
+    def problem(self, policy):
+        """The compositional problem of a given policy for a log in memory, and a
+        function from its variables to coefficients."""
+        log, ongoing, _, unknown, number = self._block
+        m, at = self.shape[0], np.flatnonzero(self.occurs)
+        chances = np.zeros((len(log.y), m))
+        chances[ongoing] = log.following.chances(policy, self.actions)
+        rare = probability_of(unknown, chances[ongoing])
+        warn_of_unknown(rare / max(1, self.n_ongoing))
+        left = of_actions(log.Z, chosen(number, m))[:, at]
+        after = of_actions(log.next_Z, chances)[:, at]
+        *rows, weights = with_ridge(left, after, log.y, log.weights, self.ridge[at])
+
+        def spread_out(x):
+            w = np.zeros(self.occurs.size)
+            w[at] = x
+            return w.reshape(self.shape)
+
+        problem = ProjectedBellmanProblem(*rows, self.gamma, sample_weight=weights)
+        return problem, spread_out
+
+
+def probability_of(unknown, chances):
+    """The sum over states of the probabilities of unknown actions."""
+    return 0.0 if unknown is None else float((chances * unknown).sum())
+
+
+def sums_of_actions(t):
+    """Sums over the transitions of a block that are the same for all policies: of each
+    action, and of all."""
+    weighted, by_action = scale_rows(t.weights, t.Z), SumsOfActions()
+    for action in np.unique(t.action).tolist():
+        rows = t.action == action
+        left, Z = weighted[rows].T, t.Z[rows]
+        by_action[action] = (
+            dense(left @ Z),
+            dense(left @ t.next_Z[rows]),
+            left @ t.y[rows],
+            Largest(largest_values(Z)),
         )
+    n_ongoing, rewards = int((~t.terminal).sum()), np.array([t.y.max(), -t.y.min()])
+    return by_action, t.weights.sum(), len(t.y), n_ongoing, Largest(rewards)
 
-    def greedy(self, policy, w):
-        """The policy that is greedy for the values w, a key of its actions, and the
-        fraction of changed actions."""
-        action = best_actions(self._successors @ w.T, self._unknown, policy.action)
-        new, changed = self._taking(action), 0.0
-        if len(self.ongoing):
-            changed = float(
-                np.mean((new.chances != policy.chances)[self.ongoing].any(axis=1))
-            )
-        return new, action.tobytes(), changed
 
-    def _taking(self, action):
-        """The policy with an action for each successor."""
-        chances = np.zeros((self.n_rows, self.shape[0]))
-        chances[self.ongoing] = chosen(action, self.shape[0])
-        return RowsPolicy(chances, action)
+def action_block(t, actions, occurs):
+    """Transitions, those that go on, the features of the successors of these, unknown
+    actions in these, and the numbers of the actions that were taken."""
+    ongoing = t.following.ongoing()
+    next_Z = t.next_Z[ongoing]
+    unknown = unknown_actions(next_Z, occurs)
+    return t, ongoing, next_Z, unknown, numbers_of(t.action, actions)
 
-    @cached_property
-    def _successors(self):
-        return self.next_Z[self.ongoing]
 
-    @cached_property
-    def _unknown(self):
-        return unknown_actions(self._successors, self.occurs)
+def chances_in(policy, t, next_Z, unknown, actions):
+    """The probabilities of the actions in the successors with features next_Z."""
+    if isinstance(policy, GreedyPolicy):
+        return policy.chances(next_Z, unknown, len(actions))
+    return t.following.chances(policy, actions)
+
+
+def led_to(t, ongoing, next_Z, number, chances):
+    """The sums of psi_k psi'_k^T, of shape (n_actions, d, n_actions, d)."""
+    m, d = chances.shape[1], next_Z.shape[1]
+    led = np.zeros((m, d, m, d))
+    for a in range(m):
+        of_action = np.flatnonzero(number[ongoing] == a)
+        for b in range(m):
+            taken = of_action[chances[of_action, b] > 0]
+            rows = ongoing[taken]
+            weighted = scale_rows(chances[taken, b] * t.weights[rows], t.Z[rows])
+            led[a, :, b] = dense(weighted.T @ next_Z[taken])
+    return led
+
+
+class SumsOfActions(dict):
+    """Tuples of sums by the labels of actions, which are added by ``+``."""
+
+    def __add__(self, other):
+        return SumsOfActions(
+            {
+                label: added(self.get(label), other.get(label))
+                for label in {**self, **other}
+            }
+        )
 
 
 @dataclass(frozen=True, eq=False)
-class RowsPolicy:
-    """The actions of a policy in the successors of all rows."""
+class Largest:
+    """Largest values, whose sum is the maximum of both."""
 
-    chances: np.ndarray  # (n, n_actions), the probabilities of the actions
-    action: np.ndarray | None = (
-        None  # the last greedy action of each row that goes on, for ties
-    )
+    values: np.ndarray
 
-
-def led_to(weighted, next_Z, rows, chances):
-    """The sums of psi_k psi'_k^T, of shape (n_actions, d, n_actions, d). ``rows`` are
-    those of each action."""
-    m, d = len(rows), weighted.shape[1]
-    led = np.zeros((m, d, m, d))
-    for a, of_action in enumerate(rows):
-        for b in range(m):
-            taken = of_action[chances[of_action, b] > 0]
-            led[a, :, b] = dense(
-                scale_rows(chances[taken, b], weighted[taken]).T @ next_Z[taken]
-            )
-    return led
+    def __add__(self, other):
+        return Largest(np.maximum(self.values, other.values))
 
 
 @dataclass
@@ -166,7 +296,7 @@ class Iterated:
 
     w: np.ndarray  # (n_actions, n_features)
     solution: Solution
-    policy: object  # the policy with these values
+    policy: GreedyPolicy  # the policy with these values
     losses: list  # the objective at 0 and at each solution
     # for each policy, the fraction of successors whose greedy action is another one
     changes: list
@@ -182,7 +312,7 @@ def iterate_policies(sums, max_iter, notify):
     with the mixture of the cycle's policies. ``notify`` is called with the coefficients
     and the losses after each evaluation, and ends the iteration if it returns True.
     """
-    following, losses, changes = sums.uniform(), [], []
+    following, losses, changes = sums.uniform, [], []
     tried, place = [], {}  # the earlier greedy policies, and their indices
     restarted = stopped = False
     while len(changes) < (max_iter or 50) and not stopped:
@@ -192,20 +322,21 @@ def iterate_policies(sums, max_iter, notify):
             # the objective at 0 is the same for all policies
             losses.append(solution.start)
             notify(np.zeros_like(w), losses)
-        following, key, changed = sums.greedy(policy, w)
+        following = GreedyPolicy(w, policy)
+        _, changed, digest = sums.evaluate(following, policy)
         losses.append(solution.fun)
         changes.append(changed)
         stopped = notify(w, losses)
         if not changed:
             break
-        start = place.setdefault(key, len(tried))
+        start = place.setdefault(digest, len(tried))
         if start == len(tried):
             tried.append(following)
             continue
         following = (
-            sums.mixture(tried[start:], following)
+            GreedyPolicy(w, policy, mixed=tried[start:])
             if restarted
-            else sums.constant(following)
+            else GreedyPolicy(first=True)
         )
         restarted, tried, place = True, [], {}
     return Iterated(w, solution, policy, losses, changes, stopped)
@@ -217,70 +348,21 @@ def warn_if_not_converged(changes):
         return StopReason.CONVERGED
     warn(
         f"after {len(changes)} policies (max_iter) the best policy still changes in "
-        f"{changes[-1]:.2%} of "
-        "the successors, and the policy may be far from the best. A smaller gamma, a "
-        "larger alpha or other "
-        "features can help; policy_changes_ has the changes of all iterations.",
+        f"{changes[-1]:.2%} of the successors, and the policy may be far from the "
+        "best. A smaller gamma, a larger alpha or other features can help; "
+        "policy_changes_ has the changes of all iterations.",
         ConvergenceWarning,
     )
     return StopReason.MAX_ITER
 
 
-def spread_of_actions(sums, log, action, chances, w):
-    """The `Spread` of the coefficients of a policy, and their columns among the
-    features of all actions."""
-    at, m = np.flatnonzero(sums.occurs), sums.shape[0]
-    left = of_actions(log.Z, chosen(action, m))[:, at]
-    after = of_actions(log.next_Z, chances)[:, at]
-    rows = replace(log, Z=left, next_Z=after)
-    columns = np.flatnonzero(
-        np.isin(np.arange(log.n_features), log.columns)[None, :]
-        & np.ones((m, 1), dtype=bool)
-    )
-    return spread_of_log(
-        "projected", rows, None, w.ravel()[at], sums.ridge[at], sums.gamma
-    ), columns[at]
-
-
-def problem_of(sums, log, action, chances, ridge):
-    """The compositional problem of a given policy, and a function from its variables to
-    coefficients."""
-    m, at = sums.shape[0], np.flatnonzero(sums.occurs)
-    left = of_actions(log.Z, chosen(action, m))[:, at]
-    after = of_actions(log.next_Z, chances)[:, at]
-    left, after, y, weights = with_ridge(
-        left, after, log.y, log.weights, np.tile(ridge, m)[at]
-    )
-
-    def spread(x):
-        w = np.zeros(sums.occurs.size)
-        w[at] = x
-        return w.reshape(sums.shape)
-
-    return ProjectedBellmanProblem(
-        left, after, y, sums.gamma, sample_weight=weights
-    ), spread
-
-
-def charged(losses, n_rows):
-    """The records of exact solutions, which cost one pass over the data for each
-    policy. The first record is at 0."""
-    passes = np.arange(len(losses))
-    n = len(passes) - 1
-    return {
-        "loss_curve_": np.array(losses),
-        "ifo_": passes * (2 * n_rows + 1),
-        "_pass_ifo": 2 * n_rows + 1,
-        "n_evaluations_": {"inner": n * n_rows, "jacobian": n * n_rows, "outer": n},
-        "n_iter_": n,
-    }
-
-
 def of_columns(w, fit_intercept):
     """Split w into coefficients and intercepts. With an intercept, it is the last
     column."""
-    return (
-        {"coef_": w[:, :-1], "intercept_": w[:, -1]}
-        if fit_intercept
-        else {"coef_": w, "intercept_": 0.0 * w[:, 0]}
-    )
+    coef, intercept = w, np.zeros(w.shape[:-1])
+    if fit_intercept:
+        coef, intercept = w[..., :-1], w[..., -1]
+    return {
+        "coef_": coef,
+        "intercept_": intercept if w.ndim > 1 else float(intercept),
+    }

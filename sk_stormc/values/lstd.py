@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import gen_batches
 
 from sk_stormc.solvers import StopReason
 from sk_stormc.utils.warnings import warn
@@ -41,20 +42,23 @@ class Moments:
     number multiplies all weights.
     """
 
-    A: np.ndarray
-    b: np.ndarray
-    C: np.ndarray
+    sums: np.ndarray  # A, C and b side by side
     weight: float  # sum of the weights d_k
     n_rows: int  # including those of weight 0
     # absolute value of each feature, over transitions of positive weight
     largest: np.ndarray
-    lost: tuple = (0.0, 0.0, 0.0)  # rounding errors of A, b and C, to be added to them
+    lost: np.ndarray | float = 0.0  # rounding errors of the sums, to be added to them
 
     @classmethod
     def none(cls, n_features):
         """The moments of zero transitions."""
         d = n_features
-        return cls(np.zeros((d, d)), np.zeros(d), np.zeros((d, d)), 0.0, 0, np.zeros(d))
+        return cls(np.zeros((d, 2 * d + 1)), 0.0, 0, np.zeros(d))
+
+    @property
+    def parts(self):
+        """The sums A, b and C."""
+        return split(self.sums)
 
     @classmethod
     def of(cls, Z, difference, y, weights, traced=None):
@@ -77,18 +81,18 @@ class Moments:
                     weighted = (weights[rows, None] * traces).T
                     A += weighted @ difference[rows]
                     b += weighted @ y[rows]
-        if not all(np.isfinite(part).all() for part in (A, b, C)):
+        sums = np.column_stack([A, C, b])
+        if not np.isfinite(sums).all():
             raise ValueError(OVERFLOW)
-        return cls(A, b, C, float(weights.sum()), n, largest)
+        return cls(sums, float(weights.sum()), n, largest)
 
     @classmethod
-    def of_log(cls, Z, next_Z, gamma, y, weights):
+    def of_log(cls, Z, next_Z, y, weights, gamma):
         """The moments of many transitions, computed block by block without large
         temporary arrays."""
         # blocks fit in the cache
         total, step = cls.none(Z.shape[1]), max(256, 2**17 // Z.shape[1])
-        for start in range(0, len(y), step):
-            rows = slice(start, start + step)
+        for rows in gen_batches(len(y), step):
             left = Z[rows]
             total += cls.of(
                 left, minus_scaled(left, gamma, next_Z[rows]), y[rows], weights[rows]
@@ -96,48 +100,34 @@ class Moments:
         return total
 
     def __add__(self, other: Moments) -> Moments:
-        added = [
-            _add(total, lost, part, more)
-            for total, lost, part, more in zip(
-                self._sums, self.lost, other._sums, other.lost, strict=True
-            )
-        ]
-        (A, b, C), lost = zip(*added, strict=True)
-        largest = np.maximum(self.largest, other.largest)
+        # Neumaier's compensated summation
+        total, part = self.sums, other.sums
+        result = total + part
+        kept = result - total
+        lost = (total - (result - kept)) + (part - kept)
         return Moments(
-            A,
-            b,
-            C,
+            result,
             self.weight + other.weight,
             self.n_rows + other.n_rows,
-            largest,
-            lost,
+            np.maximum(self.largest, other.largest),
+            self.lost + other.lost + lost,
         )
 
     def __mul__(self, factor: float) -> Moments:
-        A, b, C = (factor * part for part in self._sums)
-        lost = tuple(factor * part for part in self.lost)
-        return replace(self, A=A, b=b, C=C, weight=factor * self.weight, lost=lost)
+        sums, lost = factor * self.sums, factor * self.lost
+        return replace(self, sums=sums, lost=lost, weight=factor * self.weight)
 
     def __deepcopy__(self, memo):
         return self  # immutable
 
-    @property
-    def _sums(self):
-        return self.A, self.b, self.C
-
     def means(self):
         """A, b and C divided by the sum of the weights."""
-        if self.weight and self.largest.any() and not self.C.any():
+        if self.weight and self.largest.any() and not self.parts[2].any():
             raise ValueError(
                 "X must have features whose squares are not 0, got "
-                f"{self.largest.max():.2g} at the most: multiply "
-                "them by a large number"
+                f"{self.largest.max():.2g} at the most: multiply them by a large number"
             )
-        return tuple(
-            (total + lost) / (self.weight or 1.0)
-            for total, lost in zip(self._sums, self.lost, strict=True)
-        )
+        return split((self.sums + self.lost) / (self.weight or 1.0))
 
     def solution(self, alpha, ends=False):
         """LSTD's solution with a ridge, as in `ProjectedBellmanProblem`; x is 0 for
@@ -167,12 +157,10 @@ class Moments:
         )
 
 
-def _add(total, lost, part, more):
-    """The sum of two arrays, and the sum of its rounding errors (Neumaier's compensated
-    summation)."""
-    result = total + part
-    kept = result - total
-    return result, lost + more + ((total - (result - kept)) + (part - kept))
+def split(sums):
+    """A, b and C, which stand side by side."""
+    d = len(sums)
+    return sums[:, :d], sums[:, -1], sums[:, d:-1]
 
 
 @dataclass(frozen=True, eq=False)
@@ -187,34 +175,25 @@ class Collected:
     @classmethod
     def none(cls, n_features, gamma, trace_decay=0.0):
         """The state before the first transition."""
-        return cls(
-            gamma,
-            Moments.none(n_features),
-            Traces(gamma * trace_decay, np.zeros((0, n_features))),
-        )
+        return cls(gamma, Moments.none(n_features), Traces(gamma * trace_decay))
 
     def plus(self, Z, next_Z, y, weights, keys=None):
         """Add transitions. ``keys``, the argument of `Traces.over`, are needed only for
         traces."""
-        counted = weights > 0
-        if not self.traces.decay and not counted.all():
-            Z = Z[counted]
-            next_Z = next_Z[counted]
-            y = y[counted]
-            weights = weights[counted]
         if not len(y):
             return self
-        if not self.traces.decay:
-            return replace(
-                self,
-                moments=self.moments
-                + Moments.of_log(Z, next_Z, self.gamma, y, weights),
-            )
-        traced = self.traces.over(Z, counted, keys)
-        moments = self.moments + Moments.of(
-            Z, minus_scaled(Z, self.gamma, next_Z), y, weights, traced
-        )
-        return replace(self, moments=moments, traces=traced.after)
+        counted, traces = weights > 0, self.traces
+        if traces.decay:
+            traced = traces.over(Z, counted, keys)
+            difference = minus_scaled(Z, self.gamma, next_Z)
+            moments = Moments.of(Z, difference, y, weights, traced)
+            traces = traced.after
+        else:
+            rows = Z, next_Z, y, weights
+            if not counted.all():
+                rows = (part[counted] for part in rows)
+            moments = Moments.of_log(*rows, self.gamma)
+        return replace(self, moments=self.moments + moments, traces=traces)
 
     def solution(self, alpha):
         """LSTD's solution, as in `Moments.solution`."""
@@ -233,16 +212,14 @@ def check_products(*parts):
 def solve_bellman(rows, visited, gamma, alpha):
     """The exact minimiser of the "bellman" objective, and the fitted attributes."""
     share, features, difference, reward = by_state(rows, visited, gamma)
-    root, unit, n = np.sqrt(share), largest_values(features), len(share)
+    root, n = np.sqrt(share), len(share)
     solution = solve_rows(
         scale_rows(root, difference),
         root * reward,
         alpha,
-        np.where(unit > 0, unit, 1.0),
+        largest_values(features),
     )
-    return solution.x, attributes_of(
-        solution, {"inner": n, "jacobian": n, "outer": n}, StopReason.CONVERGED
-    )
+    return solution.x, attributes_of(solution, n, n_outer=n)
 
 
 def solve_projected(rows, gamma, alpha, trace_decay=0.0, keys=None):
@@ -252,16 +229,22 @@ def solve_projected(rows, gamma, alpha, trace_decay=0.0, keys=None):
     collected = Collected.none(len(alpha), gamma, trace_decay).plus(
         *(part[order] for part in rows), keys
     )
-    solution, n = collected.solution(alpha), len(rows[2])
-    return solution.x, attributes_of(
-        solution, {"inner": n, "jacobian": n, "outer": 1}, StopReason.CONVERGED
-    )
+    solution = collected.solution(alpha)
+    return solution.x, attributes_of(solution, collected.moments.n_rows)
 
 
 def forget(estimator):
-    """Remove the attributes that only "lstd" sets."""
-    for name in ("rank_", "condition_number_"):
-        estimator.__dict__.pop(name, None)
+    """Remove the attributes that only some fits set."""
+    for name in (
+        "rank_",
+        "condition_number_",
+        "n_states_",
+        "policy_changes_",
+        "_pending",
+        "_groups",
+        "_counts",
+    ):
+        vars(estimator).pop(name, None)
 
 
 def warn_if_undetermined(Z, first, n_columns):
@@ -284,37 +267,51 @@ def warn_of_few_states(n_states, n_columns):
     if n_states < n_columns:
         warn(
             f"{n_states} distinct states do not determine the coefficients of "
-            f"{n_columns} features: the values of "
-            "these states are fitted exactly, and those of other states may be "
-            "anything. Set alpha (1e-3 times the "
-            "mean square of a feature, say), use fewer features, or more transitions.",
+            f"{n_columns} features: the values of these states are fitted exactly, and "
+            "those of other states may be anything. Set alpha (1e-3 times the mean "
+            "square of a feature, say), use fewer features, or more transitions.",
             ConvergenceWarning,
         )
 
 
-def attributes_of(solution, n_evaluations, stop_reason, warned=False):
+def attributes_of(
+    solution,
+    n_rows,
+    stop_reason=StopReason.CONVERGED,
+    losses=(),
+    n_outer=1,
+    warned=False,
+):
     """The fitted attributes of a `Solution`. Warns if the solution is ill-conditioned
-    or does not exist."""
+    or does not exist.
+
+    Exact solutions cost one pass over the data, for each policy. The first of the
+    ``losses`` is at 0.
+    """
     condition, rank = solution.condition, solution.rank
     if condition >= ILL_CONDITIONED and not warned:
         warn(
             f"The features are nearly collinear: condition_number_ is {condition:.1e} "
-            f"with rank_ {rank}. "
-            "Rounding alone may change the values by about "
-            f"{condition * np.finfo(float).eps:.0e} of their size, and "
-            "noise in the data by far more. Set alpha (1e-6 times the mean square of "
-            "a feature is a small value), "
-            "or use fewer features.",
+            f"with rank_ {rank}. Rounding alone may change the values by about "
+            f"{condition * np.finfo(float).eps:.0e} of their size, and noise in the "
+            "data by far more. Set alpha (1e-6 times the mean square of a feature is a "
+            "small value), or use fewer features.",
             ConvergenceWarning,
         )
     if solution.endless:
         warn_of_endless_values()
+    losses = losses or (solution.start, solution.fun)
+    n, pass_ifo = len(losses) - 1, 2 * n_rows + n_outer
     return {
-        "loss_curve_": np.array([solution.start, solution.fun]),
-        "ifo_": np.array([0, sum(n_evaluations.values())]),
-        "_pass_ifo": sum(n_evaluations.values()),
-        "n_evaluations_": n_evaluations,
-        "n_iter_": 1,
+        "loss_curve_": np.array(losses),
+        "ifo_": pass_ifo * np.arange(n + 1),
+        "_pass_ifo": pass_ifo,
+        "n_evaluations_": {
+            "inner": n * n_rows,
+            "jacobian": n * n_rows,
+            "outer": n * n_outer,
+        },
+        "n_iter_": n,
         "stop_reason_": stop_reason,
         "solver_": "lstd",
         "rank_": rank,

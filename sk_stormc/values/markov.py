@@ -15,6 +15,19 @@ def dense(A):
     return A.toarray() if sparse.issparse(A) else A
 
 
+def refuse_rows(wrong, message):
+    """Raise a ValueError with ``message(k)`` for the first row k that is wrong, if
+    there is one."""
+    if np.any(wrong):
+        raise ValueError(message(int(np.argmax(wrong))))
+
+
+def check_one_each(name, values, n):
+    """Raise a ValueError unless an array has one value for each of n rows."""
+    if values.shape != (n,):
+        raise ValueError(f"{name} must be of shape ({n},), got {values.shape}")
+
+
 def check_discount(gamma):
     """Raise a ValueError unless gamma is in [0, 1]."""
     check_number("gamma", gamma, low=0, high=1)
@@ -54,6 +67,20 @@ def scale_rows(weights, A):
     return (
         sparse.diags_array(weights) @ A if sparse.issparse(A) else weights[:, None] * A
     )
+
+
+def summed_entries(rows, columns, weights, values, shape):
+    """The sums of the weights of each entry of a matrix, and the weighted means of its
+    values, as CSR arrays with the same entries."""
+    total, mean = (
+        sparse.csr_array((part, (rows, columns)), shape=shape)
+        for part in (weights, weights * values)
+    )
+    for summed in (total, mean):
+        # scipy 1.13 does not add up duplicate entries by itself
+        summed.sum_duplicates()
+    mean.data /= total.data
+    return total, mean
 
 
 def normalized_weights(sample_weight, n):
@@ -109,19 +136,17 @@ def check_model(transition_matrix, rewards):
         rows = np.repeat(np.arange(n), np.diff(P.indptr))
     else:
         data, rows = P.ravel(), np.repeat(np.arange(n), m)
-    wrong = ~(np.isfinite(data) & (data >= 0))
-    if wrong.any():
-        e = np.argmax(wrong)
-        raise ValueError(
+    refuse_rows(
+        ~(np.isfinite(data) & (data >= 0)),
+        lambda e: (
             f"{name} must have finite entries >= 0, got {data[e]} in row {rows[e]}"
-        )
+        ),
+    )
     total = np.bincount(rows, data, minlength=n)
-    wrong = np.abs(total - 1) > SUM_TOLERANCE
-    if wrong.any():
-        s = np.argmax(wrong)
-        raise ValueError(
-            f"{name} must have rows that sum to 1, got {total[s]:.6g} in row {s}"
-        )
+    refuse_rows(
+        np.abs(total - 1) > SUM_TOLERANCE,
+        lambda s: f"{name} must have rows that sum to 1, got {total[s]:.6g} in row {s}",
+    )
     data /= total[rows]
 
     R = (
@@ -139,9 +164,8 @@ def check_model(transition_matrix, rewards):
         else (rows, np.tile(np.arange(m), n) if columns is None else columns)
     )
     R = np.ravel(dense(R[where]))
-    if not np.isfinite(R).all():
-        raise ValueError(
-            f"rewards must be finite, got {R[~np.isfinite(R)][0]} in row "
-            f"{rows[~np.isfinite(R)][0]}"
-        )
+    refuse_rows(
+        ~np.isfinite(R),
+        lambda e: f"rewards must be finite, got {R[e]} in row {rows[e]}",
+    )
     return P, R

@@ -5,10 +5,11 @@ from scipy import sparse
 
 from sk_stormc.streams.problem import stack
 from sk_stormc.values.least_squares import solve_rows
-from sk_stormc.values.markov import dense, largest_values, scale_rows
+from sk_stormc.values.markov import dense, largest_values, scale_rows, summed_entries
 from sk_stormc.values.problems import LARGEST_HESSIAN, BellmanProblem, inverse
 from sk_stormc.values.projected import ProjectedBellmanProblem
-from sk_stormc.values.transitions import by_state, distinct_rows
+from sk_stormc.values.states import distinct_rows
+from sk_stormc.values.transitions import by_state
 
 # fraction of transitions from states visited more than once, from which "auto" may
 # select "bellman"; with fewer its bias is large
@@ -83,9 +84,9 @@ def bias_and_noise(transitions, visited, gamma, alpha):
     """
     _, next_Z, y, weights = transitions
     share, features, A, reward = by_state(transitions, visited, gamma)
-    state, root, unit = visited[0], np.sqrt(share), largest_values(features)
+    state, root = visited[0], np.sqrt(share)
     rows = scale_rows(root, A)
-    x = solve_rows(rows, root * reward, alpha, np.where(unit > 0, unit, 1.0)).x
+    x = solve_rows(rows, root * reward, alpha, largest_values(features)).x
     visits, weights = np.bincount(state), weights / weights.max()
     part = weights / np.bincount(state, weights)[state]
     target = y + gamma * (next_Z @ x)
@@ -134,22 +135,12 @@ def with_ridge(Z, next_Z, y, weights, alpha):
     alone, d = np.flatnonzero(alpha), len(alpha)
     if not len(alone):
         return Z, next_Z, y, weights
-    Z = stack(
-        [
-            Z,
-            sparse.eye_array(d, format="csr")[alone]
-            if sparse.issparse(Z)
-            else np.eye(d)[alone],
-        ]
-    )
-    none = np.zeros((len(alone), d))
-    next_Z = stack(
-        [next_Z, sparse.csr_array(none) if sparse.issparse(next_Z) else none]
-    )
+    rows = sparse.eye_array(d, format="csr")[alone]
+    rows = rows if sparse.issparse(Z) else dense(rows)
     return (
-        Z,
-        next_Z,
-        np.append(y, none[:, 0]),
+        stack([Z, rows]),
+        stack([next_Z, 0.0 * rows]),
+        np.append(y, np.zeros(len(alone))),
         np.append(weights, weights.sum() * alpha[alone]),
     )
 
@@ -159,19 +150,12 @@ def grouped_problem(
 ):
     """The Bellman problem of the estimated model: frequencies of successors and mean
     rewards of transitions."""
-    n, m = features.shape[0], next_features.shape[0]
-    entry = state.astype(np.int64) * m + successor
-    entries, number = np.unique(entry, return_inverse=True)
-    total = np.bincount(number, weights)
+    shape = features.shape[0], next_features.shape[0]
+    total, rewards = summed_entries(state, successor, weights, y, shape)
     visits = np.bincount(state, weights)
-    rows, columns = entries // m, entries % m
-    P = sparse.csr_array((total / visits[rows], (rows, columns)), shape=(n, m))
-    R = sparse.csr_array(
-        (np.bincount(number, weights * y) / total, (rows, columns)), shape=(n, m)
-    )
     return BellmanProblem(
-        P,
-        R,
+        scale_rows(1 / visits, total),
+        rewards,
         features,
         gamma,
         next_features=next_features,

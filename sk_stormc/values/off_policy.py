@@ -9,7 +9,7 @@ from typing import Any, Literal
 import numpy as np
 from scipy import stats
 
-from sk_stormc.utils.blocks import is_dask
+from sk_stormc.utils.blocks import blocks_of, is_dask
 from sk_stormc.utils.threads import in_one_thread
 from sk_stormc.utils.types import ArrayLike, Features, FloatArray
 from sk_stormc.utils.validation import (
@@ -22,12 +22,10 @@ from sk_stormc.utils.validation import (
 from sk_stormc.utils.warnings import warn
 from sk_stormc.values.action_values import ActionValueEstimator
 from sk_stormc.values.doubly_robust import cross_fitted, folds_of, read_q_log
-from sk_stormc.values.episodes import check_episode, check_terminal, order_of
-from sk_stormc.values.importance_weights import Weights, expected_size
-from sk_stormc.values.log_warnings import effective_size, warn_of_gaps, warn_of_ratios
+from sk_stormc.values.episodes import check_terminal
+from sk_stormc.values.importance_weights import Episodes, estimate, read_ratios
+from sk_stormc.values.log_warnings import effective_size, warn_of_ratios
 from sk_stormc.values.markov import check_discount
-from sk_stormc.values.off_policy_blocks import estimate_by_blocks
-from sk_stormc.values.transitions import check_ratios
 from sk_stormc.values.uncertainty import FEW_EPISODES
 
 METHODS = ("is", "wis", "pdis", "wpdis", "dr", "wdr")
@@ -277,76 +275,58 @@ def off_policy_value(
     check_discount(gamma)
     check_choice("method", method, METHODS)
     check_int("cv", cv, low=2)
+    columns = y, importance_ratio, episode
+    modelled = method in ("dr", "wdr")
     if is_dask(y):
-        if method in ("dr", "wdr"):
+        if modelled:
             raise ValueError(
                 "method must be 'is', 'wis', 'pdis' or 'wpdis' for dask collections, "
                 f"got {method!r}"
             )
-        with in_one_thread():
-            return _policy_value(
-                *estimate_by_blocks(y, importance_ratio, episode, time, gamma, method)
+        if importance_ratio is None or episode is None:
+            raise ValueError("importance_ratio and episode must be given, got None")
+        blocks = blocks_of(*columns, time)
+
+        def sum_of(function):
+            return blocks.sum(lambda *parts: function(Episodes.of(*parts)))
+
+    else:
+        y = as_numbers("y", y)
+        if y.ndim != 1 or not len(y) or not np.isfinite(y).all():
+            raise ValueError(
+                f"y must be finite, one reward for each transition, got {short(y)}"
             )
-    y = as_numbers("y", y)
-    if y.ndim != 1 or not len(y) or not np.isfinite(y).all():
-        raise ValueError(
-            f"y must be finite, one reward for each transition, got {short(y)}"
-        )
-    n = len(y)
-    ratios, labels = check_ratios(importance_ratio, n), check_episode(episode, n)
-    rows = order_of(labels, time, check_terminal(terminal, n), n)
-    m = int(rows.numbers.max()) + 1
-    if m < 2:
-        raise ValueError(f"episode must have at least 2 different labels, got {m}")
-    odd = warn_of_ratios(ratios)
-    warn_of_gaps(int(np.ptp(rows.clock)) - (n - 1) - (m - 1))
-    order = np.argsort(rows.clock)
-    y, numbers, ratios = y[order], rows.numbers[order], ratios[order]
-    weights = Weights(ratios, numbers, weighted=method in ("wis", "wpdis", "wdr"))
-    if weights.final.max() == -np.inf if method == "wis" else not ratios.any():
-        raise ValueError(
-            "importance_ratio must be positive, in all rows of one episode for 'wis', "
-            "got 0 everywhere"
-        )
-    discount, first, influence = gamma**weights.step, np.zeros(m), np.zeros(m)
-    if method in ("dr", "wdr"):
-        log = read_q_log(
-            estimator, X, y, ratios, action, target, next_X, terminal, rows.clock, order
-        )
-        cut = weights.last[~log.terminal[weights.last]]
-        share = np.zeros(n)
-        share[cut] = gamma * discount[cut] * weights.share[cut]
-        fold = folds_of(labels[order][weights.start], min(cv, m))
-        with in_one_thread():
-            values, y, influence = cross_fitted(log, gamma, numbers, fold, share)
-        first = values[weights.start]
-    returns = discount * y
-    value, parts = (
-        weights.of_episodes(returns)
-        if method in ("is", "wis")
-        else weights.of_rows(returns)
-    )
-    expected = np.inf
-    if method not in ("dr", "wdr"):
-        rows, factor = (
-            (weights.last, np.ones(m))
-            if method in ("is", "wis")
-            else (slice(None), discount)
-        )
-        expected = expected_size(
-            m, n / effective_size(ratios), weights.step[rows], factor
-        )
-    parts = parts + first + m * (influence - influence.mean())
-    return _policy_value(value + first.mean(), parts, weights.final, expected, odd)
+        rows = Episodes.of(0, *columns, time, check_terminal(terminal, len(y)))
+
+        def sum_of(function):
+            return function(rows)
+
+    with in_one_thread():
+        found, first, influence = read_ratios(sum_of, gamma, method), 0.0, 0.0
+        if modelled:
+            log = read_q_log(estimator, rows, X, action, target, next_X, terminal)
+            found.expected = np.inf
+            weights, m = rows.weights, len(found.final)
+            cut = weights.last[~log.following.terminal[weights.last]]
+            share = np.zeros(len(weights.step))
+            share[cut] = (
+                gamma ** (weights.step[cut] + 1) * weights.share(found.totals)[cut]
+            )
+            fold = folds_of(rows.labels[weights.start], min(cv, m))
+            values, errors, influence = cross_fitted(
+                log, gamma, weights.numbers, fold, share
+            )
+            first, influence = values[weights.start], m * (influence - influence.mean())
+            method = {"dr": "pdis", "wdr": "wpdis"}[method]
+            rows = rows._replace(y=errors)
+            found.returns = rows.by_episode(gamma, method)
+        value, parts = estimate(sum_of, found, gamma, method)
+    return _policy_value(value + np.mean(first), parts + first + influence, found)
 
 
-def _policy_value(value, parts, final, expected, odd):
-    """The `PolicyValue`. Warns if the effective number of episodes is small.
-
-    ``final`` are the logarithms of the weights of the episodes, ``expected`` is their
-    effective number on average, and ``odd`` says that there was a warning about the
-    ratios.
-    """
+def _policy_value(value, parts, found):
+    """The `PolicyValue`. Warns if the effective number of episodes is small."""
+    final, expected = found.final, found.expected
     # a logarithm of -inf is that of a weight of 0
     m, largest = len(parts), max(final.max(), np.finfo(float).min)
     size = effective_size(np.exp(final - largest))
@@ -362,7 +342,7 @@ def _policy_value(value, parts, final, expected, odd):
             f"{FEW_EPISODES} a standard error is itself uncertain, and often too "
             f"small. {REMEDY}"
         )
-    elif np.isfinite(expected) and not odd:
+    elif np.isfinite(expected) and not found.odd:
         # the square of a product above exp(300) may overflow
         products = np.exp(np.minimum(final, 300.0))
         warn_of_ratios(products, "the product of the ratios of an episode")

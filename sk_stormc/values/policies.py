@@ -7,7 +7,7 @@ from sklearn.utils import _safe_indexing
 from sk_stormc.utils.validation import is_word, short
 from sk_stormc.utils.warnings import warn
 from sk_stormc.values.episodes import WARNED_SHARE
-from sk_stormc.values.markov import SUM_TOLERANCE
+from sk_stormc.values.markov import SUM_TOLERANCE, refuse_rows
 
 NUMBERS = int, float, np.number, np.bool_
 
@@ -23,20 +23,14 @@ def check_actions(action, n):
             f"{labels.shape}. If each action is a vector, "
             "number the finitely many actions and give these numbers."
         )
-    if labels.dtype.kind == "O" and all(
-        isinstance(label, (str, np.str_)) for label in labels
-    ):
+    if labels.dtype.kind == "O" and all(isinstance(label, str) for label in labels):
         labels = labels.astype(str)
     if labels.dtype.kind == "O":
         try:
             labels = np.array(labels.tolist(), dtype=float)
         except (TypeError, ValueError):
             odd = next(
-                (
-                    k
-                    for k, v in enumerate(labels)
-                    if not isinstance(v, (str, np.str_, *NUMBERS))
-                ),
+                (k for k, v in enumerate(labels) if not isinstance(v, (str, *NUMBERS))),
                 None,
             )
             where = (
@@ -51,19 +45,17 @@ def check_actions(action, n):
             f"{labels[0]!r}"
         )
     if labels.dtype.kind == "f":
-        wrong = ~np.isfinite(labels)
-        if wrong.any():
-            raise ValueError(
-                f"action must be finite, got {labels[wrong][0]} in row "
-                f"{np.argmax(wrong)}"
-            )
-        wrong = labels != np.rint(labels)
-        if wrong.any():
-            raise ValueError(
-                f"action must be labels of a finite choice, got {labels[wrong][0]} in "
-                f"row {np.argmax(wrong)}: give the "
-                "numbers of the bins of a continuous action"
-            )
+        refuse_rows(
+            ~np.isfinite(labels),
+            lambda k: f"action must be finite, got {labels[k]} in row {k}",
+        )
+        refuse_rows(
+            labels != np.rint(labels),
+            lambda k: (
+                f"action must be labels of a finite choice, got {labels[k]} in row "
+                f"{k}: give the numbers of the bins of a continuous action"
+            ),
+        )
         labels = labels.astype(np.int64)
     return labels
 
@@ -71,14 +63,13 @@ def check_actions(action, n):
 def numbers_of(labels, actions, where="action", among="those that fit had", hint=""):
     """The index of each label among the sorted actions."""
     at = np.minimum(np.searchsorted(actions, labels), len(actions) - 1)
-    wrong = actions[at] != labels
-    if wrong.any():
-        k = np.argmax(wrong)
-        label = labels[k].item()
-        raise ValueError(
-            f"{where} must be among {among}, {actions.tolist()}, got {label!r} in row "
-            f"{k}{hint}"
-        )
+    refuse_rows(
+        actions[at] != labels,
+        lambda k: (
+            f"{where} must be among {among}, {actions.tolist()}, got "
+            f"{labels[k].item()!r} in row {k}{hint}"
+        ),
+    )
     return at
 
 
@@ -90,13 +81,9 @@ def check_policy(policy, name="policy"):
         first and is_word(policy, "greedy")
     ):
         return
-    array = None if isinstance(policy, (str, type, type(None))) else np.asarray(policy)
-    if (
-        array is None
-        or array.ndim not in (1, 2)
-        or not array.size
-        or array.dtype.kind not in "iubfU"
-    ):
+    array = np.asarray(policy)
+    valid = array.ndim in (1, 2) and array.dtype.kind in "iubfU" and array.size
+    if not valid:
         raise ValueError(
             f"{name} must be {first}a function of states, or an array of actions "
             "(n_states,) or of "
@@ -116,8 +103,7 @@ def policy_chances(policy, source, follows, rows, actions, name="policy"):
         if choice.ndim == 0 or len(choice) != len(rows):
             raise ValueError(
                 f"{name} must give an action, or a row of probabilities, for each of "
-                f"{len(rows)} states, got shape "
-                f"{choice.shape}"
+                f"{len(rows)} states, got shape {choice.shape}"
             )
     else:
         choice = np.asarray(policy)
@@ -143,8 +129,7 @@ def as_chances(choice, n, actions, name="policy"):
     if choice.shape != (n, len(actions)) or choice.dtype.kind not in "iubf":
         raise ValueError(
             f"{name} must give probabilities of the actions {short(actions)}, got "
-            f"{choice.dtype} of shape "
-            f"{choice.shape}"
+            f"{choice.dtype} of shape {choice.shape}"
         )
     return check_probabilities(name, choice)
 
@@ -155,14 +140,13 @@ def check_probabilities(name, probabilities, where="row"):
     with np.errstate(invalid="ignore"):
         total = probabilities.sum(axis=1)
     valid = ((probabilities >= 0) & np.isfinite(probabilities)).all(axis=1)
-    wrong = ~(valid & (abs(total - 1) <= SUM_TOLERANCE))
-    if wrong.any():
-        k = np.argmax(wrong)
-        raise ValueError(
+    refuse_rows(
+        ~(valid & (abs(total - 1) <= SUM_TOLERANCE)),
+        lambda k: (
             f"{name} must have probabilities >= 0 that sum to 1, got "
-            f"{short(probabilities[k])} with the sum "
-            f"{total[k]:.6g} in {where} {k}"
-        )
+            f"{short(probabilities[k])} with the sum {total[k]:.6g} in {where} {k}"
+        ),
+    )
     return probabilities / total[:, None]
 
 
@@ -182,16 +166,16 @@ def _numbers_of_states(states, n, name):
     else:
         raise ValueError(
             f"{name} is an array for {n} states, and needs X of one column with their "
-            f"numbers, or of {n} indicators; "
-            f"got {states.shape[1]} columns that are neither. Use a function of "
-            "states instead."
+            f"numbers, or of {n} indicators; got {states.shape[1]} columns that are "
+            "neither. Use a function of states instead."
         )
-    wrong = ~np.isin(numbers, np.arange(n))
-    if wrong.any():
-        raise ValueError(
+    refuse_rows(
+        ~np.isin(numbers, np.arange(n)),
+        lambda k: (
             f"{name} must have a row for each state, got {n} rows and state "
-            f"{numbers[wrong][0]:g}"
-        )
+            f"{numbers[k]:g}"
+        ),
+    )
     return numbers.astype(int)
 
 
@@ -200,8 +184,7 @@ def warn_of_unknown(share):
     the successors."""
     if share > WARNED_SHARE:
         warn(
-            f"in {share:.0%} of the successors the policy takes an action that the "
-            "log never has there: the states "
-            "have features that no row with this action has. The coefficients of such "
-            "features are set to 0."
+            f"in {share:.0%} of the successors the policy takes an action that the log "
+            "never has there: the states have features that no row with this action "
+            "has. The coefficients of such features are set to 0."
         )

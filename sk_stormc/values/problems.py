@@ -53,11 +53,12 @@ class LinearValue(CompositionalProblem):
         self.gamma = float(gamma)
         self.alpha = np.broadcast_to(alpha, d)
         self.n_variables = d
-        self._automatic, self._metric = metric == "auto", None
+        if metric is None:
+            self.metric = None
         self.weights = normalized_weights(sample_weight, n)
         self._drawn_by = None if sample_weight is None else self.weights
 
-    @property
+    @cached_property
     def metric(self):
         """The inverse Hessian of shape (n_variables, n_variables). Above 2000
         variables, the inverse of its diagonal.
@@ -66,25 +67,11 @@ class LinearValue(CompositionalProblem):
         direction, because F is also a rounding error in these directions. The matrix is
         computed on first use.
         """
-        if self._automatic and self._metric is None:
-            A, d = self._least_squares()[0], self.n_variables
-            if d > LARGEST_HESSIAN:
-                curvature = 2 * (
-                    np.asarray(A.multiply(A).sum(0)).ravel()
-                    if sparse.issparse(A)
-                    else (A**2).sum(0)
-                )
-                curvature += 2 * self.alpha
-                self._metric = 1 / np.where(
-                    curvature > 0, curvature, curvature.max() or 1.0
-                )
-            else:
-                self._metric = inverse(self.hessian())
-        return self._metric
-
-    @metric.setter
-    def metric(self, value):
-        self._automatic, self._metric = False, value
+        if self.n_variables <= LARGEST_HESSIAN:
+            return inverse(self.hessian())
+        A = self._least_squares()[0]
+        curvature = 2 * ((A * A).sum(axis=0) + self.alpha)
+        return 1 / np.where(curvature > 0, curvature, curvature.max() or 1.0)
 
     def hessian(self):
         """The Hessian of Phi, 2 A^T A + 2 diag(alpha).
@@ -99,7 +86,7 @@ class LinearValue(CompositionalProblem):
     def solution(self):
         """The exact minimiser of Phi, with the rank and the condition number, as a
         `Solution`."""
-        return solve_rows(*self._least_squares(), self.alpha, self._unit())
+        return solve_rows(*self._least_squares(), self.alpha, self._largest())
 
     def minimizer(self):
         """The exact minimiser of Phi, by least squares.
@@ -119,10 +106,9 @@ class LinearValue(CompositionalProblem):
         to exist."""
         return False
 
-    def _unit(self):
-        """The largest absolute value of each feature, replaced by 1 if it is 0."""
-        largest = largest_values(self.features)
-        return np.where(largest > 0, largest, 1.0)
+    def _largest(self):
+        """The largest absolute value of each feature."""
+        return largest_values(self.features)
 
 
 def inverse(H):
@@ -141,7 +127,7 @@ def inverse(H):
     return (vectors / values) @ vectors.T
 
 
-class Successors(FiniteSource):
+class SuccessorSource(FiniteSource):
     """The source of batches of a `BellmanProblem`: an independent successor for every
     state."""
 
@@ -292,7 +278,7 @@ class BellmanProblem(LinearValue):
             return FiniteSource(
                 self.n_inner, self.n_outer, outer_weights=self._drawn_by
             )
-        return Successors(self, self._drawn_by)
+        return SuccessorSource(self, self._drawn_by)
 
     def entries_of(self, states, uniform):
         """Draw a transition for each of n states: positions in the data of P, by

@@ -6,6 +6,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+from sklearn.utils import gen_batches
 
 from sk_stormc.core.advice import Advice
 from sk_stormc.core.source import FiniteSource
@@ -138,7 +139,7 @@ class ProjectedBellmanProblem(LinearValue):
         """C, of shape (n_features, n_features)."""
         if self._covariance is not None:
             return dense(self._covariance)
-        return self._moments.C
+        return self._moments.parts[2]
 
     @cached_property
     def _root(self):
@@ -149,17 +150,16 @@ class ProjectedBellmanProblem(LinearValue):
     def _moments(self):
         """The moments of all transitions. The weights sum to one."""
         return Moments.of_log(
-            self.features, self.next_features, self.gamma, self.rewards, self.weights
+            self.features, self.next_features, self.rewards, self.weights, self.gamma
         )
 
     @property
     def _full(self):
         """J and mean r phi over all transitions."""
-        return self._moments.A, self._moments.b
+        return self._moments.parts[:2]
 
-    def _unit(self):
-        largest = self._moments.largest
-        return np.where(largest > 0, largest, 1.0)
+    def _largest(self):
+        return self._moments.largest
 
     @property
     def source(self):
@@ -219,7 +219,7 @@ class ProjectedBellmanProblem(LinearValue):
         `Solution`."""
         A, b, _ = self._moments.means()
         C, exact = self.covariance, self._covariance is None
-        solution = solve_moments(A, b, C, self.alpha, self._unit(), exact=exact)
+        solution = solve_moments(A, b, C, self.alpha, self._largest(), exact=exact)
         return replace(solution, endless=is_endless(A, C, solution.x, self.n_inner))
 
     def is_endless(self, x):
@@ -231,52 +231,47 @@ class ProjectedBellmanProblem(LinearValue):
         return is_endless(A, C, x, self.n_inner)
 
     def expected_smoothness(self, size, metric):
-        """max_v E|H_B v|^2 / <v, H v> over all transitions, for `Advice`; 0 (unknown)
-        above 2000 features."""
-        return expected_smoothness(self, size[0], metric.root())
+        """max_v E|H_B v|^2 / <v, H v> over all transitions, in the norm of the metric,
+        for `Advice`; 0 (unknown) above 2000 features.
+
+        H_B = 2 J^T C^+ J_B + 2 diag(alpha) is the linear map of w in the gradient of a
+        batch of B transitions, and H its mean. A step of length eta contracts in mean
+        square if eta is below 2 over this number. H_B is not symmetric, so its largest
+        eigenvalues are not sufficient to bound a step.
+        """
+        d, root = self.n_variables, metric.root()
+        if root is None or d > LARGEST_HESSIAN:
+            return 0.0
+        root = root if np.ndim(root) == 2 else root * np.eye(d)
+        J = self._full[0]
+        pull = self._root @ (self._root.T @ (J @ root))  # C^+ J root
+        weights, S = self.weights, 0.0
+        # blocks of 32 MB
+        for rows in gen_batches(self.n_inner, max(1, 2**22 // d)):
+            lengths = np.square(self.features[rows] @ pull).sum(axis=1)
+            difference = self._difference[rows]
+            S = S + dense(
+                scale_rows(4 * weights[rows] * lengths, difference).T @ difference
+            )
+        # root^T H, without alpha
+        half = root.T @ (2 * J.T @ (self._root @ (self._root.T @ J)))
+        full = half + root.T * (2 * self.alpha)
+        second = full.T @ full + (
+            0.0 if size[0] is None else (S - half.T @ half) / size[0]
+        )
+        values, vectors = np.linalg.eigh(self.hessian())
+        positive = values > EIGENVALUE_ROUNDING * max(values[-1], 0.0)
+        if not positive.any():
+            return 0.0
+        white = vectors[:, positive] / np.sqrt(values[positive])
+        return float(np.linalg.eigvalsh(white.T @ second @ white)[-1])
 
     @cached_property
     def advice(self):
         """Full batches if the metric is a full matrix, as J is then stored and a step
         costs as little as a few rows."""
-        has_metric = self._automatic or self._metric is not None
+        has_metric = vars(self).get("metric", "auto") is not None
         size = None if has_metric and self.n_variables <= LARGEST_HESSIAN else "auto"
         return Advice(
             batch_size=size, smoothness=ProjectedBellmanProblem.expected_smoothness
         )
-
-
-def expected_smoothness(problem, size, root):
-    """The expected smoothness max_v E|H_B v|^2 / <v, H v> of a
-    `ProjectedBellmanProblem`, in a metric M = root root^T.
-
-    H_B = 2 J^T C^+ J_B + 2 diag(alpha) is the linear map of w in the gradient of a
-    batch of B transitions, and H its mean. A step of length eta contracts in mean
-    square if eta is below 2 over this number. H_B is not symmetric, so its largest
-    eigenvalues are not sufficient to bound a step.
-    """
-    d = problem.n_variables
-    if root is None or d > LARGEST_HESSIAN:
-        return 0.0
-    root = root if np.ndim(root) == 2 else root * np.eye(d)
-    J = problem._full[0]
-    pull = problem._root @ (problem._root.T @ (J @ root))  # C^+ J root
-    weights, S = problem.weights, 0.0
-    step = max(1, 2**22 // d)  # a block of 32 MB
-    for k in range(0, problem.n_inner, step):
-        rows = slice(k, k + step)
-        lengths = np.square(problem.features[rows] @ pull).sum(axis=1)
-        difference = problem._difference[rows]
-        S = S + dense(
-            scale_rows(4 * weights[rows] * lengths, difference).T @ difference
-        )
-    # root^T H, without alpha
-    half = root.T @ (2 * J.T @ (problem._root @ (problem._root.T @ J)))
-    full = half + root.T * (2 * problem.alpha)
-    second = full.T @ full + (0.0 if size is None else (S - half.T @ half) / size)
-    values, vectors = np.linalg.eigh(problem.hessian())
-    positive = values > EIGENVALUE_ROUNDING * max(values[-1], 0.0)
-    if not positive.any():
-        return 0.0
-    white = vectors[:, positive] / np.sqrt(values[positive])
-    return float(np.linalg.eigvalsh(white.T @ second @ white)[-1])

@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
-from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
 from sk_stormc.solvers import StopReason
@@ -25,17 +24,19 @@ from sk_stormc.values.episodes import (
     remaining,
 )
 from sk_stormc.values.log_warnings import warn_of_no_ends, warn_of_state_numbers
-from sk_stormc.values.lspi import charged, of_actions, of_columns
+from sk_stormc.values.lspi import of_actions, of_columns
 from sk_stormc.values.lstd import ILL_CONDITIONED, Collected, attributes_of, forget
-from sk_stormc.values.markov import scale_rows
-from sk_stormc.values.policies import check_actions, chosen, numbers_of, policy_chances
+from sk_stormc.values.markov import refuse_rows, scale_rows
+from sk_stormc.values.policies import check_actions, chosen, numbers_of
+from sk_stormc.values.states import checked_data
 from sk_stormc.values.transition_stream import TransitionStream
 from sk_stormc.values.transitions import (
     check_ratios,
-    checked_data,
+    fitted_features,
+    order_of_log,
     successors,
+    successors_in,
     transform,
-    transform_next,
 )
 from sk_stormc.values.uncertainty import MAX_GROUPED_FEATURES, Groups
 
@@ -83,76 +84,69 @@ def follow(waiting, rows, terminal):
     if waiting is not None:
         rows = waiting.before(rows)
         terminal = np.append(np.zeros(len(rows) - len(terminal), dtype=bool), terminal)
-    time, labels, order = rows.time, rows.labels, np.arange(len(rows))
+    time, labels, n = rows.time, rows.labels, len(rows)
     if labels is None:
-        wrong = np.diff(time) <= 0
-        if wrong.any():
-            k = np.argmax(wrong)
-            raise ValueError(
+        refuse_rows(
+            np.diff(time) <= 0,
+            lambda k: (
                 "time must increase from row to row and from call to call, got "
                 f"{time[k]}, then {time[k + 1]}"
-            )
-        clock, last = time, order == len(order) - 1
-    else:
-        found = order_of(labels, time, terminal, len(rows))
-        clock, order = found.clock, np.argsort(found.clock)
-        last = np.append(np.diff(found.numbers[order]) != 0, True)
-    at = np.flatnonzero(terminal[order] | np.append(np.diff(clock[order]) == 1, False))
-    kept = order[at]
-    next_Z = scale_rows(
-        1.0 - terminal[kept], rows.Z[order[np.minimum(at + 1, len(order) - 1)]]
-    )
-    left = np.zeros((len(kept), 1), dtype=int) if time is None else time[kept, None]
-    waits = order[last & ~terminal[order]]
+            ),
+        )
+    found = order_of(labels, time, terminal, n)
+    at, known = successors_in(found, terminal)
+    order = np.argsort(found.clock)
+    kept = order[known[order]]
+    next_Z = scale_rows(1.0 - terminal[kept], rows.Z[at[kept]])
+    numbers = np.zeros(n) if labels is None else found.numbers[order]
+    waits = order[np.append(np.diff(numbers) != 0, True) & ~terminal[order]]
     rest, rows = rows[waits] if len(waits) else None, rows[kept]
-    keys = (
-        left,
-        left if time is None else left + 1,
-        terminal[kept],
-        rows.ratios,
-        rows.labels,
-    )
+    left = np.zeros((len(kept), 1), dtype=int) if time is None else rows.time[:, None]
+    after = left if time is None else left + 1
+    keys = left, after, terminal[kept], rows.ratios, rows.labels
     return (rows.Z, next_Z, rows.y, rows.weights), keys, rest, kept
+
+
+def opened(estimator, X, y):
+    """The checked states and rewards of a chunk, and the transformer, which the first
+    chunk fits."""
+    fitted = hasattr(estimator, "coef_")
+    states, y = checked_data(estimator, X, y, reset=not fitted)
+    if fitted:
+        return states, y.astype(float), estimator.features_
+    return states, y.astype(float), fitted_features(estimator, X, y)
 
 
 def read_chunk(estimator, features, X, states, y, log_columns):
     """Rows, keys for `Collected.plus`, rows without a successor so far, and the order
     in time, of a chunk."""
-    n = len(y)
+    n, labels, time = len(y), log_columns.episode, log_columns.time
     ratios = check_ratios(log_columns.importance_ratio, n)
     weights = row_weights(log_columns.sample_weight, n, all_zero=True) * ratios
-    labels = (
-        None if log_columns.episode is None else check_episode(log_columns.episode, n)
-    )
-    ends = check_terminal(log_columns.terminal, n)
-    Z = transform(features, X, states, None, estimator.fit_intercept)
-    if log_columns.next_X is None and (
-        log_columns.time is not None or labels is not None
-    ):
-        time = None if log_columns.time is None else check_time(log_columns.time, n)
+    labels = None if labels is None else check_episode(labels, n)
+    Z = transform(features, X, states, estimator.fit_intercept)
+    if log_columns.next_X is None and (time is not None or labels is not None):
+        ends = check_terminal(log_columns.terminal, n)
+        time = None if time is None else check_time(time, n)
         if time is not None and time.dtype.kind != "i":
             raise ValueError(
                 f"time must be whole numbers for partial_fit, got {time[0]}: number "
                 "the steps"
             )
-        rows = Waiting(Z, y.astype(float), weights, ratios, time, labels)
-        return follow(vars(estimator).get("_pending"), rows, ends)
-    rows = order_of(labels, None, ends, n)
-    source, follows, at, _, terminal = successors(
-        estimator, X, states, log_columns, rows
-    )
+        rows = Waiting(Z, y, weights, ratios, time, labels)
+        return follow(estimator._pending, rows, ends)
+    rows = order_of_log(log_columns._replace(time=None), n)
+    following = successors(estimator, X, states, log_columns, rows)
     order = np.arange(n) if rows is None else np.argsort(rows.clock)
-    Z, at, terminal = Z[order], at[order], terminal[order]
-    next_Z = transform_next(
-        features, source, follows, at, terminal, Z, estimator.fit_intercept
-    )
-    left, after = states[order], follows[at]
+    Z, following = Z[order], following.of(order)
+    next_Z = following.features(features, Z, estimator.fit_intercept)
+    left, after = states[order], following.states[following.at]
     if labels is not None:
         labels = labels[order]
         # equal keys: the next row of an episode continues it
         left = after = np.zeros((n, 1), dtype=int)
-    keys = left, after, terminal, ratios[order], labels
-    return (Z, next_Z, y[order].astype(float), weights[order]), keys, None, order
+    keys = left, after, following.terminal, ratios[order], labels
+    return (Z, next_Z, y[order], weights[order]), keys, None, order
 
 
 class Counts(NamedTuple):
@@ -191,25 +185,11 @@ def warn_of_lost(before, now):
     """Warn when the rows without a successor begin to matter."""
     if now.biased() and not before.biased():
         warn(
-            f"{now.unknown():.1%} of the rows that are not terminal have no "
-            "successor, because episodes were cut off, "
-            "rows are missing or the next row has not come. Terminal rows then count "
-            "too much. fit corrects this by "
-            "weights, and partial_fit cannot: give next_X."
+            f"{now.unknown():.1%} of the rows that are not terminal have no successor, "
+            "because episodes were cut off, rows are missing or the next row has not "
+            "come. Terminal rows then count too much. fit corrects this by weights, "
+            "and partial_fit cannot: give next_X."
         )
-
-
-def faded(estimator, rows, keys, order):
-    """Rows and keys with discounted weights. Rows of weight 0 are dropped, unless
-    traces need them."""
-    rows = *rows[:3], rows[3] * fading(estimator.half_life, order)
-    counted = rows[3] > 0
-    if not counted.all() and not estimator.trace_decay:
-        rows, keys = (
-            tuple(part if part is None else part[counted] for part in parts)
-            for parts in (rows, keys)
-        )
-    return rows, keys
 
 
 # common functions of both estimators
@@ -218,7 +198,7 @@ def faded(estimator, rows, keys, order):
 def check_constant(estimator, held):
     """Return the parameters that must not change during a stream. Raise a ValueError if
     one has changed."""
-    if estimator._stream is None and vars(estimator).get("_pending") is None:
+    if estimator._stream is None and estimator._pending is None:
         return held
     for name, before in estimator._held.items():
         now = held[name]
@@ -237,17 +217,16 @@ def check_constant(estimator, held):
 
 
 def add_to_moments(estimator, rows, alpha, trace_decay=0.0, keys=None, left=1.0):
-    """The moments of a stream with more rows, their `Solution`, and whether there was a
-    warning of ill-conditioning."""
+    """The moments of a stream with more rows, their solution, and the attributes of
+    this."""
     d = rows[0].shape[1]
     if d > LARGEST_STREAM:
         raise ValueError(
             f"X must have at most {LARGEST_STREAM} features for partial_fit with "
-            "solver='lstd', which keeps four "
-            f"matrices of n_features x n_features numbers ({32 * d**2 / 1e9:.1f} GB "
-            f"here), got {d}, the intercept "
-            "included, for all actions together: set a stochastic solver, or "
-            "features= with fewer columns"
+            "solver='lstd', which keeps four matrices of n_features x n_features "
+            f"numbers ({32 * d**2 / 1e9:.1f} GB here), got {d}, the intercept "
+            "included, for all actions together: set a stochastic solver, or features= "
+            "with fewer columns"
         )
     collected = estimator._stream
     warned = (
@@ -258,7 +237,9 @@ def add_to_moments(estimator, rows, alpha, trace_decay=0.0, keys=None, left=1.0)
     if left != 1:
         collected = replace(collected, moments=collected.moments * left)
     collected = collected.plus(*rows, keys)
-    return collected, collected.solution(alpha), warned
+    moments, solution = collected.moments, collected.solution(alpha)
+    exact = attributes_of(solution, moments.n_rows, StopReason.EXHAUSTED, warned=warned)
+    return moments, solution.x, exact | {"_stream": collected}
 
 
 # Values of states
@@ -268,85 +249,72 @@ def continue_stream(estimator, X, y, log_columns):
     """Run `BellmanValueEstimator.partial_fit` on a copy, which is discarded if an
     exception is raised."""
     estimator._make_solver()  # raises if a parameter of the solver is wrong
-    labelled = log_columns.episode is not None
-    names = log_columns.names(vars(estimator).get("_given"))
-    fitted = hasattr(estimator, "coef_")
-    states, y = checked_data(estimator, X, y, reset=not fitted)
+    labelled, fitted = log_columns.episode is not None, hasattr(estimator, "coef_")
+    names = log_columns.names(estimator._given)
+    states, y, features = opened(estimator, X, y)
     if not fitted:
         warn_of_state_numbers(estimator.features, states)
-    features = (
-        estimator.features_
-        if fitted
-        else estimator.features and clone(estimator.features).fit(X, y)
-    )
-    all_rows, all_keys, waiting, order = read_chunk(
+    rows, keys, waiting, order = read_chunk(
         estimator, features, X, states, y, log_columns
     )
-    earlier = vars(estimator).get("_counts") or Counts()
-    counts = earlier.plus(len(y), all_keys[2], waiting)
+    earlier = estimator._counts or Counts()
+    counts = earlier.plus(len(y), keys[2], waiting)
     warn_of_lost(earlier, counts)
     if "terminal" not in names[0]:
-        first = vars(estimator).get("_counts") is None
+        first = estimator._counts is None
         warn_of_no_ends(
             log_columns, first if labelled else earlier.lost == 0 < counts.lost
         )
-    d = all_rows[0].shape[1]
+    d, gamma, half_life = rows[0].shape[1], estimator.gamma, estimator.half_life
     exact = estimator._solver_for(0 if estimator.trace_decay else d) == "lstd"
-    if estimator.gamma == 1 and not exact:
+    if gamma == 1 and not exact:
         raise ValueError(
             "gamma must be < 1 for partial_fit, except with solver='lstd', got "
-            f"{estimator.gamma!r}"
+            f"{gamma!r}"
         )
     check_kind(estimator, exact)
-    held = {
-        name: getattr(estimator, name)
-        for name in ("gamma", "fit_intercept", "trace_decay" if exact else "alpha")
-    }
-    held |= {
-        "half_life": estimator.half_life,
-        "episode": "given" if labelled else "None",
-    }
-    held = check_constant(estimator, held)
-    left = remaining(estimator.half_life, len(order))
-    rows, keys = faded(estimator, all_rows, all_keys, order)
-    groups = vars(estimator).get("_groups")
+    names_held = (
+        "gamma",
+        "half_life",
+        "fit_intercept",
+        "trace_decay" if exact else "alpha",
+    )
+    held = {name: getattr(estimator, name) for name in names_held}
+    held = check_constant(
+        estimator, held | {"episode": "given" if labelled else "None"}
+    )
+    left = remaining(half_life, len(order))
+    faded = *rows[:3], rows[3] * fading(half_life, order)
+    groups = estimator._groups
     if labelled and d <= MAX_GROUPED_FEATURES:
-        groups = groups or Groups.none(d, estimator.gamma, estimator.trace_decay)
-        groups = groups.plus(*rows, keys, left)
+        groups = groups or Groups.none(d, gamma, estimator.trace_decay)
+        groups = groups.plus(*faded, keys, left)
     w = np.append(estimator.coef_, estimator.intercept_)[:d] if fitted else np.zeros(d)
     if exact:
         alpha, decay = estimator._alphas(d), estimator.trace_decay
-        collected, solution, warned = add_to_moments(
-            estimator, rows, alpha, decay, keys, left
-        )
-        n = collected.moments.n_rows
-        if (
-            collected.moments.weight or not fitted
-        ):  # otherwise the only row has no successor so far
-            w = solution.x
-        evaluations = {"inner": n, "jacobian": n, "outer": 1}
-        vars(estimator).update(
-            attributes_of(solution, evaluations, StopReason.EXHAUSTED, warned),
-            _stream=collected,
-        )
+        moments, x, exact = add_to_moments(estimator, faded, alpha, decay, keys, left)
+        # otherwise the only row has no successor so far
+        w = x if moments.weight or not fitted else w
+        forget(estimator)
+        vars(estimator).update(exact)
     else:
-        if (
-            estimator.half_life is not None
-        ):  # the stream itself discounts the weights, in chronological order
-            rows = tuple(part[np.argsort(order, kind="stable")] for part in all_rows)
+        # with a half-life the stream discounts the weights, in chronological order
+        some = rows[3] > 0 if half_life is None else np.argsort(order, kind="stable")
+        rows = tuple(part[some] for part in rows)
         forget(estimator)
         w = run_on_stream(estimator, rows, w) if len(rows[2]) else w
-    estimator.coef_, estimator.intercept_ = (
-        (w[:-1], float(w[-1])) if estimator.fit_intercept else (w, 0.0)
+    vars(estimator).update(
+        of_columns(w, estimator.fit_intercept),
+        objective_="projected",
+        objective_reason_="a stream does not group the transitions of a state",
+        features_=features,
+        _pending=waiting,
+        _given=names,
+        _held=held,
+        _groups=groups,
+        _spread=None,
+        _counts=counts,
     )
-    estimator.objective_ = "projected"
-    estimator.objective_reason_ = "a stream does not group the transitions of a state"
-    estimator.features_, estimator._pending, estimator._given = features, waiting, names
-    estimator._held = held
-    estimator._groups = groups
-    estimator._spread = None
-    estimator._counts = counts
-    vars(estimator).pop("n_states_", None)  # from an earlier fit
 
 
 def check_kind(estimator, exact):
@@ -357,8 +325,7 @@ def check_kind(estimator, exact):
         before = repr(estimator.solver_) if exact else "'lstd'"
         raise ValueError(
             f"solver must stay {before} while its stream goes on, got "
-            f"{estimator.solver!r}: begin again with fit or a "
-            "clone"
+            f"{estimator.solver!r}: begin again with fit or a clone"
         )
 
 
@@ -396,9 +363,8 @@ def warn_if_far(stream, x):
     size = f"{distance:.3g}" if math.isfinite(distance) else "far"
     warn(
         f"the values are {size} (root mean square) from the projected solution of the "
-        "transitions so far, and their "
-        f"own size is {spread:.3g}. Use more transitions, solver='storm-c' with its "
-        "automatic learning rate, or "
+        f"transitions so far, and their own size is {spread:.3g}. Use more "
+        "transitions, solver='storm-c' with its automatic learning rate, or "
         "solver='lstd', which computes that solution exactly.",
         ConvergenceWarning,
     )
@@ -413,8 +379,7 @@ def streams_actions(estimator):
     if is_word(vars(estimator)["policy"], "greedy"):
         raise AttributeError(
             "policy='greedy' evaluates several policies on all transitions, so it "
-            "needs them at once: partial_fit is "
-            "for a given policy"
+            "needs them at once: partial_fit is for a given policy"
         )
     if not is_word(estimator.solver, "auto", "lstd"):
         raise AttributeError(
@@ -427,13 +392,13 @@ def streams_actions(estimator):
 def continue_action_stream(estimator, X, y, action, log_columns, actions):
     """Run `ActionValueEstimator.partial_fit` on a copy, which is discarded if an
     exception is raised."""
+    policy, intercept = vars(estimator)["policy"], estimator.fit_intercept
     held = check_constant(
         estimator,
-        {name: vars(estimator)[name] for name in ("gamma", "fit_intercept", "policy")},
+        {"gamma": estimator.gamma, "fit_intercept": intercept, "policy": policy},
     )
-    names = log_columns.names(vars(estimator).get("_given"))
-    fitted = hasattr(estimator, "coef_")
-    states, y = checked_data(estimator, X, y, reset=not fitted)
+    names = log_columns.names(estimator._given)
+    states, y, features = opened(estimator, X, y)
     taken = check_actions(action, len(y))
     labels = labels_of(estimator, taken, actions)
     taken = numbers_of(
@@ -442,43 +407,29 @@ def continue_action_stream(estimator, X, y, action, log_columns, actions):
         among="the actions of this stream",
         hint=": give all of them in the first call",
     )
-    features = (
-        estimator.features_
-        if fitted
-        else estimator.features and clone(estimator.features).fit(X, y)
-    )
-    Z = transform(features, X, states, None, estimator.fit_intercept)
-    source, follows, at, _, terminal = successors(
-        estimator, X, states, log_columns, None
-    )
+    Z = transform(features, X, states, intercept)
+    following = successors(estimator, X, states, log_columns, None)
     weights = row_weights(log_columns.sample_weight, len(y), all_zero=True)
-    next_Z = transform_next(
-        features, source, follows, at, terminal, Z, estimator.fit_intercept
-    )
-    ongoing, m, d = np.flatnonzero(~terminal), len(labels), Z.shape[1]
+    next_Z = following.features(features, Z, intercept)
+    m, d = len(labels), Z.shape[1]
     chances = np.zeros((len(y), m))
-    chances[ongoing] = policy_chances(
-        vars(estimator)["policy"], source, follows[at[ongoing]], at[ongoing], labels
-    )
-    rows = (
-        of_actions(Z, chosen(taken, m)),
-        of_actions(next_Z, chances),
-        y.astype(float),
-        weights,
-    )
-    collected, solution, warned = add_to_moments(
+    chances[following.ongoing()] = following.chances(policy, labels)
+    rows = of_actions(Z, chosen(taken, m)), of_actions(next_Z, chances), y, weights
+    moments, x, exact = add_to_moments(
         estimator, rows, np.tile(estimator._alphas(d), m)
     )
-    n, occurs = collected.moments.n_rows, collected.moments.largest.reshape(m, d) > 0
+    occurs = moments.largest.reshape(m, d) > 0
+    forget(estimator)
     vars(estimator).update(
-        attributes_of(solution, {}, StopReason.EXHAUSTED,
-        warned) | charged([solution.start, solution.fun], n),
-        _stream=collected, _spread=None, _held=held, _given=names, _known=occurs[:,
-        : d - estimator.fit_intercept],
-        features_=features, actions_=labels, **of_columns(solution.x.reshape(m, d),
-        estimator.fit_intercept),
-    )  # fmt: skip
-    vars(estimator).pop("policy_changes_", None)  # from an earlier fit
+        exact,
+        **of_columns(x.reshape(m, d), intercept),
+        features_=features,
+        actions_=labels,
+        _spread=None,
+        _held=held,
+        _given=names,
+        _known=occurs[:, : d - intercept],
+    )
 
 
 def labels_of(estimator, taken, actions):

@@ -3,13 +3,14 @@ states."""
 
 from __future__ import annotations
 
-import itertools
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.linalg import lapack
 from sklearn.utils import gen_batches
 
 from sk_stormc.utils.warnings import warn
+from sk_stormc.values.markov import dense
 
 
 @dataclass(frozen=True, eq=False)
@@ -18,9 +19,9 @@ class Traces:
     of each open episode."""
 
     decay: float  # gamma lambda
-    last: np.ndarray  # the traces, each multiplied by its importance ratio
+    last: np.ndarray | tuple = ()  # the traces, each multiplied by its importance ratio
     expected: np.ndarray | None = None  # keys of the successors of these rows
-    labels: np.ndarray | None = None  # labels of their episodes
+    labels: tuple = ()  # labels of their episodes
 
     def over(self, Z, counted, keys):
         """The traces of more rows."""
@@ -40,42 +41,46 @@ class TracedRows:
         self.Z = Z
         self.ratios = np.where(counted, ratios, 0.0)
         self.after = None
-        starts = np.zeros(1, dtype=int)
-        if labels is not None:
-            starts = np.flatnonzero(np.append(True, labels[1:] != labels[:-1]))
+        labels = np.zeros(len(left)) if labels is None else labels
+        starts = np.flatnonzero(np.append(True, labels[1:] != labels[:-1]))
         self.follows = continues(left, after, terminal)
         self.follows[1:] &= counted[:-1]
         self.follows[starts] = False
-        labels_before = [None] if before.labels is None else before.labels.tolist()
-        row_of_label = {label: k for k, label in enumerate(labels_before)}
-        names = [None] if labels is None else labels[starts].tolist()
+        earlier = {label: k for k, label in enumerate(before.labels)}
         self.taken = {}  # the trace that each first row of an episode continues
-        for start, name in zip(starts.tolist(), names, strict=True):
-            k = row_of_label.get(name, len(before.last))
-            if k < len(before.last) and same(before.expected[[k]], left[[start]])[0]:
+        for start, label in zip(starts.tolist(), labels[starts].tolist(), strict=True):
+            k = earlier.get(label)
+            if k is not None and same(before.expected[[k]], left[[start]])[0]:
                 self.taken[start] = before.last[k]
         ends = np.append(starts[1:], len(left)) - 1
         self.open = ends[~terminal[ends]]
-        self._rest = (
-            after[self.open].copy(),
-            None if labels is None else labels[self.open].copy(),
-        )
+        self._rest = after[self.open].copy(), tuple(labels[self.open].tolist())
 
     def __iter__(self):
-        decay, last = self.before.decay, []
-        cuts = [0, *(start for start in self.taken if start), len(self.follows)]
-        for begin, end in itertools.pairwise(cuts):
-            part = slice(begin, end)
-            trace = self.taken.get(begin)
-            follows = self.follows[begin:end].copy()
-            follows[0] = trace is not None
-            for rows, traces in trace_blocks(
-                self.Z[part], follows, decay, trace, self.ratios[part]
-            ):
-                first, stop = begin + rows.start, begin + rows.start + len(traces)
-                here = self.open[(self.open >= first) & (self.open < stop)]
-                last.append(self.ratios[here, None] * traces[here - first])
-                yield slice(first, stop), traces
+        """The traces z_k = phi_k + decay rho_{k-1} z_{k-1}, without z_{k-1} at the
+        start of an episode, block by block.
+
+        With importance ratios rho this is Yu's recursion for off-policy transitions
+        ("Convergence of least squares temporal difference methods under general
+        conditions", 2010).
+        """
+        decay, ratios, last = self.before.decay, self.ratios, []
+        factors = decay * self.follows * np.append(0.0, ratios[:-1])
+        trace = np.zeros(self.Z.shape[1])
+        for rows in gen_batches(len(factors), 256):
+            traces = np.array(dense(self.Z[rows]), order="F")
+            traces[0] += factors[rows.start] * trace
+            for start, earlier in self.taken.items():
+                if rows.start <= start < rows.stop:
+                    traces[start - rows.start] += decay * earlier
+            # the recursion is a bidiagonal system of equations
+            band = np.ones((2, len(traces)))
+            band[1, :-1] = -factors[rows][1:]
+            traces, _ = lapack.dtbtrs(band, traces, uplo="L", overwrite_b=True)
+            trace = traces[-1]
+            here = self.open[(self.open >= rows.start) & (self.open < rows.stop)]
+            last.append(ratios[here, None] * traces[here - rows.start])
+            yield rows, traces
         self.after = Traces(decay, np.vstack(last), *self._rest)
 
 
@@ -88,10 +93,8 @@ def continues(left, after, terminal):
     if could >= 10 and continued < 0.3 * could:
         warn(
             f"trace_decay has little effect: of {could} rows that end no episode, "
-            f"{continued} "
-            "are followed by the row whose X is their next_X. Give the rows in the "
-            "order in which they happened, or "
-            "time= in place of next_X.",
+            f"{continued} are followed by the row whose X is their next_X. Give the "
+            "rows in the order in which they happened, or time= in place of next_X.",
         )
     return follows
 
@@ -109,14 +112,15 @@ def same(after, left):
     return (abs(after - left) <= relative + decimals).all(axis=1)
 
 
-def keys_in_order(left, after, terminal, ratios, rows, kept):
-    """The order of transitions in time, and the keys for `Collected.plus` in this
-    order. ``rows`` is the `Order`."""
-    if rows is None:
+def keys_in_order(log):
+    """The order of the transitions of a `Log` in time, and the keys for
+    `Collected.plus` in this order."""
+    left, after, terminal = log.states, log.follows(), log.terminal
+    if log.order is None:
         # a trace also ends at a dropped row
-        ends = terminal | np.append(np.diff(np.flatnonzero(kept)) > 1, False)
-        return np.arange(len(left)), (left, after, ends, ratios, None)
-    clock = rows.clock[kept, None]
+        ends = terminal | np.append(np.diff(np.flatnonzero(log.kept)) > 1, False)
+        return np.arange(len(left)), (left, after, ends, log.ratios, None)
+    clock = log.order.clock[log.kept, None]
     order = np.argsort(clock.ravel())
     # may warn
     continues(
@@ -124,34 +128,5 @@ def keys_in_order(left, after, terminal, ratios, rows, kept):
         after[order],
         terminal[order] | np.append(np.diff(clock[order, 0]) > 1, False),
     )
-    return order, (clock[order], clock[order] + 1, terminal[order], ratios[order], None)
-
-
-def trace_blocks(Z, follows, decay, trace, ratios=None):
-    """The traces z_k = phi_k + decay rho_{k-1} z_{k-1}, without z_{k-1} at the start of
-    an episode, block by block.
-
-    With importance ratios rho this is Yu's recursion for off-policy transitions
-    ("Convergence of least squares temporal difference methods under general
-    conditions", 2010).
-    """
-    for rows in gen_batches(Z.shape[0], 64):  # one matrix product for each
-        episode = np.cumsum(~follows[rows])  # 0: that of the row before the block
-        number = np.arange(len(episode))
-        lag = number[:, None] - number
-        together = (lag >= 0) & (episode[:, None] == episode)
-        weights = np.where(together, decay ** np.maximum(lag, 0.0), 0.0)
-        first = np.where(episode == 0, decay ** (number + 1.0), 0.0)
-        last = 1.0
-        if ratios is not None and (ratios[rows] != 1).any():
-            block, last = ratios[rows], ratios[rows][-1]
-            logs = np.log(np.where(block > 0, block, 1.0))
-            # logarithm of the product of the earlier ratios
-            product = np.append(0.0, np.cumsum(logs[:-1]))
-            weights *= np.exp(np.where(together, product[:, None] - product, 0.0))
-            first *= np.exp(np.where(episode == 0, product, 0.0))
-        traces = weights @ Z[rows]
-        if trace is not None:
-            traces += np.outer(first, trace)
-        trace = last * traces[-1]
-        yield rows, traces
+    keys = clock[order], clock[order] + 1, terminal[order], log.ratios[order], None
+    return order, keys

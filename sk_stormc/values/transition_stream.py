@@ -58,9 +58,6 @@ class ProximalNewton(Metric):
     def __getstate__(self):
         return {field.name: vars(self)[field.name] for field in fields(self)}
 
-    def __setstate__(self, state):
-        self.__dict__.update(state)
-
     @cached_property
     def means(self):
         """A, b and C, with the ridge."""
@@ -277,7 +274,7 @@ class TransitionStream(StreamingProblem):
     """
 
     def __init__(self, batches, window, gamma, alpha, half_life=None):
-        self._gamma, self._alpha, self._half_life = gamma, alpha, half_life
+        self._gamma, self._half_life = gamma, half_life
         super().__init__(
             batches, TransitionRows(gamma, alpha, half_life), window=window
         )

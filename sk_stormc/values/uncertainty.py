@@ -6,12 +6,11 @@ from __future__ import annotations
 import zlib
 from dataclasses import dataclass, replace
 from functools import cached_property
-from hashlib import blake2b
 
 import numpy as np
 from scipy import sparse, stats
 
-from sk_stormc.values.episodes import numbers_of_labels, remembered
+from sk_stormc.values.episodes import hashes_of, numbers_of_labels, remembered
 from sk_stormc.values.least_squares import SINGULAR
 from sk_stormc.values.markov import dense, minus_scaled, scale_rows
 from sk_stormc.values.traces import Traces
@@ -67,13 +66,8 @@ class Spread:
 
     def deviation(self, Z):
         """Standard deviations of the values of states with features Z."""
-        product = Z @ self.covariance
-        variance = (
-            Z.multiply(product).sum(axis=1)
-            if sparse.issparse(Z)
-            else (product * Z).sum(axis=1)
-        )
-        return np.sqrt(np.maximum(np.asarray(variance).ravel(), 0.0))
+        variance = (Z * (Z @ self.covariance)).sum(axis=1)
+        return np.sqrt(np.maximum(variance, 0.0))
 
     def reach(self, confidence):
         """The two-sided quantile of Student's t, by which an interval multiplies the
@@ -82,13 +76,13 @@ class Spread:
 
 
 def spread_of_log(
-    objective, log, number, x, alpha, gamma, keys=None, decay=0.0, half_life=None
+    objective, log, number, x, alpha, gamma, keys, trace_decay, half_life
 ):
     """The `Spread` of a fit at the solution x, from a log with episodes and the numbers
     of its states.
 
-    ``keys`` are the result of `keys_in_order`, for traces with ``decay`` gamma lambda.
-    With a half-life the weights of the log are already discounted.
+    ``keys`` are the result of `keys_in_order`, for traces. With a half-life the weights
+    of the log are already discounted.
     """
     Z, next_Z, y, weights = log.rows
     weights, error = weights / weights.sum(), Z @ x - gamma * (next_Z @ x) - y
@@ -105,18 +99,32 @@ def spread_of_log(
         added -= sums_by(episode, mean[number], weights * mean_error)
         eligible, bread = mean[number], mean.T @ scale_rows(visits, mean)
     else:
-        if decay:
+        if trace_decay:
             order, keys = keys
             Z, difference, error, weights, episode = (
                 part[order] for part in (Z, difference, error, weights, episode)
             )
-            traces = Traces(decay, np.zeros((0, Z.shape[1]))).over(Z, weights > 0, keys)
+            traces = Traces(gamma * trace_decay).over(Z, weights > 0, keys)
             eligible = np.vstack([block for _, block in traces])
         bread = dense(scale_rows(weights, eligible).T @ difference)
     scores = added + sums_by(episode, eligible, weights * error)
     return Spread.of(
         bread + np.diag(alpha), scores, len(y), half_life, np.bincount(episode, weights)
     )
+
+
+def sums_of_episodes(t, scores):
+    """Sums over the episodes of a block of the rows' contributions to the equations,
+    and of their weights."""
+    rows = np.column_stack([scores, t.weights])
+    most = max(4, 2**24 // rows.shape[1])  # 134 MB, before episodes are grouped
+    return SumsByKey.by(t.keys(), rows, most)
+
+
+def spread_of_sums(scores, bread, moments, half_life=None):
+    """The `Spread` of a fit from the sums of all episodes."""
+    sums = scores.sums / moments.weight
+    return Spread.of(bread, sums[:, :-1], moments.n_rows, half_life, sums[:, -1])
 
 
 def sums_by(numbers, rows, factors):
@@ -150,9 +158,7 @@ class SumsByKey:
         )
         if most is not None and not joined and len(unique) > most:
             return cls.by(keys, rows, most, joined=True)
-        total = (
-            sums_by(number.reshape(-1), rows, np.ones(len(keys))) if len(keys) else rows
-        )
+        total = sums_by(number, rows, np.ones(len(keys))) if len(keys) else rows
         return cls(unique, total, most, joined)
 
     def __add__(self, other):
@@ -165,19 +171,6 @@ class SumsByKey:
     def of(self, keys):
         """The sums for some of the keys."""
         return self.sums[np.searchsorted(self.keys, keys)]
-
-
-def keys_of(labels):
-    """A 64-bit hash of each label of an episode, which is the same for equal numbers of
-    any type."""
-    if labels.dtype.kind == "f" and (labels == np.rint(labels)).all():
-        labels = labels.astype(np.int64)
-    names, number = np.unique(labels.astype(str), return_inverse=True)
-    keys = [
-        int.from_bytes(blake2b(name.encode(), digest_size=8).digest())
-        for name in names.tolist()
-    ]
-    return np.array(keys, dtype=np.uint64)[number.reshape(-1)]
 
 
 @dataclass(frozen=True, eq=False)
@@ -197,18 +190,14 @@ class Groups:
     def none(cls, n_features, gamma, trace_decay):
         """The sums of zero transitions."""
         d = n_features
-        traces = Traces(gamma * trace_decay, np.zeros((0, d)))
-        rows = np.zeros(GROUPS, dtype=int)
-        weights = np.zeros(GROUPS)
-        occurs = np.zeros(d, dtype=bool)
         return cls(
             np.zeros((GROUPS, d, d)),
             np.zeros((GROUPS, d)),
-            rows,
-            weights,
-            occurs,
+            np.zeros(GROUPS, dtype=int),
+            np.zeros(GROUPS),
+            np.zeros(d, dtype=bool),
             gamma,
-            traces,
+            Traces(gamma * trace_decay),
         )
 
     def plus(self, Z, next_Z, y, weights, keys, left=1.0):
@@ -228,7 +217,7 @@ class Groups:
         A = left * self.A
         b = left * self.b
         rows = self.rows.copy()
-        groups = groups_of(labels)
+        groups = hashes_of(labels, zlib.crc32) % GROUPS
         for group in np.unique(groups):
             part = np.flatnonzero((groups == group) & (weights > 0))
             A[group] += dense(weighted[part].T @ difference[part])
@@ -257,11 +246,3 @@ class Groups:
             half_life,
             self.weights[there],
         )
-
-
-def groups_of(labels):
-    """The group of each label, by a hash that does not depend on the process."""
-    names, number = np.unique(labels.astype(str), return_inverse=True)
-    return np.array([zlib.crc32(name.encode()) % GROUPS for name in names.tolist()])[
-        number.reshape(-1)
-    ]

@@ -136,12 +136,13 @@ def test_what_was_never_done_in_a_state_is_not_chosen():
     assert q.predict(np.eye(2))[1, 1] == 0 > q.predict(np.eye(2))[1, 0]
     assert list(q.predict_action(np.eye(2))) == [0, 0]
     np.testing.assert_allclose(q.predict(np.eye(2)), [[-2, -3], [-2, 0]], rtol=1e-9)
-    with pytest.warns(
-        UserWarning,
-        match="50% of the successors the policy takes an action that the log never has",
-    ):
-        fit = ActionValueEstimator([0, 1], 0.5, **TABULAR).fit
-        fit(np.eye(2)[s], y, action=a, next_X=np.eye(2)[t])
+    for solver in ("auto", "storm-c"):
+        with pytest.warns(
+            UserWarning,
+            match="50% of the successors the policy takes an action that the log never",
+        ):
+            fit = ActionValueEstimator([0, 1], 0.5, solver, **TABULAR).fit
+            fit(np.eye(2)[s], y, action=a, next_X=np.eye(2)[t])
 
 
 def test_policies_that_do_not_converge_warn():

@@ -144,3 +144,19 @@ def test_partial_fit_forgets_them():
     q.partial_fit(**{name: part for name, part in log.items() if name != "episode"})
     with pytest.raises(ValueError, match="episode must be given to fit"):
         q.predict(FEATURES, return_std=True)
+
+
+@pytest.mark.parametrize("solver", ["lstd", "storm-c"])
+def test_a_feature_that_no_row_has_changes_nothing_but_its_own_states(solver):
+    log, extra = draw(60, 2), [[0.0, 1.0, 0.0, 2.0]]
+    wide = {name: np.insert(log[name], 1, 0.0, axis=1) for name in ("X", "next_X")}
+    q = ActionValueEstimator(target, GAMMA, solver, random_state=0)
+    narrow = q.fit(**log).predict(FEATURES, return_std=True)
+    q.fit(**log | wide)
+    for part, expected in zip(
+        q.predict(np.insert(FEATURES, 1, 0.0, axis=1), return_std=True),
+        narrow,
+        strict=True,
+    ):
+        np.testing.assert_allclose(part, expected, rtol=1e-6)
+    assert np.isinf(q.predict(extra, return_std=True)[1]).all()

@@ -319,6 +319,10 @@ def changed(name, row, value):
             r"row 3 \(in partition 0,",
         ),
         (
+            changed("next_X", (50, 1), np.inf),
+            r"next_X must be finite, got inf in column 1, row 50 \(in partition 0,",
+        ),
+        (
             lazy(LOG | {"sample_weight": 1 - 2 * np.eye(N)[99]}),
             r"sample_weight .* got "
             r"-1.0 in row 15 \(in "
@@ -355,6 +359,15 @@ def test_errors_name_the_place(log, message):
 def test_what_blocks_do_not_support(parameters, message):
     with pytest.raises(ValueError, match=message):
         BellmanValueEstimator(**parameters).fit(**lazy(without(LOG, "action")))
+
+
+def test_one_action_of_a_given_policy_is_no_reason_to_warn(recwarn):
+    log = LOG | {"action": np.zeros(N, dtype=int)}
+    for used in (log, lazy(log)):
+        ActionValueEstimator(lambda X: np.zeros(len(X), dtype=int)).fit(**used)
+    assert not recwarn.list
+    with pytest.warns(UserWarning, match="there is no other action to choose"):
+        ActionValueEstimator().fit(**lazy(log))
 
 
 def test_no_weight_at_all():
@@ -428,6 +441,14 @@ def test_policies_of_shuffled_rows():
         memory.contributions,
         rtol=1e-10,
     )
+
+
+def test_a_ratio_whose_square_overflows():
+    ratios = np.where(np.arange(N) == 3, 1e200, 1.0)
+    parts = LOG["y"], ratios, LOG["episode"]
+    memory = off_policy_value(*parts)
+    lazy_parts = (da.from_array(part, chunks=CHUNK) for part in parts)
+    equal(off_policy_value(*lazy_parts).value, memory.value, rtol=1e-10)
 
 
 @pytest.mark.parametrize(
