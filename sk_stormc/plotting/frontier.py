@@ -31,6 +31,7 @@ from sk_stormc.portfolio.risk import MEASURES
 from sk_stormc.utils.mapped_rows import blocks
 from sk_stormc.utils.types import ArrayLike, FloatArray
 from sk_stormc.utils.validation import (
+    all_finite,
     as_numbers,
     check_bool,
     check_number,
@@ -214,11 +215,8 @@ class FrontierDisplay:
             If fits did not converge. It is given once, with the number of these fits.
             So are other warnings of fits.
         """
-        is_estimator = hasattr(estimator, "get_params") and not isinstance(
-            estimator, type
-        )
-        params = estimator.get_params() if is_estimator else {}
-        if not {"risk_aversion", "risk_measure", "warm_start"} <= set(params):
+        needed = "risk_aversion", "risk_measure", "warm_start"
+        if not all(hasattr(estimator, name) for name in needed):
             raise ValueError(
                 f"estimator must be a CompositionalPortfolio, got {short(estimator)}"
             )
@@ -226,90 +224,77 @@ class FrontierDisplay:
         check_number(
             "periods_per_year", periods_per_year, low=0, inclusive=False, words=(None,)
         )
-        measure = estimator.risk_measure
-        returns = np.concatenate(
-            [
-                rows.astype(float)
-                for _, rows in blocks(check_returns(X, ensure_min_samples=2))
-            ]
-        )
-        follower, relative = clone(estimator), estimator.benchmark is not None
+        measure, max_risk = estimator.risk_measure, estimator.max_risk
+        rows = blocks(check_returns(X, ensure_min_samples=2))
+        returns = np.concatenate([block for _, block in rows], dtype=float)
+        follower = clone(estimator)
         follower._check_parameters()
-        follower.set_params(min_return=None)
-        if estimator.objective == "ratio" or estimator.max_risk is not None:
-            if measure == "entropic":
-                raise ValueError(
-                    "objective='ratio' and max_risk need a risk apart from the mean "
-                    "return, got risk_measure='entropic'"
-                )
-            follower.set_params(objective="utility", max_risk=None)
-        follower.set_params(warm_start=True)
-        n_assets = returns.shape[1]
-        weights = faded(None, len(returns), estimator.half_life)
-        returns = with_expected_returns(returns, estimator, X, weights)
-        returns, subtracted = (
-            returns[:, :n_assets],
-            returns[:, n_assets:] if relative else np.zeros((len(returns), 1)),
+        if measure == "entropic" and (
+            estimator.objective == "ratio" or max_risk is not None
+        ):
+            raise ValueError(
+                "objective='ratio' and max_risk need a risk apart from the mean "
+                "return, got risk_measure='entropic'"
+            )
+        follower.set_params(
+            objective="utility", max_risk=None, min_return=None, warm_start=True
         )
+        n_periods, n_assets = returns.shape
+        periods = faded(None, n_periods, estimator.half_life)
+        table = with_expected_returns(returns, estimator, X, periods)
+        returns, benchmark = table[:, :n_assets], table[:, n_assets:].sum(axis=1)
+        excess = returns - benchmark[:, None]
         # from the largest aversion on, whose optimum is closest to equal weights;
         # bounds then become active one by one
-        aversions = np.sort(_aversions(risk_aversions, returns - subtracted, measure))[
-            ::-1
-        ]
+        aversions = np.sort(_aversions(risk_aversions, excess, measure))[::-1]
         weights, caught = [], []
         for value in aversions:
-            warned = _fit(follower.set_params(risk_aversion=float(value)), X)
-            unsettled = any(issubclass(w.category, ConvergenceWarning) for w in warned)
-            if (
-                unsettled and follower.solver_ != "scip"
-            ):  # whose time limit a fresh start would only use again
+            follower.set_params(risk_aversion=float(value))
+            unsettled, others = _fit(follower, X)
+            # a fresh start of SCIP would only use its time limit again
+            if unsettled and follower.solver_ != "scip":
                 # tol is relative to the start, and a start at the optimum cannot be
                 # improved
                 afresh = clone(follower).set_params(warm_start=False)
-                warned = [
-                    *_fit(afresh, X),
-                    *(
-                        w
-                        for w in warned
-                        if not issubclass(w.category, ConvergenceWarning)
-                    ),
-                ]
+                unsettled, more = _fit(afresh, X)
+                others = more + others
                 if afresh.loss_curve_[-1] < follower.loss_curve_[-1]:
                     follower = afresh.set_params(warm_start=True)
             weights.append(follower.weights_)
-            caught.append(warned)
+            caught.append(unsettled + others)
         _warn_of_fits(caught)
         weights = np.array(weights, dtype=float)[::-1]
-        by_root = measure in BY_ROOT
-        periods, span = (
-            (1.0, "period") if periods_per_year is None else (periods_per_year, "year")
+        span, n = (
+            ("period", 1) if periods_per_year is None else ("year", periods_per_year)
         )
-        growth = periods**0.5 if by_root else 1.0
+        growth = n**0.5 if measure in BY_ROOT else 1.0
+        risk_of = MEASURES["variance" if measure == "entropic" else measure].of(
+            estimator
+        )
+        periods = None if periods is None else with_sum_one(periods)
 
         def places(weights):
             """Risks and mean returns of portfolios, per period or per year."""
-            risk, mean = _risk_and_mean(estimator, returns, subtracted, weights)
-            return growth * risk, periods * mean
+            series = (returns @ weights.T).T - benchmark
+            risk = np.power(
+                [risk_of.value(y, periods) for y in series], 1 / risk_of.power
+            )
+            return growth * risk, n * np.average(series, axis=1, weights=periods)
 
-        asset_risk, asset_mean = places(np.eye(returns.shape[1]))
+        asset_risk, asset_mean = places(np.eye(n_assets))
         chosen = None
-        if (
-            hasattr(estimator, "weights_")
-            and len(estimator.weights_) == returns.shape[1]
-        ):
+        if np.shape(getattr(estimator, "weights_", None)) == (n_assets,):
             (risk,), (mean,) = places(estimator.weights_[None])
             chosen = float(risk), float(mean)
+        names, relative = assets_of(X), estimator.benchmark is not None
         display = cls(
             *places(weights),
             asset_risk=asset_risk,
             asset_mean=asset_mean,
-            asset_names=_names(X),
+            asset_names=names and list(map(str, names)),
             chosen=chosen,
-            max_risk=None
-            if estimator.max_risk is None
-            else growth * estimator.max_risk,
-            risk_label=_risk_label(measure, relative)
-            + f" per {span if by_root else 'period'}",
+            max_risk=None if max_risk is None else growth * max_risk,
+            risk_label=_risk_label(measure, relative, span),
             mean_label=f"mean {RETURN[relative]} per {span}",
             name=name,
         )
@@ -358,7 +343,7 @@ class FrontierDisplay:
                 )
         if self.chosen is not None:
             chosen = as_numbers("chosen", self.chosen)
-            if chosen.shape != (2,) or not np.isfinite(chosen).all():
+            if chosen.shape != (2,) or not all_finite(chosen):
                 raise ValueError(
                     "chosen must be a pair (risk, mean) of finite numbers, got "
                     f"{short(self.chosen)}"
@@ -375,20 +360,11 @@ class FrontierDisplay:
         (self.line_,) = ax.plot(risk, mean, **{**style, "label": self.name, **kwargs})
         self.scatter_, self.labels_, self.chosen_, self.max_risk_ = None, [], None, None
         if assets is not None:
-            label = (
-                "single assets"
-                if "single assets" not in ax.get_legend_handles_labels()[1]
-                else None
-            )
-            self.scatter_ = ax.scatter(
-                *assets,
-                color="0.35",
-                marker="D",
-                s=18,
-                linewidths=0,
-                zorder=2.5,
-                label=label,
-            )
+            label = "single assets"
+            look = {"color": "0.35", "marker": "D", "s": 18, "linewidths": 0}
+            if label not in ax.get_legend_handles_labels()[1]:
+                look["label"] = label
+            self.scatter_ = ax.scatter(*assets, zorder=2.5, **look)
         if self.chosen is not None:
             look = {
                 "marker": "*",
@@ -401,13 +377,8 @@ class FrontierDisplay:
                 *[[v] for v in self.chosen], linestyle="", label="as fitted", **look
             )
         if self.max_risk is not None:
-            self.max_risk_ = ax.axvline(
-                self.max_risk,
-                color="0.35",
-                linestyle="--",
-                linewidth=1,
-                label="maximum risk",
-            )
+            look = {"color": "0.35", "linestyle": "--", "label": "maximum risk"}
+            self.max_risk_ = ax.axvline(self.max_risk, linewidth=1, **look)
         ax.set(xlabel=self.risk_label, ylabel=self.mean_label)
         ax.grid(True, **GRID)
         ax.set_axisbelow(True)
@@ -449,7 +420,8 @@ def _pair(name, value, other_name, other):
         x.ndim != 1
         or x.shape != y.shape
         or not x.size
-        or not (np.isfinite(x) & np.isfinite(y)).all()
+        or not all_finite(x)
+        or not all_finite(y)
     ):
         raise ValueError(
             f"{name} and {other_name} must be finite vectors of one length, got "
@@ -458,19 +430,24 @@ def _pair(name, value, other_name, other):
     return x, y
 
 
-def _risk_label(measure, relative):
-    """What the horizontal axis shows, without the span of time."""
+def _risk_label(measure, relative, span):
+    """What the horizontal axis shows: risks of a year have the root of the time."""
     if measure in LABELS:
-        return LABELS[measure][relative].format(RETURN[relative])
-    return OTHERS[relative].format(measure)
+        label = LABELS[measure][relative].format(RETURN[relative])
+    else:
+        label = OTHERS[relative].format(measure)
+    return f"{label} per {span if measure in BY_ROOT else 'period'}"
 
 
 def _fit(portfolio, X):
-    """Fit, and return the warnings."""
+    """Fit, and return the warnings: those of convergence, and the others."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         portfolio.fit(X)
-    return caught
+    parts = [], []
+    for warned in caught:
+        parts[not issubclass(warned.category, ConvergenceWarning)].append(warned)
+    return parts
 
 
 def _warn_of_fits(caught):
@@ -481,23 +458,17 @@ def _warn_of_fits(caught):
         texts = {}
         for w in warned:
             unsettled = issubclass(w.category, ConvergenceWarning)
-            said = (
-                "have not converged. The first said"
-                if unsettled
-                else "gave this warning"
-            )
-            kind = (
-                w.category,
-                said,
-                "" if unsettled else re.sub(r"[-+.\de]", "", str(w.message)),
-            )
-            texts.setdefault(kind, str(w.message))
+            text = "" if unsettled else re.sub(r"[-+.\de]", "", str(w.message))
+            texts.setdefault((w.category, unsettled, text), str(w.message))
         counts.update(texts.keys())
         first = texts | first
-    for (category, said, text), message in first.items():
-        number = counts[category, said, text]
+    for kind, message in first.items():
+        category, unsettled, _ = kind
+        said = (
+            "have not converged. The first said" if unsettled else "gave this warning"
+        )
         warn(
-            f"{number} of the {len(caught)} portfolios of the frontier {said}: "
+            f"{counts[kind]} of the {len(caught)} portfolios of the frontier {said}: "
             f"{message}",
             category,
         )
@@ -505,42 +476,17 @@ def _warn_of_fits(caught):
 
 def _aversions(given, returns, measure):
     if given is None:
-        returns = returns.astype(float)
         mean, deviation = returns.mean(axis=0), returns.std(axis=0)
         risk = np.median(deviation) ** (2 if measure in LABELS else 1)
         middle = np.ptp(mean) / risk if risk > 0 and np.ptp(mean) > 0 else 1.0
         return middle * np.logspace(-2, 2, 25)
     aversions = as_numbers("risk_aversions", given)
-    if (
-        aversions.ndim != 1
-        or not aversions.size
-        or not (np.isfinite(aversions) & (aversions > 0)).all()
-    ):
+    good = np.isfinite(aversions) & (aversions > 0)
+    if aversions.ndim != 1 or not aversions.size or not good.all():
         raise ValueError(
             f"risk_aversions must be a vector of finite numbers > 0, got {short(given)}"
         )
     return aversions
-
-
-def _risk_and_mean(portfolio, returns, subtracted, weights):
-    """Risk and mean of the returns of some portfolios, less those that are subtracted,
-    in the unit of the returns."""
-    series = returns @ weights.T - subtracted
-    periods = faded(None, len(returns), portfolio.half_life)
-    measure = MEASURES[
-        "variance" if portfolio.risk_measure == "entropic" else portfolio.risk_measure
-    ].of(portfolio)
-    periods = None if periods is None else with_sum_one(periods)
-    risk = [measure.value(y, periods) for y in series.T]
-    return np.power(risk, 1 / measure.power), np.average(
-        series, axis=0, weights=periods
-    )
-
-
-def _names(X):
-    """Names of the columns of a data frame."""
-    columns = assets_of(X)
-    return None if columns is None else [str(name) for name in columns]
 
 
 def _limit(ax, risk, mean, assets, chosen):
