@@ -97,11 +97,9 @@ def report(args):
     """Compute the map, and save its figure, its page or its positions."""
     reading = Reading.of(args)
     data = read_points(args.data, args.mixed, None, reading)
-    new = (
-        None
-        if args.new is None
-        else read_points(args.new, args.mixed, data.names, reading)
-    )
+    new = None
+    if args.new is not None:
+        new = read_points(args.new, args.mixed, data.names, reading)
     if args.out.suffix.lower() != ".csv":
         try:  # before the fit, which can take long
             anywhere = np.random.default_rng(0).normal(size=(len(data.X), 2))
@@ -125,25 +123,16 @@ def report(args):
         n_jobs=args.jobs,
         verbose=int(len(data.X) >= LONG),
     )
-    scaler = (
-        [TableScaler()]
-        if args.mixed
-        else [StandardScaler()]
-        if args.standardize
-        else []
-    )
-    model, began = make_pipeline(*scaler, embedding), time.perf_counter()
+    scaler = TableScaler() if args.mixed else StandardScaler()
+    steps = [scaler, embedding] if args.mixed or args.standardize else [embedding]
+    model, began = make_pipeline(*steps), time.perf_counter()
     with redirect_stdout(sys.stderr):  # the lines of progress
         model.fit(data.X)
     placed = None if new is None else model.transform(new.X)
     seconds = time.perf_counter() - began
-    if args.mixed and scaler[0].left_out_:
-        print(
-            "left out: "
-            + ", ".join(
-                f"{name} ({reason})" for name, reason in scaler[0].left_out_.items()
-            )
-        )
+    if args.mixed and scaler.left_out_:
+        reasons = [f"{name} ({reason})" for name, reason in scaler.left_out_.items()]
+        print(f"left out: {', '.join(reasons)}")
     if new is not None:
         print(f"{args.new}: {len(new.X)} new points")
     print(
@@ -160,24 +149,27 @@ def report(args):
 def _write(positions, data, placed, new, path):
     """Write a table of the positions, with a column of the labels, one that is 1 for
     new points, and one of the names of the rows."""
-    tables = [(positions, data)] + [(placed, new)] * (new is not None)
-    has = {
-        "label": any(points.labels is not None for _, points in tables),
-        "new": new is not None,
-        "row": any(points.rows is not None for _, points in tables),
-    }
-    rows = []
-    for Z, points in tables:
-        empty = np.full(len(Z), "")
-        labels = empty if points.labels is None else points.labels
-        columns = {
-            "label": labels.astype(str) if labels.dtype.kind in "mM" else labels,
-            "new": np.full(len(Z), int(points is new)),
-            "row": empty if points.rows is None else points.rows,
-        }
-        shown = [column.tolist() for name, column in columns.items() if has[name]]
-        rows += zip(Z[:, 0].tolist(), Z[:, 1].tolist(), *shown, strict=True)
-    write_csv(path, ["x", "y", *(name for name in has if has[name])], rows)
+    tables = [data] if new is None else [data, new]
+    Z = positions if new is None else np.vstack([positions, placed])
+    columns = {"x": Z[:, 0].tolist(), "y": Z[:, 1].tolist()}
+    if any(points.labels is not None for points in tables):
+        columns["label"] = _column(tables, "labels")
+    if new is not None:
+        columns["new"] = [0] * len(positions) + [1] * len(placed)
+    if any(points.rows is not None for points in tables):
+        columns["row"] = _column(tables, "rows")
+    write_csv(path, columns, zip(*columns.values(), strict=True))
+
+
+def _column(tables, name):
+    """The labels or the names of the rows of all points, or "" where there are none."""
+    cells = []
+    for points in tables:
+        values = getattr(points, name)
+        values = np.full(len(points.X), "") if values is None else values
+        is_date = values.dtype.kind in "mM"
+        cells += (values.astype(str) if is_date else values).tolist()
+    return cells
 
 
 def _draw(positions, data, placed, new, args, save=True):
@@ -207,7 +199,7 @@ def _draw(positions, data, placed, new, args, save=True):
 def _hover(data, new):
     """The name or the number of the row of each point, and its columns if there are
     few."""
-    tables = [points for points in (data, new) if points is not None]
+    tables = [data] if new is None else [data, new]
     rows = [
         np.arange(len(points.X)) + 1 if points.rows is None else points.rows
         for points in tables
@@ -215,10 +207,10 @@ def _hover(data, new):
     columns = {"row": np.concatenate(rows)}
     for k, name in enumerate(data.names if len(data.names) <= HOVER else ()):
         values = [
-            p.X[:, k]
-            if isinstance(p.X, np.ndarray)
-            else p.X.iloc[:, k].to_numpy(object)
-            for p in tables
+            points.X.iloc[:, k].to_numpy(object)
+            if hasattr(points.X, "iloc")
+            else points.X[:, k]
+            for points in tables
         ]
         columns[name] = np.concatenate(values)
     return columns

@@ -152,7 +152,7 @@ def report(args):
         raise ValueError(
             f"--out must be a .csv file without --walk-forward, got {args.out}"
         )
-    several = "*" in args.data or "?" in args.data or os.path.isdir(args.data)
+    several = bool(set("*?") & set(args.data)) or os.path.isdir(args.data)
     if several and args.walk_forward is not None:
         raise ValueError(f"--walk-forward needs returns of one file, got {args.data!r}")
     read = (read_parquet_files if several else read_returns)(
@@ -207,18 +207,16 @@ def _forecasts(args, read):
 def _print_weights(args, read, portfolio):
     """Print the weights with what they would have earned, and save them."""
     earned = np.asarray(portfolio.predict(read.values))
+    aim = f"risk aversion {args.risk_aversion:g}"
     if args.max_risk is not None:
         aim = f"risk of at most {args.max_risk:g}"
-    else:
-        aim = (
-            "largest ratio"
-            if args.objective == "ratio"
-            else f"risk aversion {args.risk_aversion:g}"
-        )
+    elif args.objective == "ratio":
+        aim = "largest ratio"
     print(read.line())
     print(f"risk measure {args.risk_measure}, {aim}, {portfolio.stop_reason_}\n")
     width = max(map(len, read.names))
-    for name, weight in zip(read.names, portfolio.weights_, strict=True):
+    weights = list(zip(read.names, portfolio.weights_.tolist(), strict=True))
+    for name, weight in weights:
         print(f"{name:{width}}  {weight:9.4f}")
     print(
         f"\nper period: mean {earned.mean():.4g}, deviation {earned.std():.4g}, worst "
@@ -228,11 +226,7 @@ def _print_weights(args, read, portfolio):
     objective = portfolio.loss_curve_[-1]
     print(f"objective {objective:.6g}, above its minimum by {gap:.1g} at most")
     if args.out is not None:
-        write_csv(
-            args.out,
-            ["asset", "weight"],
-            zip(read.names, portfolio.weights_.tolist(), strict=True),
-        )
+        write_csv(args.out, ["asset", "weight"], weights)
         print(f"Weights written to {args.out}")
 
 

@@ -168,18 +168,24 @@ def read_parquet_files(pattern, drop_missing=False, unit=None, options=DEFAULTS)
         ) from error
     with readable(pattern, ".parquet"):
         frame = read_parquet(paths)
+    numbered = [name for name in frame.columns if not isinstance(name, str)]
+    if numbered:
+        raise ValueError(
+            f"{pattern}: expected columns named by texts, found {numbered[0]!r}, which "
+            "dask cannot read"
+        )
     kept = [
         name
         for name, dtype in without(pattern, frame, options.drop).dtypes.items()
-        if dtype.kind in "iufb" and str(name).lower() not in INDEX
+        if dtype.kind in "iufb" and name.lower() not in INDEX
     ]
-    dropped = [str(name) for name in frame.columns if name not in kept]
+    dropped = [name for name in frame.columns if name not in kept]
     values = frame[kept]
     values = values.mask(values.isin(list(MISSING_CODES)))
     values = values.dropna() if drop_missing else values
     notes = (f"{len(paths)} files",)
     notes += (f"left out: {', '.join(dropped)}",) * bool(dropped)
-    data = Returns(pattern, values, list(map(str, kept)), notes=notes)
+    data = Returns(pattern, values, kept, notes=notes)
     first = data.values.partitions[0].compute().dropna().to_numpy(float)
     if not first.size:
         raise ValueError(
