@@ -7,6 +7,7 @@ close. A column "label", or the one that --label names, determines the colours.
 import sys
 import time
 from contextlib import redirect_stdout
+from functools import partial
 
 import numpy as np
 from sklearn.pipeline import make_pipeline
@@ -15,7 +16,9 @@ from sklearn.preprocessing import StandardScaler
 from sk_stormc.cli.arguments import (
     PICTURES,
     SIGNATURE,
+    add_flag,
     add_force_argument,
+    add_option,
     add_points_argument,
     positive_number,
     result_file,
@@ -34,62 +37,37 @@ LONG = 5000  # points from which a map takes seconds, and lines show its progres
 def add_arguments(parser):
     """Add the command's options."""
     add_points_argument(parser, "your points, a row each", required=True)
-    add = parser.add_argument
-    add(
-        "--out",
-        type=result_file(*PICTURES, ".html", ".csv"),
-        required=True,
-        metavar="FILE",
-        help="a picture (.png, .pdf, .svg), an interactive page (.html), or a .csv "
-        "file for the positions",
+    add = partial(add_option, parser)
+    files = (
+        "a picture (.png, .pdf, .svg), an interactive page (.html), or a .csv file for "
+        "the positions"
     )
-    add(
-        "--perplexity",
-        type=positive_number,
-        default=30.0,
-        metavar="P",
-        help="number of neighbours (default: %(default)s)",
-    )
-    add(
-        "--seed",
-        type=int,
-        default=0,
-        metavar="K",
-        help="seed of the random numbers (default: %(default)s)",
-    )
+    add("--out", "FILE", files, result_file(*PICTURES, ".html", ".csv"), required=True)
+    add("--perplexity", "P", "number of neighbours", positive_number, 30.0)
+    add("--seed", "K", "seed of the random numbers", int, 0)
     add(
         "--size",
-        type=positive_number,
+        ("WIDTH", "HEIGHT"),
+        "size of a picture in inches (default: 8 6.5)",
+        positive_number,
+        (8.0, 6.5),
         nargs=2,
-        default=(8.0, 6.5),
-        metavar=("WIDTH", "HEIGHT"),
-        help="size of a picture in inches (default: 8 6.5)",
     )
     scaling = parser.add_mutually_exclusive_group()
-    scaling.add_argument(
+    add_flag(
+        scaling,
         "--standardize",
-        action="store_true",
-        help="divide columns by their deviations, for columns of several units",
+        "divide columns by their deviations, for columns of several units",
     )
-    scaling.add_argument(
+    add_flag(
+        scaling,
         "--mixed",
-        action="store_true",
-        help="columns of any type, with the same weight for each, and missing values, "
-        "in a table",
+        "columns of any type, with the same weight for each, and missing values, in a "
+        "table",
     )
-    add(
-        "--new",
-        metavar="FILE",
-        help="further points with the same columns, which are placed in the finished "
-        "map",
-    )
-    add(
-        "--jobs",
-        type=int,
-        default=1,
-        metavar="N",
-        help="number of threads, -1 for all (default: %(default)s)",
-    )
+    new = "further points with the same columns, which are placed in the finished map"
+    add("--new", "FILE", new)
+    add("--jobs", "N", "number of threads, -1 for all", int, 1)
     add_force_argument(parser)
 
 
@@ -207,9 +185,9 @@ def _hover(data, new):
     columns = {"row": np.concatenate(rows)}
     for k, name in enumerate(data.names if len(data.names) <= HOVER else ()):
         values = [
-            points.X.iloc[:, k].to_numpy(object)
-            if hasattr(points.X, "iloc")
-            else points.X[:, k]
+            points.X[:, k]
+            if isinstance(points.X, np.ndarray)
+            else points.X.iloc[:, k].to_numpy(object)
             for points in tables
         ]
         columns[name] = np.concatenate(values)

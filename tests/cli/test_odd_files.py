@@ -177,6 +177,13 @@ def test_several_files_of_returns(capsys):
     assert code == 2 and "--walk-forward needs returns of one file, got" in err
 
 
+def test_several_files_whose_columns_are_numbered(capsys):
+    pytest.importorskip("dask.dataframe")
+    RETURNS.set_axis(range(3), axis=1).to_parquet("numbered.parquet")
+    code, _, err = run(capsys, "portfolio", "--data", "number*.parquet")
+    assert code == 2 and "number*.parquet: expected columns named by texts" in err
+
+
 # --- texts
 # ----------------------------------------------------------------------
 
