@@ -8,7 +8,6 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, fields
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -67,13 +66,6 @@ class Reading:
 DEFAULTS = Reading()
 
 
-class Table(NamedTuple):
-    """A DataFrame whose columns are named by texts, and notes on how it was read."""
-
-    frame: Any
-    notes: tuple = ()
-
-
 def kind_of(path):
     """The suffix of a file in lower case, without the .gz of a compressed text."""
     *_, last = suffixes = [suffix.lower() for suffix in path.suffixes] or [""]
@@ -98,7 +90,8 @@ def existing(path, kinds):
 
 
 def read_table(path, options, texts=()):
-    """The `Table` of a file that pandas reads, with its index as the first column.
+    """The DataFrame of a file that pandas reads, with its index as the first column and
+    columns that are named by texts; and notes on how it was read.
 
     Columns whose names, in lower case, are among ``texts`` are not read as numbers.
     """
@@ -127,7 +120,7 @@ def read_table(path, options, texts=()):
     if type(frame.index).__name__ != "RangeIndex":
         frame = frame.reset_index()
     frame.columns = frame.columns.map(str)
-    return Table(frame, notes)
+    return frame, notes
 
 
 def _named(path, kind, read, decimal, texts):
