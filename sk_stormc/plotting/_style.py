@@ -177,11 +177,9 @@ def log_axis(axis, first=None):
     axis.set_minor_locator(NullLocator())
 
 
-def place_labels(ax, points, texts, *, taken=(), **style):
-    """Write names beside points without overlap. Names for which there is no space are
-    left out."""
-    figure = ax.figure.figure
-    figure.draw_without_rendering()  # the layout determines how much space there is
+def place_labels(ax, points, texts, taken, **style):
+    """Write names beside points without overlap, also with the boxes that are taken.
+    Names for which there is no space are left out. The layout must be determined."""
     frame, written, boxes = ax.get_window_extent(), [], list(taken)
     for point, text in zip(np.asarray(points, dtype=float), texts, strict=True):
         for dx, dy, ha, va in _SIDES:

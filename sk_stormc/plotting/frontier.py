@@ -3,9 +3,6 @@ risk_aversion."""
 
 from __future__ import annotations
 
-import re
-import warnings
-from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Self
 
@@ -13,7 +10,6 @@ import numpy as np
 from matplotlib.lines import Line2D
 from matplotlib.transforms import Bbox
 from sklearn.base import clone
-from sklearn.exceptions import ConvergenceWarning
 
 from sk_stormc.core.weighted import with_sum_one
 from sk_stormc.plotting._style import (
@@ -25,6 +21,7 @@ from sk_stormc.plotting._style import (
     check_kwargs,
     place_labels,
 )
+from sk_stormc.plotting.frontier_fits import fitted_weights
 from sk_stormc.portfolio.labels import assets_of
 from sk_stormc.portfolio.returns import check_returns, faded, with_expected_returns
 from sk_stormc.portfolio.risk import MEASURES
@@ -38,7 +35,6 @@ from sk_stormc.utils.validation import (
     check_text,
     short,
 )
-from sk_stormc.utils.warnings import warn
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -244,26 +240,11 @@ class FrontierDisplay:
         table = with_expected_returns(returns, estimator, X, periods)
         returns, benchmark = table[:, :n_assets], table[:, n_assets:].sum(axis=1)
         excess = returns - benchmark[:, None]
-        # from the largest aversion on, whose optimum is closest to equal weights;
-        # bounds then become active one by one
-        aversions = np.sort(_aversions(risk_aversions, excess, measure))[::-1]
-        weights, caught = [], []
-        for value in aversions:
-            follower.set_params(risk_aversion=float(value))
-            unsettled, others = _fit(follower, X)
-            # a fresh start of SCIP would only use its time limit again
-            if unsettled and follower.solver_ != "scip":
-                # tol is relative to the start, and a start at the optimum cannot be
-                # improved
-                afresh = clone(follower).set_params(warm_start=False)
-                unsettled, more = _fit(afresh, X)
-                others = more + others
-                if afresh.loss_curve_[-1] < follower.loss_curve_[-1]:
-                    follower = afresh.set_params(warm_start=True)
-            weights.append(follower.weights_)
-            caught.append(unsettled + others)
-        _warn_of_fits(caught)
-        weights = np.array(weights, dtype=float)[::-1]
+        if risk_aversions is None:
+            aversions = _default_aversions(excess, measure)
+        else:
+            aversions = _checked_aversions(risk_aversions)
+        weights = fitted_weights(follower, X, aversions)
         span, n = (
             ("period", 1) if periods_per_year is None else ("year", periods_per_year)
         )
@@ -284,8 +265,7 @@ class FrontierDisplay:
         asset_risk, asset_mean = places(np.eye(n_assets))
         chosen = None
         if np.shape(getattr(estimator, "weights_", None)) == (n_assets,):
-            (risk,), (mean,) = places(estimator.weights_[None])
-            chosen = float(risk), float(mean)
+            chosen = tuple(v.item() for v in places(estimator.weights_[None]))
         names, relative = assets_of(X), estimator.benchmark is not None
         display = cls(
             *places(weights),
@@ -298,7 +278,7 @@ class FrontierDisplay:
             mean_label=f"mean {RETURN[relative]} per {span}",
             name=name,
         )
-        display.risk_aversions_, display.weights_ = aversions[::-1], weights
+        display.risk_aversions_, display.weights_ = aversions, weights
         return display.plot(ax, **kwargs)
 
     def plot(
@@ -333,14 +313,10 @@ class FrontierDisplay:
         assets = None
         if self.asset_risk is not None:
             assets = _pair("asset_risk", self.asset_risk, "asset_mean", self.asset_mean)
-            names = self.asset_names
-            if names is not None and (
-                isinstance(names, str) or np.shape(names) != assets[0].shape
-            ):
+            names, n = self.asset_names, len(assets[0])
+            if names is not None and np.shape(names) != (n,):
                 given = len(names) if hasattr(names, "__len__") else short(names)
-                raise ValueError(
-                    f"asset_names must be {len(assets[0])} names, got {given}"
-                )
+                raise ValueError(f"asset_names must be {n} names, got {given}")
         if self.chosen is not None:
             chosen = as_numbers("chosen", self.chosen)
             if chosen.shape != (2,) or not all_finite(chosen):
@@ -384,7 +360,8 @@ class FrontierDisplay:
         ax.set_axisbelow(True)
         if own:
             ax.margins(0.08)
-            _limit(ax, risk, mean, assets, self.chosen)
+            if assets is not None:
+                _limit(ax, risk, mean, assets, self.chosen)
         self.legend_ = (
             ax.legend(loc="best", fontsize="small", framealpha=0.85) if legend else None
         )
@@ -397,10 +374,9 @@ class FrontierDisplay:
         """Write the names of the assets, from the outermost on, because there is least
         space in the middle."""
         scale = np.ptp(points, axis=0)
-        far = np.abs(
-            (points - np.median(points, axis=0)) / np.where(scale > 0, scale, 1)
-        ).max(axis=1)
-        order = np.argsort(-far, kind="stable")[:MAX_NAMES]
+        scale[scale == 0] = 1.0
+        far = np.abs(points - np.median(points, axis=0)) / scale
+        order = np.argsort(-far.max(axis=1), kind="stable")[:MAX_NAMES]
         ax.figure.figure.draw_without_rendering()  # the layout determines the positions
         taken = [] if self.legend_ is None else [self.legend_.get_window_extent()]
         # points of the curve, which names must not cover
@@ -409,9 +385,8 @@ class FrontierDisplay:
         spots = ax.transData.transform(np.concatenate([points, np.column_stack(line)]))
         taken += [Bbox.from_bounds(x - 2, y - 2, 4, 4) for x, y in spots]
         names = [str(self.asset_names[k]) for k in order]
-        self.labels_ = place_labels(
-            ax, points[order], names, taken=taken, fontsize="small", color="0.2"
-        )
+        style = {"fontsize": "small", "color": "0.2"}
+        self.labels_ = place_labels(ax, points[order], names, taken, **style)
 
 
 def _pair(name, value, other_name, other):
@@ -439,60 +414,28 @@ def _risk_label(measure, relative, span):
     return f"{label} per {span if measure in BY_ROOT else 'period'}"
 
 
-def _fit(portfolio, X):
-    """Fit, and return the warnings: those of convergence, and the others."""
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        portfolio.fit(X)
-    parts = [], []
-    for warned in caught:
-        parts[not issubclass(warned.category, ConvergenceWarning)].append(warned)
-    return parts
+def _default_aversions(returns, measure):
+    """Aversions over four decades, centred at the range of the means divided by the
+    risk."""
+    mean, deviation = returns.mean(axis=0), returns.std(axis=0)
+    risk = np.median(deviation) ** (2 if measure in LABELS else 1)
+    middle = np.ptp(mean) / risk if risk > 0 and np.ptp(mean) > 0 else 1.0
+    return middle * np.logspace(-2, 2, 25)
 
 
-def _warn_of_fits(caught):
-    """Issue each warning of the fits once, with the number of these fits. Numbers in
-    its text may differ."""
-    first, counts = {}, Counter()
-    for warned in caught:
-        texts = {}
-        for w in warned:
-            unsettled = issubclass(w.category, ConvergenceWarning)
-            text = "" if unsettled else re.sub(r"[-+.\de]", "", str(w.message))
-            texts.setdefault((w.category, unsettled, text), str(w.message))
-        counts.update(texts.keys())
-        first = texts | first
-    for kind, message in first.items():
-        category, unsettled, _ = kind
-        said = (
-            "have not converged. The first said" if unsettled else "gave this warning"
-        )
-        warn(
-            f"{counts[kind]} of the {len(caught)} portfolios of the frontier {said}: "
-            f"{message}",
-            category,
-        )
-
-
-def _aversions(given, returns, measure):
-    if given is None:
-        mean, deviation = returns.mean(axis=0), returns.std(axis=0)
-        risk = np.median(deviation) ** (2 if measure in LABELS else 1)
-        middle = np.ptp(mean) / risk if risk > 0 and np.ptp(mean) > 0 else 1.0
-        return middle * np.logspace(-2, 2, 25)
+def _checked_aversions(given):
+    """Aversions in ascending order."""
     aversions = as_numbers("risk_aversions", given)
     good = np.isfinite(aversions) & (aversions > 0)
     if aversions.ndim != 1 or not aversions.size or not good.all():
         raise ValueError(
             f"risk_aversions must be a vector of finite numbers > 0, got {short(given)}"
         )
-    return aversions
+    return np.sort(aversions)
 
 
 def _limit(ax, risk, mean, assets, chosen):
     """Limit the axes of an unbounded frontier to the surroundings of the assets."""
-    if assets is None:
-        return
     right = 1.25 * max(assets[0].max(), risk.min(), chosen[0] if chosen else 0.0)
     if risk.max() <= right:
         return

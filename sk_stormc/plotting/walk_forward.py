@@ -284,7 +284,7 @@ class WalkForwardDisplay:
                 )
             n_assets = values.shape[1]
             names = range(n_assets) if names is None else names
-            if isinstance(names, str) or np.shape(names) != (n_assets,):
+            if np.shape(names) != (n_assets,):
                 raise ValueError(
                     f"asset_names must be {n_assets} names, got "
                     f"{short(self.asset_names)}"
