@@ -19,6 +19,7 @@ __all__ = [
     "LogTicks",
     "axes_for",
     "check_kwargs",
+    "local_times",
     "log_axis",
     "place_labels",
     "styles_of",
@@ -100,6 +101,18 @@ def axes_for(ax, **figure):
     if not hasattr(ax, "get_xaxis") or not hasattr(ax, "scatter"):
         raise ValueError(f"ax must be matplotlib axes or None, got {short(ax)}")
     return ax
+
+
+def local_times(values):
+    """An array of objects in which datetimes have no time zone, because NumPy's have
+    none."""
+    return np.frompyfunc(
+        lambda value: (
+            value.replace(tzinfo=None) if getattr(value, "tzinfo", None) else value
+        ),
+        1,
+        1,
+    )(values)
 
 
 def unmanaged_figure(width, height):

@@ -82,8 +82,8 @@ class ConvergenceDisplay:
     Raises
     ------
     ValueError
-        If there are no curves, or if a curve has no finite value or x and y of
-        different lengths.
+        If there are no curves, or if a curve has no finite value, x and y of different
+        lengths, or an x that is negative or decreases.
 
     Examples
     --------
@@ -331,6 +331,11 @@ def _finite(label, x, y):
         raise ValueError(
             f"x and y of {label!r} must be vectors of one length, got {x.shape} and "
             f"{y.shape}"
+        )
+    if not (np.isfinite(x).all() and (np.diff(x, prepend=0.0) >= 0).all()):
+        raise ValueError(
+            f"x of {label!r} must be finite numbers >= 0 that do not decrease, got "
+            f"{short(x)}"
         )
     good = np.isfinite(y)
     if not good.any():

@@ -364,7 +364,7 @@ class EmbeddingDisplay:
             ax.set(zlabel="component 3", zticks=[])
             for axis in (ax.xaxis, ax.yaxis, ax.zaxis):
                 axis.labelpad = -8  # there are no ticks between an axis and its label
-            ax.set_box_aspect(np.ptp(Z, axis=0).clip(1e-3 * np.ptp(Z)))
+            ax.set_box_aspect(np.ptp(Z, axis=0).clip(1e-3 * np.ptp(Z) or 1.0))
         elif d == 2:
             ax.set_aspect("equal", "datalim")
         self.ax_, self.axes_ = ax, np.array([ax])

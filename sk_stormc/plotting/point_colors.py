@@ -10,9 +10,9 @@ import numpy as np
 from matplotlib import colormaps
 from matplotlib.colors import LinearSegmentedColormap, is_color_like, to_hex
 
-from sk_stormc.plotting._style import COLORS
+from sk_stormc.plotting._style import COLORS, local_times
 from sk_stormc.utils.frames import is_series
-from sk_stormc.utils.validation import short
+from sk_stormc.utils.validation import check_unmasked, short
 
 __all__ = ["GREY", "MISSING", "PALETTE", "PointColors", "colormap_of", "point_colors"]
 
@@ -131,6 +131,8 @@ def _read(name, y, n, as_scale=False):
     count. None if there are none."""
     if y is None:
         return None
+    if isinstance(y, np.ma.MaskedArray):
+        check_unmasked(name, y)
     if np.shape(y) != (n,):
         raise ValueError(
             f"{name} must be of shape ({n},), one for each point, got {np.shape(y)}"
@@ -143,6 +145,7 @@ def _read(name, y, n, as_scale=False):
         codes -= len(used) - len(present)  # -1 is the first, if values are missing
         return PointColors(codes, [str(names[k]) for k in present])
     values = y.to_numpy() if is_series(y) else np.asarray(y)
+    values = values.astype(object) if values.dtype.kind == "T" else values
     missing = _is_missing(values)
     present = values[~missing]
     if present.dtype.kind == "O":
@@ -156,7 +159,7 @@ def _read(name, y, n, as_scale=False):
             else present
         )
         return PointColors(np.zeros(n, int), values=scale, are_dates=kind == "M")
-    if kind not in "biufUST":
+    if kind not in "biufUS":
         raise ValueError(
             f"{name} must be numbers, dates or names of classes, got {values.dtype}"
         )
@@ -164,11 +167,17 @@ def _read(name, y, n, as_scale=False):
     found, of_present = np.unique(
         present.astype(str) if is_text else present, return_inverse=True
     )
-    texts = [f"{one:g}" if kind == "f" else str(one) for one in found]
+    texts = [_name(one) for one in found.tolist()]
     # "t2" comes before "t10"
     names, codes = sorted(texts, key=_natural) if is_text else texts, np.full(n, -1)
     codes[~missing] = _places(texts, names)[of_present]
     return PointColors(codes, names)
+
+
+def _name(value):
+    """The name of a class: 1.0 is 1."""
+    is_whole = isinstance(value, float) and value.is_integer()
+    return str(int(value) if is_whole else value)
 
 
 def _natural(text):
@@ -218,7 +227,7 @@ def _as_one_type(values):
     ):
         return np.array(values.tolist())
     if all(hasattr(value, "isoformat") and hasattr(value, "year") for value in values):
-        return values.astype("M8[ns]")
+        return local_times(values).astype("M8[ns]")
     return values.astype(str)
 
 
@@ -231,7 +240,7 @@ def _ordered(names, order):
     """The classes in an order, which may have further ones."""
     if order is None:
         return list(names)
-    order = dict.fromkeys(map(str, order))
+    order = dict.fromkeys(name for one in order for name in (str(one), _name(one)))
     lacking = [name for name in names if name not in order]
     if lacking:
         raise ValueError(
@@ -244,7 +253,8 @@ def _ordered(names, order):
 def _looks(names, palette, known):
     """Colour and shape of each class."""
     if isinstance(palette, dict):
-        given = {str(name): color for name, color in palette.items()}
+        given = {_name(name): color for name, color in palette.items()}
+        given |= {str(name): color for name, color in palette.items()}
         lacking = [name for name in names if name not in given]
         if lacking:
             raise ValueError(

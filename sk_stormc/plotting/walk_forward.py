@@ -11,7 +11,14 @@ from matplotlib.dates import ConciseDateFormatter
 from matplotlib.lines import Line2D
 from matplotlib.ticker import PercentFormatter
 
-from sk_stormc.plotting._style import COLORS, GRID, axes_for, check_kwargs, log_axis
+from sk_stormc.plotting._style import (
+    COLORS,
+    GRID,
+    axes_for,
+    check_kwargs,
+    local_times,
+    log_axis,
+)
 from sk_stormc.portfolio.backtest.walk_results import (
     BENCHMARK,
     EQUAL,
@@ -338,7 +345,7 @@ def _positions(dates, n):
     if dates.dtype.kind in "iufM":
         return dates
     try:
-        return dates.astype("M8[us]")
+        return local_times(dates).astype("M8[us]")
     except ValueError:
         return np.arange(n)
 
