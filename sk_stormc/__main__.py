@@ -22,8 +22,6 @@ from sk_stormc.reproduce import EXPERIMENTS
 from sk_stormc.reproduce import report as everything
 from sk_stormc.reproduce.experiment import MAX_IFO, methods_of
 
-__all__ = ["main"]
-
 
 class _Parser(argparse.ArgumentParser):
     """A parser whose errors are one line; its sub-parsers are of the same class."""

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
     from sk_stormc.plotting import ConvergenceDisplay
 
-__all__ = ["ComparedRun", "SolverComparison", "stop_reasons"]
-
 NUMBER = re.compile(r"-?\d+(\.\d+)?(e[-+]\d+)?")
 QUARTILES = ("q1", "median", "q3")
 

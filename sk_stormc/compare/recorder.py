@@ -5,8 +5,6 @@ from contextlib import contextmanager
 
 import numpy as np
 
-__all__ = ["RunRecorder"]
-
 
 class RunRecorder:
     """Stores the iterations, the time and the points at the records of successive runs

@@ -29,8 +29,6 @@ from sk_stormc.utils.validation import (
 )
 from sk_stormc.utils.warnings import warn_of_an_optimum
 
-__all__ = ["ComparedRun", "SolverComparison", "compare_solvers"]
-
 
 def compare_solvers(
     problem_or_estimator: Any,

@@ -7,8 +7,6 @@ records.
 import html
 import math
 
-__all__ = ["as_html", "as_markdown", "as_text", "finite", "table"]
-
 
 def table(records, columns):
     """Header and rows of records: a column is a format of the record's fields, or a

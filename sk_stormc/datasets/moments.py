@@ -11,8 +11,6 @@ from sk_stormc.utils.types import ArrayLike
 from sk_stormc.utils.validation import as_numbers, short
 from sk_stormc.utils.warnings import warn
 
-__all__ = ["returns_from_moments"]
-
 
 def returns_from_moments(mean: ArrayLike, covariance: ArrayLike) -> Any:
     r"""Make returns with exactly this mean and covariance, for `CompositionalPortfolio`

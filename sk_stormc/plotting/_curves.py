@@ -10,8 +10,6 @@ from sk_stormc.fitting.estimator import CompositionalEstimator
 from sk_stormc.solvers import SOLVERS
 from sk_stormc.utils.validation import is_list, short
 
-__all__ = ["curve_of_estimator", "curve_of_result", "grouped", "x_of", "y_of"]
-
 
 @dataclass(frozen=True)
 class Curve:

@@ -10,22 +10,6 @@ from matplotlib.ticker import Formatter, Locator, MaxNLocator, NullLocator
 
 from sk_stormc.utils.validation import short
 
-__all__ = [
-    "BLUE",
-    "COLORS",
-    "GRID",
-    "MAX_NAMES",
-    "LogTickFormatter",
-    "LogTicks",
-    "axes_for",
-    "check_kwargs",
-    "local_times",
-    "log_axis",
-    "place_labels",
-    "styles_of",
-    "unmanaged_figure",
-]
-
 BLUE = "#0072B2"
 # Okabe & Ito's colours, the darkest ones first, because pale ones are hard to see on
 # white.

@@ -11,8 +11,6 @@ from sk_stormc.plotting.points import finite_points
 from sk_stormc.utils.types import ArrayLike, FloatArray
 from sk_stormc.utils.validation import check_bool, short
 
-__all__ = ["align_embedding"]
-
 
 def align_embedding(
     embedding: ArrayLike, reference: ArrayLike, *, rows: Any = None, scale: bool = True

@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["ConvergenceDisplay"]
-
 X_LABELS = {
     "ifo": "IFO",
     "passes": "passes over the data",

@@ -40,8 +40,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["FrontierDisplay"]
-
 DEVIATION = (
     "standard deviation of the {}",
     "tracking error (standard deviation of the {})",

@@ -10,8 +10,6 @@ from sklearn.exceptions import ConvergenceWarning
 
 from sk_stormc.utils.warnings import warn
 
-__all__ = ["fitted_weights"]
-
 
 def fitted_weights(portfolio, X, aversions):
     """The weights of a portfolio with warm starts for each of some ascending

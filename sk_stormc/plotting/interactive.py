@@ -15,8 +15,6 @@ from sk_stormc.plotting.points import spread_out
 from sk_stormc.utils.frames import column, columns_of, is_series, is_table
 from sk_stormc.utils.validation import short
 
-__all__ = ["interactive_figure"]
-
 SYMBOLS = {  # of matplotlib's shapes
     "o": "circle",
     "^": "triangle-up",

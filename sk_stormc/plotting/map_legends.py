@@ -6,8 +6,6 @@ from matplotlib.lines import Line2D
 from matplotlib.patheffects import withStroke
 from scipy.ndimage import uniform_filter
 
-__all__ = ["name_classes", "write_colorbar", "write_legend"]
-
 
 def write_legend(ax, looks, title, pairs, own):
     """A legend of the colour and shape of each class: in the empty triangle of a figure

@@ -13,8 +13,6 @@ from sk_stormc.plotting.embedding import EmbeddingDisplay
 from sk_stormc.utils.types import ArrayLike
 from sk_stormc.utils.validation import check_text, naming, short
 
-__all__ = ["plot_curves", "plot_embeddings"]
-
 
 def plot_curves(
     panels: dict[str, dict[str, list]], labels: list[str] | tuple[str, ...]

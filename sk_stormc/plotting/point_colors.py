@@ -14,8 +14,6 @@ from sk_stormc.plotting._style import COLORS, local_times
 from sk_stormc.utils.frames import is_series
 from sk_stormc.utils.validation import check_unmasked, short
 
-__all__ = ["GREY", "MISSING", "PALETTE", "PointColors", "colormap_of", "point_colors"]
-
 # Okabe & Ito's eight colours, which colour-blind people can distinguish, and twelve
 # more. Each of these is as far from white and from all before it as possible, in
 # CIELAB.

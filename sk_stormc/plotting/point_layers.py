@@ -8,8 +8,6 @@ from sk_stormc.plotting._style import BLUE
 from sk_stormc.plotting.point_colors import GREY, colormap_of
 from sk_stormc.utils.frames import is_series
 
-__all__ = ["COLORED", "PointLayers"]
-
 # keywords of scatter that may have an entry for each point, and those of them that are
 # colours
 COLORED = ("c", "color", "facecolor")

@@ -4,8 +4,6 @@ import numpy as np
 
 from sk_stormc.utils.validation import all_finite, as_numbers, short
 
-__all__ = ["finite_points", "spread_out"]
-
 
 def finite_points(name, value):
     """The finite coordinates of points, as an array."""

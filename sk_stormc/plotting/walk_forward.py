@@ -40,8 +40,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["WalkForwardDisplay"]
-
 # of the assets with an area of their own
 AREAS = [color for color in COLORS if color != "#000000"]
 OTHERS, REST = "others", "0.8"  # name and colour of the area of the other assets
