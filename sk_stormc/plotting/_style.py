@@ -4,6 +4,7 @@ labels without overlap."""
 from itertools import cycle
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import Formatter, Locator, MaxNLocator, NullLocator
@@ -82,7 +83,7 @@ def axes_for(ax, **figure):
         from matplotlib import pyplot as plt  # importing pyplot chooses a backend
 
         return plt.figure(layout="constrained", **figure).add_subplot()
-    if not hasattr(ax, "get_xaxis") or not hasattr(ax, "scatter"):
+    if not isinstance(ax, Axes):
         raise ValueError(f"ax must be matplotlib axes or None, got {short(ax)}")
     return ax
 

@@ -4,9 +4,11 @@ the run."""
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import Any, Literal, Self
 
 import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from sk_stormc.plotting._curves import (
@@ -26,10 +28,6 @@ from sk_stormc.utils.validation import (
     short,
 )
 from sk_stormc.utils.warnings import warn_of_an_optimum
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 X_LABELS = {
     "ifo": "IFO",

@@ -4,12 +4,14 @@ pairs."""
 from __future__ import annotations
 
 from html import escape
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 from weakref import WeakKeyDictionary
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.cbook import normalize_kwargs
 from matplotlib.collections import PathCollection
+from matplotlib.figure import Figure
 from matplotlib.gridspec import GridSpecFromSubplotSpec
 
 from sk_stormc.plotting._style import MAX_NAMES, axes_for, check_kwargs
@@ -20,10 +22,6 @@ from sk_stormc.plotting.points import finite_points, spread_out
 from sk_stormc.utils.atomic import atomically
 from sk_stormc.utils.types import ArrayLike, FloatArray
 from sk_stormc.utils.validation import check_bool, check_text, naming, short
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 # so that classes keep them
 _looks_on_axes: WeakKeyDictionary[Any, dict[str, tuple[str, str]]] = WeakKeyDictionary()
@@ -216,7 +214,7 @@ class EmbeddingDisplay:
         others = [name for name in kwargs if name not in own_of_scatter]
         check_kwargs("plot", others, PathCollection)
         kwargs = normalize_kwargs(kwargs, PathCollection)
-        known = _looks_on_axes.get(ax) if hasattr(ax, "get_xaxis") else None
+        known = _looks_on_axes.get(ax) if isinstance(ax, Axes) else None
         Z, n_old, colors = self.checked(known)
         if any(name in kwargs for name in COLORED):
             colors = PointColors(np.zeros(len(Z), int))

@@ -4,9 +4,11 @@ risk_aversion."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.transforms import Bbox
 from sklearn.base import clone
@@ -35,10 +37,6 @@ from sk_stormc.utils.validation import (
     check_text,
     short,
 )
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 DEVIATION = (
     "standard deviation of the {}",
