@@ -162,6 +162,7 @@ def read_parquet_files(pattern, drop_missing=False, unit=None, options=DEFAULTS)
         )
     try:
         from dask.dataframe import read_parquet
+        from pyarrow.parquet import read_schema
     except ImportError as error:
         raise ValueError(
             f'{pattern}: several files need dask: pip install "sk_stormc[dask]"'
@@ -179,6 +180,14 @@ def read_parquet_files(pattern, drop_missing=False, unit=None, options=DEFAULTS)
         for name, dtype in without(pattern, frame, options.drop).dtypes.items()
         if dtype.kind in "iufb" and name.lower() not in INDEX
     ]
+    for path in paths:
+        with readable(path, ".parquet"):
+            lacking = set(kept).difference(read_schema(path).names)
+        if lacking:
+            raise ValueError(
+                f"{path}: expected the columns of {paths[0]}, found no column "
+                f"{min(lacking)!r}"
+            )
     dropped = [name for name in frame.columns if name not in kept]
     values = frame[kept]
     values = values.mask(values.isin(list(MISSING_CODES)))

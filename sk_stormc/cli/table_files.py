@@ -119,6 +119,8 @@ def read_table(path, options, texts=()):
             frame = (pd.read_parquet if kind == ".parquet" else pd.read_feather)(path)
     if type(frame.index).__name__ != "RangeIndex":
         frame = frame.reset_index()
+    if frame.columns.empty:
+        raise ValueError(f"{path}: expected a table with columns, found none")
     frame.columns = frame.columns.map(str)
     return frame, notes
 

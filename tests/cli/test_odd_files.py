@@ -184,6 +184,22 @@ def test_several_files_whose_columns_are_numbered(capsys):
     assert code == 2 and "number*.parquet: expected columns named by texts" in err
 
 
+def test_several_files_with_different_columns(capsys):
+    pytest.importorskip("dask.dataframe")
+    RETURNS.to_parquet("other-0.parquet")
+    RETURNS.drop(columns="gas").to_parquet("other-1.parquet")
+    code, _, err = run(capsys, "portfolio", "--data", "other-*.parquet")
+    assert code == 2 and "other-1.parquet: expected the columns of other-0" in err
+    assert "found no column 'gas'" in err
+
+
+def test_a_table_without_columns(capsys):
+    pd.DataFrame().to_parquet("nothing.parquet")
+    for args in (("portfolio",), ("map", "--out", "nothing.png")):
+        code, _, err = run(capsys, *args, "--data", "nothing.parquet")
+        assert code == 2 and "nothing.parquet: expected a table with columns" in err
+
+
 # --- texts
 # ----------------------------------------------------------------------
 
