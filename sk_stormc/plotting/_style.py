@@ -91,13 +91,11 @@ def axes_for(ax, **figure):
 def local_times(values):
     """An array of objects in which datetimes have no time zone, because NumPy's have
     none."""
-    return np.frompyfunc(
-        lambda value: (
-            value.replace(tzinfo=None) if getattr(value, "tzinfo", None) else value
-        ),
-        1,
-        1,
-    )(values)
+
+    def local(value):
+        return value.replace(tzinfo=None) if getattr(value, "tzinfo", None) else value
+
+    return np.frompyfunc(local, 1, 1)(values)
 
 
 def unmanaged_figure(width, height):
@@ -180,14 +178,14 @@ def place_labels(ax, points, texts, taken, **style):
     Names for which there is no space are left out. The layout must be determined."""
     frame, written, boxes = ax.get_window_extent(), [], list(taken)
     for point, text in zip(np.asarray(points, dtype=float), texts, strict=True):
-        for dx, dy, ha, va in _SIDES:
+        for dx, dy in _OFFSETS:
             label = ax.annotate(
                 text,
                 point,
                 (dx, dy),
                 textcoords="offset points",
-                ha=ha,
-                va=va,
+                ha=("center", "left", "right")[np.sign(dx)],
+                va=("center", "bottom", "top")[np.sign(dy)],
                 annotation_clip=True,
                 **style,
             )
@@ -202,17 +200,7 @@ def place_labels(ax, points, texts, taken, **style):
     return written
 
 
-_SIDES = [
-    (5, 0, "left", "center"),
-    (-5, 0, "right", "center"),
-    (0, 5, "center", "bottom"),
-    (0, -5, "center", "top"),
-    (4, 4, "left", "bottom"),
-    (4, -4, "left", "top"),
-    (-4, 4, "right", "bottom"),
-    (-4, -4, "right", "top"),
-    (0, -11, "center", "top"),
-    (0, 11, "center", "bottom"),
-    (8, -9, "left", "top"),
-    (-8, -9, "right", "top"),
-]
+_OFFSETS = (
+    (5, 0), (-5, 0), (0, 5), (0, -5), (4, 4), (4, -4), (-4, 4), (-4, -4), (0, -11),
+    (0, 11), (8, -9), (-8, -9),
+)  # fmt: skip

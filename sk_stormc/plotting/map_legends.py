@@ -71,24 +71,21 @@ def shortened(name, length=28):
 def name_classes(ax, Z, colors):
     """Write the name of each class where its points are densest, unless another name is
     there."""
-    figure = ax.figure.figure
-    figure.draw_without_rendering()  # the layout determines how much space there is
+    ax.figure.figure.draw_without_rendering()  # the layout determines the space
     labels, boxes, extent = [], [], np.stack([Z.min(axis=0), Z.max(axis=0)], axis=1)
     counts = np.bincount(colors.codes[colors.codes >= 0], minlength=len(colors.names))
+    style = {"ha": "center", "va": "center", "fontweight": "bold"}
+    outline = withStroke(linewidth=2.5, foreground="white")
     for k in np.argsort(-counts, kind="stable"):  # the largest first
-        x, y = _heart(Z[colors.codes == k], extent)
-        name = shortened(colors.names[k])
-        label = ax.text(
-            x, y, name, ha="center", va="center", fontsize="medium", fontweight="bold"
-        )
-        label.set_path_effects([withStroke(linewidth=2.5, foreground="white")])
-        label.set(in_layout=False, clip_on=True)
+        place = _heart(Z[colors.codes == k], extent)
+        label = ax.text(*place, shortened(colors.names[k]), fontsize="medium", **style)
+        label.set(in_layout=False, clip_on=True, path_effects=[outline])
         box = label.get_window_extent()
         if any(box.overlaps(other) for other in boxes):
             label.remove()
-            continue
-        labels.append(label)
-        boxes.append(box)
+        else:
+            labels.append(label)
+            boxes.append(box)
     return labels
 
 

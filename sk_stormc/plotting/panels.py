@@ -164,11 +164,11 @@ def plot_embeddings(
 
 def _curves(method, runs, k, n_labels):
     """(ifo, y_k) of each run."""
+    n = n_labels + 1
     for run in runs:
-        if len(run) != n_labels + 1:
+        if len(run) != n:
             raise ValueError(
-                f"a run must be {n_labels + 1} arrays, IFO first and then one for "
-                "each of labels; one of "
-                f"{method!r} has {len(run)}"
+                f"a run must be {n} arrays, IFO first and then one for each of labels; "
+                f"one of {method!r} has {len(run)}"
             )
     return [(run[0], run[k]) for run in runs]

@@ -3,6 +3,7 @@ new ones, in groups by shape."""
 
 import numpy as np
 from matplotlib.colors import is_color_like
+from matplotlib.markers import MarkerStyle
 
 from sk_stormc.plotting._style import BLUE
 from sk_stormc.plotting.point_colors import GREY, colormap_of
@@ -27,26 +28,21 @@ class PointLayers:
 
     def draw(self, ax, Z, crowd=1):
         """Draw the points, and return the collections."""
-        n, drawn = len(Z), []
+        n = len(Z)
         size = np.clip(420 / np.sqrt(n), 0.3, 36) / crowd
         opacity = float(np.clip(14 / n**0.32, 0.25, 0.9))
         # a vector file contains many points as pixels
         some = {"s": size, "alpha": opacity, "linewidth": 0, "rasterized": n >= 5000}
         order = np.random.default_rng(0).permutation(n)
         old, new = order[order < self.n_old], order[order >= self.n_old]
-        if new.size:
-            drawn += self._draw_some(ax, Z, old, some | {"alpha": 0.35 * opacity})
-            outline = {
-                "alpha": 1.0,
-                "linewidth": 0.7,
-                "edgecolor": "black",
-                "zorder": 2,
-            }
-            outline["s"] = 2.5 * max(size, 6 / crowd)
-            drawn += self._draw_some(ax, Z, new, some | outline)
-        else:
-            drawn += self._draw_some(ax, Z, old, some)
-        return drawn
+        if not new.size:
+            return self._draw_some(ax, Z, old, some)
+        above = some | {"alpha": 1.0, "s": 2.5 * max(size, 6 / crowd), "zorder": 2}
+        above |= {"linewidth": 0.7, "edgecolor": "black"}
+        return [
+            *self._draw_some(ax, Z, old, some | {"alpha": 0.35 * opacity}),
+            *self._draw_some(ax, Z, new, above),
+        ]
 
     def _draw_some(self, ax, Z, rows, style):
         drawn = []
@@ -59,6 +55,9 @@ class PointLayers:
                 given = {k: value for k, value in given.items() if k not in SCALE}
             own = {} if any(name in given for name in COLORED) else color
             look = style | {"marker": marker} | own | given
+            if not MarkerStyle(look["marker"]).is_filled():  # it consists of lines
+                for name in {"linewidth", "edgecolor"} - given.keys():
+                    look.pop(name, None)
             drawn.append(ax.scatter(*Z[part].T, **look))
         return drawn
 

@@ -383,3 +383,12 @@ def test_masked_values_are_an_error():
 def test_strings_of_variable_width_are_classes():
     kinds = np.array(["a", None, "b"], np.dtypes.StringDType(na_object=None))
     assert entries(shown(kinds[KIND])) == ["a", "b", "missing"]
+
+
+@pytest.mark.parametrize("new", [None, PLACE[:5]])
+def test_markers_that_consist_of_lines_are_visible(new):
+    display = shown(None, marker="x", new=new)
+    for points in display.scatter_:
+        assert points.get_linewidths().min() > 0
+    thick = shown(KIND, marker="x", linewidths=3)
+    assert thick.scatter_[0].get_linewidths().tolist() == [3]
