@@ -136,13 +136,15 @@ def _points_of_table(path, names, options, mixed):
                 "differ; --keep keeps them"
             )
         names = list(frame.columns)
-    for name in names:
-        if name not in frame.columns:
+    else:
+        lacking = [name for name in names if name not in frame.columns]
+        if lacking:
             raise ValueError(
-                f"{path}: expected the columns {short(names)}, found no column {name!r}"
+                f"{path}: expected the columns {short(names)}, found no column "
+                f"{lacking[0]!r}"
             )
-    X = frame[names]
-    X = X if mixed else numbers(path, X, lambda name: _remedy(every, name))
+        frame = frame[names]
+    X = frame if mixed else numbers(path, frame, lambda name: _remedy(every, name))
     return Points(X, labels, names, rows, notes)
 
 
