@@ -27,6 +27,7 @@ from sk_stormc.plotting.frontier_fits import fitted_weights
 from sk_stormc.portfolio.labels import assets_of
 from sk_stormc.portfolio.returns import check_returns, faded, with_expected_returns
 from sk_stormc.portfolio.risk import MEASURES
+from sk_stormc.utils.frames import columns_of
 from sk_stormc.utils.mapped_rows import blocks
 from sk_stormc.utils.types import ArrayLike, FloatArray
 from sk_stormc.utils.validation import (
@@ -173,7 +174,7 @@ class FrontierDisplay:
         Parameters
         ----------
         estimator : CompositionalPortfolio
-            If it is fitted, its portfolio is marked.
+            If it is fitted on the assets of X, its portfolio is marked.
         X : array-like of shape (n_periods, n_assets)
             Returns, for the fits and for the figure. Names of columns are written
             beside the assets.
@@ -259,8 +260,10 @@ class FrontierDisplay:
             return growth * risk, n * np.average(series, axis=1, weights=periods)
 
         asset_risk, asset_mean = places(np.eye(n_assets))
-        chosen = None
-        if np.shape(getattr(estimator, "weights_", None)) == (n_assets,):
+        chosen, labels = None, columns_of(X)
+        fitted = getattr(estimator, "feature_names_in_", labels)
+        on_these = labels is None or list(fitted) == labels
+        if on_these and np.shape(getattr(estimator, "weights_", None)) == (n_assets,):
             chosen = tuple(v.item() for v in places(estimator.weights_[None]))
         names, relative = assets_of(X), estimator.benchmark is not None
         display = cls(
@@ -313,6 +316,7 @@ class FrontierDisplay:
             if names is not None and np.shape(names) != (n,):
                 given = len(names) if hasattr(names, "__len__") else short(names)
                 raise ValueError(f"asset_names must be {n} names, got {given}")
+        chosen = ()
         if self.chosen is not None:
             chosen = as_numbers("chosen", self.chosen)
             if chosen.shape != (2,) or not all_finite(chosen):
@@ -346,7 +350,7 @@ class FrontierDisplay:
                 "zorder": 3,
             }
             (self.chosen_,) = ax.plot(
-                *[[v] for v in self.chosen], linestyle="", label="as fitted", **look
+                *chosen[:, None], linestyle="", label="as fitted", **look
             )
         if self.max_risk is not None:
             look = {"color": "0.35", "linestyle": "--", "label": "maximum risk"}
@@ -357,7 +361,7 @@ class FrontierDisplay:
         if own:
             ax.margins(0.08)
             if assets is not None:
-                _limit(ax, risk, mean, assets, self.chosen)
+                _limit(ax, risk, mean, assets, chosen)
         self.legend_ = (
             ax.legend(loc="best", fontsize="small", framealpha=0.85) if legend else None
         )
@@ -432,12 +436,10 @@ def _checked_aversions(given):
 
 def _limit(ax, risk, mean, assets, chosen):
     """Limit the axes of an unbounded frontier to the surroundings of the assets."""
-    right = 1.25 * max(assets[0].max(), risk.min(), chosen[0] if chosen else 0.0)
+    right = 1.25 * max(assets[0].max(), risk.min(), *chosen[:1])
     if risk.max() <= right:
         return
-    shown = np.concatenate(
-        [mean[risk <= right], assets[1], [] if chosen is None else chosen[1:]]
-    )
+    shown = np.concatenate([mean[risk <= right], assets[1], chosen[1:]])
     room = 0.06 * (np.ptp(shown) or 1.0)
     ax.set(
         xlim=(min(0.0, risk.min()), right),
