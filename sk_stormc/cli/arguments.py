@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 
 from sk_stormc.cli.return_files import UNITS
+from sk_stormc.cli.table_files import DEFAULTS
 
 PICTURES = (".png", ".pdf", ".svg")
 SIGNATURE = "sk-stormc"  # in pictures and pages that a command has written
@@ -47,7 +48,7 @@ def positive_number(text):
 
 def add_option(parser, name, metavar, help, type=None, default=None, **others):
     """Add an option with a value. Its help ends with the default, if there is one."""
-    if default is not None and "(default" not in help:
+    if default not in (None, ()) and "(default" not in help:
         help = f"{help} (default: %(default)s)"
     parser.add_argument(
         name, metavar=metavar, help=help, type=type, default=default, **others
@@ -89,12 +90,13 @@ def add_points_argument(parser, about, required=False):
 def add_reading_arguments(parser, index=None):
     """Add the options that say how a table is read. ``index`` is what --index means;
     without it there are only those of texts."""
+    parser.set_defaults(**vars(DEFAULTS))
     add = partial(add_option, parser)
     add("--sep", "C", "separator of columns in texts", separator)
     add("--decimal", "C", "decimal mark in texts, such as ,")
     if index is not None:
         add("--index", "COLUMN", f"the column {index}")
-        add("--drop", "A,B,...", "columns to leave out", names)
+        add("--drop", "A,B,...", "columns to leave out", names, ())
 
 
 def separator(text):

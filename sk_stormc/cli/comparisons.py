@@ -23,7 +23,6 @@ from sk_stormc.cli.arguments import (
     write_csv,
 )
 from sk_stormc.cli.return_files import read_returns
-from sk_stormc.cli.table_files import Reading
 from sk_stormc.compare import compare_solvers
 from sk_stormc.compare.comparison import stop_reasons
 from sk_stormc.portfolio.estimator import CompositionalPortfolio
@@ -56,7 +55,7 @@ def report(args):
         for name in ("compare.csv", "compare_passes.png", "compare_seconds.png"):
             keep_data(args.data, args.out / name)
             check_replaceable(args.out / name, args.force)
-    read = read_returns(args.data, args.drop_missing, args.unit, Reading.of(args))
+    read = read_returns(args.data, args.drop_missing, args.unit, args)
     portfolio = CompositionalPortfolio(
         risk_aversion=args.risk_aversion,
         constraint="long_only" if args.long_only else None,

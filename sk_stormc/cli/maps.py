@@ -26,7 +26,6 @@ from sk_stormc.cli.arguments import (
     write_csv,
 )
 from sk_stormc.cli.point_files import read_points
-from sk_stormc.cli.table_files import Reading
 from sk_stormc.embedding.estimator import SNEEmbedding
 from sk_stormc.embedding.tables import TableScaler
 
@@ -73,11 +72,10 @@ def add_arguments(parser):
 
 def report(args):
     """Compute the map, and save its figure, its page or its positions."""
-    reading = Reading.of(args)
-    data = read_points(args.data, args.mixed, None, reading)
+    data = read_points(args.data, args.mixed, None, args)
     new = None
     if args.new is not None:
-        new = read_points(args.new, args.mixed, data.names, reading)
+        new = read_points(args.new, args.mixed, data.names, args)
     if args.out.suffix.lower() != ".csv":
         try:  # before the fit, which can take long
             anywhere = np.random.default_rng(0).normal(size=(len(data.X), 2))

@@ -61,7 +61,8 @@ def read_points(path, mixed=False, names=None, options=DEFAULTS):
         DataFrame.
     names : list, default=None
         The columns to read. None means all, except the labels and identifiers.
-    options : Reading
+    options : Namespace
+        How a table is read.
     """
     tables = (*SEPARATORS, *FRAMES)
     path = existing(path, tables if mixed else (*ARRAYS, CELLS, *tables))

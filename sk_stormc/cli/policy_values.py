@@ -22,7 +22,6 @@ from sk_stormc.cli.arguments import (
 from sk_stormc.cli.table_files import (
     FRAMES,
     SEPARATORS,
-    Reading,
     check_column,
     existing,
     numbers,
@@ -65,6 +64,7 @@ def add_arguments(parser):
         "columns of --state whose numbers are categories, as numbers of states are; "
         "texts always are",
         names,
+        (),
     )
     add("--reward", "COLUMN", "the rewards")
     add(
@@ -184,7 +184,7 @@ def _read_log(args):
             "or --action, from which they are estimated; got neither"
         )
     path = existing(args.data, (*SEPARATORS, *FRAMES))
-    frame, notes = read_table(path, Reading.of(args))
+    frame, notes = read_table(path, args)
     for option in COLUMNS:
         for name in args.state if option == "state" else [given[option]]:
             if name is not None:
@@ -195,7 +195,7 @@ def _read_log(args):
     return Log(
         names=args.state,
         states=states.to_numpy(object),
-        features=_features(path, states, args.categories or ()),
+        features=_features(path, states, args.categories),
         episode=frame[args.episode].to_numpy(),
         action=None if args.action is None else frame[args.action].to_numpy(),
         line=", ".join([*about, *notes]),

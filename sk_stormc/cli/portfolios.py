@@ -28,7 +28,6 @@ from sk_stormc.cli.return_files import (
     read_parquet_files,
     read_returns,
 )
-from sk_stormc.cli.table_files import Reading
 from sk_stormc.compare.tables import as_text, finite
 from sk_stormc.portfolio.backtest.walk_forward import walk_forward
 from sk_stormc.portfolio.estimator import CompositionalPortfolio
@@ -125,7 +124,7 @@ def report(args):
     if several and args.walk_forward is not None:
         raise ValueError(f"--walk-forward needs returns of one file, got {args.data!r}")
     read = (read_parquet_files if several else read_returns)(
-        args.data, args.drop_missing, args.unit, Reading.of(args)
+        args.data, args.drop_missing, args.unit, args
     )
     in_order = MEASURES[args.risk_measure].ordered or args.walk_forward is not None
     if in_order and read.dates is not None and read.direction() != "ascending":
@@ -162,9 +161,7 @@ def _forecasts(args, read):
     """The ``expected_returns`` of --expected-returns, or None."""
     if args.expected_returns is None:
         return None
-    forecasts = read_forecasts(
-        args.expected_returns, read, Reading(args.sep, args.decimal)
-    )
+    forecasts = read_forecasts(args.expected_returns, read, args)
     if args.walk_forward is None and np.ndim(forecasts) == 2:
         raise ValueError(
             f"{args.expected_returns}: expected one number for each asset without "

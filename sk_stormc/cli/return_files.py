@@ -110,7 +110,7 @@ def read_returns(path, drop_missing=False, unit=None, options=DEFAULTS):
     A .npz file contains an array ``returns``, or ``returns_bp`` in basis points, or
     exactly one two-dimensional array. A .npy file contains such an array. Other files
     have one column of numbers for each asset, and optionally a header row of names and
-    a first column of dates. ``options`` are a `Reading`.
+    a first column of dates. ``options`` say how they are read.
     """
     path = existing(path, (*ARRAYS, *SEPARATORS, *FRAMES))
     if kind_of(path) in ARRAYS:

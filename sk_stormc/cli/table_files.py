@@ -4,8 +4,8 @@ command that say how."""
 import csv
 import re
 import warnings
+from argparse import Namespace
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, fields
 from functools import partial
 from pathlib import Path
 
@@ -45,25 +45,10 @@ DATE = r"(19|20)\d\d(\d{2}|\d{4}|\D.*)?"  # yyyy, yyyymm, yyyymmdd, yyyy-mm-dd
 SAMPLE = 1000  # texts of a column that are tried as dates
 
 
-@dataclass(frozen=True)
-class Reading:
-    """The options of a command that say how a table is read."""
-
-    sep: str | None = None
-    decimal: str | None = None
-    index: str | None = None
-    label: str | None = None
-    drop: tuple = ()
-    keep: bool = False
-
-    @classmethod
-    def of(cls, args):
-        """Those of the arguments of a command, which need not have all of them."""
-        given = {field.name: getattr(args, field.name, None) for field in fields(cls)}
-        return cls(**{name: value for name, value in given.items() if value})
-
-
-DEFAULTS = Reading()
+# options of commands that say how a table is read
+DEFAULTS = Namespace(
+    sep=None, decimal=None, index=None, label=None, drop=(), keep=False
+)
 
 
 def kind_of(path):

@@ -11,7 +11,6 @@ import numpy as np
 
 from sk_stormc.cli.arguments import add_data_arguments
 from sk_stormc.cli.return_files import read_returns
-from sk_stormc.cli.table_files import Reading
 from sk_stormc.datasets.gaussian_returns import make_gaussian_returns
 from sk_stormc.portfolio.compositional import PortfolioProblem
 from sk_stormc.reproduce.experiment import (
@@ -107,7 +106,7 @@ def report(args):
         sets = published_sets()
         about = "generated Gaussian returns of shape (2000, 200)"
     else:
-        read = read_returns(args.data, args.drop_missing, args.unit, Reading.of(args))
+        read = read_returns(args.data, args.drop_missing, args.unit, args)
         sets, about = {Path(args.data).stem: read.values}, read.line()
         lines.append(
             "The published step sizes were tuned for the paper's Gaussian data (size "

@@ -24,7 +24,6 @@ from sk_stormc.cli.arguments import (
     save_figure,
 )
 from sk_stormc.cli.point_files import read_points
-from sk_stormc.cli.table_files import Reading
 from sk_stormc.compare.tables import as_text, table
 from sk_stormc.problems import SNEProblem
 from sk_stormc.reproduce.experiment import Case, Labels, draw, five_methods, run_command
@@ -236,7 +235,7 @@ def report(args):
             "scikit-learn's digits, 1797 x 64, in place of MNIST",
         )
     else:
-        points = read_points(args.data, options=Reading.of(args))
+        points = read_points(args.data, options=args)
         X, labels = points.X, points.labels
         y = None if labels is None else np.unique(labels, return_inverse=True)[1]
         about = f"{args.data}: points of shape {X.shape}"
