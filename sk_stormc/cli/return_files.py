@@ -162,7 +162,7 @@ def read_parquet_files(pattern, drop_missing=False, unit=None, options=DEFAULTS)
         )
     try:
         from dask.dataframe import read_parquet
-        from pyarrow.parquet import read_schema
+        from pyarrow.parquet import read_schema  # type: ignore[import-untyped]
     except ImportError as error:
         raise ValueError(
             f'{pattern}: several files need dask: pip install "sk_stormc[dask]"'

@@ -208,8 +208,9 @@ class SolverComparison:
                 "seconds": [run.seconds[-1] for run in runs],
                 "n_iter": [run.n_iter for run in runs],
             }
-            if all(run.gradient_norm is not None for run in runs):
-                final["gradient"] = [run.gradient_norm[-1] for run in runs]
+            norms = [run.gradient_norm for run in runs if run.gradient_norm is not None]
+            if len(norms) == len(runs):
+                final["gradient"] = [norm[-1] for norm in norms]
             row = {"solver": label, "runs": len(runs)}
             for name, values in final.items():
                 row |= _quartiles(name, values)

@@ -230,7 +230,7 @@ class EmbeddingDisplay:
             self.colorbar_ = write_colorbar(
                 self.ax_, self.axes_, self.scatter_, self.y_label, colors.are_dates
             )
-        if colors.names is not None:
+        if colors.names is not None and colors.looks is not None:
             known = _looks_on_axes.setdefault(self.ax_, {})
             known |= zip(colors.names, colors.looks, strict=True)
             if legend:  # also of classes that were drawn on these axes before

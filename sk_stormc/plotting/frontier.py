@@ -263,7 +263,7 @@ class FrontierDisplay:
         chosen, labels = None, columns_of(X)
         fitted = getattr(estimator, "feature_names_in_", labels)
         on_these = labels is None or list(fitted) == labels
-        if on_these and np.shape(getattr(estimator, "weights_", None)) == (n_assets,):
+        if on_these and np.shape(getattr(estimator, "weights_", ())) == (n_assets,):
             chosen = tuple(v.item() for v in places(estimator.weights_[None]))
         names, relative = assets_of(X), estimator.benchmark is not None
         display = cls(
@@ -316,7 +316,7 @@ class FrontierDisplay:
             if names is not None and np.shape(names) != (n,):
                 given = len(names) if hasattr(names, "__len__") else short(names)
                 raise ValueError(f"asset_names must be {n} names, got {given}")
-        chosen = ()
+        chosen = np.empty(0)
         if self.chosen is not None:
             chosen = as_numbers("chosen", self.chosen)
             if chosen.shape != (2,) or not all_finite(chosen):

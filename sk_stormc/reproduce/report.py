@@ -10,6 +10,7 @@ The full report takes about 25 minutes on one core, the quick one about 3 minute
 import time
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 from sklearn.datasets import load_digits
@@ -34,7 +35,7 @@ from sk_stormc.reproduce.tuning import Setting, largest_curvature, settings_of, 
 from sk_stormc.solvers import STORMCompositional, minimize
 from sk_stormc.theory import equipartition, storm_parameters, theorem_condition
 
-FULL = {
+FULL: dict[str, Any] = {
     "seeds": 5,  # the reported seeds 0, 1, ...
     "tuning_seeds": (1000, 1001),
     # divided by the largest curvature of Phi
