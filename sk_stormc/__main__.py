@@ -3,6 +3,7 @@
 import argparse
 import sys
 import warnings
+from functools import partial
 from pathlib import Path
 
 from sk_stormc import __version__
@@ -10,6 +11,7 @@ from sk_stormc.cli import COMMANDS
 from sk_stormc.cli.arguments import (
     PICTURES,
     add_force_argument,
+    add_option,
     check_replaceable,
     keep_data,
     names,
@@ -19,8 +21,6 @@ from sk_stormc.cli.arguments import (
 from sk_stormc.reproduce import EXPERIMENTS
 from sk_stormc.reproduce import report as everything
 from sk_stormc.reproduce.experiment import MAX_IFO, methods_of
-
-__all__ = ["main"]
 
 
 class _Parser(argparse.ArgumentParser):
@@ -47,35 +47,14 @@ def _make_parser():
     experiments = reproduce.add_subparsers(required=True, metavar="EXPERIMENT")
     for name, experiment in EXPERIMENTS.items():
         one = _add_command(experiments, name, experiment, _with_methods(experiment))
-        add = one.add_argument
-        methods = experiment.METHODS
-        default = "(default: %(default)s)"
+        add, methods = partial(add_option, one), experiment.METHODS
         budget, n_seeds = MAX_IFO[name], getattr(experiment, "SEEDS", 3)
-        add(
-            "--ifo",
-            type=positive_integer,
-            default=budget,
-            metavar="N",
-            help=f"budget of a run in IFO {default}",
-        )
-        add(
-            "--seeds",
-            type=positive_integer,
-            default=n_seeds,
-            metavar="K",
-            help=f"number of seeds {default}",
-        )
+        add("--ifo", "N", "budget of a run in IFO", positive_integer, budget)
+        add("--seeds", "K", "number of seeds", positive_integer, n_seeds)
         some = f"some of {','.join(methods)} (default: all)"
-        add(
-            "--methods", type=names, default=list(methods), metavar="A,B,...", help=some
-        )
-        add(
-            "--out",
-            type=result_file(*PICTURES),
-            default=f"{name}.png",
-            metavar="PATH",
-            help=f"where the picture goes {default}",
-        )
+        add("--methods", "A,B,...", some, names, list(methods))
+        picture = f"{name}.png"
+        add("--out", "PATH", "where the picture goes", result_file(*PICTURES), picture)
         add_force_argument(one)
         experiment.add_arguments(one)
     everything.add_arguments(

@@ -19,7 +19,7 @@ from sk_stormc.engine import RunState
 from sk_stormc.engine import checkpoint_file as _checkpoint_file
 from sk_stormc.fitting.estimator import CompositionalEstimator
 from sk_stormc.fitting.runs import KeepsFits, Progress
-from sk_stormc.utils.validation import check_int, check_number
+from sk_stormc.utils.validation import check_int, check_number, is_list
 
 __all__ = ["Checkpoint", "EarlyStopping", "TimeLimit"]
 
@@ -89,11 +89,7 @@ class EarlyStopping(_PerFit):
                 "monitor must be 'loss', or a scorer by name or as a callable, got "
                 f"{monitor!r}"
             )
-        if (
-            isinstance(monitor, str)
-            and monitor != "loss"
-            and monitor not in get_scorer_names()
-        ):
+        if not callable(monitor) and monitor not in ("loss", *get_scorer_names()):
             raise ValueError(
                 "monitor must be 'loss' or the name of a scorer of scikit-learn, got "
                 f"{monitor!r}"
@@ -154,12 +150,12 @@ class EarlyStopping(_PerFit):
         return self._has_waited(self._fits["run"], record.fun)
 
     def _has_waited(self, fit, value):
-        if value < fit["best"] - self.min_delta * (
-            abs(fit["best"]) if math.isfinite(fit["best"]) else 0.0
-        ):
-            fit["best"], fit["waited"] = value, 0
-            return False
-        fit["waited"] += 1
+        best = fit["best"]
+        enough = self.min_delta * abs(best) if math.isfinite(best) else 0.0
+        if value < best - enough:
+            fit |= {"best": value, "waited": 0}
+        else:
+            fit["waited"] += 1
         return fit["waited"] >= self.patience
 
 
@@ -278,31 +274,29 @@ class Checkpoint(_PerFit, KeepsFits):
                 "a Checkpoint needs an estimator of sk_stormc, got "
                 f"{type(estimator).__name__}"
             )
-        numbers = []
+        numbers = ""
         while context.parent is not None:
-            numbers, context = [str(context.task_id), *numbers], context.parent
+            numbers, context = f"-{context.task_id}{numbers}", context.parent
         path = Path(self.path)
-        return {
-            "path": path.with_name("-".join([path.stem, *numbers]) + path.suffix),
-            "passes": 0,
-        }
+        path = path.with_name(f"{path.stem}{numbers}{path.suffix}")
+        return {"path": path, "passes": 0}
 
     def on_fit_task_end(self, estimator, context, *, fitted_estimator=None):
         """Write the file after every `every`-th pass."""
-        if fitted_estimator is None or context.max_subtasks != 0:
-            return  # not the end of a pass
-        fit = self._fits[id(estimator)]
-        fit["passes"] += 1
-        if fit["passes"] % self.every == 0:
-            _checkpoint_file.write(fit["path"], fitted_estimator._progress)
+        # otherwise it is not the end of a pass
+        if fitted_estimator is not None and context.max_subtasks == 0:
+            self._write(id(estimator), lambda: fitted_estimator._progress)
 
     def on_record(self, record):
         """Write the state of a run of `minimize` after every `every`-th pass."""
-        fit = self._fits["run"]
         if record.iteration:
-            fit["passes"] += 1
-            if fit["passes"] % self.every == 0:
-                _checkpoint_file.write(fit["path"], record.snapshot())
+            self._write("run", record.snapshot)
+
+    def _write(self, key, snapshot):
+        fit = self._fits[key]
+        fit["passes"] += 1
+        if fit["passes"] % self.every == 0:
+            _checkpoint_file.write(fit["path"], snapshot())
 
     def load_run(self, *functions):
         """Read the state of a run of `minimize`, for its argument ``state``.
@@ -358,11 +352,9 @@ class Checkpoint(_PerFit, KeepsFits):
         ... )
         True
         """
-        return (
-            _checkpoint_file.read(self.path, RunState, functions)
-            if Path(self.path).exists()
-            else None
-        )
+        if not Path(self.path).exists():
+            return None
+        return _checkpoint_file.read(self.path, RunState, functions)
 
     def load(self, estimator):
         """Read the file. `resume` calls this method.
@@ -384,10 +376,7 @@ class Checkpoint(_PerFit, KeepsFits):
         """
         if not Path(self.path).exists():
             return None
-        parameters = estimator.get_params(deep=True).values()
-        parts = [
-            part
-            for value in parameters
-            for part in (value if isinstance(value, (list, tuple)) else [value])
-        ]
+        parts = []
+        for value in estimator.get_params(deep=True).values():
+            parts += value if is_list(value) else [value]
         return _checkpoint_file.read(self.path, Progress, filter(callable, parts))

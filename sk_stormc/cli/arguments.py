@@ -7,9 +7,11 @@ import os
 import re
 import sys
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 from sk_stormc.cli.return_files import UNITS
+from sk_stormc.cli.table_files import DEFAULTS
 
 PICTURES = (".png", ".pdf", ".svg")
 SIGNATURE = "sk-stormc"  # in pictures and pages that a command has written
@@ -44,56 +46,57 @@ def positive_number(text):
     return value
 
 
+def add_option(parser, name, metavar, help, type=None, default=None, **others):
+    """Add an option with a value. Its help ends with the default, if there is one."""
+    if default not in (None, ()) and "(default" not in help:
+        help = f"{help} (default: %(default)s)"
+    parser.add_argument(
+        name, metavar=metavar, help=help, type=type, default=default, **others
+    )
+
+
+def add_flag(parser, name, help):
+    """Add an option without a value."""
+    parser.add_argument(name, action="store_true", help=help)
+
+
 def add_data_arguments(
     parser, about="returns (periods x assets)", required=False, unit=None
 ):
     """Add --data, --unit and --drop-missing to a command; ``unit`` is the default, None
     or "guess"."""
-    parser.add_argument(
-        "--data", metavar="FILE", required=required, help=f"{about}: {KINDS}"
-    )
+    add_option(parser, "--data", "FILE", f"{about}: {KINDS}", required=required)
     add_reading_arguments(parser, "of the dates (default: the first, if it has dates)")
     otherwise = "they stay as they are" if unit is None else "guessed from their size"
     meaning = (
         "unit of the returns of FILE, which then become fractions (default: "
         f"{otherwise})"
     )
-    parser.add_argument("--unit", choices=list(UNITS), default=unit, help=meaning)
-    parser.add_argument(
-        "--drop-missing",
-        action="store_true",
-        help="leave out periods of FILE with missing returns",
-    )
+    add_option(parser, "--unit", None, meaning, default=unit, choices=list(UNITS))
+    add_flag(parser, "--drop-missing", "leave out periods of FILE with missing returns")
 
 
 def add_points_argument(parser, about, required=False):
     """Add --data of points to a command, and how they are read."""
-    parser.add_argument(
-        "--data",
-        metavar="FILE",
-        required=required,
-        help=f"{about}: {KINDS} (X, perhaps y), .h5ad",
-    )
-    add = parser.add_argument
+    kinds = f"{about}: {KINDS} (X, perhaps y), .h5ad"
+    add_option(parser, "--data", "FILE", kinds, required=required)
     add_reading_arguments(parser, "of the names of the rows, which is no feature")
-    add("--label", metavar="COLUMN", help="labels of the points (default: 'label')")
-    add(
-        "--keep",
-        action="store_true",
-        help="keep columns of identifiers: whole numbers or texts, all different",
-    )
+    label = "labels of the points (default: 'label')"
+    add_option(parser, "--label", "COLUMN", label)
+    kept = "keep columns of identifiers: whole numbers or texts, all different"
+    add_flag(parser, "--keep", kept)
 
 
 def add_reading_arguments(parser, index=None):
     """Add the options that say how a table is read. ``index`` is what --index means;
     without it there are only those of texts."""
-    add = parser.add_argument
-    add("--sep", type=separator, metavar="C", help="separator of columns in texts")
-    add("--decimal", metavar="C", help="decimal mark in texts, such as ,")
-    if index is None:
-        return
-    add("--index", metavar="COLUMN", help=f"the column {index}")
-    add("--drop", type=names, metavar="A,B,...", help="columns to leave out")
+    parser.set_defaults(**vars(DEFAULTS))
+    add = partial(add_option, parser)
+    add("--sep", "C", "separator of columns in texts", separator)
+    add("--decimal", "C", "decimal mark in texts, such as ,")
+    if index is not None:
+        add("--index", "COLUMN", f"the column {index}")
+        add("--drop", "A,B,...", "columns to leave out", names, ())
 
 
 def separator(text):
@@ -103,11 +106,8 @@ def separator(text):
 
 def add_force_argument(parser):
     """Add --force to a command with --out."""
-    parser.add_argument(
-        "--force",
-        action="store_true",
-        help="replace a file of --out that no sk-stormc command wrote",
-    )
+    meaning = "replace a file of --out that no sk-stormc command wrote"
+    add_flag(parser, "--force", meaning)
 
 
 def result_file(*suffixes):

@@ -6,15 +6,17 @@ import zlib
 import numpy as np
 
 ARRAYS = (".npz", ".npy")
+BROKEN = zipfile.BadZipFile, zlib.error
 
 
 def refuse_columns(path, options):
     """Raise a ValueError if an option names a column, and the file has only arrays."""
-    option = None if options is None else options.of_columns()
-    if option is not None:
-        raise ValueError(
-            f"{path}: {option} needs a table with names of columns, found arrays"
-        )
+    named = {"index": options.index, "label": options.label, "drop": options.drop}
+    for option, value in named.items():
+        if value:
+            raise ValueError(
+                f"{path}: --{option} needs a table with names of columns, found arrays"
+            )
 
 
 def read_arrays(path):
@@ -25,14 +27,7 @@ def read_arrays(path):
             return {"array": loaded}
         with loaded:
             return {name: loaded[name] for name in loaded.files}
-    except (
-        ValueError,
-        EOFError,
-        MemoryError,
-        OverflowError,
-        zipfile.BadZipFile,
-        zlib.error,
-    ) as error:
+    except (ValueError, EOFError, MemoryError, OverflowError, *BROKEN) as error:
         raise ValueError(
             f"{path}: expected numpy arrays that fit in memory ({error})"
         ) from error
@@ -52,14 +47,11 @@ def matrix_of(path, arrays, preferred):
     if array.ndim != 2 or not array.size or array.dtype.kind not in "iufb":
         raise ValueError(
             f"{path}: expected {names[0]!r} to hold real numbers in two dimensions, "
-            f"found {array.dtype} of shape "
-            f"{array.shape}"
+            f"found {array.dtype} of shape {array.shape}"
         )
     return names[0], array.astype(float)
 
 
 def described(arrays):
-    return (
-        ", ".join(f"{name} {array.shape}" for name, array in arrays.items())
-        or "nothing"
-    )
+    shapes = [f"{name} {array.shape}" for name, array in arrays.items()]
+    return ", ".join(shapes) or "nothing"

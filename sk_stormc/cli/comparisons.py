@@ -5,9 +5,13 @@ budget. The table of results and costs is printed, and saved with figures if --o
 given.
 """
 
+from functools import partial
+
 from sk_stormc.cli.arguments import (
     add_data_arguments,
+    add_flag,
     add_force_argument,
+    add_option,
     check_replaceable,
     directory,
     keep_data,
@@ -19,7 +23,6 @@ from sk_stormc.cli.arguments import (
     write_csv,
 )
 from sk_stormc.cli.return_files import read_returns
-from sk_stormc.cli.table_files import Reading
 from sk_stormc.compare import compare_solvers
 from sk_stormc.compare.comparison import stop_reasons
 from sk_stormc.portfolio.estimator import CompositionalPortfolio
@@ -30,40 +33,19 @@ SOLVERS = ("storm-c", "sarah-c", "vrsc-pg", "lbfgs")
 
 def add_arguments(parser):
     """Add the command's options."""
-    add = parser.add_argument
+    add = partial(add_option, parser)
+    chosen = f"names of solvers (default: {','.join(SOLVERS)})"
+    add("--solvers", "A,B,...", chosen, names)
+    add("--seeds", "K", "number of seeds", positive_integer, 5)
     add(
-        "--solvers",
-        type=names,
-        metavar="A,B,...",
-        help=f"names of solvers (default: {','.join(SOLVERS)})",
-    )
-    add(
-        "--seeds",
-        type=positive_integer,
-        default=5,
-        metavar="K",
-        help="default: %(default)s",
-    )
-    add(
-        "--ifo",
-        type=positive_integer,
-        metavar="N",
-        help="budget of a run in IFO (default: solvers' own)",
+        "--ifo", "N", "budget of a run in IFO (default: solvers' own)", positive_integer
     )
     add_data_arguments(parser, required=True, unit="guess")
-    default = "of the variance (default: %(default)s)"
-    add("--risk-aversion", type=positive_number, default=1.0, metavar="L", help=default)
-    add(
-        "--long-only",
-        action="store_true",
-        help="weights >= 0 that sum to one; not for lbfgs",
-    )
-    add(
-        "--out",
-        type=directory,
-        metavar="DIR",
-        help="where compare.csv, compare_passes.png and compare_seconds.png go",
-    )
+    add("--risk-aversion", "L", "of the variance", positive_number, 1.0)
+    long_only = "weights >= 0 that sum to one; not for lbfgs"
+    add_flag(parser, "--long-only", long_only)
+    files = "where compare.csv, compare_passes.png and compare_seconds.png go"
+    add("--out", "DIR", files, directory)
     add_force_argument(parser)
 
 
@@ -73,7 +55,7 @@ def report(args):
         for name in ("compare.csv", "compare_passes.png", "compare_seconds.png"):
             keep_data(args.data, args.out / name)
             check_replaceable(args.out / name, args.force)
-    read = read_returns(args.data, args.drop_missing, args.unit, Reading.of(args))
+    read = read_returns(args.data, args.drop_missing, args.unit, args)
     portfolio = CompositionalPortfolio(
         risk_aversion=args.risk_aversion,
         constraint="long_only" if args.long_only else None,

@@ -7,6 +7,7 @@ close. A column "label", or the one that --label names, determines the colours.
 import sys
 import time
 from contextlib import redirect_stdout
+from functools import partial
 
 import numpy as np
 from sklearn.pipeline import make_pipeline
@@ -15,7 +16,9 @@ from sklearn.preprocessing import StandardScaler
 from sk_stormc.cli.arguments import (
     PICTURES,
     SIGNATURE,
+    add_flag,
     add_force_argument,
+    add_option,
     add_points_argument,
     positive_number,
     result_file,
@@ -23,7 +26,6 @@ from sk_stormc.cli.arguments import (
     write_csv,
 )
 from sk_stormc.cli.point_files import read_points
-from sk_stormc.cli.table_files import Reading
 from sk_stormc.embedding.estimator import SNEEmbedding
 from sk_stormc.embedding.tables import TableScaler
 
@@ -34,74 +36,46 @@ LONG = 5000  # points from which a map takes seconds, and lines show its progres
 def add_arguments(parser):
     """Add the command's options."""
     add_points_argument(parser, "your points, a row each", required=True)
-    add = parser.add_argument
-    add(
-        "--out",
-        type=result_file(*PICTURES, ".html", ".csv"),
-        required=True,
-        metavar="FILE",
-        help="a picture (.png, .pdf, .svg), an interactive page (.html), or a .csv "
-        "file for the positions",
+    add = partial(add_option, parser)
+    files = (
+        "a picture (.png, .pdf, .svg), an interactive page (.html), or a .csv file for "
+        "the positions"
     )
-    add(
-        "--perplexity",
-        type=positive_number,
-        default=30.0,
-        metavar="P",
-        help="number of neighbours (default: %(default)s)",
-    )
-    add(
-        "--seed",
-        type=int,
-        default=0,
-        metavar="K",
-        help="seed of the random numbers (default: %(default)s)",
-    )
+    add("--out", "FILE", files, result_file(*PICTURES, ".html", ".csv"), required=True)
+    add("--perplexity", "P", "number of neighbours", positive_number, 30.0)
+    add("--seed", "K", "seed of the random numbers", int, 0)
     add(
         "--size",
-        type=positive_number,
+        ("WIDTH", "HEIGHT"),
+        "size of a picture in inches (default: 8 6.5)",
+        positive_number,
+        (8.0, 6.5),
         nargs=2,
-        default=(8.0, 6.5),
-        metavar=("WIDTH", "HEIGHT"),
-        help="size of a picture in inches (default: 8 6.5)",
     )
     scaling = parser.add_mutually_exclusive_group()
-    scaling.add_argument(
+    add_flag(
+        scaling,
         "--standardize",
-        action="store_true",
-        help="divide columns by their deviations, for columns of several units",
+        "divide columns by their deviations, for columns of several units",
     )
-    scaling.add_argument(
+    add_flag(
+        scaling,
         "--mixed",
-        action="store_true",
-        help="columns of any type, with the same weight for each, and missing values, "
-        "in a table",
+        "columns of any type, with the same weight for each, and missing values, in a "
+        "table",
     )
-    add(
-        "--new",
-        metavar="FILE",
-        help="further points with the same columns, which are placed in the finished "
-        "map",
-    )
-    add(
-        "--jobs",
-        type=int,
-        default=1,
-        metavar="N",
-        help="number of threads, -1 for all (default: %(default)s)",
-    )
+    new = "further points with the same columns, which are placed in the finished map"
+    add("--new", "FILE", new)
+    add("--jobs", "N", "number of threads, -1 for all", int, 1)
     add_force_argument(parser)
 
 
 def report(args):
     """Compute the map, and save its figure, its page or its positions."""
-    reading = Reading.of(args)
-    data = read_points(args.data, args.mixed, None, reading)
-    new = (
-        None
-        if args.new is None
-        else read_points(args.new, args.mixed, data.names, reading)
-    )
+    data = read_points(args.data, args.mixed, None, args)
+    new = None
+    if args.new is not None:
+        new = read_points(args.new, args.mixed, data.names, args)
     if args.out.suffix.lower() != ".csv":
         try:  # before the fit, which can take long
             anywhere = np.random.default_rng(0).normal(size=(len(data.X), 2))
@@ -125,25 +99,16 @@ def report(args):
         n_jobs=args.jobs,
         verbose=int(len(data.X) >= LONG),
     )
-    scaler = (
-        [TableScaler()]
-        if args.mixed
-        else [StandardScaler()]
-        if args.standardize
-        else []
-    )
-    model, began = make_pipeline(*scaler, embedding), time.perf_counter()
+    scaler = TableScaler() if args.mixed else StandardScaler()
+    steps = [scaler, embedding] if args.mixed or args.standardize else [embedding]
+    model, began = make_pipeline(*steps), time.perf_counter()
     with redirect_stdout(sys.stderr):  # the lines of progress
         model.fit(data.X)
     placed = None if new is None else model.transform(new.X)
     seconds = time.perf_counter() - began
-    if args.mixed and scaler[0].left_out_:
-        print(
-            "left out: "
-            + ", ".join(
-                f"{name} ({reason})" for name, reason in scaler[0].left_out_.items()
-            )
-        )
+    if args.mixed and scaler.left_out_:
+        reasons = [f"{name} ({reason})" for name, reason in scaler.left_out_.items()]
+        print(f"left out: {', '.join(reasons)}")
     if new is not None:
         print(f"{args.new}: {len(new.X)} new points")
     print(
@@ -160,24 +125,27 @@ def report(args):
 def _write(positions, data, placed, new, path):
     """Write a table of the positions, with a column of the labels, one that is 1 for
     new points, and one of the names of the rows."""
-    tables = [(positions, data)] + [(placed, new)] * (new is not None)
-    has = {
-        "label": any(points.labels is not None for _, points in tables),
-        "new": new is not None,
-        "row": any(points.rows is not None for _, points in tables),
-    }
-    rows = []
-    for Z, points in tables:
-        empty = np.full(len(Z), "")
-        labels = empty if points.labels is None else points.labels
-        columns = {
-            "label": labels.astype(str) if labels.dtype.kind in "mM" else labels,
-            "new": np.full(len(Z), int(points is new)),
-            "row": empty if points.rows is None else points.rows,
-        }
-        shown = [column.tolist() for name, column in columns.items() if has[name]]
-        rows += zip(Z[:, 0].tolist(), Z[:, 1].tolist(), *shown, strict=True)
-    write_csv(path, ["x", "y", *(name for name in has if has[name])], rows)
+    tables = [data] if new is None else [data, new]
+    Z = positions if new is None else np.vstack([positions, placed])
+    columns = {"x": Z[:, 0].tolist(), "y": Z[:, 1].tolist()}
+    if any(points.labels is not None for points in tables):
+        columns["label"] = _column(tables, "labels")
+    if new is not None:
+        columns["new"] = [0] * len(positions) + [1] * len(placed)
+    if any(points.rows is not None for points in tables):
+        columns["row"] = _column(tables, "rows")
+    write_csv(path, columns, zip(*columns.values(), strict=True))
+
+
+def _column(tables, name):
+    """The labels or the names of the rows of all points, or "" where there are none."""
+    cells = []
+    for points in tables:
+        values = getattr(points, name)
+        values = np.full(len(points.X), "") if values is None else values
+        is_date = values.dtype.kind in "mM"
+        cells += (values.astype(str) if is_date else values).tolist()
+    return cells
 
 
 def _draw(positions, data, placed, new, args, save=True):
@@ -207,7 +175,7 @@ def _draw(positions, data, placed, new, args, save=True):
 def _hover(data, new):
     """The name or the number of the row of each point, and its columns if there are
     few."""
-    tables = [points for points in (data, new) if points is not None]
+    tables = [data] if new is None else [data, new]
     rows = [
         np.arange(len(points.X)) + 1 if points.rows is None else points.rows
         for points in tables
@@ -215,10 +183,10 @@ def _hover(data, new):
     columns = {"row": np.concatenate(rows)}
     for k, name in enumerate(data.names if len(data.names) <= HOVER else ()):
         values = [
-            p.X[:, k]
-            if isinstance(p.X, np.ndarray)
-            else p.X.iloc[:, k].to_numpy(object)
-            for p in tables
+            points.X[:, k]
+            if isinstance(points.X, np.ndarray)
+            else points.X.iloc[:, k].to_numpy(object)
+            for points in tables
         ]
         columns[name] = np.concatenate(values)
     return columns

@@ -15,9 +15,9 @@ from sk_stormc.cli.array_files import (
 )
 from sk_stormc.cli.table_files import (
     CELLS,
+    DEFAULTS,
     FRAMES,
     SEPARATORS,
-    Reading,
     check_column,
     existing,
     identifiers,
@@ -49,7 +49,7 @@ class Points:
     notes: list = field(default_factory=list)
 
 
-def read_points(path, mixed=False, names=None, options=None):
+def read_points(path, mixed=False, names=None, options=DEFAULTS):
     """Read points: an array X and optionally y, or a table of columns of numbers and
     optionally a "label".
 
@@ -61,7 +61,8 @@ def read_points(path, mixed=False, names=None, options=None):
         DataFrame.
     names : list, default=None
         The columns to read. None means all, except the labels and identifiers.
-    options : Reading, default=None
+    options : Namespace
+        How a table is read.
     """
     tables = (*SEPARATORS, *FRAMES)
     path = existing(path, tables if mixed else (*ARRAYS, CELLS, *tables))
@@ -80,7 +81,7 @@ def read_points(path, mixed=False, names=None, options=None):
                 f"{len(points.names)} columns"
             )
     else:
-        points = _points_of_table(path, names, options or Reading(), mixed)
+        points = _points_of_table(path, names, options, mixed)
     if not mixed:
         missing = ~np.isfinite(points.X)
         if missing.any():
@@ -102,40 +103,40 @@ def read_points(path, mixed=False, names=None, options=None):
 def _points_of_table(path, names, options, mixed):
     """The points of a table, with these columns, or all but identifiers for None."""
     is_table = kind_of(path) != CELLS
-    if not is_table:
-        frame, about, notes = _cells(path)
-    else:
+    if is_table:
         texts = (*LABELS, (options.label or "label").lower())
         frame, notes = read_table(path, options, texts)
         about = frame  # has the labels and the names of the rows
-    points, every = Points(None, None, names, notes=list(notes)), frame
-    if names is None:
-        for option in ("index", "label"):
-            if getattr(options, option) is not None:
-                check_column(path, about, getattr(options, option), f"--{option}")
+    else:
+        frame, about, notes = _cells(path)
+    every, labels, rows, notes = frame, None, None, list(notes)
     label = options.label or next(
         (name for name in about.columns if name.lower() in LABELS), None
     )
+    if names is None:
+        for option, name in (("--index", options.index), ("--label", options.label)):
+            if name is not None:
+                check_column(path, about, name, option)
     if label in about.columns:
-        points.labels = _labels(about[label])
+        labels = _labels(about[label])
     if options.index in about.columns:
-        points.rows = about[options.index].astype(str).to_numpy()
+        rows = about[options.index].astype(str).to_numpy()
     elif not is_table:
-        points.rows = about.index.astype(str).to_numpy()
+        rows = about.index.astype(str).to_numpy()
     if is_table:
         about = frame = frame.drop(columns=[label, options.index], errors="ignore")
     if names is None:
-        if points.labels is None:
-            points.notes += _offers(about, options)
+        if labels is None:
+            notes += _offers(about, options)
         frame = without(path, frame, options.drop)
         left_out = identifiers(frame) if is_table and not options.keep else []
         if 0 < len(left_out) < frame.shape[1]:
             frame = frame.drop(columns=left_out)
-            points.notes.append(
+            notes.append(
                 f"left out: {', '.join(left_out)}, as identifiers, since all values "
                 "differ; --keep keeps them"
             )
-        points.names = list(frame.columns)
+        names = list(frame.columns)
     else:
         lacking = [name for name in names if name not in frame.columns]
         if lacking:
@@ -144,10 +145,8 @@ def _points_of_table(path, names, options, mixed):
                 f"{lacking[0]!r}"
             )
         frame = frame[names]
-    points.X = (
-        frame if mixed else numbers(path, frame, lambda name: _remedy(every, name))
-    )
-    return points
+    X = frame if mixed else numbers(path, frame, lambda name: _remedy(every, name))
+    return Points(X, labels, names, rows, notes)
 
 
 def _remedy(frame, name):

@@ -6,12 +6,14 @@ policy is estimated from its probabilities of the logged actions (--target). Wit
 --data the log is that of a simulated walk.
 """
 
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 
 from sk_stormc.cli.arguments import (
     add_force_argument,
+    add_option,
     add_reading_arguments,
     names,
     result_file,
@@ -20,7 +22,6 @@ from sk_stormc.cli.arguments import (
 from sk_stormc.cli.table_files import (
     FRAMES,
     SEPARATORS,
-    Reading,
     check_column,
     existing,
     numbers,
@@ -53,73 +54,51 @@ class Log(NamedTuple):
 
 def add_arguments(parser):
     """Add the command's options."""
-    add = parser.add_argument
+    add = partial(add_option, parser)
     kinds = ".csv, .tsv, .txt (also .gz), .parquet, .feather, .xlsx"
-    add("--data", metavar="FILE", help=f"a log, a row for each transition: {kinds}")
-    add("--state", type=names, metavar="A,B,...", help="the columns of the state")
+    add("--data", "FILE", f"a log, a row for each transition: {kinds}")
+    add("--state", "A,B,...", "the columns of the state", names)
     add(
         "--categories",
-        type=names,
-        default=(),
-        metavar="A,B,...",
-        help="columns of --state whose numbers are categories, as numbers of states "
-        "are; texts always are",
+        "A,B,...",
+        "columns of --state whose numbers are categories, as numbers of states are; "
+        "texts always are",
+        names,
+        (),
     )
-    add("--reward", metavar="COLUMN", help="the rewards")
+    add("--reward", "COLUMN", "the rewards")
     add(
         "--episode",
-        metavar="COLUMN",
-        help="a label of each row's episode, whose rows are in order",
+        "COLUMN",
+        "a label of each row's episode, whose rows are in order",
     )
     add(
         "--terminal",
-        metavar="COLUMN",
-        help="whether the episode ends with the transition, 0 or 1; not where it was "
-        "cut off",
+        "COLUMN",
+        "whether the episode ends with the transition, 0 or 1; not where it was cut "
+        "off",
     )
-    add(
-        "--target",
-        metavar="COLUMN",
-        help="the probability of the logged action under another policy",
-    )
-    add(
-        "--behaviour",
-        metavar="COLUMN",
-        help="the probability of the logged action under the policy that acted",
-    )
+    probability = "the probability of the logged action under"
+    add("--target", "COLUMN", f"{probability} another policy")
+    add("--behaviour", "COLUMN", f"{probability} the policy that acted")
     add(
         "--action",
-        metavar="COLUMN",
-        help="the logged actions, from which --behaviour is estimated if not given",
+        "COLUMN",
+        "the logged actions, from which --behaviour is estimated if not given",
     )
-    add(
-        "--gamma",
-        type=float,
-        default=0.95,
-        metavar="G",
-        help="discount factor in [0, 1] (default: %(default)s)",
-    )
-    add(
-        "--confidence",
-        type=float,
-        default=0.9,
-        metavar="C",
-        help="level of the intervals (default: %(default)s)",
-    )
+    add("--gamma", "G", "discount factor in [0, 1]", float, 0.95)
+    add("--confidence", "C", "level of the intervals", float, 0.9)
     add(
         "--method",
-        choices=[method for method in METHODS if "dr" not in method],
+        None,
+        "importance sampling for --target, weighted (w) or not, of episodes or per "
+        "decision (pd)",
         default="wpdis",
-        help="importance sampling for --target, weighted (w) or not, of episodes or "
-        "per decision (pd) (default: %(default)s)",
+        choices=[method for method in METHODS if "dr" not in method],
     )
     add_reading_arguments(parser)
-    add(
-        "--out",
-        type=result_file(".csv"),
-        metavar="FILE",
-        help="a .csv file for the values of all first states",
-    )
+    files = "a .csv file for the values of all first states"
+    add("--out", "FILE", files, result_file(".csv"))
     add_force_argument(parser)
 
 
@@ -141,21 +120,16 @@ def report(args):
     )
     _, kinds, counts = np.unique(X0, axis=0, return_index=True, return_counts=True)
     ends = model.value_interval(X0[kinds], args.confidence)
+    columns = values[kinds], ends, counts, log.states[first[kinds]]
     rows = [
-        [value, *interval, int(count), *state]
+        [value, *interval, count, *state]
         for value, interval, count, state in zip(
-            values[kinds].tolist(),
-            ends.tolist(),
-            counts,
-            log.states[first[kinds]].tolist(),
-            strict=True,
+            *(column.tolist() for column in columns), strict=True
         )
     ]
     header = ["value", "low", "high", "episodes", *log.names]
     if len(rows) <= SHOWN:
-        cells = [
-            [f"{x:.4g}" for x in row[:3]] + list(map(str, row[3:])) for row in rows
-        ]
+        cells = [[f"{x:.4g}" for x in row[:3]] + [*map(str, row[3:])] for row in rows]
         print("\n" + as_text(header, cells, left=0))
     else:
         print(f"{len(rows)} different first states, which --out saves")
@@ -169,6 +143,7 @@ def report(args):
 def _policy_line(args, log):
     """The value of the other policy, and its difference from the value of the one that
     acted."""
+    estimated = ""
     if log.behaviour is not None:
         ratio = log.target / log.behaviour
     else:
@@ -180,16 +155,15 @@ def _policy_line(args, log):
         ratio = estimated_ratios(
             log.features, log.action, log.target, classifier, episode=log.episode
         )
+        estimated = " (ratios estimated from actions)"
     other, own = (
         off_policy_value(
             log.reward, ratios, log.episode, gamma=args.gamma, method=args.method
         )
         for ratios in (ratio, np.ones(len(ratio)))
     )
-    (low, high), (least, most) = (
-        estimate.interval(args.confidence) for estimate in (other, other - own)
-    )
-    estimated = "" if log.behaviour is not None else " (ratios estimated from actions)"
+    low, high = other.interval(args.confidence)
+    least, most = (other - own).interval(args.confidence)
     return (
         f"value of the target policy: {other.value:.4g}, {low:.4g} to {high:.4g}, from "
         f"{other.effective_size:.1f} episodes in effect{estimated}\n"
@@ -210,30 +184,23 @@ def _read_log(args):
             "or --action, from which they are estimated; got neither"
         )
     path = existing(args.data, (*SEPARATORS, *FRAMES))
-    frame, notes = read_table(path, Reading.of(args))
-    for name in COLUMNS:
-        for column in (
-            [given[name]] if isinstance(given[name], str) else given[name] or ()
-        ):
-            check_column(path, frame, column, f"--{name}")
-    states = frame[given["state"]]
+    frame, notes = read_table(path, args)
+    for option in COLUMNS:
+        for name in args.state if option == "state" else [given[option]]:
+            if name is not None:
+                check_column(path, frame, name, f"--{option}")
+    states = frame[args.state]
+    n_episodes = frame[args.episode].nunique()
+    about = f"{path}: {len(frame)} transitions", f"{n_episodes} episodes"
     return Log(
-        names=given["state"],
+        names=args.state,
         states=states.to_numpy(object),
         features=_features(path, states, args.categories),
-        episode=frame[given["episode"]].to_numpy(),
+        episode=frame[args.episode].to_numpy(),
         action=None if args.action is None else frame[args.action].to_numpy(),
-        line=", ".join(
-            [
-                f"{path}: {len(frame)} transitions",
-                f"{frame[args.episode].nunique()} episodes",
-                *notes,
-            ]
-        ),
+        line=", ".join([*about, *notes]),
         **{
-            name: None
-            if given[name] is None
-            else _column(path, frame, given[name], name)
+            name: _column(path, frame, given[name], name)
             for name in ("reward", "terminal", "target", "behaviour")
         },
     )
@@ -262,8 +229,10 @@ def _features(path, states, categories):
 
 
 def _column(path, frame, name, option):
-    """A column of numbers. Probabilities are between 0 and 1, and those of the policy
-    that acted are positive."""
+    """A column of numbers, or None. Probabilities are between 0 and 1, and those of the
+    policy that acted are positive."""
+    if name is None:
+        return None
     values = numbers(path, frame[[name]])[:, 0]
     _check_finite(path, values, f"--{option}")
     if option in ("target", "behaviour"):

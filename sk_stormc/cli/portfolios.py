@@ -8,6 +8,7 @@ month instead, and the command prints and draws what it would have earned.
 import os
 import sys
 from contextlib import redirect_stdout
+from functools import partial
 
 import numpy as np
 
@@ -15,6 +16,7 @@ from sk_stormc.cli.arguments import (
     PICTURES,
     add_data_arguments,
     add_force_argument,
+    add_option,
     positive_integer,
     positive_number,
     result_file,
@@ -26,7 +28,6 @@ from sk_stormc.cli.return_files import (
     read_parquet_files,
     read_returns,
 )
-from sk_stormc.cli.table_files import Reading
 from sk_stormc.compare.tables import as_text, finite
 from sk_stormc.portfolio.backtest.walk_forward import walk_forward
 from sk_stormc.portfolio.estimator import CompositionalPortfolio
@@ -37,110 +38,77 @@ from sk_stormc.portfolio.risk import MEASURES
 def add_arguments(parser):
     """Add the command's options."""
     add_data_arguments(parser, required=True, unit="guess")
-    add = parser.add_argument
+    add = partial(add_option, parser)
     add(
         "--risk-measure",
-        choices=MEASURES,
+        None,
+        "what is meant by risk",
         default="variance",
-        help="what is meant by risk (default: %(default)s)",
+        choices=MEASURES,
     )
     add(
         "--risk-aversion",
-        type=float,
-        default=1.0,
-        metavar="L",
-        help="weight of the risk of returns in fractions; inf for the least risk "
-        "(default: %(default)s)",
+        "L",
+        "weight of the risk of returns in fractions; inf for the least risk",
+        float,
+        1.0,
     )
-    add(
-        "--confidence",
-        type=float,
-        default=0.95,
-        metavar="C",
-        help="of cvar, evar and cdar (default: %(default)s)",
-    )
-    add(
-        "--order",
-        type=float,
-        default=2.0,
-        metavar="P",
-        help="of semideviation and downside (default: %(default)s)",
-    )
+    add("--confidence", "C", "of cvar, evar and cdar", float, 0.95)
+    add("--order", "P", "of semideviation and downside", float, 2.0)
     add(
         "--max-risk",
-        type=float,
-        metavar="R",
-        help="the most return within this risk (a deviation for variance), in place "
-        "of --risk-aversion",
+        "R",
+        "the most return within this risk (a deviation for variance), in place of "
+        "--risk-aversion",
+        float,
     )
     add(
         "--objective",
-        choices=("utility", "ratio"),
+        None,
+        "ratio: the largest mean return per risk, in place of --risk-aversion",
         default="utility",
-        help="ratio: the largest mean return per risk, in place of --risk-aversion "
-        "(default: %(default)s)",
+        choices=("utility", "ratio"),
     )
     add(
         "--bounds",
-        type=float,
+        ("LOW", "HIGH"),
+        "of each weight (default: no weight is negative); weights sum to one",
+        float,
+        (0.0, 1.0),
         nargs=2,
-        metavar=("LOW", "HIGH"),
-        default=(0.0, 1.0),
-        help="of each weight (default: no weight is negative); weights sum to one",
     )
     add(
         "--limit",
+        "TEXT",
+        "a constraint such as 'oil + gas <= 0.2'; may be repeated",
         action="append",
-        metavar="TEXT",
-        help="a constraint such as 'oil + gas <= 0.2'; may be repeated",
     )
-    add(
-        "--max-assets",
-        type=positive_integer,
-        metavar="K",
-        help="most weights other than 0",
-    )
-    add(
-        "--min-held",
-        type=positive_number,
-        metavar="W",
-        help="smallest weight other than 0",
-    )
+    add("--max-assets", "K", "most weights other than 0", positive_integer)
+    add("--min-held", "W", "smallest weight other than 0", positive_number)
     add(
         "--expected-returns",
-        metavar="FILE",
-        help="forecasts of the mean returns, in the unit of --data: a row for each "
-        "asset with its name and a number, or a column for each asset, with dates for "
+        "FILE",
+        "forecasts of the mean returns, in the unit of --data: a row for each asset "
+        "with its name and a number, or a column for each asset, with dates for "
         "--walk-forward",
     )
     add(
         "--walk-forward",
-        type=positive_integer,
-        metavar="WINDOW",
-        help="what the portfolio would have earned if it had been fitted again and "
-        "again, on the last WINDOW periods",
+        "WINDOW",
+        "what the portfolio would have earned if it had been fitted again and again, "
+        "on the last WINDOW periods",
+        positive_integer,
     )
-    add(
-        "--refit-every",
-        type=positive_integer,
-        default=21,
-        metavar="N",
-        help="periods from one fit of --walk-forward to the next (default: "
-        "%(default)s)",
-    )
-    add(
-        "--periods-per-year",
-        type=positive_number,
-        default=252,
-        metavar="N",
-        help="of --walk-forward: 252 for days, 12 for months (default: %(default)s)",
-    )
+    refits = "periods from one fit of --walk-forward to the next"
+    add("--refit-every", "N", refits, positive_integer, 21)
+    periods = "of --walk-forward: 252 for days, 12 for months"
+    add("--periods-per-year", "N", periods, positive_number, 252)
     add(
         "--out",
-        type=result_file(".csv", *PICTURES),
-        metavar="FILE",
-        help="a .csv file for the weights, or for the returns of --walk-forward; or "
-        "a picture (.png, .pdf, .svg) of --walk-forward",
+        "FILE",
+        "a .csv file for the weights, or for the returns of --walk-forward; or a "
+        "picture (.png, .pdf, .svg) of --walk-forward",
+        result_file(".csv", *PICTURES),
     )
     add_force_argument(parser)
 
@@ -152,11 +120,11 @@ def report(args):
         raise ValueError(
             f"--out must be a .csv file without --walk-forward, got {args.out}"
         )
-    several = "*" in args.data or "?" in args.data or os.path.isdir(args.data)
+    several = bool(set("*?") & set(args.data)) or os.path.isdir(args.data)
     if several and args.walk_forward is not None:
         raise ValueError(f"--walk-forward needs returns of one file, got {args.data!r}")
     read = (read_parquet_files if several else read_returns)(
-        args.data, args.drop_missing, args.unit, Reading.of(args)
+        args.data, args.drop_missing, args.unit, args
     )
     in_order = MEASURES[args.risk_measure].ordered or args.walk_forward is not None
     if in_order and read.dates is not None and read.direction() != "ascending":
@@ -193,9 +161,7 @@ def _forecasts(args, read):
     """The ``expected_returns`` of --expected-returns, or None."""
     if args.expected_returns is None:
         return None
-    forecasts = read_forecasts(
-        args.expected_returns, read, Reading(args.sep, args.decimal)
-    )
+    forecasts = read_forecasts(args.expected_returns, read, args)
     if args.walk_forward is None and np.ndim(forecasts) == 2:
         raise ValueError(
             f"{args.expected_returns}: expected one number for each asset without "
@@ -207,18 +173,16 @@ def _forecasts(args, read):
 def _print_weights(args, read, portfolio):
     """Print the weights with what they would have earned, and save them."""
     earned = np.asarray(portfolio.predict(read.values))
+    aim = f"risk aversion {args.risk_aversion:g}"
     if args.max_risk is not None:
         aim = f"risk of at most {args.max_risk:g}"
-    else:
-        aim = (
-            "largest ratio"
-            if args.objective == "ratio"
-            else f"risk aversion {args.risk_aversion:g}"
-        )
+    elif args.objective == "ratio":
+        aim = "largest ratio"
     print(read.line())
     print(f"risk measure {args.risk_measure}, {aim}, {portfolio.stop_reason_}\n")
     width = max(map(len, read.names))
-    for name, weight in zip(read.names, portfolio.weights_, strict=True):
+    weights = list(zip(read.names, portfolio.weights_.tolist(), strict=True))
+    for name, weight in weights:
         print(f"{name:{width}}  {weight:9.4f}")
     print(
         f"\nper period: mean {earned.mean():.4g}, deviation {earned.std():.4g}, worst "
@@ -228,11 +192,7 @@ def _print_weights(args, read, portfolio):
     objective = portfolio.loss_curve_[-1]
     print(f"objective {objective:.6g}, above its minimum by {gap:.1g} at most")
     if args.out is not None:
-        write_csv(
-            args.out,
-            ["asset", "weight"],
-            zip(read.names, portfolio.weights_.tolist(), strict=True),
-        )
+        write_csv(args.out, ["asset", "weight"], weights)
         print(f"Weights written to {args.out}")
 
 

@@ -6,6 +6,7 @@ import warnings
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib.util import find_spec
+from itertools import compress
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +20,10 @@ from sk_stormc.cli.array_files import (
 )
 from sk_stormc.cli.table_files import (
     DATE,
+    DEFAULTS,
     FRAMES,
     INDEX,
     SEPARATORS,
-    Reading,
     are_dates,
     check_column,
     existing,
@@ -65,13 +66,10 @@ class Returns:
     def line(self):
         """A summary of the data on one line."""
         n, d = self.values.shape
-        span = (
-            "no dates" if self.dates is None else f"{self.dates[0]} to {self.dates[-1]}"
-        )
-        periods = [f"{n} periods"] * isinstance(n, int)
-        return ", ".join(
-            [f"{self.path}: " + ", ".join([*periods, f"{d} assets"]), span, *self.notes]
-        )
+        dates = self.dates
+        span = "no dates" if dates is None else f"{dates[0]} to {dates[-1]}"
+        periods = f"{n} periods, " if isinstance(n, int) else ""
+        return ", ".join([f"{self.path}: {periods}{d} assets", span, *self.notes])
 
     def direction(self):
         """The order of the dates, as `direction_of` has it, or None without dates."""
@@ -105,14 +103,14 @@ def as_dates(texts):
     return Index(texts)
 
 
-def read_returns(path, drop_missing=False, unit=None, options=None):
+def read_returns(path, drop_missing=False, unit=None, options=DEFAULTS):
     """Read returns from a file. They are converted to fractions if a unit is given or
     guessed.
 
     A .npz file contains an array ``returns``, or ``returns_bp`` in basis points, or
     exactly one two-dimensional array. A .npy file contains such an array. Other files
     have one column of numbers for each asset, and optionally a header row of names and
-    a first column of dates. ``options`` are a `Reading`.
+    a first column of dates. ``options`` say how they are read.
     """
     path = existing(path, (*ARRAYS, *SEPARATORS, *FRAMES))
     if kind_of(path) in ARRAYS:
@@ -127,7 +125,7 @@ def read_returns(path, drop_missing=False, unit=None, options=None):
                 )
             unit = "basis-points"
     else:
-        data = _returns_of_table(path, options or Reading())
+        data = _returns_of_table(path, options)
     _handle_missing(data, drop_missing)
     _convert(data, data.values, unit)
     return data
@@ -148,7 +146,7 @@ def _convert(data, some, unit):
         data.notes += (f"{unit} divided by {data.divisor:,.0f}",)
 
 
-def read_parquet_files(pattern, drop_missing=False, unit=None, options=None):
+def read_parquet_files(pattern, drop_missing=False, unit=None, options=DEFAULTS):
     """Read returns of several .parquet files, or of a folder of them, as a lazy frame
     of dask with the rows in the order of the names of the files.
 
@@ -164,25 +162,39 @@ def read_parquet_files(pattern, drop_missing=False, unit=None, options=None):
         )
     try:
         from dask.dataframe import read_parquet
+        from pyarrow.parquet import read_schema  # type: ignore[import-untyped]
     except ImportError as error:
         raise ValueError(
             f'{pattern}: several files need dask: pip install "sk_stormc[dask]"'
         ) from error
     with readable(pattern, ".parquet"):
         frame = read_parquet(paths)
-    drop = options.drop if options else ()
+    numbered = [name for name in frame.columns if not isinstance(name, str)]
+    if numbered:
+        raise ValueError(
+            f"{pattern}: expected columns named by texts, found {numbered[0]!r}, which "
+            "dask cannot read"
+        )
     kept = [
         name
-        for name, dtype in without(pattern, frame, drop).dtypes.items()
-        if dtype.kind in "iufb" and str(name).lower() not in INDEX
+        for name, dtype in without(pattern, frame, options.drop).dtypes.items()
+        if dtype.kind in "iufb" and name.lower() not in INDEX
     ]
+    for path in paths:
+        with readable(path, ".parquet"):
+            lacking = set(kept).difference(read_schema(path).names)
+        if lacking:
+            raise ValueError(
+                f"{path}: expected the columns of {paths[0]}, found no column "
+                f"{min(lacking)!r}"
+            )
     dropped = [name for name in frame.columns if name not in kept]
     values = frame[kept]
     values = values.mask(values.isin(list(MISSING_CODES)))
-    names = list(map(str, values.columns))
-    data = Returns(pattern, values.dropna() if drop_missing else values, names)
-    data.notes = (f"{len(paths)} files",)
-    data.notes += (f"left out: {', '.join(map(str, dropped))}",) * bool(dropped)
+    values = values.dropna() if drop_missing else values
+    notes = (f"{len(paths)} files",)
+    notes += (f"left out: {', '.join(dropped)}",) * bool(dropped)
+    data = Returns(pattern, values, kept, notes=notes)
     first = data.values.partitions[0].compute().dropna().to_numpy(float)
     if not first.size:
         raise ValueError(
@@ -192,7 +204,7 @@ def read_parquet_files(pattern, drop_missing=False, unit=None, options=None):
     return data
 
 
-def read_forecasts(path, data, options=None):
+def read_forecasts(path, data, options=DEFAULTS):
     """Read the ``expected_returns`` of the assets of ``data``, in the unit of its file.
 
     The file has a row for each asset, with its name and a number; or a column for each
@@ -200,7 +212,7 @@ def read_forecasts(path, data, options=None):
     DataFrame.
     """
     path = existing(path, (*SEPARATORS, *FRAMES))
-    frame, _ = read_table(path, options or Reading())
+    frame, _ = read_table(path, options)
     first = frame.iloc[:, 0]
     if frame.shape[1] == 2 and set(map(str, first)) & set(data.names):
         frame = frame.set_index(frame.columns[0]).T
@@ -261,12 +273,7 @@ def _returns_of_table(path, options):
 def _dates(path, first, required):
     """The dates of the rows or None, and whether the first column is no asset."""
     is_text = not any(is_number(cell) or _AMOUNT.fullmatch(str(cell)) for cell in first)
-    counts = (
-        not is_text
-        and first.dtype.kind == "i"
-        and len(first) > 2
-        and (np.diff(first) == 1).all()
-    )
+    counts = first.dtype.kind == "i" and len(first) > 2 and (np.diff(first) == 1).all()
     all_dates = all(re.fullmatch(DATE, str(cell)) for cell in first)
     if not (is_text or counts or all_dates or first.name.lower() in INDEX or required):
         return None, False
@@ -290,9 +297,9 @@ def _dates(path, first, required):
 
 def _handle_missing(data, drop):
     missing = ~np.isfinite(data.values) | np.isin(data.values, MISSING_CODES)
-    if not missing.any():
-        return
     complete = ~missing.any(axis=1)
+    if complete.all():
+        return
     if not drop:
         refuse_missing(
             data.path,
@@ -307,9 +314,7 @@ def _handle_missing(data, drop):
             f"{data.path}: expected finite returns, but in each period one is missing"
         )
     data.values = data.values[complete]
-    data.dates = data.dates and [
-        date for date, keep in zip(data.dates, complete, strict=True) if keep
-    ]
+    data.dates = data.dates and list(compress(data.dates, complete))
     data.notes += (f"{(~complete).sum()} periods with missing values dropped",)
 
 
@@ -318,9 +323,8 @@ def _refuse_prices(path, values):
     given."""
     if looks_like_prices(values):
         raise ValueError(
-            f"{path}: expected returns, but numbers hardly change between "
-            "periods, as in a file of prices. "
-            "Returns are p[1:] / p[:-1] - 1 of prices p, by pandas: read_csv(FILE, "
-            "index_col=0).pct_change().dropna()"
+            f"{path}: expected returns, but numbers hardly change between periods, as "
+            "in a file of prices. Returns are p[1:] / p[:-1] - 1 of prices p, by "
+            "pandas: read_csv(FILE, index_col=0).pct_change().dropna()"
             ".to_csv('returns.csv'). If these are returns, say so by --unit"
         )

@@ -4,11 +4,10 @@ command that say how."""
 import csv
 import re
 import warnings
-from contextlib import suppress
-from dataclasses import dataclass, fields
+from argparse import Namespace
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -46,34 +45,10 @@ DATE = r"(19|20)\d\d(\d{2}|\d{4}|\D.*)?"  # yyyy, yyyymm, yyyymmdd, yyyy-mm-dd
 SAMPLE = 1000  # texts of a column that are tried as dates
 
 
-@dataclass(frozen=True)
-class Reading:
-    """The options of a command that say how a table is read."""
-
-    sep: str | None = None
-    decimal: str | None = None
-    index: str | None = None
-    label: str | None = None
-    drop: tuple = ()
-    keep: bool = False
-
-    @classmethod
-    def of(cls, args):
-        """Those of the arguments of a command, which need not have all of them."""
-        given = {field.name: getattr(args, field.name, None) for field in fields(cls)}
-        return cls(**{name: value for name, value in given.items() if value})
-
-    def of_columns(self):
-        """The first option that names a column, or None."""
-        names = {"--index": self.index, "--label": self.label, "--drop": self.drop}
-        return next((option for option, value in names.items() if value), None)
-
-
-class Table(NamedTuple):
-    """A DataFrame whose columns are named by texts, and notes on how it was read."""
-
-    frame: Any
-    notes: tuple = ()
+# options of commands that say how a table is read
+DEFAULTS = Namespace(
+    sep=None, decimal=None, index=None, label=None, drop=(), keep=False
+)
 
 
 def kind_of(path):
@@ -100,7 +75,8 @@ def existing(path, kinds):
 
 
 def read_table(path, options, texts=()):
-    """The `Table` of a file that pandas reads, with its index as the first column.
+    """The DataFrame of a file that pandas reads, with its index as the first column and
+    columns that are named by texts; and notes on how it was read.
 
     Columns whose names, in lower case, are among ``texts`` are not read as numbers.
     """
@@ -112,57 +88,60 @@ def read_table(path, options, texts=()):
             'install "sk_stormc[files]"); without it a .npz or .npy file is expected, '
             "or a .csv file of numbers alone"
         ) from error
-    kind, notes, row = kind_of(path), (), None
-    with readable(path, kind):
-        if kind in SEPARATORS:
-            form, notes = _form(path, kind, options)
-            read = partial(pd.read_csv, na_values=["-", "--"], **form)
-            decimal = form["decimal"]
-        elif kind in SHEETS:
-            with pd.ExcelFile(path) as book:
-                sheets = list(book.sheet_names)
-            read, decimal = pd.read_excel, "."
-            notes = (f"sheet {sheets[0]!r} of {len(sheets)}",) * (len(sheets) > 1)
-        else:
-            frame = (pd.read_parquet if kind == ".parquet" else pd.read_feather)(path)
-        if kind not in (".parquet", ".feather"):
-            row = read(path, header=None, nrows=1, dtype=str).iloc[0]
-            n_columns = len(row)
-            with suppress(pd.errors.EmptyDataError):  # of a file without numbers
-                n_columns = read(path, header=None, skiprows=1, nrows=1).shape[1]
-            named = [name for name in row.dropna() if name.lower() in texts]
-            frame = read(path, dtype=dict.fromkeys(named, str))
-    if row is not None and _is_data(path, row, decimal, frame):
+    kind, notes = kind_of(path), ()
+    if kind in SEPARATORS:
         with readable(path, kind):
-            frame = read(path, header=None).rename(columns=lambda k: str(k + 1))
-    elif row is not None:
-        _check_names(path, row, n_columns - len(row))
+            form, notes = _form(path, kind, options)
+        read = partial(pd.read_csv, na_values=["-", "--"], **form)
+        frame = _named(path, kind, read, form["decimal"], texts)
+    elif kind in SHEETS:
+        with readable(path, kind), pd.ExcelFile(path) as book:
+            sheets = list(book.sheet_names)
+        notes = (f"sheet {sheets[0]!r} of {len(sheets)}",) * (len(sheets) > 1)
+        frame = _named(path, kind, pd.read_excel, ".", texts)
+    else:
+        with readable(path, kind):
+            frame = (pd.read_parquet if kind == ".parquet" else pd.read_feather)(path)
     if type(frame.index).__name__ != "RangeIndex":
         frame = frame.reset_index()
+    if frame.columns.empty:
+        raise ValueError(f"{path}: expected a table with columns, found none")
     frame.columns = frame.columns.map(str)
-    return Table(frame, notes)
+    return frame, notes
 
 
-class readable:
+def _named(path, kind, read, decimal, texts):
+    """A frame with the names of its first row, or numbers as names if it is data."""
+    from pandas.errors import EmptyDataError
+
+    with readable(path, kind):
+        row = read(path, header=None, nrows=1, dtype=str).iloc[0]
+        extra = 0
+        with suppress(EmptyDataError):  # of a file without numbers
+            below = read(path, header=None, skiprows=1, nrows=1)
+            extra = below.shape[1] - len(row)
+        named = [name for name in row.dropna() if name.lower() in texts]
+        frame = read(path, dtype=dict.fromkeys(named, str))
+    if not _is_data(path, row, decimal, frame):
+        _check_names(path, row, extra)
+        return frame
+    with readable(path, kind):
+        return read(path, header=None).rename(columns=lambda k: str(k + 1))
+
+
+@contextmanager
+def readable(path, kind):
     """Whatever the packages that read a file raise becomes a ValueError with the path,
     which names the package if it is missing."""
-
-    def __init__(self, path, kind):
-        self.path, self.kind = path, kind
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, _, error, __):
-        if isinstance(error, ImportError) and self.kind in PACKAGES:
-            raise ValueError(
-                f"{self.path}: {self.kind} files need {PACKAGES[self.kind]}: pip "
-                'install "sk_stormc[files]"'
-            ) from error
-        if isinstance(error, Exception):
-            raise ValueError(
-                f"{self.path}: pandas cannot read it ({' '.join(str(error).split())})"
-            ) from error
+    try:
+        yield
+    except Exception as error:
+        reason = f"pandas cannot read it ({' '.join(str(error).split())})"
+        if isinstance(error, ImportError) and kind in PACKAGES:
+            reason = (
+                f'{kind} files need {PACKAGES[kind]}: pip install "sk_stormc[files]"'
+            )
+        raise ValueError(f"{path}: {reason}") from error
 
 
 def _form(path, kind, options):
@@ -343,14 +322,10 @@ def identifiers(frame):
     names do. Dates, and texts of numbers, are no identifiers."""
     from pandas import to_numeric
 
-    found = []
-    for name, column in frame.items():
-        whole = column.dtype.kind in "iu"
-        text = (
-            column.dtype.kind == "O"
-            and not are_dates(column)
-            and to_numeric(column, errors="coerce").isna().any()
-        )
-        if (whole or text) and column.is_unique:
-            found.append(name)
-    return found
+    def identifies(column):
+        text = column.dtype.kind == "O" and not are_dates(column)
+        if text:
+            text = to_numeric(column, errors="coerce").isna().any()
+        return (text or column.dtype.kind in "iu") and column.is_unique
+
+    return [name for name, column in frame.items() if identifies(column)]

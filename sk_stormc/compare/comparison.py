@@ -7,6 +7,7 @@ import html
 import math
 import re
 import warnings
+from collections import Counter
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
@@ -22,8 +23,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from sk_stormc.plotting import ConvergenceDisplay
-
-__all__ = ["ComparedRun", "SolverComparison", "stop_reasons"]
 
 NUMBER = re.compile(r"-?\d+(\.\d+)?(e[-+]\d+)?")
 QUARTILES = ("q1", "median", "q3")
@@ -200,37 +199,27 @@ class SolverComparison:
         """
         rows = []
         for label, runs in self.runs.items():
+            gaps = [self.gap_curve(run)[-1] for run in runs]
             final = {
                 "objective": [run.fun for run in runs],
-                "gap": [
-                    self.gap_curve(run)[-1] / self.scale if self.scale > 0 else 0.0
-                    for run in runs
-                ],
+                "gap": [gap / self.scale if self.scale > 0 else 0.0 for gap in gaps],
                 "ifo": [run.ifo[-1] for run in runs],
                 "passes": [run.ifo[-1] / run.pass_ifo for run in runs],
                 "seconds": [run.seconds[-1] for run in runs],
                 "n_iter": [run.n_iter for run in runs],
             }
-            norms = [
-                run.gradient_norm[-1] for run in runs if run.gradient_norm is not None
-            ]
+            norms = [run.gradient_norm for run in runs if run.gradient_norm is not None]
             if len(norms) == len(runs):
-                final["gradient"] = norms
+                final["gradient"] = [norm[-1] for norm in norms]
             row = {"solver": label, "runs": len(runs)}
             for name, values in final.items():
                 row |= _quartiles(name, values)
             for gap in self.gaps:
-                passes, seconds = zip(
-                    *(self._reached(run, gap) for run in runs), strict=True
-                )
-                row[f"reached_{gap:g}"] = int(np.isfinite(passes).sum())
-                row |= _quartiles(f"passes_to_{gap:g}", passes) | _quartiles(
-                    f"seconds_to_{gap:g}", seconds
-                )
-            reasons = [run.stop_reason for run in runs]
-            row["stop_reasons"] = {
-                reason: reasons.count(reason) for reason in dict.fromkeys(reasons)
-            }
+                costs = np.array([self._reached(run, gap) for run in runs])
+                row[f"reached_{gap:g}"] = int(np.isfinite(costs[:, 0]).sum())
+                row |= _quartiles(f"passes_to_{gap:g}", costs[:, 0])
+                row |= _quartiles(f"seconds_to_{gap:g}", costs[:, 1])
+            row["stop_reasons"] = dict(Counter(run.stop_reason for run in runs))
             row["warnings"] = sum(len(run.warnings) for run in runs)
             rows.append(row)
         return rows
@@ -238,13 +227,10 @@ class SolverComparison:
     @property
     def warnings(self) -> dict[str, dict[str, int]]:
         """The warnings of each solver's runs and their counts, as a dict of dicts."""
-        counts = {}
-        for label, runs in self.runs.items():
-            messages = [message for run in runs for message in run.warnings]
-            counts[label] = {
-                message: messages.count(message) for message in dict.fromkeys(messages)
-            }
-        return counts
+        return {
+            label: dict(Counter(message for run in runs for message in run.warnings))
+            for label, runs in self.runs.items()
+        }
 
     def to_frame(self) -> pd.DataFrame:
         """The table as a pandas DataFrame, one row for each solver.
@@ -293,9 +279,8 @@ class SolverComparison:
             for seeds in self.runs.values()
             for run in seeds
         )
-        gap = is_word(y, "gap")
         # None: the best value, labelled so
-        optimum = self.optimum if gap and self.optimum != best else None
+        optimum = self.optimum if is_word(y, "gap") and self.optimum != best else None
         with warnings.catch_warnings():
             # compare_solvers has given this warning already
             warnings.filterwarnings("ignore", "optimum=")
@@ -318,33 +303,23 @@ class SolverComparison:
         }
         costs = {
             f"{what} to {gap:g}": partial(
-                _cost,
-                name=f"{what}_to_{gap:g}",
-                digits=digits,
-                reached=f"reached_{gap:g}",
+                _cost, what=what, digits=digits, gap=f"{gap:g}"
             )
             for what, digits in (("passes", 3), ("seconds", 2))
             for gap in self.gaps
         }
-        return [
-            table(self.table, ends),
-            *[table(self.table, {"solver": "{solver}", **costs})] * bool(costs),
-        ]
+        tables = [ends, {"solver": "{solver}"} | costs] if costs else [ends]
+        return [table(self.table, columns) for columns in tables]
 
     def _notes(self):
         """The lines below the tables."""
         n_seeds = max(map(len, self.runs.values()))
-        seeds = (
-            f"Medians over {n_seeds} seeds [and quartiles]"
-            if n_seeds > 1
-            else "One seed"
-        )
-        own = self.scale == self.start - self.optimum
-        unit = (
-            f"1 at the start, {self.start:.6g}"
-            if own
-            else f"divided by {self.scale:.6g}"
-        )
+        seeds = "One seed"
+        if n_seeds > 1:
+            seeds = f"Medians over {n_seeds} seeds [and quartiles]"
+        unit = f"1 at the start, {self.start:.6g}"
+        if self.scale != self.start - self.optimum:
+            unit = f"divided by {self.scale:.6g}"
         lines = [
             f"{seeds}; - where a gap was not reached.",
             f"Relative gaps are {unit}, and 0 at the optimum, {self.optimum:.10g}.",
@@ -352,28 +327,22 @@ class SolverComparison:
         ]
         messages = []
         for label, counts in self.warnings.items():
-            alike = {}  # messages that differ in their numbers only
+            first, alike = {}, Counter()  # messages that differ in their numbers only
             for text, count in counts.items():
-                alike.setdefault(NUMBER.sub("0", text), []).append((text, count))
-            messages += [
-                f"{label}, {sum(n for _, n in group)} x: {group[0][0]}"
-                for group in alike.values()
-            ]
+                kind = NUMBER.sub("0", text)
+                first.setdefault(kind, text)
+                alike[kind] += count
+            messages += [f"{label}, {alike[kind]} x: {first[kind]}" for kind in first]
         return lines + (["", "Warnings:", *messages] if messages else [])
 
     def __str__(self):
-        return "\n\n".join(
-            [
-                *(as_text(*shown, left=1) for shown in self._tables()),
-                "\n".join(self._notes()),
-            ]
-        )
+        tables = [as_text(*shown, left=1) for shown in self._tables()]
+        return "\n\n".join([*tables, "\n".join(self._notes())])
 
     def _repr_html_(self):
+        tables = [as_html(*shown, left=1) for shown in self._tables()]
         notes = [f"<p>{html.escape(line)}</p>" for line in self._notes() if line]
-        return "\n".join(
-            [*(as_html(*shown, left=1) for shown in self._tables()), *notes]
-        )
+        return "\n".join(tables + notes)
 
     __repr__ = __str__
 
@@ -382,11 +351,9 @@ def _quartiles(name, values):
     values = np.asarray(values, dtype=float)
     # there is no value between a number and infinity, so use that of the next run
     method = "linear" if np.isfinite(values).all() else "higher"
-    quartiles = np.quantile(values, (0.25, 0.5, 0.75), method=method)
-    return {
-        f"{name}_{part}": float(value)
-        for part, value in zip(QUARTILES, quartiles, strict=True)
-    }
+    quartiles = np.quantile(values, (0.25, 0.5, 0.75), method=method).tolist()
+    names = [f"{name}_{part}" for part in QUARTILES]
+    return dict(zip(names, quartiles, strict=True))
 
 
 def _spread(row, name, digits):
@@ -397,13 +364,12 @@ def _spread(row, name, digits):
     return middle if row["runs"] == 1 else f"{middle} [{low}, {high}]"
 
 
-def _cost(row, name, digits, reached):
+def _cost(row, what, digits, gap):
     """A cell with the cost of the runs that reached a gap, and their number if there
     are others."""
-    n, cell = row[reached], _spread(row, name, digits)
-    return (
-        "-" if not n else cell if n == row["runs"] else f"{cell} ({n} of {row['runs']})"
-    )
+    n, runs = row[f"reached_{gap}"], row["runs"]
+    cell = _spread(row, f"{what}_to_{gap}", digits) if n else "-"
+    return cell if n in (0, runs) else f"{cell} ({n} of {runs})"
 
 
 def stop_reasons(row):

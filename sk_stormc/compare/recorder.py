@@ -5,8 +5,6 @@ from contextlib import contextmanager
 
 import numpy as np
 
-__all__ = ["RunRecorder"]
-
 
 class RunRecorder:
     """Stores the iterations, the time and the points at the records of successive runs
@@ -34,9 +32,8 @@ class RunRecorder:
         self.problem = self.x = None
         self._records = []  # (IFO, iteration, seconds, x or None)
         self._ifo = self._iterations = 0
-        self._seconds = self._fit_seconds = (
-            0.0  # of the runs of the solver, and of a whole fit
-        )
+        # of the runs of the solver, and of a whole fit
+        self._seconds = self._fit_seconds = 0.0
 
     def recording(self, solver):
         """A solver with the same parameters, whose runs and those of its clones are
@@ -47,10 +44,8 @@ class RunRecorder:
             def solve(self, problem, *args, on_record=None, **kwargs):
                 return recorder._solve(super().solve, problem, args, on_record, kwargs)
 
-        Recording.__name__, Recording.__qualname__ = (
-            type(solver).__name__,
-            type(solver).__qualname__,
-        )
+        Recording.__name__ = type(solver).__name__
+        Recording.__qualname__ = type(solver).__qualname__
         return Recording(**solver.get_params(deep=False))
 
     @contextmanager
@@ -67,12 +62,8 @@ class RunRecorder:
         def note(record):
             nonlocal away
             now = time.perf_counter()
-            seconds = before + now - began - away
             self._keep(
-                self._ifo + record.ifo,
-                self._iterations + record.iteration,
-                seconds,
-                record.x,
+                record.ifo, record.iteration, before + now - began - away, record.x
             )
             stop = on_record is not None and on_record(record)
             away += time.perf_counter() - now
@@ -81,12 +72,15 @@ class RunRecorder:
         result = solve(problem, *args, on_record=note, **kwargs)
         self.x = result.x
         self._seconds += time.perf_counter() - began - away
-        self._ifo += int(result.ifo[-1])
-        self._iterations += int(result.n_iter)
-        self._keep(self._ifo, self._iterations, self._seconds, result.x)
+        ifo, n_iter = int(result.ifo[-1]), int(result.n_iter)
+        self._keep(ifo, n_iter, self._seconds, result.x)
+        self._ifo += ifo
+        self._iterations += n_iter
         return result
 
     def _keep(self, ifo, iteration, seconds, x):
+        """Store a record, whose counts are those of this run."""
+        ifo, iteration = self._ifo + ifo, self._iterations + iteration
         self._records.append((ifo, iteration, seconds, x if self.keep_points else None))
 
     def at(self, ifo):

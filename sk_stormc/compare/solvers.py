@@ -22,13 +22,12 @@ from sk_stormc.utils.validation import (
     check_instance,
     check_int,
     check_number,
+    is_list,
     is_word,
     seeded,
     short,
 )
 from sk_stormc.utils.warnings import warn_of_an_optimum
-
-__all__ = ["ComparedRun", "SolverComparison", "compare_solvers"]
 
 
 def compare_solvers(
@@ -159,14 +158,12 @@ def compare_solvers(
         return SolverComparison(runs, gaps, float(optimum), "what was given")
     if progress is not None:
         progress("the optimum", 1.0)
-    run_lbfgs = (
-        None
-        if _many_minima(measured)
-        else partial(_run, measured, X, y, fit_params, False, None, "L-BFGS")
-    )
-    return SolverComparison(
-        runs, gaps, *_optimum(runs, best, label, run_lbfgs, seeds[0])
-    )
+    best_run = f"the best of the runs, by {label!r}"
+    found = best, best_run
+    if not _many_minima(measured):  # of which L-BFGS would find one
+        run_lbfgs = partial(_run, measured, X, y, fit_params, False, None, "L-BFGS")
+        found = _optimum(runs, best, best_run, run_lbfgs, seeds[0])
+    return SolverComparison(runs, gaps, *found)
 
 
 def _check_gaps(gaps):
@@ -185,9 +182,8 @@ def _seeds(n_seeds, random_state):
     """The seeds of the runs: drawn, or those that are given."""
     if not isinstance(n_seeds, (list, tuple, range)):
         check_int("n_seeds", n_seeds, low=1)
-        return (
-            seeded(random_state).randint(np.iinfo(np.int32).max, size=n_seeds).tolist()
-        )
+        rng = seeded(random_state)
+        return rng.randint(np.iinfo(np.int32).max, size=n_seeds).tolist()
     if not n_seeds:
         raise ValueError(
             "n_seeds must be an integer >= 1 or a sequence of at least one seed, got "
@@ -200,11 +196,7 @@ def _seeds(n_seeds, random_state):
 
 def _labelled(solvers, target, max_ifo):
     """New solvers by label."""
-    if (
-        isinstance(solvers, (str, CompositionalSolver))
-        or not isinstance(solvers, (list, tuple))
-        or not solvers
-    ):
+    if not is_list(solvers) or not solvers:
         raise ValueError(
             "solvers must be a list of names, solvers or pairs (label, solver), got "
             f"{short(solvers)}"
@@ -212,12 +204,11 @@ def _labelled(solvers, target, max_ifo):
     labelled = {}
     own = target.own_solvers if isinstance(target, CompositionalEstimator) else ()
     for one in solvers:
-        pair = isinstance(one, tuple) and len(one) == 2 and isinstance(one[0], str)
-        label, solver = (
-            one
-            if pair
-            else (one if isinstance(one, str) else " ".join(repr(one).split()), one)
-        )
+        if isinstance(one, tuple) and len(one) == 2 and isinstance(one[0], str):
+            label, solver = one
+        else:
+            label = one if isinstance(one, str) else " ".join(repr(one).split())
+            solver = one
         if label in labelled:
             raise ValueError(
                 f"solvers must have labels that differ, got {label!r} twice: give "
@@ -249,14 +240,11 @@ def _measured(target, X, y, expectation):
                 f"expectation must be None for {name}, got {short(expectation)}"
             )
         return target
-    if isinstance(target, type) or not (
-        isinstance(target, CompositionalProblem) or callable(target)
-    ):
-        got = (
-            f"the class: give an instance, {target.__name__}(...)"
-            if isinstance(target, type)
-            else short(target)
-        )
+    is_problem = isinstance(target, CompositionalProblem)
+    if isinstance(target, type) or not (is_problem or callable(target)):
+        got = short(target)
+        if isinstance(target, type):
+            got = f"the class: give an instance, {target.__name__}(...)"
         raise ValueError(
             "problem_or_estimator must be a problem or an estimator of this package, "
             f"got {got}"
@@ -277,8 +265,8 @@ def _measured(target, X, y, expectation):
         if not math.isfinite(problem.n_inner + problem.n_outer):
             raise ValueError(
                 "problem_or_estimator must not be a stream, whose runs have no common "
-                "optimum: give a function of a "
-                "seed that returns a stream, and its expectation"
+                "optimum: give a function of a seed that returns a stream, and its "
+                "expectation"
             )
     return measured
 
@@ -327,11 +315,9 @@ def _minimized(target, solver, seed, params, expectation):
     if result.stop_reason == StopReason.INTERRUPTED:
         raise KeyboardInterrupt
     measured = problem if expectation is None else expectation
-    others = {
-        "objective_label": "objective",
-        "pass_ifo": 2 * measured.n_inner + measured.n_outer,
-    }
-    return {name: result[name] for name in (*FIELDS, "record_iterations")} | others
+    fields = {name: result[name] for name in (*FIELDS, "record_iterations")}
+    pass_ifo = 2 * measured.n_inner + measured.n_outer
+    return fields | {"objective_label": "objective", "pass_ifo": pass_ifo}
 
 
 def _fitted(estimator, solver, seed, X, y, params, recorder):
@@ -342,12 +328,12 @@ def _fitted(estimator, solver, seed, X, y, params, recorder):
     with recorder.timing_fit():
         model.fit(X, y, **params)
     recorded = model.recorded()
-    others = {
+    fields = {name: vars(model)[f"{name}_"] for name in FIELDS}
+    return fields | {
         "record_iterations": recorded["iterations"],
         "pass_ifo": recorded["pass_ifo"],
+        "objective_label": recorded["objective_label"],
     }
-    fields = {name: vars(model)[f"{name}_"] for name in FIELDS}
-    return fields | others | {"objective_label": model.objective_label}
 
 
 def _many_minima(target):
@@ -358,16 +344,9 @@ def _many_minima(target):
     )
 
 
-def _optimum(runs, best, label, run_lbfgs, seed):
+def _optimum(runs, best, best_run, run_lbfgs, seed):
     """The optimum, from which gaps are measured, and a description of how it was
-    determined.
-
-    ``run_lbfgs`` is None if the objective has many minima, of which L-BFGS would find
-    one.
-    """
-    best_run = f"the best of the runs, by {label!r}"
-    if run_lbfgs is None:
-        return best, best_run
+    determined."""
     budget = int(sum(run.ifo[-1] for seeds in runs.values() for run in seeds))
     solver = LBFGS(tol=1e-12, max_ifo=budget)
     try:
@@ -376,9 +355,7 @@ def _optimum(runs, best, label, run_lbfgs, seed):
         return best, f"{best_run}; L-BFGS cannot take the problem"
     if exact > best:
         return best, f"{best_run}; L-BFGS ended {exact - best:.1e} above it"
-    others = (
-        f"; {best_run}, is {best - exact:.1e} above it"
-        if exact < best
-        else f" and {best_run}"
-    )
+    others = f" and {best_run}"
+    if exact < best:
+        others = f"; {best_run}, is {best - exact:.1e} above it"
     return exact, f"that of L-BFGS with tol={solver.tol:g}{others}"

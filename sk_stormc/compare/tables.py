@@ -7,20 +7,12 @@ records.
 import html
 import math
 
-__all__ = ["as_html", "as_markdown", "as_text", "finite", "table"]
-
 
 def table(records, columns):
     """Header and rows of records: a column is a format of the record's fields, or a
     function of the record."""
-    rows = [
-        [
-            c.format_map(record) if isinstance(c, str) else c(record)
-            for c in columns.values()
-        ]
-        for record in records
-    ]
-    return list(columns), rows
+    cells = [c.format_map if isinstance(c, str) else c for c in columns.values()]
+    return list(columns), [[cell(record) for cell in cells] for record in records]
 
 
 def finite(value, spec):
@@ -46,14 +38,15 @@ def as_text(header, rows, left=2):
 def as_html(header, rows, left=2):
     """An HTML table, whose first columns are aligned on the left and the others on the
     right."""
-    lines = []
-    for tag, row in (("th", header), *(("td", row) for row in rows)):
+    lines, tag = [], "th"
+    for row in (header, *rows):
         cells = [
             f'<{tag} style="text-align: '
             f'{"left" if k < left else "right"}">{html.escape(cell)}</{tag}>'
             for k, cell in enumerate(row)
         ]
         lines.append(f"<tr>{''.join(cells)}</tr>")
+        tag = "td"
     return "\n".join(["<table>", *lines, "</table>"])
 
 

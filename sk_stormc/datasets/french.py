@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
+import io
 import logging
 import os
 import re
 import shutil
-import tempfile
 import zipfile
 import zlib
 from http.client import HTTPException
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias, get_args
 from urllib.request import urlopen
 
 import numpy as np
 from sklearn.datasets import get_data_home
 from sklearn.utils import Bunch
 
-from sk_stormc.utils.validation import check_bool, short
+from sk_stormc.utils.atomic import atomically
+from sk_stormc.utils.validation import check_bool, is_word, short
 
 logger = logging.getLogger(__name__)
 
@@ -29,33 +30,24 @@ Region: TypeAlias = Literal[
     "Global_ex_US", "US",
 ]  # fmt: skip
 
-# "Global" is the library's earlier name for "Developed".
-_REGIONS = {
-    "Europe": "Europe",
-    "Japan": "Japan",
-    "Asia_Pacific_ex_Japan": "Asia_Pacific_ex_Japan",
-    "North_America": "North_America",
-    "Developed": "Developed",
-    "Global": "Developed",
-    "Developed_ex_US": "Developed_ex_US",
-    "Global_ex_US": "Developed_ex_US",
-    "US": "US",
-}
+# for each sort its name, the file of a region and that of the US; the library spells
+# both "daily" and "Daily"
 _SORTS = {
-    "OP": "operating profitability",
-    "BE-ME": "book-to-market",
-    "INV": "investment",
-}
-# The library spells both "daily" and "Daily".
-_FILES = {
-    "OP": "{}_25_Portfolios_ME_OP_Daily_CSV.zip",
-    "BE-ME": "{}_25_Portfolios_ME_BE-ME_daily_CSV.zip",
-    "INV": "{}_25_Portfolios_ME_INV_Daily_CSV.zip",
-}
-_US_FILES = {
-    "OP": "25_Portfolios_ME_OP_5x5_daily_CSV.zip",
-    "BE-ME": "25_Portfolios_5x5_Daily_CSV.zip",
-    "INV": "25_Portfolios_ME_INV_5x5_daily_CSV.zip",
+    "OP": (
+        "operating profitability",
+        "{}_25_Portfolios_ME_OP_Daily_CSV.zip",
+        "25_Portfolios_ME_OP_5x5_daily_CSV.zip",
+    ),
+    "BE-ME": (
+        "book-to-market",
+        "{}_25_Portfolios_ME_BE-ME_daily_CSV.zip",
+        "25_Portfolios_5x5_Daily_CSV.zip",
+    ),
+    "INV": (
+        "investment",
+        "{}_25_Portfolios_ME_INV_Daily_CSV.zip",
+        "25_Portfolios_ME_INV_5x5_daily_CSV.zip",
+    ),
 }
 
 _VALUE_WEIGHTED = re.compile(r"value.weight.*return", re.IGNORECASE)
@@ -80,22 +72,20 @@ The header of the file:
 
 def _download(url, path):
     """Download the zip file at `url` to `path` atomically."""
-    data_home, filename = os.path.split(path)
+    data_home = os.path.dirname(path)
     logger.info("Downloading %s to %s", url, data_home)
     try:
-        # The rename is atomic because both paths are on one file system.
-        with tempfile.TemporaryDirectory(dir=data_home) as directory:
-            partial = os.path.join(directory, filename)
-            with urlopen(url, timeout=60) as response, open(partial, "wb") as file:
-                shutil.copyfileobj(response, file)
-            if not zipfile.is_zipfile(partial):
-                raise OSError("the answer is not a complete zip file")
-            os.replace(partial, path)
+        content = io.BytesIO()
+        with urlopen(url, timeout=60) as response:
+            shutil.copyfileobj(response, content)
+        if not zipfile.is_zipfile(content):
+            raise OSError("the answer is not a complete zip file")
+        with atomically(path) as file:
+            file.write(content.getvalue())
     except (OSError, HTTPException) as error:
         raise OSError(
             f"Could not download {url} ({error}). Try again later, or download the "
-            "file by other means and "
-            f"place it, as it is, in {data_home}."
+            f"file by other means and place it, as it is, in {data_home}."
         ) from error
 
 
@@ -190,8 +180,9 @@ def fetch_french_portfolios(
     >>> europe.returns.shape[1]  # doctest: +SKIP
     25
     """
-    for name, value, choices in (("region", region, _REGIONS), ("sort", sort, _SORTS)):
-        if not isinstance(value, str) or value not in choices:
+    regions = get_args(Region)
+    for name, value, choices in (("region", region, regions), ("sort", sort, _SORTS)):
+        if not is_word(value, *choices):
             raise ValueError(
                 f"{name}={value!r} is unknown; expected one of {list(choices)}."
             )
@@ -209,8 +200,10 @@ def fetch_french_portfolios(
                 "fetch_french_portfolios with as_frame=True requires pandas."
             ) from error
 
-    region = _REGIONS[region]
-    filename = _US_FILES[sort] if region == "US" else _FILES[sort].format(region)
+    # "Global" is the library's earlier name for "Developed"
+    region = region.replace("Global", "Developed")
+    sort, file_of_region, file_of_us = _SORTS[sort]
+    filename = file_of_us if region == "US" else file_of_region.format(region)
     path = os.path.join(get_data_home(data_home), filename)
     if not os.path.exists(path):
         if not download_if_missing:
@@ -228,19 +221,15 @@ def fetch_french_portfolios(
     ]
     if not daily:
         raise ValueError(f"{path} has no daily table of 25 portfolios.")
-    table = next(
-        (table for table in daily if _VALUE_WEIGHTED.search(table.title)), daily[0]
-    )
+    weighted = (table for table in daily if _VALUE_WEIGHTED.search(table.title))
+    table = next(weighted, daily[0])
 
     returns = table.values / 100
     if as_frame:
-        returns = pd.DataFrame(
-            returns,
-            index=pd.DatetimeIndex(table.dates, name="date"),
-            columns=table.names,
-        )
+        dates = pd.DatetimeIndex(table.dates, name="date")
+        returns = pd.DataFrame(returns, dates, table.names)
     descr = _DESCR.format(
-        sort=_SORTS[sort],
+        sort=sort,
         region=region.replace("_", " "),
         start=table.dates[0],
         end=table.dates[-1],

@@ -6,12 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from sk_stormc.utils.frames import columns_of, is_series, is_table
+from sk_stormc.utils.frames import columns_of, is_series, is_table, rows_of
 from sk_stormc.utils.types import ArrayLike
 from sk_stormc.utils.validation import as_numbers, short
 from sk_stormc.utils.warnings import warn
-
-__all__ = ["returns_from_moments"]
 
 
 def returns_from_moments(mean: ArrayLike, covariance: ArrayLike) -> Any:
@@ -76,7 +74,7 @@ def returns_from_moments(mean: ArrayLike, covariance: ArrayLike) -> Any:
     mean = _aligned(mean, labels)
     mu, C = as_numbers("mean", mean), as_numbers("covariance", covariance)
     n = len(C) if C.ndim else 0
-    if C.ndim != 2 or C.shape != (n, n) or not n:
+    if C.shape != (n, n) or not n:
         raise ValueError(
             f"covariance must be of shape (n_assets, n_assets), got {C.shape}"
         )
@@ -86,14 +84,12 @@ def returns_from_moments(mean: ArrayLike, covariance: ArrayLike) -> Any:
             f"{mu.shape}"
         )
     for name, values in (("mean", mu), ("covariance", C)):
-        if not np.isfinite(values).all():
-            raise ValueError(
-                f"{name} must be finite, got {values[~np.isfinite(values)][0]}"
-            )
-    scale = np.abs(C).max()
+        wrong = values[~np.isfinite(values)]
+        if wrong.size:
+            raise ValueError(f"{name} must be finite, got {wrong[0]}")
     apart = np.abs(C - C.T)
-    if apart.max() > 1e-8 * scale:
-        i, j = (int(k) for k in np.unravel_index(apart.argmax(), C.shape))
+    if apart.max() > 1e-8 * np.abs(C).max():
+        i, j = divmod(int(apart.argmax()), n)
         raise ValueError(
             f"covariance must be symmetric, got {C[i, j]:.6g} for [{i}, {j}] and "
             f"{C[j, i]:.6g} for [{j}, {i}]"
@@ -104,62 +100,51 @@ def returns_from_moments(mean: ArrayLike, covariance: ArrayLike) -> Any:
     unit[unit == 0] = 1.0
     values, vectors = np.linalg.eigh((C + C.T) / 2 / np.outer(unit, unit))
     lowest = values[0] / max(values[-1], np.finfo(float).tiny)
-    if values[0] < 0 and lowest < -0.1:
+    if lowest < -0.1:
         raise ValueError(
             "covariance must not have negative eigenvalues, got one that is "
-            f"{-lowest:.2g} of the largest: is it a "
-            "correlation of another sign, or are its entries in another order?"
+            f"{-lowest:.2g} of the largest: is it a correlation of another sign, or "
+            "are its entries in another order?"
         )
     if lowest < -1e-10:  # beyond the rounding errors of a singular covariance
         warn(
             f"covariance has eigenvalues below 0, of up to {-lowest:.2g} of the "
-            "largest. They are replaced by 0, as no "
-            "portfolio has a negative variance",
-            UserWarning,
+            "largest. They are replaced by 0, as no portfolio has a negative variance"
         )
     # the rows of a square root of n C
     steps = np.sqrt(n * np.maximum(values, 0))[:, None] * vectors.T * unit
     returns = np.vstack([mu + steps, mu - steps])
-    if not is_table(covariance):
-        return returns
     frame: Any = covariance
-    return (
-        type(frame)(returns, columns=frame.columns)
-        if hasattr(frame, "iloc")
-        else returns
-    )
+    if not is_table(frame) or not hasattr(frame, "iloc"):
+        return returns
+    return type(frame)(returns, columns=frame.columns)
 
 
 def _labels(covariance):
     """The labels of the assets, or None. Those of rows and columns must be the same."""
     labels = columns_of(covariance) if is_table(covariance) else None
-    if (
-        labels is not None
-        and hasattr(covariance, "index")
-        and list(covariance.index) != labels
-    ):
+    rows = rows_of(covariance)
+    if labels is not None and rows not in (None, labels):
         raise ValueError(
             "covariance must have the same labels for rows and columns, got "
-            f"{short(list(covariance.index)[:5])} and "
-            f"{short(labels[:5])}"
+            f"{short(rows[:5])} and {short(labels[:5])}"
         )
     return labels
 
 
 def _aligned(mean, labels):
     """The mean returns in the order of the labels, if they have labels."""
-    by_label = (
-        dict(zip(mean.index, mean.to_numpy(), strict=True)) if is_series(mean) else mean
-    )
-    if not isinstance(by_label, dict):
+    if is_series(mean):
+        mean = dict(zip(mean.index, mean.to_numpy(), strict=True))
+    if not isinstance(mean, dict):
         return mean
     if labels is None:
         raise ValueError(
             "mean must have no labels if covariance has none, got a Series or a dict"
         )
-    missing = [label for label in labels if label not in by_label]
+    missing = [label for label in labels if label not in mean]
     if missing:
         raise ValueError(
             f"mean must have the assets of covariance, got nothing for {missing[:10]}"
         )
-    return [by_label[label] for label in labels]
+    return [mean[label] for label in labels]

@@ -8,9 +8,7 @@ import numpy as np
 from sk_stormc.engine.results import Recorded
 from sk_stormc.fitting.estimator import CompositionalEstimator
 from sk_stormc.solvers import SOLVERS
-from sk_stormc.utils.validation import short
-
-__all__ = ["Curve", "grouped", "x_of", "y_of"]
+from sk_stormc.utils.validation import is_list, short
 
 
 @dataclass(frozen=True)
@@ -26,62 +24,51 @@ class Curve:
     pass_ifo: int | None = None
     objective_label: str = "objective"
 
-    @classmethod
-    def of_result(cls, result):
-        """The curve of a `SolverResult`, or of a run of `compare_solvers`, which has
-        more values."""
-        if not isinstance(result, Recorded):
-            raise ValueError(
-                "results must be a SolverResult, a list of them, or a dict of results "
-                "or lists of them, got "
-                f"{short(result)}"
-            )
-        return cls._of(result.recorded())
 
-    @classmethod
-    def of_estimator(cls, estimator):
-        """The curve of a fitted estimator of this package."""
-        if not isinstance(
-            estimator, CompositionalEstimator
-        ) or "loss_curve_" not in vars(estimator):
-            raise ValueError(
-                "estimator must be a fitted estimator with loss_curve_ and ifo_, a "
-                "list or a dict of them, got "
-                f"{short(estimator)}"
-            )
-        return cls._of(estimator.recorded())
-
-    @classmethod
-    def _of(cls, fields):
-        fields = fields | {
-            name: np.asarray(fields[name], dtype=float) for name in ("ifo", "objective")
-        }
-        return cls(**fields | {"label": _solver_name(fields["label"])})
+def curve_of_result(result):
+    """The curve of a `SolverResult`, or of a run of `compare_solvers`, which has more
+    values."""
+    if not isinstance(result, Recorded):
+        raise ValueError(
+            "results must be a SolverResult, a list of them, or a dict of results or "
+            f"lists of them, got {short(result)}"
+        )
+    return _curve(**result.recorded())
 
 
-def _solver_name(name):
-    """The name in `SOLVERS` of a class, or the argument itself."""
-    return (
-        next((key for key, solver in SOLVERS.items() if solver.__name__ == name), name)
-        or "run"
-    )
+def curve_of_estimator(estimator):
+    """The curve of a fitted estimator of this package."""
+    if not isinstance(estimator, CompositionalEstimator) or not hasattr(
+        estimator, "loss_curve_"
+    ):
+        raise ValueError(
+            "estimator must be a fitted estimator with loss_curve_ and ifo_, a list or "
+            f"a dict of them, got {short(estimator)}"
+        )
+    return _curve(**estimator.recorded())
+
+
+def _curve(label, **fields):
+    """A curve whose label is the name in `SOLVERS`, if it was that of a class."""
+    names = {solver.__name__: name for name, solver in SOLVERS.items()}
+    return Curve(names.get(label, label) or "run", **fields)
+
+
+def _listed(given):
+    return given if is_list(given) else [given]
 
 
 def grouped(name, given, curve_of):
     """Curves by label."""
-    if isinstance(given, Mapping) and not isinstance(
-        given, Recorded
-    ):  # a result is a dict itself
+    # a result is a dict itself
+    if isinstance(given, Mapping) and not isinstance(given, Recorded):
         groups = {
-            str(label): [
-                curve_of(one)
-                for one in (runs if isinstance(runs, (list, tuple)) else [runs])
-            ]
+            str(label): [curve_of(one) for one in _listed(runs)]
             for label, runs in given.items()
         }
     else:
         groups = {}
-        for one in given if isinstance(given, (list, tuple)) else [given]:
+        for one in _listed(given):
             curve = curve_of(one)
             groups.setdefault(curve.label, []).append(curve)
     if not groups or not all(groups.values()):
@@ -98,16 +85,11 @@ def x_of(curve, x, pass_ifo):
         pass_ifo = pass_ifo or curve.pass_ifo
         if pass_ifo is None:
             raise ValueError(
-                "x='passes' needs pass_ifo, the IFO of a pass (2 n_inner + n_outer "
-                f"of the problem): {curve.label!r} "
-                "does not tell it"
+                "x='passes' needs pass_ifo, the IFO of a pass (2 n_inner + n_outer of "
+                f"the problem): {curve.label!r} does not tell it"
             )
-        return curve.ifo / pass_ifo
-    values = {
-        "ifo": curve.ifo,
-        "seconds": curve.seconds,
-        "iterations": curve.iterations,
-    }[x]
+        return np.asarray(curve.ifo, dtype=float) / pass_ifo
+    values = getattr(curve, x)
     if values is None:
         instead = (
             "; compare_solvers records them" if x == "seconds" else ", use x='ifo'"
@@ -121,13 +103,11 @@ def x_of(curve, x, pass_ifo):
 
 def y_of(curve, y, optimum):
     """The quantity ``y`` at the records. Raises ValueError if it is unknown."""
-    if y == "gap":
-        return np.maximum(curve.objective - optimum, 0.0)
-    if y == "gradient" and curve.gradient is None:
+    values = curve.gradient if y == "gradient" else curve.objective
+    if values is None:
         raise ValueError(
             f"y='gradient' cannot be drawn: {curve.label!r} has no exact gradients; "
             "compare_solvers(..., gradient=True) records them"
         )
-    return (
-        curve.objective if y == "objective" else np.asarray(curve.gradient, dtype=float)
-    )
+    values = np.asarray(values, dtype=float)
+    return np.maximum(values - optimum, 0.0) if y == "gap" else values

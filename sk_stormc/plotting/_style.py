@@ -4,27 +4,12 @@ labels without overlap."""
 from itertools import cycle
 
 import numpy as np
-from matplotlib.artist import ArtistInspector
+from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import Formatter, Locator, MaxNLocator, NullLocator
 
 from sk_stormc.utils.validation import short
-
-__all__ = [
-    "BLUE",
-    "COLORS",
-    "GRID",
-    "MAX_NAMES",
-    "LogTickFormatter",
-    "LogTicks",
-    "axes_for",
-    "check_kwargs",
-    "log_axis",
-    "place_labels",
-    "styles_of",
-    "unmanaged_figure",
-]
 
 BLUE = "#0072B2"
 # Okabe & Ito's colours, the darkest ones first, because pale ones are hard to see on
@@ -45,99 +30,45 @@ MAX_NAMES = 40  # names that are written on a picture; more would hide it
 # Colours, line styles and markers, each of which distinguishes the methods by itself.
 # Methods with nearly equal curves have a wide and a narrow line, so that both are
 # visible.
+_PROPERTIES = "color", "linestyle", "linewidth", "marker", "zorder"
 _STYLES = {
-    "scgd": {
-        "color": "#E69F00",
-        "linestyle": "-",
-        "linewidth": 4.5,
-        "zorder": 1.8,
-        "marker": "o",
-    },
-    "acc-scgd": {
-        "color": "#CC79A7",
-        "linestyle": (0, (1, 1)),
-        "linewidth": 3.0,
-        "zorder": 1.9,
-        "marker": "p",
-    },
-    "asc-pg": {
-        "color": "#000000",
-        "linestyle": (0, (1, 2)),
-        "linewidth": 1.6,
-        "marker": "x",
-    },
-    "vrsc-pg": {
-        "color": "#56B4E9",
-        "linestyle": (0, (2.5, 0.5)),
-        "linewidth": 4.5,
-        "zorder": 1.8,
-        "marker": "D",
-    },
-    "scvr": {
-        "color": "#0072B2",
-        "linestyle": (0, (4, 1, 1, 1, 1, 1)),
-        "linewidth": 1.4,
-        "marker": "<",
-    },
-    "civr": {
-        "color": "#D55E00",
-        "linestyle": (0, (8, 2)),
-        "linewidth": 1.4,
-        "marker": ">",
-    },
-    "sarah-c": {
-        "color": "#000000",
-        "linestyle": (0, (5, 3)),
-        "linewidth": 1.3,
-        "marker": "^",
-    },
-    "storm-c-paper": {
-        "color": "#009E73",
-        "linestyle": (0, (6, 1.5, 1, 1.5)),
-        "linewidth": 2.2,
-        "marker": "v",
-    },
-    "storm-c": {"color": "#D55E00", "linestyle": "-", "linewidth": 2.2, "marker": "s"},
-    "sketchy-storm": {
-        "color": "#882255",
-        "linestyle": (0, (1, 1)),
-        "linewidth": 2.4,
-        "marker": "h",
-    },
-    "lbfgs": {
-        "color": "#0072B2",
-        "linestyle": (0, (3, 1.2)),
-        "linewidth": 2.2,
-        "marker": "P",
-    },
+    "scgd": ("#E69F00", "-", 4.5, "o", 1.8),
+    "acc-scgd": ("#CC79A7", (0, (1, 1)), 3.0, "p", 1.9),
+    "asc-pg": ("#000000", (0, (1, 2)), 1.6, "x", 2),
+    "vrsc-pg": ("#56B4E9", (0, (2.5, 0.5)), 4.5, "D", 1.8),
+    "scvr": ("#0072B2", (0, (4, 1, 1, 1, 1, 1)), 1.4, "<", 2),
+    "civr": ("#D55E00", (0, (8, 2)), 1.4, ">", 2),
+    "sarah-c": ("#000000", (0, (5, 3)), 1.3, "^", 2),
+    "storm-c-paper": ("#009E73", (0, (6, 1.5, 1, 1.5)), 2.2, "v", 2),
+    "storm-c": ("#D55E00", "-", 2.2, "s", 2),
+    "sketchy-storm": ("#882255", (0, (1, 1)), 2.4, "h", 2),
+    "lbfgs": ("#0072B2", (0, (3, 1.2)), 2.2, "P", 2),
 }
-_OTHERS = [
-    {"color": color, "linestyle": style, "linewidth": 2.0, "marker": marker}
-    for color, style, marker in zip(
-        ("#CC79A7", "#0072B2", "#D55E00", "#009E73", "#000000", "#E69F00", "#56B4E9"),
-        ("--", "-.", ":", (0, (8, 2)), (0, (3, 1, 1, 1)), (0, (1, 3)), "-"),
-        "dX*H8os",
-        strict=True,
-    )
-]
+_OTHERS = (
+    ("#CC79A7", "--", 2.0, "d", 2),
+    ("#0072B2", "-.", 2.0, "X", 2),
+    ("#D55E00", ":", 2.0, "*", 2),
+    ("#009E73", (0, (8, 2)), 2.0, "H", 2),
+    ("#000000", (0, (3, 1, 1, 1)), 2.0, "8", 2),
+    ("#E69F00", (0, (1, 3)), 2.0, "o", 2),
+    ("#56B4E9", "-", 2.0, "s", 2),
+)
 
 
 def styles_of(labels):
     """The style of each label's curve. The names of solvers have the same style in all
     figures."""
     others = cycle(_OTHERS)
-    return {label: dict(_STYLES.get(label) or next(others)) for label in labels}
+    return {
+        label: dict(zip(_PROPERTIES, _STYLES.get(label) or next(others), strict=True))
+        for label in labels
+    }
 
 
 def check_kwargs(where, kwargs, artist):
     """Raise a ValueError for a keyword that is not a property of the matplotlib
     class."""
-    inspector = ArtistInspector(artist)
-    properties = {
-        *inspector.get_setters(),
-        *(alias for names in inspector.aliasd.values() for alias in names),
-    }
-    unknown = [name for name in kwargs if name not in properties]
+    unknown = [name for name in kwargs if not hasattr(artist, f"set_{name}")]
     if unknown:
         raise ValueError(
             f"{where} takes properties of matplotlib's {artist.__name__}, got "
@@ -152,9 +83,19 @@ def axes_for(ax, **figure):
         from matplotlib import pyplot as plt  # importing pyplot chooses a backend
 
         return plt.figure(layout="constrained", **figure).add_subplot()
-    if not hasattr(ax, "get_xaxis") or not hasattr(ax, "scatter"):
+    if not isinstance(ax, Axes):
         raise ValueError(f"ax must be matplotlib axes or None, got {short(ax)}")
     return ax
+
+
+def local_times(values):
+    """An array of objects in which datetimes have no time zone, because NumPy's have
+    none."""
+
+    def local(value):
+        return value.replace(tzinfo=None) if getattr(value, "tzinfo", None) else value
+
+    return np.frompyfunc(local, 1, 1)(values)
 
 
 def unmanaged_figure(width, height):
@@ -189,28 +130,16 @@ class LogTicks(Locator):
         low = low if self.first is None else max(low, self.first)
         if not 0 < low < high:
             return np.array(zero)
-        slack = 1e-9
-        bottom, top = np.log10(low), np.log10(high)
-        powers = np.arange(np.ceil(bottom - slack), np.floor(top + slack) + 1)
-        if len(powers) >= 3:
-            ticks = 10.0 ** powers[:: int(np.ceil(len(powers) / 8))]
-        else:
-            decades = 10.0 ** np.arange(np.floor(bottom), np.ceil(top) + 1)
-            for steps in ([1, 3], [1, 2, 5]):
-                ticks = self._within((decades[:, None] * steps).ravel(), low, high)
-                if len(ticks) >= 3:
-                    break
-            else:
-                ticks = self._within(
-                    MaxNLocator(5, steps=[1, 2, 2.5, 5, 10]).tick_values(low, high),
-                    low,
-                    high,
-                )
-        return np.concatenate([zero, ticks])
-
-    @staticmethod
-    def _within(ticks, low, high):
-        return ticks[(ticks >= low * (1 - 1e-9)) & (ticks <= high * (1 + 1e-9))]
+        decades = np.arange(np.floor(np.log10(low)), np.ceil(np.log10(high)) + 1)
+        parts = [
+            np.outer(10.0**decades, part).ravel() for part in ([1], [1, 3], [1, 2, 5])
+        ]
+        linear = MaxNLocator(5, steps=[1, 2, 2.5, 5, 10]).tick_values(low, high)
+        for ticks in (*parts, linear):
+            ticks = ticks[(ticks >= low * (1 - 1e-9)) & (ticks <= high * (1 + 1e-9))]
+            if len(ticks) >= 3:
+                break
+        return np.concatenate([zero, ticks[:: max(1, -(-len(ticks) // 8))]])
 
 
 class LogTickFormatter(Formatter):
@@ -244,32 +173,25 @@ def log_axis(axis, first=None):
     axis.set_minor_locator(NullLocator())
 
 
-def place_labels(ax, points, texts, *, taken=(), **style):
-    """Write names beside points without overlap. Names for which there is no space are
-    left out."""
-    figure = ax.figure.figure
-    figure.draw_without_rendering()  # the layout determines how much space there is
+def place_labels(ax, points, texts, taken, **style):
+    """Write names beside points without overlap, also with the boxes that are taken.
+    Names for which there is no space are left out. The layout must be determined."""
     frame, written, boxes = ax.get_window_extent(), [], list(taken)
     for point, text in zip(np.asarray(points, dtype=float), texts, strict=True):
-        for dx, dy, ha, va in _SIDES:
+        for dx, dy in _OFFSETS:
             label = ax.annotate(
                 text,
                 point,
                 (dx, dy),
                 textcoords="offset points",
-                ha=ha,
-                va=va,
+                ha=("center", "left", "right")[np.sign(dx)],
+                va=("center", "bottom", "top")[np.sign(dy)],
                 annotation_clip=True,
                 **style,
             )
             label.set_in_layout(False)
             box = label.get_window_extent().padded(1)
-            inside = (
-                frame.x0 <= box.x0
-                and box.x1 <= frame.x1
-                and frame.y0 <= box.y0
-                and box.y1 <= frame.y1
-            )
+            inside = frame.contains(*box.min) and frame.contains(*box.max)
             if inside and not any(box.overlaps(other) for other in boxes):
                 written.append(label)
                 boxes.append(box)
@@ -278,17 +200,7 @@ def place_labels(ax, points, texts, *, taken=(), **style):
     return written
 
 
-_SIDES = [
-    (5, 0, "left", "center"),
-    (-5, 0, "right", "center"),
-    (0, 5, "center", "bottom"),
-    (0, -5, "center", "top"),
-    (4, 4, "left", "bottom"),
-    (4, -4, "left", "top"),
-    (-4, 4, "right", "bottom"),
-    (-4, -4, "right", "top"),
-    (0, -11, "center", "top"),
-    (0, 11, "center", "bottom"),
-    (8, -9, "left", "top"),
-    (-8, -9, "right", "top"),
-]
+_OFFSETS = (
+    (5, 0), (-5, 0), (0, 5), (0, -5), (4, 4), (4, -4), (-4, 4), (-4, -4), (0, -11),
+    (0, 11), (8, -9), (-8, -9),
+)  # fmt: skip

@@ -7,10 +7,9 @@ from typing import Any
 import numpy as np
 from scipy.linalg import orthogonal_procrustes
 
+from sk_stormc.plotting.points import finite_points
 from sk_stormc.utils.types import ArrayLike, FloatArray
-from sk_stormc.utils.validation import as_numbers, check_bool, short
-
-__all__ = ["align_embedding"]
+from sk_stormc.utils.validation import check_bool, short
 
 
 def align_embedding(
@@ -60,13 +59,10 @@ def align_embedding(
            [0., 1.]])
     """
     check_bool("scale", scale)
-    Z, R = _points("embedding", embedding), _points("reference", reference)
+    Z, R = finite_points("embedding", embedding), finite_points("reference", reference)
     try:
-        matched = (
-            Z
-            if rows is None
-            else Z[rows if isinstance(rows, slice) else np.asarray(rows)]
-        )
+        some = slice(None) if rows is None else rows
+        matched = Z[some if isinstance(some, slice) else np.asarray(some)]
     except IndexError as error:
         raise ValueError(
             f"rows must be a slice, indices or a mask of {len(Z)} points, got "
@@ -84,14 +80,3 @@ def align_embedding(
     width = np.square(matched - center).sum()
     factor = singular_values / width if scale and width > 0 else 1.0
     return factor * (Z - center) @ Q + R.mean(axis=0)
-
-
-def _points(name, value):
-    """The finite coordinates of points."""
-    points = as_numbers(name, value)
-    if points.ndim != 2 or not points.size or not np.isfinite(points).all():
-        raise ValueError(
-            f"{name} must be finite and of shape (n_points, n_components), got "
-            f"{short(points)}"
-        )
-    return points

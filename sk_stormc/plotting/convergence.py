@@ -4,12 +4,20 @@ the run."""
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import Any, Literal, Self
 
 import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from sk_stormc.plotting._curves import Curve, grouped, x_of, y_of
+from sk_stormc.plotting._curves import (
+    curve_of_estimator,
+    curve_of_result,
+    grouped,
+    x_of,
+    y_of,
+)
 from sk_stormc.plotting._style import GRID, axes_for, check_kwargs, log_axis, styles_of
 from sk_stormc.utils.validation import (
     check_bool,
@@ -20,12 +28,6 @@ from sk_stormc.utils.validation import (
     short,
 )
 from sk_stormc.utils.warnings import warn_of_an_optimum
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-
-__all__ = ["ConvergenceDisplay"]
 
 X_LABELS = {
     "ifo": "IFO",
@@ -76,8 +78,8 @@ class ConvergenceDisplay:
     Raises
     ------
     ValueError
-        If there are no curves, or if a curve has no finite value or x and y of
-        different lengths.
+        If there are no curves, or if a curve has no finite value, x and y of different
+        lengths, or an x that is negative or decreases.
 
     Examples
     --------
@@ -159,7 +161,7 @@ class ConvergenceDisplay:
         ValueError
             If an argument has an invalid value, or if the quantity was not recorded.
         """
-        groups = grouped("estimator", estimator, Curve.of_estimator)
+        groups = grouped("estimator", estimator, curve_of_estimator)
         return cls._from_groups(groups, x, y, optimum, pass_ifo).plot(
             ax, x_scale=x_scale, **kwargs
         )
@@ -202,7 +204,7 @@ class ConvergenceDisplay:
         ValueError
             If an argument has an invalid value, or if the quantity was not recorded.
         """
-        groups = grouped("results", results, Curve.of_result)
+        groups = grouped("results", results, curve_of_result)
         return cls._from_groups(groups, x, y, optimum, pass_ifo).plot(
             ax, x_scale=x_scale, **kwargs
         )
@@ -214,21 +216,16 @@ class ConvergenceDisplay:
         check_number("optimum", optimum, words=(None,))
         check_int("pass_ifo", pass_ifo, low=1, words=(None,))
         everything = [curve for runs in groups.values() for curve in runs]
-        y_label = Y_LABELS[y]
+        objective, y_label = everything[0].objective_label, Y_LABELS[y]
         if y == "objective":
-            y_label = everything[0].objective_label
+            y_label = objective
         elif y == "gap":
             values = np.concatenate([curve.objective for curve in everything])
             best = float(np.min(values[np.isfinite(values)], initial=np.inf))
             if optimum is None:
-                optimum = best
-                y_label = (
-                    f"gap to the best {everything[0].objective_label} seen, {best:.6g}"
-                )
+                optimum, y_label = best, f"gap to the best {objective} seen, {best:.6g}"
             else:
-                y_label = (
-                    f"{everything[0].objective_label} gap to the optimum {optimum:.6g}"
-                )
+                y_label = f"{objective} gap to the optimum {optimum:.6g}"
                 warn_of_an_optimum(optimum, best, "was seen")
         curves = {
             label: [
@@ -277,16 +274,13 @@ class ConvergenceDisplay:
             raise ValueError(
                 f"styles must be a dict by label or None, got {short(styles)}"
             )
-        curves = {
-            label: _finite(label, runs) for label, runs in self._checked().items()
-        }
-        starts, values = zip(
-            *((y[0], y) for runs in curves.values() for _, y in runs), strict=True
-        )
+        curves = _finite_curves(self.curves)
+        values = [y for runs in curves.values() for _, y in runs]
+        start, low = max(y[0] for y in values), min(y.min() for y in values)
         log = self.y_scale == "log" or (
-            self.y_scale == "auto" and _falls_far(starts, values)
+            self.y_scale == "auto" and low > 0 and start > 10 * low
         )
-        limits = (_log_limits if log else _linear_limits)(starts, values)
+        limits = (_log_limits if log else _linear_limits)(start, values)
         own = ax is None
         ax = axes_for(ax, figsize=(6.4 + 1.8 * (len(curves) > MAX_LABELS_INSIDE), 4.4))
         x_range = x_limits([x for runs in curves.values() for x, _ in runs])
@@ -295,20 +289,13 @@ class ConvergenceDisplay:
         for k, (label, runs) in enumerate(curves.items()):
             x, low, middle, high = _summary(runs, limits, log)
             markers = _markers(x, k, len(curves), x_range, x_scale)
-            style = {
-                **styles[label],
-                "markersize": 6,
-                "markevery": markers,
-                "markerfacecolor": "white",
-                **kwargs,
-            }
-            (line,) = ax.plot(x, middle, **{**style, "label": label})
+            look = {"markersize": 6, "markevery": markers, "markerfacecolor": "white"}
+            style = styles[label] | look | kwargs | {"label": label}
+            (line,) = ax.plot(x, middle, **style)
             self.lines_.append(line)
             if len(runs) > 1:
-                color = line.get_color()
-                self.bands_.append(
-                    ax.fill_between(x, low, high, color=color, alpha=0.2, linewidth=0)
-                )
+                look = {"color": line.get_color(), "alpha": 0.2, "linewidth": 0}
+                self.bands_.append(ax.fill_between(x, low, high, **look))
         if log:
             ax.set_yscale("log")
             log_axis(ax.yaxis)
@@ -320,44 +307,41 @@ class ConvergenceDisplay:
         self.ax_, self.figure_ = ax, ax.figure
         return self
 
-    def _checked(self):
-        groups = self.curves.values() if isinstance(self.curves, Mapping) else ()
-        if not groups or not all(
-            hasattr(runs, "__len__") and len(runs) for runs in groups
-        ):
-            raise ValueError(
-                "curves must be a dict with a list of runs for each label, got "
-                f"{short(self.curves)}"
-            )
-        return self.curves
+
+def _finite_curves(curves):
+    """(x, y) of each run by label, where y is finite."""
+    groups = curves.values() if isinstance(curves, Mapping) else ()
+    if not groups or not all(hasattr(runs, "__len__") and len(runs) for runs in groups):
+        raise ValueError(
+            "curves must be a dict with a list of runs for each label, got "
+            f"{short(curves)}"
+        )
+    return {
+        label: [_finite(label, x, y) for x, y in runs] for label, runs in curves.items()
+    }
 
 
-def _finite(label, runs):
-    """(x, y) of each run, where y is finite."""
-    curves = []
-    for x, y in runs:
-        x, y = np.asarray(x, dtype=float), np.asarray(y, dtype=float)
-        if x.shape != y.shape or x.ndim != 1:
-            raise ValueError(
-                f"x and y of {label!r} must be vectors of one length, got {x.shape} "
-                f"and {y.shape}"
-            )
-        good = np.isfinite(y)
-        if not good.any():
-            raise ValueError(f"y of {label!r} must have a finite value, got {short(y)}")
-        curves.append((x[good], y[good]))
-    return curves
+def _finite(label, x, y):
+    x, y = np.asarray(x, dtype=float), np.asarray(y, dtype=float)
+    if x.shape != y.shape or x.ndim != 1:
+        raise ValueError(
+            f"x and y of {label!r} must be vectors of one length, got {x.shape} and "
+            f"{y.shape}"
+        )
+    if not (np.isfinite(x).all() and (np.diff(x, prepend=0.0) >= 0).all()):
+        raise ValueError(
+            f"x of {label!r} must be finite numbers >= 0 that do not decrease, got "
+            f"{short(x)}"
+        )
+    good = np.isfinite(y)
+    if not good.any():
+        raise ValueError(f"y of {label!r} must have a finite value, got {short(y)}")
+    return x[good], y[good]
 
 
-def _falls_far(starts, values):
-    low = min(y.min() for y in values)
-    return low > 0 and max(starts) > 10 * low
-
-
-def _log_limits(starts, values):
+def _log_limits(start, values):
     """Limits from nine decades below the initial value to a little above it, so that
     diverging runs do not dominate."""
-    start = max(starts)
     if not start > 0:  # an initial gap of 0 cannot decrease
         return 1e-3, 1.0
     low = max(min(y[y > 0].min(initial=start) for y in values), start * 1e-9)
@@ -368,8 +352,8 @@ def _log_limits(starts, values):
     return low / room, high * room
 
 
-def _linear_limits(starts, values):
-    start, low = max(starts), min(y.min() for y in values)
+def _linear_limits(start, values):
+    low = min(y.min() for y in values)
     span = start - low or abs(start) or 1.0
     high = min(max(y.max() for y in values), start + 0.2 * span)
     return low - 0.05 * span, high + 0.05 * span
@@ -381,14 +365,10 @@ def _summary(runs, limits, log):
     x = np.unique(np.concatenate([x for x, _ in runs]))
     # values far outside the figure (a gap of 0, an overflow) are clipped to just
     # outside
-    if log:
-        ys = [np.log10(np.clip(y, 1e-3 * limits[0], 1e3 * limits[1])) for _, y in runs]
-    else:
-        span = limits[1] - limits[0]
-        ys = [np.clip(y, limits[0] - span, limits[1] + span) for _, y in runs]
-    ys = np.array(
-        [np.interp(x, x_run, y) for (x_run, _), y in zip(runs, ys, strict=True)]
-    )
+    low, high = limits
+    low, high = (1e-3 * low, 1e3 * high) if log else (2 * low - high, 2 * high - low)
+    scale = np.log10 if log else np.asarray
+    ys = [np.interp(x, x_run, scale(np.clip(y, low, high))) for x_run, y in runs]
     quartiles = np.quantile(ys, [0.25, 0.5, 0.75], axis=0)
     return x, *(10**quartiles if log else quartiles)
 

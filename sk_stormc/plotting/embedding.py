@@ -4,29 +4,24 @@ pairs."""
 from __future__ import annotations
 
 from html import escape
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 from weakref import WeakKeyDictionary
 
 import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.cbook import normalize_kwargs
 from matplotlib.collections import PathCollection
-from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
+from matplotlib.figure import Figure
 from matplotlib.gridspec import GridSpecFromSubplotSpec
-from matplotlib.lines import Line2D
-from matplotlib.patheffects import withStroke
-from scipy.ndimage import uniform_filter
 
 from sk_stormc.plotting._style import MAX_NAMES, axes_for, check_kwargs
+from sk_stormc.plotting.map_legends import name_classes, write_colorbar, write_legend
 from sk_stormc.plotting.point_colors import PointColors, point_colors
 from sk_stormc.plotting.point_layers import COLORED, PointLayers
+from sk_stormc.plotting.points import finite_points, spread_out
 from sk_stormc.utils.atomic import atomically
 from sk_stormc.utils.types import ArrayLike, FloatArray
-from sk_stormc.utils.validation import as_numbers, check_bool, check_text, naming, short
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-
-__all__ = ["EmbeddingDisplay"]
+from sk_stormc.utils.validation import check_bool, check_text, naming, short
 
 # so that classes keep them
 _looks_on_axes: WeakKeyDictionary[Any, dict[str, tuple[str, str]]] = WeakKeyDictionary()
@@ -215,15 +210,12 @@ class EmbeddingDisplay:
         check_bool("legend", legend)
         check_bool("labels", labels)
         check_text("y_label", self.y_label)
-        extra = {"s", "c", "marker", "vmin", "vmax", "edgecolors"}
-        check_kwargs(
-            "plot",
-            {name: value for name, value in kwargs.items() if name not in extra},
-            PathCollection,
-        )
-        Z, n_old, colors = self.checked(
-            _looks_on_axes.get(ax) if hasattr(ax, "get_xaxis") else None
-        )
+        own_of_scatter = "s", "c", "marker", "vmin", "vmax"
+        others = [name for name in kwargs if name not in own_of_scatter]
+        check_kwargs("plot", others, PathCollection)
+        kwargs = normalize_kwargs(kwargs, PathCollection)
+        known = _looks_on_axes.get(ax) if isinstance(ax, Axes) else None
+        Z, n_old, colors = self.checked(known)
         if any(name in kwargs for name in COLORED):
             colors = PointColors(np.zeros(len(Z), int))
         self.scatter_, self.labels_, self.legend_, self.colorbar_ = [], [], None, None
@@ -234,19 +226,20 @@ class EmbeddingDisplay:
         else:
             self._plot_one(ax, Z, layers)
         self.figure_ = self.ax_.figure  # type: ignore[assignment]  # a SubFigure only if the caller gave its axes
-        if colors.names is not None and colors.looks is not None:
-            _looks_on_axes.setdefault(self.ax_, {}).update(
-                zip(colors.names, colors.looks, strict=True)
+        if colors.values is not None and legend:
+            self.colorbar_ = write_colorbar(
+                self.ax_, self.axes_, self.scatter_, self.y_label, colors.are_dates
             )
-        if legend:
-            self._write_legend(colors, own=ax is None)
-        if (
-            labels
-            and d == 2
-            and colors.names is not None
-            and len(colors.names) <= MAX_NAMES
-        ):
-            self.labels_ = _name_classes(self.ax_, Z, colors)
+        if colors.names is not None and colors.looks is not None:
+            known = _looks_on_axes.setdefault(self.ax_, {})
+            known |= zip(colors.names, colors.looks, strict=True)
+            if legend:  # also of classes that were drawn on these axes before
+                looks = known | dict(zip(*colors.with_missing(), strict=True))
+                self.legend_ = write_legend(
+                    self.ax_, looks, self.y_label, d > 3, own=ax is None
+                )
+            if labels and d == 2 and len(colors.names) <= MAX_NAMES:
+                self.labels_ = name_classes(self.ax_, Z, colors)
         return self
 
     def to_plotly(self, hover: Any = None) -> Any:
@@ -329,27 +322,22 @@ class EmbeddingDisplay:
         ValueError
             For the reasons of `EmbeddingDisplay`.
         """
-        Z = _points("embedding", self.embedding)
-        n, new, y_new = len(Z), self.new, self.y_new
+        Z, new, n_new = finite_points("embedding", self.embedding), self.new, 0
+        points = Z
         if new is not None:
-            new = _points("new", new)
+            new = finite_points("new", new)
             if new.shape[1] != Z.shape[1]:
                 raise ValueError(
                     f"new must have the {Z.shape[1]} components of embedding, got "
                     f"{new.shape[1]}"
                 )
-        elif y_new is not None:
+            points, n_new = np.vstack([Z, new]), len(new)
+        elif self.y_new is not None:
             raise ValueError("y_new must be None without new points")
         colors = point_colors(
-            self.y,
-            n,
-            y_new,
-            0 if new is None else len(new),
-            self.palette,
-            self.order,
-            known,
+            self.y, len(Z), self.y_new, n_new, self.palette, self.order, known
         )
-        return Z if new is None else np.vstack([Z, new]), n, colors
+        return points, len(Z), colors
 
     def _plot_one(self, ax, Z, layers):
         d = Z.shape[1]
@@ -365,16 +353,14 @@ class EmbeddingDisplay:
                 f"ax must {'' if d == 3 else 'not '}be made with projection='3d' for "
                 f"{d} components, got {short(ax)}"
             )
-        if d == 1:
-            Z = spread_out(Z)
-        self.scatter_ += layers.draw(ax, Z)
+        self.scatter_ += layers.draw(ax, spread_out(Z))
         second = "(the height has no meaning)" if d == 1 else "component 2"
         ax.set(xlabel="component 1", ylabel=second, xticks=[], yticks=[])
         if d == 3:
             ax.set(zlabel="component 3", zticks=[])
             for axis in (ax.xaxis, ax.yaxis, ax.zaxis):
                 axis.labelpad = -8  # there are no ticks between an axis and its label
-            ax.set_box_aspect(np.ptp(Z, axis=0).clip(1e-3 * np.ptp(Z)))
+            ax.set_box_aspect(np.ptp(Z, axis=0).clip(1e-3 * np.ptp(Z) or 1.0))
         elif d == 2:
             ax.set_aspect("equal", "datalim")
         self.ax_, self.axes_ = ax, np.array([ax])
@@ -389,12 +375,8 @@ class EmbeddingDisplay:
                 f"ax must be of a grid of subplots, to hold the pairs of {d} "
                 f"components, got {short(ax)}"
             )
-        title = (
-            f"components 1 to {k} of {d}, in pairs"
-            if k < d
-            else f"{d} components, in pairs"
-        )
-        ax.set_title(title, fontsize="medium")
+        shown = f"components 1 to {k} of {d}" if k < d else f"{d} components"
+        ax.set_title(f"{shown}, in pairs", fontsize="medium")
         ax.set(xticks=[], yticks=[], facecolor="none")
         ax.set_frame_on(False)
         grid = GridSpecFromSubplotSpec(k - 1, k - 1, ax.get_subplotspec())
@@ -405,134 +387,9 @@ class EmbeddingDisplay:
                 self.scatter_ += layers.draw(one, Z[:, [column, row]], crowd=k - 1)
                 one.set(xticks=[], yticks=[])
                 one.set_aspect("equal", "datalim")
-                one.set_xlabel(
-                    f"{word}{column + 1}" if row == k - 1 else "", fontsize="small"
-                )
-                one.set_ylabel(
-                    f"{word}{row + 1}" if column == 0 else "", fontsize="small"
-                )
+                if row == k - 1:
+                    one.set_xlabel(f"{word}{column + 1}", fontsize="small")
+                if column == 0:
+                    one.set_ylabel(f"{word}{row + 1}", fontsize="small")
                 panels.append(one)
         self.axes_ = np.array(panels)
-
-    def _write_legend(self, colors, own):
-        figure = self.ax_.figure
-        if colors.values is not None:
-            self._write_colorbar(colors)
-        elif colors.names is not None:
-            # also those that were drawn on these axes before
-            looks = dict(_looks_on_axes[self.ax_]) | dict(
-                zip(*colors.with_missing(), strict=True)
-            )
-            handles = [
-                Line2D(
-                    [],
-                    [],
-                    linestyle="",
-                    marker=marker,
-                    color=color,
-                    markersize=6,
-                    label=shortened(name),
-                )
-                for name, (color, marker) in looks.items()
-            ]
-            columns = -(-len(handles) // 20)
-            style = {
-                "title": self.y_label or None,
-                "fontsize": "small",
-                "ncols": columns,
-                "handletextpad": 0.2,
-            }
-            if len(self.axes_) > 1:  # the upper triangle of the pairs is empty
-                self.legend_ = self.ax_.legend(
-                    handles=handles, loc="upper right", **style
-                )
-            elif own:
-                self.legend_ = figure.legend(
-                    handles=handles, loc="outside right center", **style
-                )
-                figure.draw_without_rendering()
-                # the map keeps its size beside a wide legend
-                figure.set_figwidth(
-                    figure.get_figwidth()
-                    + self.legend_.get_window_extent().width / figure.dpi
-                )
-            else:
-                self.legend_ = self.ax_.legend(
-                    handles=handles, loc="best", framealpha=0.85, **style
-                )
-
-    def _write_colorbar(self, colors):
-        scales = [points for points in self.scatter_ if points.get_array() is not None]
-        if not scales:  # all values are missing
-            return
-        # the third axis has its label on this side
-        pad = 0.14 if self.ax_.name == "3d" else 0.02
-        bar = self.ax_.figure.colorbar(
-            scales[-1], ax=self.axes_.tolist(), label=self.y_label, shrink=0.8, pad=pad
-        )
-        bar.solids.set(alpha=1)
-        if colors.are_dates:
-            locator = AutoDateLocator()
-            bar.ax.yaxis.set_major_locator(locator)
-            bar.ax.yaxis.set_major_formatter(ConciseDateFormatter(locator))
-        self.colorbar_ = bar
-
-
-def _points(name, points):
-    """Finite points, as an array."""
-    Z = as_numbers(name, points)
-    if Z.ndim != 2 or not Z.size or not np.isfinite(Z).all():
-        raise ValueError(
-            f"{name} must be finite and of shape (n_points, n_components), got "
-            f"{short(Z)}"
-        )
-    return Z
-
-
-def spread_out(Z):
-    """Points of one component, spread along a second axis by a low-discrepancy
-    sequence."""
-    return np.column_stack([Z[:, 0], np.arange(len(Z)) * 0.6180339887 % 1])
-
-
-def shortened(name, length=28):
-    """A name of at most ``length`` characters, of which the middle is left out."""
-    if len(name) <= length:
-        return name
-    return f"{name[: length // 2]}…{name[1 - length // 2 :]}"
-
-
-def _name_classes(ax, Z, colors):
-    """Write the name of each class where its points are densest, unless another name is
-    there."""
-    figure = ax.figure.figure
-    figure.draw_without_rendering()  # the layout determines how much space there is
-    labels, boxes, extent = [], [], np.stack([Z.min(axis=0), Z.max(axis=0)], axis=1)
-    counts = np.bincount(colors.codes[colors.codes >= 0], minlength=len(colors.names))
-    for k in np.argsort(-counts, kind="stable"):  # the largest first
-        x, y = _heart(Z[colors.codes == k], extent)
-        name = shortened(colors.names[k])
-        label = ax.text(
-            x, y, name, ha="center", va="center", fontsize="medium", fontweight="bold"
-        )
-        label.set_path_effects([withStroke(linewidth=2.5, foreground="white")])
-        label.set(in_layout=False, clip_on=True)
-        box = label.get_window_extent()
-        if any(box.overlaps(other) for other in boxes):
-            label.remove()
-            continue
-        labels.append(label)
-        boxes.append(box)
-    return labels
-
-
-def _heart(points, extent):
-    """The point in the middle of the densest part of a class, which may have several
-    parts."""
-    counts, *edges = np.histogram2d(*points.T, bins=12, range=extent)
-    around = uniform_filter(counts, 3, mode="constant")
-    best = np.unravel_index(np.argmax(around * (counts > 0)), counts.shape)
-    low = [edge[max(k - 1, 0)] for edge, k in zip(edges, best, strict=True)]
-    high = [edge[: k + 3][-1] for edge, k in zip(edges, best, strict=True)]
-    near = points[((points >= low) & (points <= high)).all(axis=1)]
-    return near[np.abs(near - np.median(near, axis=0)).sum(axis=1).argmin()]

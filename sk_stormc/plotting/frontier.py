@@ -3,17 +3,15 @@ risk_aversion."""
 
 from __future__ import annotations
 
-import re
-import warnings
-from collections import Counter
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.transforms import Bbox
 from sklearn.base import clone
-from sklearn.exceptions import ConvergenceWarning
 
 from sk_stormc.core.weighted import with_sum_one
 from sk_stormc.plotting._style import (
@@ -25,25 +23,21 @@ from sk_stormc.plotting._style import (
     check_kwargs,
     place_labels,
 )
+from sk_stormc.plotting.frontier_fits import fitted_weights
 from sk_stormc.portfolio.labels import assets_of
 from sk_stormc.portfolio.returns import check_returns, faded, with_expected_returns
 from sk_stormc.portfolio.risk import MEASURES
+from sk_stormc.utils.frames import columns_of
 from sk_stormc.utils.mapped_rows import blocks
 from sk_stormc.utils.types import ArrayLike, FloatArray
 from sk_stormc.utils.validation import (
+    all_finite,
     as_numbers,
     check_bool,
     check_number,
     check_text,
     short,
 )
-from sk_stormc.utils.warnings import warn
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-
-__all__ = ["FrontierDisplay"]
 
 DEVIATION = (
     "standard deviation of the {}",
@@ -180,7 +174,7 @@ class FrontierDisplay:
         Parameters
         ----------
         estimator : CompositionalPortfolio
-            If it is fitted, its portfolio is marked.
+            If it is fitted on the assets of X, its portfolio is marked.
         X : array-like of shape (n_periods, n_assets)
             Returns, for the fits and for the figure. Names of columns are written
             beside the assets.
@@ -214,11 +208,8 @@ class FrontierDisplay:
             If fits did not converge. It is given once, with the number of these fits.
             So are other warnings of fits.
         """
-        is_estimator = hasattr(estimator, "get_params") and not isinstance(
-            estimator, type
-        )
-        params = estimator.get_params() if is_estimator else {}
-        if not {"risk_aversion", "risk_measure", "warm_start"} <= set(params):
+        needed = "risk_aversion", "risk_measure", "warm_start"
+        if not all(hasattr(estimator, name) for name in needed):
             raise ValueError(
                 f"estimator must be a CompositionalPortfolio, got {short(estimator)}"
             )
@@ -226,94 +217,67 @@ class FrontierDisplay:
         check_number(
             "periods_per_year", periods_per_year, low=0, inclusive=False, words=(None,)
         )
-        measure = estimator.risk_measure
-        returns = np.concatenate(
-            [
-                rows.astype(float)
-                for _, rows in blocks(check_returns(X, ensure_min_samples=2))
-            ]
-        )
-        follower, relative = clone(estimator), estimator.benchmark is not None
+        measure, max_risk = estimator.risk_measure, estimator.max_risk
+        rows = blocks(check_returns(X, ensure_min_samples=2))
+        returns = np.concatenate([block for _, block in rows], dtype=float)
+        follower = clone(estimator)
         follower._check_parameters()
-        follower.set_params(min_return=None)
-        if estimator.objective == "ratio" or estimator.max_risk is not None:
-            if measure == "entropic":
-                raise ValueError(
-                    "objective='ratio' and max_risk need a risk apart from the mean "
-                    "return, got risk_measure='entropic'"
-                )
-            follower.set_params(objective="utility", max_risk=None)
-        follower.set_params(warm_start=True)
-        n_assets = returns.shape[1]
-        weights = faded(None, len(returns), estimator.half_life)
-        returns = with_expected_returns(returns, estimator, X, weights)
-        returns, subtracted = (
-            returns[:, :n_assets],
-            returns[:, n_assets:] if relative else np.zeros((len(returns), 1)),
+        if measure == "entropic" and (
+            estimator.objective == "ratio" or max_risk is not None
+        ):
+            raise ValueError(
+                "objective='ratio' and max_risk need a risk apart from the mean "
+                "return, got risk_measure='entropic'"
+            )
+        follower.set_params(
+            objective="utility", max_risk=None, min_return=None, warm_start=True
         )
-        # from the largest aversion on, whose optimum is closest to equal weights;
-        # bounds then become active one by one
-        aversions = np.sort(_aversions(risk_aversions, returns - subtracted, measure))[
-            ::-1
-        ]
-        weights, caught = [], []
-        for value in aversions:
-            warned = _fit(follower.set_params(risk_aversion=float(value)), X)
-            unsettled = any(issubclass(w.category, ConvergenceWarning) for w in warned)
-            if (
-                unsettled and follower.solver_ != "scip"
-            ):  # whose time limit a fresh start would only use again
-                # tol is relative to the start, and a start at the optimum cannot be
-                # improved
-                afresh = clone(follower).set_params(warm_start=False)
-                warned = [
-                    *_fit(afresh, X),
-                    *(
-                        w
-                        for w in warned
-                        if not issubclass(w.category, ConvergenceWarning)
-                    ),
-                ]
-                if afresh.loss_curve_[-1] < follower.loss_curve_[-1]:
-                    follower = afresh.set_params(warm_start=True)
-            weights.append(follower.weights_)
-            caught.append(warned)
-        _warn_of_fits(caught)
-        weights = np.array(weights, dtype=float)[::-1]
-        by_root = measure in BY_ROOT
-        periods, span = (
-            (1.0, "period") if periods_per_year is None else (periods_per_year, "year")
+        n_periods, n_assets = returns.shape
+        periods = faded(None, n_periods, estimator.half_life)
+        table = with_expected_returns(returns, estimator, X, periods)
+        returns, benchmark = table[:, :n_assets], table[:, n_assets:].sum(axis=1)
+        excess = returns - benchmark[:, None]
+        if risk_aversions is None:
+            aversions = _default_aversions(excess, measure)
+        else:
+            aversions = _checked_aversions(risk_aversions)
+        weights = fitted_weights(follower, X, aversions)
+        span, n = (
+            ("period", 1) if periods_per_year is None else ("year", periods_per_year)
         )
-        growth = periods**0.5 if by_root else 1.0
+        growth = n**0.5 if measure in BY_ROOT else 1.0
+        risk_of = MEASURES["variance" if measure == "entropic" else measure].of(
+            estimator
+        )
+        periods = None if periods is None else with_sum_one(periods)
 
         def places(weights):
             """Risks and mean returns of portfolios, per period or per year."""
-            risk, mean = _risk_and_mean(estimator, returns, subtracted, weights)
-            return growth * risk, periods * mean
+            series = (returns @ weights.T).T - benchmark
+            risk = np.power(
+                [risk_of.value(y, periods) for y in series], 1 / risk_of.power
+            )
+            return growth * risk, n * np.average(series, axis=1, weights=periods)
 
-        asset_risk, asset_mean = places(np.eye(returns.shape[1]))
-        chosen = None
-        if (
-            hasattr(estimator, "weights_")
-            and len(estimator.weights_) == returns.shape[1]
-        ):
-            (risk,), (mean,) = places(estimator.weights_[None])
-            chosen = float(risk), float(mean)
+        asset_risk, asset_mean = places(np.eye(n_assets))
+        chosen, labels = None, columns_of(X)
+        fitted = getattr(estimator, "feature_names_in_", labels)
+        on_these = labels is None or list(fitted) == labels
+        if on_these and np.shape(getattr(estimator, "weights_", ())) == (n_assets,):
+            chosen = tuple(v.item() for v in places(estimator.weights_[None]))
+        names, relative = assets_of(X), estimator.benchmark is not None
         display = cls(
             *places(weights),
             asset_risk=asset_risk,
             asset_mean=asset_mean,
-            asset_names=_names(X),
+            asset_names=names and list(map(str, names)),
             chosen=chosen,
-            max_risk=None
-            if estimator.max_risk is None
-            else growth * estimator.max_risk,
-            risk_label=_risk_label(measure, relative)
-            + f" per {span if by_root else 'period'}",
+            max_risk=None if max_risk is None else growth * max_risk,
+            risk_label=_risk_label(measure, relative, span),
             mean_label=f"mean {RETURN[relative]} per {span}",
             name=name,
         )
-        display.risk_aversions_, display.weights_ = aversions[::-1], weights
+        display.risk_aversions_, display.weights_ = aversions, weights
         return display.plot(ax, **kwargs)
 
     def plot(
@@ -348,17 +312,14 @@ class FrontierDisplay:
         assets = None
         if self.asset_risk is not None:
             assets = _pair("asset_risk", self.asset_risk, "asset_mean", self.asset_mean)
-            names = self.asset_names
-            if names is not None and (
-                isinstance(names, str) or np.shape(names) != assets[0].shape
-            ):
+            names, n = self.asset_names, len(assets[0])
+            if names is not None and np.shape(names) != (n,):
                 given = len(names) if hasattr(names, "__len__") else short(names)
-                raise ValueError(
-                    f"asset_names must be {len(assets[0])} names, got {given}"
-                )
+                raise ValueError(f"asset_names must be {n} names, got {given}")
+        chosen = np.empty(0)
         if self.chosen is not None:
             chosen = as_numbers("chosen", self.chosen)
-            if chosen.shape != (2,) or not np.isfinite(chosen).all():
+            if chosen.shape != (2,) or not all_finite(chosen):
                 raise ValueError(
                     "chosen must be a pair (risk, mean) of finite numbers, got "
                     f"{short(self.chosen)}"
@@ -375,20 +336,11 @@ class FrontierDisplay:
         (self.line_,) = ax.plot(risk, mean, **{**style, "label": self.name, **kwargs})
         self.scatter_, self.labels_, self.chosen_, self.max_risk_ = None, [], None, None
         if assets is not None:
-            label = (
-                "single assets"
-                if "single assets" not in ax.get_legend_handles_labels()[1]
-                else None
-            )
-            self.scatter_ = ax.scatter(
-                *assets,
-                color="0.35",
-                marker="D",
-                s=18,
-                linewidths=0,
-                zorder=2.5,
-                label=label,
-            )
+            label = "single assets"
+            look = {"color": "0.35", "marker": "D", "s": 18, "linewidths": 0}
+            if label not in ax.get_legend_handles_labels()[1]:
+                look["label"] = label
+            self.scatter_ = ax.scatter(*assets, zorder=2.5, **look)
         if self.chosen is not None:
             look = {
                 "marker": "*",
@@ -398,22 +350,18 @@ class FrontierDisplay:
                 "zorder": 3,
             }
             (self.chosen_,) = ax.plot(
-                *[[v] for v in self.chosen], linestyle="", label="as fitted", **look
+                *chosen[:, None], linestyle="", label="as fitted", **look
             )
         if self.max_risk is not None:
-            self.max_risk_ = ax.axvline(
-                self.max_risk,
-                color="0.35",
-                linestyle="--",
-                linewidth=1,
-                label="maximum risk",
-            )
+            look = {"color": "0.35", "linestyle": "--", "label": "maximum risk"}
+            self.max_risk_ = ax.axvline(self.max_risk, linewidth=1, **look)
         ax.set(xlabel=self.risk_label, ylabel=self.mean_label)
         ax.grid(True, **GRID)
         ax.set_axisbelow(True)
         if own:
             ax.margins(0.08)
-            _limit(ax, risk, mean, assets, self.chosen)
+            if assets is not None:
+                _limit(ax, risk, mean, assets, chosen)
         self.legend_ = (
             ax.legend(loc="best", fontsize="small", framealpha=0.85) if legend else None
         )
@@ -426,10 +374,9 @@ class FrontierDisplay:
         """Write the names of the assets, from the outermost on, because there is least
         space in the middle."""
         scale = np.ptp(points, axis=0)
-        far = np.abs(
-            (points - np.median(points, axis=0)) / np.where(scale > 0, scale, 1)
-        ).max(axis=1)
-        order = np.argsort(-far, kind="stable")[:MAX_NAMES]
+        scale[scale == 0] = 1.0
+        far = np.abs(points - np.median(points, axis=0)) / scale
+        order = np.argsort(-far.max(axis=1), kind="stable")[:MAX_NAMES]
         ax.figure.figure.draw_without_rendering()  # the layout determines the positions
         taken = [] if self.legend_ is None else [self.legend_.get_window_extent()]
         # points of the curve, which names must not cover
@@ -438,9 +385,8 @@ class FrontierDisplay:
         spots = ax.transData.transform(np.concatenate([points, np.column_stack(line)]))
         taken += [Bbox.from_bounds(x - 2, y - 2, 4, 4) for x, y in spots]
         names = [str(self.asset_names[k]) for k in order]
-        self.labels_ = place_labels(
-            ax, points[order], names, taken=taken, fontsize="small", color="0.2"
-        )
+        style = {"fontsize": "small", "color": "0.2"}
+        self.labels_ = place_labels(ax, points[order], names, taken, **style)
 
 
 def _pair(name, value, other_name, other):
@@ -449,7 +395,8 @@ def _pair(name, value, other_name, other):
         x.ndim != 1
         or x.shape != y.shape
         or not x.size
-        or not (np.isfinite(x) & np.isfinite(y)).all()
+        or not all_finite(x)
+        or not all_finite(y)
     ):
         raise ValueError(
             f"{name} and {other_name} must be finite vectors of one length, got "
@@ -458,101 +405,41 @@ def _pair(name, value, other_name, other):
     return x, y
 
 
-def _risk_label(measure, relative):
-    """What the horizontal axis shows, without the span of time."""
+def _risk_label(measure, relative, span):
+    """What the horizontal axis shows: risks of a year have the root of the time."""
     if measure in LABELS:
-        return LABELS[measure][relative].format(RETURN[relative])
-    return OTHERS[relative].format(measure)
+        label = LABELS[measure][relative].format(RETURN[relative])
+    else:
+        label = OTHERS[relative].format(measure)
+    return f"{label} per {span if measure in BY_ROOT else 'period'}"
 
 
-def _fit(portfolio, X):
-    """Fit, and return the warnings."""
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        portfolio.fit(X)
-    return caught
+def _default_aversions(returns, measure):
+    """Aversions over four decades, centred at the range of the means divided by the
+    risk."""
+    mean, deviation = returns.mean(axis=0), returns.std(axis=0)
+    risk = np.median(deviation) ** (2 if measure in LABELS else 1)
+    middle = np.ptp(mean) / risk if risk > 0 and np.ptp(mean) > 0 else 1.0
+    return middle * np.logspace(-2, 2, 25)
 
 
-def _warn_of_fits(caught):
-    """Issue each warning of the fits once, with the number of these fits. Numbers in
-    its text may differ."""
-    first, counts = {}, Counter()
-    for warned in caught:
-        texts = {}
-        for w in warned:
-            unsettled = issubclass(w.category, ConvergenceWarning)
-            said = (
-                "have not converged. The first said"
-                if unsettled
-                else "gave this warning"
-            )
-            kind = (
-                w.category,
-                said,
-                "" if unsettled else re.sub(r"[-+.\de]", "", str(w.message)),
-            )
-            texts.setdefault(kind, str(w.message))
-        counts.update(texts.keys())
-        first = texts | first
-    for (category, said, text), message in first.items():
-        number = counts[category, said, text]
-        warn(
-            f"{number} of the {len(caught)} portfolios of the frontier {said}: "
-            f"{message}",
-            category,
-        )
-
-
-def _aversions(given, returns, measure):
-    if given is None:
-        returns = returns.astype(float)
-        mean, deviation = returns.mean(axis=0), returns.std(axis=0)
-        risk = np.median(deviation) ** (2 if measure in LABELS else 1)
-        middle = np.ptp(mean) / risk if risk > 0 and np.ptp(mean) > 0 else 1.0
-        return middle * np.logspace(-2, 2, 25)
+def _checked_aversions(given):
+    """Aversions in ascending order."""
     aversions = as_numbers("risk_aversions", given)
-    if (
-        aversions.ndim != 1
-        or not aversions.size
-        or not (np.isfinite(aversions) & (aversions > 0)).all()
-    ):
+    good = np.isfinite(aversions) & (aversions > 0)
+    if aversions.ndim != 1 or not aversions.size or not good.all():
         raise ValueError(
             f"risk_aversions must be a vector of finite numbers > 0, got {short(given)}"
         )
-    return aversions
-
-
-def _risk_and_mean(portfolio, returns, subtracted, weights):
-    """Risk and mean of the returns of some portfolios, less those that are subtracted,
-    in the unit of the returns."""
-    series = returns @ weights.T - subtracted
-    periods = faded(None, len(returns), portfolio.half_life)
-    measure = MEASURES[
-        "variance" if portfolio.risk_measure == "entropic" else portfolio.risk_measure
-    ].of(portfolio)
-    periods = None if periods is None else with_sum_one(periods)
-    risk = [measure.value(y, periods) for y in series.T]
-    return np.power(risk, 1 / measure.power), np.average(
-        series, axis=0, weights=periods
-    )
-
-
-def _names(X):
-    """Names of the columns of a data frame."""
-    columns = assets_of(X)
-    return None if columns is None else [str(name) for name in columns]
+    return np.sort(aversions)
 
 
 def _limit(ax, risk, mean, assets, chosen):
     """Limit the axes of an unbounded frontier to the surroundings of the assets."""
-    if assets is None:
-        return
-    right = 1.25 * max(assets[0].max(), risk.min(), chosen[0] if chosen else 0.0)
+    right = 1.25 * max(assets[0].max(), risk.min(), *chosen[:1])
     if risk.max() <= right:
         return
-    shown = np.concatenate(
-        [mean[risk <= right], assets[1], [] if chosen is None else chosen[1:]]
-    )
+    shown = np.concatenate([mean[risk <= right], assets[1], chosen[1:]])
     room = 0.06 * (np.ptp(shown) or 1.0)
     ax.set(
         xlim=(min(0.0, risk.min()), right),

@@ -11,10 +11,9 @@ from matplotlib.colors import to_hex
 
 from sk_stormc.plotting._style import BLUE
 from sk_stormc.plotting.point_colors import GREY, MISSING, colormap_of
+from sk_stormc.plotting.points import spread_out
 from sk_stormc.utils.frames import column, columns_of, is_series, is_table
 from sk_stormc.utils.validation import short
-
-__all__ = ["interactive_figure"]
 
 SYMBOLS = {  # of matplotlib's shapes
     "o": "circle",
@@ -45,22 +44,17 @@ def interactive_figure(display: Any, hover: Any = None) -> Any:
     Z, n_old, colors = display.checked()
     columns = _hover_columns(hover, len(Z))
     d = Z.shape[1]
-    if d == 1:
-        Z = np.column_stack([Z[:, 0], np.arange(len(Z)) * 0.6180339887 % 1])
-    figure = go.Figure()
-    old, new = np.arange(n_old), np.arange(n_old, len(Z))
-    for rows, is_new in ((old, False), (new, True)):
+    Z, figure = spread_out(Z), go.Figure()
+    everyone = np.arange(len(Z))
+    for is_new, rows in enumerate((everyone[:n_old], everyone[n_old:])):
         for name, symbol, some, marker in _groups(
             colors, rows, display.palette, display.y_label
         ):
-            if len(some):
-                style = _style(len(Z), is_new, new.size > 0, symbol, d)
+            if some.size:
+                style = _style(len(Z), is_new, n_old < len(Z), symbol, d)
                 group = name + " (new)" * (is_new and bool(name))
-                figure.add_trace(
-                    _trace(
-                        go, Z[some], marker | style, group, _texts(columns, some, name)
-                    )
-                )
+                texts = _texts(columns, some, name)
+                figure.add_trace(_trace(go, Z[some], marker | style, group, texts))
     _lay_out(figure, d, display.y_label, colors)
     return figure
 
@@ -79,34 +73,24 @@ def _groups(colors, rows, palette, label):
             bar = {"title": {"text": html.escape(label)}}
             if colors.are_dates:
                 at = np.linspace(*limits, 5)
-                bar |= {
-                    "tickvals": at.tolist(),
-                    "ticktext": [str(np.datetime64(int(day), "D")) for day in at],
-                }
+                bar["tickvals"] = at.tolist()
+                bar["ticktext"] = [str(np.datetime64(int(day), "D")) for day in at]
             values = {
                 "color": colors.values[some].astype(np.float32),
                 "cmin": float(limits[0]),
                 "cmax": float(limits[1]),
+                "colorscale": scale,
+                "colorbar": bar,
+                "showscale": True,
             }
-            yield (
-                "",
-                "circle",
-                some,
-                values | {"colorscale": scale, "colorbar": bar, "showscale": True},
-            )
+            yield "", "circle", some, values
     elif colors.names is None:
         yield "", "circle", rows, {"color": BLUE}
     else:
-        for code, (name, (color, shape)) in enumerate(
-            zip(*colors.with_missing(), strict=True)
-        ):
-            code = -1 if code == len(colors.names) else code
-            yield (
-                name,
-                SYMBOLS[shape],
-                rows[colors.codes[rows] == code],
-                {"color": color},
-            )
+        names, looks = colors.with_missing()
+        for k, (color, shape) in enumerate(looks):
+            of_class = colors.codes[rows] == (k if k < len(colors.names) else -1)
+            yield names[k], SYMBOLS[shape], rows[of_class], {"color": color}
 
 
 def _style(n, is_new, beside_new, symbol, d):
@@ -115,32 +99,28 @@ def _style(n, is_new, beside_new, symbol, d):
     opacity = float(np.clip(14 / n**0.32, 0.35, 0.9))
     if d == 3:  # symbols in space are larger, and fewer
         symbol, size = IN_SPACE.get(symbol, symbol), 0.5 * size
+    look = {"symbol": symbol, "size": size, "opacity": opacity}
     if is_new:
-        return {
-            "symbol": symbol,
-            "size": max(1.6 * size, 7),
-            "opacity": 1.0,
-            "line": {"width": 1, "color": "black"},
-        }
-    return {
-        "symbol": symbol,
-        "size": size,
-        "opacity": 0.4 * opacity if beside_new else opacity,
-    }
+        outline = {"width": 1, "color": "black"}
+        look |= {"size": max(1.6 * size, 7), "opacity": 1.0, "line": outline}
+    elif beside_new:
+        look["opacity"] = 0.4 * opacity
+    return look
 
 
 def _trace(go, Z, marker, name, texts):
     """The points of one entry of the legend."""
-    Z, (template, customdata) = Z.astype(np.float32), texts
+    template, customdata = texts
+    components = Z.astype(np.float32).T
     common = {"marker": marker, "name": html.escape(name), "showlegend": bool(name)}
     common |= {"customdata": customdata, "hovertemplate": f"{template}<extra></extra>"}
-    if Z.shape[1] == 2:
-        return go.Scattergl(x=Z[:, 0], y=Z[:, 1], mode="markers", **common)
-    if Z.shape[1] == 3:
-        return go.Scatter3d(x=Z[:, 0], y=Z[:, 1], z=Z[:, 2], mode="markers", **common)
+    if len(components) <= 3:
+        kind = go.Scattergl if len(components) == 2 else go.Scatter3d
+        places = dict(zip("xyz", components, strict=False))
+        return kind(mode="markers", **places, **common)
     axes = [
-        {"label": f"component {k + 1}", "values": component}
-        for k, component in enumerate(Z.T)
+        {"label": f"component {k}", "values": component}
+        for k, component in enumerate(components, 1)
     ]
     return go.Splom(
         dimensions=axes, showupperhalf=False, diagonal={"visible": False}, **common
@@ -196,11 +176,8 @@ def _texts(columns, rows, name):
     )
     lines = [f"<b>{name}</b>"] if name else []
     lines += [f"{title}: %{{customdata[{k}]}}" for k, title in enumerate(titles)]
-    customdata = (
-        np.column_stack([texts[rows] for texts in columns.values()])
-        if columns
-        else None
-    )
+    shown = [texts[rows] for texts in columns.values()]
+    customdata = np.column_stack(shown) if shown else None
     return "<br>".join(lines) or "%{pointNumber}", customdata
 
 
@@ -208,18 +185,17 @@ def _lay_out(figure, d, label, colors):
     """Axes without ticks, because only proximity is meaningful, and the legend."""
     bare = {"showticklabels": False, "showgrid": False, "zeroline": False, "ticks": ""}
     axes = {
-        f"{axis}axis": {**bare, "title": f"component {k + 1}"}
+        f"{axis}axis": bare | {"title": f"component {k + 1}"}
         for k, axis in enumerate("xyz"[:d])
     }
     if d == 3:
-        figure.update_layout(scene={**axes, "aspectmode": "data"})
+        figure.update_layout(scene=axes | {"aspectmode": "data"})
     elif d == 2:
-        axes["yaxis"] |= {"scaleanchor": "x"}
-        figure.update_layout(**axes)
+        axes["yaxis"]["scaleanchor"] = "x"
     elif d == 1:
-        figure.update_layout(
-            **axes, yaxis={**bare, "title": "(the height has no meaning)"}
-        )
+        axes["yaxis"] = bare | {"title": "(the height has no meaning)"}
+    if d < 3:
+        figure.update_layout(**axes)
     legend = {"title": {"text": html.escape(label)}, "itemsizing": "constant"}
     figure.update_layout(
         template="plotly_white",

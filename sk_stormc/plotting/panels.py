@@ -13,8 +13,6 @@ from sk_stormc.plotting.embedding import EmbeddingDisplay
 from sk_stormc.utils.types import ArrayLike
 from sk_stormc.utils.validation import check_text, naming, short
 
-__all__ = ["plot_curves", "plot_embeddings"]
-
 
 def plot_curves(
     panels: dict[str, dict[str, list]], labels: list[str] | tuple[str, ...]
@@ -66,10 +64,8 @@ def plot_curves(
     >>> len(figure.axes)
     1
     """
-    good = isinstance(panels, Mapping) and all(
-        isinstance(row, Mapping) and row for row in panels.values()
-    )
-    if not good or not panels:
+    rows = panels.values() if isinstance(panels, Mapping) else ()
+    if not rows or not all(isinstance(row, Mapping) and row for row in rows):
         raise ValueError(
             "panels must hold at least one row, and each row a method, as a dict of "
             f"dicts; got {short(panels)}"
@@ -83,18 +79,15 @@ def plot_curves(
         check_text("labels", label)
     figure = unmanaged_figure(4.9 * len(labels) + 0.4, 3.1 * len(panels) + 0.9)
     axes = figure.subplots(len(panels), len(labels), sharex=True, squeeze=False)
-    styles = styles_of(
-        dict.fromkeys(method for methods in panels.values() for method in methods)
-    )
+    styles = styles_of(dict.fromkeys(method for methods in rows for method in methods))
     for row, (title, methods) in zip(axes, panels.items(), strict=True):
         for k, ax in enumerate(row, start=1):
             curves = {
                 method: _curves(method, runs, k, len(labels))
                 for method, runs in methods.items()
             }
-            ConvergenceDisplay(curves, y_scale="log").plot(
-                ax, legend=False, styles=styles
-            )
+            display = ConvergenceDisplay(curves, y_scale="log")
+            display.plot(ax, legend=False, styles=styles)
         row[0].set_ylabel(title if "\n" in title else textwrap.fill(title, 30))
     for ax, label in zip(axes[0], labels, strict=True):
         ax.set_title(label, fontsize="medium")
@@ -103,18 +96,14 @@ def plot_curves(
     figure.align_ylabels(axes[:, 0])
     ifo = [
         np.asarray(run[0], dtype=float)
-        for methods in panels.values()
+        for methods in rows
         for runs in methods.values()
         for run in runs
     ]
     scale_x(axes[0, 0], x_limits(ifo), "log")
     handles = {line.get_label(): line for ax in axes[:, 0] for line in ax.get_lines()}
-    figure.legend(
-        handles=[handles[name] for name in styles],
-        loc="outside lower center",
-        ncols=4,
-        handlelength=4,
-    )
+    handles = [handles[name] for name in styles]
+    figure.legend(handles=handles, loc="outside lower center", ncols=4, handlelength=4)
     return figure
 
 
@@ -175,11 +164,11 @@ def plot_embeddings(
 
 def _curves(method, runs, k, n_labels):
     """(ifo, y_k) of each run."""
+    n = n_labels + 1
     for run in runs:
-        if len(run) != n_labels + 1:
+        if len(run) != n:
             raise ValueError(
-                f"a run must be {n_labels + 1} arrays, IFO first and then one for "
-                "each of labels; one of "
-                f"{method!r} has {len(run)}"
+                f"a run must be {n} arrays, IFO first and then one for each of labels; "
+                f"one of {method!r} has {len(run)}"
             )
     return [(run[0], run[k]) for run in runs]

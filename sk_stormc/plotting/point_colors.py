@@ -10,11 +10,9 @@ import numpy as np
 from matplotlib import colormaps
 from matplotlib.colors import LinearSegmentedColormap, is_color_like, to_hex
 
-from sk_stormc.plotting._style import COLORS
+from sk_stormc.plotting._style import COLORS, local_times
 from sk_stormc.utils.frames import is_series
-from sk_stormc.utils.validation import short
-
-__all__ = ["GREY", "MISSING", "PALETTE", "PointColors", "colormap_of", "point_colors"]
+from sk_stormc.utils.validation import check_unmasked, short
 
 # Okabe & Ito's eight colours, which colour-blind people can distinguish, and twelve
 # more. Each of these is as far from white and from all before it as possible, in
@@ -56,11 +54,8 @@ class PointColors:
 
     def limits(self):
         """The smallest and the largest value of a scale, or None."""
-        good = (
-            self.values[np.isfinite(self.values)]
-            if self.values is not None
-            else np.empty(0)
-        )
+        values = np.empty(0) if self.values is None else self.values
+        good = values[np.isfinite(values)]
         return (good.min(), good.max()) if good.size else None
 
     def with_missing(self):
@@ -106,12 +101,18 @@ def point_colors(y, n, y_new=None, n_new=0, palette=None, order=None, known=None
         return PointColors(
             np.zeros(n + n_new, int), values=values, are_dates=old.are_dates
         )
-    names = list(dict.fromkeys([*old.names, *new.names]))
-    place = np.array([*(names.index(name) for name in new.names), -1])
-    names, codes = _ordered(names, np.concatenate([old.codes, place[new.codes]]), order)
+    names = _ordered(dict.fromkeys([*old.names, *new.names]), order)
     if len(names) > CLASSES:
         raise ValueError(f"y must have at most {CLASSES} classes, got {len(names)}")
-    return PointColors(codes, names, _looks(names, palette, known or {}))
+    codes = [_places(part.names, names)[part.codes] for part in (old, new)]
+    looks = _looks(names, palette, known or {})
+    return PointColors(np.concatenate(codes), names, looks)
+
+
+def _places(some, names):
+    """The places of some names among all, and last that of missing values, -1."""
+    place = {name: k for k, name in enumerate(names)}
+    return np.array([*(place[name] for name in some), -1])
 
 
 def _all_missing(like, n):
@@ -128,6 +129,8 @@ def _read(name, y, n, as_scale=False):
     count. None if there are none."""
     if y is None:
         return None
+    if isinstance(y, np.ma.MaskedArray):
+        check_unmasked(name, y)
     if np.shape(y) != (n,):
         raise ValueError(
             f"{name} must be of shape ({n},), one for each point, got {np.shape(y)}"
@@ -135,11 +138,12 @@ def _read(name, y, n, as_scale=False):
     categories = _categories(y)
     if categories is not None:
         names, codes = categories
-        used = np.unique(codes[codes >= 0])
-        place = np.full(len(names) + 1, -1)  # the last one is that of -1
-        place[used] = np.arange(len(used))
-        return PointColors(place[codes], [str(names[k]) for k in used])
+        used, codes = np.unique(codes, return_inverse=True)
+        present = used[used >= 0]
+        codes -= len(used) - len(present)  # -1 is the first, if values are missing
+        return PointColors(codes, [str(names[k]) for k in present])
     values = y.to_numpy() if is_series(y) else np.asarray(y)
+    values = values.astype(object) if values.dtype.kind == "T" else values
     missing = _is_missing(values)
     present = values[~missing]
     if present.dtype.kind == "O":
@@ -153,22 +157,25 @@ def _read(name, y, n, as_scale=False):
             else present
         )
         return PointColors(np.zeros(n, int), values=scale, are_dates=kind == "M")
-    if kind not in "biufUST":
+    if kind not in "biufUS":
         raise ValueError(
             f"{name} must be numbers, dates or names of classes, got {values.dtype}"
         )
-    names, of_present = np.unique(
-        present if kind in "biuf" else present.astype(str), return_inverse=True
+    is_text = kind not in "biuf"
+    found, of_present = np.unique(
+        present.astype(str) if is_text else present, return_inverse=True
     )
-    codes, ascending = np.full(n, -1), np.arange(len(names))
-    if kind not in "biuf":  # "t2" comes before "t10"
-        ascending = np.array(
-            sorted(ascending, key=lambda k: _natural(str(names[k]))), int
-        )
-    codes[~missing] = np.argsort(ascending)[of_present]
-    return PointColors(
-        codes, [f"{one:g}" if kind == "f" else str(one) for one in names[ascending]]
-    )
+    texts = [_name(one) for one in found.tolist()]
+    # "t2" comes before "t10"
+    names, codes = sorted(texts, key=_natural) if is_text else texts, np.full(n, -1)
+    codes[~missing] = _places(texts, names)[of_present]
+    return PointColors(codes, names)
+
+
+def _name(value):
+    """The name of a class: 1.0 is 1."""
+    is_whole = isinstance(value, float) and value.is_integer()
+    return str(int(value) if is_whole else value)
 
 
 def _natural(text):
@@ -194,10 +201,9 @@ def _categories(y):
 
 def _is_missing(values):
     """Which values are None, NaN, NaT or NA."""
-    if values.dtype.kind in "fcmM":
-        return np.isnat(values) if values.dtype.kind in "mM" else ~np.isfinite(values)
     if values.dtype.kind != "O":
-        return np.zeros(len(values), bool)
+        known = values.dtype.kind not in "biufcmM" or np.isfinite(values)
+        return ~np.broadcast_to(known, len(values))
     return np.array(
         [
             v is None or type(v).__name__ in ("NAType", "NaTType") or v != v
@@ -219,7 +225,7 @@ def _as_one_type(values):
     ):
         return np.array(values.tolist())
     if all(hasattr(value, "isoformat") and hasattr(value, "year") for value in values):
-        return values.astype("M8[ns]")
+        return local_times(values).astype("M8[ns]")
     return values.astype(str)
 
 
@@ -228,26 +234,25 @@ def _are_few_integers(values):
     return bool((values == np.rint(values)).all()) and len(np.unique(values)) <= 20
 
 
-def _ordered(names, codes, order):
+def _ordered(names, order):
     """The classes in an order, which may have further ones."""
     if order is None:
-        return names, codes
-    order = [str(one) for one in order]
+        return list(names)
+    order = dict.fromkeys(name for one in order for name in (str(one), _name(one)))
     lacking = [name for name in names if name not in order]
     if lacking:
         raise ValueError(
             "order must have all classes, got none of "
             f"{', '.join(map(repr, lacking[:10]))}"
         )
-    used = [name for name in dict.fromkeys(order) if name in names]
-    place = np.array([*(used.index(name) for name in names), -1])
-    return used, place[codes]
+    return [name for name in order if name in names]
 
 
 def _looks(names, palette, known):
     """Colour and shape of each class."""
     if isinstance(palette, dict):
-        given = {str(name): color for name, color in palette.items()}
+        given = {_name(name): color for name, color in palette.items()}
+        given |= {str(name): color for name, color in palette.items()}
         lacking = [name for name in names if name not in given]
         if lacking:
             raise ValueError(
@@ -257,13 +262,9 @@ def _looks(names, palette, known):
         return [(_color(given[name]), SHAPES[0]) for name in names]
     colors = _colors_of(palette, len(names))
     fresh = ((color, shape) for shape in SHAPES for color in colors)
-    taken, looks = set(known.values()), []
-    for name in names:
-        looks.append(
-            known.get(name)
-            or next((look for look in fresh if look not in taken), (GREY, SHAPES[0]))
-        )
-    return looks
+    taken = set(known.values())
+    unused = (look for look in fresh if look not in taken)
+    return [known.get(name) or next(unused, (GREY, SHAPES[0])) for name in names]
 
 
 def _colors_of(palette, n):
@@ -277,12 +278,10 @@ def _colors_of(palette, n):
                 f"colormap, got {palette!r}"
             )
         colormap = colormaps[palette]
-        colors = getattr(colormap, "colors", None)
-        many = colors is None or len(colors) > 64  # a continuous one
-        return [
-            to_hex(color)
-            for color in (colormap(np.linspace(0, 1, max(n, 2))) if many else colors)
-        ]
+        colors = getattr(colormap, "colors", ())
+        if not 0 < len(colors) <= 64:  # a continuous one
+            colors = colormap(np.linspace(0, 1, max(n, 2)))
+        return [to_hex(color) for color in colors]
     colors = [_color(color) for color in palette]
     if not colors:
         raise ValueError("palette must have at least one colour, got none")

@@ -3,28 +3,16 @@ new ones, in groups by shape."""
 
 import numpy as np
 from matplotlib.colors import is_color_like
+from matplotlib.markers import MarkerStyle
 
 from sk_stormc.plotting._style import BLUE
 from sk_stormc.plotting.point_colors import GREY, colormap_of
 from sk_stormc.utils.frames import is_series
 
-__all__ = ["COLORED", "PointLayers"]
-
 # keywords of scatter that may have an entry for each point, and those of them that are
 # colours
-COLORED = ("c", "color", "facecolor", "facecolors", "fc")
-PER_POINT = (
-    *COLORED,
-    "s",
-    "alpha",
-    "edgecolor",
-    "edgecolors",
-    "ec",
-    "linewidth",
-    "linewidths",
-    "lw",
-    "urls",
-)
+COLORED = ("c", "color", "facecolor")
+PER_POINT = (*COLORED, "s", "alpha", "edgecolor", "linewidth", "urls")
 SCALE = ("cmap", "norm", "vmin", "vmax")
 
 
@@ -33,33 +21,28 @@ class PointLayers:
 
     def __init__(self, colors, n_old, palette, kwargs):
         self.colors, self.n_old, self.kwargs = colors, n_old, kwargs
-        self.scale = {"cmap": colormap_of(palette)} | dict(
-            zip(("vmin", "vmax"), colors.limits() or (), strict=False)
-        )
-        if "norm" in kwargs:
-            self.scale = {"cmap": self.scale["cmap"]}
+        limits = None if "norm" in kwargs else colors.limits()
+        self.scale = {"cmap": colormap_of(palette)}
+        if limits is not None:
+            self.scale |= dict(zip(("vmin", "vmax"), limits, strict=True))
 
     def draw(self, ax, Z, crowd=1):
         """Draw the points, and return the collections."""
-        n, drawn = len(Z), []
+        n = len(Z)
         size = np.clip(420 / np.sqrt(n), 0.3, 36) / crowd
         opacity = float(np.clip(14 / n**0.32, 0.25, 0.9))
         # a vector file contains many points as pixels
-        some = {"s": size, "alpha": opacity, "linewidths": 0, "rasterized": n >= 5000}
+        some = {"s": size, "alpha": opacity, "linewidth": 0, "rasterized": n >= 5000}
         order = np.random.default_rng(0).permutation(n)
         old, new = order[order < self.n_old], order[order >= self.n_old]
-        if new.size:
-            drawn += self._draw_some(ax, Z, old, some | {"alpha": 0.35 * opacity})
-            outline = {
-                "alpha": 1.0,
-                "s": 2.5 * max(size, 6 / crowd),
-                "linewidths": 0.7,
-                "edgecolors": "black",
-            }
-            drawn += self._draw_some(ax, Z, new, some | outline | {"zorder": 2})
-        else:
-            drawn += self._draw_some(ax, Z, old, some)
-        return drawn
+        if not new.size:
+            return self._draw_some(ax, Z, old, some)
+        above = some | {"alpha": 1.0, "s": 2.5 * max(size, 6 / crowd), "zorder": 2}
+        above |= {"linewidth": 0.7, "edgecolor": "black"}
+        return [
+            *self._draw_some(ax, Z, old, some | {"alpha": 0.35 * opacity}),
+            *self._draw_some(ax, Z, new, above),
+        ]
 
     def _draw_some(self, ax, Z, rows, style):
         drawn = []
@@ -68,22 +51,14 @@ class PointLayers:
                 name: _of_points(name, value, part, len(Z))
                 for name, value in self.kwargs.items()
             }
-            if "c" not in color or isinstance(color["c"], list):
-                given = {
-                    name: value
-                    for name, value in given.items()
-                    if name not in SCALE or "c" in given
-                }
+            if "cmap" not in color and "c" not in given:
+                given = {k: value for k, value in given.items() if k not in SCALE}
             own = {} if any(name in given for name in COLORED) else color
-            aliases = (
-                {"edgecolor", "edgecolors", "ec"},
-                {"linewidth", "linewidths", "lw"},
-            )
-            taken = set().union(*(names for names in aliases if names & given.keys()))
-            base = {name: value for name, value in style.items() if name not in taken}
-            drawn.append(
-                ax.scatter(*Z[part].T, **{**base, "marker": marker, **own, **given})
-            )
+            look = style | {"marker": marker} | own | given
+            if not MarkerStyle(look["marker"]).is_filled():  # it consists of lines
+                for name in {"linewidth", "edgecolor"} - given.keys():
+                    look.pop(name, None)
+            drawn.append(ax.scatter(*Z[part].T, **look))
         return drawn
 
     def _groups(self, rows):
@@ -95,11 +70,8 @@ class PointLayers:
             if missing.any():
                 yield "o", rows[missing], {"c": [GREY]}
             if not missing.all():
-                yield (
-                    "o",
-                    rows[~missing],
-                    {"c": colors.values[rows[~missing]], **self.scale},
-                )
+                some = rows[~missing]
+                yield "o", some, self.scale | {"c": colors.values[some]}
         elif colors.names is None:
             yield "o", rows, {"c": [BLUE]}
         else:
@@ -115,12 +87,7 @@ class PointLayers:
 def _of_points(name, value, rows, n):
     """The entries of a keyword for some points, or the keyword as it is if it does not
     have one for each."""
-    if (
-        name not in PER_POINT
-        or isinstance(value, str)
-        or np.ndim(value) == 0
-        or len(value) != n
-    ):
+    if name not in PER_POINT or np.ndim(value) == 0 or len(value) != n:
         return value
     if name in COLORED[1:] and n in (3, 4) and is_color_like(value):
         return value

@@ -4,14 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import cycle
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.dates import ConciseDateFormatter
+from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import PercentFormatter
 
-from sk_stormc.plotting._style import COLORS, GRID, axes_for, check_kwargs, log_axis
+from sk_stormc.plotting._style import (
+    COLORS,
+    GRID,
+    axes_for,
+    check_kwargs,
+    local_times,
+    log_axis,
+)
 from sk_stormc.portfolio.backtest.walk_results import (
     BENCHMARK,
     EQUAL,
@@ -21,13 +30,13 @@ from sk_stormc.portfolio.backtest.walk_results import (
     statistics_of,
 )
 from sk_stormc.utils.types import ArrayLike
-from sk_stormc.utils.validation import as_numbers, check_bool, check_number, short
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-
-__all__ = ["WalkForwardDisplay"]
+from sk_stormc.utils.validation import (
+    all_finite,
+    as_numbers,
+    check_bool,
+    check_number,
+    short,
+)
 
 # of the assets with an area of their own
 AREAS = [color for color in COLORS if color != "#000000"]
@@ -159,16 +168,14 @@ class WalkForwardDisplay:
             returns[EQUAL] = first.equal_weights.returns
         if first.benchmark_returns is not None:
             returns[BENCHMARK] = first.benchmark_returns
+        if periods_per_year is None:
+            periods_per_year = first.periods_per_year
         display = cls(
             returns,
-            {name: result.weights for name, result in results.items()}
-            if weights
-            else None,
+            {name: result.weights for name, result in results.items() if weights},
             dates=first.dates,
             asset_names=getattr(first.weights, "columns", None),
-            periods_per_year=first.periods_per_year
-            if periods_per_year is None
-            else periods_per_year,
+            periods_per_year=periods_per_year,
         )
         return display.plot(axes, **kwargs)
 
@@ -241,17 +248,16 @@ class WalkForwardDisplay:
                 for drawn in self.areas_.values()
                 for label, area in drawn.items()
             }
-            if areas:
-                labels = [label for label in areas if label != OTHERS] + [OTHERS] * (
-                    OTHERS in areas
+            labels = sorted(areas, key=lambda label: label == OTHERS)  # the last one
+            if labels:
+                axes[2].legend(
+                    [areas[label] for label in labels],
+                    labels,
+                    loc="upper left",
+                    bbox_to_anchor=(1.0, 1.0),
+                    fontsize="small",
+                    frameon=False,
                 )
-                look = {
-                    "loc": "upper left",
-                    "bbox_to_anchor": (1.0, 1.0),
-                    "fontsize": "small",
-                    "frameon": False,
-                }
-                axes[2].legend([areas[label] for label in labels], labels, **look)
         wealth.set_xlim(dates[0], dates[-1])
         if dates.dtype.kind == "M":
             wealth.xaxis.set_major_formatter(
@@ -262,52 +268,31 @@ class WalkForwardDisplay:
 
     def _checked(self):
         """The returns and the weights as arrays, and the names of the assets."""
-        if not isinstance(self.returns, Mapping) or not self.returns:
-            raise ValueError(
-                "returns must be a dict of the returns of each portfolio, got "
-                f"{short(self.returns)}"
-            )
-        returns = {
-            name: as_numbers(f"returns[{name!r}]", values)
-            for name, values in self.returns.items()
-        }
+        returns = _by_portfolio("returns", self.returns, at_least=1)
         n = next(iter(returns.values())).size
         for name, values in returns.items():
-            if values.shape != (n,) or not n or not np.isfinite(values).all():
+            if values.shape != (n,) or not n or not all_finite(values):
                 raise ValueError(
                     "returns must be finite vectors of one length, got "
                     f"{short(values)} for {name!r}"
                 )
-        given = {} if self.weights is None else self.weights
-        if not isinstance(given, Mapping):
-            raise ValueError(
-                "weights must be a dict of the weights of each portfolio, got "
-                f"{short(given)}"
-            )
-        weights = {
-            name: as_numbers(f"weights[{name!r}]", values)
-            for name, values in given.items()
-        }
+        weights = _by_portfolio("weights", {} if self.weights is None else self.weights)
+        names = self.asset_names
         for name, values in weights.items():
-            if (
-                values.ndim != 2
-                or len(values) != n
-                or not values.size
-                or not np.isfinite(values).all()
-            ):
+            shaped = values.ndim == 2 and len(values) == n and values.size
+            if not shaped or not all_finite(values):
                 raise ValueError(
                     f"weights must be finite arrays with {n} rows, got "
                     f"{short(values)} for {name!r}"
                 )
-        names = self.asset_names
-        for values in weights.values():
-            names = range(values.shape[1]) if names is None else names
-            if isinstance(names, str) or np.shape(names) != (values.shape[1],):
+            n_assets = values.shape[1]
+            names = range(n_assets) if names is None else names
+            if np.shape(names) != (n_assets,):
                 raise ValueError(
-                    f"asset_names must be {values.shape[1]} names, got "
+                    f"asset_names must be {n_assets} names, got "
                     f"{short(self.asset_names)}"
                 )
-        return returns, weights, [] if names is None else [str(name) for name in names]
+        return returns, weights, [] if names is None else list(map(str, names))
 
     def _axes(self, axes, weights):
         """The given axes, or new ones below each other."""
@@ -333,21 +318,30 @@ class WalkForwardDisplay:
         return [axes_for(ax) for ax in axes]
 
 
+def _by_portfolio(name, given, at_least=0):
+    """The returns or weights of each portfolio, as arrays."""
+    if not isinstance(given, Mapping) or len(given) < at_least:
+        raise ValueError(
+            f"{name} must be a dict of the {name} of each portfolio, got {short(given)}"
+        )
+    return {
+        key: as_numbers(f"{name}[{key!r}]", values) for key, values in given.items()
+    }
+
+
 def _positions(dates, n):
     """The positions of dates on an axis: dates or numbers, or the numbers of the rows
     of labels that are neither."""
-    dates = (
-        np.arange(n)
-        if dates is None
-        else getattr(dates, "to_timestamp", lambda: dates)()
-    )
+    if dates is None:
+        return np.arange(n)
+    dates = dates.to_timestamp() if hasattr(dates, "to_timestamp") else dates
     if np.shape(dates) != (n,):
         raise ValueError(f"dates must be {n} dates or numbers, got {short(dates)}")
     dates = np.asarray(dates)
     if dates.dtype.kind in "iufM":
         return dates
     try:
-        return dates.astype("M8[us]")
+        return local_times(dates).astype("M8[us]")
     except ValueError:
         return np.arange(n)
 
@@ -366,19 +360,13 @@ def _draw_areas(ax, dates, weights, named, names):
     named have one area."""
     others = [k for k in np.flatnonzero(weights.any(axis=0)) if k not in named]
     labels = [names[k] for k in named] + [OTHERS] * bool(others)
-    colors = [*AREAS[: len(named)], *[REST] * bool(others)]
+    groups = [[k] for k in named] + [others] * bool(others)
+    colors = [*AREAS[: len(named)], REST]
     areas = {}
     for part in (np.minimum(weights, 0.0), np.maximum(weights, 0.0)):
         if part.any():
-            rows = [part[:, k] for k in named] + [part[:, others].sum(axis=1)] * bool(
-                others
-            )
-            areas = dict(
-                zip(
-                    labels,
-                    ax.stackplot(dates, rows, colors=colors, linewidth=0),
-                    strict=True,
-                )
-            )
+            rows = [part[:, group].sum(axis=1) for group in groups]
+            drawn = ax.stackplot(dates, rows, colors=colors, linewidth=0)
+            areas = dict(zip(labels, drawn, strict=True))
     ax.axhline(0.0, color="0.3", linewidth=0.6)
     return areas

@@ -92,12 +92,10 @@ class Results:
         divergence of all runs."""
         least, gain = 0.0, 1.0
         if experiment == "sne":
-            both = [
-                other for part in PARTS for other in self.compared["sne", part].values()
-            ]
             least = min(
                 other.gap_curve(run).min() / other.scale
-                for other in both
+                for part in PARTS
+                for other in self.compared["sne", part].values()
                 for runs in other.runs.values()
                 for run in runs
                 if run.stop_reason != StopReason.NON_FINITE
@@ -165,13 +163,9 @@ def _compared(experiment, others, text, rule):
                     method: results.ends(experiment, comparison, method)
                     for method in comparison.runs
                 }
-                theirs = {
-                    method: end
-                    for method, end in ends.items()
-                    if method.startswith(others)
-                }
-                holds[part] &= rule(ends[STORM], theirs.values())
                 medians = {method: np.median(end) for method, end in ends.items()}
+                theirs = [method for method in ends if method.startswith(others)]
+                holds[part] &= rule(ends[STORM], [ends[method] for method in theirs])
                 best = min(theirs, key=medians.get)
                 ours, least = _number(medians[STORM]), _number(medians[best])
                 cases.append(f"{case}: {ours} against {least} ({name_of(best)})")
@@ -198,9 +192,8 @@ def _simpler(results):
         for case, comparison in results.compared[experiment, "tuned"].items():
             good = []
             for method in (STORM, RIVAL):
-                ends = results.gained(
-                    experiment, comparison, results.tuned[case, method][1]
-                )
+                _, gaps = results.tuned[case, method]
+                ends = results.gained(experiment, comparison, gaps)
                 ends = np.maximum(ends, REACHED_GAP)
                 good.append(np.isfinite(ends) & (ends <= MAX_GOOD_RATIO * ends.min()))
             ours, theirs = good
@@ -216,21 +209,16 @@ def _simpler(results):
 def _count(results):
     counts = results.theory["counts"]
     equal = sum(used == predicted for used, predicted in counts)
-    return (
-        equal == len(counts),
-        None,
-        f"{equal} of {len(counts)} runs with random batch sizes used exactly that "
-        "many.",
-    )
+    text = "runs with random batch sizes used exactly that many."
+    return equal == len(counts), None, f"{equal} of {len(counts)} {text}"
 
 
 def _accuracy(results):
     theory = results.theory
     text = (
         "Left side {corrected[condition]:.3g} (corrected), at most 1/16 = 0.0625: the "
-        "mean of |grad Phi| over "
-        "{iterations} iterates is {mean:.3g}, eps = {epsilon:g}; at x_0 it is "
-        "{start:.3g}."
+        "mean of |grad Phi| over {iterations} iterates is {mean:.3g}, eps = "
+        "{epsilon:g}; at x_0 it is {start:.3g}."
     )
     holds = (
         theory["corrected"]["condition"] <= 1 / 16
@@ -243,9 +231,8 @@ def _parameters(results):
     paper = results.theory["paper"]
     text = (
         "As printed the left side is {paper[condition]:.3g} "
-        "({paper[printed_condition]:.3g} by the theorem as "
-        "printed), where at most 0.0625 is allowed. With the proposition corrected "
-        "(see below) it is "
+        "({paper[printed_condition]:.3g} by the theorem as printed), where at most "
+        "0.0625 is allowed. With the proposition corrected (see below) it is "
         "{corrected[condition]:.3g}."
     )
     holds = (
@@ -259,8 +246,7 @@ def _closing_formula(results):
     corrected = results.theory["corrected"]
     text = (
         "{corrected[closing_formula]:.3g} by the formula, {corrected[ifo]:.3g} by "
-        "Lemma 3.1, at eps = {epsilon:g}: "
-        "the factor (32/3) L_Phi Delta is missing."
+        "Lemma 3.1, at eps = {epsilon:g}: the factor (32/3) L_Phi Delta is missing."
     )
     holds = abs(corrected["closing_formula"] / corrected["ifo"] - 1) <= 0.01
     return holds, None, text.format_map(results.theory)
@@ -270,11 +256,8 @@ def _order(results):
     (slope,) = (
         measured.slope for measured in results.complexity if measured.name == STORM
     )
-    return (
-        slope.high <= MAX_ORDER,
-        None,
-        f"Exponent {slope.value:.2f} {slope.interval}.",
-    )
+    text = f"Exponent {slope.value:.2f} {slope.interval}."
+    return slope.high <= MAX_ORDER, None, text
 
 
 def _number(value):

@@ -11,7 +11,6 @@ import numpy as np
 
 from sk_stormc.cli.arguments import add_data_arguments
 from sk_stormc.cli.return_files import read_returns
-from sk_stormc.cli.table_files import Reading
 from sk_stormc.datasets.gaussian_returns import make_gaussian_returns
 from sk_stormc.portfolio.compositional import PortfolioProblem
 from sk_stormc.reproduce.experiment import (
@@ -67,22 +66,16 @@ def minimum(problem):
     unit = np.sqrt(np.mean(problem.returns**2, axis=0))
     unit[unit == 0] = 1.0
     m = problem.mean / unit
-    R = problem.returns / unit - m
-    _, s, V = np.linalg.svd(
-        np.linalg.qr(R / np.sqrt(len(R)), mode="r"), full_matrices=False
-    )
-    risky = s > max(R.shape) * np.finfo(float).eps
-    along = V[risky] @ m  # S = V' s^2 V
-    if np.linalg.norm(m - along @ V[risky]) > 1e-8 * np.linalg.norm(m):
-        n, d = R.shape
+    n, d = problem.returns.shape
+    R = (problem.returns / unit - m) / np.sqrt(n)  # S = R'R
+    half, *_ = np.linalg.lstsq(R.T, m)
+    if np.linalg.norm(m - R.T @ half) > 1e-8 * np.linalg.norm(m):
         raise ValueError(
             f"the mean-variance objective of these returns ({n} periods, {d} assets) "
-            "is unbounded below: some "
-            "combination of the assets has a mean return and no risk. Use more "
-            "periods than assets, and drop "
-            "assets that are constant"
+            "is unbounded below: some combination of the assets has a mean return and "
+            "no risk. Use more periods than assets, and drop assets that are constant"
         )
-    x = along / (2 * problem.risk_aversion * s[risky] ** 2) @ V[risky] / unit
+    x = np.linalg.lstsq(R, half)[0] / (2 * problem.risk_aversion) / unit
     return min(problem.objective(x), minimize(problem, "lbfgs", x, tol=1e-10).fun)
 
 
@@ -113,7 +106,7 @@ def report(args):
         sets = published_sets()
         about = "generated Gaussian returns of shape (2000, 200)"
     else:
-        read = read_returns(args.data, args.drop_missing, args.unit, Reading.of(args))
+        read = read_returns(args.data, args.drop_missing, args.unit, args)
         sets, about = {Path(args.data).stem: read.values}, read.line()
         lines.append(
             "The published step sizes were tuned for the paper's Gaussian data (size "

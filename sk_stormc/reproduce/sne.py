@@ -15,7 +15,7 @@ import numpy as np
 from sklearn.datasets import load_digits
 from sklearn.decomposition import PCA
 from sklearn.manifold import trustworthiness
-from sklearn.neighbors import NearestNeighbors
+from sklearn.neighbors import KNeighborsClassifier
 
 from sk_stormc.affinities import perplexity_affinities
 from sk_stormc.cli.arguments import (
@@ -24,7 +24,6 @@ from sk_stormc.cli.arguments import (
     save_figure,
 )
 from sk_stormc.cli.point_files import read_points
-from sk_stormc.cli.table_files import Reading
 from sk_stormc.compare.tables import as_text, table
 from sk_stormc.problems import SNEProblem
 from sk_stormc.reproduce.experiment import Case, Labels, draw, five_methods, run_command
@@ -214,13 +213,7 @@ def summarize(X, y, comparison):
 def label_accuracy(embedding, y):
     """The fraction of points whose label is that of most of their 10 nearest neighbours
     in the embedding."""
-    near = (
-        NearestNeighbors(n_neighbors=10)
-        .fit(embedding)
-        .kneighbors(return_distance=False)
-    )
-    votes = (y[near][:, :, None] == np.arange(y.max() + 1)).sum(axis=1)
-    return float(np.mean(votes.argmax(axis=1) == y))
+    return KNeighborsClassifier(10).fit(embedding, y).score(None, y)
 
 
 def add_arguments(parser):
@@ -242,7 +235,7 @@ def report(args):
             "scikit-learn's digits, 1797 x 64, in place of MNIST",
         )
     else:
-        points = read_points(args.data, options=Reading.of(args))
+        points = read_points(args.data, options=args)
         X, labels = points.X, points.labels
         y = None if labels is None else np.unique(labels, return_inverse=True)[1]
         about = f"{args.data}: points of shape {X.shape}"

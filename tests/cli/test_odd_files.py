@@ -177,6 +177,29 @@ def test_several_files_of_returns(capsys):
     assert code == 2 and "--walk-forward needs returns of one file, got" in err
 
 
+def test_several_files_whose_columns_are_numbered(capsys):
+    pytest.importorskip("dask.dataframe")
+    RETURNS.set_axis(range(3), axis=1).to_parquet("numbered.parquet")
+    code, _, err = run(capsys, "portfolio", "--data", "number*.parquet")
+    assert code == 2 and "number*.parquet: expected columns named by texts" in err
+
+
+def test_several_files_with_different_columns(capsys):
+    pytest.importorskip("dask.dataframe")
+    RETURNS.to_parquet("other-0.parquet")
+    RETURNS.drop(columns="gas").to_parquet("other-1.parquet")
+    code, _, err = run(capsys, "portfolio", "--data", "other-*.parquet")
+    assert code == 2 and "other-1.parquet: expected the columns of other-0" in err
+    assert "found no column 'gas'" in err
+
+
+def test_a_table_without_columns(capsys):
+    pd.DataFrame().to_parquet("nothing.parquet")
+    for args in (("portfolio",), ("map", "--out", "nothing.png")):
+        code, _, err = run(capsys, *args, "--data", "nothing.parquet")
+        assert code == 2 and "nothing.parquet: expected a table with columns" in err
+
+
 # --- texts
 # ----------------------------------------------------------------------
 

@@ -5,10 +5,12 @@ import re
 import warnings
 
 import numpy as np
+import pandas as pd
 import pytest
 from matplotlib.figure import Figure
 
 from sk_stormc import CompositionalPortfolio
+from sk_stormc.datasets import make_gaussian_returns
 from sk_stormc.plotting import FrontierDisplay
 
 RNG = np.random.default_rng(11)
@@ -206,3 +208,23 @@ def test_the_bound_of_a_display_is_a_number(max_risk):
         FrontierDisplay([1.0, 2.0], [0.1, 0.2], max_risk=max_risk).plot(
             Figure().add_subplot()
         )
+
+
+def test_a_portfolio_of_other_assets_is_not_marked():
+    table = pd.DataFrame(
+        make_gaussian_returns(100, 3, random_state=0), columns=[*"abc"]
+    )
+    portfolio = CompositionalPortfolio(constraint="long_only").fit(table)
+    for columns, is_marked in (("abc", True), ("cba", False)):
+        display = FrontierDisplay.from_estimator(
+            portfolio, table[list(columns)], risk_aversions=[1.0]
+        )
+        assert (display.chosen is not None) == is_marked
+
+
+def test_the_chosen_portfolio_may_be_an_array():
+    assets = {"asset_risk": [1.0, 2.0], "asset_mean": [0.0, 1.0]}
+    display = FrontierDisplay([1.0, 9.0], [0.0, 5.0], **assets, chosen=np.array([4, 3]))
+    display.plot()
+    assert display.chosen_.get_xydata().tolist() == [[4, 3]]
+    assert display.ax_.get_xlim() == (0, 5)

@@ -350,3 +350,45 @@ def test_labels_of_three_axes_do_not_overlap():
         for axis in (display.ax_.xaxis, display.ax_.yaxis, display.ax_.zaxis)
     ]
     assert not any(a.overlaps(b) for k, a in enumerate(boxes) for b in boxes[:k])
+
+
+def test_classes_of_large_whole_numbers_have_names_of_their_own():
+    display = shown(KIND + 1234567.0)
+    assert entries(display) == ["1234567", "1234568", "1234569"]
+    assert len(set(map(to_hex, faces(display)))) == 3
+
+
+def test_palettes_and_orders_name_classes_by_their_values():
+    palette = {0.0: "red", 1.0: "blue", 2.0: "green"}
+    display = shown(KIND.astype(float), palette=palette, order=[2.0, 1.0, 0.0])
+    assert entries(display) == ["2", "1", "0"]
+    expected = [to_hex(palette[value]) for value in KIND]
+    assert list(map(to_hex, faces(display))) == expected
+
+
+def test_dates_with_a_time_zone_are_local_times_without_a_warning():
+    days = pd.date_range("2024-05-01", periods=N, tz="Europe/Berlin")
+    scale = [
+        shown(pd.Series(dates)).scatter_[0].norm
+        for dates in (days, days.tz_localize(None))
+    ]
+    assert scale[0].vmin == scale[1].vmin and scale[0].vmax == scale[1].vmax
+
+
+def test_masked_values_are_an_error():
+    with pytest.raises(ValueError, match="y must have all its values, got 20"):
+        shown(np.ma.masked_array(KIND, KIND == 1))
+
+
+def test_strings_of_variable_width_are_classes():
+    kinds = np.array(["a", None, "b"], np.dtypes.StringDType(na_object=None))
+    assert entries(shown(kinds[KIND])) == ["a", "b", "missing"]
+
+
+@pytest.mark.parametrize("new", [None, PLACE[:5]])
+def test_markers_that_consist_of_lines_are_visible(new):
+    display = shown(None, marker="x", new=new)
+    for points in display.scatter_:
+        assert points.get_linewidths().min() > 0
+    thick = shown(KIND, marker="x", linewidths=3)
+    assert thick.scatter_[0].get_linewidths().tolist() == [3]

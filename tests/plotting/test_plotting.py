@@ -227,6 +227,13 @@ def test_from_estimator():
             lambda r: ConvergenceDisplay({"a": [([0, 1], [1])]}).plot(),
             "x and y of 'a' must be vectors of one length",
         ),
+        *(
+            (
+                lambda r, x=x: ConvergenceDisplay({"a": [(x, [3, 2, 1])]}).plot(),
+                "x of 'a' must be finite numbers >= 0 that do not decrease",
+            )
+            for x in ([0, 5, 3], [-1, 0, 1], [0, np.nan, 1], [0, 1, np.inf])
+        ),
     ],
 )
 def test_errors_of_the_convergence_display(results, call, message):

@@ -183,3 +183,12 @@ def test_a_frontier_of_a_year(measure, scale):
         and one.ax_.get_ylabel() == "mean return per period"
     )
     assert year.ax_.get_xlabel().endswith("per year" if scale > 1 else "per period")
+
+
+@pytest.mark.filterwarnings("error::UserWarning")
+def test_dates_with_a_time_zone_are_local_times_without_a_warning():
+    days = DAYS[:3].tz_localize("Europe/Berlin")
+    display = WalkForwardDisplay({"a": [0.1, 0.0, -0.1]}, dates=days).plot(new_axes(2))
+    np.testing.assert_array_equal(
+        display.wealth_lines_["a"].get_xdata(), DAYS[:3].to_numpy()
+    )
