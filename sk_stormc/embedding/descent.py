@@ -35,7 +35,7 @@ from sk_stormc.embedding.kernel_sums import NearField, StudentT
 from sk_stormc.embedding.mesh import Mesh
 from sk_stormc.embedding.preconditioner import Graph, laplacian_direction
 from sk_stormc.embedding.stages import Stage
-from sk_stormc.embedding.sums_over_pairs import AllPairs
+from sk_stormc.embedding.sums_over_pairs import all_pairs
 from sk_stormc.engine.results import Record, SolverResult, StopReason, outcome
 from sk_stormc.utils.warnings import warn
 
@@ -71,7 +71,6 @@ class Divergence:
         self.edges = self.graph.edges
         self.weight = self.edges.weight.sum() / self.n  # of a point
         self.mesh = Mesh(dof=self.dof) if d <= 2 and self.n > MAX_FULL_BATCH else None
-        self.pairs = AllPairs(self.n)
         p = self.edges.weight / 2
         p = p[p > 0]  # the smallest may have underflowed
         self.negentropy = 2 * float(p @ np.log(p))
@@ -85,7 +84,7 @@ class Divergence:
         if self.mesh is not None and self.mesh.pays(x):
             Z, forces = self.mesh(x)
         else:
-            Z, forces = self.pairs(x, self.dof)
+            Z, forces = all_pairs(x, self.dof)
         return x.dtype.type(Z), forces
 
     def value(self, Z, w):

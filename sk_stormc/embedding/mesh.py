@@ -8,6 +8,7 @@ mesh Ewald method", 1995).
 """
 
 import math
+from functools import reduce
 
 import numpy as np
 from scipy import fft
@@ -47,7 +48,7 @@ class Mesh:
     def __init__(self, spacing=0.5, dof=1.0):
         self.spacing, self.dof = spacing * min(1.0, math.sqrt(dof)), dof
         # shape, spacing and precision of the last mesh, and its kernel
-        self._known = None
+        self._known = None, None
 
     def __call__(self, x):
         """The sum over all pairs i != j, and the repulsive forces on the points."""
@@ -61,8 +62,7 @@ class Mesh:
         maps of few points."""
         if not np.isfinite(x).all():
             return True  # on the mesh the result is NaN at no cost
-        low, high = _bounds(x)
-        _, shape = _layout(high - low, self.spacing)
+        shape = _layout(x, self.spacing)[-1]
         # measured costs of a cell and of a point on the mesh, in units of a pair's
         return 21 * math.prod(shape) + 350 * len(x) < len(x) ** 2
 
@@ -72,13 +72,13 @@ class Mesh:
 
     def _sums(self, x):
         """The points on the mesh, Z, and the potential at the nodes."""
-        low, high = _bounds(x)
-        spacing, shape = _layout(high - low, self.spacing)
+        low, spacing, shape = _layout(x, self.spacing)
         key = shape, spacing, x.dtype
-        cached = self._known  # read once, because another thread may replace it
-        if cached is None or cached[0] != key:
-            self._known = cached = key, Convolution(shape, spacing, self.dof, x.dtype)
-        points, convolution = Spread(x, low, spacing, shape), cached[1]
+        known, convolution = self._known  # another thread may replace it
+        if known != key:
+            convolution = Convolution(shape, spacing, self.dof, x.dtype)
+            self._known = key, convolution
+        points = Spread(x, low, spacing, shape)
         density = points.density()
         potential = convolution(density)
         # equal to interpolation at the points, with the same splines
@@ -86,26 +86,23 @@ class Mesh:
         return points, total + len(x) * (len(x) * convolution.taken_off - 1), potential
 
 
-def _bounds(x):
-    """The minimum and the maximum of each column."""
-    # faster than axis=0 for a narrow array
-    return np.array([(c.min(), c.max()) for c in x.T]).T
-
-
-def _layout(extent, spacing):
-    """Spacing and shape of the mesh for a map of a given extent.
+def _layout(x, spacing):
+    """Minima of the columns of a map, and spacing and shape of its mesh.
 
     A side has at least 64 and at most MAX_CELLS cells. Only some spacings are allowed,
     four for each factor of two, so that the transform of the kernel can be reused in
     several iterations.
     """
+    # faster than axis=0 for a narrow array
+    low, high = np.array([(c.min(), c.max()) for c in x.T]).T
+    extent = high - low
     widest = float(extent.max()) or 1.0
     limited = max(min(spacing, widest / 64), widest / MAX_CELLS)
     quarters = 4 * math.log2(limited / spacing)
     rounded = math.floor(quarters) if quarters < 0 else math.ceil(quarters)
     spacing *= 2 ** (rounded / 4)
     nodes = [int(side / spacing) + 4 + PADDING_NODES for side in extent]
-    return spacing, tuple(_length(least) for least in nodes)
+    return low, spacing, tuple(_length(least) for least in nodes)
 
 
 def _length(least):
@@ -155,26 +152,23 @@ class Spread:
 
     def density(self):
         """The density of the points at the nodes."""
-        d, size = len(self.shape), int(np.prod(self.shape))
+        size = math.prod(self.shape)
         # each parallel part needs its own mesh, which is efficient if there are few
         # nodes compared with the points; with more than four parts it is not
-        shares = max(1, min(4, self.n * 4**d // (4 * size)))
-        ahead = [np.arange(4) * step for step in self._steps]
-        ahead = (ahead[0] if d == 1 else np.add.outer(*ahead)).reshape(-1, 1)
+        shares = max(1, min(4, self.n * 4 ** len(self.shape) // (4 * size)))
+        ahead = reduce(np.add.outer, [np.arange(4) * step for step in self._steps])
+        ahead = ahead.reshape(-1, 1)
 
         def spread(rows):
             density = np.zeros(size, self.dtype)
             for some in parts(rows.stop, self._block, rows.start):
                 weights = [both[0, :, some] for both in self._splines]
-                entries = weights[0] if d == 1 else weights[0][:, None] * weights[1]
+                entries = reduce(lambda a, b: a[:, None] * b, weights)
                 np.add.at(density, (self._first[some] + ahead).ravel(), entries.ravel())
             return density
 
         densities = each(spread, parts(self.n, -(-self.n // shares)))
-        density = densities[0]
-        for more in densities[1:]:
-            density += more
-        return density.reshape(self.shape)
+        return reduce(np.add, densities).reshape(self.shape)
 
     def slopes(self, potential):
         """The derivatives at the points of a potential at the nodes, of shape (n,
@@ -230,7 +224,7 @@ def _splines(t):
         1 + 2 * t - 3 * t2,
         t2,
     ]
-    weights, slopes = np.stack(sixths), np.stack(halves)
-    weights /= 6
-    slopes /= 2
-    return np.stack([weights, slopes])
+    both = np.stack([sixths, halves])
+    both[0] /= 6
+    both[1] /= 2
+    return both

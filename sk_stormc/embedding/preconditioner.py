@@ -99,10 +99,9 @@ class Aggregates:
             groups = sparse.csr_array(
                 (np.ones(newly.size, S.dtype), (newly, label[newly])), shape=(n, m)
             )
-            pull = (S[free] @ groups).tocsr()
-            reached = np.flatnonzero(np.diff(pull.indptr))
+            reached, strongest = _strongest(S[free] @ groups)
             newly = free[reached]
-            label[newly] = _strongest(pull)[reached]
+            label[newly] = strongest
         if (label < 0).any():
             label[label < 0], m = m, m + 1
         self.label, self.m = label, m
@@ -172,7 +171,7 @@ class Aggregates:
                     raise
 
 
-def laplacian_direction(graph, c, degree, mu, F, iterations, floor=0.0):
+def laplacian_direction(graph, c, degree, mu, F, iterations, floor):
     """An approximation of (L_c + mu I)^-1 F for each coordinate, by conjugate-gradient
     iterations from zero.
 
@@ -195,7 +194,7 @@ def laplacian_direction(graph, c, degree, mu, F, iterations, floor=0.0):
     mu : float
     F : ndarray of shape (n, d)
     iterations : int
-    floor : float, default=0.0
+    floor : float
 
     Returns
     -------
@@ -237,38 +236,28 @@ class GraphLaplacian(Metric):
 
     Parameters
     ----------
-    problem : object
-        Its ``graph`` is used, and its ``new_near()`` if ``near`` is None.
+    problem : SNEProblem
+        Its graph and its sums over the near field are used.
     mu : float or callable
         Regularisation, or a function of the iteration.
     iterations : int
         Number of conjugate-gradient iterations.
-    floor : float, default=0.0
+    floor : float
         Smallest regularisation of the motion of a component as a whole.
-    near : object, default=None
-        The near field of a run. Its ``attraction(x)`` returns the edge weights c and
-        their sums for each point. None creates a new one each time.
     """
 
     stays = False
 
-    def __init__(self, problem, mu, iterations, floor=0.0, near=None):
-        self.problem, self.mu, self.iterations, self.floor, self.near = (
-            problem,
-            mu,
-            iterations,
-            floor,
-            near,
-        )
-        self.c = self.degree = None
+    def __init__(self, problem, mu, iterations, floor):
+        self.problem, self.mu = problem, mu
+        self.iterations, self.floor = iterations, floor
 
     def at(self, x, t):
         """The preconditioner at x: the weights of the edges at x, and mu for iteration
         t."""
         metric = copy.copy(self)
         metric.mu = at(self.mu, t)
-        near = self.problem.new_near() if self.near is None else self.near
-        metric.c, metric.degree = near.attraction(x)
+        metric.c, metric.degree, _ = self.problem._near().forces(x)
         return metric
 
     def apply(self, F):
@@ -286,9 +275,9 @@ class GraphLaplacian(Metric):
 
     def size(self, x):
         """sqrt(x^T (L_c + mu I) x)."""
-        X = np.ascontiguousarray(x.reshape(self.problem.edges.n, -1).T)
-        product = self.problem.edges.matrix(self.c)
-        A_x = (self.degree + x.dtype.type(self.mu)) * X - product(X)
+        X = np.ascontiguousarray(x.reshape(self.problem.n_inner, -1).T)
+        A_x = (self.degree + x.dtype.type(self.mu)) * X
+        A_x -= self.problem.edges.matrix(self.c)(X)
         return math.sqrt(max(float(np.vdot(X, A_x)), 0.0))
 
 
@@ -311,16 +300,15 @@ def _components(groups, S):
 
 
 def _strongest(pull):
-    """The column of the largest entry in each row, the first among ties. scipy's argmax
-    loops over rows."""
+    """The rows that are not empty, and the column of the largest entry in each of them,
+    the first among ties. scipy's argmax loops over rows."""
     pull.sort_indices()
     count = np.diff(pull.indptr)
-    some = np.flatnonzero(count)
-    largest = np.maximum.reduceat(pull.data, pull.indptr[some])
-    at = np.flatnonzero(pull.data == np.repeat(largest, count[some]))
-    columns = np.zeros(len(count), np.int32)
-    columns[some] = pull.indices[at[np.searchsorted(at, pull.indptr[some])]]
-    return columns
+    rows = np.flatnonzero(count)
+    first = pull.indptr[rows]
+    largest = np.maximum.reduceat(pull.data, first)
+    at = np.flatnonzero(pull.data == np.repeat(largest, count[rows]))
+    return rows, pull.indices[at[np.searchsorted(at, first)]]
 
 
 def _ratio(a, b):
