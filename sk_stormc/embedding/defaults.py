@@ -16,10 +16,10 @@ __all__ = [
     "MAX_RECORDS",
     "MOMENTUM",
     "PROBE_REGULARIZATION",
-    "RATES",
     "REPORTED_COLUMNS",
     "advice",
     "draws_nothing",
+    "full_rate",
     "horizon",
     "regularization",
     "step_limit",
@@ -72,6 +72,11 @@ def horizon(kernel, n, d):
     return 140 if n < 35_000 else 110
 
 
+def full_rate(meshed, further):
+    """The learning rate of "student-t", before it falls."""
+    return RATES["further" if further else "mesh" if meshed else "pairs"]
+
+
 def step_limit(n, d):
     """The longest step of a point: short steps cannot reach the width of a large map,
     which more dimensions reduce."""
@@ -105,8 +110,7 @@ def advice(kernel, n, d, constant, n_iter, n_near, meshed, further=False):
     if kernel == "gaussian":
         rate, inertia, limit, columns = 2 * 4.0, 0.7, 1.0, min(1000, max(300, n // 10))
     else:
-        rate = RATES["further" if further else "mesh" if meshed else "pairs"]
-        inertia = MOMENTUM
+        rate, inertia = full_rate(meshed, further), MOMENTUM
         limit, columns = step_limit(n, d), min(2000, max(600, n // 5))
     batch = None if n <= MAX_FULL_BATCH or meshed else columns
     sampled = n if batch is None else batch + n_near

@@ -25,6 +25,7 @@ __all__ = [
     "NearField",
     "StudentT",
     "check_degrees_of_freedom",
+    "negentropy",
 ]
 
 # for much larger values 1 + D / a rounds to 1 in float32; the kernel is then nearly
@@ -98,6 +99,12 @@ def check_degrees_of_freedom(dof, kernel):
             "dof must be 1 for kernel='gaussian', because only kernel='student-t' "
             f"uses it; got {dof}"
         )
+
+
+def negentropy(p):
+    """sum p log p."""
+    p = p[p > 0]  # the smallest may have underflowed
+    return float(p @ np.log(p))
 
 
 def same_point(x, y):

@@ -27,6 +27,7 @@ from sk_stormc.embedding.kernel_sums import (
     NearField,
     StudentT,
     check_degrees_of_freedom,
+    negentropy,
 )
 from sk_stormc.embedding.mesh import Mesh
 from sk_stormc.embedding.preconditioner import Graph, GraphLaplacian
@@ -465,9 +466,9 @@ class SNEProblem(CompositionalProblem):
     @cached_property
     def _negentropy(self):
         """sum p log p."""
-        p = self.P.data if self.per_point else self.edges.weight / 2
-        p = p[p > 0]  # the smallest may have underflowed
-        return (1 if self.per_point else 2) * float(p @ np.log(p))
+        if self.per_point:
+            return negentropy(self.P.data)
+        return 2 * negentropy(self.edges.weight / 2)
 
     def _dense_jacobian(self, x, batch):
         n, left_out = self.n_inner, self._far_field.left_out.toarray()
