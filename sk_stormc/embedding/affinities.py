@@ -24,6 +24,7 @@ from sk_stormc.utils.validation import (
     check_choice,
     check_int,
     check_number,
+    is_list,
     is_word,
     short,
 )
@@ -48,7 +49,7 @@ TINY = np.finfo(float).tiny
 def check_perplexity(perplexity):
     """The checked perplexity as a float, or several as a tuple of floats. Raises
     ValueError if it is neither."""
-    if isinstance(perplexity, (list, tuple)) or (
+    if is_list(perplexity) or (
         isinstance(perplexity, np.ndarray) and perplexity.ndim == 1
     ):
         if not len(perplexity):
@@ -230,14 +231,7 @@ def nearest_neighbors(
     check_int("n_neighbors", n_neighbors, low=1)
     X = _points(X, metric)
     fewest_neighbors(X, metric)
-    return fit_search(
-        X,
-        n_neighbors,
-        metric=metric,
-        metric_params=metric_params,
-        n_jobs=n_jobs,
-        neighbors=neighbors,
-    )
+    return fit_search(X, n_neighbors, metric, metric_params, n_jobs, neighbors)
 
 
 def perplexity_search(
@@ -294,15 +288,12 @@ def perplexity_search(
     check_choice("factor", factor, (2, 3))
     X = _points(X, metric)
     fewest = fewest_neighbors(X, metric)
-    most, largest = max(1.0, fewest / 3), np.max(asked)
-    used = (
-        min(asked, most)
-        if not isinstance(asked, tuple)
-        else tuple(value for value in asked if value <= most)
-    )
-    if isinstance(asked, tuple) and most < largest and most not in used:
-        used += (most,)  # only once, even if several are lowered to it
-    if most < largest:
+    several = isinstance(asked, tuple)
+    most, used = max(1.0, fewest / 3), asked if several else (asked,)
+    if most < max(used):
+        used = tuple(value for value in used if value <= most)
+        if most not in used:
+            used += (most,)  # only once, even if several are lowered to it
         warn(
             f"perplexity={perplexity} is too large for data in which a sample has "
             f"{fewest} neighbours: lowered to "
@@ -310,16 +301,9 @@ def perplexity_search(
             "would be nearly equal otherwise",
             UserWarning,
         )
-    k = int(factor * np.max(used)) + 1
-    search = fit_search(
-        X,
-        k,
-        metric=metric,
-        metric_params=metric_params,
-        n_jobs=n_jobs,
-        neighbors=neighbors,
-    )
-    return search, used
+    k = int(factor * max(used)) + 1
+    search = fit_search(X, k, metric, metric_params, n_jobs, neighbors)
+    return search, used if several else used[0]
 
 
 def affinities(
@@ -372,11 +356,10 @@ def graph_affinities(
     data, columns, starts = graph.data.astype(float), graph.indices.copy(), graph.indptr
     counts = np.diff(starts)
     for k in np.unique(counts):
-        rows = np.flatnonzero(counts == k)
-        if len(rows) == len(counts):
+        if (counts == k).all():
             _to_probabilities(data.reshape(-1, k), perplexity)
         else:
-            entries = starts[rows, None] + np.arange(k)
+            entries = starts[np.flatnonzero(counts == k), None] + np.arange(k)
             data[entries] = conditional_probabilities(data[entries], perplexity)
     return sparse.csr_array((data, columns, starts.copy()), shape=graph.shape)
 

@@ -36,15 +36,7 @@ MIN_RECALL = 0.97  # recall of an approximate search below which there is a warn
 GOLDEN = (5**0.5 - 1) / 2  # its multiples, modulo 1, are evenly spread
 
 
-def fit_search(
-    X,
-    n_neighbors,
-    *,
-    metric="euclidean",
-    metric_params=None,
-    n_jobs=None,
-    neighbors="exact",
-):
+def fit_search(X, n_neighbors, metric, metric_params, n_jobs, neighbors="exact"):
     """Fit a search for at most n_neighbors neighbours, on data that `fewest_neighbors`
     has checked."""
     # imported here, because sklearn.neighbors takes long to import
@@ -53,17 +45,15 @@ def fit_search(
     check_choice("neighbors", neighbors, ("auto", "exact", "approximate"))
     k = min(n_neighbors, X.shape[0] - 1)
     check_metric_of_data(metric, metric_params, X)
-    with naming_the_metric(metric, metric_params):
-        params = parameters_of(metric, metric_params)
-    p = params.pop("p", 2) if metric == "minkowski" else 2
     if metric == "precomputed" and sparse.issparse(X):
         X = _nearest_in_graph(X, k)
         k = int(np.diff(X.indptr).min())
     with naming_the_metric(metric, metric_params):
+        params = parameters_of(metric, metric_params)
         search = NeighborSearch(
             n_neighbors=k,
             metric=metric,
-            p=p,
+            p=params.pop("p", 2) if metric == "minkowski" else 2,
             metric_params=params or None,
             n_jobs=n_jobs,
             neighbors=neighbors,
@@ -83,19 +73,19 @@ def as_search(search):
     and with the same parameters."""
     from sk_stormc.embedding.neighbors.search import NeighborSearch
 
-    if isinstance(search, NeighborSearch) and hasattr(search, "_fit_X"):
-        return search
     if not hasattr(search, "_fit_X"):
         raise ValueError(
             "search must be a fitted NearestNeighbors, as from perplexity_search, "
             f"got {short(search)}"
         )
-    same = {
-        name: getattr(search, name) for name in ("metric", "metric_params", "n_jobs")
-    }
+    if isinstance(search, NeighborSearch):
+        return search
+    params = search.metric_params
     if search.metric == "minkowski":
-        same["metric_params"] = {"p": search.p} | (search.metric_params or {})
-    return fit_search(search._fit_X, search.n_neighbors, **same)
+        params = {"p": search.p} | (params or {})
+    return fit_search(
+        search._fit_X, search.n_neighbors, search.metric, params, search.n_jobs
+    )
 
 
 def _nearest_in_graph(X, k):
@@ -104,12 +94,8 @@ def _nearest_in_graph(X, k):
     n, row = X.shape[0], row_numbers(X)
     others = X.indices != row
     row, column, distance = row[others], X.indices[others], X.data[others]
-    farther = np.diff(distance)
-    if (
-        ((farther < 0) | (farther == 0) & (np.diff(column) < 0)) & (np.diff(row) == 0)
-    ).any():
-        order = np.lexsort((column, distance, row))
-        column, distance = column[order], distance[order]
+    order = np.lexsort((column, distance, row))
+    column, distance = column[order], distance[order]
     starts = np.concatenate([[0], np.cumsum(np.bincount(row, minlength=n))])
     return first_of_rows(sparse.csr_array((distance, column, starts), shape=X.shape), k)
 
@@ -165,15 +151,11 @@ def _approximate(search):
     search is as fast."""
     X, cosine = search._fit_X, search.effective_metric_ == "cosine"
     if cosine:
-        size = np.sqrt(np.einsum("ij,ij->i", X, X))
-        nothing = (
-            size == 0
-            # zero vectors get an additional coordinate, so that they are at distance 1
-            # from all others
-        )
-        X = np.hstack(
-            [X / np.where(nothing, 1, size)[:, None], nothing[:, None].astype(X.dtype)]
-        )
+        size = np.sqrt(np.einsum("ij,ij->i", X, X))[:, None]
+        # zero vectors get an additional coordinate, so that they are at distance 1 from
+        # all others
+        nothing = size == 0
+        X = np.hstack([X / np.where(nothing, 1, size), nothing.astype(X.dtype)])
         X -= offsets(X)
     # above a quarter of all pairs, an approximate search is hardly faster
     most = 1.0 if search.neighbors == "approximate" else 0.25
@@ -183,15 +165,11 @@ def _approximate(search):
     squares, neighbors, undecided, recall = nearest
     if len(undecided) > len(X) / 10:
         return None
-    distances = (
-        squares / 2
-        if cosine
-        else squares
-        if search.effective_metric_ == "sqeuclidean"
-        else np.sqrt(squares)
-    )
+    distances = squares
     if cosine:
-        distances[nothing] = 1
+        distances = np.where(nothing, 1, squares / 2)
+    elif search.effective_metric_ != "sqeuclidean":
+        distances = np.sqrt(squares)
     if len(undecided):
         distances[undecided], neighbors[undecided] = search.neighbors_of(undecided)
     return distances, neighbors, recall
@@ -245,17 +223,14 @@ def _to_all(search, rows):
     from sklearn.metrics import DistanceMetric, pairwise_distances
     from sklearn.neighbors import VALID_METRICS
 
-    X = search._fit_X
-    metric = search.effective_metric_
+    X, metric = search._fit_X, search.effective_metric_
     params = search.effective_metric_params_
-    if search.metric == "precomputed":
+    if metric == "precomputed":
         return X[rows]
-    if is_word(
-        metric, *VALID_METRICS["ball_tree"]
-    ):  # some of these are unknown to pairwise_distances
-        return DistanceMetric.get_metric(metric, dtype=X.dtype, **params).pairwise(
-            X[rows], X
-        )
+    # some of these are unknown to pairwise_distances
+    if is_word(metric, *VALID_METRICS["ball_tree"]):
+        distance = DistanceMetric.get_metric(metric, dtype=X.dtype, **params)
+        return distance.pairwise(X[rows], X)
     with warnings.catch_warnings():
         # the search has shown it
         warnings.simplefilter("ignore", DataConversionWarning)
