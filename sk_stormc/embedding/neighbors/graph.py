@@ -94,8 +94,11 @@ def _nearest_in_graph(X, k):
     n, row = X.shape[0], row_numbers(X)
     others = X.indices != row
     row, column, distance = row[others], X.indices[others], X.data[others]
-    order = np.lexsort((column, distance, row))
-    column, distance = column[order], distance[order]
+    farther, after = np.diff(distance), np.diff(column) > 0
+    sorted_pairs = (farther > 0) | (farther == 0) & after | (np.diff(row) > 0)
+    if not sorted_pairs.all():  # as it takes long for many neighbours
+        order = np.lexsort((column, distance, row))
+        column, distance = column[order], distance[order]
     starts = np.concatenate([[0], np.cumsum(np.bincount(row, minlength=n))])
     return first_of_rows(sparse.csr_array((distance, column, starts), shape=X.shape), k)
 
