@@ -112,15 +112,13 @@ class Continuation:
             "learning_rate", learning_rate, low=0, inclusive=False, words=(None,)
         )
         check_int("record_every", record_every, low=1, words=("auto",))
-        every = None if isinstance(record_every, str) else record_every
-        rate = None if learning_rate is None else float(learning_rate)
         stage = Stage(
             int(n_iter),
             float(exaggeration),
             on=True,
             asked=True,
-            learning_rate=rate,
-            record_every=every,
+            learning_rate=learning_rate and float(learning_rate),
+            record_every=None if isinstance(record_every, str) else record_every,
         )
         method = self._method(len(self.embedding_))
         if learning_rate is not None and isinstance(method, LBFGS):
@@ -129,9 +127,12 @@ class Continuation:
                 f"{short(learning_rate)}"
             )
         for name in SAME:
-            before, now = self._progress.parameters[name], describe(getattr(self, name))
             check_unchanged(
-                name, before, now, "optimize", "another map needs a new fit"
+                name,
+                self._progress.parameters[name],
+                describe(getattr(self, name)),
+                "optimize",
+                "another map needs a new fit",
             )
         fit = Fit.further(self)
         fit.progress.plan.append(stage)
@@ -173,7 +174,7 @@ class Continuation:
         else:
             # L-BFGS is the exact reference, for which float32 is too coarse
             precision = np.float64 if isinstance(method, LBFGS) else np.float32
-            objective = SNEProblem(
+            problem = SNEProblem(
                 P,
                 self.n_components,
                 kernel=kernel,
@@ -181,21 +182,17 @@ class Continuation:
                 joint=joint,
                 dtype=precision,
             )
+            x = start[order].ravel()
             objective, result = run_stages(
-                stages,
-                fit,
-                objective,
-                start[order].ravel(),
-                method,
-                fitted,
-                lines,
-                before,
+                stages, fit, problem, x, method, fitted, lines, before
             )
         vars(self).update(fitted(result.x))
-        self.kernel_, self._of_map = (
-            kernel,
-            {"kernel": kernel, "dof": self.dof, "dtype": result.x.dtype.name},
-        )
+        self.kernel_ = kernel
+        self._of_map = {
+            "kernel": kernel,
+            "dof": self.dof,
+            "dtype": result.x.dtype.name,
+        }
         return result, objective
 
     def _finish(self, result, method, fit):

@@ -12,9 +12,7 @@ from sk_stormc.embedding.affinity_checks import normalised_affinities
 from sk_stormc.embedding.neighbors.graph import neighbor_graph
 from sk_stormc.embedding.transform import spacings
 
-__all__ = ["GIVEN", "Neighborhoods", "refuse_pair"]
-
-GIVEN = "affinities"  # the metric of data that are affinities
+__all__ = ["Neighborhoods", "refuse_pair"]
 
 
 def refuse_pair(X):
@@ -61,12 +59,9 @@ class Neighborhoods:
 
     def __init__(self, X, per_point, perplexity, metric, **how):
         self.per_point = per_point
-        if metric == GIVEN:
-            self._graph, self.search = (
-                normalised_affinities(X, joint=not per_point),
-                None,
-            )
-            self.perplexity = self.recall = np.nan
+        if metric == "affinities":
+            self._graph = normalised_affinities(X, joint=not per_point)
+            self.search, self.perplexity, self.recall = None, np.nan, np.nan
             return
         self.search, self.perplexity = perplexity_search(
             X, perplexity, metric=metric, **how
@@ -86,8 +81,6 @@ class Neighborhoods:
 
     def affinities(self):
         """The affinities of the samples, to 3 perplexity + 1 neighbours of each."""
-        return (
-            self._graph
-            if self.search is None
-            else graph_affinities(self._graph, self.perplexity)
-        )
+        if self.search is None:
+            return self._graph
+        return graph_affinities(self._graph, self.perplexity)

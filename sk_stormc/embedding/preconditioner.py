@@ -127,15 +127,9 @@ class Aggregates:
         factor = self._factor(c, mu)
 
         def solve(r):
-            sums, out = np.empty((self.m, len(r)), r.dtype), np.empty_like(r)
-            for k, row in enumerate(r):
-                sums[:, k] = self._sum @ row
-            coarse = np.ascontiguousarray(
-                cho_solve(factor, sums, check_finite=False).T, r.dtype
-            )
-            for row, of_groups in zip(out, coarse, strict=True):
-                of_groups.take(self.label, out=row, mode="clip")
-            return out
+            sums = np.column_stack([self._sum @ row for row in r])
+            coarse = cho_solve(factor, sums, check_finite=False).T.astype(r.dtype)
+            return coarse.take(self.label, axis=1, mode="clip")
 
         return solve
 
@@ -144,18 +138,14 @@ class Aggregates:
         only one component."""
         if len(self._component_size) == 1:
             return 0
-        of_components = (
-            np.bincount(self.component, row) / self._component_size for row in q
-        )
-        return np.stack([mean[self.component] for mean in of_components]).astype(
-            q.dtype
-        )
+        sums = [np.bincount(self.component, row) for row in q]
+        means = (np.stack(sums) / self._component_size)[:, self.component]
+        return means.astype(q.dtype)
 
     def _factor(self, c, mu):
         """The Cholesky factor of the coarse matrix. Only its lower half is built."""
-        weight = np.zeros(len(self._one))
-        for of_some in each(lambda cells: cells[1] @ c[cells[0]], self._cells):
-            weight += of_some
+        sums = each(lambda cells: cells[1] @ c[cells[0]], self._cells)
+        weight = sum(sums, np.zeros(len(self._one)))  # in double precision
         apart = self._one != self._other
         one, other, weight = self._one[apart], self._other[apart], weight[apart]
         diagonal = mu * self.size + _sums(one, other, weight, self.m)

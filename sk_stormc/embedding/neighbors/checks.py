@@ -27,6 +27,7 @@ __all__ = [
     "check_coordinates",
     "check_directions",
     "check_distances",
+    "check_kind_of_metric",
     "check_metric_of_data",
     "check_missing",
     "check_squares",
@@ -105,6 +106,12 @@ def check_missing(points, X, metric):
             "tables, or leave out such rows or columns"
         )
     check_finite("X", "finite numbers", [(0, points)], X, remedy)
+
+
+def check_kind_of_metric(metric):
+    """Raise a ValueError unless a metric is a name or a callable."""
+    if not isinstance(metric, str) and not callable(metric):
+        raise ValueError(f"metric must be a name or a callable, got {short(metric)}")
 
 
 def check_metric_of_data(metric, metric_params, X):
@@ -280,8 +287,7 @@ def _are_distances(X):
 def fewest_neighbors(X, metric):
     """Check the data, and return the smallest number of neighbours that a sample
     has."""
-    if not isinstance(metric, str) and not callable(metric):
-        raise ValueError(f"metric must be a name or a callable, got {short(metric)}")
+    check_kind_of_metric(metric)
     check_squares(X)
     if metric == "cosine":
         check_directions(X)
