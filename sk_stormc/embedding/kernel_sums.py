@@ -13,8 +13,7 @@ from scipy import sparse
 
 from sk_stormc.core.source import FiniteSource
 from sk_stormc.embedding.sums_over_pairs import all_pairs, column_sums, columns
-from sk_stormc.utils.machine import BLOCK_BYTES, MATRIX_BYTES, TASK_NUMBERS
-from sk_stormc.utils.threads import each, parts
+from sk_stormc.utils.machine import BLOCK_BYTES, MATRIX_BYTES
 from sk_stormc.utils.validation import check_number
 
 __all__ = [
@@ -117,8 +116,8 @@ class NearField:
     """The kernel along the edges, and the weights of the attraction, cached for the
     last point.
 
-    One iteration needs them several times at the same point. Buffers are reused. Each
-    run has its own near field, so that runs are independent.
+    One iteration needs them several times at the same point. Each run has its own near
+    field, so that runs are independent.
 
     Parameters
     ----------
@@ -131,18 +130,19 @@ class NearField:
 
     def __init__(self, edges, kernel, exaggeration):
         self.edges, self.kernel, self.exaggeration = edges, kernel, exaggeration
-        self._x = self._rows = self._w = self._attraction = None
-        self._weight, self._buffers = {}, {}
+        self._x = self._rows = self._w = self._weight = self._attraction = None
 
     def at(self, x):
         """The coordinates as rows, and the w of each edge."""
         if not same_point(self._x, x):
             # the cache stays empty if the following code is interrupted
             self._x = self._attraction = None
+            if self._w is None or self._w.dtype != x.dtype:
+                weight = 2 * self.exaggeration * self.edges.weight
+                self._weight = weight.astype(x.dtype)
+                self._w = np.empty_like(self._weight)
             self._rows = np.ascontiguousarray(x.reshape(self.edges.n, -1).T)
-            self._w = self.edges.squares(
-                self._rows, self.buffer("w", x.dtype), self.kernel.base
-            )
+            self.edges.squares(self._rows, self._w, self.kernel.base)
             self._x = x.copy()
         return self._rows, self._w
 
@@ -152,25 +152,9 @@ class NearField:
         (x_i - x_j)."""
         rows, w = self.at(x)
         if self._attraction is None:
-            if w.dtype not in self._weight:
-                weight = 2 * self.exaggeration * self.edges.weight
-                self._weight[w.dtype] = weight.astype(w.dtype)
-            # not in a buffer, because a preconditioner stores it
-            c, weight = np.empty_like(w), self._weight[w.dtype]
-
-            def task(some):
-                c[some] = self.kernel.attraction(weight[some], w[some])
-
-            each(task, parts(len(c), TASK_NUMBERS))
+            c = self.kernel.attraction(self._weight, w)
             self._attraction = c, *self.edges.forces(c, rows)
         return self._attraction
-
-    def buffer(self, name, dtype):
-        """A reused vector over the edges. Allocating a new one would take longer than
-        the computation."""
-        if (name, dtype) not in self._buffers:
-            self._buffers[name, dtype] = np.empty(len(self.edges.i), dtype)
-        return self._buffers[name, dtype]
 
 
 class Columns:

@@ -305,7 +305,7 @@ class SNEProblem(CompositionalProblem):
     def inner(self, x, batch):
         """The inner value u: the normalisers Z_i of the points, or the normaliser Z of
         all pairs."""
-        far, (_, _, _, complete) = self._far(x, batch)
+        far, (*_, complete) = self._far(x, batch)
         u = self._all_pairs(x, far, complete)
         if self.per_point and self.near_field and not complete:
             # with smaller estimates, maps with few neighbours diverge
@@ -335,14 +335,10 @@ class SNEProblem(CompositionalProblem):
         if self.jacobian_kind != "operator":
             return super().vjp(J, v)
         F = self._far_field.forces(self._points(J[0]), J, v)
-        if self.near_field and not J[3]:
-            near = self._near()
-            rows, w = near.at(J[0])
+        if self.near_field and not J[-1]:
+            rows, w = self._near().at(J[0])
             slopes = -2 * self.edges.ends(v) if self.per_point else -4 * v[0]
-            c = np.multiply(
-                self._kernel.repulsion(w), slopes, out=near.buffer("force", w.dtype)
-            )
-            F += self.edges.forces(c, rows)[1].T
+            F += self.edges.forces(self._kernel.repulsion(w) * slopes, rows)[1].T
         return F.ravel()
 
     def outer_gradient(self, x, u, batch):
@@ -353,16 +349,13 @@ class SNEProblem(CompositionalProblem):
         return self._near().forces(x)[2].T.ravel(), 1 / u
 
     def _sampled_outer_gradient(self, x, u, batch):
-        i, j, p = batch
-        points = self._points(x)
+        (i, j, p), points = batch, self._points(x)
         difference = points[i] - points[j]
         w = self._kernel.base(np.einsum("ij,ij->i", difference, difference))
-        force = (
-            self._kernel.attraction(2 * self.exaggeration * p, w)[:, None] * difference
-        )
+        c = self._kernel.attraction(2 * self.exaggeration * p, w)
         f_x = np.zeros(points.shape)
-        np.add.at(f_x, i, force)
-        np.subtract.at(f_x, j, force)
+        np.add.at(f_x, i, c[:, None] * difference)
+        np.subtract.at(f_x, j, c[:, None] * difference)
         mass = np.bincount(i, p, self.n_outer) if self.per_point else p.sum()
         return f_x.ravel().astype(x.dtype), (mass / u).astype(x.dtype)
 
@@ -375,12 +368,10 @@ class SNEProblem(CompositionalProblem):
 
     def _attraction(self, x):
         """sum_ij p_ij phi(D_ij)."""
-        near = self._near()
-        rows, w = near.at(x)
+        rows, w = self._near().at(x)
         if not self.per_point:
             return -self.dof * self.edges.log_sum(w)
-        D = self.edges.squares(rows, near.buffer("phi", x.dtype))
-        return float(self.edges.weight @ D)
+        return float(self.edges.weight @ self.edges.squares(rows, np.empty_like(w)))
 
     def gradient(self, x):
         """Return the full gradient of Phi. It is exact, or computed on the mesh if
@@ -473,11 +464,7 @@ class SNEProblem(CompositionalProblem):
     def _dense_jacobian(self, x, batch):
         n, left_out = self.n_inner, self._far_field.left_out.toarray()
         chosen = np.arange(n) if batch.chosen is None else batch.chosen
-        W = (
-            np.bincount(chosen, minlength=n)[None, :]
-            * (n / len(chosen))
-            * (1 - left_out)
-        )
+        W = np.bincount(chosen, minlength=n) * (n / len(chosen)) * (1 - left_out)
         if self.near_field:
             W += left_out - np.eye(n)
         return dense_jacobian(self._points(x), W, self._kernel, self.per_point)
