@@ -98,8 +98,8 @@ def conditional_probabilities(distances: ArrayLike, perplexity: float) -> FloatA
     P = as_numbers("distances", distances)
     if P.ndim != 2 or not P.size or not (np.isfinite(P) & (P >= 0)).all():
         raise ValueError(
-            "distances must be finite, >= 0 and of shape (n_points, n_neighbors), "
-            f"got {short(distances)}"
+            "distances must be finite, >= 0 and of shape (n_points, n_neighbors), got "
+            f"{short(distances)}"
         )
     _to_probabilities(P, perplexity)
     return P
@@ -131,9 +131,8 @@ def _to_probabilities(D, perplexity):
 def _guess(k, target):
     """A first guess of the precision beta: the beta of k evenly spaced squared
     distances, which are typical of data."""
-    return _precisions(
-        np.linspace(0, 2, k, dtype=np.float32)[None], target, np.ones(1)
-    )[0]
+    D = np.linspace(0, 2, k, dtype=np.float32)[None]
+    return _precisions(D, target, np.ones(1))[0]
 
 
 def _precisions(D, target, beta):
@@ -178,8 +177,7 @@ def _points(X, metric):
     if X.shape[0] != X.shape[1]:
         raise ValueError(
             f"with metric='precomputed' X must be square, got shape {X.shape}: for "
-            "distances to some neighbours only, "
-            "pass a sparse graph, as "
+            "distances to some neighbours only, pass a sparse graph, as "
             "sklearn.neighbors.KNeighborsTransformer(mode='distance') creates it"
         )
     return not_negative(X)
@@ -296,9 +294,8 @@ def perplexity_search(
             used += (most,)  # only once, even if several are lowered to it
         warn(
             f"perplexity={perplexity} is too large for data in which a sample has "
-            f"{fewest} neighbours: lowered to "
-            f"{most:.4g}, a third of that (but at least 1), as the probabilities "
-            "would be nearly equal otherwise",
+            f"{fewest} neighbours: lowered to {most:.4g}, a third of that (but at "
+            "least 1), as the probabilities would be nearly equal otherwise",
             UserWarning,
         )
     k = int(factor * max(used)) + 1

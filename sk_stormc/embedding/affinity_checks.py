@@ -37,8 +37,7 @@ def normalised_affinities(X: Array | SparseMatrix, joint: bool) -> SparseMatrix:
     if not sums.all():
         raise ValueError(
             "with metric='affinities' X must have a positive affinity of each sample "
-            "to another, got none in row "
-            f"{int(np.argmin(sums))}"
+            f"to another, got none in row {int(np.argmin(sums))}"
         )
     P.data /= sums.sum() if joint else np.repeat(sums, np.diff(P.indptr))
     return P

@@ -117,11 +117,9 @@ def advice(kernel, n, d, constant, n_iter, n_near, meshed, further=False):
     # records should take less than a twentieth of the time. With all pairs, an
     # iteration reuses the sums of a record. Otherwise a record needs
     # REPORTED_COLUMNS.
-    affordable = (
-        n_iter
-        if batch is None
-        else 0.05 * n_iter * (sampled + 2 * n_near * d) / min(n, REPORTED_COLUMNS)
-    )
+    affordable = n_iter
+    if batch is not None:
+        affordable *= 0.05 * (sampled + 2 * n_near * d) / min(n, REPORTED_COLUMNS)
     records = min(MAX_RECORDS, max(4, int(affordable)))
     return Advice(
         batch_size=(batch, batch, None),

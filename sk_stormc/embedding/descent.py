@@ -434,8 +434,8 @@ class Descent:
                 records.append((state.n_iter, state.ifo, records[-1][2]))
                 warn(
                     f"the map is not finite at iteration {state.n_iter}; the last one "
-                    "that was recorded is kept. Use a "
-                    "smaller learning_rate, or rescale the data.",
+                    "that was recorded is kept. Use a smaller learning_rate, or "
+                    "rescale the data.",
                     ConvergenceWarning,
                 )
             elif records[-1][0] != state.n_iter:

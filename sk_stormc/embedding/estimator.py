@@ -479,8 +479,8 @@ class SNEEmbedding(
         if self._near.search is None:
             raise ValueError(
                 "metric must have distances for transform, such as 'euclidean' or "
-                "'precomputed'; got 'affinities', "
-                "which contain no distances to new samples"
+                "'precomputed'; got 'affinities', which contain no distances to new "
+                "samples"
             )
         check_bool("return_distance", return_distance)
         check_number(

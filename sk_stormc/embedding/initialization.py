@@ -30,15 +30,14 @@ def check_init(init, metric, n_samples, n_components, rescale=True):
         if init == "pca" and metric in FEATURELESS:
             raise ValueError(
                 "init must be 'auto', 'spectral', 'random' or an array with "
-                f"metric={metric!r}, which has no features; "
-                "got 'pca'"
+                f"metric={metric!r}, which has no features; got 'pca'"
             )
         return init
     start = as_numbers("init", init)
     if start.shape != (n_samples, n_components):
         raise ValueError(
-            f"init must be an array of shape ({n_samples}, {n_components}), got one "
-            f"of shape {start.shape}"
+            f"init must be an array of shape ({n_samples}, {n_components}), got one of "
+            f"shape {start.shape}"
         )
     finite = np.isfinite(start).all(axis=1)
     if not finite.all():
@@ -47,8 +46,8 @@ def check_init(init, metric, n_samples, n_components, rescale=True):
     # the forces of a map contain fourth powers of its width
     if not rescale and np.abs(start).max() > float(np.finfo(np.float32).max) ** 0.25:
         raise ValueError(
-            "init must be a map with early_exaggeration=1, which does not rescale "
-            f"it, got {np.abs(start).max():.3g}"
+            "init must be a map with early_exaggeration=1, which does not rescale it, "
+            f"got {np.abs(start).max():.3g}"
         )
     return start
 

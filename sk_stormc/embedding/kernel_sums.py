@@ -95,8 +95,8 @@ def check_degrees_of_freedom(dof, kernel):
     check_number("dof", dof, low=0, high=MAX_DOF, inclusive=False)
     if kernel == "gaussian" and dof != 1:
         raise ValueError(
-            "dof must be 1 for kernel='gaussian', because only kernel='student-t' "
-            f"uses it; got {dof}"
+            "dof must be 1 for kernel='gaussian', because only kernel='student-t' uses "
+            f"it; got {dof}"
         )
 
 

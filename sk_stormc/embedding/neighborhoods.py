@@ -25,8 +25,8 @@ def refuse_pair(X):
     ):
         raise ValueError(
             f"X must be one table, got two arrays, of shapes {X[0].shape} and "
-            f"{X[1].shape}. Pass known neighbours as a "
-            "sparse graph of their distances with metric='precomputed', as "
+            f"{X[1].shape}. Pass known neighbours as a sparse graph of their distances "
+            "with metric='precomputed', as "
             "sklearn.neighbors.KNeighborsTransformer(mode='distance') creates it"
         )
 

@@ -9,6 +9,7 @@ embeddings", 2012).
 """
 
 import copy
+import itertools
 import math
 from functools import cached_property
 
@@ -354,11 +355,9 @@ class SparsifiedEdges(Edges):
         For several products with the same values, these are faster than the halves that
         all edges have. They need the values of the edges twice, in another order.
         """
-        both = sparse.csr_array(
-            (np.arange(1, upper.nnz + 1, dtype=np.int32), upper.indices, upper.indptr),
-            upper.shape,
-        )
-        both = (both + both.T).tocsr()
+        number = np.arange(1, upper.nnz + 1, dtype=np.int32)
+        both = sparse.csr_array((number, upper.indices, upper.indptr), upper.shape)
+        both = both + both.T
         self._entries = []
         for rows in even_rows(both, TASK_NUMBERS):
             entries = both[rows]
@@ -379,8 +378,7 @@ class SparsifiedEdges(Edges):
                 k, (rows, entries) = task
                 out[k, rows] = entries @ X[k]
 
-            tasks = [(k, block) for k in range(len(X)) for block in blocks]
-            each(multiply, tasks, len(c))
+            each(multiply, list(itertools.product(range(len(X)), blocks)), len(c))
             return out
 
         return product
@@ -400,13 +398,11 @@ def _scattered(weight):
     hashed = ((digits >> 11) + 0.5) * GOLDEN % 1.0
     # some edges of the same weight, as between copies of points, should be drawn, so
     # the nth is moved n times
-    edges = np.arange(len(digits), dtype=np.uint64)
-    ordered = np.sort((digits.astype(np.uint64) << 32) | edges)
-    weights = ordered >> 32
-    again = 1 + np.flatnonzero(weights[1:] == weights[:-1])
-    k = np.arange(len(again))
-    nth = 1 + k - np.maximum.accumulate(np.where(np.diff(again, prepend=-1) > 1, k, 0))
-    edge = (ordered[again] & 0xFFFFFFFF).astype(np.intp)
+    k = np.arange(len(digits))
+    ordered = np.sort((digits.astype(np.uint64) << 32) | k.astype(np.uint64))
+    edge = (ordered & 0xFFFFFFFF).astype(np.intp)
+    new = np.diff(digits[edge], prepend=0) > 0
+    nth = k - np.maximum.accumulate(np.where(new, k, 0))
     hashed[edge] = (hashed[edge] + nth * GOLDEN) % 1.0
     return hashed
 

@@ -100,8 +100,7 @@ def further_stages(before, max_iter, exaggeration=1.0, record_every=None):
     if max_iter < had:
         raise ValueError(
             f"max_iter must be at least {had} for resume, got {max_iter}: the fit had "
-            "so many iterations, and its "
-            "learning rate is 0 at the last of them"
+            "so many iterations, and its learning rate is 0 at the last of them"
         )
     return [
         *stages,

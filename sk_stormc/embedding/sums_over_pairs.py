@@ -40,11 +40,6 @@ class Edges:
 
     def __init__(self, P):
         upper = _upper_half(P)
-        if len(upper.indices) < 2**31:  # half the memory traffic
-            upper.indices, upper.indptr = (
-                upper.indices.astype(np.int32),
-                upper.indptr.astype(np.int32),
-            )
         self.n = P.shape[0]
         self._upper, self._chunks = upper, even_rows(upper, CACHE_NUMBERS)
         self._lay_out(upper)

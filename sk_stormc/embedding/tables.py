@@ -162,9 +162,8 @@ class TableScaler(TransformerMixin, BaseEstimator):
         if repeated:
             warn(
                 f"columns of X with more than {self.max_categories} different texts "
-                "or categories are left out: "
-                f"{short(repeated)}. Leave them out yourself, encode them before, or "
-                "increase max_categories",
+                f"or categories are left out: {short(repeated)}. Leave them out "
+                "yourself, encode them before, or increase max_categories",
                 UserWarning,
             )
         return self
@@ -273,8 +272,8 @@ def _frame_of(X):
 
     if is_lazy(X):
         raise ValueError(
-            f"X must be in memory, got a {type(X).__name__}: call its method "
-            "collect() first"
+            f"X must be in memory, got a {type(X).__name__}: call its method collect() "
+            "first"
         )
     if is_table(X):
         X = X.compute() if hasattr(X, "compute") else X  # of dask
@@ -330,8 +329,8 @@ def _read(values, label):
     else:
         first = short(plain(values.iloc[0]))
         raise ValueError(
-            f"column {label!r} of X must hold numbers, dates, texts or categories, "
-            f"got {first}"
+            f"column {label!r} of X must hold numbers, dates, texts or categories, got "
+            f"{first}"
         )
     finite = np.isfinite(numbers)
     if not finite.all():

@@ -64,8 +64,8 @@ def refuse_dask(X):
     if is_dask(X):
         raise ValueError(
             f"X must be in memory for fit, got a {type(X).__name__} of dask: fit a "
-            "random sample of at most about a "
-            "million rows, and transform all rows, which gives a lazy array"
+            "random sample of at most about a million rows, and transform all rows, "
+            "which gives a lazy array"
         )
 
 
@@ -118,9 +118,8 @@ def warn_of_far_samples(distances):
         )
         warn(
             f"{count} of {len(distances)} samples are far from the training data: row "
-            f"{row} {how}. The places of "
-            "such samples have little meaning. transform(X, return_distance=True) "
-            "returns this number for each sample",
+            f"{row} {how}. The places of such samples have little meaning. "
+            "transform(X, return_distance=True) returns this number for each sample",
             UserWarning,
         )
 
@@ -243,8 +242,8 @@ def _check_size(X):
     if largest.max() > most:
         column = np.argmax(largest)
         raise ValueError(
-            f"the values of X must not be above {most:.3g}, got "
-            f"{largest[column]:.3g} in column {column}"
+            f"the values of X must not be above {most:.3g}, got {largest[column]:.3g} "
+            f"in column {column}"
         )
 
 

@@ -102,8 +102,8 @@ def check_missing(points, X, metric):
     if not is_word(metric, *FEATURELESS):
         remedy = (
             "Fill in missing values, as sklearn.impute.SimpleImputer does, and "
-            "sk_stormc.preprocessing.TableScaler for "
-            "tables, or leave out such rows or columns"
+            "sk_stormc.preprocessing.TableScaler for tables, or leave out such rows or "
+            "columns"
         )
     check_finite("X", "finite numbers", [(0, points)], X, remedy)
 
@@ -143,15 +143,13 @@ def check_metric_of_data(metric, metric_params, X):
         size = X.shape[0] * X.shape[1] * X.dtype.itemsize
         raise ValueError(
             f"metric={metric!r} is for dense X, got sparse X of shape {X.shape}: pass "
-            "X.toarray(), which takes "
-            f"{size / 1e6:.3g} MB"
+            f"X.toarray(), which takes {size / 1e6:.3g} MB"
         )
     for name, keys, what in NEEDED:
         if metric == name and not params.keys() & set(keys):
             raise ValueError(
                 f"metric={name!r} needs metric_params={{{keys[0]!r}: ...}} with the "
-                f"{what}, got metric_params="
-                f"{short(metric_params)}"
+                f"{what}, got metric_params={short(metric_params)}"
             )
     if metric == "seuclidean" and not (V := np.ravel(params["V"]) > 0).all():
         column = np.argmin(V)
@@ -226,15 +224,15 @@ def check_coordinates(X):
     radians, as "haversine" needs them."""
     if X.shape[1] != 2:
         raise ValueError(
-            "with metric='haversine' X must have two columns, latitude and "
-            f"longitude, got {X.shape[1]}"
+            "with metric='haversine' X must have two columns, latitude and longitude, "
+            f"got {X.shape[1]}"
         )
     for j, name, most in (0, "latitude", math.pi / 2), (1, "longitude", 2 * math.pi):
         row = np.abs(X[:, j]).argmax()
         if abs(X[row, j]) > most * (1 + 1e-6):
             raise ValueError(
-                "with metric='haversine' X must hold latitudes and longitudes, in "
-                f"this order and in radians, but the {name} in row {row} is "
+                "with metric='haversine' X must hold latitudes and longitudes, in this "
+                f"order and in radians, but the {name} in row {row} is "
                 f"{X[row, j]:.6g}, above {most:.4g}: use numpy.radians(X) for degrees"
             )
 
@@ -263,8 +261,8 @@ def warn_of_features(X, names, metric):
             f"{names[most]!r} is {math.sqrt(variance[most]):.3g}, and {len(unseen)} "
             f"of {len(order)} columns, such as {names[least]!r} with "
             f"{math.sqrt(variance[least]):.3g}, hardly change a distance. If their "
-            "units differ, scale them first, as "
-            "sklearn.preprocessing.StandardScaler does",
+            "units differ, scale them first, as sklearn.preprocessing.StandardScaler "
+            "does",
             UserWarning,
         )
 
@@ -304,14 +302,13 @@ def fewest_neighbors(X, metric):
     if not count.min():
         raise ValueError(
             "the neighbour graph X must hold at least one neighbour of each sample "
-            "besides itself, got none in row "
-            f"{int(np.argmin(count))}"
+            f"besides itself, got none in row {int(np.argmin(count))}"
         )
     if (X.data[others] == 1).all():
         warn(
             "all distances in the neighbour graph X are 1, as with "
-            "mode='connectivity': all neighbours of a sample "
-            "then have the same affinity. If this is not intended, use mode='distance'",
+            "mode='connectivity': all neighbours of a sample then have the same "
+            "affinity. If this is not intended, use mode='distance'",
             UserWarning,
         )
     return int(count.min())
@@ -328,8 +325,8 @@ def not_negative(X):
     if lowest < -DISTANCE_ROUNDING * largest:
         raise ValueError(
             "with metric='precomputed' X must hold distances, none negative, got "
-            f"{lowest:.6g}, which is no rounding "
-            f"error beside the largest, {largest:.6g}"
+            f"{lowest:.6g}, which is no rounding error beside the largest, "
+            f"{largest:.6g}"
         )
     if not sparse.issparse(X):
         return np.maximum(X, 0)
@@ -375,16 +372,15 @@ def _check_symmetry(X):
     if largest > DISTANCE_ROUNDING * mean:
         raise ValueError(
             "with metric='precomputed' X must be symmetric; the largest asymmetry is "
-            f"{largest:.3g}, with X[{i}, {j}] "
-            f"= {X[i, j]:.6g} and X[{j}, {i}] = {X[j, i]:.6g}"
+            f"{largest:.3g}, with X[{i}, {j}] = {X[i, j]:.6g} and X[{j}, {i}] = "
+            f"{X[j, i]:.6g}"
         )
     own = X.diagonal()
     if own.max() > DISTANCE_ROUNDING * mean:
         k = int(own.argmax())
         raise ValueError(
             "with metric='precomputed' X must hold distances, 0 from each sample to "
-            "itself; got "
-            f"X[{k}, {k}] = {own[k]:.6g}"
+            f"itself; got X[{k}, {k}] = {own[k]:.6g}"
         )
 
 
@@ -413,26 +409,23 @@ def warn_of_chance(search, distances, rows):
         else:
             why = (
                 f"by metric={short(search.metric)} they do not differ from it, or "
-                "rounding hides how: take the "
-                "columns' means off X then"
+                "rounding hides how: take the columns' means off X then"
             )
         warn(
             f"the {distances.shape[1]} neighbours that were found of each sample are "
-            "all at a distance of "
-            f"{distances.min():.4g}, and which samples are neighbours is chance: {why}",
+            f"all at a distance of {distances.min():.4g}, and which samples are "
+            f"neighbours is chance: {why}",
             UserWarning,
         )
         return
     if rows:
         warn(
             f"{len(rows)} of {len(distances)} samples are equally far from most "
-            "others by "
-            f"metric={short(search.metric)}, such as row {rows[0]}, at a distance of "
-            f"{distances[rows[0], -1]:.4g}. At "
-            f"least half of the {distances.shape[1]} neighbours of each are chance, "
-            "and their places in a map have "
-            "little meaning. Leave them out, or use a smaller perplexity or a metric "
-            "that tells how far they are",
+            f"others by metric={short(search.metric)}, such as row {rows[0]}, at a "
+            f"distance of {distances[rows[0], -1]:.4g}. At least half of the "
+            f"{distances.shape[1]} neighbours of each are chance, and their places in "
+            "a map have little meaning. Leave them out, or use a smaller perplexity "
+            "or a metric that tells how far they are",
             UserWarning,
         )
     farthest = distances[:, -1].astype(float)
@@ -509,7 +502,7 @@ def warn_of_memory(X, perplexity, on_mesh):
     if needed > there:
         warn(
             f"a map of {n} samples at perplexity {perplexity:g} needs about "
-            f"{needed / 1e9:.1f} GB of memory, and this machine has "
-            f"{there / 1e9:.1f} GB. A smaller perplexity and float32 data need less",
+            f"{needed / 1e9:.1f} GB of memory, and this machine has {there / 1e9:.1f} "
+            "GB. A smaller perplexity and float32 data need less",
             UserWarning,
         )

@@ -75,8 +75,8 @@ def as_search(search):
 
     if not hasattr(search, "_fit_X"):
         raise ValueError(
-            "search must be a fitted NearestNeighbors, as from perplexity_search, "
-            f"got {short(search)}"
+            "search must be a fitted NearestNeighbors, as from perplexity_search, got "
+            f"{short(search)}"
         )
     if isinstance(search, NeighborSearch):
         return search
@@ -142,8 +142,7 @@ def neighbors_of_each(search):
     if search.recall_ < MIN_RECALL:
         warn(
             f"the approximate search found {search.recall_:.1%} of the true "
-            "neighbours of a sample of the data. Use "
-            "neighbors='exact'",
+            "neighbours of a sample of the data. Use neighbors='exact'",
             UserWarning,
         )
     return distances, neighbors

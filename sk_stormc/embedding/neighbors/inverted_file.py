@@ -43,12 +43,11 @@ def approximate_neighbors(X, k, most):
     if cells.share(sample[::2], k, *limits) > most:
         return None
     squares, neighbors, unsure = cells.search(k, *limits)
-    others, recall = cells.order[sample[1::2]], 1.0
-    if len(others):
-        # compare distances in float64 with a tolerance, so that ties count as found
-        difference = X[neighbors[others]].astype(float) - X[others, None]
-        distances = np.square(difference / unit).sum(axis=2)
-        recall = float((distances <= reach[1::2, None] * (1 + 1e-6)).mean())
+    others = cells.order[sample[1::2]]
+    # compare distances in float64 with a tolerance, so that ties count as found
+    difference = X[neighbors[others]].astype(float) - X[others, None]
+    distances = np.square(difference / unit).sum(axis=2)
+    recall = float((distances <= reach[1::2, None] * (1 + 1e-6)).mean())
     return unit**2 * squares.astype(float), neighbors, unsure, recall
 
 
@@ -243,10 +242,8 @@ def _k_means(X, middles):
     for _ in range(6):
         own = _nearest(X, _lifted(middles).T)
         count = np.bincount(own, minlength=len(middles))[:, None]
-        of_cell = sparse.csr_array(
-            (np.ones(len(X), X.dtype), own, np.arange(len(X) + 1)),
-            shape=(len(X), len(middles)),
-        )
+        ones, pointer = np.ones(len(X), X.dtype), np.arange(len(X) + 1)
+        of_cell = sparse.csr_array((ones, own, pointer), (len(X), len(middles)))
         means = of_cell.T @ X / np.maximum(count, 1, dtype=X.dtype)
         middles = np.where(count > 0, means, middles)
     return middles
