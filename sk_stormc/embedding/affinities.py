@@ -33,16 +33,6 @@ from sk_stormc.utils.warnings import warn
 if TYPE_CHECKING:
     from sklearn.neighbors import NearestNeighbors
 
-__all__ = [
-    "affinities",
-    "check_perplexity",
-    "conditional_probabilities",
-    "graph_affinities",
-    "nearest_neighbors",
-    "perplexity_affinities",
-    "perplexity_search",
-]
-
 TINY = np.finfo(float).tiny
 
 

@@ -9,8 +9,6 @@ from sk_stormc.embedding.neighbors.checks import row_numbers
 from sk_stormc.utils.types import Array, SparseMatrix
 from sk_stormc.utils.validation import check_bool
 
-__all__ = ["check_affinities", "normalised_affinities"]
-
 
 def normalised_affinities(X: Array | SparseMatrix, joint: bool) -> SparseMatrix:
     """Normalise affinities that the user passed in place of data."""

@@ -23,8 +23,6 @@ from sk_stormc.utils.threads import in_threads
 from sk_stormc.utils.types import FloatArray
 from sk_stormc.utils.validation import check_int, check_number, short
 
-__all__ = ["Continuation", "as_map"]
-
 # parameters that `optimize` may not change
 SAME = ("n_components", "perplexity", "kernel", "dof", "metric")
 # extended from stage to stage

@@ -5,8 +5,6 @@ from sklearn.exceptions import ConvergenceWarning
 from sk_stormc.solvers import StopReason
 from sk_stormc.utils.warnings import warn
 
-__all__ = ["warn_if_not_converged"]
-
 # A difference of two divergences that is not visible in a map. Without it, maps with a
 # divergence near 0 would be said to move.
 INVISIBLE_DIVERGENCE = 3e-4

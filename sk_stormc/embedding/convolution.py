@@ -20,8 +20,6 @@ from sk_stormc.embedding.kernel_sums import StudentT
 from sk_stormc.utils.machine import TASK_NUMBERS
 from sk_stormc.utils.threads import each, n_threads, parts
 
-__all__ = ["PADDING_NODES", "Convolution"]
-
 # padding in nodes, over which the short-range part decays to exp(-CUT *
 # PADDING_NODES**2) = .5 %; with fewer, opposite ends of a map would act on each other
 PADDING_NODES = 30

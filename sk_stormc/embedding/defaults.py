@@ -7,24 +7,6 @@ from sk_stormc.core.advice import Advice, Published
 from sk_stormc.core.schedules import Geometric, decay_to
 from sk_stormc.engine.solver import MAX_FULL_BATCH
 
-__all__ = [
-    "CG_ITERATIONS",
-    "COMPONENT_FLOOR",
-    "LAST_REGULARIZATION",
-    "MAX_EXACT_POINTS",
-    "MAX_FULL_BATCH",
-    "MAX_RECORDS",
-    "MOMENTUM",
-    "PROBE_REGULARIZATION",
-    "REPORTED_COLUMNS",
-    "advice",
-    "draws_nothing",
-    "full_rate",
-    "horizon",
-    "regularization",
-    "step_limit",
-]
-
 # Without a mesh, and with more points, the normalisers of a recorded Phi are estimated
 # from so many columns: all of them would take longer than the iterations.
 REPORTED_COLUMNS = 2048

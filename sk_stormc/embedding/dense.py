@@ -5,8 +5,6 @@ import numpy as np
 
 from sk_stormc.utils.machine import machine_memory
 
-__all__ = ["check_memory", "dense_jacobian"]
-
 
 def check_memory(size, n, d):
     """Raise a ValueError if a tracked Jacobian of ``size`` bytes would use too much of

@@ -39,8 +39,6 @@ from sk_stormc.embedding.sums_over_pairs import all_pairs
 from sk_stormc.engine.results import Record, SolverResult, StopReason, outcome
 from sk_stormc.utils.warnings import warn
 
-__all__ = ["Descent", "Divergence", "State"]
-
 # Fraction of the best factor by which a map with tight groups is rescaled. The map
 # still expands, and a wider one has a larger mesh.
 RESCALING = 0.8

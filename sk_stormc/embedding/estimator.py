@@ -61,8 +61,6 @@ from sk_stormc.utils.validation import (
     naming,
 )
 
-__all__ = ["SNEEmbedding"]
-
 # default exaggeration of the early stage; without it, divergences of "student-t" are up
 # to 5 % higher
 EARLY_EXAGGERATION = {"gaussian": 1.0, "student-t": 6.0}

@@ -11,8 +11,6 @@ from sk_stormc.embedding.neighbors.checks import FEATURELESS
 from sk_stormc.embedding.neighbors.graph import offsets
 from sk_stormc.utils.validation import as_numbers, check_choice, short
 
-__all__ = ["check_init", "make_start", "spectral_coordinates"]
-
 # width of the noise in additional dimensions, relative to the first column: without it,
 # a map would never leave the dimensions of its start
 NOISE_WIDTH = 0.1

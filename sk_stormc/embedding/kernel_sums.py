@@ -16,17 +16,6 @@ from sk_stormc.embedding.sums_over_pairs import all_pairs, column_sums, columns
 from sk_stormc.utils.machine import BLOCK_BYTES, MATRIX_BYTES
 from sk_stormc.utils.validation import check_number
 
-__all__ = [
-    "ColumnSource",
-    "Columns",
-    "FarField",
-    "Gaussian",
-    "NearField",
-    "StudentT",
-    "check_degrees_of_freedom",
-    "negentropy",
-]
-
 # for much larger values 1 + D / a rounds to 1 in float32; the kernel is then nearly
 # exp(-D)
 MAX_DOF = 1e4

@@ -17,8 +17,6 @@ from sk_stormc.embedding.convolution import PADDING_NODES, Convolution
 from sk_stormc.utils.machine import CACHE_NUMBERS
 from sk_stormc.utils.threads import each, parts
 
-__all__ = ["MAX_CELLS", "Mesh"]
-
 MAX_CELLS = 4096  # along a side of a mesh, whose memory a wide map would exhaust
 
 

@@ -12,8 +12,6 @@ from sk_stormc.embedding.affinity_checks import normalised_affinities
 from sk_stormc.embedding.neighbors.graph import neighbor_graph
 from sk_stormc.embedding.transform import spacings
 
-__all__ = ["Neighborhoods", "refuse_pair"]
-
 
 def refuse_pair(X):
     """Raise a ValueError for indices and distances of neighbours, as umap-learn and

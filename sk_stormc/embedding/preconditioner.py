@@ -25,8 +25,6 @@ from sk_stormc.embedding.sums_over_pairs import Edges, even_rows
 from sk_stormc.utils.machine import TASK_NUMBERS
 from sk_stormc.utils.threads import each, parts
 
-__all__ = ["Graph", "GraphLaplacian", "laplacian_direction"]
-
 MAX_AGGREGATES = 600  # the time of factorising the coarse matrix grows with their cube
 # edges of a point after sparsification, if it has at least twice as many; with two,
 # divergences are up to 2 % higher

@@ -35,8 +35,6 @@ from sk_stormc.utils.machine import BLOCK_BYTES
 from sk_stormc.utils.types import ArrayLike, Kernel, SparseMatrix
 from sk_stormc.utils.validation import check_bool, check_choice, check_int, check_number
 
-__all__ = ["SNEProblem"]
-
 
 class SNEProblem(CompositionalProblem):
     r"""Embed points by minimising KL(P || Q), with the normalisers of Q as the inner

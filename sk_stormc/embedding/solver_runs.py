@@ -12,8 +12,6 @@ from sk_stormc.embedding.defaults import PROBE_REGULARIZATION
 from sk_stormc.engine.results import changed, joined
 from sk_stormc.solvers import StopReason, STORMCompositional
 
-__all__ = ["run_stages"]
-
 
 def run_stages(stages, fit, problem, x, solver, attributes, lines, before=None):
     """Run the stages, each from the previous map, after the iterations of the result

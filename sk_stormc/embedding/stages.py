@@ -9,8 +9,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-__all__ = ["Lines", "Stage", "further_stages", "growing", "new_stages"]
-
 
 def growing(P, start, most):
     """The largest exaggeration, at most ``most``, with which a narrow map grows in all

@@ -11,8 +11,6 @@ from scipy import sparse
 from sk_stormc.utils.machine import CACHE_NUMBERS, TASK_NUMBERS
 from sk_stormc.utils.threads import each, parts
 
-__all__ = ["Edges", "all_pairs", "column_sums", "columns", "even_rows"]
-
 
 class Edges:
     """The edges i < j of a symmetric graph: their lengths in an embedding, and sums

@@ -22,8 +22,6 @@ from sk_stormc.utils.types import ArrayLike, FloatArray
 from sk_stormc.utils.validation import check_int, naming, plain, short
 from sk_stormc.utils.warnings import warn
 
-__all__ = ["TableScaler"]
-
 
 class TableScaler(TransformerMixin, BaseEstimator):
     """Convert a table with columns of several types to numbers, in which each column

@@ -19,14 +19,6 @@ from sk_stormc.utils.blocks import is_dask, map_lazily, without_rows
 from sk_stormc.utils.machine import BLOCK_BYTES
 from sk_stormc.utils.warnings import warn
 
-__all__ = [
-    "place",
-    "refuse_dask",
-    "spacings",
-    "transform_lazily",
-    "warn_of_far_samples",
-]
-
 SPACING_NEIGHBORS = 10  # training samples that define the distance of a new sample
 
 

@@ -21,27 +21,6 @@ from sk_stormc.utils.validation import (
 )
 from sk_stormc.utils.warnings import warn
 
-__all__ = [
-    "FEATURELESS",
-    "as_points",
-    "check_coordinates",
-    "check_directions",
-    "check_distances",
-    "check_kind_of_metric",
-    "check_metric_of_data",
-    "check_missing",
-    "check_squares",
-    "fewest_neighbors",
-    "largest_of_columns",
-    "naming_the_metric",
-    "not_negative",
-    "parameters_of",
-    "row_numbers",
-    "warn_of_chance",
-    "warn_of_features",
-    "warn_of_memory",
-]
-
 # Rounding error of given distances, relative to the mean of all of them or the largest
 # of some. That of 1 - x.y in float32 is 2e-7, even after conversion to float64, and in
 # a graph of close neighbours the largest distance may be .01.

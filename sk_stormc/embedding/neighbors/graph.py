@@ -21,17 +21,6 @@ from sk_stormc.utils.threads import threads
 from sk_stormc.utils.validation import check_choice, is_word, short
 from sk_stormc.utils.warnings import warn
 
-__all__ = [
-    "GOLDEN",
-    "as_search",
-    "first_of_rows",
-    "fit_search",
-    "grain",
-    "neighbor_graph",
-    "neighbors_of_each",
-    "offsets",
-]
-
 MIN_RECALL = 0.97  # recall of an approximate search below which there is a warning
 GOLDEN = (5**0.5 - 1) / 2  # its multiples, modulo 1, are evenly spread
 

@@ -22,8 +22,6 @@ from scipy import sparse
 from sk_stormc.utils.machine import MATRIX_BYTES, TASK_NUMBERS
 from sk_stormc.utils.threads import each, parts
 
-__all__ = ["approximate_neighbors"]
-
 TARGET_RECALL = 0.996  # for which the cells to search are chosen
 # points whose neighbours are computed exactly, half to choose the cells and half to
 # report the recall, which would be inaccurate with fewer

@@ -11,8 +11,6 @@ from sk_stormc.embedding.neighbors.graph import grain, offsets
 from sk_stormc.utils.machine import BLOCK_BYTES
 from sk_stormc.utils.validation import is_word
 
-__all__ = ["NeighborSearch"]
-
 # "minkowski" with p = 2 becomes "euclidean"
 EUCLIDEAN = ("euclidean", "l2", "sqeuclidean", "minkowski")
 MAX_EXACT_SEARCH = 10_000  # number of points above which "auto" is approximate
