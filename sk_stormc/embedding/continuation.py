@@ -4,6 +4,7 @@ fitted map."""
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
@@ -19,7 +20,7 @@ from sk_stormc.engine.results import SolverResult
 from sk_stormc.fitting.runs import Fit, with_fit
 from sk_stormc.solvers import LBFGS, StopReason
 from sk_stormc.utils.descriptions import check_unchanged, describe
-from sk_stormc.utils.threads import in_threads
+from sk_stormc.utils.threads import in_threads, threads
 from sk_stormc.utils.types import FloatArray
 from sk_stormc.utils.validation import check_int, check_number, short
 
@@ -50,6 +51,7 @@ class Continuation:
     _kernel: Callable
     _keep: Callable
     n_components: int
+    n_jobs: int | None
     dof: float
 
     @with_fit
@@ -195,12 +197,12 @@ class Continuation:
 
     def _finish(self, result, method, fit):
         """Store the fitted attributes of a result of `_run_stages`."""
-        vars(self).pop("_divergence", None)  # cached for an earlier map
+        vars(self).pop("kl_divergence_", None)  # cached for an earlier map
         self._keep(method.name if isinstance(method, Descent) else method, result, fit)
         self.record_iterations_ = result.record_iterations
         fit.end()
 
-    @property
+    @cached_property
     def kl_divergence_(self) -> float:
         """The divergence of the map from the affinities of 3 perplexity + 1 neighbours,
         computed when first read."""
@@ -208,14 +210,9 @@ class Continuation:
             raise AttributeError(
                 f"this {type(self).__name__} is not fitted, so it has no kl_divergence_"
             )
-        if "_divergence" not in vars(self):
-            self._divergence = self._final_divergence()
-        return self._divergence
-
-    @in_threads
-    def _final_divergence(self):
         points, near = self.embedding_, self._near
-        problem = SNEProblem(
-            near.affinities(), points.shape[1], joint=near.joint, **self._of_map
-        )
-        return problem.divergence(points.ravel().astype(problem.dtype))
+        with threads(self.n_jobs):
+            problem = SNEProblem(
+                near.affinities(), points.shape[1], joint=near.joint, **self._of_map
+            )
+            return problem.divergence(points.ravel().astype(problem.dtype))

@@ -35,7 +35,7 @@ from sk_stormc.embedding.kernel_sums import NearField, StudentT, negentropy
 from sk_stormc.embedding.mesh import Mesh
 from sk_stormc.embedding.preconditioner import Graph, laplacian_direction
 from sk_stormc.embedding.stages import Stage
-from sk_stormc.embedding.sums_over_pairs import all_pairs
+from sk_stormc.embedding.sums_over_pairs import student_t_sums
 from sk_stormc.engine.results import Record, SolverResult, StopReason, outcome
 from sk_stormc.utils.warnings import warn
 
@@ -77,10 +77,7 @@ class Divergence:
 
     def repulsion(self, x):
         """Z, and the repulsive forces, up to the factor 4 / Z."""
-        if self.mesh is not None and self.mesh.pays(x):
-            Z, forces = self.mesh(x)
-        else:
-            Z, forces = all_pairs(x, self.dof)
+        Z, forces = student_t_sums(x, self.mesh, self.dof)
         return x.dtype.type(Z), forces
 
     def value(self, Z, w):

@@ -12,7 +12,7 @@ import numpy as np
 from scipy import sparse
 
 from sk_stormc.core.source import FiniteSource
-from sk_stormc.embedding.sums_over_pairs import all_pairs, column_sums, columns
+from sk_stormc.embedding.sums_over_pairs import column_sums, columns, student_t_sums
 from sk_stormc.utils.machine import BLOCK_BYTES, MATRIX_BYTES
 from sk_stormc.utils.validation import check_number
 
@@ -207,10 +207,10 @@ class FarField:
             if chosen is not None:
                 sums, far = self.columns(points, chosen, self.left_out)
                 weight = self.edges.n / len(chosen)
-            elif self.mesh is not None and self.mesh.pays(points):
-                sums, far = self.mesh(points)
-            else:
+            elif self.per_point:
                 sums, far = self.all_columns(points)
+            else:
+                sums, far = student_t_sums(points, self.mesh, self.dof)
             x, weight = x.copy(), x.dtype.type(weight)
             batch.sums = weight * sums, (x, weight, far, chosen is None)
             batch.x = x
@@ -231,9 +231,8 @@ class FarField:
             yield self.columns(points, block, self.itself)
 
     def all_columns(self, points):
-        """Sums over all columns, and the terms for their forces."""
-        if not self.per_point:
-            return all_pairs(points, self.dof)
+        """Sums over all columns, and the terms for their forces, for the Gaussian
+        kernel."""
         if self.edges.n**2 * points.dtype.itemsize <= MATRIX_BYTES:
             return self.columns(points, np.arange(self.edges.n), self.itself)
         return sum(sums for sums, _ in self._in_blocks(points)), None

@@ -50,38 +50,26 @@ class Mesh:
 
     def __call__(self, x):
         """The sum over all pairs i != j, and the repulsive forces on the points."""
-        if not np.isfinite(x).all():
-            return math.nan, np.full_like(x, math.nan)
-        points, total, potential = self._sums(x)
-        return total, points.slopes(potential) * x.dtype.type(-0.5)
-
-    def pays(self, x):
-        """Whether sums on the mesh cost less than direct sums. They cost more for wide
-        maps of few points."""
-        if not np.isfinite(x).all():
-            return True  # on the mesh the result is NaN at no cost
-        shape = _layout(x, self.spacing)[-1]
-        # measured costs of a cell and of a point on the mesh, in units of a pair's
-        return 21 * math.prod(shape) + 350 * len(x) < len(x) ** 2
-
-    def total(self, x):
-        """The sum Z, without the forces."""
-        return self._sums(x)[1] if np.isfinite(x).all() else math.nan
-
-    def _sums(self, x):
-        """The points on the mesh, Z, and the potential at the nodes."""
         low, spacing, shape = _layout(x, self.spacing)
         key = shape, spacing, x.dtype
         known, convolution = self._known  # another thread may replace it
         if known != key:
             convolution = Convolution(shape, spacing, self.dof, x.dtype)
             self._known = key, convolution
-        points = Spread(x, low, spacing, shape)
+        points, n = Spread(x, low, spacing, shape), len(x)
         density = points.density()
         potential = convolution(density)
         # equal to interpolation at the points, with the same splines
         total = float(np.vdot(density, potential))
-        return points, total + len(x) * (len(x) * convolution.taken_off - 1), potential
+        total += n * (n * convolution.taken_off - 1)
+        return total, points.slopes(potential) * x.dtype.type(-0.5)
+
+    def pays(self, x):
+        """Whether sums on the mesh cost less than direct sums. They cost more for wide
+        maps of few points."""
+        shape = _layout(x, self.spacing)[-1]
+        # measured costs of a cell and of a point on the mesh, in units of a pair's
+        return 21 * math.prod(shape) + 350 * len(x) < len(x) ** 2
 
 
 def _layout(x, spacing):

@@ -194,8 +194,9 @@ def laplacian_direction(graph, c, degree, mu, F, iterations, floor):
     edges, dtype = graph.drawn, F.dtype
     if edges is not graph.edges:
         c = edges.of(c)
-        degree = edges.sums(c)
     product = edges.matrix(c)
+    if edges is not graph.edges:
+        degree = product(np.ones((1, len(F)), c.dtype))[0]
     R = F.T.copy()
     diagonal = degree + dtype.type(mu)
     of_groups = graph.aggregates.solver(c, mu)
@@ -306,7 +307,7 @@ def _ratio(a, b):
     return np.divide(a, b, out=np.zeros_like(a), where=b > 0)[:, None]
 
 
-class SparsifiedEdges(Edges):
+class SparsifiedEdges:
     """Sparsified edges: edges drawn in proportion to their weight, about a given number
     of them.
 
@@ -327,6 +328,8 @@ class SparsifiedEdges(Edges):
     ----------
     drawn : ndarray of shape (n_drawn,)
         Indices of the drawn edges.
+    i, j : ndarray of shape (n_drawn,)
+        Their end points.
     """
 
     def __init__(self, edges, number):
@@ -343,18 +346,13 @@ class SparsifiedEdges(Edges):
         for _ in range(5):  # after which the sums differ by some percent at most
             now = _sums(i, j, weight * self._times, edges.n)
             self._times *= np.sqrt(sums[i] / now[i] * sums[j] / now[j])
-        weight = weight * self._times
-        super().__init__(sparse.csr_array((weight, (i, j)), shape=(edges.n, edges.n)))
-
-    def _lay_out(self, upper):
-        """All entries of the symmetric matrix, in blocks of rows, each with the edge of
-        every entry.
-
-        For several products with the same values, these are faster than the halves that
-        all edges have. They need the values of the edges twice, in another order.
-        """
-        number = np.arange(1, upper.nnz + 1, dtype=np.int32)
-        both = sparse.csr_array((number, upper.indices, upper.indptr), upper.shape)
+        self.i, self.j = i, j
+        # All entries of the symmetric matrix, in blocks of rows, each with the edge of
+        # every entry. For several products with the same values, these are faster than
+        # the halves that all edges have. They need the values of the edges twice, in
+        # another order.
+        number = np.arange(1, len(i) + 1, dtype=np.int32)
+        both = sparse.csr_array((number, (i, j)), shape=(edges.n, edges.n))
         both = both + both.T
         self._entries = []
         for rows in even_rows(both, TASK_NUMBERS):

@@ -31,6 +31,7 @@ from sk_stormc.embedding.kernel_sums import (
 )
 from sk_stormc.embedding.mesh import Mesh
 from sk_stormc.embedding.preconditioner import Graph, GraphLaplacian
+from sk_stormc.embedding.sums_over_pairs import student_t_sums
 from sk_stormc.utils.machine import BLOCK_BYTES
 from sk_stormc.utils.types import ArrayLike, Kernel, SparseMatrix
 from sk_stormc.utils.validation import check_bool, check_choice, check_int, check_number
@@ -406,9 +407,7 @@ class SNEProblem(CompositionalProblem):
         from 2048 columns."""
         n, points, far = self.n_inner, self._points(x), self._far_field
         if fine and self._fine is not far.mesh:
-            if self._fine.pays(points):
-                return np.array([self._fine.total(points)])
-            return np.array([far.all_columns(points)[0]])
+            return np.array([student_t_sums(points, self._fine, self.dof)[0]])
         exact = MAX_EXACT_POINTS if fine else REPORTED_COLUMNS
         if self._fine is None and n > exact and self.near_field:
             times = n / REPORTED_COLUMNS

@@ -40,17 +40,13 @@ class Edges:
         upper = _upper_half(P)
         self.n = P.shape[0]
         self._upper, self._chunks = upper, even_rows(upper, CACHE_NUMBERS)
-        self._lay_out(upper)
+        # at most eight blocks: `matrix` adds vectors of all points for each
+        size = max(TASK_NUMBERS, upper.nnz // 8)
+        self._blocks = [_block(upper, rows) for rows in even_rows(upper, size)]
         self.weight = upper.data
         self.i = np.repeat(np.arange(self.n), np.diff(upper.indptr))
         self.j = upper.indices.astype(np.intp)
         self.pointer = upper.indptr
-
-    def _lay_out(self, upper):
-        """Prepare the entries for `matrix`."""
-        # at most eight blocks: `matrix` adds vectors of all points for each
-        size = max(TASK_NUMBERS, upper.nnz // 8)
-        self._blocks = [_block(upper, rows) for rows in even_rows(upper, size)]
 
     def squares(self, X, out, change=None):
         """|x_i - x_j|^2 for each edge, from X of shape (d, n), written to out.
@@ -247,6 +243,14 @@ def column_sums(x, chosen, pattern, dof):
         np.multiply(flat, k, out=flat)
         np.matmul(w, V, out=sums[rows])
     return total, x * sums[:, :1] - sums[:, 1:]
+
+
+def student_t_sums(x, mesh, dof):
+    """The sum of the kernel over all pairs i != j, and the repulsive forces on the
+    points: on a mesh, if there is one and it costs less, or pair by pair."""
+    if mesh is not None and not np.isfinite(x).all():
+        return math.nan, np.full_like(x, math.nan)
+    return mesh(x) if mesh is not None and mesh.pays(x) else all_pairs(x, dof)
 
 
 def all_pairs(x, dof):
