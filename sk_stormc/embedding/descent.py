@@ -20,15 +20,16 @@ from dataclasses import dataclass, replace
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
+from sk_stormc.core.schedules import at
 from sk_stormc.embedding.defaults import (
     CG_ITERATIONS,
     COMPONENT_FLOOR,
-    LAST_REGULARIZATION,
     MAX_FULL_BATCH,
     MAX_RECORDS,
     MOMENTUM,
     PROBE_REGULARIZATION,
     full_rate,
+    regularization,
     step_limit,
 )
 from sk_stormc.embedding.kernel_sums import NearField, StudentT, negentropy
@@ -171,6 +172,7 @@ def descend(divergence, state, tol=0.0, on_record=None):
             near = divergence.near_field(stage.exaggeration)
             rate = full_rate(divergence.mesh is not None, stage.on)
             longest = step_limit(divergence.n, divergence.d) / rate
+            mu = regularization("student-t", stage.held, stage.n_iter, 1.0, stage.on)
             if stage.on and state.finished is None:
                 state = replace(state, finished=replace(state, stages=()))
             while True:
@@ -190,9 +192,14 @@ def descend(divergence, state, tol=0.0, on_record=None):
                     break
                 c, degree, attraction = near.forces(x.ravel())
                 F = attraction.T + forces * (-4 / Z)
-                mu, floor = weight * regularization(stage, t), weight * COMPONENT_FLOOR
                 q = laplacian_direction(
-                    divergence.graph, c, degree, mu, F, iterations, floor
+                    divergence.graph,
+                    c,
+                    degree,
+                    weight * at(mu, t),
+                    F,
+                    iterations,
+                    COMPONENT_FLOOR * weight,
                 )
                 if tol and not stage.early:
                     length = math.sqrt(max(float(np.vdot(F, q)), 0.0))
@@ -209,18 +216,6 @@ def descend(divergence, state, tol=0.0, on_record=None):
     except KeyboardInterrupt:
         return state, StopReason.INTERRUPTED
     return state, StopReason.MAX_ITER
-
-
-def regularization(stage, t):
-    """The regularisation mu of iteration t, in units of the weight of a point.
-
-    It falls over the first half of a stage that no other follows. With a small mu at
-    first, only the relative positions of separate clusters would change.
-    """
-    if stage.held:
-        return stage.held
-    last = LAST_REGULARIZATION["student-t"]
-    return last if stage.on else last ** min(1.0, t / max(1, stage.n_iter / 2))
 
 
 def learning_rate(stage, rate, t):

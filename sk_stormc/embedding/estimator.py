@@ -18,14 +18,13 @@ from sk_stormc.embedding.defaults import draws_nothing, horizon
 from sk_stormc.embedding.descent import Descent
 from sk_stormc.embedding.initialization import check_init, make_start
 from sk_stormc.embedding.kernel_sums import check_degrees_of_freedom
-from sk_stormc.embedding.neighborhoods import Neighborhoods, refuse_pair
+from sk_stormc.embedding.neighborhoods import Neighborhoods, refuse_pair, warn_of_memory
 from sk_stormc.embedding.neighbors.checks import (
     FEATURELESS,
     as_points,
     check_kind_of_metric,
     check_missing,
     warn_of_features,
-    warn_of_memory,
 )
 from sk_stormc.embedding.stages import Lines, further_stages, growing, new_stages
 from sk_stormc.embedding.transform import (

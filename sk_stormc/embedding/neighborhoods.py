@@ -6,11 +6,15 @@ from __future__ import annotations
 from functools import cached_property
 
 import numpy as np
+from scipy import sparse
 
 from sk_stormc.embedding.affinities import graph_affinities, perplexity_search
 from sk_stormc.embedding.affinity_checks import normalised_affinities
+from sk_stormc.embedding.mesh import MAX_CELLS
 from sk_stormc.embedding.neighbors.graph import neighbor_graph
 from sk_stormc.embedding.transform import spacings
+from sk_stormc.utils.machine import machine_memory
+from sk_stormc.utils.warnings import warn
 
 
 def refuse_pair(X):
@@ -26,6 +30,26 @@ def refuse_pair(X):
             f"{X[1].shape}. Pass known neighbours as a sparse graph of their distances "
             "with metric='precomputed', as "
             "sklearn.neighbors.KNeighborsTransformer(mode='distance') creates it"
+        )
+
+
+def warn_of_memory(X, perplexity, on_mesh):
+    """Warn if a fit needs more memory than the machine has, by an estimate of its peak
+    without the caller's data."""
+    n, there = X.shape[0], machine_memory()
+    data = (X.data if sparse.issparse(X) else X).nbytes
+    nearest = min(n - 1, int(3 * perplexity) + 1)
+    # measured: bytes of a node of the mesh for the reported divergence, of which a side
+    # has 12 sqrt(n); of a point, and of a neighbour of a point with its edge
+    mesh = 40 * min(MAX_CELLS, 12 * np.sqrt(n)) ** 2 if on_mesh else 0
+    graph = n * (400 + nearest * 140)
+    needed = max(3 * data, data + graph + mesh)  # the search has three copies
+    if needed > there:
+        warn(
+            f"a map of {n} samples at perplexity {perplexity:g} needs about "
+            f"{needed / 1e9:.1f} GB of memory, and this machine has {there / 1e9:.1f} "
+            "GB. A smaller perplexity and float32 data need less",
+            UserWarning,
         )
 
 

@@ -8,6 +8,8 @@ import math
 import numpy as np
 from scipy import sparse
 
+from sk_stormc.embedding.neighbors.checks import row_numbers
+from sk_stormc.embedding.neighbors.graph import kept_entries
 from sk_stormc.utils.machine import CACHE_NUMBERS, TASK_NUMBERS
 from sk_stormc.utils.threads import each, parts
 
@@ -126,15 +128,8 @@ class Edges:
 
 def _upper_half(P):
     """The upper half of P + P^T."""
-    above = P.indices > np.repeat(
-        np.arange(P.shape[0], dtype=P.indices.dtype), np.diff(P.indptr)
-    )
-
-    def entries(half):
-        starts = np.concatenate([[0], np.cumsum(half, dtype=P.indptr.dtype)])[P.indptr]
-        return sparse.csr_array((P.data[half], P.indices[half], starts), shape=P.shape)
-
-    return entries(above) + entries(~above).T
+    above = P.indices > row_numbers(P)
+    return kept_entries(P, above) + kept_entries(P, ~above).T
 
 
 def _in_pairs(X):

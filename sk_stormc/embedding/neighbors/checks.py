@@ -8,8 +8,7 @@ import numpy as np
 from scipy import sparse
 from sklearn.utils import check_array, gen_batches
 
-from sk_stormc.embedding.mesh import MAX_CELLS
-from sk_stormc.utils.machine import BLOCK_BYTES, machine_memory
+from sk_stormc.utils.machine import BLOCK_BYTES
 from sk_stormc.utils.validation import (
     check_choice,
     check_finite,
@@ -376,7 +375,8 @@ def _asymmetry(X):
 
 def row_numbers(X):
     """The row of each stored entry of a CSR matrix."""
-    return np.repeat(np.arange(X.shape[0]), np.diff(X.indptr))
+    rows = np.arange(X.shape[0], dtype=X.indices.dtype)
+    return np.repeat(rows, np.diff(X.indptr))
 
 
 def warn_of_chance(search, distances, rows):
@@ -463,25 +463,5 @@ def _warn_of_rounding(search, farthest):
     if rounding > MAX_ROUNDING * between:
         warn(
             f"{why}. Which samples are neighbours is partly chance. {remedy}",
-            UserWarning,
-        )
-
-
-def warn_of_memory(X, perplexity, on_mesh):
-    """Warn if a fit needs more memory than the machine has, by an estimate of its peak
-    without the caller's data."""
-    n, there = X.shape[0], machine_memory()
-    data = (X.data if sparse.issparse(X) else X).nbytes
-    nearest = min(n - 1, int(3 * perplexity) + 1)
-    # measured: bytes of a node of the mesh for the reported divergence, of which a side
-    # has 12 sqrt(n); of a point, and of a neighbour of a point with its edge
-    mesh = 40 * min(MAX_CELLS, 12 * np.sqrt(n)) ** 2 if on_mesh else 0
-    graph = n * (400 + nearest * 140)
-    needed = max(3 * data, data + graph + mesh)  # the search has three copies
-    if needed > there:
-        warn(
-            f"a map of {n} samples at perplexity {perplexity:g} needs about "
-            f"{needed / 1e9:.1f} GB of memory, and this machine has {there / 1e9:.1f} "
-            "GB. A smaller perplexity and float32 data need less",
             UserWarning,
         )

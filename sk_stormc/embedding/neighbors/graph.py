@@ -80,16 +80,13 @@ def as_search(search):
 def _nearest_in_graph(X, k):
     """The k nearest neighbours in each row, by distance and then by index, without the
     sample itself."""
-    n, row = X.shape[0], row_numbers(X)
-    others = X.indices != row
-    row, column, distance = row[others], X.indices[others], X.data[others]
-    farther, after = np.diff(distance), np.diff(column) > 0
-    sorted_pairs = (farther > 0) | (farther == 0) & after | (np.diff(row) > 0)
-    if not sorted_pairs.all():  # as it takes long for many neighbours
-        order = np.lexsort((column, distance, row))
-        column, distance = column[order], distance[order]
-    starts = np.concatenate([[0], np.cumsum(np.bincount(row, minlength=n))])
-    return first_of_rows(sparse.csr_array((distance, column, starts), shape=X.shape), k)
+    X = kept_entries(X, X.indices != row_numbers(X))
+    row, farther, after = row_numbers(X), np.diff(X.data), np.diff(X.indices) > 0
+    in_order = (farther > 0) | (farther == 0) & after | (np.diff(row) > 0)
+    if not in_order.all():  # sorting takes long for many neighbours
+        order = np.lexsort((X.indices, X.data, row))
+        X = sparse.csr_array((X.data[order], X.indices[order], X.indptr), X.shape)
+    return first_of_rows(X, k)
 
 
 def first_of_rows(X, most):
@@ -97,11 +94,13 @@ def first_of_rows(X, most):
     count = np.diff(X.indptr)
     if count.max() <= most:
         return X
-    kept = np.arange(X.nnz) - np.repeat(X.indptr[:-1], count) < most
-    starts = np.concatenate([[0], np.cumsum(np.minimum(count, most))]).astype(
-        X.indptr.dtype
-    )
-    return sparse.csr_array((X.data[kept], X.indices[kept], starts), shape=X.shape)
+    return kept_entries(X, np.arange(X.nnz) - np.repeat(X.indptr[:-1], count) < most)
+
+
+def kept_entries(X, kept):
+    """A CSR array with some of the entries of X."""
+    starts = np.concatenate([[0], np.cumsum(kept)])[X.indptr]
+    return sparse.csr_array((X.data[kept], X.indices[kept], starts), X.shape)
 
 
 def neighbor_graph(search):
