@@ -242,8 +242,8 @@ def test_costs():
 
 @pytest.mark.parametrize("metric", [np.full(60, 0.5), np.diag(np.full(60, 0.5))])
 def test_a_metric_of_ones_own_replaces_the_preconditioner(metric):
-    X = np.random.default_rng(0).normal(size=(30, 4))
-    problem = SNEProblem(perplexity_affinities(X, 5), 2, kernel="student-t")
+    P = perplexity_affinities(np.random.default_rng(0).normal(size=(30, 4)), 5)
+    problem = SNEProblem(P, kernel="student-t", dtype=np.float64)
     x0 = problem.initial_point(np.random.default_rng(0))
     solver, steps = STORMCompositional(learning_rate=1e-3, max_iter=1, tol=0), []
     for problem.metric in (None, metric):
