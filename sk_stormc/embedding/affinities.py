@@ -39,19 +39,18 @@ TINY = np.finfo(float).tiny
 def check_perplexity(perplexity):
     """The checked perplexity as a float, or several as a tuple of floats. Raises
     ValueError if it is neither."""
-    if is_list(perplexity) or (
+    several = is_list(perplexity) or (
         isinstance(perplexity, np.ndarray) and perplexity.ndim == 1
-    ):
-        if not len(perplexity):
-            raise ValueError(
-                "perplexity must be a number or a sequence of some, got "
-                f"{short(perplexity)}"
-            )
-        for value in perplexity:
-            check_number("perplexity", value, low=1)
-        return tuple(float(value) for value in perplexity)
-    check_number("perplexity", perplexity, low=1)
-    return float(perplexity)
+    )
+    values = perplexity if several else [perplexity]
+    if not len(values):
+        raise ValueError(
+            "perplexity must be a number or a sequence of some, got "
+            f"{short(perplexity)}"
+        )
+    for value in values:
+        check_number("perplexity", value, low=1)
+    return tuple(map(float, values)) if several else float(perplexity)
 
 
 def conditional_probabilities(distances: ArrayLike, perplexity: float) -> FloatArray:

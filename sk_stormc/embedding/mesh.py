@@ -56,13 +56,13 @@ class Mesh:
         if known != key:
             convolution = Convolution(shape, spacing, self.dof, x.dtype)
             self._known = key, convolution
-        points, n = Spread(x, low, spacing, shape), len(x)
-        density = points.density()
+        n, places = len(x), _places(x, low, spacing, shape)
+        density = _density(*places, shape)
         potential = convolution(density)
         # equal to interpolation at the points, with the same splines
         total = float(np.vdot(density, potential))
         total += n * (n * convolution.taken_off - 1)
-        return total, points.slopes(potential) * x.dtype.type(-0.5)
+        return total, _slopes(*places, potential, spacing) * x.dtype.type(-0.5)
 
     def pays(self, x):
         """Whether sums on the mesh cost less than direct sums. They cost more for wide
@@ -98,9 +98,8 @@ def _length(least):
     return 2 * fft.next_fast_len(-(-least // (2 * step)) * step, real=True)
 
 
-class Spread:
-    """Points in one or two dimensions, each spread over its four nearest nodes along
-    each axis.
+def _places(x, low, spacing, shape):
+    """Where points lie among their four nearest nodes along each axis.
 
     Parameters
     ----------
@@ -111,66 +110,66 @@ class Spread:
         Distance of neighbouring nodes.
     shape : tuple of int
         Shape of the mesh. It covers all points, with three more nodes along each axis.
+
+    Returns
+    -------
+    first : ndarray of shape (n,)
+        Index of the first node of each point.
+    steps : tuple of int
+        Distance in memory of neighbouring nodes along each axis.
+    splines : ndarray of shape (d, 2, 4, n)
+        For each axis, the weights of the nodes and their derivatives.
     """
+    n, d = x.shape
+    first, splines = np.zeros(n, np.intp), np.empty((d, 2, 4, n), x.dtype)
+    steps = (1,) if d == 1 else (shape[1], 1)
 
-    def __init__(self, x, low, spacing, shape):
-        (self.n, d), self.dtype = x.shape, x.dtype
-        self.spacing, self.shape = spacing, shape
-        self._block = CACHE_NUMBERS // 4  # each point has four nodes along an axis
-        # for each axis, the weights and their derivatives
-        self._splines = np.empty((d, 2, 4, self.n), x.dtype)
-        self._first = np.zeros(self.n, np.intp)  # index of the first node of each point
-        # distance in memory of neighbouring nodes along each axis
-        self._steps = (1,) if d == 1 else (shape[1], 1)
+    def lay(rows):
+        for column, least, step, both in zip(x.T, low, steps, splines, strict=True):
+            place = (column[rows] - least) / x.dtype.type(spacing)
+            corner = place.astype(np.int32)
+            # without the cast, float32 would become float64
+            place -= corner.astype(x.dtype)
+            both[:, :, rows] = _splines(place)
+            first[rows] += corner.astype(np.intp) * step
 
-        def lay(rows):
-            for column, least, step, both in zip(
-                x.T, low, self._steps, self._splines, strict=True
-            ):
-                place = (column[rows] - least) / x.dtype.type(spacing)
-                corner = place.astype(np.int32)
-                # without the cast, float32 would become float64
-                place -= corner.astype(x.dtype)
-                both[:, :, rows] = _splines(place)
-                self._first[rows] += corner.astype(np.intp) * step
+    each(lay, parts(n, CACHE_NUMBERS // 4))
+    return first, steps, splines
 
-        each(lay, parts(self.n, self._block))
 
-    def density(self):
-        """The density of the points at the nodes."""
-        size = math.prod(self.shape)
-        # each parallel part needs its own mesh, which is efficient if there are few
-        # nodes compared with the points; with more than four parts it is not
-        shares = max(1, min(4, self.n * 4 ** len(self.shape) // (4 * size)))
-        ahead = reduce(np.add.outer, [np.arange(4) * step for step in self._steps])
-        ahead = ahead.reshape(-1, 1)
+def _density(first, steps, splines, shape):
+    """The density of the points at the nodes."""
+    n, size = len(first), math.prod(shape)
+    # each parallel part needs its own mesh, which is efficient if there are few nodes
+    # compared with the points; with more than four parts it is not
+    shares = max(1, min(4, n * 4 ** len(shape) // (4 * size)))
+    ahead = reduce(np.add.outer, [np.arange(4) * step for step in steps])
+    ahead = ahead.reshape(-1, 1)
 
-        def spread(rows):
-            density = np.zeros(size, self.dtype)
-            for some in parts(rows.stop, self._block, rows.start):
-                weights = [both[0, :, some] for both in self._splines]
-                entries = reduce(lambda a, b: a[:, None] * b, weights)
-                np.add.at(density, (self._first[some] + ahead).ravel(), entries.ravel())
-            return density
+    def spread(rows):
+        density = np.zeros(size, splines.dtype)
+        for some in parts(rows.stop, CACHE_NUMBERS // 4, rows.start):
+            weights = splines[:, 0, :, some]
+            entries = reduce(lambda a, b: a[:, None] * b, weights)
+            np.add.at(density, (first[some] + ahead).ravel(), entries.ravel())
+        return density
 
-        densities = each(spread, parts(self.n, -(-self.n // shares)))
-        return reduce(np.add, densities).reshape(self.shape)
+    densities = each(spread, parts(n, -(-n // shares)))
+    return reduce(np.add, densities).reshape(shape)
 
-    def slopes(self, potential):
-        """The derivatives at the points of a potential at the nodes, of shape (n,
-        d)."""
-        values = potential.reshape(-1)
-        slopes = np.empty((self.n, len(self.shape)), self.dtype)
 
-        def gather(rows):
-            first = self._first[rows]
-            splines = [both[:, :, rows] for both in self._splines]
-            _, *along = _interpolated(values, first, self._steps, splines)
-            for axis, slope in enumerate(along):
-                np.divide(slope, self.dtype.type(self.spacing), out=slopes[rows, axis])
+def _slopes(first, steps, splines, potential, spacing):
+    """The derivatives at the points of a potential at the nodes, of shape (n, d)."""
+    values = potential.reshape(-1)
+    slopes = np.empty((len(first), len(steps)), splines.dtype)
 
-        each(gather, parts(self.n, self._block))
-        return slopes
+    def gather(rows):
+        _, *along = _interpolated(values, first[rows], steps, splines[..., rows])
+        for axis, slope in enumerate(along):
+            np.divide(slope, slope.dtype.type(spacing), out=slopes[rows, axis])
+
+    each(gather, parts(len(first), CACHE_NUMBERS // 4))
+    return slopes
 
 
 def _interpolated(values, first, steps, splines):

@@ -128,9 +128,8 @@ def _found(X, search, k):
         check_coordinates(X)
     if exact and (sparse.issparse(X) or sparse.issparse(trained)):
         X, trained = sparse.csr_array(X), sparse.csr_array(trained)
-        features = max(1, (X.nnz + trained.nnz) // (X.shape[0] + trained.shape[0]))
-    elif exact:
-        features = X.shape[1]
+    if exact:  # of sparse rows, the stored ones
+        features += (X.size + trained.size) // (X.shape[0] + trained.shape[0])
     distances, neighbors = search.kneighbors(X, k)
     finite = np.isfinite(distances).all(axis=1)
     if not finite.all():

@@ -292,15 +292,15 @@ def _farther(nearness, bound):
     return gap / np.maximum(bound, 1e-30).astype(gap.dtype)
 
 
-def _along(points, few=8):
+def _along(points):
     """An order in which close points are mostly adjacent, by repeated halving along the
     widest axis."""
     n = len(points)
-    if n <= few:
+    if n <= 8:
         return np.arange(n)
     order = np.argsort(points[:, np.argmax(np.ptp(points, axis=0))], kind="stable")
     halves = order[: n // 2], order[n // 2 :]
-    return np.concatenate([half[_along(points[half], few)] for half in halves])
+    return np.concatenate([half[_along(points[half])] for half in halves])
 
 
 def _those(s, bound, rows, places):
