@@ -227,7 +227,7 @@ class GraphLaplacian(Metric):
     Parameters
     ----------
     problem : SNEProblem
-        Its graph and its sums over the near field are used.
+        Its ``graph`` is used, and its ``new_near()`` outside of a run.
     mu : float or callable
         Regularisation, or a function of the iteration.
     iterations : int
@@ -237,6 +237,7 @@ class GraphLaplacian(Metric):
     """
 
     stays = False
+    near = None  # the near field of a run, whose problem would be in a cycle
 
     def __init__(self, problem, mu, iterations, floor):
         self.problem, self.mu = problem, mu
@@ -247,7 +248,8 @@ class GraphLaplacian(Metric):
         t."""
         metric = copy.copy(self)
         metric.mu = at(self.mu, t)
-        metric.c, metric.degree, _ = self.problem._near().forces(x)
+        near = self.near or self.problem.new_near()
+        metric.c, metric.degree, _ = near.forces(x)
         return metric
 
     def apply(self, F):
@@ -352,7 +354,8 @@ class SparsifiedEdges:
         # the halves that all edges have. They need the values of the edges twice, in
         # another order.
         number = np.arange(1, len(i) + 1, dtype=np.int32)
-        both = sparse.csr_array((number, (i, j)), shape=(edges.n, edges.n))
+        ends = i.astype(np.int32), j.astype(np.int32)
+        both = sparse.csr_array((number, ends), shape=(edges.n, edges.n))
         both = both + both.T
         self._entries = []
         for rows in even_rows(both, TASK_NUMBERS):

@@ -231,7 +231,7 @@ class SNEProblem(CompositionalProblem):
         other._kept, other._all = self.new_near(), Columns(None)
         if isinstance(self.metric, GraphLaplacian):
             other.metric = copy.copy(self.metric)
-            other.metric.problem = other
+            other.metric.near = other._kept
         return other
 
     def new_near(self):
