@@ -326,7 +326,14 @@ class SNEProblem(CompositionalProblem):
         `vjp` takes."""
         if self.jacobian_kind == "operator":
             return self._far(x, batch)[1]
-        return self._dense_jacobian(x, batch)
+        return dense_jacobian(
+            self._points(x),
+            batch.chosen,
+            self._far_field.left_out.toarray(),
+            self.near_field,
+            self._kernel,
+            self.per_point,
+        )
 
     def vjp(self, J, v):
         """J.T v = -2 sum_j (v_l + v_j) (-k') (x_l - x_j) for each point l, or an
@@ -457,11 +464,3 @@ class SNEProblem(CompositionalProblem):
         if self.per_point:
             return negentropy(self.P.data)
         return 2 * negentropy(self.edges.weight / 2)
-
-    def _dense_jacobian(self, x, batch):
-        n, left_out = self.n_inner, self._far_field.left_out.toarray()
-        chosen = np.arange(n) if batch.chosen is None else batch.chosen
-        W = np.bincount(chosen, minlength=n) * (n / len(chosen)) * (1 - left_out)
-        if self.near_field:
-            W += left_out - np.eye(n)
-        return dense_jacobian(self._points(x), W, self._kernel, self.per_point)

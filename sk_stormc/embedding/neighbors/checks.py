@@ -1,5 +1,4 @@
-"""Validation of the data and of the metric of a search, and warnings if the choice of
-neighbours is arbitrary."""
+"""Validation of the data and of the metric of a search."""
 
 import math
 from contextlib import contextmanager
@@ -24,8 +23,6 @@ from sk_stormc.utils.warnings import warn
 # of some. That of 1 - x.y in float32 is 2e-7, even after conversion to float64, and in
 # a graph of close neighbours the largest distance may be .01.
 DISTANCE_ROUNDING = 1e-3
-# relative rounding error of squared or cosine distances above which there is a warning
-MAX_ROUNDING = 0.01
 FEATURELESS = ("precomputed", "affinities")  # metrics of data without features
 ADDED_UP = (
     "euclidean",
@@ -377,91 +374,3 @@ def row_numbers(X):
     """The row of each stored entry of a CSR matrix."""
     rows = np.arange(X.shape[0], dtype=X.indices.dtype)
     return np.repeat(rows, np.diff(X.indptr))
-
-
-def warn_of_chance(search, distances, rows):
-    """Warn if the choice of neighbours is partly arbitrary, as it mostly is in the rows
-    that `spread_ties` returns."""
-    if distances.shape[1] < len(distances) - 1 and distances.min() == distances.max():
-        if distances.any():
-            why = f"all pairs of samples are alike by metric={short(search.metric)}"
-        else:
-            why = (
-                f"by metric={short(search.metric)} they do not differ from it, or "
-                "rounding hides how: take the columns' means off X then"
-            )
-        warn(
-            f"the {distances.shape[1]} neighbours that were found of each sample are "
-            f"all at a distance of {distances.min():.4g}, and which samples are "
-            f"neighbours is chance: {why}",
-            UserWarning,
-        )
-        return
-    if rows:
-        warn(
-            f"{len(rows)} of {len(distances)} samples are equally far from most "
-            f"others by metric={short(search.metric)}, such as row {rows[0]}, at a "
-            f"distance of {distances[rows[0], -1]:.4g}. At least half of the "
-            f"{distances.shape[1]} neighbours of each are chance, and their places in "
-            "a map have little meaning. Leave them out, or use a smaller perplexity "
-            "or a metric that tells how far they are",
-            UserWarning,
-        )
-    farthest = distances[:, -1].astype(float)
-    # 0 for samples all of whose neighbours are copies
-    farthest = farthest[farthest > 0]
-    if len(farthest):
-        _warn_of_rounding(search, farthest)
-
-
-def _warn_of_rounding(search, farthest):
-    """Warn if rounding errors are notable beside the distances to the farthest
-    neighbours."""
-    X, k = search._fit_X, search.n_neighbors
-    dtype = X.dtype
-    if search.effective_metric_ == "cosine":
-        between = float(np.median(farthest))
-        # of 1 minus a product, whose rounding error is absolute
-        rounding = 4 * float(np.finfo(dtype).eps)
-        why = (
-            f"the rows of X have nearly the same direction: the farthest of the {k} "
-            f"neighbours of a sample is at a cosine distance of {between:.2g}, and "
-            f"rounding to {dtype} changes these by {rounding:.2g}"
-        )
-        remedy = "Take the columns' means off X, or use metric='euclidean'"
-    elif search.is_euclidean:
-        if search.effective_metric_ != "sqeuclidean":
-            farthest = np.square(farthest)
-        between = float(np.median(farthest))
-        far = f"of the {k} neighbours of a sample is at {np.sqrt(between):.2g}"
-        if sparse.issparse(X):
-            # they are not centred, and |x|^2 + |y|^2 - 2 x.y is inaccurate
-            size = float(np.median(sparse.csr_array(X).multiply(X).sum(axis=1)))
-            rounding = 4 * np.finfo(float).eps * size
-            why = (
-                "the values of X are large beside their differences: the farthest "
-                f"{far}, and rows have a length of {np.sqrt(size):.2g}. Distances of "
-                "sparse rows are not exact then"
-            )
-            remedy = (
-                "Take their means off the columns with large values, or pass X as an "
-                "array, of which offsets are no matter"
-            )
-        else:
-            rounding = search.grain_
-            why = (
-                f"the values of X are large beside their differences, and {dtype} has "
-                f"rounded them: by that alone two samples are {np.sqrt(rounding):.2g} "
-                f"apart, and the farthest {far}"
-            )
-            remedy = (
-                "Take the columns' means off the data before they are rounded to this "
-                "type"
-            )
-    else:
-        return
-    if rounding > MAX_ROUNDING * between:
-        warn(
-            f"{why}. Which samples are neighbours is partly chance. {remedy}",
-            UserWarning,
-        )

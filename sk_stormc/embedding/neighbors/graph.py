@@ -1,5 +1,5 @@
 """A fitted search with validated parameters, and the graph of the distances of each
-point to its neighbours."""
+point to its neighbours, with warnings if the choice of neighbours is arbitrary."""
 
 import warnings
 
@@ -13,7 +13,6 @@ from sk_stormc.embedding.neighbors.checks import (
     naming_the_metric,
     parameters_of,
     row_numbers,
-    warn_of_chance,
 )
 from sk_stormc.embedding.neighbors.inverted_file import approximate_neighbors
 from sk_stormc.utils.machine import BLOCK_BYTES
@@ -21,6 +20,8 @@ from sk_stormc.utils.threads import threads
 from sk_stormc.utils.validation import check_choice, is_word, short
 from sk_stormc.utils.warnings import warn
 
+# relative rounding error of squared or cosine distances above which there is a warning
+MAX_ROUNDING = 0.01
 MIN_RECALL = 0.97  # recall of an approximate search below which there is a warning
 GOLDEN = (5**0.5 - 1) / 2  # its multiples, modulo 1, are evenly spread
 
@@ -112,19 +113,6 @@ def neighbor_graph(search):
     if search.metric == "precomputed" and sparse.issparse(X):
         search.recall_ = np.nan  # unknown for a graph of the user
         return X
-    distances, neighbors = neighbors_of_each(search)
-    n, k = distances.shape
-    columns = neighbors.astype(np.int32 if n * k < 2**31 else np.int64, copy=False)
-    starts = np.arange(0, n * k + 1, k, dtype=columns.dtype)
-    return sparse.csr_array(
-        (distances.astype(float, copy=False).ravel(), columns.ravel(), starts),
-        shape=(n, n),
-    )
-
-
-def neighbors_of_each(search):
-    """Distances and indices of the neighbours of each point of a fitted search, without
-    the point itself."""
     with threads(search.n_jobs):
         nearest = _approximate(search) if search.is_approximate() else None
         distances, neighbors, search.recall_ = nearest or _exact(search)
@@ -136,7 +124,13 @@ def neighbors_of_each(search):
             "neighbours of a sample of the data. Use neighbors='exact'",
             UserWarning,
         )
-    return distances, neighbors
+    n, k = distances.shape
+    columns = neighbors.astype(np.int32 if n * k < 2**31 else np.int64, copy=False)
+    starts = np.arange(0, n * k + 1, k, dtype=columns.dtype)
+    return sparse.csr_array(
+        (distances.astype(float, copy=False).ravel(), columns.ravel(), starts),
+        shape=(n, n),
+    )
 
 
 def _approximate(search):
@@ -228,6 +222,94 @@ def _to_all(search, rows):
         # the search has shown it
         warnings.simplefilter("ignore", DataConversionWarning)
         return pairwise_distances(X[rows], X, metric=metric, **params)
+
+
+def warn_of_chance(search, distances, rows):
+    """Warn if the choice of neighbours is partly arbitrary, as it mostly is in the rows
+    that `spread_ties` returns."""
+    if distances.shape[1] < len(distances) - 1 and distances.min() == distances.max():
+        if distances.any():
+            why = f"all pairs of samples are alike by metric={short(search.metric)}"
+        else:
+            why = (
+                f"by metric={short(search.metric)} they do not differ from it, or "
+                "rounding hides how: take the columns' means off X then"
+            )
+        warn(
+            f"the {distances.shape[1]} neighbours that were found of each sample are "
+            f"all at a distance of {distances.min():.4g}, and which samples are "
+            f"neighbours is chance: {why}",
+            UserWarning,
+        )
+        return
+    if rows:
+        warn(
+            f"{len(rows)} of {len(distances)} samples are equally far from most "
+            f"others by metric={short(search.metric)}, such as row {rows[0]}, at a "
+            f"distance of {distances[rows[0], -1]:.4g}. At least half of the "
+            f"{distances.shape[1]} neighbours of each are chance, and their places in "
+            "a map have little meaning. Leave them out, or use a smaller perplexity "
+            "or a metric that tells how far they are",
+            UserWarning,
+        )
+    farthest = distances[:, -1].astype(float)
+    # 0 for samples all of whose neighbours are copies
+    farthest = farthest[farthest > 0]
+    if len(farthest):
+        _warn_of_rounding(search, farthest)
+
+
+def _warn_of_rounding(search, farthest):
+    """Warn if rounding errors are notable beside the distances to the farthest
+    neighbours."""
+    X, k = search._fit_X, search.n_neighbors
+    dtype = X.dtype
+    if search.effective_metric_ == "cosine":
+        between = float(np.median(farthest))
+        # of 1 minus a product, whose rounding error is absolute
+        rounding = 4 * float(np.finfo(dtype).eps)
+        why = (
+            f"the rows of X have nearly the same direction: the farthest of the {k} "
+            f"neighbours of a sample is at a cosine distance of {between:.2g}, and "
+            f"rounding to {dtype} changes these by {rounding:.2g}"
+        )
+        remedy = "Take the columns' means off X, or use metric='euclidean'"
+    elif search.is_euclidean:
+        if search.effective_metric_ != "sqeuclidean":
+            farthest = np.square(farthest)
+        between = float(np.median(farthest))
+        far = f"of the {k} neighbours of a sample is at {np.sqrt(between):.2g}"
+        if sparse.issparse(X):
+            # they are not centred, and |x|^2 + |y|^2 - 2 x.y is inaccurate
+            size = float(np.median(sparse.csr_array(X).multiply(X).sum(axis=1)))
+            rounding = 4 * np.finfo(float).eps * size
+            why = (
+                "the values of X are large beside their differences: the farthest "
+                f"{far}, and rows have a length of {np.sqrt(size):.2g}. Distances of "
+                "sparse rows are not exact then"
+            )
+            remedy = (
+                "Take their means off the columns with large values, or pass X as an "
+                "array, of which offsets are no matter"
+            )
+        else:
+            rounding = search.grain_
+            why = (
+                f"the values of X are large beside their differences, and {dtype} has "
+                f"rounded them: by that alone two samples are {np.sqrt(rounding):.2g} "
+                f"apart, and the farthest {far}"
+            )
+            remedy = (
+                "Take the columns' means off the data before they are rounded to this "
+                "type"
+            )
+    else:
+        return
+    if rounding > MAX_ROUNDING * between:
+        warn(
+            f"{why}. Which samples are neighbours is partly chance. {remedy}",
+            UserWarning,
+        )
 
 
 # the common offset of the samples, and the rounding error that it causes in distances

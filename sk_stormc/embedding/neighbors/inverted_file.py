@@ -37,8 +37,8 @@ def approximate_neighbors(X, k, most):
     unit = 2.0 ** np.frexp(float(np.abs(X).max()))[1]
     cells = Cells(X / X.dtype.type(unit))
     sample, true, reach = cells.exact_sample(k)
-    limits = cells.limits(sample[::2], true[::2])
-    if cells.share(sample[::2], k, *limits) > most:
+    *limits, share = cells.limits(sample[::2], true[::2])
+    if share > most:
         return None
     squares, neighbors, unsure = cells.search(k, *limits)
     others = cells.order[sample[1::2]]
@@ -147,25 +147,21 @@ class Cells:
         return np.argsort(_ranked(nearness), axis=1), _farther(nearness, bound)
 
     def limits(self, sample, true):
-        """The two parameters of the search: the number of nearest cells, and the limit
-        of their excess distance."""
+        """The two parameters of the search, which are the number of nearest cells and
+        the limit of their excess distance, and the mean fraction of all points that lie
+        in the cells searched for a sample point."""
+        of_cells = self._judged(sample, true.shape[1])
         rank, farther = (
-            np.take_along_axis(a, self.own[true], axis=1)
-            for a in self._judged(sample, true.shape[1])
+            np.take_along_axis(a, self.own[true], axis=1) for a in of_cells
         )
         # half of the loss is due to each of the limits
         n_cells = int(np.quantile(rank, TARGET_RECALL**0.5, method="higher")) + 1
         inside = rank < n_cells
         within = min(1.0, TARGET_RECALL / inside.mean())
-        limit = np.quantile(farther[inside], within, method="higher")
-        return n_cells, float(limit)
-
-    def share(self, sample, k, n_cells, limit):
-        """The mean fraction of all points that lie in the cells searched for a sample
-        point."""
-        rank, farther = self._judged(sample, k)
+        limit = float(np.quantile(farther[inside], within, method="higher"))
+        rank, farther = of_cells
         searched = (rank < n_cells) & (farther <= limit)
-        return float((searched @ self.sizes).mean() / len(self.X))
+        return n_cells, limit, (searched @ self.sizes).mean() / len(self.X)
 
     def search(self, k, n_cells, limit):
         """Squared distances and neighbours of all points, in the order of the data, and
