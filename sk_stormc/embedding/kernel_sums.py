@@ -199,11 +199,11 @@ class FarField:
             return self.itself
         return self.itself + self.edges.symmetric().astype(bool).astype(np.int8)
 
-    def at(self, x, points, batch):
+    def at(self, x, batch):
         """The sums of a batch at x."""
         if not same_point(batch.x, x):
             batch.x = batch.sums = None  # free the memory of the last point first
-            chosen, weight = batch.chosen, 1.0
+            points, chosen, weight = x.reshape(self.edges.n, -1), batch.chosen, 1.0
             if chosen is not None:
                 sums, far = self.columns(points, chosen, self.left_out)
                 weight = self.edges.n / len(chosen)
@@ -237,12 +237,13 @@ class FarField:
             return self.columns(points, np.arange(self.edges.n), self.itself)
         return sum(sums for sums, _ in self._in_blocks(points)), None
 
-    def forces(self, points, J, v):
+    def forces(self, J, v):
         """-2 sum_j (v_l + v_j) (-k') (x_l - x_j) for each point l, over the pairs of
         the batch of J."""
-        _, weight, far, _ = J
+        x, weight, far, _ = J
         if not self.per_point:
             return far * (-4 * weight * v[0])
+        points = x.reshape(self.edges.n, -1)
         blocks = self._in_blocks(points) if far is None else [(None, far)]
         return weight * sum(self._block_forces(points, v, *far) for _, far in blocks)
 

@@ -74,15 +74,17 @@ class Neighborhoods:
         None with metric="affinities".
     perplexity : float or tuple of float
         The perplexity that is used. NaN with metric="affinities".
+    joint : bool
+        Whether the affinities are joint probabilities.
     recall : float
         Fraction of the true neighbours that the search found. NaN with
         metric="affinities".
     """
 
     def __init__(self, X, per_point, perplexity, metric, **how):
-        self.per_point = per_point
+        self.joint = metric == "affinities" and not per_point
         if metric == "affinities":
-            self._graph = normalised_affinities(X, joint=not per_point)
+            self._graph = normalised_affinities(X, self.joint)
             self.search, self.perplexity, self.recall = None, np.nan, np.nan
             return
         self.search, self.perplexity = perplexity_search(
@@ -95,11 +97,6 @@ class Neighborhoods:
     def spacing(self):
         """The distance of each sample to its tenth neighbour, from `spacings`."""
         return spacings(self._graph, self.search)
-
-    @property
-    def joint(self):
-        """Whether the affinities are joint probabilities."""
-        return self.search is None and not self.per_point
 
     def affinities(self):
         """The affinities of the samples, to 3 perplexity + 1 neighbours of each."""

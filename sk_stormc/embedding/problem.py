@@ -298,13 +298,10 @@ class SNEProblem(CompositionalProblem):
     def _near(self):
         return self._kept or self.new_near()
 
-    def _far(self, x, batch):
-        return self._far_field.at(x, self._points(x), batch)
-
     def inner(self, x, batch):
         """The inner value u: the normalisers Z_i of the points, or the normaliser Z of
         all pairs."""
-        far, (*_, complete) = self._far(x, batch)
+        far, (*_, complete) = self._far_field.at(x, batch)
         u = self._all_pairs(x, far, complete)
         if self.per_point and self.near_field and not complete:
             # with smaller estimates, maps with few neighbours diverge
@@ -325,7 +322,7 @@ class SNEProblem(CompositionalProblem):
         """The Jacobian of the batch: an array if "dense", and otherwise a tuple that
         `vjp` takes."""
         if self.jacobian_kind == "operator":
-            return self._far(x, batch)[1]
+            return self._far_field.at(x, batch)[1]
         return dense_jacobian(
             self._points(x),
             batch.chosen,
@@ -340,7 +337,7 @@ class SNEProblem(CompositionalProblem):
         estimate of it from a batch."""
         if self.jacobian_kind != "operator":
             return super().vjp(J, v)
-        F = self._far_field.forces(self._points(J[0]), J, v)
+        F = self._far_field.forces(J, v)
         if self.near_field and not J[-1]:
             rows, w = self._near().at(J[0])
             slopes = -2 * self.edges.ends(v) if self.per_point else -4 * v[0]
