@@ -103,8 +103,8 @@ def kept_entries(X, kept):
     starts = np.concatenate([[0], np.cumsum(kept)])[X.indptr]
     # half the memory traffic of int64, which sparse arrays keep
     dtype = np.int32 if X.nnz < 2**31 else np.int64
-    columns, starts = X.indices[kept].astype(dtype), starts.astype(dtype)
-    return sparse.csr_array((X.data[kept], columns, starts), X.shape)
+    columns = X.indices[kept].astype(dtype, copy=False)
+    return sparse.csr_array((X.data[kept], columns, starts.astype(dtype)), X.shape)
 
 
 def neighbor_graph(search):
