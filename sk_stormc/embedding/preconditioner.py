@@ -397,11 +397,13 @@ def _scattered(weight):
     hashed = ((digits >> 11) + 0.5) * GOLDEN % 1.0
     # some edges of the same weight, as between copies of points, should be drawn, so
     # the nth is moved n times
-    k = np.arange(len(digits))
-    ordered = np.sort((digits.astype(np.uint64) << 32) | k.astype(np.uint64))
-    edge = (ordered & 0xFFFFFFFF).astype(np.intp)
-    new = np.diff(digits[edge], prepend=0) > 0
-    nth = k - np.maximum.accumulate(np.where(new, k, 0))
+    edges = np.arange(len(digits), dtype=np.uint64)
+    ordered = np.sort((digits.astype(np.uint64) << 32) | edges)
+    weights = ordered >> 32
+    again = 1 + np.flatnonzero(weights[1:] == weights[:-1])
+    k = np.arange(len(again))
+    nth = 1 + k - np.maximum.accumulate(np.where(np.diff(again, prepend=-1) > 1, k, 0))
+    edge = (ordered[again] & 0xFFFFFFFF).astype(np.intp)
     hashed[edge] = (hashed[edge] + nth * GOLDEN) % 1.0
     return hashed
 
